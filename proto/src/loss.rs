@@ -1,0 +1,215 @@
+//! What did not arrive, by cause, and the account that every stack is entered in.
+//!
+//! In: counts from where things happen (signal handler, ring, queue, peer). Out: attributes on every exported profile,
+//! `stats()`, `/stats`. Plain numbers; whoever shares them between threads brings the lock.
+
+use crate::model::{AttributeId, Dictionary, Value};
+
+/// Names one enum of counters and the struct that holds one count of each.
+macro_rules! counters {
+    ($(#[$enum_doc:meta])* $kind:ident, $(#[$struct_doc:meta])* $counts:ident { $($(#[$doc:meta])* $variant:ident = $name:literal,)* }) => {
+        $(#[$enum_doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum $kind { $($(#[$doc])* $variant,)* }
+
+        impl $kind {
+            /// All of them, in the order of their declaration.
+            pub const ALL: &[Self] = &[$(Self::$variant,)*];
+
+            /// The name in `/stats` and, after a prefix, of the attribute.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+        }
+
+        $(#[$struct_doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+        pub struct $counts { counts: [u64; $kind::ALL.len()] }
+
+        impl $counts {
+            /// Counts `n` more of `cause`.
+            pub fn add(&mut self, cause: $kind, n: u64) {
+                let count = &mut self.counts[cause as usize];
+                *count = count.saturating_add(n);
+            }
+
+            /// Counts all of `other` too.
+            pub fn merge(&mut self, other: &Self) {
+                for &cause in $kind::ALL {
+                    self.add(cause, other.count(cause));
+                }
+            }
+
+            /// The count of `cause`.
+            #[must_use]
+            pub fn count(&self, cause: $kind) -> u64 {
+                self.counts[cause as usize]
+            }
+
+            /// The sum over all causes.
+            #[must_use]
+            pub fn total(&self) -> u64 {
+                self.counts.iter().fold(0, |sum, n| sum.saturating_add(*n))
+            }
+
+            /// Every cause with its count, those at zero included.
+            pub fn iter(&self) -> impl Iterator<Item = ($kind, u64)> + '_ {
+                $kind::ALL.iter().map(|&cause| (cause, self.count(cause)))
+            }
+        }
+    };
+}
+
+counters! {
+    /// Why stacks will never arrive.
+    Cause,
+    /// Stacks that will never arrive, by cause.
+    Loss {
+        /// No room in the ring between signal handler and reader.
+        RingFull = "ring_full",
+        /// All of the handler's scratch areas were in use.
+        NoScratch = "no_scratch",
+        /// The thread had SIGPROF blocked for so long that the stack found at last says nothing about that time.
+        Blocked = "blocked",
+        /// Too many distinct stacks in one interval.
+        AggregateFull = "aggregate_full",
+        /// The thread that symbolizes fell behind.
+        HandOverFull = "hand_over_full",
+        /// There is no destination and no store.
+        NoDestination = "no_destination",
+        /// A destination's queue was full: the oldest went.
+        QueueFull = "queue_full",
+        /// One profile alone is larger than a request may be.
+        TooLarge = "too_large",
+        /// The peer refused it for good: a status that must not be retried, or a partial success.
+        Rejected = "rejected",
+        /// The peer could not be reached in all the tries that there are.
+        Unreachable = "unreachable",
+        /// Shutdown's time was over.
+        Shutdown = "shutdown",
+    }
+}
+
+counters! {
+    /// In what way stacks that did arrive are less than perfect.
+    Flaw,
+    /// Stacks that arrived less than perfect, by flaw; outside the equation of [`Account`].
+    Degraded {
+        /// Frames between leaf and root were left out, for the stack is deeper than a record.
+        Truncated = "truncated",
+        /// The walk ended before the root.
+        UnwindStopped = "unwind_stopped",
+        /// Tags could not be read, or their set was over the bound.
+        NoContext = "no_context",
+        /// The weight is corrected by the thread's CPU clock.
+        Scaled = "scaled",
+    }
+}
+
+impl Loss {
+    /// The counts that are not zero, as attributes `profiler.lost.<cause>`.
+    pub fn attributes(&self, dictionary: &mut Dictionary) -> Vec<AttributeId> {
+        named(self.iter().map(|(cause, n)| (cause.name(), n)), "profiler.lost.", dictionary)
+    }
+}
+
+impl Degraded {
+    /// The counts that are not zero, as attributes `profiler.degraded.<flaw>`.
+    pub fn attributes(&self, dictionary: &mut Dictionary) -> Vec<AttributeId> {
+        named(self.iter().map(|(flaw, n)| (flaw.name(), n)), "profiler.degraded.", dictionary)
+    }
+}
+
+fn named<'a>(
+    counts: impl Iterator<Item = (&'a str, u64)>,
+    prefix: &str,
+    dictionary: &mut Dictionary,
+) -> Vec<AttributeId> {
+    let set = counts.filter(|(_, n)| *n > 0);
+    set.map(|(name, n)| {
+        dictionary.attribute(&format!("{prefix}{name}"), Value::Int(i64::try_from(n).unwrap_or(i64::MAX)))
+    })
+    .collect()
+}
+
+/// The attribute of a profile that says how many stacks were taken for it; its samples' values say their weight.
+pub const STACKS: &str = "profiler.stacks";
+
+/// How many stacks a profile says it stands for ([`STACKS`]); 0 where it says nothing.
+#[must_use]
+pub fn stacks_of(profile: &crate::Profile, dictionary: &Dictionary) -> u64 {
+    let stacks = dictionary.value_of(profile.attributes, STACKS).and_then(Value::as_int);
+    stacks.and_then(|n| u64::try_from(n).ok()).unwrap_or(0)
+}
+
+/// Where every on-CPU stack is: `taken = exported + pending + Σ lost`, in every state that can be seen.
+///
+/// Each figure is counted on its own, where the thing happens: `taken` and the handler's losses in the handler,
+/// `pending` as stacks come out of the ring, `exported` from acknowledged bodies. None is made from the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Account {
+    /// Stacks that fell due: the handler ran for them.
+    pub taken: u64,
+    /// Stacks that at least one destination accepted (the store, if there is no other).
+    pub exported: u64,
+    /// Stacks on their way.
+    pub pending: u64,
+    /// Stacks that will never arrive.
+    pub lost: Loss,
+}
+
+impl Account {
+    /// Enters what the handler counted (`taken`, `lost`) and what came out of the ring (`drained`) in the same epoch.
+    pub fn enter(&mut self, taken: u64, drained: u64, lost: &Loss) {
+        self.taken += taken;
+        self.pending += drained;
+        self.lost.merge(lost);
+    }
+
+    /// Moves `stacks` from pending to exported.
+    pub fn exported(&mut self, stacks: u64) {
+        self.pending = self.pending.saturating_sub(stacks);
+        self.exported += stacks;
+    }
+
+    /// Moves `stacks` from pending to lost.
+    pub fn lost(&mut self, stacks: u64, cause: Cause) {
+        self.pending = self.pending.saturating_sub(stacks);
+        self.lost.add(cause, stacks);
+    }
+
+    /// Whether the equation holds; tests ask.
+    #[must_use]
+    pub fn balances(&self) -> bool {
+        self.taken == self.exported + self.pending + self.lost.total()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that moving stacks between the columns keeps the equation.
+    #[test]
+    fn moves_keep_the_balance() {
+        let mut account = Account::default();
+        let mut lost = Loss::default();
+        lost.add(Cause::RingFull, 3);
+        account.enter(10, 7, &lost);
+        assert!(account.balances());
+        account.exported(4);
+        account.lost(2, Cause::QueueFull);
+        assert_eq!((account.exported, account.pending, account.lost.total()), (4, 1, 5));
+        assert!(account.balances());
+    }
+
+    /// Check that an account whose figures do not agree says so: none is made from the others.
+    #[test]
+    fn a_wrong_count_is_seen() {
+        let mut account = Account::default();
+        account.enter(10, 9, &Loss::default());
+        assert!(!account.balances());
+    }
+}

@@ -1,0 +1,52 @@
+//! What a profile measures: sample type, period type and period.
+
+use super::Dictionary;
+use super::table::StringId;
+
+/// A type with its unit, as `samples`/`count`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct ValueType {
+    /// `cpu`, `samples`, `alloc_space`, …
+    pub kind: StringId,
+    /// `nanoseconds`, `count`, `bytes`, …
+    pub unit: StringId,
+}
+
+impl ValueType {
+    /// The pair of these two texts.
+    pub fn new(dictionary: &mut Dictionary, kind: &str, unit: &str) -> Self {
+        Self { kind: dictionary.strings.intern_str(kind), unit: dictionary.strings.intern_str(unit) }
+    }
+}
+
+/// What a profile measures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Kind {
+    /// Type and unit of a sample's value.
+    pub sample_type: ValueType,
+    /// Type and unit of the period.
+    pub period_type: ValueType,
+    /// One sample is taken every `period` units of `period_type`; positive on the wire.
+    pub period: i64,
+}
+
+impl Kind {
+    /// On-CPU samples: `samples`/`count` per `cpu`/`nanoseconds`; a sample's value is its weight in periods.
+    ///
+    /// This pair, and no other, is what Pyroscope stores as `process_cpu:cpu:nanoseconds:cpu:nanoseconds`.
+    pub fn cpu(dictionary: &mut Dictionary, period_nanos: i64) -> Self {
+        Self {
+            sample_type: ValueType::new(dictionary, "samples", "count"),
+            period_type: ValueType::new(dictionary, "cpu", "nanoseconds"),
+            period: period_nanos,
+        }
+    }
+
+    /// Whether this is what [`Kind::cpu`] makes, with whatever period.
+    #[must_use]
+    pub fn is_cpu(&self, dictionary: &Dictionary) -> bool {
+        let text = |id| dictionary.strings.text(id);
+        (text(self.sample_type.kind), text(self.sample_type.unit)) == ("samples", "count")
+            && (text(self.period_type.kind), text(self.period_type.unit)) == ("cpu", "nanoseconds")
+    }
+}

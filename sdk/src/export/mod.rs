@@ -1,0 +1,1 @@
+//! Sends profiles to where they are kept: queue, batch, compress, retry.

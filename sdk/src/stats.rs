@@ -1,0 +1,115 @@
+//! What the profiler says about itself: one consistent snapshot, and the ledger it is taken from.
+//!
+//! In: the epochs that the `profiler` thread closes, and the fate of what was handed to destinations. Out: `stats()`,
+//! `/stats`, the attributes of loss on every profile. Leaf module: `export`, `serve` and the sampler use it.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use profiler_proto::loss::{Account, Cause, Degraded, Loss};
+
+/// A snapshot of what the profiler did since it was started.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Whether samples are being taken now.
+    pub sampling: bool,
+    /// Sampling rate in samples per second of CPU time.
+    pub rate_hz: u32,
+    /// On-CPU stacks: `taken = exported + pending + Σ lost`.
+    pub account: Account,
+    /// On-CPU stacks that arrived less than perfect.
+    pub degraded: Degraded,
+    /// Sum of the weights of the stacks that were taken, in periods.
+    pub weight: u64,
+    /// The engine in use and why better ones are not.
+    pub engine: EngineStats,
+    /// One entry per destination, in the order of configuration.
+    pub destinations: Vec<DestinationStats>,
+    /// What is known of the executable's debug information.
+    pub symbols: SymbolStats,
+}
+
+/// The engine that takes the samples.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EngineStats {
+    /// `timer` or `process_timer`; empty while none runs.
+    pub name: String,
+    /// The better engines that were refused: (name, why).
+    pub refused: Vec<(String, String)>,
+}
+
+/// What became of the stacks that were handed to one destination.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DestinationStats {
+    /// `otlp-grpc http://collector:4317`, `store`, …
+    pub name: String,
+    /// Stacks in bodies that it acknowledged.
+    pub delivered: u64,
+    /// Stacks that wait for it.
+    pub queued: u64,
+    /// Stacks that it will never get, by cause.
+    pub dropped: Loss,
+    /// What it answered last when it did not accept.
+    pub last_error: Option<String>,
+}
+
+/// What names and lines can be had.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SymbolStats {
+    /// Whether the executable carries line tables; without, inlined frames and lines are absent. `None`: not looked yet.
+    pub lines: Option<bool>,
+    /// Addresses that were symbolized.
+    pub resolved: u64,
+    /// Addresses without a name; they are shown as `file+0xoffset`.
+    pub unresolved: u64,
+}
+
+/// The account that the sampler and the exporter share: every change is one entry under one lock, so that whoever looks
+/// sees a state in which the equation holds.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    entries: Mutex<Entries>,
+}
+
+/// What the ledger's lock guards.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Entries {
+    pub(crate) account: Account,
+    pub(crate) degraded: Degraded,
+    pub(crate) weight: u64,
+}
+
+impl Ledger {
+    /// Enters one closed epoch of the sampler: see [`Account::enter`].
+    pub fn enter(&self, taken: u64, drained: u64, weight: u64, lost: &Loss, degraded: &Degraded) {
+        let mut entries = self.entries();
+        entries.account.enter(taken, drained, lost);
+        entries.degraded.merge(degraded);
+        entries.weight += weight;
+    }
+
+    /// `stacks` were accepted by a destination.
+    pub fn exported(&self, stacks: u64) {
+        self.entries().account.exported(stacks);
+    }
+
+    /// `stacks` that were pending will never arrive.
+    pub fn lost(&self, stacks: u64, cause: Cause) {
+        self.entries().account.lost(stacks, cause);
+    }
+
+    /// The account as it stands.
+    #[must_use]
+    pub fn account(&self) -> Account {
+        self.entries().account
+    }
+
+    /// Everything as it stands.
+    pub(crate) fn entries(&self) -> MutexGuard<'_, Entries> {
+        // Each method changes plain numbers and cannot panic half-way: what a poisoned lock guards is whole.
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
