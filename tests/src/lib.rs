@@ -1,1 +1,16 @@
-//! To come.
+//! What the end-to-end tests and `measure` share.
+//!
+//! [`receiver`] is the collector that a profiled process sends to, [`workload`] is what it burns its CPU on, [`process`]
+//! runs it as a child, [`tally`] reads what came out and [`statistics`] says whether it is right. What is global to a
+//! process (signal handler, timers, environment) is tried in a child process of its own: see `bin/scenario`.
+
+pub mod clock;
+pub mod process;
+pub mod statistics;
+pub mod tally;
+pub mod workload;
+
+/// Whatever went wrong; a test or a benchmark can only show it.
+pub type Error = Box<dyn std::error::Error + Send + Sync>;
+/// A result with [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
