@@ -6,7 +6,9 @@
 
 pub mod clock;
 pub mod process;
+pub mod signal;
 pub mod statistics;
+pub mod subject;
 pub mod tally;
 pub mod workload;
 

@@ -1,0 +1,28 @@
+//! No profiler at all: what the tasks cost by themselves, and how large a program without one is.
+//!
+//! Measured beside the others by `measure`; see [`profiler_tests::subject`].
+
+use std::process::ExitCode;
+
+use profiler_tests::Result;
+use profiler_tests::subject::{Subject, main as run};
+
+struct Nothing;
+
+impl Subject for Nothing {
+    fn start(_: u32, _: &str) -> Result<Self> {
+        Ok(Self)
+    }
+
+    fn stacks(&mut self) -> Result<Option<u64>> {
+        Ok(None)
+    }
+
+    fn finish(self) -> Result<()> {
+        Ok(())
+    }
+}
+
+fn main() -> ExitCode {
+    run::<Nothing>()
+}

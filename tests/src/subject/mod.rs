@@ -1,0 +1,50 @@
+//! One profiler under measurement, in a process of its own: does one task under it and prints what it saw as JSON.
+//!
+//! In: the task and its numbers as `key=value` on the command line. Out: one line of JSON on standard output. The program
+//! of each profiler (`bin/subject_*`) is [`main`] with its own [`Subject`]; they cannot share one program, for all of them
+//! want SIGPROF, and two of the peers export the same symbol.
+
+mod options;
+mod task;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use serde_json::json;
+
+pub use options::Options;
+
+use crate::Result;
+
+/// A profiler that takes samples from its start to its finish.
+pub trait Subject: Sized {
+    /// Starts it at `rate_hz`; what it sends goes to `url`.
+    ///
+    /// # Errors
+    /// Its own.
+    fn start(rate_hz: u32, url: &str) -> Result<Self>;
+
+    /// The stacks that it took so far, as far as it can say without being stopped.
+    ///
+    /// # Errors
+    /// Its own.
+    fn stacks(&mut self) -> Result<Option<u64>>;
+
+    /// Stops it, once everything that it took is where it belongs.
+    ///
+    /// # Errors
+    /// Its own.
+    fn finish(self) -> Result<()>;
+}
+
+/// The whole program of a subject.
+pub fn main<S: Subject>() -> ExitCode {
+    let answer = Options::parse(std::env::args().skip(1)).and_then(|options| task::run::<S>(&options));
+    let (line, code) = match answer {
+        Ok(value) => (value, ExitCode::SUCCESS),
+        Err(error) => (json!({ "error": error.to_string() }), ExitCode::FAILURE),
+    };
+    // Nobody is left to be told when standard output is gone.
+    let _written = writeln!(std::io::stdout(), "{line}");
+    code
+}

@@ -1,0 +1,128 @@
+//! What a profiler is measured at: a spin loop, the cost of one sample, rest, and its start.
+//!
+//! In: the task's numbers. Out: JSON of what was seen from inside: CPU seconds, nanoseconds, stacks. What the profiler sent
+//! is counted by whoever received it.
+
+use std::hint::black_box;
+use std::sync::mpsc::channel;
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::{Options, Subject};
+use crate::Result;
+use crate::clock::{process_cpu, thread_cpu};
+use crate::signal::{Recorded, record, with_empty_handler};
+use crate::workload::{at_depth, spin};
+
+/// Does the task that `options` name.
+pub(super) fn run<S: Subject>(options: &Options) -> Result<Value> {
+    match options.value::<String>("task")?.as_str() {
+        "spin" => completeness::<S>(options),
+        "cost" => cost::<S>(options),
+        "rest" => rest::<S>(options),
+        "start" => start::<S>(options),
+        other => Err(format!("task={other:?} is none of spin, cost, rest, start").into()),
+    }
+}
+
+fn started<S: Subject>(options: &Options) -> Result<S> {
+    S::start(options.value_or("rate", 100)?, &options.value_or("url", String::new())?)
+}
+
+/// Burns CPU on `threads` threads for `seconds`, every other one of which was there before the profiler was.
+fn completeness<S: Subject>(options: &Options) -> Result<Value> {
+    let (threads, seconds) = (options.value::<u32>("threads")?, options.value::<f64>("seconds")?);
+    let busy = |index: u32| -> Result<_> {
+        let (begin, begun) = channel::<()>();
+        let name = format!("busy-{index}");
+        let thread = Builder::new().name(name).spawn(move || {
+            // Burns when the other end is dropped, whatever it is dropped for.
+            let _nothing = begun.recv();
+            let end = Instant::now() + Duration::from_secs_f64(seconds);
+            while Instant::now() < end {
+                spin(Duration::from_millis(1));
+            }
+        })?;
+        Ok((begin, thread))
+    };
+    let old = (0..threads).step_by(2).map(busy).collect::<Result<Vec<_>>>()?;
+    let mut subject = started::<S>(options)?;
+    let cpu = process_cpu();
+    let new = (0..threads).skip(1).step_by(2).map(busy).collect::<Result<Vec<_>>>()?;
+    let (begins, running): (Vec<_>, Vec<JoinHandle<()>>) = old.into_iter().chain(new).unzip();
+    drop(begins);
+    for thread in running {
+        thread.join().map_err(|_| "a busy thread panicked")?;
+    }
+    let cpu_seconds = (process_cpu() - cpu).as_secs_f64();
+    let stacks = subject.stacks()?;
+    subject.finish()?;
+    Ok(json!({ "cpu_seconds": cpu_seconds, "stacks": stacks }))
+}
+
+/// Replays the profiler's own signal at a stack `depth` frames deep, and the same with a handler that does nothing, batch
+/// by batch in turn; says what each batch cost per signal.
+fn cost<S: Subject>(options: &Options) -> Result<Value> {
+    let (depth, batches) = (options.value::<u32>("depth")?, options.value::<u32>("batches")?);
+    let size = options.value::<u32>("size")?;
+    let mut subject = started::<S>(options)?;
+    let signal = record()?;
+    let before = subject.stacks()?;
+    let (mut full, mut empty) = (Vec::new(), Vec::new());
+    for _ in 0..batches {
+        full.push(batch(signal, depth, size)?);
+        empty.push(with_empty_handler(|| batch(signal, depth, size))??);
+        // Whoever takes the samples away gets the time to do so: a full buffer would make the handler look cheap.
+        std::thread::sleep(Duration::from_millis(30));
+    }
+    let stacks = subject.stacks()?.zip(before).map(|(after, before)| after - before);
+    subject.finish()?;
+    Ok(json!({ "sent": u64::from(batches) * u64::from(size), "stacks": stacks, "full_ns": full, "empty_ns": empty }))
+}
+
+/// The CPU time of one signal in a batch of `size`, in nanoseconds.
+fn batch(signal: Recorded, depth: u32, size: u32) -> Result<f64> {
+    at_depth(depth, &mut || {
+        let start = thread_cpu();
+        for _ in 0..size {
+            black_box(signal.replay()?);
+        }
+        Ok((thread_cpu() - start).as_secs_f64() * 1e9 / f64::from(size))
+    })
+}
+
+/// Does nothing for `seconds`, with threads that do nothing either.
+fn rest<S: Subject>(options: &Options) -> Result<Value> {
+    let seconds = options.value::<f64>("seconds")?;
+    let (wake, asleep) = channel::<()>();
+    let asleep = std::sync::Arc::new(std::sync::Mutex::new(asleep));
+    let threads: Vec<_> = (0..options.value::<u32>("threads")?)
+        .map(|_| {
+            let asleep = std::sync::Arc::clone(&asleep);
+            std::thread::spawn(move || drop(asleep.lock().map(|asleep| asleep.recv())))
+        })
+        .collect();
+    let subject = started::<S>(options)?;
+    // The first second is not rest: symbols of the start, connections.
+    std::thread::sleep(Duration::from_secs(1));
+    let (cpu, time) = (process_cpu(), Instant::now());
+    std::thread::sleep(Duration::from_secs_f64(seconds));
+    let (cpu, time) = (process_cpu() - cpu, time.elapsed());
+    drop(wake);
+    for thread in threads {
+        thread.join().map_err(|_| "a sleeping thread panicked")?;
+    }
+    subject.finish()?;
+    Ok(json!({ "cpu_seconds": cpu.as_secs_f64(), "seconds": time.as_secs_f64() }))
+}
+
+/// Starts the profiler, which was never started before in this process.
+fn start<S: Subject>(options: &Options) -> Result<Value> {
+    let time = Instant::now();
+    let subject = started::<S>(options)?;
+    let time = time.elapsed();
+    subject.finish()?;
+    Ok(json!({ "milliseconds": time.as_secs_f64() * 1e3 }))
+}
