@@ -1,0 +1,96 @@
+//! The task of one destination: takes the oldest batch, sends it, settles it or tries again.
+//!
+//! In: its queue. Out: verdicts to the queue, a log line when the destination begins to fail and when it is well again.
+//! Each destination has a task of its own on the runtime of the exporting thread, so that one that hangs holds up no
+//! other. Runs until it is aborted.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use profiler_proto::loss::Cause;
+use tokio::sync::Notify;
+
+use super::answer::Answer;
+use super::batch::Batch;
+use super::otlp_grpc::OtlpGrpc;
+use super::otlp_http::OtlpHttp;
+use super::queue::Queue;
+use super::retry::{Backoff, Retry};
+
+/// What sends a batch to one kind of peer.
+#[derive(Debug)]
+pub(super) enum Sender {
+    Grpc(OtlpGrpc),
+    Http(OtlpHttp),
+}
+
+impl Sender {
+    async fn send(&mut self, batch: &Batch) -> Answer {
+        match self {
+            Self::Grpc(grpc) => grpc.send(batch).await,
+            Self::Http(http) => http.send(batch).await,
+        }
+    }
+}
+
+/// Delivers what comes into `queue`. `hurry` cuts the wait for a retry short.
+pub(super) async fn deliver(queue: Arc<Queue>, mut sender: Sender, retry: Retry, hurry: Arc<Notify>) {
+    let mut backoff = Backoff::new(retry);
+    let mut health = Health { name: queue.stats().name, failing: false };
+    loop {
+        let (number, batch) = queue.next().await;
+        match sender.send(&batch).await {
+            Answer::Accepted { warning } => {
+                health.well();
+                backoff.reset();
+                queue.accepted(number, warning);
+            }
+            Answer::Refused { why } => {
+                health.ill(&why);
+                backoff.reset();
+                queue.given_up(number, Cause::Rejected, why);
+            }
+            Answer::Later { why, after } => {
+                health.ill(&why);
+                match backoff.delay(number, after, Instant::now()) {
+                    None => queue.given_up(number, Cause::Unreachable, why),
+                    Some(delay) => {
+                        queue.put_back(why);
+                        pause(delay, after.is_some(), &hurry).await;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Waits for `delay`; a wait that the peer asked for is not cut short.
+async fn pause(delay: Duration, asked: bool, hurry: &Notify) {
+    if asked {
+        tokio::time::sleep(delay).await;
+    } else {
+        let _ = tokio::time::timeout(delay, hurry.notified()).await;
+    }
+}
+
+/// Logs changes, not every failure: a destination that is down for a day must not fill the host's log.
+struct Health {
+    name: String,
+    failing: bool,
+}
+
+impl Health {
+    fn ill(&mut self, why: &str) {
+        if !self.failing {
+            tracing::warn!(destination = %self.name, why, "profiles are not being accepted");
+        }
+        self.failing = true;
+    }
+
+    fn well(&mut self) {
+        if self.failing {
+            tracing::info!(destination = %self.name, "profiles are being accepted again");
+        }
+        self.failing = false;
+    }
+}

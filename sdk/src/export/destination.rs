@@ -1,0 +1,301 @@
+//! Where profiles are sent, as a user says it: endpoint, headers, timeout, compression, trust.
+//!
+//! In: settings from code ([`Otlp`]) or the environment ([`super::env`]). Out: [`Destination`]s, checked, for
+//! [`Exporter::start`](super::Exporter::start). Nothing is connected to here.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::{
+    CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST, TE, TRANSFER_ENCODING, USER_AGENT,
+};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use profiler_proto::ProfileSet;
+
+use super::endpoint::{Endpoint, PathRule};
+use super::tls::{Tls, Trust};
+use super::transport::{Connection, Version};
+use crate::error::Error;
+
+/// How long one attempt may take if nothing else is set, from connecting to the end of the answer.
+pub(super) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Who we are, as OTLP asks: the product first, then the exporter.
+const AGENT: &str =
+    concat!("profiler-sdk/", env!("CARGO_PKG_VERSION"), " OTel-OTLP-Exporter-Rust/", env!("CARGO_PKG_VERSION"));
+
+/// An OTLP endpoint, as code sets it. What cannot be is refused when the profiler is started.
+///
+/// ```
+/// use std::time::Duration;
+/// use profiler::export::Otlp;
+///
+/// let grpc = Otlp::grpc("http://collector:4317");
+/// let http = Otlp::http("https://otlp.example.com").header("x-tenant", "shop").timeout(Duration::from_secs(5));
+/// ```
+#[derive(Clone)]
+#[must_use]
+pub struct Otlp {
+    protocol: Protocol,
+    endpoint: String,
+    headers: Vec<(String, String)>,
+    timeout: Duration,
+    compression: Compression,
+    /// PEM.
+    ca: Option<Vec<u8>>,
+}
+
+/// How request bodies are compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Compression {
+    /// gzip (RFC 1952), which every receiver of OTLP takes.
+    #[default]
+    Gzip,
+    /// Not at all.
+    None,
+}
+
+/// The two forms of OTLP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Protocol {
+    Grpc,
+    Http,
+}
+
+impl Otlp {
+    /// OTLP over gRPC; `endpoint` is `http://host:port` or, with TLS, `https://host:port`. The customary port is 4317.
+    pub fn grpc(endpoint: impl Into<String>) -> Self {
+        Self::new(Protocol::Grpc, endpoint.into())
+    }
+
+    /// OTLP over HTTP with protobuf bodies; `endpoint` is a URL, to which `/v1development/profiles` is added if it has
+    /// no path. The customary port is 4318.
+    pub fn http(endpoint: impl Into<String>) -> Self {
+        Self::new(Protocol::Http, endpoint.into())
+    }
+
+    fn new(protocol: Protocol, endpoint: String) -> Self {
+        let (headers, compression) = (Vec::new(), Compression::default());
+        Self { protocol, endpoint, headers, timeout: DEFAULT_TIMEOUT, compression, ca: None }
+    }
+
+    /// Sends this header (gRPC: metadata) with every request, as for a token or a tenant. The same name again replaces
+    /// the value.
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.headers.push((name.into(), value.into()));
+        self
+    }
+
+    /// How long one attempt may take, from connecting to the end of the answer. Default: 10 s.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// How bodies are compressed. Default: gzip.
+    pub fn compression(mut self, compression: Compression) -> Self {
+        self.compression = compression;
+        self
+    }
+
+    /// Trusts these certificate authorities (PEM, one or more) instead of the machine's.
+    pub fn ca_certificate(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.ca = Some(pem.into());
+        self
+    }
+}
+
+impl fmt::Debug for Otlp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.headers.iter().map(|(name, _)| name).collect();
+        f.debug_struct("Otlp").field("protocol", &self.protocol).field("headers", &names).finish_non_exhaustive()
+    }
+}
+
+/// Somewhere that profiles go.
+#[derive(Debug)]
+pub struct Destination {
+    pub(super) kind: Kind,
+}
+
+pub(super) enum Kind {
+    Local { name: String, deliver: Deliver },
+    Otlp(Box<Settings>),
+}
+
+/// Takes a set in, at once; called on whatever thread offers it.
+pub type Deliver = Arc<dyn Fn(&Arc<ProfileSet>) + Send + Sync>;
+
+impl Destination {
+    /// The destination that `otlp` describes.
+    ///
+    /// # Errors
+    /// If endpoint, a header, the timeout or the certificate cannot be; the error names it.
+    pub fn otlp(otlp: Otlp) -> Result<Self, Error> {
+        let (constructor, method) = match otlp.protocol {
+            Protocol::Grpc => ("Otlp::grpc", "Otlp::header"),
+            Protocol::Http => ("Otlp::http", "Otlp::header"),
+        };
+        let endpoint = Endpoint::parse(constructor, &otlp.endpoint, otlp.protocol, PathRule::AddIfBare)?;
+        let mut headers = HeaderMap::new();
+        for (name, value) in &otlp.headers {
+            set_header(&mut headers, method, name, value)?;
+        }
+        let timeout = checked_timeout("Otlp::timeout", otlp.timeout)?;
+        let trust = otlp.ca.map(|pem| checked_trust("Otlp::ca_certificate", "PEM", &pem)).transpose()?;
+        let trust = trust.unwrap_or_default();
+        let compression = otlp.compression;
+        let settings = Settings { protocol: otlp.protocol, endpoint, headers, timeout, compression, trust };
+        Ok(Self { kind: Kind::Otlp(Box::new(settings)) })
+    }
+
+    /// A destination in this process, such as the store that the page is drawn from. `deliver` is called for every set
+    /// on the thread that offers it, must be quick, and always accepts.
+    pub fn local(name: impl Into<String>, deliver: Deliver) -> Self {
+        Self { kind: Kind::Local { name: name.into(), deliver } }
+    }
+
+    /// The name in `stats()`: `otlp-grpc http://collector:4317`, `store`.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match &self.kind {
+            Kind::Local { name, .. } => name.clone(),
+            Kind::Otlp(settings) => settings.name(),
+        }
+    }
+}
+
+impl fmt::Debug for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Local { name, .. } => f.debug_struct("Local").field("name", name).finish_non_exhaustive(),
+            Self::Otlp(settings) => settings.fmt(f),
+        }
+    }
+}
+
+/// An OTLP endpoint whose settings are known to be good. Header values are marked sensitive: `Debug` hides them.
+#[derive(Debug, Clone)]
+pub(super) struct Settings {
+    pub(super) protocol: Protocol,
+    pub(super) endpoint: Endpoint,
+    pub(super) headers: HeaderMap,
+    pub(super) timeout: Duration,
+    pub(super) compression: Compression,
+    pub(super) trust: Trust,
+}
+
+impl Settings {
+    /// The name in `stats()`.
+    pub(super) fn name(&self) -> String {
+        let protocol = match self.protocol {
+            Protocol::Grpc => "otlp-grpc",
+            Protocol::Http => "otlp-http",
+        };
+        format!("{protocol} {}", self.endpoint.shown)
+    }
+
+    /// A connection to the endpoint, not opened yet.
+    pub(super) fn connection(&self, version: Version) -> Connection {
+        let tls = self.endpoint.secure.then(|| Tls::new(self.trust.clone()));
+        Connection::new(self.endpoint.host.clone(), self.endpoint.port, version, tls)
+    }
+
+    /// The headers that every request carries: the user's and, unless that is among them, who we are.
+    pub(super) fn request_headers(&self) -> HeaderMap {
+        let mut headers = self.headers.clone();
+        headers.entry(USER_AGENT).or_insert(HeaderValue::from_static(AGENT));
+        headers
+    }
+}
+
+/// Headers that carry the protocol itself.
+const RESERVED: [HeaderName; 7] =
+    [CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST, TE, TRANSFER_ENCODING];
+
+/// Sets the header `name`; `setting` is where it came from. The value is a secret: no error repeats it.
+pub(super) fn set_header(headers: &mut HeaderMap, setting: &str, name: &str, value: &str) -> Result<(), Error> {
+    let refuse = |why: &str| Error::setting(setting, name, why, "write a header as name and printable ASCII value");
+    let parsed = HeaderName::from_bytes(name.as_bytes()).map_err(|_| refuse("it is not the name of a header"))?;
+    if RESERVED.contains(&parsed) || parsed.as_str().starts_with("grpc-") {
+        return Err(refuse("the exporter sets this header itself"));
+    }
+    let mut value = HeaderValue::from_str(value)
+        .map_err(|_| refuse("its value holds a character that a header cannot have, such as a newline"))?;
+    value.set_sensitive(true);
+    headers.insert(parsed, value);
+    Ok(())
+}
+
+/// Bounds of a timeout: one that is zero fails always, one that is endless is none.
+pub(super) fn checked_timeout(setting: &str, timeout: Duration) -> Result<Duration, Error> {
+    let allowed = Duration::from_millis(1)..=Duration::from_secs(600);
+    if allowed.contains(&timeout) {
+        return Ok(timeout);
+    }
+    let value = format!("{timeout:?}");
+    Err(Error::setting(setting, value, "an attempt may take 1 ms to 10 min", "set a timeout such as 10 s"))
+}
+
+/// The authorities of `pem`; `value` is what the error shows as the setting's value.
+pub(super) fn checked_trust(setting: &str, value: &str, pem: &[u8]) -> Result<Trust, Error> {
+    Trust::from_pem(pem)
+        .map_err(|why| Error::setting(setting, value, why, "give the certificate authority as a PEM file"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that each setting that cannot be is refused by its name, and that no value of a header is repeated.
+    #[test]
+    fn bad_settings_are_refused_by_name() {
+        let good = || Otlp::grpc("http://c:4317");
+        let cases = [
+            (Otlp::grpc("c:4317"), "Otlp::grpc=\"c:4317\""),
+            (Otlp::http("gopher://c"), "Otlp::http=\"gopher://c\""),
+            (good().header("bad name", "hunter2"), "Otlp::header=\"bad name\""),
+            (good().header("token", "hunter2\nx: y"), "Otlp::header=\"token\""),
+            (good().header("Content-Type", "hunter2"), "sets this header itself"),
+            (good().header("grpc-timeout", "1S"), "sets this header itself"),
+            (good().timeout(Duration::ZERO), "Otlp::timeout=\"0ns\""),
+            (good().ca_certificate("hunter2"), "Otlp::ca_certificate"),
+        ];
+        for (otlp, expected) in cases {
+            let error = Destination::otlp(otlp).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+            assert!(!error.contains("hunter2"), "{error}");
+        }
+    }
+
+    /// Check that secrets are not in what `Debug` prints, of builder and destination.
+    #[test]
+    fn debug_hides_header_values() {
+        let otlp = Otlp::http("http://c:4318").header("authorization", "Bearer hunter2");
+        let shown = format!("{otlp:?} {:?}", Destination::otlp(otlp.clone()).unwrap());
+        assert!(shown.contains("authorization") && !shown.contains("hunter2"), "{shown}");
+    }
+
+    /// Check the names that `stats()` shows, which leave a query out.
+    #[test]
+    fn a_destination_is_named_after_its_endpoint() {
+        let name = |otlp| Destination::otlp(otlp).unwrap().name();
+        assert_eq!(name(Otlp::grpc("http://c:4317")), "otlp-grpc http://c:4317");
+        assert_eq!(name(Otlp::http("https://c?key=hunter2")), "otlp-http https://c/v1development/profiles");
+    }
+
+    /// Check that a user's own `User-Agent` stands, and that ours names product and exporter.
+    #[test]
+    fn requests_say_who_sends_them() {
+        let agent = |otlp| match Destination::otlp(otlp).unwrap().kind {
+            Kind::Otlp(settings) => settings.request_headers()[USER_AGENT].to_str().unwrap().to_owned(),
+            Kind::Local { .. } => unreachable!("it was made from an endpoint"),
+        };
+        let version = env!("CARGO_PKG_VERSION");
+        let ours = format!("profiler-sdk/{version} OTel-OTLP-Exporter-Rust/{version}");
+        assert_eq!(agent(Otlp::http("http://c")), ours);
+        assert_eq!(agent(Otlp::http("http://c").header("user-agent", "mine")), "mine");
+    }
+}

@@ -1,0 +1,209 @@
+//! The grammar of endpoints: what a user may write, and what it means for each protocol.
+//!
+//! In: text from code or the environment, with the name of the setting that it came from. Out: an [`Endpoint`], or an
+//! error that names the setting and says what to write. Secrets in a URL are never repeated.
+
+use http::uri::{Authority, PathAndQuery};
+use http::{HeaderValue, Uri};
+
+use super::destination::Protocol;
+use crate::error::Error;
+
+/// Path of OTLP/HTTP for profiles (opentelemetry-proto, profiles_service_http.yaml).
+const HTTP_PATH: &str = "/v1development/profiles";
+/// Path of the gRPC method (opentelemetry-proto, profiles_service.proto).
+const GRPC_PATH: &str = "/opentelemetry.proto.collector.profiles.v1development.ProfilesService/Export";
+
+/// Where a peer listens, and what to ask it for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Endpoint {
+    /// Whether to speak TLS.
+    pub(super) secure: bool,
+    /// Name or address, an IPv6 address without its brackets.
+    pub(super) host: String,
+    pub(super) port: u16,
+    /// Host and port as they were written: the `Host` header.
+    pub(super) authority: HeaderValue,
+    /// What goes into the request line: path and query in HTTP/1.1, the whole URI in HTTP/2.
+    pub(super) uri: Uri,
+    /// The endpoint for people: without query, which may hold a secret.
+    pub(super) shown: String,
+}
+
+/// How a URL's path is to be understood.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PathRule {
+    /// Given in code: the profiles' path is added if there is none.
+    AddIfBare,
+    /// `OTEL_EXPORTER_OTLP_ENDPOINT`: the profiles' path is appended, whatever there is.
+    Append,
+    /// `OTEL_EXPORTER_OTLP_PROFILES_ENDPOINT`: as it is.
+    AsIs,
+}
+
+impl Endpoint {
+    /// Reads `text`, the value of the setting `name`.
+    ///
+    /// # Errors
+    /// [`Error::setting`], if it is not a URL that `protocol` can use.
+    pub(super) fn parse(name: &str, text: &str, protocol: Protocol, rule: PathRule) -> Result<Self, Error> {
+        let refuse = |why: &str, remedy| Error::setting(name, redacted(text), why, remedy);
+        let (scheme, rest) = text.trim().split_once("://").ok_or_else(|| refuse("it has no scheme", SCHEME))?;
+        let (secure, default_port) = match scheme.to_ascii_lowercase().as_str() {
+            "http" => (false, 80),
+            "https" => (true, 443),
+            _ => return Err(refuse("its scheme is not known", SCHEME)),
+        };
+        let (authority, target) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+        if authority.contains('@') {
+            return Err(refuse("it holds a user name or password", "send credentials as a header instead"));
+        }
+        let (host, port) = host_and_port(authority, default_port).map_err(|why| refuse(why, HOST))?;
+        let target = request_target(target, protocol, rule).map_err(|why| refuse(&why, PATH))?;
+        let shown = format!("{}://{authority}{}", scheme.to_ascii_lowercase(), shown_path(&target, protocol));
+        let authority = Authority::try_from(authority).map_err(|error| refuse(&error.to_string(), HOST))?;
+        let header = HeaderValue::from_str(authority.as_str()).map_err(|error| refuse(&error.to_string(), HOST))?;
+        let uri = match protocol {
+            Protocol::Http => Uri::from(target),
+            Protocol::Grpc => Uri::builder()
+                .scheme(if secure { "https" } else { "http" })
+                .authority(authority)
+                .path_and_query(target)
+                .build()
+                .map_err(|error| refuse(&error.to_string(), HOST))?,
+        };
+        Ok(Self { secure, host, port, authority: header, uri, shown })
+    }
+}
+
+const SCHEME: &str = "write it as http://host:port or https://host:port";
+const HOST: &str = "write it as http://host:port, with a port of 1 to 65535";
+const PATH: &str = "for gRPC write scheme, host and port only; for HTTP a path such as /v1development/profiles";
+
+/// Splits `authority` into a host, without brackets, and a port.
+fn host_and_port(authority: &str, default_port: u16) -> Result<(String, u16), &'static str> {
+    let (host, port) = match authority.rfind(':') {
+        // A colon inside brackets is part of an IPv6 address.
+        Some(colon) if !authority[colon..].contains(']') => (&authority[..colon], Some(&authority[colon + 1..])),
+        _ => (authority, None),
+    };
+    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    if host.is_empty() {
+        return Err("it names no host");
+    }
+    let port = match port {
+        None => default_port,
+        Some(port) => port.parse().ok().filter(|port| *port > 0).ok_or("its port is not a number of 1 to 65535")?,
+    };
+    Ok((host.to_owned(), port))
+}
+
+/// What to ask a peer for whose endpoint ends in `target`.
+fn request_target(target: &str, protocol: Protocol, rule: PathRule) -> Result<PathAndQuery, String> {
+    let target = target.split('#').next().unwrap_or_default();
+    let (path, query) = target.split_at(target.find('?').unwrap_or(target.len()));
+    let target = match (protocol, rule) {
+        (Protocol::Grpc, _) if !matches!(path, "" | "/") || !query.is_empty() => {
+            return Err("a gRPC endpoint has no path".into());
+        }
+        (Protocol::Grpc, _) => GRPC_PATH.to_owned(),
+        (Protocol::Http, PathRule::AddIfBare) if matches!(path, "" | "/") => format!("{HTTP_PATH}{query}"),
+        (Protocol::Http, PathRule::Append) => format!("{}{HTTP_PATH}{query}", path.trim_end_matches('/')),
+        (Protocol::Http, _) if path.is_empty() => format!("/{query}"),
+        (Protocol::Http, _) => target.to_owned(),
+    };
+    PathAndQuery::try_from(target).map_err(|error| error.to_string())
+}
+
+/// The path for people; gRPC's is always the same and says nothing.
+fn shown_path(target: &PathAndQuery, protocol: Protocol) -> &str {
+    match protocol {
+        Protocol::Grpc => "",
+        Protocol::Http => target.path(),
+    }
+}
+
+/// `text` without what may be secret: user name and password, query.
+fn redacted(text: &str) -> String {
+    let (before_query, _) = text.split_at(text.find('?').unwrap_or(text.len()));
+    match (before_query.find("://"), before_query.rfind('@')) {
+        (Some(scheme), Some(at)) if scheme < at => format!("{}://…{}", &before_query[..scheme], &before_query[at..]),
+        (None, Some(at)) => format!("…{}", &before_query[at..]),
+        _ => before_query.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str, protocol: Protocol, rule: PathRule) -> Result<Endpoint, String> {
+        Endpoint::parse("ENDPOINT", text, protocol, rule).map_err(|error| error.to_string())
+    }
+
+    /// Check what is asked for under each rule for paths.
+    #[test]
+    fn the_path_follows_the_rule() {
+        let cases = [
+            ("http://c:4318", PathRule::AddIfBare, "/v1development/profiles"),
+            ("http://c:4318/", PathRule::AddIfBare, "/v1development/profiles"),
+            ("http://c:4318/otlp/p", PathRule::AddIfBare, "/otlp/p"),
+            ("http://c:4318", PathRule::Append, "/v1development/profiles"),
+            ("http://c:4318/otlp", PathRule::Append, "/otlp/v1development/profiles"),
+            ("http://c:4318/otlp/?k=v", PathRule::Append, "/otlp/v1development/profiles?k=v"),
+            ("http://c:4318", PathRule::AsIs, "/"),
+            ("http://c:4318?k=v", PathRule::AsIs, "/?k=v"),
+            ("http://c:4318/exact/", PathRule::AsIs, "/exact/"),
+        ];
+        for (text, rule, expected) in cases {
+            assert_eq!(parse(text, Protocol::Http, rule).unwrap().uri, expected, "{text} {rule:?}");
+        }
+        let grpc = parse("HTTPS://c:4317/", Protocol::Grpc, PathRule::AsIs).unwrap();
+        assert_eq!(grpc.uri.to_string(), format!("https://c:4317{GRPC_PATH}"));
+        assert_eq!((grpc.secure, grpc.shown.as_str()), (true, "https://c:4317"));
+    }
+
+    /// Check hosts, addresses and ports, and those that a URL implies.
+    #[test]
+    fn host_and_port_are_found() {
+        let cases = [
+            ("http://collector", "collector", 80),
+            ("https://collector", "collector", 443),
+            ("http://10.0.0.1:4318", "10.0.0.1", 4318),
+            ("http://[::1]:4318", "::1", 4318),
+            ("https://[fe80::1]", "fe80::1", 443),
+        ];
+        for (text, host, port) in cases {
+            let endpoint = parse(text, Protocol::Http, PathRule::AsIs).unwrap();
+            assert_eq!((endpoint.host.as_str(), endpoint.port), (host, port), "{text}");
+        }
+    }
+
+    /// Check that what cannot be an endpoint is refused with its reason, and without repeating a secret.
+    #[test]
+    fn nonsense_is_refused_by_name() {
+        let cases = [
+            ("", "no scheme", SCHEME),
+            ("collector:4317", "no scheme", SCHEME),
+            ("ftp://collector", "scheme is not known", SCHEME),
+            ("http://", "no host", HOST),
+            ("http://:4317", "no host", HOST),
+            ("http://c:99999", "port", HOST),
+            ("http://c:0", "port", HOST),
+            ("http://c:", "port", HOST),
+            ("http://a b:1", "uri character", HOST),
+            ("http://c:1/a b", "uri character", PATH),
+            ("http://user:hunter2@c:4317", "user name or password", "send credentials as a header"),
+        ];
+        for (text, reason, remedy) in cases {
+            let error = parse(text, Protocol::Http, PathRule::AsIs).unwrap_err();
+            assert!(
+                error.starts_with("ENDPOINT=") && error.contains(reason) && error.contains(remedy),
+                "{text}: {error}"
+            );
+            assert!(!error.contains("hunter2"), "{error}");
+        }
+        let error = parse("http://c:4317/v1?key=hunter2", Protocol::Grpc, PathRule::AsIs).unwrap_err();
+        assert!(error.contains("gRPC endpoint has no path") && !error.contains("hunter2"), "{error}");
+    }
+}

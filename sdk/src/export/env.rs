@@ -1,0 +1,284 @@
+//! Destinations from the environment: `OTEL_EXPORTER_OTLP_PROFILES_*` over `OTEL_EXPORTER_OTLP_*`.
+//!
+//! In: a way to look variables up (in tests, a table). Out: the destinations that they describe, none if no endpoint is
+//! set; or an error that names variable, value and remedy. Reads nothing else of the process.
+//!
+//! Source: OpenTelemetry specification, "OpenTelemetry Protocol Exporter". The profiles' own variables are by analogy
+//! with those of the other signals. An empty value counts as not set.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use http::HeaderMap;
+use percent_encoding::percent_decode_str;
+
+use super::destination::{
+    Compression, DEFAULT_TIMEOUT, Destination, Kind, Protocol, Settings, checked_timeout, checked_trust, set_header,
+};
+use super::endpoint::{Endpoint, PathRule};
+use super::tls::Trust;
+use crate::error::Error;
+
+/// The destinations that the environment describes; `lookup` gives the value of a variable. Without an endpoint there
+/// are none: nothing is sent.
+///
+/// Read are `ENDPOINT`, `PROTOCOL` (`http/protobuf`, the default, or `grpc`), `HEADERS`, `TIMEOUT` (milliseconds),
+/// `COMPRESSION` (`gzip`, the default, or `none`), `CERTIFICATE` (path of a PEM file) and `INSECURE`, each first behind
+/// `OTEL_EXPORTER_OTLP_PROFILES_`, then behind `OTEL_EXPORTER_OTLP_`.
+///
+/// # Errors
+/// If a value cannot be, or the certificate file cannot be read.
+pub fn from_env(lookup: &dyn Fn(&str) -> Option<OsString>) -> Result<Vec<Destination>, Error> {
+    let variables = Variables { lookup };
+    let Some(endpoint) = variables.find("ENDPOINT")? else { return Ok(Vec::new()) };
+    let protocol = variables.protocol()?;
+    let settings = Settings {
+        protocol,
+        endpoint: variables.endpoint(&endpoint, protocol)?,
+        headers: variables.headers()?,
+        timeout: variables.timeout()?,
+        compression: variables.compression()?,
+        trust: variables.trust()?,
+    };
+    Ok(vec![Destination { kind: Kind::Otlp(Box::new(settings)) }])
+}
+
+const PROFILES: &str = "OTEL_EXPORTER_OTLP_PROFILES_";
+const ALL_SIGNALS: &str = "OTEL_EXPORTER_OTLP_";
+
+/// The variables of the environment, by the end of their names.
+struct Variables<'a> {
+    lookup: &'a dyn Fn(&str) -> Option<OsString>,
+}
+
+/// A variable that is set.
+struct Variable {
+    name: String,
+    value: String,
+    /// Whether it is the profiles' own.
+    own: bool,
+}
+
+impl Variable {
+    fn refuse(&self, why: &str, remedy: &'static str) -> Error {
+        Error::setting(&self.name, &self.value, why, remedy)
+    }
+}
+
+impl Variables<'_> {
+    /// The profiles' own variable that ends in `suffix`, else the one for all signals.
+    fn find(&self, suffix: &str) -> Result<Option<Variable>, Error> {
+        for (prefix, own) in [(PROFILES, true), (ALL_SIGNALS, false)] {
+            let name = format!("{prefix}{suffix}");
+            let Some(value) = (self.lookup)(&name).filter(|value| !value.is_empty()) else { continue };
+            let value = value.into_string().map_err(|value| {
+                Error::setting(&name, value.to_string_lossy(), "it is not UTF-8", "set it to UTF-8 text or unset it")
+            })?;
+            if !value.trim().is_empty() {
+                return Ok(Some(Variable { name, value: value.trim().to_owned(), own }));
+            }
+        }
+        Ok(None)
+    }
+
+    fn protocol(&self) -> Result<Protocol, Error> {
+        let Some(variable) = self.find("PROTOCOL")? else { return Ok(Protocol::Http) };
+        match variable.value.as_str() {
+            "http/protobuf" => Ok(Protocol::Http),
+            "grpc" => Ok(Protocol::Grpc),
+            "http/json" => Err(variable.refuse("profiles are not sent as JSON", PROTOCOL)),
+            _ => Err(variable.refuse("it is not a protocol of OTLP", PROTOCOL)),
+        }
+    }
+
+    fn endpoint(&self, variable: &Variable, protocol: Protocol) -> Result<Endpoint, Error> {
+        let rule = if variable.own { PathRule::AsIs } else { PathRule::Append };
+        if protocol == Protocol::Grpc && !variable.value.contains("://") {
+            let scheme = if self.insecure()? { "http" } else { "https" };
+            let text = format!("{scheme}://{}", variable.value);
+            return Endpoint::parse(&variable.name, &text, protocol, rule);
+        }
+        Endpoint::parse(&variable.name, &variable.value, protocol, rule)
+    }
+
+    /// Whether a gRPC endpoint without a scheme is spoken to in the clear.
+    fn insecure(&self) -> Result<bool, Error> {
+        let Some(variable) = self.find("INSECURE")? else { return Ok(false) };
+        match variable.value.to_ascii_lowercase().as_str() {
+            "true" => Ok(true),
+            "false" => Ok(false),
+            _ => Err(variable.refuse("it is neither true nor false", "set it to true or false")),
+        }
+    }
+
+    /// `key=value` pairs between commas, values percent-encoded as in W3C Baggage. No error repeats a value.
+    fn headers(&self) -> Result<HeaderMap, Error> {
+        let mut headers = HeaderMap::new();
+        let Some(variable) = self.find("HEADERS")? else { return Ok(headers) };
+        for (position, pair) in variable.value.split(',').enumerate().filter(|(_, pair)| !pair.trim().is_empty()) {
+            let refuse = |why: &str| {
+                Error::setting(
+                    &variable.name,
+                    format!("pair {}", position + 1),
+                    why,
+                    "write it as key=value,key2=value2",
+                )
+            };
+            let (name, value) = pair.split_once('=').ok_or_else(|| refuse("it has no ="))?;
+            let value = percent_decode_str(value.trim()).decode_utf8().map_err(|_| refuse("its value is not UTF-8"))?;
+            set_header(&mut headers, &variable.name, name.trim(), &value)?;
+        }
+        Ok(headers)
+    }
+
+    fn timeout(&self) -> Result<Duration, Error> {
+        let Some(variable) = self.find("TIMEOUT")? else { return Ok(DEFAULT_TIMEOUT) };
+        match variable.value.parse() {
+            Ok(milliseconds) => checked_timeout(&variable.name, Duration::from_millis(milliseconds)),
+            Err(_) => Err(variable.refuse("it is not a number of milliseconds", "set it to a number such as 10000")),
+        }
+    }
+
+    fn compression(&self) -> Result<Compression, Error> {
+        let Some(variable) = self.find("COMPRESSION")? else { return Ok(Compression::default()) };
+        match variable.value.as_str() {
+            "gzip" => Ok(Compression::Gzip),
+            "none" => Ok(Compression::None),
+            _ => Err(variable.refuse("it is not a compression of OTLP", "set it to gzip or none")),
+        }
+    }
+
+    fn trust(&self) -> Result<Trust, Error> {
+        let Some(variable) = self.find("CERTIFICATE")? else { return Ok(Trust::System) };
+        let pem = std::fs::read(&variable.value).map_err(|error| {
+            let what = format!("read {}={:?}", variable.name, variable.value);
+            Error::environment(what, error, "set it to the path of a PEM file that this process can read")
+        })?;
+        checked_trust(&variable.name, &variable.value, &pem)
+    }
+}
+
+const PROTOCOL: &str = "set it to http/protobuf or grpc";
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStringExt;
+
+    use super::*;
+
+    fn settings(variables: &[(&str, &str)]) -> Result<Option<Settings>, String> {
+        let lookup = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into());
+        let mut destinations = from_env(&lookup).map_err(|error| error.to_string())?;
+        Ok(destinations.pop().map(|destination| match destination.kind {
+            Kind::Otlp(settings) => *settings,
+            Kind::Local { .. } => unreachable!("the environment describes no local destination"),
+        }))
+    }
+
+    fn found(variables: &[(&str, &str)]) -> Settings {
+        settings(variables).unwrap().unwrap()
+    }
+
+    /// Check that without an endpoint nothing is sent, whatever else is set.
+    #[test]
+    fn without_an_endpoint_there_is_no_destination() {
+        assert!(settings(&[]).unwrap().is_none());
+        assert!(
+            settings(&[("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"), ("OTEL_EXPORTER_OTLP_ENDPOINT", "")])
+                .unwrap()
+                .is_none()
+        );
+    }
+
+    /// Check the defaults beside an endpoint.
+    #[test]
+    fn an_endpoint_alone_means_protobuf_over_http() {
+        let settings = found(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:4318")]);
+        assert_eq!((settings.protocol, settings.compression), (Protocol::Http, Compression::Gzip));
+        assert_eq!((settings.timeout, settings.headers.len()), (Duration::from_secs(10), 0));
+        assert_eq!(settings.endpoint.uri, "/v1development/profiles");
+    }
+
+    /// Check that the profiles' own variables win one by one, and that their URL is used as it is.
+    #[test]
+    fn the_profiles_own_variables_win() {
+        let all = [
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://all:4318/base"),
+            ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"),
+            ("OTEL_EXPORTER_OTLP_HEADERS", "a=1,b=2"),
+            ("OTEL_EXPORTER_OTLP_TIMEOUT", "7000"),
+            ("OTEL_EXPORTER_OTLP_COMPRESSION", "none"),
+        ];
+        let own = [
+            ("OTEL_EXPORTER_OTLP_PROFILES_ENDPOINT", "http://own:4318/exact"),
+            ("OTEL_EXPORTER_OTLP_PROFILES_PROTOCOL", "http/protobuf"),
+            ("OTEL_EXPORTER_OTLP_PROFILES_HEADERS", "c=3"),
+            ("OTEL_EXPORTER_OTLP_PROFILES_TIMEOUT", "3000"),
+            ("OTEL_EXPORTER_OTLP_PROFILES_COMPRESSION", "gzip"),
+        ];
+        let both = found(&[all, own].concat());
+        assert_eq!((both.endpoint.host.as_str(), both.endpoint.uri.path()), ("own", "/exact"));
+        assert_eq!((both.protocol, both.compression), (Protocol::Http, Compression::Gzip));
+        assert_eq!((both.timeout, both.headers.len()), (Duration::from_secs(3), 1));
+        assert_eq!(both.headers["c"], "3");
+
+        let mixed = found(&[all[0], own[1], all[2], own[3], all[4]]);
+        assert_eq!(mixed.endpoint.uri.path(), "/base/v1development/profiles");
+        assert_eq!((mixed.timeout, mixed.headers.len()), (Duration::from_secs(3), 2));
+        assert_eq!(mixed.compression, Compression::None);
+    }
+
+    /// Check that a gRPC endpoint needs no scheme, and that `INSECURE` then decides between TLS and clear text.
+    #[test]
+    fn grpc_without_a_scheme_is_secure_unless_told_otherwise() {
+        let grpc = [("OTEL_EXPORTER_OTLP_ENDPOINT", "c:4317"), ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")];
+        let secure = |extra: &[(&str, &str)]| found(&[&grpc, extra].concat()).endpoint.secure;
+        assert!(secure(&[]));
+        assert!(secure(&[("OTEL_EXPORTER_OTLP_INSECURE", "false")]));
+        assert!(!secure(&[("OTEL_EXPORTER_OTLP_INSECURE", "True")]));
+        assert!(secure(&[("OTEL_EXPORTER_OTLP_INSECURE", "true"), ("OTEL_EXPORTER_OTLP_PROFILES_INSECURE", "false")]));
+        let with_scheme = found(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:4317"), grpc[1]]);
+        assert!(!with_scheme.endpoint.secure);
+    }
+
+    /// Check that header values are percent-decoded and white space around them is not part of them.
+    #[test]
+    fn headers_are_decoded() {
+        let headers = " authorization = Basic%20dTpw%3D , x-tenant=a=b,";
+        let settings = found(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c"), ("OTEL_EXPORTER_OTLP_HEADERS", headers)]);
+        assert_eq!(settings.headers["authorization"], "Basic dTpw=");
+        assert_eq!(settings.headers["x-tenant"], "a=b");
+    }
+
+    /// Check that each value that cannot be is refused with variable, reason and remedy, and no secret.
+    #[test]
+    fn bad_values_are_refused_by_name() {
+        let cases = [
+            ("ENDPOINT", "collector:4318", "no scheme"),
+            ("PROTOCOL", "http/json", "not sent as JSON; set it to http/protobuf or grpc"),
+            ("PROTOCOL", "thrift", "not a protocol"),
+            ("TIMEOUT", "10s", "not a number of milliseconds"),
+            ("TIMEOUT", "0", "1 ms to 10 min"),
+            ("COMPRESSION", "zip", "set it to gzip or none"),
+            ("HEADERS", "hunter2", "pair 1"),
+            ("HEADERS", "a=1,key=hunter2%0Aevil: 1", "newline"),
+            ("HEADERS", "a=%ffhunter2", "UTF-8"),
+            ("CERTIFICATE", "/does/not/exist.pem", "No such file"),
+        ];
+        for (suffix, value, expected) in cases {
+            let name = format!("OTEL_EXPORTER_OTLP_PROFILES_{suffix}");
+            let error = settings(&[(&name, value), ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c")]).unwrap_err();
+            assert!(error.contains(&name) && error.contains(expected), "{suffix}={value}: {error}");
+            assert!(!error.contains("hunter2"), "{error}");
+        }
+    }
+
+    /// Check that a value that is not UTF-8 is refused by its variable's name.
+    #[test]
+    fn a_value_that_is_not_utf8_is_refused() {
+        let lookup =
+            |name: &str| (name == "OTEL_EXPORTER_OTLP_ENDPOINT").then(|| OsString::from_vec(b"http://c\xff".to_vec()));
+        let error = from_env(&lookup).unwrap_err().to_string();
+        assert!(error.contains("OTEL_EXPORTER_OTLP_ENDPOINT") && error.contains("not UTF-8"), "{error}");
+    }
+}

@@ -1,0 +1,172 @@
+//! OTLP over HTTP: one `POST` of a protobuf message per batch.
+//!
+//! In: a batch, already encoded and compressed. Out: what the peer's answer means. Which status codes may be retried,
+//! and how long to wait, is as the OTLP specification says ("OTLP/HTTP Response", "OTLP/HTTP Throttling"). Redirects are
+//! refused, not followed: they could take headers with credentials elsewhere.
+
+use std::time::{Duration, SystemTime};
+
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HOST, LOCATION, RETRY_AFTER};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
+use http_body_util::Full;
+use prost::Message;
+
+use super::answer::{Answer, RpcStatus, excerpt};
+use super::batch::Batch;
+use super::destination::{Compression, Settings};
+use super::transport::{Connection, Reply, Version};
+
+const PROTOBUF: &str = "application/x-protobuf";
+
+/// The client of one OTLP/HTTP endpoint.
+#[derive(Debug)]
+pub(super) struct OtlpHttp {
+    connection: Connection,
+    uri: Uri,
+    headers: HeaderMap,
+    compression: Compression,
+    timeout: Duration,
+}
+
+impl OtlpHttp {
+    pub(super) fn new(settings: Settings) -> Self {
+        let connection = settings.connection(Version::Http1);
+        let mut headers = settings.request_headers();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(PROTOBUF));
+        headers.insert(HOST, settings.endpoint.authority);
+        let Settings { compression, timeout, .. } = settings;
+        Self { connection, uri: settings.endpoint.uri, headers, compression, timeout }
+    }
+
+    /// Sends `batch` once.
+    pub(super) async fn send(&mut self, batch: &Batch) -> Answer {
+        let body = batch.body(self.compression);
+        let mut request = Request::new(Full::new(body.message()));
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = self.uri.clone();
+        *request.headers_mut() = self.headers.clone();
+        if body.is_gzip() {
+            request.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        }
+        match self.connection.exchange(request, self.timeout).await {
+            Ok(reply) => answer(&reply, SystemTime::now()),
+            Err(why) => Answer::Later { why, after: None },
+        }
+    }
+}
+
+/// What `reply`, read at `now`, means.
+fn answer(reply: &Reply, now: SystemTime) -> Answer {
+    let why = || format!("{}: {}", reply.status, error_text(reply));
+    match reply.status {
+        status if status.is_success() && !reply.whole => {
+            Answer::Refused { why: format!("{status}: the answer is longer than any OTLP answer may be") }
+        }
+        // Some gateways answer every success with this, whatever was asked for.
+        status if status.is_success() && reply.body.trim_ascii() == b"{}" => Answer::Accepted { warning: None },
+        status if status.is_success() => Answer::of_success(&reply.body),
+        StatusCode::TOO_MANY_REQUESTS
+        | StatusCode::BAD_GATEWAY
+        | StatusCode::SERVICE_UNAVAILABLE
+        | StatusCode::GATEWAY_TIMEOUT => Answer::Later { why: why(), after: retry_after(&reply.headers, now) },
+        status if status.is_redirection() => {
+            let location = reply.headers.get(LOCATION).map_or(&b"elsewhere"[..], HeaderValue::as_bytes);
+            Answer::Refused { why: format!("{status}: redirected to {}; set that as endpoint", excerpt(location)) }
+        }
+        _ => Answer::Refused { why: why() },
+    }
+}
+
+/// `Retry-After` in its two forms, seconds and HTTP-date (RFC 9110, 10.2.3).
+fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    match text.parse() {
+        Ok(seconds) => Some(Duration::from_secs(seconds)),
+        Err(_) => Some(httpdate::parse_http_date(text).ok()?.duration_since(now).unwrap_or_default()),
+    }
+}
+
+/// The peer's own words: the message of a `Status` where the body is one, else the body's beginning.
+fn error_text(reply: &Reply) -> String {
+    let is_protobuf =
+        reply.headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(PROTOBUF.as_bytes()));
+    match RpcStatus::decode(reply.body.as_ref()) {
+        Ok(status) if is_protobuf => excerpt(status.message.as_bytes()),
+        _ => excerpt(&reply.body),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    fn reply(status: u16, headers: &[(&'static str, &'static str)], body: &[u8]) -> Reply {
+        let headers = headers.iter().map(|(k, v)| (k.parse().unwrap(), HeaderValue::from_static(v)));
+        Reply {
+            status: StatusCode::from_u16(status).unwrap(),
+            headers: headers.collect(),
+            body: Bytes::copy_from_slice(body),
+            trailers: HeaderMap::new(),
+            whole: true,
+        }
+    }
+
+    /// Check every status code there can be: success is accepted, the specification's four are retried, no other is.
+    #[test]
+    fn only_the_four_retryable_statuses_are_retried() {
+        for status in 100..=999 {
+            let answer = answer(&reply(status, &[], b""), SystemTime::now());
+            let expected = match status {
+                200..=299 => matches!(answer, Answer::Accepted { warning: None }),
+                429 | 502 | 503 | 504 => matches!(answer, Answer::Later { after: None, .. }),
+                _ => matches!(answer, Answer::Refused { .. }),
+            };
+            assert!(expected, "{status}: {answer:?}");
+        }
+    }
+
+    /// Check `Retry-After` as seconds, as a date to come, as a date gone by, and as nonsense.
+    #[test]
+    fn retry_after_is_read_in_both_forms() {
+        let now = httpdate::parse_http_date("Sat, 21 Nov 2026 12:00:00 GMT").unwrap();
+        let cases = [
+            ("7", Some(7)),
+            ("Sat, 21 Nov 2026 12:00:30 GMT", Some(30)),
+            ("Sat, 21 Nov 2026 11:59:00 GMT", Some(0)),
+            ("soon", None),
+            ("-1", None),
+        ];
+        for (text, seconds) in cases {
+            let Answer::Later { after, .. } = answer(&reply(503, &[("retry-after", text)], b""), now) else {
+                panic!("503 is retried")
+            };
+            assert_eq!(after, seconds.map(Duration::from_secs), "{text}");
+        }
+    }
+
+    /// Check that the reason names the status with the peer's words, from a `Status` message, text, or a redirect.
+    #[test]
+    fn the_peers_words_are_kept() {
+        let status = RpcStatus { code: 3, message: "no such tenant".into(), details: vec![] }.encode_to_vec();
+        let cases = [
+            (reply(400, &[("content-type", "application/x-protobuf")], &status), "400 Bad Request: no such tenant"),
+            (reply(401, &[("content-type", "text/plain")], b"token\r\nexpired"), "401 Unauthorized: token  expired"),
+            (reply(307, &[("location", "http://other/")], b""), "redirected to http://other/;"),
+        ];
+        for (reply, expected) in cases {
+            let Answer::Refused { why } = answer(&reply, SystemTime::now()) else { panic!("{expected} is refused") };
+            assert!(why.contains(expected), "{why}");
+        }
+    }
+
+    /// Check that a success whose body is over the bound is not taken for an acknowledgement, and `{}` is.
+    #[test]
+    fn odd_successes_are_told_apart() {
+        let endless = Reply { whole: false, ..reply(200, &[], b"") };
+        assert!(matches!(answer(&endless, SystemTime::now()), Answer::Refused { .. }));
+        let json = answer(&reply(200, &[("content-type", "application/json")], b"{}\n"), SystemTime::now());
+        assert_eq!(json, Answer::Accepted { warning: None });
+    }
+}
