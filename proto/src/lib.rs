@@ -6,9 +6,18 @@
 
 #![forbid(unsafe_code)]
 
+mod error;
+mod limits;
 pub mod loss;
 pub mod model;
+pub mod otlp;
+pub mod pprof;
 pub mod resource;
+mod wire;
 
+#[doc(inline)]
+pub use error::DecodeError;
+#[doc(inline)]
+pub use limits::Limits;
 #[doc(inline)]
 pub use model::{Dictionary, Profile, ProfileSet, Sample};

@@ -1,6 +1,8 @@
 //! Attributes (tags, labels) and sets of them.
 
-use super::table::{AttributeId, Id, StringId, Table};
+use std::fmt::{self, Write};
+
+use super::table::{AttributeId, StringId, Table};
 
 /// A key with its value and, for numbers, the value's unit. Zero value: "not set".
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
@@ -55,6 +57,65 @@ impl Value {
     }
 }
 
+impl fmt::Display for Value {
+    /// The text itself, numbers and truth values in Rust's form, bytes in hexadecimal; lists and maps in the form of JSON.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => Ok(()),
+            Self::String(text) => f.write_str(text),
+            Self::Bool(truth) => truth.fmt(f),
+            Self::Int(number) => number.fmt(f),
+            Self::Double(number) => number.value().fmt(f),
+            Self::Bytes(bytes) => bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}")),
+            Self::List(values) => separated(f, "[", values, "]", |f, value| value.nested(f)),
+            Self::Map(pairs) => separated(f, "{", pairs, "}", |f, (key, value)| {
+                quoted(f, key)?;
+                f.write_char(':')?;
+                value.nested(f)
+            }),
+        }
+    }
+}
+
+impl Value {
+    fn nested(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("null"),
+            Self::String(text) => quoted(f, text),
+            Self::Bytes(_) => write!(f, "\"{self}\""),
+            _ => write!(f, "{self}"),
+        }
+    }
+}
+
+fn separated<T>(
+    f: &mut fmt::Formatter<'_>,
+    open: &str,
+    items: &[T],
+    close: &str,
+    mut write: impl FnMut(&mut fmt::Formatter<'_>, &T) -> fmt::Result,
+) -> fmt::Result {
+    f.write_str(open)?;
+    for (i, item) in items.iter().enumerate() {
+        f.write_str(if i == 0 { "" } else { "," })?;
+        write(f, item)?;
+    }
+    f.write_str(close)
+}
+
+/// A JSON string (RFC 8259, section 7).
+fn quoted(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
+    f.write_char('"')?;
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => write!(f, "\\{c}")?,
+            '\0'..='\x1f' => write!(f, "\\u{:04x}", c as u32)?,
+            _ => f.write_char(c)?,
+        }
+    }
+    f.write_char('"')
+}
+
 impl From<&str> for Value {
     fn from(text: &str) -> Self {
         Self::String(text.into())
@@ -106,14 +167,12 @@ pub struct AttributeSet {
 impl AttributeSet {
     /// The set of `attributes` of `table`; where a key stands twice, the last one holds; unset ids are left out.
     pub fn new(attributes: impl IntoIterator<Item = AttributeId>, table: &Table<Attribute, AttributeId>) -> Self {
-        let mut ids: Vec<AttributeId> = Vec::new();
-        let key_of = |id| table.get(id).map(|attribute| attribute.key);
-        for id in attributes.into_iter().filter(|id| id.index() != 0) {
-            match ids.iter().position(|known| key_of(*known) == key_of(id)) {
-                Some(position) => ids[position] = id,
-                None => ids.push(id),
-            }
-        }
+        let key_of = |id: &AttributeId| table.get(*id).map(|attribute| attribute.key);
+        let mut ids: Vec<_> = attributes.into_iter().filter(|id| !id.is_zero()).collect();
+        // A stable sort keeps the last of equal keys first among them, where `dedup` leaves it.
+        ids.reverse();
+        ids.sort_by_key(key_of);
+        ids.dedup_by_key(|id| key_of(id));
         ids.sort_unstable();
         Self { ids: ids.into() }
     }
@@ -139,5 +198,15 @@ mod tests {
         let set = dictionary.attribute_set([old, other, new]);
         assert_eq!(set, dictionary.attribute_set([other, new]));
         assert_eq!(dictionary.value_of(set, "endpoint"), Some(&Value::from("/b")));
+    }
+
+    /// Check that a value reads as its own text, and as JSON where it has parts.
+    #[test]
+    fn values_read_as_text() {
+        let list = Value::List([Value::from("a\"\n"), Value::Int(-1), Value::Bytes([1, 255].into())].into());
+        assert_eq!(list.to_string(), r#"["a\"\u000a",-1,"01ff"]"#);
+        let map = Value::Map([("k".into(), Value::Empty), ("l".into(), Value::Bool(true))].into());
+        assert_eq!(map.to_string(), r#"{"k":null,"l":true}"#);
+        assert_eq!(Value::from("plain \"text\"").to_string(), "plain \"text\"");
     }
 }

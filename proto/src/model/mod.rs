@@ -4,7 +4,9 @@
 //! that refer to it by typed ids. An id is valid for the dictionary that gave it out and for no other.
 
 mod attribute;
+pub(crate) mod compact;
 mod function;
+pub(crate) mod import;
 mod kind;
 mod link;
 mod location;

@@ -1,0 +1,62 @@
+//! The compact form of a set: nothing twice, nothing unused, everything in the order of first reference.
+//!
+//! In: any [`ProfileSet`]. Out: an equal one in the form that the encoders write and the decoders give back.
+
+use indexmap::IndexMap;
+
+use super::import::Import;
+use super::table::{AttributeSetId, LinkId, StackId};
+use super::{Dictionary, Profile, ProfileSet, Sample};
+
+impl ProfileSet {
+    /// The same profiles with a dictionary that holds only what they refer to, in the order of first reference, and with
+    /// samples of equal (stack, attributes, link) summed into the first of them.
+    ///
+    /// The compact form of a compact set is that set.
+    #[must_use]
+    pub fn compacted(&self) -> Self {
+        self.with_profiles(&self.profiles)
+    }
+
+    /// The compact set of `profiles`, which refer to this set's dictionary.
+    pub(crate) fn with_profiles<'a>(&self, profiles: impl IntoIterator<Item = &'a Profile>) -> Self {
+        let (mut dictionary, mut import) = (Dictionary::default(), Import::new(&self.dictionary));
+        let mut copies = Vec::new();
+        for profile in profiles {
+            let mut copy = import.head(profile, &mut dictionary);
+            let mut sums = Sums::default();
+            for sample in &profile.samples {
+                sums.add(import.sample(sample, &mut dictionary));
+            }
+            copy.samples = sums.into_samples();
+            copies.push(copy);
+        }
+        Self { resource: self.resource.clone(), scope: self.scope.clone(), dictionary, profiles: copies }
+    }
+}
+
+/// What makes two samples of a profile the same.
+pub(crate) type Identity = (StackId, AttributeSetId, LinkId);
+
+/// What one sum takes up: identity, value, hash, slot in the index, and the sample that it becomes.
+pub(crate) type SumEntry = (Identity, i64, u64, u64, Sample);
+
+/// Samples of one profile, summed by identity, in the order of their first appearance.
+#[derive(Debug, Default)]
+pub(crate) struct Sums {
+    values: IndexMap<Identity, i64>,
+}
+
+impl Sums {
+    /// Adds `sample`; a sum ends at the ends of `i64`.
+    pub(crate) fn add(&mut self, sample: Sample) {
+        let value = self.values.entry((sample.stack, sample.attributes, sample.link)).or_default();
+        *value = value.saturating_add(sample.value);
+    }
+
+    /// One sample per identity.
+    pub(crate) fn into_samples(self) -> Vec<Sample> {
+        let sums = self.values.into_iter();
+        sums.map(|((stack, attributes, link), value)| Sample { stack, attributes, link, value }).collect()
+    }
+}

@@ -1,0 +1,278 @@
+//! From the model to a pprof file.
+//!
+//! In: a [`ProfileSet`]. Out: bytes, with gzip or without; equal sets give equal bytes. Ids in the file are the positions
+//! in the compact dictionary's tables, from 1.
+
+use std::io::Write;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use indexmap::{IndexMap, IndexSet};
+use prost::Message;
+
+use super::{default_sample_type, labels, messages as wire, names};
+use crate::model::compact::Identity;
+use crate::model::{
+    AttributeSetId, Dictionary, Function, Id, Kind, Location, Mapping, MappingId, Profile, ProfileSet, Sample,
+    StringId, Value, ValueType,
+};
+
+/// The gzip file of the first capture in `set`: of all profiles with the window, period type and period of the first one.
+///
+/// Use [`captures`] where a set may hold several. On-CPU profiles ([`Kind::is_cpu`]) are written as the two types that
+/// Go writes, `samples`/`count` and `cpu`/`nanoseconds`.
+#[must_use]
+pub fn encode(set: &ProfileSet) -> Vec<u8> {
+    compress(&encode_uncompressed(set))
+}
+
+/// [`encode`] without gzip.
+#[must_use]
+pub fn encode_uncompressed(set: &ProfileSet) -> Vec<u8> {
+    let first = set.profiles.first();
+    let capture: Vec<_> =
+        set.profiles.iter().filter(|profile| first.is_some_and(|first| alike(first, profile))).collect();
+    let set = set.with_profiles(capture);
+    Writer::new(&set).file().encode_to_vec()
+}
+
+/// `set` divided so that each part is one file of [`encode`], in the order of the profiles; together they hold all of it.
+#[must_use]
+pub fn captures(set: &ProfileSet) -> Vec<ProfileSet> {
+    let mut groups: Vec<Vec<&Profile>> = Vec::new();
+    for profile in &set.profiles {
+        match groups.iter_mut().find(|group| alike(group[0], profile)) {
+            Some(group) => group.push(profile),
+            None => groups.push(vec![profile]),
+        }
+    }
+    groups.into_iter().map(|group| set.with_profiles(group)).collect()
+}
+
+/// Whether two profiles of one set go into one file.
+fn alike(a: &Profile, b: &Profile) -> bool {
+    let key = |profile: &Profile| {
+        (profile.time_unix_nanos, profile.duration_nanos, profile.kind.period_type, profile.kind.period)
+    };
+    key(a) == key(b)
+}
+
+fn compress(bytes: &[u8]) -> Vec<u8> {
+    let mut gzip = GzEncoder::new(Vec::new(), Compression::default());
+    // Writing to a `Vec` cannot fail; the plain form, which every reader takes too, stands in for the impossible.
+    let written = gzip.write_all(bytes).and_then(|()| gzip.finish());
+    written.unwrap_or_else(|_| bytes.to_vec())
+}
+
+/// One column of a file: a profile, or the nanoseconds that follow from the on-CPU samples of one.
+struct Column<'a> {
+    profile: &'a Profile,
+    value_type: ValueType,
+    factor: i64,
+}
+
+/// A file under construction from one compact capture.
+struct Writer<'a> {
+    set: &'a ProfileSet,
+    dictionary: &'a Dictionary,
+    /// Texts that stand in no table of the dictionary come behind its own.
+    strings: IndexSet<Box<str>>,
+}
+
+impl<'a> Writer<'a> {
+    fn new(set: &'a ProfileSet) -> Self {
+        Self { set, dictionary: &set.dictionary, strings: set.dictionary.strings.iter().cloned().collect() }
+    }
+
+    fn file(mut self) -> wire::Profile {
+        let columns = columns(self.set);
+        let kind = self.set.profiles.first().map(|profile| profile.kind).unwrap_or_default();
+        let mut file = wire::Profile {
+            sample_type: columns.iter().map(|column| value_type(column.value_type)).collect(),
+            sample: self.samples(&columns),
+            mapping: self.mappings(),
+            location: self.dictionary.locations.entries().skip(1).map(|(id, l)| self.location(id, l)).collect(),
+            function: self.dictionary.functions.entries().skip(1).map(|(id, f)| function(id, f)).collect(),
+            period_type: (kind != Kind::default()).then(|| value_type(kind.period_type)),
+            period: kind.period,
+            comment: self.comments(),
+            drop_frames: self.profile_text(names::DROP_FRAMES),
+            keep_frames: self.profile_text(names::KEEP_FRAMES),
+            doc_url: self.profile_text(names::DOC_URL),
+            default_sample_type: self.default_sample_type(&columns),
+            ..wire::Profile::default()
+        };
+        if let Some(profile) = self.set.profiles.first() {
+            file.time_nanos = i64::try_from(profile.time_unix_nanos).unwrap_or(i64::MAX);
+            file.duration_nanos = i64::try_from(profile.duration_nanos).unwrap_or(i64::MAX);
+        }
+        file.string_table = self.strings.into_iter().map(str::into_string).collect();
+        file
+    }
+
+    /// One sample per stack, attributes and link, with the values of all columns; 0 where a profile has no such sample.
+    fn samples(&mut self, columns: &[Column<'_>]) -> Vec<wire::Sample> {
+        let mut rows: IndexMap<Identity, Vec<i64>> = IndexMap::new();
+        for (i, column) in columns.iter().enumerate() {
+            for sample in &column.profile.samples {
+                let row = rows.entry((sample.stack, sample.attributes, sample.link));
+                row.or_insert_with(|| vec![0; columns.len()])[i] = sample.value.saturating_mul(column.factor);
+            }
+        }
+        let dictionary = self.dictionary;
+        let sample = |((stack, attributes, link), value)| {
+            let locations = dictionary.stacks.get(stack).map_or(&[][..], |stack| &stack.locations);
+            let sample = Sample { stack, attributes, link, value: 0 };
+            wire::Sample {
+                location_id: locations.iter().copied().map(id).collect(),
+                value,
+                label: labels::encode(&sample, dictionary, &mut |text| self.text(text)),
+            }
+        };
+        rows.into_iter().map(sample).collect()
+    }
+
+    fn mappings(&mut self) -> Vec<wire::Mapping> {
+        let dictionary = self.dictionary;
+        let mut mappings: Vec<_> =
+            dictionary.mappings.entries().skip(1).map(|(id, mapping)| self.mapping(id, mapping)).collect();
+        for location in dictionary.locations.iter() {
+            let Some(position) = (location.mapping.index() as usize).checked_sub(1) else { continue };
+            if !has_flags(dictionary.mappings.get(location.mapping), dictionary) {
+                note_symbols(&mut mappings[position], location, dictionary);
+            }
+        }
+        mappings
+    }
+
+    fn mapping(&mut self, mapping_id: MappingId, mapping: &Mapping) -> wire::Mapping {
+        let dictionary = self.dictionary;
+        let build_id = [names::BUILD_ID_GNU, names::BUILD_ID_GO, names::BUILD_ID_HTLHASH];
+        let build_id = build_id.iter().find_map(|name| dictionary.value_of(mapping.attributes, name)?.as_str());
+        let flag = |name| is_true(mapping.attributes, name, dictionary);
+        wire::Mapping {
+            id: id(mapping_id),
+            memory_start: mapping.start,
+            memory_limit: mapping.limit,
+            file_offset: mapping.offset,
+            filename: string(mapping.filename),
+            build_id: self.text(build_id.unwrap_or("")),
+            has_functions: flag(names::HAS_FUNCTIONS),
+            has_filenames: flag(names::HAS_FILENAMES),
+            has_line_numbers: flag(names::HAS_LINE_NUMBERS),
+            has_inline_frames: flag(names::HAS_INLINE_FRAMES),
+        }
+    }
+
+    fn location(&self, location_id: impl Id, location: &Location) -> wire::Location {
+        let line = |line: &crate::model::Line| wire::Line {
+            function_id: id(line.function),
+            line: line.line.into(),
+            column: line.column.into(),
+        };
+        wire::Location {
+            id: id(location_id),
+            mapping_id: id(location.mapping),
+            address: location.address,
+            line: location.lines.iter().map(line).collect(),
+            is_folded: is_true(location.attributes, names::IS_FOLDED, self.dictionary),
+        }
+    }
+
+    /// The comments that came with the profiles, then what pprof has no other place for: resource and counts of loss.
+    fn comments(&mut self) -> Vec<i64> {
+        let mut comments = IndexSet::new();
+        for profile in &self.set.profiles {
+            match self.dictionary.value_of(profile.attributes, names::COMMENT) {
+                Some(Value::List(texts)) => comments.extend(texts.iter().map(Value::to_string)),
+                Some(text) => _ = comments.insert(text.to_string()),
+                None => {}
+            }
+        }
+        comments.extend(self.set.resource.attributes().iter().map(|(key, value)| format!("{key}={value}")));
+        for profile in &self.set.profiles {
+            let ours =
+                self.dictionary.attributes_of(profile.attributes).filter(|(key, _)| key.starts_with("profiler."));
+            let ours = ours.filter(|(key, _)| *key != names::DEFAULT_SAMPLE_TYPE);
+            comments.extend(ours.map(|(key, value)| format!("{key}={value}")));
+        }
+        comments.iter().map(|comment| self.text(comment)).collect()
+    }
+
+    fn default_sample_type(&mut self, columns: &[Column<'_>]) -> i64 {
+        let types: Vec<_> = columns.iter().map(|column| self.dictionary.strings.text(column.value_type.kind)).collect();
+        let said = self.first_of_profiles(names::DEFAULT_SAMPLE_TYPE);
+        self.text(said.unwrap_or_else(|| default_sample_type(&types)))
+    }
+
+    fn profile_text(&mut self, name: &str) -> i64 {
+        let text = self.first_of_profiles(name).unwrap_or("");
+        self.text(text)
+    }
+
+    /// The text of attribute `name` of the first profile that has it.
+    fn first_of_profiles(&self, name: &str) -> Option<&'a str> {
+        let profiles = self.set.profiles.iter();
+        profiles.filter_map(|profile| self.dictionary.value_of(profile.attributes, name)).find_map(Value::as_str)
+    }
+
+    fn text(&mut self, text: &str) -> i64 {
+        let index = self.strings.get_index_of(text).unwrap_or_else(|| self.strings.insert_full(text.into()).0);
+        i64::try_from(index).unwrap_or(0)
+    }
+}
+
+/// The columns of a capture. Nanoseconds follow on-CPU samples, but where a profile of the set already holds them.
+fn columns(set: &ProfileSet) -> Vec<Column<'_>> {
+    let has_nanos = set.profiles.iter().any(|profile| profile.kind.sample_type == profile.kind.period_type);
+    let mut columns = Vec::new();
+    for profile in &set.profiles {
+        let kind = profile.kind;
+        columns.push(Column { profile, value_type: kind.sample_type, factor: 1 });
+        if kind.is_cpu(&set.dictionary) && !has_nanos {
+            columns.push(Column { profile, value_type: kind.period_type, factor: kind.period });
+        }
+    }
+    columns
+}
+
+/// Whether something said of `mapping` which symbols it has.
+fn has_flags(mapping: Option<&Mapping>, dictionary: &Dictionary) -> bool {
+    mapping.is_some_and(|mapping| dictionary.value_of(mapping.attributes, names::HAS_FUNCTIONS).is_some())
+}
+
+/// Sets the flags that say which symbols `location` has, so that a viewer does not look for them again.
+fn note_symbols(mapping: &mut wire::Mapping, location: &Location, dictionary: &Dictionary) {
+    let function = |line: &crate::model::Line| dictionary.functions.get(line.function);
+    mapping.has_functions |= !location.lines.is_empty();
+    mapping.has_filenames |= location.lines.iter().filter_map(function).any(|function| !function.filename.is_zero());
+    mapping.has_line_numbers |= location.lines.iter().any(|line| line.line != 0);
+    mapping.has_inline_frames |= location.lines.len() > 1;
+}
+
+fn is_true(set: AttributeSetId, name: &str, dictionary: &Dictionary) -> bool {
+    dictionary.value_of(set, name) == Some(&Value::Bool(true))
+}
+
+fn function(function_id: impl Id, function: &Function) -> wire::Function {
+    wire::Function {
+        id: id(function_id),
+        name: string(function.name),
+        // In pprof the two are equal where the linker's name is no other; ours is then not set.
+        system_name: string(if function.system_name.is_zero() { function.name } else { function.system_name }),
+        filename: string(function.filename),
+        start_line: function.start_line.into(),
+    }
+}
+
+fn value_type(value_type: ValueType) -> wire::ValueType {
+    wire::ValueType { r#type: string(value_type.kind), unit: string(value_type.unit) }
+}
+
+fn id(id: impl Id) -> u64 {
+    id.index().into()
+}
+
+fn string(id: StringId) -> i64 {
+    id.index().into()
+}
