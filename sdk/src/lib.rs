@@ -1,11 +1,70 @@
 //! Continuous profiling for Rust services.
+//!
+//! [`start`] in `main`, tags around the work of a request, and from then on every sample of CPU time says which function
+//! ran, for which endpoint. Profiles leave as OTLP, and are served inside the process: a flame graph page and the
+//! endpoints that `go tool pprof` knows.
+//!
+//! ```no_run
+//! fn main() -> Result<(), profiler::Error> {
+//!     let _profiler = profiler::start(profiler::Config::new("checkout").serve("127.0.0.1:6060"))?;
+//!     serve_orders();
+//!     Ok(())
+//! }
+//!
+//! fn serve_orders() {
+//!     let _scope = profiler::tag!("endpoint" => "/orders", "method" => "POST");
+//!     // Whatever runs on this thread until `_scope` is dropped carries these tags.
+//! }
+//! ```
+//!
+//! # Settings
+//!
+//! Code wins over `PROFILER_*`, that over `OTEL_EXPORTER_OTLP_PROFILES_*`, that over other `OTEL_*`.
+//!
+//! | variable | code | default |
+//! |---|---|---|
+//! | `PROFILER_ENABLED` | | `1`; with `0`, [`start`] returns a guard that does nothing |
+//! | `PROFILER_RATE_HZ` | [`Config::rate_hz`] | `100`; 1 to 10000 |
+//! | `PROFILER_INTERVAL` | [`Config::interval`] | `10s`; 100 ms to 1 h |
+//! | `PROFILER_SERVE` | [`Config::serve`] | not served |
+//! | `OTEL_EXPORTER_OTLP_[PROFILES_]{ENDPOINT,PROTOCOL,HEADERS,TIMEOUT,COMPRESSION,CERTIFICATE}` | [`Config::export`] | no endpoint: nothing is sent |
+//! | `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES` | [`Config::new`], [`Config::tag`] | |
+//!
+//! # A guest in the process
+//!
+//! The profiler never prints (it logs with `tracing`), never panics, and bounds its memory and its time. What it could
+//! not deliver is counted by cause: [`Profiler::stats`]. It owns two threads, `profiler` and `profiler-io`, and the signal
+//! SIGPROF; a handler of SIGPROF that was there before still gets the signals that are not ours.
 
+#[cfg(feature = "cpu")]
+mod aggregate;
+#[cfg(feature = "cpu")]
+mod assemble;
+#[cfg(feature = "cpu")]
+mod config;
+#[cfg(feature = "cpu")]
+mod context;
+#[cfg(feature = "cpu")]
+mod cpu;
 mod error;
 #[cfg(feature = "export")]
 pub mod export;
+#[cfg(feature = "cpu")]
+mod profiler;
 #[cfg(feature = "serve")]
 pub mod serve;
 mod stats;
+#[cfg(feature = "cpu")]
+mod symbolize;
+#[cfg(feature = "cpu")]
+mod unwind;
 
+#[cfg(feature = "cpu")]
+pub use config::Config;
+#[cfg(feature = "cpu")]
+pub use context::tags::{MAX_KEY, MAX_SETS, MAX_TAGS, MAX_VALUE, Scope, Tags, with_tags};
 pub use error::{Error, ErrorKind};
+#[cfg(feature = "cpu")]
+pub use profiler::{ProfileKind, Profiler, start};
+pub use profiler_proto as proto;
 pub use stats::{DestinationStats, EngineStats, Ledger, Stats, SymbolStats};

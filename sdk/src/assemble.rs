@@ -1,0 +1,195 @@
+//! Makes a profile of a window: the one place where the SDK builds a model.
+//!
+//! In: a [`Window`] of addresses, the symbols, the tag table, the resource. Out: a [`ProfileSet`] with one on-CPU
+//! profile. Runs on the `profiler-io` thread.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::UNIX_EPOCH;
+
+use profiler_proto::loss::STACKS;
+use profiler_proto::model::{
+    AttributeId, AttributeSetId, Dictionary, Function, Kind, Line, Link, LinkId, Location, LocationId, Mapping,
+    MappingId, Profile, ProfileSet, Sample, Scope, Stack, StackId, Value,
+};
+use profiler_proto::resource::Resource;
+
+use crate::aggregate::{Entry, Window};
+use crate::context::Current;
+use crate::context::tags;
+use crate::cpu::record::StackEnd;
+use crate::symbolize::{Language, Symbol, Symbolizer};
+use crate::unwind::modules::{Module, Modules};
+
+/// Stands where frames between the leaf part and the root part of a deep stack were left out.
+const GAP: &str = "[frames left out]";
+/// Stands at the root of a stack whose walk ended before its root.
+const STOPPED: &str = "[stack incomplete]";
+
+/// The profile of `window`.
+pub(crate) fn assemble(window: &Window, symbolizer: &mut Symbolizer, resource: &Resource) -> ProfileSet {
+    symbolizer.learn(&window.addresses(), &window.modules);
+    let mut assembly = Assembly {
+        dictionary: Dictionary::default(),
+        symbolizer,
+        modules: &window.modules,
+        locations: HashMap::new(),
+        mappings: HashMap::new(),
+        tag_sets: HashMap::new(),
+    };
+    let kind = Kind::cpu(&mut assembly.dictionary, i64::try_from(window.period.as_nanos()).unwrap_or(i64::MAX));
+    let samples = merged(window.entries().iter().map(|entry| assembly.sample(entry)));
+    let attributes = assembly.profile_attributes(window);
+    let time = window.started_at.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let profile = Profile {
+        kind,
+        time_unix_nanos: u64::try_from(time.as_nanos()).unwrap_or(u64::MAX),
+        duration_nanos: u64::try_from(window.duration.as_nanos()).unwrap_or(u64::MAX),
+        attributes,
+        samples,
+    };
+    ProfileSet {
+        resource: resource.clone(),
+        scope: Scope { name: "profiler_sdk".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() },
+        dictionary: assembly.dictionary,
+        profiles: vec![profile],
+    }
+}
+
+/// Adds up samples that differ only in what a profile does not show.
+fn merged(samples: impl Iterator<Item = Sample>) -> Vec<Sample> {
+    let mut places = HashMap::new();
+    let mut merged: Vec<Sample> = Vec::new();
+    for sample in samples {
+        let place = *places.entry((sample.stack, sample.attributes, sample.link)).or_insert(merged.len());
+        match merged.get_mut(place) {
+            Some(same) => same.value += sample.value,
+            None => merged.push(sample),
+        }
+    }
+    merged
+}
+
+struct Assembly<'a> {
+    dictionary: Dictionary,
+    symbolizer: &'a Symbolizer,
+    modules: &'a [Arc<Modules>],
+    locations: HashMap<u64, LocationId>,
+    /// By the start of the module.
+    mappings: HashMap<u64, MappingId>,
+    tag_sets: HashMap<u32, AttributeSetId>,
+}
+
+impl Assembly<'_> {
+    fn sample(&mut self, entry: &Entry<'_>) -> Sample {
+        Sample {
+            stack: self.stack(entry),
+            attributes: self.tag_set(entry.context.tag_set),
+            link: self.link(&entry.context),
+            value: i64::try_from(entry.tally.weight).unwrap_or(i64::MAX),
+        }
+    }
+
+    fn stack(&mut self, entry: &Entry<'_>) -> StackId {
+        let gap = entry.gap_behind.unwrap_or(entry.addresses.len());
+        let (leaf, root) = entry.addresses.split_at(gap.min(entry.addresses.len()));
+        let mut locations: Vec<LocationId> = leaf.iter().map(|address| self.location(*address)).collect();
+        if entry.gap_behind.is_some() {
+            locations.push(self.marker(GAP));
+        }
+        locations.extend(root.iter().map(|address| self.location(*address)));
+        if entry.end != StackEnd::Root {
+            locations.push(self.marker(STOPPED));
+        }
+        self.dictionary.stacks.intern(Stack { locations: locations.into() })
+    }
+
+    fn location(&mut self, address: u64) -> LocationId {
+        if let Some(known) = self.locations.get(&address) {
+            return *known;
+        }
+        let module = self.modules.iter().rev().find_map(|modules| modules.find(address));
+        let mapping = module.map_or(MappingId::ZERO, |module| self.mapping(module));
+        let symbol = self.symbolizer.symbol(address);
+        let lines = symbol.map(|symbol| self.lines(symbol)).unwrap_or_default();
+        let frame_type = match symbol.map(|symbol| symbol.language) {
+            Some(Language::Rust) => "rust",
+            _ => "native",
+        };
+        let frame_type = self.dictionary.attribute("profile.frame.type", frame_type);
+        let attributes = self.dictionary.attribute_set([frame_type]);
+        let id = self.dictionary.locations.intern(Location { mapping, address, lines, attributes });
+        self.locations.insert(address, id);
+        id
+    }
+
+    fn lines(&mut self, symbol: &Symbol) -> Box<[Line]> {
+        let strings = &mut self.dictionary.strings;
+        let functions = &mut self.dictionary.functions;
+        let line = |frame: &crate::symbolize::Frame| {
+            let function = Function {
+                name: strings.intern_str(&frame.name),
+                system_name: strings.intern_str(&frame.system_name),
+                filename: strings.intern_str(&frame.file),
+                start_line: 0,
+            };
+            Line { function: functions.intern(function), line: frame.line, column: frame.column }
+        };
+        symbol.frames.iter().map(line).collect()
+    }
+
+    /// A location that is no place in the code.
+    fn marker(&mut self, name: &str) -> LocationId {
+        let name = self.dictionary.strings.intern_str(name);
+        let function = self.dictionary.functions.intern(Function { name, ..Function::default() });
+        let lines = Box::new([Line { function, ..Line::default() }]);
+        self.dictionary.locations.intern(Location { lines, ..Location::default() })
+    }
+
+    fn mapping(&mut self, module: &Module) -> MappingId {
+        if let Some(known) = self.mappings.get(&module.range.start) {
+            return *known;
+        }
+        let build_id = module.build_id.as_deref();
+        let build_id = build_id.map(|id| self.dictionary.attribute("process.executable.build_id.gnu", id));
+        let mapping = Mapping {
+            start: module.code.start,
+            limit: module.code.end,
+            offset: module.code_offset,
+            filename: self.dictionary.strings.intern_str(&module.name),
+            attributes: self.dictionary.attribute_set(build_id),
+        };
+        let id = self.dictionary.mappings.intern(mapping);
+        self.mappings.insert(module.range.start, id);
+        id
+    }
+
+    fn tag_set(&mut self, id: u32) -> AttributeSetId {
+        if let Some(known) = self.tag_sets.get(&id) {
+            return *known;
+        }
+        let pairs = tags::table().pairs(id).unwrap_or_default();
+        let attributes: Vec<AttributeId> =
+            pairs.iter().map(|(key, value)| self.dictionary.attribute(key, &**value)).collect();
+        let set = self.dictionary.attribute_set(attributes);
+        self.tag_sets.insert(id, set);
+        set
+    }
+
+    fn link(&mut self, context: &Current) -> LinkId {
+        if context.span_id == 0 {
+            return LinkId::ZERO;
+        }
+        let [high, low] = context.trace_id;
+        let trace_id = (u128::from(high) << 64 | u128::from(low)).to_be_bytes();
+        self.dictionary.links.intern(Link { trace_id, span_id: context.span_id.to_be_bytes() })
+    }
+
+    fn profile_attributes(&mut self, window: &Window) -> AttributeSetId {
+        let stacks = Value::Int(i64::try_from(window.stacks()).unwrap_or(i64::MAX));
+        let mut attributes = vec![self.dictionary.attribute(STACKS, stacks)];
+        attributes.extend(window.lost.attributes(&mut self.dictionary));
+        attributes.extend(window.degraded.attributes(&mut self.dictionary));
+        self.dictionary.attribute_set(attributes)
+    }
+}

@@ -1,0 +1,379 @@
+//! What a user can set, and where from: code first, then `PROFILER_*`, then `OTEL_*`.
+//!
+//! In: [`Config`] as code built it, and the environment. Out: [`Settings`], checked, of which every later stage may rely
+//! on every field. Runs once, in `start`; reads the environment and nothing else.
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use percent_encoding::percent_decode_str;
+use profiler_proto::resource::Resource;
+
+use crate::cpu::ring;
+use crate::error::Error;
+use crate::export::{self, Destination, Otlp};
+
+/// Samples per second of CPU time where nothing else is set.
+const DEFAULT_RATE_HZ: u32 = 100;
+/// Highest rate; beyond it the profiler would be what it measures.
+const MAX_RATE_HZ: u32 = 10_000;
+/// How often profiles leave where nothing else is set.
+const DEFAULT_INTERVAL: Duration = Duration::from_secs(10);
+/// Shortest and longest interval.
+const INTERVALS: std::ops::RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(3600);
+
+/// What to profile and where profiles go. What is not set here comes from the environment, see the
+/// [crate documentation](crate#settings).
+#[derive(Debug, Clone, Default)]
+#[must_use]
+pub struct Config {
+    service: Option<String>,
+    tags: Vec<(String, String)>,
+    rate_hz: Option<u32>,
+    interval: Option<Duration>,
+    destinations: Vec<Otlp>,
+    serve: Option<String>,
+    ring_words: Option<usize>,
+}
+
+impl Config {
+    /// Settings for the service of this name (`service.name`).
+    pub fn new(service: impl Into<String>) -> Self {
+        Self { service: Some(service.into()), ..Self::default() }
+    }
+
+    /// Settings for the service that `OTEL_SERVICE_NAME` or `OTEL_RESOURCE_ATTRIBUTES` names.
+    pub fn from_env() -> Self {
+        Self::default()
+    }
+
+    /// Adds an attribute of the process as a whole, as `region` or `deployment.environment.name`.
+    pub fn tag(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.tags.push((key.into(), value.into()));
+        self
+    }
+
+    /// Samples per second of CPU time and thread, 1 to 10,000; 100 if not set.
+    pub fn rate_hz(mut self, rate_hz: u32) -> Self {
+        self.rate_hz = Some(rate_hz);
+        self
+    }
+
+    /// How often a profile is exported, 100 ms to 1 h; 10 s if not set.
+    pub fn interval(mut self, interval: Duration) -> Self {
+        self.interval = Some(interval);
+        self
+    }
+
+    /// Adds a destination. Where code adds none, `OTEL_EXPORTER_OTLP_*` say where to.
+    pub fn export(mut self, destination: Otlp) -> Self {
+        self.destinations.push(destination);
+        self
+    }
+
+    /// Serves the page, `/debug/pprof/*`, `/stats` and `/healthz` at this address, as `127.0.0.1:6060`; port 0 takes a
+    /// free one. See [`Profiler::serve_address`](crate::Profiler::serve_address).
+    pub fn serve(mut self, address: impl Into<String>) -> Self {
+        self.serve = Some(address.into());
+        self
+    }
+
+    /// Size of the ring between signal handlers and reader, in 64-bit words: for tests of loss.
+    #[doc(hidden)]
+    pub fn ring_words(mut self, words: usize) -> Self {
+        self.ring_words = Some(words);
+        self
+    }
+}
+
+impl From<&str> for Config {
+    fn from(service: &str) -> Self {
+        Self::new(service)
+    }
+}
+
+impl From<String> for Config {
+    fn from(service: String) -> Self {
+        Self::new(service)
+    }
+}
+
+/// Settings that can be relied on.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    pub(crate) enabled: bool,
+    pub(crate) service: String,
+    pub(crate) resource: Resource,
+    pub(crate) rate_hz: u32,
+    pub(crate) interval: Duration,
+    pub(crate) destinations: Vec<Destination>,
+    pub(crate) serve: Option<String>,
+    pub(crate) ring_words: usize,
+}
+
+impl Settings {
+    /// CPU time between samples.
+    pub(crate) fn period(&self) -> Duration {
+        Duration::from_secs(1) / self.rate_hz
+    }
+}
+
+impl Config {
+    /// These settings, completed from the variables that `lookup` finds.
+    pub(crate) fn resolve(self, lookup: &dyn Fn(&str) -> Option<OsString>) -> Result<Settings, Error> {
+        let environment = Environment { lookup };
+        let rate_hz = match self.rate_hz {
+            Some(rate) => checked_rate("Config::rate_hz", rate)?,
+            None => environment.rate()?.unwrap_or(DEFAULT_RATE_HZ),
+        };
+        let interval = match self.interval {
+            Some(interval) => checked_interval("Config::interval", interval)?,
+            None => environment.interval()?.unwrap_or(DEFAULT_INTERVAL),
+        };
+        let (service, resource) = environment.resource(self.service, self.tags)?;
+        let destinations = if self.destinations.is_empty() {
+            export::from_env(lookup)?
+        } else {
+            self.destinations.into_iter().map(Destination::otlp).collect::<Result<_, _>>()?
+        };
+        Ok(Settings {
+            enabled: environment.enabled()?,
+            service,
+            resource,
+            rate_hz,
+            interval,
+            destinations,
+            serve: self.serve.map_or_else(|| environment.serve(), |address| Ok(Some(address)))?,
+            ring_words: self.ring_words.unwrap_or(ring::DEFAULT_WORDS),
+        })
+    }
+}
+
+fn checked_rate(name: &str, rate_hz: u32) -> Result<u32, Error> {
+    match rate_hz {
+        1..=MAX_RATE_HZ => Ok(rate_hz),
+        _ => Err(Error::setting(name, rate_hz, "the rate must be 1 to 10000 Hz", "set a rate such as 100")),
+    }
+}
+
+fn checked_interval(name: &str, interval: Duration) -> Result<Duration, Error> {
+    if INTERVALS.contains(&interval) {
+        return Ok(interval);
+    }
+    let value = format!("{interval:?}");
+    Err(Error::setting(name, value, "the interval must be 100 ms to 1 h", "set an interval such as 10s"))
+}
+
+/// The variables that this module reads.
+struct Environment<'a> {
+    lookup: &'a dyn Fn(&str) -> Option<OsString>,
+}
+
+impl Environment<'_> {
+    /// The text of a variable; unset and empty are the same, as OpenTelemetry says.
+    fn text(&self, name: &str) -> Result<Option<String>, Error> {
+        let Some(value) = (self.lookup)(name).filter(|value| !value.is_empty()) else { return Ok(None) };
+        value.into_string().map(Some).map_err(|value| {
+            Error::setting(name, value.to_string_lossy(), "it is not UTF-8", "set it to UTF-8 text, or unset it")
+        })
+    }
+
+    fn enabled(&self) -> Result<bool, Error> {
+        const NAME: &str = "PROFILER_ENABLED";
+        let Some(text) = self.text(NAME)? else { return Ok(true) };
+        match text.to_ascii_lowercase().as_str() {
+            "1" | "true" | "on" | "yes" => Ok(true),
+            "0" | "false" | "off" | "no" => Ok(false),
+            _ => Err(Error::setting(NAME, text, "it is neither yes nor no", "set it to 1 or 0")),
+        }
+    }
+
+    fn rate(&self) -> Result<Option<u32>, Error> {
+        const NAME: &str = "PROFILER_RATE_HZ";
+        let Some(text) = self.text(NAME)? else { return Ok(None) };
+        let rate = text.trim().parse().map_err(|_| {
+            Error::setting(NAME, &text, "it is not a whole number of Hz from 1 to 10000", "set a rate such as 100")
+        })?;
+        checked_rate(NAME, rate).map(Some)
+    }
+
+    fn interval(&self) -> Result<Option<Duration>, Error> {
+        const NAME: &str = "PROFILER_INTERVAL";
+        let Some(text) = self.text(NAME)? else { return Ok(None) };
+        let interval = parse_duration(text.trim()).ok_or_else(|| {
+            Error::setting(NAME, &text, "it is not a duration", "set seconds, or a number with ms, s or m, such as 10s")
+        })?;
+        checked_interval(NAME, interval).map(Some)
+    }
+
+    fn serve(&self) -> Result<Option<String>, Error> {
+        let Some(text) = self.text("PROFILER_SERVE")? else { return Ok(None) };
+        match text.parse::<SocketAddr>() {
+            Ok(_) => Ok(Some(text)),
+            // A host name is looked up when it is bound.
+            Err(_) if text.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) => Ok(Some(text)),
+            Err(_) => {
+                let why = "it is not an address with a port";
+                Err(Error::setting("PROFILER_SERVE", text, why, "set an address such as 127.0.0.1:6060"))
+            }
+        }
+    }
+
+    /// The name of the service and the attributes of the process: what code says over what the environment says over
+    /// what can be detected.
+    fn resource(&self, service: Option<String>, tags: Vec<(String, String)>) -> Result<(String, Resource), Error> {
+        let mut resource = detected();
+        for (key, value) in self.resource_attributes()? {
+            resource.set(key, value);
+        }
+        if let Some(name) = self.text("OTEL_SERVICE_NAME")? {
+            resource.set("service.name", name);
+        }
+        if let Some(name) = service {
+            if name.trim().is_empty() {
+                return Err(no_service_name(&name));
+            }
+            resource.set("service.name", name);
+        }
+        for (key, value) in tags {
+            if key.trim().is_empty() {
+                return Err(Error::setting("Config::tag", key, "the key is empty", "name the attribute"));
+            }
+            resource.set(key, value);
+        }
+        let name = resource.service_name().map(str::to_owned).ok_or_else(|| no_service_name(""))?;
+        Ok((name, resource))
+    }
+
+    /// Source: OpenTelemetry specification, "Resource SDK", `OTEL_RESOURCE_ATTRIBUTES`: `key=value` pairs, separated by
+    /// commas, percent-encoded where needed.
+    fn resource_attributes(&self) -> Result<Vec<(String, String)>, Error> {
+        const NAME: &str = "OTEL_RESOURCE_ATTRIBUTES";
+        let Some(text) = self.text(NAME)? else { return Ok(Vec::new()) };
+        let pairs = text.split(',').filter(|pair| !pair.trim().is_empty()).map(|pair| {
+            let (key, value) = pair.split_once('=').filter(|(key, _)| !key.trim().is_empty()).ok_or_else(|| {
+                Error::setting(NAME, pair, "it is not key=value", "write pairs such as region=eu-1,team=core")
+            })?;
+            let decoded = percent_decode_str(value.trim()).decode_utf8().map_err(|_| {
+                Error::setting(NAME, pair, "it is not UTF-8 once decoded", "encode UTF-8 text, a space as %20")
+            })?;
+            Ok((key.trim().to_owned(), decoded.into_owned()))
+        });
+        pairs.collect()
+    }
+}
+
+fn no_service_name(name: &str) -> Error {
+    let remedy = "name the service: profiler::start(\"checkout\"), or OTEL_SERVICE_NAME=checkout";
+    Error::setting("service.name", name, "the service has no name", remedy)
+}
+
+/// Attributes that this process knows of itself. Source of the names: OpenTelemetry semantic conventions, resource.
+fn detected() -> Resource {
+    let mut resource = Resource::new()
+        .with("process.pid", i64::from(std::process::id()))
+        .with("process.runtime.name", "rustc")
+        .with("telemetry.sdk.name", "profiler")
+        .with("telemetry.sdk.language", "rust")
+        .with("telemetry.sdk.version", env!("CARGO_PKG_VERSION"));
+    if let Some(name) =
+        std::env::current_exe().ok().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()))
+    {
+        resource.set("process.executable.name", name);
+    }
+    if let Ok(host) = std::fs::read_to_string("/proc/sys/kernel/hostname") {
+        resource.set("host.name", host.trim());
+    }
+    resource
+}
+
+/// `10`, `10s`, `500ms`, `2m`: a number of seconds if no unit is given.
+fn parse_duration(text: &str) -> Option<Duration> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let number: u64 = text[..digits].parse().ok()?;
+    match &text[digits..] {
+        "ms" => Some(Duration::from_millis(number)),
+        "" | "s" => Some(Duration::from_secs(number)),
+        "m" => number.checked_mul(60).map(Duration::from_secs),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::ffi::OsStringExt;
+
+    fn resolve(config: Config, variables: &[(&str, &str)]) -> Result<Settings, Error> {
+        config.resolve(&|name| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into()))
+    }
+
+    fn message(config: Config, variables: &[(&str, &str)]) -> String {
+        resolve(config, variables).unwrap_err().to_string()
+    }
+
+    /// Check that code wins over `PROFILER_*`, and that over the default.
+    #[test]
+    fn code_wins_over_the_environment() {
+        let variables = [("PROFILER_RATE_HZ", "50"), ("PROFILER_INTERVAL", "500ms"), ("PROFILER_SERVE", "127.0.0.1:1")];
+        let from_env = resolve(Config::new("a"), &variables).unwrap();
+        assert_eq!((from_env.rate_hz, from_env.interval), (50, Duration::from_millis(500)));
+        assert_eq!(from_env.serve.as_deref(), Some("127.0.0.1:1"));
+        let config = Config::new("a").rate_hz(20).interval(Duration::from_secs(2)).serve("127.0.0.1:2");
+        let from_code = resolve(config, &variables).unwrap();
+        assert_eq!((from_code.rate_hz, from_code.interval), (20, Duration::from_secs(2)));
+        assert_eq!(from_code.serve.as_deref(), Some("127.0.0.1:2"));
+        let default = resolve(Config::new("a"), &[]).unwrap();
+        assert_eq!((default.rate_hz, default.interval, default.serve), (100, Duration::from_secs(10), None));
+        assert_eq!((default.enabled, default.destinations.len()), (true, 0));
+    }
+
+    /// Check that the name of the service comes from code, else from `OTEL_SERVICE_NAME`, else from the attributes.
+    #[test]
+    fn the_service_name_has_three_sources() {
+        let all = [("OTEL_SERVICE_NAME", "b"), ("OTEL_RESOURCE_ATTRIBUTES", "service.name=c,team=x%20y")];
+        assert_eq!(resolve(Config::new("a"), &all).unwrap().service, "a");
+        let settings = resolve(Config::from_env(), &all).unwrap();
+        assert_eq!((settings.service.as_str(), settings.resource.get("team")), ("b", Some(&"x y".into())));
+        assert_eq!(resolve(Config::from_env(), &all[1..]).unwrap().service, "c");
+        assert!(message(Config::from_env(), &[]).contains("OTEL_SERVICE_NAME"));
+    }
+
+    /// Check that every setting that cannot be is refused by name, with its value and what to do.
+    #[test]
+    fn impossible_settings_are_named() {
+        for (name, value) in [
+            ("PROFILER_RATE_HZ", "0"),
+            ("PROFILER_RATE_HZ", "10001"),
+            ("PROFILER_RATE_HZ", "fast"),
+            ("PROFILER_INTERVAL", "1ms"),
+            ("PROFILER_INTERVAL", "soon"),
+            ("PROFILER_ENABLED", "maybe"),
+            ("PROFILER_SERVE", "6060x"),
+            ("OTEL_RESOURCE_ATTRIBUTES", "novalue"),
+            ("OTEL_RESOURCE_ATTRIBUTES", "a=%ff"),
+        ] {
+            let message = message(Config::new("a"), &[(name, value)]);
+            assert!(message.contains(name) && message.contains("; "), "{message}");
+        }
+        assert!(message(Config::new("a").rate_hz(0), &[]).contains("Config::rate_hz=\"0\""));
+        assert!(message(Config::new(" "), &[]).contains("service.name"));
+        assert!(message(Config::new("a").tag("", "b"), &[]).contains("Config::tag"));
+    }
+
+    /// Check that a variable that is not UTF-8 is refused by name.
+    #[test]
+    fn a_variable_that_is_not_utf8_is_refused() {
+        let broken = |name: &str| (name == "OTEL_SERVICE_NAME").then(|| OsString::from_vec(vec![0xff, b'a']));
+        let message = Config::from_env().resolve(&broken).unwrap_err().to_string();
+        assert!(message.contains("OTEL_SERVICE_NAME") && message.contains("UTF-8"), "{message}");
+    }
+
+    /// Check that the profiler can be turned off.
+    #[test]
+    fn the_profiler_can_be_turned_off() {
+        assert!(!resolve(Config::new("a"), &[("PROFILER_ENABLED", "0")]).unwrap().enabled);
+        assert!(resolve(Config::new("a"), &[("PROFILER_ENABLED", "")]).unwrap().enabled);
+    }
+}

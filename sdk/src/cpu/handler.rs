@@ -1,0 +1,270 @@
+//! The SIGPROF handler: one signal in, one record out.
+//!
+//! In: the signal's origin and registers from the kernel. Out: a record in the ring, or a count of why there is none. It
+//! runs on any thread, at any instruction, on that thread's own stack. It does not allocate, lock, print, touch `errno`
+//! or call into the dynamic linker; its one system call is `process_vm_readv` (in `unwind::memory`).
+
+use std::cell::Cell;
+use std::mem::MaybeUninit;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use super::record::Head;
+use super::ring::Ring;
+use super::scratch::{Held, Pool, Work};
+use super::slots::{Slot, Slots};
+use crate::context;
+use crate::error::Error;
+use crate::unwind::cfi::Snapshot;
+use crate::unwind::memory::StackMemory;
+use crate::unwind::x86_64::{Registers, thread_pointer};
+
+/// CPU time in nanoseconds that one overrun may stand for; beyond it the signal was blocked, and the stack found at last
+/// says nothing of that time.
+const BLOCKED_NANOS: u64 = 250_000_000;
+
+/// What handlers and the `profiler` thread share. One per process, made by the first `start` and never freed, for a late
+/// signal may come at any time.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) ring: Ring,
+    pub(crate) pool: Pool,
+    pub(crate) slots: Slots,
+    /// The unwinder in force; handlers read it while they hold a scratch.
+    pub(crate) snapshot: AtomicPtr<Snapshot>,
+    /// Counts starts and resumes; 0 while no sample is to be taken.
+    pub(crate) generation: AtomicU32,
+    /// Nanoseconds of CPU time between samples.
+    pub(crate) period_nanos: AtomicU64,
+    /// This process, as `process_vm_readv` knows it.
+    pub(crate) pid: AtomicU32,
+    /// A thread without its own timer used CPU: sweep soon.
+    pub(crate) uncovered_seen: AtomicBool,
+    /// Signals of `setitimer` are ours.
+    pub(crate) interval_timer: AtomicBool,
+    /// Offset of the thread id in the C library's thread descriptor; 0: unknown.
+    pub(crate) tid_offset: AtomicUsize,
+}
+
+impl Shared {
+    pub(crate) fn new(ring_words: usize) -> Self {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        Self {
+            ring: Ring::new(ring_words),
+            // Handlers that run at once: one a processor, and a few that were preempted.
+            pool: Pool::new((2 * processors).clamp(8, 64)),
+            slots: Slots::new(),
+            snapshot: AtomicPtr::new(std::ptr::null_mut()),
+            generation: AtomicU32::new(0),
+            period_nanos: AtomicU64::new(0),
+            pid: AtomicU32::new(0),
+            uncovered_seen: AtomicBool::new(false),
+            interval_timer: AtomicBool::new(false),
+            tid_offset: AtomicUsize::new(0),
+        }
+    }
+
+    /// The value by which the process-wide timer's signals are known: an address that is no slot's.
+    pub(crate) fn process_marker(&self) -> usize {
+        std::ptr::from_ref(self) as usize
+    }
+}
+
+static SHARED: OnceLock<Shared> = OnceLock::new();
+
+/// What handlers and the `profiler` thread share, made on the first call with a ring of `ring_words`.
+pub(crate) fn shared(ring_words: usize) -> &'static Shared {
+    SHARED.get_or_init(|| Shared::new(ring_words))
+}
+
+/// The action that was there before ours.
+static PREVIOUS: OnceLock<libc::sigaction> = OnceLock::new();
+
+thread_local! {
+    // The generation in which this thread's own timer fired on it. Constant and without a destructor: see `context`.
+    static COVERED: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Installs the handler, once per process. It stays: after `stop`, a late signal finds a handler that does nothing,
+/// where the default action would end the process.
+pub(crate) fn install() -> Result<(), Error> {
+    static INSTALLED: std::sync::Mutex<bool> = std::sync::Mutex::new(false);
+    let mut installed = INSTALLED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    if *installed {
+        return Ok(());
+    }
+    let mut previous = MaybeUninit::<libc::sigaction>::uninit();
+    // SAFETY: sigaction(2): both structures are valid for the call; a zeroed action is then filled; the handler has the
+    //         signature that SA_SIGINFO asks for.
+    unsafe {
+        if libc::sigaction(libc::SIGPROF, std::ptr::null(), previous.as_mut_ptr()) == 0 {
+            PREVIOUS.get_or_init(|| previous.assume_init());
+        }
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = on_sigprof as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
+        libc::sigemptyset(&raw mut action.sa_mask);
+        if libc::sigaction(libc::SIGPROF, &raw const action, std::ptr::null_mut()) != 0 {
+            let why = std::io::Error::last_os_error();
+            return Err(Error::environment("sigaction(SIGPROF)", why, "allow this process to handle SIGPROF"));
+        }
+    }
+    *installed = true;
+    Ok(())
+}
+
+/// The part of `siginfo_t` that a timer's signal fills.
+///
+/// Source: Linux, include/uapi/asm-generic/siginfo.h, `__sifields._timer`, on 64-bit machines.
+#[repr(C)]
+struct TimerInfo {
+    signo: i32,
+    errno: i32,
+    code: i32,
+    _pad: i32,
+    timer: i32,
+    overrun: i32,
+    value: usize,
+}
+
+const _: () = {
+    assert!(std::mem::offset_of!(TimerInfo, code) == std::mem::offset_of!(libc::siginfo_t, si_code));
+    assert!(std::mem::offset_of!(TimerInfo, overrun) == 20);
+    assert!(std::mem::offset_of!(TimerInfo, value) == 24);
+    assert!(size_of::<TimerInfo>() <= size_of::<libc::siginfo_t>());
+};
+
+/// Whose signal it is.
+enum Origin<'a> {
+    /// The thread's own timer.
+    Thread(&'a Slot),
+    /// The process-wide timer.
+    Process,
+    Foreign,
+}
+
+extern "C" fn on_sigprof(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    let Some(shared) = SHARED.get() else { return };
+    // SAFETY: an SA_SIGINFO handler gets a valid siginfo_t and a valid ucontext_t (sigaction(2)); TimerInfo lies within
+    //         the former, whose bytes are all initialized by the kernel.
+    let (timer, registers) =
+        unsafe { (&*info.cast::<TimerInfo>(), Registers::of_signal_frame(&*context.cast::<libc::ucontext_t>())) };
+    let overrun = u64::try_from(timer.overrun).unwrap_or(0);
+    match origin(shared, timer) {
+        Origin::Thread(slot) => on_own_timer(shared, slot, registers, overrun),
+        Origin::Process => on_process_timer(shared, registers, overrun),
+        Origin::Foreign => chain(signal, info, context),
+    }
+}
+
+fn origin<'a>(shared: &'a Shared, timer: &TimerInfo) -> Origin<'a> {
+    match timer.code {
+        libc::SI_TIMER if timer.value == shared.process_marker() => Origin::Process,
+        libc::SI_TIMER => shared.slots.at(timer.value).map_or(Origin::Foreign, Origin::Thread),
+        // setitimer(2) sends its signal as the kernel.
+        libc::SI_KERNEL if shared.interval_timer.load(Ordering::Relaxed) => Origin::Process,
+        _ => Origin::Foreign,
+    }
+}
+
+fn on_own_timer(shared: &Shared, slot: &Slot, registers: Registers, overrun: u64) {
+    // Acquire: pairs with the Release store in `Sampler::begin`; who sees the generation sees period, pid and snapshot.
+    let generation = shared.generation.load(Ordering::Acquire);
+    if generation == 0 {
+        return;
+    }
+    COVERED.with(|covered| covered.set(generation));
+    slot.mark_signalled();
+    let Some(held) = shared.pool.hold(registers.sp >> 16) else { return };
+    held.count_taken(1);
+    let blocked = overrun * shared.period_nanos.load(Ordering::Relaxed) >= BLOCKED_NANOS;
+    if blocked {
+        held.count_taken(overrun);
+        held.count_blocked(overrun);
+    }
+    let weight = if blocked { 1 } else { 1 + overrun };
+    sample(shared, held, Some(slot), registers, weight);
+}
+
+fn on_process_timer(shared: &Shared, registers: Registers, overrun: u64) {
+    let generation = shared.generation.load(Ordering::Acquire);
+    if generation == 0 || is_covered(shared, generation) {
+        return;
+    }
+    shared.uncovered_seen.store(true, Ordering::Relaxed);
+    let Some(held) = shared.pool.hold(registers.sp >> 16) else { return };
+    held.count_taken(1);
+    sample(shared, held, None, registers, 1 + overrun);
+}
+
+/// Whether the calling thread's own timer takes its samples, so that the process-wide one must not.
+fn is_covered(shared: &Shared, generation: u32) -> bool {
+    if COVERED.with(Cell::get) == generation {
+        return true;
+    }
+    // A slot that was never signalled belongs to a timer that is armed but has not fired yet: covered. One that was
+    // signalled would have marked this thread; so it belongs to a thread that has ended and whose id this one has got.
+    own_tid(shared).and_then(|tid| shared.slots.find(tid)).is_some_and(|slot| !slot.is_signalled())
+}
+
+/// This thread's id without a system call, where the place is known.
+fn own_tid(shared: &Shared) -> Option<u32> {
+    let offset = shared.tid_offset.load(Ordering::Relaxed);
+    if offset == 0 {
+        return None;
+    }
+    // SAFETY: `tid_offset` was verified on two threads to be the place of the thread id in the thread descriptor, which
+    //         begins at the thread pointer and lives as long as its thread (see `cpu::thread_id`).
+    Some(unsafe { ((thread_pointer() as usize + offset) as *const u32).read_volatile() })
+}
+
+fn sample(shared: &Shared, mut held: Held<'_>, slot: Option<&Slot>, registers: Registers, weight: u64) {
+    let stack = slot.map_or(0..0, |slot| slot.stack(registers.sp, thread_pointer()));
+    let pid = shared.pid.load(Ordering::Relaxed);
+    let epoch = held.epoch();
+    // SeqCst: pairs with the swap in `Sampler::refresh_modules`; see `scratch` for why what is loaded here stays alive
+    // while the scratch is held.
+    // SAFETY: the pointer is null or comes from a Box that is freed only after the epoch in which it was replaced.
+    let Some(snapshot) = (unsafe { shared.snapshot.load(Ordering::SeqCst).as_ref() }) else {
+        // Not while a generation is in force; a stack that was counted as taken must not vanish all the same.
+        held.count_ring_full();
+        return;
+    };
+    let Work { cache, frames, window } = held.work();
+    frames.clear();
+    // SAFETY: `stack` reaches from this thread's stack pointer to the end of its own stack, checked by `Slot::stack`;
+    //         while the handler runs on it, it stays.
+    let mut memory = unsafe { StackMemory::new(stack, window, pid) };
+    let end = snapshot.unwinder.walk(registers, cache, &mut memory, frames);
+    let head = Head {
+        epoch,
+        end,
+        elided: frames.elided(),
+        leaf_frames: frames.leaf_frames(),
+        weight: u32::try_from(weight).unwrap_or(u32::MAX),
+        context: context::current(),
+    };
+    let [leaf, root, rest] = frames.parts();
+    if shared.ring.write(&[&head.to_words(), leaf, root, rest]).is_err() {
+        held.count_ring_full();
+    }
+}
+
+/// Hands a signal that is not ours to whoever handled SIGPROF before us.
+fn chain(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    let Some(previous) = PREVIOUS.get() else { return };
+    match previous.sa_sigaction {
+        libc::SIG_DFL | libc::SIG_IGN => {}
+        handler if previous.sa_flags & libc::SA_SIGINFO != 0 => {
+            // SAFETY: sigaction(2) returned this address with SA_SIGINFO: a handler of these three arguments.
+            let handler: extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void) =
+                unsafe { std::mem::transmute(handler) };
+            handler(signal, info, context);
+        }
+        handler => {
+            // SAFETY: sigaction(2) returned this address without SA_SIGINFO: a handler of one argument.
+            let handler: extern "C" fn(i32) = unsafe { std::mem::transmute(handler) };
+            handler(signal);
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! What is known of each thread that has a timer of its own: shared by its handler and the `profiler` thread.
+//!
+//! In: threads as the sweep finds them; stack pointers as handlers see them. Out: whether a thread is covered by its own
+//! timer, and the bounds of its stack. A fixed arena found by thread id, so that a handler needs no thread-local, no
+//! allocation and no lock to get there; a thread that finds no slot is left to the process-wide timer.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+/// Slots of a process.
+const SLOTS: usize = 4096;
+/// How far a thread's slot may be from the place that its id gives.
+const PROBES: usize = 16;
+
+/// A thread with its own timer. Invariant: everything but `tid` is meaningful only while `tid` is not 0.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub(crate) struct Slot {
+    /// Thread id in our pid namespace; 0: free.
+    tid: AtomicU32,
+    /// Its own timer has fired on it.
+    signalled: AtomicBool,
+    /// Readable stack of this thread: from here …
+    stack_start: AtomicU64,
+    /// … to here; 0 while unknown.
+    stack_end: AtomicU64,
+    /// A stack pointer seen outside the known stack; 0: nothing to find out.
+    unknown_sp: AtomicU64,
+    /// The thread's control block; see [`crate::unwind::x86_64::thread_pointer`].
+    thread_pointer: AtomicU64,
+}
+
+/// The arena.
+#[derive(Debug)]
+pub(crate) struct Slots {
+    slots: Box<[Slot]>,
+}
+
+/// A request of a handler: whose stack is this?
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct UnknownStack<'a> {
+    pub(crate) slot: &'a Slot,
+    pub(crate) sp: u64,
+    pub(crate) thread_pointer: u64,
+}
+
+impl Slots {
+    pub(crate) fn new() -> Self {
+        Self { slots: (0..SLOTS).map(|_| Slot::default()).collect() }
+    }
+
+    /// A slot for thread `tid`, if there is a free one near the place of its id. Only the `profiler` thread calls this.
+    pub(crate) fn insert(&self, tid: u32) -> Option<&Slot> {
+        let slot = self.places(tid).find(|slot| slot.tid.load(Ordering::Relaxed) == 0)?;
+        slot.signalled.store(false, Ordering::Relaxed);
+        slot.stack_end.store(0, Ordering::Relaxed);
+        slot.unknown_sp.store(0, Ordering::Relaxed);
+        // Release: pairs with the Acquire load in `find`.
+        slot.tid.store(tid, Ordering::Release);
+        Some(slot)
+    }
+
+    /// The slot of thread `tid`. Callable from a signal handler.
+    pub(crate) fn find(&self, tid: u32) -> Option<&Slot> {
+        // Acquire: pairs with the Release store in `insert`.
+        self.places(tid).find(|slot| slot.tid.load(Ordering::Acquire) == tid)
+    }
+
+    /// The slot that a timer's value points to, if it is one of ours. Callable from a signal handler.
+    pub(crate) fn at(&self, address: usize) -> Option<&Slot> {
+        let offset = address.checked_sub(self.slots.as_ptr() as usize)?;
+        offset.is_multiple_of(size_of::<Slot>()).then(|| self.slots.get(offset / size_of::<Slot>())).flatten()
+    }
+
+    /// The stacks that handlers asked about since the last call.
+    pub(crate) fn unknown_stacks(&self) -> Vec<UnknownStack<'_>> {
+        let asked = self.slots.iter().filter(|slot| slot.tid.load(Ordering::Relaxed) != 0).filter_map(|slot| {
+            // Acquire: pairs with the Release store in `Slot::stack`; the thread pointer stored before it is seen.
+            let sp = slot.unknown_sp.swap(0, Ordering::Acquire);
+            let thread_pointer = slot.thread_pointer.load(Ordering::Relaxed);
+            (sp != 0).then_some(UnknownStack { slot, sp, thread_pointer })
+        });
+        asked.collect()
+    }
+
+    fn places(&self, tid: u32) -> impl Iterator<Item = &Slot> + '_ {
+        (0..PROBES).map(move |probe| &self.slots[(tid as usize + probe) % SLOTS])
+    }
+}
+
+impl Slot {
+    /// Frees the slot of a thread whose timer is deleted.
+    pub(crate) fn free(&self) {
+        self.tid.store(0, Ordering::Release);
+    }
+
+    /// The handler runs on this thread by the thread's own timer.
+    pub(crate) fn mark_signalled(&self) {
+        self.signalled.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether this thread's own timer has fired on it.
+    pub(crate) fn is_signalled(&self) -> bool {
+        self.signalled.load(Ordering::Relaxed)
+    }
+
+    /// What can be read directly above `sp`: up to the end of this thread's stack if `sp` is on it, else nothing, and the
+    /// `profiler` thread is asked to find out. Called by the handler on the slot's thread.
+    pub(crate) fn stack(&self, sp: u64, thread_pointer: u64) -> Range<u64> {
+        // Acquire: pairs with the Release store in `set_stack`; who sees the end sees the start that belongs to it.
+        let end = self.stack_end.load(Ordering::Acquire);
+        let start = self.stack_start.load(Ordering::Relaxed);
+        if (start..end).contains(&sp) {
+            return sp..end;
+        }
+        self.thread_pointer.store(thread_pointer, Ordering::Relaxed);
+        // Release: pairs with the Acquire swap in `unknown_stacks`.
+        self.unknown_sp.store(sp, Ordering::Release);
+        0..0
+    }
+
+    /// Makes the stack of this thread known.
+    pub(crate) fn set_stack(&self, stack: &Range<u64>) {
+        // A handler between these stores sees an end of 0 and reads nothing directly.
+        self.stack_end.store(0, Ordering::Release);
+        self.stack_start.store(stack.start, Ordering::Relaxed);
+        // Release: pairs with the Acquire load in `stack`.
+        self.stack_end.store(stack.end, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that threads are found by id and by address, and are gone once freed.
+    #[test]
+    fn threads_are_found_by_id_and_address() {
+        let slots = Slots::new();
+        let (a, b) = (slots.insert(100).unwrap(), slots.insert(100 + SLOTS as u32).unwrap());
+        assert!(std::ptr::eq(slots.find(100).unwrap(), a) && !std::ptr::eq(a, b));
+        assert!(std::ptr::eq(slots.at(std::ptr::from_ref(b) as usize).unwrap(), b));
+        assert!(slots.at(0).is_none() && slots.at(std::ptr::from_ref(b) as usize + 8).is_none());
+        a.free();
+        assert!(slots.find(100).is_none() && slots.find(100 + SLOTS as u32).is_some());
+    }
+
+    /// Check that a crowded place refuses instead of searching on.
+    #[test]
+    fn a_crowded_place_refuses() {
+        let slots = Slots::new();
+        let crowd = (0..PROBES as u32).filter(|n| slots.insert(7 + n * SLOTS as u32).is_some()).count();
+        assert_eq!((crowd, slots.insert(7 + PROBES as u32 * SLOTS as u32).is_none()), (PROBES, true));
+    }
+
+    /// Check that a stack is asked about once and then known.
+    #[test]
+    fn an_unknown_stack_is_asked_about() {
+        let slots = Slots::new();
+        let slot = slots.insert(1).unwrap();
+        assert_eq!(slot.stack(0x5000, 0x9000), 0..0);
+        let asked = slots.unknown_stacks();
+        assert_eq!((asked.len(), asked[0].sp, asked[0].thread_pointer), (1, 0x5000, 0x9000));
+        asked[0].slot.set_stack(&(0x4000..0x9000));
+        assert_eq!((slot.stack(0x5000, 0x9000), slot.stack(0x3000, 0x9000)), (0x5000..0x9000, 0..0));
+    }
+}

@@ -1,0 +1,217 @@
+//! The `profiler` thread: drains the ring, keeps timers and modules, cuts time into windows.
+//!
+//! In: records of the handlers, [`Command`]s of the guard and the server. Out: windows for the `profiler-io` thread, one
+//! per interval and one per capture; entries in the ledger. Never waits for anything but its next turn.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use profiler_proto::ProfileSet;
+use profiler_proto::loss::{Cause, Degraded};
+
+use super::Reply;
+use super::io::{Task, Tasks};
+use super::source::Handle;
+use crate::aggregate::{Aggregate, count_flaws};
+use crate::cpu::{Epoch, Sampler};
+use crate::error::Error;
+
+/// How often the ring is drained. At 1 kHz on 64 threads it is then half full; at rest a turn costs some 10 µs.
+const TURN: Duration = Duration::from_millis(100);
+/// When a handler was still running, so that the epoch could not be closed: the next try.
+const RETRY: Duration = Duration::from_millis(1);
+/// Captures that may run at once, each with a window of its own.
+const MAX_CAPTURES: usize = 8;
+
+/// What the thread is asked to do.
+pub(super) enum Command {
+    Capture { duration: Duration, reply: CaptureReply },
+    Flush { deadline: Instant, reply: Reply<bool> },
+    Pause { reply: Reply<()> },
+    Resume { reply: Reply<Result<(), Error>> },
+    Stop { deadline: Instant, reply: Reply<bool> },
+}
+
+/// Where the outcome of a capture goes.
+pub(super) type CaptureReply = Box<dyn FnOnce(Result<ProfileSet, Refusal>) + Send>;
+
+/// Why a capture is not made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Refusal {
+    TooMany,
+    Off,
+}
+
+struct Capture {
+    window: Aggregate,
+    until: Instant,
+    reply: CaptureReply,
+}
+
+/// The thread's state.
+pub(super) struct Sampling {
+    sampler: Sampler,
+    period: Duration,
+    interval: Duration,
+    mailbox: Receiver<Command>,
+    tasks: Tasks,
+    handle: Handle,
+    window: Aggregate,
+    captures: Vec<Capture>,
+    paused: bool,
+}
+
+impl Sampling {
+    pub(super) fn new(
+        sampler: Sampler,
+        period: Duration,
+        interval: Duration,
+        mailbox: Receiver<Command>,
+        tasks: Tasks,
+        handle: Handle,
+    ) -> Self {
+        let window = Aggregate::begin(Instant::now(), SystemTime::now());
+        let this =
+            Self { sampler, period, interval, mailbox, tasks, handle, window, captures: Vec::new(), paused: false };
+        this.publish_engine();
+        this
+    }
+
+    /// Runs until it is told to stop, or until the guard and the server are gone.
+    pub(super) fn run(mut self) {
+        let mut wait = TURN;
+        loop {
+            match self.mailbox.recv_timeout(wait) {
+                Ok(Command::Stop { deadline, reply }) => return self.stop(deadline, reply),
+                Ok(command) => self.obey(command),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            wait = self.turn();
+        }
+    }
+
+    /// One turn; how long to wait until the next.
+    fn turn(&mut self) -> Duration {
+        let now = Instant::now();
+        self.sampler.tick(now);
+        self.publish_engine();
+        let closed = self.collect();
+        if closed && self.window.age(now) >= self.interval {
+            self.hand_over();
+        }
+        self.end_captures(now, closed);
+        if !closed {
+            return RETRY;
+        }
+        let next_capture = self.captures.iter().map(|capture| capture.until.saturating_duration_since(now)).min();
+        next_capture.map_or(TURN, |next| next.clamp(RETRY, TURN))
+    }
+
+    /// Takes in one epoch; `false` where a handler that began in it still runs.
+    fn collect(&mut self) -> bool {
+        let Self { sampler, window, captures, .. } = self;
+        let modules = Arc::clone(sampler.modules());
+        let (mut weight, mut refused, mut degraded) = (0, 0, Degraded::default());
+        let epoch = sampler.drain(|head, addresses| {
+            weight += u64::from(head.weight);
+            count_flaws(&mut degraded, head);
+            refused += u64::from(window.add(head, addresses, &modules).is_err());
+            for capture in captures.iter_mut() {
+                // A capture that is full is cut there; its profile's own attribute says how many stacks it holds.
+                drop(capture.window.add(head, addresses, &modules));
+            }
+        });
+        let Some(Epoch { taken, drained, lost }) = epoch else { return false };
+        let ledger = &self.handle.ledger;
+        ledger.enter(taken, drained, weight, &lost, &degraded);
+        self.window.lose(&lost);
+        self.captures.iter_mut().for_each(|capture| capture.window.lose(&lost));
+        if refused > 0 {
+            ledger.lost(refused, Cause::AggregateFull);
+        }
+        true
+    }
+
+    /// Closes the epoch that is open now, so that all that happened until now is taken in. Gives up after 20 ms, when a
+    /// handler does not end.
+    fn collect_all(&mut self) {
+        let until = Instant::now() + Duration::from_millis(20);
+        // The first close may have begun before now.
+        for _ in 0..2 {
+            while !self.collect() && Instant::now() < until {
+                std::thread::sleep(RETRY);
+            }
+        }
+    }
+
+    /// Sends the window on its way.
+    fn hand_over(&mut self) {
+        let window = Box::new(self.window.end(Instant::now(), SystemTime::now(), self.period));
+        let stacks = window.stacks();
+        if self.tasks.try_send(Task::Export { window }).is_err() {
+            self.handle.ledger.lost(stacks, Cause::HandOverFull);
+        }
+    }
+
+    fn end_captures(&mut self, now: Instant, closed: bool) {
+        for mut capture in self.captures.extract_if(.., |capture| closed && capture.until <= now) {
+            let window = Box::new(capture.window.end(now, SystemTime::now(), self.period));
+            self.tasks.try_send(Task::Capture { window, reply: capture.reply }).unwrap_or_else(Task::refuse);
+        }
+    }
+
+    fn obey(&mut self, command: Command) {
+        match command {
+            Command::Capture { reply, .. } if self.paused => reply(Err(Refusal::Off)),
+            Command::Capture { reply, .. } if self.captures.len() >= MAX_CAPTURES => reply(Err(Refusal::TooMany)),
+            Command::Capture { duration, reply } => {
+                // What was taken before does not belong to it.
+                self.collect_all();
+                let now = Instant::now();
+                let window = Aggregate::begin(now, SystemTime::now());
+                self.captures.push(Capture { window, until: now + duration, reply });
+            }
+            Command::Flush { deadline, reply } => {
+                self.collect_all();
+                self.hand_over();
+                self.tasks.try_send(Task::Flush { deadline, reply }).unwrap_or_else(Task::refuse);
+            }
+            Command::Pause { reply } => {
+                self.sampler.pause();
+                self.paused = true;
+                self.collect_all();
+                self.publish_engine();
+                reply.answer(());
+            }
+            Command::Resume { reply } => {
+                let resumed = self.sampler.resume(self.period);
+                self.paused = resumed.is_err();
+                self.publish_engine();
+                reply.answer(resumed);
+            }
+            // `run` takes it before it comes here.
+            Command::Stop { reply, .. } => reply.answer(false),
+        }
+    }
+
+    fn stop(mut self, deadline: Instant, reply: Reply<bool>) {
+        self.sampler.pause();
+        self.collect_all();
+        self.publish_engine();
+        self.hand_over();
+        for capture in self.captures.drain(..) {
+            (capture.reply)(Err(Refusal::Off));
+        }
+        self.tasks.try_send(Task::Stop { deadline, reply }).unwrap_or_else(Task::refuse);
+    }
+
+    fn publish_engine(&self) {
+        let mut engine = self.handle.engine.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.sampler.engine();
+        if *engine != now {
+            *engine = now;
+        }
+    }
+}

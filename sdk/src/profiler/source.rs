@@ -1,0 +1,92 @@
+//! How the rest of the process reaches the sampler: to ask for figures, to ask for a capture.
+//!
+//! In: calls of the guard (any thread) and of the server (`profiler-io`). Out: [`Command`]s to the `profiler` thread, and
+//! [`Stats`] put together from the ledger and what each stage published. Nothing here blocks.
+
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use super::sampling::Command;
+use crate::config::Settings;
+use crate::export::Exporter;
+use crate::stats::{EngineStats, Ledger, Stats, SymbolStats};
+
+/// A handle on a running profiler; cheap to clone.
+#[derive(Debug, Clone)]
+pub(super) struct Handle {
+    commands: Sender<Command>,
+    pub(super) ledger: Arc<Ledger>,
+    pub(super) engine: Arc<Mutex<EngineStats>>,
+    pub(super) symbols: Arc<Mutex<SymbolStats>>,
+    pub(super) exporter: Arc<OnceLock<Arc<Exporter>>>,
+    #[cfg(feature = "serve")]
+    service: Arc<str>,
+    rate_hz: u32,
+}
+
+impl Handle {
+    pub(super) fn new(commands: Sender<Command>, settings: &Settings) -> Self {
+        Self {
+            commands,
+            ledger: Arc::default(),
+            engine: Arc::default(),
+            symbols: Arc::default(),
+            exporter: Arc::default(),
+            #[cfg(feature = "serve")]
+            service: settings.service.as_str().into(),
+            rate_hz: settings.rate_hz,
+        }
+    }
+
+    /// Sends a command. Where the thread is gone, so is whoever would answer: the reply's other end sees that.
+    pub(super) fn send(&self, command: Command) {
+        drop(self.commands.send(command));
+    }
+
+    /// One consistent snapshot: the account and what belongs to it come from under one lock.
+    pub(super) fn stats(&self) -> Stats {
+        let entries = *self.ledger.entries();
+        let engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Stats {
+            sampling: !engine.name.is_empty(),
+            rate_hz: self.rate_hz,
+            account: entries.account,
+            degraded: entries.degraded,
+            weight: entries.weight,
+            engine,
+            destinations: self.exporter.get().map(|exporter| exporter.destinations()).unwrap_or_default(),
+            symbols: self.symbols.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        }
+    }
+}
+
+#[cfg(feature = "serve")]
+impl crate::serve::Source for Handle {
+    fn targets(&self) -> Vec<crate::serve::Target> {
+        vec![crate::serve::Target { service: self.service.to_string(), pid: std::process::id() }]
+    }
+
+    fn capture(&self, duration: std::time::Duration) -> crate::serve::CaptureFuture {
+        use super::sampling::Refusal;
+        use crate::serve::CaptureError;
+
+        let (reply, outcome) = tokio::sync::oneshot::channel();
+        let reply = Box::new(move |captured| {
+            if reply.send(captured).is_err() {
+                tracing::debug!("nobody waits for this capture any more");
+            }
+        });
+        self.send(Command::Capture { duration, reply });
+        Box::pin(async move {
+            match outcome.await {
+                Ok(Ok(set)) => Ok(set),
+                Ok(Err(Refusal::TooMany)) => Err(CaptureError::TooMany),
+                Ok(Err(Refusal::Off)) | Err(_) => Err(CaptureError::Off),
+            }
+        })
+    }
+
+    fn stats(&self) -> Stats {
+        Self::stats(self)
+    }
+}

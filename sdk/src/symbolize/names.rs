@@ -1,0 +1,80 @@
+//! Names of functions as people write them.
+//!
+//! In: what symbol tables and debug information call a function. Out: the demangled name, with its module path. Pure.
+
+/// Rust names (both manglings) without their hash, C++ names, and everything else as it is.
+pub(super) fn demangled(name: &str) -> String {
+    if let Ok(rust) = rustc_demangle::try_demangle(name) {
+        return format!("{rust:#}");
+    }
+    let cpp = cpp_demangle::Symbol::new(name).ok().and_then(|symbol| symbol.demangle().ok());
+    cpp.unwrap_or_else(|| name.to_owned())
+}
+
+/// Whether a linker's name is a Rust one.
+pub(super) fn is_rust(name: &str) -> bool {
+    rustc_demangle::try_demangle(name).is_ok()
+}
+
+/// The name of an inlined Rust function of which debug information tells the last part only, as line tables do:
+/// `poll<T>` in `…/tokio-1.54.1/src/runtime/task/core.rs` becomes `tokio::runtime::task::core::poll<T>`. The path is the
+/// module's, which is all that a file name tells: the type of a method is not in it.
+pub(super) fn qualified(name: &str, file: &str) -> String {
+    let head = name.split(['<', '{', '(']).next().unwrap_or_default();
+    match module_path(file) {
+        Some(path) if !head.contains("::") && !name.starts_with('_') => format!("{path}::{name}"),
+        _ => name.to_owned(),
+    }
+}
+
+/// The module of a source file below some `src` folder of a package: `tokio::runtime::task`.
+fn module_path(file: &str) -> Option<String> {
+    let (package, inside) = file.rsplit_once("/src/")?;
+    let package = without_version(package.rsplit('/').next()?).replace('-', "_");
+    let inside = inside.strip_suffix(".rs")?;
+    let modules = inside.split('/').filter(|part| !matches!(*part, "lib" | "main" | "mod" | "bin"));
+    Some([package.as_str()].into_iter().chain(modules).collect::<Vec<_>>().join("::"))
+}
+
+/// `tokio` for `tokio-1.54.1`, as registries name the folders of packages.
+fn without_version(folder: &str) -> &str {
+    match folder.rsplit_once('-') {
+        Some((name, version)) if version.starts_with(|c: char| c.is_ascii_digit()) => name,
+        _ => folder,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that names lose their mangling and their hash.
+    #[test]
+    fn names_are_demangled() {
+        assert_eq!(demangled("_ZN4core3fmt9Formatter3pad17h0123456789abcdefE"), "core::fmt::Formatter::pad");
+        assert_eq!(demangled("_RNvC6_123foo3bar"), "123foo::bar");
+        assert_eq!(demangled("_ZN3Foo3barEv"), "Foo::bar()");
+        assert_eq!(demangled("malloc"), "malloc");
+    }
+
+    /// Check that a short name gets the path of its module, and a full one stays as it is.
+    #[test]
+    fn short_names_get_their_module() {
+        for (name, file, full) in [
+            (
+                "poll<T>",
+                "/x/registry/src/index-1/tokio-1.54.1/src/runtime/task/core.rs",
+                "tokio::runtime::task::core::poll<T>",
+            ),
+            ("unwrap<&a::B>", "/rustc/0123/library/core/src/option.rs", "core::option::unwrap<&a::B>"),
+            ("price", "examples/src/bin/shop/orders.rs", "examples::shop::orders::price"),
+            ("{closure#0}", "/home/me/my-service/src/main.rs", "my_service::{closure#0}"),
+            ("core::fmt::write", "/rustc/0123/library/core/src/fmt/mod.rs", "core::fmt::write"),
+            ("__memcpy", "/glibc/src/string/memcpy.c", "__memcpy"),
+            ("main", "main.c", "main"),
+            ("f", "", "f"),
+        ] {
+            assert_eq!(qualified(name, file), full);
+        }
+    }
+}

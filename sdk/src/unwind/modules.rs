@@ -1,0 +1,261 @@
+//! Which executables and libraries are loaded where, and their unwind tables.
+//!
+//! In: the dynamic loader's list (`dl_iterate_phdr(3)`) and the vDSO. Out: [`Modules`], sorted by address, for the unwinder,
+//! for symbolizing and for the mappings of a profile. Read by `start` and the `profiler` thread, never by the handler.
+//!
+//! Tables of the executable and of the vDSO are used where they are, for these are never unloaded; tables of libraries
+//! are copied, for the handler may still use them when a library goes away.
+
+use std::ffi::{CStr, OsStr};
+use std::ops::{Deref, Range};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::slice;
+use std::sync::Arc;
+
+/// All modules that were loaded at one time.
+#[derive(Debug, Default)]
+pub(crate) struct Modules {
+    /// Sorted by address; ranges do not overlap.
+    modules: Vec<Module>,
+    /// The loader's counters at that time: modules ever added, ever removed.
+    pub(crate) changes: (u64, u64),
+}
+
+/// An executable, a library or the vDSO.
+#[derive(Debug)]
+pub(crate) struct Module {
+    /// From its first to its last loaded byte.
+    pub(crate) range: Range<u64>,
+    /// Address in memory − address in the file's program headers.
+    pub(crate) bias: u64,
+    /// Where it can be opened; the vDSO cannot.
+    pub(crate) path: Option<PathBuf>,
+    /// What to call it: the file's path, or `[vdso]`.
+    pub(crate) name: String,
+    /// The code segment that the mapping of a profile shows: its address range and its offset in the file.
+    pub(crate) code: Range<u64>,
+    pub(crate) code_offset: u64,
+    /// GNU build id (`NT_GNU_BUILD_ID`), hexadecimal.
+    pub(crate) build_id: Option<String>,
+    pub(crate) unwind: Option<UnwindTables>,
+}
+
+/// Where the unwind tables are, and their bytes.
+#[derive(Debug)]
+pub(crate) struct UnwindTables {
+    pub(crate) header: Tables,
+    pub(crate) header_range: Range<u64>,
+    pub(crate) frames: Tables,
+    pub(crate) frames_range: Range<u64>,
+}
+
+/// Bytes of a table: in place or copied.
+#[derive(Debug, Clone)]
+pub(crate) enum Tables {
+    InPlace(&'static [u8]),
+    Copied(Arc<[u8]>),
+}
+
+impl Default for Tables {
+    fn default() -> Self {
+        Self::InPlace(&[])
+    }
+}
+
+impl Deref for Tables {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::InPlace(bytes) => bytes,
+            Self::Copied(bytes) => bytes,
+        }
+    }
+}
+
+impl Modules {
+    /// What is loaded now.
+    pub(crate) fn read() -> Self {
+        let mut modules = Self::default();
+        // SAFETY: `add` is a callback of the required signature and receives the pointer to `modules`, which outlives
+        //         the call (dl_iterate_phdr(3)).
+        unsafe { libc::dl_iterate_phdr(Some(add), (&raw mut modules).cast()) };
+        modules.modules.sort_by_key(|module| module.range.start);
+        modules
+    }
+
+    /// The loader's counters now; a difference to [`Modules::changes`] says that modules came or went.
+    pub(crate) fn changes_now() -> (u64, u64) {
+        unsafe extern "C" fn first(info: *mut libc::dl_phdr_info, _: libc::size_t, data: *mut libc::c_void) -> i32 {
+            // SAFETY: the loader passes a valid `info`, and `data` is the pair below (dl_iterate_phdr(3)).
+            unsafe { *data.cast::<(u64, u64)>() = ((*info).dlpi_adds, (*info).dlpi_subs) };
+            1
+        }
+        let mut changes = (0_u64, 0_u64);
+        // SAFETY: as in `read`; the callback ends the iteration at once.
+        unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut changes).cast()) };
+        changes
+    }
+
+    /// The module that holds `address`.
+    pub(crate) fn find(&self, address: u64) -> Option<&Module> {
+        let next = self.modules.partition_point(|module| module.range.start <= address);
+        self.modules.get(next.checked_sub(1)?).filter(|module| module.range.contains(&address))
+    }
+
+    pub(crate) fn iter(&self) -> slice::Iter<'_, Module> {
+        self.modules.iter()
+    }
+}
+
+/// Adds one module: the callback of `dl_iterate_phdr`, which lists the executable first and the vDSO among the others.
+///
+/// # Safety
+/// `info` must be the loader's description of a module that stays loaded for the call, `data` a `Modules`.
+unsafe extern "C" fn add(info: *mut libc::dl_phdr_info, _size: libc::size_t, data: *mut libc::c_void) -> i32 {
+    // SAFETY: contract of this function: `dl_iterate_phdr` passes its own structures and our pointer.
+    let (info, modules) = unsafe { (&*info, &mut *data.cast::<Modules>()) };
+    modules.changes = (info.dlpi_adds, info.dlpi_subs);
+    let headers = if info.dlpi_phdr.is_null() {
+        &[]
+    } else {
+        // SAFETY: `dlpi_phdr` points to `dlpi_phnum` program headers of a loaded module (dl_iterate_phdr(3)).
+        unsafe { slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) }
+    };
+    let name = if info.dlpi_name.is_null() {
+        c""
+    } else {
+        // SAFETY: a non-null `dlpi_name` is a C string that lives as long as the module (dl_iterate_phdr(3)).
+        unsafe { CStr::from_ptr(info.dlpi_name) }
+    };
+    let is_executable = modules.modules.is_empty();
+    let image = Image { bias: info.dlpi_addr, headers };
+    modules.modules.extend(image.module(name, is_executable));
+    0
+}
+
+/// A loaded ELF image: its program headers and where they were put.
+struct Image<'a> {
+    bias: u64,
+    headers: &'a [libc::Elf64_Phdr],
+}
+
+impl Image<'_> {
+    fn module(&self, name: &CStr, is_executable: bool) -> Option<Module> {
+        let loads = || self.headers.iter().filter(|header| header.p_type == libc::PT_LOAD);
+        let range = loads().map(|load| self.span(load)).reduce(|all, load| {
+            let (start, end) = (all.start.min(load.start), all.end.max(load.end));
+            start..end
+        })?;
+        let code = loads().find(|load| load.p_flags & libc::PF_X != 0)?;
+        let (path, name) = self.path(name, is_executable, &range);
+        Some(Module {
+            bias: self.bias,
+            code: self.span(code),
+            code_offset: code.p_offset,
+            build_id: self.build_id(),
+            unwind: self.unwind_tables(is_executable || path.is_none()),
+            range,
+            path,
+            name,
+        })
+    }
+
+    /// Where a segment is in memory.
+    fn span(&self, header: &libc::Elf64_Phdr) -> Range<u64> {
+        let start = self.bias.wrapping_add(header.p_vaddr);
+        start..start.wrapping_add(header.p_memsz)
+    }
+
+    fn path(&self, name: &CStr, is_executable: bool, range: &Range<u64>) -> (Option<PathBuf>, String) {
+        // SAFETY: getauxval(3) only reads the auxiliary vector.
+        let vdso = unsafe { libc::getauxval(libc::AT_SYSINFO_EHDR) };
+        if range.contains(&vdso) {
+            return (None, "[vdso]".to_owned());
+        }
+        if is_executable {
+            // The link leads to the running image even when its file was replaced or deleted.
+            let name = std::env::current_exe().map(|path| path.to_string_lossy().into_owned());
+            return (Some(PathBuf::from("/proc/self/exe")), name.unwrap_or_else(|_| "[exe]".to_owned()));
+        }
+        (Some(PathBuf::from(OsStr::from_bytes(name.to_bytes()))), name.to_string_lossy().into_owned())
+    }
+
+    /// The GNU build id, from the notes.
+    ///
+    /// Source: elf(5), "Notes (Nhdr)": name size, description size, type, then both padded to 4 bytes.
+    fn build_id(&self) -> Option<String> {
+        const NT_GNU_BUILD_ID: u32 = 3;
+        let notes = self.headers.iter().filter(|header| header.p_type == libc::PT_NOTE);
+        notes.map(|header| self.bytes(&self.span(header))).find_map(|mut notes| {
+            while let Some((head, rest)) = notes.split_first_chunk::<12>() {
+                let field = |at: usize| u32::from_ne_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+                let (name_size, description_size) = (field(0) as usize, field(4) as usize);
+                let name = rest.get(..name_size)?;
+                let description = rest.get(name_size.next_multiple_of(4)..)?.get(..description_size)?;
+                if field(8) == NT_GNU_BUILD_ID && name == b"GNU\0" {
+                    return Some(description.iter().map(|byte| format!("{byte:02x}")).collect());
+                }
+                notes = rest.get(name_size.next_multiple_of(4) + description_size.next_multiple_of(4)..)?;
+            }
+            None
+        })
+    }
+
+    fn unwind_tables(&self, stays_loaded: bool) -> Option<UnwindTables> {
+        let header = self.headers.iter().find(|header| header.p_type == libc::PT_GNU_EH_FRAME)?;
+        let header_range = self.span(header);
+        let start = frames_start(self.bytes(&header_range), header_range.start)?;
+        // The size of `.eh_frame` is not recorded; it ends in its segment at the latest, and entries are found by offset.
+        let segment = self.headers.iter().filter(|header| header.p_type == libc::PT_LOAD);
+        let segment = segment.map(|load| self.span(load)).find(|span| span.contains(&start))?;
+        let frames_range = start..segment.end;
+        let table = |range: &Range<u64>| {
+            let bytes = self.bytes(range);
+            if stays_loaded { Tables::InPlace(bytes) } else { Tables::Copied(bytes.into()) }
+        };
+        Some(UnwindTables { header: table(&header_range), frames: table(&frames_range), header_range, frames_range })
+    }
+
+    /// Bytes of this image in memory. The lifetime is a lie for modules that can be unloaded; they are copied at once,
+    /// while the loader's lock is held.
+    fn bytes(&self, range: &Range<u64>) -> &'static [u8] {
+        // SAFETY: the range lies in a PT_LOAD segment of a loaded module, readable and, inside the callback of
+        //         dl_iterate_phdr, not unloaded: the loader holds its lock. Segments with notes and unwind tables are
+        //         read-only after relocation.
+        unsafe { slice::from_raw_parts(range.start as *const u8, (range.end - range.start) as usize) }
+    }
+}
+
+/// Address of `.eh_frame`, from the bytes and the address of `.eh_frame_hdr`.
+///
+/// Source: Linux Standard Base Core, ".eh_frame_hdr": version, encoding of the pointer, of the count, of the table;
+/// then the pointer. Every linker writes it relative to itself in 32 signed bits (`DW_EH_PE_pcrel | DW_EH_PE_sdata4`).
+fn frames_start(header: &[u8], address: u64) -> Option<u64> {
+    const PCREL_SDATA4: u8 = 0x1b;
+    let (head, _) = header.split_first_chunk::<8>()?;
+    let [1, PCREL_SDATA4, _, _, a, b, c, d] = *head else { return None };
+    (address + 4).checked_add_signed(i64::from(i32::from_le_bytes([a, b, c, d])))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that the executable, the C library and the vDSO are found, each with unwind tables, and by address.
+    #[test]
+    fn loaded_modules_are_found() {
+        let modules = Modules::read();
+        let code = loaded_modules_are_found as *const () as u64;
+        let own = modules.find(code).unwrap();
+        assert_eq!(own.path.as_deref(), Some(std::path::Path::new("/proc/self/exe")));
+        assert!(own.code.contains(&code) && own.unwind.is_some());
+        let libc = modules.find(libc::getpid as *const () as u64).unwrap();
+        assert!(libc.name.contains("libc") && matches!(libc.unwind.as_ref().unwrap().frames, Tables::Copied(_)));
+        assert!(libc.build_id.as_ref().is_some_and(|id| id.len() == 40));
+        assert!(modules.iter().any(|module| module.name == "[vdso]" && module.unwind.is_some()));
+        assert_eq!(modules.changes, Modules::changes_now());
+        assert!(modules.find(0).is_none());
+    }
+}

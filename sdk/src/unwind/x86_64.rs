@@ -1,0 +1,68 @@
+//! What differs by architecture, for x86_64: registers of the signal frame, and the one system call.
+//!
+//! In: the `ucontext_t` that the kernel hands to a signal handler. Out: registers that unwinding starts from. Runs in the
+//! signal handler.
+
+use std::arch::asm;
+
+use framehop::x86_64::UnwindRegsX86_64;
+
+/// The registers that unwinding starts from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Registers {
+    pub(crate) pc: u64,
+    pub(crate) sp: u64,
+    bp: u64,
+}
+
+impl Registers {
+    /// The registers at the instruction that the signal interrupted.
+    pub(crate) fn of_signal_frame(context: &libc::ucontext_t) -> Self {
+        let register = |index: libc::c_int| context.uc_mcontext.gregs[index as usize] as u64;
+        Self { pc: register(libc::REG_RIP), sp: register(libc::REG_RSP), bp: register(libc::REG_RBP) }
+    }
+
+    /// The same for the unwinder.
+    pub(crate) fn for_unwinding(self) -> UnwindRegsX86_64 {
+        UnwindRegsX86_64::new(self.pc, self.sp, self.bp)
+    }
+}
+
+/// Address of the calling thread's control block, which the C library places at the upper end of the stack it makes for
+/// a thread.
+///
+/// Source: System V ABI for x86_64, thread-local storage, variant II: the word at `%fs:0` holds its own address.
+pub(crate) fn thread_pointer() -> u64 {
+    let pointer;
+    // SAFETY: the ABI fixes `%fs:0` to the address of the thread control block for as long as the thread lives; a load.
+    unsafe { asm!("mov {}, fs:0", out(reg) pointer, options(nostack, preserves_flags, readonly)) };
+    pointer
+}
+
+/// Copies memory of this process from `address` into `buffer`; the number of bytes copied, 0 where nothing can be read.
+///
+/// `process_vm_readv(2)` as a bare instruction: the C library's wrapper would write `errno`.
+pub(crate) fn read_own_memory(pid: u32, address: u64, buffer: &mut [u64]) -> u64 {
+    let length = size_of_val(buffer);
+    let local = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: length };
+    let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: length };
+    let copied: i64;
+    // SAFETY: process_vm_readv(2) writes only to `local`, which is `buffer`, a slice of plain words that we hold
+    //         exclusively; whatever `remote` is, the kernel checks it. The instruction clobbers rcx and r11 (syscall(2)).
+    unsafe {
+        asm!(
+            "syscall",
+            inlateout("rax") libc::SYS_process_vm_readv => copied,
+            in("rdi") u64::from(pid),
+            in("rsi") &raw const local,
+            in("rdx") 1_u64,
+            in("r10") &raw const remote,
+            in("r8") 1_u64,
+            in("r9") 0_u64,
+            lateout("rcx") _,
+            lateout("r11") _,
+            options(nostack),
+        );
+    }
+    u64::try_from(copied).unwrap_or(0)
+}
