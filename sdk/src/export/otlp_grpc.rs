@@ -121,7 +121,6 @@ fn answer(reply: &Reply) -> Answer {
     let why = format!("{name}: {}", status.message);
     let asked = status.details.retry_delay();
     match status.code {
-        code::OK if !reply.whole => Answer::Refused { why: "the answer is longer than any OTLP answer may be".into() },
         code::OK => match message(&reply.body) {
             Some(message) => Answer::of_success(message),
             None => Answer::Refused { why: "answered OK with a message that cannot be read".into() },
@@ -135,8 +134,11 @@ fn answer(reply: &Reply) -> Answer {
 /// What a reply without any gRPC status means: a proxy's answer, or a call that was cut off.
 fn answer_without_status(reply: &Reply) -> Answer {
     let code = match reply.status {
+        StatusCode::OK if !reply.whole => {
+            return Answer::Refused { why: "the answer is longer than any OTLP answer may be".into() };
+        }
         // HTTP/2 shows some resets as the end of the body: we cannot know what became of the request.
-        StatusCode::OK if reply.headers.get(CONTENT_TYPE).is_some_and(is_grpc) && reply.whole => {
+        StatusCode::OK if reply.headers.get(CONTENT_TYPE).is_some_and(is_grpc) => {
             return Answer::Later { why: "the answer ended before its status".into(), after: None };
         }
         StatusCode::BAD_REQUEST => code::INTERNAL,

@@ -1,0 +1,221 @@
+//! Several destinations, bounds, flush and shutdown: every stack is exported or lost, once, by the right cause.
+
+use std::ffi::OsString;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use profiler::Ledger;
+use profiler::export::{Destination, Exporter, Otlp, from_env};
+use profiler_proto::ProfileSet;
+use profiler_proto::loss::Cause;
+
+use super::grpc_peer::GrpcPeer;
+use super::http::free_address;
+use super::http_peer::{HttpPeer, Reaction};
+use super::profiles::{set, stacks};
+use super::rig::{Rig, limits};
+
+/// A local destination with what it was given.
+fn store() -> (Destination, Arc<Mutex<Vec<Arc<ProfileSet>>>>) {
+    let kept = Arc::new(Mutex::new(Vec::new()));
+    let keep = Arc::clone(&kept);
+    let deliver = move |set: &Arc<ProfileSet>| keep.lock().unwrap().push(Arc::clone(set));
+    (Destination::local("store", Arc::new(deliver)), kept)
+}
+
+/// Check that without any destination everything is lost for that reason, at once.
+#[tokio::test]
+async fn without_a_destination_everything_is_lost() {
+    let rig = Rig::start(Vec::new(), limits());
+    rig.offer(&set(10));
+    rig.assert_settled(0, 10, Cause::NoDestination);
+}
+
+/// Check that a store alone counts as export, and gets the set itself, not a copy.
+#[tokio::test]
+async fn a_store_alone_counts() {
+    let (local, kept) = store();
+    let rig = Rig::start(vec![local], limits());
+    let offered = set(10);
+    rig.offer(&offered);
+    assert!(Arc::ptr_eq(&kept.lock().unwrap()[0], &offered));
+    rig.assert_settled(10, 0, Cause::NoDestination);
+    assert_eq!((rig.stats(0).name.as_str(), rig.stats(0).delivered), ("store", 10));
+}
+
+/// Check that a store does not count beside a destination that refuses.
+#[tokio::test]
+async fn a_store_beside_a_refusing_peer_does_not_count() {
+    let peer = HttpPeer::start([Reaction::answer(400, b"")]).await;
+    let (local, kept) = store();
+    let remote = Destination::otlp(Otlp::http(peer.url())).unwrap();
+    let rig = Rig::start(vec![local, remote], limits());
+    rig.offer(&set(10));
+    rig.settle().await;
+    rig.assert_settled(0, 10, Cause::Rejected);
+    assert_eq!((kept.lock().unwrap().len(), rig.stats(0).delivered, rig.stats(1).delivered), (1, 10, 0));
+}
+
+/// Check that a destination that hangs holds up no other, and that stacks count once, by whoever accepted first.
+#[tokio::test]
+async fn a_hanging_destination_holds_up_no_other() {
+    let hanging = HttpPeer::start(vec![Reaction::Hang; 100]).await;
+    let (http, grpc) = (HttpPeer::start([]).await, GrpcPeer::start([]).await);
+    let rig = Rig::to([Otlp::http(hanging.url()), Otlp::http(http.url()), Otlp::grpc(grpc.url())]);
+    for _ in 0..3 {
+        rig.offer(&set(10));
+    }
+    assert!(!rig.exporter.flush(Duration::from_millis(300)).await);
+    assert_eq!((rig.account().exported, rig.account().pending), (30, 0));
+    let messages: Vec<_> = http.requests().iter().map(|request| request.message()).collect();
+    assert_eq!(messages.iter().map(|message| stacks(message)).sum::<u64>(), 30);
+    assert_eq!(messages, grpc.calls().into_iter().map(|call| call.message).collect::<Vec<_>>());
+
+    assert!(!rig.exporter.shutdown(Duration::from_millis(50)).await);
+    rig.assert_settled(30, 0, Cause::Shutdown);
+    assert_eq!((rig.stats(0).dropped.count(Cause::Shutdown), rig.stats(1).delivered), (30, 30));
+}
+
+/// Check that retries end with the budget, and the stacks are lost as unreachable.
+#[tokio::test]
+async fn retries_end_with_the_budget() {
+    let mut limits = limits();
+    limits.retry.budget = Duration::from_millis(200);
+    let otlp = Otlp::http(format!("http://{}", free_address()));
+    let rig = Rig::start(vec![Destination::otlp(otlp).unwrap()], limits);
+    rig.offer(&set(10));
+    rig.settle().await;
+    rig.assert_settled(0, 10, Cause::Unreachable);
+    assert_eq!(rig.stats(0).dropped.count(Cause::Unreachable), 10);
+}
+
+/// Check that a queue stays within its bound while the peer is down: the oldest go, what is left arrives.
+#[tokio::test]
+async fn a_full_queue_loses_the_oldest() {
+    let address = free_address();
+    let mut limits = limits();
+    limits.queue_bytes = 4000;
+    let rig = Rig::start(vec![Destination::otlp(Otlp::http(format!("http://{address}"))).unwrap()], limits);
+    for stacks in 1..=100 {
+        rig.offer(&set(stacks));
+        // Lets the delivering task take its turn, so that some are on the wire when they should go.
+        tokio::task::yield_now().await;
+    }
+    let offered: u64 = (1..=100).sum();
+    let lost = rig.account().lost.count(Cause::QueueFull);
+    assert_eq!(rig.account().pending, offered - lost);
+    assert_eq!((rig.stats(0).queued, rig.stats(0).dropped.total()), (offered - lost, lost));
+
+    let peer = HttpPeer::start_at(address, []).await;
+    rig.settle().await;
+    let arrived: Vec<u64> = peer.requests().iter().map(|request| stacks(&request.message())).collect();
+    let newest: Vec<u64> = (101 - arrived.len() as u64..=100).collect();
+    assert_eq!(arrived, newest, "the newest, in order");
+    assert!(peer.requests().iter().map(|request| request.body.len() + 5).sum::<usize>() <= 4000);
+    rig.assert_settled(arrived.iter().sum(), lost, Cause::QueueFull);
+}
+
+/// Check that shutdown keeps to its time with a dead peer, counts what is left, and that offering later is harmless.
+#[tokio::test]
+async fn shutdown_is_bounded_and_final() {
+    let peer = HttpPeer::start(vec![Reaction::Hang; 10]).await;
+    let rig = Rig::to([Otlp::http(peer.url())]);
+    for _ in 0..5 {
+        rig.offer(&set(10));
+    }
+    let start = Instant::now();
+    assert!(!rig.exporter.shutdown(Duration::from_millis(100)).await);
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    rig.assert_settled(0, 50, Cause::Shutdown);
+    rig.offer(&set(10));
+    rig.assert_settled(0, 60, Cause::Shutdown);
+}
+
+/// Check that shutdown delivers what waits for a retry, if the peer is back, instead of sleeping its time away.
+#[tokio::test]
+async fn shutdown_tries_once_more() {
+    let address = free_address();
+    let mut limits = limits();
+    limits.retry.initial = Duration::from_secs(3600);
+    limits.retry.max = Duration::from_secs(3600);
+    let rig = Rig::start(vec![Destination::otlp(Otlp::grpc(format!("http://{address}"))).unwrap()], limits);
+    rig.offer(&set(10));
+    assert!(!rig.exporter.flush(Duration::from_millis(100)).await);
+    let peer = GrpcPeer::start_at(address, []).await;
+    assert!(rig.exporter.shutdown(Duration::from_secs(10)).await);
+    assert_eq!(stacks(&peer.calls()[0].message), 10);
+    rig.assert_settled(10, 0, Cause::Shutdown);
+}
+
+/// Check that an exporter dropped without shutdown still settles what it had.
+#[tokio::test]
+async fn a_dropped_exporter_settles_what_it_had() {
+    let peer = HttpPeer::start([Reaction::Hang]).await;
+    let Rig { exporter, ledger } = {
+        let rig = Rig::to([Otlp::http(peer.url())]);
+        rig.offer(&set(10));
+        rig
+    };
+    drop(exporter);
+    let account = ledger.account();
+    assert_eq!((account.pending, account.lost.count(Cause::Shutdown)), (0, 10));
+    assert!(account.balances());
+}
+
+/// Check that sets may be offered from many threads while they are being delivered.
+#[tokio::test]
+async fn sets_may_be_offered_from_any_thread() {
+    let peer = GrpcPeer::start([]).await;
+    let rig = Rig::to([Otlp::grpc(peer.url())]);
+    let offered = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for stacks in 1..=10 {
+                    rig.offer(&set(stacks));
+                    offered.fetch_add(u64::from(stacks), Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    rig.settle().await;
+    let arrived: u64 = peer.calls().iter().map(|call| stacks(&call.message)).sum();
+    assert_eq!((arrived, offered.into_inner()), (220, 220));
+    rig.assert_settled(220, 0, Cause::Rejected);
+}
+
+/// Check that the environment alone leads to a server, by the path and protocol that it names.
+#[tokio::test]
+async fn the_environment_leads_to_a_server() {
+    let (http, grpc) = (HttpPeer::start([]).await, GrpcPeer::start([]).await);
+    let grpc_address = grpc.address.to_string();
+    let variables: [(&[(&str, &str)], &str); 2] = [
+        (&[("OTEL_EXPORTER_OTLP_ENDPOINT", &http.url()), ("OTEL_EXPORTER_OTLP_HEADERS", "x-tenant=a%20b")], "http"),
+        (
+            &[
+                ("OTEL_EXPORTER_OTLP_PROFILES_ENDPOINT", &grpc_address),
+                ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"),
+                ("OTEL_EXPORTER_OTLP_INSECURE", "true"),
+            ],
+            "grpc",
+        ),
+    ];
+    for (variables, name) in variables {
+        let lookup = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, v)| OsString::from(v));
+        let rig = Rig::start(from_env(&lookup).unwrap(), limits());
+        rig.offer(&set(10));
+        rig.settle().await;
+        rig.assert_settled(10, 0, Cause::Rejected);
+        assert!(rig.stats(0).name.starts_with(&format!("otlp-{name} http://127.0.0.1:")), "{}", rig.stats(0).name);
+    }
+    assert_eq!(http.requests()[0].headers["x-tenant"], "a b");
+    assert_eq!((http.requests().len(), grpc.calls().len()), (1, 1));
+}
+
+/// Check that starting outside a runtime is a named error, not a panic.
+#[test]
+fn starting_outside_a_runtime_is_an_error() {
+    let error = Exporter::start(Vec::new(), Arc::new(Ledger::default()), limits()).unwrap_err();
+    assert!(error.to_string().contains("no tokio runtime"), "{error}");
+}

@@ -1,0 +1,142 @@
+//! A real gRPC server (`tonic`'s generated service over `hyper`) that does what a script says, call by call.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use hyper::server::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::service::TowerToHyperService;
+use opentelemetry_proto::tonic::collector::profiles::v1development::profiles_service_server::{
+    ProfilesService, ProfilesServiceServer,
+};
+use opentelemetry_proto::tonic::collector::profiles::v1development::{
+    ExportProfilesPartialSuccess, ExportProfilesServiceRequest, ExportProfilesServiceResponse,
+};
+use prost::Message;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tonic::codec::CompressionEncoding;
+use tonic::metadata::MetadataMap;
+use tonic::{Response, Status};
+
+/// What the server does with one call.
+#[derive(Debug, Clone)]
+pub(crate) enum Reaction {
+    /// Acknowledges, with these rejected profiles and this message if there is one.
+    Ok(Option<(i64, String)>),
+    /// Ends the call with a status.
+    Fail(Status),
+    /// Never answers.
+    Hang,
+    /// Closes the connection under the call.
+    Close,
+}
+
+/// A call that arrived.
+#[derive(Debug, Clone)]
+pub(crate) struct Received {
+    pub(crate) metadata: MetadataMap,
+    /// The message, encoded again.
+    pub(crate) message: Vec<u8>,
+}
+
+/// The server. Ends when it is dropped.
+pub(crate) struct GrpcPeer {
+    pub(crate) address: SocketAddr,
+    seen: Arc<Seen>,
+    accepting: JoinHandle<()>,
+}
+
+#[derive(Default)]
+struct Seen {
+    script: Mutex<VecDeque<Reaction>>,
+    calls: Mutex<Vec<Received>>,
+    close: Notify,
+}
+
+impl GrpcPeer {
+    /// A server on a free port; after its script it acknowledges everything.
+    pub(crate) async fn start(script: impl IntoIterator<Item = Reaction>) -> Self {
+        Self::start_at(SocketAddr::from(([127, 0, 0, 1], 0)), script).await
+    }
+
+    /// The same at `address`.
+    pub(crate) async fn start_at(address: SocketAddr, script: impl IntoIterator<Item = Reaction>) -> Self {
+        let listener = TcpListener::bind(address).await.expect("a port on loopback");
+        let address = listener.local_addr().expect("an address");
+        let seen = Arc::new(Seen { script: Mutex::new(script.into_iter().collect()), ..Seen::default() });
+        let accepted = Arc::clone(&seen);
+        let accepting = tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(serve(stream, Arc::clone(&accepted)));
+            }
+        });
+        Self { address, seen, accepting }
+    }
+
+    /// Its URL.
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// The calls that arrived, in order.
+    pub(crate) fn calls(&self) -> Vec<Received> {
+        self.seen.calls.lock().unwrap().clone()
+    }
+}
+
+impl Drop for GrpcPeer {
+    fn drop(&mut self) {
+        self.accepting.abort();
+        self.seen.close.notify_waiters();
+    }
+}
+
+/// Speaks gRPC on `stream`, until the peer is dropped or the script says to close it, and gives every acknowledgement.
+pub(crate) async fn acknowledge(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) {
+    serve(stream, Arc::default()).await;
+}
+
+async fn serve(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static, seen: Arc<Seen>) {
+    let service = ProfilesServiceServer::from_arc(Arc::new(Scripted(Arc::clone(&seen))))
+        .accept_compressed(CompressionEncoding::Gzip)
+        .max_decoding_message_size(64 << 20);
+    let mut connection = http2::Builder::new(TokioExecutor::new())
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
+    tokio::select! {
+        _ = &mut connection => {}
+        () = seen.close.notified() => {}
+    }
+}
+
+struct Scripted(Arc<Seen>);
+
+#[tonic::async_trait]
+impl ProfilesService for Scripted {
+    async fn export(
+        &self,
+        request: tonic::Request<ExportProfilesServiceRequest>,
+    ) -> Result<Response<ExportProfilesServiceResponse>, Status> {
+        let (metadata, _, message) = request.into_parts();
+        self.0.calls.lock().unwrap().push(Received { metadata, message: message.encode_to_vec() });
+        let next = self.0.script.lock().unwrap().pop_front();
+        match next.unwrap_or(Reaction::Ok(None)) {
+            Reaction::Ok(partial) => {
+                let partial_success = partial.map(|(rejected_profiles, error_message)| ExportProfilesPartialSuccess {
+                    rejected_profiles,
+                    error_message,
+                });
+                Ok(Response::new(ExportProfilesServiceResponse { partial_success }))
+            }
+            Reaction::Fail(status) => Err(status),
+            Reaction::Hang => std::future::pending().await,
+            Reaction::Close => {
+                self.0.close.notify_waiters();
+                std::future::pending().await
+            }
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! The exporter against real servers: what arrives, what is tried again, what is counted.
+//!
+//! Each scenario has its own server on loopback and its own ledger, and ends by comparing the ledger's figures with what
+//! the server decoded, to the stack. Servers are not ours: `hyper` for HTTP, `tonic`'s generated service for gRPC.
+
+mod accounting;
+mod grpc;
+mod grpc_peer;
+mod http;
+mod http_peer;
+mod profiles;
+mod rig;
+mod tls;

@@ -1,0 +1,77 @@
+//! An exporter with a ledger of its own, and limits short enough for tests.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use profiler::export::{Destination, Exporter, Limits, Otlp};
+use profiler::{DestinationStats, Ledger};
+use profiler_proto::ProfileSet;
+use profiler_proto::loss::{Account, Cause, Degraded, Loss, stacks_of};
+
+/// Longer than anything here takes; a test that waits this long has failed.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The exporter under test.
+pub(crate) struct Rig {
+    pub(crate) exporter: Exporter,
+    pub(crate) ledger: Arc<Ledger>,
+}
+
+/// Limits with retries after milliseconds.
+pub(crate) fn limits() -> Limits {
+    let mut limits = Limits::default();
+    limits.retry.initial = Duration::from_millis(20);
+    limits.retry.max = Duration::from_millis(50);
+    limits
+}
+
+impl Rig {
+    /// An exporter to these endpoints.
+    pub(crate) fn to(endpoints: impl IntoIterator<Item = Otlp>) -> Self {
+        let destinations = endpoints.into_iter().map(|otlp| Destination::otlp(otlp).expect("a good endpoint"));
+        Self::start(destinations.collect(), limits())
+    }
+
+    /// An exporter to these destinations.
+    pub(crate) fn start(destinations: Vec<Destination>, limits: Limits) -> Self {
+        let ledger = Arc::new(Ledger::default());
+        let exporter = Exporter::start(destinations, Arc::clone(&ledger), limits).expect("inside a runtime");
+        Self { exporter, ledger }
+    }
+
+    /// Takes the stacks of `set`, as a sampler would, and offers it.
+    pub(crate) fn offer(&self, set: &Arc<ProfileSet>) {
+        let stacks = set.profiles.iter().map(|profile| stacks_of(profile, &set.dictionary)).sum();
+        self.ledger.enter(stacks, stacks, stacks, &Loss::default(), &Degraded::default());
+        self.exporter.offer(Arc::clone(set));
+    }
+
+    /// Waits until everything is settled.
+    pub(crate) async fn settle(&self) {
+        assert!(self.exporter.flush(PATIENCE).await, "not settled: {:?}", self.exporter);
+    }
+
+    /// The ledger as it stands; it must balance.
+    pub(crate) fn account(&self) -> Account {
+        let account = self.ledger.account();
+        assert!(account.balances(), "{account:?}");
+        account
+    }
+
+    /// Checks the ledger: all settled, so many exported, so many lost, and all of those to `cause`.
+    pub(crate) fn assert_settled(&self, exported: u64, lost: u64, cause: Cause) {
+        let account = self.account();
+        assert_eq!((account.pending, account.exported, account.lost.total()), (0, exported, lost), "{account:?}");
+        assert_eq!(account.lost.count(cause), lost, "{account:?}");
+    }
+
+    /// The figures of one destination.
+    pub(crate) fn stats(&self, index: usize) -> DestinationStats {
+        self.exporter.destinations().swap_remove(index)
+    }
+
+    /// What the first destination said last when it did not accept.
+    pub(crate) fn last_error(&self) -> String {
+        self.stats(0).last_error.unwrap_or_default()
+    }
+}
