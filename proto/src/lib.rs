@@ -7,12 +7,15 @@
 #![forbid(unsafe_code)]
 
 mod error;
+pub mod folded;
 mod limits;
 pub mod loss;
 pub mod model;
 pub mod otlp;
 pub mod pprof;
 pub mod resource;
+pub mod split;
+pub mod validate;
 mod wire;
 
 #[doc(inline)]

@@ -111,14 +111,14 @@ counters! {
 impl Loss {
     /// The counts that are not zero, as attributes `profiler.lost.<cause>`.
     pub fn attributes(&self, dictionary: &mut Dictionary) -> Vec<AttributeId> {
-        named(self.iter().map(|(cause, n)| (cause.name(), n)), "profiler.lost.", dictionary)
+        named(self.iter().map(|(cause, n)| (cause.name(), n)), LOST, dictionary)
     }
 }
 
 impl Degraded {
     /// The counts that are not zero, as attributes `profiler.degraded.<flaw>`.
     pub fn attributes(&self, dictionary: &mut Dictionary) -> Vec<AttributeId> {
-        named(self.iter().map(|(flaw, n)| (flaw.name(), n)), "profiler.degraded.", dictionary)
+        named(self.iter().map(|(flaw, n)| (flaw.name(), n)), DEGRADED, dictionary)
     }
 }
 
@@ -132,6 +132,17 @@ fn named<'a>(
         dictionary.attribute(&format!("{prefix}{name}"), Value::Int(i64::try_from(n).unwrap_or(i64::MAX)))
     })
     .collect()
+}
+
+/// Prefix of the attributes that [`Loss`] puts on a profile.
+const LOST: &str = "profiler.lost.";
+/// Prefix of the attributes that [`Degraded`] puts on a profile.
+const DEGRADED: &str = "profiler.degraded.";
+
+/// Whether the attribute `key` of a profile is a count of stacks: parts share it out, sums add it up.
+#[must_use]
+pub fn is_count(key: &str) -> bool {
+    key == STACKS || key.starts_with(LOST) || key.starts_with(DEGRADED)
 }
 
 /// The attribute of a profile that says how many stacks were taken for it; its samples' values say their weight.

@@ -20,12 +20,21 @@ impl ProfileSet {
 
     /// The compact set of `profiles`, which refer to this set's dictionary.
     pub(crate) fn with_profiles<'a>(&self, profiles: impl IntoIterator<Item = &'a Profile>) -> Self {
+        self.with_samples(profiles, |_| true)
+    }
+
+    /// The same, of only those samples that `keep` wants.
+    pub(crate) fn with_samples<'a>(
+        &self,
+        profiles: impl IntoIterator<Item = &'a Profile>,
+        mut keep: impl FnMut(&Sample) -> bool,
+    ) -> Self {
         let (mut dictionary, mut import) = (Dictionary::default(), Import::new(&self.dictionary));
         let mut copies = Vec::new();
         for profile in profiles {
             let mut copy = import.head(profile, &mut dictionary);
             let mut sums = Sums::default();
-            for sample in &profile.samples {
+            for sample in profile.samples.iter().filter(|sample| keep(sample)) {
                 sums.add(import.sample(sample, &mut dictionary));
             }
             copy.samples = sums.into_samples();

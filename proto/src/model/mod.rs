@@ -5,23 +5,27 @@
 
 mod attribute;
 pub(crate) mod compact;
+mod filter;
 mod function;
 pub(crate) mod import;
 mod kind;
 mod link;
 mod location;
 mod mapping;
+mod merge;
 mod sample;
 mod stack;
 mod string;
 mod table;
 
 pub use attribute::{Attribute, AttributeSet, Double, Value};
+pub use filter::TagFilter;
 pub use function::Function;
 pub use kind::{Kind, ValueType};
 pub use link::Link;
 pub use location::{Line, Location};
 pub use mapping::Mapping;
+pub use merge::{Merge, merge};
 pub use sample::{Profile, Sample};
 pub use stack::Stack;
 pub use string::Strings;

@@ -1,0 +1,130 @@
+//! Dividing a set into parts that are small enough to send.
+//!
+//! In: a set of any size and the bound of a request. Out: parts in the order of the original, each with a dictionary of
+//! its own. Some backends copy the dictionary of a request for each of its profiles, and store half a request if that
+//! grows too large; so it is counted once per profile ([`request_bytes`]).
+
+use prost::Message;
+
+use crate::model::{Attribute, AttributeSet, Dictionary, Profile, ProfileSet, Sample, Value};
+use crate::{loss, otlp};
+
+/// What became of a set.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Split {
+    /// Parts within the bound, in the order of the original.
+    pub parts: Vec<ProfileSet>,
+    /// Single samples that are beyond it alone, one set each.
+    pub too_large: Vec<ProfileSet>,
+}
+
+/// Divides `set` so that [`request_bytes`] of each part is at most `limit`: first by profiles, then by samples.
+///
+/// What [`loss::is_count`] counts on a profile is shared out among its parts in proportion to the weight of their
+/// samples; the sums over the parts and what is too large are exactly the original's.
+#[must_use]
+pub fn split(set: &ProfileSet, limit: usize) -> Split {
+    let mut split = Split::default();
+    halve(set.compacted(), limit, &mut split);
+    split
+}
+
+/// The size of `set` as an OTLP request, in bytes before compression, with the dictionary counted once per profile.
+#[must_use]
+pub fn request_bytes(set: &ProfileSet) -> usize {
+    let request = otlp::encode(set);
+    let dictionary = request.dictionary.as_ref().map_or(0, Message::encoded_len);
+    let scopes = request.resource_profiles.iter().flat_map(|of_resource| &of_resource.scope_profiles);
+    let profiles: usize =
+        scopes.flat_map(|scope| &scope.profiles).map(|profile| dictionary + profile.encoded_len()).sum();
+    profiles.max(dictionary)
+}
+
+fn halve(set: ProfileSet, limit: usize, split: &mut Split) {
+    if request_bytes(&set) <= limit {
+        split.parts.push(set);
+        return;
+    }
+    let halves = match set.profiles.as_slice() {
+        [profile] if profile.samples.len() > 1 => halves_of(profile, &set),
+        [] | [_] => {
+            split.too_large.push(set);
+            return;
+        }
+        profiles => {
+            let (head, tail) = profiles.split_at(profiles.len() / 2);
+            [set.with_profiles(head), set.with_profiles(tail)]
+        }
+    };
+    // The whole goes before its halves are divided further, so that memory stays within a few times the original.
+    drop(set);
+    halves.into_iter().for_each(|half| halve(half, limit, split));
+}
+
+fn halves_of(profile: &Profile, set: &ProfileSet) -> [ProfileSet; 2] {
+    let (head, tail) = profile.samples.split_at(profile.samples.len() / 2);
+    let share = Share::between(head, tail);
+    let mut dictionary = set.dictionary.clone();
+    let (first, second) = share.attributes(profile, &mut dictionary);
+    let whole =
+        ProfileSet { resource: set.resource.clone(), scope: set.scope.clone(), dictionary, profiles: Vec::new() };
+    [(head, first), (tail, second)].map(|(samples, attributes)| {
+        whole.with_profiles(&[Profile { attributes, samples: samples.to_vec(), ..*profile }])
+    })
+}
+
+/// How much of a count goes with the first of two parts: `part` of `whole`.
+struct Share {
+    part: u128,
+    whole: u128,
+}
+
+impl Share {
+    /// By weight, or by number where there is no weight.
+    fn between(head: &[Sample], tail: &[Sample]) -> Self {
+        let weight = |samples: &[Sample]| -> u128 { samples.iter().map(|s| u128::from(s.value.unsigned_abs())).sum() };
+        let (first, second) = (weight(head), weight(tail));
+        if first + second > 0 {
+            Self { part: first, whole: first + second }
+        } else {
+            Self { part: head.len() as u128, whole: (head.len() + tail.len()).max(1) as u128 }
+        }
+    }
+
+    /// The first part of `count`, rounded down; the second one is what is left of it.
+    fn of(&self, count: i64) -> i64 {
+        // A weight is a sum of fewer than 2³² values below 2⁶⁴: scaled down to 64 bits, the product stays within `u128`.
+        let scale = self.whole.ilog2().saturating_sub(63);
+        let product = u128::from(count.unsigned_abs()) * (self.part >> scale);
+        let part = i64::try_from(product / (self.whole >> scale).max(1)).unwrap_or(i64::MAX);
+        part.min(count.saturating_abs()) * count.signum()
+    }
+
+    /// The attributes of `profile` for either part.
+    fn attributes(
+        &self,
+        profile: &Profile,
+        dictionary: &mut Dictionary,
+    ) -> (crate::model::AttributeSetId, crate::model::AttributeSetId) {
+        let ids = dictionary.attribute_sets.get(profile.attributes).map_or(&[][..], AttributeSet::ids).to_vec();
+        let (mut first, mut second) = (Vec::new(), Vec::new());
+        for id in ids {
+            match dictionary.attributes.get(id).cloned() {
+                Some(Attribute { key, value: Value::Int(count), unit })
+                    if loss::is_count(dictionary.strings.text(key)) =>
+                {
+                    let part = self.of(count);
+                    let mut share =
+                        |value| dictionary.attributes.intern(Attribute { key, value: Value::Int(value), unit });
+                    first.push(share(part));
+                    second.push(share(count - part));
+                }
+                _ => {
+                    first.push(id);
+                    second.push(id);
+                }
+            }
+        }
+        (dictionary.attribute_set(first), dictionary.attribute_set(second))
+    }
+}

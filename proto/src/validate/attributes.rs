@@ -1,0 +1,106 @@
+//! Attributes: of resources and scopes, which stand in place, and of all else, which stand in a table.
+
+use std::collections::HashSet;
+
+use super::references::{References, Table};
+use super::{Report, Rule};
+use crate::otlp::messages::{AnyKind, AnyValue, KeyValue};
+
+/// How many attributes of a resource become labels at most; Pyroscope has 30 with five or so of its own.
+const RESOURCE_ATTRIBUTES: usize = 25;
+
+/// Keys whose value is an array by definition.
+const ARRAYS: &[&str] = &["pprof.profile.comment"];
+
+pub(super) fn check_resource(attributes: &[KeyValue], path: &str, report: &mut Report) {
+    let path = format!("{path}.attributes");
+    check_in_place(attributes, &path, report);
+    let labels = attributes.iter().filter(|attribute| {
+        let kind = attribute.value.as_ref().and_then(|value| value.value.as_ref());
+        matches!(kind, Some(AnyKind::StringValue(_) | AnyKind::IntValue(_)))
+    });
+    report.check(labels.count() <= RESOURCE_ATTRIBUTES, path, Rule::ResourceAttributes);
+}
+
+/// Checks attributes that have their keys in them.
+pub(super) fn check_in_place(attributes: &[KeyValue], path: &str, report: &mut Report) {
+    let mut keys = HashSet::new();
+    for (i, attribute) in attributes.iter().enumerate() {
+        let path = format!("{path}[{i}]");
+        if attribute.key_strindex != 0 {
+            report.add(format!("{path}.key_strindex"), Rule::StringReference);
+        } else {
+            report.check(!attribute.key.is_empty(), format!("{path}.key"), Rule::AttributeKey);
+            report.check(keys.insert(&attribute.key), format!("{path}.key"), Rule::AttributeKeyTwice);
+        }
+        check_value(attribute.value.as_ref(), &format!("{path}.value"), report);
+    }
+}
+
+/// Checks the value of an attribute.
+pub(super) fn check_value(value: Option<&AnyValue>, path: &str, report: &mut Report) {
+    match value.and_then(|value| value.value.as_ref()) {
+        None => report.add(path, Rule::AttributeValue),
+        Some(kind) => check_kind(kind, path, report),
+    }
+}
+
+/// Within lists and maps, a value may be left open.
+fn check_kind(kind: &AnyKind, path: &str, report: &mut Report) {
+    match kind {
+        AnyKind::StringValueStrindex(_) => report.add(path, Rule::StringReference),
+        AnyKind::ArrayValue(array) => {
+            for (i, value) in array.values.iter().enumerate() {
+                check_nested(Some(value), &format!("{path}.array_value.values[{i}]"), report);
+            }
+        }
+        AnyKind::KvlistValue(map) => {
+            for (i, pair) in map.values.iter().enumerate() {
+                let path = format!("{path}.kvlist_value.values[{i}]");
+                report.check(pair.key_strindex == 0, format!("{path}.key_strindex"), Rule::StringReference);
+                check_nested(pair.value.as_ref(), &format!("{path}.value"), report);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn check_nested(value: Option<&AnyValue>, path: &str, report: &mut Report) {
+    if let Some(kind) = value.and_then(|value| value.value.as_ref()) {
+        check_kind(kind, path, report);
+    }
+}
+
+/// Checks the `attribute_indices` of the message at `path`; gives their keys.
+pub(super) fn check_indices<'a>(
+    indices: &[i32],
+    path: &str,
+    references: &mut References<'a>,
+    report: &mut Report,
+) -> HashSet<&'a str> {
+    let mut keys = HashSet::new();
+    for (i, index) in indices.iter().enumerate() {
+        let path = format!("{path}.attribute_indices[{i}]");
+        references.to(Table::Attribute, *index, &path, report);
+        let attribute = usize::try_from(*index).ok().and_then(|i| references.dictionary.attribute_table.get(i));
+        let Some(attribute) = attribute else { continue };
+        let key = references.text(attribute.key_strindex);
+        // An element without a key is reported in its table, but for element 0, which is none.
+        report.check(*index != 0, &path, Rule::AttributeKey);
+        report.check(keys.insert(key), &path, Rule::AttributeKeyTwice);
+        report.check(!key.starts_with("code."), &path, Rule::CodeAttribute);
+    }
+    keys
+}
+
+/// Checks that a sample's single texts are no arrays.
+pub(super) fn check_arrays(indices: &[i32], path: &str, references: &References<'_>, report: &mut Report) {
+    for (i, index) in indices.iter().enumerate() {
+        let attribute = usize::try_from(*index).ok().and_then(|i| references.dictionary.attribute_table.get(i));
+        let Some(attribute) = attribute else { continue };
+        if let Some(AnyKind::ArrayValue(array)) = attribute.value.as_ref().and_then(|value| value.value.as_ref()) {
+            let one = array.values.len() == 1 && !ARRAYS.contains(&references.text(attribute.key_strindex));
+            report.check(!one, format!("{path}.attribute_indices[{i}]"), Rule::ArrayOfOne);
+        }
+    }
+}
