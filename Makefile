@@ -1,0 +1,28 @@
+# What there is to do here; `make` lists it. Each target finds or installs the tools it needs (.ci/tools.sh).
+
+.PHONY: help demo test setup format lint measure fuzz
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
+
+demo: ## Profile a web shop under load: flame graph in the browser, table here; ends with Ctrl-C or DEMO_SECONDS=30
+	@.ci/cargo build --locked --profile with-lines --package profiler-examples --bin shop --bin demo
+	@.ci/cargo run --quiet --locked --profile with-lines --package profiler-examples --bin demo
+
+test: ## Everything that must hold: formatting, lints, docs, licences, tests, fuzzing; what CI runs
+	@.ci/test
+
+setup: ## Find or install the tools that `make test` needs, and nothing else
+	@bash -c '. .ci/tools.sh; status=0; for tool in rust lints deny go chromium; do need_$$tool || status=1; done; exit $$status'
+
+format: ## Format the code
+	@.ci/cargo fmt --all
+
+lint: ## The lints of `make test` alone
+	@.ci/cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
+
+measure: ## Ours beside the `pprof` and `pyroscope` crates: a table, and target/measure/*.json
+	@.ci/cargo run --locked --release --package profiler-tests --features peers --bin measure
+
+fuzz: ## Fuzz the decoders for FUZZ_SECONDS (600)
+	@FUZZ_SECONDS=$${FUZZ_SECONDS:-600} .ci/cargo test --locked --release --package profiler-proto --test fuzz_smoke -- --nocapture

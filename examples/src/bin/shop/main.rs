@@ -1,0 +1,152 @@
+//! `shop`: a small web shop under the profiler, as a service of yours could be.
+//!
+//! In: the command line and `OTEL_EXPORTER_OTLP_*` (where profiles go). Out: HTTP on `--listen`, profiles on
+//! `--serve`, on standard output `ready URL` and, as the last line, one JSON object with what was served.
+//! Runs the async runtime on all cores; with `--load`, requests come from a child process, so that its work is not in
+//! the profile. Read `service` next: that is where work is tagged.
+
+mod book;
+mod catalogue;
+mod cli;
+mod client;
+mod dice;
+mod load;
+mod orders;
+mod pricing;
+mod report;
+mod routes;
+mod search;
+mod service;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+use rustix::time::{ClockId, clock_gettime};
+use serde::Serialize;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
+
+use cli::{Cli, Command};
+use load::Load;
+use service::Shop;
+
+/// How long requests may still take once the shop closes.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// The last line on standard output.
+#[derive(Debug, Serialize)]
+struct Summary {
+    /// Requests answered or failed: as the load's connections saw them, or, without load, as the service did.
+    requests: u64,
+    /// Those of them that failed: no answer, or one that says so.
+    errors: u64,
+    /// CPU time of this process, all threads, user and system, until the shop closed.
+    cpu_seconds: f64,
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let outcome = match &cli.command {
+        Some(Command::Client(target)) => client::run(target),
+        None => run(&cli),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "shop: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Profiles, serves until told to stop, and says what it was.
+fn run(cli: &Cli) -> Result<(), Box<dyn std::error::Error>> {
+    tracing_subscriber::fmt().with_max_level(tracing::Level::WARN).with_writer(io::stderr).init();
+    let profiler = profiler::start(profiler::Config::new("shop").serve(cli.profiles().to_string()))?;
+    if let Some(address) = profiler.serve_address() {
+        say(&format!("profiles http://{address}/"))?;
+    }
+
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let summary = runtime.block_on(serve(cli))?;
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    drop(profiler); // sends what is left
+    say(&serde_json::to_string(&summary)?)?;
+    Ok(())
+}
+
+/// Opens the shop, and its load if asked for, until a signal or a limit of the command line ends it.
+async fn serve(cli: &Cli) -> Result<Summary, Box<dyn std::error::Error>> {
+    let listener = TcpListener::bind(cli.listen)
+        .await
+        .map_err(|error| format!("--listen {}: {error}; name a free address, such as 127.0.0.1:0", cli.listen))?;
+    let address = listener.local_addr()?;
+    let shop = Shop::open();
+    let (close, closing) = oneshot::channel::<()>();
+    let server = axum::serve(listener, routes::router(shop.clone()))
+        .with_graceful_shutdown(async { closing.await.unwrap_or_default() });
+    let server = tokio::spawn(server.into_future());
+    let load = cli.load.map(|connections| Load::start(address, connections)).transpose()?;
+    say(&format!("ready http://{address}"))?;
+
+    let (requests, errors) = match load {
+        None => {
+            until_stopped(cli).await?;
+            shop.served()
+        }
+        Some(mut load) => {
+            tokio::select! {
+                stopped = until_stopped(cli) => stopped?,
+                ended = load.ended_early() => return Err(ended.into()),
+            }
+            load.stop().await?
+        }
+    };
+    let clock = clock_gettime(ClockId::ProcessCPUTime);
+    let cpu_seconds = Duration::new(clock.tv_sec.try_into()?, clock.tv_nsec.try_into()?).as_secs_f64();
+    drop(close);
+    let _overdue = tokio::time::timeout(GRACE, server).await;
+    Ok(Summary { requests, errors, cpu_seconds })
+}
+
+/// Waits for SIGINT, SIGTERM, the end of `--seconds`, or, with `--until-eof`, of standard input.
+async fn until_stopped(cli: &Cli) -> io::Result<()> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+        () = elapsed(cli.seconds) => {}
+        () = end_of_input(), if cli.until_eof => {}
+    }
+    Ok(())
+}
+
+/// Waits for that long, or for ever.
+async fn elapsed(seconds: Option<f64>) {
+    match seconds {
+        Some(seconds) => tokio::time::sleep(Duration::from_secs_f64(seconds)).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits until standard input is closed, as it is when whoever holds its other end dies.
+async fn end_of_input() {
+    let (ended, input) = oneshot::channel();
+    // A thread of its own that nobody joins: a read cannot be called off.
+    std::thread::spawn(move || {
+        let _ = io::copy(&mut io::stdin(), &mut io::sink());
+        ended.send(())
+    });
+    let _ = input.await;
+}
+
+/// One line on standard output, at once, also when that is a pipe.
+fn say(line: &str) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    writeln!(stdout, "{line}")?;
+    stdout.flush()
+}

@@ -1,0 +1,118 @@
+//! What the shop does for a request, apart from HTTP: orders, search, report.
+//!
+//! In: typed requests from `routes`. Out: bodies of answers, or a failure. This is where work is tagged for the
+//! profiler: a tag scope belongs to the running thread, so it stands around computation and never around an `.await`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::sync::{RwLock, Semaphore, SemaphorePermit};
+
+use crate::book::{Book, Closed};
+use crate::catalogue::{Catalogue, PRODUCTS};
+use crate::orders::{self, Refusal, SigningKey};
+use crate::pricing::Rules;
+use crate::report::{self, Format};
+use crate::search::Index;
+
+/// Requests that are worked on at once; the next ones wait.
+const AT_ONCE: usize = 256;
+/// Hits in one answer.
+const HITS: usize = 20;
+
+/// The shop: what it sells, at what price, and what it sold.
+#[derive(Debug)]
+pub(crate) struct Shop {
+    catalogue: Catalogue,
+    index: Index,
+    rules: RwLock<Rules>,
+    key: SigningKey,
+    book: Book,
+    turns: Semaphore,
+    requests: AtomicU64,
+    errors: AtomicU64,
+}
+
+/// Why a request has no answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    #[error("the shop is closing")]
+    Closing,
+    #[error("the answer could not be written: {0}")]
+    Unwritable(#[from] std::io::Error),
+}
+
+impl Shop {
+    /// Fills the shelves; needs a runtime, for the order book is a task.
+    pub(crate) fn open() -> Arc<Self> {
+        let catalogue = Catalogue::generate(PRODUCTS);
+        Arc::new(Self {
+            index: Index::build(&catalogue),
+            catalogue,
+            rules: RwLock::new(Rules::of_the_season()),
+            key: *b"a key of 64 bytes; a shop with something to lose reads it from a",
+            book: Book::open(),
+            turns: Semaphore::new(AT_ONCE),
+            requests: AtomicU64::new(0),
+            errors: AtomicU64::new(0),
+        })
+    }
+
+    /// Prices, signs and records an order; the receipt as JSON.
+    pub(crate) async fn place_order(&self, body: &[u8]) -> Result<Vec<u8>, Failure> {
+        let _turn = self.turn().await?;
+        let rules = self.rules.read().await;
+        let (receipt, json) =
+            profiler::with_tags(profiler::tags!("endpoint" => "/orders", "method" => "POST"), || {
+                let receipt = orders::accept(body, &self.catalogue, &rules, &self.key)?;
+                let json = serde_json::to_vec(&receipt).map_err(std::io::Error::from)?;
+                Ok::<_, Failure>((receipt, json))
+            })?;
+        self.book.record(receipt).await?;
+        Ok(json)
+    }
+
+    /// The best hits for a query as JSON.
+    pub(crate) async fn search(&self, query: &str) -> Result<Vec<u8>, Failure> {
+        let _turn = self.turn().await?;
+        profiler::with_tags(profiler::tags!("endpoint" => "/search", "method" => "GET"), || {
+            let hits = self.index.search(&self.catalogue, query, HITS);
+            Ok(serde_json::to_vec(&hits).map_err(std::io::Error::from)?)
+        })
+    }
+
+    /// What sold of late, as a compressed file.
+    pub(crate) async fn report(&self, format: Format) -> Result<Vec<u8>, Failure> {
+        let _turn = self.turn().await?;
+        let receipts = self.book.recent().await?;
+        let file = tokio::task::spawn_blocking(move || {
+            let _scope = profiler::tag!("endpoint" => "/report", "method" => "GET");
+            report::write(&receipts, format)
+        });
+        Ok(file.await.map_err(|_| Failure::Closing)??)
+    }
+
+    /// Counts one request.
+    pub(crate) fn count(&self, failed: bool) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        self.errors.fetch_add(u64::from(failed), Ordering::Relaxed);
+    }
+
+    /// Requests so far, and those of them that failed.
+    pub(crate) fn served(&self) -> (u64, u64) {
+        (self.requests.load(Ordering::Relaxed), self.errors.load(Ordering::Relaxed))
+    }
+
+    /// Waits until fewer than `AT_ONCE` requests are worked on.
+    async fn turn(&self) -> Result<SemaphorePermit<'_>, Failure> {
+        self.turns.acquire().await.map_err(|_| Failure::Closing)
+    }
+}
+
+impl From<Closed> for Failure {
+    fn from(_: Closed) -> Self {
+        Self::Closing
+    }
+}
