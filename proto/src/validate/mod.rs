@@ -17,7 +17,7 @@ use prost::Message;
 pub use rule::Rule;
 
 use crate::otlp::ExportProfilesServiceRequest;
-use crate::otlp::messages::{ProfilesDictionary, ResourceProfiles, ScopeProfiles};
+use crate::otlp::messages::{ResourceProfiles, ScopeProfiles};
 use references::References;
 
 /// One breach of one rule.
@@ -38,15 +38,13 @@ impl fmt::Display for Finding {
 /// All breaches in `request`, in the order of its fields; none if it is as it should be.
 #[must_use]
 pub fn validate(request: &ExportProfilesServiceRequest) -> Vec<Finding> {
-    let missing = ProfilesDictionary::default();
     let mut report = Report::default();
-    if request.dictionary.is_none() {
+    let Some(dictionary) = &request.dictionary else {
         report.add("dictionary", Rule::Dictionary);
         return report.findings;
-    }
-    let dictionary = request.dictionary.as_ref().unwrap_or(&missing);
+    };
     let mut references = References::new(dictionary);
-    tables::check(dictionary, &mut references, &mut report);
+    tables::check(&mut references, &mut report);
     report.check(!request.resource_profiles.is_empty(), "resource_profiles", Rule::ResourceProfiles);
     for (i, of_resource) in request.resource_profiles.iter().enumerate() {
         check_resource(of_resource, &format!("resource_profiles[{i}]"), &mut references, &mut report);

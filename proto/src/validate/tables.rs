@@ -1,20 +1,20 @@
 //! The seven tables of a dictionary: their zero elements, duplicates, and what their elements say.
 
 use std::collections::HashSet;
-use std::hash::Hash;
 
 use prost::Message;
 
 use super::attributes::{check_indices, check_value};
 use super::references::{References, Table};
 use super::{Report, Rule};
-use crate::otlp::messages::{Function, Link, Location, Mapping, ProfilesDictionary, Stack};
+use crate::otlp::messages::{Function, KeyValueAndUnit, Link, Location, Mapping, Stack};
 
 /// What identifies the file of a mapping (OpenTelemetry specification, profiles/mappings.md).
 const BUILD_IDS: [&str; 3] =
     ["process.executable.build_id.gnu", "process.executable.build_id.go", "process.executable.build_id.htlhash"];
 
-pub(super) fn check(dictionary: &ProfilesDictionary, references: &mut References<'_>, report: &mut Report) {
+pub(super) fn check(references: &mut References<'_>, report: &mut Report) {
+    let dictionary = references.dictionary;
     check_table(&dictionary.mapping_table, Table::Mapping, |m| sorted(m, |m| &mut m.attribute_indices), report);
     check_table(&dictionary.location_table, Table::Location, |l| sorted(l, |l| &mut l.attribute_indices), report);
     check_table(&dictionary.function_table, Table::Function, Message::encode_to_vec, report);
@@ -27,18 +27,7 @@ pub(super) fn check(dictionary: &ProfilesDictionary, references: &mut References
     check_elements(&dictionary.function_table, Table::Function, references, report, check_function);
     check_elements(&dictionary.link_table, Table::Link, references, report, check_link);
     check_elements(&dictionary.stack_table, Table::Stack, references, report, check_stack);
-    check_elements(
-        &dictionary.attribute_table,
-        Table::Attribute,
-        references,
-        report,
-        |attribute, path, references, report| {
-            references.to(Table::String, attribute.key_strindex, &format!("{path}.key_strindex"), report);
-            references.to(Table::String, attribute.unit_strindex, &format!("{path}.unit_strindex"), report);
-            report.check(attribute.key_strindex != 0, format!("{path}.key_strindex"), Rule::AttributeKey);
-            check_value(attribute.value.as_ref(), &format!("{path}.value"), report);
-        },
-    );
+    check_elements(&dictionary.attribute_table, Table::Attribute, references, report, check_attribute);
 }
 
 /// Checks what holds for every table; `identity` gives equal bytes for equal elements.
@@ -128,4 +117,11 @@ fn check_stack(stack: &Stack, path: &str, references: &mut References<'_>, repor
         references.to(Table::Location, *location, &path, report);
         report.check(*location != 0, path, Rule::FrameUnnamed);
     }
+}
+
+fn check_attribute(attribute: &KeyValueAndUnit, path: &str, references: &mut References<'_>, report: &mut Report) {
+    references.to(Table::String, attribute.key_strindex, &format!("{path}.key_strindex"), report);
+    references.to(Table::String, attribute.unit_strindex, &format!("{path}.unit_strindex"), report);
+    report.check(attribute.key_strindex != 0, format!("{path}.key_strindex"), Rule::AttributeKey);
+    check_value(attribute.value.as_ref(), &format!("{path}.value"), report);
 }
