@@ -1,79 +1,78 @@
-// The profile as it comes from the server, made ready for the views.
+// The profile as the server sends it, made ready for the views.
 //
-// In: columns in preorder (depth, frame, self). Out: a tree as typed arrays with parent, start, total and the end of each
+// In: columns in preorder (depth, frame, self). Out: a tree of typed arrays with parent, start, total and the end of each
 // subtree. Loops only: a stack may be thousands of frames deep.
 
 import { kindOf } from './colours.js';
+import { count, digits, error, percent, plural, time } from './format.js';
 
-/** The profile of one answer of `/api/profile`. */
+/** The profile of one answer of `/api/profile`. Weights and values are in samples. */
 export function decode(answer) {
-  const { names, packages, files, frames, nodes } = answer;
-  const kinds = frames.kind.map((kind, frame) => kindOf(kind, packages[frames.package[frame]]));
-  const ids = new Map(names.map((name, id) => [name, id]));
-  const tree = grow(nodes.depth, nodes.frame, nodes.self);
-  const { samples: weight, sum_squares: squares } = answer;
-  const perSample = answer.kind.period * (answer.kind.unit === 'nanoseconds' ? 1 : 0);
-  // The number of samples that shares rest on: with weights, (Σw)²/Σw².
-  const evidence = squares ? (weight * weight) / squares : weight;
-  return { answer, names, packages, files, frames, kinds, ids, tree, weight, perSample, evidence };
+  const { names, packages, files, frames, nodes, kind, samples: weight, sum_squares: squares } = answer;
+  // The samples that an error rests on: with weights, (Σw)²/Σw².
+  const evidence = squares ? weight ** 2 / squares : weight;
+  const share = (n) => (weight ? n / weight : 0);
+  const worth = (n) => (kind.unit === 'nanoseconds' ? time(n * kind.period) : count(n));
+  return {
+    answer, names, files, frames, weight, evidence, share, worth,
+    packages: frames.package.map((id) => packages[id]),
+    kinds: frames.kind.map((sort, frame) => kindOf(sort, packages[frames.package[frame]])),
+    ids: new Map(names.map((name, id) => [name, id])),
+    tree: grow(nodes.depth, nodes.frame, nodes.self),
+    /** CPU time per wall time. */
+    cores: (n) => (kind.unit === 'nanoseconds' && answer.duration_ms ? `${digits((n * kind.period) / answer.duration_ms / 1e6)} cores` : ''),
+    /** `412 ms · 5.0 % ± 0.7 · 41 samples`. */
+    figures: (n) => `${worth(n)} · ${percent(share(n))} ± ${error(share(n), evidence)} · ${plural(n, 'sample')}`,
+  };
 }
 
-/** A tree from preorder columns: children follow their parent, one deeper. */
+/** A tree from preorder columns. */
 export function grow(depth, frame, self) {
-  const count = depth.length;
+  const n = depth.length;
   const tree = {
-    count, depth: Int32Array.from(depth), frame: Int32Array.from(frame), self: Float64Array.from(self),
-    parent: new Int32Array(count), start: new Float64Array(count), total: Float64Array.from(self), end: new Int32Array(count),
+    count: n, depth: Int32Array.from(depth), frame: Int32Array.from(frame), self: Float64Array.from(self), total: Float64Array.from(self),
+    parent: new Int32Array(n), start: new Float64Array(n), end: new Int32Array(n),
   };
   const { parent, start, total, end } = tree;
-  const open = [-1];      // the latest node at each depth, shifted by one
-  const above = [0];      // self value of its ancestors: drawn right of their children, so not left of this node
-  let sum = 0;
-  for (let i = 0; i < count; i++) {
+  const open = [-1];     // the latest node of each depth, one further on
+  const above = [0];     // self value of its ancestors, which is drawn right of all their children
+  for (let i = 0, sum = 0; i < n; i++) {
     const d = depth[i];
     parent[i] = open[d];
     open[d + 1] = i;
     above[d + 1] = above[d] + self[i];
     start[i] = sum - above[d];
     sum += self[i];
-    end[i] = i + 1;
   }
-  for (let i = count - 1; i > 0; i--) {
-    const p = parent[i];
-    total[p] += total[i];
-    if (end[i] > end[p]) end[p] = end[i];
+  for (let i = n - 1; i >= 0; i--) {
+    end[i] ||= i + 1;
+    if (i === 0) break;
+    total[parent[i]] += total[i];
+    end[parent[i]] ||= end[i];
   }
   return tree;
 }
 
-/** The functions of the subtree at `root`: self and total, the total of a recursive function counted once. */
-export function functionsOf(profile, tree, root) {
-  const { frames, names } = profile;
-  const self = new Float64Array(names.length);
-  const total = new Float64Array(names.length);
-  const frameOf = new Int32Array(names.length).fill(-1);
-  const until = new Int32Array(names.length);   // the end of the outermost subtree of the function that is open
+/** The functions below `root` with self and total; the total of a recursive one is counted once. */
+export function functionsOf({ frames, names }, tree, root) {
+  const rows = new Map();
   for (let i = Math.max(root, 1); i < tree.end[root]; i++) {
-    const name = frames.name[tree.frame[i]];
-    if (frameOf[name] < 0) frameOf[name] = tree.frame[i];
-    self[name] += tree.self[i];
-    if (i >= until[name]) {
-      until[name] = tree.end[i];
-      total[name] += tree.total[i];
-    }
+    const id = frames.name[tree.frame[i]];
+    let row = rows.get(id);
+    if (!row) rows.set(id, (row = { id, name: names[id], frame: tree.frame[i], self: 0, total: 0, until: 0 }));
+    row.self += tree.self[i];
+    if (i < row.until) continue;
+    row.until = tree.end[i];     // the end of the outermost call: what is before it is counted
+    row.total += tree.total[i];
   }
-  const rows = [];
-  for (let name = 0; name < names.length; name++) {
-    if (frameOf[name] >= 0) rows.push({ id: name, name: names[name], frame: frameOf[name], self: self[name], total: total[name] });
-  }
-  return rows;
+  return [...rows.values()];
 }
 
-/** The widest node of a function, or -1. */
-export function widest(profile, tree, id, root = 0) {
+/** The widest node of a function below `root`, or -1. */
+export function widest({ frames }, tree, id, root) {
   let best = -1;
   for (let i = Math.max(root, 1); i < tree.end[root]; i++) {
-    if (profile.frames.name[tree.frame[i]] === id && (best < 0 || tree.total[i] > tree.total[best])) best = i;
+    if (frames.name[tree.frame[i]] === id && !(tree.total[i] <= tree.total[best])) best = i;
   }
   return best;
 }

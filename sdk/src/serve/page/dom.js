@@ -2,28 +2,32 @@
 
 export const byId = (id) => document.getElementById(id);
 
-/** An element with properties (`class`, `text`, `on…` listeners, any attribute) and children. */
-export function el(tag, props = {}, ...children) {
+/** An element with attributes (`text` and `on…` apart) and children; what is null or false is left out. */
+export function el(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);
-  for (const [key, value] of Object.entries(props)) {
-    if (value === undefined || value === null || value === false) continue;
+  for (const [key, value] of Object.entries(attributes)) {
     if (key === 'text') node.textContent = value;
     else if (key.startsWith('on')) node.addEventListener(key.slice(2), value);
-    else node.setAttribute(key === 'class' ? 'class' : key, value === true ? '' : value);
+    else if (value !== null && value !== false) node.setAttribute(key, value);
   }
-  node.append(...children.filter((child) => child !== null && child !== undefined));
+  node.append(...children.filter(Boolean));
   return node;
 }
 
+export const button = (key, attributes, ...children) => el('button', { type: 'button', 'data-key': key, ...attributes }, ...children);
+
+/** A button that is on or off. */
+export const toggle = (key, on, text, onclick) => button(key, { 'aria-pressed': String(on), text, onclick });
+
 /**
- * Fills `node` with what `build` returns, but only when `key` changed: a refresh must not take the focus away nor close
- * what is open. The focus stays on the element with the same `data-key`.
+ * Fills `node` anew when `key` changed, and only then: a refresh must not close what is open. The focus stays on the
+ * element with the same `data-key`.
  */
 export function refill(node, key, build) {
   const signature = JSON.stringify(key);
   if (node.signature === signature) return;
   node.signature = signature;
-  const focused = node.contains(document.activeElement) ? document.activeElement.dataset.key : undefined;
-  node.replaceChildren(...build());
-  if (focused !== undefined) node.querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus();
+  const focused = node.contains(document.activeElement) && document.activeElement.dataset.key;
+  node.replaceChildren(...build().filter(Boolean));
+  if (focused) node.querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus();
 }

@@ -1,84 +1,71 @@
-// The choices above the graph: time window, tags, what is hidden. Each is a button that says whether it is on.
+// The choices around the graph: time window, tags, what is hidden, and the legend. Each is a button that is on or off.
 
-import { byId, el, refill } from './dom.js';
-import { LEGEND, KINDS } from './colours.js';
+import { colour, isDark, KINDS, LEGEND } from './colours.js';
+import { button, byId, el, refill, toggle } from './dom.js';
 import { percent } from './format.js';
 import { shortName } from './names.js';
 
-const WINDOWS = [['-60', '1 min'], ['-300', '5 min'], ['-900', '15 min']];
-const SHOWN = 6;       // values of a tag shown as buttons; the rest is in a list
+const WINDOWS = { '-60': '1 min', '-300': '5 min', '-900': '15 min' };
+const SHOWN = 6;       // buttons of one tag; more values are in a list
 
-const toggle = (text, key, on, click, title) => el('button', { type: 'button', 'data-key': key, 'aria-pressed': String(on), text, title, onclick: click });
+const flipped = (list, one) => (list.includes(one) ? list.filter((other) => other !== one) : [...list, one]);
 
-export function showWindows(state, choose) {
-  refill(byId('windows'), [state.from, state.to], () => WINDOWS.map(([from, text]) =>
-    toggle(text, from, state.from === from && !state.to, () => choose({ from, to: '' }))));
-  const fixed = Boolean(state.to) || !WINDOWS.some(([from]) => from === state.from);
-  byId('span').classList.toggle('on', fixed);
+export function showWindows({ from, to }, choose) {
+  refill(byId('windows'), [from, to], () => Object.entries(WINDOWS).map(([value, text]) =>
+    toggle(value, from === value && !to, text, () => choose({ from: value, to: '' }))));
+  byId('span').classList.toggle('on', Boolean(to) || !WINDOWS[from]);
 }
 
-/** The form for a window from–to, in the reader's own time. */
-export function setUpSpan(choose, close) {
-  byId('span-form').addEventListener('submit', (event) => {
-    event.preventDefault();
-    const [from, to] = [byId('span-from'), byId('span-to')].map((input) => (input.value ? new Date(input.value).getTime() / 1000 : NaN));
-    const wrong = Number.isNaN(from) ? 'Say when it starts.' : to <= from ? 'It must end after it starts.' : '';
-    byId('span-from').setCustomValidity(wrong);
-    if (wrong) { byId('span-from').reportValidity(); return; }
-    choose({ from: String(from), to: Number.isNaN(to) ? '' : String(to) });
-    close();
-  });
-  byId('span-form').addEventListener('input', () => byId('span-from').setCustomValidity(''));
-}
-
-/** Puts the window that is shown into the form. */
-export function fillSpan(from, to) {
-  const local = (ms) => new Date(ms - new Date(ms).getTimezoneOffset() * 60000).toISOString().slice(0, 19);
-  byId('span-from').value = local(from);
-  byId('span-to').value = local(to);
-}
-
-/** Tags that were seen, and those chosen though no longer seen. Values of one key add up, keys narrow. */
-export function showTags(seen, chosen, choose) {
-  const keys = new Map(Object.entries(seen).map(([key, values]) => [key, [...values]]));
-  for (const [key, value] of chosen) {
-    if (!keys.has(key)) keys.set(key, []);
-    if (!keys.get(key).includes(value)) keys.get(key).unshift(value);
-  }
-  const isOn = (key, value) => chosen.some(([k, v]) => k === key && v === value);
-  const flip = (key, value) => choose(isOn(key, value) ? chosen.filter(([k, v]) => k !== key || v !== value) : [...chosen, [key, value]]);
-  const button = (key, value) => toggle(value || '(empty)', `${key}=${value}`, isOn(key, value), () => flip(key, value));
-  refill(byId('tags'), [[...keys], chosen], () => [
-    ...[...keys].map(([key, values]) => {
-      const front = values.filter((value) => isOn(key, value)).concat(values.filter((value) => !isOn(key, value)));
-      const shown = values.length > SHOWN ? front.slice(0, SHOWN) : values;
-      const rest = values.length > SHOWN ? front.slice(SHOWN) : [];
-      return el('div', { class: 'group', role: 'group', 'aria-label': `tag ${key}` }, el('span', { class: 'key', text: key }), ...shown.map((value) => button(key, value)),
-        rest.length ? el('details', { class: 'pop' }, el('summary', { 'data-key': `${key} more`, text: `+${rest.length}` }), el('div', { class: 'panel list' }, ...rest.map((value) => button(key, value)))) : null);
-    }),
-    chosen.length ? el('button', { type: 'button', class: 'plain', 'data-key': 'clear', text: 'clear', onclick: () => choose([]) }) : null,
-  ].filter(Boolean));
-}
-
-/** What is hidden by name, each with a way back. */
-export function showHidden(hidden, show) {
-  const names = hidden.filter((name) => name[0] !== '@');
-  refill(byId('hidden'), names, () => names.length === 0 ? [] : [
-    el('span', { class: 'key', text: 'hidden' }),
-    ...names.map((name) => el('button', { type: 'button', class: 'chip', 'data-key': name, title: `Show ${name} again`, onclick: () => show(name) }, `${shortName(name)} ×`)),
-  ]);
-}
-
-/** The legend: what a colour means and how much of the CPU is there. A kind can be switched off. */
-export function showLegend(profile, hidden, flip) {
-  const own = new Float64Array(KINDS.length);
-  const { tree, kinds, weight } = profile;
-  for (let i = 1; i < tree.count; i++) own[kinds[tree.frame[i]]] += tree.self[i];
-  const present = new Set(kinds);
-  const entries = LEGEND.filter(([kind]) => present.has(kind)).map(([kind, text]) => [KINDS[kind], text, weight ? percent(own[kind] / weight) : '']);
-  refill(byId('legend'), [entries, hidden], () => entries.map(([kind, text, share]) => {
-    const on = !hidden.includes(`@${kind}`);
-    return el('button', { type: 'button', 'data-key': kind, 'aria-pressed': String(on), title: `${on ? 'Hide' : 'Show'} ${text}: hidden frames give their value to their callers`, onclick: () => flip(`@${kind}`) },
-      el('i', { class: `swatch k-${kind}` }), `${text} `, el('small', { text: share }));
+/** The form for a window from–to, in the reader's own time. `shown()` is the window at hand, in milliseconds. */
+export function setUpSpan(shown, choose) {
+  const [from, to] = [byId('from'), byId('to')];
+  const seconds = (input) => (input.value ? String(new Date(input.value) / 1000) : '');
+  byId('span').addEventListener('toggle', () => shown().forEach((ms, i) => {
+    [from, to][i].value = new Date(ms - new Date(ms).getTimezoneOffset() * 6e4).toISOString().slice(0, 19);
   }));
+  from.form.addEventListener('submit', (event) => {
+    event.preventDefault();
+    choose({ from: seconds(from), to: seconds(to) });
+    byId('span').open = false;
+  });
+}
+
+/** Tags that were seen or are chosen, `key=value`. Values of one key add up, keys narrow. */
+export function showTags(seen, chosen, choose) {
+  const keys = new Map(Object.entries(seen).map(([key, values]) => [key, new Set(values)]));
+  for (const tag of chosen) {
+    const [key] = tag.split('=', 1);
+    keys.set(key, (keys.get(key) ?? new Set()).add(tag.slice(key.length + 1)));
+  }
+  const group = ([key, values]) => {
+    const on = (value) => chosen.includes(`${key}=${value}`);
+    const buttons = [...values].sort((a, b) => (values.size > SHOWN ? on(b) - on(a) : 0)).map((value) =>
+      toggle(`${key}=${value}`, on(value), value || '(empty)', () => choose(flipped(chosen, `${key}=${value}`))));
+    const rest = buttons.splice(SHOWN);
+    return el('div', { role: 'group', 'aria-label': `tag ${key}` }, el('small', { text: key }), ...buttons,
+      rest.length && el('details', {}, el('summary', { text: `+${rest.length}` }), el('div', { class: 'panel' }, ...rest)));
+  };
+  refill(byId('tags'), [[...keys].map(([key, values]) => [key, ...values]), chosen], () =>
+    [...[...keys].map(group), chosen.length && button('none', { class: 'plain', text: 'Clear', onclick: () => choose([]) })]);
+}
+
+/** Hidden functions, and the kinds of packages with their colours and shares; each can be hidden and shown. */
+export function showLegend({ tree, kinds, share }, hidden, choose) {
+  const held = {};
+  for (let i = 1; i < tree.count; i++) {
+    const kind = KINDS[kinds[tree.frame[i]]];
+    held[kind] = (held[kind] ?? 0) + tree.self[i];
+  }
+  const shown = Object.keys(LEGEND).filter((kind) => kind in held);
+  refill(byId('legend'), [held, hidden, isDark()], () => [
+    ...shown.map((kind) => {
+      const swatch = el('i');
+      swatch.style.background = colour(KINDS.indexOf(kind), '', isDark());
+      const entry = toggle(kind, !hidden.includes(`@${kind}`), '', () => choose(flipped(hidden, `@${kind}`)));
+      entry.title = 'Hide or show: what is hidden gives its value to its callers';
+      entry.append(swatch, `${LEGEND[kind]} `, el('small', { text: percent(share(held[kind])) }));
+      return entry;
+    }),
+    ...hidden.filter((name) => name[0] !== '@').map((name) => toggle(name, false, shortName(name), () => choose(flipped(hidden, name)))),
+  ]);
 }

@@ -1,102 +1,91 @@
 // The flame graph on a canvas as tall as the window, whatever the depth of the stacks.
 //
-// In: a profile, a tree and where the view is zoomed to. Out: the functions that are pointed at, clicked or reached with
-// the arrow keys. Draws only the rows in sight, at most once per animation frame.
+// In: a profile, a tree, where the view is zoomed to. Out: the node pointed at, clicked, or asked a menu for. Draws the
+// rows in sight, at most once per animation frame.
 
-import { colour } from './colours.js';
+import { colour, INKS, isDark } from './colours.js';
 import { extent, hit, layOut } from './layout.js';
 import { forms } from './names.js';
 
 const ROW = 20;
-const FONT = '12px system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif';
 const PADDING = 5;
+const FONT = '12px system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif';
 
 export class FlameGraph {
-  /** `on.point(node)`, `on.zoom(node)`, `on.select(node)`, `on.menu(node, event)`; nodes are -1 for none. */
+  /** `on`: `point(node)`, `zoom(node)`, `menu(node, at)`; node -1 is none. */
   constructor(scroller, on) {
-    this.scroller = scroller;
-    this.canvas = scroller.querySelector('canvas');
-    this.tall = scroller.firstElementChild;
+    Object.assign(this, { scroller, on, tall: scroller.firstElementChild, canvas: scroller.querySelector('canvas') });
+    Object.assign(this, { lit: -1, selected: -1, pointer: null, letters: new Map(), timings: {} });
     this.context = this.canvas.getContext('2d');
-    this.on = on;
-    this.lit = -1;            // the function whose boxes are lit
-    this.selected = -1;       // the node the keyboard is at
-    this.pointer = null;
-    this.letters = new Map();
-    this.timings = { layout: 0, draw: 0 };
     scroller.addEventListener('scroll', () => { this.pointed(); this.redraw(); });
     scroller.addEventListener('pointermove', (event) => { this.pointer = event; this.pointed(); });
     scroller.addEventListener('pointerleave', () => { this.pointer = null; on.point(-1); });
-    this.canvas.addEventListener('click', (event) => this.clicked(event));
+    scroller.addEventListener('click', (event) => on.zoom(this.nodeAt(event)));
     scroller.addEventListener('contextmenu', (event) => this.menu(event));
-    new ResizeObserver(() => this.resized()).observe(scroller);
+    new ResizeObserver(() => this.measure()).observe(scroller);
   }
 
-  /** Shows a tree. `view` is `{ zoom, hits, root, theme }`; `reveal` scrolls to the zoomed box. */
+  /** Shows a tree; `view` is `{ zoom, hits, upward }`. With `reveal` it scrolls to the zoomed box. */
   show(profile, tree, view, reveal) {
-    const turned = this.view && this.view.root !== view.root;
-    if (this.profile?.names !== profile.names) this.labels = new Map();
-    Object.assign(this, { profile, tree, view });
-    this.resized();
+    const turned = this.view?.upward !== view.upward;
+    Object.assign(this, { profile, tree, view, labels: new Map() });
+    this.measure();
     if (reveal || turned) this.reveal(view.zoom, true);
     this.pointed();
   }
 
-  resized() {
-    if (!this.tree) return;
+  measure() {
     const { clientWidth: width, clientHeight: height } = this.scroller;
-    if (!width || !height) return;
+    if (!this.tree || !width || !height) return;
     const started = performance.now();
     this.layout = layOut(this.tree, this.view.zoom, width);
     this.timings.layout = performance.now() - started;
-    this.tall.style.height = `${Math.max(this.layout.rows.length * ROW + 2, height)}px`;
-    const ratio = window.devicePixelRatio || 1;
-    const [w, h] = [Math.round(width * ratio), Math.round(height * ratio)];
-    if (this.canvas.width !== w || this.canvas.height !== h) {
-      Object.assign(this.canvas, { width: w, height: h });
-      this.canvas.style.width = `${width}px`;
-      this.canvas.style.height = `${height}px`;
+    this.height = Math.max(this.layout.rows.length * ROW + 2, height);
+    this.tall.style.height = `${this.height}px`;
+    const ratio = devicePixelRatio;
+    for (const [side, size] of [['width', width], ['height', height]]) {
+      if (this.canvas[side] !== Math.round(size * ratio)) this.canvas[side] = Math.round(size * ratio);
+      this.canvas.style[side] = `${size}px`;
     }
     this.redraw();
   }
 
   /** Lights every box of a function. */
   light(id) {
-    if (id !== this.lit) { this.lit = id; this.redraw(); }
+    if (id !== this.lit) this.redraw();
+    this.lit = id;
   }
 
-  /** Moves the keyboard's place to a node and brings it into sight. */
+  /** Marks a node as the one the keyboard is at. */
   select(node) {
     this.selected = node;
-    if (node >= 0) this.reveal(node, false);
+    if (node >= 0) this.reveal(node);
     this.redraw();
   }
 
-  /** Scrolls to a node: to the edge the stacks grow from with `anchor`, else just into sight. */
-  reveal(node, anchor) {
+  /** Scrolls a node into sight; with `first`, to where its subtree has most room. */
+  reveal(node, first = false) {
     if (!this.layout) return;
-    const { scroller } = this;
-    const room = scroller.clientHeight;
+    const { scroller, view: { upward } } = this;
     const y = this.top(this.tree.depth[node]);
-    if (anchor) scroller.scrollTop = this.view.root === 'top' ? y - 2 * ROW : y + 3 * ROW - room;
-    else if (y < scroller.scrollTop) scroller.scrollTop = y - ROW;
-    else if (y + ROW > scroller.scrollTop + room) scroller.scrollTop = y + 2 * ROW - room;
+    const [least, most] = [y + 2 * ROW - scroller.clientHeight, y - ROW];
+    if (first) scroller.scrollTop = upward ? least + ROW : most - ROW;
+    else scroller.scrollTop = Math.min(Math.max(scroller.scrollTop, least), most);
   }
 
-  /** Where a row lies in the scrolled content. */
+  /** Where a row lies in the scrolled content; and the row at a place in sight. */
   top(row) {
-    return this.view.root === 'top' ? row * ROW + 1 : Math.max(this.layout.rows.length * ROW + 2, this.scroller.clientHeight) - (row + 1) * ROW - 1;
+    return this.view.upward ? this.height - 1 - (row + 1) * ROW : 1 + row * ROW;
   }
 
   rowAt(y) {
-    const inside = y + this.scroller.scrollTop;
-    return Math.floor((this.view.root === 'top' ? inside - 1 : this.top(0) + ROW - inside) / ROW);
+    const down = y + this.scroller.scrollTop - 1;
+    return Math.floor((this.view.upward ? this.height - 2 - down : down) / ROW);
   }
 
-  nodeAt(event) {
-    if (!this.layout) return -1;
+  nodeAt({ clientX, clientY }) {
     const { left, top } = this.canvas.getBoundingClientRect();
-    return hit(this.layout, this.rowAt(event.clientY - top), event.clientX - left);
+    return this.layout ? hit(this.layout, this.rowAt(clientY - top), clientX - left) : -1;
   }
 
   pointed() {
@@ -106,18 +95,13 @@ export class FlameGraph {
     this.on.point(node);
   }
 
-  clicked(event) {
-    const node = this.nodeAt(event);
-    if (node >= 0) this.on.zoom(node);
-  }
-
   menu(event) {
-    const keyboard = event.button !== 2 && this.selected >= 0;
-    const node = keyboard ? this.selected : this.nodeAt(event);
+    const byKey = event.button !== 2 && this.selected >= 0;
+    const node = byKey ? this.selected : this.nodeAt(event);
     if (node < 0) return;
     event.preventDefault();
-    const box = this.box(node);
-    this.on.menu(node, keyboard ? { x: box.x + Math.min(box.width / 2, 80), y: box.y + ROW } : { x: event.clientX, y: event.clientY });
+    const { x, y } = this.box(node);
+    this.on.menu(node, byKey ? { x: x + 20, y: y + ROW } : { x: event.clientX, y: event.clientY });
   }
 
   /** Where a node is drawn, in the window's coordinates. */
@@ -125,124 +109,82 @@ export class FlameGraph {
     const { left, top } = this.canvas.getBoundingClientRect();
     const [x, width] = extent(this.layout, node);
     const y = this.top(this.tree.depth[node]) - this.scroller.scrollTop;
-    return { x: left + x, y: top + y, width, height: ROW, visible: y > -ROW && y < this.scroller.clientHeight };
+    return { x: left + x, y: top + y, width, height: ROW, visible: y >= 0 && y + ROW <= this.scroller.clientHeight };
   }
 
-  /** The neighbour of the selected node in the direction of an arrow key. */
+  /** The node an arrow key leads to. */
   neighbour(key) {
-    const { layout, tree } = this;
-    const from = this.selected >= 0 ? this.selected : this.view.zoom;
-    const deeper = this.view.root === 'top' ? 'ArrowDown' : 'ArrowUp';
-    if (this.selected < 0) return from;
-    const row = layout.rows[tree.depth[from]] ?? [];
-    if (key === 'ArrowLeft' || key === 'ArrowRight') return row[row.indexOf(from) + (key === 'ArrowRight' ? 1 : -1)] ?? from;
-    if (key !== deeper) return Math.max(tree.parent[from], 0);
-    const below = (layout.rows[tree.depth[from] + 1] ?? []).filter((node) => tree.parent[node] === from);
-    return below.reduce((best, node) => (best === from || tree.total[node] > tree.total[best] ? node : best), from);
+    const { layout: { rows }, tree: { depth, parent, total }, selected: from, view: { upward, zoom } } = this;
+    if (from < 0) return zoom;
+    const row = rows[depth[from]] ?? [];
+    if (key === 'ArrowLeft' || key === 'ArrowRight') return row[row.indexOf(from) + (key === 'ArrowLeft' ? -1 : 1)] ?? from;
+    if (key === (upward ? 'ArrowDown' : 'ArrowUp')) return Math.max(parent[from], 0);
+    const children = (rows[depth[from] + 1] ?? []).filter((node) => parent[node] === from);
+    return children.sort((a, b) => total[b] - total[a])[0] ?? from;
   }
 
   redraw() {
-    if (this.pending || !this.layout) return;
-    this.pending = requestAnimationFrame(() => { this.pending = 0; this.draw(); });
+    this.due ||= requestAnimationFrame(() => { this.due = 0; this.draw(); });
   }
 
   draw() {
     const started = performance.now();
-    const { context, layout, scroller, canvas } = this;
-    this.readStyle();
+    const { context, layout, canvas, scroller } = this;
     const ratio = canvas.width / layout.width;
+    this.inks = INKS[isDark() ? 'dark' : 'light'];
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    context.clearRect(0, 0, layout.width, canvas.height / ratio);
+    context.clearRect(0, 0, canvas.width, canvas.height);
     context.font = FONT;
     context.textBaseline = 'middle';
-    const [a, b] = [this.rowAt(0), this.rowAt(scroller.clientHeight)];
-    const last = Math.min(Math.max(a, b), layout.rows.length - 1);
-    for (let row = Math.max(0, Math.min(a, b)); row <= last; row++) this.drawRow(row, ratio);
+    const ends = [this.rowAt(0), this.rowAt(scroller.clientHeight)].sort((a, b) => a - b);
+    for (let row = Math.max(0, ends[0]); row <= ends[1] && row < layout.rows.length; row++) this.drawRow(row, ratio);
     this.timings.draw = performance.now() - started;
   }
 
   drawRow(row, ratio) {
-    const { layout, view: { hits, zoom, theme }, profile: { frames, packages, kinds }, tree, context, style } = this;
+    const { context, inks, layout, tree, profile: { frames, packages, kinds }, view: { hits, zoom } } = this;
     const y = this.top(row) - this.scroller.scrollTop;
+    const dark = isDark();
     for (const node of layout.rows[row]) {
       const frame = tree.frame[node];
-      const name = frames.name[frame];
+      const id = frames.name[frame];
       const [x, w] = extent(layout, node);
       const left = Math.round(x * ratio) / ratio;
       const width = Math.max(Math.round((x + w) * ratio) / ratio - left - (w > 3 ? 1 : 0), 1 / ratio);
-      const faded = hits ? !hits[name] : tree.depth[node] < tree.depth[zoom];
-      context.fillStyle = node === 0 ? style.root : colour(kinds[frame], packages[frames.package[frame]], theme);
-      context.globalAlpha = faded ? style.faded : 1;
+      const faded = hits ? !hits[id] : row < tree.depth[zoom];
+      context.globalAlpha = faded ? inks.veil : 1;
+      context.fillStyle = node ? colour(kinds[frame], packages[frame], dark) : inks.root;
       context.fillRect(left, y, width, ROW - 1);
       context.globalAlpha = 1;
-      if (hits && hits[name]) this.mark(left, y, width, style.match);
-      if (name === this.lit && node) this.outline(left, y, width, style.lit);
-      if (node === this.selected) this.outline(left, y, width, style.accent);
-      if (width > 22) this.label(node, name, left, y, width, faded ? style.muted : style.ink);
+      context.fillStyle = context.strokeStyle = node === this.selected ? inks.selected : inks.lit;
+      context.lineWidth = 2;
+      if (node === this.selected || (id === this.lit && node)) context.strokeRect(left + 1, y + 1, Math.max(width - 2, 1), ROW - 3);
+      context.fillStyle = inks.match;
+      if (hits?.[id]) context.fillRect(left, y + ROW - 4, width, 3);
+      context.fillStyle = faded ? inks.faded : inks.text;
+      if (width > 22) context.fillText(this.label(id, width - 2 * PADDING), left + PADDING, y + ROW / 2);
     }
   }
 
-  mark(left, y, width, fill) {
-    this.context.fillStyle = fill;
-    this.context.fillRect(left, y + ROW - 4, width, 3);
-  }
-
-  outline(left, y, width, stroke) {
-    const { context } = this;
-    context.strokeStyle = stroke;
-    context.lineWidth = 2;
-    if (width > 4) context.strokeRect(left + 1, y + 1, width - 2, ROW - 3);
-    else { context.fillStyle = stroke; context.fillRect(left, y, Math.max(width, 1), ROW - 1); }
-  }
-
-  /** The longest form of the name that fits. */
-  label(node, name, left, y, width, ink) {
-    const room = width - 2 * PADDING;
-    const text = node === 0 ? 'all' : this.fitting(name, room);
-    if (!text) return;
-    this.context.fillStyle = ink;
-    this.context.fillText(text, left + PADDING, y + ROW / 2);
-  }
-
-  fitting(id, room) {
+  /** The longest form of a name that fits into `room`. */
+  label(id, room) {
     let list = this.labels.get(id);
-    if (!list) {
-      list = forms(this.profile.names[id]).map((text) => ({ text, width: this.measure(text) }));
-      this.labels.set(id, list);
-    }
-    for (const { text, width } of list) if (width <= room) return text;
-    const { text } = list.at(-1);
-    let used = this.letter('…');
+    if (!list) this.labels.set(id, (list = forms(this.profile.names[id]).map((text) => [text, this.widthOf(text)])));
+    const whole = list.find(([, width]) => width <= room);
+    if (whole) return whole[0];
+    const [text] = list.at(-1);
     let end = 0;
-    while (end < text.length && (used += this.letter(text[end])) <= room) end++;
+    for (let left = room - this.widthOf('…'); end < text.length && (left -= this.widthOf(text[end])) >= 0;) end++;
     return end > 1 ? `${text.slice(0, end)}…` : '';
   }
 
-  /** Text width from the widths of its letters: fitting text is what costs, not boxes. */
-  measure(text) {
-    let width = 0;
-    for (let i = 0; i < text.length; i++) width += this.letter(text[i]);
-    return width;
-  }
-
-  letter(c) {
-    let width = this.letters.get(c);
-    if (width === undefined) {
-      this.context.font = FONT;
-      width = this.context.measureText(c).width;
-      this.letters.set(c, width);
+  /** From the widths of letters: measuring whole texts is what would cost most. */
+  widthOf(text) {
+    let sum = 0;
+    for (const c of text) {
+      if (!this.letters.has(c)) this.letters.set(c, this.context.measureText(c).width);
+      sum += this.letters.get(c);
     }
-    return width;
-  }
-
-  /** Colours that the style sheet decides. */
-  readStyle() {
-    if (this.style?.theme === this.view.theme) return;
-    const read = getComputedStyle(this.canvas);
-    const [root, ink, muted, lit, accent, match] = ['root', 'ink', 'muted', 'lit', 'accent', 'match'].map((name) => {
-      this.context.fillStyle = '#000';
-      return read.getPropertyValue(`--box-${name}-${this.view.theme}`).trim();
-    });
-    this.style = { theme: this.view.theme, root, ink, muted, lit, accent, match, faded: this.view.theme === 'dark' ? 0.3 : 0.35 };
+    return sum;
   }
 }

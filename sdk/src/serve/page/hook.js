@@ -1,30 +1,26 @@
-// What tests may ask of the page: `window.profilerPage`. It reads and changes nothing.
+// What tests may ask of the page: `window.profilerPage`. It changes nothing.
 
+import { isDark } from './colours.js';
 import { widest } from './data.js';
 import { error } from './format.js';
 import { namesTo } from './path.js';
-import { theme } from './theme.js';
 
-/** `state()` is the view of the address, `view` what was derived from it. */
+/** `state()` is the address's view, `view` what was derived from it. */
 export function expose(state, view, graph, feed) {
-  const hook = {
-    /** The view, and what is drawn of it. */
+  const share = (n) => ({ percent: 100 * view.profile.share(n), error: Number(error(view.profile.share(n), view.profile.evidence)) });
+  window.profilerPage = Object.freeze({
     state: () => ({
-      ...state(), theme: theme(), shown: view.shown, paused: feed.paused, answers: view.answers, found: view.found,
-      samples: view.profile?.weight, nodes: view.tree?.count, boxes: graph.layout?.boxes, rows: graph.layout?.rows.length,
-      zoom: view.tree && namesTo(view.profile, view.tree, view.zoom), matched: view.matches?.value, place: view.place,
-      scroll: graph.scroller.scrollTop, lit: view.profile?.names[graph.lit] ?? null, timings: { ...view.timings, ...graph.timings },
+      ...state(), dark: isDark(), shown: view.shown, paused: feed.paused, answers: view.answers, found: view.found, place: view.place,
+      samples: view.profile?.weight, nodes: view.tree?.count, rows: graph.layout?.rows.length, boxes: graph.layout?.rows.flat().length,
+      zoom: view.tree && namesTo(view.profile, view.tree, view.zoom), matched: view.matches?.value,
+      lit: view.profile?.names[graph.lit], timings: { ...view.timings, ...graph.timings },
     }),
-    /** Where the widest box of a function is, in the window's coordinates; null if there is none. */
+    /** Where the widest box of a function is, in the window's coordinates. */
     boxAt(name) {
-      const node = view.tree ? widest(view.profile, view.tree, view.profile.ids.get(name) ?? -1, view.zoom) : -1;
-      return node < 0 || !graph.layout ? null : graph.box(node);
+      const node = widest(view.profile, view.tree, view.profile.ids.get(name), view.zoom);
+      return node < 0 ? null : graph.box(node);
     },
-    /** The rows of the table, in its order, with shares and their errors in percent. */
-    table: () => view.rows.map(({ name, self, total }) => {
-      const share = (n) => ({ share: (100 * n) / view.profile.weight, error: Number(error(n / view.profile.weight, view.profile.evidence)) });
-      return { name, self, total, ofSelf: share(self), ofTotal: share(total) };
-    }),
-  };
-  window.profilerPage = Object.freeze(hook);
+    /** The rows of the table in its order; values in samples, shares and errors in percent. */
+    table: () => view.rows.map(({ name, self, total }) => ({ name, self, total, ofSelf: share(self), ofTotal: share(total) })),
+  });
 }

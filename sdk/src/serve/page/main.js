@@ -1,184 +1,166 @@
 // Wires the page: address and feed in, views out.
 //
-// The one place that holds the state. A change goes through `go` (the reader did something) or `arrived` (the server
-// answered); both end in `render`, which derives everything anew: profile → tree → zoom → matches → views.
+// The one place that holds state. A change goes through `go` (the reader did something) or `arrived` (the server
+// answered); both derive everything anew, profile → tree → zoom → matches → rows, and show it.
 
-import { KINDS } from './colours.js';
+import { KINDS, setUpTheme } from './colours.js';
 import { decode, functionsOf, widest } from './data.js';
-import { figures, showDetails } from './details.js';
-import { byId, el, refill } from './dom.js';
+import { showDetails } from './details.js';
+import { button, byId, el, refill } from './dom.js';
 import { Feed } from './feed.js';
-import { fillSpan, setUpSpan, showHidden, showLegend, showTags, showWindows } from './filters.js';
+import { setUpSpan, showLegend, showTags, showWindows } from './filters.js';
 import { FlameGraph } from './flame.js';
 import { plural } from './format.js';
 import { notices, showHeader, whyEmpty } from './header.js';
 import { expose } from './hook.js';
 import { setUpKeys } from './keys.js';
-import { copy, openMenu, setUpMenu } from './menu.js';
+import { openMenu, setUpMenu } from './menu.js';
 import { shortName } from './names.js';
-import { linkNames, namesTo, resolve } from './path.js';
+import { linkTo, namesTo, resolve } from './path.js';
 import { reshape } from './reshape.js';
-import { compile, exactly, matchNames, total } from './search.js';
-import { moving, read, windowAndTags, write } from './state.js';
+import { exactly, match, total } from './search.js';
+import { address, read, write } from './state.js';
 import { FunctionTable } from './table.js';
-import { flipTheme, theme } from './theme.js';
+
+const WIDE = 1100;      // from this width on, graph and table stand side by side
+const VIEWS = ['graph', 'table', 'both'];
 
 let state = read();
 let failure = '';
-/** What was derived last. `place` is the match the reader stepped to, `chosen` the selected function. */
-const view = { profile: null, tree: null, zoom: 0, found: true, hits: null, matches: null, rows: [], place: -1, chosen: -1, answers: 0 };
+/** What was derived last; `place` is the match stepped to, `chosen` the chosen function. */
+const view = { profile: null, tree: null, zoom: 0, found: true, rows: [], place: -1, chosen: -1, answers: 0, timings: {} };
 
-const api = (format) => `api/profile?${windowAndTags(state)}${format ? `&format=${format}` : ''}`;
 const nameId = (node) => view.profile.frames.name[view.tree.frame[node]];
-const feed = new Feed(api, () => moving(state), { answer: arrived, failure: (text) => { failure = text; render(); } });
+const nodeOf = ({ id }) => widest(view.profile, view.tree, id, view.zoom);
+const moving = () => !state.to;
+
+const feed = new Feed(() => address(state), moving, { answer: arrived, failure: (text) => { failure = text; show(); } });
 const graph = new FlameGraph(byId('flame'), { point: pointNode, zoom: zoomTo, menu: (node, at) => menuFor(nameId(node), node, at) });
-const table = new FunctionTable(byId('table').firstElementChild, {
-  point: pointRow, select: choose, zoom: (row) => zoomTo(widestOf(row.id)), menu: (row, at) => menuFor(row.id, widestOf(row.id), at),
-  sort: (key) => go({ sort: state.sort === `-${key}` ? key : state.sort === key || key !== 'name' ? `-${key}` : key }, { replace: true }),
+const table = new FunctionTable(byId('rows'), {
+  point: pointRow, choose, zoom: (row) => zoomTo(nodeOf(row)), menu: (row, at) => menuFor(row.id, nodeOf(row), at),
+  sort: (key) => go({ sort: state.sort === `-${key}` || (key === 'name' && state.sort !== key) ? key : `-${key}` }, { replace: true }),
 });
-const widestOf = (id) => widest(view.profile, view.tree, id, view.zoom);
 
 /** Changes the view and its address. */
 function go(change, { replace = false, reveal = false } = {}) {
-  const asked = api();
+  const asked = address(state);
   state = { ...state, ...change };
   derive();
-  write(state, view.tree && view.found ? linkNames(view.profile, view.tree, view.zoom) : state.path, replace);
-  render(reveal);
-  if (api() !== asked) feed.load();
+  write(state, view.tree && view.found ? linkTo(view.profile, view.tree, view.zoom) : state.path, replace);
+  show(reveal);
+  if (address(state) !== asked) feed.load();
 }
 
 function arrived(answer) {
-  const selected = view.tree && graph.selected > 0 ? namesTo(view.profile, view.tree, graph.selected) : null;
+  const started = performance.now();
+  const selected = graph.selected > 0 ? namesTo(view.profile, view.tree, graph.selected) : [];
   view.profile = decode(answer);
   view.answers++;
   failure = '';
   derive();
-  const again = selected && resolve(view.profile, view.tree, selected, true);
-  graph.selected = again?.found ? again.node : -1;
-  render(view.answers === 1);
+  const { node, found } = resolve(view.profile, view.tree, selected, true);
+  graph.selected = found && node ? node : -1;
+  show(view.answers === 1);
+  view.timings.arrived = performance.now() - started;
 }
 
-/** Tree, zoom, matches and rows of the profile at hand. */
 function derive() {
-  const { profile } = view;
+  const { profile, tree } = view;
   if (!profile) return;
-  const hidden = hiddenFrames(profile);
-  const same = view.tree;
-  view.tree = state.hidden.length || state.collapse ? reshape(profile, hidden, state.collapse) : profile.tree;
-  if (same !== view.tree) graph.selected = -1;
-  // A path from a link or from another shape of the tree is a part of the whole one. Once found, the whole is kept.
-  const path = state.whole ? state.path : state.path.filter((name, i, all) =>
-    !hidden.names.has(name) && !(state.collapse && name === all[i - 1]));
-  const { node, found } = resolve(profile, view.tree, path, state.whole);
-  Object.assign(view, { zoom: node, found });
-  if (!state.whole && found) state = { ...state, path: namesTo(profile, view.tree, node), whole: true };
-  const { regex, error } = compile(state.query, state.matchCase);
-  view.error = error;
-  view.hits = matchNames(profile.names, regex);
-  view.matches = view.hits && total(profile, view.tree, node, view.hits);
-  view.rows = functionsOf(profile, view.tree, node).filter((row) => !view.hits || view.hits[row.id]);
+  const { frames, names, kinds } = profile;
+  const hidden = frames.name.map((id, frame) => state.hidden.includes(names[id]) || state.hidden.includes(`@${KINDS[kinds[frame]]}`));
+  view.tree = state.hidden.length || state.r ? reshape(profile, hidden, state.r) : profile.tree;
+  if (view.tree !== tree) graph.selected = -1;
+  const { node, found } = resolve(profile, view.tree, pathIn(hidden), state.whole);
+  if (found && !state.whole) state = { ...state, path: namesTo(profile, view.tree, node), whole: true };
+  const { hits, error } = match(names, state.q, state.case);
+  const rows = functionsOf(profile, view.tree, node).filter(({ id }) => !hits || hits[id]);
+  Object.assign(view, { zoom: node, found, hits, error, rows, matches: hits && total(profile, view.tree, node, hits) });
 }
 
-/** 1 for each frame to leave out; `names` are theirs. */
-function hiddenFrames({ frames, names, kinds }) {
-  const wanted = new Set(state.hidden);
-  const hidden = Uint8Array.from(frames.name, (name, frame) => (wanted.has(names[name]) || wanted.has(`@${KINDS[kinds[frame]]}`) ? 1 : 0));
-  hidden.names = new Set(frames.name.filter((_, frame) => hidden[frame]).map((name) => names[name]));
-  return hidden;
+/** The path as far as the tree's shape has room for it: one from before a function was hidden still has its name. */
+function pathIn(hidden) {
+  const { ids, frames } = view.profile;
+  const gone = new Set(frames.name.filter((_, frame) => hidden[frame]));
+  return state.whole ? state.path : state.path.filter((name, i, path) => !gone.has(ids.get(name)) && !(state.r && name === path[i - 1]));
 }
 
-function render(reveal = false) {
+function show(reveal = false) {
   const { profile, tree, zoom, hits, rows } = view;
-  showWindows(state, (span) => go(span));
-  showLive();
-  byId('query').value = state.query;
-  for (const format of ['pprof', 'folded']) byId(`get-${format}`).href = api(format);
-  press('case', state.matchCase);
-  press('collapse', state.collapse);
-  byId('root').textContent = state.root === 'top' ? 'Root ↑' : 'Root ↓';
-  const shown = state.view === 'auto' ? (innerWidth >= 1100 ? 'both' : 'graph') : state.view;
-  byId('main').dataset.view = view.shown = shown;
-  for (const button of byId('views').children) button.setAttribute('aria-pressed', String(button.dataset.view === shown));
+  view.shown = state.view || (innerWidth >= WIDE ? 'both' : 'graph');
+  byId('main').dataset.view = view.shown;
+  showWindows(state, go);
+  showControls();
   showNotices();
   if (!profile) return;
   showHeader(profile);
-  showTags(profile.answer.tags ?? {}, state.tags, (tags) => go({ tags }));
-  showHidden(state.hidden, (name) => go({ hidden: state.hidden.filter((other) => other !== name) }));
-  showLegend(profile, state.hidden, (kind) => hide(kind));
+  showTags(profile.answer.tags, state.tags, (tags) => go({ tags }));
+  showLegend(profile, state.hidden, (hidden) => go({ hidden, whole: false }));
   showCrumbs();
   showFound();
-  const empty = !profile.weight;
-  for (const id of ['graph', 'table']) byId(id).hidden = empty;
-  byId('empty').hidden = !empty;
-  if (empty) whyEmpty(profile, state.tags.length).forEach((text, i) => { byId('empty').children[i].textContent = text; });
-  graph.show(profile, tree, { zoom, hits, root: state.root, theme: theme() }, reveal);
-  table.show(profile, rows, { sort: state.sort, theme: theme(), chosen: view.chosen });
+  for (const id of ['graph', 'table']) byId(id).hidden = !profile.weight;
+  byId('empty').hidden = profile.weight > 0;
+  whyEmpty(profile, state.tags.length).forEach((text, i) => { byId('empty').children[i].textContent = text; });
+  graph.show(profile, tree, { zoom, hits, upward: state.root === 'bottom' }, reveal);
+  table.show(profile, rows, state.sort);
   if (!graph.pointer && !document.querySelector('footer:hover, tbody:hover')) showNode(Math.max(graph.selected, 0) || zoom);
 }
 
-function showLive() {
-  const on = moving(state) && !feed.paused;
-  press('live', on);
-  byId('live').classList.toggle('failed', Boolean(failure));
-  byId('live').textContent = failure ? 'No answer' : on ? 'Live' : feed.paused ? 'Paused' : 'Fixed';
+function showControls() {
+  const on = moving() && !feed.paused;
+  const pressed = { live: on, case: state.case, collapse: state.r, upward: state.root === 'bottom' };
+  for (const name of VIEWS) pressed[`v-${name}`] = name === view.shown;
+  for (const [id, value] of Object.entries(pressed)) byId(id).setAttribute('aria-pressed', String(Boolean(value)));
+  byId('live').textContent = failure ? 'No answer' : on ? 'Live' : moving() ? 'Paused' : 'Fixed';
+  byId('live').classList.toggle('red', Boolean(failure));
+  byId('query').value = state.q;
+  for (const format of ['pprof', 'folded']) byId(format).href = address(state, format);
 }
 
 function showNotices() {
   const list = view.profile ? notices(view.profile) : [];
-  if (failure) list.unshift(['red', `${failure[0].toUpperCase()}${failure.slice(1)}. ${view.profile ? 'What is shown is the last that came; ' : ''}trying again.`]);
-  if (view.profile && !view.found) {
-    list.push(['amber', `“${shortName(state.path.at(-1))}” is not in the profile now: its nearest ancestor is shown.`, '', ['Show all', () => zoomTo(0)]]);
-  }
-  if (view.error) list.push(['amber', `Not a regular expression: ${view.error}`]);
-  refill(byId('notices'), list, () => list.map(([level, text, code, action]) => el('div', { class: level }, text,
-    code ? el('code', { text: code }) : null, action ? el('button', { type: 'button', 'data-key': text, text: action[0], onclick: action[1] }) : null)));
+  if (failure) list.unshift(['red', `${failure}. Trying again${view.profile ? '; what is shown came before' : ''}.`]);
+  if (!view.found) list.push(['amber', `“${shortName(state.path.at(-1))}” is not in the profile now; its nearest ancestor is shown.`]);
+  if (view.error) list.push(['amber', view.error]);
+  refill(byId('notices'), list, () => list.map(([level, text, code]) => el('p', { class: level }, text, code && el('code', { text: code }))));
 }
 
-/** The path of the zoom: its first name and its last three. */
+/** The path of the zoom, its middle left out. */
 function showCrumbs() {
-  const nodes = [];
-  for (let node = view.zoom; node >= 0; node = view.tree.parent[node]) nodes.unshift(node);
-  const shown = nodes.length > 5 ? [nodes[0], -1, ...nodes.slice(-3)] : nodes;
-  refill(byId('crumbs'), [view.answers, shown], () => shown.flatMap((node, i) => [
-    i ? el('span', { text: '›' }) : null,
-    node < 0 ? el('span', { text: ' … ' }) : el('button', {
-      type: 'button', 'data-key': i, text: node ? shortName(view.profile.names[nameId(node)]) : 'all', onclick: () => zoomTo(node),
-      'aria-current': node === view.zoom ? 'location' : null,
-    }),
-  ]).filter(Boolean));
+  const path = [];
+  for (let node = view.zoom; node >= 0; node = view.tree.parent[node]) path.unshift(node);
+  const nodes = path.length > 5 ? [0, -1, ...path.slice(-3)] : path;
+  refill(byId('crumbs'), [view.answers, nodes], () => nodes.flatMap((node, i) => [i && el('span', { text: '›' }), node < 0 ? el('span', { text: '…' })
+    : button(i, { text: node ? shortName(view.profile.names[nameId(node)]) : 'all', onclick: () => zoomTo(node) })]).filter(Boolean));
 }
 
 function showFound() {
   const { matches, profile, rows, place } = view;
-  const at = matches && place >= 0 ? `${place + 1} of ` : '';
-  byId('found').textContent = !matches ? '' : matches.nodes.length
-    ? `${at}${plural(matches.nodes.length, 'place')} · ${plural(rows.length, 'function')} · ${figures(profile, matches.value)}` : 'nothing matches';
+  byId('found').textContent = !matches ? '' : !matches.nodes.length ? 'no match'
+    : `${place < 0 ? '' : `${place + 1} of `}${plural(matches.nodes.length, 'place')} · ${plural(rows.length, 'function')} · ${profile.figures(matches.value)}`;
 }
 
 function zoomTo(node) {
   if (node >= 0) go({ path: namesTo(view.profile, view.tree, node), whole: true }, { reveal: true });
 }
 
-/** Hides a function, or a kind of package (`@std`), or shows it again. */
-function hide(name) {
-  const hidden = state.hidden.includes(name) ? state.hidden.filter((other) => other !== name) : [...state.hidden, name];
-  go({ hidden, whole: false });
-}
-
-function search(query, more = {}) {
+function search(q, more) {
   view.place = -1;
-  go({ query, ...more }, { replace: true });
+  go({ q, ...more }, { replace: true });
 }
 
-/** To the next match (or with -1 the one before). */
+/** To the next match, or by -1 to the one before. */
 function step(by) {
   const nodes = view.matches?.nodes ?? [];
   if (!nodes.length) return;
-  view.place = (view.place < 0 && by < 0 ? nodes.length - 1 : view.place + by + nodes.length) % nodes.length;
-  graph.select(nodes[view.place]);
-  pointNode(nodes[view.place]);
+  view.place = (Math.max(view.place, by < 0 ? 0 : -1) + by + nodes.length) % nodes.length;
+  select(nodes[view.place]);
   showFound();
+}
+
+function select(node) {
+  graph.select(node);
+  pointNode(node);
 }
 
 /** Lights a node's function and says all about it at the foot; with -1, that stays. */
@@ -190,7 +172,7 @@ function pointNode(node) {
 
 function pointRow(row) {
   light(row ? row.id : view.chosen);
-  if (row) showDetails(view.profile, row.frame, { ...row, within: view.tree.total[view.zoom], what: 'in all places' });
+  if (row) showDetails(view.profile, row.frame, { ...row, within: view.tree.total[view.zoom], note: 'wherever it is called' });
 }
 
 function light(id) {
@@ -203,96 +185,84 @@ function showNode(node) {
   showDetails(view.profile, node ? frame[node] : -1, { total: total[node], self: self[node], within: total[view.zoom] });
 }
 
-/** Selects a function: its row, and its widest box. */
+/** A function is chosen in the table: it stays lit, and its widest box comes into sight. */
 function choose(row) {
   view.chosen = row.id;
   table.choose(row.id);
   pointRow(row);
-  const node = widestOf(row.id);
-  if (node >= 0 && view.shown !== 'table') graph.reveal(node, false);
+  graph.reveal(nodeOf(row));
 }
 
 function menuFor(id, node, at) {
   const name = view.profile.names[id];
   openMenu(at, shortName(name), [
-    ['Zoom', 'Enter', () => zoomTo(node)],
-    ['Hide function', '', () => hide(name)],
-    ['Search this', '', () => search(exactly(name), { matchCase: true })],
-    ['Copy name', '', () => copy(name)],
-    ['Copy link to this view', '', () => copy(location.href)],
+    ['Zoom', () => zoomTo(node)],
+    ['Hide', () => go({ hidden: [...state.hidden, name], whole: false })],
+    ['Search this', () => search(exactly(name), { case: '1' })],
+    // Without the right to the clipboard, as on plain HTTP from afar, the reader copies it.
+    ['Copy name', () => (navigator.clipboard ? navigator.clipboard.writeText(name) : prompt('Name', name))],
   ]);
 }
 
-function press(id, on) {
-  byId(id).setAttribute('aria-pressed', String(on));
-}
-
-/** Arrow keys in the graph; Enter zooms to where they led. */
+/** Arrow keys in the graph. */
 function walk(key) {
-  if (!view.tree || view.shown === 'table') return;
+  if (!graph.layout) return;
   const node = graph.neighbour(key);
-  graph.select(node);
-  pointNode(node);
-  byId('say').textContent = `${node ? view.profile.names[nameId(node)] : 'all'}: ${figures(view.profile, view.tree.total[node])}`;
+  select(node);
+  byId('say').textContent = `${node ? view.profile.names[nameId(node)] : 'all'}: ${view.profile.figures(view.tree.total[node])}`;
 }
 
 function escape() {
   const open = document.querySelector('details[open]');
-  if (open) open.open = false;
-  else if (state.query) search('');
-  else if (graph.selected >= 0 || view.chosen >= 0) { view.chosen = -1; graph.select(-1); table.choose(-1); pointNode(-1); }
   document.activeElement.blur();
+  if (open) open.open = false;
+  else if (state.q) search('');
+  else {
+    view.chosen = -1;
+    table.choose(-1);
+    select(-1);
+  }
 }
 
 function pause() {
-  if (!moving(state)) go({ from: '-300', to: '' });
-  else { feed.pause(!feed.paused); showLive(); }
+  if (moving()) feed.pause(!feed.paused);
+  else go({ from: '-300', to: '' });
+  showControls();
 }
 
 function setUp() {
-  const flipRoot = () => go({ root: state.root === 'top' ? 'bottom' : 'top' });
-  const collapse = () => go({ collapse: !state.collapse, whole: false });
-  const darken = () => { flipTheme(); render(); };
-  const find = () => { byId('query').focus(); byId('query').select(); };
+  const flip = setUpTheme(() => show());
+  const find = () => byId('query').select();
+  const upward = () => go({ root: state.root === 'top' ? 'bottom' : 'top' }, { reveal: true });
+  const collapse = () => go({ r: state.r ? '' : '1', whole: false });
   const help = () => byId('help').showModal();
-  const shapes = ['graph', 'table', 'both'];
   setUpKeys([
-    [['/'], 'search (also Ctrl+F)', find], [['n', 'N'], 'next, previous match', (key) => step(key === 'n' ? 1 : -1)],
-    [['ArrowUp', 'ArrowDown', 'ArrowLeft', 'ArrowRight'], 'move over the boxes, or the rows', walk],
-    [['Enter'], 'zoom to the box or row', () => zoomTo(graph.selected)], [['0'], 'reset the zoom', () => zoomTo(0)],
-    [['Escape'], 'close, clear the search, clear the selection', escape],
-    [['1', '2', '3'], 'graph, table, both', (key) => go({ view: shapes[key - 1] })],
-    [['i'], 'root at the bottom or at the top', flipRoot], [['r'], 'collapse recursion', collapse],
-    [['d'], 'light or dark', darken], [[' '], 'pause or resume', pause], [['?'], 'this help', help],
+    [['/'], 'search (also Ctrl+F)', find], [['n', 'N'], 'next match, previous match', (key) => step(key === 'n' ? 1 : -1)],
+    [['ArrowUp', 'ArrowDown', 'ArrowLeft', 'ArrowRight'], 'move over boxes or rows', walk], [['Enter'], 'zoom to the box or row', () => zoomTo(graph.selected)],
+    [['0'], 'reset the zoom', () => zoomTo(0)], [['Escape'], 'close, then clear search, then selection', escape],
+    [['1', '2', '3'], 'graph, table, both', (key) => go({ view: VIEWS[key - 1] })], [['i'], 'root at the top or at the bottom', upward],
+    [['r'], 'collapse recursion', collapse], [['d'], 'light or dark', flip], [[' '], 'pause or resume', pause], [['?'], 'this help', help],
   ]);
+  const clicks = { live: pause, theme: flip, ask: help, upward, collapse, case: () => search(state.q, { case: state.case ? '' : '1' }) };
+  for (const name of VIEWS) clicks[`v-${name}`] = () => go({ view: name });
+  for (const [id, run] of Object.entries(clicks)) byId(id).addEventListener('click', run);
+  byId('query').addEventListener('input', ({ target }) => search(target.value));
+  byId('query').addEventListener('keydown', ({ key, shiftKey }) => { if (key === 'Enter') step(shiftKey ? -1 : 1); });
+  setUpSpan(() => (view.profile ? [view.profile.answer.from, view.profile.answer.to] : []), go);
   setUpMenu();
-  setUpSpan((span) => go(span), () => { byId('span').open = false; });
-  const click = (id, run) => byId(id).addEventListener('click', run);
-  click('live', pause);
-  click('theme', darken);
-  click('ask', help);
-  click('root', flipRoot);
-  click('collapse', collapse);
-  click('case', () => search(state.query, { matchCase: !state.matchCase }));
-  click('views', (event) => { if (event.target.dataset.view) go({ view: event.target.dataset.view }); });
-  byId('query').addEventListener('input', (event) => search(event.target.value));
-  byId('query').addEventListener('keydown', (event) => { if (event.key === 'Enter') step(event.shiftKey ? -1 : 1); });
-  byId('span').addEventListener('toggle', () => { if (view.profile && byId('span').open) fillSpan(view.profile.answer.from, view.profile.answer.to); });
-  document.addEventListener('pointerdown', (event) => {
-    for (const open of document.querySelectorAll('details[open]')) if (!open.contains(event.target)) open.open = false;
+  document.addEventListener('pointerdown', ({ target }) => {
+    for (const open of document.querySelectorAll('details[open]')) if (!open.contains(target)) open.open = false;
   });
   addEventListener('popstate', () => {
-    const asked = api();
+    const asked = address(state);
     state = read();
     derive();
-    render(true);
-    if (api() !== asked) feed.load();
+    show(true);
+    if (address(state) !== asked) feed.load();
   });
-  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => render());
-  addEventListener('resize', () => render());
+  addEventListener('resize', () => show());
   expose(() => state, view, graph, feed);
 }
 
 setUp();
-render();
 feed.load();

@@ -1,21 +1,16 @@
-// Function names shortened to fit: first the hash and the generics go, then the path from the left.
+// Function names shortened to fit: first hash and generics go, then the path from the left.
 
 /** The forms of a name, longest first. */
 export function forms(name) {
   const whole = name.replace(/::h[0-9a-f]{16}$/, '');
-  const plain = withoutGenerics(whole);
-  const list = whole === plain ? [whole] : [whole, plain];
-  let rest = plain;
-  for (;;) {
-    const cut = rest.search(/(::|\/)(?!\{)/);
-    if (cut < 0 || /^[^:/]*\+0x/.test(rest)) break;
-    rest = rest.slice(cut + (rest[cut] === '/' ? 1 : 2));
-    if (rest) list.push(rest);
-  }
+  let rest = withoutGenerics(whole);
+  const list = whole === rest ? [whole] : [whole, rest];
+  // `{{closure}}` says nothing without what is in front of it.
+  for (let cut; (cut = rest.match(/^.*?(::|\/)(?!\{)/)); list.push(rest)) rest = rest.slice(cut[0].length);
   return list;
 }
 
-/** The one form for a table: no hash, no generics, at most two parts of the path. */
+/** At most two parts of the path, for a table. */
 export function shortName(name) {
   const list = forms(name);
   return list.at(-2) ?? list[0];
@@ -25,20 +20,17 @@ export function shortName(name) {
 function withoutGenerics(name) {
   let out = '';
   let depth = 0;
-  let kept = 0;                    // depth up to which a leading `<T as …>` is a part of the path
-  if (name[0] === '<') kept = 1;
+  let kept = name[0] === '<' ? 1 : 0;     // how deep brackets are still a part of the path: `<T as …>`
   for (let i = 0; i < name.length; i++) {
-    const c = name[i];
-    if (c === '<') { depth++; continue; }
-    if (c === '>' && name[i - 1] !== '-') {
-      depth = Math.max(0, depth - 1);
+    if (name[i] === '<') depth++;
+    else if (name[i] === '>' && name[i - 1] !== '-') {
+      depth--;
       if (depth < kept) kept = 0;
-      continue;
+    } else {
+      if (depth === 1 && name.startsWith(' as ', i)) kept = 0;
+      if (depth <= kept) out += name[i];
     }
-    if (depth === 1 && kept && name.startsWith(' as ', i)) kept = 0;
-    if (depth <= kept) out += c;
   }
-  if (depth !== 0) return name;    // not brackets: `operator<<`
-  out = out.replace(/(::)+$/, '').replace(/::::/g, '::');
-  return out.trim() || name;
+  // Not brackets after all: `operator<<`.
+  return depth === 0 && out ? out.replace(/::(?=::|$)/g, '') : name;
 }

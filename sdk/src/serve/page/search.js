@@ -1,37 +1,29 @@
-// Search by regular expression: which functions match, how much they hold together, where they are.
+// Search by regular expression: which functions match, and what they hold together.
 
-/** A compiled search; `error` says what is wrong with the expression. Nothing is searched for an empty one. */
-export function compile(text, matchCase) {
-  if (!text) return { regex: null, error: '' };
+/** For each name, whether it matches: `hits` is null without a search, `error` says what is wrong with it. */
+export function match(names, text, matchCase) {
   try {
-    return { regex: new RegExp(text, matchCase ? '' : 'i'), error: '' };
+    const regex = new RegExp(text, matchCase ? '' : 'i');
+    return { hits: text ? names.map((name) => regex.test(name)) : null, error: '' };
   } catch (problem) {
-    return { regex: null, error: problem.message.replace(/^Invalid regular expression: /, '') };
+    return { hits: null, error: problem.message };
   }
 }
 
-/** An expression that matches exactly this name. */
+/** An expression for exactly this name. */
 export const exactly = (name) => `^${name.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&')}$`;
 
-/** For each name, 1 where it matches; null without a search. */
-export function matchNames(names, regex) {
-  return regex && Uint8Array.from(names, (name) => (regex.test(name) ? 1 : 0));
-}
-
-/**
- * What the matches below `root` hold: a match inside a match is not counted again.
- * `nodes` are the outermost matches, from left to right.
- */
-export function total(profile, tree, root, hits) {
+/** What the matches below `root` hold, and the outermost ones: a match inside a match is not counted again. */
+export function total({ frames }, tree, root, hits) {
   const nodes = [];
   let value = 0;
-  let i = Math.max(root, 1);
-  while (i < tree.end[root]) {
-    if (hits[profile.frames.name[tree.frame[i]]]) {
+  for (let i = Math.max(root, 1); i < tree.end[root];) {
+    const hit = hits[frames.name[tree.frame[i]]];
+    if (hit) {
       nodes.push(i);
       value += tree.total[i];
-      i = tree.end[i];
-    } else i++;
+    }
+    i = hit ? tree.end[i] : i + 1;
   }
   return { nodes, value };
 }

@@ -1,63 +1,35 @@
 // The view as the address says it: reload, Back and a link show the same.
 //
-// Letters: `from`, `to`, `tag` as the server's; `p` path of the zoom, `h` hidden functions (`@std`: a kind of package),
-// `q` search, `case`, `view`, `sort`, `root`, `r` recursion collapsed.
+// `from`, `to`, `tag` as the server's; `p` path of the zoom, `h` what is hidden (`@std`: a kind of package), `q` search,
+// `case`, `view`, `sort`, `root`, `r` recursion collapsed.
 
-export const DEFAULTS = {
-  from: '-300', to: '', tags: [], path: [], whole: true, hidden: [], query: '', matchCase: false,
-  view: 'auto', sort: '-self', root: 'top', collapse: false,
+const NUMBER = /^-?\d+(\.\d+)?$/;
+/** Valid values, default. */
+const CHOICES = {
+  from: [NUMBER, '-300'], to: [NUMBER, ''], view: [/^(graph|table|both)$/, ''], sort: [/^-?(name|self|total|samples)$/, '-self'],
+  root: [/^bottom$/, 'top'], case: [/^1$/, ''], r: [/^1$/, ''], q: [/^/, ''],
 };
 
-/** The view of the address at hand. The whole path of a zoom is in the history; a link carries what is needed of it. */
+/** The view of the address. Of a zoom, it has what leads there; the browser's history has the whole path. */
 export function read() {
   const query = new URLSearchParams(location.search);
-  const one = (key, valid, fallback) => (valid.test(query.get(key) ?? '') ? query.get(key) : fallback);
-  const kept = history.state?.path;
-  return {
-    from: one('from', /^-?\d+(\.\d+)?$/, DEFAULTS.from),
-    to: one('to', /^-?\d+(\.\d+)?$/, ''),
-    tags: query.getAll('tag').map(splitTag).filter(([key]) => key),
-    path: kept ?? query.getAll('p'),
-    whole: Boolean(kept),
-    hidden: query.getAll('h'),
-    query: query.get('q') ?? '',
-    matchCase: query.get('case') === '1',
-    view: one('view', /^(graph|table|both)$/, DEFAULTS.view),
-    sort: one('sort', /^-?(name|self|total|samples)$/, DEFAULTS.sort),
-    root: one('root', /^bottom$/, DEFAULTS.root),
-    collapse: query.get('r') === '1',
-  };
+  const state = { path: history.state?.path ?? query.getAll('p'), whole: Boolean(history.state?.path), hidden: query.getAll('h'), tags: query.getAll('tag') };
+  for (const [key, [valid, normal]] of Object.entries(CHOICES)) state[key] = valid.test(query.get(key) ?? '') ? query.get(key) ?? normal : normal;
+  return state;
 }
 
-/** Puts the view into the address; as a new step of the history, unless `replace`. `link` are the names for `p`. */
+/** Puts the view into the address, as a new step of the history unless `replace`. `link` leads to the zoom. */
 export function write(state, link, replace) {
-  const query = windowAndTags(state);
-  if (state.from === DEFAULTS.from && !state.to) query.delete('from');
-  link.forEach((name) => query.append('p', name));
-  state.hidden.forEach((name) => query.append('h', name));
-  if (state.query) query.set('q', state.query);
-  if (state.matchCase) query.set('case', '1');
-  for (const key of ['view', 'sort', 'root']) if (state[key] !== DEFAULTS[key]) query.set(key, state[key]);
-  if (state.collapse) query.set('r', '1');
+  const query = new URLSearchParams();
+  for (const [key, [, normal]] of Object.entries(CHOICES)) if (state[key] !== normal) query.set(key, state[key]);
+  for (const [key, values] of [['tag', state.tags], ['p', link], ['h', state.hidden]]) values.forEach((value) => query.append(key, value));
   const text = query.toString().replace(/%3A/g, ':').replace(/%2F/g, '/').replace(/%40/g, '@');
-  const address = text ? `?${text}` : location.pathname;
-  const kept = { path: state.path };
-  if (replace) history.replaceState(kept, '', address);
-  else history.pushState(kept, '', address);
+  history[replace ? 'replaceState' : 'pushState']({ path: state.path }, '', text ? `?${text}` : location.pathname);
 }
 
-/** What of the view the server must know. */
-export function windowAndTags(state) {
-  const query = new URLSearchParams({ from: state.from });
-  if (state.to) query.set('to', state.to);
-  state.tags.forEach(([key, value]) => query.append('tag', `${key}=${value}`));
-  return query;
-}
-
-/** Whether the window ends now, so that it moves on. */
-export const moving = (state) => !state.to;
-
-function splitTag(text) {
-  const at = text.indexOf('=');
-  return at < 0 ? ['', ''] : [text.slice(0, at), text.slice(at + 1)];
+/** What the server is asked for. */
+export function address({ from, to, tags }, format) {
+  const query = new URLSearchParams({ from, ...(to && { to }), ...(format && { format }) });
+  tags.forEach((tag) => query.append('tag', tag));
+  return `api/profile?${query}`;
 }
