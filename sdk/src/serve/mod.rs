@@ -1,5 +1,39 @@
 //! Serves profiles from inside the process: the page, `/debug/pprof/*`, `/stats`, `/healthz`.
+//!
+//! In: closed profile sets, put into the [`Store`] by whoever assembles them, and captures on demand from a [`Source`].
+//! Out: HTTP/1.1 on one address. It runs on the caller's tokio runtime, on one thread; all it holds is bounded.
+//!
+//! The way of a request: `server` (connections) → `site` (paths; `host`, `query`) → `api` and `pull` (answers) →
+//! `reply` (headers, compression). The way of samples: `store` → `profiles` (sums; `window`: what is there) → `nodes` (a tree grows; `frames`,
+//! `package`) → `tree` (preorder, trimmed) → `flame` (the page's JSON), `top`, `svg`.
 
+mod api;
+mod assets;
+mod flame;
+mod frames;
+mod host;
+mod json;
+mod nodes;
+mod package;
+mod profiles;
+mod pull;
+mod query;
+mod reply;
+mod server;
+mod site;
+mod size;
 mod source;
+mod stall;
+mod stats;
+mod store;
+#[cfg(feature = "svg")]
+mod svg;
+#[cfg(test)]
+mod testing;
+mod top;
+mod tree;
+mod window;
 
+pub use server::{Bound, Server};
 pub use source::{CaptureError, CaptureFuture, Source, Target};
+pub use store::Store;

@@ -1,0 +1,78 @@
+//! The page's JSON: a tree as columns in preorder, with what stands in the page's header.
+//!
+//! In: a tree, the figures of its range of time, the profiler's account. Out: the body of `/api/profile`.
+
+use std::time::Duration;
+
+use profiler_proto::model::Id;
+use serde_json::{Value, json};
+
+use super::frames::Frames;
+use super::json::Object;
+use super::source::Target;
+use super::store::Range;
+use super::tree::Tree;
+use super::window::Window;
+
+/// What stands in the page's header beside the tree.
+pub(super) struct Header<'a> {
+    pub(super) range: Range,
+    pub(super) now: u64,
+    pub(super) target: Option<&'a Target>,
+    pub(super) stats: &'a Value,
+}
+
+/// The answer of `/api/profile`: see [`Header`]; frames and nodes as columns.
+pub(super) fn json(header: &Header<'_>, window: &Window, tree: &Tree) -> Vec<u8> {
+    let mut answer = Object::new();
+    answer.number("version", 1).value("kind", &kind(window, header.stats));
+    answer.number("from", millis(header.range.from)).number("to", millis(header.range.to));
+    answer.value("first", &json!(window.first.map(millis))).value("last", &json!(window.last.map(millis)));
+    answer.number("duration_ms", millis(window.duration)).number("now", millis(header.now));
+    answer.value("target", &json!(header.target.map(|target| json!({"service": target.service, "pid": target.pid}))));
+    answer.value("tags", &json!(window.tags));
+    if window.tags_cut {
+        answer.value("tags_cut", &Value::Bool(true));
+    }
+    answer.number("samples", tree.samples).number("stacks", window.stacks);
+    if window.is_unweighted() {
+        answer.number("sum_squares", tree.samples);
+    }
+    answer.texts("names", tree.frames.names.iter().map(AsRef::as_ref));
+    answer.texts("files", tree.frames.files.iter().map(AsRef::as_ref));
+    answer.texts("packages", tree.frames.packages.iter().map(AsRef::as_ref));
+    answer.object("frames", frames(&tree.frames)).object("nodes", nodes(tree));
+    answer.number("trimmed", tree.trimmed).value("stats", header.stats);
+    answer.value("debug_info", &header.stats["symbols"]["lines"]);
+    answer.finish()
+}
+
+fn kind(window: &Window, stats: &Value) -> Value {
+    let rate = stats["rate_hz"].as_u64().unwrap_or(0);
+    // Before the first profile: what the rate makes it.
+    let period = window.period.unwrap_or_else(|| 1_000_000_000_i64.checked_div(rate as i64).unwrap_or(0));
+    let rate = 1_000_000_000_i64.checked_div(period).unwrap_or(0);
+    json!({ "type": "cpu", "unit": "nanoseconds", "period": period, "rate_hz": rate })
+}
+
+fn frames(frames: &Frames) -> Object {
+    let table = || frames.table.iter();
+    let mut columns = Object::new();
+    columns.numbers("name", table().map(|frame| frame.name.index()));
+    columns.numbers("package", table().map(|frame| frame.package.index()));
+    columns.numbers("file", table().map(|frame| frame.file.index()));
+    columns.numbers("line", table().map(|frame| frame.line));
+    columns.numbers("inlined", table().map(|frame| u8::from(frame.inlined)));
+    columns.numbers("kind", table().map(|frame| frames.sort(frame) as u8));
+    columns
+}
+
+fn nodes(tree: &Tree) -> Object {
+    let mut columns = Object::new();
+    columns.numbers("depth", tree.depth.iter()).numbers("frame", tree.frame.iter()).numbers("self", tree.own.iter());
+    columns
+}
+
+fn millis(nanos: u64) -> u64 {
+    u64::try_from(Duration::from_nanos(nanos).as_millis()).unwrap_or(u64::MAX)
+}

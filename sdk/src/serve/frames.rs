@@ -1,0 +1,190 @@
+//! The distinct functions of a tree, with what is known of each.
+//!
+//! In: locations of any number of profile sets. Out: columns by frame number, frame 0 being the root's "all". A function
+//! is one frame wherever it stands: lines, addresses and inlining do not split it, for that would split its share.
+
+use std::collections::{HashMap, HashSet};
+
+use profiler_proto::model::{Function, Id, Line, Location, LocationId, Mapping, StringId, Strings};
+use profiler_proto::{Dictionary, ProfileSet};
+
+use super::package::{self, Sort};
+
+/// What is known of one function.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Frame {
+    pub(super) name: StringId,
+    pub(super) package: StringId,
+    pub(super) file: StringId,
+    /// The function's first line, or the lowest one that was seen; 0 is unknown.
+    pub(super) line: u32,
+    /// Whether it was inlined wherever it was seen.
+    pub(super) inlined: bool,
+    pub(super) sort: Sort,
+}
+
+/// The distinct frames of a tree.
+///
+/// Invariant: no two have both name and package in common, but for frames 0 and 1.
+#[derive(Debug)]
+pub(super) struct Frames {
+    pub(super) names: Strings,
+    pub(super) files: Strings,
+    pub(super) packages: Strings,
+    pub(super) table: Vec<Frame>,
+    known: HashMap<(StringId, StringId), u32>,
+    /// Packages that are the profiled program's own, for its name or its sources say so.
+    own: HashSet<StringId>,
+}
+
+/// The number of the root's frame.
+pub(super) const ALL: u32 = 0;
+/// The number of the frame that stands for nodes that were merged away.
+pub(super) const TRIMMED: u32 = 1;
+
+impl Frames {
+    /// The root's frame and that of trimmed nodes.
+    pub(super) fn new() -> Self {
+        let (names, files, packages) = (Strings::new(), Strings::new(), Strings::new());
+        let (known, own) = (HashMap::new(), HashSet::new());
+        let mut frames = Self { names, files, packages, table: Vec::new(), known, own };
+        for name in ["all", "(trimmed)"] {
+            let name = frames.names.intern_str(name);
+            let (package, file) = (StringId::ZERO, StringId::ZERO);
+            frames.table.push(Frame { name, package, file, line: 0, inlined: false, sort: Sort::Unresolved });
+        }
+        frames
+    }
+
+    /// The name of a frame.
+    pub(super) fn name(&self, frame: u32) -> &str {
+        self.table.get(frame as usize).map_or("", |frame| self.names.text(frame.name))
+    }
+
+    /// The sort of a frame, once all are known.
+    pub(super) fn sort(&self, frame: &Frame) -> Sort {
+        let own = frame.sort == Sort::Dependency && self.own.contains(&frame.package);
+        if own { Sort::Own } else { frame.sort }
+    }
+
+    /// Names the crate that the executable of `set` is built from as the program's own.
+    pub(super) fn note_executable(&mut self, set: &ProfileSet) {
+        let path = ["process.executable.path", "process.executable.name"]
+            .iter()
+            .find_map(|key| set.resource.get(key)?.as_str());
+        let first_mapping =
+            || set.dictionary.mappings.iter().nth(1).map(|mapping| set.dictionary.strings.text(mapping.filename));
+        if let Some(path) = path.or_else(first_mapping) {
+            self.own.insert(self.packages.intern_str(&package::crate_of_executable(path)));
+        }
+    }
+
+    /// Puts the frames of a location behind `into`, the outermost first.
+    fn expand(&mut self, location: &Location, dictionary: &Dictionary, into: &mut Vec<u32>) {
+        let file = mapped_file(location, dictionary);
+        if location.lines.is_empty() {
+            into.push(self.intern(&unnamed(location, file, dictionary), package::of("", file), None));
+        }
+        for (depth, line) in location.lines.iter().enumerate().rev() {
+            let function = dictionary.functions.get(line.function).copied().unwrap_or_default();
+            let name = name_of(&function, dictionary);
+            let source = Source::of(&function, line, depth + 1 < location.lines.len(), dictionary);
+            into.push(match name {
+                "" => self.intern(&unnamed(location, file, dictionary), package::of("", file), Some(source)),
+                name => self.intern(name, package::of(name, file), Some(source)),
+            });
+        }
+    }
+
+    /// The number of a frame, with what its source adds to what is known of it.
+    fn intern(&mut self, name: &str, (package, sort): (&str, Sort), source: Option<Source<'_>>) -> u32 {
+        let (name, package) = (self.names.intern_str(name), self.packages.intern_str(package));
+        let next = u32::try_from(self.table.len()).unwrap_or(u32::MAX);
+        let number = *self.known.entry((name, package)).or_insert(next);
+        if number == next {
+            self.table.push(Frame { name, package, file: StringId::ZERO, line: 0, inlined: source.is_some(), sort });
+        }
+        if let (Some(source), Some(frame)) = (source, self.table.get_mut(number as usize)) {
+            frame.inlined &= source.inlined;
+            if frame.file.is_zero() {
+                frame.file = self.files.intern_str(source.file);
+            }
+            if source.line != 0 && (frame.line == 0 || source.line < frame.line) {
+                frame.line = source.line;
+            }
+            if sort == Sort::Dependency && package::is_own_source(source.file) {
+                self.own.insert(package);
+            }
+        }
+        number
+    }
+}
+
+/// What debug information says of a frame.
+struct Source<'a> {
+    file: &'a str,
+    line: u32,
+    inlined: bool,
+}
+
+impl<'a> Source<'a> {
+    fn of(function: &Function, line: &Line, inlined: bool, dictionary: &'a Dictionary) -> Self {
+        let line = if function.start_line > 0 { function.start_line } else { line.line };
+        Self { file: dictionary.strings.text(function.filename), line, inlined }
+    }
+}
+
+/// The frames of one set's locations, made once for each location.
+pub(super) struct LocationFrames {
+    /// Frame numbers, those of one location side by side, the outermost first.
+    frames: Vec<u32>,
+    /// By location: where its frames begin and end in `frames`; `None` until it is asked for.
+    spans: Vec<Option<(usize, usize)>>,
+}
+
+impl LocationFrames {
+    /// Nothing known yet of the locations of `dictionary`.
+    pub(super) fn new(dictionary: &Dictionary) -> Self {
+        Self { frames: Vec::new(), spans: vec![None; dictionary.locations.len()] }
+    }
+
+    /// The frames of a location, the outermost first; none for an id of another dictionary.
+    pub(super) fn of(&mut self, id: LocationId, dictionary: &Dictionary, frames: &mut Frames) -> &[u32] {
+        let span = self.spans.get_mut(id.index() as usize);
+        let (Some(location), Some(span)) = (dictionary.locations.get(id), span) else {
+            return &[];
+        };
+        let (start, end) = *span.get_or_insert_with(|| {
+            let start = self.frames.len();
+            frames.expand(location, dictionary, &mut self.frames);
+            (start, self.frames.len())
+        });
+        &self.frames[start..end]
+    }
+}
+
+/// The demangled name, else the linker's.
+fn name_of<'a>(function: &Function, dictionary: &'a Dictionary) -> &'a str {
+    let id = if function.name.is_zero() { function.system_name } else { function.name };
+    dictionary.strings.text(id)
+}
+
+/// The file mapped at a location; `[kernel]` where the location says that it is the kernel's.
+fn mapped_file<'a>(location: &Location, dictionary: &'a Dictionary) -> &'a str {
+    let frame_type = dictionary.value_of(location.attributes, "profile.frame.type");
+    if frame_type.and_then(|value| value.as_str()) == Some("kernel") {
+        return "[kernel]";
+    }
+    dictionary.mappings.get(location.mapping).map_or("", |mapping| dictionary.strings.text(mapping.filename))
+}
+
+/// The stand-in for a name: `libc.so.6+0x28b0`, an offset in the file.
+fn unnamed(location: &Location, file: &str, dictionary: &Dictionary) -> String {
+    let address = location.address;
+    match dictionary.mappings.get(location.mapping) {
+        Some(Mapping { start, offset, .. }) if !location.mapping.is_zero() => {
+            format!("{}+{:#x}", package::base_name(file), address.wrapping_sub(*start).wrapping_add(*offset))
+        }
+        _ => format!("{address:#x}"),
+    }
+}

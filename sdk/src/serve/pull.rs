@@ -1,0 +1,83 @@
+//! `/debug/pprof/*`: what Go programs serve under these paths, so that tools made for Go work here.
+//!
+//! In: parsed parameters. Out: gzip pprof of samples taken from now on. Reference: Go's `net/http/pprof`.
+
+use std::fs::File;
+use std::io::Read;
+use std::time::Duration;
+
+use http::header::{CONTENT_DISPOSITION, RETRY_AFTER};
+use http::{HeaderValue, Method, StatusCode};
+use profiler_proto::{ProfileSet, pprof};
+
+use super::query::{BadParameter, Query};
+use super::reply::Reply;
+use super::site::Site;
+use super::source::CaptureError;
+
+/// What Go takes if nothing is said.
+const DEFAULT_SECONDS: u64 = 30;
+/// The longest capture, in seconds.
+const MOST_SECONDS: u64 = 300;
+/// More of a command line is not sent.
+const MOST_COMMAND_LINE: u64 = 1 << 20;
+
+const INDEX: &str = "<!doctype html>
+<html lang=\"en\"><head><meta charset=\"utf-8\"><title>/debug/pprof/</title></head><body>
+<h1>/debug/pprof/</h1>
+<p>Profiles for <code>go tool pprof</code>:</p>
+<ul>
+<li><a href=\"/debug/pprof/profile?seconds=30\">profile</a>: CPU samples from now on; <code>seconds</code> is 1 to 300, 30 if not said</li>
+<li><a href=\"/debug/pprof/cmdline\">cmdline</a>: the program's arguments</li>
+</ul>
+<p><a href=\"/\">The flame graph</a> shows the last minutes.</p>
+</body></html>
+";
+
+impl Site {
+    /// `/debug/pprof/`.
+    pub(super) fn pprof_index() -> Reply {
+        Reply::compressible("text/html; charset=utf-8", INDEX)
+    }
+
+    /// `/debug/pprof/profile`: answers when the capture has ended; ends the capture when the client goes.
+    pub(super) async fn capture(&self, query: &Query, method: &Method) -> Result<Reply, BadParameter> {
+        let seconds = query.number("seconds", 1..=MOST_SECONDS, DEFAULT_SECONDS)?;
+        if method == Method::HEAD {
+            return Ok(attachment(&ProfileSet::default()).bare(StatusCode::OK));
+        }
+        Ok(match self.source.capture(Duration::from_secs(seconds)).await {
+            Ok(set) => attachment(&set),
+            Err(error) => refused(error),
+        })
+    }
+
+    /// `/debug/pprof/cmdline`: the arguments of the profiled process, NUL between them.
+    pub(super) fn command_line(&self) -> Reply {
+        let pid = self.source.targets().first().map_or_else(std::process::id, |target| target.pid);
+        let path = format!("/proc/{pid}/cmdline");
+        let mut arguments = Vec::new();
+        match File::open(&path).and_then(|file| file.take(MOST_COMMAND_LINE).read_to_end(&mut arguments)) {
+            Ok(_) => {
+                let end = arguments.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+                arguments.truncate(end);
+                Reply::bytes("text/plain; charset=utf-8", arguments)
+            }
+            Err(error) => Reply::refusal(StatusCode::SERVICE_UNAVAILABLE, format!("{path}: {error}")),
+        }
+    }
+}
+
+/// A profile as a file to keep.
+pub(super) fn attachment(set: &ProfileSet) -> Reply {
+    Reply::bytes("application/octet-stream", pprof::encode(set))
+        .with(CONTENT_DISPOSITION, HeaderValue::from_static("attachment; filename=\"profile\""))
+}
+
+fn refused(error: CaptureError) -> Reply {
+    let refusal = Reply::refusal(StatusCode::SERVICE_UNAVAILABLE, error);
+    match error {
+        CaptureError::TooMany => refusal.with(RETRY_AFTER, HeaderValue::from_static("30")),
+        CaptureError::Off => refusal,
+    }
+}

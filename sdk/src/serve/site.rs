@@ -1,0 +1,107 @@
+//! Which path is answered with what.
+//!
+//! In: the head of a request. Out: a response; every refusal says what was wrong and what would be right. Runs on the
+//! server's runtime; what takes long gives way in between.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use http::header::ALLOW;
+use http::request::Parts;
+use http::{HeaderValue, Method, Response, StatusCode};
+use http_body_util::Full;
+use tokio::sync::Semaphore;
+
+use super::query::{BadParameter, Query};
+use super::reply::Reply;
+use super::source::Source;
+use super::store::Store;
+use super::{assets, host, stats};
+
+/// What can be asked for, for those who asked for something else.
+const PATHS: &str = "\
+/                            the flame graph page
+/flamegraph.svg              the flame graph as SVG: from, to, tag
+/api/profile                 samples as a tree: from, to, tag, format=json|pprof|folded
+/api/top                     the hottest functions: by, n, from, to, tag, format=json|text
+/debug/pprof/                what `go tool pprof` can fetch
+/debug/pprof/profile         CPU samples from now on, as pprof: seconds
+/debug/pprof/cmdline         the program's arguments
+/stats                       the profiler's account of itself
+/healthz                     whether samples are taken
+";
+
+/// The answers of one server.
+pub(super) struct Site {
+    pub(super) source: Arc<dyn Source>,
+    pub(super) store: Arc<Store>,
+    listening: SocketAddr,
+    /// Taken while a tree is made: several at once would take their memory together and end no sooner.
+    pub(super) tree_maker: Semaphore,
+}
+
+impl Site {
+    /// The answers of a server that listens on `listening`.
+    pub(super) fn new(source: Arc<dyn Source>, store: Arc<Store>, listening: SocketAddr) -> Self {
+        Self { source, store, listening, tree_maker: Semaphore::new(1) }
+    }
+
+    /// The response to a request; bodies of requests mean nothing here.
+    pub(super) async fn answer(&self, request: &Parts) -> Response<Full<Bytes>> {
+        let reply = match self.refusal(request) {
+            Some(refusal) => refusal,
+            None => self.route(request).await.unwrap_or_else(|bad| Reply::refusal(StatusCode::BAD_REQUEST, bad)),
+        };
+        reply.response(&request.headers)
+    }
+
+    /// Why a request is not looked at any further.
+    fn refusal(&self, request: &Parts) -> Option<Reply> {
+        if let Err(name) = host::check(request, self.listening) {
+            let why = format!("{name:?} is not a name of this machine; use http://{}/", self.listening);
+            return Some(Reply::refusal(StatusCode::FORBIDDEN, why));
+        }
+        if request.method != Method::GET && request.method != Method::HEAD {
+            let refusal = Reply::refusal(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are answered");
+            return Some(refusal.with(ALLOW, HeaderValue::from_static("GET, HEAD")));
+        }
+        None
+    }
+
+    async fn route(&self, request: &Parts) -> Result<Reply, BadParameter> {
+        let query = |known: &[&str]| Query::parse(request.uri.query(), known);
+        match request.uri.path() {
+            "/api/profile" => self.profile(&query(&["from", "to", "tag", "format"])?).await,
+            "/api/top" => self.top(&query(&["by", "n", "from", "to", "tag", "format"])?).await,
+            "/flamegraph.svg" => self.flamegraph(&query(&["from", "to", "tag"])?).await,
+            "/debug/pprof/" | "/debug/pprof" => query(&[]).map(|_| Self::pprof_index()),
+            "/debug/pprof/profile" => self.capture(&query(&["seconds"])?, &request.method).await,
+            "/debug/pprof/cmdline" => query(&[]).map(|_| self.command_line()),
+            "/stats" => query(&[]).map(|_| Reply::json(stats::json(&self.source.stats()).to_string())),
+            "/healthz" => query(&[]).map(|_| self.health()),
+            // The page keeps its state in its parameters; they are none of the server's.
+            path => Ok(assets::find(path, &request.headers).unwrap_or_else(|| Self::not_found(path))),
+        }
+    }
+
+    fn health(&self) -> Reply {
+        if self.source.stats().sampling {
+            Reply::text("ok\n")
+        } else {
+            Reply::refusal(StatusCode::SERVICE_UNAVAILABLE, "no samples are being taken")
+        }
+    }
+
+    fn not_found(path: &str) -> Reply {
+        let path: String = path.chars().take(80).collect();
+        Reply::refusal(StatusCode::NOT_FOUND, format!("{path:?} is not here; these are:\n\n{PATHS}"))
+    }
+}
+
+/// Nanoseconds since 1970 UTC.
+pub(super) fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,81 @@
+//! `/stats`: the profiler's account of itself, as JSON.
+//!
+//! In: one consistent snapshot. Out: an object whose top level counts on-CPU stacks; `taken = exported + pending + Σ lost`
+//! holds in it as in the snapshot.
+
+use profiler_proto::loss::{Degraded, Loss};
+use serde_json::{Map, Value, json};
+
+use crate::stats::{DestinationStats, Stats};
+
+/// The snapshot as an object. Every cause stands in it, those at zero too, so that a reader can rely on them.
+pub(super) fn json(stats: &Stats) -> Value {
+    json!({
+        "sampling": stats.sampling,
+        "rate_hz": stats.rate_hz,
+        "taken": stats.account.taken,
+        "exported": stats.account.exported,
+        "pending": stats.account.pending,
+        "lost": lost(&stats.account.lost),
+        "degraded": degraded(&stats.degraded),
+        "weight": stats.weight,
+        "destinations": stats.destinations.iter().map(destination).collect::<Vec<_>>(),
+        "kinds": {},
+        "engine": {
+            "name": stats.engine.name,
+            "refused": stats.engine.refused.iter().map(|(name, why)| json!({"name": name, "why": why})).collect::<Vec<_>>(),
+        },
+        "symbols": {
+            "lines": stats.symbols.lines,
+            "resolved": stats.symbols.resolved,
+            "unresolved": stats.symbols.unresolved,
+        },
+    })
+}
+
+fn destination(stats: &DestinationStats) -> Value {
+    json!({
+        "name": stats.name,
+        "delivered": stats.delivered,
+        "queued": stats.queued,
+        "dropped": lost(&stats.dropped),
+        "last_error": stats.last_error,
+    })
+}
+
+fn lost(loss: &Loss) -> Map<String, Value> {
+    loss.iter().map(|(cause, n)| (cause.name().to_owned(), n.into())).collect()
+}
+
+fn degraded(degraded: &Degraded) -> Map<String, Value> {
+    degraded.iter().map(|(flaw, n)| (flaw.name().to_owned(), n.into())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use profiler_proto::loss::{Cause, Flaw};
+
+    use super::*;
+    use crate::stats::EngineStats;
+
+    /// Check that the account stands at the top level and still balances.
+    #[test]
+    fn the_account_stands_at_the_top_and_balances() {
+        let mut stats = Stats { sampling: true, rate_hz: 100, weight: 12, ..Stats::default() };
+        let mut lost = Loss::default();
+        lost.add(Cause::RingFull, 3);
+        stats.account.enter(10, 7, &lost);
+        stats.account.exported(5);
+        stats.degraded.add(Flaw::Truncated, 2);
+        stats.engine = EngineStats { name: "timer".into(), refused: vec![("perf".into(), "EACCES".into())] };
+        stats.destinations.push(DestinationStats { name: "store".into(), delivered: 5, ..DestinationStats::default() });
+        let json = json(&stats);
+        let sum: u64 = json["lost"].as_object().unwrap().values().filter_map(Value::as_u64).sum();
+        let of = |name: &str| json[name].as_u64().unwrap();
+        assert_eq!((of("taken"), of("exported") + of("pending") + sum), (10, 10));
+        assert_eq!((json["lost"]["ring_full"].as_u64(), json["lost"]["shutdown"].as_u64()), (Some(3), Some(0)));
+        assert_eq!((&json["degraded"]["truncated"], &json["symbols"]["lines"]), (&json!(2), &Value::Null));
+        assert_eq!(json["engine"], json!({"name": "timer", "refused": [{"name": "perf", "why": "EACCES"}]}));
+        assert_eq!((&json["destinations"][0]["delivered"], &json["kinds"]), (&json!(5), &json!({})));
+    }
+}
