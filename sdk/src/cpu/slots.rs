@@ -36,10 +36,9 @@ pub(crate) struct Slots {
     slots: Box<[Slot]>,
 }
 
-/// A request of a handler: whose stack is this?
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct UnknownStack<'a> {
-    pub(crate) slot: &'a Slot,
+/// A request of a handler: on which stack is this?
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct UnknownStack {
     pub(crate) sp: u64,
     pub(crate) thread_pointer: u64,
 }
@@ -70,17 +69,6 @@ impl Slots {
     pub(crate) fn at(&self, address: usize) -> Option<&Slot> {
         let offset = address.checked_sub(self.slots.as_ptr() as usize)?;
         offset.is_multiple_of(size_of::<Slot>()).then(|| self.slots.get(offset / size_of::<Slot>())).flatten()
-    }
-
-    /// The stacks that handlers asked about since the last call.
-    pub(crate) fn unknown_stacks(&self) -> Vec<UnknownStack<'_>> {
-        let asked = self.slots.iter().filter(|slot| slot.tid.load(Ordering::Relaxed) != 0).filter_map(|slot| {
-            // Acquire: pairs with the Release store in `Slot::stack`; the thread pointer stored before it is seen.
-            let sp = slot.unknown_sp.swap(0, Ordering::Acquire);
-            let thread_pointer = slot.thread_pointer.load(Ordering::Relaxed);
-            (sp != 0).then_some(UnknownStack { slot, sp, thread_pointer })
-        });
-        asked.collect()
     }
 
     fn places(&self, tid: u32) -> impl Iterator<Item = &Slot> + '_ {
@@ -114,9 +102,20 @@ impl Slot {
             return sp..end;
         }
         self.thread_pointer.store(thread_pointer, Ordering::Relaxed);
-        // Release: pairs with the Acquire swap in `unknown_stacks`.
+        // Release: pairs with the Acquire swap in `unknown_stack`.
         self.unknown_sp.store(sp, Ordering::Release);
         0..0
+    }
+
+    /// What the handler asked since the last call.
+    pub(crate) fn unknown_stack(&self) -> Option<UnknownStack> {
+        // A load first: the answer is nearly always no, and a swap would take the cache line from the handler.
+        if self.unknown_sp.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        // Acquire: pairs with the Release store in `stack`; the thread pointer stored before it is seen.
+        let sp = self.unknown_sp.swap(0, Ordering::Acquire);
+        Some(UnknownStack { sp, thread_pointer: self.thread_pointer.load(Ordering::Relaxed) })
     }
 
     /// Makes the stack of this thread known.
@@ -159,9 +158,9 @@ mod tests {
         let slots = Slots::new();
         let slot = slots.insert(1).unwrap();
         assert_eq!(slot.stack(0x5000, 0x9000), 0..0);
-        let asked = slots.unknown_stacks();
-        assert_eq!((asked.len(), asked[0].sp, asked[0].thread_pointer), (1, 0x5000, 0x9000));
-        asked[0].slot.set_stack(&(0x4000..0x9000));
+        assert_eq!(slot.unknown_stack(), Some(UnknownStack { sp: 0x5000, thread_pointer: 0x9000 }));
+        assert_eq!(slot.unknown_stack(), None);
+        slot.set_stack(&(0x4000..0x9000));
         assert_eq!((slot.stack(0x5000, 0x9000), slot.stack(0x3000, 0x9000)), (0x5000..0x9000, 0..0));
     }
 }

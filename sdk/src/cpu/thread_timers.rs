@@ -8,7 +8,6 @@ use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -17,7 +16,8 @@ use super::slots::{Slot, UnknownStack};
 use super::timer::{Clock, IntervalTimer, Timer};
 use crate::error::Error;
 
-/// The thread list is read at least this often; sooner where its length changed or an uncovered thread used CPU.
+/// The thread list is read at least this often, and at once where the process-wide timer has hit a thread that has no
+/// timer of its own: a thread that uses no CPU needs none.
 const SWEEP: Duration = Duration::from_secs(1);
 
 /// The memory map is read at most this often.
@@ -33,8 +33,9 @@ pub(crate) struct ThreadTimers {
     /// Why the engine is not what it could be: (engine, reason).
     pub(crate) refused: Vec<(String, String)>,
     swept: Option<Instant>,
-    links: u64,
     maps_read: Option<Instant>,
+    /// Length of the kernel's tick.
+    tick: Duration,
     random: u64,
 }
 
@@ -77,8 +78,8 @@ impl ThreadTimers {
             _process: process,
             refused,
             swept: None,
-            links: 0,
             maps_read: None,
+            tick: kernel_tick(),
             random: seed(),
         };
         timers.sweep(Instant::now());
@@ -98,18 +99,12 @@ impl ThreadTimers {
     pub(crate) fn tick(&mut self, now: Instant) {
         let uncovered = self.shared.uncovered_seen.swap(false, Ordering::Relaxed);
         let due = self.swept.is_none_or(|swept| now - swept >= SWEEP);
-        if due || uncovered || self.thread_count_changed() {
+        if due || uncovered {
             self.sweep(now);
         }
         if self.maps_read.is_none_or(|read| now - read >= MAPS) {
             self.learn_stacks(now);
         }
-    }
-
-    /// The link count of the task directory is the number of threads and two more (proc(5), proc_pid_task(5)).
-    fn thread_count_changed(&mut self) -> bool {
-        let links = fs::metadata("/proc/self/task").map_or(0, |task| task.nlink());
-        std::mem::replace(&mut self.links, links) != links
     }
 
     fn sweep(&mut self, now: Instant) {
@@ -158,8 +153,10 @@ impl ThreadTimers {
         }
     }
 
-    /// Random in (0, period], so that threads that live shorter than a period, and work in step with it, count in
-    /// proportion to the CPU time that they use.
+    /// Random over one period, so that threads that live shorter than a period, and work in step with it, count in
+    /// proportion to the CPU time that they use; and half a tick early, for this reason: the kernel looks at CPU timers
+    /// in its tick only (Linux, kernel/time/posix-cpu-timers.c, `run_posix_cpu_timers`), so an expiry since the last
+    /// tick of a thread's life is never seen, which costs half a tick of samples on average.
     fn first_expiry(&mut self) -> Duration {
         // SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014).
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -167,20 +164,22 @@ impl ThreadTimers {
         mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
         mixed ^= mixed >> 31;
-        Duration::from_nanos(mixed % (self.period.as_nanos() as u64) + 1)
+        let phase = Duration::from_nanos(mixed % (self.period.as_nanos() as u64));
+        phase.saturating_sub(self.tick / 2).max(Duration::from_nanos(1))
     }
 
     /// Answers the handlers that asked where the stacks of their threads end.
     fn learn_stacks(&mut self, now: Instant) {
-        let unknown = self.shared.slots.unknown_stacks();
+        let slots = self.threads.values().map(|covered| covered.slot);
+        let unknown: Vec<_> = slots.filter_map(|slot| Some((slot, slot.unknown_stack()?))).collect();
         if unknown.is_empty() {
             return;
         }
         self.maps_read = Some(now);
         let Ok(maps) = fs::read_to_string("/proc/self/maps") else { return };
-        for asked in unknown {
-            if let Some(stack) = maps.lines().find_map(|line| stack_in(line, &asked)) {
-                asked.slot.set_stack(&stack);
+        for (slot, asked) in unknown {
+            if let Some(stack) = maps.lines().find_map(|line| stack_in(line, asked)) {
+                slot.set_stack(&stack);
             }
         }
     }
@@ -201,7 +200,7 @@ impl Drop for ThreadTimers {
 /// A mapping is taken for a stack that stays as long as its thread only if it is the one the kernel made for the main
 /// thread, or if the thread's control block is in it too, which the C library puts at the upper end of the stack that
 /// it makes for a thread. A coroutine's stack, which may go away under its thread, is neither.
-fn stack_in(line: &str, asked: &UnknownStack<'_>) -> Option<Range<u64>> {
+fn stack_in(line: &str, asked: UnknownStack) -> Option<Range<u64>> {
     let (range, rest) = line.split_once(' ')?;
     let (start, end) = range.split_once('-')?;
     let (start, end) = (u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?);
@@ -225,6 +224,14 @@ fn thread_ids() -> io::Result<Vec<u32>> {
     Ok(tids)
 }
 
+/// The length of the kernel's tick, which is the resolution of its coarse clock (clock_getres(2)).
+fn kernel_tick() -> Duration {
+    let mut tick = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: clock_getres(2) writes to a structure that is valid for the call.
+    unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, &raw mut tick) };
+    Duration::new(0, u32::try_from(tick.tv_nsec).unwrap_or(0))
+}
+
 /// Something that differs from run to run.
 fn seed() -> u64 {
     use std::hash::{BuildHasher, RandomState};
@@ -234,15 +241,11 @@ fn seed() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::slots::Slots;
 
     /// Check that only a mapping that surely is the thread's own stack is read directly.
     #[test]
     fn only_own_stacks_are_read_directly() {
-        let slots = Slots::new();
-        let slot = slots.insert(1).unwrap();
-        let asked = UnknownStack { slot, sp: 0x7000, thread_pointer: 0x8f00 };
-        let find = |line: &str| stack_in(line, &asked);
+        let find = |line: &str| stack_in(line, UnknownStack { sp: 0x7000, thread_pointer: 0x8f00 });
         assert_eq!(find("6000-9000 rw-p 00000000 00:00 0 "), Some(0x6000..0x8f00));
         assert_eq!(find("6000-8000 rw-p 00000000 00:00 0 "), None);
         assert_eq!(find("6000-8000 rw-p 00000000 00:00 0    [stack]"), Some(0x6000..0x8000));

@@ -76,19 +76,9 @@ impl Io {
     }
 
     async fn work(mut self, mut inbox: mpsc::Receiver<Task>) {
-        let destinations = std::mem::take(&mut self.destinations);
         #[cfg(feature = "serve")]
-        if let Some(server) = self.server.take() {
-            let store = Arc::new(crate::serve::Store::default());
-            let sink = Arc::clone(&store);
-            destinations.push(Destination::local(
-                "store",
-                Arc::new(move |set: &Arc<ProfileSet>| {
-                    sink.add(Arc::clone(set));
-                }),
-            ));
-            tokio::spawn(server.run(Arc::new(self.handle.clone()), store));
-        }
+        self.serve();
+        let destinations = std::mem::take(&mut self.destinations);
         let exporter = match Exporter::start(destinations, Arc::clone(&self.handle.ledger), Limits::default()) {
             Ok(exporter) => Arc::new(exporter),
             Err(error) => return tracing::error!(%error, "no exporter: every profile is lost"),
