@@ -7,23 +7,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::{
-    CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST, TE, TRANSFER_ENCODING, USER_AGENT,
-};
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::HeaderMap;
 use profiler_proto::ProfileSet;
 
 use super::endpoint::{Endpoint, PathRule};
-use super::tls::{Tls, Trust};
-use super::transport::{Connection, Version};
+use super::settings::{DEFAULT_TIMEOUT, Settings, checked_timeout, set_header};
+use super::tls::{AUTHORITIES, IDENTITY, TlsSettings};
 use crate::error::Error;
-
-/// How long one attempt may take if nothing else is set, from connecting to the end of the answer.
-pub(super) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Who we are, as OTLP asks: the product first, then the exporter.
-const AGENT: &str =
-    concat!("profiler-sdk/", env!("CARGO_PKG_VERSION"), " OTel-OTLP-Exporter-Rust/", env!("CARGO_PKG_VERSION"));
 
 /// An OTLP endpoint, as code sets it. What cannot be is refused when the profiler is started.
 ///
@@ -42,8 +32,10 @@ pub struct Otlp {
     headers: Vec<(String, String)>,
     timeout: Duration,
     compression: Compression,
-    /// PEM.
-    ca: Option<Vec<u8>>,
+    /// PEM of the authorities to trust.
+    authorities: Option<Vec<u8>>,
+    /// PEM of our certificate, and of its key.
+    identity: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 /// How request bodies are compressed.
@@ -77,8 +69,15 @@ impl Otlp {
     }
 
     fn new(protocol: Protocol, endpoint: String) -> Self {
-        let (headers, compression) = (Vec::new(), Compression::default());
-        Self { protocol, endpoint, headers, timeout: DEFAULT_TIMEOUT, compression, ca: None }
+        Self {
+            protocol,
+            endpoint,
+            headers: Vec::new(),
+            timeout: DEFAULT_TIMEOUT,
+            compression: Compression::default(),
+            authorities: None,
+            identity: None,
+        }
     }
 
     /// Sends this header (gRPC: metadata) with every request, as for a token or a tenant. The same name again replaces
@@ -102,8 +101,28 @@ impl Otlp {
 
     /// Trusts these certificate authorities (PEM, one or more) instead of the machine's.
     pub fn ca_certificate(mut self, pem: impl Into<Vec<u8>>) -> Self {
-        self.ca = Some(pem.into());
+        self.authorities = Some(pem.into());
         self
+    }
+
+    /// Shows this certificate (PEM, with the chain that leads to it) and proves it by its key (PEM), for peers that ask
+    /// who we are.
+    pub fn client_certificate(mut self, certificate: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
+        self.identity = Some((certificate.into(), key.into()));
+        self
+    }
+
+    fn tls(&self) -> Result<TlsSettings, Error> {
+        let mut tls = TlsSettings::default();
+        if let Some(pem) = &self.authorities {
+            let refuse = |why| Error::setting("Otlp::ca_certificate", "PEM", why, AUTHORITIES);
+            tls = tls.trusting(pem).map_err(refuse)?;
+        }
+        if let Some((certificate, key)) = &self.identity {
+            let refuse = |why| Error::setting("Otlp::client_certificate", "PEM", why, IDENTITY);
+            tls = tls.showing(certificate, key).map_err(refuse)?;
+        }
+        Ok(tls)
     }
 }
 
@@ -134,20 +153,19 @@ impl Destination {
     /// # Errors
     /// If endpoint, a header, the timeout or the certificate cannot be; the error names it.
     pub fn otlp(otlp: Otlp) -> Result<Self, Error> {
-        let (constructor, method) = match otlp.protocol {
-            Protocol::Grpc => ("Otlp::grpc", "Otlp::header"),
-            Protocol::Http => ("Otlp::http", "Otlp::header"),
+        let constructor = match otlp.protocol {
+            Protocol::Grpc => "Otlp::grpc",
+            Protocol::Http => "Otlp::http",
         };
         let endpoint = Endpoint::parse(constructor, &otlp.endpoint, otlp.protocol, PathRule::AddIfBare)?;
+        let tls = otlp.tls()?;
         let mut headers = HeaderMap::new();
-        for (name, value) in &otlp.headers {
-            set_header(&mut headers, method, name, value)?;
+        for (name, value) in otlp.headers {
+            set_header(&mut headers, "Otlp::header", &name, &value)?;
         }
         let timeout = checked_timeout("Otlp::timeout", otlp.timeout)?;
-        let trust = otlp.ca.map(|pem| checked_trust("Otlp::ca_certificate", "PEM", &pem)).transpose()?;
-        let trust = trust.unwrap_or_default();
         let compression = otlp.compression;
-        let settings = Settings { protocol: otlp.protocol, endpoint, headers, timeout, compression, trust };
+        let settings = Settings { protocol: otlp.protocol, endpoint, headers, timeout, compression, tls };
         Ok(Self { kind: Kind::Otlp(Box::new(settings)) })
     }
 
@@ -176,77 +194,10 @@ impl fmt::Debug for Kind {
     }
 }
 
-/// An OTLP endpoint whose settings are known to be good. Header values are marked sensitive: `Debug` hides them.
-#[derive(Debug, Clone)]
-pub(super) struct Settings {
-    pub(super) protocol: Protocol,
-    pub(super) endpoint: Endpoint,
-    pub(super) headers: HeaderMap,
-    pub(super) timeout: Duration,
-    pub(super) compression: Compression,
-    pub(super) trust: Trust,
-}
-
-impl Settings {
-    /// The name in `stats()`.
-    pub(super) fn name(&self) -> String {
-        let protocol = match self.protocol {
-            Protocol::Grpc => "otlp-grpc",
-            Protocol::Http => "otlp-http",
-        };
-        format!("{protocol} {}", self.endpoint.shown)
-    }
-
-    /// A connection to the endpoint, not opened yet.
-    pub(super) fn connection(&self, version: Version) -> Connection {
-        let tls = self.endpoint.secure.then(|| Tls::new(self.trust.clone()));
-        Connection::new(self.endpoint.host.clone(), self.endpoint.port, version, tls)
-    }
-
-    /// The headers that every request carries: the user's and, unless that is among them, who we are.
-    pub(super) fn request_headers(&self) -> HeaderMap {
-        let mut headers = self.headers.clone();
-        headers.entry(USER_AGENT).or_insert(HeaderValue::from_static(AGENT));
-        headers
-    }
-}
-
-/// Headers that carry the protocol itself.
-const RESERVED: [HeaderName; 7] =
-    [CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST, TE, TRANSFER_ENCODING];
-
-/// Sets the header `name`; `setting` is where it came from. The value is a secret: no error repeats it.
-pub(super) fn set_header(headers: &mut HeaderMap, setting: &str, name: &str, value: &str) -> Result<(), Error> {
-    let refuse = |why: &str| Error::setting(setting, name, why, "write a header as name and printable ASCII value");
-    let parsed = HeaderName::from_bytes(name.as_bytes()).map_err(|_| refuse("it is not the name of a header"))?;
-    if RESERVED.contains(&parsed) || parsed.as_str().starts_with("grpc-") {
-        return Err(refuse("the exporter sets this header itself"));
-    }
-    let mut value = HeaderValue::from_str(value)
-        .map_err(|_| refuse("its value holds a character that a header cannot have, such as a newline"))?;
-    value.set_sensitive(true);
-    headers.insert(parsed, value);
-    Ok(())
-}
-
-/// Bounds of a timeout: one that is zero fails always, one that is endless is none.
-pub(super) fn checked_timeout(setting: &str, timeout: Duration) -> Result<Duration, Error> {
-    let allowed = Duration::from_millis(1)..=Duration::from_secs(600);
-    if allowed.contains(&timeout) {
-        return Ok(timeout);
-    }
-    let value = format!("{timeout:?}");
-    Err(Error::setting(setting, value, "an attempt may take 1 ms to 10 min", "set a timeout such as 10 s"))
-}
-
-/// The authorities of `pem`; `value` is what the error shows as the setting's value.
-pub(super) fn checked_trust(setting: &str, value: &str, pem: &[u8]) -> Result<Trust, Error> {
-    Trust::from_pem(pem)
-        .map_err(|why| Error::setting(setting, value, why, "give the certificate authority as a PEM file"))
-}
-
 #[cfg(test)]
 mod tests {
+    use http::header::USER_AGENT;
+
     use super::*;
 
     /// Check that each setting that cannot be is refused by its name, and that no value of a header is repeated.
@@ -262,6 +213,7 @@ mod tests {
             (good().header("grpc-timeout", "1S"), "sets this header itself"),
             (good().timeout(Duration::ZERO), "Otlp::timeout=\"0ns\""),
             (good().ca_certificate("hunter2"), "Otlp::ca_certificate"),
+            (good().client_certificate("hunter2", "hunter2"), "Otlp::client_certificate"),
         ];
         for (otlp, expected) in cases {
             let error = Destination::otlp(otlp).unwrap_err().to_string();

@@ -12,19 +12,18 @@ use std::time::Duration;
 use http::HeaderMap;
 use percent_encoding::percent_decode_str;
 
-use super::destination::{
-    Compression, DEFAULT_TIMEOUT, Destination, Kind, Protocol, Settings, checked_timeout, checked_trust, set_header,
-};
+use super::destination::{Compression, Destination, Kind, Protocol};
 use super::endpoint::{Endpoint, PathRule};
-use super::tls::Trust;
+use super::settings::{DEFAULT_TIMEOUT, Settings, checked_timeout, set_header};
+use super::tls::{AUTHORITIES, IDENTITY, TlsSettings};
 use crate::error::Error;
 
 /// The destinations that the environment describes; `lookup` gives the value of a variable. Without an endpoint there
 /// are none: nothing is sent.
 ///
 /// Read are `ENDPOINT`, `PROTOCOL` (`http/protobuf`, the default, or `grpc`), `HEADERS`, `TIMEOUT` (milliseconds),
-/// `COMPRESSION` (`gzip`, the default, or `none`), `CERTIFICATE` (path of a PEM file) and `INSECURE`, each first behind
-/// `OTEL_EXPORTER_OTLP_PROFILES_`, then behind `OTEL_EXPORTER_OTLP_`.
+/// `COMPRESSION` (`gzip`, the default, or `none`), `CERTIFICATE`, `CLIENT_CERTIFICATE` and `CLIENT_KEY` (paths of PEM
+/// files) and `INSECURE`, each first behind `OTEL_EXPORTER_OTLP_PROFILES_`, then behind `OTEL_EXPORTER_OTLP_`.
 ///
 /// # Errors
 /// If a value cannot be, or the certificate file cannot be read.
@@ -38,7 +37,7 @@ pub fn from_env(lookup: &dyn Fn(&str) -> Option<OsString>) -> Result<Vec<Destina
         headers: variables.headers()?,
         timeout: variables.timeout()?,
         compression: variables.compression()?,
-        trust: variables.trust()?,
+        tls: variables.tls()?,
     };
     Ok(vec![Destination { kind: Kind::Otlp(Box::new(settings)) }])
 }
@@ -60,6 +59,14 @@ struct Variable {
 }
 
 impl Variable {
+    /// What the file that it names holds.
+    fn contents(&self) -> Result<Vec<u8>, Error> {
+        std::fs::read(&self.value).map_err(|error| {
+            let what = format!("read {}={:?}", self.name, self.value);
+            Error::environment(what, error, "set it to the path of a PEM file that this process can read")
+        })
+    }
+
     fn refuse(&self, why: &str, remedy: &'static str) -> Error {
         Error::setting(&self.name, &self.value, why, remedy)
     }
@@ -148,13 +155,21 @@ impl Variables<'_> {
         }
     }
 
-    fn trust(&self) -> Result<Trust, Error> {
-        let Some(variable) = self.find("CERTIFICATE")? else { return Ok(Trust::System) };
-        let pem = std::fs::read(&variable.value).map_err(|error| {
-            let what = format!("read {}={:?}", variable.name, variable.value);
-            Error::environment(what, error, "set it to the path of a PEM file that this process can read")
-        })?;
-        checked_trust(&variable.name, &variable.value, &pem)
+    fn tls(&self) -> Result<TlsSettings, Error> {
+        let mut tls = TlsSettings::default();
+        if let Some(authorities) = self.find("CERTIFICATE")? {
+            let pem = authorities.contents()?;
+            tls = tls.trusting(&pem).map_err(|why| authorities.refuse(&why, AUTHORITIES))?;
+        }
+        match (self.find("CLIENT_CERTIFICATE")?, self.find("CLIENT_KEY")?) {
+            (None, None) => Ok(tls),
+            (Some(own), Some(key)) => {
+                let (pem, key) = (own.contents()?, key.contents()?);
+                tls.showing(&pem, &key).map_err(|why| own.refuse(&why, IDENTITY))
+            }
+            (Some(own), None) => Err(own.refuse("its key is not set", "set CLIENT_KEY beside it")),
+            (None, Some(key)) => Err(key.refuse("its certificate is not set", "set CLIENT_CERTIFICATE beside it")),
+        }
     }
 }
 
@@ -264,6 +279,9 @@ mod tests {
             ("HEADERS", "a=1,key=hunter2%0Aevil: 1", "newline"),
             ("HEADERS", "a=%ffhunter2", "UTF-8"),
             ("CERTIFICATE", "/does/not/exist.pem", "No such file"),
+            ("CERTIFICATE", "Cargo.toml", "no certificate"),
+            ("CLIENT_CERTIFICATE", "Cargo.toml", "set CLIENT_KEY"),
+            ("CLIENT_KEY", "Cargo.toml", "set CLIENT_CERTIFICATE"),
         ];
         for (suffix, value, expected) in cases {
             let name = format!("OTEL_EXPORTER_OTLP_PROFILES_{suffix}");

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use profiler_proto::loss::{Cause, Loss, stacks_of};
+use profiler_proto::loss::{Cause, stacks_of};
+use profiler_proto::split::{Split, split};
 use profiler_proto::{ProfileSet, otlp};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -17,11 +18,12 @@ use tokio::task::AbortHandle;
 
 use super::batch::Batch;
 use super::delivery::{Sender, deliver};
-use super::destination::{Compression, Deliver, Destination, Kind, Protocol, Settings};
+use super::destination::{Compression, Deliver, Destination, Kind, Protocol};
 use super::otlp_grpc::OtlpGrpc;
 use super::otlp_http::OtlpHttp;
 use super::queue::Queue;
 use super::retry::Retry;
+use super::settings::Settings;
 use crate::error::Error;
 use crate::stats::{DestinationStats, Ledger};
 
@@ -31,7 +33,8 @@ use crate::stats::{DestinationStats, Ledger};
 pub struct Limits {
     /// Bytes of encoded requests that wait for one destination. Default: 16 MiB.
     pub queue_bytes: usize,
-    /// Bytes of one request before compression, as [`profiler_proto::split`] counts them. Default: 2 MB.
+    /// Bytes of one request before compression, as [`profiler_proto::split::request_bytes`] counts them: some backends
+    /// copy the dictionary for each profile and store half a request if that grows too large. Default: 2 MB.
     pub request_bytes: usize,
     /// How failed requests are tried again.
     pub retry: Retry,
@@ -51,6 +54,7 @@ pub struct Exporter {
     outlets: Vec<Outlet>,
     /// Of each remote outlet: how its bodies are compressed.
     compressions: Vec<Compression>,
+    request_bytes: usize,
     ledger: Arc<Ledger>,
 }
 
@@ -76,7 +80,7 @@ impl Exporter {
         });
         let compressions = compressions.collect();
         let outlets = destinations.into_iter().map(|destination| Outlet::open(destination, limits, &runtime)).collect();
-        Ok(Self { outlets, compressions, ledger })
+        Ok(Self { outlets, compressions, request_bytes: limits.request_bytes, ledger })
     }
 
     /// Hands `set` to every destination. Never waits; what cannot be taken in is counted as lost.
@@ -87,35 +91,49 @@ impl Exporter {
             outlet.deliver_locally(&set, stacks);
         }
         match (self.compressions.is_empty(), self.outlets.is_empty()) {
-            (false, _) => self.send(&set, stacks),
+            (false, _) => self.send(&set),
             (true, false) => self.ledger.exported(stacks),
             (true, true) => self.ledger.lost(stacks, Cause::NoDestination),
         }
     }
 
-    /// Splits `set`, which holds `stacks`, and queues its parts for all remote destinations.
-    fn send(&self, set: &ProfileSet, stacks: u64) {
-        let request = otlp::encode(set);
+    /// Splits `set` and queues its parts for all remote destinations.
+    fn send(&self, set: &ProfileSet) {
+        let Split { parts, too_large } = split(set, self.request_bytes);
+        for part in &parts {
+            self.enqueue(part);
+        }
+        self.drop_unsent(too_large.iter().map(stacks_in).sum());
+    }
+
+    fn enqueue(&self, part: &ProfileSet) {
+        let (request, stacks) = (otlp::encode(part), stacks_in(part));
+        if request.resource_profiles.is_empty() {
+            // Nothing was sampled: a request would say nothing, and some peers refuse an empty one.
+            return self.drop_unsent(stacks);
+        }
         match Batch::encode(&request, stacks, &self.compressions, Arc::clone(&self.ledger)) {
             Ok(batch) => {
                 let batch = Arc::new(batch);
                 self.queues().for_each(|queue| queue.push(Arc::clone(&batch)));
             }
-            Err(_) => self.drop_unsent(stacks),
+            Err(error) => {
+                tracing::error!(%error, "a request cannot be encoded");
+                self.drop_unsent(stacks);
+            }
         }
     }
 
-    /// Counts `stacks` that no request could hold.
+    /// Counts `stacks` that no request can hold.
     fn drop_unsent(&self, stacks: u64) {
         if stacks > 0 {
-            let mut lost = Loss::default();
-            lost.add(Cause::TooLarge, stacks);
-            self.queues().for_each(|queue| queue.count_dropped(&lost));
+            self.queues().for_each(|queue| queue.count_dropped(stacks, Cause::TooLarge));
             self.ledger.lost(stacks, Cause::TooLarge);
         }
     }
 
-    /// Waits until all that was offered before is accepted or lost; `false` if `timeout` was over first.
+    /// Waits until all that was offered before is accepted or lost; `false` if `timeout` was over first. To be awaited
+    /// on the exporting runtime, as is [`Exporter::shutdown`].
     pub async fn flush(&self, timeout: Duration) -> bool {
         let flushed = async {
             for queue in self.queues() {

@@ -21,6 +21,7 @@ mod otlp_grpc;
 mod otlp_http;
 mod queue;
 mod retry;
+mod settings;
 mod tls;
 mod transport;
 

@@ -20,7 +20,8 @@ use prost::Message;
 
 use super::answer::{Answer, RpcStatus, excerpt};
 use super::batch::Batch;
-use super::destination::{Compression, Settings};
+use super::destination::Compression;
+use super::settings::Settings;
 use super::transport::{Connection, Reply, Version};
 
 /// The client of one OTLP/gRPC endpoint.

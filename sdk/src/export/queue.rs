@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use profiler_proto::loss::{Cause, Loss};
+use profiler_proto::loss::Cause;
 use tokio::sync::{Notify, watch};
 
 use super::batch::Batch;
@@ -148,9 +148,9 @@ impl Queue {
         DestinationStats { queued, ..state.stats.clone() }
     }
 
-    /// What this destination lost before anything was queued.
-    pub(super) fn count_dropped(&self, lost: &Loss) {
-        self.state().stats.dropped.merge(lost);
+    /// Counts `stacks` that this destination lost before they could be queued.
+    pub(super) fn count_dropped(&self, stacks: u64, cause: Cause) {
+        self.state().stats.dropped.add(cause, stacks);
     }
 
     /// Announces how far everything is settled. Under the lock, so that whoever sees it also sees the ledger settled.

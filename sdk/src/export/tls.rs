@@ -1,6 +1,6 @@
-//! TLS towards one peer: whom it trusts, and the handshake.
+//! TLS towards one peer: whom to trust, who we are, and the handshake.
 //!
-//! In: PEM certificates given in settings, else the machine's own. Out: an encrypted stream that speaks the version of
+//! In: PEM from settings; for trust, else the machine's own authorities. Out: an encrypted stream that speaks the version of
 //! HTTP that was asked for. `rustls` with `ring`, set up here and nowhere else: the host's default provider is neither
 //! used nor set. Reading the machine's certificates happens once, at the first connection, off the exporting thread.
 
@@ -13,47 +13,82 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
-use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, Error, RootCertStore};
 
 use super::transport::Version;
 
-/// Whom a peer's certificate must come from.
+/// What to do when authorities cannot be used.
+pub(super) const AUTHORITIES: &str = "give the certificates of the authority as a PEM file";
+/// What to do when our own certificate cannot be used.
+pub(super) const IDENTITY: &str = "give the certificate and its private key as two PEM files";
+
+/// Whom to trust and who we are, read from PEM.
 #[derive(Debug, Clone, Default)]
-pub(super) enum Trust {
-    /// Any of the machine's certificate authorities; `SSL_CERT_FILE` and `SSL_CERT_DIR` are obeyed.
-    #[default]
-    System,
-    /// These authorities and no others.
-    Given(Vec<CertificateDer<'static>>),
+pub(super) struct TlsSettings {
+    /// The authorities that a peer's certificate must come from; `None`: any of the machine's, and `SSL_CERT_FILE` and
+    /// `SSL_CERT_DIR` are obeyed.
+    roots: Option<Arc<RootCertStore>>,
+    /// Our certificate with its chain, and its key.
+    identity: Option<(Vec<CertificateDer<'static>>, Arc<PrivateKeyDer<'static>>)>,
 }
 
-impl Trust {
-    /// The certificates of a PEM file's contents.
+impl TlsSettings {
+    /// The same, trusting the authorities in `pem` and no others.
     ///
     /// # Errors
-    /// Why it holds no certificate that can be used.
-    pub(super) fn from_pem(pem: &[u8]) -> Result<Self, String> {
-        let certificates = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>();
-        let certificates = certificates.map_err(|error| format!("not PEM: {error}"))?;
-        if certificates.is_empty() {
-            return Err("holds no certificate".into());
+    /// Why they cannot be used.
+    pub(super) fn trusting(mut self, pem: &[u8]) -> Result<Self, String> {
+        let mut store = RootCertStore::empty();
+        for (index, certificate) in certificates(pem)?.into_iter().enumerate() {
+            let added = store.add(certificate);
+            added.map_err(|error| format!("certificate {} cannot be used: {error}", index + 1))?;
         }
-        roots(&certificates)?;
-        Ok(Self::Given(certificates))
+        self.roots = Some(Arc::new(store));
+        Ok(self)
+    }
+
+    /// The same, with a certificate of our own.
+    ///
+    /// # Errors
+    /// Why it cannot be used; for one, because the key is not its key.
+    pub(super) fn showing(mut self, certificate: &[u8], key: &[u8]) -> Result<Self, String> {
+        let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| format!("no private key: {error}"))?;
+        self.identity = Some((certificates(certificate)?, Arc::new(key)));
+        self.config(Arc::new(RootCertStore::empty())).map_err(|error| error.to_string())?;
+        Ok(self)
+    }
+
+    fn config(&self, roots: Arc<RootCertStore>) -> Result<ClientConfig, Error> {
+        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(roots);
+        match &self.identity {
+            None => Ok(builder.with_no_client_auth()),
+            Some((chain, key)) => builder.with_client_auth_cert(chain.clone(), key.clone_key()),
+        }
+    }
+}
+
+fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+    let certificates = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>();
+    match certificates {
+        Ok(certificates) if certificates.is_empty() => Err("it holds no certificate".into()),
+        Ok(certificates) => Ok(certificates),
+        Err(error) => Err(format!("it is not PEM: {error}")),
     }
 }
 
 /// How to speak TLS to one peer.
 #[derive(Debug)]
 pub(super) struct Tls {
-    trust: Trust,
+    settings: TlsSettings,
     config: OnceCell<Arc<ClientConfig>>,
 }
 
 impl Tls {
-    pub(super) fn new(trust: Trust) -> Self {
-        Self { trust, config: OnceCell::new() }
+    pub(super) fn new(settings: TlsSettings) -> Self {
+        Self { settings, config: OnceCell::new() }
     }
 
     /// Makes `tcp` an encrypted stream to `host` that carries `version`.
@@ -66,7 +101,7 @@ impl Tls {
         host: &str,
         version: Version,
     ) -> io::Result<TlsStream<TcpStream>> {
-        let config = self.config.get_or_try_init(|| configure(self.trust.clone(), version)).await?;
+        let config = self.config.get_or_try_init(|| configure(&self.settings, version)).await?;
         let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
         let stream = TlsConnector::from(Arc::clone(config)).connect(name, tcp).await?;
         let agreed = stream.get_ref().1.alpn_protocol();
@@ -77,30 +112,17 @@ impl Tls {
     }
 }
 
-async fn configure(trust: Trust, version: Version) -> io::Result<Arc<ClientConfig>> {
-    let roots = match trust {
-        Trust::Given(certificates) => roots(&certificates).map_err(io::Error::other)?,
-        Trust::System => tokio::task::spawn_blocking(system_roots).await.map_err(io::Error::other)??,
+async fn configure(settings: &TlsSettings, version: Version) -> io::Result<Arc<ClientConfig>> {
+    let roots = match &settings.roots {
+        Some(roots) => Arc::clone(roots),
+        None => Arc::new(tokio::task::spawn_blocking(system_roots).await.map_err(io::Error::other)??),
     };
-    let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(io::Error::other)?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+    let mut config = settings.config(roots).map_err(io::Error::other)?;
     config.alpn_protocols = match version {
         Version::Http1 => vec![b"http/1.1".to_vec()],
         Version::Http2 => vec![b"h2".to_vec()],
     };
     Ok(Arc::new(config))
-}
-
-fn roots(certificates: &[CertificateDer<'static>]) -> Result<RootCertStore, String> {
-    let mut store = RootCertStore::empty();
-    for (index, certificate) in certificates.iter().enumerate() {
-        let added = store.add(certificate.clone());
-        added.map_err(|error| format!("certificate {} cannot be used: {error}", index + 1))?;
-    }
-    Ok(store)
 }
 
 /// The machine's authorities, without those that cannot be read: every machine has some that are odd.

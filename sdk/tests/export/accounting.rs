@@ -6,14 +6,15 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use profiler::Ledger;
-use profiler::export::{Destination, Exporter, Otlp, from_env};
+use profiler::export::{Destination, Exporter, Limits, Otlp, from_env};
 use profiler_proto::ProfileSet;
 use profiler_proto::loss::Cause;
+use profiler_proto::split::request_bytes;
 
 use super::grpc_peer::GrpcPeer;
 use super::http::free_address;
-use super::http_peer::{HttpPeer, Reaction};
-use super::profiles::{set, stacks};
+use super::http_peer::{HttpPeer, Reaction, Received};
+use super::profiles::{cpu_profile, decode, set, stacks};
 use super::rig::{Rig, limits};
 
 /// A local destination with what it was given.
@@ -68,7 +69,7 @@ async fn a_hanging_destination_holds_up_no_other() {
     }
     assert!(!rig.exporter.flush(Duration::from_millis(300)).await);
     assert_eq!((rig.account().exported, rig.account().pending), (30, 0));
-    let messages: Vec<_> = http.requests().iter().map(|request| request.message()).collect();
+    let messages: Vec<_> = http.requests().iter().map(Received::message).collect();
     assert_eq!(messages.iter().map(|message| stacks(message)).sum::<u64>(), 30);
     assert_eq!(messages, grpc.calls().into_iter().map(|call| call.message).collect::<Vec<_>>());
 
@@ -114,6 +115,49 @@ async fn a_full_queue_loses_the_oldest() {
     assert_eq!(arrived, newest, "the newest, in order");
     assert!(peer.requests().iter().map(|request| request.body.len() + 5).sum::<usize>() <= 4000);
     rig.assert_settled(arrived.iter().sum(), lost, Cause::QueueFull);
+}
+
+/// Check that a large set goes out in requests within the bound, and that each is settled on its own.
+#[tokio::test]
+async fn a_large_set_is_settled_in_parts() {
+    let grpc = GrpcPeer::start([]).await;
+    let http = HttpPeer::start([Reaction::answer(400, b""), Reaction::answer(200, b"")]).await;
+    let (refused, kept) = {
+        let rig = Rig::start(vec![Destination::otlp(Otlp::http(http.url())).unwrap()], small_requests());
+        rig.offer(&Arc::new(cpu_profile(1000, 500)));
+        rig.settle().await;
+        let parts: Vec<u64> = http.requests().iter().map(|request| stacks(&request.message())).collect();
+        assert!(parts.len() > 1 && parts.iter().sum::<u64>() == 1000, "{parts:?}");
+        rig.assert_settled(1000 - parts[0], parts[0], Cause::Rejected);
+        (parts[0], 1000 - parts[0])
+    };
+    let endpoints = [Otlp::http(http.url()), Otlp::grpc(grpc.url())].map(|otlp| Destination::otlp(otlp).unwrap());
+    let rig = Rig::start(endpoints.into(), small_requests());
+    rig.offer(&Arc::new(cpu_profile(1000, 500)));
+    rig.settle().await;
+    assert!(grpc.calls().iter().all(|call| request_bytes(&decode(&call.message)) <= small_requests().request_bytes));
+    assert_eq!(grpc.calls().iter().map(|call| stacks(&call.message)).sum::<u64>(), refused + kept);
+    rig.assert_settled(1000, 0, Cause::Rejected);
+}
+
+/// Check that what no request can hold is lost as too large, to every destination, and that an empty set is not sent.
+#[tokio::test]
+async fn what_no_request_can_hold_is_lost() {
+    let peer = HttpPeer::start([]).await;
+    let mut limits = limits();
+    limits.request_bytes = 100;
+    let rig = Rig::start(vec![Destination::otlp(Otlp::http(peer.url())).unwrap()], limits);
+    rig.offer(&set(10));
+    rig.offer(&set(0));
+    rig.settle().await;
+    rig.assert_settled(0, 10, Cause::TooLarge);
+    assert_eq!((rig.stats(0).dropped.count(Cause::TooLarge), peer.requests().len()), (10, 0));
+}
+
+fn small_requests() -> Limits {
+    let mut limits = limits();
+    limits.request_bytes = 8000;
+    limits
 }
 
 /// Check that shutdown keeps to its time with a dead peer, counts what is left, and that offering later is harmless.

@@ -3,6 +3,8 @@
 //! Each scenario has its own server on loopback and its own ledger, and ends by comparing the ledger's figures with what
 //! the server decoded, to the stack. Servers are not ours: `hyper` for HTTP, `tonic`'s generated service for gRPC.
 
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "what a test's servers and sets cannot do fails the test")]
+
 mod accounting;
 mod grpc;
 mod grpc_peer;

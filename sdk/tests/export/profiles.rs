@@ -6,6 +6,7 @@ use std::sync::Arc;
 use profiler_proto::loss::{STACKS, stacks_of};
 use profiler_proto::model::{Function, Kind, Line, Location, Mapping, Scope, Stack};
 use profiler_proto::resource::Resource;
+use profiler_proto::validate::validate_bytes;
 use profiler_proto::{Dictionary, Limits, Profile, ProfileSet, Sample, otlp};
 
 /// Nanoseconds between samples at 100 Hz.
@@ -58,6 +59,7 @@ pub(crate) fn cpu_profile(stacks: u32, samples: u32) -> ProfileSet {
 
 /// What the message of a body that arrived holds; it must be valid OTLP.
 pub(crate) fn decode(message: &[u8]) -> ProfileSet {
+    assert_eq!(validate_bytes(message), [], "the body keeps every rule");
     let mut sets = otlp::decode_bytes(message, &Limits::default()).expect("the body is OTLP");
     assert_eq!(sets.len(), 1, "one resource");
     sets.remove(0)
