@@ -5,7 +5,9 @@
 //! process (signal handler, timers, environment) is tried in a child process of its own: see `bin/scenario`.
 
 pub mod clock;
+pub mod fetch;
 pub mod process;
+pub mod receiver;
 pub mod signal;
 pub mod statistics;
 pub mod subject;

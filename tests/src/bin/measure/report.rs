@@ -1,0 +1,120 @@
+//! What was measured: as a table for a person and as JSON for a program.
+//!
+//! In: one line per figure, with a value per profiler. Out: both forms, with the machine and the versions they hold for.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use profiler_tests::Result;
+use serde_json::{Map, Value, json};
+
+use crate::lab::Lab;
+use crate::rows::packages;
+use crate::who::Who;
+
+/// The figures so far.
+#[derive(Debug)]
+pub(crate) struct Report {
+    lines: Vec<Line>,
+    machine: Value,
+    quick: bool,
+}
+
+/// One figure of every profiler.
+#[derive(Debug)]
+pub(crate) struct Line {
+    /// The row it belongs to.
+    pub(crate) row: &'static str,
+    /// What it is.
+    pub(crate) what: String,
+    /// Its unit; empty for a plain ratio.
+    pub(crate) unit: &'static str,
+    /// Digits behind the point.
+    pub(crate) digits: usize,
+    /// The values, as far as there are any.
+    pub(crate) values: Vec<(Who, f64)>,
+}
+
+impl Report {
+    /// An empty one.
+    pub(crate) fn new(lab: &Lab) -> Result<Self> {
+        Ok(Self { lines: Vec::new(), machine: machine()?, quick: lab.quick })
+    }
+
+    /// Adds a figure.
+    pub(crate) fn add(&mut self, line: Line) {
+        self.lines.push(line);
+    }
+
+    /// Writes the JSON below `target`, and says where.
+    pub(crate) fn write(&self, target: &Path) -> Result<PathBuf> {
+        let directory = target.join("measure");
+        std::fs::create_dir_all(&directory)?;
+        let path = directory.join(if self.quick { "quick.json" } else { "measure.json" });
+        std::fs::write(&path, format!("{:#}\n", self.to_json()))?;
+        Ok(path)
+    }
+
+    fn to_json(&self) -> Value {
+        let lines = self.lines.iter().map(|line| {
+            let values: Map<_, _> = line.values.iter().map(|(who, value)| (who.name().into(), json!(value))).collect();
+            json!({ "row": line.row, "what": line.what, "unit": line.unit, "values": values })
+        });
+        json!({ "machine": self.machine, "quick": self.quick, "lines": lines.collect::<Vec<_>>() })
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (key, value) in self.machine.as_object().into_iter().flatten() {
+            writeln!(f, "{key}: {}", value.as_str().unwrap_or_default())?;
+        }
+        if self.quick {
+            writeln!(f, "quick: too short for exact figures")?;
+        }
+        write!(f, "\n{:<60}{:>6}", "", "unit")?;
+        Who::ALL.iter().try_for_each(|who| write!(f, "{:>12}", who.name()))?;
+        writeln!(f, "{:>12}{:>12}", "pprof ÷", "pyroscope ÷")?;
+        self.lines.iter().try_for_each(|line| writeln!(f, "{line}"))
+    }
+}
+
+impl fmt::Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:<60}{:>6}", format!("{}: {}", self.row, self.what), self.unit)?;
+        for who in Who::ALL {
+            match self.value(who) {
+                Some(value) => write!(f, "{value:>12.*}", self.digits)?,
+                None => write!(f, "{:>12}", "–")?,
+            }
+        }
+        for peer in [Who::Pprof, Who::Pyroscope] {
+            match (self.value(peer), self.value(Who::Ours)) {
+                (Some(theirs), Some(ours)) if ours > 0.0 => write!(f, "{:>12.2}", theirs / ours)?,
+                _ => write!(f, "{:>12}", "–")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Line {
+    fn value(&self, who: Who) -> Option<f64> {
+        self.values.iter().find(|(of, _)| *of == who).map(|(_, value)| *value)
+    }
+}
+
+/// What the figures hold for.
+fn machine() -> Result<Value> {
+    let info = std::fs::read_to_string("/proc/cpuinfo")?;
+    let model = info.lines().find(|line| line.starts_with("model name")).and_then(|line| line.split(": ").nth(1));
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease")?;
+    let processors = std::thread::available_parallelism()?;
+    let versions = Who::PROFILERS.map(packages::version);
+    let versions = versions.into_iter().collect::<Result<Vec<_>>>()?;
+    Ok(json!({
+        "processor": format!("{processors} × {}", model.unwrap_or("unknown")),
+        "kernel": format!("Linux {} {}", kernel.trim(), std::env::consts::ARCH),
+        "versions": versions.join(", "),
+    }))
+}

@@ -1,0 +1,28 @@
+//! The rows of the table, each in a file of its own that says what it means and how it is measured.
+//!
+//! A later row is one more file and one more line in [`ALL`].
+
+pub(crate) mod completeness;
+pub(crate) mod cost;
+pub(crate) mod packages;
+pub(crate) mod rest;
+pub(crate) mod start;
+
+use profiler_tests::Result;
+
+use crate::lab::Lab;
+use crate::report::Report;
+
+/// A row.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Row {
+    /// Its name on the command line.
+    pub(crate) name: &'static str,
+    /// What it says, for who waits.
+    pub(crate) what: &'static str,
+    /// Measures it for everybody and adds its lines.
+    pub(crate) measure: fn(&Lab, &mut Report) -> Result<()>,
+}
+
+/// All rows in the order of the table.
+pub(crate) const ALL: [Row; 5] = [completeness::ROW, cost::ROW, rest::ROW, start::ROW, packages::ROW];

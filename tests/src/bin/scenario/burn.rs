@@ -1,0 +1,105 @@
+//! CPU time that is known: in three functions under three tags, or in one function on many threads.
+//!
+//! In: how many threads, how long, at which rate. Out: what each function really used by the threads' own CPU clocks, which
+//! is what the profile must say.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use profiler::{Config, Profiler};
+use profiler_tests::clock::thread_cpu;
+use profiler_tests::subject::Options;
+use profiler_tests::workload::{self, Part};
+use profiler_tests::{Error, Result};
+use serde_json::{Value, json};
+
+use crate::{say, stats, wait_for_word};
+
+/// How long a last flush may take here.
+const FLUSH: Duration = Duration::from_secs(10);
+
+/// Burns CPU in the parts of [`workload`], each under its tag, until standard input says that it is enough.
+pub(crate) fn shares(options: &Options) -> Result<Value> {
+    static ENOUGH: AtomicBool = AtomicBool::new(false);
+    let config = Config::new("shares").rate_hz(options.value("rate")?).interval(Duration::from_secs(1));
+    let profiler = profiler::start(config.serve("127.0.0.1:0"))?;
+    let threads: Vec<_> = (0..options.value::<u64>("threads")?)
+        .map(|seed| {
+            std::thread::spawn(move || {
+                let mut used = [Duration::ZERO; 3];
+                while !ENOUGH.load(Ordering::Relaxed) {
+                    let more = workload::shared(Duration::from_millis(100), seed, tagged);
+                    used = std::array::from_fn(|part| used[part] + more[part]);
+                }
+                used
+            })
+        })
+        .collect();
+    let address = profiler.serve_address().ok_or("the page is not served")?;
+    say(&json!({ "serve": address.to_string() }));
+    // Each word is answered with the figures as they stand.
+    while wait_for_word()? == "stats" {
+        say(&stats::to_json(&profiler.stats()));
+    }
+    ENOUGH.store(true, Ordering::Relaxed);
+    let mut used = [0.0; 3];
+    for thread in threads {
+        let of_thread = joined(thread)?;
+        used = std::array::from_fn(|part| used[part] + of_thread[part].as_secs_f64());
+    }
+    finished(profiler, json!({ "used": used }))
+}
+
+/// Burns a slice under the part's tag.
+fn tagged(part: &Part, slice: Duration) -> Duration {
+    let _scope = profiler::tag!("endpoint" => part.tag);
+    (part.burn)(slice)
+}
+
+/// Burns CPU in one function on `threads` threads for `seconds`. Of the threads, every third was there before the start,
+/// every third was made right behind it, and every third in the middle of the time.
+pub(crate) fn spinning(options: &Options) -> Result<Value> {
+    let (threads, seconds) = (options.value::<u32>("threads")?, options.value::<f64>("seconds")?);
+    let end = Instant::now() + Duration::from_secs_f64(seconds);
+    let (begin, begun) = std::sync::mpsc::channel::<()>();
+    let begun = std::sync::Arc::new(std::sync::Mutex::new(begun));
+    let thread = |index: u32| {
+        let begun = std::sync::Arc::clone(&begun);
+        std::thread::Builder::new().name(format!("busy-{index}")).spawn(move || {
+            // An error says that the other end was dropped: that is the beginning.
+            drop(begun.lock().map(|begun| begun.recv()));
+            let start = thread_cpu();
+            while Instant::now() < end {
+                workload::spin(Duration::from_millis(1));
+            }
+            thread_cpu() - start
+        })
+    };
+    let mut running = (0..threads).step_by(3).map(thread).collect::<Result<Vec<_>, _>>()?;
+    let config = Config::new("spin").rate_hz(options.value("rate")?).interval(Duration::from_secs(1));
+    let profiler = profiler::start(config)?;
+    running.extend((1..threads).step_by(3).map(thread).collect::<Result<Vec<_>, _>>()?);
+    drop(begin);
+    std::thread::sleep(Duration::from_secs_f64(seconds / 2.0));
+    running.extend((2..threads).step_by(3).map(thread).collect::<Result<Vec<_>, _>>()?);
+    let mut cpu = Duration::ZERO;
+    for thread in running {
+        cpu += joined(thread)?;
+    }
+    finished(profiler, json!({ "cpu_seconds": cpu.as_secs_f64() }))
+}
+
+fn joined<T>(thread: JoinHandle<T>) -> Result<T> {
+    thread.join().map_err(|_| Error::from("a thread of the workload panicked"))
+}
+
+/// Stops sampling, sends everything, and adds the account to `value`.
+fn finished(profiler: Profiler, mut value: Value) -> Result<Value> {
+    profiler.pause();
+    if !profiler.flush(FLUSH) {
+        return Err("not everything was delivered".into());
+    }
+    value["stats"] = stats::to_json(&profiler.stats());
+    if profiler.shutdown(FLUSH) { Ok(value) } else { Err("shutdown took too long".into()) }
+}

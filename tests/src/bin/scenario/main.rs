@@ -1,0 +1,64 @@
+//! One scenario under the profiler, in a process of its own: `scenario NAME key=value…`.
+//!
+//! In: what to do, on the command line; where profiles go, in `OTEL_*` and `PROFILER_*` as for any user; lines on standard
+//! input where a scenario waits. Out: lines of JSON on standard output, the last of which is the result. Signal handler,
+//! timers, limits and environment belong to a process, so each test of them starts one of these, with a time in which it
+//! must end (`suite/`).
+
+mod account;
+mod burn;
+mod exit;
+mod fork;
+mod settings;
+mod stats;
+
+use std::io::{self, BufRead, Write};
+use std::process::ExitCode;
+
+use profiler_tests::Result;
+use profiler_tests::subject::Options;
+use serde_json::{Value, json};
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(value) => {
+            say(&value);
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            say(&json!({ "error": error.to_string() }));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<Value> {
+    let mut arguments = std::env::args().skip(1);
+    let name = arguments.next().ok_or("which scenario?")?;
+    let options = Options::parse(arguments)?;
+    match name.as_str() {
+        "shares" => burn::shares(&options),
+        "spin" => burn::spinning(&options),
+        "account" => account::account(&options),
+        "settings" => settings::start(&options),
+        "second" => settings::second(),
+        "limits" => settings::without_timers(),
+        "fork" => fork::fork(&options),
+        "exit" => exit::exit(&options),
+        other => Err(format!("there is no scenario {other:?}").into()),
+    }
+}
+
+/// One line of JSON on standard output.
+fn say(value: &Value) {
+    let mut stdout = io::stdout().lock();
+    // Nobody is left to be told when standard output is gone.
+    let _written = writeln!(stdout, "{value}").and_then(|()| stdout.flush());
+}
+
+/// Waits for a line on standard input, or its end.
+fn wait_for_word() -> Result<String> {
+    let mut line = String::new();
+    io::stdin().lock().read_line(&mut line)?;
+    Ok(line.trim().to_owned())
+}

@@ -1,0 +1,68 @@
+//! What `start` makes of settings and of a machine that refuses: an error that says so, or a profiler that works.
+//!
+//! In: settings on the command line and in the environment. Out: the error's words and kind, or the account after some
+//! work. Either way the program goes on and ends well: that is the point.
+
+use std::time::Duration;
+
+use profiler::export::Otlp;
+use profiler::{Config, Error};
+use profiler_tests::Result;
+use profiler_tests::subject::Options;
+use profiler_tests::workload::spin;
+use rustix::process::{Resource, Rlimit, setrlimit};
+use serde_json::{Value, json};
+
+use crate::stats;
+
+/// Starts with the settings given, works, and says what came of it.
+pub(crate) fn start(options: &Options) -> Result<Value> {
+    let mut config = match options.value_or("service", String::from("-"))?.as_str() {
+        "-" => Config::from_env(),
+        service => Config::new(service.replace("empty", "")),
+    };
+    if let Ok(rate) = options.value("rate") {
+        config = config.rate_hz(rate);
+    }
+    if let Ok(address) = options.value::<String>("serve") {
+        config = config.serve(address);
+    }
+    if let Ok(endpoint) = options.value::<String>("grpc") {
+        config = config.export(Otlp::grpc(endpoint));
+    }
+    outcome(config)
+}
+
+/// Starts twice.
+pub(crate) fn second() -> Result<Value> {
+    let first = profiler::start("first")?;
+    let second = outcome(Config::new("second"))?;
+    drop(first);
+    let third = outcome(Config::new("third"))?;
+    Ok(json!({ "second": second, "third": third }))
+}
+
+/// Starts where the kernel gives no timer away: each takes one of the signals that may be pending (timer_create(2)).
+pub(crate) fn without_timers() -> Result<Value> {
+    setrlimit(Resource::Sigpending, Rlimit { current: Some(0), maximum: Some(0) })?;
+    outcome(Config::new("limits").rate_hz(100))
+}
+
+/// The error of a start, or what a profiler that started has after a second of work.
+fn outcome(config: Config) -> Result<Value> {
+    let profiler = match profiler::start(config) {
+        Ok(profiler) => profiler,
+        Err(error) => {
+            spin(Duration::from_millis(20));
+            return Ok(refused(&error));
+        }
+    };
+    spin(Duration::from_secs(1));
+    profiler.pause();
+    let flushed = profiler.flush(Duration::from_secs(2));
+    Ok(json!({ "started": true, "flushed": flushed, "stats": stats::to_json(&profiler.stats()) }))
+}
+
+fn refused(error: &Error) -> Value {
+    json!({ "started": false, "message": error.to_string(), "kind": format!("{:?}", error.kind()) })
+}

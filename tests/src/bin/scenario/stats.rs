@@ -1,0 +1,38 @@
+//! `stats()` as JSON, with the names that `/stats` uses.
+//!
+//! In: a snapshot. Out: what a test compares with the receiver's figures. It says itself whether the equation holds, so
+//! that a scenario can ask it of many snapshots.
+
+use profiler::Stats;
+use serde_json::{Map, Value, json};
+
+/// A snapshot as JSON.
+pub(crate) fn to_json(stats: &Stats) -> Value {
+    let lost: Map<_, _> = stats.account.lost.iter().map(|(cause, n)| (cause.name().into(), json!(n))).collect();
+    let degraded: Map<_, _> = stats.degraded.iter().map(|(flaw, n)| (flaw.name().into(), json!(n))).collect();
+    let destinations = stats.destinations.iter().map(|destination| {
+        json!({
+            "name": destination.name,
+            "delivered": destination.delivered,
+            "queued": destination.queued,
+            "dropped": destination.dropped.total(),
+            "last_error": destination.last_error,
+        })
+    });
+    let refused = stats.engine.refused.iter().map(|(name, why)| json!({ "name": name, "why": why }));
+    json!({
+        "sampling": stats.sampling,
+        "rate_hz": stats.rate_hz,
+        "taken": stats.account.taken,
+        "exported": stats.account.exported,
+        "pending": stats.account.pending,
+        "lost": lost,
+        "lost_total": stats.account.lost.total(),
+        "balances": stats.account.balances(),
+        "degraded": degraded,
+        "weight": stats.weight,
+        "engine": { "name": stats.engine.name, "refused": refused.collect::<Vec<_>>() },
+        "destinations": destinations.collect::<Vec<_>>(),
+        "lines": stats.symbols.lines,
+    })
+}

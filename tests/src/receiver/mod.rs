@@ -1,0 +1,236 @@
+//! A collector: takes OTLP profiles over gRPC and over HTTP on one loopback port, and keeps what it took.
+//!
+//! In: requests of whoever is profiled, and a script of how to answer them. Out: every body as it came, decoded, checked
+//! by [`profiler_proto::validate`], with the answer it got. Real sockets, real HTTP, real gRPC; a thread and a runtime of
+//! its own, so that a test can wait without one.
+
+mod body;
+mod grpc;
+mod http;
+
+use std::collections::VecDeque;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use tokio::sync::oneshot;
+
+pub use body::{Body, Protocol};
+
+use crate::Result;
+use crate::tally::Tally;
+
+/// How a request is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// Full success.
+    Accept,
+    /// Partial success: so many are rejected.
+    AcceptBut(i64),
+    /// gRPC `UNAVAILABLE`, HTTP 503: to be tried again.
+    Unavailable,
+    /// gRPC `INVALID_ARGUMENT`, HTTP 400: not to be tried again.
+    Reject,
+    /// None at all, until the client gives up.
+    Hang,
+}
+
+/// A running collector; dropping it closes its port.
+#[derive(Debug)]
+pub struct Receiver {
+    address: SocketAddr,
+    state: Arc<State>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the connections share with whoever holds the [`Receiver`].
+#[derive(Debug)]
+struct State {
+    kept: Mutex<Kept>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct Kept {
+    bodies: Vec<Body>,
+    next: VecDeque<Answer>,
+    always: Answer,
+}
+
+impl Receiver {
+    /// Starts one that accepts everything, on a free port of loopback.
+    ///
+    /// # Errors
+    /// When there is no port or no thread to be had.
+    pub fn start() -> Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        let kept = Kept { bodies: Vec::new(), next: VecDeque::new(), always: Answer::Accept };
+        let state = Arc::new(State { kept: Mutex::new(kept), changed: Condvar::new() });
+        let (stop, stopped) = oneshot::channel();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let shared = Arc::clone(&state);
+        let thread = std::thread::Builder::new().name("receiver".into()).spawn(move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    () = accept(listener, shared) => {}
+                    _ = stopped => {}
+                }
+            });
+        })?;
+        Ok(Self { address, state, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// Where it listens, as an OTLP endpoint: for gRPC as it is; for HTTP, exporters append the path.
+    #[must_use]
+    pub fn endpoint(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Answers the next requests like this, one after the other.
+    pub fn answer_next(&self, answers: impl IntoIterator<Item = Answer>) {
+        self.state.kept().next.extend(answers);
+    }
+
+    /// Answers all requests like this, once what [`Receiver::answer_next`] said is used up.
+    pub fn answer(&self, always: Answer) {
+        self.state.kept().always = always;
+    }
+
+    /// Everything that came so far.
+    #[must_use]
+    pub fn bodies(&self) -> Vec<Body> {
+        self.state.kept().bodies.clone()
+    }
+
+    /// Waits until `enough` says so of what came, at most for `limit`. Says whether it did.
+    #[must_use]
+    pub fn wait(&self, limit: Duration, enough: impl Fn(&[Body]) -> bool) -> bool {
+        let end = Instant::now() + limit;
+        let mut kept = self.state.kept();
+        while !enough(&kept.bodies) {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            kept = self.state.changed.wait_timeout(kept, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        true
+    }
+
+    /// The sums over the bodies that were accepted.
+    #[must_use]
+    pub fn accepted(&self) -> Tally {
+        let kept = self.state.kept();
+        let accepted = kept.bodies.iter().filter(|body| body.answer == Answer::Accept);
+        Tally::of(accepted.flat_map(|body| &body.profiles))
+    }
+
+    /// What is wrong with what came: undecodable bodies, and rules of OTLP or of a backend that a body breaks.
+    #[must_use]
+    pub fn findings(&self) -> Vec<String> {
+        self.state.kept().bodies.iter().flat_map(|body| body.findings.clone()).collect()
+    }
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        // Fails only when the thread has ended already.
+        let _sent = self.stop.take().map(|stop| stop.send(()));
+        let _joined = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+impl State {
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps a body, and says how to answer it.
+    fn keep(&self, protocol: Protocol, bytes: &[u8]) -> Answer {
+        let mut kept = self.kept();
+        let answer = kept.next.pop_front().unwrap_or(kept.always);
+        kept.bodies.push(Body::new(protocol, bytes, answer));
+        self.changed.notify_all();
+        answer
+    }
+}
+
+async fn accept(listener: TcpListener, state: Arc<State>) {
+    let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
+    while let Ok((stream, _)) = listener.accept().await {
+        let state = Arc::clone(&state);
+        tokio::spawn(async move {
+            let service = service_fn(move |request| http::answer(request, Arc::clone(&state)));
+            let server = auto::Builder::new(TokioExecutor::new());
+            // A connection that ends badly is the client's own business.
+            let _outcome = server.serve_connection(TokioIo::new(stream), service).await;
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+
+    use profiler_proto::loss::STACKS;
+    use profiler_proto::model::{Kind, Profile, ProfileSet, Sample};
+    use profiler_proto::otlp;
+
+    use super::*;
+
+    /// A profile of 5 stacks of weight 7.
+    fn request() -> Vec<u8> {
+        let mut set = ProfileSet::default();
+        let stacks = set.dictionary.attribute(STACKS, 5);
+        let attributes = set.dictionary.attribute_set([stacks]);
+        let kind = Kind::cpu(&mut set.dictionary, 10_000_000);
+        let samples = vec![Sample { value: 7, ..Sample::default() }];
+        set.profiles = vec![Profile { kind, attributes, samples, time_unix_nanos: 1, duration_nanos: 1 }];
+        otlp::encode_to_vec(&set)
+    }
+
+    fn post(receiver: &Receiver, body: &[u8]) -> String {
+        let mut stream = TcpStream::connect(receiver.address).unwrap();
+        write!(
+            stream,
+            "POST /v1development/profiles HTTP/1.1\r\nhost: receiver\r\nconnection: close\r\n\
+             content-type: application/x-protobuf\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        )
+        .unwrap();
+        stream.write_all(body).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer.lines().next().unwrap_or_default().to_owned()
+    }
+
+    /// Check that the script is followed, and that only what was accepted counts as such.
+    #[test]
+    fn answers_follow_the_script() {
+        let receiver = Receiver::start().unwrap();
+        receiver.answer_next([Answer::Unavailable, Answer::Accept, Answer::Reject]);
+        let answers: Vec<_> = (0..4).map(|_| post(&receiver, &request())).collect();
+        let status = |answer: &String| answer.split(' ').nth(1).map(str::to_owned);
+        let expected = ["503", "200", "400", "200"].map(|status| Some(status.to_owned()));
+        assert_eq!(answers.iter().map(status).collect::<Vec<_>>(), expected);
+        assert!(receiver.wait(Duration::from_secs(5), |bodies| bodies.len() == 4));
+        let tally = receiver.accepted();
+        assert_eq!((tally.profiles, tally.stacks, tally.weight), (2, 10, 14));
+    }
+
+    /// Check that bytes that are no request are a finding.
+    #[test]
+    fn what_cannot_be_decoded_is_a_finding() {
+        let receiver = Receiver::start().unwrap();
+        assert!(post(&receiver, b"\xff\xff\xff").contains("200"));
+        assert_eq!(receiver.findings().len(), 1, "{:?}", receiver.findings());
+    }
+}

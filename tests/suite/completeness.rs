@@ -1,0 +1,48 @@
+//! Completeness: the profile's weight is the CPU time that was used, however many threads used it and whenever they began.
+//!
+//! The bound of 3 % has room for what is inherent: a thread's first period begins at a random phase and its last one is cut
+//! off, each of which moves one thread's weight by less than a period, and a thread that is found late is seen by the
+//! process-wide timer until then. At 100 Hz and some 5 s of CPU a thread, that is well below 1 %.
+
+use profiler_tests::receiver::{Protocol, Receiver};
+
+use crate::scenario::{assert_lawful, command, number, result, sending, turn};
+
+/// Weight ÷ (CPU seconds × rate) of a spin loop on `threads` threads; and the same of stacks, which merge where the
+/// kernel's tick is coarse.
+fn completeness(threads: u32, seconds: u32, protocol: Protocol) -> (f64, f64) {
+    let _turn = turn();
+    let receiver = Receiver::start().unwrap();
+    let options = [format!("threads={threads}"), format!("seconds={seconds}"), "rate=100".into()];
+    let options = options.each_ref().map(String::as_str);
+    let outcome = result(sending(&mut command("spin", &options), &receiver, protocol));
+    assert_lawful(&receiver);
+    let tally = receiver.accepted();
+    let due = outcome["cpu_seconds"].as_f64().unwrap() * 100.0;
+    assert_eq!(tally.stacks, number(&outcome, "/stats/exported"), "{outcome}");
+    (tally.below("spin") as f64 / due, tally.stacks as f64 / due)
+}
+
+#[track_caller]
+fn assert_complete(threads: u32, seconds: u32, protocol: Protocol) {
+    let (weight, stacks) = completeness(threads, seconds, protocol);
+    assert!((0.97..=1.03).contains(&weight), "{threads} threads: weight {weight:.3}, stacks {stacks:.3}");
+}
+
+/// Check that one busy thread's CPU time is in the profile.
+#[test]
+fn one_busy_thread_is_complete() {
+    assert_complete(1, 8, Protocol::Grpc);
+}
+
+/// Check that the CPU time of two busy threads is in the profile, one of them made after the start.
+#[test]
+fn two_busy_threads_are_complete() {
+    assert_complete(2, 8, Protocol::Http);
+}
+
+/// Check that the CPU time of eight busy threads is in the profile, some of them made long after the start.
+#[test]
+fn eight_busy_threads_are_complete() {
+    assert_complete(8, 12, Protocol::Grpc);
+}

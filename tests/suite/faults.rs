@@ -1,0 +1,83 @@
+//! A machine or a peer that does not play along: the service goes on, and the profiler says what it could not do.
+
+use std::time::{Duration, Instant};
+
+use profiler_tests::process::Running;
+use profiler_tests::receiver::{Answer, Protocol, Receiver};
+
+use crate::scenario::{command, number, result, sending, start, turn};
+
+/// Check that where no timer can be made the last resort takes samples, and that the refused ones are named with reasons.
+#[test]
+fn without_permission_for_timers_the_last_resort_works() {
+    let outcome = result(&mut command("limits", &[]));
+    assert_eq!(outcome["started"], true, "{outcome}");
+    assert!(number(&outcome, "/stats/taken") > 50, "{outcome}");
+    let refused = outcome["stats"]["engine"]["refused"].as_array().unwrap();
+    assert!(!refused.is_empty(), "{outcome}");
+    assert!(refused.iter().all(|engine| !engine["why"].as_str().unwrap().is_empty()), "{outcome}");
+}
+
+/// Check that forked children end well and without samples, and that the parent goes on sampling and delivering.
+#[test]
+fn a_fork_harms_neither_side() {
+    let receiver = Receiver::start().unwrap();
+    let outcome = result(sending(&mut command("fork", &["times=20"]), &receiver, Protocol::Grpc));
+    assert_eq!(number(&outcome, "/well"), 20, "{outcome}");
+    assert!(number(&outcome, "/after") > 25, "the parent stopped sampling: {outcome}");
+    assert_eq!(outcome["flushed"], true, "{outcome}");
+    assert_eq!(number(&outcome, "/stats/exported"), receiver.accepted().stacks, "{outcome}");
+}
+
+/// Starts the scenario `exit` with a receiver that never answers, waits until it leaves, and says how long that takes and
+/// with which code.
+fn leave(how: &str, receiver: &Receiver) -> (Duration, Option<i32>) {
+    let _turn = turn();
+    let mut child: Running = start(sending(&mut command("exit", &[&format!("how={how}")]), receiver, Protocol::Grpc));
+    assert_eq!(child.json().unwrap()["leaving"], how);
+    let leaving = Instant::now();
+    let finished = child.finish().unwrap();
+    (leaving.elapsed(), finished.status.code())
+}
+
+/// Check that leaving while a collector hangs takes no longer than the bound of the guard's drop, 2 s, however one leaves.
+#[test]
+fn leaving_is_bounded_while_the_collector_hangs() {
+    let receiver = Receiver::start().unwrap();
+    receiver.answer(Answer::Hang);
+    // Each may take its bound and, on a busy machine, as long again for the process to come and go.
+    for (how, code, bound) in [("exit", 3, 0), ("leak", 0, 0), ("return", 0, 2)] {
+        let (time, status) = leave(how, &receiver);
+        assert_eq!(status, Some(code), "{how}");
+        assert!(time < Duration::from_secs(bound + 2), "{how} took {time:?}");
+    }
+}
+
+/// Check that a hanging collector takes nothing from the service: sampling goes on, figures are at hand, and the account
+/// balances all the while.
+#[test]
+fn a_hanging_collector_does_not_stop_sampling() {
+    let receiver = Receiver::start().unwrap();
+    receiver.answer(Answer::Hang);
+    let _turn = turn();
+    let options = ["seconds=4", "flush=1"];
+    let outcome = result(sending(&mut command("account", &options), &receiver, Protocol::Grpc));
+    assert_eq!(number(&outcome, "/wrong"), 0, "{outcome}");
+    // Snapshots are taken every 3 ms by the host's own thread: had one of them waited for the collector, there were few.
+    assert!(number(&outcome, "/snapshots") > 200, "{outcome}");
+    assert!(number(&outcome, "/stats/taken") > 500, "{outcome}");
+    assert_eq!((number(&outcome, "/stats/exported"), &outcome["flushed"]), (0, &false.into()), "{outcome}");
+    assert!(outcome["flush_seconds"].as_f64().unwrap() < 2.0, "{outcome}");
+    assert!(outcome["drop_seconds"].as_f64().unwrap() < 3.0, "{outcome}");
+}
+
+/// Check that the profiler needs no directory it can write to.
+#[test]
+fn nothing_is_written_to_disk() {
+    let receiver = Receiver::start().unwrap();
+    let mut command = command("settings", &["service=a"]);
+    // Not even root can make a file in /proc.
+    let outcome = result(sending(command.current_dir("/proc").env("TMPDIR", "/proc"), &receiver, Protocol::Grpc));
+    assert_eq!((&outcome["started"], &outcome["flushed"]), (&true.into(), &true.into()), "{outcome}");
+    assert_eq!(number(&outcome, "/stats/exported"), receiver.accepted().stacks, "{outcome}");
+}

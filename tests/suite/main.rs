@@ -1,0 +1,21 @@
+//! End-to-end tests: real processes under the profiler, a real collector, real tools.
+//!
+//! Each test starts programs (`src/bin/scenario`, the examples) as children with an end, receives what they send, and
+//! compares it with what they did. Nothing here is profiled itself, so tests may run side by side; those that need the
+//! processors to themselves take turns ([`scenario::turn`]).
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test ends where something is not as it must be"
+)]
+
+mod account;
+mod completeness;
+mod faults;
+mod layering;
+mod scenario;
+mod settings;
+mod shares;
+mod stacks;

@@ -1,0 +1,69 @@
+//! Starts scenarios: which program, in which environment, sending where.
+//!
+//! In: a scenario's name and options, and a receiver. Out: the running child, or what it said last.
+
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use profiler_tests::process::{Running, run};
+use profiler_tests::receiver::{Protocol, Receiver};
+use serde_json::Value;
+
+/// How long a scenario may take that does not say otherwise: many times what it needs.
+pub(crate) const LIMIT: Duration = Duration::from_secs(90);
+
+/// The command of a scenario, in an environment in which no variable of ours is set.
+pub(crate) fn command(name: &str, options: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_scenario"));
+    command.arg(name).args(options);
+    clean(&mut command);
+    command
+}
+
+/// Takes the variables that the profiler reads out of a command's environment.
+pub(crate) fn clean(command: &mut Command) {
+    let ours = |name: &str| name.starts_with("OTEL_") || name.starts_with("PROFILER_");
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(ours)) {
+        command.env_remove(name);
+    }
+}
+
+/// Lets `command` send to `receiver`.
+pub(crate) fn sending<'a>(command: &'a mut Command, receiver: &Receiver, protocol: Protocol) -> &'a mut Command {
+    let protocol = match protocol {
+        Protocol::Grpc => "grpc",
+        Protocol::Http => "http/protobuf",
+    };
+    command.env("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.endpoint()).env("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)
+}
+
+/// Starts `command`.
+pub(crate) fn start(command: &mut Command) -> Running {
+    Running::start(command, LIMIT).unwrap()
+}
+
+/// Runs `command` to its end; its last line.
+pub(crate) fn result(command: &mut Command) -> Value {
+    run(command, LIMIT).unwrap().json().unwrap()
+}
+
+/// Whoever holds it may use all processors; the others wait for their turn.
+pub(crate) fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Checks that no body broke a rule of OTLP or of a backend, and that there were any.
+#[track_caller]
+pub(crate) fn assert_lawful(receiver: &Receiver) {
+    let findings = receiver.findings();
+    assert!(findings.is_empty(), "what was sent breaks rules:\n{}", findings.join("\n"));
+    assert!(!receiver.bodies().is_empty(), "nothing was sent");
+}
+
+/// A number of a JSON object.
+#[track_caller]
+pub(crate) fn number(value: &Value, path: &str) -> u64 {
+    value.pointer(path).and_then(Value::as_u64).unwrap_or_else(|| panic!("there is no number at {path} in {value}"))
+}

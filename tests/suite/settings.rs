@@ -1,0 +1,105 @@
+//! Settings that cannot be: `start` says which, with its value and what to do, and the program goes on.
+
+use std::ffi::OsStr;
+use std::net::TcpListener;
+use std::os::unix::ffi::OsStrExt;
+
+use serde_json::Value;
+
+use crate::scenario::{command, number, result};
+
+/// What a start with `options` under `variables` answers.
+fn outcome(options: &[&str], variables: &[(&str, &OsStr)]) -> Value {
+    result(command("settings", options).envs(variables.iter().copied()))
+}
+
+/// Checks that the start is refused as the caller's doing, with all of `words` in the message.
+#[track_caller]
+fn assert_refused(options: &[&str], variables: &[(&str, &str)], words: &[&str]) {
+    let variables: Vec<_> = variables.iter().map(|(name, value)| (*name, OsStr::new(*value))).collect();
+    let outcome = outcome(options, &variables);
+    assert_eq!((&outcome["started"], &outcome["kind"]), (&Value::from(false), &Value::from("Misuse")), "{outcome}");
+    let message = outcome["message"].as_str().unwrap();
+    for word in words {
+        assert!(message.contains(word), "{message:?} does not say {word:?}");
+    }
+}
+
+/// Check that a service without a name is refused.
+#[test]
+fn an_empty_service_name_is_refused() {
+    assert_refused(&["service=empty"], &[], &["service.name", "OTEL_SERVICE_NAME"]);
+    assert_refused(&[], &[], &["service.name", "OTEL_SERVICE_NAME"]);
+}
+
+/// Check that a name that is not UTF-8 is refused by the name of its variable.
+#[test]
+fn a_service_name_that_is_not_utf8_is_refused() {
+    let outcome = outcome(&[], &[("OTEL_SERVICE_NAME", OsStr::from_bytes(b"caf\xe9"))]);
+    let message = outcome["message"].as_str().unwrap();
+    assert!(message.contains("OTEL_SERVICE_NAME") && message.contains("UTF-8"), "{message}");
+}
+
+/// Check that a rate of nothing, or of more than 10 kHz, is refused, from code and from the environment.
+#[test]
+fn rates_out_of_range_are_refused() {
+    assert_refused(&["service=a", "rate=0"], &[], &["rate_hz", "\"0\"", "1 to 10000"]);
+    assert_refused(&["service=a", "rate=10001"], &[], &["rate_hz", "10001", "1 to 10000"]);
+    assert_refused(&["service=a"], &[("PROFILER_RATE_HZ", "0")], &["PROFILER_RATE_HZ", "\"0\""]);
+    assert_refused(&["service=a"], &[("PROFILER_RATE_HZ", "1e3")], &["PROFILER_RATE_HZ", "1e3"]);
+}
+
+/// Check that an endpoint that is none is refused, from code and from the environment.
+#[test]
+fn endpoints_that_are_none_are_refused() {
+    assert_refused(&["service=a", "grpc=collector four"], &[], &["collector four"]);
+    let endpoint = "OTEL_EXPORTER_OTLP_ENDPOINT";
+    assert_refused(&["service=a"], &[(endpoint, "ftp://collector")], &[endpoint, "ftp://collector"]);
+    let endpoint = "OTEL_EXPORTER_OTLP_PROFILES_ENDPOINT";
+    assert_refused(&["service=a"], &[(endpoint, "http://")], &[endpoint]);
+}
+
+/// Check that every other `OTEL_*` value that cannot be read is refused by name.
+#[test]
+fn otel_values_that_mean_nothing_are_refused() {
+    let at = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4317");
+    for (name, value) in [
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", "carrier-pigeon"),
+        ("OTEL_EXPORTER_OTLP_TIMEOUT", "soon"),
+        ("OTEL_EXPORTER_OTLP_HEADERS", "no-value"),
+        ("OTEL_EXPORTER_OTLP_COMPRESSION", "crush"),
+        ("OTEL_EXPORTER_OTLP_CERTIFICATE", "/does/not/exist.pem"),
+        ("OTEL_RESOURCE_ATTRIBUTES", "team"),
+    ] {
+        let outcome = outcome(&["service=a"], &[(at.0, OsStr::new(at.1)), (name, OsStr::new(value))]);
+        let message = outcome["message"].as_str().unwrap_or_else(|| panic!("{name}={value} is taken: {outcome}"));
+        assert!(message.contains(name) && message.contains(value), "{message:?} does not say {name} and {value}");
+    }
+}
+
+/// Check that an address that somebody else has is an error that names it, and that one that is free is bound.
+#[test]
+fn an_address_in_use_is_refused() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let refused = outcome(&["service=a", &format!("serve={address}")], &[]);
+    assert_eq!(refused["kind"], "Environment", "{refused}");
+    assert!(refused["message"].as_str().unwrap().contains(&address), "{refused}");
+    assert_eq!(outcome(&["service=a", "serve=127.0.0.1:0"], &[])["started"], true);
+}
+
+/// Check that a second start is an error while the first one runs, and none when it has ended.
+#[test]
+fn a_second_start_is_refused_while_the_first_runs() {
+    let outcome = result(&mut command("second", &[]));
+    assert_eq!(outcome["second"]["kind"], "Misuse", "{outcome}");
+    assert!(outcome["second"]["message"].as_str().unwrap().contains("already"), "{outcome}");
+    assert_eq!(outcome["third"]["started"], true, "{outcome}");
+}
+
+/// Check that the profiler can be turned off from outside, and then takes nothing.
+#[test]
+fn a_profiler_that_is_turned_off_takes_nothing() {
+    let outcome = outcome(&["service=a"], &[("PROFILER_ENABLED", OsStr::new("0"))]);
+    assert_eq!((&outcome["started"], number(&outcome, "/stats/taken")), (&Value::from(true), 0));
+}

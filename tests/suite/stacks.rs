@@ -1,0 +1,135 @@
+//! Stacks of a real service are whole, as its own release build makes them: the shop, with and without line tables.
+//!
+//! In: the shop of `examples`, built the way its reader would, under its own load, sending to a receiver. Out: every stack
+//! of a handler from its leaf to the start of its thread; inlined frames and lines where the build has them, and the word
+//! that they are absent where not. And completeness, on a real runtime with threads that come and go.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use profiler_proto::model::{Dictionary, Line, Location, ProfileSet};
+use profiler_tests::fetch;
+use profiler_tests::process::{Running, build};
+use profiler_tests::receiver::{Protocol, Receiver};
+use profiler_tests::tally::Tally;
+use serde_json::Value;
+
+use crate::scenario::{LIMIT, assert_lawful, clean, number, sending, turn};
+
+/// Where a whole stack may end: the first function of the process or of a thread, as glibc and the kernel have it.
+const ROOTS: [&str; 6] = ["_start", "__libc_start_main", "__libc_start_call_main", "clone3", "__clone3", "clone"];
+
+/// What came of running the shop.
+struct Shop {
+    receiver: Receiver,
+    /// `/stats` while it ran.
+    stats: Value,
+    /// Its last line.
+    summary: Value,
+}
+
+fn build_shop(profile: &str) -> PathBuf {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let profile = format!("--profile={profile}");
+    let built = build(workspace, &["--package=profiler-examples", "--bin=shop", &profile]).unwrap();
+    built.into_iter().next_back().expect("cargo built no shop")
+}
+
+/// Runs the shop under load for `seconds`.
+fn run_shop(profile: &str, seconds: u32) -> Shop {
+    let program = build_shop(profile);
+    let _turn = turn();
+    let receiver = Receiver::start().unwrap();
+    let mut command = Command::new(program);
+    command.args([
+        "--listen=127.0.0.1:0",
+        "--serve=127.0.0.1:0",
+        "--load=4",
+        &format!("--seconds={seconds}"),
+        "--until-eof",
+    ]);
+    clean(&mut command);
+    sending(&mut command, &receiver, Protocol::Grpc).env("PROFILER_INTERVAL", "1s");
+    let mut child = Running::start(&mut command, LIMIT).unwrap();
+    let address = child.line().unwrap();
+    let address: SocketAddr = address.trim_start_matches("profiles http://").trim_end_matches('/').parse().unwrap();
+    assert!(child.line().unwrap().starts_with("ready http://"));
+    std::thread::sleep(std::time::Duration::from_secs(u64::from(seconds) - 1));
+    let stats = fetch::json(address, "/stats").unwrap();
+    let summary = loop {
+        let line = child.line().unwrap();
+        if line.starts_with('{') {
+            break serde_json::from_str(&line).unwrap();
+        }
+    };
+    child.finish().unwrap();
+    assert_lawful(&receiver);
+    Shop { receiver, stats, summary }
+}
+
+/// Checks that every stack of a handler reaches the start of its thread, and that work there was.
+fn assert_whole(tally: &Tally) {
+    let handlers = tally.by_stack.iter().filter(|(stack, _)| stack.iter().any(|name| name.starts_with("shop::orders")));
+    let (mut whole, mut torn) = (0, Vec::new());
+    for (stack, weight) in handlers {
+        match stack.last() {
+            Some(root) if ROOTS.contains(&root.split('@').next().unwrap_or(root)) => whole += weight,
+            _ => torn.push((weight, stack)),
+        }
+    }
+    assert!(whole > 100, "only {whole} stacks of the orders handler; others: {torn:?}");
+    assert!(torn.is_empty(), "{whole} stacks are whole, but these are not: {torn:#?}");
+}
+
+/// The places in the shop's own code that a receiver got: function and file by location, innermost first.
+fn places(receiver: &Receiver) -> Vec<Vec<(String, String, u32)>> {
+    let sets: Vec<ProfileSet> = receiver.bodies().into_iter().flat_map(|body| body.profiles).collect();
+    sets.iter().flat_map(|set| set.dictionary.locations.iter().map(|at| lines_of(at, &set.dictionary))).collect()
+}
+
+fn lines_of(location: &Location, dictionary: &Dictionary) -> Vec<(String, String, u32)> {
+    let of = |line: &Line| {
+        let function = dictionary.functions.get(line.function).unwrap();
+        let text = |id| dictionary.strings.text(id).to_owned();
+        (text(function.name), text(function.filename), line.line)
+    };
+    location.lines.iter().map(of).collect()
+}
+
+/// Checks that the profile's weight is the CPU time that the shop says it used.
+fn assert_complete(shop: &Shop) {
+    let tally = shop.receiver.accepted();
+    let weight = tally.weight as f64 / (shop.summary["cpu_seconds"].as_f64().unwrap() * 100.0);
+    assert!((0.97..=1.03).contains(&weight), "the shop's profile holds {weight:.3} of its CPU time: {}", shop.stats);
+}
+
+/// Check that a release build with no flags at all gives whole stacks with names, complete, and says that lines are absent.
+#[test]
+fn a_plain_release_build_has_whole_stacks() {
+    let shop = run_shop("release", 12);
+    let tally = shop.receiver.accepted();
+    assert_whole(&tally);
+    assert_complete(&shop);
+    assert_eq!(number(&shop.summary, "/errors"), 0, "{}", shop.summary);
+    for endpoint in ["/orders", "/search", "/report"] {
+        assert!(tally.tagged("endpoint", endpoint) > 20, "{endpoint}: {:?}", tally.by_tag);
+    }
+    let lined: Vec<_> =
+        places(&shop.receiver).into_iter().filter(|at| at.len() > 1 || at.iter().any(|at| at.2 > 0)).collect();
+    assert!(lined.is_empty(), "lines without line tables: {lined:?}");
+    assert_eq!(shop.stats["symbols"]["lines"], false, "{}", shop.stats);
+}
+
+/// Check that with line tables inlined functions come out as frames, with files and lines, and the stacks are as whole.
+#[test]
+fn line_tables_bring_inlined_frames_and_lines() {
+    let shop = run_shop("with-lines", 8);
+    assert_whole(&shop.receiver.accepted());
+    let own =
+        |at: &(String, String, u32)| at.0.starts_with("shop::") && at.1.contains("examples/src/bin/shop/") && at.2 > 0;
+    let places = places(&shop.receiver);
+    let inlined = places.iter().filter(|at| at.len() > 1 && at.iter().any(own)).count();
+    assert!(inlined > 5, "only {inlined} places of the shop have inlined frames");
+    assert_eq!(shop.stats["symbols"]["lines"], true, "{}", shop.stats);
+}
