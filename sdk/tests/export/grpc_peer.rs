@@ -17,7 +17,7 @@ use prost::Message;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 use tonic::codec::CompressionEncoding;
 use tonic::metadata::MetadataMap;
 use tonic::{Response, Status};
@@ -54,7 +54,10 @@ pub(crate) struct GrpcPeer {
 struct Seen {
     script: Mutex<VecDeque<Reaction>>,
     calls: Mutex<Vec<Received>>,
+    /// The script says to close the connections.
     close: Notify,
+    /// The test says to end.
+    stop: Notify,
 }
 
 impl GrpcPeer {
@@ -68,13 +71,14 @@ impl GrpcPeer {
         let listener = TcpListener::bind(address).await.expect("a port on loopback");
         let address = listener.local_addr().expect("an address");
         let seen = Arc::new(Seen { script: Mutex::new(script.into_iter().collect()), ..Seen::default() });
-        let accepted = Arc::clone(&seen);
-        let accepting = tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(serve(stream, Arc::clone(&accepted)));
-            }
-        });
+        let accepting = tokio::spawn(accept(listener, Arc::clone(&seen)));
         Self { address, seen, accepting }
+    }
+
+    /// Ends it; when this returns, every connection is closed.
+    pub(crate) async fn stop(mut self) {
+        self.seen.stop.notify_one();
+        (&mut self.accepting).await.expect("the server ends well");
     }
 
     /// Its URL.
@@ -91,13 +95,27 @@ impl GrpcPeer {
 impl Drop for GrpcPeer {
     fn drop(&mut self) {
         self.accepting.abort();
-        self.seen.close.notify_waiters();
     }
 }
 
-/// Speaks gRPC on `stream`, until the peer is dropped or the script says to close it, and gives every acknowledgement.
+/// Speaks gRPC on `stream`, until the other side ends or the script says to close it, and gives every acknowledgement.
 pub(crate) async fn acknowledge(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) {
     serve(stream, Arc::default()).await;
+}
+
+/// Serves until it is told to stop; its connections end with it.
+async fn accept(listener: TcpListener, seen: Arc<Seen>) {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => {
+                let (stream, _) = accepted.expect("a connection");
+                connections.spawn(serve(stream, Arc::clone(&seen)));
+            }
+            () = seen.stop.notified() => break,
+        }
+    }
+    connections.shutdown().await;
 }
 
 async fn serve(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static, seen: Arc<Seen>) {

@@ -1,7 +1,7 @@
 //! An exporter with a ledger of its own, and limits short enough for tests.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use profiler::export::{Destination, Exporter, Limits, Otlp};
 use profiler::{DestinationStats, Ledger};
@@ -49,6 +49,21 @@ impl Rig {
     /// Waits until everything is settled.
     pub(crate) async fn settle(&self) {
         assert!(self.exporter.flush(PATIENCE).await, "not settled: {:?}", self.exporter);
+    }
+
+    /// Waits until `condition` holds: no test depends on how fast the machine is.
+    pub(crate) async fn until(&self, what: &str, condition: impl Fn(&Self) -> bool) {
+        let start = Instant::now();
+        while !condition(self) {
+            assert!(start.elapsed() < PATIENCE, "waited in vain until {what}: {:?}", self.exporter);
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// Waits until the first destination has failed, and gives the reason.
+    pub(crate) async fn failure(&self) -> String {
+        self.until("an attempt fails", |rig| rig.stats(0).last_error.is_some()).await;
+        self.last_error()
     }
 
     /// The ledger as it stands; it must balance.

@@ -3,37 +3,70 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use profiler::export::Otlp;
+use profiler::export::{Destination, Otlp, from_env};
 use profiler_proto::loss::Cause;
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{BasicConstraints, Certificate, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::PrivateKeyDer;
+use tokio_rustls::rustls::server::danger::ClientCertVerifier;
+use tokio_rustls::rustls::server::{NoClientAuth, WebPkiClientVerifier};
+use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 use tokio_rustls::server::TlsStream;
 
 use super::grpc_peer;
 use super::profiles::set;
-use super::rig::Rig;
+use super::rig::{Rig, limits};
 
-/// An authority, as the PEM file that a user would name, and a server's configuration with a certificate of its own.
-fn authority_and_server(host: &str, alpn: &[u8]) -> (String, ServerConfig) {
-    let mut params = CertificateParams::new(Vec::new()).unwrap();
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
-    let key = KeyPair::generate().unwrap();
-    let certificate = CertificateParams::new(vec![host.to_owned()]).unwrap().signed_by(&key, &authority).unwrap();
-    let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
-    let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(vec![certificate.der().clone()], key)
-        .unwrap();
-    config.alpn_protocols = vec![alpn.to_vec()];
-    (authority.pem(), config)
+/// A certificate authority.
+struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+impl Authority {
+    fn new() -> Self {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
+    }
+
+    /// What a user names as the file to trust.
+    fn pem(&self) -> String {
+        self.0.pem()
+    }
+
+    /// A certificate for `name`, with its key.
+    fn certificate(&self, name: &str) -> (Certificate, KeyPair) {
+        let key = KeyPair::generate().unwrap();
+        (CertificateParams::new(vec![name.to_owned()]).unwrap().signed_by(&key, &self.0).unwrap(), key)
+    }
+
+    /// A server for `host` that offers the protocol `alpn` to anybody.
+    fn server(&self, host: &str, alpn: &[u8]) -> ServerConfig {
+        self.server_with(Arc::new(NoClientAuth), host, alpn)
+    }
+
+    /// The same, to those alone who show a certificate of this authority.
+    fn server_that_asks(&self, host: &str, alpn: &[u8]) -> ServerConfig {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.0.der().clone()).unwrap();
+        let provider = Arc::new(ring::default_provider());
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build().unwrap();
+        self.server_with(verifier, host, alpn)
+    }
+
+    fn server_with(&self, clients: Arc<dyn ClientCertVerifier>, host: &str, alpn: &[u8]) -> ServerConfig {
+        let (certificate, key) = self.certificate(host);
+        let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+        let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_client_cert_verifier(clients)
+            .with_single_cert(vec![certificate.der().clone()], key)
+            .unwrap();
+        config.alpn_protocols = vec![alpn.to_vec()];
+        config
+    }
 }
 
 /// Listens on loopback and hands each TLS stream to `serve`; the URL names `host`.
@@ -66,17 +99,68 @@ async fn answer_http(mut stream: TlsStream<TcpStream>) {
     let _ = stream.read_to_end(&mut rest).await;
 }
 
+/// Check that a peer that asks who we are is shown our certificate, and that without one it does not let us in.
+#[tokio::test]
+async fn our_certificate_is_shown_to_a_peer_that_asks() {
+    let authority = Authority::new();
+    let (certificate, key) = authority.certificate("shop");
+    let endpoint = listen("localhost", authority.server_that_asks("localhost", b"h2"), grpc_peer::acknowledge).await;
+    let otlp = || Otlp::grpc(endpoint.clone()).ca_certificate(authority.pem());
+
+    let rig = Rig::to([otlp().client_certificate(certificate.pem(), key.serialize_pem())]);
+    rig.offer(&set(10));
+    rig.settle().await;
+    rig.assert_settled(10, 0, Cause::Rejected);
+
+    let rig = Rig::to([otlp()]);
+    rig.offer(&set(10));
+    rig.failure().await;
+    assert!(!rig.exporter.shutdown(Duration::ZERO).await);
+    rig.assert_settled(0, 10, Cause::Shutdown);
+
+    let (_, other_key) = authority.certificate("shop");
+    let mismatched = otlp().client_certificate(certificate.pem(), other_key.serialize_pem());
+    let error = Destination::otlp(mismatched).unwrap_err().to_string();
+    assert!(error.contains("Otlp::client_certificate") && error.contains("KeyMismatch"), "{error}");
+}
+
+/// Check that the environment's certificate files are read.
+#[tokio::test]
+async fn certificates_may_come_from_files() {
+    let authority = Authority::new();
+    let (certificate, key) = authority.certificate("shop");
+    let endpoint = listen("localhost", authority.server_that_asks("localhost", b"h2"), grpc_peer::acknowledge).await;
+    let directory = std::env::temp_dir().join(format!("profiler-export-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    let file = |name: &str, pem: String| {
+        std::fs::write(directory.join(name), pem).unwrap();
+        directory.join(name).into_os_string()
+    };
+    let variables = [
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint.into()),
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc".into()),
+        ("OTEL_EXPORTER_OTLP_PROFILES_CERTIFICATE", file("ca.pem", authority.pem())),
+        ("OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE", file("client.pem", certificate.pem())),
+        ("OTEL_EXPORTER_OTLP_CLIENT_KEY", file("client.key", key.serialize_pem())),
+    ];
+    let lookup = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.clone());
+    let destinations = from_env(&lookup);
+    std::fs::remove_dir_all(&directory).unwrap();
+    let rig = Rig::start(destinations.unwrap(), limits());
+    rig.offer(&set(10));
+    rig.settle().await;
+    rig.assert_settled(10, 0, Cause::Rejected);
+}
+
 /// Check that both transports speak TLS with a peer whose authority is given, by name and by address.
 #[tokio::test]
 async fn a_given_authority_is_trusted() {
     for host in ["localhost", "127.0.0.1"] {
-        let (http_ca, config) = authority_and_server(host, b"http/1.1");
-        let http = listen(host, config, answer_http).await;
-        let (grpc_ca, config) = authority_and_server(host, b"h2");
-        let grpc = listen(host, config, grpc_peer::acknowledge).await;
-        let endpoints = [Otlp::http(http).ca_certificate(http_ca), Otlp::grpc(grpc).ca_certificate(grpc_ca)];
-        for endpoint in endpoints {
-            let rig = Rig::to([endpoint]);
+        let authority = Authority::new();
+        let http = listen(host, authority.server(host, b"http/1.1"), answer_http).await;
+        let grpc = listen(host, authority.server(host, b"h2"), grpc_peer::acknowledge).await;
+        for endpoint in [Otlp::http(http), Otlp::grpc(grpc)] {
+            let rig = Rig::to([endpoint.ca_certificate(authority.pem())]);
             rig.offer(&set(10));
             rig.settle().await;
             rig.assert_settled(10, 0, Cause::Rejected);
@@ -89,23 +173,22 @@ async fn a_given_authority_is_trusted() {
 /// not agree to HTTP/2 for gRPC; the reason says which.
 #[tokio::test]
 async fn a_peer_that_cannot_be_trusted_is_refused() {
-    let (ca, config) = authority_and_server("localhost", b"h2");
-    let (other_ca, _) = authority_and_server("localhost", b"h2");
-    let good_name = listen("localhost", config.clone(), grpc_peer::acknowledge).await;
-    let wrong_name = listen("127.0.0.1", config, grpc_peer::acknowledge).await;
-    let (http_ca, config) = authority_and_server("localhost", b"other");
-    let no_http2 = listen("localhost", config, grpc_peer::acknowledge).await;
+    let (authority, other) = (Authority::new(), Authority::new());
+    let server = authority.server("localhost", b"h2");
+    let good_name = listen("localhost", server.clone(), grpc_peer::acknowledge).await;
+    let wrong_name = listen("127.0.0.1", server, grpc_peer::acknowledge).await;
+    let no_http2 = listen("localhost", authority.server("localhost", b"other"), grpc_peer::acknowledge).await;
     let cases = [
-        (Otlp::grpc(good_name.clone()).ca_certificate(other_ca), "certificate"),
+        (Otlp::grpc(good_name.clone()).ca_certificate(other.pem()), "certificate"),
         (Otlp::grpc(good_name), "certificate"),
-        (Otlp::grpc(wrong_name).ca_certificate(ca), "not valid for"),
-        (Otlp::grpc(no_http2).ca_certificate(http_ca), "applicationprotocol"),
+        (Otlp::grpc(wrong_name).ca_certificate(authority.pem()), "not valid for"),
+        (Otlp::grpc(no_http2).ca_certificate(authority.pem()), "applicationprotocol"),
     ];
     for (endpoint, expected) in cases {
         let rig = Rig::to([endpoint]);
         rig.offer(&set(10));
-        assert!(!rig.exporter.shutdown(Duration::from_millis(500)).await);
-        let error = rig.last_error();
+        let error = rig.failure().await;
+        assert!(!rig.exporter.shutdown(Duration::ZERO).await);
         assert!(error.to_lowercase().contains(expected), "{error} should name {expected}");
         rig.assert_settled(0, 10, Cause::Shutdown);
     }
