@@ -10,6 +10,8 @@ use profiler::export::{Destination, Exporter, Limits, Otlp, from_env};
 use profiler_proto::ProfileSet;
 use profiler_proto::loss::Cause;
 use profiler_proto::split::request_bytes;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpListener;
 
 use super::grpc_peer::GrpcPeer;
 use super::http::free_address;
@@ -189,6 +191,33 @@ async fn shutdown_tries_once_more() {
     assert!(rig.exporter.shutdown(Duration::from_secs(10)).await);
     assert_eq!(stacks(&peer.calls()[0].message), 10);
     rig.assert_settled(10, 0, Cause::Shutdown);
+}
+
+/// Check that peers that speak something else, answer byte by byte without end, or hang up are survived, named, and
+/// given up in time.
+#[tokio::test]
+async fn peers_that_make_no_sense_are_survived() {
+    for greeting in ["SSH-2.0-OpenSSH_10.0\r\n", "HTTP/1.1 200 OK\r\ncontent-length: 9999999999\r\n\r\n", ""] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                tokio::spawn(async move {
+                    let _ = stream.write_all(greeting.as_bytes()).await;
+                    while !greeting.is_empty() && stream.write_all(b"x").await.is_ok() {
+                        tokio::time::sleep(Duration::from_millis(10)).await;
+                    }
+                });
+            }
+        });
+        for otlp in [Otlp::http(url.clone()), Otlp::grpc(url)] {
+            let rig = Rig::to([otlp.timeout(Duration::from_millis(300))]);
+            rig.offer(&set(10));
+            assert!(!rig.failure().await.is_empty());
+            assert!(!rig.exporter.shutdown(Duration::ZERO).await);
+            rig.assert_settled(0, 10, Cause::Shutdown);
+        }
+    }
 }
 
 /// Check that an exporter dropped without shutdown still settles what it had.
