@@ -188,3 +188,55 @@ fn unnamed(location: &Location, file: &str, dictionary: &Dictionary) -> String {
         _ => format!("{address:#x}"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::serve::testing::{Stacks, nodes_of};
+
+    fn frame<'a>(frames: &'a Frames, name: &str) -> &'a Frame {
+        frames.table.iter().find(|frame| frames.names.text(frame.name) == name).unwrap()
+    }
+
+    /// Check that a function is one frame with the lowest line seen, inlined only if it always was.
+    #[test]
+    fn a_function_is_one_frame() {
+        let stacks = Stacks::new().sample("shop::main;shop::a@src/a.rs|shop::b@src/b.rs:9|shop::c@src/c.rs", 1);
+        let (nodes, frames) =
+            nodes_of(&[stacks.sample("shop::b@src/b.rs:4;shop::a@src/a.rs|shop::c@src/c.rs", 1).set()]);
+        let names: Vec<&str> = nodes.frame.iter().map(|frame| frames.name(*frame)).collect();
+        assert_eq!(names, ["all", "shop::main", "shop::a", "shop::b", "shop::c", "shop::b", "shop::a", "shop::c"]);
+        assert_eq!(frames.table.len(), 2 + 4);
+        let of = |name: &str| (frames.files.text(frame(&frames, name).file), frame(&frames, name).line);
+        assert_eq!((of("shop::a"), of("shop::b")), (("src/a.rs", 7), ("src/b.rs", 4)));
+        let inlined = ["shop::main", "shop::a", "shop::b", "shop::c"].map(|name| frame(&frames, name).inlined);
+        assert_eq!(inlined, [false, false, false, true]);
+    }
+
+    /// Check that a crate is the program's own for its name, or for where its sources stand, and otherwise is not.
+    #[test]
+    fn own_crates_are_known_by_name_or_sources() {
+        let foreign = "tokio::spawn@/home/me/.cargo/registry/src/index/tokio-1.54.1/src/lib.rs";
+        let path = format!("shop::main;pricing::price@pricing/src/lib.rs;pricing::sum;{foreign};core::cmp::max");
+        let (_, frames) = nodes_of(&[Stacks::new().sample(&path, 1).set()]);
+        let sorts = ["shop::main", "pricing::price", "pricing::sum", "tokio::spawn", "core::cmp::max"]
+            .map(|name| frames.sort(frame(&frames, name)));
+        assert_eq!(sorts, [Sort::Own, Sort::Own, Sort::Own, Sort::Dependency, Sort::Std]);
+    }
+
+    /// Check that what has no name shows its file and the offset there.
+    #[test]
+    fn what_has_no_name_shows_its_place() {
+        let mut set = Stacks::new().set();
+        let mapping = Mapping { start: 0x7000, offset: 0x100, ..*set.dictionary.mappings.iter().nth(1).unwrap() };
+        let mapping = set.dictionary.mappings.intern(mapping);
+        let location = Location { mapping, address: 0x70ab, ..Location::default() };
+        let mut frames = Frames::new();
+        let mut numbers = Vec::new();
+        frames.expand(&location, &set.dictionary, &mut numbers);
+        frames.expand(&Location { address: 0x70ab, ..Location::default() }, &set.dictionary, &mut numbers);
+        let names: Vec<&str> = numbers.iter().map(|number| frames.name(*number)).collect();
+        assert_eq!(names, ["shop+0x1ab", "0x70ab"]);
+        assert!(numbers.iter().all(|number| frames.table[*number as usize].sort == Sort::Unresolved));
+    }
+}

@@ -34,7 +34,7 @@ pub(super) fn of<'a>(name: &'a str, file: &'a str) -> (&'a str, Sort) {
     if is_kernel(file) {
         return ("kernel", Sort::Kernel);
     }
-    if is_unresolved(name, file) {
+    if is_unresolved(name, file) || is_marker(name, file) {
         return (file, Sort::Unresolved);
     }
     match rust_crate(name, NESTING) {
@@ -94,6 +94,11 @@ fn is_cpp_runtime(file: &str) -> bool {
 fn is_unresolved(name: &str, file: &str) -> bool {
     let offset = name.strip_prefix(file).and_then(|rest| rest.strip_prefix("+0x"));
     name.is_empty() || offset.is_some_and(|hex| !hex.is_empty() && hex.bytes().all(|b| b.is_ascii_hexdigit()))
+}
+
+/// No place in the code but a remark of whoever took the stack: `[frames left out]`.
+fn is_marker(name: &str, file: &str) -> bool {
+    file.is_empty() && name.starts_with('[') && name.ends_with(']')
 }
 
 /// The crate that a demangled name belongs to; `None` for a name without a path, or one nested deeper than `nesting`.
@@ -231,6 +236,7 @@ mod tests {
     fn a_stand_in_is_unresolved() {
         assert_eq!(of("libc.so.6+0x28b0", "/lib/libc.so.6"), ("libc.so.6", Sort::Unresolved));
         assert_eq!(of("", "/usr/bin/shop"), ("shop", Sort::Unresolved));
+        assert_eq!(of("[frames left out]", ""), ("", Sort::Unresolved));
         assert_eq!(of("libc.so.6+0x", "/lib/libc.so.6").1, Sort::Native);
     }
 

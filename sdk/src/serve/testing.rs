@@ -56,7 +56,8 @@ impl Stacks {
         self.tagged(path, weight, &[])
     }
 
-    /// Adds `weight` at a stack `root;…;leaf`; `a|b` is b inlined into a.
+    /// Adds `weight` at a stack `root;…;leaf`; `a|b` is b inlined into a,
+    /// `a@src/a.rs:9` stands at that line (7 if none is said).
     pub(crate) fn tagged(mut self, path: &str, weight: i64, tags: &[(&str, &str)]) -> Self {
         let locations = path.rsplit(';').map(|names| self.location(names)).collect();
         let dictionary = &mut self.set.dictionary;
@@ -72,13 +73,15 @@ impl Stacks {
         let mut lines = Vec::new();
         for name in names.rsplit('|') {
             let (name, file) = name.split_once('@').unwrap_or((name, ""));
+            let (file, line) = file.rsplit_once(':').unwrap_or((file, "7"));
+            let line = line.parse().unwrap_or(0);
             let function = Function {
                 name: dictionary.strings.intern_str(name),
                 filename: dictionary.strings.intern_str(file),
                 ..Function::default()
             };
             let function = dictionary.functions.intern(function);
-            lines.push(Line { function, line: 7, column: 0 });
+            lines.push(Line { function, line, column: 0 });
         }
         let mapping = profiler_proto::model::Id::from_index(1);
         let address = 0x1000 + dictionary.functions.len() as u64;

@@ -1,0 +1,62 @@
+//! `/debug/pprof/*`: captures on demand.
+
+use std::io::Write;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use profiler_proto::{Limits, pprof};
+
+use crate::client::serve;
+use crate::samples::shop;
+
+/// Check that two captures at once both end, that a third is told to come back, and that none is made while off.
+#[test]
+fn two_captures_at_once_both_end() {
+    let server = serve(shop());
+    let started = Instant::now();
+    thread::scope(|scope| {
+        let both = [(); 2].map(|()| scope.spawn(|| server.get("/debug/pprof/profile?seconds=2")));
+        while server.source.running.load(Ordering::Relaxed) < 2 {
+            thread::sleep(Duration::from_millis(5));
+        }
+        let third = server.get("/debug/pprof/profile?seconds=1");
+        assert_eq!((third.status, third.header("retry-after")), (503, Some("30")));
+        assert!(started.elapsed() < Duration::from_secs(2), "others are answered while captures run");
+        for capture in both {
+            let answer = capture.join().unwrap();
+            assert_eq!((answer.status, answer.header("content-type")), (200, Some("application/octet-stream")));
+            let file = pprof::decode(&answer.body, &Limits::default()).unwrap();
+            assert_eq!(file.profiles[0].samples.iter().map(|sample| sample.value).sum::<i64>(), 7);
+        }
+    });
+    server.source.off.store(true, Ordering::Relaxed);
+    let off = server.get("/debug/pprof/profile?seconds=1");
+    assert_eq!((off.status, off.text().contains("off")), (503, true));
+}
+
+/// Check that a capture ends when its client goes, so that its place is free for the next.
+#[test]
+fn a_capture_ends_with_its_client() {
+    let server = serve(shop());
+    let mut stream = server.connect();
+    write!(stream, "GET /debug/pprof/profile?seconds=300 HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    while server.source.running.load(Ordering::Relaxed) == 0 {
+        thread::sleep(Duration::from_millis(5));
+    }
+    drop(stream);
+    while server.source.running.load(Ordering::Relaxed) > 0 {
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Check that the index names the profiles, and that the command line is this process's.
+#[test]
+fn the_index_names_the_profiles() {
+    let server = serve(shop());
+    let index = server.get("/debug/pprof/");
+    assert!(index.text().contains("/debug/pprof/profile?seconds=30"));
+    let line = server.get("/debug/pprof/cmdline");
+    let own = std::fs::read("/proc/self/cmdline").unwrap();
+    assert_eq!(line.body, own.strip_suffix(b"\0").unwrap());
+}

@@ -1,0 +1,85 @@
+//! What is not answered, and how that is said.
+
+use std::time::{Duration, Instant};
+
+use crate::client::serve;
+use crate::samples::shop;
+
+/// Check that each parameter that cannot be is refused by name and value, with what is allowed.
+#[test]
+fn what_cannot_be_is_refused_by_name() {
+    let server = serve(shop());
+    for (path, parts) in [
+        ("/debug/pprof/profile?seconds=0", ["\"seconds\" = \"0\"", "from 1 to 300"]),
+        ("/debug/pprof/profile?seconds=301", ["\"seconds\" = \"301\"", "from 1 to 300"]),
+        ("/debug/pprof/profile?seconds=ten", ["\"seconds\" = \"ten\"", "from 1 to 300"]),
+        ("/debug/pprof/profile?second=1", ["\"second\" = \"1\"", "known: seconds"]),
+        ("/debug/pprof/profile?seconds=1&seconds=2", ["\"seconds\" = \"2\"", "once"]),
+        ("/debug/pprof/?debug=1", ["\"debug\" = \"1\"", "known: none"]),
+        ("/debug/pprof/cmdline?x", ["\"x\" = \"\"", "known: none"]),
+        ("/api/profile?from=yesterday", ["\"from\" = \"yesterday\"", "seconds since 1970"]),
+        ("/api/profile?to=%zz", ["\"to\" = \"%zz\"", "UTF-8"]),
+        ("/api/profile?from=-10&to=-20", ["\"from\" = \"-10\"", "behind `to`"]),
+        ("/api/profile?tag=endpoint", ["\"tag\" = \"endpoint\"", "key=value"]),
+        ("/api/profile?format=xml", ["\"format\" = \"xml\"", "json, pprof, folded"]),
+        ("/api/profile?kind=heap", ["\"kind\" = \"heap\"", "known: from, to, tag, format"]),
+        ("/api/top?n=0", ["\"n\" = \"0\"", "from 1 to 1000"]),
+        ("/api/top?format=csv", ["\"format\" = \"csv\"", "json, text"]),
+        ("/flamegraph.svg?width=9", ["\"width\" = \"9\"", "known: from, to, tag"]),
+        ("/stats?pretty=1", ["\"pretty\" = \"1\"", "known: none"]),
+        ("/healthz?verbose", ["\"verbose\" = \"\"", "known: none"]),
+    ] {
+        let answer = server.get(path);
+        assert_eq!(answer.status, 400, "{path}");
+        assert!(parts.iter().all(|part| answer.text().contains(part)), "{path}: {}", answer.text());
+    }
+}
+
+/// Check that unknown paths list the known ones, and that each of those is answered.
+#[test]
+fn an_unknown_path_lists_the_known_ones() {
+    let server = serve(shop());
+    let answer = server.get("/metrics");
+    assert_eq!(answer.status, 404);
+    let paths: Vec<&str> =
+        answer.text().lines().filter(|line| line.starts_with('/')).filter_map(|line| line.split(' ').next()).collect();
+    assert_eq!(paths.len(), 9);
+    for path in paths {
+        let method = if path == "/debug/pprof/profile" { "HEAD" } else { "GET" };
+        let answer = server.send(method, path, "");
+        assert!(answer.status == 200 || !answer.text().contains("is not here"), "{path}");
+    }
+}
+
+/// Check that only GET and HEAD are answered, and HEAD without a body or a capture.
+#[test]
+fn only_get_and_head_are_answered() {
+    let server = serve(shop());
+    for method in ["POST", "PUT", "DELETE", "OPTIONS", "BREW"] {
+        let answer = server.send(method, "/stats", "Content-Length: 0\r\n");
+        assert_eq!((answer.status, answer.header("allow")), (405, Some("GET, HEAD")), "{method}");
+    }
+    let head = server.send("HEAD", "/stats", "");
+    let length: usize = head.header("content-length").unwrap().parse().unwrap();
+    assert_eq!((head.status, head.body.len(), length > 100), (200, 0, true));
+    let started = Instant::now();
+    assert_eq!(server.send("HEAD", "/debug/pprof/profile?seconds=300", "").status, 200);
+    assert!(started.elapsed() < Duration::from_secs(10));
+}
+
+/// Check that a name that is not this machine's is refused, so that no foreign page can read profiles by rebinding.
+#[test]
+fn a_foreign_name_is_refused() {
+    let server = serve(shop());
+    for host in ["evil.example", "evil.example:6060", "10.0.0.1:6060"] {
+        let answer = server.raw(&format!("GET /stats HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"));
+        assert_eq!(answer.status, 403, "{host}");
+        assert!(answer.text().contains(host) && answer.text().contains(&server.address.to_string()));
+    }
+    for host in ["localhost:1", "shop.localhost", "[::1]:6060", "127.0.0.1"] {
+        let answer = server.raw(&format!("GET /stats HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"));
+        assert_eq!(answer.status, 200, "{host}");
+    }
+    let absolute = "GET http://evil.example/stats HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    assert_eq!(server.raw(absolute).status, 403);
+}

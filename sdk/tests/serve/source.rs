@@ -1,0 +1,60 @@
+//! The source of the tests: it captures by waiting, two captures at once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use profiler::serve::{CaptureError, CaptureFuture, Source, Target};
+
+use crate::samples::{now, set};
+
+/// A source that takes as long as it is told to, at most two captures at once.
+#[derive(Default)]
+pub(crate) struct Waiting {
+    pub(crate) off: AtomicBool,
+    pub(crate) running: Arc<AtomicUsize>,
+}
+
+impl Source for Waiting {
+    fn targets(&self) -> Vec<Target> {
+        vec![Target { service: "shop".into(), pid: std::process::id() }]
+    }
+
+    fn capture(&self, duration: Duration) -> CaptureFuture {
+        let (off, running) = (self.off.load(Ordering::Relaxed), Arc::clone(&self.running));
+        Box::pin(async move {
+            if off {
+                return Err(CaptureError::Off);
+            }
+            let place = Place::take(running).ok_or(CaptureError::TooMany)?;
+            tokio::time::sleep(duration).await;
+            drop(place);
+            Ok(set(now(), duration.as_secs(), &[("main;captured", 7, &[])]))
+        })
+    }
+
+    fn stats(&self) -> profiler::Stats {
+        let mut stats = profiler::Stats::default();
+        stats.sampling = !self.off.load(Ordering::Relaxed);
+        stats.rate_hz = 100;
+        stats.account.enter(10, 10, &profiler_proto::loss::Loss::default());
+        stats.account.exported(4);
+        stats
+    }
+}
+
+/// One of the two places for captures, given back when the capture ends or is dropped.
+struct Place(Arc<AtomicUsize>);
+
+impl Place {
+    fn take(running: Arc<AtomicUsize>) -> Option<Self> {
+        running.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| (n < 2).then_some(n + 1)).ok()?;
+        Some(Self(running))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
