@@ -8,7 +8,9 @@ import { count, digits, error, percent, plural, time } from './format.js';
 
 /** The profile of one answer of `/api/profile`. Weights and values are in samples. */
 export function decode(answer) {
-  const { names, packages, files, frames, nodes, kind, samples: weight, sum_squares: squares } = answer;
+  const { packages, files, frames, nodes, kind, samples: weight, sum_squares: squares } = answer;
+  // Characters that are not seen, or that turn what follows around, have no place in a name.
+  const names = answer.names.map((name) => name.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, '\uFFFD'));
   // The samples that an error rests on: with weights, (Σw)²/Σw².
   const evidence = squares ? weight ** 2 / squares : weight;
   const share = (n) => (weight ? n / weight : 0);

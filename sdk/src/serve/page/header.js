@@ -13,16 +13,17 @@ const sum = (counts) => Object.values(counts).reduce((a, b) => a + b, 0);
 const tile = ([title, value, note = '', level = '']) => el('div', { class: level }, el('dt', { text: title }), el('dd', {}, value, el('small', { text: ` ${note}` })));
 
 export function showHeader(profile) {
-  const { answer: { target, kind, stats, first, last, stacks }, weight } = profile;
+  const { answer: { kind, stats, first, last, stacks }, weight } = profile;
+  const target = profile.answer.target ?? { service: 'no process', pid: '–' };
   const { taken, exported, pending, lost, degraded, symbols: { resolved, unresolved } } = stats;
   document.title = `${target.service} · ${kind.type} profile`;
   refill(byId('service'), target, () => [target.service, el('small', { text: `pid ${target.pid}` })]);
   const tiles = [
     ['CPU time', profile.worth(weight), profile.cores(weight)], ['Samples', count(weight), weight < stacks ? `of ${count(stacks)}` : ''],
-    ['From – to', first ? `${clock(first)} – ${clock(last)}` : '–'], ['Sampling', `${count(stats.rate_hz)} Hz`, stats.engine.name || 'no engine'],
+    ['Data', first ? `${clock(first)} – ${clock(last)}` : '–'], ['Sampling', `${count(stats.rate_hz)} Hz`, stats.engine.name || 'no engine'],
   ];
   refill(byId('tiles'), tiles, () => tiles.map(tile));
-  const part = (title, n, whole) => [title, count(n), n ? percent(n / whole) : '', n < AMBER * whole || !n ? 'good' : n < RED * whole ? 'amber' : 'red'];
+  const part = (title, n, whole) => [title, count(n), n ? percent(n / Math.max(n, whole)) : '', n < AMBER * whole || !n ? 'good' : n < RED * whole ? 'amber' : 'red'];
   const figures = [
     ['Taken', count(taken)], ['Exported', count(exported)], ['Pending', count(pending)],
     part('Lost', sum(lost), taken), part('Truncated', degraded.truncated, taken), part('Unresolved', unresolved, resolved + unresolved),

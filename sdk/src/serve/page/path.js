@@ -1,7 +1,7 @@
 // Places in a tree as lists of names, so that a zoom outlives refreshes, reloads and links.
 
-/** Most names a link carries; the browser's history keeps them all. */
-const IN_LINK = 200;
+/** Most letters of a link's path, for servers take no address of any length; the browser's history keeps it all. */
+const IN_LINK = 3000;
 
 /** The names from below the root down to `node`. */
 export function namesTo({ names, frames }, tree, node) {
@@ -32,8 +32,9 @@ export function resolve({ ids, frames }, tree, path, whole) {
 /** The shortest end of the path that leads to `node`, for a link. */
 export function linkTo(profile, tree, node) {
   const path = namesTo(profile, tree, node);
+  let room = IN_LINK;
   for (let n = 1; n < path.length; n *= 2) {
     if (resolve(profile, tree, path.slice(-n), false).node === node) return path.slice(-n);
   }
-  return path.slice(0, IN_LINK);
+  return path.filter((name) => (room -= name.length + 3) > 0);
 }

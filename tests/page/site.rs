@@ -1,0 +1,144 @@
+//! A server of profiles, and the profile that most tests look at.
+//!
+//! In: folded stacks with weights and tags. Out: the address of the real server with them in its store.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use profiler::proto::loss::STACKS;
+use profiler::proto::model::{Function, Id, Kind, Line, Location, Mapping, Stack};
+use profiler::proto::{Profile, ProfileSet, Sample};
+use profiler::serve::{CaptureError, CaptureFuture, Server, Source, Store, Target};
+use profiler::{EngineStats, Stats};
+
+/// 100 Hz.
+const PERIOD: i64 = 10_000_000;
+
+/// One line of a profile: stack from the root, samples, tags.
+pub(crate) type Row = (&'static str, i64, &'static [(&'static str, &'static str)]);
+
+const ORDERS: &[(&str, &str)] = &[("endpoint", "/orders"), ("method", "POST")];
+const SEARCH: &[(&str, &str)] = &[("endpoint", "/search"), ("method", "GET")];
+const REPORT: &[(&str, &str)] = &[("endpoint", "/report"), ("method", "GET")];
+
+/// 1,000 samples of a shop: `shop::orders::price` is hot, `shop::report::walk` calls itself.
+pub(crate) const SHOP: &[Row] = &[
+    ("std::start;tokio::runtime::run;shop::orders::create;shop::orders::price", 400, ORDERS),
+    ("std::start;tokio::runtime::run;shop::orders::create;shop::orders::sort;core::slice::sort", 100, ORDERS),
+    ("std::start;tokio::runtime::run;shop::search::run;shop::search::score", 250, SEARCH),
+    ("std::start;tokio::runtime::run;shop::search::run;serde_json::ser::to_vec", 50, SEARCH),
+    ("std::start;tokio::runtime::run;shop::report::build;shop::report::walk;shop::report::walk", 100, REPORT),
+    ("std::start;tokio::runtime::run;shop::report::build;flate2::compress", 95, REPORT),
+    ("std::start;tokio::runtime::park", 5, &[]),
+];
+
+/// A server that answers until the test process ends.
+pub(crate) struct Site {
+    pub(crate) address: SocketAddr,
+    store: Arc<Store>,
+    shop: Arc<Shop>,
+}
+
+/// Stands for the sampler: says of itself what a test wants.
+struct Shop {
+    stats: Mutex<Stats>,
+}
+
+impl Source for Shop {
+    fn targets(&self) -> Vec<Target> {
+        vec![Target { service: "shop".into(), pid: 4711 }]
+    }
+
+    fn capture(&self, _: Duration) -> CaptureFuture {
+        Box::pin(std::future::ready(Err(CaptureError::Off)))
+    }
+
+    fn stats(&self) -> Stats {
+        self.stats.lock().unwrap().clone()
+    }
+}
+
+impl Site {
+    /// A server with an empty store, whose sampler runs and has lost nothing.
+    pub(crate) fn empty() -> Self {
+        let mut stats = Stats::default();
+        (stats.sampling, stats.rate_hz, stats.symbols.lines) = (true, 100, Some(true));
+        stats.engine = {
+            let mut engine = EngineStats::default();
+            engine.name = "timer".into();
+            engine
+        };
+        let (shop, store) = (Arc::new(Shop { stats: Mutex::new(stats) }), Arc::new(Store::default()));
+        let bound = Server::bind("127.0.0.1:0").unwrap();
+        let address = bound.local_addr();
+        let run = bound.run(Arc::clone(&shop) as Arc<dyn Source>, Arc::clone(&store));
+        std::thread::spawn(|| {
+            tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(run)
+        });
+        Self { address, store, shop }
+    }
+
+    /// A server that holds `rows`.
+    pub(crate) fn with(rows: &[Row]) -> Self {
+        let site = Self::empty();
+        site.add(rows);
+        site
+    }
+
+    /// Ten more seconds of profile, just over.
+    pub(crate) fn add(&self, rows: &[Row]) {
+        let rows =
+            rows.iter().map(|(path, weight, tags)| (path.split(';').map(str::to_owned).collect(), *weight, *tags));
+        self.add_stacks(rows.collect());
+    }
+
+    /// The same from stacks of any names.
+    pub(crate) fn add_stacks(&self, rows: Vec<(Vec<String>, i64, &[(&str, &str)])>) {
+        self.store.add(Arc::new(profile_of(rows)));
+    }
+
+    /// Changes what the sampler says of itself.
+    pub(crate) fn says(&self, change: impl FnOnce(&mut Stats)) {
+        change(&mut self.shop.stats.lock().unwrap());
+    }
+}
+
+fn profile_of(rows: Vec<(Vec<String>, i64, &[(&str, &str)])>) -> ProfileSet {
+    let mut set = ProfileSet::default();
+    let dictionary = &mut set.dictionary;
+    let filename = dictionary.strings.intern_str("/usr/bin/shop");
+    let mapping = Mapping { start: 0x1000, limit: 0x1000_0000, filename, ..Mapping::default() };
+    let mapping = dictionary.mappings.intern(mapping);
+    set.resource.set("process.executable.path", "/usr/bin/shop");
+    let stacks = rows.iter().map(|(_, weight, _)| weight).sum::<i64>();
+    let attribute = dictionary.attribute(STACKS, stacks);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let mut profile = Profile {
+        kind: Kind::cpu(dictionary, PERIOD),
+        time_unix_nanos: (now - Duration::from_secs(10)).as_nanos() as u64,
+        duration_nanos: 10_000_000_000,
+        attributes: dictionary.attribute_set([attribute]),
+        ..Profile::default()
+    };
+    for (path, value, tags) in rows {
+        let locations = path.iter().rev().map(|name| {
+            let function = Function {
+                name: dictionary.strings.intern_str(name),
+                filename: dictionary.strings.intern_str(if name.starts_with("shop") { "src/shop.rs" } else { "" }),
+                ..Function::default()
+            };
+            let function = dictionary.functions.intern(function);
+            let address = 0x1000 + 16 * u64::from(function.index());
+            let lines = vec![Line { function, line: 42, column: 0 }].into();
+            dictionary.locations.intern(Location { mapping, address, lines, ..Location::default() })
+        });
+        let locations = locations.collect();
+        let stack = dictionary.stacks.intern(Stack { locations });
+        let tags: Vec<_> = tags.iter().map(|(key, value)| dictionary.attribute(key, *value)).collect();
+        let attributes = dictionary.attribute_set(tags);
+        profile.samples.push(Sample { stack, attributes, value, ..Sample::default() });
+    }
+    set.profiles.push(profile);
+    set
+}
