@@ -83,7 +83,7 @@ fn an_unavailable_receiver_is_tried_again() {
 #[test]
 fn an_unreachable_receiver_gets_nothing() {
     let endpoint = Receiver::start().unwrap().endpoint(); // and gone again
-    let mut command = command("account", &["seconds=3", "flush=1"]);
+    let mut command = command("account", &["seconds=3", "flush=10"]);
     command.env("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint).env("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc");
     let outcome = account(&mut command);
     assert_eq!(number(&outcome, "/stats/exported"), 0, "{outcome}");

@@ -66,7 +66,6 @@ fn otel_values_that_mean_nothing_are_refused() {
     for (name, value) in [
         ("OTEL_EXPORTER_OTLP_PROTOCOL", "carrier-pigeon"),
         ("OTEL_EXPORTER_OTLP_TIMEOUT", "soon"),
-        ("OTEL_EXPORTER_OTLP_HEADERS", "no-value"),
         ("OTEL_EXPORTER_OTLP_COMPRESSION", "crush"),
         ("OTEL_EXPORTER_OTLP_CERTIFICATE", "/does/not/exist.pem"),
         ("OTEL_RESOURCE_ATTRIBUTES", "team"),
@@ -75,6 +74,16 @@ fn otel_values_that_mean_nothing_are_refused() {
         let message = outcome["message"].as_str().unwrap_or_else(|| panic!("{name}={value} is taken: {outcome}"));
         assert!(message.contains(name) && message.contains(value), "{message:?} does not say {name} and {value}");
     }
+}
+
+/// Check that headers that cannot be read are refused by name, without their values: those are often secrets.
+#[test]
+fn headers_are_refused_without_their_values() {
+    let variables =
+        [("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4317"), ("OTEL_EXPORTER_OTLP_HEADERS", "s3cret")];
+    let outcome = outcome(&["service=a"], &variables.map(|(name, value)| (name, OsStr::new(value))));
+    let message = outcome["message"].as_str().unwrap();
+    assert!(message.contains("OTEL_EXPORTER_OTLP_HEADERS") && !message.contains("s3cret"), "{message}");
 }
 
 /// Check that an address that somebody else has is an error that names it, and that one that is free is bound.

@@ -231,6 +231,6 @@ mod tests {
     fn what_cannot_be_decoded_is_a_finding() {
         let receiver = Receiver::start().unwrap();
         assert!(post(&receiver, b"\xff\xff\xff").contains("200"));
-        assert_eq!(receiver.findings().len(), 1, "{:?}", receiver.findings());
+        assert!(receiver.findings().join(" ").contains("not valid protobuf"), "{:?}", receiver.findings());
     }
 }

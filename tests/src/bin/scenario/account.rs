@@ -18,7 +18,7 @@ use crate::stats;
 pub(crate) fn account(options: &Options) -> Result<Value> {
     static ENOUGH: AtomicBool = AtomicBool::new(false);
     let seconds = Duration::from_secs_f64(options.value("seconds")?);
-    let config = Config::new("account").rate_hz(1000).interval(Duration::from_millis(200));
+    let config = Config::new("account").rate_hz(1000).interval(Duration::from_secs(1));
     let profiler = profiler::start(match options.value_or("ring_words", 0)? {
         0 => config,
         words => config.ring_words(words),

@@ -58,9 +58,11 @@ fn outcome(config: Config) -> Result<Value> {
         }
     };
     spin(Duration::from_secs(1));
+    let running = stats::to_json(&profiler.stats());
     profiler.pause();
-    let flushed = profiler.flush(Duration::from_secs(2));
-    Ok(json!({ "started": true, "flushed": flushed, "stats": stats::to_json(&profiler.stats()) }))
+    let flushed = profiler.flush(Duration::from_secs(10));
+    let stats = stats::to_json(&profiler.stats());
+    Ok(json!({ "started": true, "flushed": flushed, "running": running, "stats": stats }))
 }
 
 fn refused(error: &Error) -> Value {
