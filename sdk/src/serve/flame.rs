@@ -35,8 +35,8 @@ pub(super) fn json(header: &Header<'_>, window: &Window, tree: &Tree) -> Vec<u8>
         answer.value("tags_cut", &Value::Bool(true));
     }
     answer.number("samples", tree.samples).number("stacks", window.stacks);
-    if window.is_unweighted() {
-        answer.number("sum_squares", tree.samples);
+    if window.stacks > 0 {
+        answer.number("sum_squares", tree.samples as f64 * window.mean_weight());
     }
     answer.texts("names", tree.frames.names.iter().map(AsRef::as_ref));
     answer.texts("files", tree.frames.files.iter().map(AsRef::as_ref));

@@ -33,8 +33,11 @@ pub(super) struct Frames {
     pub(super) packages: Strings,
     pub(super) table: Vec<Frame>,
     known: HashMap<(StringId, StringId), u32>,
-    /// Packages that are the profiled program's own, for its name or its sources say so.
-    own: HashSet<StringId>,
+    /// Crates that the executables are built from.
+    executables: HashSet<StringId>,
+    /// By package: functions whose sources are the program's own, less those whose sources are not. One alone may stand
+    /// in a file of another crate, whose code was inlined there.
+    own_sources: HashMap<StringId, i64>,
 }
 
 /// The number of the root's frame.
@@ -46,8 +49,8 @@ impl Frames {
     /// The root's frame and that of trimmed nodes.
     pub(super) fn new() -> Self {
         let (names, files, packages) = (Strings::new(), Strings::new(), Strings::new());
-        let (known, own) = (HashMap::new(), HashSet::new());
-        let mut frames = Self { names, files, packages, table: Vec::new(), known, own };
+        let (table, known, executables, own_sources) = Default::default();
+        let mut frames = Self { names, files, packages, table, known, executables, own_sources };
         for name in ["all", "(trimmed)"] {
             let name = frames.names.intern_str(name);
             let (package, file) = (StringId::ZERO, StringId::ZERO);
@@ -63,8 +66,16 @@ impl Frames {
 
     /// The sort of a frame, once all are known.
     pub(super) fn sort(&self, frame: &Frame) -> Sort {
-        let own = frame.sort == Sort::Dependency && self.own.contains(&frame.package);
+        let own = frame.sort == Sort::Dependency && self.is_own(frame.package);
         if own { Sort::Own } else { frame.sort }
+    }
+
+    /// Whether a crate is the profiled program's: its executable's, or one of its sources' tree. This crate is neither,
+    /// wherever it stands.
+    fn is_own(&self, package: StringId) -> bool {
+        let of_sources = self.own_sources.get(&package).is_some_and(|votes| *votes > 0);
+        let ours = self.packages.text(package) == env!("CARGO_CRATE_NAME");
+        self.executables.contains(&package) || (of_sources && !ours)
     }
 
     /// Names the crate that the executable of `set` is built from as the program's own.
@@ -75,7 +86,7 @@ impl Frames {
         let first_mapping =
             || set.dictionary.mappings.iter().nth(1).map(|mapping| set.dictionary.strings.text(mapping.filename));
         if let Some(path) = path.or_else(first_mapping) {
-            self.own.insert(self.packages.intern_str(&package::crate_of_executable(path)));
+            self.executables.insert(self.packages.intern_str(&package::crate_of_executable(path)));
         }
     }
 
@@ -106,14 +117,13 @@ impl Frames {
         }
         if let (Some(source), Some(frame)) = (source, self.table.get_mut(number as usize)) {
             frame.inlined &= source.inlined;
-            if frame.file.is_zero() {
-                frame.file = self.files.intern_str(source.file);
-            }
             if source.line != 0 && (frame.line == 0 || source.line < frame.line) {
                 frame.line = source.line;
             }
-            if sort == Sort::Dependency && package::is_own_source(source.file) {
-                self.own.insert(package);
+            if frame.file.is_zero() && !source.file.is_empty() {
+                frame.file = self.files.intern_str(source.file);
+                let vote = if package::is_own_source(source.file) { 1 } else { -1 };
+                *self.own_sources.entry(package).or_default() += vote;
             }
         }
         number

@@ -21,8 +21,8 @@ pub(super) enum Sort {
 }
 
 /// The crates that come with the compiler.
-const STD: [&str; 8] =
-    ["core", "alloc", "std", "proc_macro", "test", "panic_unwind", "std_detect", "compiler_builtins"];
+const STD: [&str; 9] =
+    ["core", "core_arch", "alloc", "std", "proc_macro", "test", "panic_unwind", "std_detect", "compiler_builtins"];
 
 /// How many types inside types are looked through for a name; real names need two or three.
 const NESTING: u8 = 8;
@@ -39,6 +39,7 @@ pub(super) fn of<'a>(name: &'a str, file: &'a str) -> (&'a str, Sort) {
     }
     match rust_crate(name, NESTING) {
         Some(_) if is_cpp_runtime(file) => (file, Sort::Native),
+        Some(krate) if krate.starts_with("__rustc") => ("std", Sort::Std),
         Some(krate) if is_std(krate) => (krate, Sort::Std),
         Some(krate) => (krate, Sort::Dependency),
         None if is_compiler_symbol(name) => ("std", Sort::Std),
@@ -49,8 +50,16 @@ pub(super) fn of<'a>(name: &'a str, file: &'a str) -> (&'a str, Sort) {
 
 /// Whether a source file is the program's own: not the compiler's, not a registry's, not a git dependency's.
 pub(super) fn is_own_source(file: &str) -> bool {
-    const FOREIGN: [&str; 7] =
-        ["/rustc/", "/rustc-", "/rustlib/", "/registry/src/", "/git/checkouts/", "/cargo/registry/", "/vendor/"];
+    const FOREIGN: [&str; 8] = [
+        "/rustc/",
+        "/rustc-",
+        "/rustlib/",
+        "/rust/deps/",
+        "/registry/src/",
+        "/git/checkouts/",
+        "/cargo/registry/",
+        "/vendor/",
+    ];
     let relative_std = ["library/", "vendor/"].iter().any(|prefix| file.starts_with(prefix));
     !file.is_empty() && !relative_std && file.ends_with(".rs") && !FOREIGN.iter().any(|part| file.contains(part))
 }
@@ -195,7 +204,7 @@ mod tests {
         assert_eq!(package("tokio::runtime::task::raw::poll::<F, S>"), ("tokio", Sort::Dependency));
         assert_eq!(package("core::ptr::drop_in_place::<shop::Order>"), ("core", Sort::Std));
         assert_eq!(package("alloc[57f2]::raw_vec::finish_grow"), ("alloc", Sort::Std));
-        assert_eq!(package("__rustc::__rust_alloc"), ("__rustc", Sort::Std));
+        assert_eq!(package("__rustc::__rust_alloc"), ("std", Sort::Std));
         assert_eq!(package("__rust_begin_short_backtrace"), ("std", Sort::Std));
         assert_eq!(package("shop::main::{{closure}}"), ("shop", Sort::Dependency));
     }
@@ -257,6 +266,7 @@ mod tests {
             "",
             "/rustc/1a2b/library/core/src/ptr/mod.rs",
             "library/std/src/rt.rs",
+            "/rust/deps/hashbrown-0.16.1/src/raw.rs",
             "/usr/src/rustc-1.96.0/library/std/src/rt.rs",
             "/home/me/.cargo/registry/src/index-1/tokio-1.54.1/src/lib.rs",
             "/home/me/.cargo/git/checkouts/x-1/2/src/lib.rs",

@@ -78,9 +78,7 @@ impl Profiles {
     }
 
     fn group(&self, value: Option<String>, tree: Tree) -> Group {
-        // Profiles that do not say how many stacks they stand for: each unit of weight is one.
-        let stacks = if self.window.stacks == 0 { self.window.weight } else { self.window.stacks };
-        let stacks = tree.samples as f64 * stacks as f64 / self.window.weight.max(1) as f64;
+        let stacks = tree.samples as f64 / self.window.mean_weight();
         Group { value, stacks, tree }
     }
 }

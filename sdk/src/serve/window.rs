@@ -55,9 +55,12 @@ impl Window {
         window
     }
 
-    /// Whether each stack weighs one period, so that the sum of the weights is also the sum of their squares.
-    pub(super) fn is_unweighted(&self) -> bool {
-        self.stacks > 0 && self.stacks == self.weight
+    /// The mean weight of a stack; 1 where profiles do not say how many stacks they stand for.
+    ///
+    /// Weight times this is the least that the sum of squared weights can be (Cauchy and Schwarz), and exactly that sum
+    /// where all stacks weigh the same; weight divided by it is a number of stacks.
+    pub(super) fn mean_weight(&self) -> f64 {
+        if self.stacks == 0 || self.weight == 0 { 1.0 } else { self.weight as f64 / self.stacks as f64 }
     }
 
     fn count(&mut self, profile: &Profile, stacks: u64) {
@@ -139,7 +142,7 @@ mod tests {
     use super::*;
     use crate::serve::testing::{PERIOD, Stacks};
 
-    /// Check that times, stacks and weights are summed, and that weights other than one period are noticed.
+    /// Check that times, stacks and weights are summed, and that the mean weight is one period where each is.
     #[test]
     fn figures_are_summed() {
         let sets = [
@@ -149,9 +152,9 @@ mod tests {
         let window = Window::of(sets.iter());
         assert_eq!((window.first, window.last), (Some(1_000_000_000_000), Some(1_020_000_000_000)));
         assert_eq!((window.stacks, window.weight, window.duration), (7, 9, 20_000_000_000));
-        assert_eq!((window.period, window.is_unweighted()), (Some(PERIOD), false));
+        assert_eq!((window.period, window.mean_weight()), (Some(PERIOD), 9.0 / 7.0));
         let first = Window::of(sets[..1].iter());
-        assert_eq!((first.stacks, first.is_unweighted()), (3, true));
+        assert_eq!((first.stacks, first.mean_weight()), (3, 1.0));
         assert_eq!(Window::of([].into_iter()).first, None);
     }
 
