@@ -8,6 +8,8 @@
 
 mod error;
 pub mod folded;
+#[doc(hidden)]
+pub mod fuzz;
 mod limits;
 pub mod loss;
 pub mod model;

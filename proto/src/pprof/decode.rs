@@ -48,16 +48,26 @@ fn decode_plain(bytes: &[u8], limits: &Limits) -> Result<ProfileSet, DecodeError
         .map_err(|error| DecodeError::Malformed { format: "protobuf", detail: error.to_string() })?;
     let mut source = Source::new(&file, limits)?;
     let mut set = ProfileSet::default();
-    let mut rows = None;
+    let mut shared: Option<(AttributeSetId, Vec<Identity>)> = None;
     for column in columns(&file) {
-        let mut profile = head(&file, column, &mut source, &mut set.dictionary)?;
-        let rows = match &mut rows {
-            None => rows.insert(read_rows(&file, &mut source, &mut set.dictionary)?),
-            Some(rows) => rows,
+        let kind = kind(&file, column, &mut source, &mut set.dictionary)?;
+        let (attributes, rows) = match &mut shared {
+            Some(shared) => shared,
+            None => {
+                let attributes = profile_attributes(&file, &mut source, &mut set.dictionary)?;
+                shared.insert((attributes, read_rows(&file, &mut source, &mut set.dictionary)?))
+            }
         };
+        source.budget.spend_on::<Profile>(1)?;
         source.budget.spend_on::<SumEntry>(rows.len())?;
-        profile.samples = sum(rows, &file, column);
-        set.profiles.push(profile);
+        set.profiles.push(Profile {
+            kind,
+            // A time before 1970 is what Go makes of "no time".
+            time_unix_nanos: u64::try_from(file.time_nanos).unwrap_or(0),
+            duration_nanos: u64::try_from(file.duration_nanos).unwrap_or(0),
+            attributes: *attributes,
+            samples: sum(rows, &file, column),
+        });
     }
     Ok(set)
 }
@@ -87,26 +97,17 @@ fn derived_column(file: &wire::Profile) -> Option<usize> {
     (per_nanos && only && file.sample.iter().all(follows)).then_some(samples + 1)
 }
 
-fn head(
+fn kind(
     file: &wire::Profile,
     column: usize,
     source: &mut Source<'_>,
     into: &mut Dictionary,
-) -> Result<Profile, DecodeError> {
-    source.budget.spend_on::<Profile>(1)?;
-    let sample_type = source.value_type(&file.sample_type[column], into, &|| format!("sample_type[{column}]"))?;
+) -> Result<Kind, DecodeError> {
     let period_type = file.period_type.unwrap_or_default();
-    Ok(Profile {
-        kind: Kind {
-            sample_type,
-            period_type: source.value_type(&period_type, into, &|| "period_type".into())?,
-            period: file.period,
-        },
-        // A time before 1970 is what Go makes of "no time".
-        time_unix_nanos: u64::try_from(file.time_nanos).unwrap_or(0),
-        duration_nanos: u64::try_from(file.duration_nanos).unwrap_or(0),
-        attributes: profile_attributes(file, source, into)?,
-        samples: Vec::new(),
+    Ok(Kind {
+        sample_type: source.value_type(&file.sample_type[column], into, &|| format!("sample_type[{column}]"))?,
+        period_type: source.value_type(&period_type, into, &|| "period_type".into())?,
+        period: file.period,
     })
 }
 

@@ -3,6 +3,7 @@
 //! In: a [`ProfileSet`]. Out: bytes, with gzip or without; equal sets give equal bytes. Ids in the file are the positions
 //! in the compact dictionary's tables, from 1.
 
+use std::collections::HashMap;
 use std::io::Write;
 
 use flate2::Compression;
@@ -19,7 +20,7 @@ use crate::model::{
 
 /// The gzip file of the first capture in `set`: of all profiles with the window, period type and period of the first one.
 ///
-/// Use [`captures`] where a set may hold several. On-CPU profiles ([`Kind::is_cpu`]) are written as the two types that
+/// Use [`captures`] where a set may hold several, or more than 64 types. On-CPU profiles ([`Kind::is_cpu`]) are written as the two types that
 /// Go writes, `samples`/`count` and `cpu`/`nanoseconds`.
 #[must_use]
 pub fn encode(set: &ProfileSet) -> Vec<u8> {
@@ -29,32 +30,33 @@ pub fn encode(set: &ProfileSet) -> Vec<u8> {
 /// [`encode`] without gzip.
 #[must_use]
 pub fn encode_uncompressed(set: &ProfileSet) -> Vec<u8> {
-    let first = set.profiles.first();
-    let capture: Vec<_> =
-        set.profiles.iter().filter(|profile| first.is_some_and(|first| alike(first, profile))).collect();
+    let first = set.profiles.first().map(window);
+    let capture = set.profiles.iter().filter(|profile| Some(window(profile)) == first).take(MOST_TYPES);
     let set = set.with_profiles(capture);
     Writer::new(&set).file().encode_to_vec()
 }
 
+/// How many sample types a file has at most; with them grows every sample, and no producer knows more than four.
+const MOST_TYPES: usize = 64;
+
 /// `set` divided so that each part is one file of [`encode`], in the order of the profiles; together they hold all of it.
 #[must_use]
 pub fn captures(set: &ProfileSet) -> Vec<ProfileSet> {
-    let mut groups: Vec<Vec<&Profile>> = Vec::new();
+    let mut groups: IndexMap<(Window, usize), Vec<&Profile>> = IndexMap::new();
+    let mut counts: HashMap<Window, usize> = HashMap::new();
     for profile in &set.profiles {
-        match groups.iter_mut().find(|group| alike(group[0], profile)) {
-            Some(group) => group.push(profile),
-            None => groups.push(vec![profile]),
-        }
+        let count = counts.entry(window(profile)).or_default();
+        groups.entry((window(profile), *count / MOST_TYPES)).or_default().push(profile);
+        *count += 1;
     }
-    groups.into_iter().map(|group| set.with_profiles(group)).collect()
+    groups.into_values().map(|group| set.with_profiles(group)).collect()
 }
 
-/// Whether two profiles of one set go into one file.
-fn alike(a: &Profile, b: &Profile) -> bool {
-    let key = |profile: &Profile| {
-        (profile.time_unix_nanos, profile.duration_nanos, profile.kind.period_type, profile.kind.period)
-    };
-    key(a) == key(b)
+/// What is the same for all profiles of a file: start, length, period type, period.
+type Window = (u64, u64, ValueType, i64);
+
+fn window(profile: &Profile) -> Window {
+    (profile.time_unix_nanos, profile.duration_nanos, profile.kind.period_type, profile.kind.period)
 }
 
 fn compress(bytes: &[u8]) -> Vec<u8> {
@@ -75,25 +77,25 @@ struct Column<'a> {
 struct Writer<'a> {
     set: &'a ProfileSet,
     dictionary: &'a Dictionary,
-    /// Texts that stand in no table of the dictionary come behind its own.
+    /// The texts in use so far, by their index.
     strings: IndexSet<Box<str>>,
 }
 
 impl<'a> Writer<'a> {
     fn new(set: &'a ProfileSet) -> Self {
-        Self { set, dictionary: &set.dictionary, strings: set.dictionary.strings.iter().cloned().collect() }
+        Self { set, dictionary: &set.dictionary, strings: IndexSet::from(["".into()]) }
     }
 
     fn file(mut self) -> wire::Profile {
         let columns = columns(self.set);
         let kind = self.set.profiles.first().map(|profile| profile.kind).unwrap_or_default();
         let mut file = wire::Profile {
-            sample_type: columns.iter().map(|column| value_type(column.value_type)).collect(),
+            sample_type: columns.iter().map(|column| self.value_type(column.value_type)).collect(),
             sample: self.samples(&columns),
             mapping: self.mappings(),
             location: self.dictionary.locations.entries().skip(1).map(|(id, l)| self.location(id, l)).collect(),
-            function: self.dictionary.functions.entries().skip(1).map(|(id, f)| function(id, f)).collect(),
-            period_type: (kind != Kind::default()).then(|| value_type(kind.period_type)),
+            function: self.dictionary.functions.entries().skip(1).map(|(id, f)| self.function(id, f)).collect(),
+            period_type: (kind != Kind::default()).then(|| self.value_type(kind.period_type)),
             period: kind.period,
             comment: self.comments(),
             drop_frames: self.profile_text(names::DROP_FRAMES),
@@ -155,7 +157,7 @@ impl<'a> Writer<'a> {
             memory_start: mapping.start,
             memory_limit: mapping.limit,
             file_offset: mapping.offset,
-            filename: string(mapping.filename),
+            filename: self.string(mapping.filename),
             build_id: self.text(build_id.unwrap_or("")),
             has_functions: flag(names::HAS_FUNCTIONS),
             has_filenames: flag(names::HAS_FILENAMES),
@@ -177,6 +179,22 @@ impl<'a> Writer<'a> {
             line: location.lines.iter().map(line).collect(),
             is_folded: is_true(location.attributes, names::IS_FOLDED, self.dictionary),
         }
+    }
+
+    fn function(&mut self, function_id: impl Id, function: &Function) -> wire::Function {
+        // In pprof the two are equal where the linker's name is no other; ours is then not set.
+        let system_name = if function.system_name.is_zero() { function.name } else { function.system_name };
+        wire::Function {
+            id: id(function_id),
+            name: self.string(function.name),
+            system_name: self.string(system_name),
+            filename: self.string(function.filename),
+            start_line: function.start_line.into(),
+        }
+    }
+
+    fn value_type(&mut self, value_type: ValueType) -> wire::ValueType {
+        wire::ValueType { r#type: self.string(value_type.kind), unit: self.string(value_type.unit) }
     }
 
     /// The comments that came with the profiles, then what pprof has no other place for: resource and counts of loss.
@@ -214,6 +232,10 @@ impl<'a> Writer<'a> {
     fn first_of_profiles(&self, name: &str) -> Option<&'a str> {
         let profiles = self.set.profiles.iter();
         profiles.filter_map(|profile| self.dictionary.value_of(profile.attributes, name)).find_map(Value::as_str)
+    }
+
+    fn string(&mut self, id: StringId) -> i64 {
+        self.text(self.dictionary.strings.text(id))
     }
 
     fn text(&mut self, text: &str) -> i64 {
@@ -254,25 +276,6 @@ fn is_true(set: AttributeSetId, name: &str, dictionary: &Dictionary) -> bool {
     dictionary.value_of(set, name) == Some(&Value::Bool(true))
 }
 
-fn function(function_id: impl Id, function: &Function) -> wire::Function {
-    wire::Function {
-        id: id(function_id),
-        name: string(function.name),
-        // In pprof the two are equal where the linker's name is no other; ours is then not set.
-        system_name: string(if function.system_name.is_zero() { function.name } else { function.system_name }),
-        filename: string(function.filename),
-        start_line: function.start_line.into(),
-    }
-}
-
-fn value_type(value_type: ValueType) -> wire::ValueType {
-    wire::ValueType { r#type: string(value_type.kind), unit: string(value_type.unit) }
-}
-
 fn id(id: impl Id) -> u64 {
-    id.index().into()
-}
-
-fn string(id: StringId) -> i64 {
     id.index().into()
 }

@@ -18,12 +18,17 @@ pub(crate) struct Plan {
     attributes: Vec<(u8, Value, u8)>,
     mappings: Vec<(u32, u16, u8, Vec<u8>)>,
     functions: Vec<(u8, u8, u8, u32)>,
-    locations: Vec<(u8, u16, Vec<(u8, u16, u8)>, Vec<u8>)>,
+    locations: Vec<PlannedLocation>,
     stacks: Vec<Vec<u8>>,
     links: Vec<[u8; 24]>,
-    profiles: Vec<(u8, Vec<(u8, Vec<u8>, u8, i64)>, Vec<u8>)>,
+    profiles: Vec<(u8, Vec<PlannedSample>, Vec<u8>)>,
     resource: Vec<(String, Value)>,
 }
+
+/// Mapping, address, lines (function, line, column), attributes.
+type PlannedLocation = (u8, u16, Vec<(u8, u16, u8)>, Vec<u8>);
+/// Stack, attributes, link, value.
+type PlannedSample = (u8, Vec<u8>, u8, i64);
 
 /// Values as OTLP can hold them, lists and maps up to three levels deep.
 pub(crate) fn values() -> BoxedStrategy<Value> {
@@ -124,7 +129,7 @@ impl Plan {
     }
 
     fn kind(&self, number: u8, dictionary: &mut Dictionary) -> Kind {
-        if number % 4 == 0 {
+        if number.is_multiple_of(4) {
             return Kind::cpu(dictionary, 10_000_000);
         }
         let name = format!("type{number}");

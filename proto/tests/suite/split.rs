@@ -1,0 +1,132 @@
+//! Parts are within the bound, hold all samples, and share the counts out without a remainder.
+
+use std::collections::BTreeMap;
+
+use profiler_proto::loss;
+use profiler_proto::model::{Dictionary, Profile, ProfileSet, Value, merge};
+use profiler_proto::split::{request_bytes, split};
+use proptest::prelude::*;
+
+use crate::arbitrary::{plans, values};
+use crate::sample::checkout;
+
+fn counts<'a>(sets: impl IntoIterator<Item = &'a ProfileSet>) -> BTreeMap<(String, String), i64> {
+    let mut counts = BTreeMap::new();
+    for set in sets {
+        for profile in &set.profiles {
+            for (key, value) in set.dictionary.attributes_of(profile.attributes).filter(|(key, _)| loss::is_count(key))
+            {
+                let kind = set.dictionary.strings.text(profile.kind.sample_type.kind).to_owned();
+                *counts.entry((kind, key.to_owned())).or_default() += value.as_int().unwrap();
+            }
+        }
+    }
+    counts
+}
+
+/// The samples, told apart by all that they have, with their sums.
+fn samples(set: &ProfileSet) -> BTreeMap<String, i128> {
+    let mut sums = BTreeMap::new();
+    for profile in &set.profiles {
+        for sample in &profile.samples {
+            *sums.entry(readable(sample, profile, &set.dictionary)).or_default() += i128::from(sample.value);
+        }
+    }
+    sums
+}
+
+fn readable(sample: &profiler_proto::Sample, profile: &Profile, d: &Dictionary) -> String {
+    let mut tags: Vec<_> = d.attributes_of(sample.attributes).map(|(key, value)| format!("{key}={value:?}")).collect();
+    tags.sort_unstable();
+    let stack: Vec<_> = d.stacks.get(sample.stack).unwrap().locations.iter().map(|id| d.locations.get(*id)).collect();
+    let stack: Vec<_> = stack.into_iter().flatten().map(|location| (location.address, location.lines.len())).collect();
+    let kind = d.strings.text(profile.kind.sample_type.kind);
+    format!("{kind} {} {tags:?} {stack:?} {:?}", profile.time_unix_nanos, d.links.get(sample.link))
+}
+
+/// `checkout` with as many on-CPU samples as `n`, each under a tag of its own.
+fn wide(n: i64) -> ProfileSet {
+    let mut set = checkout();
+    let sample = set.profiles[0].samples[0];
+    set.profiles[0].samples = (0..n)
+        .map(|i| {
+            let request = set.dictionary.attribute("request", i);
+            profiler_proto::Sample { attributes: set.dictionary.attribute_set([request]), value: i, ..sample }
+        })
+        .collect();
+    set.compacted()
+}
+
+/// Check that a set within the bound is its own only part.
+#[test]
+fn a_small_set_stays_whole() {
+    let set = checkout().compacted();
+    let parts = split(&set, request_bytes(&set));
+    assert_eq!((parts.parts, parts.too_large), (vec![set], vec![]));
+}
+
+/// Check that one byte less divides it by profiles before it divides samples.
+#[test]
+fn profiles_are_parted_first() {
+    let set = checkout().compacted();
+    let parts = split(&set, request_bytes(&set) - 1).parts;
+    assert_eq!(parts.iter().map(|part| part.profiles.len()).collect::<Vec<_>>(), [1, 1]);
+    assert_eq!(parts[0].profiles[0].samples.len(), 2);
+    assert_eq!(merge(&parts), set);
+}
+
+/// Check that a profile of many samples becomes parts within the bound that together are the profile.
+#[test]
+fn samples_are_parted_and_counts_shared() {
+    let set = wide(1_000);
+    let limit = request_bytes(&set) / 7;
+    let parts = split(&set, limit);
+    assert_eq!(parts.too_large, []);
+    assert!(parts.parts.len() > 7, "{} parts", parts.parts.len());
+    assert!(parts.parts.iter().all(|part| request_bytes(part) <= limit));
+    assert_eq!(samples(&merge(&parts.parts)), samples(&set));
+    let expected = [("profiler.lost.ring_full", 3), ("profiler.stacks", 8)];
+    let expected = expected.map(|(key, n)| (("samples".to_owned(), key.to_owned()), n));
+    assert_eq!(counts(&parts.parts), BTreeMap::from(expected));
+}
+
+/// Check that what cannot be made small enough is handed back with its counts, and the rest is not lost for it.
+#[test]
+fn a_sample_too_large_is_handed_back() {
+    let mut set = wide(8);
+    let text = set.dictionary.attribute("query", "x".repeat(10_000));
+    set.profiles[0].samples[5].attributes = set.dictionary.attribute_set([text]);
+    let parts = split(&set, 5_000);
+    assert_eq!(parts.too_large.len(), 1);
+    let large = &parts.too_large[0];
+    let attributes = large.profiles[0].samples[0].attributes;
+    assert_eq!(large.dictionary.value_of(attributes, "query"), Some(&Value::from("x".repeat(10_000))));
+    let all = parts.parts.iter().chain(&parts.too_large);
+    assert_eq!(counts(all.clone()), counts([&set]));
+    assert_eq!(samples(&merge(all)), samples(&set));
+}
+
+proptest! {
+    /// Check that nothing is lost, whatever the set and the bound.
+    #[test]
+    fn nothing_is_lost(plan in plans(values()), stacks in any::<u32>(), lost in any::<u32>(), limit in 0..4_000_usize) {
+        let mut set = plan.build(false);
+        for profile in &mut set.profiles {
+            let d = &mut set.dictionary;
+            let ids = [d.attribute(loss::STACKS, i64::from(stacks)), d.attribute("profiler.lost.blocked", i64::from(lost))];
+            profile.attributes = d.attribute_set(ids);
+        }
+        let set = set.compacted();
+        let parts = split(&set, limit);
+        prop_assert!(parts.parts.iter().all(|part| request_bytes(part) <= limit));
+        let all: Vec<_> = parts.parts.iter().chain(&parts.too_large).collect();
+        prop_assert_eq!(counts(all.iter().copied()), counts([&set]));
+        let mut sums = BTreeMap::new();
+        for part in &all {
+            for (sample, value) in samples(part) {
+                *sums.entry(sample).or_default() += value;
+            }
+        }
+        prop_assert_eq!(sums, samples(&set));
+    }
+}
