@@ -70,7 +70,11 @@ impl Io {
     /// Runs until it is told to stop, or until the `profiler` thread is gone.
     pub(super) fn run(self, inbox: mpsc::Receiver<Task>) {
         match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-            Ok(runtime) => runtime.block_on(self.work(inbox)),
+            Ok(runtime) => {
+                runtime.block_on(self.work(inbox));
+                // A look-up of a name may hang in a thread of the runtime's: it is left to end by itself.
+                runtime.shutdown_background();
+            }
             Err(error) => tracing::error!(%error, "no runtime for export: every profile is lost"),
         }
     }
