@@ -12,7 +12,8 @@ use profiler_proto::loss::{Degraded, Flaw, Loss};
 
 use crate::context::Current;
 use crate::context::tags::OVERFLOW;
-use crate::cpu::record::{HEAD_WORDS, Head, StackEnd};
+use crate::cpu::record::{HEAD_WORDS, Head};
+use crate::unwind::frames::StackEnd;
 use crate::unwind::modules::Modules;
 
 /// Most bytes of distinct stacks in one window.

@@ -17,8 +17,8 @@ use profiler_proto::resource::Resource;
 use crate::aggregate::{Entry, Window};
 use crate::context::Current;
 use crate::context::tags;
-use crate::cpu::record::StackEnd;
 use crate::symbolize::{Language, Symbol, Symbolizer};
+use crate::unwind::frames::StackEnd;
 use crate::unwind::modules::{Module, Modules};
 
 /// Stands where frames between the leaf part and the root part of a deep stack were left out.

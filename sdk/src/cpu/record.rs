@@ -4,6 +4,7 @@
 //! nobody else's business; it is pinned here so that writer and reader cannot differ.
 
 use crate::context::Current;
+use crate::unwind::frames::StackEnd;
 
 /// Words before the addresses.
 pub(crate) const HEAD_WORDS: usize = 6;
@@ -23,29 +24,6 @@ pub(crate) struct Head {
     pub(crate) weight: u32,
     /// What the thread was working for.
     pub(crate) context: Current,
-}
-
-/// Where the walk of a stack ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[repr(u8)]
-pub(crate) enum StackEnd {
-    /// At the root: `main`'s caller or the start of the thread.
-    #[default]
-    Root = 0,
-    /// At a frame whose caller could not be found or read.
-    Stopped = 1,
-    /// At the bound of the walk.
-    TooDeep = 2,
-}
-
-impl StackEnd {
-    fn from_byte(byte: u8) -> Self {
-        match byte {
-            0 => Self::Root,
-            1 => Self::Stopped,
-            _ => Self::TooDeep,
-        }
-    }
 }
 
 impl Head {

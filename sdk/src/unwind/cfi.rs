@@ -11,11 +11,10 @@ use std::sync::Arc;
 use framehop::x86_64::{CacheX86_64, UnwinderX86_64};
 use framehop::{ExplicitModuleSectionInfo, FrameAddress, MustNotAllocateDuringUnwind, Unwinder as _};
 
-use super::frames::Frames;
+use super::frames::{Frames, StackEnd};
 use super::memory::StackMemory;
 use super::modules::{Module, Modules, Tables};
 use super::x86_64::Registers;
-use crate::cpu::record::StackEnd;
 
 /// The rules of all loaded modules; never changed once made.
 pub(crate) struct Unwinder {

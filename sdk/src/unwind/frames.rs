@@ -10,6 +10,30 @@ pub(crate) const ROOT: usize = 128;
 /// The walk itself ends here, for a stack that deep is most likely a walk in circles.
 pub(crate) const WALK: usize = 4096;
 
+/// Where the walk of a stack ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(u8)]
+pub(crate) enum StackEnd {
+    /// At the root: `main`'s caller or the start of the thread.
+    #[default]
+    Root = 0,
+    /// At a frame whose caller could not be found or read.
+    Stopped = 1,
+    /// At the bound of the walk.
+    TooDeep = 2,
+}
+
+impl StackEnd {
+    /// The end that `end as u8` made this byte of.
+    pub(crate) fn from_byte(byte: u8) -> Self {
+        match byte {
+            0 => Self::Root,
+            1 => Self::Stopped,
+            _ => Self::TooDeep,
+        }
+    }
+}
+
 /// Addresses of one stack.
 ///
 /// Invariant: of the `pushed` addresses, the first `LEAF` stand in `leaf`; of the others, number `n` stands in
