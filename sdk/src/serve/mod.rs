@@ -4,7 +4,7 @@
 //! Out: HTTP/1.1 on one address. It runs on the caller's tokio runtime, on one thread; all it holds is bounded.
 //!
 //! The way of a request: `server` (connections) → `site` (paths; `host`, `query`) → `api` and `pull` (answers) →
-//! `reply` (headers, compression). The way of samples: `store` → `profiles` (sums; `window`: what is there) → `nodes` (a tree grows; `frames`,
+//! `reply` (headers, compression). The way of samples: `store` (`size`, `minutes`) → `profiles` (sums; `window`: what is there) → `nodes` (a tree grows; `frames`,
 //! `package`) → `tree` (preorder, trimmed) → `flame` (the page's JSON), `top`, `svg`.
 
 mod api;
@@ -13,6 +13,7 @@ mod flame;
 mod frames;
 mod host;
 mod json;
+mod minutes;
 mod nodes;
 mod package;
 mod profiles;

@@ -1,15 +1,17 @@
 //! The profiles of the last minutes, in memory.
 //!
 //! In: closed profile sets, from the thread that assembles them. Out: those of a range of time, shared and not copied.
-//! Bounded by time and by bytes: the oldest go first. The lock is held only while shares are handed over.
+//! Bounded by time and by bytes: the oldest go first. What is older than some minutes is joined into sets of a minute.
+//! The lock is held only while shares are handed over.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use profiler_proto::model::merge;
 use profiler_proto::{Profile, ProfileSet};
 
-use super::size;
+use super::{minutes, size};
 
 /// A range of time, in nanoseconds since 1970 UTC; both ends belong to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,6 +71,7 @@ impl Store {
         };
         // Outside of the lock: to free a large set takes a while.
         drop(driven_out);
+        self.join_minute();
     }
 
     /// How long profiles are kept.
@@ -91,9 +94,19 @@ impl Store {
         touched.map(|stored| Arc::clone(&stored.set)).collect()
     }
 
+    /// Puts one merged set in the place of the sets of a minute, if one is due. They are merged outside of the lock.
+    fn join_minute(&self) {
+        let apart = self.held().due();
+        let Some(first) = apart.first() else { return };
+        let set = Arc::new(merge(apart.iter().map(Arc::as_ref)));
+        let Some(range) = range_of(&set) else { return };
+        let joined = Stored { range, bytes: size::of(&set), set };
+        let replaced = self.held().replace(first, apart.len(), joined);
+        drop(replaced);
+    }
+
     fn drive_out(&self, held: &mut Held) -> Vec<Stored> {
-        let newest = held.sets.iter().map(|stored| stored.range.to).max().unwrap_or(0);
-        let oldest = newest.saturating_sub(u64::try_from(self.window.as_nanos()).unwrap_or(u64::MAX));
+        let oldest = held.newest().saturating_sub(u64::try_from(self.window.as_nanos()).unwrap_or(u64::MAX));
         let mut out = Vec::new();
         while let Some(first) = held.sets.front() {
             if held.bytes <= self.max_bytes && first.range.to >= oldest {
@@ -108,6 +121,33 @@ impl Store {
     fn held(&self) -> MutexGuard<'_, Held> {
         // What the lock guards is changed by calls that do not panic: it is whole even if it is poisoned.
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Held {
+    /// The end of the newest profile.
+    fn newest(&self) -> u64 {
+        self.sets.iter().map(|stored| stored.range.to).max().unwrap_or(0)
+    }
+
+    /// The sets of a minute that are to be joined.
+    fn due(&self) -> Vec<Arc<ProfileSet>> {
+        let sets = self.sets.iter().map(|stored| (&*stored.set, stored.range));
+        let run = minutes::due(sets, self.newest()).unwrap_or(0..0);
+        self.sets.range(run).map(|stored| Arc::clone(&stored.set)).collect()
+    }
+
+    /// Puts `joined` in the place of `count` sets from `first` on, if they are still there; gives back what goes.
+    fn replace(&mut self, first: &Arc<ProfileSet>, count: usize, joined: Stored) -> Vec<Stored> {
+        let Some(at) = self.sets.iter().position(|stored| Arc::ptr_eq(&stored.set, first)) else {
+            return vec![joined];
+        };
+        let mut behind = self.sets.split_off(at);
+        let rest = behind.split_off(count.min(behind.len()));
+        self.bytes = self.bytes + joined.bytes - behind.iter().map(|stored| stored.bytes).sum::<usize>();
+        self.sets.push_back(joined);
+        self.sets.extend(rest);
+        behind.into()
     }
 }
 
@@ -150,6 +190,24 @@ mod tests {
         assert_eq!(starts(&store, ALWAYS), [1010, 1020, 1030, 1040]);
         let middle = Range { from: 1_025_000_000_000, to: 1_035_000_000_000 };
         assert_eq!(starts(&store, middle), [1020, 1030]);
+    }
+
+    /// Check that old sets are joined into minutes, take less room, and hold what they held.
+    #[test]
+    fn old_sets_are_joined_into_minutes() {
+        let store = Store::new(Duration::from_secs(3600), 1 << 20);
+        let set = |start| Stacks::new().at(start, 10).stacks(3).sample("main;a", 2).sample("main;b", 1).shared();
+        (0..6).for_each(|n| store.add(set(600 + 10 * n)));
+        let apart = store.bytes();
+        (6..18).for_each(|n| store.add(set(600 + 10 * n)));
+        assert_eq!(starts(&store, ALWAYS)[..3], [600, 660, 670]);
+        assert!(store.bytes() < 3 * apart, "{} of {apart}", store.bytes());
+        let first = &store.select(Range { from: 0, to: 600_000_000_000 })[0];
+        let values: Vec<i64> = first.profiles[0].samples.iter().map(|sample| sample.value).collect();
+        assert_eq!((first.profiles[0].duration_nanos, values), (60_000_000_000, vec![12, 6]));
+        assert_eq!(profiler_proto::loss::stacks_of(&first.profiles[0], &first.dictionary), 18);
+        let sum: usize = store.held().sets.iter().map(|stored| stored.bytes).sum();
+        assert_eq!(store.bytes(), sum);
     }
 
     /// Check that bytes are bounded, that what goes is given back, and that a set larger than all is not kept.
