@@ -40,7 +40,7 @@ fn text_can_be_read_on_every_colour() {
     reader.leave();
 }
 
-/// Check that the page follows the system, that `d` changes it, and that the choice outlives a reload.
+/// Check that the page follows the system, that `d` changes it, and that the choice is a part of the address.
 #[test]
 fn the_page_is_light_or_dark() {
     let site = Site::with(SHOP);
@@ -48,11 +48,10 @@ fn the_page_is_light_or_dark() {
     let back = "getComputedStyle(document.body).backgroundColor";
     let light = reader.ask(back);
     reader.browser.prefer_dark(true).unwrap();
-    reader.wait("profilerPage.state().dark");
-    let dark = reader.ask(back);
-    assert_ne!(light, dark);
+    reader.wait(&format!("profilerPage.state().dark && {back} !== {light}"));
     reader.press(&["d"]);
     assert_eq!((reader.state("dark"), reader.ask(back)), (json!(false), light.clone()));
+    assert_eq!(reader.query(), "?theme=light");
     reader.browser.reload().unwrap();
     reader.wait("profilerPage.state().answers > 0");
     assert_eq!((reader.state("dark"), reader.ask(back)), (json!(false), light));

@@ -103,7 +103,7 @@ fn a_hidden_function_gives_its_value_to_its_caller() {
     assert_eq!(reader.query(), "?h=shop::orders::price");
     reader.browser.click_on("#legend [data-key='shop::orders::price']").unwrap();
     assert_eq!(reader.ask(own), 0);
-    reader.browser.click_on("#legend [data-key=std]").unwrap();
+    reader.browser.click_on("#legend [data-key='@std']").unwrap();
     assert_eq!(reader.ask("profilerPage.table().filter(({ name }) => /^(std|core)::/.test(name)).length"), 0);
     assert_eq!(reader.ask(own.replace("create", "sort").as_str()), 100);
     assert_eq!(reader.state("samples"), 1000);

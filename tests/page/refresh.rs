@@ -23,6 +23,23 @@ fn a_refresh_keeps_the_readers_place() {
     reader.leave();
 }
 
+/// Check that a function chosen in the table stays chosen and lit, though each answer numbers its names anew.
+#[test]
+fn a_refresh_keeps_the_chosen_function() {
+    let site = Site::with(SHOP);
+    let mut reader = Reader::at(site.address, "?view=both");
+    reader.ask("document.querySelector('table').focus()");
+    reader.press(&["ArrowDown", "ArrowDown"]);
+    assert_eq!(reader.state("lit"), "shop::search::score");
+    site.add(&[("std::start;tokio::runtime::run;aaa::first;bbb::second;shop::search::score", 2000, &[])]);
+    reader.wait("profilerPage.state().samples === 3000");
+    assert_eq!(
+        (reader.text("[aria-selected=true] td"), reader.state("lit")),
+        ("search::score".into(), json!("shop::search::score"))
+    );
+    reader.leave();
+}
+
 /// Check that a zoom whose place has gone shows the nearest ancestor, says so, and comes back with it.
 #[test]
 fn a_zoom_that_is_gone_shows_the_nearest_ancestor() {

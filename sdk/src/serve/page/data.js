@@ -8,13 +8,14 @@ import { count, digits, error, percent, plural, time } from './format.js';
 
 /** The profile of one answer of `/api/profile`. Weights and values are in samples. */
 export function decode(answer) {
-  const { packages, files, frames, nodes, kind, samples: weight, sum_squares: squares } = answer;
+  const { packages, files, frames, nodes, kind, samples: weight, sum_squares: squares, duration_ms: duration } = answer;
   // Characters that are not seen, or that turn what follows around, have no place in a name.
   const names = answer.names.map((name) => name.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, '\uFFFD'));
   // The samples that an error rests on: with weights, (Σw)²/Σw².
   const evidence = squares ? weight ** 2 / squares : weight;
   const share = (n) => (weight ? n / weight : 0);
-  const worth = (n) => (kind.unit === 'nanoseconds' ? time(n * kind.period) : count(n));
+  const timed = kind.unit === 'nanoseconds';
+  const worth = (n) => (timed ? time(n * kind.period) : count(n));
   return {
     answer, names, files, frames, weight, evidence, share, worth,
     packages: frames.package.map((id) => packages[id]),
@@ -22,7 +23,7 @@ export function decode(answer) {
     ids: new Map(names.map((name, id) => [name, id])),
     tree: grow(nodes.depth, nodes.frame, nodes.self),
     /** CPU time per wall time. */
-    cores: (n) => (kind.unit === 'nanoseconds' && answer.duration_ms ? `${digits((n * kind.period) / answer.duration_ms / 1e6)} cores` : ''),
+    cores: (n) => (timed && duration ? `${digits((n * kind.period) / duration / 1e6)} cores` : ''),
     /** `412 ms · 5.0 % ± 0.7 · 41 samples`. */
     figures: (n) => `${worth(n)} · ${percent(share(n))} ± ${error(share(n), evidence)} · ${plural(n, 'sample')}`,
   };
@@ -32,8 +33,9 @@ export function decode(answer) {
 export function grow(depth, frame, self) {
   const n = depth.length;
   const tree = {
-    count: n, depth: Int32Array.from(depth), frame: Int32Array.from(frame), self: Float64Array.from(self), total: Float64Array.from(self),
-    parent: new Int32Array(n), start: new Float64Array(n), end: new Int32Array(n),
+    count: n, depth: Int32Array.from(depth), frame: Int32Array.from(frame),
+    self: Float64Array.from(self), total: Float64Array.from(self), start: new Float64Array(n),
+    parent: new Int32Array(n), end: new Int32Array(n),
   };
   const { parent, start, total, end } = tree;
   const open = [-1];     // the latest node of each depth, one further on

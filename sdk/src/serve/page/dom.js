@@ -1,5 +1,7 @@
 // Elements built from code. Text from a profile is only ever set as text, never parsed as markup.
 
+import { colour } from './colours.js';
+
 export const byId = (id) => document.getElementById(id);
 
 /** An element with attributes (`text` and `on…` apart) and children; what is null or false is left out. */
@@ -14,10 +16,18 @@ export function el(tag, attributes = {}, ...children) {
   return node;
 }
 
-export const button = (key, attributes, ...children) => el('button', { type: 'button', 'data-key': key, ...attributes }, ...children);
+export const button = (key, attributes, ...children) =>
+  el('button', { type: 'button', 'data-key': key, ...attributes }, ...children);
 
 /** A button that is on or off. */
 export const toggle = (key, on, text, onclick) => button(key, { 'aria-pressed': String(on), text, onclick });
+
+/** The colour of a package. */
+export function swatch(kind, name) {
+  const node = el('i');
+  node.style.background = colour(kind, name);
+  return node;
+}
 
 /**
  * Fills `node` anew when `key` changed, and only then: a refresh must not close what is open. The focus stays on the

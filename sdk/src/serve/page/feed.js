@@ -7,37 +7,34 @@ export class Feed {
   /** `address()` is what to ask for, `moving()` whether to ask again; `on`: `answer(json)`, `failure(text)`. */
   constructor(address, moving, on) {
     Object.assign(this, { address, moving, on, paused: false });
-    document.addEventListener('visibilitychange', () => { if (!document.hidden && this.due) this.load(); });
   }
 
   /** Loads now; what is under way is dropped. */
   async load() {
     clearTimeout(this.timer);
-    this.due = false;
     this.request?.abort();
     const request = (this.request = new AbortController());
     const patience = setTimeout(() => request.abort(), PATIENCE_MS);
     const started = performance.now();
-    let outcome;
+    let answer, failure;
     try {
       const response = await fetch(this.address(), { signal: request.signal });
-      if (!response.ok) throw new Error((await response.text()).slice(0, 300) || `status ${response.status}`);
-      const answer = await response.json();
-      outcome = () => this.on.answer(answer);
-    } catch (problem) {
-      outcome = () => this.on.failure(problem.name === 'Error' ? problem.message : 'The service does not answer');
+      if (response.ok) answer = await response.json();
+      else failure = (await response.text()).slice(0, 300) || `The service answers ${response.status}`;
+    } catch {
+      failure = 'The service does not answer';
     }
     clearTimeout(patience);
     if (this.request !== request) return;
-    outcome();
-    // What takes long to load is asked for less often.
-    if (!this.paused && this.moving()) this.timer = setTimeout(() => this.next(), Math.max(EVERY_MS, 8 * (performance.now() - started)));
-  }
-
-  /** A page out of sight waits until it is looked at. */
-  next() {
-    this.due = document.hidden;
-    if (!this.due) this.load();
+    if (answer) this.on.answer(answer);
+    else this.on.failure(failure);
+    // What takes long to load is asked for less often; a page out of sight waits until it is looked at.
+    const wait = Math.max(EVERY_MS, 8 * (performance.now() - started));
+    const again = () => {
+      if (document.hidden) document.addEventListener('visibilitychange', again, { once: true });
+      else if (!this.paused) this.load();
+    };
+    if (!this.paused && this.moving()) this.timer = setTimeout(again, wait);
   }
 
   pause(paused) {

@@ -1,12 +1,13 @@
-// The choices around the graph: time window, tags, what is hidden, and the legend. Each is a button that is on or off.
+// The choices around the graph: time window, tags, and the legend with what is hidden. Each is a button, on or off.
 
-import { colour, isDark, KINDS, LEGEND } from './colours.js';
-import { button, byId, el, refill, toggle } from './dom.js';
+import { KINDS } from './colours.js';
+import { byId, el, refill, swatch, toggle } from './dom.js';
 import { percent } from './format.js';
 import { shortName } from './names.js';
 
 const WINDOWS = { '-60': '1 min', '-300': '5 min', '-900': '15 min' };
 const SHOWN = 6;       // buttons of one tag; more values are in a list
+const IN_ORDER = [0, 2, 6, 1, 3, 4, 5];
 
 const flipped = (list, one) => (list.includes(one) ? list.filter((other) => other !== one) : [...list, one]);
 
@@ -16,56 +17,53 @@ export function showWindows({ from, to }, choose) {
   byId('span').classList.toggle('on', Boolean(to) || !WINDOWS[from]);
 }
 
-/** The form for a window from–to, in the reader's own time. `shown()` is the window at hand, in milliseconds. */
+/** The form for a window from–to, in the reader's own time, filled with the one that is `shown()`. */
 export function setUpSpan(shown, choose) {
-  const [from, to] = [byId('from'), byId('to')];
-  const seconds = (input) => (input.value ? String(new Date(input.value) / 1000) : '');
-  byId('span').addEventListener('toggle', () => shown().forEach((ms, i) => {
-    [from, to][i].value = new Date(ms - new Date(ms).getTimezoneOffset() * 6e4).toISOString().slice(0, 19);
-  }));
-  from.form.addEventListener('submit', (event) => {
+  const ends = ['from', 'to'];
+  const local = (ms) => new Date(ms - new Date(ms).getTimezoneOffset() * 6e4).toISOString().slice(0, 19);
+  byId('span').addEventListener('toggle', () => ends.forEach((id) => { byId(id).value = local(shown()[id]); }));
+  byId('span').querySelector('form').addEventListener('submit', (event) => {
     event.preventDefault();
-    choose({ from: seconds(from), to: seconds(to) });
+    choose(Object.fromEntries(ends.map((id) => [id, byId(id).value && String(new Date(byId(id).value) / 1000)])));
     byId('span').open = false;
   });
 }
 
 /** Tags that were seen or are chosen, `key=value`. Values of one key add up, keys narrow. */
 export function showTags(seen, chosen, choose) {
-  const keys = new Map(Object.entries(seen).map(([key, values]) => [key, new Set(values)]));
-  for (const tag of chosen) {
+  const keys = Object.entries(seen).map(([key, values]) => [key, values.map((value) => `${key}=${value}`)]);
+  const known = keys.flatMap(([, tags]) => tags);
+  for (const tag of chosen.filter((one) => !known.includes(one))) {
     const [key] = tag.split('=', 1);
-    keys.set(key, (keys.get(key) ?? new Set()).add(tag.slice(key.length + 1)));
+    (keys.find(([name]) => name === key) ?? keys[keys.push([key, []]) - 1])[1].push(tag);
   }
-  const group = ([key, values]) => {
-    const on = (value) => chosen.includes(`${key}=${value}`);
-    const buttons = [...values].sort((a, b) => (values.size > SHOWN ? on(b) - on(a) : 0)).map((value) =>
-      toggle(`${key}=${value}`, on(value), value || '(empty)', () => choose(flipped(chosen, `${key}=${value}`))));
+  const group = ([key, tags]) => {
+    const on = (tag) => chosen.includes(tag);
+    if (tags.length > SHOWN) tags.sort((a, b) => on(b) - on(a));
+    const buttons = tags.map((tag) =>
+      toggle(tag, on(tag), tag.slice(key.length + 1) || '(empty)', () => choose(flipped(chosen, tag))));
     const rest = buttons.splice(SHOWN);
-    return el('div', { role: 'group', 'aria-label': `tag ${key}` }, el('small', { text: key }), ...buttons,
-      rest.length && el('details', {}, el('summary', { text: `+${rest.length}` }), el('div', { class: 'panel' }, ...rest)));
+    const more = rest.length
+      && el('details', {}, el('summary', { text: `+${rest.length}` }), el('div', { class: 'panel' }, ...rest));
+    return el('div', { role: 'group', 'aria-label': key }, el('small', { text: key }), ...buttons, more);
   };
-  refill(byId('tags'), [[...keys].map(([key, values]) => [key, ...values]), chosen], () =>
-    [...[...keys].map(group), chosen.length && button('none', { class: 'plain', text: 'Clear', onclick: () => choose([]) })]);
+  const clear = () => chosen.length && toggle('none', false, 'Clear', () => choose([]));
+  refill(byId('tags'), [keys, chosen], () => [...keys.map(group), clear()]);
 }
 
-/** Hidden functions, and the kinds of packages with their colours and shares; each can be hidden and shown. */
+/** The kinds of packages with colours and shares, and hidden functions; each can be hidden and shown. */
 export function showLegend({ tree, kinds, share }, hidden, choose) {
   const held = {};
-  for (let i = 1; i < tree.count; i++) {
-    const kind = KINDS[kinds[tree.frame[i]]];
-    held[kind] = (held[kind] ?? 0) + tree.self[i];
-  }
-  const shown = Object.keys(LEGEND).filter((kind) => kind in held);
-  refill(byId('legend'), [held, hidden, isDark()], () => [
-    ...shown.map((kind) => {
-      const swatch = el('i');
-      swatch.style.background = colour(KINDS.indexOf(kind), '', isDark());
-      const entry = toggle(kind, !hidden.includes(`@${kind}`), '', () => choose(flipped(hidden, `@${kind}`)));
-      entry.title = 'Hide or show: what is hidden gives its value to its callers';
-      entry.append(swatch, `${LEGEND[kind]} `, el('small', { text: percent(share(held[kind])) }));
-      return entry;
-    }),
-    ...hidden.filter((name) => name[0] !== '@').map((name) => toggle(name, false, shortName(name), () => choose(flipped(hidden, name)))),
+  for (let i = 1; i < tree.count; i++) held[kinds[tree.frame[i]]] = (held[kinds[tree.frame[i]]] ?? 0) + tree.self[i];
+  const entry = (name, text, ...children) => {
+    const node = toggle(name, !hidden.includes(name), text, () => choose(flipped(hidden, name)));
+    node.title = 'Hide or show: what is hidden gives its value to its callers';
+    node.append(...children);
+    return node;
+  };
+  refill(byId('legend'), [held, hidden, document.documentElement.dataset.theme], () => [
+    ...IN_ORDER.filter((kind) => kind in held).map((kind) => entry(
+      `@${KINDS[kind][0]}`, '', swatch(kind, ''), `${KINDS[kind][1]} `, el('small', { text: percent(share(held[kind])) }))),
+    ...hidden.filter((name) => name[0] !== '@').map((name) => entry(name, shortName(name))),
   ]);
 }

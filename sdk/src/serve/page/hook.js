@@ -7,11 +7,15 @@ import { namesTo } from './path.js';
 
 /** `state()` is the address's view, `view` what was derived from it. */
 export function expose(state, view, graph, feed) {
-  const share = (n) => ({ percent: 100 * view.profile.share(n), error: Number(error(view.profile.share(n), view.profile.evidence)) });
+  const share = (n) => {
+    const p = view.profile.share(n);
+    return { percent: 100 * p, error: Number(error(p, view.profile.evidence)) };
+  };
   window.profilerPage = Object.freeze({
     state: () => ({
-      ...state(), dark: isDark(), shown: view.shown, paused: feed.paused, answers: view.answers, found: view.found, place: view.place,
-      samples: view.profile?.weight, nodes: view.tree?.count, rows: graph.layout?.rows.length, boxes: graph.layout?.rows.flat().length,
+      ...state(), dark: isDark(), shown: view.shown, paused: feed.paused, answers: view.answers, found: view.found,
+      samples: view.profile?.weight, nodes: view.tree?.count,
+      rows: graph.layout?.rows.length, boxes: graph.layout?.rows.flat().length,
       zoom: view.tree && namesTo(view.profile, view.tree, view.zoom), matched: view.matches?.value,
       lit: view.profile?.names[graph.lit], timings: { ...view.timings, ...graph.timings },
     }),
@@ -21,6 +25,7 @@ export function expose(state, view, graph, feed) {
       return node < 0 ? null : graph.box(node);
     },
     /** The rows of the table in its order; values in samples, shares and errors in percent. */
-    table: () => view.rows.map(({ name, self, total }) => ({ name, self, total, ofSelf: share(self), ofTotal: share(total) })),
+    table: () => view.rows.map(({ name, self, total }) =>
+      ({ name, self, total, ofSelf: share(self), ofTotal: share(total) })),
   });
 }

@@ -7,9 +7,9 @@ const SIGNS = { ' ': 'Space', ArrowUp: '↑', ArrowDown: '↓', ArrowLeft: '←'
 /** `commands` are [keys, words for the help, action(key)]. */
 export function setUpKeys(commands) {
   document.addEventListener('keydown', (event) => {
-    const { key, target } = event;
-    const find = (event.ctrlKey || event.metaKey) && key === 'f';
-    if (event.defaultPrevented || byId('help').open || (!find && (event.ctrlKey || event.metaKey || event.altKey))) return;
+    const { key, target, ctrlKey, metaKey, altKey } = event;
+    const find = (ctrlKey || metaKey) && key === 'f';
+    if (event.defaultPrevented || byId('help').open || (!find && (ctrlKey || metaKey || altKey))) return;
     if (target.closest('input') && key !== 'Escape' && !find) return;
     if (target.closest('button, summary, a') && (key === ' ' || key === 'Enter')) return;     // presses it
     const command = commands.find(([keys]) => keys.includes(find ? '/' : key));
@@ -17,5 +17,6 @@ export function setUpKeys(commands) {
     event.preventDefault();
     command[2](key);
   });
-  byId('keys').append(...commands.flatMap(([keys, text]) => [el('dt', {}, ...keys.map((key) => el('kbd', { text: SIGNS[key] ?? key }))), el('dd', { text })]));
+  const sign = (key) => el('kbd', { text: SIGNS[key] ?? key });
+  byId('keys').append(...commands.flatMap(([keys, text]) => [el('dt', {}, ...keys.map(sign)), el('dd', { text })]));
 }

@@ -26,13 +26,9 @@ export function extent({ tree: { start, total, end }, zoom, width, scale }, node
 
 /** The node drawn in `row` at `x`, or -1. */
 export function hit(layout, row, x) {
-  const nodes = layout.rows[row] ?? [];
-  let low = 0;
-  for (let high = nodes.length - 1; low < high;) {
-    const middle = (low + high + 1) >> 1;
-    if (extent(layout, nodes[middle])[0] <= x) low = middle;
-    else high = middle - 1;
-  }
-  const [left, width] = nodes.length ? extent(layout, nodes[low]) : [0, 0];
-  return x >= left && x < left + width ? nodes[low] : -1;
+  const inside = (node) => {
+    const [left, width] = extent(layout, node);
+    return x >= left && x < left + width;
+  };
+  return layout.rows[row]?.find(inside) ?? -1;
 }

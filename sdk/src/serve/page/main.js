@@ -1,9 +1,7 @@
-// Wires the page: address and feed in, views out.
-//
-// The one place that holds state. A change goes through `go` (the reader did something) or `arrived` (the server
-// answered); both derive everything anew, profile → tree → zoom → matches → rows, and show it.
+// Wires the page. The one place that holds state: a change goes through `go` (the reader did something) or `arrived`
+// (the server answered); both derive everything anew, profile → tree → zoom → matches → rows, and show it.
 
-import { KINDS, setUpTheme } from './colours.js';
+import { isDark, KINDS } from './colours.js';
 import { decode, functionsOf, widest } from './data.js';
 import { showDetails } from './details.js';
 import { button, byId, el, refill } from './dom.js';
@@ -24,21 +22,26 @@ import { FunctionTable } from './table.js';
 
 const WIDE = 1100;      // from this width on, graph and table stand side by side
 const VIEWS = ['graph', 'table', 'both'];
+const system = matchMedia('(prefers-color-scheme: dark)');
 
 let state = read();
-let failure = '';
 /** What was derived last; `place` is the match stepped to, `chosen` the chosen function. */
-const view = { profile: null, tree: null, zoom: 0, found: true, rows: [], place: -1, chosen: -1, answers: 0, timings: {} };
+const view = {
+  profile: null, tree: null, zoom: 0, found: true, rows: [], place: -1, chosen: -1, answers: 0, failure: '', timings: {},
+};
 
 const nameId = (node) => view.profile.frames.name[view.tree.frame[node]];
+const nameOf = (node) => (node ? view.profile.names[nameId(node)] : 'all');
+const pathTo = (node) => namesTo(view.profile, view.tree, node);
 const nodeOf = ({ id }) => widest(view.profile, view.tree, id, view.zoom);
 const moving = () => !state.to;
 
-const feed = new Feed(() => address(state), moving, { answer: arrived, failure: (text) => { failure = text; show(); } });
-const graph = new FlameGraph(byId('flame'), { point: pointNode, zoom: zoomTo, menu: (node, at) => menuFor(nameId(node), node, at) });
+const feed = new Feed(() => address(state), moving, { answer: arrived, failure: failed });
+const graph = new FlameGraph(byId('flame'), {
+  point: pointNode, zoom: zoomTo, menu: (node, at) => menuFor(nameOf(node), node, at),
+});
 const table = new FunctionTable(byId('rows'), {
-  point: pointRow, choose, zoom: (row) => zoomTo(nodeOf(row)), menu: (row, at) => menuFor(row.id, nodeOf(row), at),
-  sort: (key) => go({ sort: state.sort === `-${key}` || (key === 'name' && state.sort !== key) ? key : `-${key}` }, { replace: true }),
+  point: pointRow, choose, sort, zoom: (row) => zoomTo(nodeOf(row)), menu: (row, at) => menuFor(row.name, nodeOf(row), at),
 });
 
 /** Changes the view and its address. */
@@ -53,40 +56,45 @@ function go(change, { replace = false, reveal = false } = {}) {
 
 function arrived(answer) {
   const started = performance.now();
-  const selected = graph.selected > 0 ? namesTo(view.profile, view.tree, graph.selected) : [];
-  view.profile = decode(answer);
-  view.answers++;
-  failure = '';
+  const selected = graph.selected > 0 ? pathTo(graph.selected) : [];
+  const chosen = view.profile?.names[view.chosen];
+  Object.assign(view, { profile: decode(answer), answers: view.answers + 1, failure: '' });
   derive();
-  const { node, found } = resolve(view.profile, view.tree, selected, true);
-  graph.selected = found && node ? node : -1;
+  view.chosen = table.chosen = view.profile.ids.get(chosen) ?? -1;     // each answer numbers its names anew
+  graph.selected = resolve(view.profile, view.tree, selected, true).node || -1;
   show(view.answers === 1);
   view.timings.arrived = performance.now() - started;
+}
+
+function failed(text) {
+  view.failure = text;
+  show();
 }
 
 function derive() {
   const { profile, tree } = view;
   if (!profile) return;
   const { frames, names, kinds } = profile;
-  const hidden = frames.name.map((id, frame) => state.hidden.includes(names[id]) || state.hidden.includes(`@${KINDS[kinds[frame]]}`));
-  view.tree = state.hidden.length || state.r ? reshape(profile, hidden, state.r) : profile.tree;
+  const isHidden = (id, frame) => state.h.includes(names[id]) || state.h.includes(`@${KINDS[kinds[frame]][0]}`);
+  const hidden = frames.name.map(isHidden);
+  view.tree = state.h.length || state.r ? reshape(profile, hidden, state.r) : profile.tree;
   if (view.tree !== tree) graph.selected = -1;
-  const { node, found } = resolve(profile, view.tree, pathIn(hidden), state.whole);
-  if (found && !state.whole) state = { ...state, path: namesTo(profile, view.tree, node), whole: true };
+  // A path from before a function was hidden still has its name.
+  const gone = new Set(state.whole ? [] : frames.name.filter((_, frame) => hidden[frame]).map((id) => names[id]));
+  const again = (name, i, path) => state.r && name === path[i - 1];
+  const path = state.path.filter((name, ...rest) => state.whole || !(gone.has(name) || again(name, ...rest)));
+  const { node, found } = resolve(profile, view.tree, path, state.whole);
+  if (found) state = { ...state, path: pathTo(node), whole: true };
   const { hits, error } = match(names, state.q, state.case);
   const rows = functionsOf(profile, view.tree, node).filter(({ id }) => !hits || hits[id]);
-  Object.assign(view, { zoom: node, found, hits, error, rows, matches: hits && total(profile, view.tree, node, hits) });
-}
-
-/** The path as far as the tree's shape has room for it: one from before a function was hidden still has its name. */
-function pathIn(hidden) {
-  const { ids, frames } = view.profile;
-  const gone = new Set(frames.name.filter((_, frame) => hidden[frame]));
-  return state.whole ? state.path : state.path.filter((name, i, path) => !gone.has(ids.get(name)) && !(state.r && name === path[i - 1]));
+  const matches = hits && total(profile, view.tree, node, hits);
+  if (!(view.place < matches?.nodes.length)) view.place = -1;
+  Object.assign(view, { zoom: node, found, hits, error, rows, matches });
 }
 
 function show(reveal = false) {
   const { profile, tree, zoom, hits, rows } = view;
+  document.documentElement.dataset.theme = state.theme || (system.matches ? 'dark' : 'light');
   view.shown = state.view || (innerWidth >= WIDE ? 'both' : 'graph');
   byId('main').dataset.view = view.shown;
   showWindows(state, go);
@@ -94,59 +102,71 @@ function show(reveal = false) {
   showNotices();
   if (!profile) return;
   showHeader(profile);
-  showTags(profile.answer.tags, state.tags, (tags) => go({ tags }));
-  showLegend(profile, state.hidden, (hidden) => go({ hidden, whole: false }));
-  showCrumbs();
+  showTags(profile.answer.tags, state.tag, (tag) => go({ tag }));
+  showLegend(profile, state.h, (h) => go({ h, whole: false }));
+  showPath();
   showFound();
   for (const id of ['graph', 'table']) byId(id).hidden = !profile.weight;
   byId('empty').hidden = profile.weight > 0;
-  whyEmpty(profile, state.tags.length).forEach((text, i) => { byId('empty').children[i].textContent = text; });
+  whyEmpty(profile, state.tag.length).forEach((text, i) => { byId('empty').children[i].textContent = text; });
   graph.show(profile, tree, { zoom, hits, upward: state.root === 'bottom' }, reveal);
   table.show(profile, rows, state.sort);
-  if (!graph.pointer && !document.querySelector('footer:hover, tbody:hover')) showNode(Math.max(graph.selected, 0) || zoom);
+  const busy = graph.pointer || document.querySelector('footer:hover, tbody:hover');
+  if (!busy) pointNode(Math.max(graph.selected, 0) || zoom);
 }
 
 function showControls() {
   const on = moving() && !feed.paused;
   const pressed = { live: on, case: state.case, collapse: state.r, upward: state.root === 'bottom' };
-  for (const name of VIEWS) pressed[`v-${name}`] = name === view.shown;
+  for (const name of VIEWS) pressed[name[0]] = name === view.shown;
   for (const [id, value] of Object.entries(pressed)) byId(id).setAttribute('aria-pressed', String(Boolean(value)));
-  byId('live').textContent = failure ? 'No answer' : on ? 'Live' : moving() ? 'Paused' : 'Fixed';
-  byId('live').classList.toggle('red', Boolean(failure));
+  byId('live').textContent = view.failure ? 'No answer' : on ? 'Live' : moving() ? 'Paused' : 'Fixed';
+  byId('live').classList.toggle('red', Boolean(view.failure));
   byId('query').value = state.q;
   for (const format of ['pprof', 'folded']) byId(format).href = address(state, format);
 }
 
 function showNotices() {
-  const list = view.profile ? notices(view.profile) : [];
-  if (failure) list.unshift(['red', `${failure}. Trying again${view.profile ? '; what is shown came before' : ''}.`]);
-  if (!view.found) list.push(['amber', `“${shortName(state.path.at(-1))}” is not in the profile now; its nearest ancestor is shown.`]);
-  if (view.error) list.push(['amber', view.error]);
-  refill(byId('notices'), list, () => list.map(([level, text, code]) => el('p', { class: level }, text, code && el('code', { text: code }))));
+  const { profile, failure, found, error } = view;
+  const list = [
+    failure && ['red', `${failure}. Trying again${profile ? '; what is shown came before' : ''}.`],
+    !found && ['amber', `“${shortName(state.path.at(-1))}” is not in the profile now; its nearest ancestor is shown.`],
+    error && ['amber', error], ...(profile ? notices(profile) : []),
+  ].filter(Boolean);
+  const line = ([level, text, code]) => el('p', { class: level }, text, code && el('code', { text: code }));
+  refill(byId('notices'), list, () => list.map(line));
 }
 
 /** The path of the zoom, its middle left out. */
-function showCrumbs() {
+function showPath() {
   const path = [];
   for (let node = view.zoom; node >= 0; node = view.tree.parent[node]) path.unshift(node);
-  const nodes = path.length > 5 ? [0, -1, ...path.slice(-3)] : path;
-  refill(byId('crumbs'), [view.answers, nodes], () => nodes.flatMap((node, i) => [i && el('span', { text: '›' }), node < 0 ? el('span', { text: '…' })
-    : button(i, { text: node ? shortName(view.profile.names[nameId(node)]) : 'all', onclick: () => zoomTo(node) })]).filter(Boolean));
+  if (path.length > 5) path.splice(1, path.length - 4);
+  const text = (node) => (node ? `› ${shortName(nameOf(node))}` : 'all');
+  refill(byId('path'), [view.answers, path], () =>
+    path.map((node, i) => button(i, { text: text(node), onclick: () => zoomTo(node) })));
 }
 
 function showFound() {
   const { matches, profile, rows, place } = view;
-  byId('found').textContent = !matches ? '' : !matches.nodes.length ? 'no match'
-    : `${place < 0 ? '' : `${place + 1} of `}${plural(matches.nodes.length, 'place')} · ${plural(rows.length, 'function')} · ${profile.figures(matches.value)}`;
+  const places = () => `${place < 0 ? '' : `${place + 1} of `}${plural(matches.nodes.length, 'place')}`;
+  const found = () => [places(), plural(rows.length, 'function'), profile.figures(matches.value)].join(' · ');
+  byId('found').textContent = !matches ? '' : matches.nodes.length ? found() : 'no match';
 }
 
 function zoomTo(node) {
-  if (node >= 0) go({ path: namesTo(view.profile, view.tree, node), whole: true }, { reveal: true });
+  if (node >= 0) go({ path: pathTo(node), whole: true }, { reveal: true });
 }
 
-function search(q, more) {
+/** A second click on a column turns its order. */
+function sort(key) {
+  const rising = state.sort === `-${key}` || (key === 'name' && state.sort !== key);
+  go({ sort: rising ? key : `-${key}` }, { replace: true });
+}
+
+function search(change) {
   view.place = -1;
-  go({ q, ...more }, { replace: true });
+  go(change, { replace: true });
 }
 
 /** To the next match, or by -1 to the one before. */
@@ -161,18 +181,20 @@ function step(by) {
 function select(node) {
   graph.select(node);
   pointNode(node);
+  if (node >= 0) byId('say').textContent = `${nameOf(node)}: ${view.profile.figures(view.tree.total[node])}`;
 }
 
 /** Lights a node's function and says all about it at the foot; with -1, that stays. */
 function pointNode(node) {
-  if (!view.tree) return;
-  light(node > 0 ? nameId(node) : view.chosen);
+  const pointed = node >= 0 && (graph.pointer || node === graph.selected);
+  light(node > 0 && pointed ? nameId(node) : view.chosen);
   if (node >= 0) showNode(node);
 }
 
 function pointRow(row) {
   light(row ? row.id : view.chosen);
-  if (row) showDetails(view.profile, row.frame, { ...row, within: view.tree.total[view.zoom], note: 'wherever it is called' });
+  const within = view.tree.total[view.zoom];
+  if (row) showDetails(view.profile, row.frame, { ...row, within, note: 'wherever it is called' });
 }
 
 function light(id) {
@@ -182,7 +204,8 @@ function light(id) {
 
 function showNode(node) {
   const { total, self, frame } = view.tree;
-  showDetails(view.profile, node ? frame[node] : -1, { total: total[node], self: self[node], within: total[view.zoom] });
+  const figures = { total: total[node], self: self[node], within: total[view.zoom] };
+  showDetails(view.profile, node ? frame[node] : -1, figures);
 }
 
 /** A function is chosen in the table: it stays lit, and its widest box comes into sight. */
@@ -193,30 +216,21 @@ function choose(row) {
   graph.reveal(nodeOf(row));
 }
 
-function menuFor(id, node, at) {
-  const name = view.profile.names[id];
-  openMenu(at, shortName(name), [
-    ['Zoom', () => zoomTo(node)],
-    ['Hide', () => go({ hidden: [...state.hidden, name], whole: false })],
-    ['Search this', () => search(exactly(name), { case: '1' })],
+function menuFor(name, node, at) {
+  openMenu(at, shortName(name), {
+    Zoom: () => zoomTo(node),
+    Hide: () => go({ h: [...state.h, name], whole: false }),
+    'Search this': () => search({ q: exactly(name), case: '1' }),
     // Without the right to the clipboard, as on plain HTTP from afar, the reader copies it.
-    ['Copy name', () => (navigator.clipboard ? navigator.clipboard.writeText(name) : prompt('Name', name))],
-  ]);
-}
-
-/** Arrow keys in the graph. */
-function walk(key) {
-  if (!graph.layout) return;
-  const node = graph.neighbour(key);
-  select(node);
-  byId('say').textContent = `${node ? view.profile.names[nameId(node)] : 'all'}: ${view.profile.figures(view.tree.total[node])}`;
+    'Copy name': () => (navigator.clipboard ? navigator.clipboard.writeText(name) : prompt('Name', name)),
+  });
 }
 
 function escape() {
   const open = document.querySelector('details[open]');
   document.activeElement.blur();
   if (open) open.open = false;
-  else if (state.q) search('');
+  else if (state.q) search({ q: '' });
   else {
     view.chosen = -1;
     table.choose(-1);
@@ -231,28 +245,33 @@ function pause() {
 }
 
 function setUp() {
-  const flip = setUpTheme(() => show());
-  const find = () => byId('query').select();
   const upward = () => go({ root: state.root === 'top' ? 'bottom' : 'top' }, { reveal: true });
   const collapse = () => go({ r: state.r ? '' : '1', whole: false });
+  const theme = () => go({ theme: isDark() ? 'light' : 'dark' }, { replace: true });
   const help = () => byId('help').showModal();
+  const walk = (key) => { if (graph.layout) select(graph.neighbour(key)); };
   setUpKeys([
-    [['/'], 'search (also Ctrl+F)', find], [['n', 'N'], 'next match, previous match', (key) => step(key === 'n' ? 1 : -1)],
-    [['ArrowUp', 'ArrowDown', 'ArrowLeft', 'ArrowRight'], 'move over boxes or rows', walk], [['Enter'], 'zoom to the box or row', () => zoomTo(graph.selected)],
-    [['0'], 'reset the zoom', () => zoomTo(0)], [['Escape'], 'close, then clear search, then selection', escape],
-    [['1', '2', '3'], 'graph, table, both', (key) => go({ view: VIEWS[key - 1] })], [['i'], 'root at the top or at the bottom', upward],
-    [['r'], 'collapse recursion', collapse], [['d'], 'light or dark', flip], [[' '], 'pause or resume', pause], [['?'], 'this help', help],
+    [['/'], 'search (also Ctrl+F)', () => byId('query').select()],
+    [['n', 'N'], 'next match, previous match', (key) => step(key === 'n' ? 1 : -1)],
+    [['ArrowUp', 'ArrowDown', 'ArrowLeft', 'ArrowRight'], 'move over boxes or rows', walk],
+    [['Enter'], 'zoom to the box or row', () => zoomTo(graph.selected)],
+    [['0'], 'reset the zoom', () => zoomTo(0)],
+    [['Escape'], 'close, then clear search, then selection', escape],
+    [['1', '2', '3'], 'graph, table, both', (key) => go({ view: VIEWS[key - 1] })],
+    [['i'], 'root at the top or at the bottom', upward],
+    [['r'], 'collapse recursion', collapse],
+    [['d'], 'light or dark', theme],
+    [[' '], 'pause or resume', pause],
+    [['?'], 'this help', help],
   ]);
-  const clicks = { live: pause, theme: flip, ask: help, upward, collapse, case: () => search(state.q, { case: state.case ? '' : '1' }) };
-  for (const name of VIEWS) clicks[`v-${name}`] = () => go({ view: name });
+  const matchCase = () => search({ case: state.case ? '' : '1' });
+  const clicks = { live: pause, theme, ask: help, upward, collapse, case: matchCase };
+  for (const name of VIEWS) clicks[name[0]] = () => go({ view: name });
   for (const [id, run] of Object.entries(clicks)) byId(id).addEventListener('click', run);
-  byId('query').addEventListener('input', ({ target }) => search(target.value));
+  byId('query').addEventListener('input', ({ target }) => search({ q: target.value }));
   byId('query').addEventListener('keydown', ({ key, shiftKey }) => { if (key === 'Enter') step(shiftKey ? -1 : 1); });
-  setUpSpan(() => (view.profile ? [view.profile.answer.from, view.profile.answer.to] : []), go);
+  setUpSpan(() => view.profile.answer, go);
   setUpMenu();
-  document.addEventListener('pointerdown', ({ target }) => {
-    for (const open of document.querySelectorAll('details[open]')) if (!open.contains(target)) open.open = false;
-  });
   addEventListener('popstate', () => {
     const asked = address(state);
     state = read();
@@ -261,8 +280,10 @@ function setUp() {
     if (address(state) !== asked) feed.load();
   });
   addEventListener('resize', () => show());
+  system.addEventListener('change', () => show());
   expose(() => state, view, graph, feed);
 }
 
 setUp();
+show();
 feed.load();

@@ -1,25 +1,25 @@
-// The menu of a frame, at right click or the menu key. Arrow keys move; Escape closes and gives the focus back.
+// The menu of a frame, at right click or the menu key, and what closes menus and panels: a click elsewhere.
 
 import { byId, button, el } from './dom.js';
 
 let back = null;
 
-/** `items` are [text, action]. */
+/** `items`: what to do, by the words for it. */
 export function openMenu(at, title, items) {
   const menu = byId('menu');
   if (menu.hidden) back = document.activeElement;
-  menu.replaceChildren(el('b', { text: title }), ...items.map(([text, run]) =>
+  menu.replaceChildren(el('b', { text: title }), ...Object.entries(items).map(([text, run]) =>
     button(text, { role: 'menuitem', tabindex: -1, text, onclick: () => { close(); run(); } })));
   menu.hidden = false;
-  menu.style.left = `${Math.max(4, Math.min(at.x, innerWidth - menu.offsetWidth - 8))}px`;
-  menu.style.top = `${Math.max(4, Math.min(at.y, innerHeight - menu.offsetHeight - 8))}px`;
+  menu.style.left = `${Math.min(at.x, innerWidth - menu.offsetWidth - 8)}px`;
+  menu.style.top = `${Math.min(at.y, innerHeight - menu.offsetHeight - 8)}px`;
   menu.querySelector('button').focus();
 }
 
+/** The focus goes back to where it was. */
 function close() {
-  if (byId('menu').hidden) return;
+  if (!byId('menu').hidden) back.focus({ preventScroll: true });
   byId('menu').hidden = true;
-  back.focus({ preventScroll: true });
 }
 
 export function setUpMenu() {
@@ -33,5 +33,8 @@ export function setUpMenu() {
     else return;
     event.preventDefault();
   });
-  document.addEventListener('pointerdown', ({ target }) => { if (!menu.contains(target)) close(); });
+  document.addEventListener('pointerdown', ({ target }) => {
+    if (!menu.contains(target)) close();
+    for (const open of document.querySelectorAll('details[open]')) if (!open.contains(target)) open.open = false;
+  });
 }

@@ -2,8 +2,7 @@
 //
 // Only the rows in sight are in the document, between two spacers; `aria-rowcount` and `aria-rowindex` tell the rest.
 
-import { colour, isDark } from './colours.js';
-import { byId, button, el } from './dom.js';
+import { byId, button, el, swatch } from './dom.js';
 import { count, error, percent } from './format.js';
 import { shortName } from './names.js';
 
@@ -18,8 +17,9 @@ export class FunctionTable {
   constructor(scroller, on) {
     const grid = scroller.querySelector('table');
     Object.assign(this, { scroller, grid, on, body: grid.tBodies[0], rows: [], chosen: -1 });
-    grid.tHead.append(el('tr', { 'aria-rowindex': 1 }, ...COLUMNS.map(([text, key]) => el('th', { scope: 'col' }, key
-      ? button(key, { text, onclick: () => on.sort(key) }) : el('span', { text, title: 'share of all samples and its standard error' })))));
+    const head = ([text, key]) => el('th', { scope: 'col' }, key ? button(key, { text, onclick: () => on.sort(key) })
+      : el('span', { text, title: 'share of all samples and its standard error' }));
+    grid.tHead.append(el('tr', { 'aria-rowindex': 1 }, ...COLUMNS.map(head)));
     const listen = (type, run) => this.body.addEventListener(type, (event) => {
       const row = event.target.closest('tr')?.function;
       if (row) run(row, event);
@@ -27,7 +27,10 @@ export class FunctionTable {
     listen('pointerover', (row) => on.point(row));
     listen('click', (row) => { on.choose(row); grid.focus(); });
     listen('dblclick', (row) => on.zoom(row));
-    listen('contextmenu', (row, event) => { event.preventDefault(); on.menu(row, { x: event.clientX, y: event.clientY }); });
+    listen('contextmenu', (row, event) => {
+      event.preventDefault();
+      on.menu(row, { x: event.clientX, y: event.clientY });
+    });
     this.body.addEventListener('pointerleave', () => on.point(null));
     grid.addEventListener('keydown', (event) => this.key(event));
     scroller.addEventListener('scroll', () => this.draw());
@@ -63,17 +66,20 @@ export class FunctionTable {
     if (!clientHeight || !this.profile) return;
     const first = Math.max(0, Math.min(Math.floor(scrollTop / ROW), rows.length) - 4);
     const last = Math.min(rows.length, first + Math.ceil(clientHeight / ROW) + 8);
-    this.body.replaceChildren(spacer(first), ...rows.slice(first, last).map((row, i) => this.line(row, first + i)), spacer(rows.length - last));
+    const lines = rows.slice(first, last).map((row, i) => this.line(row, first + i));
+    this.body.replaceChildren(spacer(first), ...lines, spacer(rows.length - last));
     grid.setAttribute('aria-activedescendant', byId(`f${this.chosen}`) ? `f${this.chosen}` : '');
   }
 
   line(row, index) {
     const { packages, kinds, worth } = this.profile;
     const { id, name, frame, self, total } = row;
-    const swatch = el('i');
-    swatch.style.background = colour(kinds[frame], packages[frame], isDark());
-    const line = el('tr', { id: `f${id}`, 'aria-rowindex': index + 2, 'aria-selected': String(id === this.chosen), class: `${total < FEW ? 'few' : ''} ${id === this.lit ? 'lit' : ''}` },
-      el('td', { title: name }, swatch, shortName(name)), el('td', { text: worth(self) }), this.share(self), el('td', { text: worth(total) }), this.share(total), el('td', { text: count(total) }));
+    const state = `${total < FEW ? 'few' : ''} ${id === this.lit ? 'lit' : ''}`;
+    const chosen = String(id === this.chosen);
+    const line = el('tr', { id: `f${id}`, class: state, 'aria-rowindex': index + 2, 'aria-selected': chosen },
+      el('td', { title: name }, swatch(kinds[frame], packages[frame]), shortName(name)),
+      el('td', { text: worth(self) }), this.share(self), el('td', { text: worth(total) }), this.share(total),
+      el('td', { text: count(total) }));
     line.function = row;
     return line;
   }
