@@ -11,8 +11,7 @@ use profiler_proto::loss::Cause;
 use profiler_proto::resource::Resource;
 use tokio::sync::mpsc;
 
-use super::Reply;
-use super::sampling::{CaptureReply, Refusal};
+use super::message::{Refusal, Task};
 use super::source::Handle;
 use crate::aggregate::Window;
 use crate::assemble::assemble;
@@ -21,25 +20,6 @@ use crate::symbolize::Symbolizer;
 
 /// Tasks that may wait; beyond it the `profiler` thread counts a window as lost instead of waiting.
 const QUEUE: usize = 8;
-
-/// What the thread is asked to do.
-pub(super) enum Task {
-    Export { window: Box<Window> },
-    Capture { window: Box<Window>, reply: CaptureReply },
-    Flush { deadline: Instant, reply: Reply<bool> },
-    Stop { deadline: Instant, reply: Reply<bool> },
-}
-
-impl Task {
-    /// Answers a task for which the queue had no room.
-    pub(super) fn refuse(self) {
-        match self {
-            Self::Export { .. } => {}
-            Self::Capture { reply, .. } => reply(Err(Refusal::TooMany)),
-            Self::Flush { reply, .. } | Self::Stop { reply, .. } => reply.answer(false),
-        }
-    }
-}
 
 /// The sending end of the thread's queue.
 pub(super) struct Tasks(mpsc::Sender<Task>);

@@ -4,6 +4,7 @@
 //! Calls on the guard become [`Command`]s to the first of them; nothing here blocks longer than the caller allows.
 
 mod io;
+mod message;
 mod sampling;
 mod source;
 
@@ -15,7 +16,8 @@ use std::time::{Duration, Instant};
 
 use profiler_proto::ProfileSet;
 
-use self::sampling::{Command, Refusal, Sampling};
+use self::message::{Command, Refusal, Reply};
+use self::sampling::Sampling;
 use self::source::Handle;
 use crate::config::{Config, Settings};
 use crate::cpu::Sampler;
@@ -210,9 +212,8 @@ impl Profiler {
         let ProfileKind::Cpu = kind;
         let off = || Error::misuse("Profiler::capture", "sampling is off", "resume the profiler first");
         let running = self.running().ok_or_else(off)?;
-        let (reply, outcome) = mpsc::channel();
-        let reply = Box::new(|captured| Reply(reply).answer(captured));
-        running.handle.send(Command::Capture { duration, reply });
+        let (reply, outcome) = Reply::new();
+        running.handle.send(Command::Capture { duration, reply: Box::new(|captured| reply.answer(captured)) });
         match outcome.recv_timeout(duration + DROP_TIMEOUT) {
             Ok(Ok(set)) => Ok(set),
             Ok(Err(Refusal::TooMany)) => {
@@ -263,23 +264,11 @@ impl Drop for Profiler {
     }
 }
 
-/// Where the answer to a command goes.
-struct Reply<T>(mpsc::Sender<T>);
-
-impl<T> Reply<T> {
-    /// Answers; whoever asked may have given up waiting.
-    fn answer(self, value: T) {
-        if self.0.send(value).is_err() {
-            tracing::debug!("nobody waits for this answer any more");
-        }
-    }
-}
-
 impl Running {
     /// Sends a command and waits for its answer; `None` when the time is over or the thread is gone.
     fn ask<T>(&self, timeout: Duration, command: impl FnOnce(Reply<T>) -> Command) -> Option<T> {
-        let (reply, answer) = mpsc::channel();
-        self.handle.send(command(Reply(reply)));
+        let (reply, answer) = Reply::new();
+        self.handle.send(command(reply));
         // A little longer than the command itself may take, so that its own answer comes first.
         answer.recv_timeout(timeout + Duration::from_millis(50)).ok()
     }

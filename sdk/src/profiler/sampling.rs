@@ -7,15 +7,13 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use profiler_proto::ProfileSet;
 use profiler_proto::loss::{Cause, Degraded};
 
-use super::Reply;
-use super::io::{Task, Tasks};
+use super::io::Tasks;
+use super::message::{CaptureReply, Command, Refusal, Reply, Task};
 use super::source::Handle;
 use crate::aggregate::{Aggregate, count_flaws};
 use crate::cpu::{Epoch, Sampler};
-use crate::error::Error;
 
 /// How often the ring is drained. At 1 kHz on 64 threads it is then half full; at rest a turn costs some 10 µs.
 const TURN: Duration = Duration::from_millis(100);
@@ -23,25 +21,6 @@ const TURN: Duration = Duration::from_millis(100);
 const RETRY: Duration = Duration::from_millis(1);
 /// Captures that may run at once, each with a window of its own.
 const MAX_CAPTURES: usize = 8;
-
-/// What the thread is asked to do.
-pub(super) enum Command {
-    Capture { duration: Duration, reply: CaptureReply },
-    Flush { deadline: Instant, reply: Reply<bool> },
-    Pause { reply: Reply<()> },
-    Resume { reply: Reply<Result<(), Error>> },
-    Stop { deadline: Instant, reply: Reply<bool> },
-}
-
-/// Where the outcome of a capture goes.
-pub(super) type CaptureReply = Box<dyn FnOnce(Result<ProfileSet, Refusal>) + Send>;
-
-/// Why a capture is not made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Refusal {
-    TooMany,
-    Off,
-}
 
 struct Capture {
     window: Aggregate,

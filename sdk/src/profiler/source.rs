@@ -6,7 +6,7 @@
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use super::sampling::Command;
+use super::message::Command;
 use crate::config::Settings;
 use crate::export::Exporter;
 use crate::stats::{EngineStats, Ledger, Stats, SymbolStats};
@@ -67,7 +67,7 @@ impl crate::serve::Source for Handle {
     }
 
     fn capture(&self, duration: std::time::Duration) -> crate::serve::CaptureFuture {
-        use super::sampling::Refusal;
+        use super::message::Refusal;
         use crate::serve::CaptureError;
 
         let (reply, outcome) = tokio::sync::oneshot::channel();

@@ -1,0 +1,68 @@
+//! What the threads of the profiler tell each other.
+//!
+//! The guard and the server send [`Command`]s to `profiler`, which sends [`Task`]s to `profiler-io`; answers go back through
+//! the [`Reply`] that came with the question. Nobody waits without a bound.
+
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use profiler_proto::ProfileSet;
+
+use crate::aggregate::Window;
+use crate::error::Error;
+
+/// What `profiler` is asked to do.
+pub(super) enum Command {
+    Capture { duration: Duration, reply: CaptureReply },
+    Flush { deadline: Instant, reply: Reply<bool> },
+    Pause { reply: Reply<()> },
+    Resume { reply: Reply<Result<(), Error>> },
+    Stop { deadline: Instant, reply: Reply<bool> },
+}
+
+/// What `profiler-io` is asked to do.
+pub(super) enum Task {
+    Export { window: Box<Window> },
+    Capture { window: Box<Window>, reply: CaptureReply },
+    Flush { deadline: Instant, reply: Reply<bool> },
+    Stop { deadline: Instant, reply: Reply<bool> },
+}
+
+impl Task {
+    /// Answers a task that cannot be taken on.
+    pub(super) fn refuse(self) {
+        match self {
+            Self::Export { .. } => {}
+            Self::Capture { reply, .. } => reply(Err(Refusal::TooMany)),
+            Self::Flush { reply, .. } | Self::Stop { reply, .. } => reply.answer(false),
+        }
+    }
+}
+
+/// Where the outcome of a capture goes.
+pub(super) type CaptureReply = Box<dyn FnOnce(Result<ProfileSet, Refusal>) + Send>;
+
+/// Why a capture is not made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Refusal {
+    TooMany,
+    Off,
+}
+
+/// Where the answer to a question goes.
+pub(super) struct Reply<T>(mpsc::Sender<T>);
+
+impl<T> Reply<T> {
+    /// A reply, and where it arrives.
+    pub(super) fn new() -> (Self, mpsc::Receiver<T>) {
+        let (sender, answer) = mpsc::channel();
+        (Self(sender), answer)
+    }
+
+    /// Answers; whoever asked may have given up waiting.
+    pub(super) fn answer(self, value: T) {
+        if self.0.send(value).is_err() {
+            tracing::debug!("nobody waits for this answer any more");
+        }
+    }
+}
