@@ -22,7 +22,17 @@ pub(super) struct Header<'a> {
     pub(super) stats: &'a Value,
 }
 
-/// The answer of `/api/profile`: see [`Header`]; frames and nodes as columns.
+/// The answer of `/api/profile`.
+///
+/// * `kind`: what is measured; `period` in `unit` for each unit of weight. Times are milliseconds since 1970 UTC: `from`
+///   and `to` as asked for, `first` and `last` of what is there (null if nothing is).
+/// * `tags`: values seen in the range, before any tag was asked for; `tags_cut`: there are more.
+/// * `samples`: weight of the tree, in periods. `stacks`: stacks taken in the range. `sum_squares`: so that
+///   `samples² ÷ sum_squares` is the number of stacks behind the tree, for standard errors; left out where unknown.
+/// * `frames`: by frame number, indexes into `names`, `packages`, `files`; line (0 unknown); whether inlined; kind: 0 own,
+///   1 standard library, 2 dependency, 3 native, 4 kernel, 5 unresolved. Frame 0 is the root's.
+/// * `nodes`: in preorder, node 0 the root; `self` in periods. `trimmed`: nodes that were merged into "(trimmed)".
+/// * `stats`: as `/stats`. `debug_info`: whether the executable has lines; null while unknown.
 pub(super) fn json(header: &Header<'_>, window: &Window, tree: &Tree) -> Vec<u8> {
     let mut answer = Object::new();
     answer.number("version", 1).value("kind", &kind(window, header.stats));

@@ -16,7 +16,7 @@ pub(super) struct Frame {
     pub(super) name: StringId,
     pub(super) package: StringId,
     pub(super) file: StringId,
-    /// The function's first line, or the lowest one that was seen; 0 is unknown.
+    /// The function's first line, or the lowest one that was seen of its file; 0 is unknown.
     pub(super) line: u32,
     /// Whether it was inlined wherever it was seen.
     pub(super) inlined: bool,
@@ -117,13 +117,15 @@ impl Frames {
         }
         if let (Some(source), Some(frame)) = (source, self.table.get_mut(number as usize)) {
             frame.inlined &= source.inlined;
-            if source.line != 0 && (frame.line == 0 || source.line < frame.line) {
-                frame.line = source.line;
-            }
             if frame.file.is_zero() && !source.file.is_empty() {
                 frame.file = self.files.intern_str(source.file);
                 let vote = if package::is_own_source(source.file) { 1 } else { -1 };
                 *self.own_sources.entry(package).or_default() += vote;
+            }
+            // What a macro brought along may stand in another file, whose lines say nothing here.
+            let same_file = self.files.text(frame.file) == source.file;
+            if same_file && source.line != 0 && (frame.line == 0 || source.line < frame.line) {
+                frame.line = source.line;
             }
         }
         number
@@ -208,14 +210,18 @@ mod tests {
         frames.table.iter().find(|frame| frames.names.text(frame.name) == name).unwrap()
     }
 
-    /// Check that a function is one frame with the lowest line seen, inlined only if it always was.
+    /// Check that a function is one frame with the lowest line seen in its file, inlined only if it always was.
     #[test]
     fn a_function_is_one_frame() {
         let stacks = Stacks::new().sample("shop::main;shop::a@src/a.rs|shop::b@src/b.rs:9|shop::c@src/c.rs", 1);
+        let stacks = stacks.sample("shop::main;shop::b@src/macros.rs:1", 1);
         let (nodes, frames) =
             nodes_of(&[stacks.sample("shop::b@src/b.rs:4;shop::a@src/a.rs|shop::c@src/c.rs", 1).set()]);
         let names: Vec<&str> = nodes.frame.iter().map(|frame| frames.name(*frame)).collect();
-        assert_eq!(names, ["all", "shop::main", "shop::a", "shop::b", "shop::c", "shop::b", "shop::a", "shop::c"]);
+        assert_eq!(
+            names,
+            ["all", "shop::main", "shop::a", "shop::b", "shop::c", "shop::b", "shop::b", "shop::a", "shop::c"]
+        );
         assert_eq!(frames.table.len(), 2 + 4);
         let of = |name: &str| (frames.files.text(frame(&frames, name).file), frame(&frames, name).line);
         assert_eq!((of("shop::a"), of("shop::b")), (("src/a.rs", 7), ("src/b.rs", 4)));
