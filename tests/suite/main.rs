@@ -15,6 +15,7 @@ mod account;
 mod completeness;
 mod faults;
 mod layering;
+mod pprof_go;
 mod scenario;
 mod settings;
 mod shares;

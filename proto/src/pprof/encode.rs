@@ -93,8 +93,8 @@ impl<'a> Writer<'a> {
             sample_type: columns.iter().map(|column| self.value_type(column.value_type)).collect(),
             sample: self.samples(&columns),
             mapping: self.mappings(),
-            location: self.dictionary.locations.entries().skip(1).map(|(id, l)| self.location(id, l)).collect(),
-            function: self.dictionary.functions.entries().skip(1).map(|(id, f)| self.function(id, f)).collect(),
+            location: self.locations(),
+            function: self.functions(),
             period_type: (kind != Kind::default()).then(|| self.value_type(kind.period_type)),
             period: kind.period,
             comment: self.comments(),
@@ -126,7 +126,7 @@ impl<'a> Writer<'a> {
             let locations = dictionary.stacks.get(stack).map_or(&[][..], |stack| &stack.locations);
             let sample = Sample { stack, attributes, link, value: 0 };
             wire::Sample {
-                location_id: locations.iter().copied().map(id).collect(),
+                location_id: locations.iter().map(|id| element(*id, dictionary.locations.len())).collect(),
                 value,
                 label: labels::encode(&sample, dictionary, &mut |text| self.text(text)),
             }
@@ -166,14 +166,28 @@ impl<'a> Writer<'a> {
         }
     }
 
+    fn locations(&self) -> Vec<wire::Location> {
+        let stacks = self.dictionary.stacks.iter();
+        let unknown = stacks.flat_map(|stack| &stack.locations).any(|id| id.is_zero());
+        let rows = self.dictionary.locations.entries().skip(usize::from(!unknown));
+        rows.map(|(id, location)| self.location(id, location)).collect()
+    }
+
+    fn functions(&mut self) -> Vec<wire::Function> {
+        let locations = self.dictionary.locations.iter();
+        let unknown = locations.flat_map(|location| &location.lines).any(|line| line.function.is_zero());
+        let rows = self.dictionary.functions.entries().skip(usize::from(!unknown));
+        rows.map(|(id, function)| self.function(id, function)).collect()
+    }
+
     fn location(&self, location_id: impl Id, location: &Location) -> wire::Location {
         let line = |line: &crate::model::Line| wire::Line {
-            function_id: id(line.function),
+            function_id: element(line.function, self.dictionary.functions.len()),
             line: line.line.into(),
             column: line.column.into(),
         };
         wire::Location {
-            id: id(location_id),
+            id: element(location_id, self.dictionary.locations.len()),
             mapping_id: id(location.mapping),
             address: location.address,
             line: location.lines.iter().map(line).collect(),
@@ -185,7 +199,7 @@ impl<'a> Writer<'a> {
         // In pprof the two are equal where the linker's name is no other; ours is then not set.
         let system_name = if function.system_name.is_zero() { function.name } else { function.system_name };
         wire::Function {
-            id: id(function_id),
+            id: element(function_id, self.dictionary.functions.len()),
             name: self.string(function.name),
             system_name: self.string(system_name),
             filename: self.string(function.filename),
@@ -274,6 +288,12 @@ fn note_symbols(mapping: &mut wire::Mapping, location: &Location, dictionary: &D
 
 fn is_true(set: AttributeSetId, name: &str, dictionary: &Dictionary) -> bool {
     dictionary.value_of(set, name) == Some(&Value::Bool(true))
+}
+
+/// The id of a location or function in a file, from the length of its table. Readers refuse a reference to none of them,
+/// so that the unknown one is an element too, where it is in use.
+fn element(id: impl Id, len: usize) -> u64 {
+    if id.index() == 0 { len as u64 } else { id.index().into() }
 }
 
 fn id(id: impl Id) -> u64 {

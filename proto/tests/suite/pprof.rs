@@ -1,6 +1,6 @@
 //! pprof there and back, and what is refused.
 
-use profiler_proto::model::{Attribute, Kind, Profile, Value, ValueType};
+use profiler_proto::model::{Attribute, Kind, Location, LocationId, Profile, Stack, Value, ValueType};
 use profiler_proto::resource::Resource;
 use profiler_proto::{DecodeError, Limits, ProfileSet, fuzz, pprof};
 use proptest::prelude::*;
@@ -115,6 +115,26 @@ fn an_empty_file_has_no_profiles() {
     let set = decoded(&message(&[(6, b""), (6, b"x"), (1, &[8, 1])]));
     assert_eq!(kinds(&set), [("x".to_owned(), 0)]);
     assert_eq!(set.profiles[0].kind, Kind { sample_type: set.profiles[0].kind.sample_type, ..Kind::default() });
+}
+
+/// Check that the unknown location and function, which some producers refer to, are elements of the file, as Go's reader
+/// wants them, and come back as unknown.
+#[test]
+fn unknown_frames_are_elements() {
+    let mut set = what_pprof_holds(checkout());
+    let lines = [Default::default()].into();
+    let unnamed = set.dictionary.locations.intern(Location { address: 7, lines, ..Location::default() });
+    let stack = Stack { locations: [unnamed, LocationId::ZERO].into() };
+    set.profiles[0].samples[0].stack = set.dictionary.stacks.intern(stack);
+    let set = decoded(&pprof::encode(&set));
+    let leaf = set.dictionary.stacks.get(set.profiles[0].samples[0].stack).unwrap().locations[0];
+    assert_eq!(set.dictionary.locations.get(leaf).map(|leaf| leaf.lines.to_vec()), Some(vec![Default::default()]));
+    let plain = pprof::encode_uncompressed(&set);
+    assert_eq!(decoded(&plain), set);
+    // Sample: location 1, the unnamed one, and the one behind the last; its line refers to the function behind the last.
+    let (locations, functions) = (set.dictionary.locations.len() as u8, set.dictionary.functions.len() as u8);
+    assert!(plain.windows(4).any(|window| window == [10, 2, 1, locations]));
+    assert!(plain.windows(4).any(|window| window == [34, 2, 8, functions]));
 }
 
 /// Check that a key that stands several times becomes a list, and comes back.

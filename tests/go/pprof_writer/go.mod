@@ -1,0 +1,3 @@
+module pprof_writer
+
+go 1.21
