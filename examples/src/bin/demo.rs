@@ -13,7 +13,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::TcpStream;
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 /// When the table comes.
 const FIRST_TABLE: Duration = Duration::from_secs(10);
@@ -128,10 +128,19 @@ impl Shop {
         }
     }
 
-    /// The hottest functions by endpoint, as the shop's own profiler tells them.
+    /// The hottest functions by endpoint, as the shop's own profiler tells them once it has any.
     async fn table(&self) -> Outcome<String> {
         let path = format!("/api/top?by=endpoint&n={FUNCTIONS}&format=text");
-        timeout(PATIENCE, fetch(&self.page, &path)).await.map_err(|_| format!("{}: no answer to {path}", self.page))?
+        let filled = async {
+            loop {
+                let table = fetch(&self.page, &path).await?;
+                if table.contains("endpoint=") {
+                    return Ok(table);
+                }
+                sleep(Duration::from_millis(200)).await;
+            }
+        };
+        timeout(PATIENCE, filled).await.map_err(|_| format!("{}: no samples in {path}", self.page))?
     }
 
     /// Lets the shop end; its last line.

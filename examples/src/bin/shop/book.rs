@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::orders::Receipt;
 
 /// Receipts kept; an older one goes when a new one comes.
-const KEPT: usize = 500;
+const KEPT: usize = 300;
 
 /// A handle on the order book.
 #[derive(Debug)]

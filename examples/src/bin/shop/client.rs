@@ -50,9 +50,9 @@ struct Tally {
 /// Sends requests until standard input ends.
 pub(crate) fn run(target: &Target) -> Result<(), Box<dyn std::error::Error>> {
     let counts = tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(send(target))?;
-    let mut stdout = io::stdout().lock();
-    serde_json::to_writer(&mut stdout, &counts)?;
-    Ok(writeln!(stdout)?)
+    // If this fails, the shop is gone and nobody is left to tell.
+    let _told = writeln!(io::stdout(), "{}", serde_json::to_string(&counts)?);
+    Ok(())
 }
 
 /// Keeps the connections busy until standard input ends, then lets each finish its request.
@@ -107,11 +107,11 @@ async fn exchange(sender: &mut SendRequest<Full<Bytes>>, request: Request<Full<B
     Ok(status.is_success())
 }
 
-/// The next request: of a hundred, 55 orders, 44 searches and one report.
+/// The next request: of a hundred, 65 orders, 34 searches and one report.
 fn request(address: SocketAddr, dice: &mut Dice) -> Result<Request<Full<Bytes>>, Failed> {
     let (method, path, body) = match dice.between(0, 100) {
-        0..55 => (Method::POST, "/orders".to_owned(), serde_json::to_vec(&order(dice))?),
-        55..99 => (Method::GET, format!("/search?q={}", query(dice)), Vec::new()),
+        0..65 => (Method::POST, "/orders".to_owned(), serde_json::to_vec(&order(dice))?),
+        65..99 => (Method::GET, format!("/search?q={}", query(dice)), Vec::new()),
         _ => (Method::GET, format!("/report?format={}", dice.pick(&["csv", "json"])), Vec::new()),
     };
     let request = Request::builder().method(method).uri(path).header("host", address.to_string());

@@ -13,6 +13,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::orders::Receipt;
 
+/// Rows of a report.
+const ROWS: usize = 1000;
+
 /// How the report is written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -57,7 +60,7 @@ pub(crate) fn write(receipts: &[Arc<Receipt>], format: Format) -> io::Result<Vec
     compress(&text)
 }
 
-/// One row for each product and tier, what earned most first.
+/// One row for each product and tier, what earned most first; no more than [`ROWS`].
 fn aggregate(receipts: &[Arc<Receipt>]) -> Vec<Row> {
     let mut groups: BTreeMap<_, (Row, Vec<u64>)> = BTreeMap::new();
     for receipt in receipts {
@@ -78,6 +81,7 @@ fn aggregate(receipts: &[Arc<Receipt>]) -> Vec<Row> {
     let mut rows: Vec<_> =
         groups.into_values().map(|(row, totals)| Row { median_line: median(totals), ..row }).collect();
     rows.sort_by_key(|row| std::cmp::Reverse(row.revenue));
+    rows.truncate(ROWS);
     rows
 }
 

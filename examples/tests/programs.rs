@@ -1,0 +1,208 @@
+//! The examples as a person runs them: processes, their output, what they leave behind.
+//!
+//! Each test starts programs of this package on free ports, with limits on all waiting, and asks `/proc` afterwards.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// How long anything may take that takes a moment on an idle machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A running example; killed when dropped.
+struct Program {
+    child: Child,
+    lines: std::io::Lines<BufReader<ChildStdout>>,
+}
+
+impl Program {
+    fn start(path: &str, arguments: &[&str]) -> Self {
+        let mut command = Command::new(path);
+        command.args(arguments).env("DEMO_SECONDS", "1").stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.stderr(Stdio::inherit()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Self { child, lines }
+    }
+
+    /// The shop under load, on free ports.
+    fn shop(arguments: &[&str]) -> Self {
+        let free = ["--listen", "127.0.0.1:0", "--serve", "127.0.0.1:0"];
+        Self::start(env!("CARGO_BIN_EXE_shop"), &[&free, arguments].concat())
+    }
+
+    /// The rest of the next line that begins like that.
+    fn line(&mut self, beginning: &str) -> String {
+        let found =
+            self.lines.by_ref().map(Result::unwrap).find_map(|line| Some(line.strip_prefix(beginning)?.to_owned()));
+        found.unwrap_or_else(|| panic!("no line begins with {beginning:?}"))
+    }
+
+    /// The last line, once it has ended by itself and well.
+    fn finish(mut self) -> String {
+        let last = self.lines.by_ref().map(Result::unwrap).last().unwrap();
+        assert!(self.child.wait().unwrap().success());
+        last
+    }
+
+    fn signal(&self, name: &str) {
+        let status = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status().unwrap();
+        assert!(status.success());
+    }
+
+    /// Processes that this one started and that still run.
+    fn children(&self) -> Vec<u32> {
+        children_of(self.child.id())
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // It may have ended long ago.
+        let _gone = self.child.kill();
+        let _status = self.child.wait();
+    }
+}
+
+/// Check that the load is answered without an error, and that the last line accounts for it.
+#[test]
+fn the_shop_answers_its_load_and_accounts_for_it() {
+    let mut shop = Program::shop(&["--load", "2", "--seconds", "3"]);
+    let profiles = shop.line("profiles http://");
+    let address = shop.line("ready http://");
+
+    let order = r#"{"customer":"ada","items":[{"sku":"SKU-00003","quantity":3}]}"#;
+    let receipt: Value = serde_json::from_str(&ask(&address, "POST", "/orders", order)).unwrap();
+    assert_eq!((&receipt["customer"], receipt["signature"].as_str().unwrap().len()), (&"ada".into(), 64));
+    let hits: Value = serde_json::from_str(&ask(&address, "GET", "/search?q=oak+lamp", "")).unwrap();
+    assert!(hits[0]["name"].as_str().unwrap().contains("lamp"), "{hits}");
+    assert!(ask(&address, "GET", "/search", "").contains("missing field `q`"));
+    assert_eq!(ask(profiles.trim_end_matches('/'), "GET", "/healthz", "").trim(), "ok");
+
+    let summary: Value = serde_json::from_str(&shop.finish()).unwrap();
+    assert!(summary["requests"].as_u64().unwrap() > 20, "{summary}");
+    assert_eq!(summary["errors"], 0);
+    assert!((0.1..600.0).contains(&summary["cpu_seconds"].as_f64().unwrap()), "{summary}");
+}
+
+/// Check that signals and the end of its input end the shop with an account, and that its load ends with it.
+#[test]
+fn the_shop_ends_when_told_and_its_load_with_it() {
+    for end in ["TERM", "INT", "end of input"] {
+        let mut shop = Program::shop(&["--load", "1", "--until-eof"]);
+        shop.line("ready ");
+        let load = shop.children();
+        assert_eq!(load.len(), 1);
+        match end {
+            "end of input" => drop(shop.child.stdin.take()),
+            signal => shop.signal(signal),
+        }
+        let summary: Value = serde_json::from_str(&shop.finish()).unwrap();
+        assert_eq!(summary["errors"], 0, "{end}");
+        assert!(gone(load[0]), "{end}");
+    }
+}
+
+/// Check that not even a shop that is killed leaves its load behind.
+#[test]
+fn a_killed_shop_leaves_no_load_behind() {
+    let mut shop = Program::shop(&["--load", "1"]);
+    shop.line("ready ");
+    let load = shop.children();
+    assert_eq!(load.len(), 1);
+    shop.signal("KILL");
+    assert!(gone(load[0]));
+}
+
+/// Check that a shop whose load dies says so and fails, rather than serve nobody.
+#[test]
+fn a_shop_whose_load_dies_says_so() {
+    let mut shop = Program::shop(&["--load", "1"]);
+    shop.line("ready ");
+    let load = shop.children()[0].to_string();
+    assert!(Command::new("kill").args(["-s", "KILL", &load]).status().unwrap().success());
+    assert!(!shop.child.wait().unwrap().success());
+}
+
+/// Check that an address in use is an error that names it, where it was asked for.
+#[test]
+fn an_address_in_use_is_named() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    for option in ["--listen", "--serve"] {
+        let other = if option == "--listen" { "--serve" } else { "--listen" };
+        let mut command = Command::new(env!("CARGO_BIN_EXE_shop"));
+        let output = command.args([option, &address, other, "127.0.0.1:0", "--seconds", "60"]).output().unwrap();
+        let complaint = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && complaint.contains(&address), "{option}: {complaint}");
+    }
+}
+
+/// Check that the demo shows where each endpoint's time goes, ends by itself and leaves nothing behind.
+#[test]
+fn the_demo_shows_each_endpoint_and_ends() {
+    let mut demo = Program::start(env!("CARGO_BIN_EXE_demo"), &[]);
+    demo.line("The flame graph, live: http://127.0.0.1:");
+    let shop = demo.children();
+    assert_eq!(shop.len(), 1);
+    let load = children_of(shop[0]);
+    assert_eq!(load.len(), 1);
+
+    let output: Vec<String> = demo.lines.by_ref().map(Result::unwrap).collect();
+    for endpoint in ["endpoint=/orders", "endpoint=/search", "endpoint=/report"] {
+        assert!(output.iter().any(|line| line.starts_with(endpoint)), "{endpoint} is not in {output:#?}");
+    }
+    assert!(demo.child.wait().unwrap().success());
+    assert!(gone(shop[0]) && gone(load[0]));
+}
+
+/// Check that the batch job takes its pictures through all stages.
+#[test]
+fn the_batch_job_works_for_its_time() {
+    let mut batch = Program::start(env!("CARGO_BIN_EXE_batch"), &["1"]);
+    batch.line("working for 1 s");
+    let last = batch.finish();
+    let pictures: u64 = last.split(' ').next().unwrap().parse().unwrap();
+    assert!(pictures > 0 && last.contains("pictures"), "{last}");
+}
+
+/// The body of the answer to one request.
+fn ask(address: &str, method: &str, path: &str, body: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let length = body.len();
+    write!(stream, "{method} {path} HTTP/1.0\r\nHost: {address}\r\nContent-Length: {length}\r\n\r\n{body}").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer.split_once("\r\n\r\n").unwrap().1.to_owned()
+}
+
+/// The running processes whose parent is that one.
+fn children_of(parent: u32) -> Vec<u32> {
+    let processes = std::fs::read_dir("/proc").unwrap();
+    let pids = processes.filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
+    pids.filter(|&pid| state_and_parent(pid).is_some_and(|(state, of)| of == parent && state != "Z")).collect()
+}
+
+/// Whether that process ends before long; one that waits to be reaped has ended.
+fn gone(pid: u32) -> bool {
+    let deadline = Instant::now() + PATIENCE;
+    while state_and_parent(pid).is_some_and(|(state, _)| state != "Z") {
+        if Instant::now() > deadline {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    true
+}
+
+/// Fields 3 and 4 of `/proc/[pid]/stat` (proc(5)), behind the name in parentheses.
+fn state_and_parent(pid: u32) -> Option<(String, u32)> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    Some((fields.next()?.to_owned(), fields.next()?.parse().ok()?))
+}
