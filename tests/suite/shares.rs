@@ -5,7 +5,7 @@
 //! there were (`profiler_tests::statistics`). Two threads at 250 Hz: the finest period that a kernel with a tick of 4 ms
 //! can keep. The work goes on until every reader has seen 4,000 samples, however busy the machine is.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -55,7 +55,7 @@ fn shares_are_right_in_otlp_and_in_pprof() {
     }
 
     let (functions, tags) = (pprof_functions(&files), pprof_tags(&files));
-    let samples = files.iter().map(stacks_in).sum::<u64>() as f64;
+    let samples = files.iter().map(|file| stacks_in(file)).sum::<u64>() as f64;
     for (index, part) in PARTS.iter().enumerate() {
         let of = |weights: &[f64]| (weights[index], weights.iter().sum());
         let ((below, all), (tagged, all_tagged)) = (of(&functions), of(&tags));
@@ -86,7 +86,7 @@ fn fetched(address: &str) -> Vec<PathBuf> {
 }
 
 /// The stacks that a pprof file says it stands for: the profiler's counts are among its comments.
-fn stacks_in(file: &PathBuf) -> u64 {
+fn stacks_in(file: &Path) -> u64 {
     let comments = pprof(&["-comments", &file.display().to_string()]);
     let count =
         comments.lines().find_map(|line| line.strip_prefix(STACKS)?.strip_prefix('=')).expect("how many stacks?");

@@ -2,10 +2,14 @@
 //!
 //! Measured beside the others by `measure`; see [`profiler_tests::subject`].
 
+#[expect(dead_code, reason = "the shop's own program uses more of it")]
+mod shop;
+
 use std::process::ExitCode;
 
 use profiler_tests::Result;
 use profiler_tests::subject::{Subject, main as run};
+use shop::{book, catalogue, dice, orders, pricing, report, search, service};
 
 struct Nothing;
 
@@ -24,5 +28,5 @@ impl Subject for Nothing {
 }
 
 fn main() -> ExitCode {
-    run::<Nothing>()
+    run::<Nothing>(shop::serve)
 }

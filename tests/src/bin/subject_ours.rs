@@ -3,12 +3,16 @@
 //! In: a task of [`profiler_tests::subject`]. Out: OTLP over gRPC to the URL that it is given, as a user would configure it;
 //! `measure` counts what arrives.
 
+#[expect(dead_code, reason = "the shop's own program uses more of it")]
+mod shop;
+
 use std::process::ExitCode;
 use std::time::Duration;
 
 use profiler::{Config, Profiler, export::Otlp};
 use profiler_tests::Result;
 use profiler_tests::subject::{Subject, main as run};
+use shop::{book, catalogue, dice, orders, pricing, report, search, service};
 
 struct Ours(Profiler);
 
@@ -34,5 +38,5 @@ impl Subject for Ours {
 }
 
 fn main() -> ExitCode {
-    run::<Ours>()
+    run::<Ours>(shop::serve)
 }

@@ -2,11 +2,15 @@
 //!
 //! In: a task of [`profiler_tests::subject`]. It sends nothing: its report is counted here, in the process.
 
+#[expect(dead_code, reason = "the shop's own program uses more of it")]
+mod shop;
+
 use std::process::ExitCode;
 
 use pprof::{ProfilerGuard, ProfilerGuardBuilder};
 use profiler_tests::Result;
 use profiler_tests::subject::{Subject, main as run};
+use shop::{book, catalogue, dice, orders, pricing, report, search, service};
 
 struct Pprof(ProfilerGuard<'static>);
 
@@ -28,5 +32,5 @@ impl Subject for Pprof {
 }
 
 fn main() -> ExitCode {
-    run::<Pprof>()
+    run::<Pprof>(shop::serve)
 }

@@ -3,6 +3,9 @@
 //! In: a task of [`profiler_tests::subject`]. Out: pushes to the URL that it is given, which `measure` counts; it cannot
 //! say itself how many stacks it took.
 
+#[expect(dead_code, reason = "the shop's own program uses more of it")]
+mod shop;
+
 use std::process::ExitCode;
 
 use profiler_tests::Result;
@@ -10,6 +13,7 @@ use profiler_tests::subject::{Subject, main as run};
 use pyroscope::PyroscopeAgent;
 use pyroscope::backend::{BackendConfig, PprofConfig, pprof_backend};
 use pyroscope::pyroscope::{PyroscopeAgentBuilder, PyroscopeAgentRunning};
+use shop::{book, catalogue, dice, orders, pricing, report, search, service};
 
 struct Pyroscope(PyroscopeAgent<PyroscopeAgentRunning>);
 
@@ -33,5 +37,5 @@ impl Subject for Pyroscope {
 }
 
 fn main() -> ExitCode {
-    run::<Pyroscope>()
+    run::<Pyroscope>(shop::serve)
 }

@@ -1,6 +1,6 @@
 //! One profiler under measurement, in a process of its own: does one task under it and prints what it saw as JSON.
 //!
-//! In: the task and its numbers as `key=value` on the command line. Out: one line of JSON on standard output. The program
+//! In: the task and its numbers as `key=value` on the command line. Out: lines of JSON on standard output. The program
 //! of each profiler (`bin/subject_*`) is [`main`] with its own [`Subject`]; they cannot share one program, for all of them
 //! want SIGPROF, and two of the peers export the same symbol.
 
@@ -8,9 +8,10 @@ mod options;
 mod task;
 
 use std::io::Write;
+use std::net::SocketAddr;
 use std::process::ExitCode;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 pub use options::Options;
 
@@ -37,14 +38,27 @@ pub trait Subject: Sized {
     fn finish(self) -> Result<()>;
 }
 
-/// The whole program of a subject.
-pub fn main<S: Subject>() -> ExitCode {
-    let answer = Options::parse(std::env::args().skip(1)).and_then(|options| task::run::<S>(&options));
-    let (line, code) = match answer {
-        Ok(value) => (value, ExitCode::SUCCESS),
-        Err(error) => (json!({ "error": error.to_string() }), ExitCode::FAILURE),
-    };
+/// A service: it says where it listens, and serves until standard input ends.
+pub type Service = fn(&mut dyn FnMut(SocketAddr)) -> Result<()>;
+
+/// The whole program of a subject; `service` is the one of its task `serve`.
+pub fn main<S: Subject>(service: Service) -> ExitCode {
+    let answer = Options::parse(std::env::args().skip(1)).and_then(|options| task::run::<S>(&options, service));
+    match answer {
+        Ok(value) => {
+            say(&value);
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            say(&json!({ "error": error.to_string() }));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// One line of JSON on standard output.
+fn say(value: &Value) {
+    let mut stdout = std::io::stdout().lock();
     // Nobody is left to be told when standard output is gone.
-    let _written = writeln!(std::io::stdout(), "{line}");
-    code
+    let _written = writeln!(stdout, "{value}").and_then(|()| stdout.flush());
 }

@@ -1,4 +1,4 @@
-//! What a profiler is measured at: a spin loop, the cost of one sample, rest, and its start.
+//! What a profiler is measured at: a spin loop, a service, the cost of one sample, rest, and its start.
 //!
 //! In: the task's numbers. Out: JSON of what was seen from inside: CPU seconds, nanoseconds, stacks. What the profiler sent
 //! is counted by whoever received it.
@@ -10,20 +10,21 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::{Options, Subject};
+use super::{Options, Service, Subject, say};
 use crate::Result;
 use crate::clock::{process_cpu, thread_cpu};
 use crate::signal::{Recorded, record, with_empty_handler};
 use crate::workload::{at_depth, spin};
 
 /// Does the task that `options` name.
-pub(super) fn run<S: Subject>(options: &Options) -> Result<Value> {
+pub(super) fn run<S: Subject>(options: &Options, service: Service) -> Result<Value> {
     match options.value::<String>("task")?.as_str() {
-        "spin" => completeness::<S>(options),
+        "spin" => busy::<S>(options),
+        "serve" => serve::<S>(options, service),
         "cost" => cost::<S>(options),
         "rest" => rest::<S>(options),
         "start" => start::<S>(options),
-        other => Err(format!("task={other:?} is none of spin, cost, rest, start").into()),
+        other => Err(format!("task={other:?} is none of spin, serve, cost, rest, start").into()),
     }
 }
 
@@ -32,9 +33,9 @@ fn started<S: Subject>(options: &Options) -> Result<S> {
 }
 
 /// Burns CPU on `threads` threads for `seconds`, every other one of which was there before the profiler was.
-fn completeness<S: Subject>(options: &Options) -> Result<Value> {
+fn busy<S: Subject>(options: &Options) -> Result<Value> {
     let (threads, seconds) = (options.value::<u32>("threads")?, options.value::<f64>("seconds")?);
-    let busy = |index: u32| -> Result<_> {
+    let thread = |index: u32| -> Result<_> {
         let (begin, begun) = channel::<()>();
         let name = format!("busy-{index}");
         let thread = Builder::new().name(name).spawn(move || {
@@ -47,15 +48,26 @@ fn completeness<S: Subject>(options: &Options) -> Result<Value> {
         })?;
         Ok((begin, thread))
     };
-    let old = (0..threads).step_by(2).map(busy).collect::<Result<Vec<_>>>()?;
+    let old = (0..threads).step_by(2).map(thread).collect::<Result<Vec<_>>>()?;
     let mut subject = started::<S>(options)?;
     let cpu = process_cpu();
-    let new = (0..threads).skip(1).step_by(2).map(busy).collect::<Result<Vec<_>>>()?;
+    let new = (0..threads).skip(1).step_by(2).map(thread).collect::<Result<Vec<_>>>()?;
     let (begins, running): (Vec<_>, Vec<JoinHandle<()>>) = old.into_iter().chain(new).unzip();
     drop(begins);
     for thread in running {
         thread.join().map_err(|_| "a busy thread panicked")?;
     }
+    let cpu_seconds = (process_cpu() - cpu).as_secs_f64();
+    let stacks = subject.stacks()?;
+    subject.finish()?;
+    Ok(json!({ "cpu_seconds": cpu_seconds, "stacks": stacks }))
+}
+
+/// Serves until standard input ends.
+fn serve<S: Subject>(options: &Options, service: Service) -> Result<Value> {
+    let mut subject = started::<S>(options)?;
+    let cpu = process_cpu();
+    service(&mut |address| say(&json!({ "ready": address.to_string() })))?;
     let cpu_seconds = (process_cpu() - cpu).as_secs_f64();
     let stacks = subject.stacks()?;
     subject.finish()?;

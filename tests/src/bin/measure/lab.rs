@@ -9,17 +9,24 @@ use std::process::Command;
 use std::time::Duration;
 
 use profiler_tests::Result;
-use profiler_tests::process::{build, run};
+use profiler_tests::process::{Running, build};
 use profiler_tests::receiver::Receiver;
 use serde_json::Value;
 
 use crate::push::Server;
 use crate::who::Who;
 
+/// How long a program may run: many times what it needs.
+const LIMIT: Duration = Duration::from_secs(300);
+/// Connections that send requests to the shop.
+const CONNECTIONS: u32 = 4;
+
 /// The built programs.
 #[derive(Debug)]
 pub(crate) struct Lab {
     programs: BTreeMap<Who, PathBuf>,
+    /// Sends requests to the shop, by its command `client`.
+    shop: PathBuf,
     /// Shorter runs.
     pub(crate) quick: bool,
 }
@@ -41,15 +48,15 @@ pub(crate) fn workspace() -> &'static Path {
 }
 
 impl Lab {
-    /// Builds all programs, in release mode, each with its own features only.
+    /// Builds all programs, in release mode.
     pub(crate) fn build(quick: bool) -> Result<Self> {
-        let mut programs = BTreeMap::new();
-        for who in Who::ALL {
-            let arguments = ["--release", "--package=profiler-tests", "--features=peers", "--bin", who.program()];
-            let program = build(workspace(), &arguments)?.pop().ok_or("cargo built no program")?;
-            programs.insert(who, program);
-        }
-        Ok(Self { programs, quick })
+        let shop = ["--release", "--package=profiler-examples", "--bin=shop"];
+        let shop = build(workspace(), &shop)?.pop().ok_or("cargo built no shop")?;
+        let bins = Who::ALL.map(|who| format!("--bin={}", who.program()));
+        let options = ["--release", "--package=profiler-tests", "--features=peers"].map(String::from);
+        let built = build(workspace(), &[&options[..], &bins[..]].concat())?;
+        let program = |who: Who| built.iter().find(|path| path.ends_with(who.program())).map(|path| (who, path.clone()));
+        Ok(Self { programs: Who::ALL.into_iter().filter_map(program).collect(), shop, quick })
     }
 
     /// The program of `who`.
@@ -65,30 +72,56 @@ impl Lab {
 
     /// Runs `task` under `who`.
     pub(crate) fn run(&self, who: Who, task: &[String]) -> Result<Outcome> {
+        let said = |url: &str| {
+            let finished = self.start(who, task, url)?.finish()?;
+            finished.json().map_err(|error| format!("{}: {error}", who.name()).into())
+        };
+        Self::counted(who, &said)
+    }
+
+    /// Lets the shop serve for `seconds` under `who`.
+    pub(crate) fn serve(&self, who: Who, rate_hz: u32, seconds: u64) -> Result<Outcome> {
+        let said = |url: &str| {
+            let mut shop = self.start(who, &["task=serve".into(), format!("rate={rate_hz}")], url)?;
+            let address = shop.json()?["ready"].as_str().ok_or("the shop did not say where it is")?.to_owned();
+            let mut client = Command::new(&self.shop);
+            let client = Running::start(client.args(["client", &address, &CONNECTIONS.to_string()]), LIMIT)?;
+            std::thread::sleep(Duration::from_secs(seconds));
+            let requests = client.finish()?.json()?;
+            let said = shop.finish()?.json()?;
+            match requests["errors"].as_u64() {
+                Some(0) => Ok(said),
+                _ => Err(format!("under {} the shop did not serve well: {requests}", who.name()).into()),
+            }
+        };
+        Self::counted(who, &said)
+    }
+
+    /// Plays the other side for `who` while `said` runs the program, and counts what arrives.
+    fn counted(who: Who, said: &dyn Fn(&str) -> Result<Value>) -> Result<Outcome> {
         match who {
             Who::Nobody | Who::Pprof => {
-                let said = self.said(who, task, "")?;
+                let said = said("")?;
                 let stacks = said["stacks"].as_f64();
                 Ok(Outcome { said, stacks, weight: stacks })
             }
             Who::Ours => {
                 let receiver = Receiver::start()?;
-                let said = self.said(who, task, &receiver.endpoint())?;
+                let said = said(&receiver.endpoint())?;
                 let tally = receiver.accepted();
                 Ok(Outcome { said, stacks: Some(tally.stacks as f64), weight: Some(tally.weight as f64) })
             }
             Who::Pyroscope => {
                 let server = Server::start()?;
-                let said = self.said(who, task, &server.url())?;
+                let said = said(&server.url())?;
                 let stacks = server.periods()?;
                 Ok(Outcome { said, stacks: Some(stacks), weight: Some(stacks) })
             }
         }
     }
 
-    fn said(&self, who: Who, task: &[String], url: &str) -> Result<Value> {
+    fn start(&self, who: Who, task: &[String], url: &str) -> Result<Running> {
         let mut command = Command::new(self.program(who)?);
-        command.args(task).arg(format!("url={url}"));
-        run(&mut command, Duration::from_secs(300))?.json().map_err(|error| format!("{}: {error}", who.name()).into())
+        Running::start(command.args(task).arg(format!("url={url}")), LIMIT)
     }
 }

@@ -38,7 +38,7 @@ pub(crate) struct Line {
 impl Report {
     /// An empty one.
     pub(crate) fn new(lab: &Lab) -> Result<Self> {
-        Ok(Self { lines: Vec::new(), machine: machine()?, quick: lab.quick })
+        Ok(Self { lines: Vec::new(), machine: machine(lab)?, quick: lab.quick })
     }
 
     /// Adds a figure.
@@ -105,12 +105,12 @@ impl Line {
 }
 
 /// What the figures hold for.
-fn machine() -> Result<Value> {
+fn machine(lab: &Lab) -> Result<Value> {
     let info = std::fs::read_to_string("/proc/cpuinfo")?;
     let model = info.lines().find(|line| line.starts_with("model name")).and_then(|line| line.split(": ").nth(1));
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease")?;
     let processors = std::thread::available_parallelism()?;
-    let versions = Who::PROFILERS.map(packages::version);
+    let versions = Who::PROFILERS.map(|who| packages::version(who, lab.target()));
     let versions = versions.into_iter().collect::<Result<Vec<_>>>()?;
     Ok(json!({
         "processor": format!("{processors} × {}", model.unwrap_or("unknown")),

@@ -1,10 +1,12 @@
 //! What a user's program grows by: packages in the dependency tree, and bytes of a release build.
 //!
-//! Packages are those that `cargo tree` lists for the profiler's own, without build and test dependencies. Bytes are the
-//! sizes of the subjects' programs less that of the one without a profiler; they hold whatever those link, and no debug
-//! information. TLS is `rustls` with `ring` where a profiler has it: ours and pyroscope; pprof sends nothing.
+//! Packages are those that `cargo tree` lists for a user who adds the profiler and nothing else, without build and test
+//! dependencies. Bytes are the
+//! sizes of the subjects' programs less that of the one without a profiler. Each of them holds the same web service (axum), so
+//! what a profiler shares with one (tokio, hyper) does not count; and none holds debug information. TLS is `rustls` with `ring` where a profiler has it: ours and pyroscope; pprof sends nothing.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -23,34 +25,58 @@ fn measure(lab: &Lab, report: &mut Report) -> Result<()> {
     let (mut packages, mut bytes) = (Vec::new(), Vec::new());
     let bare = length(lab, Who::Nobody)?;
     for who in Who::PROFILERS {
-        packages.push((who, tree(who)?.len() as f64));
+        packages.push((who, tree(who, lab.target())?.len() as f64));
         bytes.push((who, (length(lab, who)? - bare) / 1e6));
     }
     let what = "packages in cargo tree, itself included".into();
     report.add(Line { row: ROW.name, what, unit: "", digits: 0, values: packages });
-    let what = "of a release build beyond one without".into();
+    let what = "of a release build of a web service".into();
     report.add(Line { row: ROW.name, what, unit: "MB", digits: 2, values: bytes });
     Ok(())
 }
 
 /// Name and version of the package of `who`.
-pub(crate) fn version(who: Who) -> Result<String> {
+pub(crate) fn version(who: Who, target: &Path) -> Result<String> {
     let package = who.package().ok_or("nobody has no package")?;
-    let own = tree(who)?.into_iter().find(|line| line.starts_with(&format!("{package} ")));
+    let own = tree(who, target)?.into_iter().find(|line| line.starts_with(&format!("{package} ")));
     Ok(own.ok_or_else(|| format!("cargo tree does not list {package}"))?)
 }
 
 /// The packages in the tree of `who`, as `name version`.
-fn tree(who: Who) -> Result<BTreeSet<String>> {
+fn tree(who: Who, target: &Path) -> Result<BTreeSet<String>> {
+    let directory = target.join("measure").join(who.name());
+    std::fs::create_dir_all(directory.join("src"))?;
+    std::fs::write(directory.join("src/lib.rs"), "")?;
+    std::fs::write(directory.join("Cargo.toml"), manifest(who)?)?;
+    // The same versions as everywhere here; cargo takes out what is not needed.
+    std::fs::copy(workspace().join("Cargo.lock"), directory.join("Cargo.lock"))?;
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(["tree", "--edges=normal", "--prefix=none", "--format={p}", "--features=profiler-tests/peers"]);
-    command.args(["--package", who.package().ok_or("nobody has no package")?]).current_dir(workspace());
+    command.args(["tree", "--offline", "--edges=normal", "--prefix=none", "--format={p}"]).current_dir(&directory);
     let finished = run(&mut command, Duration::from_secs(60))?;
     if !finished.status.success() {
         return Err(format!("cargo tree: {}", finished.stderr).into());
     }
     let named = |line: &String| line.split(' ').take(2).collect::<Vec<_>>().join(" ");
-    Ok(finished.lines.iter().filter(|line| !line.is_empty()).map(named).collect())
+    let packages = finished.lines.iter().filter(|line| !line.is_empty()).map(named);
+    Ok(packages.filter(|package| !package.starts_with(USER)).collect())
+}
+
+/// The name of a user's package.
+const USER: &str = "user-of-a-profiler";
+
+/// The manifest of a user who adds the profiler of `who` and nothing else.
+fn manifest(who: Who) -> Result<String> {
+    let dependency = match who {
+        Who::Nobody => return Err("nobody has no package".into()),
+        Who::Ours => format!("profiler-sdk = {{ path = {:?} }}", workspace().canonicalize()?.join("sdk")),
+        Who::Pprof => "pprof = { version = \"0.15\", default-features = false }".into(),
+        // Its other TLS features bring an implementation in C of their own.
+        Who::Pyroscope => "pyroscope = { version = \"2\", default-features = false, \
+                           features = [\"backend-pprof-rs\", \"rustls-no-provider\"] }"
+            .into(),
+    };
+    let package = format!("[package]\nname = \"{USER}\"\nversion = \"0.0.0\"\nedition = \"2024\"\n");
+    Ok(format!("{package}\n[dependencies]\n{dependency}\n\n[workspace]\n"))
 }
 
 fn length(lab: &Lab, who: Who) -> Result<f64> {

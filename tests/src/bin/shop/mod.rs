@@ -1,0 +1,52 @@
+//! The shop of `examples`, its source as it stands there, under whichever profiler a subject has.
+//!
+//! In: requests, which `shop client` sends. Out: answers, until standard input ends. The shop's own program starts our
+//! profiler; here it is the subject that starts one, so that all of them have the same work. Its modules name each other from
+//! the root of the crate: a subject brings them there with `use`.
+
+#[path = "../../../../examples/src/bin/shop/book.rs"]
+pub(crate) mod book;
+#[path = "../../../../examples/src/bin/shop/catalogue.rs"]
+pub(crate) mod catalogue;
+#[path = "../../../../examples/src/bin/shop/dice.rs"]
+pub(crate) mod dice;
+#[path = "../../../../examples/src/bin/shop/orders.rs"]
+pub(crate) mod orders;
+#[path = "../../../../examples/src/bin/shop/pricing.rs"]
+pub(crate) mod pricing;
+#[path = "../../../../examples/src/bin/shop/report.rs"]
+pub(crate) mod report;
+#[path = "../../../../examples/src/bin/shop/routes.rs"]
+pub(crate) mod routes;
+#[path = "../../../../examples/src/bin/shop/search.rs"]
+pub(crate) mod search;
+#[path = "../../../../examples/src/bin/shop/service.rs"]
+pub(crate) mod service;
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+
+use profiler_tests::Result;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+
+/// Opens the shop on a free port, which `ready` is told, until standard input ends.
+pub(crate) fn serve(ready: &mut dyn FnMut(SocketAddr)) -> Result<()> {
+    let (end, ended) = oneshot::channel();
+    // A thread of its own that nobody joins: a read cannot be called off.
+    std::thread::spawn(move || {
+        // An error ends the input, too.
+        let _read = io::copy(&mut io::stdin(), &mut io::sink());
+        end.send(())
+    });
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        ready(listener.local_addr()?);
+        let server = axum::serve(listener, routes::router(service::Shop::open()));
+        tokio::select! {
+            outcome = server.into_future() => Ok(outcome?),
+            _ = ended => Ok(()),
+        }
+    })
+}
