@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::reader::Reader;
-use crate::site::{SHOP, Site};
+use crate::site::{SHOP, Site, Tags};
 
 /// Check that the hot handler has the share of the width that it has of the samples, and that pointing at it says so.
 #[test]
@@ -143,7 +143,7 @@ fn names_stay_text() {
         "x".repeat(5000),
     ];
     let site = Site::empty();
-    let tags: &[(&str, &str)] = &[("<b>key", "<i onclick=broken=3>")];
+    let tags: Tags = &[("<b>key", "<i onclick=broken=3>")];
     site.add_stacks(hostile.iter().map(|name| (vec!["main".into(), name.clone()], 100, tags)).collect());
     let mut reader = Reader::at(site.address, "");
     reader.press(&["ArrowDown", "ArrowDown", "ArrowDown", "ArrowRight", "Enter"]);

@@ -16,11 +16,15 @@ use profiler::{EngineStats, Stats};
 const PERIOD: i64 = 10_000_000;
 
 /// One line of a profile: stack from the root, samples, tags.
-pub(crate) type Row = (&'static str, i64, &'static [(&'static str, &'static str)]);
+pub(crate) type Row = (&'static str, i64, Tags);
+/// Keys with values.
+pub(crate) type Tags = &'static [(&'static str, &'static str)];
+/// The same as [`Row`] with a stack of any names.
+pub(crate) type Sampled = (Vec<String>, i64, Tags);
 
-const ORDERS: &[(&str, &str)] = &[("endpoint", "/orders"), ("method", "POST")];
-const SEARCH: &[(&str, &str)] = &[("endpoint", "/search"), ("method", "GET")];
-const REPORT: &[(&str, &str)] = &[("endpoint", "/report"), ("method", "GET")];
+const ORDERS: Tags = &[("endpoint", "/orders"), ("method", "POST")];
+const SEARCH: Tags = &[("endpoint", "/search"), ("method", "GET")];
+const REPORT: Tags = &[("endpoint", "/report"), ("method", "GET")];
 
 /// 1,000 samples of a shop: `shop::orders::price` is hot, `shop::report::walk` calls itself.
 pub(crate) const SHOP: &[Row] = &[
@@ -74,7 +78,8 @@ impl Site {
         let address = bound.local_addr();
         let run = bound.run(Arc::clone(&shop) as Arc<dyn Source>, Arc::clone(&store));
         std::thread::spawn(|| {
-            tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(run)
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(run);
         });
         Self { address, store, shop }
     }
@@ -94,7 +99,7 @@ impl Site {
     }
 
     /// The same from stacks of any names.
-    pub(crate) fn add_stacks(&self, rows: Vec<(Vec<String>, i64, &[(&str, &str)])>) {
+    pub(crate) fn add_stacks(&self, rows: Vec<Sampled>) {
         self.store.add(Arc::new(profile_of(rows)));
     }
 
@@ -104,7 +109,7 @@ impl Site {
     }
 }
 
-fn profile_of(rows: Vec<(Vec<String>, i64, &[(&str, &str)])>) -> ProfileSet {
+fn profile_of(rows: Vec<Sampled>) -> ProfileSet {
     let mut set = ProfileSet::default();
     let dictionary = &mut set.dictionary;
     let filename = dictionary.strings.intern_str("/usr/bin/shop");

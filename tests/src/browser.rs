@@ -36,7 +36,7 @@ impl Browser {
         let mut browser = Self { pipe: Pipe::open(&executable()?)? };
         browser.pipe.attach()?;
         for domain in ["Page", "Runtime", "Network", "Log"] {
-            browser.pipe.call(&format!("{domain}.enable"), json!({}))?;
+            browser.pipe.call(&format!("{domain}.enable"), &json!({}))?;
         }
         browser.resize(width, height, 1.0)?;
         browser.prefer_dark(false)?;
@@ -48,7 +48,7 @@ impl Browser {
     /// # Errors
     /// When it cannot be loaded, or not in time.
     pub fn open(&mut self, url: &str) -> Result<()> {
-        let answer = self.pipe.call("Page.navigate", json!({ "url": url }))?;
+        let answer = self.pipe.call("Page.navigate", &json!({ "url": url }))?;
         match answer["errorText"].as_str() {
             Some(error) => Err(format!("{url}: {error}").into()),
             None => self.wait_until("document.readyState === 'complete' && location.href !== 'about:blank'"),
@@ -61,7 +61,7 @@ impl Browser {
     /// When it is not loaded in time.
     pub fn reload(&mut self) -> Result<()> {
         self.evaluate("window.beforeReload = true")?;
-        self.pipe.call("Page.reload", json!({}))?;
+        self.pipe.call("Page.reload", &json!({}))?;
         self.wait_until("!window.beforeReload && document.readyState === 'complete'")
     }
 
@@ -79,7 +79,7 @@ impl Browser {
     /// What it threw.
     pub fn evaluate(&mut self, expression: &str) -> Result<Value> {
         let parameters = json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
-        let mut answer = self.pipe.call("Runtime.evaluate", parameters)?;
+        let mut answer = self.pipe.call("Runtime.evaluate", &parameters)?;
         match answer.get("exceptionDetails") {
             Some(details) => Err(format!("{expression}: {}", described(details)).into()),
             None => Ok(answer["result"]["value"].take()),
@@ -109,7 +109,7 @@ impl Browser {
     /// # Errors
     /// When the browser does not answer.
     pub fn before_load(&mut self, script: &str) -> Result<()> {
-        self.pipe.call("Page.addScriptToEvaluateOnNewDocument", json!({ "source": script })).map(drop)
+        self.pipe.call("Page.addScriptToEvaluateOnNewDocument", &json!({ "source": script })).map(drop)
     }
 
     /// Gives the page another size, with `density` device pixels to each of its own.
@@ -118,7 +118,7 @@ impl Browser {
     /// When the browser does not answer.
     pub fn resize(&mut self, width: u32, height: u32, density: f64) -> Result<()> {
         let size = json!({ "width": width, "height": height, "deviceScaleFactor": density, "mobile": false });
-        self.pipe.call("Emulation.setDeviceMetricsOverride", size).map(drop)
+        self.pipe.call("Emulation.setDeviceMetricsOverride", &size).map(drop)
     }
 
     /// Says whether the reader's system is dark.
@@ -128,7 +128,7 @@ impl Browser {
     pub fn prefer_dark(&mut self, dark: bool) -> Result<()> {
         let scheme = if dark { "dark" } else { "light" };
         let features = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
-        self.pipe.call("Emulation.setEmulatedMedia", features).map(drop)
+        self.pipe.call("Emulation.setEmulatedMedia", &features).map(drop)
     }
 
     /// What is seen now, as PNG.
@@ -136,7 +136,7 @@ impl Browser {
     /// # Errors
     /// When there is no picture.
     pub fn screenshot(&mut self) -> Result<Vec<u8>> {
-        let answer = self.pipe.call("Page.captureScreenshot", json!({ "format": "png" }))?;
+        let answer = self.pipe.call("Page.captureScreenshot", &json!({ "format": "png" }))?;
         let text = answer["data"].as_str().ok_or("the picture has no data")?;
         Ok(base64::Engine::decode(&base64::prelude::BASE64_STANDARD, text)?)
     }

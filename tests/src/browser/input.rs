@@ -22,9 +22,9 @@ impl Browser {
             key if modifiers == 0 && key.chars().count() == 1 => down["text"] = key.into(),
             _ => {}
         }
-        self.pipe.call("Input.dispatchKeyEvent", down)?;
+        self.pipe.call("Input.dispatchKeyEvent", &down)?;
         let up = json!({ "type": "keyUp", "key": key, "modifiers": modifiers, "windowsVirtualKeyCode": code_of(key) });
-        self.pipe.call("Input.dispatchKeyEvent", up).map(drop)
+        self.pipe.call("Input.dispatchKeyEvent", &up).map(drop)
     }
 
     /// Types text into what has the focus.
@@ -32,7 +32,7 @@ impl Browser {
     /// # Errors
     /// When the browser does not answer.
     pub fn type_text(&mut self, text: &str) -> Result<()> {
-        self.pipe.call("Input.insertText", json!({ "text": text })).map(drop)
+        self.pipe.call("Input.insertText", &json!({ "text": text })).map(drop)
     }
 
     /// Moves the mouse to a place.
@@ -85,7 +85,7 @@ impl Browser {
 
     fn mouse(&mut self, kind: &str, x: f64, y: f64, button: &str) -> Result<()> {
         let event = json!({ "type": kind, "x": x, "y": y, "button": button, "clickCount": u8::from(button != "none") });
-        self.pipe.call("Input.dispatchMouseEvent", event).map(drop)
+        self.pipe.call("Input.dispatchMouseEvent", &event).map(drop)
     }
 }
 

@@ -71,19 +71,19 @@ impl Pipe {
 
     /// From now on, calls go to the browser's first tab.
     pub(super) fn attach(&mut self) -> Result<()> {
-        let targets = self.call("Target.getTargets", json!({}))?;
+        let targets = self.call("Target.getTargets", &json!({}))?;
         let mut targets = targets["targetInfos"].as_array().into_iter().flatten();
         let target = match targets.find(|target| target["type"] == "page") {
             Some(tab) => tab["targetId"].clone(),
-            None => self.call("Target.createTarget", json!({ "url": "about:blank" }))?["targetId"].take(),
+            None => self.call("Target.createTarget", &json!({ "url": "about:blank" }))?["targetId"].take(),
         };
-        let answer = self.call("Target.attachToTarget", json!({ "targetId": target, "flatten": true }))?;
+        let answer = self.call("Target.attachToTarget", &json!({ "targetId": target, "flatten": true }))?;
         self.session = answer["sessionId"].as_str().map(str::to_owned);
         Ok(())
     }
 
     /// Calls a method and waits for its answer.
-    pub(super) fn call(&mut self, method: &str, parameters: Value) -> Result<Value> {
+    pub(super) fn call(&mut self, method: &str, parameters: &Value) -> Result<Value> {
         self.last_id += 1;
         let mut message = json!({ "id": self.last_id, "method": method, "params": parameters });
         if let Some(session) = &self.session {
