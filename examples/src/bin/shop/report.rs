@@ -3,6 +3,7 @@
 //! In: the receipts kept by the order book. Out: a file to download. Pure computation, some milliseconds of it:
 //! `service` runs it on a thread that may block.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use flate2::write::GzEncoder;
 use serde::{Deserialize, Serialize};
 
 use crate::orders::Receipt;
+use crate::pricing::{Line, Tier};
 
 /// Rows of a report.
 const ROWS: usize = 1000;
@@ -26,13 +28,13 @@ pub(crate) enum Format {
 }
 
 /// What one kind of customer bought of one product.
-#[derive(Debug, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct Row {
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Row<'r> {
     category: &'static str,
     tier: &'static str,
-    sku: String,
-    name: String,
-    orders: u64,
+    sku: &'r str,
+    name: &'r str,
+    orders: usize,
     pieces: u64,
     /// In cents.
     revenue: u64,
@@ -61,28 +63,34 @@ pub(crate) fn write(receipts: &[Arc<Receipt>], format: Format) -> io::Result<Vec
 }
 
 /// One row for each product and tier, what earned most first; no more than [`ROWS`].
-fn aggregate(receipts: &[Arc<Receipt>]) -> Vec<Row> {
-    let mut groups: BTreeMap<_, (Row, Vec<u64>)> = BTreeMap::new();
+fn aggregate(receipts: &[Arc<Receipt>]) -> Vec<Row<'_>> {
+    let mut groups: BTreeMap<_, Vec<&Line>> = BTreeMap::new();
     for receipt in receipts {
         for line in &receipt.lines {
-            let (row, totals) = groups.entry((line.product, receipt.tier)).or_default();
-            if totals.is_empty() {
-                row.category = line.category.name();
-                row.tier = receipt.tier.name();
-                row.sku.clone_from(&line.sku);
-                row.name.clone_from(&line.name);
-            }
-            row.orders += 1;
-            row.pieces += u64::from(line.quantity);
-            row.revenue += line.total;
-            totals.push(line.total);
+            groups.entry((receipt.tier, line.product)).or_default().push(line);
         }
     }
-    let mut rows: Vec<_> =
-        groups.into_values().map(|(row, totals)| Row { median_line: median(totals), ..row }).collect();
-    rows.sort_by_key(|row| std::cmp::Reverse(row.revenue));
+    let mut rows: Vec<_> = groups.iter().filter_map(|((tier, _), lines)| Row::sum(*tier, lines)).collect();
+    rows.sort_by_key(|row| Reverse(row.revenue));
     rows.truncate(ROWS);
     rows
+}
+
+impl<'r> Row<'r> {
+    /// Adds up the lines of one product that customers of one tier bought.
+    fn sum(tier: Tier, lines: &[&'r Line]) -> Option<Self> {
+        let Line { sku, name, category, .. } = lines.first()?;
+        Some(Self {
+            category: category.name(),
+            tier: tier.name(),
+            sku,
+            name,
+            orders: lines.len(),
+            pieces: lines.iter().map(|line| u64::from(line.quantity)).sum(),
+            revenue: lines.iter().map(|line| line.total).sum(),
+            median_line: median(lines.iter().map(|line| line.total).collect()),
+        })
+    }
 }
 
 /// The middle value; the upper one of two.
@@ -95,7 +103,7 @@ fn median(mut values: Vec<u64>) -> u64 {
 }
 
 /// The rows as comma-separated values with a header (RFC 4180); no field needs quotes.
-fn csv(rows: &[Row]) -> io::Result<Vec<u8>> {
+fn csv(rows: &[Row<'_>]) -> io::Result<Vec<u8>> {
     let mut text = b"category,tier,sku,name,orders,pieces,revenue,median_line\r\n".to_vec();
     for Row { category, tier, sku, name, orders, pieces, revenue, median_line } in rows {
         write!(text, "{category},{tier},{sku},{name},{orders},{pieces},{revenue},{median_line}\r\n")?;

@@ -146,12 +146,16 @@ fn words(text: &str) -> impl Iterator<Item = String> {
 
 /// The `limit` highest scores, highest first; the lower id wins a tie.
 fn best(scores: HashMap<ProductId, f64>, limit: usize) -> Vec<(f64, ProductId)> {
-    let mut heap = BinaryHeap::with_capacity(limit + 1);
+    let mut heap = BinaryHeap::with_capacity(limit);
     for (product, score) in scores {
         // Scores are not negative, and such numbers are in the order of their bits.
-        heap.push(Reverse((score.to_bits(), Reverse(product))));
-        if heap.len() > limit {
-            heap.pop();
+        let candidate = Reverse((score.to_bits(), Reverse(product)));
+        if heap.len() < limit {
+            heap.push(candidate);
+        } else if let Some(mut worst) = heap.peek_mut()
+            && candidate < *worst
+        {
+            *worst = candidate;
         }
     }
     let ordered = heap.into_sorted_vec();
