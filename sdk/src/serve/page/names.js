@@ -3,7 +3,8 @@
 /** The forms of a name, longest first. */
 export function forms(name) {
   const whole = name.replace(/::h[0-9a-f]{16}$/, '');
-  let rest = withoutGenerics(whole);
+  // `<impl Trait for Type>::f` is known as `Type::f`.
+  let rest = withoutGenerics(whole.replace(/<impl .*? for ([^<>]+)(<.*>)?>(?=::)/, '$1'));
   const list = whole === rest ? [whole] : [whole, rest];
   // `{{closure}}` says nothing without what is in front of it.
   for (let cut; (cut = rest.match(/^.*?(::|\/)(?!\{)/)); list.push(rest)) rest = rest.slice(cut[0].length);
