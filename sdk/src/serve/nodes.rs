@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-use profiler_proto::model::{Id, StackId};
+use profiler_proto::model::{Id, LocationId, StackId};
 use profiler_proto::{Profile, ProfileSet, Sample};
 
 use super::frames::{ALL, Frames, LocationFrames, TRIMMED};
@@ -62,20 +62,35 @@ impl Nodes {
             return *node;
         }
         let locations = set.dictionary.stacks.get(stack).map_or(&[][..], |stack| &stack.locations);
-        let mut node = 0;
-        'walk: for location in locations.iter().rev() {
-            for &frame in places.locations.of(*location, &set.dictionary, frames) {
-                let Some(child) = self.child(node, frame) else {
-                    node = self.refuse();
-                    break 'walk;
-                };
-                node = child;
-            }
-        }
+        let node = self.walk(locations, set, places, frames).unwrap_or_else(|| self.refuse());
         if let Some(place) = places.of_stack.get_mut(index) {
             *place = Some(node);
         }
         node
+    }
+
+    /// Walks from the root to the leaf, as far as possible on the way of the stack before; `None` if there is no room.
+    fn walk(
+        &mut self,
+        locations: &[LocationId],
+        set: &ProfileSet,
+        places: &mut Places,
+        frames: &mut Frames,
+    ) -> Option<u32> {
+        let mut node = 0;
+        for (depth, location) in locations.iter().rev().enumerate() {
+            match places.path.get(depth) {
+                Some((known, end)) if known == location => node = *end,
+                _ => {
+                    places.path.truncate(depth);
+                    for &frame in places.locations.of(*location, &set.dictionary, frames) {
+                        node = self.child(node, frame)?;
+                    }
+                    places.path.push((*location, node));
+                }
+            }
+        }
+        Some(node)
     }
 
     /// The child of `parent` for `frame`, made if need be; `None` if there is no room.
@@ -116,13 +131,19 @@ impl Nodes {
 pub(super) struct Places {
     locations: LocationFrames,
     of_stack: Vec<Option<u32>>,
+    /// The locations of the stack before, from the root, each with the node where it ends: most of a stack is as before.
+    path: Vec<(LocationId, u32)>,
 }
 
 impl Places {
     /// Nothing found yet.
     pub(super) fn new(set: &ProfileSet) -> Self {
         let dictionary = &set.dictionary;
-        Self { locations: LocationFrames::new(dictionary), of_stack: vec![None; dictionary.stacks.len()] }
+        Self {
+            locations: LocationFrames::new(dictionary),
+            of_stack: vec![None; dictionary.stacks.len()],
+            path: Vec::new(),
+        }
     }
 }
 
