@@ -7,8 +7,8 @@ use crate::error::DecodeError;
 
 /// Bounds of a decoder.
 ///
-/// Peak memory while decoding stays within `4 × memory + 2 × bytes`: `memory` counts the content of tables and lists, to
-/// which growing them adds their spare room (`tests/decode_bounds.rs` measures it).
+/// Peak memory while decoding stays within `4 × memory + 3 × bytes`: `memory` and `bytes` count content, to which growing
+/// the tables and lists that hold it adds their spare room (`tests/decode_bounds.rs` measures it).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Length of the input in bytes; where it is compressed, of what comes out.

@@ -3,6 +3,7 @@
 //! The allocator is global, hence a binary of its own, with one test.
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::io::Write;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use profiler_proto::{DecodeError, Limits, folded, otlp, pprof};
@@ -128,13 +129,18 @@ fn hostile_files(count: usize) -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(bytes).and_then(|()| gzip.finish()).unwrap_or_default()
+}
+
 /// Check that, however small the limit on memory, no input makes a decoder take more than it documents.
 #[test]
 fn decoders_stay_within_their_limits() {
     let mut refused = 0;
     for memory in [1 << 16, 1 << 20, 1 << 23] {
         let limits = Limits { bytes: 1 << 20, memory, depth: 8 };
-        let bound = 4 * memory + 2 * limits.bytes;
+        let bound = 4 * memory + 3 * limits.bytes;
         let mut check = |name: &str, format: &str, input: &[u8], decode: &dyn Fn() -> Result<(), DecodeError>| {
             let (result, peak) = peak(decode);
             assert!(peak <= bound, "{format}, {name}: {} bytes became {peak}, allowed {bound}", input.len());
@@ -146,6 +152,8 @@ fn decoders_stay_within_their_limits() {
             }
             for (name, bytes) in hostile_files(count) {
                 check(name, "pprof", &bytes, &|| pprof::decode(&bytes, &limits).map(drop));
+                let file = gzip(&bytes);
+                check(name, "pprof with gzip", &file, &|| pprof::decode(&file, &limits).map(drop));
             }
             let lines = "a;b;c 1\n".repeat(count / 8)
                 + &"a;".repeat(count / 2)
@@ -155,6 +163,12 @@ fn decoders_stay_within_their_limits() {
             let names: String = (0..count / 8).map(|i| format!("f{i};g{i} 1\n")).collect();
             check("many names", "folded", names.as_bytes(), &|| folded::decode(names.as_bytes(), &limits).map(drop));
         }
+    }
+    for memory in [1 << 16, 1 << 20] {
+        let (bomb, limits) = (gzip(&vec![0; 64 << 20]), Limits { bytes: 1 << 20, memory, depth: 8 });
+        let (result, peak) = peak(|| pprof::decode(&bomb, &limits).map(drop));
+        assert_eq!(result, Err(DecodeError::OverLimit { what: "bytes of input", limit: 1 << 20 }));
+        assert!(peak <= 4 * memory + 3 * limits.bytes, "{} bytes became {peak}", bomb.len());
     }
     // Some are within even these limits; if most were, the test would not test them.
     assert!(refused > 60, "{refused} inputs were beyond a limit");
