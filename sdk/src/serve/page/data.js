@@ -16,10 +16,12 @@ export function decode(answer) {
   const share = (n) => (weight ? n / weight : 0);
   const timed = kind.unit === 'nanoseconds';
   const worth = (n) => (timed ? time(n * kind.period) : count(n));
+  const kinds = frames.kind.map((sort, frame) => kindOf(sort, packages[frames.package[frame]]));
+  const held = {};     // the own value of each kind's frames
+  nodes.frame.forEach((frame, i) => { if (i) held[kinds[frame]] = (held[kinds[frame]] ?? 0) + nodes.self[i]; });
   return {
-    answer, names, files, frames, weight, evidence, share, worth,
+    answer, names, kinds, held, files, frames, weight, evidence, share, worth,
     packages: frames.package.map((id) => packages[id]),
-    kinds: frames.kind.map((sort, frame) => kindOf(sort, packages[frames.package[frame]])),
     ids: new Map(names.map((name, id) => [name, id])),
     tree: grow(nodes.depth, nodes.frame, nodes.self),
     /** CPU time per wall time. */
@@ -59,17 +61,16 @@ export function grow(depth, frame, self) {
 
 /** The functions below `root` with self and total; the total of a recursive one is counted once. */
 export function functionsOf({ frames, names }, tree, root) {
-  const rows = new Map();
+  const rows = new Array(names.length);
   for (let i = Math.max(root, 1); i < tree.end[root]; i++) {
     const id = frames.name[tree.frame[i]];
-    let row = rows.get(id);
-    if (!row) rows.set(id, (row = { id, name: names[id], frame: tree.frame[i], self: 0, total: 0, until: 0 }));
+    const row = (rows[id] ??= { id, name: names[id], frame: tree.frame[i], self: 0, total: 0, until: 0 });
     row.self += tree.self[i];
     if (i < row.until) continue;
     row.until = tree.end[i];     // the end of the outermost call: what is before it is counted
     row.total += tree.total[i];
   }
-  return [...rows.values()];
+  return rows.filter(Boolean);
 }
 
 /** The widest node of a function below `root`, or -1. */

@@ -52,9 +52,7 @@ export function showTags(seen, chosen, choose) {
 }
 
 /** The kinds of packages with colours and shares, and hidden functions; each can be hidden and shown. */
-export function showLegend({ tree, kinds, share }, hidden, choose) {
-  const held = {};
-  for (let i = 1; i < tree.count; i++) held[kinds[tree.frame[i]]] = (held[kinds[tree.frame[i]]] ?? 0) + tree.self[i];
+export function showLegend({ held, share }, hidden, choose) {
   const entry = (name, text, ...children) => {
     const node = toggle(name, !hidden.includes(name), text, () => choose(flipped(hidden, name)));
     node.title = 'Hide or show: what is hidden gives its value to its callers';

@@ -11,7 +11,8 @@ export function time(ns) {
   return ns ? `${digits(ns / size)} ${unit}` : '0 s';
 }
 
-export const count = (n) => Math.round(n).toLocaleString('en-US');
+const grouped = new Intl.NumberFormat('en-US', { maximumFractionDigits: 0 });
+export const count = (n) => grouped.format(n);
 
 export const plural = (n, noun) => `${count(n)} ${noun}${n === 1 ? '' : 's'}`;
 

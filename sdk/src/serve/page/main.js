@@ -45,10 +45,10 @@ const table = new FunctionTable(byId('rows'), {
 });
 
 /** Changes the view and its address. */
-function go(change, { replace = false, reveal = false } = {}) {
+function go(change, { replace = false, reveal = false, node } = {}) {
   const asked = address(state);
   state = { ...state, ...change };
-  derive();
+  derive(node);
   write(state, view.tree && view.found ? linkTo(view.profile, view.tree, view.zoom) : state.path, replace);
   show(reveal);
   if (address(state) !== asked) feed.load();
@@ -71,7 +71,8 @@ function failed(text) {
   show();
 }
 
-function derive() {
+/** `known` is the node that the path leads to, where that is known. */
+function derive(known) {
   const { profile, tree } = view;
   if (!profile) return;
   const { frames, names, kinds } = profile;
@@ -83,7 +84,7 @@ function derive() {
   const gone = new Set(state.whole ? [] : frames.name.filter((_, frame) => hidden[frame]).map((id) => names[id]));
   const again = (name, i, path) => state.r && name === path[i - 1];
   const path = state.path.filter((name, ...rest) => state.whole || !(gone.has(name) || again(name, ...rest)));
-  const { node, found } = resolve(profile, view.tree, path, state.whole);
+  const { node, found } = known >= 0 ? { node: known, found: true } : resolve(profile, view.tree, path, state.whole);
   if (found) state = { ...state, path: pathTo(node), whole: true };
   const { hits, error } = match(names, state.q, state.case);
   const rows = functionsOf(profile, view.tree, node).filter(({ id }) => !hits || hits[id]);
@@ -155,7 +156,7 @@ function showFound() {
 }
 
 function zoomTo(node) {
-  if (node >= 0) go({ path: pathTo(node), whole: true }, { reveal: true });
+  if (node >= 0) go({ path: pathTo(node), whole: true }, { reveal: true, node });
 }
 
 /** A second click on a column turns its order. */
