@@ -35,7 +35,7 @@ fn a_refresh_keeps_the_chosen_function() {
     reader.wait("profilerPage.state().samples === 3000");
     assert_eq!(
         (reader.text("[aria-selected=true] td"), reader.state("lit")),
-        ("search::score".into(), json!("shop::search::score"))
+        ("shop::search::score".into(), json!("shop::search::score"))
     );
     reader.leave();
 }

@@ -17,13 +17,13 @@ fn a_row_has_all_figures() {
     };
     assert_eq!(
         cells(&mut reader, 0),
-        json!(["orders::price", "4.00 s", "40.0 % ± 1.5", "4.00 s", "40.0 % ± 1.5", "400"])
+        json!(["shop::orders::price", "4.00 s", "40.0 % ± 1.5", "4.00 s", "40.0 % ± 1.5", "400"])
     );
     let walk = reader.ask("profilerPage.table().find(({ name }) => name === 'shop::report::walk')");
     assert_eq!((&walk["self"], &walk["total"]), (&json!(100), &json!(100)));
     assert_eq!(walk["ofTotal"], json!({ "percent": 10, "error": 0.9 }));
     let few = reader.ask("document.querySelector('tr.few td').textContent");
-    assert_eq!(few, "runtime::park");
+    assert_eq!(few, "tokio::runtime::park");
     reader.leave();
 }
 
@@ -50,7 +50,7 @@ fn the_keyboard_walks_the_rows() {
     let mut reader = Reader::at(site.address, "?view=both");
     reader.ask("document.querySelector('table').focus()");
     reader.press(&["ArrowDown", "ArrowDown"]);
-    assert_eq!(reader.text("[aria-selected=true] td"), "search::score");
+    assert_eq!(reader.text("[aria-selected=true] td"), "shop::search::score");
     assert_eq!(
         reader.ask("document.querySelector('table').getAttribute('aria-activedescendant')"),
         reader.ask("document.querySelector('[aria-selected=true]').id")

@@ -11,10 +11,10 @@ export function forms(name) {
   return list;
 }
 
-/** At most two parts of the path, for a table. */
-export function shortName(name) {
+/** The longest form of at most `most` letters; else, or without, the last two parts of the path. */
+export function shortName(name, most = 0) {
   const list = forms(name);
-  return list.at(-2) ?? list[0];
+  return list.find((text) => text.length <= most) ?? list.at(-2) ?? list[0];
 }
 
 /** `<T as Trait>::f::<U>` becomes `T::f`, `Vec<T>::push` becomes `Vec::push`. */

@@ -7,6 +7,7 @@ import { count, error, percent } from './format.js';
 import { shortName } from './names.js';
 
 const ROW = 26;
+const LETTER = 7.5;     // about the width of one, for names
 const FEW = 10;      // a row of fewer samples is grey
 
 /** Title and sort key; a share goes with the value before it. */
@@ -64,6 +65,7 @@ export class FunctionTable {
   draw() {
     const { scroller: { scrollTop, clientHeight }, rows, grid } = this;
     if (!clientHeight || !this.profile) return;
+    this.room = (grid.tHead.rows[0].cells[0].clientWidth - 34) / LETTER;
     const first = Math.max(0, Math.min(Math.floor(scrollTop / ROW), rows.length) - 4);
     const last = Math.min(rows.length, first + Math.ceil(clientHeight / ROW) + 8);
     const lines = rows.slice(first, last).map((row, i) => this.line(row, first + i));
@@ -77,7 +79,7 @@ export class FunctionTable {
     const state = `${total < FEW ? 'few' : ''} ${id === this.lit ? 'lit' : ''}`;
     const chosen = String(id === this.chosen);
     const line = el('tr', { id: `f${id}`, class: state, 'aria-rowindex': index + 2, 'aria-selected': chosen },
-      el('td', { title: name }, swatch(kinds[frame], packages[frame]), shortName(name)),
+      el('td', { title: name }, swatch(kinds[frame], packages[frame]), shortName(name, this.room)),
       el('td', { text: worth(self) }), this.share(self), el('td', { text: worth(total) }), this.share(total),
       el('td', { text: count(total) }));
     line.function = row;
