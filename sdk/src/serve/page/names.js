@@ -11,10 +11,11 @@ export function forms(name) {
   return list;
 }
 
-/** The longest form of at most `most` letters; else, or without, the last two parts of the path. */
+/** The longest form of at most `most` letters, but never less than the last two parts of the path. */
 export function shortName(name, most = 0) {
   const list = forms(name);
-  return list.find((text) => text.length <= most) ?? list.at(-2) ?? list[0];
+  const long = list.length > 1 ? list.slice(0, -1) : list;
+  return long.find((text) => text.length <= most) ?? long.at(-1);
 }
 
 /** `<T as Trait>::f::<U>` becomes `T::f`, `Vec<T>::push` becomes `Vec::push`. */
