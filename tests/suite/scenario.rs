@@ -11,7 +11,7 @@ use profiler_tests::receiver::{Protocol, Receiver};
 use serde_json::Value;
 
 /// How long a scenario may take that does not say otherwise: many times what it needs.
-pub(crate) const LIMIT: Duration = Duration::from_secs(180);
+pub(crate) const LIMIT: Duration = Duration::from_secs(300);
 
 /// The command of a scenario, in an environment in which no variable of ours is set.
 pub(crate) fn command(name: &str, options: &[&str]) -> Command {

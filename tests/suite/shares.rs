@@ -7,9 +7,11 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use profiler_proto::loss::STACKS;
+use profiler_tests::browser::Browser;
+use profiler_tests::fetch;
 use profiler_tests::process::{Running, run};
 use profiler_tests::receiver::{Protocol, Receiver};
 use profiler_tests::statistics::{STANDARD_ERRORS, deviation};
@@ -32,14 +34,15 @@ fn assert_share(way: &str, name: &str, part: f64, whole: f64, expected: f64, sam
     assert!(off.abs() <= STANDARD_ERRORS, "{way}: {name} has {share:.4}, not {expected:.4}: {off:.1} standard errors");
 }
 
-/// Check the shares in the OTLP requests and in what `go tool pprof` reads from `/debug/pprof/profile`.
+/// Check the shares in the OTLP requests, in what `go tool pprof` reads from `/debug/pprof/profile`, and in the page's table.
 #[test]
-fn shares_are_right_in_otlp_and_in_pprof() {
+fn shares_are_right_whichever_way_they_are_read() {
     let _turn = turn();
     let receiver = Receiver::start().unwrap();
     let mut child = start(sending(&mut command("shares", &["threads=2", "rate=250"]), &receiver, Protocol::Grpc));
     let address = child.json().unwrap()["serve"].as_str().unwrap().to_owned();
     let files = fetched(&address);
+    let page = Page::read(&address);
     let outcome = finished(child);
     let used: Vec<f64> = outcome["used"].as_array().unwrap().iter().map(|used| used.as_f64().unwrap()).collect();
     let truth: Vec<f64> = used.iter().map(|part| part / used.iter().sum::<f64>()).collect();
@@ -62,6 +65,54 @@ fn shares_are_right_in_otlp_and_in_pprof() {
         assert_share("go tool pprof -top", part.function, below, all, truth[index], samples);
         assert_share("go tool pprof -tags", part.tag, tagged, all_tagged, truth[index], samples);
     }
+
+    for (index, part) in PARTS.iter().enumerate() {
+        let whole = |weights: &[f64]| weights.iter().sum();
+        let (functions, tags) = (&page.functions, &page.tags);
+        assert_share("page", part.function, functions[index], whole(functions), truth[index], page.stacks);
+        assert_share("page", part.tag, tags[index], whole(tags), truth[index], page.stacks);
+    }
+}
+
+/// What the page shows in a browser.
+struct Page {
+    /// The total of each part in the table, in samples.
+    functions: Vec<f64>,
+    /// Samples in the header with a filter for each part's tag.
+    tags: Vec<f64>,
+    /// Stacks that the server had when the page was first opened.
+    stacks: f64,
+}
+
+impl Page {
+    fn read(address: &str) -> Self {
+        let stacks = fetch::json(address.parse().unwrap(), "/stats").unwrap()["exported"].as_f64().unwrap();
+        let mut browser = Browser::start(1280, 800).unwrap();
+        // The window's end is fixed, for what goes on meanwhile would be in one answer and not in the next.
+        let until = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+        let functions = PARTS.iter().map(|part| Self::total(&mut browser, address, until, part.function)).collect();
+        let tags = PARTS.iter().map(|part| Self::tagged(&mut browser, address, until, part.tag)).collect();
+        Self { functions, tags, stacks }
+    }
+
+    /// The sum of the totals of the functions of this name: the build may have several copies of one.
+    fn total(browser: &mut Browser, address: &str, until: u64, name: &str) -> f64 {
+        Self::open(browser, address, until, "view=table");
+        let rows = browser.evaluate("profilerPage.table().map(({ name, total }) => [name, total])").unwrap();
+        let rows = rows.as_array().unwrap().iter();
+        let own = rows.filter(|row| row[0].as_str().is_some_and(|function| is_named(function, name)));
+        own.map(|row| row[1].as_f64().unwrap()).sum()
+    }
+
+    fn tagged(browser: &mut Browser, address: &str, until: u64, tag: &str) -> f64 {
+        Self::open(browser, address, until, &format!("tag=endpoint%3D{tag}"));
+        browser.evaluate("profilerPage.state().samples").unwrap().as_f64().unwrap()
+    }
+
+    fn open(browser: &mut Browser, address: &str, until: u64, query: &str) {
+        browser.open(&format!("http://{address}/?from={}&to={until}&{query}", until - 600)).unwrap();
+        browser.wait_until("profilerPage.state().answers > 0").unwrap();
+    }
 }
 
 /// Tells the scenario that it is enough.
@@ -78,7 +129,8 @@ fn fetched(address: &str) -> Vec<PathBuf> {
     let (mut files, mut stacks) = (Vec::new(), 0);
     while (stacks as f64) < SAMPLES {
         let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("shares-{}.pb.gz", files.len()));
-        pprof(&["-proto", &format!("-output={}", file.display()), &url]);
+        // Unless told otherwise it waits for half as long again as it asked for: too short on a busy machine.
+        pprof(&["-timeout=60", "-proto", &format!("-output={}", file.display()), &url]);
         stacks += stacks_in(&file);
         files.push(file);
     }
