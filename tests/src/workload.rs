@@ -61,6 +61,28 @@ pub fn at_depth<T>(depth: u32, leaf: &mut dyn FnMut() -> T) -> T {
     black_box(value) // after the call, so that no caller's frame is replaced by a jump
 }
 
+/// Calls one of two functions `depth` times, by the bits of `path`, then `leaf`: for stacks that differ all the way down.
+#[inline(never)]
+pub fn on_path<T>(path: u64, depth: u32, leaf: &mut dyn FnMut() -> T) -> T {
+    let value = match (depth, path & 1) {
+        (0, _) => leaf(),
+        (_, 0) => on_path(path.rotate_right(1), depth - 1, leaf),
+        _ => on_other_path(path.rotate_right(1), depth - 1, leaf),
+    };
+    black_box(value)
+}
+
+#[inline(never)]
+fn on_other_path<T>(path: u64, depth: u32, leaf: &mut dyn FnMut() -> T) -> T {
+    black_box(path);
+    let value = match (depth, path & 1) {
+        (0, _) => leaf(),
+        (_, 0) => on_path(path.rotate_right(1), depth - 1, leaf),
+        _ => on_other_path(path.rotate_right(1), depth - 1, leaf),
+    };
+    black_box(value)
+}
+
 // Each part has a body of its own in the program (`black_box` of its own constant), for the linker folds equal functions.
 
 #[inline(never)]
@@ -105,18 +127,27 @@ fn burn(cpu: Duration) -> Duration {
 }
 
 /// Numbers that only have to look random: xorshift64 (G. Marsaglia, "Xorshift RNGs", 2003).
-struct Random(u64);
+#[derive(Debug)]
+pub struct Random(u64);
 
 impl Random {
-    fn new(seed: u64) -> Self {
+    /// The sequence of this seed.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    fn below(&mut self, limit: u64) -> u64 {
+    /// The next number, of any size.
+    pub fn draw(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
-        (self.0 >> 16) % limit
+        self.0
+    }
+
+    /// The next number, below `limit`.
+    pub fn below(&mut self, limit: u64) -> u64 {
+        (self.draw() >> 16) % limit
     }
 }
 

@@ -3,7 +3,6 @@
 //! In: the task's numbers. Out: JSON of what was seen from inside: CPU seconds, nanoseconds, stacks. What the profiler sent
 //! is counted by whoever received it.
 
-use std::hint::black_box;
 use std::sync::mpsc::channel;
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
@@ -14,7 +13,7 @@ use super::{Options, Service, Subject, say};
 use crate::Result;
 use crate::clock::{process_cpu, thread_cpu};
 use crate::signal::{Recorded, record, with_empty_handler};
-use crate::workload::{at_depth, spin};
+use crate::workload::{Random, at_depth, on_path, spin};
 
 /// Does the task that `options` name.
 pub(super) fn run<S: Subject>(options: &Options, service: Service) -> Result<Value> {
@@ -79,6 +78,11 @@ fn serve<S: Subject>(options: &Options, service: Service) -> Result<Value> {
 fn cost<S: Subject>(options: &Options) -> Result<Value> {
     let (depth, batches) = (options.value::<u32>("depth")?, options.value::<u32>("batches")?);
     let size = options.value::<u32>("size")?;
+    let batch: fn(_, _, _) -> _ = match options.value::<String>("stack")?.as_str() {
+        "same" => same_stack,
+        "new" => new_stacks,
+        other => return Err(format!("stack={other:?} is neither same nor new").into()),
+    };
     let mut subject = started::<S>(options)?;
     let signal = record()?;
     let before = subject.stacks()?;
@@ -94,15 +98,29 @@ fn cost<S: Subject>(options: &Options) -> Result<Value> {
     Ok(json!({ "sent": u64::from(batches) * u64::from(size), "stacks": stacks, "full_ns": full, "empty_ns": empty }))
 }
 
-/// The CPU time of one signal in a batch of `size`, in nanoseconds.
-fn batch(signal: Recorded, depth: u32, size: u32) -> Result<f64> {
+/// The CPU time of one signal in a batch of `size` at one stack, in nanoseconds.
+fn same_stack(signal: Recorded, depth: u32, size: u32) -> Result<f64> {
     at_depth(depth, &mut || {
         let start = thread_cpu();
         for _ in 0..size {
-            black_box(signal.replay()?);
+            signal.replay()?;
         }
-        Ok((thread_cpu() - start).as_secs_f64() * 1e9 / f64::from(size))
+        Ok(nanos_each(start, size))
     })
+}
+
+/// The CPU time of one signal, and of going `depth` frames down on a way of its own before it, in nanoseconds.
+fn new_stacks(signal: Recorded, depth: u32, size: u32) -> Result<f64> {
+    let mut random = Random::new(u64::from(depth));
+    let start = thread_cpu();
+    for _ in 0..size {
+        on_path(random.draw(), depth, &mut || signal.replay())?;
+    }
+    Ok(nanos_each(start, size))
+}
+
+fn nanos_each(start: Duration, size: u32) -> f64 {
+    (thread_cpu() - start).as_secs_f64() * 1e9 / f64::from(size)
 }
 
 /// Does nothing for `seconds`, with threads that do nothing either.

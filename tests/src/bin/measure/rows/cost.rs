@@ -2,7 +2,8 @@
 //!
 //! The profiler's own signal is recorded once and then sent to the busy thread again and again (`signal`), in batches that
 //! alternate with batches for a handler that does nothing; the row is the median of the former less that of the latter.
-//! So the kernel's work of delivery, the same for everybody, is not in it. *Kept* is the share of the samples that were
+//! So the kernel's work of delivery, the same for everybody, is not in it. Once with the same stack each time, which is the
+//! best case of whoever remembers anything, and once with stacks that differ in every frame, which is the worst. *Kept* is the share of the samples that were
 //! taken for good: a handler that gives up is cheap.
 
 use profiler_tests::Result;
@@ -18,23 +19,29 @@ use crate::who::Who;
 pub(crate) const ROW: Row = Row { name: "cost", what: "CPU time of one sample in the handler", measure };
 
 fn measure(lab: &Lab, report: &mut Report) -> Result<()> {
-    let batches = if lab.quick { 20 } else { 100 };
     for depth in [20, 60] {
-        let task = ["task=cost".into(), format!("depth={depth}"), format!("batches={batches}"), "size=200".into()];
-        let (mut handler, mut kept) = (Vec::new(), Vec::new());
-        for who in Who::PROFILERS {
-            let outcome = lab.run(who, &task)?;
-            let (full, empty) = (numbers(&outcome.said["full_ns"]), numbers(&outcome.said["empty_ns"]));
-            handler.push((who, (median(&full) - median(&empty)) / 1e3));
-            let sent = outcome.said["sent"].as_f64().ok_or("it did not say how many signals it sent")?;
-            let stacks = outcome.said["stacks"].as_f64().or(outcome.stacks);
-            kept.extend(stacks.map(|stacks| (who, stacks / sent)));
+        for (stack, described) in [("same", "the same stack"), ("new", "a new stack")] {
+            one(lab, report, depth, stack, &format!("{described} of {depth} frames"))?;
         }
-        let what = format!("one sample, {depth} frames of recursion");
-        report.add(Line { row: ROW.name, what, unit: "µs", digits: 2, values: handler });
-        let what = format!("kept of them, {depth} frames");
-        report.add(Line { row: ROW.name, what, unit: "", digits: 3, values: kept });
     }
+    Ok(())
+}
+
+fn one(lab: &Lab, report: &mut Report, depth: u32, stack: &str, described: &str) -> Result<()> {
+    let batches = if lab.quick { 20 } else { 100 };
+    let options = [format!("depth={depth}"), format!("batches={batches}"), format!("stack={stack}")];
+    let task = [&["task=cost".into(), "size=200".into()], &options[..]].concat();
+    let (mut handler, mut kept) = (Vec::new(), Vec::new());
+    for who in Who::PROFILERS {
+        let outcome = lab.run(who, &task)?;
+        let (full, empty) = (numbers(&outcome.said["full_ns"]), numbers(&outcome.said["empty_ns"]));
+        handler.push((who, (median(&full) - median(&empty)) / 1e3));
+        let sent = outcome.said["sent"].as_f64().ok_or("it did not say how many signals it sent")?;
+        let stacks = outcome.said["stacks"].as_f64().or(outcome.stacks);
+        kept.extend(stacks.map(|stacks| (who, stacks / sent)));
+    }
+    report.add(Line { row: ROW.name, what: described.into(), unit: "µs", digits: 2, values: handler });
+    report.add(Line { row: ROW.name, what: format!("kept, {described}"), unit: "", digits: 3, values: kept });
     Ok(())
 }
 
