@@ -32,17 +32,20 @@ pub struct Error {
 
 impl Error {
     /// A setting that cannot be: `name` is the variable or method, `value` what it was set to.
+    #[cfg(any(feature = "export", feature = "serve"))]
     pub(crate) fn setting(name: &str, value: impl fmt::Display, why: impl Into<String>, remedy: &'static str) -> Self {
         let what = format!("{name}={:?}", shortened(&value.to_string()));
         Self { kind: ErrorKind::Misuse, what, why: why.into(), remedy, source: None }
     }
 
     /// A call that cannot be made now.
+    #[cfg(feature = "export")]
     pub(crate) fn misuse(what: impl Into<String>, why: impl Into<String>, remedy: &'static str) -> Self {
         Self { kind: ErrorKind::Misuse, what: what.into(), why: why.into(), remedy, source: None }
     }
 
     /// Something the machine refused; `what` names the system call, path or address.
+    #[cfg(any(feature = "export", feature = "serve"))]
     pub(crate) fn environment(what: impl Into<String>, source: io::Error, remedy: &'static str) -> Self {
         let why = source.to_string();
         Self { kind: ErrorKind::Environment, what: what.into(), why, remedy, source: Some(source) }
@@ -68,6 +71,7 @@ impl std::error::Error for Error {
 }
 
 /// At most 80 characters of a value, for a message.
+#[cfg(any(feature = "export", feature = "serve"))]
 fn shortened(value: &str) -> String {
     match value.char_indices().nth(80) {
         Some((end, _)) => format!("{}…", &value[..end]),
@@ -75,7 +79,7 @@ fn shortened(value: &str) -> String {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, any(feature = "export", feature = "serve")))]
 mod tests {
     use super::*;
 

@@ -19,6 +19,8 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 const FIRST_TABLE: Duration = Duration::from_secs(10);
 /// Functions in it, for each endpoint.
 const FUNCTIONS: u32 = 5;
+/// Characters of a line of it.
+const WIDTH: usize = 120;
 /// Connections of the load.
 const CONNECTIONS: u32 = 4;
 /// How long the shop may take to open, to answer, to close.
@@ -135,7 +137,7 @@ impl Shop {
             loop {
                 let table = fetch(&self.page, &path).await?;
                 if table.contains("endpoint=") {
-                    return Ok(table);
+                    return Ok(table.lines().map(shortened).collect());
                 }
                 sleep(Duration::from_millis(200)).await;
             }
@@ -196,6 +198,14 @@ async fn fetch(page: &str, path: &str) -> Outcome<String> {
     }
 }
 
+/// A line of the table, cut to what a wide terminal shows: names of generic functions can be very long.
+fn shortened(line: &str) -> String {
+    match line.char_indices().nth(WIDTH) {
+        Some((end, _)) => format!("{}…\n", &line[..end]),
+        None => format!("{line}\n"),
+    }
+}
+
 /// One line, at once, also into a pipe.
 fn say(line: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
@@ -206,6 +216,13 @@ fn say(line: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Check that only what is too long is cut, and at a character.
+    #[test]
+    fn long_lines_are_cut() {
+        assert_eq!(shortened("main"), "main\n");
+        assert_eq!(shortened(&"é".repeat(300)), format!("{}…\n", "é".repeat(WIDTH)));
+    }
 
     /// Check that a length is whole seconds, or absent, and that anything else is refused by name.
     #[test]
