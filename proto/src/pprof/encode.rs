@@ -144,7 +144,18 @@ impl<'a> Writer<'a> {
                 note_symbols(&mut mappings[position], location, dictionary);
             }
         }
+        // Readers take the first mapping for the program itself (pprof's profile.proto, `mapping`).
+        if let Some(program) = dictionary.mappings.iter().skip(1).position(|mapping| self.is_program(mapping)) {
+            mappings[..=program].rotate_right(1);
+        }
         mappings
+    }
+
+    /// Whether a mapping is of the executable that the resource names.
+    fn is_program(&self, mapping: &Mapping) -> bool {
+        let program = self.set.resource.get("process.executable.name").and_then(Value::as_str);
+        let file = self.dictionary.strings.text(mapping.filename).rsplit('/').next();
+        file.is_some() && file == program
     }
 
     fn mapping(&mut self, mapping_id: MappingId, mapping: &Mapping) -> wire::Mapping {

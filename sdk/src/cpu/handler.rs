@@ -1,8 +1,9 @@
 //! The SIGPROF handler: one signal in, one record out.
 //!
 //! In: the signal's origin and registers from the kernel. Out: a record in the ring, or a count of why there is none. It
-//! runs on any thread, at any instruction, on that thread's own stack. It does not allocate, lock, print, touch `errno`
-//! or call into the dynamic linker; its one system call is `process_vm_readv` (in `unwind::memory`).
+//! runs on any thread, at any instruction, on that thread's own stack, of which it takes little: the walk has a stack of
+//! its own. It does not allocate, lock, print, touch `errno` or call into the dynamic linker; its one system call is
+//! `process_vm_readv` (in `unwind::memory`).
 
 use std::cell::Cell;
 use std::mem::MaybeUninit;
@@ -16,6 +17,7 @@ use super::slots::{Slot, Slots};
 use crate::context;
 use crate::error::Error;
 use crate::unwind::cfi::Snapshot;
+use crate::unwind::frames::StackEnd;
 use crate::unwind::memory::StackMemory;
 use crate::unwind::x86_64::{Registers, thread_pointer};
 
@@ -47,12 +49,12 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(ring_words: usize) -> Self {
+    pub(crate) fn new(ring_words: usize) -> Result<Self, Error> {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        Self {
+        Ok(Self {
             ring: Ring::new(ring_words),
             // Handlers that run at once: one a processor, and a few that were preempted.
-            pool: Pool::new((2 * processors).clamp(8, 64)),
+            pool: Pool::new((2 * processors).clamp(8, 64))?,
             slots: Slots::new(),
             snapshot: AtomicPtr::new(std::ptr::null_mut()),
             generation: AtomicU32::new(0),
@@ -61,7 +63,7 @@ impl Shared {
             uncovered_seen: AtomicBool::new(false),
             interval_timer: AtomicBool::new(false),
             tid_offset: AtomicUsize::new(0),
-        }
+        })
     }
 
     /// The value by which the process-wide timer's signals are known: an address that is no slot's.
@@ -73,8 +75,17 @@ impl Shared {
 static SHARED: OnceLock<Shared> = OnceLock::new();
 
 /// What handlers and the `profiler` thread share, made on the first call with a ring of `ring_words`.
-pub(crate) fn shared(ring_words: usize) -> &'static Shared {
-    SHARED.get_or_init(|| Shared::new(ring_words))
+///
+/// # Errors
+/// When there is no memory for it.
+pub(crate) fn shared(ring_words: usize) -> Result<&'static Shared, Error> {
+    match SHARED.get() {
+        Some(shared) => Ok(shared),
+        None => {
+            let shared = Shared::new(ring_words)?;
+            Ok(SHARED.get_or_init(|| shared))
+        }
+    }
 }
 
 /// The action that was there before ours.
@@ -237,12 +248,13 @@ fn sample(shared: &Shared, mut held: Held<'_>, slot: Option<&Slot>, registers: R
         held.count_ring_full();
         return;
     };
-    let Work { cache, frames, window } = held.work();
+    let Work { cache, frames, window, stack: own_stack } = held.work();
     frames.clear();
     // SAFETY: `stack` reaches from this thread's stack pointer to the end of its own stack, checked by `Slot::stack`;
     //         while the handler runs on it, it stays.
     let mut memory = unsafe { StackMemory::new(stack, window, pid) };
-    let end = snapshot.unwinder.walk(registers, cache, &mut memory, frames);
+    let mut end = StackEnd::Stopped;
+    own_stack.run(|| end = snapshot.unwinder.walk(registers, cache, &mut memory, frames));
     let head = Head {
         epoch,
         end,

@@ -10,6 +10,7 @@ pub(crate) mod record;
 pub(crate) mod ring;
 mod scratch;
 mod slots;
+mod stack;
 mod thread_id;
 mod thread_timers;
 mod timer;
@@ -72,7 +73,7 @@ impl Sampler {
     /// # Errors
     /// When the handler cannot be installed, or no timer can be had.
     pub(crate) fn start(period: Duration, ring_words: usize) -> Result<Self, Error> {
-        let shared = handler::shared(ring_words);
+        let shared = handler::shared(ring_words)?;
         handler::install()?;
         let candidates = Candidates::here();
         // A thread of its own, for the two must differ; it lives for microseconds.

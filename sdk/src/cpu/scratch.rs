@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use profiler_proto::loss::{Cause, Loss};
 
+use super::stack::Stack;
+use crate::error::Error;
 use crate::unwind::cfi::Cache;
 use crate::unwind::frames::Frames;
 use crate::unwind::memory::Window;
@@ -20,6 +22,13 @@ pub(crate) struct Work {
     pub(crate) cache: Cache,
     pub(crate) frames: Frames,
     pub(crate) window: Window,
+    pub(crate) stack: Stack,
+}
+
+impl Work {
+    fn new() -> Result<Self, Error> {
+        Ok(Self { cache: Cache::new(), frames: Frames::new(), window: Window::new(), stack: Stack::map()? })
+    }
 }
 
 /// Nobody holds the scratch.
@@ -67,18 +76,17 @@ pub(crate) struct Closed {
 }
 
 impl Pool {
-    /// A pool of `size` scratches; about 45 KiB each.
-    pub(crate) fn new(size: usize) -> Self {
-        let scratch = || Scratch {
-            state: AtomicU32::new(IDLE),
-            counts: Default::default(),
-            work: UnsafeCell::new(Work { cache: Cache::new(), frames: Frames::new(), window: Window::new() }),
+    /// A pool of `size` scratches; about 60 KiB each, once they are used.
+    ///
+    /// # Errors
+    /// When there is no memory for their stacks.
+    pub(crate) fn new(size: usize) -> Result<Self, Error> {
+        let scratch = |_| {
+            let work = UnsafeCell::new(Work::new()?);
+            Ok(Scratch { state: AtomicU32::new(IDLE), counts: Default::default(), work })
         };
-        Self {
-            scratches: (0..size.max(1)).map(|_| scratch()).collect(),
-            epoch: AtomicU32::new(0),
-            no_scratch: AtomicU64::new(0),
-        }
+        let scratches = (0..size.max(1)).map(scratch).collect::<Result<_, Error>>()?;
+        Ok(Self { scratches, epoch: AtomicU32::new(0), no_scratch: AtomicU64::new(0) })
     }
 
     /// A scratch for one sample, the one at `hint` if it is idle; `None`, and counted, if none is. Callable from a signal
@@ -193,7 +201,7 @@ mod tests {
     /// Check that a scratch has one holder, and that a sample that finds none is counted as taken and lost.
     #[test]
     fn a_scratch_has_one_holder() {
-        let pool = Pool::new(2);
+        let pool = Pool::new(2).unwrap();
         let (first, second) = (pool.hold(0).unwrap(), pool.hold(0).unwrap());
         assert!(pool.hold(1).is_none());
         first.count_taken(1);
@@ -207,7 +215,7 @@ mod tests {
     /// Check that an epoch is not over while a handler that began in it runs, whatever began later.
     #[test]
     fn an_epoch_ends_with_its_last_handler() {
-        let pool = Pool::new(4);
+        let pool = Pool::new(4).unwrap();
         let old = pool.hold(0).unwrap();
         let epoch = pool.begin_close();
         let new = pool.hold(1).unwrap();
@@ -224,7 +232,7 @@ mod tests {
     #[test]
     fn concurrent_counts_are_closed_once() {
         const EACH: u64 = 50_000;
-        let pool = Pool::new(3);
+        let pool = Pool::new(3).unwrap();
         let mut taken = 0;
         let mut close = |pool: &Pool| {
             let epoch = pool.begin_close();

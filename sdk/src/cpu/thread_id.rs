@@ -42,7 +42,7 @@ mod tests {
     /// Check that two threads agree on one offset and that a third finds its id there.
     #[test]
     fn threads_agree_on_the_offset() {
-        let shared = Shared::new(2);
+        let shared = Shared::new(2).unwrap();
         let first = Candidates::here();
         std::thread::scope(|scope| scope.spawn(|| first.settle(&shared)).join().unwrap());
         let offset = shared.tid_offset.load(Ordering::Relaxed);

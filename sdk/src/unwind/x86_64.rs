@@ -66,3 +66,29 @@ pub(crate) fn read_own_memory(pid: u32, address: u64, buffer: &mut [u64]) -> u64
     }
     u64::try_from(copied).unwrap_or(0)
 }
+
+/// Calls `work` with the stack pointer at `top`.
+///
+/// # Safety
+/// `top` must be the upper end of writable memory, aligned to 16 bytes, large enough for `work` and used by nothing else.
+pub(crate) unsafe fn call_on_stack<F: FnMut()>(top: *mut libc::c_void, work: &mut F) {
+    extern "C" fn call<F: FnMut()>(work: &mut F) {
+        work();
+    }
+    // SAFETY: System V ABI for x86_64: the stack pointer is aligned to 16 bytes before a call (contract), the argument is
+    //         in rdi, r12 is preserved by the callee and brings the old stack pointer back, everything that a callee may
+    //         change is declared as clobbered. `call` does not unwind: a panic in it aborts.
+    unsafe {
+        asm!(
+            "mov r12, rsp",
+            "mov rsp, {top}",
+            "call {call}",
+            "mov rsp, r12",
+            top = in(reg) top,
+            call = in(reg) call::<F> as extern "C" fn(&mut F),
+            in("rdi") work,
+            out("r12") _,
+            clobber_abi("C"),
+        );
+    }
+}
