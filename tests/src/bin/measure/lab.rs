@@ -55,7 +55,8 @@ impl Lab {
         let bins = Who::ALL.map(|who| format!("--bin={}", who.program()));
         let options = ["--release", "--package=profiler-tests", "--features=peers"].map(String::from);
         let built = build(workspace(), &[&options[..], &bins[..]].concat())?;
-        let program = |who: Who| built.iter().find(|path| path.ends_with(who.program())).map(|path| (who, path.clone()));
+        let program =
+            |who: Who| built.iter().find(|path| path.ends_with(who.program())).map(|path| (who, path.clone()));
         Ok(Self { programs: Who::ALL.into_iter().filter_map(program).collect(), shop, quick })
     }
 

@@ -22,7 +22,8 @@ const RATE_HZ: u32 = 100;
 fn measure(lab: &Lab, report: &mut Report) -> Result<()> {
     let seconds = if lab.quick { 3 } else { 15 };
     for threads in [1, 2, 8] {
-        let task = ["task=spin".into(), format!("threads={threads}"), format!("seconds={seconds}"), format!("rate={RATE_HZ}")];
+        let task =
+            ["task=spin".into(), format!("threads={threads}"), format!("seconds={seconds}"), format!("rate={RATE_HZ}")];
         let what = format!("spin loop, {threads} threads, {RATE_HZ} Hz");
         add(report, &what, &|who| lab.run(who, &task))?;
     }
