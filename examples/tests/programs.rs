@@ -6,7 +6,8 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -17,7 +18,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A running example; killed when dropped.
 struct Program {
     child: Child,
-    lines: std::io::Lines<BufReader<ChildStdout>>,
+    /// Its standard output, read by a thread, so that nothing waits for it without an end.
+    lines: Receiver<String>,
 }
 
 impl Program {
@@ -25,7 +27,9 @@ impl Program {
         let mut command = Command::new(path);
         command.args(arguments).env("DEMO_SECONDS", "1").stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.stderr(Stdio::inherit()).spawn().unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        let (sender, lines) = mpsc::channel();
+        std::thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
         Self { child, lines }
     }
 
@@ -35,16 +39,25 @@ impl Program {
         Self::start(env!("CARGO_BIN_EXE_shop"), &[&free, arguments].concat())
     }
 
+    /// The next line; `None` once the output has ended.
+    fn next_line(&self) -> Option<String> {
+        match self.lines.recv_timeout(PATIENCE) {
+            Ok(line) => Some(line),
+            Err(RecvTimeoutError::Disconnected) => None,
+            Err(RecvTimeoutError::Timeout) => panic!("nothing was written for {PATIENCE:?}"),
+        }
+    }
+
     /// The rest of the next line that begins like that.
-    fn line(&mut self, beginning: &str) -> String {
-        let found =
-            self.lines.by_ref().map(Result::unwrap).find_map(|line| Some(line.strip_prefix(beginning)?.to_owned()));
+    fn line(&self, beginning: &str) -> String {
+        let mut lines = std::iter::from_fn(|| self.next_line());
+        let found = lines.find_map(|line| Some(line.strip_prefix(beginning)?.to_owned()));
         found.unwrap_or_else(|| panic!("no line begins with {beginning:?}"))
     }
 
     /// The last line, once it has ended by itself and well.
     fn finish(mut self) -> String {
-        let last = self.lines.by_ref().map(Result::unwrap).last().unwrap();
+        let last = std::iter::from_fn(|| self.next_line()).last().unwrap();
         assert!(self.child.wait().unwrap().success());
         last
     }
@@ -71,7 +84,7 @@ impl Drop for Program {
 /// Check that the load is answered without an error, and that the last line accounts for it.
 #[test]
 fn the_shop_answers_its_load_and_accounts_for_it() {
-    let mut shop = Program::shop(&["--load", "2", "--seconds", "3"]);
+    let shop = Program::shop(&["--load", "2", "--seconds", "3"]);
     let profiles = shop.line("profiles http://");
     let address = shop.line("ready http://");
 
@@ -110,7 +123,7 @@ fn the_shop_ends_when_told_and_its_load_with_it() {
 /// Check that not even a shop that is killed leaves its load behind.
 #[test]
 fn a_killed_shop_leaves_no_load_behind() {
-    let mut shop = Program::shop(&["--load", "1"]);
+    let shop = Program::shop(&["--load", "1"]);
     shop.line("ready ");
     let load = shop.children();
     assert_eq!(load.len(), 1);
@@ -152,7 +165,7 @@ fn the_demo_shows_each_endpoint_and_ends() {
     let load = children_of(shop[0]);
     assert_eq!(load.len(), 1);
 
-    let output: Vec<String> = demo.lines.by_ref().map(Result::unwrap).collect();
+    let output: Vec<String> = std::iter::from_fn(|| demo.next_line()).collect();
     for endpoint in ["endpoint=/orders", "endpoint=/search", "endpoint=/report"] {
         assert!(output.iter().any(|line| line.starts_with(endpoint)), "{endpoint} is not in {output:#?}");
     }
@@ -163,7 +176,7 @@ fn the_demo_shows_each_endpoint_and_ends() {
 /// Check that the batch job takes its pictures through all stages.
 #[test]
 fn the_batch_job_works_for_its_time() {
-    let mut batch = Program::start(env!("CARGO_BIN_EXE_batch"), &["1"]);
+    let batch = Program::start(env!("CARGO_BIN_EXE_batch"), &["1"]);
     batch.line("working for 1 s");
     let last = batch.finish();
     let pictures: u64 = last.split(' ').next().unwrap().parse().unwrap();

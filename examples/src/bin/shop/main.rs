@@ -26,7 +26,7 @@ use clap::Parser;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
 use cli::{Cli, Command};
@@ -85,6 +85,8 @@ async fn serve(cli: &Cli) -> Result<Summary, Box<dyn std::error::Error>> {
         .map_err(|error| format!("--listen {}: {error}; name a free address, such as 127.0.0.1:0", cli.listen))?;
     let address = listener.local_addr()?;
     let shop = Shop::open();
+    // Before anyone is told that the shop is ready, and so could tell it to stop.
+    let stops = Stops::listen()?;
     let (close, closing) = oneshot::channel::<()>();
     let server = axum::serve(listener, routes::router(shop.clone()))
         .with_graceful_shutdown(async { closing.await.unwrap_or_default() });
@@ -94,12 +96,12 @@ async fn serve(cli: &Cli) -> Result<Summary, Box<dyn std::error::Error>> {
 
     let (requests, errors) = match load {
         None => {
-            until_stopped(cli).await?;
+            stops.wait(cli).await;
             shop.served()
         }
         Some(mut load) => {
             tokio::select! {
-                stopped = until_stopped(cli) => stopped?,
+                () = stops.wait(cli) => {}
                 ended = load.ended_early() => return Err(ended.into()),
             }
             load.stop().await?
@@ -112,17 +114,26 @@ async fn serve(cli: &Cli) -> Result<Summary, Box<dyn std::error::Error>> {
     Ok(Summary { requests, errors, cpu_seconds })
 }
 
-/// Waits for SIGINT, SIGTERM, the end of `--seconds`, or, with `--until-eof`, of standard input.
-async fn until_stopped(cli: &Cli) -> io::Result<()> {
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
-        () = elapsed(cli.seconds) => {}
-        () = end_of_input(), if cli.until_eof => {}
+/// The signals that ask the shop to stop, heard from when this is made.
+struct Stops {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Stops {
+    fn listen() -> io::Result<Self> {
+        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
     }
-    Ok(())
+
+    /// Waits for SIGINT, SIGTERM, the end of `--seconds`, or, with `--until-eof`, of standard input.
+    async fn wait(mut self, cli: &Cli) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+            () = elapsed(cli.seconds) => {}
+            () = end_of_input(), if cli.until_eof => {}
+        }
+    }
 }
 
 /// Waits for that long, or for ever.
