@@ -25,8 +25,15 @@ macro_rules! counters {
         }
 
         $(#[$struct_doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+        #[derive(Clone, Copy, PartialEq, Eq, Default)]
         pub struct $counts { counts: [u64; $kind::ALL.len()] }
+
+        impl std::fmt::Debug for $counts {
+            /// The counts that are not zero, by name.
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.debug_map().entries(self.iter().filter(|(_, n)| *n > 0).map(|(cause, n)| (cause.name(), n))).finish()
+            }
+        }
 
         impl $counts {
             /// Counts `n` more of `cause`.

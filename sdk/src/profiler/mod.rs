@@ -243,9 +243,12 @@ impl Profiler {
         }
         let deadline = Instant::now() + timeout;
         let done = running.ask(timeout, |reply| Command::Stop { deadline, reply }).unwrap_or(false);
-        let lost = running.handle.stats().account.lost;
-        if !done || lost.total() > 0 {
-            tracing::warn!(?lost, "samples were lost");
+        let account = running.handle.stats().account;
+        if !done {
+            tracing::warn!(account.pending, "the time to shut down was over before all samples were sent");
+        }
+        if account.lost.total() > 0 {
+            tracing::warn!(lost = ?account.lost, "samples were lost");
         }
         if done {
             for thread in running.threads {
