@@ -11,7 +11,7 @@ use std::process::Command;
 use profiler_proto::model::{Dictionary, Line, Location, ProfileSet};
 use profiler_tests::fetch;
 use profiler_tests::process::{Running, build};
-use profiler_tests::receiver::{Protocol, Receiver};
+use profiler_tests::receiver::{Body, Protocol, Receiver};
 use profiler_tests::tally::Tally;
 use serde_json::Value;
 
@@ -36,41 +36,30 @@ fn build_shop(profile: &str) -> PathBuf {
     built.into_iter().next_back().expect("cargo built no shop")
 }
 
-/// Runs the shop under load for `seconds`.
-fn run_shop(profile: &str, seconds: u32) -> Shop {
+/// Runs the shop under load until its profile weighs `enough`.
+fn run_shop(profile: &str, enough: i64) -> Shop {
     let program = build_shop(profile);
     let _turn = turn();
     let receiver = Receiver::start().unwrap();
     let mut command = Command::new(program);
-    command.args([
-        "--listen=127.0.0.1:0",
-        "--serve=127.0.0.1:0",
-        "--load=4",
-        &format!("--seconds={seconds}"),
-        "--until-eof",
-    ]);
+    command.args(["--listen=127.0.0.1:0", "--serve=127.0.0.1:0", "--load=4", "--until-eof"]);
     clean(&mut command);
     sending(&mut command, &receiver, Protocol::Grpc).env("PROFILER_INTERVAL", "1s");
     let mut child = Running::start(&mut command, LIMIT).unwrap();
     let address = child.line().unwrap();
     let address: SocketAddr = address.trim_start_matches("profiles http://").trim_end_matches('/').parse().unwrap();
     assert!(child.line().unwrap().starts_with("ready http://"));
-    std::thread::sleep(std::time::Duration::from_secs(u64::from(seconds) - 1));
+    let weight = |bodies: &[Body]| Tally::of(bodies.iter().flat_map(|body| &body.profiles)).weight;
+    assert!(receiver.wait(LIMIT / 2, |bodies| weight(bodies) >= enough), "the shop does next to nothing");
     let stats = fetch::json(address, "/stats").unwrap();
-    let summary = loop {
-        let line = child.line().unwrap();
-        if line.starts_with('{') {
-            break serde_json::from_str(&line).unwrap();
-        }
-    };
-    child.finish().unwrap();
+    let summary = child.finish().unwrap().json().unwrap();
     assert_lawful(&receiver);
     Shop { receiver, stats, summary }
 }
 
 /// Checks that every stack of a handler reaches the start of its thread, and that work there was.
 fn assert_whole(tally: &Tally) {
-    let handlers = tally.by_stack.iter().filter(|(stack, _)| stack.iter().any(|name| name.starts_with("shop::orders")));
+    let handlers = tally.by_stack.iter().filter(|(stack, _)| stack.iter().any(|name| name.starts_with("shop::")));
     let (mut whole, mut torn) = (0, Vec::new());
     for (stack, weight) in handlers {
         match stack.last() {
@@ -78,7 +67,7 @@ fn assert_whole(tally: &Tally) {
             _ => torn.push((weight, stack)),
         }
     }
-    assert!(whole > 100, "only {whole} stacks of the orders handler; others: {torn:?}");
+    assert!(whole > 100, "only {whole} stacks of the shop; others: {torn:?}");
     assert!(torn.is_empty(), "{whole} stacks are whole, but these are not: {torn:#?}");
 }
 
@@ -107,7 +96,7 @@ fn assert_complete(shop: &Shop) {
 /// Check that a release build with no flags at all gives whole stacks with names, complete, and says that lines are absent.
 #[test]
 fn a_plain_release_build_has_whole_stacks() {
-    let shop = run_shop("release", 12);
+    let shop = run_shop("release", 1500);
     let tally = shop.receiver.accepted();
     assert_whole(&tally);
     assert_complete(&shop);
@@ -115,16 +104,18 @@ fn a_plain_release_build_has_whole_stacks() {
     for endpoint in ["/orders", "/search", "/report"] {
         assert!(tally.tagged("endpoint", endpoint) > 20, "{endpoint}: {:?}", tally.by_tag);
     }
-    let lined: Vec<_> =
-        places(&shop.receiver).into_iter().filter(|at| at.len() > 1 || at.iter().any(|at| at.2 > 0)).collect();
-    assert!(lined.is_empty(), "lines without line tables: {lined:?}");
+    // The machine's own libraries may have debug information; the shop has none.
+    let mut own = places(&shop.receiver);
+    own.retain(|at| at.iter().any(|(function, ..)| function.starts_with("shop::")));
+    let lined: Vec<_> = own.iter().filter(|at| at.len() > 1 || !at[0].1.is_empty() || at[0].2 > 0).collect();
+    assert!(own.len() > 10 && lined.is_empty(), "{} places of the shop; with lines: {lined:?}", own.len());
     assert_eq!(shop.stats["symbols"]["lines"], false, "{}", shop.stats);
 }
 
 /// Check that with line tables inlined functions come out as frames, with files and lines, and the stacks are as whole.
 #[test]
 fn line_tables_bring_inlined_frames_and_lines() {
-    let shop = run_shop("with-lines", 8);
+    let shop = run_shop("with-lines", 800);
     assert_whole(&shop.receiver.accepted());
     let own =
         |at: &(String, String, u32)| at.0.starts_with("shop::") && at.1.contains("examples/src/bin/shop/") && at.2 > 0;
