@@ -102,7 +102,6 @@ impl From<String> for Config {
 /// Settings that can be relied on.
 #[derive(Debug)]
 pub(crate) struct Settings {
-    pub(crate) enabled: bool,
     pub(crate) service: String,
     pub(crate) resource: Resource,
     pub(crate) rate_hz: u32,
@@ -138,7 +137,6 @@ impl Config {
             self.destinations.into_iter().map(Destination::otlp).collect::<Result<_, _>>()?
         };
         Ok(Settings {
-            enabled: environment.enabled()?,
             service,
             resource,
             rate_hz,
@@ -148,6 +146,11 @@ impl Config {
             ring_words: self.ring_words.unwrap_or(ring::DEFAULT_WORDS),
         })
     }
+}
+
+/// Whether the profiler is to run at all.
+pub(crate) fn enabled(lookup: &dyn Fn(&str) -> Option<OsString>) -> Result<bool, Error> {
+    Environment { lookup }.enabled()
 }
 
 fn checked_rate(name: &str, rate_hz: u32) -> Result<u32, Error> {
@@ -326,7 +329,7 @@ mod tests {
         assert_eq!(from_code.serve.as_deref(), Some("127.0.0.1:2"));
         let default = resolve(Config::new("a"), &[]).unwrap();
         assert_eq!((default.rate_hz, default.interval, default.serve), (100, Duration::from_secs(10), None));
-        assert_eq!((default.enabled, default.destinations.len()), (true, 0));
+        assert_eq!(default.destinations.len(), 0);
     }
 
     /// Check that the name of the service comes from code, else from `OTEL_SERVICE_NAME`, else from the attributes.
@@ -349,7 +352,6 @@ mod tests {
             ("PROFILER_RATE_HZ", "fast"),
             ("PROFILER_INTERVAL", "1ms"),
             ("PROFILER_INTERVAL", "soon"),
-            ("PROFILER_ENABLED", "maybe"),
             ("PROFILER_SERVE", "6060x"),
             ("OTEL_RESOURCE_ATTRIBUTES", "novalue"),
             ("OTEL_RESOURCE_ATTRIBUTES", "a=%ff"),
@@ -373,7 +375,14 @@ mod tests {
     /// Check that the profiler can be turned off.
     #[test]
     fn the_profiler_can_be_turned_off() {
-        assert!(!resolve(Config::new("a"), &[("PROFILER_ENABLED", "0")]).unwrap().enabled);
-        assert!(resolve(Config::new("a"), &[("PROFILER_ENABLED", "")]).unwrap().enabled);
+        for (value, expected) in [("0", false), ("off", false), ("1", true), ("", true)] {
+            assert_eq!(
+                enabled(&|name| (name == "PROFILER_ENABLED").then(|| value.into())).unwrap(),
+                expected,
+                "{value}"
+            );
+        }
+        let message = enabled(&|_| Some("maybe".into())).unwrap_err().to_string();
+        assert!(message.contains("PROFILER_ENABLED=\"maybe\""), "{message}");
     }
 }

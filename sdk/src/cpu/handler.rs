@@ -88,40 +88,60 @@ pub(crate) fn shared(ring_words: usize) -> Result<&'static Shared, Error> {
     }
 }
 
-/// The action that was there before ours.
-static PREVIOUS: OnceLock<libc::sigaction> = OnceLock::new();
+/// The action that was there before ours: written under the lock of [`install`] before our handler is in place, read by
+/// the handler. Null: none. A replaced one is left to handlers that may be reading it.
+static PREVIOUS: AtomicPtr<libc::sigaction> = AtomicPtr::new(std::ptr::null_mut());
 
 thread_local! {
     // The generation in which this thread's own timer fired on it. Constant and without a destructor: see `context`.
     static COVERED: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Installs the handler, once per process. It stays: after `stop`, a late signal finds a handler that does nothing,
-/// where the default action would end the process.
+/// Installs the handler, unless it is installed. It stays: after `stop`, a late signal finds a handler that does nothing,
+/// where the default action would end the process. Where somebody replaced it meanwhile, it is installed again in front.
 pub(crate) fn install() -> Result<(), Error> {
-    static INSTALLED: std::sync::Mutex<bool> = std::sync::Mutex::new(false);
-    let mut installed = INSTALLED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    if *installed {
+    static INSTALLING: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    let _one_at_a_time = INSTALLING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let current = set_action(None)?;
+    if current.sa_sigaction == on_sigprof as *const () as usize {
         return Ok(());
     }
-    let mut previous = MaybeUninit::<libc::sigaction>::uninit();
-    // SAFETY: sigaction(2): both structures are valid for the call; a zeroed action is then filled; the handler has the
-    //         signature that SA_SIGINFO asks for.
+    // Release: pairs with the Acquire load in `chain`.
+    PREVIOUS.store(Box::into_raw(Box::new(current)), Ordering::Release);
+    set_action(Some(&our_action())).map(drop)
+}
+
+fn our_action() -> libc::sigaction {
+    // SAFETY: sigaction is plain data for which zero is valid; sigfillset(3) and sigdelset(3) write to its mask.
     unsafe {
-        if libc::sigaction(libc::SIGPROF, std::ptr::null(), previous.as_mut_ptr()) == 0 {
-            PREVIOUS.get_or_init(|| previous.assume_init());
-        }
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = on_sigprof as *const () as usize;
         action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
-        libc::sigemptyset(&raw mut action.sa_mask);
-        if libc::sigaction(libc::SIGPROF, &raw const action, std::ptr::null_mut()) != 0 {
+        // No handler of the host runs on top of ours, which it might never return to; but faults are not held back.
+        libc::sigfillset(&raw mut action.sa_mask);
+        for fault in
+            [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGABRT, libc::SIGSYS]
+        {
+            libc::sigdelset(&raw mut action.sa_mask, fault);
+        }
+        action
+    }
+}
+
+/// Sets the action of SIGPROF, or only asks for it; returns the one that was.
+fn set_action(action: Option<&libc::sigaction>) -> Result<libc::sigaction, Error> {
+    let mut previous = MaybeUninit::<libc::sigaction>::uninit();
+    let new = action.map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: sigaction(2): `new` is null or valid, `previous` is written to; our handler has the signature that
+    //         SA_SIGINFO asks for.
+    match unsafe { libc::sigaction(libc::SIGPROF, new, previous.as_mut_ptr()) } {
+        // SAFETY: sigaction(2) succeeded, so it has written the previous action.
+        0 => Ok(unsafe { previous.assume_init() }),
+        _ => {
             let why = std::io::Error::last_os_error();
-            return Err(Error::environment("sigaction(SIGPROF)", why, "allow this process to handle SIGPROF"));
+            Err(Error::environment("sigaction(SIGPROF)", why, "allow this process to handle SIGPROF"))
         }
     }
-    *installed = true;
-    Ok(())
 }
 
 /// The part of `siginfo_t` that a timer's signal fills.
@@ -179,7 +199,7 @@ fn origin<'a>(shared: &'a Shared, timer: &TimerInfo) -> Origin<'a> {
 }
 
 fn on_own_timer(shared: &Shared, slot: &Slot, registers: Registers, overrun: u64) {
-    // Acquire: pairs with the Release store in `Sampler::begin`; who sees the generation sees period, pid and snapshot.
+    // Acquire: pairs with the Release store in `Sampler::resume`; who sees the generation sees period, pid and snapshot.
     let generation = shared.generation.load(Ordering::Acquire);
     if generation == 0 {
         return;
@@ -188,7 +208,7 @@ fn on_own_timer(shared: &Shared, slot: &Slot, registers: Registers, overrun: u64
     slot.mark_signalled();
     let Some(held) = shared.pool.hold(scratch_hint(registers.sp)) else { return };
     held.count_taken(1);
-    let blocked = overrun * shared.period_nanos.load(Ordering::Relaxed) >= BLOCKED_NANOS;
+    let blocked = overrun.saturating_mul(shared.period_nanos.load(Ordering::Relaxed)) >= BLOCKED_NANOS;
     if blocked {
         held.count_taken(overrun);
         held.count_blocked(overrun);
@@ -240,7 +260,7 @@ fn sample(shared: &Shared, mut held: Held<'_>, slot: Option<&Slot>, registers: R
     let stack = slot.map_or(0..0, |slot| slot.stack(registers.sp, thread_pointer()));
     let pid = shared.pid.load(Ordering::Relaxed);
     let epoch = held.epoch();
-    // SeqCst: pairs with the swap in `Sampler::refresh_modules`; see `scratch` for why what is loaded here stays alive
+    // SeqCst: pairs with the swap in `Sampler::put_in_force`; see `scratch` for why what is loaded here stays alive
     // while the scratch is held.
     // SAFETY: the pointer is null or comes from a Box that is freed only after the epoch in which it was replaced.
     let Some(snapshot) = (unsafe { shared.snapshot.load(Ordering::SeqCst).as_ref() }) else {
@@ -269,9 +289,10 @@ fn sample(shared: &Shared, mut held: Held<'_>, slot: Option<&Slot>, registers: R
     }
 }
 
-/// Hands a signal that is not ours to whoever handled SIGPROF before us.
+/// Hands a signal that is not ours to whoever handled SIGPROF before us. It runs under our mask, not under its own.
 fn chain(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    let Some(previous) = PREVIOUS.get() else { return };
+    // SAFETY: null, or from a Box that is never freed. Acquire: pairs with the Release store in `install`.
+    let Some(previous) = (unsafe { PREVIOUS.load(Ordering::Acquire).as_ref() }) else { return };
     match previous.sa_sigaction {
         libc::SIG_DFL | libc::SIG_IGN => {}
         handler if previous.sa_flags & libc::SA_SIGINFO != 0 => {

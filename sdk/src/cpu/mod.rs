@@ -30,7 +30,7 @@ use crate::stats::EngineStats;
 use crate::unwind::cfi::Snapshot;
 use crate::unwind::modules::Modules;
 
-/// Most words that wait for their epoch to be closed; beyond it they stay in the ring.
+/// Most words that wait for an epoch whose handlers have not ended; beyond it they stay in the ring.
 const MAX_WAITING: usize = 1 << 20;
 
 /// A running sampler; sampling ends when it is dropped. Owned by one thread at a time.
@@ -136,13 +136,14 @@ impl Sampler {
         self.refresh_modules();
     }
 
-    /// Reads the ring, and closes the epoch if every handler that began in it has ended: `see` then gets its records.
-    /// `None` where one has not: call again soon.
+    /// Reads the ring, and closes the epoch if every handler that began in it has ended and all that they wrote has come
+    /// out: `see` then gets its records. `None` where that is not so yet: call again soon.
     pub(crate) fn drain(&mut self, see: impl FnMut(&Head, &[u64])) -> Option<Epoch> {
         let closing = *self.closing.get_or_insert_with(|| self.shared.pool.begin_close());
-        // Asked before the ring is read: what an ended handler wrote is then read below.
+        // Asked before the head is read: what an ended handler wrote then stands below it.
         let over = self.shared.pool.is_over(closing);
-        while self.waiting.iter().map(Vec::len).sum::<usize>() < MAX_WAITING {
+        let end = self.shared.ring.head();
+        while over || self.waiting.iter().map(Vec::len).sum::<usize>() < MAX_WAITING {
             let waiting = &mut self.waiting;
             let keep = |words: &[u64]| {
                 let epoch = Head::split(words).map_or(0, |(head, _)| head.epoch);
@@ -150,11 +151,13 @@ impl Sampler {
                 waiting.push(words.len() as u64);
                 waiting.extend_from_slice(words);
             };
-            if self.shared.ring.read(&mut self.buffer, keep).is_none() {
+            // Up to `end`, which the ring's size bounds; what comes later is for the next call.
+            if self.shared.ring.tail() >= end || self.shared.ring.read(&mut self.buffer, keep).is_none() {
                 break;
             }
         }
-        over.then(|| self.close(closing, see))
+        // A record that a handler of the next epoch has reserved and not yet written stands in the way of those behind it.
+        (over && self.shared.ring.tail() >= end).then(|| self.close(closing, see))
     }
 
     fn close(&mut self, epoch: u8, mut see: impl FnMut(&Head, &[u64])) -> Epoch {

@@ -19,13 +19,15 @@ use profiler_proto::ProfileSet;
 use self::message::{Command, Refusal, Reply};
 use self::sampling::Sampling;
 use self::source::Handle;
-use crate::config::{Config, Settings};
+use crate::config::{self, Config, Settings};
 use crate::cpu::Sampler;
 use crate::error::Error;
 use crate::stats::Stats;
 
 /// How long dropping the guard may take.
 const DROP_TIMEOUT: Duration = Duration::from_secs(2);
+/// The longest that anything waits or captures, whatever is asked for.
+const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
 /// The process that a profiler runs in; 0: none.
 static RUNNING_IN: AtomicU32 = AtomicU32::new(0);
@@ -62,20 +64,22 @@ pub enum ProfileKind {
 ///
 /// # Errors
 /// A setting that cannot be, a profiler that runs already, an address that cannot be bound, no timer to be had. The
-/// process is then as it was before.
+/// process then goes on without a profiler.
 pub fn start(config: impl Into<Config>) -> Result<Profiler, Error> {
-    let settings = config.into().resolve(&|name| std::env::var_os(name))?;
-    if !settings.enabled {
+    let lookup = |name: &str| std::env::var_os(name);
+    // First of all, so that it also turns off what cannot be set up.
+    if !config::enabled(&lookup)? {
         tracing::info!("turned off by PROFILER_ENABLED");
         return Ok(Profiler { running: None });
     }
-    let claim = Claim::take()?;
-    let running = wire(settings)?;
-    claim.keep();
+    let settings = config.into().resolve(&lookup)?;
+    let running = wire(settings, Claim::take()?)?;
     Ok(Profiler { running: Some(running) })
 }
 
-/// The right to be the one profiler of this process; given back when dropped.
+/// The right to be the one profiler of this process; given back when dropped, by the `profiler` thread as its last deed:
+/// two samplers must never share the ring.
+#[derive(Debug)]
 struct Claim;
 
 impl Claim {
@@ -85,13 +89,10 @@ impl Claim {
         let claimed =
             RUNNING_IN.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |running| (running != pid).then_some(pid));
         claimed.map(|_| Self).map_err(|_| {
-            let remedy = "keep the guard of the first start, or shut it down before the next";
+            let remedy =
+                "keep the guard of the first start, or shut it down, and give it the time to end, before the next";
             Error::misuse("profiler::start", "a profiler runs in this process already", remedy)
         })
-    }
-
-    fn keep(self) {
-        std::mem::forget(self);
     }
 }
 
@@ -102,7 +103,7 @@ impl Drop for Claim {
 }
 
 /// Makes the stages and starts their threads, the receiving end first.
-fn wire(settings: Settings) -> Result<Running, Error> {
+fn wire(settings: Settings, claim: Claim) -> Result<Running, Error> {
     #[cfg(feature = "serve")]
     let server = settings.serve.as_deref().map(crate::serve::Server::bind).transpose()?;
     #[cfg(feature = "serve")]
@@ -128,7 +129,10 @@ fn wire(settings: Settings) -> Result<Running, Error> {
     let mut threads = vec![spawn("profiler-io", move || io_thread.run(inbox))?];
     let sampler = Sampler::start(period, ring_words)?;
     let sampling = Sampling::new(sampler, period, interval, mailbox, tasks, handle.clone());
-    threads.push(spawn("profiler", move || sampling.run())?);
+    threads.push(spawn("profiler", move || {
+        sampling.run();
+        drop(claim);
+    })?);
     tracing::info!(service = settings.service, rate_hz = settings.rate_hz, "profiling");
     Ok(Running { handle, threads, serve_address, pid: std::process::id() })
 }
@@ -173,6 +177,7 @@ impl Profiler {
     /// Sends what was sampled until now; `true` once all of it arrived or was given up, `false` when the time was over.
     pub fn flush(&self, timeout: Duration) -> bool {
         let Some(running) = self.running() else { return true };
+        let timeout = timeout.min(LONGEST);
         running.ask(timeout, |reply| Command::Flush { deadline: Instant::now() + timeout, reply }).unwrap_or(false)
     }
 
@@ -182,7 +187,7 @@ impl Profiler {
         self.end(timeout)
     }
 
-    /// Stops taking samples until [`Profiler::resume`]. The timers are gone meanwhile: a paused profiler costs nothing.
+    /// Stops taking samples until [`Profiler::resume`]. The timers are gone meanwhile.
     pub fn pause(&self) {
         if let Some(running) = self.running() {
             running.ask(DROP_TIMEOUT, |reply| Command::Pause { reply });
@@ -212,6 +217,7 @@ impl Profiler {
         let ProfileKind::Cpu = kind;
         let off = || Error::misuse("Profiler::capture", "sampling is off", "resume the profiler first");
         let running = self.running().ok_or_else(off)?;
+        let duration = duration.min(LONGEST);
         let (reply, outcome) = Reply::new();
         running.handle.send(Command::Capture { duration, reply: Box::new(|captured| reply.answer(captured)) });
         match outcome.recv_timeout(duration + DROP_TIMEOUT) {
@@ -241,6 +247,7 @@ impl Profiler {
             std::mem::forget(running);
             return true;
         }
+        let timeout = timeout.min(LONGEST);
         let deadline = Instant::now() + timeout;
         let done = running.ask(timeout, |reply| Command::Stop { deadline, reply }).unwrap_or(false);
         let account = running.handle.stats().account;
@@ -252,11 +259,10 @@ impl Profiler {
         }
         if done {
             for thread in running.threads {
-                // A panic of a thread of ours was logged where it was caught.
+                // A thread that panicked has no more to say than that.
                 drop(thread.join());
             }
         }
-        RUNNING_IN.store(0, Ordering::Relaxed);
         done
     }
 }

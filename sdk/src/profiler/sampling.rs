@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use profiler_proto::loss::{Cause, Degraded};
+use profiler_proto::loss::{Cause, Degraded, Loss};
 
 use super::io::Tasks;
 use super::message::{CaptureReply, Command, Refusal, Reply, Task};
@@ -15,7 +15,7 @@ use super::source::Handle;
 use crate::aggregate::{Aggregate, count_flaws};
 use crate::cpu::{Epoch, Sampler};
 
-/// How often the ring is drained. At 1 kHz on 64 threads it is then half full; at rest a turn costs some 10 µs.
+/// How often the ring is drained; see `ring::DEFAULT_WORDS`.
 const TURN: Duration = Duration::from_millis(100);
 /// When a handler was still running, so that the epoch could not be closed: the next try.
 const RETRY: Duration = Duration::from_millis(1);
@@ -57,7 +57,7 @@ impl Sampling {
         this
     }
 
-    /// Runs until it is told to stop, or until the guard and the server are gone.
+    /// Runs until it is told to stop.
     pub(super) fn run(mut self) {
         let mut wait = TURN;
         loop {
@@ -109,14 +109,14 @@ impl Sampling {
         self.captures.iter_mut().for_each(|capture| capture.window.lose(&lost));
         if refused > 0 {
             ledger.lost(refused, Cause::AggregateFull);
+            self.window.lose(&loss(Cause::AggregateFull, refused));
         }
         true
     }
 
-    /// Closes the epoch that is open now, so that all that happened until now is taken in. Gives up after 20 ms, when a
-    /// handler does not end.
-    fn collect_all(&mut self) {
-        let until = Instant::now() + Duration::from_millis(20);
+    /// Closes the epoch that is open now, so that all that happened until now is taken in. Nearly always at once; where a
+    /// handler does not end, it gives up at `until`, and what is left is taken in by a later turn.
+    fn collect_all(&mut self, until: Instant) {
         // The first close may have begun before now.
         for _ in 0..2 {
             while !self.collect() && Instant::now() < until {
@@ -129,8 +129,11 @@ impl Sampling {
     fn hand_over(&mut self) {
         let window = Box::new(self.window.end(Instant::now(), SystemTime::now(), self.period));
         let stacks = window.stacks();
-        if self.tasks.try_send(Task::Export { window }).is_err() {
+        if let Err(Task::Export { window }) = self.tasks.try_send(Task::Export { window }) {
             self.handle.ledger.lost(stacks, Cause::HandOverFull);
+            // The next profile tells of it, and of what this one would have told.
+            self.window.lose(&window.lost);
+            self.window.lose(&loss(Cause::HandOverFull, stacks));
         }
     }
 
@@ -147,20 +150,20 @@ impl Sampling {
             Command::Capture { reply, .. } if self.captures.len() >= MAX_CAPTURES => reply(Err(Refusal::TooMany)),
             Command::Capture { duration, reply } => {
                 // What was taken before does not belong to it.
-                self.collect_all();
+                self.collect_all(soon());
                 let now = Instant::now();
                 let window = Aggregate::begin(now, SystemTime::now());
                 self.captures.push(Capture { window, until: now + duration, reply });
             }
             Command::Flush { deadline, reply } => {
-                self.collect_all();
+                self.collect_all(soon());
                 self.hand_over();
                 self.tasks.try_send(Task::Flush { deadline, reply }).unwrap_or_else(Task::refuse);
             }
             Command::Pause { reply } => {
                 self.sampler.pause();
                 self.paused = true;
-                self.collect_all();
+                self.collect_all(soon());
                 self.publish_engine();
                 reply.answer(());
             }
@@ -177,7 +180,7 @@ impl Sampling {
 
     fn stop(mut self, deadline: Instant, reply: Reply<bool>) {
         self.sampler.pause();
-        self.collect_all();
+        self.collect_all(deadline.max(soon()));
         self.publish_engine();
         self.hand_over();
         for capture in self.captures.drain(..) {
@@ -193,4 +196,15 @@ impl Sampling {
             *engine = now;
         }
     }
+}
+
+/// How long a turn may wait for a handler that was interrupted itself.
+fn soon() -> Instant {
+    Instant::now() + Duration::from_millis(8)
+}
+
+fn loss(cause: Cause, stacks: u64) -> Loss {
+    let mut loss = Loss::default();
+    loss.add(cause, stacks);
+    loss
 }
