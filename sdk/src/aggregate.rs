@@ -18,6 +18,9 @@ use crate::unwind::modules::Modules;
 
 /// Most bytes of distinct stacks in one window.
 const MAX_BYTES: usize = 8 << 20;
+/// Most states of the loaded modules that a window keeps, the newest: addresses in libraries that were unloaded before are
+/// then shown by number.
+const MAX_STATES: usize = 8;
 /// What an entry costs beside its words: the key's pointer and length, the tally, the map's control byte and slack.
 const ENTRY_BYTES: usize = 64;
 
@@ -83,6 +86,9 @@ impl Aggregate {
         tally.weight += u64::from(head.weight);
         count_flaws(&mut self.degraded, head);
         if !self.modules.last().is_some_and(|known| Arc::ptr_eq(known, modules)) {
+            if self.modules.len() >= MAX_STATES {
+                self.modules.remove(0);
+            }
             self.modules.push(Arc::clone(modules));
         }
         Ok(())

@@ -214,7 +214,7 @@ impl Environment<'_> {
         let Some(text) = self.text("PROFILER_SERVE")? else { return Ok(None) };
         match text.parse::<SocketAddr>() {
             Ok(_) => Ok(Some(text)),
-            // A host name is looked up when it is bound.
+            // `localhost`; any other name is refused when it is bound.
             Err(_) if text.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) => Ok(Some(text)),
             Err(_) => {
                 let why = "it is not an address with a port";

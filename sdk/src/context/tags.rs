@@ -9,9 +9,9 @@
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
-use std::fmt::Display;
+use std::fmt::{self, Display, Write};
 use std::marker::PhantomData;
-use std::sync::{Arc, LazyLock, PoisonError, RwLock};
+use std::sync::{Arc, LazyLock, PoisonError, RwLock, TryLockError, TryLockResult};
 
 use super::{current, replace_tag_set};
 
@@ -38,7 +38,10 @@ impl Tags {
     pub fn new<'a>(tags: impl IntoIterator<Item = (&'a str, &'a dyn Display)>) -> Self {
         let mut pairs: Vec<(Box<str>, Box<str>)> = Vec::new();
         for (key, value) in tags {
-            let (key, value) = (normalized(key, MAX_KEY), normalized(&value.to_string(), MAX_VALUE));
+            let mut text = String::new();
+            // A value that fails to show itself is what it showed until then.
+            let (Ok(()) | Err(fmt::Error)) = write!(text, "{value}");
+            let (key, value) = (normalized(key, MAX_KEY), normalized(&text, MAX_VALUE));
             if !key.is_empty() {
                 insert(&mut pairs, key, value);
             }
@@ -64,7 +67,8 @@ fn normalized(text: &str, limit: usize) -> Box<str> {
 
 /// Keeps tags in force on this thread until it is dropped. Made by [`tag!`](crate::tag!) and [`Scope::enter`].
 ///
-/// It cannot be sent to another thread, and must not be held across an `.await`: the tags would stay with the thread
+/// Scopes end in the reverse order of their beginning, as local variables do; one that outlives an outer one leaves its
+/// tags behind. It cannot be sent to another thread, and must not be held across an `.await`: the tags would stay with the thread
 /// while the task moves on.
 #[derive(Debug)]
 #[must_use = "the tags hold until this guard is dropped; bind it to a name such as `_scope`"]
@@ -149,15 +153,30 @@ impl Table {
     /// The id of the set that holds when `tags` are entered under `outer`.
     fn id_of(&self, outer: u32, tags: &Tags) -> u32 {
         let key = (outer, Arc::clone(&tags.pairs));
-        // A poisoned lock guards maps that were changed one whole entry at a time.
-        let known = self.sets.read().unwrap_or_else(PoisonError::into_inner).entered.get(&key).copied();
-        known.unwrap_or_else(|| self.sets.write().unwrap_or_else(PoisonError::into_inner).merge(key))
+        let Some(sets) = within_bounds(|| self.sets.try_read()) else { return OVERFLOW };
+        let known = sets.entered.get(&key).copied();
+        drop(sets);
+        known.unwrap_or_else(|| within_bounds(|| self.sets.try_write()).map_or(OVERFLOW, |mut sets| sets.merge(key)))
     }
 
     /// The tags of a set.
     pub(crate) fn pairs(&self, id: u32) -> Option<TagPairs> {
         self.sets.read().unwrap_or_else(PoisonError::into_inner).by_id.get(id as usize).cloned()
     }
+}
+
+/// Takes a lock that others hold for microseconds. Gives up after many tries: in a forked child it may be held by a thread
+/// that does not exist there.
+fn within_bounds<G>(mut attempt: impl FnMut() -> TryLockResult<G>) -> Option<G> {
+    for _ in 0..100_000 {
+        match attempt() {
+            Ok(guard) => return Some(guard),
+            // What is guarded are maps that were changed one whole entry at a time.
+            Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => std::thread::yield_now(),
+        }
+    }
+    None
 }
 
 impl Sets {

@@ -7,7 +7,6 @@
 
 use std::cell::Cell;
 use std::mem::MaybeUninit;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use super::record::Head;
@@ -26,7 +25,8 @@ use crate::unwind::x86_64::{Registers, thread_pointer};
 const BLOCKED_NANOS: u64 = 250_000_000;
 
 /// What handlers and the `profiler` thread share. One per process, made by the first `start` and never freed, for a late
-/// signal may come at any time.
+/// signal may come at any time. A forked child gets one of its own: in its copy of the parent's, handlers that ran while
+/// it was made would never end.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) ring: Ring,
@@ -39,7 +39,7 @@ pub(crate) struct Shared {
     /// Nanoseconds of CPU time between samples.
     pub(crate) period_nanos: AtomicU64,
     /// This process, as `process_vm_readv` knows it.
-    pub(crate) pid: AtomicU32,
+    pub(crate) pid: u32,
     /// A thread without its own timer used CPU: sweep soon.
     pub(crate) uncovered_seen: AtomicBool,
     /// Signals of `setitimer` are ours.
@@ -59,7 +59,7 @@ impl Shared {
             snapshot: AtomicPtr::new(std::ptr::null_mut()),
             generation: AtomicU32::new(0),
             period_nanos: AtomicU64::new(0),
-            pid: AtomicU32::new(0),
+            pid: std::process::id(),
             uncovered_seen: AtomicBool::new(false),
             interval_timer: AtomicBool::new(false),
             tid_offset: AtomicUsize::new(0),
@@ -72,20 +72,29 @@ impl Shared {
     }
 }
 
-static SHARED: OnceLock<Shared> = OnceLock::new();
+static SHARED: AtomicPtr<Shared> = AtomicPtr::new(std::ptr::null_mut());
 
-/// What handlers and the `profiler` thread share, made on the first call with a ring of `ring_words`.
+/// What handlers and the `profiler` thread of this process share, made on the first call with a ring of `ring_words`. Only
+/// one thread at a time calls this: the one that has the claim to start.
 ///
 /// # Errors
 /// When there is no memory for it.
 pub(crate) fn shared(ring_words: usize) -> Result<&'static Shared, Error> {
-    match SHARED.get() {
-        Some(shared) => Ok(shared),
-        None => {
-            let shared = Shared::new(ring_words)?;
-            Ok(SHARED.get_or_init(|| shared))
+    match made() {
+        Some(shared) if shared.pid == std::process::id() => Ok(shared),
+        _ => {
+            let shared = Box::leak(Box::new(Shared::new(ring_words)?));
+            // Release: pairs with the Acquire load in `made`.
+            SHARED.store(shared, Ordering::Release);
+            Ok(shared)
         }
     }
+}
+
+/// What was made last, here or in the parent of this process.
+fn made() -> Option<&'static Shared> {
+    // SAFETY: null, or from a Box that is never freed. Acquire: pairs with the Release store in `shared`.
+    unsafe { SHARED.load(Ordering::Acquire).as_ref() }
 }
 
 /// The action that was there before ours: written under the lock of [`install`] before our handler is in place, read by
@@ -175,7 +184,7 @@ enum Origin<'a> {
 }
 
 extern "C" fn on_sigprof(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    let Some(shared) = SHARED.get() else { return };
+    let Some(shared) = made() else { return };
     // SAFETY: an SA_SIGINFO handler gets a valid siginfo_t and a valid ucontext_t (sigaction(2)); TimerInfo lies within
     //         the former, whose bytes are all initialized by the kernel.
     let (timer, registers) =
@@ -199,7 +208,7 @@ fn origin<'a>(shared: &'a Shared, timer: &TimerInfo) -> Origin<'a> {
 }
 
 fn on_own_timer(shared: &Shared, slot: &Slot, registers: Registers, overrun: u64) {
-    // Acquire: pairs with the Release store in `Sampler::resume`; who sees the generation sees period, pid and snapshot.
+    // Acquire: pairs with the Release store in `Sampler::resume`; who sees the generation sees period and snapshot.
     let generation = shared.generation.load(Ordering::Acquire);
     if generation == 0 {
         return;
@@ -258,7 +267,6 @@ fn own_tid(shared: &Shared) -> Option<u32> {
 
 fn sample(shared: &Shared, mut held: Held<'_>, slot: Option<&Slot>, registers: Registers, weight: u64) {
     let stack = slot.map_or(0..0, |slot| slot.stack(registers.sp, thread_pointer()));
-    let pid = shared.pid.load(Ordering::Relaxed);
     let epoch = held.epoch();
     // SeqCst: pairs with the swap in `Sampler::put_in_force`; see `scratch` for why what is loaded here stays alive
     // while the scratch is held.
@@ -272,7 +280,7 @@ fn sample(shared: &Shared, mut held: Held<'_>, slot: Option<&Slot>, registers: R
     frames.clear();
     // SAFETY: `stack` reaches from this thread's stack pointer to the end of its own stack, checked by `Slot::stack`;
     //         while the handler runs on it, it stays.
-    let mut memory = unsafe { StackMemory::new(stack, window, pid) };
+    let mut memory = unsafe { StackMemory::new(stack, window, shared.pid) };
     let mut end = StackEnd::Stopped;
     own_stack.run(|| end = snapshot.unwinder.walk(registers, cache, &mut memory, frames));
     let head = Head {

@@ -104,12 +104,11 @@ impl Sampler {
         if self.timers.is_some() {
             return Ok(());
         }
-        self.shared.pid.store(std::process::id(), Ordering::Relaxed);
         self.shared.period_nanos.store(period.as_nanos() as u64, Ordering::Relaxed);
         // Only a resume counts up, and only one sampler runs; 0 means "off", so it is skipped on wrap-around.
         static GENERATION: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
         let generation = GENERATION.fetch_add(1, Ordering::Relaxed).wrapping_add(1).max(1);
-        // Release: pairs with the Acquire loads in `handler`; who sees the generation sees pid, period and snapshot.
+        // Release: pairs with the Acquire loads in `handler`; who sees the generation sees period and snapshot.
         self.shared.generation.store(generation, Ordering::Release);
         let timers = ThreadTimers::start(self.shared, period);
         match timers {

@@ -33,6 +33,8 @@ pub(crate) struct ThreadTimers {
     /// Why the engine is not what it could be: (engine, reason).
     pub(crate) refused: Vec<(String, String)>,
     swept: Option<Instant>,
+    /// The last sweep left threads without a timer.
+    some_refused: bool,
     maps_read: Option<Instant>,
     /// Length of the kernel's tick.
     tick: Duration,
@@ -78,6 +80,7 @@ impl ThreadTimers {
             _process: process,
             refused,
             swept: None,
+            some_refused: false,
             maps_read: None,
             tick: kernel_tick(),
             random: seed(),
@@ -99,7 +102,8 @@ impl ThreadTimers {
     pub(crate) fn tick(&mut self, now: Instant) {
         let uncovered = self.shared.uncovered_seen.swap(false, Ordering::Relaxed);
         let due = self.swept.is_none_or(|swept| now - swept >= SWEEP);
-        if due || uncovered {
+        // Where a timer was refused, the next try has time until the next sweep.
+        if due || (uncovered && !self.some_refused) {
             self.sweep(now);
         }
         if self.maps_read.is_none_or(|read| now - read >= MAPS) {
@@ -109,6 +113,7 @@ impl ThreadTimers {
 
     fn sweep(&mut self, now: Instant) {
         self.swept = Some(now);
+        self.some_refused = false;
         let tids = match thread_ids() {
             Ok(tids) => tids,
             Err(error) => return self.refuse(format!("/proc/self/task: {error}")),
@@ -129,7 +134,10 @@ impl ThreadTimers {
     }
 
     fn cover(&mut self, tid: u32) {
-        let Some(slot) = self.shared.slots.insert(tid) else { return };
+        let Some(slot) = self.shared.slots.insert(tid) else {
+            self.some_refused = true;
+            return;
+        };
         let first = self.first_expiry();
         match Timer::start(Clock::Thread(tid), std::ptr::from_ref(slot) as usize, first, self.period) {
             Ok(timer) => {
@@ -137,6 +145,7 @@ impl ThreadTimers {
             }
             Err(error) => {
                 slot.free();
+                self.some_refused = true;
                 // The thread has ended meanwhile: EINVAL (timer_create(2)). Anything else is worth saying.
                 if error.raw_os_error() != Some(libc::EINVAL) {
                     self.refuse(format!("timer_create: {error}"));

@@ -110,8 +110,8 @@ impl Io {
         }
     }
 
-    /// The window's profile. Reading debug information goes through code of others: should it panic on a strange file,
-    /// this profile is lost and nothing else.
+    /// The window's profile. Reading debug information goes through code of others: should it panic on a strange file, this
+    /// profile is lost and nothing else (unless the host is built to abort on panics).
     fn profile(&self, window: &Window, symbolizer: &mut Symbolizer) -> Option<ProfileSet> {
         let attempt = std::panic::AssertUnwindSafe(|| assemble(window, symbolizer, &self.resource));
         let set = std::panic::catch_unwind(attempt);

@@ -175,7 +175,7 @@ fn unresolved(module: Option<&Module>, address: u64) -> Symbol {
     Symbol { frames: Box::new([frame]), language: Language::Native }
 }
 
-/// Whether the executable has line tables, in itself or in a file that it links to.
+/// Whether the executable itself has line tables.
 fn executable_has_lines() -> bool {
     use object::{Object, ObjectSection, ReadCache};
 
