@@ -11,7 +11,7 @@ use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::fmt::{self, Display, Write};
 use std::marker::PhantomData;
-use std::sync::{Arc, LazyLock, PoisonError, RwLock, TryLockError, TryLockResult};
+use std::sync::{Arc, LazyLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 
 use super::{current, replace_tag_set};
 
@@ -23,6 +23,8 @@ pub const MAX_VALUE: usize = 256;
 pub const MAX_TAGS: usize = 32;
 /// Most distinct sets in a process; further ones become one set, `profiler.tags = overflow`.
 pub const MAX_SETS: usize = 16_384;
+/// Most bytes that all sets take; beyond it, what is new becomes that one set, too.
+const MAX_BYTES: usize = 16 << 20;
 
 /// A set of tags, built once and put in force as often as needed; cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -121,7 +123,10 @@ pub(crate) type TagPairs = Arc<[(Box<str>, Box<str>)]>;
 
 /// All sets of this process, by id. Id 0 is the empty set, id 1 the one of the overflow.
 pub(crate) struct Table {
+    /// What the lock guards are maps that are changed one whole entry at a time: also a poisoned one guards what is whole.
     sets: RwLock<Sets>,
+    /// The process that made it.
+    pid: u32,
 }
 
 #[derive(Default)]
@@ -130,6 +135,8 @@ struct Sets {
     ids: HashMap<TagPairs, u32>,
     /// (set in force, tags entered) → set in force then.
     entered: HashMap<(u32, TagPairs), u32>,
+    /// What all of it takes, about.
+    bytes: usize,
 }
 
 static TABLE: LazyLock<Table> = LazyLock::new(Table::new);
@@ -147,43 +154,58 @@ impl Table {
         let mut sets = Sets::default();
         sets.intern(Arc::from([]));
         sets.intern(Arc::from([("profiler.tags".into(), "overflow".into())]));
-        Self { sets: RwLock::new(sets) }
+        Self { sets: RwLock::new(sets), pid: std::process::id() }
     }
 
     /// The id of the set that holds when `tags` are entered under `outer`.
     fn id_of(&self, outer: u32, tags: &Tags) -> u32 {
         let key = (outer, Arc::clone(&tags.pairs));
-        let Some(sets) = within_bounds(|| self.sets.try_read()) else { return OVERFLOW };
-        let known = sets.entered.get(&key).copied();
-        drop(sets);
-        known.unwrap_or_else(|| within_bounds(|| self.sets.try_write()).map_or(OVERFLOW, |mut sets| sets.merge(key)))
+        let Some(sets) = self.read() else { return OVERFLOW };
+        match sets.entered.get(&key) {
+            Some(known) => *known,
+            None if sets.bytes >= MAX_BYTES => OVERFLOW,
+            None => {
+                drop(sets);
+                self.write().map_or(OVERFLOW, |mut sets| sets.merge(key))
+            }
+        }
+    }
+
+    fn read(&self) -> Option<RwLockReadGuard<'_, Sets>> {
+        match self.sets.try_read() {
+            Ok(sets) => Some(sets),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) if self.is_inherited() => None,
+            Err(TryLockError::WouldBlock) => Some(self.sets.read().unwrap_or_else(PoisonError::into_inner)),
+        }
+    }
+
+    fn write(&self) -> Option<RwLockWriteGuard<'_, Sets>> {
+        match self.sets.try_write() {
+            Ok(sets) => Some(sets),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) if self.is_inherited() => None,
+            Err(TryLockError::WouldBlock) => Some(self.sets.write().unwrap_or_else(PoisonError::into_inner)),
+        }
+    }
+
+    /// Whether this is the copy of a forked child, whose lock may be held by a thread that does not exist there.
+    fn is_inherited(&self) -> bool {
+        self.pid != std::process::id()
     }
 
     /// The tags of a set.
     pub(crate) fn pairs(&self, id: u32) -> Option<TagPairs> {
-        self.sets.read().unwrap_or_else(PoisonError::into_inner).by_id.get(id as usize).cloned()
+        self.read()?.by_id.get(id as usize).cloned()
     }
-}
-
-/// Takes a lock that others hold for microseconds. Gives up after many tries: in a forked child it may be held by a thread
-/// that does not exist there.
-fn within_bounds<G>(mut attempt: impl FnMut() -> TryLockResult<G>) -> Option<G> {
-    for _ in 0..100_000 {
-        match attempt() {
-            Ok(guard) => return Some(guard),
-            // What is guarded are maps that were changed one whole entry at a time.
-            Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => std::thread::yield_now(),
-        }
-    }
-    None
 }
 
 impl Sets {
     fn merge(&mut self, key: (u32, TagPairs)) -> u32 {
-        if self.entered.len() >= 4 * MAX_SETS {
+        if self.bytes >= MAX_BYTES {
             return OVERFLOW;
         }
+        self.bytes += size_of(&key.1);
         let mut pairs = self.by_id.get(key.0 as usize).map(|outer| outer.to_vec()).unwrap_or_default();
         for (name, value) in key.1.iter().cloned() {
             insert(&mut pairs, name, value);
@@ -200,11 +222,17 @@ impl Sets {
         if self.by_id.len() >= MAX_SETS {
             return OVERFLOW;
         }
+        self.bytes += size_of(&pairs);
         let id = self.by_id.len() as u32;
         self.by_id.push(Arc::clone(&pairs));
         self.ids.insert(pairs, id);
         id
     }
+}
+
+/// What an entry of the tables takes, about: its texts, their places, the entries of the maps.
+fn size_of(pairs: &TagPairs) -> usize {
+    pairs.iter().map(|(key, value)| key.len() + value.len() + 48).sum::<usize>() + 96
 }
 
 #[cfg(test)]
@@ -250,6 +278,19 @@ mod tests {
         assert_eq!((tags.pairs.len(), tags.pairs[1].1.len()), (2, MAX_VALUE));
         let many: Vec<String> = (0..1000).map(|n| format!("key{n:04}")).collect();
         assert_eq!(Tags::new(many.iter().map(|key| (key.as_str(), &1 as &dyn Display))).pairs.len(), MAX_TAGS);
+    }
+
+    /// Check that large sets are bounded by what they take.
+    #[test]
+    fn large_sets_are_bounded_in_bytes() {
+        let table = Table::new();
+        let value = "x".repeat(MAX_VALUE);
+        let enter = |n: usize| {
+            let texts: Vec<String> = (0..MAX_TAGS).map(|tag| format!("{tag} {n} {value}")).collect();
+            table.id_of(0, &Tags::new(texts.iter().map(|text| (&text[..2], text as &dyn Display))))
+        };
+        assert!((0..5000).any(|n| enter(n) == OVERFLOW));
+        assert!(table.read().unwrap().bytes < MAX_BYTES + (1 << 16));
     }
 
     /// Check that sets beyond the bound share the one of the overflow.

@@ -9,12 +9,14 @@ use std::time::{Duration, Instant};
 use profiler_proto::ProfileSet;
 use profiler_proto::loss::Cause;
 use profiler_proto::resource::Resource;
+use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 
 use super::message::{Refusal, Task};
 use super::source::Handle;
 use crate::aggregate::Window;
 use crate::assemble::assemble;
+use crate::error::Error;
 use crate::export::{Destination, Exporter, Limits};
 use crate::symbolize::Symbolizer;
 
@@ -37,6 +39,13 @@ pub(super) fn channel() -> (Tasks, mpsc::Receiver<Task>) {
     (Tasks(tasks), inbox)
 }
 
+/// The thread's runtime, made by `start`, which can still say that it cannot be had.
+pub(super) fn runtime() -> Result<Runtime, Error> {
+    tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build().map_err(|error| {
+        Error::environment("make a runtime for export", error, "raise the limit of open files (RLIMIT_NOFILE)")
+    })
+}
+
 /// The thread's state.
 pub(super) struct Io {
     #[cfg(feature = "serve")]
@@ -48,15 +57,10 @@ pub(super) struct Io {
 
 impl Io {
     /// Runs until it is told to stop, or until the `profiler` thread is gone.
-    pub(super) fn run(self, inbox: mpsc::Receiver<Task>) {
-        match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-            Ok(runtime) => {
-                runtime.block_on(self.work(inbox));
-                // A look-up of a name may hang in a thread of the runtime's: it is left to end by itself.
-                runtime.shutdown_background();
-            }
-            Err(error) => tracing::error!(%error, "no runtime for export: every profile is lost"),
-        }
+    pub(super) fn run(self, runtime: Runtime, inbox: mpsc::Receiver<Task>) {
+        runtime.block_on(self.work(inbox));
+        // A look-up of a name may hang in a thread of the runtime's: it is left to end by itself.
+        runtime.shutdown_background();
     }
 
     async fn work(mut self, mut inbox: mpsc::Receiver<Task>) {

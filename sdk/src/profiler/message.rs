@@ -3,7 +3,7 @@
 //! The guard and the server send [`Command`]s to `profiler`, which sends [`Task`]s to `profiler-io`; answers go back through
 //! the [`Reply`] that came with the question. Nobody waits without a bound.
 
-use std::sync::mpsc;
+use std::sync::{Weak, mpsc};
 use std::time::{Duration, Instant};
 
 use profiler_proto::ProfileSet;
@@ -13,11 +13,26 @@ use crate::error::Error;
 
 /// What `profiler` is asked to do.
 pub(super) enum Command {
-    Capture { duration: Duration, reply: CaptureReply },
-    Flush { deadline: Instant, reply: Reply<bool> },
-    Pause { reply: Reply<()> },
-    Resume { reply: Reply<Result<(), Error>> },
-    Stop { deadline: Instant, reply: Reply<bool> },
+    /// `asker` dies when nobody waits for the outcome any more.
+    Capture {
+        duration: Duration,
+        asker: Weak<()>,
+        reply: CaptureReply,
+    },
+    Flush {
+        deadline: Instant,
+        reply: Reply<bool>,
+    },
+    Pause {
+        reply: Reply<()>,
+    },
+    Resume {
+        reply: Reply<Result<(), Error>>,
+    },
+    Stop {
+        deadline: Instant,
+        reply: Reply<bool>,
+    },
 }
 
 /// What `profiler-io` is asked to do.

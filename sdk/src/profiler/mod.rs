@@ -10,7 +10,7 @@ mod source;
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -126,7 +126,8 @@ fn wire(settings: Settings, claim: Claim) -> Result<Running, Error> {
         resource: settings.resource,
         handle: handle.clone(),
     };
-    let mut threads = vec![spawn("profiler-io", move || io_thread.run(inbox))?];
+    let runtime = io::runtime()?;
+    let mut threads = vec![spawn("profiler-io", move || io_thread.run(runtime, inbox))?];
     let sampler = Sampler::start(period, ring_words)?;
     let sampling = Sampling::new(sampler, period, interval, mailbox, tasks, handle.clone());
     threads.push(spawn("profiler", move || {
@@ -219,7 +220,9 @@ impl Profiler {
         let running = self.running().ok_or_else(off)?;
         let duration = duration.min(LONGEST);
         let (reply, outcome) = Reply::new();
-        running.handle.send(Command::Capture { duration, reply: Box::new(|captured| reply.answer(captured)) });
+        let asker = Arc::new(());
+        let reply = Box::new(|captured| reply.answer(captured));
+        running.handle.send(Command::Capture { duration, asker: Arc::downgrade(&asker), reply });
         match outcome.recv_timeout(duration + DROP_TIMEOUT) {
             Ok(Ok(set)) => Ok(set),
             Ok(Err(Refusal::TooMany)) => {

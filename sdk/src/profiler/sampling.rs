@@ -4,7 +4,7 @@
 //! per interval and one per capture; entries in the ledger. Never waits for anything but its next turn.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
 use profiler_proto::loss::{Cause, Degraded, Loss};
@@ -25,6 +25,7 @@ const MAX_CAPTURES: usize = 8;
 struct Capture {
     window: Aggregate,
     until: Instant,
+    asker: Weak<()>,
     reply: CaptureReply,
 }
 
@@ -138,6 +139,7 @@ impl Sampling {
     }
 
     fn end_captures(&mut self, now: Instant, closed: bool) {
+        self.captures.retain(|capture| capture.asker.strong_count() > 0);
         for mut capture in self.captures.extract_if(.., |capture| closed && capture.until <= now) {
             let window = Box::new(capture.window.end(now, SystemTime::now(), self.period));
             self.tasks.try_send(Task::Capture { window, reply: capture.reply }).unwrap_or_else(Task::refuse);
@@ -148,12 +150,12 @@ impl Sampling {
         match command {
             Command::Capture { reply, .. } if self.paused => reply(Err(Refusal::Off)),
             Command::Capture { reply, .. } if self.captures.len() >= MAX_CAPTURES => reply(Err(Refusal::TooMany)),
-            Command::Capture { duration, reply } => {
+            Command::Capture { duration, asker, reply } => {
                 // What was taken before does not belong to it.
                 self.collect_all(soon());
                 let now = Instant::now();
                 let window = Aggregate::begin(now, SystemTime::now());
-                self.captures.push(Capture { window, until: now + duration, reply });
+                self.captures.push(Capture { window, until: now + duration, asker, reply });
             }
             Command::Flush { deadline, reply } => {
                 self.collect_all(soon());

@@ -76,8 +76,11 @@ impl crate::serve::Source for Handle {
                 tracing::debug!("nobody waits for this capture any more");
             }
         });
-        self.send(Command::Capture { duration, reply });
+        let asker = Arc::new(());
+        self.send(Command::Capture { duration, asker: Arc::downgrade(&asker), reply });
         Box::pin(async move {
+            // Dropped with this future, when the client goes.
+            let _asker = asker;
             match outcome.await {
                 Ok(Ok(set)) => Ok(set),
                 Ok(Err(Refusal::TooMany)) => Err(CaptureError::TooMany),
