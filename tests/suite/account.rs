@@ -5,6 +5,7 @@
 use std::process::Command;
 
 use profiler_tests::receiver::{Answer, Protocol, Receiver};
+use profiler_tests::tally::Tally;
 use serde_json::Value;
 
 use crate::scenario::{assert_lawful, command, number, result, sending, turn};
@@ -66,6 +67,22 @@ fn a_rejecting_receiver_is_a_counted_loss() {
     assert_eq!(number(&outcome, "/stats/taken"), all, "{outcome}");
 }
 
+/// Check that a partial success counts as a loss, over gRPC and over HTTP, and that nothing of it is sent again.
+#[test]
+fn a_partial_success_is_a_counted_loss() {
+    for protocol in [Protocol::Grpc, Protocol::Http] {
+        let receiver = Receiver::start().unwrap();
+        receiver.answer_next([Answer::Accept, Answer::AcceptBut(1)]);
+        let outcome = account(sending(&mut command("account", &["seconds=3"]), &receiver, protocol));
+        assert_lawful(&receiver);
+        let (accepted, all) = (receiver.accepted().stacks, stacks(&receiver));
+        assert!(accepted < all, "{protocol:?}: nothing was rejected");
+        assert_eq!(number(&outcome, "/stats/exported"), accepted, "{protocol:?}: {outcome}");
+        assert_eq!(number(&outcome, "/stats/lost/rejected"), all - accepted, "{protocol:?}: {outcome}");
+        assert_eq!(number(&outcome, "/stats/taken"), all, "{protocol:?}: {outcome}");
+    }
+}
+
 /// Check that a receiver that is away for a while costs nothing: what it refused for now comes again.
 #[test]
 fn an_unavailable_receiver_is_tried_again() {
@@ -93,6 +110,5 @@ fn an_unreachable_receiver_gets_nothing() {
 
 /// The stacks of everything that came, refused or not.
 fn stacks(receiver: &Receiver) -> u64 {
-    use profiler_tests::tally::Tally;
     Tally::of(receiver.bodies().iter().flat_map(|body| &body.profiles)).stacks
 }

@@ -111,3 +111,28 @@ fn periods_of(body: &[u8]) -> Result<f64> {
     }
     Ok(periods)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use profiler_proto::model::{Kind, Profile, ProfileSet, Sample, ValueType};
+
+    use super::*;
+
+    /// Check that what is pushed is counted in periods, over all series and samples of a request.
+    #[test]
+    fn a_push_is_counted_in_periods() {
+        let mut set = ProfileSet::default();
+        let cpu = ValueType::new(&mut set.dictionary, "cpu", "nanoseconds");
+        let kind = Kind { sample_type: cpu, period_type: cpu, period: 10_000_000 };
+        let samples = vec![Sample { value: 30_000_000, ..Sample::default() }];
+        set.profiles = vec![Profile { kind, samples, ..Profile::default() }];
+        let sample = RawSample { raw_profile: pprof::encode(&set) };
+        let request = PushRequest { series: vec![Series { samples: vec![sample.clone(), sample] }] };
+        let mut body = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        body.write_all(&request.encode_to_vec()).unwrap();
+        let periods = periods_of(&body.finish().unwrap()).unwrap();
+        assert!((periods - 6.0).abs() < 1e-9, "{periods}");
+    }
+}

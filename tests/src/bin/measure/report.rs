@@ -118,3 +118,27 @@ fn machine(lab: &Lab) -> Result<Value> {
         "versions": versions.join(", "),
     }))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that a line has a column for each profiler, a dash where there is no value, and the peers' ratios to ours.
+    #[test]
+    fn a_line_shows_values_and_ratios() {
+        let values = vec![(Who::Ours, 2.0), (Who::Pyroscope, 9.0)];
+        let line = Line { row: "cost", what: "one sample".into(), unit: "µs", digits: 1, values };
+        let text = line.to_string();
+        let columns: Vec<_> = text.split_whitespace().collect();
+        assert_eq!(columns, ["cost:", "one", "sample", "µs", "–", "2.0", "–", "9.0", "–", "4.50"]);
+    }
+
+    /// Check that the JSON has the values by profiler, and nothing where there is none.
+    #[test]
+    fn the_json_has_values_by_profiler() {
+        let line = Line { row: "rest", what: "w".into(), unit: "%", digits: 1, values: vec![(Who::Nobody, 0.5)] };
+        let report = Report { lines: vec![line], machine: json!({ "kernel": "k" }), quick: true };
+        let line = &report.to_json()["lines"][0];
+        assert_eq!(line, &json!({ "row": "rest", "what": "w", "unit": "%", "values": { "none": 0.5 } }));
+    }
+}

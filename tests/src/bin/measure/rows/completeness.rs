@@ -24,7 +24,7 @@ fn measure(lab: &Lab, report: &mut Report) -> Result<()> {
     for threads in [1, 2, 8] {
         let task =
             ["task=spin".into(), format!("threads={threads}"), format!("seconds={seconds}"), format!("rate={RATE_HZ}")];
-        let what = format!("spin loop, {threads} threads, {RATE_HZ} Hz");
+        let what = format!("spin loop, {threads} busy, {RATE_HZ} Hz");
         add(report, &what, &|who| lab.run(who, &task))?;
     }
     add(report, &format!("shop under load, {RATE_HZ} Hz"), &|who| lab.serve(who, RATE_HZ, seconds))
