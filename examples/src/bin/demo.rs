@@ -24,7 +24,7 @@ const WIDTH: usize = 120;
 /// Connections of the load.
 const CONNECTIONS: u32 = 4;
 /// How long the shop may take to open, to answer, to close.
-const PATIENCE: Duration = Duration::from_secs(15);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
