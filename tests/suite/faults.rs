@@ -42,16 +42,19 @@ fn leave(how: &str, receiver: &Receiver) -> (Duration, Option<i32>) {
     (leaving.elapsed(), finished.status.code())
 }
 
+/// How much longer than its bound something may take on a busy machine; still less than the 10 s that a request may take,
+/// which is what it would be without a bound.
+const SLACK: Duration = Duration::from_secs(5);
+
 /// Check that leaving while a collector hangs takes no longer than the bound of the guard's drop, 2 s, however one leaves.
 #[test]
 fn leaving_is_bounded_while_the_collector_hangs() {
     let receiver = Receiver::start().unwrap();
     receiver.answer(Answer::Hang);
-    // Each may take its bound and, on a busy machine, as long again for the process to come and go.
     for (how, code, bound) in [("exit", 3, 0), ("leak", 0, 0), ("return", 0, 2)] {
         let (time, status) = leave(how, &receiver);
         assert_eq!(status, Some(code), "{how}");
-        assert!(time < Duration::from_secs(bound + 2), "{how} took {time:?}");
+        assert!(time < Duration::from_secs(bound) + SLACK, "{how} took {time:?}");
     }
 }
 
@@ -69,8 +72,9 @@ fn a_hanging_collector_does_not_stop_sampling() {
     assert!(number(&outcome, "/snapshots") > 200, "{outcome}");
     assert!(number(&outcome, "/stats/taken") > 500, "{outcome}");
     assert_eq!((number(&outcome, "/stats/exported"), &outcome["flushed"]), (0, &false.into()), "{outcome}");
-    assert!(outcome["flush_seconds"].as_f64().unwrap() < 2.0, "{outcome}");
-    assert!(outcome["drop_seconds"].as_f64().unwrap() < 3.0, "{outcome}");
+    let seconds = |name: &str| Duration::from_secs_f64(outcome[name].as_f64().unwrap());
+    assert!(seconds("flush_seconds") < Duration::from_secs(1) + SLACK, "{outcome}");
+    assert!(seconds("drop_seconds") < Duration::from_secs(2) + SLACK, "{outcome}");
 }
 
 /// Check that the profiler needs no directory it can write to.

@@ -32,7 +32,10 @@ fn module_path(file: &str) -> Option<String> {
     let (package, inside) = file.rsplit_once("/src/")?;
     let package = without_version(package.rsplit('/').next()?).replace('-', "_");
     let inside = inside.strip_suffix(".rs")?;
-    let modules = inside.split('/').filter(|part| !matches!(*part, "lib" | "main" | "mod" | "bin"));
+    // A program below `src/bin` is a crate of its own.
+    let program = inside.strip_prefix("bin/").map(|program| program.split_once('/').unwrap_or((program, "")));
+    let (package, inside) = program.map_or((package, inside), |(name, inside)| (name.replace('-', "_"), inside));
+    let modules = inside.split('/').filter(|part| !matches!(*part, "" | "lib" | "main" | "mod"));
     Some([package.as_str()].into_iter().chain(modules).collect::<Vec<_>>().join("::"))
 }
 
@@ -67,7 +70,7 @@ mod tests {
                 "tokio::runtime::task::core::poll<T>",
             ),
             ("unwrap<&a::B>", "/rustc/0123/library/core/src/option.rs", "core::option::unwrap<&a::B>"),
-            ("price", "examples/src/bin/shop/orders.rs", "examples::shop::orders::price"),
+            ("price", "examples/src/bin/shop/orders.rs", "shop::orders::price"),
             ("{closure#0}", "/home/me/my-service/src/main.rs", "my_service::{closure#0}"),
             ("core::fmt::write", "/rustc/0123/library/core/src/fmt/mod.rs", "core::fmt::write"),
             ("__memcpy", "/glibc/src/string/memcpy.c", "__memcpy"),
