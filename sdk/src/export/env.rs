@@ -50,6 +50,9 @@ struct Variables<'a> {
     lookup: &'a dyn Fn(&str) -> Option<OsString>,
 }
 
+/// The largest file of certificates or keys that is read.
+const MAX_PEM_BYTES: u64 = 1 << 20;
+
 /// A variable that is set.
 struct Variable {
     name: String,
@@ -59,12 +62,15 @@ struct Variable {
 }
 
 impl Variable {
-    /// What the file that it names holds.
+    /// What the file that it names holds. A pipe or a device, which might never end, is not read.
     fn contents(&self) -> Result<Vec<u8>, Error> {
-        std::fs::read(&self.value).map_err(|error| {
-            let what = format!("read {}={:?}", self.name, self.value);
-            Error::environment(what, error, "set it to the path of a PEM file that this process can read")
-        })
+        const REMEDY: &str = "set it to the path of a PEM file that this process can read";
+        let failed = |error| Error::environment(format!("read {}={:?}", self.name, self.value), error, REMEDY);
+        let file = std::fs::metadata(&self.value).map_err(failed)?;
+        if !file.is_file() || file.len() > MAX_PEM_BYTES {
+            return Err(self.refuse("it is not a file of at most 1 MiB", REMEDY));
+        }
+        std::fs::read(&self.value).map_err(failed)
     }
 
     fn refuse(&self, why: &str, remedy: &'static str) -> Error {
@@ -280,6 +286,7 @@ mod tests {
             ("HEADERS", "a=%ffhunter2", "UTF-8"),
             ("CERTIFICATE", "/does/not/exist.pem", "No such file"),
             ("CERTIFICATE", "Cargo.toml", "no certificate"),
+            ("CERTIFICATE", "/dev/zero", "not a file"),
             ("CLIENT_CERTIFICATE", "Cargo.toml", "set CLIENT_KEY"),
             ("CLIENT_KEY", "Cargo.toml", "set CLIENT_CERTIFICATE"),
         ];
