@@ -1,7 +1,7 @@
 //! Adds up equal samples of one window of time.
 //!
 //! In: records from the ring, on the `profiler` thread. Out: a [`Window`], handed to the `profiler-io` thread, in which
-//! every distinct (stack, context) stands once with its count and weight. Bounded in bytes; what does not fit is refused
+//! every distinct stack stands once for each context and thread, with its count and weight. Bounded in bytes; what does not fit is refused
 //! and the caller counts it.
 
 use std::collections::HashMap;
@@ -12,7 +12,8 @@ use profiler_proto::loss::{Degraded, Flaw, Loss};
 
 use crate::context::Current;
 use crate::context::tags::OVERFLOW;
-use crate::cpu::record::{HEAD_WORDS, Head};
+use crate::cpu::Sample;
+use crate::cpu::record::Head;
 use crate::unwind::frames::StackEnd;
 use crate::unwind::modules::Modules;
 
@@ -21,15 +22,23 @@ const MAX_BYTES: usize = 8 << 20;
 /// Most states of the loaded modules that a window keeps, the newest: addresses in libraries that were unloaded before are
 /// then shown by number.
 const MAX_STATES: usize = 8;
-/// What an entry costs beside its words: the key's pointer and length, the tally, the map's control byte and slack.
-const ENTRY_BYTES: usize = 64;
+/// What a stack costs beside its words: the key's pointer and length, its number, the map's control byte and slack.
+const STACK_BYTES: usize = 48;
+/// What an entry costs, the map's control byte and slack included.
+const ENTRY_BYTES: usize = 2 * (size_of::<Key>() + size_of::<Tally>());
+/// What a thread costs.
+const THREAD_BYTES: usize = 64;
 
 /// Samples of one window of time.
 #[derive(Debug)]
 pub(crate) struct Aggregate {
-    entries: HashMap<Box<[u64]>, Tally>,
+    /// By shape and addresses: the number of the stack.
+    stacks: HashMap<Box<[u64]>, u32>,
+    entries: HashMap<Key, Tally>,
+    threads: HashMap<u32, Option<Arc<str>>>,
     bytes: usize,
-    key: Vec<u64>,
+    /// The stack that is looked up.
+    words: Vec<u64>,
     started: Instant,
     started_at: SystemTime,
     lost: Loss,
@@ -37,13 +46,23 @@ pub(crate) struct Aggregate {
     modules: Vec<Arc<Modules>>,
 }
 
-/// How often a (stack, context) was seen.
+/// What tells samples apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Key {
+    stack: u32,
+    tid: u32,
+    tag_set: u32,
+    trace_id: [u64; 2],
+    span_id: u64,
+}
+
+/// How often a stack was seen in one context on one thread.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     /// Stacks.
     pub(crate) count: u64,
-    /// Periods that they stand for.
-    pub(crate) weight: u64,
+    /// Nanoseconds of CPU time that they stand for.
+    pub(crate) nanos: u64,
 }
 
 /// The window holds as much as it may.
@@ -54,9 +73,11 @@ impl Aggregate {
     /// An empty window that begins now.
     pub(crate) fn begin(now: Instant, now_at: SystemTime) -> Self {
         Self {
+            stacks: HashMap::new(),
             entries: HashMap::new(),
+            threads: HashMap::new(),
             bytes: 0,
-            key: Vec::new(),
+            words: Vec::new(),
             started: now,
             started_at: now_at,
             lost: Loss::default(),
@@ -66,24 +87,18 @@ impl Aggregate {
     }
 
     /// Adds one sample, whose addresses are in one of these modules.
-    pub(crate) fn add(&mut self, head: &Head, addresses: &[u64], modules: &Arc<Modules>) -> Result<(), Full> {
-        self.key.clear();
-        // The epoch and the weight do not tell stacks apart.
-        self.key.extend(Head { epoch: 0, weight: 0, ..*head }.to_words());
-        self.key.extend_from_slice(addresses);
-        let tally = match self.entries.get_mut(self.key.as_slice()) {
-            Some(tally) => tally,
-            None => {
-                let bytes = self.key.len() * size_of::<u64>() + ENTRY_BYTES;
-                if self.bytes + bytes > MAX_BYTES {
-                    return Err(Full);
-                }
-                self.bytes += bytes;
-                self.entries.entry(self.key.as_slice().into()).or_default()
-            }
-        };
+    pub(crate) fn add(&mut self, sample: &Sample<'_>, modules: &Arc<Modules>) -> Result<(), Full> {
+        let head = &sample.head;
+        let stack = self.stack(head, sample.addresses)?;
+        self.name(head.tid, sample.thread_name.as_ref())?;
+        let Current { tag_set, trace_id, span_id } = head.context;
+        let key = Key { stack, tid: head.tid, tag_set, trace_id, span_id };
+        if !self.entries.contains_key(&key) {
+            self.take(ENTRY_BYTES)?;
+        }
+        let tally = self.entries.entry(key).or_default();
         tally.count += 1;
-        tally.weight += u64::from(head.weight);
+        tally.nanos += u64::from(head.weight) * u64::from(head.period);
         count_flaws(&mut self.degraded, head);
         if !self.modules.last().is_some_and(|known| Arc::ptr_eq(known, modules)) {
             if self.modules.len() >= MAX_STATES {
@@ -91,6 +106,41 @@ impl Aggregate {
             }
             self.modules.push(Arc::clone(modules));
         }
+        Ok(())
+    }
+
+    /// The number of a stack.
+    fn stack(&mut self, head: &Head, addresses: &[u64]) -> Result<u32, Full> {
+        self.words.clear();
+        self.words.push(head.shape());
+        self.words.extend_from_slice(addresses);
+        if let Some(number) = self.stacks.get(self.words.as_slice()) {
+            return Ok(*number);
+        }
+        self.take(size_of_val(self.words.as_slice()) + STACK_BYTES)?;
+        let number = u32::try_from(self.stacks.len()).map_err(|_| Full)?;
+        self.stacks.insert(self.words.as_slice().into(), number);
+        Ok(number)
+    }
+
+    /// Keeps the newest name of a thread that has one.
+    fn name(&mut self, tid: u32, name: Option<&Arc<str>>) -> Result<(), Full> {
+        match self.threads.get_mut(&tid) {
+            Some(known) if known.as_ref() == name || name.is_none() => {}
+            Some(known) => *known = name.cloned(),
+            None => {
+                self.take(THREAD_BYTES)?;
+                self.threads.insert(tid, name.cloned());
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, bytes: usize) -> Result<(), Full> {
+        if self.bytes + bytes > MAX_BYTES {
+            return Err(Full);
+        }
+        self.bytes += bytes;
         Ok(())
     }
 
@@ -106,7 +156,9 @@ impl Aggregate {
             duration: now - ended.started,
             started_at: ended.started_at,
             period,
+            stacks: ended.stacks,
             entries: ended.entries,
+            threads: ended.threads,
             lost: ended.lost,
             degraded: ended.degraded,
             modules: ended.modules,
@@ -130,6 +182,9 @@ pub(crate) fn count_flaws(degraded: &mut Degraded, head: &Head) {
     if head.context.tag_set == OVERFLOW {
         degraded.add(Flaw::NoContext, 1);
     }
+    if head.scaled {
+        degraded.add(Flaw::Scaled, 1);
+    }
 }
 
 /// The samples of a window that has ended.
@@ -143,13 +198,17 @@ pub(crate) struct Window {
     pub(crate) degraded: Degraded,
     /// Every state of the loaded modules while samples came in, the newest last.
     pub(crate) modules: Vec<Arc<Modules>>,
-    entries: HashMap<Box<[u64]>, Tally>,
+    stacks: HashMap<Box<[u64]>, u32>,
+    entries: HashMap<Key, Tally>,
+    threads: HashMap<u32, Option<Arc<str>>>,
 }
 
-/// A distinct (stack, context) of a window.
+/// A distinct stack in one context on one thread.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Entry<'a> {
     pub(crate) context: Current,
+    /// 0: not known.
+    pub(crate) tid: u32,
     pub(crate) end: StackEnd,
     /// Leaf first.
     pub(crate) addresses: &'a [u64],
@@ -164,24 +223,34 @@ impl Window {
         self.entries.values().map(|tally| tally.count).sum()
     }
 
-    /// The entries in an order that does not depend on the map's.
+    /// The entries in an order that does not depend on the maps'.
     pub(crate) fn entries(&self) -> Vec<Entry<'_>> {
+        let mut stacks: Vec<&[u64]> = vec![&[]; self.stacks.len()];
+        self.stacks.iter().for_each(|(words, number)| stacks[*number as usize] = words);
         let mut sorted: Vec<_> = self.entries.iter().collect();
-        sorted.sort_unstable_by_key(|(key, _)| *key);
+        sorted.sort_unstable_by_key(|(key, _)| (stacks[key.stack as usize], **key));
         let entries = sorted.into_iter().filter_map(|(key, tally)| {
-            let (head, addresses) = Head::split(key)?;
+            let (shape, addresses) = stacks[key.stack as usize].split_first()?;
+            let head = Head::of_shape(*shape);
+            let Key { tid, tag_set, trace_id, span_id, .. } = *key;
+            let context = Current { tag_set, trace_id, span_id };
             let gap_behind = (head.elided > 0).then_some(usize::from(head.leaf_frames));
-            Some(Entry { context: head.context, end: head.end, addresses, gap_behind, tally: *tally })
+            Some(Entry { context, tid, end: head.end, addresses, gap_behind, tally: *tally })
         });
         entries.collect()
     }
 
     /// Every distinct address.
     pub(crate) fn addresses(&self) -> Vec<u64> {
-        let mut addresses: Vec<u64> = self.entries.keys().flat_map(|key| key[HEAD_WORDS..].iter().copied()).collect();
+        let mut addresses: Vec<u64> = self.stacks.keys().flat_map(|words| words[1..].iter().copied()).collect();
         addresses.sort_unstable();
         addresses.dedup();
         addresses
+    }
+
+    /// The name of a thread, where it is known.
+    pub(crate) fn thread_name(&self, tid: u32) -> Option<&Arc<str>> {
+        self.threads.get(&tid)?.as_ref()
     }
 }
 
@@ -189,34 +258,45 @@ impl Window {
 mod tests {
     use super::*;
 
+    const PERIOD: u32 = 10_000_000;
+
     fn window(samples: &[(Head, &[u64])]) -> (Window, usize) {
         let modules = Arc::new(Modules::default());
         let mut aggregate = Aggregate::begin(Instant::now(), SystemTime::now());
-        let refused = samples.iter().filter(|(head, stack)| aggregate.add(head, stack, &modules).is_err()).count();
+        let mut add = |(head, addresses): &(Head, &[u64])| {
+            let thread_name = (head.tid == 7).then(|| "worker".into());
+            aggregate.add(&Sample { head: *head, addresses, thread_name }, &modules)
+        };
+        let refused = samples.iter().filter(|sample| add(sample).is_err()).count();
         (aggregate.end(Instant::now(), SystemTime::now(), Duration::from_millis(10)), refused)
     }
 
-    /// Check that equal stacks under equal tags are added up and others are kept apart.
+    /// Check that equal stacks of one thread under equal tags are added up and others are kept apart.
     #[test]
     fn equal_samples_are_added_up() {
-        let head = |tag_set, weight, epoch| Head {
+        let head = |tag_set, weight, epoch, tid| Head {
             weight,
             epoch,
+            tid,
+            period: PERIOD,
             context: Current { tag_set, ..Current::default() },
             ..Head::default()
         };
-        let samples: [(Head, &[u64]); 4] = [
-            (head(1, 1, 0), &[10, 20]),
-            (head(1, 3, 1), &[10, 20]),
-            (head(2, 1, 0), &[10, 20]),
-            (head(1, 1, 0), &[10]),
+        let samples: [(Head, &[u64]); 5] = [
+            (head(1, 1, 0, 7), &[10, 20]),
+            (head(1, 3, 1, 7), &[10, 20]),
+            (head(2, 1, 0, 7), &[10, 20]),
+            (head(1, 1, 0, 7), &[10]),
+            (head(1, 1, 0, 8), &[10]),
         ];
         let (window, refused) = window(&samples);
-        let tallies: Vec<_> = window.entries().iter().map(|entry| (entry.tally.count, entry.tally.weight)).collect();
+        let periods = |entry: &Entry<'_>| (entry.tally.count, entry.tally.nanos / u64::from(PERIOD));
+        let tallies: Vec<_> = window.entries().iter().map(periods).collect();
         let sum = tallies.iter().fold((0, 0), |sum, tally| (sum.0 + tally.0, sum.1 + tally.1));
-        assert_eq!((sum, tallies.len(), refused), ((4, 6), 3, 0));
+        assert_eq!((sum, tallies.len(), refused), ((5, 7), 4, 0));
         assert!(tallies.contains(&(2, 4)));
-        assert_eq!((window.stacks(), window.addresses()), (4, vec![10, 20]));
+        assert_eq!((window.stacks(), window.addresses()), (5, vec![10, 20]));
+        assert_eq!((window.thread_name(7).map(AsRef::as_ref), window.thread_name(8)), (Some("worker"), None));
     }
 
     /// Check that memory is bounded and that what is beyond is refused.
@@ -226,7 +306,7 @@ mod tests {
         let samples: Vec<_> =
             stacks.iter().map(|stack| (Head { weight: 1, ..Head::default() }, stack.as_slice())).collect();
         let (window, refused) = window(&samples);
-        let per_entry = (512 + HEAD_WORDS) * 8 + ENTRY_BYTES;
-        assert_eq!((window.stacks() as usize, refused), (MAX_BYTES / per_entry, 3000 - MAX_BYTES / per_entry));
+        let kept = (MAX_BYTES - THREAD_BYTES) / (513 * 8 + STACK_BYTES + ENTRY_BYTES);
+        assert_eq!((window.stacks() as usize, refused), (kept, 3000 - kept));
     }
 }

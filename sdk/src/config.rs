@@ -10,7 +10,7 @@ use std::time::Duration;
 use percent_encoding::percent_decode_str;
 use profiler_proto::resource::Resource;
 
-use crate::cpu::ring;
+use crate::cpu::{EngineChoice, ring};
 use crate::error::Error;
 use crate::export::{self, Destination, Otlp};
 
@@ -32,6 +32,7 @@ pub struct Config {
     tags: Vec<(String, String)>,
     rate_hz: Option<u32>,
     interval: Option<Duration>,
+    engine: Option<EngineChoice>,
     destinations: Vec<Otlp>,
     serve: Option<String>,
     ring_words: Option<usize>,
@@ -63,6 +64,12 @@ impl Config {
     /// How often a profile is exported, 100 ms to 1 h; 10 s if not set.
     pub fn interval(mut self, interval: Duration) -> Self {
         self.interval = Some(interval);
+        self
+    }
+
+    /// The engine to take samples with; [`EngineChoice::Auto`] if not set.
+    pub fn engine(mut self, engine: EngineChoice) -> Self {
+        self.engine = Some(engine);
         self
     }
 
@@ -106,6 +113,7 @@ pub(crate) struct Settings {
     pub(crate) resource: Resource,
     pub(crate) rate_hz: u32,
     pub(crate) interval: Duration,
+    pub(crate) engine: EngineChoice,
     pub(crate) destinations: Vec<Destination>,
     pub(crate) serve: Option<String>,
     pub(crate) ring_words: usize,
@@ -114,7 +122,7 @@ pub(crate) struct Settings {
 impl Settings {
     /// CPU time between samples.
     pub(crate) fn period(&self) -> Duration {
-        Duration::from_secs(1) / self.rate_hz
+        period(self.rate_hz)
     }
 }
 
@@ -141,6 +149,7 @@ impl Config {
             resource,
             rate_hz,
             interval,
+            engine: self.engine.map_or_else(|| environment.engine(), Ok)?,
             destinations,
             serve: self.serve.map_or_else(|| environment.serve(), |address| Ok(Some(address)))?,
             ring_words: self.ring_words.unwrap_or(ring::DEFAULT_WORDS),
@@ -148,12 +157,18 @@ impl Config {
     }
 }
 
+/// CPU time between samples at this rate.
+pub(crate) fn period(rate_hz: u32) -> Duration {
+    Duration::from_secs(1) / rate_hz.max(1)
+}
+
 /// Whether the profiler is to run at all.
 pub(crate) fn enabled(lookup: &dyn Fn(&str) -> Option<OsString>) -> Result<bool, Error> {
     Environment { lookup }.enabled()
 }
 
-fn checked_rate(name: &str, rate_hz: u32) -> Result<u32, Error> {
+/// The rate, if it can be; `name` is what set it.
+pub(crate) fn checked_rate(name: &str, rate_hz: u32) -> Result<u32, Error> {
     match rate_hz {
         1..=MAX_RATE_HZ => Ok(rate_hz),
         _ => Err(Error::setting(name, rate_hz, "the rate must be 1 to 10000 Hz", "set a rate such as 100")),
@@ -208,6 +223,16 @@ impl Environment<'_> {
             Error::setting(NAME, &text, "it is not a duration", "set seconds, or a number with ms, s or m, such as 10s")
         })?;
         checked_interval(NAME, interval).map(Some)
+    }
+
+    fn engine(&self) -> Result<EngineChoice, Error> {
+        const NAME: &str = "PROFILER_ENGINE";
+        let Some(text) = self.text(NAME)? else { return Ok(EngineChoice::default()) };
+        let known = EngineChoice::NAMES.iter().find(|(name, _)| text.trim().eq_ignore_ascii_case(name));
+        known.map(|(_, choice)| *choice).ok_or_else(|| {
+            let why = "there is no such engine";
+            Error::setting(NAME, text, why, "set auto, perf, timer, process_timer or setitimer")
+        })
     }
 
     fn serve(&self) -> Result<Option<String>, Error> {
@@ -327,6 +352,9 @@ mod tests {
         let from_code = resolve(config, &variables).unwrap();
         assert_eq!((from_code.rate_hz, from_code.interval), (20, Duration::from_secs(2)));
         assert_eq!(from_code.serve.as_deref(), Some("127.0.0.1:2"));
+        for (name, choice) in EngineChoice::NAMES {
+            assert_eq!(resolve(Config::new("a"), &[("PROFILER_ENGINE", name)]).unwrap().engine, *choice);
+        }
         let default = resolve(Config::new("a"), &[]).unwrap();
         assert_eq!((default.rate_hz, default.interval, default.serve), (100, Duration::from_secs(10), None));
         assert_eq!(default.destinations.len(), 0);
@@ -352,6 +380,7 @@ mod tests {
             ("PROFILER_RATE_HZ", "fast"),
             ("PROFILER_INTERVAL", "1ms"),
             ("PROFILER_INTERVAL", "soon"),
+            ("PROFILER_ENGINE", "diesel"),
             ("PROFILER_SERVE", "6060x"),
             ("OTEL_RESOURCE_ATTRIBUTES", "novalue"),
             ("OTEL_RESOURCE_ATTRIBUTES", "a=%ff"),

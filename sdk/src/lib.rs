@@ -26,6 +26,7 @@
 //! | `PROFILER_ENABLED` | | `1`; with `0`, [`start`] returns a guard that does nothing |
 //! | `PROFILER_RATE_HZ` | [`Config::rate_hz`] | `100`; 1 to 10000 |
 //! | `PROFILER_INTERVAL` | [`Config::interval`] | `10s`; 100 ms to 1 h |
+//! | `PROFILER_ENGINE` | [`Config::engine`] | `auto`; `perf`, `timer`, `process_timer`, `setitimer`: see [`EngineChoice`] |
 //! | `PROFILER_SERVE` | [`Config::serve`] | not served |
 //! | `OTEL_EXPORTER_OTLP_[PROFILES_]{ENDPOINT,PROTOCOL,HEADERS,TIMEOUT,COMPRESSION,CERTIFICATE}` | [`Config::export`] | no endpoint: nothing is sent |
 //! | `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES` | [`Config::new`], [`Config::tag`] | |
@@ -63,6 +64,8 @@ mod unwind;
 pub use config::Config;
 #[cfg(feature = "cpu")]
 pub use context::tags::{MAX_KEY, MAX_SETS, MAX_TAGS, MAX_VALUE, Scope, Tags, with_tags};
+#[cfg(feature = "cpu")]
+pub use cpu::EngineChoice;
 pub use error::{Error, ErrorKind};
 #[cfg(feature = "cpu")]
 pub use profiler::{ProfileKind, Profiler, start};

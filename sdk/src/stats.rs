@@ -33,10 +33,15 @@ pub struct Stats {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EngineStats {
-    /// `timer` or `process_timer`; empty while none runs.
+    /// The best one in use: `perf`, `timer`, `process_timer` or `setitimer`; empty while none runs.
     pub name: String,
-    /// The better engines that were refused: (name, why).
+    /// All that are in use and how many threads each covers by an alarm of their own, best first. The last one covers all
+    /// other threads, of which it does not know how many there are.
+    pub threads: Vec<(String, usize)>,
+    /// The better engines that were refused, for some threads or for all: (name, why).
     pub refused: Vec<(String, String)>,
+    /// What else is not as it could be.
+    pub notes: Vec<String>,
 }
 
 /// What became of the stacks that were handed to one destination.

@@ -13,6 +13,7 @@
 
 mod account;
 mod completeness;
+mod engines;
 mod faults;
 mod layering;
 mod pprof_go;

@@ -9,6 +9,7 @@ use std::cell::Cell;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
+use super::newcomers::Newcomers;
 use super::record::Head;
 use super::ring::Ring;
 use super::scratch::{Held, Pool, Work};
@@ -22,7 +23,7 @@ use crate::unwind::x86_64::{Registers, thread_pointer};
 
 /// CPU time in nanoseconds that one overrun may stand for; beyond it the signal was blocked, and the stack found at last
 /// says nothing of that time.
-const BLOCKED_NANOS: u64 = 250_000_000;
+pub(crate) const BLOCKED_NANOS: u64 = 250_000_000;
 
 /// What handlers and the `profiler` thread share. One per process, made by the first `start` and never freed, for a late
 /// signal may come at any time. A forked child gets one of its own: in its copy of the parent's, handlers that ran while
@@ -40,8 +41,10 @@ pub(crate) struct Shared {
     pub(crate) period_nanos: AtomicU64,
     /// This process, as `process_vm_readv` knows it.
     pub(crate) pid: u32,
-    /// A thread without its own timer used CPU: sweep soon.
-    pub(crate) uncovered_seen: AtomicBool,
+    /// Threads without an alarm of their own that used CPU.
+    pub(crate) newcomers: Newcomers,
+    /// Nanoseconds of CPU time that signals of the process-wide alarm stood for, on threads without one of their own.
+    pub(crate) process_told: AtomicU64,
     /// Signals of `setitimer` are ours.
     pub(crate) interval_timer: AtomicBool,
     /// Offset of the thread id in the C library's thread descriptor; 0: unknown.
@@ -60,7 +63,8 @@ impl Shared {
             generation: AtomicU32::new(0),
             period_nanos: AtomicU64::new(0),
             pid: std::process::id(),
-            uncovered_seen: AtomicBool::new(false),
+            newcomers: Newcomers::new(),
+            process_told: AtomicU64::new(0),
             interval_timer: AtomicBool::new(false),
             tid_offset: AtomicUsize::new(0),
         })
@@ -102,7 +106,7 @@ fn made() -> Option<&'static Shared> {
 static PREVIOUS: AtomicPtr<libc::sigaction> = AtomicPtr::new(std::ptr::null_mut());
 
 thread_local! {
-    // The generation in which this thread's own timer fired on it. Constant and without a destructor: see `context`.
+    // The generation in which this thread's own alarm went off on it. Constant and without a destructor: see `context`.
     static COVERED: Cell<u32> = const { Cell::new(0) };
 }
 
@@ -174,56 +178,91 @@ const _: () = {
     assert!(size_of::<TimerInfo>() <= size_of::<libc::siginfo_t>());
 };
 
+/// The part of `siginfo_t` that a descriptor's signal fills.
+///
+/// Source: Linux, include/uapi/asm-generic/siginfo.h, `__sifields._sigpoll`, on 64-bit machines.
+#[repr(C)]
+struct DescriptorInfo {
+    signo: i32,
+    errno: i32,
+    code: i32,
+    _pad: i32,
+    band: i64,
+    descriptor: i32,
+}
+
+const _: () = {
+    assert!(std::mem::offset_of!(DescriptorInfo, code) == std::mem::offset_of!(libc::siginfo_t, si_code));
+    assert!(std::mem::offset_of!(DescriptorInfo, descriptor) == 24);
+    assert!(size_of::<DescriptorInfo>() <= size_of::<libc::siginfo_t>());
+};
+
+/// `POLL_IN`: a perf event has overflown. Source: Linux, include/uapi/asm-generic/siginfo.h.
+const POLL_IN: i32 = 1;
+
 /// Whose signal it is.
 enum Origin<'a> {
-    /// The thread's own timer.
-    Thread(&'a Slot),
+    /// The thread's own alarm; its timer was overrun so many times.
+    Thread(&'a Slot, u64),
     /// The process-wide timer.
-    Process,
+    Process(u64),
     Foreign,
 }
 
 extern "C" fn on_sigprof(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     let Some(shared) = made() else { return };
-    // SAFETY: an SA_SIGINFO handler gets a valid siginfo_t and a valid ucontext_t (sigaction(2)); TimerInfo lies within
-    //         the former, whose bytes are all initialized by the kernel.
-    let (timer, registers) =
-        unsafe { (&*info.cast::<TimerInfo>(), Registers::of_signal_frame(&*context.cast::<libc::ucontext_t>())) };
-    let overrun = u64::try_from(timer.overrun).unwrap_or(0);
-    match origin(shared, timer) {
-        Origin::Thread(slot) => on_own_timer(shared, slot, registers, overrun),
-        Origin::Process => on_process_timer(shared, registers, overrun),
+    // SAFETY: an SA_SIGINFO handler gets a valid siginfo_t and a valid ucontext_t (sigaction(2)), all of whose bytes the
+    //         kernel has initialized.
+    let (origin, registers) =
+        unsafe { (origin(shared, info), Registers::of_signal_frame(&*context.cast::<libc::ucontext_t>())) };
+    match origin {
+        Origin::Thread(slot, overrun) => on_own_alarm(shared, slot, registers, overrun),
+        Origin::Process(overrun) => on_process_timer(shared, registers, overrun),
         Origin::Foreign => chain(signal, info, context),
     }
 }
 
-fn origin<'a>(shared: &'a Shared, timer: &TimerInfo) -> Origin<'a> {
+/// Whose signal `info` tells of.
+///
+/// # Safety
+/// `info` must be what the kernel hands to a signal handler.
+unsafe fn origin(shared: &Shared, info: *const libc::siginfo_t) -> Origin<'_> {
+    // SAFETY: contract; both structures lie within siginfo_t, and which of them holds is said by the code.
+    let (timer, descriptor) = unsafe { (&*info.cast::<TimerInfo>(), &*info.cast::<DescriptorInfo>()) };
+    let overrun = || u64::try_from(timer.overrun).unwrap_or(0);
     match timer.code {
-        libc::SI_TIMER if timer.value == shared.process_marker() => Origin::Process,
-        libc::SI_TIMER => shared.slots.at(timer.value).map_or(Origin::Foreign, Origin::Thread),
+        libc::SI_TIMER if timer.value == shared.process_marker() => Origin::Process(overrun()),
+        libc::SI_TIMER => shared.slots.at(timer.value).map_or(Origin::Foreign, |slot| Origin::Thread(slot, overrun())),
+        POLL_IN => {
+            let slot = own_tid(shared).and_then(|tid| shared.slots.find(tid));
+            let slot = slot.filter(|slot| slot.has_event(descriptor.descriptor));
+            slot.map_or(Origin::Foreign, |slot| Origin::Thread(slot, 0))
+        }
         // setitimer(2) sends its signal as the kernel.
-        libc::SI_KERNEL if shared.interval_timer.load(Ordering::Relaxed) => Origin::Process,
+        libc::SI_KERNEL if shared.interval_timer.load(Ordering::Relaxed) => Origin::Process(0),
         _ => Origin::Foreign,
     }
 }
 
-fn on_own_timer(shared: &Shared, slot: &Slot, registers: Registers, overrun: u64) {
+fn on_own_alarm(shared: &Shared, slot: &Slot, registers: Registers, overrun: u64) {
     // Acquire: pairs with the Release store in `Sampler::resume`; who sees the generation sees period and snapshot.
     let generation = shared.generation.load(Ordering::Acquire);
     if generation == 0 {
         return;
     }
+    let period = shared.period_nanos.load(Ordering::Relaxed);
+    let overrun = slot.not_written_off(overrun);
     COVERED.with(|covered| covered.set(generation));
-    slot.mark_signalled();
+    slot.mark_signalled((1 + overrun).saturating_mul(period));
     let Some(held) = shared.pool.hold(scratch_hint(registers.sp)) else { return };
     held.count_taken(1);
-    let blocked = overrun.saturating_mul(shared.period_nanos.load(Ordering::Relaxed)) >= BLOCKED_NANOS;
+    let blocked = overrun.saturating_mul(period) >= BLOCKED_NANOS;
     if blocked {
         held.count_taken(overrun);
         held.count_blocked(overrun);
     }
     let weight = if blocked { 1 } else { 1 + overrun };
-    sample(shared, held, Some(slot), registers, weight);
+    sample(shared, held, Some(slot), registers, Weight { periods: weight, period });
 }
 
 fn on_process_timer(shared: &Shared, registers: Registers, overrun: u64) {
@@ -231,10 +270,20 @@ fn on_process_timer(shared: &Shared, registers: Registers, overrun: u64) {
     if generation == 0 || is_covered(shared, generation) {
         return;
     }
-    shared.uncovered_seen.store(true, Ordering::Relaxed);
+    shared.newcomers.meet(own_tid(shared).unwrap_or(0));
+    let weight = Weight { periods: 1 + overrun, period: shared.period_nanos.load(Ordering::Relaxed) };
+    shared.process_told.fetch_add(weight.periods.saturating_mul(weight.period), Ordering::Relaxed);
     let Some(held) = shared.pool.hold(scratch_hint(registers.sp)) else { return };
     held.count_taken(1);
-    sample(shared, held, None, registers, 1 + overrun);
+    sample(shared, held, None, registers, weight);
+}
+
+/// What a sample stands for.
+#[derive(Clone, Copy)]
+struct Weight {
+    periods: u64,
+    /// Nanoseconds of each.
+    period: u64,
 }
 
 /// The scratch that this thread tries first, the same one each time while it works on one stack, so that it finds its
@@ -265,7 +314,7 @@ fn own_tid(shared: &Shared) -> Option<u32> {
     Some(unsafe { ((thread_pointer() as usize + offset) as *const u32).read_volatile() })
 }
 
-fn sample(shared: &Shared, mut held: Held<'_>, slot: Option<&Slot>, registers: Registers, weight: u64) {
+fn sample(shared: &Shared, mut held: Held<'_>, slot: Option<&Slot>, registers: Registers, weight: Weight) {
     let stack = slot.map_or(0..0, |slot| slot.stack(registers.sp, thread_pointer()));
     let epoch = held.epoch();
     // SeqCst: pairs with the swap in `Sampler::put_in_force`; see `scratch` for why what is loaded here stays alive
@@ -288,7 +337,11 @@ fn sample(shared: &Shared, mut held: Held<'_>, slot: Option<&Slot>, registers: R
         end,
         elided: frames.elided(),
         leaf_frames: frames.leaf_frames(),
-        weight: u32::try_from(weight).unwrap_or(u32::MAX),
+        weight: u32::try_from(weight.periods).unwrap_or(u32::MAX),
+        period: u32::try_from(weight.period).unwrap_or(u32::MAX),
+        tid: slot.map_or_else(|| own_tid(shared).unwrap_or(0), Slot::tid),
+        own_alarm: slot.is_some(),
+        scaled: false,
         context: context::current(),
     };
     let [leaf, root, rest] = frames.parts();

@@ -1,30 +1,37 @@
 //! CPU sampling: signals in, records out, with an account of every one.
 //!
 //! In: the rate. Out: records, handed to the caller by [`Sampler::drain`], and counts of whole epochs. The parts, in the
-//! order of a sample: [`thread_timers`] signals a thread, [`handler`] takes its stack with what [`slots`] knows of the
+//! order of a sample: [`threads`] has an [`engine`] signal each thread, [`handler`] takes its stack with what [`slots`] knows of the
 //! thread and with a [`scratch`], writes a [`record`] into the [`ring`], and the `profiler` thread, which owns the
 //! [`Sampler`], reads it.
 
+mod clocks;
+mod engine;
 pub(crate) mod handler;
+mod newcomers;
+mod process_alarm;
 pub(crate) mod record;
 pub(crate) mod ring;
 mod scratch;
 mod slots;
 mod stack;
+mod stack_bounds;
+mod tasks;
 mod thread_id;
-mod thread_timers;
-mod timer;
+mod threads;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use profiler_proto::loss::Loss;
+use profiler_proto::loss::{Cause, Loss};
 
+pub use self::engine::EngineChoice;
 use self::handler::Shared;
 use self::record::Head;
 use self::thread_id::Candidates;
-use self::thread_timers::ThreadTimers;
+use self::threads::Threads;
 use crate::error::Error;
 use crate::stats::EngineStats;
 use crate::unwind::cfi::Snapshot;
@@ -37,7 +44,8 @@ const MAX_WAITING: usize = 1 << 20;
 #[derive(Debug)]
 pub(crate) struct Sampler {
     shared: &'static Shared,
-    timers: Option<ThreadTimers>,
+    threads: Option<Threads>,
+    engine: EngineChoice,
     /// The epoch that is being closed.
     closing: Option<u8>,
     /// Records read so far, by epoch, each behind its length: they are handed on when their epoch is closed.
@@ -67,12 +75,21 @@ pub(crate) struct Epoch {
     pub(crate) lost: Loss,
 }
 
+/// One sample as it comes out.
+#[derive(Debug)]
+pub(crate) struct Sample<'a> {
+    pub(crate) head: Head,
+    /// Leaf first.
+    pub(crate) addresses: &'a [u64],
+    pub(crate) thread_name: Option<Arc<str>>,
+}
+
 impl Sampler {
-    /// Starts sampling at one sample per `period` of CPU time.
+    /// Starts sampling at one sample per `period` of CPU time and thread.
     ///
     /// # Errors
     /// When the handler cannot be installed, or no timer can be had.
-    pub(crate) fn start(period: Duration, ring_words: usize) -> Result<Self, Error> {
+    pub(crate) fn start(engine: EngineChoice, period: Duration, ring_words: usize) -> Result<Self, Error> {
         let shared = handler::shared(ring_words)?;
         handler::install()?;
         let candidates = Candidates::here();
@@ -86,7 +103,8 @@ impl Sampler {
         let modules = Arc::clone(&snapshot.modules);
         let mut sampler = Self {
             shared,
-            timers: None,
+            threads: None,
+            engine,
             closing: None,
             waiting: Default::default(),
             replaced: Vec::new(),
@@ -99,20 +117,20 @@ impl Sampler {
         Ok(sampler)
     }
 
-    /// Starts the timers. Does nothing while they run.
+    /// Sets the alarms. Does nothing while they are set.
     pub(crate) fn resume(&mut self, period: Duration) -> Result<(), Error> {
-        if self.timers.is_some() {
+        if self.threads.is_some() {
             return Ok(());
         }
+        handler::install()?;
         self.shared.period_nanos.store(period.as_nanos() as u64, Ordering::Relaxed);
         // Only a resume counts up, and only one sampler runs; 0 means "off", so it is skipped on wrap-around.
         static GENERATION: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
         let generation = GENERATION.fetch_add(1, Ordering::Relaxed).wrapping_add(1).max(1);
         // Release: pairs with the Acquire loads in `handler`; who sees the generation sees period and snapshot.
         self.shared.generation.store(generation, Ordering::Release);
-        let timers = ThreadTimers::start(self.shared, period);
-        match timers {
-            Ok(timers) => self.timers = Some(timers),
+        match Threads::start(self.shared, self.engine, period) {
+            Ok(threads) => self.threads = Some(threads),
             Err(error) => {
                 self.shared.generation.store(0, Ordering::Release);
                 return Err(error);
@@ -121,23 +139,31 @@ impl Sampler {
         Ok(())
     }
 
-    /// Stops the timers. Signals that are still under way find that no sample is to be taken.
+    /// Goes on with another period. A sample weighs the period in force when its signal arrives.
+    pub(crate) fn set_period(&mut self, period: Duration) {
+        self.shared.period_nanos.store(period.as_nanos() as u64, Ordering::Relaxed);
+        if let Some(threads) = &mut self.threads {
+            threads.set_period(period);
+        }
+    }
+
+    /// Takes the alarms away. Signals that are still under way find that no sample is to be taken.
     pub(crate) fn pause(&mut self) {
-        self.timers = None;
+        self.threads = None;
         self.shared.generation.store(0, Ordering::Release);
     }
 
     /// Looks after threads and modules: what came since the last call is covered from now on.
     pub(crate) fn tick(&mut self, now: Instant) {
-        if let Some(timers) = &mut self.timers {
-            timers.tick(now);
+        if let Some(threads) = &mut self.threads {
+            threads.tick(now);
         }
         self.refresh_modules();
     }
 
     /// Reads the ring, and closes the epoch if every handler that began in it has ended and all that they wrote has come
     /// out: `see` then gets its records. `None` where that is not so yet: call again soon.
-    pub(crate) fn drain(&mut self, see: impl FnMut(&Head, &[u64])) -> Option<Epoch> {
+    pub(crate) fn drain(&mut self, see: impl FnMut(&Sample<'_>)) -> Option<Epoch> {
         let closing = *self.closing.get_or_insert_with(|| self.shared.pool.begin_close());
         // Asked before the head is read: what an ended handler wrote then stands below it.
         let over = self.shared.pool.is_over(closing);
@@ -159,20 +185,29 @@ impl Sampler {
         (over && self.shared.ring.tail() >= end).then(|| self.close(closing, see))
     }
 
-    fn close(&mut self, epoch: u8, mut see: impl FnMut(&Head, &[u64])) -> Epoch {
+    fn close(&mut self, epoch: u8, mut see: impl FnMut(&Sample<'_>)) -> Epoch {
         self.closing = None;
         self.closed += 1;
         self.free_replaced();
-        let counted = self.shared.pool.close(epoch);
+        let mut counted = self.shared.pool.close(epoch);
+        let waiting = std::mem::take(&mut self.waiting[usize::from(epoch)]);
+        let mut shares = Shares::default();
+        records(&waiting).for_each(|(head, _)| shares.count(&head));
         let mut drained = 0;
-        let mut words = self.waiting[usize::from(epoch)].as_slice();
-        while let Some((record, rest)) = words.split_first().and_then(|(n, rest)| rest.split_at_checked(*n as usize)) {
-            if let Some((head, addresses)) = Head::split(record) {
-                drained += 1;
-                see(&head, addresses);
+        for (mut head, addresses) in records(&waiting) {
+            drained += 1;
+            let mut name = None;
+            if let Some(threads) = &mut self.threads {
+                shares.add(&mut head, threads);
+                name = threads.name(head.tid);
             }
-            words = rest;
+            see(&Sample { head, addresses, thread_name: name });
         }
+        // One event that is both: the two figures come from the same count.
+        let written_off = self.threads.as_mut().map_or(0, Threads::take_written_off);
+        counted.taken += written_off;
+        counted.lost.add(Cause::Blocked, written_off);
+        self.waiting[usize::from(epoch)] = waiting;
         self.waiting[usize::from(epoch)].clear();
         Epoch { taken: counted.taken, drained, lost: counted.lost }
     }
@@ -184,9 +219,13 @@ impl Sampler {
 
     /// The engine in use, and what better ones were refused.
     pub(crate) fn engine(&self) -> EngineStats {
-        match &self.timers {
-            Some(timers) => EngineStats { name: timers.name().to_owned(), refused: timers.refused.clone() },
-            None => EngineStats::default(),
+        let Some(threads) = &self.threads else { return EngineStats::default() };
+        let in_use = threads.engines();
+        EngineStats {
+            name: in_use.first().map(|(name, _)| (*name).to_owned()).unwrap_or_default(),
+            threads: in_use.into_iter().map(|(name, threads)| (name.to_owned(), threads)).collect(),
+            refused: threads.refused().to_vec(),
+            notes: threads.notes().to_vec(),
         }
     }
 
@@ -220,5 +259,54 @@ impl Drop for Sampler {
     fn drop(&mut self) {
         // A handler may still be running with an unwinder that was replaced: those are left to it, and leak.
         self.pause();
+    }
+}
+
+/// The records in `words`, each behind its length.
+fn records(mut words: &[u64]) -> impl Iterator<Item = (Head, &[u64])> {
+    std::iter::from_fn(move || {
+        let (length, rest) = words.split_first()?;
+        let (record, rest) = rest.split_at_checked(*length as usize)?;
+        words = rest;
+        Head::split(record)
+    })
+}
+
+/// What passed on the clocks of threads without a signal, shared out over the samples that there are.
+#[derive(Debug, Default)]
+struct Shares {
+    /// By thread; 0 for those under the process-wide alarm.
+    threads: HashMap<u32, Share>,
+}
+
+#[derive(Debug, Default)]
+struct Share {
+    samples: u64,
+    /// Periods to share out; `None`: not asked yet.
+    periods: Option<u64>,
+    /// Samples that got their part.
+    served: u64,
+}
+
+impl Shares {
+    fn count(&mut self, head: &Head) {
+        self.threads.entry(Self::owner(head)).or_default().samples += 1;
+    }
+
+    /// Adds to a sample its part of what its thread's clock says beyond the signals.
+    fn add(&mut self, head: &mut Head, threads: &mut Threads) {
+        let owner = Self::owner(head);
+        let Some(share) = self.threads.get_mut(&owner) else { return };
+        let periods = *share.periods.get_or_insert_with(|| threads.make_good(owner).into());
+        // Evenly: the difference of two rounded-down sums.
+        let until = |served: u64| periods * served / share.samples;
+        let part = until(share.served + 1) - until(share.served);
+        share.served += 1;
+        head.weight = head.weight.saturating_add(u32::try_from(part).unwrap_or(u32::MAX));
+        head.scaled = part > 0;
+    }
+
+    fn owner(head: &Head) -> u32 {
+        if head.own_alarm { head.tid } else { 0 }
     }
 }

@@ -20,8 +20,16 @@ pub(crate) struct Head {
     pub(crate) elided: u16,
     /// How many of the addresses belong to the leaf part; the others follow the gap. All of them where nothing is left out.
     pub(crate) leaf_frames: u16,
-    /// Weight in periods: 1 + overrun.
+    /// Weight in periods: 1 + overrun, and what is added for periods without a signal.
     pub(crate) weight: u32,
+    /// Nanoseconds of CPU time between samples when it was taken.
+    pub(crate) period: u32,
+    /// Thread id; 0 where it is not known.
+    pub(crate) tid: u32,
+    /// The thread's own alarm went off, not one that many threads share.
+    pub(crate) own_alarm: bool,
+    /// The weight is corrected by the thread's CPU clock.
+    pub(crate) scaled: bool,
     /// What the thread was working for.
     pub(crate) context: Current,
 }
@@ -29,26 +37,39 @@ pub(crate) struct Head {
 impl Head {
     /// The words of this head.
     pub(crate) fn to_words(self) -> [u64; HEAD_WORDS] {
-        let shape = u64::from(self.epoch)
-            | u64::from(self.end as u8) << 8
-            | u64::from(self.elided) << 16
-            | u64::from(self.leaf_frames) << 32;
+        let origin =
+            self.shape() | u64::from(self.epoch) << 48 | u64::from(self.own_alarm) << 56 | u64::from(self.scaled) << 57;
         let Current { tag_set, trace_id, span_id } = self.context;
         let [trace_high, trace_low] = trace_id;
-        [shape, u64::from(self.weight), u64::from(tag_set), trace_high, trace_low, span_id]
+        let weight = u64::from(self.weight) | u64::from(self.period) << 32;
+        let owner = u64::from(tag_set) | u64::from(self.tid) << 32;
+        [origin, weight, owner, trace_high, trace_low, span_id]
+    }
+
+    /// What this head says of its stack, in one word.
+    pub(crate) fn shape(self) -> u64 {
+        u64::from(self.end as u8) | u64::from(self.elided) << 16 | u64::from(self.leaf_frames) << 32
+    }
+
+    /// A head that says this of its stack, and nothing else.
+    pub(crate) fn of_shape(shape: u64) -> Self {
+        let (elided, leaf_frames) = ((shape >> 16) as u16, (shape >> 32) as u16);
+        Self { end: StackEnd::from_byte(shape as u8), elided, leaf_frames, ..Self::default() }
     }
 
     /// The head and the addresses in the words of a record; `None` if they are too few to be one.
     pub(crate) fn split(words: &[u64]) -> Option<(Self, &[u64])> {
-        let ([shape, weight, tag_set, trace_high, trace_low, span_id], addresses) =
+        let ([origin, weight, owner, trace_high, trace_low, span_id], addresses) =
             words.split_first_chunk::<HEAD_WORDS>()?;
         let head = Self {
-            epoch: *shape as u8,
-            end: StackEnd::from_byte((*shape >> 8) as u8),
-            elided: (*shape >> 16) as u16,
-            leaf_frames: (*shape >> 32) as u16,
+            epoch: (*origin >> 48) as u8,
             weight: *weight as u32,
-            context: Current { tag_set: *tag_set as u32, trace_id: [*trace_high, *trace_low], span_id: *span_id },
+            period: (*weight >> 32) as u32,
+            tid: (*owner >> 32) as u32,
+            own_alarm: *origin >> 56 & 1 == 1,
+            scaled: *origin >> 57 & 1 == 1,
+            context: Current { tag_set: *owner as u32, trace_id: [*trace_high, *trace_low], span_id: *span_id },
+            ..Self::of_shape(*origin)
         };
         Some((head, addresses))
     }
@@ -67,6 +88,10 @@ mod tests {
             elided: 65_000,
             leaf_frames: 384,
             weight: u32::MAX,
+            period: 1_000_000_000,
+            tid: 4_194_304,
+            own_alarm: true,
+            scaled: true,
             context: Current { tag_set: 7, trace_id: [u64::MAX, 1], span_id: 3 },
         };
         let words = [&head.to_words()[..], &[10, 20]].concat();

@@ -1,25 +1,33 @@
-//! What is known of each thread that has a timer of its own: shared by its handler and the `profiler` thread.
+//! What is known of each thread that has an alarm of its own: shared by its handler and the `profiler` thread.
 //!
 //! In: threads as the sweep finds them; stack pointers as handlers see them. Out: whether a thread is covered by its own
-//! timer, and the bounds of its stack. A fixed arena found by thread id, so that a handler needs no thread-local, no
+//! alarm, what its signals told, and the bounds of its stack. A fixed arena found by thread id, so that a handler needs no thread-local, no
 //! allocation and no lock to get there; a thread that finds no slot is left to the process-wide timer.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
+
+use super::engine::NO_EVENT;
 
 /// Slots of a process.
 const SLOTS: usize = 4096;
 /// How far a thread's slot may be from the place that its id gives.
 const PROBES: usize = 16;
 
-/// A thread with its own timer. Invariant: everything but `tid` is meaningful only while `tid` is not 0.
+/// A thread with an alarm of its own. Invariant: everything but `tid` is meaningful only while `tid` is not 0.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub(crate) struct Slot {
     /// Thread id in our pid namespace; 0: free.
     tid: AtomicU32,
-    /// Its own timer has fired on it.
+    /// Descriptor of its perf event; [`NO_EVENT`]: it has none.
+    event: AtomicI32,
+    /// Its own alarm has gone off on it.
     signalled: AtomicBool,
+    /// Nanoseconds of CPU time that its own signals stood for; written by its handler.
+    told: AtomicU64,
+    /// Periods without a signal that were counted as lost already; the next overrun tells of them again.
+    written_off: AtomicU32,
     /// Readable stack of this thread: from here …
     stack_start: AtomicU64,
     /// … to here; 0 while unknown.
@@ -51,7 +59,10 @@ impl Slots {
     /// A slot for thread `tid`, if there is a free one near the place of its id. Only the `profiler` thread calls this.
     pub(crate) fn insert(&self, tid: u32) -> Option<&Slot> {
         let slot = self.places(tid).find(|slot| slot.tid.load(Ordering::Relaxed) == 0)?;
+        slot.event.store(NO_EVENT, Ordering::Relaxed);
         slot.signalled.store(false, Ordering::Relaxed);
+        slot.told.store(0, Ordering::Relaxed);
+        slot.written_off.store(0, Ordering::Relaxed);
         slot.stack_end.store(0, Ordering::Relaxed);
         slot.unknown_sp.store(0, Ordering::Relaxed);
         // Release: pairs with the Acquire load in `find`.
@@ -77,17 +88,52 @@ impl Slots {
 }
 
 impl Slot {
-    /// Frees the slot of a thread whose timer is deleted.
+    /// Frees the slot of a thread whose alarm is gone.
     pub(crate) fn free(&self) {
         self.tid.store(0, Ordering::Release);
     }
 
-    /// The handler runs on this thread by the thread's own timer.
-    pub(crate) fn mark_signalled(&self) {
-        self.signalled.store(true, Ordering::Relaxed);
+    /// The thread's id.
+    pub(crate) fn tid(&self) -> u32 {
+        self.tid.load(Ordering::Relaxed)
     }
 
-    /// Whether this thread's own timer has fired on it.
+    /// Makes the descriptor of this thread's perf event known to its handler.
+    pub(crate) fn set_event(&self, descriptor: i32) {
+        self.event.store(descriptor, Ordering::Relaxed);
+    }
+
+    /// Whether this is the descriptor of this thread's perf event.
+    pub(crate) fn has_event(&self, descriptor: i32) -> bool {
+        descriptor != NO_EVENT && self.event.load(Ordering::Relaxed) == descriptor
+    }
+
+    /// The handler runs on this thread by the thread's own alarm, for `nanos` of CPU time.
+    pub(crate) fn mark_signalled(&self, nanos: u64) {
+        self.signalled.store(true, Ordering::Relaxed);
+        // Only this thread's handler writes it, one at a time.
+        self.told.store(self.told.load(Ordering::Relaxed).wrapping_add(nanos), Ordering::Relaxed);
+    }
+
+    /// Nanoseconds of CPU time that this thread's own signals stood for.
+    pub(crate) fn told(&self) -> u64 {
+        self.told.load(Ordering::Relaxed)
+    }
+
+    /// Notes that `periods` without a signal were counted as lost.
+    pub(crate) fn write_off(&self, periods: u32) {
+        self.written_off.fetch_add(periods, Ordering::Relaxed);
+    }
+
+    /// The part of `overrun` that was not counted as lost before.
+    pub(crate) fn not_written_off(&self, overrun: u64) -> u64 {
+        if self.written_off.load(Ordering::Relaxed) == 0 {
+            return overrun;
+        }
+        overrun.saturating_sub(self.written_off.swap(0, Ordering::Relaxed).into())
+    }
+
+    /// Whether this thread's own alarm has gone off on it.
     pub(crate) fn is_signalled(&self) -> bool {
         self.signalled.load(Ordering::Relaxed)
     }
@@ -150,6 +196,18 @@ mod tests {
         let slots = Slots::new();
         let crowd = (0..PROBES as u32).filter(|n| slots.insert(7 + n * SLOTS as u32).is_some()).count();
         assert_eq!((crowd, slots.insert(7 + PROBES as u32 * SLOTS as u32).is_none()), (PROBES, true));
+    }
+
+    /// Check that periods written off are taken from the next overrun, once.
+    #[test]
+    fn what_was_written_off_is_not_told_again() {
+        let slots = Slots::new();
+        let slot = slots.insert(1).unwrap();
+        assert_eq!(slot.not_written_off(40), 40);
+        slot.write_off(30);
+        assert_eq!((slot.not_written_off(40), slot.not_written_off(40)), (10, 40));
+        slot.write_off(30);
+        assert_eq!(slot.not_written_off(20), 0);
     }
 
     /// Check that a stack is asked about once and then known.

@@ -29,6 +29,10 @@ pub(super) enum Command {
     Resume {
         reply: Reply<Result<(), Error>>,
     },
+    SetRate {
+        rate_hz: u32,
+        reply: Reply<()>,
+    },
     Stop {
         deadline: Instant,
         reply: Reply<bool>,

@@ -115,7 +115,8 @@ fn wire(settings: Settings, claim: Claim) -> Result<Running, Error> {
         }
         None
     };
-    let (period, interval, ring_words) = (settings.period(), settings.interval, settings.ring_words);
+    let (period, interval) = (settings.period(), settings.interval);
+    let (engine, ring_words) = (settings.engine, settings.ring_words);
     let (commands, mailbox) = mpsc::channel();
     let handle = Handle::new(commands, &settings);
     let (tasks, inbox) = io::channel();
@@ -128,7 +129,7 @@ fn wire(settings: Settings, claim: Claim) -> Result<Running, Error> {
     };
     let runtime = io::runtime()?;
     let mut threads = vec![spawn("profiler-io", move || io_thread.run(runtime, inbox))?];
-    let sampler = Sampler::start(period, ring_words)?;
+    let sampler = Sampler::start(engine, period, ring_words)?;
     let sampling = Sampling::new(sampler, period, interval, mailbox, tasks, handle.clone());
     threads.push(spawn("profiler", move || {
         sampling.run();
@@ -202,6 +203,19 @@ impl Profiler {
     pub fn resume(&self) -> Result<(), Error> {
         let Some(running) = self.running() else { return Ok(()) };
         running.ask(DROP_TIMEOUT, |reply| Command::Resume { reply }).unwrap_or(Ok(()))
+    }
+
+    /// Goes on at another rate, in samples per second of CPU time and thread, 1 to 10,000. What was sampled until now
+    /// leaves as a profile of its own, for a profile has one period.
+    ///
+    /// # Errors
+    /// For a rate that cannot be.
+    pub fn set_rate_hz(&self, rate_hz: u32) -> Result<(), Error> {
+        let rate_hz = config::checked_rate("Profiler::set_rate_hz", rate_hz)?;
+        if let Some(running) = self.running() {
+            running.ask(DROP_TIMEOUT, |reply| Command::SetRate { rate_hz, reply });
+        }
+        Ok(())
     }
 
     /// One consistent snapshot of what the profiler did.

@@ -3,6 +3,7 @@
 //! In: records of the handlers, [`Command`]s of the guard and the server. Out: windows for the `profiler-io` thread, one
 //! per interval and one per capture; entries in the ledger. Never waits for anything but its next turn.
 
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
@@ -13,6 +14,7 @@ use super::io::Tasks;
 use super::message::{CaptureReply, Command, Refusal, Reply, Task};
 use super::source::Handle;
 use crate::aggregate::{Aggregate, count_flaws};
+use crate::config::period;
 use crate::cpu::{Epoch, Sampler};
 
 /// How often the ring is drained; see `ring::DEFAULT_WORDS`.
@@ -94,13 +96,13 @@ impl Sampling {
         let Self { sampler, window, captures, .. } = self;
         let modules = Arc::clone(sampler.modules());
         let (mut weight, mut refused, mut degraded) = (0, 0, Degraded::default());
-        let epoch = sampler.drain(|head, addresses| {
-            weight += u64::from(head.weight);
-            count_flaws(&mut degraded, head);
-            refused += u64::from(window.add(head, addresses, &modules).is_err());
+        let epoch = sampler.drain(|sample| {
+            weight += u64::from(sample.head.weight);
+            count_flaws(&mut degraded, &sample.head);
+            refused += u64::from(window.add(sample, &modules).is_err());
             for capture in captures.iter_mut() {
                 // A capture that is full is cut there; its profile's own attribute says how many stacks it holds.
-                drop(capture.window.add(head, addresses, &modules));
+                drop(capture.window.add(sample, &modules));
             }
         });
         let Some(Epoch { taken, drained, lost }) = epoch else { return false };
@@ -174,6 +176,14 @@ impl Sampling {
                 self.paused = resumed.is_err();
                 self.publish_engine();
                 reply.answer(resumed);
+            }
+            Command::SetRate { rate_hz, reply } => {
+                self.collect_all(soon());
+                self.hand_over();
+                self.period = period(rate_hz);
+                self.sampler.set_period(self.period);
+                self.handle.rate_hz.store(rate_hz, Ordering::Relaxed);
+                reply.answer(());
             }
             // `run` takes it before it comes here.
             Command::Stop { reply, .. } => reply.answer(false),

@@ -3,6 +3,7 @@
 //! In: calls of the guard (any thread) and of the server (`profiler-io`). Out: [`Command`]s to the `profiler` thread, and
 //! [`Stats`] put together from the ledger and what each stage published. Nothing here blocks.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -21,7 +22,7 @@ pub(super) struct Handle {
     pub(super) exporter: Arc<OnceLock<Arc<Exporter>>>,
     #[cfg(feature = "serve")]
     service: Arc<str>,
-    rate_hz: u32,
+    pub(super) rate_hz: Arc<AtomicU32>,
 }
 
 impl Handle {
@@ -34,7 +35,7 @@ impl Handle {
             exporter: Arc::default(),
             #[cfg(feature = "serve")]
             service: settings.service.as_str().into(),
-            rate_hz: settings.rate_hz,
+            rate_hz: Arc::new(AtomicU32::new(settings.rate_hz)),
         }
     }
 
@@ -49,7 +50,7 @@ impl Handle {
         let engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner).clone();
         Stats {
             sampling: !engine.name.is_empty(),
-            rate_hz: self.rate_hz,
+            rate_hz: self.rate_hz.load(Ordering::Relaxed),
             account: entries.account,
             degraded: entries.degraded,
             weight: entries.weight,

@@ -23,6 +23,8 @@ pub(super) fn json(stats: &Stats) -> Value {
         "kinds": {},
         "engine": {
             "name": stats.engine.name,
+            "threads": stats.engine.threads.iter().map(|(name, n)| (name.clone(), Value::from(*n))).collect::<Map<_, _>>(),
+            "notes": stats.engine.notes,
             "refused": stats.engine.refused.iter().map(|(name, why)| json!({"name": name, "why": why})).collect::<Vec<_>>(),
         },
         "symbols": {
@@ -67,7 +69,12 @@ mod tests {
         stats.account.enter(10, 7, &lost);
         stats.account.exported(5);
         stats.degraded.add(Flaw::Truncated, 2);
-        stats.engine = EngineStats { name: "timer".into(), refused: vec![("perf".into(), "EACCES".into())] };
+        stats.engine = EngineStats {
+            name: "timer".into(),
+            threads: vec![("timer".into(), 3), ("process_timer".into(), 0)],
+            refused: vec![("perf".into(), "EACCES".into())],
+            notes: vec!["a note".into()],
+        };
         stats.destinations.push(DestinationStats { name: "store".into(), delivered: 5, ..DestinationStats::default() });
         let json = json(&stats);
         let sum: u64 = json["lost"].as_object().unwrap().values().filter_map(Value::as_u64).sum();
@@ -75,7 +82,13 @@ mod tests {
         assert_eq!((of("taken"), of("exported") + of("pending") + sum), (10, 10));
         assert_eq!((json["lost"]["ring_full"].as_u64(), json["lost"]["shutdown"].as_u64()), (Some(3), Some(0)));
         assert_eq!((&json["degraded"]["truncated"], &json["symbols"]["lines"]), (&json!(2), &Value::Null));
-        assert_eq!(json["engine"], json!({"name": "timer", "refused": [{"name": "perf", "why": "EACCES"}]}));
+        let expected = json!({
+            "name": "timer",
+            "threads": {"timer": 3, "process_timer": 0},
+            "refused": [{"name": "perf", "why": "EACCES"}],
+            "notes": ["a note"],
+        });
+        assert_eq!(json["engine"], expected);
         assert_eq!((&json["destinations"][0]["delivered"], &json["kinds"]), (&json!(5), &json!({})));
     }
 }

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use profiler::{Config, Profiler};
-use profiler_tests::clock::thread_cpu;
+use profiler_tests::clock::{process_cpu, thread_cpu};
 use profiler_tests::subject::Options;
 use profiler_tests::workload::{self, Part};
 use profiler_tests::{Error, Result};
@@ -57,10 +57,11 @@ fn tagged(part: &Part, slice: Duration) -> Duration {
     (part.burn)(slice)
 }
 
-/// Burns CPU in one function on `threads` threads for `seconds`. Of the threads, every third was there before the start,
+/// Burns CPU in one function on `threads` threads for `seconds`, with naps of `nap_micros` between. Of the threads, every third was there before the start,
 /// every third was made right behind it, and every third in the middle of the time.
 pub(crate) fn spinning(options: &Options) -> Result<Value> {
     let (threads, seconds) = (options.value::<u32>("threads")?, options.value::<f64>("seconds")?);
+    let nap = Duration::from_micros(options.value_or("nap_micros", 0)?);
     let end = Instant::now() + Duration::from_secs_f64(seconds);
     let (begin, begun) = std::sync::mpsc::channel::<()>();
     let begun = std::sync::Arc::new(std::sync::Mutex::new(begun));
@@ -72,6 +73,9 @@ pub(crate) fn spinning(options: &Options) -> Result<Value> {
             let start = thread_cpu();
             while Instant::now() < end {
                 workload::spin(Duration::from_millis(1));
+                if !nap.is_zero() {
+                    std::thread::sleep(nap);
+                }
             }
             thread_cpu() - start
         })
@@ -79,15 +83,22 @@ pub(crate) fn spinning(options: &Options) -> Result<Value> {
     let mut running = (0..threads).step_by(3).map(thread).collect::<Result<Vec<_>, _>>()?;
     let config = Config::new("spin").rate_hz(options.value("rate")?).interval(Duration::from_secs(1));
     let profiler = profiler::start(config)?;
+    let process = process_cpu();
     running.extend((1..threads).step_by(3).map(thread).collect::<Result<Vec<_>, _>>()?);
     drop(begin);
     std::thread::sleep(Duration::from_secs_f64(seconds / 2.0));
+    let engine = stats::to_json(&profiler.stats())["engine"].take();
     running.extend((2..threads).step_by(3).map(thread).collect::<Result<Vec<_>, _>>()?);
     let mut cpu = Duration::ZERO;
     for thread in running {
         cpu += joined(thread)?;
     }
-    finished(profiler, json!({ "cpu_seconds": cpu.as_secs_f64() }))
+    profiler.pause();
+    let process = process_cpu() - process;
+    let seconds = json!({
+        "cpu_seconds": cpu.as_secs_f64(), "process_cpu_seconds": process.as_secs_f64(), "engine": engine,
+    });
+    finished(profiler, seconds)
 }
 
 fn joined<T>(thread: JoinHandle<T>) -> Result<T> {

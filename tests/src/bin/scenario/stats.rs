@@ -31,7 +31,12 @@ pub(crate) fn to_json(stats: &Stats) -> Value {
         "balances": stats.account.balances(),
         "degraded": degraded,
         "weight": stats.weight,
-        "engine": { "name": stats.engine.name, "refused": refused.collect::<Vec<_>>() },
+        "engine": {
+            "name": stats.engine.name,
+            "threads": stats.engine.threads.iter().map(|(name, n)| (name.clone(), json!(n))).collect::<Map<_, _>>(),
+            "refused": refused.collect::<Vec<_>>(),
+            "notes": stats.engine.notes,
+        },
         "destinations": destinations.collect::<Vec<_>>(),
         "lines": stats.symbols.lines,
     })

@@ -1,16 +1,57 @@
-//! One POSIX timer, for a thread's or the process's CPU clock, and `setitimer` where none can be made.
+//! POSIX timers on CPU clocks: one for each thread, or one for the process.
 //!
-//! In: the clock, the period, the value by which the handler knows the signal. Out: SIGPROF each period of CPU time until
-//! it is dropped. Used by the `profiler` thread and by `start`.
+//! In: the clock and the pace. Out: SIGPROF, to the thread whose clock it is or to any, with the value by which the handler
+//! knows it. Work in any container; the kernel looks at them in its tick only, and says how many periods have passed.
 
 use std::io;
 use std::ptr;
 use std::time::Duration;
 
+use super::{Alarm, Engine, Pace, Target};
+use crate::cpu::clocks::thread_clock;
+
+/// The engine `timer`: a timer per thread.
+#[derive(Debug)]
+pub(in crate::cpu) struct ThreadTimer;
+
+/// The engine `process_timer`: one for all threads.
+#[derive(Debug)]
+pub(in crate::cpu) struct ProcessTimer;
+
+impl Engine for ThreadTimer {
+    fn name(&self) -> &'static str {
+        "timer"
+    }
+
+    fn tells_all(&self) -> bool {
+        true
+    }
+
+    fn arm(&self, target: Target, pace: Pace) -> io::Result<Box<dyn Alarm>> {
+        let Target::Thread(slot) = target else { return Err(io::ErrorKind::Unsupported.into()) };
+        Ok(Box::new(Timer::start(Clock::Thread(slot.tid()), ptr::from_ref(slot) as usize, pace)?))
+    }
+}
+
+impl Engine for ProcessTimer {
+    fn name(&self) -> &'static str {
+        "process_timer"
+    }
+
+    fn tells_all(&self) -> bool {
+        true
+    }
+
+    fn arm(&self, target: Target, pace: Pace) -> io::Result<Box<dyn Alarm>> {
+        let Target::Process { marker } = target else { return Err(io::ErrorKind::Unsupported.into()) };
+        Ok(Box::new(Timer::start(Clock::Process, marker, pace)?))
+    }
+}
+
 /// A timer that sends SIGPROF; deleted when dropped. It is gone too after `fork` (in the child) and `exec`
 /// (timer_create(2)).
 #[derive(Debug)]
-pub(crate) struct Timer {
+struct Timer {
     id: libc::timer_t,
 }
 
@@ -20,7 +61,7 @@ unsafe impl Send for Timer {}
 
 /// What a timer measures and whom it signals.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Clock {
+enum Clock {
     /// CPU time of one thread of this process; signals that thread.
     Thread(u32),
     /// CPU time of the whole process; signals whichever thread the kernel picks, preferably the running one.
@@ -28,28 +69,19 @@ pub(crate) enum Clock {
 }
 
 impl Clock {
-    /// The clock's id.
-    ///
-    /// Source: Linux, include/linux/posix-timers_types.h: a thread's CPU clock is `~tid << 3 | PERTHREAD | SCHED`
-    /// (4 | 2), the form that pthread_getcpuclockid(3) gives for a thread whose handle is known.
     fn id(self) -> libc::clockid_t {
         match self {
-            Self::Thread(tid) => (!tid << 3 | 6).cast_signed(),
+            Self::Thread(tid) => thread_clock(tid),
             Self::Process => libc::CLOCK_PROCESS_CPUTIME_ID,
         }
     }
 }
 
 impl Timer {
-    /// Starts a timer: first after `first`, then each `period` of CPU time.
-    pub(crate) fn start(clock: Clock, value: usize, first: Duration, period: Duration) -> io::Result<Self> {
-        let timer = Self::create(clock, value)?;
-        let schedule = libc::itimerspec { it_interval: timespec(period), it_value: timespec(first) };
-        // SAFETY: timer_settime(2): the timer was just made, the schedule is valid for the call.
-        match unsafe { libc::timer_settime(timer.id, 0, &raw const schedule, ptr::null_mut()) } {
-            0 => Ok(timer),
-            _ => Err(io::Error::last_os_error()),
-        }
+    fn start(clock: Clock, value: usize, pace: Pace) -> io::Result<Self> {
+        let mut timer = Self::create(clock, value)?;
+        timer.set_pace(pace)?;
+        Ok(timer)
     }
 
     fn create(clock: Clock, value: usize) -> io::Result<Self> {
@@ -72,15 +104,24 @@ impl Timer {
             }
         }
     }
+}
 
-    /// Whether the thread that this timer measures still lives: a timer of a dead one has no time left.
-    ///
-    /// Source: Linux, kernel/time/posix-cpu-timers.c, `posix_cpu_timer_get`.
-    pub(crate) fn is_alive(&self) -> bool {
+impl Alarm for Timer {
+    /// A timer of a dead thread has no time left (Linux, kernel/time/posix-cpu-timers.c, `posix_cpu_timer_get`).
+    fn is_alive(&self) -> bool {
         let mut left = libc::itimerspec { it_interval: timespec(Duration::ZERO), it_value: timespec(Duration::ZERO) };
         // SAFETY: timer_gettime(2): the timer exists until it is dropped, and the structure is valid for the call.
         let answer = unsafe { libc::timer_gettime(self.id, &raw mut left) };
         answer == 0 && (left.it_value.tv_sec, left.it_value.tv_nsec) != (0, 0)
+    }
+
+    fn set_pace(&mut self, pace: Pace) -> io::Result<()> {
+        let schedule = libc::itimerspec { it_interval: timespec(pace.period), it_value: timespec(pace.first) };
+        // SAFETY: timer_settime(2): the timer exists until it is dropped, the schedule is valid for the call.
+        match unsafe { libc::timer_settime(self.id, 0, &raw const schedule, ptr::null_mut()) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
     }
 }
 
@@ -89,38 +130,6 @@ impl Drop for Timer {
         // SAFETY: timer_delete(2): the timer was made by `create` and is deleted once.
         unsafe { libc::timer_delete(self.id) };
     }
-}
-
-/// `setitimer(ITIMER_PROF)`: needs no resource, measures the whole process; stopped when dropped.
-///
-/// It survives `exec` (execve(2)) and would then end the new program, which has no handler; hence the last choice.
-#[derive(Debug)]
-pub(crate) struct IntervalTimer;
-
-impl IntervalTimer {
-    /// Starts it.
-    pub(crate) fn start(period: Duration) -> io::Result<Self> {
-        match set_interval(period) {
-            0 => Ok(Self),
-            _ => Err(io::Error::last_os_error()),
-        }
-    }
-}
-
-impl Drop for IntervalTimer {
-    fn drop(&mut self) {
-        set_interval(Duration::ZERO);
-    }
-}
-
-fn set_interval(period: Duration) -> libc::c_int {
-    let period = libc::timeval {
-        tv_sec: period.as_secs() as libc::time_t,
-        tv_usec: libc::suseconds_t::from(period.subsec_micros()),
-    };
-    let schedule = libc::itimerval { it_interval: period, it_value: period };
-    // SAFETY: setitimer(2): the schedule is valid for the call.
-    unsafe { libc::setitimer(libc::ITIMER_PROF, &raw const schedule, ptr::null_mut()) }
 }
 
 fn timespec(duration: Duration) -> libc::timespec {

@@ -3,9 +3,11 @@
 //! In: a [`Window`] of addresses, the symbols, the tag table, the resource. Out: a [`ProfileSet`] with one on-CPU
 //! profile. Runs on the `profiler-io` thread.
 
+mod threads;
+
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, UNIX_EPOCH};
 
 use profiler_proto::loss::STACKS;
 use profiler_proto::model::{
@@ -14,6 +16,7 @@ use profiler_proto::model::{
 };
 use profiler_proto::resource::Resource;
 
+use self::threads::ThreadLabels;
 use crate::aggregate::{Entry, Window};
 use crate::context::Current;
 use crate::context::tags;
@@ -35,10 +38,12 @@ pub(crate) fn assemble(window: &Window, symbolizer: &mut Symbolizer, resource: &
         modules: &window.modules,
         locations: HashMap::new(),
         mappings: HashMap::new(),
-        tag_sets: HashMap::new(),
+        labels: HashMap::new(),
+        threads: ThreadLabels::of(window),
+        untold: Untold::default(),
     };
     let kind = Kind::cpu(&mut assembly.dictionary, i64::try_from(window.period.as_nanos()).unwrap_or(i64::MAX));
-    let samples = merged(window.entries().iter().map(|entry| assembly.sample(entry)));
+    let samples = merged(window.entries().iter().map(|entry| assembly.sample(entry, window)));
     let attributes = assembly.profile_attributes(window);
     let time = window.started_at.duration_since(UNIX_EPOCH).unwrap_or_default();
     let profile = Profile {
@@ -56,7 +61,7 @@ pub(crate) fn assemble(window: &Window, symbolizer: &mut Symbolizer, resource: &
     }
 }
 
-/// Adds up samples that differ only in what a profile does not show.
+/// Adds up samples that differ only in what a profile does not show; one that stands for nothing is left out.
 fn merged(samples: impl Iterator<Item = Sample>) -> Vec<Sample> {
     let mut places = HashMap::new();
     let mut merged: Vec<Sample> = Vec::new();
@@ -67,6 +72,7 @@ fn merged(samples: impl Iterator<Item = Sample>) -> Vec<Sample> {
             None => merged.push(sample),
         }
     }
+    merged.retain(|sample| sample.value > 0);
     merged
 }
 
@@ -77,16 +83,36 @@ struct Assembly<'a> {
     locations: HashMap<u64, LocationId>,
     /// By the start of the module.
     mappings: HashMap<u64, MappingId>,
-    tag_sets: HashMap<u32, AttributeSetId>,
+    /// By tag set and thread.
+    labels: HashMap<(u32, u32), AttributeSetId>,
+    threads: ThreadLabels<'a>,
+    untold: Untold,
+}
+
+/// Time that is not a whole period yet: where the rate changed, samples weigh periods of another length.
+#[derive(Debug, Default)]
+struct Untold {
+    nanos: u64,
+}
+
+impl Untold {
+    /// The whole periods in `nanos` and what was left before; what is left goes to the next sample.
+    fn periods(&mut self, nanos: u64, period: Duration) -> i64 {
+        let period = u64::try_from(period.as_nanos()).unwrap_or(u64::MAX).max(1);
+        self.nanos += nanos;
+        let periods = self.nanos / period;
+        self.nanos %= period;
+        i64::try_from(periods).unwrap_or(i64::MAX)
+    }
 }
 
 impl Assembly<'_> {
-    fn sample(&mut self, entry: &Entry<'_>) -> Sample {
+    fn sample(&mut self, entry: &Entry<'_>, window: &Window) -> Sample {
         Sample {
             stack: self.stack(entry),
-            attributes: self.tag_set(entry.context.tag_set),
+            attributes: self.labels(entry.context.tag_set, entry.tid),
             link: self.link(&entry.context),
-            value: i64::try_from(entry.tally.weight).unwrap_or(i64::MAX),
+            value: self.untold.periods(entry.tally.nanos, window.period),
         }
     }
 
@@ -164,15 +190,19 @@ impl Assembly<'_> {
         id
     }
 
-    fn tag_set(&mut self, id: u32) -> AttributeSetId {
-        if let Some(known) = self.tag_sets.get(&id) {
+    /// The tags, and the thread, of a sample. A tag of the user's goes before a label of ours with the same key.
+    fn labels(&mut self, tag_set: u32, tid: u32) -> AttributeSetId {
+        if let Some(known) = self.labels.get(&(tag_set, tid)) {
             return *known;
         }
-        let pairs = tags::table().pairs(id).unwrap_or_default();
-        let attributes: Vec<AttributeId> =
-            pairs.iter().map(|(key, value)| self.dictionary.attribute(key, &**value)).collect();
-        let set = self.dictionary.attribute_set(attributes);
-        self.tag_sets.insert(id, set);
+        let pairs = tags::table().pairs(tag_set).unwrap_or_default();
+        let dictionary = &mut self.dictionary;
+        let mut attributes: Vec<AttributeId> =
+            pairs.iter().map(|(key, value)| dictionary.attribute(key, &**value)).collect();
+        let of_thread = self.threads.labels(tid).filter(|(key, _)| !pairs.iter().any(|(known, _)| **known == **key));
+        attributes.extend(of_thread.map(|(key, value)| dictionary.attribute(key, value)));
+        let set = dictionary.attribute_set(attributes);
+        self.labels.insert((tag_set, tid), set);
         set
     }
 

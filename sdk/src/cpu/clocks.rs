@@ -1,0 +1,98 @@
+//! The CPU clocks of single threads: how much CPU time a thread has really used, whatever its alarm says.
+//!
+//! In: thread ids. Out: CPU time, from the kernel. [`Progress`] compares it with the time that samples stand for, and says
+//! how many periods are missing. Used by the `profiler` thread.
+
+use std::time::Duration;
+
+use super::engine::Pace;
+
+/// The id of a thread's CPU clock.
+///
+/// Source: Linux, include/linux/posix-timers_types.h: `~tid << 3 | PERTHREAD | SCHED` (4 | 2), the form that
+/// pthread_getcpuclockid(3) gives for a thread whose handle is known.
+pub(super) fn thread_clock(tid: u32) -> libc::clockid_t {
+    (!tid << 3 | 6).cast_signed()
+}
+
+/// The CPU time that thread `tid` of this process has used; `None` once it has ended.
+pub(super) fn cpu_time(tid: u32) -> Option<Duration> {
+    clock(thread_clock(tid))
+}
+
+/// The CPU time that this process has used.
+pub(super) fn process_cpu_time() -> Duration {
+    clock(libc::CLOCK_PROCESS_CPUTIME_ID).unwrap_or_default()
+}
+
+fn clock(id: libc::clockid_t) -> Option<Duration> {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: clock_gettime(2) writes to a structure that is valid for the call.
+    match unsafe { libc::clock_gettime(id, &raw mut time) } {
+        0 => Some(Duration::new(time.tv_sec.try_into().ok()?, time.tv_nsec.try_into().ok()?)),
+        _ => None,
+    }
+}
+
+/// How far a thread (or the process) has come since its alarm was set, by its clock and by its signals.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Progress {
+    /// The clock when the alarm was set, less the part of a period that was over then, less what signals had told, plus
+    /// what was made good since: nanoseconds.
+    from: i64,
+}
+
+impl Progress {
+    /// From now on, of a thread whose clock stands at `cpu` and whose signals told of `told` nanoseconds before.
+    pub(super) fn begin(cpu: Duration, told: u64, pace: Pace) -> Self {
+        let over = pace.period.saturating_sub(pace.first);
+        Self { from: nanos(cpu) - nanos(over) - i64::try_from(told).unwrap_or(i64::MAX) }
+    }
+
+    /// Whole periods that have passed by the clock without a signal.
+    pub(super) fn behind(&self, cpu: Duration, told: u64, period: Duration) -> u32 {
+        let told = i64::try_from(told).unwrap_or(i64::MAX);
+        let untold = nanos(cpu).saturating_sub(self.from).saturating_sub(told);
+        u32::try_from(untold / nanos(period).max(1)).unwrap_or(0)
+    }
+
+    /// Notes that `periods` were made good: by weights of samples, or as a loss.
+    pub(super) fn make_good(&mut self, periods: u32, period: Duration) {
+        self.from = self.from.saturating_add(i64::from(periods).saturating_mul(nanos(period)));
+    }
+}
+
+fn nanos(duration: Duration) -> i64 {
+    i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    /// Check that a thread is behind by the whole periods that no signal and no correction stands for.
+    #[test]
+    fn a_thread_is_behind_by_whole_periods() {
+        let mut progress = Progress::begin(100 * MS, 7_000_000, Pace { first: 4 * MS, period: 10 * MS });
+        let behind = |progress: &Progress, cpu: u32, told: u64| progress.behind(cpu * MS, 7_000_000 + told, 10 * MS);
+        assert_eq!((behind(&progress, 103, 0), behind(&progress, 104, 0)), (0, 1));
+        assert_eq!(behind(&progress, 145, 20_000_000), 3);
+        progress.make_good(2, 10 * MS);
+        assert_eq!((behind(&progress, 145, 20_000_000), behind(&progress, 145, 90_000_000)), (1, 0));
+    }
+
+    /// Check that the clock of this thread runs and that one of no thread is refused.
+    #[test]
+    fn clocks_of_threads_are_read() {
+        // SAFETY: gettid(2) has no argument and cannot fail.
+        let tid = unsafe { libc::gettid() }.cast_unsigned();
+        let before = cpu_time(tid).unwrap();
+        while cpu_time(tid).unwrap() == before {
+            std::hint::spin_loop();
+        }
+        // Above the highest thread id that there can be (Linux, include/linux/threads.h, PID_MAX_LIMIT).
+        assert_eq!(cpu_time(1 << 23), None);
+    }
+}

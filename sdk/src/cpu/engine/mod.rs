@@ -1,0 +1,147 @@
+//! Engines: ways to be interrupted by SIGPROF after each period of CPU time.
+//!
+//! In: whom to interrupt and how often. Out: an [`Alarm`] that does it until it is dropped. [`Choice`] says which engines
+//! are tried, best first, and what refused ones said. Used by the `profiler` thread and by `start`; what a signal looks
+//! like when it arrives, the handler knows.
+
+mod interval;
+mod perf;
+mod timer;
+
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+pub(super) use self::interval::IntervalTimer;
+pub(super) use self::perf::{NO_EVENT, Perf};
+pub(super) use self::timer::{ProcessTimer, ThreadTimer};
+use super::slots::Slot;
+
+/// A way to be interrupted after each period of CPU time.
+pub(super) trait Engine: fmt::Debug + Send {
+    /// As `stats()` and the log call it.
+    fn name(&self) -> &'static str;
+
+    /// Whether its signals tell of every period that passed: one that comes late says how many were overrun.
+    fn tells_all(&self) -> bool;
+
+    /// Starts to interrupt `target`. The error kind is `Unsupported` where the engine has no such alarms.
+    fn arm(&self, target: Target, pace: Pace) -> io::Result<Box<dyn Alarm>>;
+}
+
+/// Interrupts its target until it is dropped.
+pub(super) trait Alarm: fmt::Debug + Send {
+    /// Whether there is still somebody to interrupt; an alarm outlives its thread.
+    fn is_alive(&self) -> bool;
+
+    /// Goes on at another pace.
+    fn set_pace(&mut self, pace: Pace) -> io::Result<()>;
+}
+
+/// Whom to interrupt, and how the handler knows whose signal it is.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Target {
+    /// A thread, for the CPU time that it uses.
+    Thread(&'static Slot),
+    /// Any thread, for the CPU time that the process uses; the marker comes with the signal.
+    Process { marker: usize },
+}
+
+/// How often: once after `first`, then after each `period` of CPU time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Pace {
+    pub(super) first: Duration,
+    pub(super) period: Duration,
+}
+
+/// The engine that is asked for. Where it cannot be had, the next better one that can is used, and why is said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum EngineChoice {
+    /// `timer`; `perf` for rates above the kernel's tick, which timers cannot follow.
+    #[default]
+    Auto,
+    /// A perf event per thread (`perf_event_open(2)`, software CPU clock): follows any rate, costs a few microseconds per
+    /// context switch and a file descriptor per thread. Counts user time only where the kernel allows no more.
+    Perf,
+    /// A POSIX timer per thread (`timer_create(2)`) on the thread's CPU clock.
+    Timer,
+    /// One POSIX timer for the process.
+    ProcessTimer,
+    /// `setitimer(2)`: one timer for the process, which survives `exec` and would end the new program.
+    Setitimer,
+}
+
+impl EngineChoice {
+    /// The names that `PROFILER_ENGINE` takes.
+    pub(crate) const NAMES: &[(&str, Self)] = &[
+        ("auto", Self::Auto),
+        ("perf", Self::Perf),
+        ("timer", Self::Timer),
+        ("process_timer", Self::ProcessTimer),
+        ("setitimer", Self::Setitimer),
+    ];
+}
+
+/// Why the engine is not what it could be; everything is said once.
+#[derive(Debug, Default)]
+pub(super) struct Findings {
+    /// Engines that cannot be used, for some thread or for all: name and reason.
+    pub(super) refused: Vec<(String, String)>,
+    /// What else is worth knowing.
+    pub(super) notes: Vec<String>,
+}
+
+impl Findings {
+    /// An engine cannot be used.
+    pub(super) fn refuse(&mut self, engine: &str, why: impl fmt::Display) {
+        if !self.refused.iter().any(|(known, _)| known == engine) {
+            tracing::warn!(engine, %why, "an engine cannot be used everywhere: others take its place");
+            self.refused.push((engine.to_owned(), why.to_string()));
+        }
+    }
+
+    /// Something else is not as it could be.
+    pub(super) fn note(&mut self, note: String) {
+        if !self.notes.contains(&note) {
+            tracing::warn!("{note}");
+            self.notes.push(note);
+        }
+    }
+}
+
+/// The engines that cover single threads, best first; none where only the process as a whole is to be timed.
+pub(super) fn for_threads(choice: EngineChoice, period: Duration, findings: &mut Findings) -> Vec<Box<dyn Engine>> {
+    let wants_perf = match choice {
+        EngineChoice::Perf => true,
+        EngineChoice::Auto => period < kernel_tick(),
+        EngineChoice::Timer => false,
+        EngineChoice::ProcessTimer | EngineChoice::Setitimer => return Vec::new(),
+    };
+    let mut engines: Vec<Box<dyn Engine>> = Vec::new();
+    if wants_perf {
+        match Perf::try_out(choice == EngineChoice::Perf, findings) {
+            Ok(perf) => engines.push(Box::new(perf)),
+            Err(why) => findings.refuse("perf", why),
+        }
+    }
+    engines.push(Box::new(ThreadTimer));
+    engines
+}
+
+/// The engines that cover the process as a whole, best first.
+pub(super) fn for_the_process(choice: EngineChoice) -> Vec<Box<dyn Engine>> {
+    match choice {
+        EngineChoice::Setitimer => vec![Box::new(IntervalTimer)],
+        _ => vec![Box::new(ProcessTimer), Box::new(IntervalTimer)],
+    }
+}
+
+/// The length of the kernel's tick, which is the resolution of its coarse clock (clock_getres(2)), and of the timers on
+/// CPU clocks.
+pub(super) fn kernel_tick() -> Duration {
+    let mut tick = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: clock_getres(2) writes to a structure that is valid for the call.
+    unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, &raw mut tick) };
+    Duration::new(0, u32::try_from(tick.tv_nsec).unwrap_or(0))
+}

@@ -1,0 +1,235 @@
+//! Perf events: one software CPU clock per thread, exact at any rate.
+//!
+//! In: a thread and the period. Out: SIGPROF to that thread with the descriptor of its event. The kernel's high-resolution
+//! timer does it, on and off with the thread, which costs some 2 µs a context switch; hence not the first choice at rates
+//! that timers can follow. An event's first period is a whole one, so it takes over from a timer, whose first is random.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+
+use super::{Alarm, Engine, Findings, Pace, Target};
+use crate::cpu::slots::Slot;
+
+/// The engine `perf`.
+#[derive(Debug)]
+pub(in crate::cpu) struct Perf {
+    kernel_time: bool,
+    /// One clone is in each event.
+    events: Arc<()>,
+    /// Most events that may be open at once.
+    most: usize,
+}
+
+/// One thread's event. Invariant: while `slot` names its descriptor, signals with it are this thread's.
+#[derive(Debug)]
+struct Event {
+    /// `None` only while it is dropped.
+    descriptor: Option<OwnedFd>,
+    /// The kernel's number of the event, by which it is known again.
+    id: u64,
+    slot: &'static Slot,
+    _counted: Arc<()>,
+}
+
+impl Perf {
+    /// Finds out what the kernel allows; why not, where it is not enough. User time only is enough where `by_all_means`.
+    pub(super) fn try_out(by_all_means: bool, findings: &mut Findings) -> Result<Self, String> {
+        let said = |error: io::Error| format!("perf_event_open: {error} (perf_event_paranoid is {})", paranoid());
+        let kernel_time = match open(0, true, PROBE_PERIOD) {
+            Ok(_) => true,
+            Err(_) => {
+                open(0, false, PROBE_PERIOD).map_err(said)?;
+                false
+            }
+        };
+        if !kernel_time && !by_all_means {
+            return Err(format!("only user time may be counted (perf_event_paranoid is {})", paranoid()));
+        }
+        if !kernel_time {
+            let paranoid = paranoid();
+            findings.note(format!(
+                "perf samples user time only (perf_event_paranoid is {paranoid}): kernel time counts where user code ran"
+            ));
+        }
+        Ok(Self { kernel_time, events: Arc::new(()), most: open_files_limit() / 4 })
+    }
+}
+
+impl Engine for Perf {
+    fn name(&self) -> &'static str {
+        "perf"
+    }
+
+    fn tells_all(&self) -> bool {
+        false
+    }
+
+    fn arm(&self, target: Target, pace: Pace) -> io::Result<Box<dyn Alarm>> {
+        let Target::Thread(slot) = target else { return Err(io::ErrorKind::Unsupported.into()) };
+        if Arc::strong_count(&self.events) > self.most {
+            let why = format!("{} events are open, a quarter of RLIMIT_NOFILE", self.most);
+            return Err(io::Error::new(io::ErrorKind::QuotaExceeded, why));
+        }
+        let descriptor = open(slot.tid(), self.kernel_time, pace.period.as_nanos() as u64)?;
+        let id = event_id(descriptor.as_raw_fd())?;
+        let event = Event { descriptor: Some(descriptor), id, slot, _counted: Arc::clone(&self.events) };
+        event.enable()?;
+        Ok(Box::new(event))
+    }
+}
+
+impl Event {
+    fn fd(&self) -> RawFd {
+        self.descriptor.as_ref().map_or(-1, AsRawFd::as_raw_fd)
+    }
+
+    /// Sends its overflows as SIGPROF to its thread, from now on.
+    fn enable(&self) -> io::Result<()> {
+        let owner = Owner { kind: F_OWNER_TID, pid: self.slot.tid().cast_signed() };
+        // SAFETY: fcntl(2) on a descriptor that we own; F_SETOWN_EX reads a structure that is valid for the call.
+        let set = unsafe {
+            libc::fcntl(self.fd(), F_SETOWN_EX, &raw const owner) == 0
+                && libc::fcntl(self.fd(), F_SETSIG, libc::SIGPROF) == 0
+                && libc::fcntl(self.fd(), libc::F_SETFL, libc::O_ASYNC) == 0
+        };
+        if !set {
+            return Err(io::Error::last_os_error());
+        }
+        self.slot.set_event(self.fd());
+        control(self.fd(), ENABLE, 0)
+    }
+
+    /// Whether the descriptor is still this event: a program that closes all descriptors, ours too, may have got the
+    /// number for something else.
+    fn is_ours(&self) -> bool {
+        event_id(self.fd()).is_ok_and(|id| id == self.id)
+    }
+}
+
+impl Alarm for Event {
+    /// Whether the event is still there; of its thread, it says nothing.
+    fn is_alive(&self) -> bool {
+        self.is_ours()
+    }
+
+    fn set_pace(&mut self, pace: Pace) -> io::Result<()> {
+        let period = pace.period.as_nanos() as u64;
+        control(self.fd(), PERIOD, (&raw const period) as libc::c_ulong)
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        self.slot.set_event(NO_EVENT);
+        let ours = self.is_ours();
+        let Some(descriptor) = self.descriptor.take() else { return };
+        if ours {
+            // Disabled before it is closed: a forked child may hold the event too, and keep it running.
+            drop(control(descriptor.as_raw_fd(), DISABLE, 0));
+        } else {
+            // The number belongs to somebody else by now: it must not be closed.
+            std::mem::forget(descriptor);
+        }
+    }
+}
+
+/// What a slot holds while its thread has no event.
+pub(in crate::cpu) const NO_EVENT: RawFd = -1;
+
+/// Far too long to ever end while the kernel is asked what it allows.
+const PROBE_PERIOD: u64 = 3_600_000_000_000;
+
+/// Opens a disabled event for a thread of this process; 0 is the calling one.
+fn open(tid: u32, kernel_time: bool, period_nanos: u64) -> io::Result<OwnedFd> {
+    let attributes = Attributes {
+        kind: TYPE_SOFTWARE,
+        size: size_of::<Attributes>() as u32,
+        config: CPU_CLOCK,
+        sample_period: period_nanos,
+        flags: DISABLED | EXCLUDE_HYPERVISOR | if kernel_time { 0 } else { EXCLUDE_KERNEL },
+        wakeup_events: 1,
+        ..Attributes::default()
+    };
+    // SAFETY: perf_event_open(2): the attributes are valid for the call; any processor, no group.
+    let fd = unsafe { libc::syscall(libc::SYS_perf_event_open, &raw const attributes, tid, -1, -1, FLAG_FD_CLOEXEC) };
+    match i32::try_from(fd) {
+        // SAFETY: the call has just made this descriptor, and nobody else knows of it.
+        Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn event_id(fd: RawFd) -> io::Result<u64> {
+    let mut id = 0_u64;
+    control(fd, ID, (&raw mut id) as libc::c_ulong)?;
+    Ok(id)
+}
+
+/// ioctl(2); `argument` is a number or, for [`PERIOD`] and [`ID`], the address of a `u64` that is valid for the call.
+fn control(fd: RawFd, request: libc::c_ulong, argument: libc::c_ulong) -> io::Result<()> {
+    // SAFETY: perf_event_open(2), "perf_event ioctl calls": of the requests used here, PERIOD reads a u64 and ID writes one,
+    //         which the caller provides; on a descriptor that is no event they fail with ENOTTY.
+    match unsafe { libc::ioctl(fd, request as _, argument) } {
+        0.. => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn paranoid() -> String {
+    let text = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
+    text.map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned())
+}
+
+/// The soft limit of open files.
+fn open_files_limit() -> usize {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: getrlimit(2) writes to a structure that is valid for the call.
+    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+    usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX)
+}
+
+/// `struct perf_event_attr` as its first version had it, which every kernel takes.
+///
+/// Source: Linux, include/uapi/linux/perf_event.h, PERF_ATTR_SIZE_VER0.
+#[derive(Debug, Default)]
+#[repr(C)]
+struct Attributes {
+    kind: u32,
+    size: u32,
+    config: u64,
+    sample_period: u64,
+    sample_type: u64,
+    read_format: u64,
+    flags: u64,
+    wakeup_events: u32,
+    breakpoint_type: u32,
+    config1: u64,
+}
+
+const _: () = assert!(size_of::<Attributes>() == 64);
+
+// Source: Linux, include/uapi/linux/perf_event.h: types, software events, bits of the attributes, requests.
+const TYPE_SOFTWARE: u32 = 1;
+const CPU_CLOCK: u64 = 0;
+const DISABLED: u64 = 1;
+const EXCLUDE_KERNEL: u64 = 1 << 5;
+const EXCLUDE_HYPERVISOR: u64 = 1 << 6;
+const FLAG_FD_CLOEXEC: libc::c_ulong = 1 << 3;
+const ENABLE: libc::c_ulong = 0x2400;
+const DISABLE: libc::c_ulong = 0x2401;
+const PERIOD: libc::c_ulong = 0x4008_2404;
+const ID: libc::c_ulong = 0x8008_2407;
+
+/// `struct f_owner_ex`. Source: Linux, include/uapi/asm-generic/fcntl.h.
+#[derive(Debug)]
+#[repr(C)]
+struct Owner {
+    kind: i32,
+    pid: i32,
+}
+
+// Source: Linux, include/uapi/asm-generic/fcntl.h.
+const F_SETSIG: i32 = 10;
+const F_SETOWN_EX: i32 = 15;
+const F_OWNER_TID: i32 = 0;

@@ -1,0 +1,79 @@
+//! The process-wide alarm: for threads that have none of their own.
+//!
+//! In: the engines that can be tried. Out: SIGPROF to some thread for each period of CPU time that the process uses.
+//! Owned by [`Threads`](super::threads::Threads).
+
+use std::io;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::clocks::{Progress, process_cpu_time};
+use super::engine::{self, Alarm, Engine, EngineChoice, Findings, Pace, Target};
+use super::handler::Shared;
+use crate::error::Error;
+
+/// The process-wide alarm.
+#[derive(Debug)]
+pub(super) struct ProcessAlarm {
+    alarm: Box<dyn Alarm>,
+    engine: Box<dyn Engine>,
+    progress: Progress,
+}
+
+impl ProcessAlarm {
+    /// Sets the best one that can be had; what refused ones said goes into `findings`.
+    ///
+    /// # Errors
+    /// When not even `setitimer` works.
+    pub(super) fn start(
+        shared: &Shared,
+        choice: EngineChoice,
+        period: Duration,
+        findings: &mut Findings,
+    ) -> Result<Self, Error> {
+        let mut why = io::Error::from(io::ErrorKind::Unsupported);
+        for engine in engine::for_the_process(choice) {
+            let pace = Pace { first: period, period };
+            // Before the first signal can come; only this engine's signals look like it.
+            shared.interval_timer.store(engine.name() == "setitimer", Ordering::Relaxed);
+            match engine.arm(Target::Process { marker: shared.process_marker() }, pace) {
+                Ok(alarm) => {
+                    let told = shared.process_told.load(Ordering::Relaxed);
+                    let progress = Progress::begin(process_cpu_time(), told, pace);
+                    return Ok(Self { alarm, engine, progress });
+                }
+                Err(error) => {
+                    findings.refuse(engine.name(), &error);
+                    why = error;
+                }
+            }
+        }
+        shared.interval_timer.store(false, Ordering::Relaxed);
+        Err(Error::environment("timer_create and setitimer(ITIMER_PROF)", why, "allow this process to set timers"))
+    }
+
+    /// The name of its engine.
+    pub(super) fn name(&self) -> &'static str {
+        self.engine.name()
+    }
+
+    /// Goes on at another rate.
+    pub(super) fn set_period(&mut self, shared: &Shared, period: Duration) {
+        let pace = Pace { first: period, period };
+        self.progress = Progress::begin(process_cpu_time(), shared.process_told.load(Ordering::Relaxed), pace);
+        if let Err(error) = self.alarm.set_pace(pace) {
+            tracing::warn!(%error, "the process-wide timer keeps its old rate");
+        }
+    }
+
+    /// The periods that passed on the process's clock without a signal; from now on they count as made good.
+    pub(super) fn make_good(&mut self, shared: &Shared, period: Duration) -> u32 {
+        if self.engine.tells_all() {
+            return 0;
+        }
+        let told = shared.process_told.load(Ordering::Relaxed);
+        let behind = self.progress.behind(process_cpu_time(), told, period);
+        self.progress.make_good(behind, period);
+        behind
+    }
+}

@@ -1,0 +1,36 @@
+//! The threads of this process as the kernel lists them.
+//!
+//! In: `/proc/self/task`. Out: thread ids and names. Used by the `profiler` thread.
+
+use std::fs;
+use std::io;
+use std::sync::Arc;
+
+/// The name of a thread of this process.
+pub(super) fn name_of(tid: u32) -> Option<Arc<str>> {
+    let name = fs::read(format!("/proc/self/task/{tid}/comm")).ok()?;
+    let name = String::from_utf8_lossy(name.strip_suffix(b"\n").unwrap_or(&name));
+    (!name.is_empty()).then(|| name.into())
+}
+
+/// The ids of this process's threads.
+pub(super) fn thread_ids() -> io::Result<Vec<u32>> {
+    let entries = fs::read_dir("/proc/self/task")?;
+    Ok(entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that the thread list holds the calling thread, and that its name is found.
+    #[test]
+    fn this_thread_is_listed_and_named() {
+        let named = std::thread::Builder::new().name("a-name".to_owned());
+        // SAFETY: gettid(2) has no argument and cannot fail.
+        let tid = || unsafe { libc::gettid() }.cast_unsigned();
+        let found = named.spawn(move || (thread_ids().unwrap().contains(&tid()), name_of(tid()))).unwrap().join();
+        assert_eq!(found.unwrap(), (true, Some("a-name".into())));
+        assert_eq!(name_of(1 << 23), None);
+    }
+}

@@ -1,0 +1,335 @@
+//! The threads of the process, each with an alarm of its own, and one alarm for those that have none yet.
+//!
+//! In: `/proc/self/task`, the threads that handlers met. Out: SIGPROF for the CPU time of every thread, counted once: the
+//! process-wide alarm covers threads until they are found, and all of them where nothing else can be had; the handler
+//! ignores it on threads with an alarm of their own. Also their names, and the periods that passed on their clocks without
+//! a signal. Owned by the `profiler` thread.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use super::clocks::{Progress, cpu_time};
+use super::engine::{self, Alarm, Engine, EngineChoice, Findings, Pace, Target};
+use super::handler::{BLOCKED_NANOS, Shared};
+use super::process_alarm::ProcessAlarm;
+use super::slots::Slot;
+use super::stack_bounds::StackBounds;
+use super::tasks::{name_of, thread_ids};
+use crate::error::Error;
+
+/// Threads are looked after at least this often. Those without an alarm of their own that use CPU are found at once.
+const SWEEP: Duration = Duration::from_secs(1);
+
+/// All alarms of one run.
+#[derive(Debug)]
+pub(crate) struct Threads {
+    shared: &'static Shared,
+    period: Duration,
+    covered: HashMap<u32, Covered>,
+    /// Names of threads without an alarm, kept until the next sweep.
+    strangers: HashMap<u32, Option<Arc<str>>>,
+    /// For single threads, best first.
+    engines: Vec<Box<dyn Engine>>,
+    process: ProcessAlarm,
+    findings: Findings,
+    swept: Option<Instant>,
+    stacks: StackBounds,
+    /// Length of the kernel's tick.
+    tick: Duration,
+    random: u64,
+    /// Periods written off since they were taken.
+    written_off: u64,
+    /// A better engine than the one that threads start with is there, and took all that it was given.
+    may_promote: bool,
+}
+
+/// A thread with an alarm of its own. The alarm goes before the slot is free for another thread.
+#[derive(Debug)]
+struct Covered {
+    alarm: Box<dyn Alarm>,
+    /// Index of its engine.
+    engine: usize,
+    slot: &'static Slot,
+    progress: Progress,
+    /// What its clock said last: one that says less is another thread's.
+    cpu: Duration,
+    name: Option<Arc<str>>,
+    /// What its signals told when the name was read.
+    named_at: u64,
+}
+
+impl Threads {
+    /// Sets the process-wide alarm and one for each thread that there is.
+    ///
+    /// # Errors
+    /// When not even `setitimer` works.
+    pub(crate) fn start(shared: &'static Shared, choice: EngineChoice, period: Duration) -> Result<Self, Error> {
+        let mut findings = Findings::default();
+        let engines = engine::for_threads(choice, period, &mut findings);
+        let process = ProcessAlarm::start(shared, choice, period, &mut findings)?;
+        let mut threads = Self {
+            shared,
+            period,
+            covered: HashMap::new(),
+            strangers: HashMap::new(),
+            engines,
+            process,
+            findings,
+            swept: None,
+            stacks: StackBounds::default(),
+            tick: engine::kernel_tick(),
+            random: seed(),
+            written_off: 0,
+            may_promote: false,
+        };
+        threads.sweep(Instant::now());
+        Ok(threads)
+    }
+
+    /// The engines in use and how many threads each covers, the best first; the process-wide one, which covers all others,
+    /// comes last.
+    pub(crate) fn engines(&self) -> Vec<(&'static str, usize)> {
+        let count = |engine: usize| self.covered.values().filter(|thread| thread.engine == engine).count();
+        let mut counted: Vec<_> = (0..self.engines.len()).map(|at| (self.engines[at].name(), count(at))).collect();
+        counted.retain(|(_, threads)| *threads > 0);
+        counted.push((self.process.name(), 0));
+        counted
+    }
+
+    /// The engines that could not be had, and why.
+    pub(crate) fn refused(&self) -> &[(String, String)] {
+        &self.findings.refused
+    }
+
+    /// What else is not as it could be.
+    pub(crate) fn notes(&self) -> &[String] {
+        &self.findings.notes
+    }
+
+    /// Finds threads that came and went, where it is time to look. Cheap where nothing happened.
+    pub(crate) fn tick(&mut self, now: Instant) {
+        let newcomers = self.shared.newcomers.take();
+        if self.swept.is_none_or(|swept| now - swept >= SWEEP) {
+            self.sweep(now);
+        } else if let Some(newcomers) = newcomers {
+            newcomers.into_iter().for_each(|tid| self.meet(tid));
+            self.find();
+        }
+        self.promote();
+        self.stacks.learn(self.covered.values().map(|thread| thread.slot), now);
+    }
+
+    /// Goes on at another rate.
+    pub(crate) fn set_period(&mut self, period: Duration) {
+        self.period = period;
+        let mut covered = std::mem::take(&mut self.covered);
+        covered.retain(|tid, thread| {
+            let pace = self.pace();
+            thread.progress = Progress::begin(cpu_time(*tid).unwrap_or_default(), thread.slot.told(), pace);
+            let set = thread.alarm.set_pace(pace);
+            if set.is_err() {
+                // It is found again, by the process-wide alarm.
+                thread.slot.free();
+            }
+            set.is_ok()
+        });
+        self.covered = covered;
+        self.process.set_period(self.shared, period);
+    }
+
+    /// The name of a thread, as it was last read; `None` where it cannot be known any more.
+    pub(crate) fn name(&mut self, tid: u32) -> Option<Arc<str>> {
+        match self.covered.get(&tid) {
+            Some(thread) => thread.name.clone(),
+            None => self.strangers.entry(tid).or_insert_with(|| name_of(tid)).clone(),
+        }
+    }
+
+    /// The periods that passed on the clock of a thread, which has just told of some, without a signal; from now on they
+    /// count as made good. Always 0 for engines that tell of all themselves. Thread 0 stands for all that have no alarm.
+    pub(crate) fn make_good(&mut self, tid: u32) -> u32 {
+        let period = self.period;
+        let alone = tid == 0 && self.covered.is_empty();
+        match self.covered.get_mut(&tid) {
+            Some(thread) if self.engines[thread.engine].tells_all() => 0,
+            Some(thread) => {
+                let behind = cpu_time(tid).map_or(0, |cpu| thread.progress.behind(cpu, thread.slot.told(), period));
+                thread.progress.make_good(behind, period);
+                behind
+            }
+            // Only where it is alone does the process's clock say what it should have told.
+            None if alone => self.process.make_good(self.shared, period),
+            None => 0,
+        }
+    }
+
+    /// The periods of threads that block the signal, which were written off since the last call.
+    pub(crate) fn take_written_off(&mut self) -> u64 {
+        std::mem::take(&mut self.written_off)
+    }
+
+    /// Looks after every thread: those that ended, those that came, those that a better engine may cover.
+    fn sweep(&mut self, now: Instant) {
+        self.swept = Some(now);
+        self.strangers.clear();
+        self.covered.retain(|tid, thread| {
+            let alive = thread.is_alive(*tid);
+            if !alive {
+                thread.slot.free();
+            }
+            alive
+        });
+        self.find();
+        self.may_promote = self.engines.len() > 1;
+        for (tid, thread) in &mut self.covered {
+            thread.read_name(*tid);
+            self.written_off += u64::from(thread.write_off(self.period));
+        }
+    }
+
+    /// Covers threads that have no alarm yet, where the kernel lists them.
+    fn find(&mut self) {
+        if self.engines.is_empty() {
+            return;
+        }
+        match thread_ids() {
+            Ok(tids) => tids.into_iter().for_each(|tid| self.cover(tid)),
+            Err(error) => self.findings.note(format!("/proc/self/task: {error}; threads are found once they use CPU")),
+        }
+    }
+
+    /// A thread was met without an alarm of its own: whoever had its id before has ended.
+    fn meet(&mut self, tid: u32) {
+        if let Some(Covered { alarm, slot, .. }) = self.covered.remove(&tid) {
+            drop(alarm);
+            slot.free();
+        }
+        self.cover(tid);
+    }
+
+    /// Sets an alarm for a thread, unless it has one: by the last engine that can, for its first period is random.
+    fn cover(&mut self, tid: u32) {
+        if self.covered.contains_key(&tid) {
+            return;
+        }
+        let Some(cpu) = cpu_time(tid) else { return };
+        let Some(slot) = self.shared.slots.insert(tid) else {
+            return self.findings.note("too many threads: some are covered by the process-wide alarm only".to_owned());
+        };
+        let pace = self.pace();
+        for engine in (0..self.engines.len()).rev() {
+            match self.engines[engine].arm(Target::Thread(slot), pace) {
+                Ok(alarm) => {
+                    let progress = Progress::begin(cpu, 0, pace);
+                    let name = name_of(tid);
+                    self.covered.insert(tid, Covered { alarm, engine, slot, progress, cpu, name, named_at: 0 });
+                    return;
+                }
+                Err(error) => self.refuse_thread(engine, &error),
+            }
+        }
+        slot.free();
+    }
+
+    /// Puts the best engine in the place of those that covered threads at first: once their timers, whose first period was
+    /// a random one, have gone off, an engine whose first one is whole may follow.
+    fn promote(&mut self) {
+        if !self.may_promote {
+            return;
+        }
+        let ready = |thread: &Covered| thread.engine > 0 && thread.slot.is_signalled();
+        let ready: Vec<u32> = self.covered.iter().filter(|(_, thread)| ready(thread)).map(|(tid, _)| *tid).collect();
+        for tid in ready {
+            let pace = self.pace();
+            let (Some(thread), Some(cpu)) = (self.covered.get_mut(&tid), cpu_time(tid)) else { continue };
+            match self.engines[0].arm(Target::Thread(thread.slot), pace) {
+                Ok(alarm) => {
+                    // The one before goes by this; for an instant both were set, which is less than a period.
+                    (thread.alarm, thread.engine) = (alarm, 0);
+                    thread.progress = Progress::begin(cpu, thread.slot.told(), pace);
+                }
+                Err(error) => {
+                    self.refuse_thread(0, &error);
+                    // The next try has time until the next sweep.
+                    self.may_promote = false;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Why a thread is not covered by this engine; that it has ended meanwhile is no reason worth saying.
+    fn refuse_thread(&mut self, engine: usize, error: &io::Error) {
+        // EINVAL: timer_create(2); ESRCH: perf_event_open(2).
+        if !matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ESRCH)) {
+            self.findings.refuse(self.engines[engine].name(), error);
+        }
+    }
+
+    /// The pace of a new alarm.
+    ///
+    /// Its first period is random, so that threads that live shorter than a period, and work in step with it, count in
+    /// proportion to the CPU time that they use; and half a tick early, for this reason: the kernel looks at CPU timers
+    /// in its tick only (Linux, kernel/time/posix-cpu-timers.c, `run_posix_cpu_timers`), so an expiry since the last
+    /// tick of a thread's life is never seen, which costs half a tick of samples on average.
+    fn pace(&mut self) -> Pace {
+        // SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014).
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.random;
+        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^= mixed >> 31;
+        let phase = Duration::from_nanos(mixed % (self.period.as_nanos() as u64));
+        let first = phase.saturating_sub(self.tick / 2).max(Duration::from_nanos(1));
+        Pace { first, period: self.period }
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        for (_, Covered { alarm, slot, .. }) in self.covered.drain() {
+            drop(alarm);
+            slot.free();
+        }
+        self.shared.interval_timer.store(false, Ordering::Relaxed);
+    }
+}
+
+impl Covered {
+    /// Whether the thread still lives: an alarm outlives its thread, whose id may have gone to another one since.
+    fn is_alive(&mut self, tid: u32) -> bool {
+        let cpu = cpu_time(tid).filter(|cpu| *cpu >= self.cpu);
+        self.cpu = cpu.unwrap_or_default();
+        cpu.is_some() && self.alarm.is_alive()
+    }
+
+    /// Reads the name again if the thread did something: many get theirs only after they have begun.
+    fn read_name(&mut self, tid: u32) {
+        let told = self.slot.told();
+        if self.named_at != told || self.name.is_none() {
+            self.name = name_of(tid).or_else(|| self.name.take());
+            self.named_at = told;
+        }
+    }
+
+    /// Gives up periods that no signal told of for so long that it must be blocked; how many.
+    fn write_off(&mut self, period: Duration) -> u32 {
+        let behind = self.progress.behind(self.cpu, self.slot.told(), period);
+        // The signal of the last one may be under way.
+        if u64::from(behind.saturating_sub(1)).saturating_mul(period.as_nanos() as u64) < BLOCKED_NANOS {
+            return 0;
+        }
+        self.slot.write_off(behind);
+        self.progress.make_good(behind, period);
+        behind
+    }
+}
+
+/// Something that differs from run to run.
+fn seed() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(std::process::id())
+}

@@ -1,0 +1,112 @@
+//! Each engine tells the whole CPU time, says which threads it covers, and gives way to the next one with a reason.
+//!
+//! The bound on weights is that of `completeness`, for the same reasons.
+
+use profiler_tests::receiver::{Protocol, Receiver};
+use profiler_tests::tally::Tally;
+use serde_json::Value;
+
+use crate::scenario::{assert_lawful, command, number, result, sending, turn};
+
+/// A run of the scenario `spin` under `engine`: what it said, what arrived; weight ÷ (CPU seconds × rate) of its threads;
+/// and weight and stacks ÷ the same of the whole process, the profiler's own threads included.
+struct Run {
+    outcome: Value,
+    tally: Tally,
+    weight: f64,
+    process_weight: f64,
+    stacks: f64,
+}
+
+fn spin(engine: &str, rate: u32, options: &[&str]) -> Run {
+    let _turn = turn();
+    let receiver = Receiver::start().unwrap();
+    let rate_option = format!("rate={rate}");
+    let options = [options, &["seconds=6", &rate_option]].concat();
+    let mut command = command("spin", &options);
+    let outcome = result(sending(command.env("PROFILER_ENGINE", engine), &receiver, Protocol::Grpc));
+    assert_lawful(&receiver);
+    let tally = receiver.accepted();
+    let due = |clock: &str| outcome[clock].as_f64().unwrap() * f64::from(rate);
+    let weight = tally.below("spin") as f64 / due("cpu_seconds");
+    let (process_weight, stacks) = (tally.weight as f64, tally.stacks as f64);
+    let (process_weight, stacks) = (process_weight / due("process_cpu_seconds"), stacks / due("process_cpu_seconds"));
+    Run { outcome, tally, weight, process_weight, stacks }
+}
+
+/// Checks a weight, that nothing was lost, and that all of it arrived.
+#[track_caller]
+fn assert_complete(run: &Run, weight: f64) {
+    let Run { outcome, tally, stacks, .. } = run;
+    assert!((0.97..=1.03).contains(&weight), "weight {weight:.3}, stacks {stacks:.3}: {outcome}");
+    assert_eq!(
+        (number(outcome, "/stats/lost_total"), number(outcome, "/stats/exported")),
+        (0, tally.stacks),
+        "{outcome}"
+    );
+}
+
+/// The threads that `engine` covers by alarms of their own.
+fn covered(run: &Run, engine: &str) -> Option<u64> {
+    run.outcome["engine"]["threads"][engine].as_u64()
+}
+
+/// Check that perf events follow a rate above the kernel's tick, stack by stack, where the kernel allows them.
+#[test]
+fn perf_follows_a_rate_above_the_tick() {
+    let run = spin("perf", 1000, &["threads=2"]);
+    assert_complete(&run, run.weight);
+    if let Some(why) = run.outcome["engine"]["refused"].as_array().unwrap().iter().find(|one| one["name"] == "perf") {
+        println!("NOT TRIED: this machine allows no perf events: {why}");
+        return;
+    }
+    assert_eq!(run.outcome["engine"]["name"], "perf", "{}", run.outcome);
+    assert!(covered(&run, "perf") >= Some(1), "{}", run.outcome);
+    assert!(run.stacks > 0.9, "stacks {:.3}: {}", run.stacks, run.outcome);
+}
+
+/// Check that where threads nap, what perf misses is made good by their clocks, and that this is said.
+#[test]
+fn perf_makes_good_what_it_misses() {
+    let run = spin("perf", 1000, &["threads=2", "nap_micros=200"]);
+    assert_complete(&run, run.weight);
+    let scaled = number(&run.outcome, "/stats/degraded/scaled");
+    let counted = run.tally.counts.get("profiler.degraded.scaled").copied().unwrap_or(0);
+    assert_eq!(u64::try_from(counted).unwrap(), scaled, "what was scaled travels with profiles");
+}
+
+/// Check that timers per thread tell the whole weight at a rate that they cannot follow stack by stack.
+#[test]
+fn timers_tell_the_weight_above_the_tick() {
+    let run = spin("timer", 1000, &["threads=3"]);
+    assert_complete(&run, run.weight);
+    assert!(covered(&run, "timer") >= Some(2), "{}", run.outcome);
+}
+
+/// Check that one timer for the process tells the whole weight, on more threads than there are processors. Which thread
+/// gets how much of it is a matter of chance, so it is the process's weight that is compared.
+#[test]
+fn one_timer_for_the_process_tells_the_weight() {
+    let run = spin("process_timer", 100, &["threads=8"]);
+    assert_complete(&run, run.process_weight);
+    assert_eq!(covered(&run, "process_timer"), Some(0), "{}", run.outcome);
+}
+
+/// Check that `setitimer`, which drops what comes too fast, is made good by the process's clock.
+#[test]
+fn setitimer_is_made_good() {
+    let run = spin("setitimer", 1000, &["threads=8"]);
+    assert_complete(&run, run.process_weight);
+    assert!(number(&run.outcome, "/stats/degraded/scaled") > 0, "{}", run.outcome);
+}
+
+/// Check that samples carry the names of their threads.
+#[test]
+fn samples_name_their_threads() {
+    let run = spin("auto", 100, &["threads=3"]);
+    for thread in ["busy-0", "busy-1", "busy-2"] {
+        assert!(run.tally.tagged("thread.name", thread) > 10, "{thread}: {:?}", run.tally.by_tag);
+    }
+    let ids = run.tally.by_tag.keys().filter(|tag| tag.starts_with("thread.id=")).count();
+    assert!(ids >= 3, "{:?}", run.tally.by_tag);
+}
