@@ -1,14 +1,18 @@
 //! What the current thread is working for: tags, and later spans, in a record that the signal handler reads.
 //!
-//! In: scopes entered and left by the thread itself ([`tags`]). Out: [`current`], called by the handler on the same
+//! In: scopes entered and left by the thread itself ([`tags`]). Out: [`current_of_signal`], called by the handler on the same
 //! thread at any instruction. Each thread owns two records: the one in force and a spare. A change fills the spare and
 //! then makes it the one in force by a single store, so the handler sees the old record or the new one, never a mix.
-//! Nothing here allocates, locks or makes a system call.
+//! Nothing that a handler calls here allocates, locks or makes a system call; where the records are: [`thread`].
 
 pub(crate) mod tags;
+pub(crate) mod thread;
+#[cfg(target_arch = "aarch64")]
+mod tls_aarch64;
+#[cfg(target_arch = "x86_64")]
+mod tls_x86_64;
 
-use std::cell::{Cell, UnsafeCell};
-use std::sync::atomic::{Ordering, compiler_fence};
+use self::thread::Thread;
 
 /// What the handler reads of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -52,59 +56,44 @@ impl Record {
         Self { trace_id: [0; 16], span_id: [0; 8], valid: 0, trace_flags: 0, attrs_data_size: 0, tag_set: 0 };
 }
 
-/// The two records of a thread.
-///
-/// Invariant: `records[in_force]` is not written while it is in force.
-struct ThreadContext {
-    in_force: Cell<bool>,
-    records: [UnsafeCell<Record>; 2],
+/// What the calling thread is working for, for its signal handler.
+pub(crate) fn current_of_signal() -> Current {
+    Thread::of_signal(Thread::record).map(Current::from).unwrap_or_default()
 }
 
-thread_local! {
-    // Constant and without a destructor, so that reading it from the handler is one load and never runs code: the
-    // executable's thread-locals are laid out by the linker (ELF TLS, local-exec model).
-    static CONTEXT: ThreadContext = const {
-        ThreadContext { in_force: Cell::new(false), records: [const { UnsafeCell::new(Record::EMPTY) }; 2] }
-    };
+/// The tag set in force on the calling thread. Not callable from a signal handler.
+pub(crate) fn tag_set() -> u32 {
+    Thread::with_here(|thread| thread.record().tag_set)
 }
 
-/// What the calling thread is working for. Callable from a signal handler.
-pub(crate) fn current() -> Current {
-    CONTEXT.with(|context| {
-        let record = context.record();
-        let (trace_high, trace_low) = record.trace_id.split_at(8);
-        Current {
-            tag_set: record.tag_set,
-            trace_id: [big_endian(trace_high), big_endian(trace_low)],
-            span_id: u64::from_be_bytes(record.span_id),
-        }
-    })
-}
-
-/// Puts `tag_set` in force on the calling thread and returns the one that was.
+/// Puts `tag_set` in force on the calling thread and returns the one that was. Not callable from a signal handler.
 pub(crate) fn replace_tag_set(tag_set: u32) -> u32 {
-    CONTEXT.with(|context| {
-        let old = context.record();
-        context.publish(Record { tag_set, ..old });
+    Thread::with_here(|thread| {
+        let old = thread.record();
+        thread.publish(Record { tag_set, ..old });
         old.tag_set
     })
 }
 
-impl ThreadContext {
-    fn record(&self) -> Record {
-        // SAFETY: the record in force is not written (invariant), and only this thread reaches its records: the cell is
-        //         thread-local and a signal handler on this thread only reads.
-        unsafe { *self.records[usize::from(self.in_force.get())].get() }
-    }
+/// The generation of the sampler in which the calling thread's own timer fired on it; `None` where that is not known.
+/// For its signal handler.
+pub(crate) fn covered() -> Option<u32> {
+    Thread::of_signal(|thread| thread.covered().get())
+}
 
-    fn publish(&self, record: Record) {
-        let spare = !self.in_force.get();
-        // SAFETY: the spare record is not in force, so a handler that interrupts this write does not read it.
-        unsafe { self.records[usize::from(spare)].get().write(record) };
-        // The handler runs on this thread: program order is all that it needs, and this keeps the compiler to it.
-        compiler_fence(Ordering::Release);
-        self.in_force.set(spare);
-        compiler_fence(Ordering::Release);
+/// The calling thread's own timer has fired on it in `generation`. For its signal handler.
+pub(crate) fn mark_covered(generation: u32) {
+    Thread::of_signal(|thread| thread.covered().set(generation));
+}
+
+impl From<Record> for Current {
+    fn from(record: Record) -> Self {
+        let (trace_high, trace_low) = record.trace_id.split_at(8);
+        Self {
+            tag_set: record.tag_set,
+            trace_id: [big_endian(trace_high), big_endian(trace_low)],
+            span_id: u64::from_be_bytes(record.span_id),
+        }
     }
 }
 
@@ -120,9 +109,9 @@ mod tests {
     #[test]
     fn a_change_belongs_to_its_thread() {
         assert_eq!(replace_tag_set(5), 0);
-        assert_eq!(current().tag_set, 5);
-        assert_eq!(std::thread::spawn(|| current().tag_set).join().unwrap(), 0);
+        assert_eq!((tag_set(), current_of_signal().tag_set), (5, 5));
+        assert_eq!(std::thread::spawn(|| (tag_set(), current_of_signal().tag_set)).join().unwrap(), (0, 0));
         assert_eq!(replace_tag_set(0), 5);
-        assert_eq!(current(), Current::default());
+        assert_eq!(current_of_signal(), Current::default());
     }
 }

@@ -13,7 +13,7 @@ use std::fmt::{self, Display, Write};
 use std::marker::PhantomData;
 use std::sync::{Arc, LazyLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 
-use super::{current, replace_tag_set};
+use super::{replace_tag_set, tag_set};
 
 /// Longest key in bytes; a longer one is cut.
 pub const MAX_KEY: usize = 64;
@@ -83,7 +83,7 @@ pub struct Scope {
 impl Scope {
     /// Puts `tags` in force on this thread, on top of those that are; where a key stands in both, `tags` hold.
     pub fn enter(tags: &Tags) -> Self {
-        let outer = current().tag_set;
+        let outer = tag_set();
         replace_tag_set(TABLE.id_of(outer, tags));
         Self { outer, thread: PhantomData }
     }
@@ -240,7 +240,7 @@ mod tests {
     use super::*;
 
     fn in_force() -> Vec<(String, String)> {
-        let pairs = table().pairs(current().tag_set).unwrap();
+        let pairs = table().pairs(tag_set()).unwrap();
         pairs.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect()
     }
 

@@ -5,7 +5,6 @@
 //! its own. It does not allocate, lock, print, touch `errno` or call into the dynamic linker; its one system call is
 //! `process_vm_readv` (in `unwind::memory`).
 
-use std::cell::Cell;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -104,11 +103,6 @@ fn made() -> Option<&'static Shared> {
 /// The action that was there before ours: written under the lock of [`install`] before our handler is in place, read by
 /// the handler. Null: none. A replaced one is left to handlers that may be reading it.
 static PREVIOUS: AtomicPtr<libc::sigaction> = AtomicPtr::new(std::ptr::null_mut());
-
-thread_local! {
-    // The generation in which this thread's own alarm went off on it. Constant and without a destructor: see `context`.
-    static COVERED: Cell<u32> = const { Cell::new(0) };
-}
 
 /// Installs the handler, unless it is installed. It stays: after `stop`, a late signal finds a handler that does nothing,
 /// where the default action would end the process. Where somebody replaced it meanwhile, it is installed again in front.
@@ -252,7 +246,7 @@ fn on_own_alarm(shared: &Shared, slot: &Slot, registers: Registers, overrun: u64
     }
     let period = shared.period_nanos.load(Ordering::Relaxed);
     let overrun = slot.not_written_off(overrun);
-    COVERED.with(|covered| covered.set(generation));
+    context::mark_covered(generation);
     slot.mark_signalled((1 + overrun).saturating_mul(period));
     let Some(held) = shared.pool.hold(scratch_hint(registers.sp)) else { return };
     held.count_taken(1);
@@ -295,12 +289,15 @@ fn scratch_hint(sp: u64) -> u64 {
 
 /// Whether the calling thread's own timer takes its samples, so that the process-wide one must not.
 fn is_covered(shared: &Shared, generation: u32) -> bool {
-    if COVERED.with(Cell::get) == generation {
+    let marked = context::covered();
+    if marked == Some(generation) {
         return true;
     }
     // A slot that was never signalled belongs to a timer that is armed but has not fired yet: covered. One that was
-    // signalled would have marked this thread; so it belongs to a thread that has ended and whose id this one has got.
-    own_tid(shared).and_then(|tid| shared.slots.find(tid)).is_some_and(|slot| !slot.is_signalled())
+    // signalled would have marked this thread, if it can be marked; so it belongs to a thread that has ended and whose id
+    // this one has got.
+    let slot = own_tid(shared).and_then(|tid| shared.slots.find(tid));
+    slot.is_some_and(|slot| marked.is_none() || !slot.is_signalled())
 }
 
 /// This thread's id without a system call, where the place is known.
@@ -342,7 +339,7 @@ fn sample(shared: &Shared, mut held: Held<'_>, slot: Option<&Slot>, registers: R
         tid: slot.map_or_else(|| own_tid(shared).unwrap_or(0), Slot::tid),
         own_alarm: slot.is_some(),
         scaled: false,
-        context: context::current(),
+        context: context::current_of_signal(),
     };
     let [leaf, root, rest] = frames.parts();
     if shared.ring.write(&[&head.to_words(), leaf, root, rest]).is_err() {

@@ -11,6 +11,7 @@ pub(crate) mod handler;
 mod newcomers;
 mod process_alarm;
 pub(crate) mod record;
+mod residence;
 pub(crate) mod ring;
 mod scratch;
 mod slots;
@@ -32,6 +33,7 @@ use self::handler::Shared;
 use self::record::Head;
 use self::thread_id::Candidates;
 use self::threads::Threads;
+use crate::context;
 use crate::error::Error;
 use crate::stats::EngineStats;
 use crate::unwind::cfi::Snapshot;
@@ -90,6 +92,8 @@ impl Sampler {
     /// # Errors
     /// When the handler cannot be installed, or no timer can be had.
     pub(crate) fn start(engine: EngineChoice, period: Duration, ring_words: usize) -> Result<Self, Error> {
+        residence::pin()?;
+        context::thread::prepare()?;
         let shared = handler::shared(ring_words)?;
         handler::install()?;
         let candidates = Candidates::here();

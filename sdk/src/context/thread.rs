@@ -1,0 +1,217 @@
+//! The record of each thread, in thread-local memory that a signal handler can reach.
+//!
+//! In: the thread itself, which changes its record ([`Thread::here`]). Out: the same record for the handler on that
+//! thread ([`Thread::of_signal`]), which never touches thread-local memory first: in a library that is loaded with
+//! `dlopen` the first touch may allocate and lock. So the variable is defined and reached here by assembly, in the
+//! dialect (TLS descriptors) by which the loader says where it put it: at one distance from every thread's pointer, as
+//! in every executable and in most libraries, or anywhere. In the second case a thread leaves the address under a
+//! `pthread` key when it first changes its record, and a handler that finds none knows that there is nothing to read.
+
+use std::arch::global_asm;
+use std::cell::{Cell, UnsafeCell};
+use std::io;
+use std::ptr;
+use std::sync::atomic::{AtomicIsize, AtomicU32, Ordering, compiler_fence};
+
+use super::Record;
+#[cfg(target_arch = "aarch64")]
+use super::tls_aarch64 as arch;
+#[cfg(target_arch = "x86_64")]
+use super::tls_x86_64 as arch;
+use crate::error::Error;
+
+/// What a thread has of ours. All zero at birth.
+///
+/// Invariants: `in_force` is null or points to one of `records`; the record it points to is not written. Only the thread
+/// itself and signal handlers on it come here.
+#[repr(C)]
+pub(super) struct Thread {
+    /// First, and a pointer: the shape that OTEP 4947 asks of a published thread context.
+    in_force: Cell<*const Record>,
+    records: [UnsafeCell<Record>; 2],
+    /// The generation of the sampler in which this thread's own timer fired on it.
+    covered: Cell<u32>,
+    /// Its address is under the key.
+    introduced: Cell<bool>,
+}
+
+const _: () = {
+    assert!(size_of::<Thread>() == 80);
+    assert!(align_of::<Thread>() == 8);
+    assert!(std::mem::offset_of!(Thread, in_force) == 0);
+};
+
+/// The variable's name: of this version, for another one in the same program has its own.
+macro_rules! symbol {
+    () => {
+        concat!(
+            "profiler_sdk_thread_",
+            env!("CARGO_PKG_VERSION_MAJOR"),
+            "_",
+            env!("CARGO_PKG_VERSION_MINOR"),
+            "_",
+            env!("CARGO_PKG_VERSION_PATCH")
+        )
+    };
+}
+pub(super) use symbol;
+
+global_asm!(
+    ".pushsection .tbss,\"awT\",%nobits",
+    ".balign 8",
+    concat!(".globl ", symbol!()),
+    concat!(".hidden ", symbol!()),
+    concat!(".type ", symbol!(), ", %object"),
+    concat!(".size ", symbol!(), ", 80"),
+    concat!(symbol!(), ":"),
+    ".zero 80",
+    ".popsection",
+);
+
+/// Distance of the variable from the thread pointer, the same in every thread; 0 while it is not known or there is none.
+static DISTANCE: AtomicIsize = AtomicIsize::new(0);
+
+/// The key under which threads leave the address where there is no such distance; [`NO_KEY`]: none.
+static KEY: AtomicU32 = AtomicU32::new(NO_KEY);
+const NO_KEY: u32 = u32::MAX;
+
+/// Values of keys below this one stand in the thread's descriptor itself, where reading them is a load. Beyond, they stand
+/// in a block that is freed when the thread ends.
+///
+/// Source: glibc, nptl/descr.h, `PTHREAD_KEY_2NDLEVEL_SIZE`; musl keeps all of its 128 in the descriptor's own mapping.
+const PLAIN_KEYS: u32 = 32;
+
+/// Finds out how handlers get to the records. Called by `start`, before there is a handler.
+///
+/// # Errors
+/// When the loader put the variable anywhere, and no key can be had.
+pub(crate) fn prepare() -> Result<(), Error> {
+    locate();
+    if DISTANCE.load(Ordering::Relaxed) != 0 || KEY.load(Ordering::Relaxed) != NO_KEY {
+        return Ok(());
+    }
+    let mut key = 0;
+    // SAFETY: pthread_key_create(3) writes the key; without a destructor nothing is ever run for it.
+    let outcome = unsafe { libc::pthread_key_create(&raw mut key, None) };
+    let remedy = "let the program that loads this library create fewer keys before it";
+    if outcome != 0 {
+        return Err(Error::environment("pthread_key_create", io::Error::from_raw_os_error(outcome), remedy));
+    }
+    if key >= PLAIN_KEYS {
+        // SAFETY: the key was made above and nobody else knows it (pthread_key_delete(3)).
+        unsafe { libc::pthread_key_delete(key) };
+        return Err(Error::environment("pthread_key_create", io::Error::other("no key below 32 is left"), remedy));
+    }
+    KEY.store(key, Ordering::Relaxed);
+    Ok(())
+}
+
+/// The calling thread's variable by its descriptor, which may allocate: not callable from a signal handler.
+#[cold]
+fn locate() -> *const Thread {
+    let place = arch::tls_place();
+    // The linker of an executable replaces the descriptor by the distance. Otherwise its second word is the distance
+    // where the loader found room for the variable in the memory that every thread has from its birth; where it did
+    // not, it is a pointer, which no distance equals.
+    let is_fixed = place.descriptor == place.distance || {
+        // SAFETY: not replaced, so it is the address of a descriptor: two words in the library's own table, written by
+        //         the loader before the call above returned (Oliva, "Thread-Local Storage Descriptors").
+        let argument = unsafe { (place.descriptor as *const isize).add(1).read_volatile() };
+        argument == place.distance
+    };
+    if is_fixed {
+        DISTANCE.store(place.distance, Ordering::Relaxed);
+    }
+    arch::thread_pointer().wrapping_byte_offset(place.distance).cast()
+}
+
+impl Thread {
+    /// The calling thread's own. Not callable from a signal handler.
+    pub(super) fn with_here<R>(work: impl FnOnce(&Self) -> R) -> R {
+        let fixed = fixed();
+        let place = if fixed.is_null() { locate() } else { fixed };
+        // SAFETY: thread-local memory of the calling thread, of the size and alignment given to the assembler, zero at
+        //         birth, which is a valid `Thread`; it lives as long as its thread, and the borrow ends with this call.
+        let thread = unsafe { &*place };
+        if fixed.is_null() && !thread.introduced.get() {
+            thread.introduce();
+        }
+        work(thread)
+    }
+
+    /// The calling thread's, for its signal handler; `None` where the thread never changed its record, so that there is
+    /// nothing to know.
+    pub(super) fn of_signal<R>(work: impl FnOnce(&Self) -> R) -> Option<R> {
+        let mut place = fixed();
+        if place.is_null() {
+            let key = KEY.load(Ordering::Relaxed);
+            if key == NO_KEY {
+                return None;
+            }
+            // SAFETY: the key was made by `prepare` and is never deleted. Reading it is a load (see `PLAIN_KEYS`).
+            place = unsafe { libc::pthread_getspecific(key) }.cast_const().cast();
+        }
+        // SAFETY: null, or as in `with_here`: what is under the key was put there by this thread.
+        unsafe { place.as_ref() }.map(work)
+    }
+
+    /// Leaves the address under the key, if there is one.
+    #[cold]
+    fn introduce(&self) {
+        let key = KEY.load(Ordering::Relaxed);
+        if key != NO_KEY {
+            // SAFETY: the key exists; the value is only a pointer to it (pthread_setspecific(3)).
+            let outcome = unsafe { libc::pthread_setspecific(key, ptr::from_ref(self).cast()) };
+            self.introduced.set(outcome == 0);
+        }
+    }
+
+    /// The record in force.
+    pub(super) fn record(&self) -> Record {
+        // SAFETY: null, or one of `records`, which is not written while it is in force.
+        unsafe { self.in_force.get().as_ref() }.copied().unwrap_or(Record::EMPTY)
+    }
+
+    /// Puts `record` in force.
+    pub(super) fn publish(&self, record: Record) {
+        let [first, second] = &self.records;
+        let spare = if ptr::eq(self.in_force.get(), first.get()) { second } else { first };
+        // SAFETY: the spare record is not in force, so a handler that interrupts this write does not read it.
+        unsafe { spare.get().write(record) };
+        // The handler runs on this thread: program order is all that it needs, and this keeps the compiler to it.
+        compiler_fence(Ordering::Release);
+        self.in_force.set(spare.get());
+        compiler_fence(Ordering::Release);
+    }
+
+    /// See [`super::covered`].
+    pub(super) fn covered(&self) -> &Cell<u32> {
+        &self.covered
+    }
+}
+
+/// The calling thread's variable where it is at a fixed distance; else null.
+#[inline]
+fn fixed() -> *const Thread {
+    match DISTANCE.load(Ordering::Relaxed) {
+        0 => ptr::null(),
+        distance => arch::thread_pointer().wrapping_byte_offset(distance).cast(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that an executable's threads all have their record at one distance, each its own, and that handlers find it.
+    #[test]
+    fn an_executable_has_its_records_at_a_fixed_distance() {
+        prepare().unwrap();
+        assert_ne!(DISTANCE.load(Ordering::Relaxed), 0);
+        let here = || Thread::with_here(|thread| ptr::from_ref(thread).addr());
+        let of_signal = || Thread::of_signal(|thread| ptr::from_ref(thread).addr());
+        let (mine, other) = (here(), std::thread::spawn(move || (here(), of_signal())).join().unwrap());
+        assert_eq!((of_signal(), other.1), (Some(mine), Some(other.0)));
+        assert_ne!(mine, other.0);
+    }
+}

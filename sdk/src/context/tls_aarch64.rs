@@ -1,0 +1,51 @@
+//! Where a thread-local variable of ours is, for aarch64.
+//!
+//! In: the variable that `thread` defines. Out: the thread pointer, and what the variable's descriptor says. The second is
+//! not callable from a signal handler.
+
+use std::arch::asm;
+
+use super::thread::symbol;
+
+/// What the linker and the loader made of the variable.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place {
+    /// Address of the descriptor, or the distance itself where the linker knew it.
+    pub(super) descriptor: isize,
+    /// Distance of the calling thread's variable from its thread pointer.
+    pub(super) distance: isize,
+}
+
+/// The calling thread's pointer.
+///
+/// Source: System V ABI for the Arm 64-bit architecture, thread-local storage, variant I: the register TPIDR_EL0.
+#[inline]
+pub(super) fn thread_pointer() -> *const u8 {
+    let pointer;
+    // SAFETY: the register holds the thread pointer for as long as the thread lives; reading it has no effect.
+    unsafe { asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nostack, preserves_flags, pure, nomem)) };
+    pointer
+}
+
+/// Asks the descriptor. Linkers know these instructions, in this form and with these registers.
+///
+/// Source: ELF for the Arm 64-bit architecture, "Relocations for thread-local storage", the descriptor dialect.
+#[inline(never)]
+pub(super) fn tls_place() -> Place {
+    let (descriptor, distance);
+    // SAFETY: the sequence that the specification gives. All that a C function may change is declared as changed.
+    unsafe {
+        asm!(
+            concat!("adrp x0, :tlsdesc:", symbol!()),
+            concat!("ldr x1, [x0, #:tlsdesc_lo12:", symbol!(), "]"),
+            concat!("add x0, x0, :tlsdesc_lo12:", symbol!()),
+            "mov x20, x0",
+            concat!(".tlsdesccall ", symbol!()),
+            "blr x1",
+            out("x20") descriptor,
+            out("x0") distance,
+            clobber_abi("C"),
+        );
+    }
+    Place { descriptor, distance }
+}

@@ -1,0 +1,50 @@
+//! Where a thread-local variable of ours is, for x86_64.
+//!
+//! In: the variable that `thread` defines. Out: the thread pointer, and what the variable's descriptor says. The second is
+//! not callable from a signal handler.
+
+use std::arch::asm;
+
+use super::thread::symbol;
+
+/// What the linker and the loader made of the variable.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place {
+    /// Address of the descriptor, or the distance itself where the linker knew it.
+    pub(super) descriptor: isize,
+    /// Distance of the calling thread's variable from its thread pointer.
+    pub(super) distance: isize,
+}
+
+/// The calling thread's pointer.
+///
+/// Source: System V ABI for x86_64, thread-local storage, variant II: the word at `%fs:0` holds its own address.
+#[inline]
+pub(super) fn thread_pointer() -> *const u8 {
+    let pointer;
+    // SAFETY: the ABI fixes `%fs:0` to the address of the thread control block for as long as the thread lives; a load.
+    unsafe { asm!("mov {}, fs:0", out(reg) pointer, options(nostack, preserves_flags, pure, readonly)) };
+    pointer
+}
+
+/// Asks the descriptor. Linkers know these two instructions, in this form and with these registers.
+///
+/// Source: Oliva, "Thread-Local Storage Descriptors for IA32 and AMD64/EM64T".
+#[inline(never)]
+pub(super) fn tls_place() -> Place {
+    let (descriptor, distance);
+    // SAFETY: the sequence that the specification gives. The callee keeps all registers but rax, yet older C libraries
+    //         did not keep vector registers where it allocates: all that a C function may change is declared as changed.
+    unsafe {
+        asm!(
+            concat!("leaq ", symbol!(), "@tlsdesc(%rip), %rax"),
+            "movq %rax, %r12",
+            concat!("call *", symbol!(), "@tlscall(%rax)"),
+            out("r12") descriptor,
+            out("rax") distance,
+            clobber_abi("C"),
+            options(att_syntax),
+        );
+    }
+    Place { descriptor, distance }
+}
