@@ -104,6 +104,14 @@ need_go() {
     return 1
 }
 
+# Python, a host for a plugin with the profiler in it.
+need_python() {
+    command -v python3 >/dev/null && return 0
+    apt_install python3 && return 0
+    say "missing: python3: $apt_refused"
+    return 1
+}
+
 # Chromium, to look at the page as a person does.
 need_chromium() {
     command -v chromium >/dev/null && return 0

@@ -1,8 +1,8 @@
 //! What the end-to-end tests and `measure` share.
 //!
 //! [`receiver`] is the collector that a profiled process sends to, [`workload`] is what it burns its CPU on, [`process`]
-//! runs it as a child, [`browser`] looks at its page, [`tally`] reads what came out and [`statistics`] says whether it is
-//! right. What is global to a process (signal handler, timers, environment) is tried in a child process of its own: see
+//! runs it as a child, [`browser`] looks at its page, [`tally`] reads what came out [`stats`] is what it says of itself, and
+//! [`statistics`] says whether it is right. What is global to a process (signal handler, timers, environment) is tried in a child process of its own: see
 //! `bin/scenario`.
 
 pub mod browser;
@@ -12,6 +12,7 @@ pub mod process;
 pub mod receiver;
 pub mod signal;
 pub mod statistics;
+pub mod stats;
 pub mod subject;
 pub mod tally;
 pub mod workload;

@@ -164,7 +164,7 @@ pub fn run(command: &mut Command, limit: Duration) -> Result<Finished> {
 }
 
 /// Builds with cargo, in `directory`'s workspace and with the caller's own cargo and target directory; `arguments` say what.
-/// Says where the executables are.
+/// Says where the executables and the libraries for other languages are.
 ///
 /// # Errors
 /// When the build fails; its messages are part of the error.
@@ -177,7 +177,12 @@ pub fn build<S: AsRef<OsStr>>(directory: &Path, arguments: &[S]) -> Result<Vec<P
         return Err(finished.complaint("the build failed").into());
     }
     let messages = finished.lines.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    Ok(messages.filter_map(|message| message["executable"].as_str().map(PathBuf::from)).collect())
+    Ok(messages.filter_map(|message| artifact(&message)).collect())
+}
+
+fn artifact(message: &Value) -> Option<PathBuf> {
+    let mut files = message["filenames"].as_array()?.iter().filter_map(Value::as_str);
+    message["executable"].as_str().or_else(|| files.find(|file| file.ends_with(".so"))).map(PathBuf::from)
 }
 
 fn text_of(stream: &mut dyn Read) -> String {

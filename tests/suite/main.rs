@@ -16,6 +16,7 @@ mod completeness;
 mod engines;
 mod faults;
 mod layering;
+mod plugin;
 mod pprof_go;
 mod scenario;
 mod settings;

@@ -12,7 +12,7 @@ use profiler_tests::subject::Options;
 use profiler_tests::workload::{at_depth, spin};
 use serde_json::{Value, json};
 
-use crate::stats;
+use profiler_tests::stats;
 
 /// Burns CPU in deep stacks on four threads for `seconds`, and keeps the account under watch.
 pub(crate) fn account(options: &Options) -> Result<Value> {

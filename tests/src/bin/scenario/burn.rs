@@ -14,7 +14,8 @@ use profiler_tests::workload::{self, Part};
 use profiler_tests::{Error, Result};
 use serde_json::{Value, json};
 
-use crate::{say, stats, wait_for_word};
+use crate::{say, wait_for_word};
+use profiler_tests::stats;
 
 /// How long a last flush may take here.
 const FLUSH: Duration = Duration::from_secs(10);

@@ -11,7 +11,7 @@ use profiler_tests::subject::Options;
 use profiler_tests::workload::spin;
 use serde_json::{Value, json};
 
-use crate::stats;
+use profiler_tests::stats;
 
 /// Exit code of a child in which everything went well.
 const WELL: i32 = 7;

@@ -10,7 +10,6 @@ mod burn;
 mod exit;
 mod fork;
 mod settings;
-mod stats;
 
 use std::io::{self, BufRead, Write};
 use std::process::ExitCode;

@@ -13,7 +13,7 @@ use profiler_tests::workload::spin;
 use rustix::process::{Resource, Rlimit, setrlimit};
 use serde_json::{Value, json};
 
-use crate::stats;
+use profiler_tests::stats;
 
 /// Starts with the settings given, works, and says what came of it.
 pub(crate) fn start(options: &Options) -> Result<Value> {

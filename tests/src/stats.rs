@@ -7,7 +7,8 @@ use profiler::Stats;
 use serde_json::{Map, Value, json};
 
 /// A snapshot as JSON.
-pub(crate) fn to_json(stats: &Stats) -> Value {
+#[must_use]
+pub fn to_json(stats: &Stats) -> Value {
     let lost: Map<_, _> = stats.account.lost.iter().map(|(cause, n)| (cause.name().into(), json!(n))).collect();
     let degraded: Map<_, _> = stats.degraded.iter().map(|(flaw, n)| (flaw.name().into(), json!(n))).collect();
     let destinations = stats.destinations.iter().map(|destination| {

@@ -1,0 +1,107 @@
+/* A program in C that loads a plugin with the profiler in it: host PLUGIN MILLISECONDS.
+ *
+ * One of its threads is busy and never calls the plugin. On that thread every call of malloc and of __tls_get_addr is the
+ * signal handler's, for the thread itself makes none: both are counted here, in front of the C library's own. Prints one
+ * line of JSON. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static atomic_int stop;
+static atomic_uintptr_t busy_thread;
+static atomic_ulong allocations, resolutions;
+
+/* The thread pointer, which is what pthread_self() returns, without a call. */
+static uintptr_t self(void) { return (uintptr_t)__builtin_thread_pointer(); }
+
+static int is_busy(void) { return self() == atomic_load_explicit(&busy_thread, memory_order_relaxed); }
+
+extern void *__libc_malloc(size_t);
+extern void *__libc_calloc(size_t, size_t);
+
+void *malloc(size_t size) {
+    if (is_busy()) atomic_fetch_add(&allocations, 1);
+    return __libc_malloc(size);
+}
+
+void *calloc(size_t count, size_t size) {
+    if (is_busy()) atomic_fetch_add(&allocations, 1);
+    return __libc_calloc(count, size);
+}
+
+static void *(*real_tls_get_addr)(void *);
+
+void *__tls_get_addr(void *index) {
+    if (is_busy()) atomic_fetch_add(&resolutions, 1);
+    return real_tls_get_addr(index);
+}
+
+__attribute__((noinline)) static uint64_t host_burn(uint64_t x) {
+    for (int i = 0; i < 1000; i++) x ^= x << 13, x ^= x >> 7, x ^= x << 17;
+    return x;
+}
+
+static void *busy(void *unused) {
+    (void)unused;
+    atomic_store(&busy_thread, self());
+    uint64_t x = 88172645463325252u;
+    while (!atomic_load_explicit(&stop, memory_order_relaxed)) x = host_burn(x);
+    atomic_store(&busy_thread, 0);
+    return (void *)x;
+}
+
+struct run {
+    const char *plugin;
+    uint32_t milliseconds;
+    int outcome, ended, fixed;
+    unsigned long allocated, resolved;
+    char account[1 << 16];
+};
+
+/* All that is done with the plugin, but closing it: a thread with destructors of a library keeps the library loaded. */
+static void *use_plugin(void *argument) {
+    struct run *run = argument;
+    void *plugin = dlopen(run->plugin, RTLD_NOW | RTLD_LOCAL);
+    if (!plugin) return fprintf(stderr, "%s\n", dlerror()), run->outcome = 3, NULL;
+    int (*start)(void) = (int (*)(void))dlsym(plugin, "plugin_start");
+    int (*is_fixed)(void) = (int (*)(void))dlsym(plugin, "plugin_is_fixed");
+    void (*work)(uint32_t) = (void (*)(uint32_t))dlsym(plugin, "plugin_work");
+    int (*end)(char *, size_t) = (int (*)(char *, size_t))dlsym(plugin, "plugin_stop");
+    if (!start || !is_fixed || !work || !end) return run->outcome = 4, NULL;
+    run->fixed = is_fixed();
+    if (start()) return run->outcome = 5, NULL;
+    work(run->milliseconds);
+    run->allocated = allocations, run->resolved = resolutions;
+    run->ended = end(run->account, sizeof run->account);
+    return plugin;
+}
+
+int main(int argc, char **argv) {
+    static struct run run;
+    if (argc != 3) return 2;
+    run.plugin = argv[1], run.milliseconds = (uint32_t)atoi(argv[2]);
+    real_tls_get_addr = (void *(*)(void *))dlsym(RTLD_NEXT, "__tls_get_addr");
+    pthread_t busy_one, user;
+    pthread_create(&busy_one, NULL, busy, NULL);
+    pthread_create(&user, NULL, use_plugin, &run);
+    void *plugin = NULL;
+    pthread_join(user, &plugin);
+    if (run.outcome) return run.outcome;
+    /* The host has no more use for it: the handler must be there all the same. */
+    dlclose(plugin);
+    void *still = dlopen(argv[1], RTLD_NOW | RTLD_NOLOAD);
+    for (int i = 0; i < 100; i++) kill(getpid(), SIGPROF);
+    atomic_store(&stop, 1);
+    pthread_join(busy_one, NULL);
+    printf("{\"ended\": %d, \"fixed\": %d, \"allocations\": %lu, \"resolutions\": %lu, \"stays\": %s, \"stats\": %s}\n", run.ended,
+           run.fixed, run.allocated, run.resolved, still ? "true" : "false", run.ended ? "null" : run.account);
+    return 0;
+}

@@ -1,0 +1,88 @@
+//! The profiler in a library that a program in another language loads: a plugin of a C program, an extension of Python.
+//!
+//! In: the plugin of `plugin/lib.rs`, once with little thread-local memory, which the dynamic linker puts at a fixed
+//! distance from each thread's pointer, and once with much, which it puts anywhere; hosts in C and Python. Out: right
+//! samples and an exact account, no allocation and no look-up of thread-local memory in the handler, and a library that
+//! stays when its host closes it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use profiler_tests::process::{build, run};
+use profiler_tests::receiver::{Protocol, Receiver};
+use serde_json::Value;
+
+use crate::scenario::{assert_lawful, clean, number, result, sending};
+
+fn directory() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn build_plugin(name: &str) -> PathBuf {
+    let built = build(directory(), &["--package=profiler-tests", &format!("--example={name}")]).unwrap();
+    let file = format!("lib{name}.so");
+    built.into_iter().find(|path| path.ends_with(&file)).expect("cargo built no plugin")
+}
+
+/// Builds the host in C, for one test: tests run side by side.
+fn build_host(test: &str) -> PathBuf {
+    let host = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("host-{test}"));
+    let mut command = Command::new("cc");
+    command.args(["-O2", "-Wall", "-Werror", "-rdynamic", "-fno-builtin-malloc", "-o"]).arg(&host);
+    command.arg(directory().join("plugin/host/host.c")).args(["-ldl", "-lpthread"]);
+    let finished = run(&mut command, Duration::from_secs(60)).unwrap();
+    assert!(finished.status.success(), "{}", finished.stderr);
+    host
+}
+
+/// Runs a host with a plugin, for a second of work; what it said, after what holds for every host.
+fn run_host(command: &mut Command, plugin: &Path) -> (Value, Receiver) {
+    let receiver = Receiver::start().unwrap();
+    clean(command.arg(plugin).arg("1000"));
+    let outcome = result(sending(command, &receiver, Protocol::Http));
+    assert_lawful(&receiver);
+    assert_eq!(outcome["ended"], 0, "{outcome}");
+    let of = |path: &str| number(&outcome, path);
+    assert_eq!((of("/stats/pending"), &outcome["stats"]["balances"]), (0, &true.into()), "{outcome}");
+    let tally = receiver.accepted();
+    assert_eq!(of("/stats/exported"), tally.stacks, "{outcome}");
+    // The plugin's own thread works a second at 1 kHz; the weight stands for it whatever the kernel's tick is.
+    let (plugin, host) = (tally.below("plugin_burn"), tally.weight);
+    assert!(plugin > 700 && plugin < 1300, "{plugin} periods in the plugin, {host} in all: {outcome}");
+    assert!(host > plugin + 200, "{plugin} periods in the plugin, {host} in all: {outcome}");
+    assert_eq!(tally.tagged("from", "plugin"), plugin, "a tag belongs to its thread, and is seen there: {outcome}");
+    (outcome, receiver)
+}
+
+fn in_a_c_program(name: &str) -> Value {
+    let (outcome, receiver) = run_host(&mut Command::new(build_host(name)), &build_plugin(name));
+    assert!(receiver.accepted().below("host_burn") > 200, "the host's own thread is not seen: {outcome}");
+    assert_eq!((number(&outcome, "/allocations"), number(&outcome, "/resolutions")), (0, 0), "{outcome}");
+    assert_eq!(outcome["stays"], true, "the library went away below its handler: {outcome}");
+    outcome
+}
+
+/// Check that a plugin profiles its host, that the handler allocates nothing and looks no thread-local up on a thread that
+/// never called the plugin, that the plugin stays in memory, and that late signals are harmless.
+#[test]
+fn a_plugin_profiles_a_c_program() {
+    in_a_c_program("plugin");
+}
+
+/// Check the same where thread-locals of the plugin are not at a fixed place, so that a first touch would allocate.
+#[test]
+fn a_plugin_with_much_thread_local_memory_profiles_a_c_program() {
+    let outcome = in_a_c_program("plugin_large");
+    assert_eq!(outcome["fixed"], 0, "the plugin's thread-locals are at a fixed place all the same: {outcome}");
+}
+
+/// Check that a plugin profiles a Python program, the threads of the interpreter included.
+#[test]
+fn a_plugin_profiles_python() {
+    let python = Command::new("python3").arg("--version").output();
+    assert!(python.is_ok_and(|output| output.status.success()), "python3 is missing; see need_python in .ci/tools.sh");
+    let mut command = Command::new("python3");
+    let (outcome, _) = run_host(command.arg(directory().join("plugin/host/host.py")), &build_plugin("plugin"));
+    assert_eq!(number(&outcome, "/started"), 0, "{outcome}");
+}
