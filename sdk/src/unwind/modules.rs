@@ -98,10 +98,11 @@ impl Modules {
         changes
     }
 
-    /// The module that holds `address`.
+    /// The module whose code holds `address`. In what else it loads there is no code: the address is then of a module that
+    /// was there at another time.
     pub(crate) fn find(&self, address: u64) -> Option<&Module> {
         let next = self.modules.partition_point(|module| module.range.start <= address);
-        self.modules.get(next.checked_sub(1)?).filter(|module| module.range.contains(&address))
+        self.modules.get(next.checked_sub(1)?).filter(|module| module.code.contains(&address))
     }
 
     pub(crate) fn iter(&self) -> slice::Iter<'_, Module> {
