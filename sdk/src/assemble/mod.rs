@@ -81,8 +81,8 @@ struct Assembly<'a> {
     symbolizer: &'a Symbolizer,
     modules: &'a [Arc<Modules>],
     locations: HashMap<u64, LocationId>,
-    /// By the start of the module.
-    mappings: HashMap<u64, MappingId>,
+    /// By the module itself: where one was, another one may have been at another time.
+    mappings: HashMap<*const Module, MappingId>,
     /// By tag set and thread.
     labels: HashMap<(u32, u32), AttributeSetId>,
     threads: ThreadLabels<'a>,
@@ -173,7 +173,7 @@ impl Assembly<'_> {
     }
 
     fn mapping(&mut self, module: &Module) -> MappingId {
-        if let Some(known) = self.mappings.get(&module.range.start) {
+        if let Some(known) = self.mappings.get(&std::ptr::from_ref(module)) {
             return *known;
         }
         let build_id = module.build_id.as_deref();
@@ -186,7 +186,7 @@ impl Assembly<'_> {
             attributes: self.dictionary.attribute_set(build_id),
         };
         let id = self.dictionary.mappings.intern(mapping);
-        self.mappings.insert(module.range.start, id);
+        self.mappings.insert(module, id);
         id
     }
 
