@@ -1,6 +1,6 @@
 # What there is to do here; `make` lists it. Each target finds or installs the tools it needs (.ci/tools.sh).
 
-.PHONY: help demo test setup format lint measure fuzz
+.PHONY: help demo test setup format lint measure fuzz torture
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
@@ -26,3 +26,6 @@ measure: ## Ours beside the `pprof` and `pyroscope` crates: a table, and target/
 
 fuzz: ## Fuzz the decoders for FUZZ_SECONDS (600)
 	@FUZZ_SECONDS=$${FUZZ_SECONDS:-600} .ci/cargo test --locked --release --package profiler-proto --test fuzz_smoke -- --nocapture
+
+torture: ## What the sampler must survive at 1 kHz, TORTURE_SECONDS (60) each
+	@.ci/torture

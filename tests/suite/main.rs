@@ -22,3 +22,4 @@ mod scenario;
 mod settings;
 mod shares;
 mod stacks;
+mod torture;

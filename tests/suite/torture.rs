@@ -1,0 +1,161 @@
+//! Torture: what a sampler at 1 kHz must survive, with an exact account at the end.
+//!
+//! In: the tortures of `src/bin/torture`, each in a process of its own with a time in which it must end, sending to a
+//! receiver. Out: it ended well, the account balanced all along, and what the receiver decoded is what is counted as
+//! exported. `TORTURE_SECONDS` says how long each goes on: 2 here, 60 in `make torture`.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use profiler_tests::process::{Running, run};
+use profiler_tests::receiver::{Protocol, Receiver};
+use profiler_tests::tally::Tally;
+use serde_json::Value;
+
+use crate::scenario::{LIMIT, clean, number, sending};
+
+fn seconds() -> f64 {
+    std::env::var("TORTURE_SECONDS").map_or(2.0, |seconds| seconds.parse().expect("TORTURE_SECONDS is no number"))
+}
+
+/// Runs one to its end; what it said.
+fn suffer(name: &str, options: &[String], receiver: &Receiver) -> Value {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_torture"));
+    command.arg(name).arg(format!("seconds={}", seconds())).args(options);
+    clean(&mut command);
+    let limit = LIMIT + Duration::from_secs_f64(3.0 * seconds());
+    let child = Running::start(sending(&mut command, receiver, Protocol::Grpc), limit).unwrap();
+    let outcome = child.finish().unwrap().json().unwrap();
+    let findings = receiver.findings();
+    assert!(findings.is_empty(), "what was sent breaks rules:\n{}", findings.join("\n"));
+    outcome
+}
+
+/// Runs one, and checks its account; its own figures, and what was received.
+#[track_caller]
+#[expect(clippy::print_stdout, reason = "`make torture` shows what each one counted")]
+fn torture(name: &str, options: &[String]) -> (Value, Tally) {
+    let receiver = Receiver::start().unwrap();
+    let outcome = suffer(name, options, &receiver);
+    let of = |path: &str| number(&outcome, path);
+    assert!(of("/snapshots") > 0, "{outcome}");
+    assert_eq!((of("/wrong"), of("/stats/pending")), (0, 0), "{outcome}");
+    assert_eq!(of("/stats/taken"), of("/stats/exported") + of("/stats/lost_total"), "{outcome}");
+    let tally = receiver.accepted();
+    assert_eq!(of("/stats/exported"), tally.stacks, "{outcome}");
+    assert!(of("/stats/exported") > 50, "too few stacks to say anything: {outcome}");
+    println!("{name}: {}", outcome["own"]);
+    (outcome["own"].clone(), tally)
+}
+
+/// The library of `torture/library.c` in as many copies as asked for, as an option.
+fn libraries(count: usize) -> String {
+    static BUILT: OnceLock<Vec<PathBuf>> = OnceLock::new();
+    let built = BUILT.get_or_init(|| {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("torture/library.c");
+        let copy = |index: usize| {
+            let library = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("libtorture{index}.so"));
+            let mut command = Command::new("cc");
+            command.args(["-O1", "-Wall", "-Werror", "-shared", "-fPIC", "-o"]).arg(&library).arg(&source);
+            let finished = run(&mut command, Duration::from_secs(60)).unwrap();
+            assert!(finished.status.success(), "{}", finished.stderr);
+            library
+        };
+        (0..4).map(copy).collect()
+    });
+    let paths: Vec<_> = built.iter().take(count).map(|path| path.to_str().unwrap()).collect();
+    format!("libraries={}", paths.join(","))
+}
+
+/// Check that threads that come and go leave nothing behind: no descriptor, no timer, no memory, no place in a table.
+#[test]
+fn torture_by_threads_that_come_and_go() {
+    let (own, tally) = torture("threads", &[]);
+    // As many as the machine makes while others use it too; 2,000 a second on one at rest.
+    assert!(number(&own, "/made") as f64 > 200.0 * seconds(), "{own}");
+    assert_eq!((&own["clear"], &own["covered"]), (&true.into(), &true.into()), "{own}");
+    let grown =
+        |what: &str| number(&own, &format!("/late/{what}")).saturating_sub(number(&own, &format!("/early/{what}")));
+    assert!(grown("descriptors") < 8, "{own}");
+    assert!(grown("resident") < 24 << 20, "{} bytes more: {own}", grown("resident"));
+    assert!(tally.below("spin") > 0, "the threads are not seen");
+}
+
+/// Check that stacks are taken in libraries that are unloaded right after, and that their code is seen in the profile.
+#[test]
+fn torture_by_libraries_that_come_and_go() {
+    let (own, tally) = torture("libraries", &[libraries(4)]);
+    assert!(number(&own, "/unloaded") > 20, "no library went away: {own}");
+    assert!(tally.below("library_frames") > 0, "the library's code is not seen: {own}");
+}
+
+/// Check that programs started by fork and exec, by posix_spawn and by vfork run and end as ever.
+#[test]
+fn torture_by_starting_programs() {
+    let (own, _) = torture("spawn", &[libraries(1)]);
+    assert!(number(&own, "/started") > 10, "{own}");
+    assert_eq!(number(&own, "/started"), number(&own, "/well"), "{own}");
+}
+
+/// Check that a forked child outlives its parent's profiler, and has one of its own then, with an exact account on both
+/// sides.
+#[test]
+fn torture_by_children_that_outlive_the_profiler() {
+    let receiver = Receiver::start().unwrap();
+    let outcome = suffer("offspring", &[], &receiver);
+    assert_eq!(number(&outcome, "/balanced"), 2 * number(&outcome, "/rounds"), "{outcome}");
+    assert_eq!(number(&outcome, "/exported"), receiver.accepted().stacks, "{outcome}");
+}
+
+/// Check that a program that becomes another one in the middle of sampling lives on, and gets no SIGPROF.
+#[test]
+fn torture_by_exec_in_place() {
+    let receiver = Receiver::start().unwrap();
+    let outcome = suffer("exec", &[], &receiver);
+    assert!(number(&outcome, "/images") > 2, "{outcome}");
+}
+
+/// Check that allocations under way on four threads are never waited for by a handler.
+#[test]
+fn torture_by_allocations() {
+    let (own, _) = torture("malloc", &[]);
+    assert!(number(&own, "/rounds") > 100 && number(&own, "/freed_elsewhere") > 0, "{own}");
+}
+
+/// Check that unwinding after a panic and walking a stack do not disturb each other.
+#[test]
+fn torture_by_panics() {
+    let (own, _) = torture("panics", &[]);
+    assert!(number(&own, "/caught") > 100, "{own}");
+}
+
+/// Check that a handler runs where 8 KiB of stack are left.
+#[test]
+fn torture_by_stacks_that_are_used_up() {
+    let (own, tally) = torture("deep", &[]);
+    let left = number(&own, "/left");
+    assert!((7 << 10..9 << 10).contains(&left), "{left} bytes were left: {own}");
+    assert!(number(&own, "/rounds") > 0 && tally.below("work") > 50, "{own}");
+}
+
+/// Check that whoever handled SIGPROF before gets what is his and nothing of ours.
+#[test]
+fn torture_by_another_user_of_sigprof() {
+    let (own, _) = torture("others", &[]);
+    let (sent, foreign) = (number(&own, "/sent"), number(&own, "/foreign"));
+    assert_eq!(number(&own, "/ours"), 0, "{own}");
+    // A signal that is pending already is not queued twice (signal(7)): one of ours may stand for one of his, rarely.
+    assert!(foreign <= sent && foreign * 1000 >= sent * 999 && sent > 100, "{own}");
+}
+
+/// Check that a call that SA_RESTART restarts never ends early, and say how often the others do.
+#[test]
+fn torture_by_calls_that_wait() {
+    let (own, _) = torture("waits", &[]);
+    for kind in ["nanosleep", "read", "connect", "epoll_wait"] {
+        assert!(number(&own, &format!("/{kind}/calls")) > 100, "{kind}: {own}");
+    }
+    assert_eq!((number(&own, "/read/interrupted"), number(&own, "/connect/interrupted")), (0, 0), "{own}");
+}
