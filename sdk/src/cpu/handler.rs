@@ -15,9 +15,9 @@ use super::scratch::{Held, Pool, Work};
 use super::slots::{Slot, Slots};
 use crate::context;
 use crate::error::Error;
-use crate::unwind::cfi::Snapshot;
 use crate::unwind::frames::StackEnd;
 use crate::unwind::memory::StackMemory;
+use crate::unwind::walk::Snapshot;
 use crate::unwind::x86_64::{Registers, thread_pointer};
 
 /// CPU time in nanoseconds that one overrun may stand for; beyond it the signal was blocked, and the stack found at last
@@ -328,7 +328,7 @@ fn sample(shared: &Shared, mut held: Held<'_>, slot: Option<&Slot>, registers: R
     //         while the handler runs on it, it stays.
     let mut memory = unsafe { StackMemory::new(stack, window, shared.pid) };
     let mut end = StackEnd::Stopped;
-    own_stack.run(|| end = snapshot.unwinder.walk(registers, cache, &mut memory, frames));
+    own_stack.run(|| end = snapshot.walk(&registers, cache, &mut memory, frames));
     let head = Head {
         epoch,
         end,

@@ -36,8 +36,8 @@ use self::threads::Threads;
 use crate::context;
 use crate::error::Error;
 use crate::stats::EngineStats;
-use crate::unwind::cfi::Snapshot;
 use crate::unwind::modules::Modules;
+use crate::unwind::walk::Snapshot;
 
 /// Most words that wait for an epoch whose handlers have not ended; beyond it they stay in the ring.
 const MAX_WAITING: usize = 1 << 20;
@@ -103,7 +103,7 @@ impl Sampler {
             settle.map(|thread| thread.join().ok())
         })
         .map_err(|error| Error::environment("spawn a thread", error, "raise the limit of threads"))?;
-        let snapshot = Box::new(Snapshot::take());
+        let snapshot = Box::new(Snapshot::take(&Modules::default()));
         let modules = Arc::clone(&snapshot.modules);
         let mut sampler = Self {
             shared,
@@ -235,7 +235,7 @@ impl Sampler {
 
     fn refresh_modules(&mut self) {
         if Modules::changes_now() != self.modules.changes {
-            let snapshot = Box::new(Snapshot::take());
+            let snapshot = Box::new(Snapshot::take(&self.modules));
             self.modules = Arc::clone(&snapshot.modules);
             self.put_in_force(snapshot);
         }

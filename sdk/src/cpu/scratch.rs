@@ -12,9 +12,9 @@ use profiler_proto::loss::{Cause, Loss};
 
 use super::stack::Stack;
 use crate::error::Error;
-use crate::unwind::cfi::Cache;
 use crate::unwind::frames::Frames;
 use crate::unwind::memory::Window;
+use crate::unwind::rules::Cache;
 
 /// What a handler works with.
 #[derive(Debug)]

@@ -193,7 +193,7 @@ mod tests {
 
     fn symbol_of(address: u64) -> Symbol {
         let mut symbolizer = Symbolizer::default();
-        symbolizer.learn(&[address], &[Arc::new(Modules::read())]);
+        symbolizer.learn(&[address], &[Arc::new(Modules::read(&Modules::default()))]);
         symbolizer.symbol(address).unwrap().clone()
     }
 
@@ -211,11 +211,11 @@ mod tests {
     #[test]
     fn libraries_and_the_vdso_have_names() {
         assert!(symbol_of(libc::getpid as *const () as u64).frames[0].name.contains("getpid"));
-        let modules = Modules::read();
+        let modules = Modules::read(&Modules::default());
         let vdso = modules.iter().find(|module| module.name == "[vdso]").unwrap();
         let mut symbolizer = Symbolizer::default();
         let addresses: Vec<u64> = vdso.code.clone().step_by(16).collect();
-        symbolizer.learn(&addresses, &[Arc::new(Modules::read())]);
+        symbolizer.learn(&addresses, &[Arc::new(Modules::read(&Modules::default()))]);
         let names = addresses.iter().filter_map(|address| symbolizer.symbol(*address));
         assert!(names.clone().any(|symbol| symbol.frames[0].name.contains("clock_gettime")));
     }
@@ -223,7 +223,7 @@ mod tests {
     /// Check that an address without a symbol is named by its file, one without a file by itself.
     #[test]
     fn unresolved_addresses_are_named() {
-        let modules = Modules::read();
+        let modules = Modules::read(&Modules::default());
         let libc = modules.find(libc::getpid as *const () as u64).unwrap();
         let name = unresolved(Some(libc), libc.bias + 0x28b0).frames[0].name.clone();
         assert!(name.starts_with("libc") && name.ends_with("+0x28b0"), "{name}");

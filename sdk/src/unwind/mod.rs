@@ -1,12 +1,32 @@
 //! Walks the stack of the interrupted thread, from its leaf to its root.
 //!
-//! In: registers from the signal frame ([`x86_64`]), unwind tables of the loaded modules ([`modules`], [`cfi`]), stack
-//! memory read without a fault ([`memory`]). Out: addresses, leaf first, in a fixed buffer ([`frames`]). Everything but
-//! the reading of modules runs inside the signal handler: no allocation, no lock, one system call at most per page read.
+//! In: registers from the signal frame ([`x86_64`]), unwind tables of the loaded modules ([`modules`]), stack memory read
+//! without a fault ([`memory`]). Out: addresses, leaf first, in a fixed buffer ([`frames`]). In the order of a step of the
+//! [`walk`]: [`rules`] remembers what [`cfi`] and [`expression`] read out of [`bytes`] of tables, [`cursor`] holds the
+//! registers, [`frame_pointer`] helps where there are no tables. Everything but the reading of modules runs inside the
+//! signal handler: no allocation, no lock, one system call at most per page read.
 
+pub(crate) mod bytes;
 pub(crate) mod cfi;
+pub(crate) mod cursor;
+pub(crate) mod expression;
+pub(crate) mod frame_pointer;
 pub(crate) mod frames;
 pub(crate) mod memory;
 pub(crate) mod modules;
+pub(crate) mod rules;
+pub(crate) mod walk;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod x86_64;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod x86_64_code;
+
+#[cfg(test)]
+#[cfg(target_arch = "x86_64")]
+mod truth;
+
+/// What differs by architecture.
+pub(crate) mod arch {
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) use super::{x86_64::*, x86_64_code as code};
+}

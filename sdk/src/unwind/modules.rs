@@ -13,11 +13,13 @@ use std::path::PathBuf;
 use std::slice;
 use std::sync::Arc;
 
+use super::cfi;
+
 /// All modules that were loaded at one time.
 #[derive(Debug, Default)]
 pub(crate) struct Modules {
     /// Sorted by address; ranges do not overlap.
-    modules: Vec<Module>,
+    modules: Vec<Arc<Module>>,
     /// The loader's counters at that time: modules ever added, ever removed.
     pub(crate) changes: (u64, u64),
 }
@@ -51,10 +53,10 @@ pub(crate) struct UnwindTables {
 }
 
 /// Bytes of a table: in place or copied.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) enum Tables {
     InPlace(&'static [u8]),
-    Copied(Arc<[u8]>),
+    Copied(Box<[u8]>),
 }
 
 impl Default for Tables {
@@ -75,12 +77,14 @@ impl Deref for Tables {
 }
 
 impl Modules {
-    /// What is loaded now.
-    pub(crate) fn read() -> Self {
-        let mut modules = Self::default();
-        // SAFETY: `add` is a callback of the required signature and receives the pointer to `modules`, which outlives
+    /// What is loaded now. Modules that are in `known` are shared with it: a `dlopen` costs the tables of what it loads,
+    /// not those of everything.
+    pub(crate) fn read(known: &Self) -> Self {
+        let mut reading = Reading { known, modules: Self::default() };
+        // SAFETY: `add` is a callback of the required signature and receives the pointer to `reading`, which outlives
         //         the call (dl_iterate_phdr(3)).
-        unsafe { libc::dl_iterate_phdr(Some(add), (&raw mut modules).cast()) };
+        unsafe { libc::dl_iterate_phdr(Some(add), (&raw mut reading).cast()) };
+        let mut modules = reading.modules;
         modules.modules.sort_by_key(|module| module.range.start);
         modules
     }
@@ -102,21 +106,35 @@ impl Modules {
     /// was there at another time.
     pub(crate) fn find(&self, address: u64) -> Option<&Module> {
         let next = self.modules.partition_point(|module| module.range.start <= address);
-        self.modules.get(next.checked_sub(1)?).filter(|module| module.code.contains(&address))
+        self.modules.get(next.checked_sub(1)?).map(Arc::as_ref).filter(|module| module.code.contains(&address))
     }
 
-    pub(crate) fn iter(&self) -> slice::Iter<'_, Module> {
+    #[cfg(test)]
+    pub(crate) fn iter(&self) -> slice::Iter<'_, Arc<Module>> {
         self.modules.iter()
     }
+
+    /// The module that begins at `start`.
+    fn starting(&self, start: u64) -> Option<&Arc<Module>> {
+        let place = self.modules.binary_search_by_key(&start, |module| module.range.start).ok()?;
+        self.modules.get(place)
+    }
+}
+
+/// A list of modules that is being made.
+struct Reading<'a> {
+    known: &'a Modules,
+    modules: Modules,
 }
 
 /// Adds one module: the callback of `dl_iterate_phdr`, which lists the executable first and the vDSO among the others.
 ///
 /// # Safety
-/// `info` must be the loader's description of a module that stays loaded for the call, `data` a `Modules`.
+/// `info` must be the loader's description of a module that stays loaded for the call, `data` a `Reading`.
 unsafe extern "C" fn add(info: *mut libc::dl_phdr_info, _size: libc::size_t, data: *mut libc::c_void) -> i32 {
     // SAFETY: contract of this function: `dl_iterate_phdr` passes its own structures and our pointer.
-    let (info, modules) = unsafe { (&*info, &mut *data.cast::<Modules>()) };
+    let (info, reading) = unsafe { (&*info, &mut *data.cast::<Reading<'_>>()) };
+    let Reading { known, modules } = reading;
     modules.changes = (info.dlpi_adds, info.dlpi_subs);
     let headers = if info.dlpi_phdr.is_null() {
         &[]
@@ -132,7 +150,7 @@ unsafe extern "C" fn add(info: *mut libc::dl_phdr_info, _size: libc::size_t, dat
     };
     let is_executable = modules.modules.is_empty();
     let image = Image { bias: info.dlpi_addr, headers };
-    modules.modules.extend(image.module(name, is_executable));
+    modules.modules.extend(image.module(name, is_executable, known));
     0
 }
 
@@ -143,7 +161,7 @@ struct Image<'a> {
 }
 
 impl Image<'_> {
-    fn module(&self, name: &CStr, is_executable: bool) -> Option<Module> {
+    fn module(&self, name: &CStr, is_executable: bool, known: &Modules) -> Option<Arc<Module>> {
         let loads = || self.headers.iter().filter(|header| header.p_type == libc::PT_LOAD);
         let range = loads().map(|load| self.span(load)).reduce(|all, load| {
             let (start, end) = (all.start.min(load.start), all.end.max(load.end));
@@ -151,16 +169,24 @@ impl Image<'_> {
         })?;
         let code = loads().find(|load| load.p_flags & libc::PF_X != 0)?;
         let (path, name) = self.path(name, is_executable, &range);
-        Some(Module {
+        let mut module = Module {
             bias: self.bias,
             code: self.span(code),
             code_offset: code.p_offset,
             build_id: self.build_id(),
-            unwind: self.unwind_tables(is_executable || path.is_none()),
+            unwind: self.unwind_tables(),
             range,
             path,
             name,
-        })
+        };
+        if let Some(same) = known.starting(module.range.start).filter(|known| known.is_same(&module)) {
+            return Some(Arc::clone(same));
+        }
+        let stays_loaded = is_executable || module.path.is_none();
+        if !stays_loaded && let Some(unwind) = &mut module.unwind {
+            unwind.copy();
+        }
+        Some(Arc::new(module))
     }
 
     /// Where a segment is in memory.
@@ -204,24 +230,30 @@ impl Image<'_> {
         })
     }
 
-    fn unwind_tables(&self, stays_loaded: bool) -> Option<UnwindTables> {
+    /// The unwind tables where they are.
+    fn unwind_tables(&self) -> Option<UnwindTables> {
         let header = self.headers.iter().find(|header| header.p_type == libc::PT_GNU_EH_FRAME)?;
         let header_range = self.span(header);
         let start = frames_start(self.bytes(&header_range), header_range.start)?;
         // The size of `.eh_frame` is not recorded; it ends in its segment at the latest, and entries are found by offset.
-        let segment = self.headers.iter().filter(|header| header.p_type == libc::PT_LOAD);
-        let segment = segment.map(|load| self.span(load)).find(|span| span.contains(&start))?;
-        let frames_range = start..segment.end;
-        let table = |range: &Range<u64>| {
-            let bytes = self.bytes(range);
-            if stays_loaded { Tables::InPlace(bytes) } else { Tables::Copied(bytes.into()) }
-        };
+        let frames_range = start..self.segment(start)?.end;
+        let table = |range: &Range<u64>| Tables::InPlace(self.bytes(range));
         Some(UnwindTables { header: table(&header_range), frames: table(&frames_range), header_range, frames_range })
     }
 
-    /// Bytes of this image in memory. The lifetime is a lie for modules that can be unloaded; they are copied at once,
-    /// while the loader's lock is held.
+    /// The readable segment that holds `address`.
+    fn segment(&self, address: u64) -> Option<Range<u64>> {
+        let loads = self.headers.iter().filter(|header| header.p_type == libc::PT_LOAD);
+        let readable = loads.filter(|header| header.p_flags & libc::PF_R != 0);
+        readable.map(|load| self.span(load)).find(|span| span.contains(&address))
+    }
+
+    /// Bytes of this image in memory; none, where the program headers say that they were not loaded. The lifetime is a lie
+    /// for modules that can be unloaded; they are copied at once, while the loader's lock is held.
     fn bytes(&self, range: &Range<u64>) -> &'static [u8] {
+        if !self.segment(range.start).is_some_and(|segment| (range.start..=segment.end).contains(&range.end)) {
+            return &[];
+        }
         // SAFETY: the range lies in a PT_LOAD segment of a loaded module, readable and, inside the callback of
         //         dl_iterate_phdr, not unloaded: the loader holds its lock. Segments with notes and unwind tables are
         //         read-only after relocation.
@@ -229,14 +261,46 @@ impl Image<'_> {
     }
 }
 
+impl Module {
+    /// Whether the other one is of the same file in the same place. Where there is no build id, the tables themselves tell.
+    fn is_same(&self, other: &Self) -> bool {
+        let key = |module: &Self| (module.range.clone(), module.bias, module.code.clone());
+        key(self) == key(other)
+            && (&self.name, &self.build_id) == (&other.name, &other.build_id)
+            && (self.build_id.is_some() || self.unwind == other.unwind)
+    }
+}
+
+impl UnwindTables {
+    /// Takes the tables out of the module, which may go.
+    fn copy(&mut self) {
+        // Up to the end of the last entry; what comes behind it in the segment is nobody's business here.
+        let end = cfi::end(self).unwrap_or(self.frames_range.end);
+        let length = end.saturating_sub(self.frames_range.start) as usize;
+        let frames = self.frames.get(..length).unwrap_or(&self.frames);
+        self.frames = Tables::Copied(frames.into());
+        self.header = Tables::Copied(self.header.deref().into());
+    }
+}
+
+impl PartialEq for UnwindTables {
+    /// Copied tables are shorter than those in place, by what does not belong to them.
+    fn eq(&self, other: &Self) -> bool {
+        let length = self.frames.len().min(other.frames.len());
+        *self.header == *other.header
+            && self.frames_range == other.frames_range
+            && self.frames[..length] == other.frames[..length]
+    }
+}
+
 /// Address of `.eh_frame`, from the bytes and the address of `.eh_frame_hdr`.
 ///
 /// Source: Linux Standard Base Core, ".eh_frame_hdr": version, encoding of the pointer, of the count, of the table;
-/// then the pointer. Every linker writes it relative to itself in 32 signed bits (`DW_EH_PE_pcrel | DW_EH_PE_sdata4`).
+/// then the pointer. Every linker writes it relative to itself in 32 signed bits (`DW_EH_PE_pcrel | DW_EH_PE_sdata4`), the
+/// count in 32 bits (`udata4`), and the table in 32 signed bits relative to the header (`DW_EH_PE_datarel | …_sdata4`).
 fn frames_start(header: &[u8], address: u64) -> Option<u64> {
-    const PCREL_SDATA4: u8 = 0x1b;
     let (head, _) = header.split_first_chunk::<8>()?;
-    let [1, PCREL_SDATA4, _, _, a, b, c, d] = *head else { return None };
+    let [1, 0x1b, 0x03, 0x3b, a, b, c, d] = *head else { return None };
     (address + 4).checked_add_signed(i64::from(i32::from_le_bytes([a, b, c, d])))
 }
 
@@ -247,7 +311,7 @@ mod tests {
     /// Check that the executable, the C library and the vDSO are found, each with unwind tables, and by address.
     #[test]
     fn loaded_modules_are_found() {
-        let modules = Modules::read();
+        let modules = Modules::read(&Modules::default());
         let code = loaded_modules_are_found as *const () as u64;
         let own = modules.find(code).unwrap();
         assert_eq!(own.path.as_deref(), Some(std::path::Path::new("/proc/self/exe")));

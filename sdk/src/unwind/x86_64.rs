@@ -5,26 +5,41 @@
 
 use std::arch::asm;
 
-use framehop::x86_64::UnwindRegsX86_64;
+/// How many registers unwind tables speak of: the general ones and the return address (System V ABI for x86_64, figure 3.36).
+pub(crate) const REGISTERS: usize = 17;
+/// DWARF numbers of registers.
+pub(crate) const FRAME_POINTER: u8 = 6;
+pub(crate) const STACK_POINTER: u8 = 7;
+pub(crate) const RETURN_ADDRESS: u8 = 16;
+/// DWARF numbers of the registers that a call preserves: rbx, rbp, r12 … r15.
+pub(crate) const PRESERVED: [u8; 6] = [3, 6, 12, 13, 14, 15];
 
 /// The registers that unwinding starts from.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Registers {
     pub(crate) pc: u64,
     pub(crate) sp: u64,
-    bp: u64,
+    /// By DWARF number.
+    pub(crate) values: [u64; REGISTERS],
 }
 
 impl Registers {
-    /// The registers at the instruction that the signal interrupted.
-    pub(crate) fn of_signal_frame(context: &libc::ucontext_t) -> Self {
-        let register = |index: libc::c_int| context.uc_mcontext.gregs[index as usize] as u64;
-        Self { pc: register(libc::REG_RIP), sp: register(libc::REG_RSP), bp: register(libc::REG_RBP) }
+    /// These registers, by DWARF number.
+    pub(crate) fn new(values: [u64; REGISTERS]) -> Self {
+        Self { pc: values[usize::from(RETURN_ADDRESS)], sp: values[usize::from(STACK_POINTER)], values }
     }
 
-    /// The same for the unwinder.
-    pub(crate) fn for_unwinding(self) -> UnwindRegsX86_64 {
-        UnwindRegsX86_64::new(self.pc, self.sp, self.bp)
+    /// The registers at the instruction that the signal interrupted.
+    pub(crate) fn of_signal_frame(context: &libc::ucontext_t) -> Self {
+        use libc::{
+            REG_R8, REG_R9, REG_R10, REG_R11, REG_R12, REG_R13, REG_R14, REG_R15, REG_RAX, REG_RBP, REG_RBX, REG_RCX,
+            REG_RDI, REG_RDX, REG_RIP, REG_RSI, REG_RSP,
+        };
+        const ORDER: [libc::c_int; REGISTERS] = [
+            REG_RAX, REG_RDX, REG_RCX, REG_RBX, REG_RSI, REG_RDI, REG_RBP, REG_RSP, REG_R8, REG_R9, REG_R10, REG_R11,
+            REG_R12, REG_R13, REG_R14, REG_R15, REG_RIP,
+        ];
+        Self::new(ORDER.map(|index| context.uc_mcontext.gregs[index as usize].cast_unsigned()))
     }
 }
 

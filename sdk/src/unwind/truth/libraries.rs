@@ -1,0 +1,1 @@
+//! Libraries in single steps, made by the C compiler.

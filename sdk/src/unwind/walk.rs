@@ -1,0 +1,97 @@
+//! The walk itself: from the interrupted instruction, caller by caller, to the root.
+//!
+//! In: registers, modules with their unwind tables, stack memory. Out: addresses in [`Frames`]. [`Snapshot`] is made by the
+//! `profiler` thread and only read afterwards; [`Cache`] is scratch that one handler at a time owns. Where no tables speak of
+//! an address, the frame pointer is followed. The walk runs in the signal handler: no allocation, no lock, bounded.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::arch::Registers;
+use super::cfi;
+use super::cursor::Cursor;
+use super::frame_pointer;
+use super::frames::{Frames, StackEnd};
+use super::memory::StackMemory;
+use super::modules::{Modules, UnwindTables};
+use super::rules::{Cache, Step};
+
+/// The modules as they were at one time; never changed once made.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    pub(crate) modules: Arc<Modules>,
+    /// Different from that of every other snapshot of this process.
+    generation: u64,
+}
+
+/// What came of a step.
+pub(crate) enum Stepped {
+    ToCaller,
+    AtRoot,
+    /// The caller could not be found or read.
+    Lost,
+}
+
+impl From<Option<()>> for Stepped {
+    fn from(done: Option<()>) -> Self {
+        done.map_or(Self::Lost, |()| Self::ToCaller)
+    }
+}
+
+impl Snapshot {
+    /// Everything that is loaded now. What is in `known` is not read again.
+    pub(crate) fn take(known: &Modules) -> Self {
+        static GENERATIONS: AtomicU64 = AtomicU64::new(1);
+        let generation = GENERATIONS.fetch_add(1, Ordering::Relaxed);
+        Self { modules: Arc::new(Modules::read(known)), generation }
+    }
+
+    /// Fills `frames` with the stack that `registers` stand on. Callable from a signal handler.
+    pub(crate) fn walk(
+        &self,
+        registers: &Registers,
+        cache: &mut Cache,
+        memory: &mut StackMemory<'_>,
+        frames: &mut Frames,
+    ) -> StackEnd {
+        cache.begin(self.generation);
+        let mut cursor = Cursor::new(registers);
+        loop {
+            if !frames.push(cursor.address()) {
+                return StackEnd::TooDeep;
+            }
+            match self.step(&mut cursor, cache, memory) {
+                Stepped::ToCaller if cursor.pc == 0 => return StackEnd::Root,
+                Stepped::ToCaller => {}
+                Stepped::AtRoot => return StackEnd::Root,
+                Stepped::Lost => return StackEnd::Stopped,
+            }
+        }
+    }
+
+    fn step(&self, cursor: &mut Cursor, cache: &mut Cache, memory: &mut StackMemory<'_>) -> Stepped {
+        let address = cursor.address();
+        let row = || self.tables(address).and_then(|tables| Some((tables, cfi::row(tables, address)?)));
+        let before = cursor.is_exact.then(|| cursor.clone());
+        let stepped = match cache.step(address, || row().map_or(Step::NoTables, |(_, row)| Step::of_row(&row))) {
+            Step::Frame(frame) => cursor.apply(&frame, memory).into(),
+            Step::Root => Stepped::AtRoot,
+            Step::Evaluate => row().and_then(|(tables, row)| cursor.apply_row(&row, tables, memory)).into(),
+            Step::NoTables => return frame_pointer::step(cursor, memory),
+        };
+        // Some hand-written functions push and do not say so in their tables. Only a leaf can be caught by that.
+        if let Some(before) = before
+            && matches!(stepped, Stepped::ToCaller)
+            && !cursor.is_exact
+            && self.modules.find(cursor.address()).is_none()
+            && let Some(repaired) = frame_pointer::repaired(&before, memory)
+        {
+            *cursor = repaired;
+        }
+        stepped
+    }
+
+    fn tables(&self, address: u64) -> Option<&UnwindTables> {
+        self.modules.find(address)?.unwind.as_ref()
+    }
+}
