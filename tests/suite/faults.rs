@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 use profiler_tests::process::Running;
 use profiler_tests::receiver::{Answer, Protocol, Receiver};
 
+use serde_json::Value;
+
 use crate::scenario::{command, number, result, sending, start, turn};
 
 /// Check that where no timer can be made the last resort takes samples, and that the refused ones are named with reasons.
@@ -18,6 +20,40 @@ fn without_permission_for_timers_the_last_resort_works() {
     let refused = engine["refused"].as_array().unwrap();
     assert!(!refused.is_empty(), "{outcome}");
     assert!(refused.iter().all(|engine| !engine["why"].as_str().unwrap().is_empty()), "{outcome}");
+}
+
+/// A run of the scenario `takeover`, and the one thing that the profiler says about it.
+fn takeover(how: &str) -> (Value, String) {
+    let _turn = turn();
+    let outcome = result(&mut command("takeover", &[&format!("how={how}")]));
+    let notes = outcome["notes"].as_array().unwrap();
+    assert!(number(&outcome, "/before") > 5 && notes.len() == 1, "{outcome}");
+    let note = notes[0].as_str().unwrap().to_owned();
+    (outcome, note)
+}
+
+/// Check that a program that ignores SIGPROF later is noticed, and that samples come again.
+#[test]
+fn an_ignored_signal_is_noticed_and_taken_back() {
+    let (outcome, note) = takeover("ignore");
+    assert!(note.contains("put back") && number(&outcome, "/after") > 30, "{outcome}");
+}
+
+/// Check that another handler that comes later and keeps the signals is noticed, that samples come again, and that it goes on
+/// getting what is not ours.
+#[test]
+fn a_handler_that_keeps_our_signals_is_noticed_and_stood_behind_us() {
+    let (outcome, note) = takeover("keep");
+    assert!(note.contains("kept our signals") && number(&outcome, "/after") > 30, "{outcome}");
+    assert_eq!(number(&outcome, "/foreign"), 1, "{outcome}");
+}
+
+/// Check that another handler that comes later and passes on what is not its own is noticed and left where it is.
+#[test]
+fn a_handler_that_passes_our_signals_on_is_left_in_front() {
+    let (outcome, note) = takeover("pass");
+    assert!(note.contains("passes our signals on") && number(&outcome, "/after") > 30, "{outcome}");
+    assert!(number(&outcome, "/got") > 30, "{outcome}");
 }
 
 /// Check that forked children end well and without samples, and that the parent goes on sampling and delivering.

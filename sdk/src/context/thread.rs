@@ -33,10 +33,12 @@ pub(super) struct Thread {
     covered: Cell<u32>,
     /// Its address is under the key.
     introduced: Cell<bool>,
+    /// Where on the stack a handler of somebody else was called from ours; 0: nowhere.
+    handed_on_at: Cell<usize>,
 }
 
 const _: () = {
-    assert!(size_of::<Thread>() == 80);
+    assert!(size_of::<Thread>() == 88);
     assert!(align_of::<Thread>() == 8);
     assert!(std::mem::offset_of!(Thread, in_force) == 0);
 };
@@ -62,9 +64,9 @@ global_asm!(
     concat!(".globl ", symbol!()),
     concat!(".hidden ", symbol!()),
     concat!(".type ", symbol!(), ", %object"),
-    concat!(".size ", symbol!(), ", 80"),
+    concat!(".size ", symbol!(), ", 88"),
     concat!(symbol!(), ":"),
-    ".zero 80",
+    ".zero 88",
     ".popsection",
 );
 
@@ -182,6 +184,18 @@ impl Thread {
         compiler_fence(Ordering::Release);
         self.in_force.set(spare.get());
         compiler_fence(Ordering::Release);
+    }
+
+    /// See [`super::once_at_a_time`].
+    pub(super) fn once_at_a_time(&self, work: impl FnOnce()) {
+        let here = ptr::from_ref(&work).addr();
+        // Stacks grow downwards: an entry that is not above this one was left by a jump, and is over.
+        if self.handed_on_at.get() > here {
+            return;
+        }
+        self.handed_on_at.set(here);
+        work();
+        self.handed_on_at.set(0);
     }
 
     /// See [`super::covered`].

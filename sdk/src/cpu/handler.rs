@@ -5,9 +5,9 @@
 //! its own. It does not allocate, lock, print, touch `errno` or call into the dynamic linker; its one system call is
 //! `process_vm_readv` (in `unwind::memory`).
 
-use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
+use super::action;
 use super::newcomers::Newcomers;
 use super::record::Head;
 use super::ring::Ring;
@@ -100,57 +100,6 @@ fn made() -> Option<&'static Shared> {
     unsafe { SHARED.load(Ordering::Acquire).as_ref() }
 }
 
-/// The action that was there before ours: written under the lock of [`install`] before our handler is in place, read by
-/// the handler. Null: none. A replaced one is left to handlers that may be reading it.
-static PREVIOUS: AtomicPtr<libc::sigaction> = AtomicPtr::new(std::ptr::null_mut());
-
-/// Installs the handler, unless it is installed. It stays: after `stop`, a late signal finds a handler that does nothing,
-/// where the default action would end the process. Where somebody replaced it meanwhile, it is installed again in front.
-pub(crate) fn install() -> Result<(), Error> {
-    static INSTALLING: std::sync::Mutex<()> = std::sync::Mutex::new(());
-    let _one_at_a_time = INSTALLING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let current = set_action(None)?;
-    if current.sa_sigaction == on_sigprof as *const () as usize {
-        return Ok(());
-    }
-    // Release: pairs with the Acquire load in `chain`.
-    PREVIOUS.store(Box::into_raw(Box::new(current)), Ordering::Release);
-    set_action(Some(&our_action())).map(drop)
-}
-
-fn our_action() -> libc::sigaction {
-    // SAFETY: sigaction is plain data for which zero is valid; sigfillset(3) and sigdelset(3) write to its mask.
-    unsafe {
-        let mut action: libc::sigaction = std::mem::zeroed();
-        action.sa_sigaction = on_sigprof as *const () as usize;
-        action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
-        // No handler of the host runs on top of ours, which it might never return to; but faults are not held back.
-        libc::sigfillset(&raw mut action.sa_mask);
-        for fault in
-            [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGABRT, libc::SIGSYS]
-        {
-            libc::sigdelset(&raw mut action.sa_mask, fault);
-        }
-        action
-    }
-}
-
-/// Sets the action of SIGPROF, or only asks for it; returns the one that was.
-fn set_action(action: Option<&libc::sigaction>) -> Result<libc::sigaction, Error> {
-    let mut previous = MaybeUninit::<libc::sigaction>::uninit();
-    let new = action.map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: sigaction(2): `new` is null or valid, `previous` is written to; our handler has the signature that
-    //         SA_SIGINFO asks for.
-    match unsafe { libc::sigaction(libc::SIGPROF, new, previous.as_mut_ptr()) } {
-        // SAFETY: sigaction(2) succeeded, so it has written the previous action.
-        0 => Ok(unsafe { previous.assume_init() }),
-        _ => {
-            let why = std::io::Error::last_os_error();
-            Err(Error::environment("sigaction(SIGPROF)", why, "allow this process to handle SIGPROF"))
-        }
-    }
-}
-
 /// The part of `siginfo_t` that a timer's signal fills.
 ///
 /// Source: Linux, include/uapi/asm-generic/siginfo.h, `__sifields._timer`, on 64-bit machines.
@@ -203,7 +152,7 @@ enum Origin<'a> {
     Foreign,
 }
 
-extern "C" fn on_sigprof(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+pub(super) extern "C" fn on_sigprof(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     let Some(shared) = made() else { return };
     // SAFETY: an SA_SIGINFO handler gets a valid siginfo_t and a valid ucontext_t (sigaction(2)), all of whose bytes the
     //         kernel has initialized.
@@ -212,7 +161,7 @@ extern "C" fn on_sigprof(signal: i32, info: *mut libc::siginfo_t, context: *mut 
     match origin {
         Origin::Thread(slot, overrun) => on_own_alarm(shared, slot, registers, overrun),
         Origin::Process(overrun) => on_process_timer(shared, registers, overrun),
-        Origin::Foreign => chain(signal, info, context),
+        Origin::Foreign => action::chain(signal, info, context),
     }
 }
 
@@ -344,25 +293,5 @@ fn sample(shared: &Shared, mut held: Held<'_>, slot: Option<&Slot>, registers: R
     let [leaf, root, rest] = frames.parts();
     if shared.ring.write(&[&head.to_words(), leaf, root, rest]).is_err() {
         held.count_ring_full();
-    }
-}
-
-/// Hands a signal that is not ours to whoever handled SIGPROF before us. It runs under our mask, not under its own.
-fn chain(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    // SAFETY: null, or from a Box that is never freed. Acquire: pairs with the Release store in `install`.
-    let Some(previous) = (unsafe { PREVIOUS.load(Ordering::Acquire).as_ref() }) else { return };
-    match previous.sa_sigaction {
-        libc::SIG_DFL | libc::SIG_IGN => {}
-        handler if previous.sa_flags & libc::SA_SIGINFO != 0 => {
-            // SAFETY: sigaction(2) returned this address with SA_SIGINFO: a handler of these three arguments.
-            let handler: extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void) =
-                unsafe { std::mem::transmute(handler) };
-            handler(signal, info, context);
-        }
-        handler => {
-            // SAFETY: sigaction(2) returned this address without SA_SIGINFO: a handler of one argument.
-            let handler: extern "C" fn(i32) = unsafe { std::mem::transmute(handler) };
-            handler(signal);
-        }
     }
 }

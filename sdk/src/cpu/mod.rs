@@ -5,6 +5,7 @@
 //! thread and with a [`scratch`], writes a [`record`] into the [`ring`], and the `profiler` thread, which owns the
 //! [`Sampler`], reads it.
 
+mod action;
 mod clocks;
 mod engine;
 pub(crate) mod handler;
@@ -28,6 +29,7 @@ use std::time::{Duration, Instant};
 
 use profiler_proto::loss::{Cause, Loss};
 
+use self::action::Keeper;
 pub use self::engine::EngineChoice;
 use self::handler::Shared;
 use self::record::Head;
@@ -57,6 +59,9 @@ pub(crate) struct Sampler {
     closed: u64,
     modules: Arc<Modules>,
     buffer: Vec<u64>,
+    keeper: Keeper,
+    /// Stacks taken in closed epochs.
+    taken: u64,
 }
 
 /// An unwinder that was replaced; freed once `free_at` epochs are closed. Invariant: `snapshot` came from a `Box`.
@@ -95,7 +100,7 @@ impl Sampler {
         residence::pin()?;
         context::thread::prepare()?;
         let shared = handler::shared(ring_words)?;
-        handler::install()?;
+        action::install()?;
         let candidates = Candidates::here();
         // A thread of its own, for the two must differ; it lives for microseconds.
         std::thread::scope(|scope| {
@@ -115,6 +120,8 @@ impl Sampler {
             closed: 0,
             modules,
             buffer: Vec::with_capacity(ring::MAX_WORDS),
+            keeper: Keeper::new(),
+            taken: 0,
         };
         sampler.put_in_force(snapshot);
         sampler.resume(period)?;
@@ -126,7 +133,7 @@ impl Sampler {
         if self.threads.is_some() {
             return Ok(());
         }
-        handler::install()?;
+        action::install()?;
         self.shared.period_nanos.store(period.as_nanos() as u64, Ordering::Relaxed);
         // Only a resume counts up, and only one sampler runs; 0 means "off", so it is skipped on wrap-around.
         static GENERATION: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
@@ -161,6 +168,7 @@ impl Sampler {
     pub(crate) fn tick(&mut self, now: Instant) {
         if let Some(threads) = &mut self.threads {
             threads.tick(now);
+            self.keeper.look(now, self.taken);
         }
         self.refresh_modules();
     }
@@ -209,6 +217,7 @@ impl Sampler {
         }
         // One event that is both: the two figures come from the same count.
         let written_off = self.threads.as_mut().map_or(0, Threads::take_written_off);
+        self.taken += counted.taken; // before: a signal that never comes is no proof that signals arrive
         counted.taken += written_off;
         counted.lost.add(Cause::Blocked, written_off);
         self.waiting[usize::from(epoch)] = waiting;
@@ -229,7 +238,12 @@ impl Sampler {
             name: in_use.first().map(|(name, _)| (*name).to_owned()).unwrap_or_default(),
             threads: in_use.into_iter().map(|(name, threads)| (name.to_owned(), threads)).collect(),
             refused: threads.refused().to_vec(),
-            notes: threads.notes().to_vec(),
+            notes: threads
+                .notes()
+                .iter()
+                .cloned()
+                .chain(self.keeper.notes().iter().map(|note| (*note).to_owned()))
+                .collect(),
         }
     }
 

@@ -10,6 +10,7 @@ mod burn;
 mod exit;
 mod fork;
 mod settings;
+mod takeover;
 
 use std::io::{self, BufRead, Write};
 use std::process::ExitCode;
@@ -43,6 +44,7 @@ fn run() -> Result<Value> {
         "second" => settings::second(),
         "limits" => settings::without_timers(),
         "fork" => fork::fork(&options),
+        "takeover" => takeover::takeover(&options),
         "exit" => exit::exit(&options),
         other => Err(format!("there is no scenario {other:?}").into()),
     }

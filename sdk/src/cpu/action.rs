@@ -1,0 +1,169 @@
+//! The action of SIGPROF: our handler in front, whoever was there before behind it.
+//!
+//! In: the owner of the sampler, which installs the handler and looks twice a second whether it is still there
+//! ([`Keeper`]); the handler, which hands on what is not ours ([`chain`]). Out: signals where they belong. Our handler stays
+//! for good: after `stop`, a late signal finds one that does nothing, where the default action would end the process.
+
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::time::{Duration, Instant};
+
+use super::handler::on_sigprof;
+use crate::context;
+use crate::error::Error;
+
+/// How often the keeper looks.
+const LOOK: Duration = Duration::from_millis(500);
+/// How often our handler is put in front of one that takes our signals, before it is left at that.
+const MOST_PUT_BACK: u32 = 3;
+
+/// The action that was there before ours: written before our handler is in place, read by the handler. Null: none. A
+/// replaced one is left to handlers that may be reading it.
+static PREVIOUS: AtomicPtr<libc::sigaction> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Installs the handler in front of whatever is there, unless it is there itself. Only the owner of the sampler calls this.
+pub(super) fn install() -> Result<(), Error> {
+    let current = set_action(None)?;
+    if is_ours(&current) {
+        return Ok(());
+    }
+    // Release: pairs with the Acquire load in `chain`.
+    PREVIOUS.store(Box::into_raw(Box::new(current)), Ordering::Release);
+    set_action(Some(&our_action())).map(drop)
+}
+
+/// Notices when somebody else installs an action later.
+#[derive(Debug)]
+pub(super) struct Keeper {
+    looked: Instant,
+    /// Stacks taken until then: proof that signals arrive.
+    taken: u64,
+    /// How many looks in a row found another handler in front.
+    other: u32,
+    put_back: u32,
+    notes: Vec<&'static str>,
+}
+
+impl Keeper {
+    pub(super) fn new() -> Self {
+        Self { looked: Instant::now(), taken: 0, other: 0, put_back: 0, notes: Vec::new() }
+    }
+
+    /// What was noticed, each once.
+    pub(super) fn notes(&self) -> &[&'static str] {
+        &self.notes
+    }
+
+    /// Looks, if it is time, whether our handler is in place, or else gets its signals all the same: `taken` stacks were
+    /// taken since the start. Puts it back where it is needed.
+    pub(super) fn look(&mut self, now: Instant, taken: u64) {
+        if now - self.looked < LOOK {
+            return;
+        }
+        let arrived = taken > self.taken;
+        (self.looked, self.taken) = (now, taken);
+        let Ok(current) = set_action(None) else { return };
+        if is_ours(&current) {
+            self.other = 0;
+            return;
+        }
+        self.other += 1;
+        match current.sa_sigaction {
+            libc::SIG_DFL | libc::SIG_IGN => {
+                self.note(
+                    "the program took our handler of SIGPROF away, and it was put back: where the action is the default, \
+                     the next signal ends the process",
+                );
+                self.put_back();
+            }
+            // What was on its way before it came, is counted by the second look at the latest, and proves nothing.
+            _ if self.other < 3 => {}
+            _ if arrived => self.note("another handler of SIGPROF was installed after ours; it passes our signals on"),
+            _ if self.put_back < MOST_PUT_BACK => {
+                self.note(
+                    "another handler of SIGPROF was installed after ours and kept our signals; ours was put in front of \
+                     it, and hands it what is not ours",
+                );
+                self.put_back += 1;
+                self.put_back();
+            }
+            _ => self.note("another handler of SIGPROF keeps our signals, again and again: no samples can be taken"),
+        }
+    }
+
+    fn put_back(&mut self) {
+        if let Err(error) = install() {
+            tracing::warn!(%error, "our handler of SIGPROF could not be put back");
+        }
+    }
+
+    fn note(&mut self, note: &'static str) {
+        if !self.notes.contains(&note) {
+            tracing::warn!("{note}");
+            self.notes.push(note);
+        }
+    }
+}
+
+/// Hands a signal that is not ours to whoever handled SIGPROF before us. It runs under our mask, not under its own.
+///
+/// One that was installed after us, and that ours was put in front of, may hand it back to us: then it ends here.
+pub(super) fn chain(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    // SAFETY: null, or from a Box that is never freed. Acquire: pairs with the Release store in `install`.
+    let Some(previous) = (unsafe { PREVIOUS.load(Ordering::Acquire).as_ref() }) else { return };
+    context::once_at_a_time(|| hand_on(previous, signal, info, context));
+}
+
+fn hand_on(previous: &libc::sigaction, signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    match previous.sa_sigaction {
+        libc::SIG_DFL | libc::SIG_IGN => {}
+        handler if previous.sa_flags & libc::SA_SIGINFO != 0 => {
+            // SAFETY: sigaction(2) returned this address with SA_SIGINFO: a handler of these three arguments.
+            let handler: extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void) =
+                unsafe { std::mem::transmute(handler) };
+            handler(signal, info, context);
+        }
+        handler => {
+            // SAFETY: sigaction(2) returned this address without SA_SIGINFO: a handler of one argument.
+            let handler: extern "C" fn(i32) = unsafe { std::mem::transmute(handler) };
+            handler(signal);
+        }
+    }
+}
+
+fn is_ours(action: &libc::sigaction) -> bool {
+    action.sa_sigaction == on_sigprof as *const () as usize
+}
+
+fn our_action() -> libc::sigaction {
+    // SAFETY: sigaction is plain data for which zero is valid; sigfillset(3) and sigdelset(3) write to its mask.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = on_sigprof as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
+        // No handler of the host runs on top of ours, which it might never return to; but faults are not held back.
+        libc::sigfillset(&raw mut action.sa_mask);
+        for fault in
+            [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGABRT, libc::SIGSYS]
+        {
+            libc::sigdelset(&raw mut action.sa_mask, fault);
+        }
+        action
+    }
+}
+
+/// Sets the action of SIGPROF, or only asks for it; returns the one that was.
+fn set_action(action: Option<&libc::sigaction>) -> Result<libc::sigaction, Error> {
+    let mut previous = MaybeUninit::<libc::sigaction>::uninit();
+    let new = action.map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: sigaction(2): `new` is null or valid, `previous` is written to; our handler has the signature that
+    //         SA_SIGINFO asks for.
+    match unsafe { libc::sigaction(libc::SIGPROF, new, previous.as_mut_ptr()) } {
+        // SAFETY: sigaction(2) succeeded, so it has written the previous action.
+        0 => Ok(unsafe { previous.assume_init() }),
+        _ => {
+            let why = std::io::Error::last_os_error();
+            Err(Error::environment("sigaction(SIGPROF)", why, "allow this process to handle SIGPROF"))
+        }
+    }
+}
