@@ -13,9 +13,14 @@ use super::walk::Stepped;
 /// Functions are no longer than this.
 const LONGEST: u64 = 1 << 16;
 
+/// A leaf has pushed less words than this where its frame is not made yet.
+const PUSHED: u64 = 8;
+
 /// A return address on the stack.
+#[derive(Clone, Copy)]
 struct Found {
-    return_address: u64,
+    place: u64,
+    address: u64,
     /// Start of the function that was called; `None` where the call does not say what it calls.
     function: Option<u64>,
 }
@@ -29,76 +34,89 @@ pub(crate) fn step(cursor: &mut Cursor, memory: &mut StackMemory<'_>) -> Stepped
     if cursor.is_exact
         && let Some(leaf) = code::leaf(cursor.pc, cursor.sp, memory)
     {
-        let Some(found) = returning(cursor.pc, leaf.return_address_at, memory) else { return Stepped::Lost };
-        if let Some(place) = leaf.frame_pointer_at {
-            cursor.save(FRAME_POINTER, place);
-        }
-        return cursor.return_to(found.return_address, leaf.return_address_at.wrapping_add(8)).into();
+        return by_leaf(cursor, &leaf, memory).into();
     }
     let pointer = cursor.register(FRAME_POINTER, memory);
     if pointer == Some(0) && !cursor.is_exact {
         return Stepped::AtRoot;
     }
     let on_stack = |pointer: &u64| pointer.is_multiple_of(8) && *pointer >= cursor.sp;
-    let framed = pointer.filter(on_stack).and_then(|place| {
-        let found = returning(cursor.pc, place.checked_add(8)?, memory)?;
-        Some((place, found))
-    });
-    let frameless = if cursor.is_exact { returning(cursor.pc, cursor.sp, memory) } else { None };
-    let distance = |found: Option<&Found>| found.map_or(u64::MAX, |found| found.distance(cursor.pc));
-    match (framed, frameless) {
-        // Of two the one whose function begins nearer; of equals the frame pointer's.
-        (Some((place, framed)), frameless) if distance(Some(&framed)) <= distance(frameless.as_ref()) => {
-            cursor.save(FRAME_POINTER, place);
-            cursor.return_to(framed.return_address, place.wrapping_add(16)).into()
+    let framed = pointer.filter(on_stack).and_then(|pointer| returning(cursor.pc, pointer.checked_add(8)?, memory));
+    let unframed = if cursor.is_exact { pushed(cursor, memory) } else { None };
+    match (framed, unframed) {
+        (Some(framed), unframed) if !unframed.is_some_and(|other| is_better(&other, &framed, cursor.pc, memory)) => {
+            cursor.save(FRAME_POINTER, framed.place.wrapping_sub(8));
+            cursor.return_to(framed.address, framed.place.wrapping_add(8)).into()
         }
-        (_, Some(found)) => cursor.return_to(found.return_address, cursor.sp.wrapping_add(8)).into(),
+        (_, Some(unframed)) => by_pushes(cursor, &unframed, memory).into(),
+        (_, None) if cursor.is_exact => {
+            let found = returning(cursor.pc, cursor.sp, memory);
+            found.and_then(|found| cursor.return_to(found.address, found.place.wrapping_add(8))).into()
+        }
         (_, None) => Stepped::Lost,
     }
 }
 
-/// Words on the stack among which the return address of a leaf is looked for.
-const PUSHED: u64 = 8;
-
 /// The caller of a leaf whose tables led nowhere: by the first word on the stack that is a return address of a call of just
 /// this function, which then has pushed what is below.
 pub(crate) fn repaired(leaf: &Cursor, memory: &mut StackMemory<'_>) -> Option<Cursor> {
-    let found = |pushed: u64| {
-        let place = leaf.sp.checked_add(8 * pushed)?;
-        let found = returning(leaf.pc, place, memory)?;
-        Some((pushed, place, found.return_address, found.function?))
-    };
-    let (pushed, place, return_address, function) = (0..PUSHED).find_map(found)?;
+    let found = pushed(leaf, memory)?;
     let mut caller = leaf.clone();
-    match code::pushes(function, pushed as usize, memory) {
-        Some(registers) => {
-            for (below, register) in (1..=pushed).zip(registers) {
-                caller.save(register, place.wrapping_sub(8 * below));
-            }
-        }
-        None => caller.forget(),
-    }
-    caller.return_to(return_address, place.checked_add(8)?)?;
+    by_pushes(&mut caller, &found, memory)?;
     Some(caller)
 }
 
-impl Found {
-    /// How far `pc` is in the function that was called; a large number where that is not known.
-    fn distance(&self, pc: u64) -> u64 {
-        self.function.map_or(u64::MAX, |function| pc.wrapping_sub(function))
+/// By an instruction that shows where the return address is.
+fn by_leaf(cursor: &mut Cursor, leaf: &code::Leaf, memory: &mut StackMemory<'_>) -> Option<()> {
+    let address = memory.read(leaf.return_address_at).ok()?;
+    code::call_before(address, memory)?;
+    if let Some(place) = leaf.frame_pointer_at {
+        cursor.save(FRAME_POINTER, place);
     }
+    cursor.return_to(address, leaf.return_address_at.wrapping_add(8))
+}
+
+/// By what the function pushes first.
+fn by_pushes(cursor: &mut Cursor, found: &Found, memory: &mut StackMemory<'_>) -> Option<()> {
+    let count = found.place.wrapping_sub(cursor.sp) / 8;
+    match code::pushes(found.function?, count as usize, memory) {
+        Some(registers) => {
+            for (below, register) in (1..=count).zip(registers) {
+                cursor.save(register, found.place.wrapping_sub(8 * below));
+            }
+        }
+        // The frame pointer, pushed and not changed yet.
+        None if count == 1 && cursor.register(FRAME_POINTER, memory) == memory.read(cursor.sp).ok() => {}
+        None => cursor.forget(),
+    }
+    cursor.return_to(found.address, found.place.checked_add(8)?)
+}
+
+/// Of the topmost words on the stack, the return address of a call of just this function.
+fn pushed(cursor: &Cursor, memory: &mut StackMemory<'_>) -> Option<Found> {
+    let places = (0..PUSHED).filter_map(|word| cursor.sp.checked_add(8 * word));
+    let mut found = places.filter_map(|place| returning(cursor.pc, place, memory));
+    found.find(|found| found.function.is_some())
+}
+
+/// Whether the frame is not made yet, or no more: then the frame pointer is the caller's.
+fn is_better(unframed: &Found, framed: &Found, pc: u64, memory: &mut StackMemory<'_>) -> bool {
+    let Some(function) = unframed.function.filter(|_| unframed.place != framed.place) else { return false };
+    // The return address of the function that begins nearest before `pc` is the one that belongs to it.
+    framed.function.is_some_and(|other| other < function)
+        || (framed.function.is_none_or(|other| other == function) && !code::has_frame(function, pc, memory))
 }
 
 /// The return address at `place`, if it is one of the function that holds `pc`.
 fn returning(pc: u64, place: u64, memory: &mut StackMemory<'_>) -> Option<Found> {
-    let return_address = memory.read(place).ok()?;
+    let address = memory.read(place).ok()?;
     let holds_pc = |function: &u64| pc.checked_sub(*function).is_some_and(|distance| distance < LONGEST);
-    let function = match code::call_before(return_address, memory)? {
+    let function = match code::call_before(address, memory)? {
         code::Call::Unknown => None,
         code::Call::To(target) => {
             let stub = || code::stub_target(target, memory).filter(holds_pc);
             Some(Some(target).filter(holds_pc).or_else(stub)?)
         }
     };
-    Some(Found { return_address, function })
+    Some(Found { place, address, function })
 }

@@ -83,6 +83,22 @@ pub(crate) fn pushes(function: u64, count: usize, memory: &mut StackMemory<'_>) 
     Some(registers)
 }
 
+/// Whether a function has a frame at `pc`, as far as a look at the bytes before can tell: `mov rbp, rsp` stands there, and no
+/// `pop rbp` or `leave` behind it.
+pub(crate) fn has_frame(function: u64, pc: u64, memory: &mut StackMemory<'_>) -> bool {
+    const PROLOGUE: usize = 64;
+    let length = pc.saturating_sub(function);
+    let Some(code) = bytes::<PROLOGUE>(pc.wrapping_sub(PROLOGUE as u64), memory) else { return false };
+    let code = &code[PROLOGUE - length.min(PROLOGUE as u64) as usize..];
+    let made = code.windows(3).rposition(|code| matches!(code, [0x48, 0x89, 0xe5] | [0x48, 0x8b, 0xec]));
+    let given_up = code.iter().rposition(|byte| matches!(byte, 0x5d | 0xc9));
+    match (made, given_up) {
+        (Some(made), Some(given_up)) => given_up < made,
+        (None, None) => length > PROLOGUE as u64,
+        (made, _) => made.is_some(),
+    }
+}
+
 /// Where the return address is at an instruction that shows it.
 pub(crate) fn leaf(pc: u64, sp: u64, memory: &mut StackMemory<'_>) -> Option<Leaf> {
     let next: [u8; 8] = bytes(pc, memory)?;
