@@ -18,8 +18,11 @@ use super::cfi;
 /// All modules that were loaded at one time.
 #[derive(Debug, Default)]
 pub(crate) struct Modules {
-    /// Sorted by address; ranges do not overlap.
+    /// Sorted by address.
     modules: Vec<Arc<Module>>,
+    /// Every segment of code, sorted by address, and its module's place in `modules`. One module may lie between the segments
+    /// of another; segments do not overlap.
+    code: Vec<(Range<u64>, usize)>,
     /// The loader's counters at that time: modules ever added, ever removed.
     pub(crate) changes: (u64, u64),
 }
@@ -38,6 +41,8 @@ pub(crate) struct Module {
     /// The code segment that the mapping of a profile shows: its address range and its offset in the file.
     pub(crate) code: Range<u64>,
     pub(crate) code_offset: u64,
+    /// All segments of code.
+    segments: Vec<Range<u64>>,
     /// GNU build id (`NT_GNU_BUILD_ID`), hexadecimal.
     pub(crate) build_id: Option<String>,
     pub(crate) unwind: Option<UnwindTables>,
@@ -86,6 +91,9 @@ impl Modules {
         unsafe { libc::dl_iterate_phdr(Some(add), (&raw mut reading).cast()) };
         let mut modules = reading.modules;
         modules.modules.sort_by_key(|module| module.range.start);
+        let segments = modules.modules.iter().enumerate();
+        modules.code = segments.flat_map(|(n, module)| module.segments.iter().map(move |one| (one.clone(), n))).collect();
+        modules.code.sort_by_key(|(segment, _)| segment.start);
         modules
     }
 
@@ -105,8 +113,9 @@ impl Modules {
     /// The module whose code holds `address`. In what else it loads there is no code: the address is then of a module that
     /// was there at another time.
     pub(crate) fn find(&self, address: u64) -> Option<&Module> {
-        let next = self.modules.partition_point(|module| module.range.start <= address);
-        self.modules.get(next.checked_sub(1)?).map(Arc::as_ref).filter(|module| module.code.contains(&address))
+        let next = self.code.partition_point(|(segment, _)| segment.start <= address);
+        let (_, module) = self.code.get(next.checked_sub(1)?).filter(|(segment, _)| segment.contains(&address))?;
+        self.modules.get(*module).map(Arc::as_ref)
     }
 
     #[cfg(test)]
@@ -167,12 +176,14 @@ impl Image<'_> {
             let (start, end) = (all.start.min(load.start), all.end.max(load.end));
             start..end
         })?;
-        let code = loads().find(|load| load.p_flags & libc::PF_X != 0)?;
+        let executable = || loads().filter(|load| load.p_flags & libc::PF_X != 0);
+        let code = executable().next()?;
         let (path, name) = self.path(name, is_executable, &range);
         let mut module = Module {
             bias: self.bias,
             code: self.span(code),
             code_offset: code.p_offset,
+            segments: executable().map(|load| self.span(load)).collect(),
             build_id: self.build_id(),
             unwind: self.unwind_tables(),
             range,
