@@ -92,7 +92,8 @@ impl Modules {
         let mut modules = reading.modules;
         modules.modules.sort_by_key(|module| module.range.start);
         let segments = modules.modules.iter().enumerate();
-        modules.code = segments.flat_map(|(n, module)| module.segments.iter().map(move |one| (one.clone(), n))).collect();
+        modules.code =
+            segments.flat_map(|(n, module)| module.segments.iter().map(move |one| (one.clone(), n))).collect();
         modules.code.sort_by_key(|(segment, _)| segment.start);
         modules
     }
