@@ -8,9 +8,14 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use super::slots::{Slot, UnknownStack};
+use crate::unwind::arch::read_own_memory;
 
 /// The memory map is read at most this often.
 const EVERY: Duration = Duration::from_millis(500);
+
+/// The smallest page that there is.
+const PAGE: u64 = 4096;
+const WORD: u64 = 8;
 
 /// Answers the handlers that asked where the stacks of their threads end.
 #[derive(Debug, Default)]
@@ -31,7 +36,8 @@ impl StackBounds {
         self.read = Some(now);
         let Ok(maps) = fs::read_to_string("/proc/self/maps") else { return };
         for (slot, asked) in unknown {
-            if let Some(stack) = maps.lines().find_map(|line| stack_in(line, asked)) {
+            let stack = maps.lines().find_map(|line| stack_in(line, asked));
+            if let Some(stack) = stack.and_then(|stack| present(&stack, asked.sp)) {
                 slot.set_stack(&stack);
             }
         }
@@ -59,9 +65,47 @@ fn stack_in(line: &str, asked: UnknownStack) -> Option<Range<u64>> {
     }
 }
 
+/// The stack from the page of `sp` on, if every page up to its end can be read.
+///
+/// Guard pages made by `madvise(2)` (glibc 2.42 and later, Linux 6.13 and later) do not split a mapping, so stacks of several
+/// threads and of coroutines may lie in one, with pages between them that kill whoever reads them. What is below `sp` may be
+/// such a page, or another stack: it is not taken for part of this one.
+fn present(stack: &Range<u64>, sp: u64) -> Option<Range<u64>> {
+    let own = (sp & !(PAGE - 1)).max(stack.start)..stack.end;
+    let pid = std::process::id();
+    let is_readable = |page| read_own_memory(pid, page, &mut [0]) == WORD;
+    own.clone().step_by(PAGE as usize).all(is_readable).then_some(own)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::ptr;
+
     use super::*;
+
+    /// Check that a page that cannot be read, in the middle of what seems to be one stack, keeps what is below from being
+    /// read directly, and not what is above.
+    #[test]
+    fn a_hole_in_a_mapping_is_not_read_over() {
+        const PAGES: u64 = 7;
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: a fresh anonymous mapping, of which one page is then protected (mmap(2), mprotect(2)).
+        let start = unsafe {
+            let base = libc::mmap(ptr::null_mut(), (PAGES * PAGE) as usize, protection, flags, -1, 0);
+            assert_ne!(base, libc::MAP_FAILED);
+            assert_eq!(libc::mprotect(base.byte_add(3 * PAGE as usize), PAGE as usize, libc::PROT_NONE), 0);
+            base as u64
+        };
+        let stack = start..start + PAGES * PAGE - 64;
+        let at = |page: u64| present(&stack, start + page * PAGE + 8);
+        assert_eq!((at(0), at(2), at(3)), (None, None, None));
+        assert_eq!(at(4), Some(start + 4 * PAGE..stack.end));
+        assert_eq!(at(6), Some(start + 6 * PAGE..stack.end));
+        // SAFETY: unmaps what was mapped above.
+        unsafe { libc::munmap(start as *mut _, (PAGES * PAGE) as usize) };
+        assert_eq!(at(4), None);
+    }
 
     /// Check that only a mapping that surely is the thread's own stack is read directly.
     #[test]

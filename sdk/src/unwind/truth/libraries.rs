@@ -9,6 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::folder::Folder;
 use super::stepper::Run;
 
 /// The library that is called.
@@ -49,31 +50,14 @@ unsigned long truth_library(unsigned long n) {
 }
 ";
 
-/// Compiled libraries, deleted when dropped.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("truth-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    fn compile(&self, name: &str, source: &str, flags: &[&str]) -> PathBuf {
-        let (code, library) = (self.0.join(format!("{name}.c")), self.0.join(format!("lib{name}.so")));
-        std::fs::write(&code, source).unwrap();
-        let mut command = Command::new("cc");
-        command.args(["-shared", "-fPIC", "-fno-stack-protector", "-o"]).arg(&library).arg(&code).args(flags);
-        let output = command.output().unwrap();
-        assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
-        library
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        drop(std::fs::remove_dir_all(&self.0));
-    }
+fn compile(folder: &Folder, name: &str, source: &str, flags: &[&str]) -> PathBuf {
+    let (code, library) = (folder.file(&format!("{name}.c")), folder.file(&format!("lib{name}.so")));
+    std::fs::write(&code, source).unwrap();
+    let mut command = Command::new("cc");
+    command.args(["-shared", "-fPIC", "-fno-stack-protector", "-o"]).arg(&library).arg(&code).args(flags);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    library
 }
 
 /// A function of a library that stays loaded.
@@ -93,10 +77,11 @@ fn function(library: &Path, name: &str, flags: i32) -> extern "C" fn(u64) -> u64
 fn check(name: &str, flags: &[&str]) -> u64 {
     let folder = Folder::new(name);
     let callee = format!("{name}_callee");
-    folder.compile(&callee, CALLEE, &["-O2"]);
-    let (here, run_path) = (format!("-L{}", folder.0.display()), format!("-Wl,-rpath,{}", folder.0.display()));
+    compile(&folder, &callee, CALLEE, &["-O2"]);
+    let path = folder.file("");
+    let (here, run_path) = (format!("-L{}", path.display()), format!("-Wl,-rpath,{}", path.display()));
     let with = format!("-l{callee}");
-    let library = folder.compile(name, CALLER, &[flags, &[&here, &run_path, &with]].concat());
+    let library = compile(&folder, name, CALLER, &[flags, &[&here, &run_path, &with]].concat());
     let work = function(&library, "truth_library", libc::RTLD_LAZY);
     Run::new().check(|| {
         for number in 0..6 {

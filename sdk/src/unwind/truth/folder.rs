@@ -1,0 +1,25 @@
+//! A folder for what tests compile.
+
+use std::path::PathBuf;
+
+/// Deleted when dropped.
+pub(super) struct Folder(PathBuf);
+
+impl Folder {
+    pub(super) fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("truth-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    /// The path of a file in it.
+    pub(super) fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        drop(std::fs::remove_dir_all(&self.0));
+    }
+}
