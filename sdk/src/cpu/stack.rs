@@ -7,11 +7,12 @@
 use std::{io, ptr};
 
 use crate::error::Error;
-use crate::unwind::x86_64::call_on_stack;
+use crate::unwind::arch::call_on_stack;
 
 /// Bytes of a stack; only pages that are used take memory. Builds without optimization need the most.
 const SIZE: usize = 128 << 10;
-const GUARD: usize = 4096;
+/// A page at least, and whole pages: aarch64 has pages of 4, 16 or 64 KiB.
+const GUARD: usize = 64 << 10;
 
 /// A stack in memory of its own.
 ///

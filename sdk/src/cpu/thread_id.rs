@@ -4,14 +4,15 @@
 //! their own id. Neither glibc nor musl documents it; it is looked for, verified twice, and done without if not found.
 
 use super::handler::Shared;
-use crate::unwind::x86_64::{read_own_memory, thread_pointer};
+use crate::unwind::arch::{THREAD_DESCRIPTOR, read_own_memory, thread_pointer};
 
 use std::sync::atomic::Ordering;
 
-/// How far to look: glibc's descriptor holds the id at 720 (2.36, x86_64), musl's at 48.
-const WORDS: usize = 128;
+/// Bytes read at once, from a multiple of it on, so that no read reaches over the end of what is mapped.
+const BLOCK: u64 = 64;
 
-/// Offsets from the calling thread's pointer at which its own id stands.
+/// Offsets from the calling thread's pointer at which its own id stands, modulo 2^64. (glibc 2.36: 720 on x86_64, -1568 on
+/// aarch64; musl 1.2: 48 and -168.)
 #[derive(Debug, Clone)]
 pub(crate) struct Candidates(Vec<usize>);
 
@@ -20,10 +21,16 @@ impl Candidates {
     pub(crate) fn here() -> Self {
         // SAFETY: gettid(2) has no argument and cannot fail.
         let tid = unsafe { libc::gettid() }.cast_unsigned();
-        let mut words = [0_u64; WORDS];
-        let read = read_own_memory(std::process::id(), thread_pointer(), &mut words) as usize / 8;
-        let halves = words[..read].iter().flat_map(|word| [*word as u32, (*word >> 32) as u32]);
-        Self(halves.enumerate().filter(|(_, half)| *half == tid).map(|(index, _)| index * 4).collect())
+        let (pointer, pid) = (thread_pointer(), std::process::id());
+        let start = pointer.wrapping_add_signed(THREAD_DESCRIPTOR.start) & !(BLOCK - 1);
+        let end = pointer.wrapping_add_signed(THREAD_DESCRIPTOR.end);
+        let ids = (start..end).step_by(BLOCK as usize).flat_map(|block| {
+            let mut words = [0_u64; BLOCK as usize / 8];
+            let read = read_own_memory(pid, block, &mut words) as usize / 8;
+            let halves = words.into_iter().take(read).flat_map(|word| [word as u32, (word >> 32) as u32]);
+            (block..).step_by(4).zip(halves)
+        });
+        Self(ids.filter(|(_, id)| *id == tid).map(|(place, _)| place.wrapping_sub(pointer) as usize).collect())
     }
 
     /// Stores the offset on which another thread's candidates and the calling thread's agree. The main thread's

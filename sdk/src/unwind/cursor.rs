@@ -4,7 +4,7 @@
 //! Registers other than the stack pointer and the program counter are not read from the stack before somebody asks: most
 //! frames save several, and nearly none is ever needed. Runs in the signal handler.
 
-use super::arch::{PRESERVED, REGISTERS, RETURN_ADDRESS, Registers, STACK_POINTER};
+use super::arch::{PRESERVED, REGISTERS, RETURN_ADDRESS, Registers, STACK_POINTER, code_address};
 use super::cfi::{Cfa, Row, Rule};
 use super::expression::evaluate;
 use super::memory::StackMemory;
@@ -96,6 +96,7 @@ impl Cursor {
 
     /// Moves to the caller, whose registers are the same but for the stack pointer.
     pub(crate) fn return_to(&mut self, pc: u64, sp: u64) -> Option<()> {
+        let pc = code_address(pc);
         if pc == self.pc && sp == self.sp {
             return None;
         }
@@ -120,7 +121,7 @@ impl Cursor {
         for (number, rule) in (0_u8..).zip(&row.rules) {
             caller.set(number, self.apply_rule(number, *rule, cfa, tables, memory), memory)?;
         }
-        let pc = caller.register(RETURN_ADDRESS, memory)?;
+        let pc = code_address(caller.register(RETURN_ADDRESS, memory)?);
         if pc == self.pc && caller.sp == self.sp {
             return None;
         }

@@ -7,8 +7,9 @@
 
 use std::ops::Range;
 
-use super::x86_64::read_own_memory;
+use super::arch::read_own_memory;
 
+/// No page is smaller, and each is a multiple of it (aarch64 has pages of 4, 16 or 64 KiB).
 const PAGE: u64 = 4096;
 const WORD: u64 = 8;
 

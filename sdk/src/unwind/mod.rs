@@ -1,15 +1,20 @@
 //! Walks the stack of the interrupted thread, from its leaf to its root.
 //!
-//! In: registers from the signal frame ([`x86_64`]), unwind tables of the loaded modules ([`modules`]), stack memory read
+//! In: registers from the signal frame ([`arch`]), unwind tables of the loaded modules ([`modules`]), stack memory read
 //! without a fault ([`memory`]). Out: addresses, leaf first, in a fixed buffer ([`frames`]). In the order of a step of the
 //! [`walk`]: [`rules`] remembers what [`cfi`] and [`expression`] read out of [`bytes`] of tables, [`cursor`] holds the
-//! registers, [`frame_pointer`] helps where there are no tables. Everything but the reading of modules runs inside the
+//! registers, `arch::frame_pointer` helps where there are no tables. Everything but the reading of modules runs inside the
 //! signal handler: no allocation, no lock, one system call at most per page read.
 
+#[cfg(target_arch = "aarch64")]
+pub(crate) mod aarch64;
+#[cfg(target_arch = "aarch64")]
+pub(crate) mod aarch64_code;
 pub(crate) mod bytes;
 pub(crate) mod cfi;
 pub(crate) mod cursor;
 pub(crate) mod expression;
+#[cfg(target_arch = "x86_64")]
 pub(crate) mod frame_pointer;
 pub(crate) mod frames;
 pub(crate) mod memory;
@@ -27,6 +32,8 @@ mod truth;
 
 /// What differs by architecture.
 pub(crate) mod arch {
+    #[cfg(target_arch = "aarch64")]
+    pub(crate) use super::{aarch64::*, aarch64_code as code, aarch64_code as frame_pointer};
     #[cfg(target_arch = "x86_64")]
-    pub(crate) use super::{x86_64::*, x86_64_code as code};
+    pub(crate) use super::{frame_pointer, x86_64::*, x86_64_code as code};
 }

@@ -7,10 +7,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::arch::Registers;
-use super::cfi;
+use super::arch::{Registers, code, frame_pointer};
+use super::cfi::{self, Row};
 use super::cursor::Cursor;
-use super::frame_pointer;
 use super::frames::{Frames, StackEnd};
 use super::memory::StackMemory;
 use super::modules::{Modules, UnwindTables};
@@ -76,7 +75,7 @@ impl Snapshot {
         let stepped = match cache.step(address, || row().map_or(Step::NoTables, |(_, row)| Step::of_row(&row))) {
             Step::Frame(frame) => cursor.apply(&frame, memory).into(),
             Step::Root => Stepped::AtRoot,
-            Step::Evaluate => row().and_then(|(tables, row)| cursor.apply_row(&row, tables, memory)).into(),
+            Step::Evaluate => row().and_then(|(tables, row)| evaluate(&row, tables, cursor, memory)).into(),
             Step::NoTables => return frame_pointer::step(cursor, memory),
         };
         // Some hand-written functions push and do not say so in their tables. Only a leaf can be caught by that.
@@ -94,4 +93,16 @@ impl Snapshot {
     fn tables(&self, address: u64) -> Option<&UnwindTables> {
         self.modules.find(address)?.unwind.as_ref()
     }
+}
+
+/// Moves to the caller by a row that is more than numbers.
+fn evaluate(row: &Row, tables: &UnwindTables, cursor: &mut Cursor, memory: &mut StackMemory<'_>) -> Option<()> {
+    // The kernel's own tables for aarch64 leave the interrupted instruction out; the frame that it wrote has all of it.
+    if row.is_signal_frame
+        && let Some(registers) = code::interrupted(cursor.pc, cursor.sp, memory)
+    {
+        cursor.resume(&registers);
+        return Some(());
+    }
+    cursor.apply_row(row, tables, memory)
 }

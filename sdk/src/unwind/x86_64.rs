@@ -4,6 +4,7 @@
 //! signal handler.
 
 use std::arch::asm;
+use std::ops::Range;
 
 /// How many registers unwind tables speak of: the general ones and the return address (System V ABI for x86_64, figure 3.36).
 pub(crate) const REGISTERS: usize = 17;
@@ -13,6 +14,10 @@ pub(crate) const STACK_POINTER: u8 = 7;
 pub(crate) const RETURN_ADDRESS: u8 = 16;
 /// DWARF numbers of the registers that a call preserves: rbx, rbp, r12 … r15.
 pub(crate) const PRESERVED: [u8; 6] = [3, 6, 12, 13, 14, 15];
+
+/// Where the C library's thread descriptor is, in bytes from the thread pointer: at it (variant II of ELF thread-local
+/// storage, with glibc and with musl).
+pub(crate) const THREAD_DESCRIPTOR: Range<i64> = 0..1024;
 
 /// The registers that unwinding starts from.
 #[derive(Debug, Clone, Copy)]
@@ -41,6 +46,11 @@ impl Registers {
         ];
         Self::new(ORDER.map(|index| context.uc_mcontext.gregs[index as usize].cast_unsigned()))
     }
+}
+
+/// The address in a code pointer: the pointer itself.
+pub(crate) fn code_address(pointer: u64) -> u64 {
+    pointer
 }
 
 /// Address of the calling thread's control block, which the C library places at the upper end of the stack it makes for

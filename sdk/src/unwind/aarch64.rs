@@ -1,0 +1,140 @@
+//! What differs by architecture, for aarch64: registers of the signal frame, and the one system call.
+//!
+//! In: the `ucontext_t` that the kernel hands to a signal handler. Out: registers that unwinding starts from; addresses out
+//! of code pointers that may be signed. Runs in the signal handler. The twin of `x86_64`.
+
+use std::arch::asm;
+use std::ops::Range;
+
+/// How many registers unwind tables speak of: x0 … x30 and the stack pointer (DWARF for the Arm 64-bit Architecture, "DWARF
+/// register names").
+pub(crate) const REGISTERS: usize = 32;
+/// DWARF numbers of registers. The return address is the one in the link register.
+pub(crate) const FRAME_POINTER: u8 = 29;
+pub(crate) const STACK_POINTER: u8 = 31;
+pub(crate) const RETURN_ADDRESS: u8 = 30;
+/// DWARF numbers of the registers that a call preserves: x19 … x29. The link register is not one of them: the call itself
+/// changes it.
+pub(crate) const PRESERVED: [u8; 11] = [19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29];
+
+/// Where the C library's thread descriptor is, in bytes from the thread pointer: below it (variant I of ELF thread-local
+/// storage, with glibc and with musl).
+pub(crate) const THREAD_DESCRIPTOR: Range<i64> = -4096..0;
+
+/// The registers that unwinding starts from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Registers {
+    pub(crate) pc: u64,
+    pub(crate) sp: u64,
+    /// By DWARF number.
+    pub(crate) values: [u64; REGISTERS],
+}
+
+impl Registers {
+    /// These registers: x0 … x30 and the stack pointer.
+    pub(crate) fn new(values: [u64; REGISTERS], pc: u64) -> Self {
+        Self { pc, sp: values[usize::from(STACK_POINTER)], values }
+    }
+
+    /// The registers at the instruction that the signal interrupted.
+    pub(crate) fn of_signal_frame(context: &libc::ucontext_t) -> Self {
+        let machine = &context.uc_mcontext;
+        let value = |number| machine.regs.get(number).copied().unwrap_or(machine.sp);
+        Self::new(std::array::from_fn(value), machine.pc)
+    }
+}
+
+/// The address in a code pointer, which may be signed in libraries that are built with branch protection and on processors
+/// that have it.
+pub(crate) fn code_address(pointer: u64) -> u64 {
+    pointer & address_bits()
+}
+
+/// The bits of a code pointer that are not its signature.
+///
+/// Source: Arm Architecture Reference Manual, XPACLRI: takes the signature out of x30, by the rules of the address space
+/// that bit 55 tells (0: the lower half, user space); a hint, so that it does nothing on processors without signatures.
+fn address_bits() -> u64 {
+    let mut pointer = (1_u64 << 55) - 1;
+    // SAFETY: XPACLRI changes x30 and nothing else; written as its hint, for assemblers that do not know the name.
+    unsafe { asm!("hint #7", inout("x30") pointer, options(nomem, nostack, preserves_flags)) };
+    pointer
+}
+
+/// The calling thread's pointer: its thread-local variables are above it, the C library's descriptor of the thread below,
+/// both at the upper end of the stack that the C library makes for a thread.
+///
+/// Source: ELF for the Arm 64-bit Architecture, "Thread Local Storage": TPIDR_EL0, variant I.
+pub(crate) fn thread_pointer() -> u64 {
+    let pointer;
+    // SAFETY: reads a register that the ABI reserves for this.
+    unsafe { asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nomem, nostack, preserves_flags)) };
+    pointer
+}
+
+/// Copies memory of this process from `address` into `buffer`; the number of bytes copied, 0 where nothing can be read.
+///
+/// `process_vm_readv(2)` as a bare instruction: the C library's wrapper would write `errno`.
+pub(crate) fn read_own_memory(pid: u32, address: u64, buffer: &mut [u64]) -> u64 {
+    let length = size_of_val(buffer);
+    let local = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: length };
+    let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: length };
+    let copied: i64;
+    // SAFETY: process_vm_readv(2) writes only to `local`, which is `buffer`, a slice of plain words that we hold
+    //         exclusively; whatever `remote` is, the kernel checks it. Only x0 is changed (syscall(2)).
+    unsafe {
+        asm!(
+            "svc #0",
+            in("x8") libc::SYS_process_vm_readv,
+            inlateout("x0") u64::from(pid) => copied,
+            in("x1") &raw const local,
+            in("x2") 1_u64,
+            in("x3") &raw const remote,
+            in("x4") 1_u64,
+            in("x5") 0_u64,
+            options(nostack),
+        );
+    }
+    u64::try_from(copied).unwrap_or(0)
+}
+
+/// Calls `work` with the stack pointer at `top`.
+///
+/// # Safety
+/// `top` must be the upper end of writable memory, aligned to 16 bytes, large enough for `work` and used by nothing else.
+pub(crate) unsafe fn call_on_stack<F: FnMut()>(top: *mut libc::c_void, work: &mut F) {
+    extern "C" fn call<F: FnMut()>(work: &mut F) {
+        work();
+    }
+    // SAFETY: Procedure Call Standard for the Arm 64-bit Architecture: the stack pointer is aligned to 16 bytes
+    //         (contract), the argument is in x0, x20 is preserved by the callee and brings the old stack pointer back,
+    //         everything that a callee may change is declared as clobbered. `call` does not unwind: a panic in it aborts.
+    unsafe {
+        asm!(
+            "mov x20, sp",
+            "mov sp, {top}",
+            "blr {call}",
+            "mov sp, x20",
+            top = in(reg) top,
+            call = in(reg) call::<F> as extern "C" fn(&mut F),
+            in("x0") work,
+            out("x20") _,
+            clobber_abi("C"),
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that a signature above the address is taken off, and that addresses stay as they are.
+    #[test]
+    fn return_addresses_lose_their_signature() {
+        let code = return_addresses_lose_their_signature as *const () as u64;
+        let mut signed = code;
+        // SAFETY: PACIASP signs x30 with sp; a hint, so that it does nothing where there are no signatures.
+        unsafe { asm!("hint #25", inout("x30") signed, options(nomem, nostack, preserves_flags)) };
+        assert_eq!((code_address(signed), code_address(code)), (code, code));
+    }
+}
