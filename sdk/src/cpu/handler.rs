@@ -15,10 +15,10 @@ use super::scratch::{Held, Pool, Work};
 use super::slots::{Slot, Slots};
 use crate::context;
 use crate::error::Error;
+use crate::unwind::arch::{Registers, thread_pointer};
 use crate::unwind::frames::StackEnd;
 use crate::unwind::memory::StackMemory;
 use crate::unwind::walk::Snapshot;
-use crate::unwind::x86_64::{Registers, thread_pointer};
 
 /// CPU time in nanoseconds that one overrun may stand for; beyond it the signal was blocked, and the stack found at last
 /// says nothing of that time.
@@ -46,7 +46,7 @@ pub(crate) struct Shared {
     pub(crate) process_told: AtomicU64,
     /// Signals of `setitimer` are ours.
     pub(crate) interval_timer: AtomicBool,
-    /// Offset of the thread id in the C library's thread descriptor; 0: unknown.
+    /// Offset of the thread id from the thread pointer, which may be negative (modulo 2^64); 0: unknown.
     pub(crate) tid_offset: AtomicUsize,
 }
 
@@ -255,9 +255,9 @@ fn own_tid(shared: &Shared) -> Option<u32> {
     if offset == 0 {
         return None;
     }
-    // SAFETY: `tid_offset` was verified on two threads to be the place of the thread id in the thread descriptor, which
-    //         begins at the thread pointer and lives as long as its thread (see `cpu::thread_id`).
-    Some(unsafe { ((thread_pointer() as usize + offset) as *const u32).read_volatile() })
+    // SAFETY: `tid_offset` was verified on two threads to be the place of the thread id in the thread descriptor, whose
+    //         distance to the thread pointer is fixed and which lives as long as its thread (see `cpu::thread_id`).
+    Some(unsafe { ((thread_pointer() as usize).wrapping_add(offset) as *const u32).read_volatile() })
 }
 
 fn sample(shared: &Shared, mut held: Held<'_>, slot: Option<&Slot>, registers: Registers, weight: Weight) {

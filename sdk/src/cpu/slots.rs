@@ -34,7 +34,7 @@ pub(crate) struct Slot {
     stack_end: AtomicU64,
     /// A stack pointer seen outside the known stack; 0: nothing to find out.
     unknown_sp: AtomicU64,
-    /// The thread's control block; see [`crate::unwind::x86_64::thread_pointer`].
+    /// The thread's control block; see [`crate::unwind::arch::thread_pointer`].
     thread_pointer: AtomicU64,
 }
 
