@@ -210,7 +210,8 @@ impl Image<'_> {
     fn path(&self, name: &CStr, is_executable: bool, range: &Range<u64>) -> (Option<PathBuf>, String) {
         // SAFETY: getauxval(3) only reads the auxiliary vector.
         let vdso = unsafe { libc::getauxval(libc::AT_SYSINFO_EHDR) };
-        if range.contains(&vdso) {
+        // Not `contains`: on aarch64 the kernel puts it into the gap between the segments of another module.
+        if range.start == vdso {
             return (None, "[vdso]".to_owned());
         }
         if is_executable {
