@@ -74,9 +74,34 @@ impl Recorded {
     /// # Errors
     /// When the kernel refuses.
     pub fn replay(&self) -> io::Result<()> {
+        self.aimed().replay()
+    }
+
+    /// The same for the calling thread alone, with one system call a time.
+    #[must_use]
+    pub fn aimed(&self) -> Aimed {
+        Aimed { recorded: *self, process: std::process::id(), thread: own_id() }
+    }
+}
+
+/// A recorded signal and the thread that it is for.
+#[derive(Debug, Clone, Copy)]
+pub struct Aimed {
+    recorded: Recorded,
+    process: u32,
+    thread: i32,
+}
+
+impl Aimed {
+    /// Sends it. Where the calling thread is the one it is for, it has handled it when this returns.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn replay(&self) -> io::Result<()> {
+        let Self { recorded: Recorded(info), process, thread } = self;
         // SAFETY: rt_tgsigqueueinfo(2) reads a siginfo_t; a process may send itself one of any origin.
         let outcome = unsafe {
-            libc::syscall(libc::SYS_rt_tgsigqueueinfo, std::process::id(), own_id(), libc::SIGPROF, &raw const self.0)
+            libc::syscall(libc::SYS_rt_tgsigqueueinfo, *process, *thread, libc::SIGPROF, std::ptr::from_ref(info))
         };
         if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }

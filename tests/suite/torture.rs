@@ -159,3 +159,35 @@ fn torture_by_calls_that_wait() {
     }
     assert_eq!((number(&own, "/read/interrupted"), number(&own, "/connect/interrupted")), (0, 0), "{own}");
 }
+
+/// Checks what the handler did in thousands of samples of one thread.
+#[track_caller]
+fn assert_handler_is_modest(stack: &str) {
+    let (own, tally) = torture("handler", &[format!("stack={stack}")]);
+    let of = |name: &str| number(&own, &format!("/{name}"));
+    assert!(tally.stacks >= of("samples"), "{own}");
+    assert_eq!((of("allocations"), of("changed_errno")), (0, 0), "{own}");
+    assert_eq!(of("other_calls"), 0, "the handler made a system call: {own}");
+    assert_eq!(of("reads"), 0, "the handler read a stack through the kernel that it could read itself: {own}");
+}
+
+/// Check that the handler neither allocates nor makes a system call (a lock that waits would be one) nor changes `errno`
+/// on a thread whose stack it knows.
+#[test]
+fn torture_shows_a_handler_without_allocation_lock_or_system_call() {
+    assert_handler_is_modest("own");
+}
+
+/// Check the same, but for the one call that reads memory, on a stack that is not the thread's own.
+#[test]
+fn torture_shows_a_handler_that_reads_other_stacks_with_one_call() {
+    assert_handler_is_modest("other");
+}
+
+/// Check that the handler takes no more than 2 KiB of the thread's own stack beyond the kernel's frame.
+#[test]
+fn torture_shows_a_handler_on_little_stack() {
+    let (own, _) = torture("handler_stack", &[]);
+    let (ours, empty) = (number(&own, "/ours"), number(&own, "/empty"));
+    assert!(empty > 0 && ours >= empty && ours - empty <= 2 << 10, "{own}");
+}

@@ -4,13 +4,17 @@
 //! JSON: the account after all of it, and what the torture itself counted. The tests in `suite/torture` start these, a few
 //! seconds each in `make test`, a minute each in `make torture`.
 
+mod allocations;
 mod bench;
 mod children;
 mod deep;
 mod exec;
 mod leaks;
 mod libraries;
+mod other_stack;
 mod others;
+mod proof;
+mod sandbox;
 mod storms;
 mod threads;
 mod waits;
@@ -47,6 +51,8 @@ fn run() -> Result<Value> {
         "panics" => storms::panics(&options),
         "deep" => deep::deep(&options),
         "others" => others::others(&options),
+        "handler" => proof::handler(&options),
+        "handler_stack" => proof::stack(&options),
         "waits" => waits::waits(&options),
         other => Err(format!("there is no torture {other:?}").into()),
     }

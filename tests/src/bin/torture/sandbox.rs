@@ -1,0 +1,87 @@
+//! Filters of system calls (seccomp(2)) for the calling thread and for those that it makes.
+//!
+//! In: the numbers of calls, and what becomes of them. Out: the filter in force; and, for calls that are trapped, how often
+//! which one was.
+
+use std::io;
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+
+use profiler_tests::Result;
+
+/// Calls that were trapped; the first one of another number than [`process_vm_readv`](trapped_reads).
+static TRAPPED: AtomicU64 = AtomicU64::new(0);
+static FIRST: AtomicI32 = AtomicI32::new(-1);
+static READS: AtomicU64 = AtomicU64::new(0);
+
+/// How many calls of `process_vm_readv` were trapped.
+pub(crate) fn trapped_reads() -> u64 {
+    READS.load(Ordering::Relaxed)
+}
+
+/// How many other calls were trapped, and the number of the first of them.
+pub(crate) fn trapped_others() -> (u64, i32) {
+    (TRAPPED.load(Ordering::Relaxed), FIRST.load(Ordering::Relaxed))
+}
+
+/// Traps every system call of the calling thread but those `allowed`, from now on and for good: each is counted and fails.
+pub(crate) fn trap_all_but(allowed: &[i64]) -> Result<()> {
+    // SAFETY: sigaction(2): the structure is valid for the call; the handler has SA_SIGINFO's signature and only counts.
+    let outcome = unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = on_trap as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO;
+        libc::sigaction(libc::SIGSYS, &raw const action, std::ptr::null_mut())
+    };
+    if outcome != 0 {
+        return Err(io::Error::last_os_error().into());
+    }
+    install(allowed, libc::SECCOMP_RET_ALLOW, libc::SECCOMP_RET_TRAP)
+}
+
+/// The part of `siginfo_t` that tells of a trapped call.
+///
+/// Source: Linux, include/uapi/asm-generic/siginfo.h, `__sifields._sigsys`, on 64-bit machines.
+#[repr(C)]
+struct TrapInfo {
+    signo: i32,
+    errno: i32,
+    code: i32,
+    _pad: i32,
+    address: usize,
+    call: i32,
+}
+
+extern "C" fn on_trap(_: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
+    // SAFETY: a handler with SA_SIGINFO gets a valid siginfo_t, of which this is the beginning.
+    let call = unsafe { (*info.cast::<TrapInfo>()).call };
+    if i64::from(call) == libc::SYS_process_vm_readv {
+        READS.fetch_add(1, Ordering::Relaxed);
+    } else {
+        // Only the first one is of interest.
+        let _known = FIRST.compare_exchange(-1, call, Ordering::Relaxed, Ordering::Relaxed);
+        TRAPPED.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Answers `listed` calls with one action and all others with another.
+fn install(listed: &[i64], action: u32, otherwise: u32) -> Result<()> {
+    let statement = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
+    let load = statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0); // offset of `nr` in seccomp_data
+    let answer = |action| statement(libc::BPF_RET | libc::BPF_K, action);
+    let mut program = vec![load];
+    for call in listed {
+        let jump = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+        program.push(libc::sock_filter { code: jump, jt: 0, jf: 1, k: *call as u32 });
+        program.push(answer(action));
+    }
+    program.push(answer(otherwise));
+    let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    // SAFETY: prctl(2): the program is valid for the call; the kernel copies it.
+    let outcome = unsafe {
+        if libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 {
+            return Err(io::Error::last_os_error().into());
+        }
+        libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program)
+    };
+    if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error().into()) }
+}
