@@ -82,8 +82,8 @@ counters! {
         Blocked = "blocked",
         /// Too many distinct stacks in one interval.
         AggregateFull = "aggregate_full",
-        /// The thread that symbolizes fell behind.
-        HandOverFull = "hand_over_full",
+        /// Symbolizing failed, or the thread that does it ended: a bug of ours.
+        Failed = "failed",
         /// There is no destination and no store.
         NoDestination = "no_destination",
         /// A destination's queue was full: the oldest went.

@@ -165,6 +165,11 @@ impl Aggregate {
         }
     }
 
+    /// How many stacks there are so far.
+    pub(crate) fn stacks(&self) -> u64 {
+        self.entries.values().map(|tally| tally.count).sum()
+    }
+
     /// How long this window is open.
     pub(crate) fn age(&self, now: Instant) -> Duration {
         now - self.started

@@ -17,6 +17,8 @@ pub struct Tally {
     pub stacks: u64,
     /// Sum of the samples' values: their weight, in periods.
     pub weight: i64,
+    /// Nanoseconds of CPU time that they stand for: weight × the period of each profile.
+    pub nanos: i64,
     /// Weight by the name of the function that was running.
     pub by_leaf: BTreeMap<String, i64>,
     /// Weight by the name of each function that is anywhere in the stack, once per stack.
@@ -63,6 +65,7 @@ impl Tally {
     fn add_profile(&mut self, profile: &Profile, dictionary: &Dictionary) {
         self.profiles += 1;
         self.stacks += stacks_of(profile, dictionary);
+        self.nanos += profile.kind.period * profile.samples.iter().map(|sample| sample.value).sum::<i64>();
         for (key, count) in dictionary.attributes_of(profile.attributes) {
             if let Some(count) = count.as_int().filter(|_| key.starts_with("profiler.")) {
                 *self.counts.entry(key.to_owned()).or_default() += count;

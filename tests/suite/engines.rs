@@ -100,6 +100,19 @@ fn setitimer_is_made_good() {
     assert!(number(&run.outcome, "/stats/degraded/scaled") > 0, "{}", run.outcome);
 }
 
+/// Check that the CPU time in the profiles stays right while the rate changes all the time, under each kind of engine, and
+/// that each profile has the period at which it was taken.
+#[test]
+fn a_rate_that_changes_loses_no_weight() {
+    for engine in ["timer", "perf", "process_timer"] {
+        let run = spin(engine, 100, &["threads=2", "other_rate=700"]);
+        let share = run.tally.nanos as f64 / 1e9 / run.outcome["process_cpu_seconds"].as_f64().unwrap();
+        assert!((0.95..=1.05).contains(&share), "{engine}: {share:.3}: {}", run.outcome);
+        assert!(run.tally.profiles > 10 && run.stacks > 1.2, "{engine}: {:.3}: {}", run.stacks, run.outcome);
+        assert_eq!(number(&run.outcome, "/stats/lost_total"), 0, "{engine}: {}", run.outcome);
+    }
+}
+
 /// Check that samples carry the names of their threads.
 #[test]
 fn samples_name_their_threads() {

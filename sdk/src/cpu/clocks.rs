@@ -40,20 +40,41 @@ pub(super) struct Progress {
     /// The clock when the alarm was set, less the part of a period that was over then, less what signals had told, plus
     /// what was made good since: nanoseconds.
     from: i64,
+    /// Periods to be made good with the next samples.
+    due: u32,
 }
 
 impl Progress {
     /// From now on, of a thread whose clock stands at `cpu` and whose signals told of `told` nanoseconds before.
     pub(super) fn begin(cpu: Duration, told: u64, pace: Pace) -> Self {
         let over = pace.period.saturating_sub(pace.first);
-        Self { from: nanos(cpu) - nanos(over) - i64::try_from(told).unwrap_or(i64::MAX) }
+        Self { from: nanos(cpu) - nanos(over) - i64::try_from(told).unwrap_or(i64::MAX), due: 0 }
+    }
+
+    /// Goes on with another period. The alarm is to be set to what comes back: it goes off when a whole new period is
+    /// untold. What is untold beyond that, because a signal was under way and goes with the old setting, is due.
+    pub(super) fn change_period(&mut self, cpu: Duration, told: u64, period: Duration) -> Pace {
+        let whole = self.behind(cpu, told, period);
+        self.make_good(whole, period);
+        self.due += whole;
+        let rest = Duration::from_nanos(self.untold(cpu, told).try_into().unwrap_or(0));
+        Pace { first: period.saturating_sub(rest).max(Duration::from_nanos(1)), period }
+    }
+
+    /// The periods that were left over when the period was changed, once.
+    pub(super) fn take_due(&mut self) -> u32 {
+        std::mem::take(&mut self.due)
     }
 
     /// Whole periods that have passed by the clock without a signal.
     pub(super) fn behind(&self, cpu: Duration, told: u64, period: Duration) -> u32 {
+        u32::try_from(self.untold(cpu, told) / nanos(period).max(1)).unwrap_or(0)
+    }
+
+    /// Nanoseconds that have passed by the clock without a signal.
+    fn untold(&self, cpu: Duration, told: u64) -> i64 {
         let told = i64::try_from(told).unwrap_or(i64::MAX);
-        let untold = nanos(cpu).saturating_sub(self.from).saturating_sub(told);
-        u32::try_from(untold / nanos(period).max(1)).unwrap_or(0)
+        nanos(cpu).saturating_sub(self.from).saturating_sub(told)
     }
 
     /// Notes that `periods` were made good: by weights of samples, or as a loss.
@@ -81,6 +102,21 @@ mod tests {
         assert_eq!(behind(&progress, 145, 20_000_000), 3);
         progress.make_good(2, 10 * MS);
         assert_eq!((behind(&progress, 145, 20_000_000), behind(&progress, 145, 90_000_000)), (1, 0));
+    }
+
+    /// Check that a change of the period leaves nothing out: what is untold goes into the first new period, or is due.
+    #[test]
+    fn a_change_of_the_period_leaves_nothing_out() {
+        let mut progress = Progress::begin(Duration::ZERO, 0, Pace { first: 10 * MS, period: 10 * MS });
+        assert_eq!(progress.change_period(8 * MS, 0, 20 * MS), Pace { first: 12 * MS, period: 20 * MS });
+        assert_eq!((progress.take_due(), progress.behind(20 * MS, 0, 20 * MS)), (0, 1));
+        // One signal told of 20 ms, another one is lost on its way.
+        assert_eq!(progress.change_period(47 * MS, 20_000_000, 5 * MS), Pace { first: 3 * MS, period: 5 * MS });
+        assert_eq!((progress.take_due(), progress.take_due()), (5, 0));
+        assert_eq!(
+            (progress.behind(49 * MS, 20_000_000, 5 * MS), progress.behind(50 * MS, 20_000_000, 5 * MS)),
+            (0, 1)
+        );
     }
 
     /// Check that the clock of this thread runs and that one of no thread is refused.

@@ -10,6 +10,7 @@ mod clocks;
 mod engine;
 pub(crate) mod handler;
 mod newcomers;
+mod phases;
 mod process_alarm;
 pub(crate) mod record;
 mod residence;

@@ -28,12 +28,11 @@ impl ProcessAlarm {
     pub(super) fn start(
         shared: &Shared,
         choice: EngineChoice,
-        period: Duration,
+        pace: Pace,
         findings: &mut Findings,
     ) -> Result<Self, Error> {
         let mut why = io::Error::from(io::ErrorKind::Unsupported);
         for engine in engine::for_the_process(choice) {
-            let pace = Pace { first: period, period };
             // Before the first signal can come; only this engine's signals look like it.
             shared.interval_timer.store(engine.name() == "setitimer", Ordering::Relaxed);
             match engine.arm(Target::Process { marker: shared.process_marker() }, pace) {
@@ -59,8 +58,8 @@ impl ProcessAlarm {
 
     /// Goes on at another rate.
     pub(super) fn set_period(&mut self, shared: &Shared, period: Duration) {
-        let pace = Pace { first: period, period };
-        self.progress = Progress::begin(process_cpu_time(), shared.process_told.load(Ordering::Relaxed), pace);
+        let told = shared.process_told.load(Ordering::Relaxed);
+        let pace = self.progress.change_period(process_cpu_time(), told, period);
         if let Err(error) = self.alarm.set_pace(pace) {
             tracing::warn!(%error, "the process-wide timer keeps its old rate");
         }
@@ -69,11 +68,11 @@ impl ProcessAlarm {
     /// The periods that passed on the process's clock without a signal; from now on they count as made good.
     pub(super) fn make_good(&mut self, shared: &Shared, period: Duration) -> u32 {
         if self.engine.tells_all() {
-            return 0;
+            return self.progress.take_due();
         }
         let told = shared.process_told.load(Ordering::Relaxed);
         let behind = self.progress.behind(process_cpu_time(), told, period);
         self.progress.make_good(behind, period);
-        behind
+        behind + self.progress.take_due()
     }
 }

@@ -12,8 +12,9 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::clocks::{Progress, cpu_time};
-use super::engine::{self, Alarm, Engine, EngineChoice, Findings, Pace, Target};
+use super::engine::{self, Alarm, Engine, EngineChoice, Findings, Target};
 use super::handler::{BLOCKED_NANOS, Shared};
+use super::phases::Phases;
 use super::process_alarm::ProcessAlarm;
 use super::slots::Slot;
 use super::stack_bounds::StackBounds;
@@ -37,9 +38,7 @@ pub(crate) struct Threads {
     findings: Findings,
     swept: Option<Instant>,
     stacks: StackBounds,
-    /// Length of the kernel's tick.
-    tick: Duration,
-    random: u64,
+    phases: Phases,
     /// Periods written off since they were taken.
     written_off: u64,
     /// A better engine than the one that threads start with is there, and took all that it was given.
@@ -69,7 +68,8 @@ impl Threads {
     pub(crate) fn start(shared: &'static Shared, choice: EngineChoice, period: Duration) -> Result<Self, Error> {
         let mut findings = Findings::default();
         let engines = engine::for_threads(choice, period, &mut findings);
-        let process = ProcessAlarm::start(shared, choice, period, &mut findings)?;
+        let mut phases = Phases::new();
+        let process = ProcessAlarm::start(shared, choice, phases.pace(period), &mut findings)?;
         let mut threads = Self {
             shared,
             period,
@@ -80,8 +80,7 @@ impl Threads {
             findings,
             swept: None,
             stacks: StackBounds::default(),
-            tick: engine::kernel_tick(),
-            random: seed(),
+            phases,
             written_off: 0,
             may_promote: false,
         };
@@ -125,10 +124,9 @@ impl Threads {
     /// Goes on at another rate.
     pub(crate) fn set_period(&mut self, period: Duration) {
         self.period = period;
-        let mut covered = std::mem::take(&mut self.covered);
-        covered.retain(|tid, thread| {
-            let pace = self.pace();
-            thread.progress = Progress::begin(cpu_time(*tid).unwrap_or_default(), thread.slot.told(), pace);
+        self.covered.retain(|tid, thread| {
+            let cpu = cpu_time(*tid).unwrap_or_default();
+            let pace = thread.progress.change_period(cpu, thread.slot.told(), period);
             let set = thread.alarm.set_pace(pace);
             if set.is_err() {
                 // It is found again, by the process-wide alarm.
@@ -136,7 +134,6 @@ impl Threads {
             }
             set.is_ok()
         });
-        self.covered = covered;
         self.process.set_period(self.shared, period);
     }
 
@@ -154,11 +151,11 @@ impl Threads {
         let period = self.period;
         let alone = tid == 0 && self.covered.is_empty();
         match self.covered.get_mut(&tid) {
-            Some(thread) if self.engines[thread.engine].tells_all() => 0,
+            Some(thread) if self.engines[thread.engine].tells_all() => thread.progress.take_due(),
             Some(thread) => {
                 let behind = cpu_time(tid).map_or(0, |cpu| thread.progress.behind(cpu, thread.slot.told(), period));
                 thread.progress.make_good(behind, period);
-                behind
+                behind + thread.progress.take_due()
             }
             // Only where it is alone does the process's clock say what it should have told.
             None if alone => self.process.make_good(self.shared, period),
@@ -219,7 +216,7 @@ impl Threads {
         let Some(slot) = self.shared.slots.insert(tid) else {
             return self.findings.note("too many threads: some are covered by the process-wide alarm only".to_owned());
         };
-        let pace = self.pace();
+        let pace = self.phases.pace(self.period);
         for engine in (0..self.engines.len()).rev() {
             match self.engines[engine].arm(Target::Thread(slot), pace) {
                 Ok(alarm) => {
@@ -243,7 +240,7 @@ impl Threads {
         let ready = |thread: &Covered| thread.engine > 0 && thread.slot.is_signalled();
         let ready: Vec<u32> = self.covered.iter().filter(|(_, thread)| ready(thread)).map(|(tid, _)| *tid).collect();
         for tid in ready {
-            let pace = self.pace();
+            let pace = self.phases.pace(self.period);
             let (Some(thread), Some(cpu)) = (self.covered.get_mut(&tid), cpu_time(tid)) else { continue };
             match self.engines[0].arm(Target::Thread(thread.slot), pace) {
                 Ok(alarm) => {
@@ -267,24 +264,6 @@ impl Threads {
         if !matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ESRCH)) {
             self.findings.refuse(self.engines[engine].name(), error);
         }
-    }
-
-    /// The pace of a new alarm.
-    ///
-    /// Its first period is random, so that threads that live shorter than a period, and work in step with it, count in
-    /// proportion to the CPU time that they use; and half a tick early, for this reason: the kernel looks at CPU timers
-    /// in its tick only (Linux, kernel/time/posix-cpu-timers.c, `run_posix_cpu_timers`), so an expiry since the last
-    /// tick of a thread's life is never seen, which costs half a tick of samples on average.
-    fn pace(&mut self) -> Pace {
-        // SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014).
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.random;
-        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^= mixed >> 31;
-        let phase = Duration::from_nanos(mixed % (self.period.as_nanos() as u64));
-        let first = phase.saturating_sub(self.tick / 2).max(Duration::from_nanos(1));
-        Pace { first, period: self.period }
     }
 }
 
@@ -326,10 +305,4 @@ impl Covered {
         self.progress.make_good(behind, period);
         behind
     }
-}
-
-/// Something that differs from run to run.
-fn seed() -> u64 {
-    use std::hash::{BuildHasher, RandomState};
-    RandomState::new().hash_one(std::process::id())
 }

@@ -20,13 +20,18 @@ use crate::error::Error;
 use crate::export::{Destination, Exporter, Limits};
 use crate::symbolize::Symbolizer;
 
-/// Tasks that may wait; beyond it the `profiler` thread counts a window as lost instead of waiting.
+/// Tasks that may wait; beyond it the `profiler` thread keeps its windows open.
 const QUEUE: usize = 8;
 
 /// The sending end of the thread's queue.
 pub(super) struct Tasks(mpsc::Sender<Task>);
 
 impl Tasks {
+    /// Whether the next task will be taken; also where the thread has ended, for waiting is of no use then.
+    pub(super) fn has_room(&self) -> bool {
+        self.0.capacity() > 0 || self.0.is_closed()
+    }
+
     /// Queues a task, or gives it back.
     pub(super) fn try_send(&self, task: Task) -> Result<(), Task> {
         self.0.try_send(task).map_err(mpsc::error::TrySendError::into_inner)
@@ -107,10 +112,8 @@ impl Io {
     fn export(&self, window: &Window, symbolizer: &mut Symbolizer, exporter: &Exporter) {
         let stacks = window.stacks();
         match self.profile(window, symbolizer) {
-            // An empty window says nothing; OTLP forbids empty envelopes.
-            Some(_) if stacks == 0 => {}
             Some(set) => exporter.offer(Arc::new(set)),
-            None => self.handle.ledger.lost(stacks, Cause::HandOverFull),
+            None => self.handle.ledger.lost(stacks, Cause::Failed),
         }
     }
 

@@ -31,6 +31,12 @@ struct Capture {
     reply: CaptureReply,
 }
 
+/// Somebody waits until everything sampled before has been sent.
+struct Flush {
+    deadline: Instant,
+    reply: Reply<bool>,
+}
+
 /// The thread's state.
 pub(super) struct Sampling {
     sampler: Sampler,
@@ -41,6 +47,7 @@ pub(super) struct Sampling {
     handle: Handle,
     window: Aggregate,
     captures: Vec<Capture>,
+    flushes: Vec<Flush>,
     paused: bool,
 }
 
@@ -54,8 +61,18 @@ impl Sampling {
         handle: Handle,
     ) -> Self {
         let window = Aggregate::begin(Instant::now(), SystemTime::now());
-        let this =
-            Self { sampler, period, interval, mailbox, tasks, handle, window, captures: Vec::new(), paused: false };
+        let this = Self {
+            sampler,
+            period,
+            interval,
+            mailbox,
+            tasks,
+            handle,
+            window,
+            captures: Vec::new(),
+            flushes: Vec::new(),
+            paused: false,
+        };
         this.publish_engine();
         this
     }
@@ -82,6 +99,9 @@ impl Sampling {
         let closed = self.collect();
         if closed && self.window.age(now) >= self.interval {
             self.hand_over();
+        }
+        if closed {
+            self.flush(now);
         }
         self.end_captures(now, closed);
         if !closed {
@@ -128,23 +148,52 @@ impl Sampling {
         }
     }
 
-    /// Sends the window on its way.
-    fn hand_over(&mut self) {
+    /// Sends the window on its way. Where the `profiler-io` thread is behind, the window goes on instead, and leaves later;
+    /// `false` then.
+    fn hand_over(&mut self) -> bool {
+        if !self.tasks.has_room() {
+            return false;
+        }
         let window = Box::new(self.window.end(Instant::now(), SystemTime::now(), self.period));
         let stacks = window.stacks();
+        if stacks == 0 {
+            // OTLP forbids empty profiles: what was lost travels with the next one.
+            self.window.lose(&window.lost);
+            return true;
+        }
         if let Err(Task::Export { window }) = self.tasks.try_send(Task::Export { window }) {
-            self.handle.ledger.lost(stacks, Cause::HandOverFull);
+            self.handle.ledger.lost(stacks, Cause::Failed);
             // The next profile tells of it, and of what this one would have told.
             self.window.lose(&window.lost);
-            self.window.lose(&loss(Cause::HandOverFull, stacks));
+            self.window.lose(&loss(Cause::Failed, stacks));
         }
+        true
     }
 
     fn end_captures(&mut self, now: Instant, closed: bool) {
         self.captures.retain(|capture| capture.asker.strong_count() > 0);
-        for mut capture in self.captures.extract_if(.., |capture| closed && capture.until <= now) {
+        let room = |tasks: &Tasks| closed && tasks.has_room();
+        while let Some(index) = self.captures.iter().position(|capture| capture.until <= now && room(&self.tasks)) {
+            let mut capture = self.captures.swap_remove(index);
             let window = Box::new(capture.window.end(now, SystemTime::now(), self.period));
             self.tasks.try_send(Task::Capture { window, reply: capture.reply }).unwrap_or_else(Task::refuse);
+        }
+    }
+
+    /// Hands over what was sampled before the flushes that wait for it, and lets them follow it.
+    fn flush(&mut self, now: Instant) {
+        if self.flushes.is_empty() || !self.hand_over() {
+            return;
+        }
+        let pending = std::mem::take(&mut self.flushes);
+        for Flush { deadline, reply } in pending {
+            if self.tasks.has_room() {
+                self.tasks.try_send(Task::Flush { deadline, reply }).unwrap_or_else(Task::refuse);
+            } else if now < deadline {
+                self.flushes.push(Flush { deadline, reply });
+            } else {
+                reply.answer(false);
+            }
         }
     }
 
@@ -161,8 +210,8 @@ impl Sampling {
             }
             Command::Flush { deadline, reply } => {
                 self.collect_all(soon());
-                self.hand_over();
-                self.tasks.try_send(Task::Flush { deadline, reply }).unwrap_or_else(Task::refuse);
+                self.flushes.push(Flush { deadline, reply });
+                self.flush(Instant::now());
             }
             Command::Pause { reply } => {
                 self.sampler.pause();
@@ -194,7 +243,16 @@ impl Sampling {
         self.sampler.pause();
         self.collect_all(deadline.max(soon()));
         self.publish_engine();
-        self.hand_over();
+        let mut handed_over = self.hand_over();
+        while !(handed_over && self.tasks.has_room()) && Instant::now() < deadline {
+            std::thread::sleep(RETRY);
+            handed_over = handed_over || self.hand_over();
+        }
+        let left = self.window.stacks();
+        self.handle.ledger.lost(left, Cause::Shutdown);
+        for Flush { reply, .. } in self.flushes.drain(..) {
+            reply.answer(false);
+        }
         for capture in self.captures.drain(..) {
             (capture.reply)(Err(Refusal::Off));
         }

@@ -58,7 +58,8 @@ fn tagged(part: &Part, slice: Duration) -> Duration {
     (part.burn)(slice)
 }
 
-/// Burns CPU in one function on `threads` threads for `seconds`, with naps of `nap_micros` between. Of the threads, every third was there before the start,
+/// Burns CPU in one function on `threads` threads for `seconds`, with naps of `nap_micros` between and at
+/// two rates in turn if there is an `other_rate`. Of the threads, every third was there before the start,
 /// every third was made right behind it, and every third in the middle of the time.
 pub(crate) fn spinning(options: &Options) -> Result<Value> {
     let (threads, seconds) = (options.value::<u32>("threads")?, options.value::<f64>("seconds")?);
@@ -87,9 +88,10 @@ pub(crate) fn spinning(options: &Options) -> Result<Value> {
     let process = process_cpu();
     running.extend((1..threads).step_by(3).map(thread).collect::<Result<Vec<_>, _>>()?);
     drop(begin);
-    std::thread::sleep(Duration::from_secs_f64(seconds / 2.0));
+    change_rates(&profiler, options, Duration::from_secs_f64(seconds / 2.0))?;
     let engine = stats::to_json(&profiler.stats())["engine"].take();
     running.extend((2..threads).step_by(3).map(thread).collect::<Result<Vec<_>, _>>()?);
+    change_rates(&profiler, options, end.saturating_duration_since(Instant::now()))?;
     let mut cpu = Duration::ZERO;
     for thread in running {
         cpu += joined(thread)?;
@@ -100,6 +102,21 @@ pub(crate) fn spinning(options: &Options) -> Result<Value> {
         "cpu_seconds": cpu.as_secs_f64(), "process_cpu_seconds": process.as_secs_f64(), "engine": engine,
     });
     finished(profiler, seconds)
+}
+
+/// Lets `time` pass; with the option `other_rate`, at this rate and the first one in turn, 300 ms each.
+fn change_rates(profiler: &Profiler, options: &Options, time: Duration) -> Result<()> {
+    let rate = options.value::<u32>("rate")?;
+    let other = options.value_or("other_rate", rate)?;
+    let end = Instant::now() + time;
+    while other != rate && Instant::now() + Duration::from_millis(600) < end {
+        for rate in [other, rate] {
+            profiler.set_rate_hz(rate)?;
+            std::thread::sleep(Duration::from_millis(300));
+        }
+    }
+    std::thread::sleep(end.saturating_duration_since(Instant::now()));
+    Ok(())
 }
 
 fn joined<T>(thread: JoinHandle<T>) -> Result<T> {
