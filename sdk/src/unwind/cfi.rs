@@ -94,6 +94,11 @@ pub(crate) fn row(tables: &UnwindTables, address: u64) -> Option<Row> {
     Some(program.row)
 }
 
+/// Where the function begins that holds `address`.
+pub(crate) fn start_of_function(tables: &UnwindTables, address: u64) -> Option<u64> {
+    Entry::find(tables, address).map(|entry| entry.start)
+}
+
 /// Where the last entry ends.
 pub(crate) fn end(tables: &UnwindTables) -> Option<u64> {
     let last = pairs(&tables.header)?.iter().map(|pair| entry_address(tables.header_range.start, pair)).max()??;

@@ -42,7 +42,7 @@ pub(crate) fn step(cursor: &mut Cursor, memory: &mut StackMemory<'_>) -> Stepped
     }
     let on_stack = |pointer: &u64| pointer.is_multiple_of(8) && *pointer >= cursor.sp;
     let framed = pointer.filter(on_stack).and_then(|pointer| returning(cursor.pc, pointer.checked_add(8)?, memory));
-    let unframed = if cursor.is_exact { pushed(cursor, memory) } else { None };
+    let unframed = if cursor.is_exact { pushed(cursor, |_| true, memory) } else { None };
     match (framed, unframed) {
         (Some(framed), unframed) if !unframed.is_some_and(|other| is_better(&other, &framed, cursor.pc, memory)) => {
             cursor.save(FRAME_POINTER, framed.place.wrapping_sub(8));
@@ -57,10 +57,13 @@ pub(crate) fn step(cursor: &mut Cursor, memory: &mut StackMemory<'_>) -> Stepped
     }
 }
 
-/// The caller of a leaf whose tables led nowhere: by the first word on the stack that is a return address of a call of just
-/// this function, which then has pushed what is below.
-pub(crate) fn repaired(leaf: &Cursor, memory: &mut StackMemory<'_>) -> Option<Cursor> {
-    let found = pushed(leaf, memory)?;
+/// The caller of a leaf of this function whose tables led to `wrong`, which is no return address: by the first word on the
+/// stack that is one of a call of just this function, which then has pushed what is below.
+pub(crate) fn repaired(leaf: &Cursor, wrong: u64, function: u64, memory: &mut StackMemory<'_>) -> Option<Cursor> {
+    if code::call_before(wrong, memory).is_some() {
+        return None;
+    }
+    let found = pushed(leaf, |called| called == function, memory)?;
     let mut caller = leaf.clone();
     by_pushes(&mut caller, &found, memory)?;
     Some(caller)
@@ -92,11 +95,11 @@ fn by_pushes(cursor: &mut Cursor, found: &Found, memory: &mut StackMemory<'_>) -
     cursor.return_to(found.address, found.place.checked_add(8)?)
 }
 
-/// Of the topmost words on the stack, the return address of a call of just this function.
-fn pushed(cursor: &Cursor, memory: &mut StackMemory<'_>) -> Option<Found> {
+/// Of the topmost words on the stack, the return address of a call of a function that holds the program counter.
+fn pushed(cursor: &Cursor, is_function: impl Fn(u64) -> bool, memory: &mut StackMemory<'_>) -> Option<Found> {
     let places = (0..PUSHED).filter_map(|word| cursor.sp.checked_add(8 * word));
     let mut found = places.filter_map(|place| returning(cursor.pc, place, memory));
-    found.find(|found| found.function.is_some())
+    found.find(|found| found.function.is_some_and(&is_function))
 }
 
 /// Whether the frame is not made yet, or no more: then the frame pointer is the caller's.

@@ -321,6 +321,41 @@ fn frames_start(header: &[u8], address: u64) -> Option<u64> {
 mod tests {
     use super::*;
 
+    /// Check that what stays loaded is shared between readings, and that another library at the place of one that is gone is
+    /// not taken for it.
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn what_stays_loaded_is_read_once() {
+        use crate::unwind::truth::folder::Folder;
+        use crate::unwind::truth::libraries::compile;
+        let before = Modules::read(&Modules::default());
+        let folder = Folder::new("read_once");
+        let open = |known: &Modules, source: &str| {
+            let library = compile(&folder, "read_once", source, &["-Wl,--build-id=none"]);
+            let path = std::ffi::CString::new(library.as_os_str().as_bytes()).unwrap();
+            // SAFETY: dlopen(3) and dlclose(3) with a library that does nothing when it is opened or closed.
+            let (modules, again) = unsafe {
+                let handle = libc::dlopen(path.as_ptr(), libc::RTLD_NOW);
+                assert!(!handle.is_null());
+                let modules = Modules::read(known);
+                let again = Modules::read(&modules);
+                libc::dlclose(handle);
+                (modules, again)
+            };
+            let find = |modules: &Modules| modules.iter().find(|one| one.name.contains("read_once")).cloned().unwrap();
+            assert!(Arc::ptr_eq(&find(&modules), &find(&again)));
+            (find(&modules), modules)
+        };
+        let (first, with_first) = open(&before, "int one(int n) { return n + 1; }");
+        let shared = before.iter().filter(|old| with_first.iter().any(|new| Arc::ptr_eq(old, new))).count();
+        // Other tests may open and close libraries meanwhile; the executable, the C library and the vDSO stay.
+        assert!(shared >= 3, "{shared}");
+        let longer = "int two(int n) { volatile char a[n]; return a[0]; } int three(int n) { return n; }";
+        let (second, _) = open(&with_first, longer);
+        assert_eq!(first.name, second.name);
+        assert!(!Arc::ptr_eq(&first, &second) && first.unwind != second.unwind);
+    }
+
     /// Check that the executable, the C library and the vDSO are found, each with unwind tables, and by address.
     #[test]
     fn loaded_modules_are_found() {

@@ -83,7 +83,8 @@ impl Snapshot {
             && matches!(stepped, Stepped::ToCaller)
             && !cursor.is_exact
             && self.modules.find(cursor.address()).is_none()
-            && let Some(repaired) = frame_pointer::repaired(&before, memory)
+            && let Some(function) = self.tables(address).and_then(|tables| cfi::start_of_function(tables, address))
+            && let Some(repaired) = frame_pointer::repaired(&before, cursor.pc, function, memory)
         {
             *cursor = repaired;
         }

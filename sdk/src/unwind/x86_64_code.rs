@@ -42,6 +42,11 @@ pub(crate) fn call_before(return_address: u64, memory: &mut StackMemory<'_>) -> 
         let target = return_address.wrapping_add_signed(i64::from(i32::from_le_bytes([a, b, c, d])));
         return Some(Call::To(target));
     }
+    // `call` by a word at a fixed place, such as the linker fills in.
+    if let [_, 0xff, 0x15, a, b, c, d] = before {
+        let place = return_address.wrapping_add_signed(i64::from(i32::from_le_bytes([a, b, c, d])));
+        return Some(memory.read(place).map_or(Call::Unknown, Call::To));
+    }
     // `call` by register or memory: FF /2, its length by ModRM and SIB byte.
     let is_call = (2..=7).any(|length| {
         let Some([0xff, modrm, rest @ ..]) = before.get(7 - length..) else { return false };

@@ -3,17 +3,17 @@
 use std::path::PathBuf;
 
 /// Deleted when dropped.
-pub(super) struct Folder(PathBuf);
+pub(in crate::unwind) struct Folder(PathBuf);
 
 impl Folder {
-    pub(super) fn new(name: &str) -> Self {
+    pub(in crate::unwind) fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("truth-{}-{name}", std::process::id()));
         std::fs::create_dir_all(&path).unwrap();
         Self(path)
     }
 
     /// The path of a file in it.
-    pub(super) fn file(&self, name: &str) -> PathBuf {
+    pub(in crate::unwind) fn file(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 }

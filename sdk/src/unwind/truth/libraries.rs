@@ -50,7 +50,8 @@ unsigned long truth_library(unsigned long n) {
 }
 ";
 
-fn compile(folder: &Folder, name: &str, source: &str, flags: &[&str]) -> PathBuf {
+/// Compiles a library.
+pub(in crate::unwind) fn compile(folder: &Folder, name: &str, source: &str, flags: &[&str]) -> PathBuf {
     let (code, library) = (folder.file(&format!("{name}.c")), folder.file(&format!("lib{name}.so")));
     std::fs::write(&code, source).unwrap();
     let mut command = Command::new("cc");

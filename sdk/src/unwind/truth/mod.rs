@@ -7,8 +7,10 @@
 //! [`shadow`] stack that is kept by watching calls and the stack pointer alone.
 
 mod assembly;
-mod folder;
-mod libraries;
+mod faults;
+pub(in crate::unwind) mod folder;
+mod just_in_time;
+pub(in crate::unwind) mod libraries;
 mod programs;
 mod shadow;
 mod stepper;

@@ -95,6 +95,8 @@ struct Stepper {
     /// Where the walk is known to be wrong, by no fault of its own.
     except: Vec<Range<u64>>,
     excepted: u64,
+    /// Where the walk may end.
+    may_stop_in: Option<Range<u64>>,
 }
 
 /// A walk that went wrong.
@@ -122,6 +124,7 @@ thread_local! {
 pub(super) struct Run {
     others: Vec<Range<u64>>,
     except: Vec<Range<u64>>,
+    may_stop_in: Option<Range<u64>>,
 }
 
 impl Run {
@@ -138,6 +141,12 @@ impl Run {
     /// No mistake is one with its leaf in this code.
     pub(super) fn except(mut self, code: Range<u64>) -> Self {
         self.except.push(code);
+        self
+    }
+
+    /// The walk may end in this code, if it says so.
+    pub(super) fn may_stop_in(mut self, code: Range<u64>) -> Self {
+        self.may_stop_in = Some(code);
         self
     }
 
@@ -248,6 +257,7 @@ impl Stepper {
             mistakes: (0..LISTED).map(|_| Mistake::default()).collect(),
             listed: 0,
             except: run.except,
+            may_stop_in: run.may_stop_in,
             excepted: 0,
         }
     }
@@ -268,6 +278,13 @@ impl Stepper {
         let truth = || std::iter::once(registers.pc).chain(self.shadow.addresses().rev());
         let walked = || self.frames.parts().into_iter().flatten().copied();
         if end == StackEnd::Root && walked().eq(truth()) {
+            return;
+        }
+        let stops = |code: &Range<u64>| walked().last().is_some_and(|last| code.contains(&last));
+        if end == StackEnd::Stopped
+            && self.may_stop_in.as_ref().is_some_and(stops)
+            && walked().zip(truth()).all(|(a, b)| a == b)
+        {
             return;
         }
         if self.except.iter().any(|code| code.contains(&registers.pc)) {
