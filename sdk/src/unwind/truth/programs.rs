@@ -7,6 +7,8 @@ use std::ptr;
 
 use super::assembly::{WITH_FRAME_POINTER, WITH_TABLES, read_first, run_on_stack};
 use super::stepper::{Run, handle};
+use super::variants::both;
+use crate::unwind::frames::StackEnd;
 use crate::unwind::modules::Modules;
 
 /// Calls functions in assembly.
@@ -229,6 +231,31 @@ fn code_on_another_stack_is_known() {
     let (range, top) = (memory.range(), memory.top() as usize);
     let steps = Run::new().with_stack(range).check(|| run_on_stack(work, top as *mut _));
     assert!(steps > 1000, "{steps}");
+}
+
+/// Check that from inside a coroutine the walk leads to the root of the thread that resumed it, as `backtrace` has it.
+#[test]
+fn coroutines_are_known() {
+    use corosensei::{Coroutine, CoroutineResult};
+    #[inline(never)]
+    fn deeper(yielder: &corosensei::Yielder<u64, u64>, depth: u64) -> u64 {
+        if depth > 0 {
+            return deeper(yielder, depth - 1) + 1;
+        }
+        let (end, ours, theirs) = both();
+        // The trampoline between the stacks says of itself that it is a signal frame: its caller's address is taken as it is.
+        let differing = ours.iter().zip(&theirs).filter(|(ours, theirs)| *ours != *theirs).count();
+        let farthest = ours.iter().zip(&theirs).map(|(ours, theirs)| ours.abs_diff(*theirs)).max();
+        assert_eq!((end, ours.len(), farthest.max(Some(1))), (StackEnd::Root, theirs.len(), Some(1)));
+        assert!(differing <= 1 && ours.len() > 20, "{ours:x?} {theirs:x?}");
+        yielder.suspend(1)
+    }
+    let mut work = Coroutine::new(|yielder, first: u64| first + deeper(yielder, 3) + deeper(yielder, 12));
+    let mut resumed = 0;
+    while let CoroutineResult::Yield(_) = work.resume(recurse(resumed)) {
+        resumed += 1;
+    }
+    assert_eq!(resumed, 2);
 }
 
 /// Check that the stack is known while a panic unwinds it: raise, search, cleanup, catch.

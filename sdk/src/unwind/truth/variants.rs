@@ -82,13 +82,20 @@ impl Default2 for u8 { fn make() -> Self { 1 } }
 impl Default2 for [u64; 9] { fn make() -> Self { [3; 9] } }
 "#;
 
-/// What the calls back found: our walk and that of `backtrace`, from the caller of [`compare`].
+/// What the calls back found: our walk and that of `backtrace`, from the caller of [`both`].
 type Found = Vec<(StackEnd, Vec<u64>, Vec<u64>)>;
 
 static FOUND: Mutex<Found> = Mutex::new(Vec::new());
 
-/// Called by a variant: takes both stacks.
+/// Called by a variant.
 extern "C" fn compare() {
+    let found = both();
+    FOUND.lock().unwrap().push(found);
+}
+
+/// Our walk and that of `backtrace`, from the caller on.
+#[inline(never)]
+pub(super) fn both() -> (StackEnd, Vec<u64>, Vec<u64>) {
     let snapshot = Snapshot::take(&Modules::default());
     let (mut cache, mut frames, mut window) = (Cache::new(), Frames::new(), Window::new());
     // SAFETY: the direct range is empty.
@@ -110,7 +117,7 @@ extern "C" fn compare() {
     theirs.retain(|address| *address != 0);
     // Theirs begins inside `backtrace`; both are the same from this function's caller on.
     let first = theirs.len() + 1 - ours.len();
-    FOUND.lock().unwrap().push((end, ours[1..].to_vec(), theirs.split_off(first)));
+    (end, ours[1..].to_vec(), theirs.split_off(first))
 }
 
 fn compile(folder: &Folder, name: &str, flags: &[&str]) -> std::path::PathBuf {
