@@ -41,7 +41,9 @@ pub(crate) fn step(cursor: &mut Cursor, memory: &mut StackMemory<'_>) -> Stepped
     });
     let linked = linked(cursor, memory);
     match (framed, linked) {
-        (Some((record, framed)), linked) if !linked.is_some_and(|linked| is_better(linked, framed)) => {
+        (Some((record, framed)), linked)
+            if !linked.is_some_and(|linked| is_better(linked, framed, cursor.pc, memory)) =>
+        {
             cursor.save(FRAME_POINTER, record);
             cursor.return_to(framed.address, record.wrapping_add(16)).into()
         }
@@ -73,14 +75,27 @@ fn by_link(cursor: &mut Cursor, found: Found, memory: &mut StackMemory<'_>) -> O
     cursor.return_to(found.address, cursor.sp.checked_add(pushed)?)
 }
 
-/// Whether the frame is not made yet, or no more: the link register returns from a call of a function that begins nearer
-/// before the instruction than the one that the frame belongs to. Where both are of the same call, the frame is.
-fn is_better(linked: Found, framed: Found) -> bool {
+/// Whether the frame is not made yet, or no more: then the frame pointer is the caller's.
+fn is_better(linked: Found, framed: Found, pc: u64, memory: &mut StackMemory<'_>) -> bool {
     match (linked.function, framed.function) {
-        (Some(linked), Some(framed)) => linked > framed,
-        (Some(_), None) => linked.address != framed.address,
-        (None, _) => false,
+        // The return address of the function that begins nearest before `pc` is the one that belongs to it.
+        (Some(linked), Some(framed)) if linked != framed => linked > framed,
+        _ => !has_frame(pc, memory),
     }
+}
+
+/// Whether a function has a frame at `pc`, as far as a look at the instructions before can tell: `mov x29, sp` (or `add`)
+/// stands there, and no `ldp x29, x30` or `ret` behind it.
+fn has_frame(pc: u64, memory: &mut StackMemory<'_>) -> bool {
+    for index in 1..=64 {
+        match pc.checked_sub(4 * index).and_then(|place| instruction(place, memory)) {
+            Some(word) if word & 0xffc0_03ff == 0x9100_03fd => return true,
+            Some(word) if word & 0xfe40_7fff == 0xa840_7bfd || word == 0xd65f_03c0 => return false,
+            Some(_) => {}
+            None => return false,
+        }
+    }
+    true
 }
 
 /// What `pointer` says, if it is a return address of the function that holds `pc`.
@@ -161,12 +176,14 @@ mod tests {
 
     /// Code at the start of a page.
     #[repr(align(4096))]
-    struct Page([u32; 8]);
+    struct Page {
+        code: [u32; 8],
+    }
 
     /// Calls `see` with the place of these instructions.
     fn at<R>(code: [u32; 8], see: impl FnOnce(u64, &mut StackMemory<'_>) -> R) -> R {
-        let page = Page(code);
-        let start = (&raw const page) as u64;
+        let page = Page { code };
+        let start = page.code.as_ptr() as u64;
         let mut window = Window::new();
         // SAFETY: the range is that of `page`, which outlives the reader.
         let mut memory = unsafe { StackMemory::new(start..start + 32, &mut window, std::process::id()) };

@@ -90,6 +90,7 @@ impl Cursor {
     }
 
     /// No register but the stack pointer is known any more.
+    #[cfg(target_arch = "x86_64")]
     pub(crate) fn forget(&mut self) {
         self.known = 0;
     }
