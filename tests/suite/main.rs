@@ -16,6 +16,7 @@ mod completeness;
 mod engines;
 mod faults;
 mod layering;
+mod models;
 mod plugin;
 mod pprof_go;
 mod scenario;

@@ -9,9 +9,10 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize
 
 use super::action;
 use super::newcomers::Newcomers;
+use super::pool::Pool;
 use super::record::Head;
 use super::ring::Ring;
-use super::scratch::{Held, Pool, Work};
+use super::scratch::{self, Held, Work};
 use super::slots::{Slot, Slots};
 use crate::context;
 use crate::error::Error;
@@ -30,7 +31,7 @@ pub(crate) const BLOCKED_NANOS: u64 = 250_000_000;
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) ring: Ring,
-    pub(crate) pool: Pool,
+    pub(crate) pool: Pool<Work>,
     pub(crate) slots: Slots,
     /// The unwinder in force; handlers read it while they hold a scratch.
     pub(crate) snapshot: AtomicPtr<Snapshot>,
@@ -56,7 +57,7 @@ impl Shared {
         Ok(Self {
             ring: Ring::new(ring_words),
             // Handlers that run at once: one a processor, and a few that were preempted.
-            pool: Pool::new((2 * processors).clamp(8, 64))?,
+            pool: scratch::pool((2 * processors).clamp(8, 64))?,
             slots: Slots::new(),
             snapshot: AtomicPtr::new(std::ptr::null_mut()),
             generation: AtomicU32::new(0),

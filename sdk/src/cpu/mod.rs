@@ -6,11 +6,13 @@
 //! [`Sampler`], reads it.
 
 mod action;
+mod atomic;
 mod clocks;
 mod engine;
 pub(crate) mod handler;
 mod newcomers;
 mod phases;
+mod pool;
 mod process_alarm;
 pub(crate) mod record;
 mod residence;

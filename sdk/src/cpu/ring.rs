@@ -2,9 +2,10 @@
 //!
 //! In: records of a few words up to [`MAX_WORDS`], written from signal handlers of any thread. Out: the same records in
 //! the order of their reservation, read by the `profiler` thread. Fixed memory; a record that does not fit is refused and
-//! the caller counts it. Nothing here allocates (but [`Ring::new`]), blocks or makes a system call.
+//! the caller counts it. Nothing here allocates (but [`Ring::new`]), blocks or makes a system call. The tests
+//! try it in every order in which threads can meet (`tests/src/bin/models`).
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use super::atomic::{AtomicU64, Ordering};
 
 /// Longest record in words, its header not counted.
 pub(crate) const MAX_WORDS: usize = 1024;
