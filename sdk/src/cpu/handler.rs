@@ -17,7 +17,6 @@ use super::slots::{Slot, Slots};
 use crate::context;
 use crate::error::Error;
 use crate::unwind::arch::{Registers, thread_pointer};
-use crate::unwind::frames::StackEnd;
 use crate::unwind::memory::StackMemory;
 use crate::unwind::walk::Snapshot;
 
@@ -160,8 +159,8 @@ pub(super) extern "C" fn on_sigprof(signal: i32, info: *mut libc::siginfo_t, con
     let (origin, registers) =
         unsafe { (origin(shared, info), Registers::of_signal_frame(&*context.cast::<libc::ucontext_t>())) };
     match origin {
-        Origin::Thread(slot, overrun) => on_own_alarm(shared, slot, registers, overrun),
-        Origin::Process(overrun) => on_process_timer(shared, registers, overrun),
+        Origin::Thread(slot, overrun) => on_own_alarm(shared, slot, &registers, overrun),
+        Origin::Process(overrun) => on_process_timer(shared, &registers, overrun),
         Origin::Foreign => action::chain(signal, info, context),
     }
 }
@@ -188,7 +187,7 @@ unsafe fn origin(shared: &Shared, info: *const libc::siginfo_t) -> Origin<'_> {
     }
 }
 
-fn on_own_alarm(shared: &Shared, slot: &Slot, registers: Registers, overrun: u64) {
+fn on_own_alarm(shared: &Shared, slot: &Slot, registers: &Registers, overrun: u64) {
     // Acquire: pairs with the Release store in `Sampler::resume`; who sees the generation sees period and snapshot.
     let generation = shared.generation.load(Ordering::Acquire);
     if generation == 0 {
@@ -209,7 +208,7 @@ fn on_own_alarm(shared: &Shared, slot: &Slot, registers: Registers, overrun: u64
     sample(shared, held, Some(slot), registers, Weight { periods: weight, period });
 }
 
-fn on_process_timer(shared: &Shared, registers: Registers, overrun: u64) {
+fn on_process_timer(shared: &Shared, registers: &Registers, overrun: u64) {
     let generation = shared.generation.load(Ordering::Acquire);
     if generation == 0 || is_covered(shared, generation) {
         return;
@@ -261,7 +260,7 @@ fn own_tid(shared: &Shared) -> Option<u32> {
     Some(unsafe { ((thread_pointer() as usize).wrapping_add(offset) as *const u32).read_volatile() })
 }
 
-fn sample(shared: &Shared, mut held: Held<'_>, slot: Option<&Slot>, registers: Registers, weight: Weight) {
+fn sample(shared: &Shared, mut held: Held<'_>, slot: Option<&Slot>, registers: &Registers, weight: Weight) {
     let stack = slot.map_or(0..0, |slot| slot.stack(registers.sp, thread_pointer()));
     let epoch = held.epoch();
     // SeqCst: pairs with the swap in `Sampler::put_in_force`; see `scratch` for why what is loaded here stays alive
@@ -274,25 +273,29 @@ fn sample(shared: &Shared, mut held: Held<'_>, slot: Option<&Slot>, registers: R
     };
     let Work { cache, frames, window, stack: own_stack } = held.work();
     frames.clear();
-    // SAFETY: `stack` reaches from this thread's stack pointer to the end of its own stack, checked by `Slot::stack`;
-    //         while the handler runs on it, it stays.
-    let mut memory = unsafe { StackMemory::new(stack, window, shared.pid) };
-    let mut end = StackEnd::Stopped;
-    own_stack.run(|| end = snapshot.walk(&registers, cache, &mut memory, frames));
-    let head = Head {
-        epoch,
-        end,
-        elided: frames.elided(),
-        leaf_frames: frames.leaf_frames(),
-        weight: u32::try_from(weight.periods).unwrap_or(u32::MAX),
-        period: u32::try_from(weight.period).unwrap_or(u32::MAX),
-        tid: slot.map_or_else(|| own_tid(shared).unwrap_or(0), Slot::tid),
-        own_alarm: slot.is_some(),
-        scaled: false,
-        context: context::current_of_signal(),
-    };
-    let [leaf, root, rest] = frames.parts();
-    if shared.ring.write(&[&head.to_words(), leaf, root, rest]).is_err() {
+    let mut written = false;
+    // All that takes room happens on the scratch's stack.
+    own_stack.run(|| {
+        // SAFETY: `stack` reaches from this thread's stack pointer to the end of its own stack, checked by `Slot::stack`;
+        //         while the handler runs, on whichever stack, it stays.
+        let mut memory = unsafe { StackMemory::new(stack.clone(), window, shared.pid) };
+        let end = snapshot.walk(registers, cache, &mut memory, frames);
+        let head = Head {
+            epoch,
+            end,
+            elided: frames.elided(),
+            leaf_frames: frames.leaf_frames(),
+            weight: u32::try_from(weight.periods).unwrap_or(u32::MAX),
+            period: u32::try_from(weight.period).unwrap_or(u32::MAX),
+            tid: slot.map_or_else(|| own_tid(shared).unwrap_or(0), Slot::tid),
+            own_alarm: slot.is_some(),
+            scaled: false,
+            context: context::current_of_signal(),
+        };
+        let [leaf, root, rest] = frames.parts();
+        written = shared.ring.write(&[&head.to_words(), leaf, root, rest]).is_ok();
+    });
+    if !written {
         held.count_ring_full();
     }
 }
