@@ -51,6 +51,14 @@ need_rust() {
         say "missing: a C compiler and linker: $apt_refused"
         return 1
     }
+    # What the linker comes with: tests split and compress debug information, and ask addr2line whether names are right.
+    local tool
+    for tool in addr2line nm objcopy readelf; do
+        command -v "$tool" >/dev/null || apt_install binutils || {
+            say "missing: $tool: $apt_refused"
+            return 1
+        }
+    done
 }
 
 need_lints() {

@@ -13,6 +13,7 @@ use profiler_proto::resource::Resource;
 use crate::cpu::{EngineChoice, ring};
 use crate::error::Error;
 use crate::export::{self, Destination, Otlp};
+use crate::symbolize::Folders;
 
 /// Samples per second of CPU time where nothing else is set.
 const DEFAULT_RATE_HZ: u32 = 100;
@@ -35,6 +36,7 @@ pub struct Config {
     engine: Option<EngineChoice>,
     destinations: Vec<Otlp>,
     serve: Option<String>,
+    symbolize: Option<bool>,
     ring_words: Option<usize>,
 }
 
@@ -86,6 +88,13 @@ impl Config {
         self
     }
 
+    /// Whether addresses get names here; on if not set. Off, profiles carry addresses, mappings and build ids for a backend
+    /// that finds the names itself, and frames are called `libc.so.6+0x28b0`.
+    pub fn symbolize(mut self, on: bool) -> Self {
+        self.symbolize = Some(on);
+        self
+    }
+
     /// Size of the ring between signal handlers and reader, in 64-bit words: for tests of loss.
     #[doc(hidden)]
     pub fn ring_words(mut self, words: usize) -> Self {
@@ -116,6 +125,8 @@ pub(crate) struct Settings {
     pub(crate) engine: EngineChoice,
     pub(crate) destinations: Vec<Destination>,
     pub(crate) serve: Option<String>,
+    /// Where to look for debug information; `None`: addresses get no names.
+    pub(crate) folders: Option<Folders>,
     pub(crate) ring_words: usize,
 }
 
@@ -144,7 +155,9 @@ impl Config {
         } else {
             self.destinations.into_iter().map(Destination::otlp).collect::<Result<_, _>>()?
         };
+        let symbolize = self.symbolize.map_or_else(|| environment.flag("PROFILER_SYMBOLIZE"), Ok)?;
         Ok(Settings {
+            folders: symbolize.then(|| Folders::new(lookup)),
             service,
             resource,
             rate_hz,
@@ -164,7 +177,7 @@ pub(crate) fn period(rate_hz: u32) -> Duration {
 
 /// Whether the profiler is to run at all.
 pub(crate) fn enabled(lookup: &dyn Fn(&str) -> Option<OsString>) -> Result<bool, Error> {
-    Environment { lookup }.enabled()
+    Environment { lookup }.flag("PROFILER_ENABLED")
 }
 
 /// The rate, if it can be; `name` is what set it.
@@ -197,13 +210,13 @@ impl Environment<'_> {
         })
     }
 
-    fn enabled(&self) -> Result<bool, Error> {
-        const NAME: &str = "PROFILER_ENABLED";
-        let Some(text) = self.text(NAME)? else { return Ok(true) };
+    /// Yes unless it says no.
+    fn flag(&self, name: &str) -> Result<bool, Error> {
+        let Some(text) = self.text(name)? else { return Ok(true) };
         match text.to_ascii_lowercase().as_str() {
             "1" | "true" | "on" | "yes" => Ok(true),
             "0" | "false" | "off" | "no" => Ok(false),
-            _ => Err(Error::setting(NAME, text, "it is neither yes nor no", "set it to 1 or 0")),
+            _ => Err(Error::setting(name, text, "it is neither yes nor no", "set it to 1 or 0")),
         }
     }
 
@@ -399,6 +412,16 @@ mod tests {
         let broken = |name: &str| (name == "OTEL_SERVICE_NAME").then(|| OsString::from_vec(vec![0xff, b'a']));
         let message = Config::from_env().resolve(&broken).unwrap_err().to_string();
         assert!(message.contains("OTEL_SERVICE_NAME") && message.contains("UTF-8"), "{message}");
+    }
+
+    /// Check that symbolizing is on unless code or the environment says no, code first.
+    #[test]
+    fn symbolizing_can_be_turned_off() {
+        let on =
+            |config: Config, value: &str| resolve(config, &[("PROFILER_SYMBOLIZE", value)]).unwrap().folders.is_some();
+        assert!(on(Config::new("a"), "") && on(Config::new("a"), "1") && !on(Config::new("a"), "0"));
+        assert!(on(Config::new("a").symbolize(true), "0") && !on(Config::new("a").symbolize(false), "1"));
+        assert!(message(Config::new("a"), &[("PROFILER_SYMBOLIZE", "often")]).contains("PROFILER_SYMBOLIZE=\"often\""));
     }
 
     /// Check that the profiler can be turned off.

@@ -27,6 +27,7 @@
 //! | `PROFILER_RATE_HZ` | [`Config::rate_hz`] | `100`; 1 to 10000 |
 //! | `PROFILER_INTERVAL` | [`Config::interval`] | `10s`; 100 ms to 1 h |
 //! | `PROFILER_ENGINE` | [`Config::engine`] | `auto`; `perf`, `timer`, `process_timer`, `setitimer`: see [`EngineChoice`] |
+//! | `PROFILER_SYMBOLIZE` | [`Config::symbolize`] | `1`; with `0`, frames carry addresses and build ids, no names |
 //! | `PROFILER_SERVE` | [`Config::serve`] | not served |
 //! | `OTEL_EXPORTER_OTLP_[PROFILES_]{ENDPOINT,PROTOCOL,HEADERS,TIMEOUT,COMPRESSION,CERTIFICATE}` | [`Config::export`] | no endpoint: nothing is sent |
 //! | `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES` | [`Config::new`], [`Config::tag`] | |

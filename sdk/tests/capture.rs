@@ -10,6 +10,7 @@
     target_os = "linux",
     any(target_arch = "x86_64", target_arch = "aarch64")
 ))]
+#![expect(clippy::unwrap_used, reason = "a test ends where something is not as it must be")]
 
 use std::hint::black_box;
 use std::io::{Read, Write};

@@ -29,9 +29,8 @@ const GAP: &str = "[frames left out]";
 /// Stands at the root of a stack whose walk ended before its root.
 const STOPPED: &str = "[stack incomplete]";
 
-/// The profile of `window`.
-pub(crate) fn assemble(window: &Window, symbolizer: &mut Symbolizer, resource: &Resource) -> ProfileSet {
-    symbolizer.learn(&window.addresses(), &window.modules);
+/// The profile of `window`, whose symbols the symbolizer has learned.
+pub(crate) fn assemble(window: &Window, symbolizer: &Symbolizer, resource: &Resource) -> ProfileSet {
     let mut assembly = Assembly {
         dictionary: Dictionary::default(),
         symbolizer,
@@ -136,11 +135,11 @@ impl Assembly<'_> {
         }
         let module = self.modules.iter().rev().find_map(|modules| modules.find(address));
         let mapping = module.map_or(MappingId::ZERO, |module| self.mapping(module));
-        let symbol = self.symbolizer.symbol(address);
-        let lines = symbol.map(|symbol| self.lines(symbol)).unwrap_or_default();
-        let frame_type = match symbol.map(|symbol| symbol.language) {
-            Some(Language::Rust) => "rust",
-            _ => "native",
+        let symbol = self.symbolizer.symbol(address, self.modules);
+        let lines = self.lines(&symbol);
+        let frame_type = match symbol.language {
+            Language::Rust => "rust",
+            Language::Native => "native",
         };
         let frame_type = self.dictionary.attribute("profile.frame.type", frame_type);
         let attributes = self.dictionary.attribute_set([frame_type]);

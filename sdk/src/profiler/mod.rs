@@ -125,6 +125,7 @@ fn wire(settings: Settings, claim: Claim) -> Result<Running, Error> {
         server,
         destinations: settings.destinations,
         resource: settings.resource,
+        folders: settings.folders,
         handle: handle.clone(),
     };
     let runtime = io::runtime()?;

@@ -1,26 +1,41 @@
 //! From addresses to names: functions, inlined ones too, with file and line where the build has them.
 //!
-//! In: addresses and the modules they are in. Out: [`Symbol`]s, kept by address. Runs on the `profiler-io` thread, far
-//! from any signal; reads executables and their debug information with `blazesym`, whose memory is given back once a
-//! window brings nothing new.
+//! In: addresses and the modules they are in. Out: [`Symbol`]s, kept by module and offset ([`cache`]). Runs on the
+//! `profiler-io` thread, far from any signal, and in slices ([`pace`]): between them the thread serves. Executables and
+//! debug information are found by [`locate`] and streamed ([`bytes`], [`elf`], [`symtab`], [`dwarf`]); they are closed
+//! once windows bring nothing new. Nothing that a file holds can end the host, or take more than a bounded part of it.
 
+mod bytes;
+mod cache;
+mod dwarf;
+mod elf;
+mod inflate;
+mod locate;
 mod names;
+mod pace;
+mod symtab;
 
-use std::collections::HashMap;
-use std::fs::File;
+use std::collections::{BTreeMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 use std::sync::Arc;
 
-use blazesym::Pid;
-use blazesym::symbolize::source::{Elf, Process, Source};
-use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolized, Symbolizer as Blazesym};
-
+use self::cache::Cache;
+use self::dwarf::{Place, Position};
+use self::locate::Files;
 use self::names::{demangled, is_rust, qualified};
+use self::pace::Pace;
 use crate::stats::SymbolStats;
 use crate::unwind::modules::{Module, Modules};
 
-/// Addresses kept; beyond it all are forgotten and found anew.
-const MAX_KEPT: usize = 1 << 17;
+pub(crate) use self::locate::Folders;
+
+/// Modules whose files are open at once.
+const MAX_OPEN: usize = 4;
+/// Windows without anything new after which files are closed: opening them anew would cost more than they take.
+const MAX_IDLE: u32 = 6;
+/// Files whose debug information was given up; beyond it all are tried again.
+const MAX_GIVEN_UP: usize = 256;
 
 /// What is known of an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,14 +46,14 @@ pub(crate) struct Symbol {
 }
 
 /// A function at an address.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Frame {
     /// Demangled.
-    pub(crate) name: String,
+    pub(crate) name: Arc<str>,
     /// As the linker knows it, if that differs.
-    pub(crate) system_name: String,
+    pub(crate) system_name: Arc<str>,
     /// Empty where the build has no line tables.
-    pub(crate) file: String,
+    pub(crate) file: Arc<str>,
     pub(crate) line: u32,
     pub(crate) column: u32,
 }
@@ -51,182 +66,227 @@ pub(crate) enum Language {
 }
 
 /// Finds names and keeps them.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Symbolizer {
-    inner: Option<Blazesym>,
-    known: HashMap<u64, Arc<Symbol>>,
-    /// The modules for which `known` holds.
-    modules: Option<Arc<Modules>>,
+    /// Where to look for debug information; `None`: names are not wanted.
+    folders: Option<Folders>,
+    known: Cache,
+    /// The files of the modules that were last asked, the most recent last.
+    open: Vec<(u64, Files)>,
+    /// Windows in a row that brought nothing new.
+    idle: u32,
+    given_up: HashSet<u64>,
+    pace: Pace,
     pub(crate) stats: SymbolStats,
 }
 
 impl Symbolizer {
+    /// A symbolizer that reads these folders, or one that names nothing.
+    pub(crate) fn new(folders: Option<Folders>) -> Self {
+        Self { folders, ..Self::default() }
+    }
+
+    /// Forgets everything but the account, after a panic that may have left anything behind.
+    pub(crate) fn reset(&mut self) {
+        *self = Self { folders: self.folders.take(), stats: self.stats.clone(), ..Self::default() };
+    }
+
     /// Finds the names of `addresses` (sorted), which are in one of these states of the loaded modules, the newest last.
-    pub(crate) fn learn(&mut self, addresses: &[u64], states: &[Arc<Modules>]) {
-        let Some(newest) = states.last() else { return };
-        if !self.modules.as_ref().is_some_and(|known| Arc::ptr_eq(known, newest)) || self.known.len() > MAX_KEPT {
-            self.known.clear();
-            self.modules = Some(Arc::clone(newest));
-        }
-        self.stats.lines.get_or_insert_with(executable_has_lines);
-        let fresh: Vec<u64> = addresses.iter().copied().filter(|address| !self.known.contains_key(address)).collect();
-        if fresh.is_empty() {
-            // What was parsed to find names is large; the names are kept.
-            self.inner = None;
+    pub(crate) async fn learn(&mut self, addresses: &[u64], states: &[Arc<Modules>]) {
+        if self.folders.is_none() {
             return;
         }
-        let module_of = |address: u64| states.iter().rev().find_map(|modules| modules.find(address));
-        let mut rest = fresh.as_slice();
-        while let Some(first) = rest.first() {
-            let module = module_of(*first);
-            let same = |address: &u64| module_of(*address).map(|m| m.range.start) == module.map(|m| m.range.start);
-            let run = rest.iter().take_while(|address| same(address)).count();
-            let (addresses, others) = rest.split_at(run);
-            self.learn_in(module, addresses);
-            rest = others;
+        self.known.begin();
+        self.look_for_lines(states).await;
+        let mut fresh: BTreeMap<u64, (Option<&Module>, Vec<u64>)> = BTreeMap::new();
+        for address in addresses {
+            let (module, key) = place(*address, states);
+            if !self.known.keep(&key) {
+                fresh.entry(key.0).or_insert_with(|| (module, Vec::new())).1.push(key.1);
+            }
+        }
+        self.idle = if fresh.is_empty() { self.idle.saturating_add(1) } else { 0 };
+        if self.idle >= MAX_IDLE {
+            // What is open takes memory and descriptors; the names are kept.
+            self.open.clear();
+        }
+        for (identity, (module, mut offsets)) in fresh {
+            if self.known.is_full() {
+                break;
+            }
+            offsets.sort_unstable();
+            offsets.dedup();
+            self.learn_in(identity, module, &offsets).await;
         }
     }
 
-    /// What is known of `address`.
-    pub(crate) fn symbol(&self, address: u64) -> Option<&Symbol> {
-        self.known.get(&address).map(AsRef::as_ref)
+    /// What is known of `address`: its number where nothing is.
+    pub(crate) fn symbol(&self, address: u64, states: &[Arc<Modules>]) -> Arc<Symbol> {
+        let (module, key) = place(address, states);
+        self.known.find(&key).map_or_else(|| Arc::new(unresolved(module, key.1, &Position::default())), Arc::clone)
     }
 
-    fn learn_in(&mut self, module: Option<&Module>, addresses: &[u64]) {
-        let inner = self.inner.get_or_insert_with(blazesym);
-        let debug = module.map(|module| look_up(inner, module, addresses, true)).unwrap_or_default();
-        let linked = module.map(|module| look_up(inner, module, addresses, false)).unwrap_or_default();
-        for (index, address) in addresses.iter().enumerate() {
-            let linked = linked.get(index).and_then(Symbolized::as_sym);
-            let symbol = match debug.get(index).and_then(Symbolized::as_sym).or(linked) {
-                Some(sym) => {
+    async fn learn_in(&mut self, identity: u64, module: Option<&Module>, offsets: &[u64]) {
+        let Ok((linked, places)) = self.look_up(identity, module, offsets).await else {
+            // The process is short of something; a later window may bring the names.
+            return;
+        };
+        for (index, offset) in offsets.iter().enumerate() {
+            let linked = linked.get(index).and_then(Option::as_deref);
+            let place = places.get(index).cloned().unwrap_or_default();
+            let symbol = match named(&place, linked) {
+                Some(symbol) => {
                     self.stats.resolved += 1;
-                    // Line tables tell the last part of a name only; the symbol table tells all of it.
-                    named(sym, linked.map_or(&sym.name, |linked| &linked.name))
+                    symbol
                 }
                 None => {
                     self.stats.unresolved += 1;
-                    unresolved(module, *address)
+                    unresolved(module, *offset, &place.position)
                 }
             };
-            self.known.insert(*address, Arc::new(symbol));
+            self.known.add((identity, *offset), &symbol);
+            if self.pace.step(16).unwrap_or(true) {
+                self.pace.rest().await;
+            }
+        }
+    }
+
+    /// What the symbol table and the debug information say.
+    async fn look_up(
+        &mut self,
+        identity: u64,
+        module: Option<&Module>,
+        offsets: &[u64],
+    ) -> std::io::Result<(Vec<Option<String>>, Vec<Place>)> {
+        let Some(module) = module else { return Ok(Default::default()) };
+        let given_up = self.given_up.contains(&identity);
+        let mut files = self.files(identity, module).await?;
+        self.pace.allow(u64::MAX);
+        let linked = files.functions(offsets, &mut self.pace).await;
+        let mut places = vec![Place::default(); offsets.len()];
+        let mut in_circles = false;
+        if !given_up && let Some(debug) = files.debug(&mut self.pace).await {
+            in_circles = debug.look_up(offsets, &mut places, &mut self.pace).await.is_err();
+        }
+        if in_circles || files.lead_in_circles() {
+            tracing::debug!(module = module.name, "debug information that leads round in circles is given up");
+            self.give_up(identity);
+        }
+        self.open.push((identity, files));
+        Ok((linked, places))
+    }
+
+    fn give_up(&mut self, identity: u64) {
+        if self.given_up.len() >= MAX_GIVEN_UP {
+            self.given_up.clear();
+        }
+        self.given_up.insert(identity);
+    }
+
+    /// The files of a module, taken out of those that are open.
+    async fn files(&mut self, identity: u64, module: &Module) -> std::io::Result<Files> {
+        if let Some(index) = self.open.iter().position(|(known, _)| *known == identity) {
+            return Ok(self.open.remove(index).1);
+        }
+        if self.open.len() >= MAX_OPEN {
+            self.open.remove(0);
+        }
+        self.pace.allow(u64::MAX);
+        Files::open(module, self.folders.as_ref().unwrap_or(&Folders::default()), &mut self.pace).await
+    }
+
+    /// Finds out, once, whether the executable has line tables.
+    async fn look_for_lines(&mut self, states: &[Arc<Modules>]) {
+        if self.stats.lines.is_some() {
+            return;
+        }
+        let executable = states.iter().rev().flat_map(|modules| modules.iter().map(move |module| (modules, module)));
+        let Some((modules, module)) = executable.into_iter().find(|(_, module)| module.is_executable()) else { return };
+        let identity = identity(modules, module);
+        if let Ok(files) = self.files(identity, module).await {
+            self.stats.lines = Some(files.have_lines());
+            self.open.push((identity, files));
         }
     }
 }
 
-fn blazesym() -> Blazesym {
-    // Names are demangled here: the mangled form tells the language.
-    Blazesym::builder().enable_demangling(false).build()
+/// The module that holds an address, and what the address is known by.
+fn place(address: u64, states: &[Arc<Modules>]) -> (Option<&Module>, cache::Key) {
+    let found = states.iter().rev().find_map(|modules| modules.find(address).map(|module| (modules, module)));
+    match found {
+        Some((modules, module)) => (Some(module), (identity(modules, module), address.wrapping_sub(module.bias))),
+        None => (None, (0, address)),
+    }
 }
 
-/// Looks addresses of one module up, in its debug information (`debug`) or in its symbol table only.
-fn look_up<'a>(inner: &'a Blazesym, module: &Module, addresses: &[u64], debug: bool) -> Vec<Symbolized<'a>> {
-    let found = match &module.path {
-        Some(path) => {
-            let offsets: Vec<u64> = addresses.iter().map(|address| address - module.bias).collect();
-            let mut file = Elf::new(path);
-            file.debug_syms = debug;
-            inner.symbolize(&Source::from(file), Input::VirtOffset(&offsets))
+/// What tells a module from others: its build, wherever it is loaded. Without a build id, it is its place, until some
+/// module is unloaded: another may then have taken it.
+fn identity(modules: &Modules, module: &Module) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (&module.name, &module.build_id).hash(&mut hasher);
+    if module.build_id.is_none() {
+        let (_, removed) = modules.changes;
+        (&module.range, if module.is_executable() { 0 } else { removed }).hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
+/// The symbol at a place, the name of the physical function being the linker's where there is one: line tables tell the
+/// last part of a name only.
+fn named(place: &Place, linked: Option<&str>) -> Option<Symbol> {
+    let physical = linked.or_else(|| place.functions.first().map(|function| &*function.name));
+    let physical = physical.filter(|name| !name.is_empty())?;
+    let language = if is_rust(physical) { Language::Rust } else { Language::Native };
+    let mut frames = Vec::with_capacity(place.functions.len().max(1));
+    let mut position = &place.position;
+    for function in place.functions.iter().skip(1).rev() {
+        // Without a name, it is taken for a part of the function around it.
+        if !function.name.is_empty() {
+            frames.push(inlined(&function.name, position, language));
         }
-        // The vDSO has no file; blazesym reads it from memory.
-        None => inner.symbolize(&Source::from(Process::new(Pid::Slf)), Input::AbsAddr(addresses)),
-    };
-    found.unwrap_or_else(|error| {
-        tracing::debug!(module = module.name, %error, "no symbols");
-        Vec::new()
-    })
+        position = &function.site;
+    }
+    frames.push(frame(physical, position));
+    Some(Symbol { frames: frames.into(), language })
 }
 
-/// blazesym gives the physical function first and the innermost inlined one last, each with the line reached in it.
-fn named(sym: &Sym<'_>, linked_name: &str) -> Symbol {
-    let language = if is_rust(linked_name) { Language::Rust } else { Language::Native };
-    let physical = frame(linked_name, sym.code_info.as_deref());
-    let inlined = sym.inlined.iter().rev().map(|function| {
-        let frame = frame(&function.name, function.code_info.as_ref());
-        match language {
-            Language::Rust => Frame { name: qualified(&frame.name, &frame.file), ..frame },
-            Language::Native => frame,
-        }
-    });
-    Symbol { frames: inlined.chain([physical]).collect(), language }
+fn inlined(name: &str, position: &Position, language: Language) -> Frame {
+    let frame = frame(name, position);
+    match language {
+        Language::Rust => Frame { name: qualified(&frame.name, &frame.file).into(), ..frame },
+        Language::Native => frame,
+    }
 }
 
-fn frame(name: &str, code: Option<&CodeInfo<'_>>) -> Frame {
+fn frame(name: &str, position: &Position) -> Frame {
     let demangled = demangled(name);
     Frame {
-        system_name: if demangled == name { String::new() } else { name.to_owned() },
-        name: demangled,
-        file: code.map(|code| code.to_path().to_string_lossy().into_owned()).unwrap_or_default(),
-        line: code.and_then(|code| code.line).unwrap_or(0),
-        column: code.and_then(|code| code.column).map_or(0, u32::from),
+        system_name: if demangled == name { Arc::default() } else { name.into() },
+        name: demangled.into(),
+        file: Arc::clone(&position.file),
+        line: position.line,
+        column: position.column,
     }
 }
 
 /// A name that tells where to look: some backends drop frames without one.
-fn unresolved(module: Option<&Module>, address: u64) -> Symbol {
+fn unresolved(module: Option<&Module>, offset: u64, position: &Position) -> Symbol {
     let name = match module {
         Some(module) => {
             let file = Path::new(&module.name).file_name().map_or(module.name.as_str().into(), |f| f.to_string_lossy());
-            format!("{file}+{:#x}", address - module.bias)
+            format!("{file}+{offset:#x}")
         }
-        None => format!("[unknown]+{address:#x}"),
+        None => format!("[unknown]+{offset:#x}"),
     };
-    let frame = Frame { name, system_name: String::new(), file: String::new(), line: 0, column: 0 };
+    let frame = Frame {
+        name: name.into(),
+        file: Arc::clone(&position.file),
+        line: position.line,
+        column: position.column,
+        ..Frame::default()
+    };
     Symbol { frames: Box::new([frame]), language: Language::Native }
 }
 
-/// Whether the executable itself has line tables.
-fn executable_has_lines() -> bool {
-    use object::{Object, ObjectSection, ReadCache};
-
-    let Ok(file) = File::open("/proc/self/exe") else { return false };
-    let cache = ReadCache::new(file);
-    let Ok(image) = object::File::parse(&cache) else { return false };
-    image.sections().any(|section| {
-        section.name().is_ok_and(|name| name == ".debug_line" || name == ".zdebug_line") && section.size() > 0
-    })
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn symbol_of(address: u64) -> Symbol {
-        let mut symbolizer = Symbolizer::default();
-        symbolizer.learn(&[address], &[Arc::new(Modules::read(&Modules::default()))]);
-        symbolizer.symbol(address).unwrap().clone()
-    }
-
-    /// Check that a function of this test has its name, file and language.
-    #[test]
-    fn own_functions_have_names_and_lines() {
-        let symbol = symbol_of(own_functions_have_names_and_lines as *const () as u64 + 4);
-        let frame = symbol.frames.last().unwrap();
-        assert_eq!(frame.name, "profiler::symbolize::tests::own_functions_have_names_and_lines");
-        assert!(frame.file.ends_with("symbolize/mod.rs") && frame.line > 0, "{frame:?}");
-        assert_eq!(symbol.language, Language::Rust);
-    }
-
-    /// Check that functions of the C library and of the vDSO are named.
-    #[test]
-    fn libraries_and_the_vdso_have_names() {
-        assert!(symbol_of(libc::getpid as *const () as u64).frames[0].name.contains("getpid"));
-        let modules = Modules::read(&Modules::default());
-        let vdso = modules.iter().find(|module| module.name == "[vdso]").unwrap();
-        let mut symbolizer = Symbolizer::default();
-        let addresses: Vec<u64> = vdso.code.clone().step_by(16).collect();
-        symbolizer.learn(&addresses, &[Arc::new(Modules::read(&Modules::default()))]);
-        let names = addresses.iter().filter_map(|address| symbolizer.symbol(*address));
-        assert!(names.clone().any(|symbol| symbol.frames[0].name.contains("clock_gettime")));
-    }
-
-    /// Check that an address without a symbol is named by its file, one without a file by itself.
-    #[test]
-    fn unresolved_addresses_are_named() {
-        let modules = Modules::read(&Modules::default());
-        let libc = modules.find(libc::getpid as *const () as u64).unwrap();
-        let name = unresolved(Some(libc), libc.bias + 0x28b0).frames[0].name.clone();
-        assert!(name.starts_with("libc") && name.ends_with("+0x28b0"), "{name}");
-        assert_eq!(symbol_of(8).frames[0].name, "[unknown]+0x8");
-    }
-}
+mod tests;

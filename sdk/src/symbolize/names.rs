@@ -1,14 +1,54 @@
 //! Names of functions as people write them.
 //!
-//! In: what symbol tables and debug information call a function. Out: the demangled name, with its module path. Pure.
+//! In: what symbol tables and debug information call a function, which may be anything. Out: the demangled name, with its module
+//! path, bounded in length. Pure.
+
+use std::fmt::{self, Write};
+
+/// Longest name that is shown; what is longer is cut and ends with `…`.
+const MAX_NAME: usize = 8 << 10;
 
 /// Rust names (both manglings) without their hash, C++ names, and everything else as it is.
 pub(super) fn demangled(name: &str) -> String {
+    let mut text = Cut::default();
     if let Ok(rust) = rustc_demangle::try_demangle(name) {
-        return format!("{rust:#}");
+        // The only error is that it was cut.
+        let _cut = write!(text, "{rust:#}");
+        return text.finish();
     }
-    let cpp = cpp_demangle::Symbol::new(name).ok().and_then(|symbol| symbol.demangle().ok());
-    cpp.unwrap_or_else(|| name.to_owned())
+    // A few bytes can stand for a name of any length: it is cut while it is written.
+    if name.starts_with("_Z") && name.len() <= MAX_NAME {
+        let written = cpp_demangle::Symbol::new(name)
+            .map(|symbol| symbol.structured_demangle(&mut text, &cpp_demangle::DemangleOptions::default()));
+        if matches!(written, Ok(Ok(()))) || text.is_full {
+            return text.finish();
+        }
+        text = Cut::default();
+    }
+    let _cut = text.write_str(name);
+    text.finish()
+}
+
+/// Text up to [`MAX_NAME`].
+#[derive(Default)]
+struct Cut {
+    text: String,
+    is_full: bool,
+}
+
+impl Cut {
+    fn finish(self) -> String {
+        if self.is_full { self.text + "…" } else { self.text }
+    }
+}
+
+impl Write for Cut {
+    fn write_str(&mut self, more: &str) -> fmt::Result {
+        let fits = more.floor_char_boundary(MAX_NAME - self.text.len());
+        self.text.push_str(&more[..fits]);
+        self.is_full |= fits < more.len();
+        if self.is_full { Err(fmt::Error) } else { Ok(()) }
+    }
 }
 
 /// Whether a linker's name is a Rust one.
@@ -58,6 +98,27 @@ mod tests {
         assert_eq!(demangled("_RNvC6_123foo3bar"), "123foo::bar");
         assert_eq!(demangled("_ZN3Foo3barEv"), "Foo::bar()");
         assert_eq!(demangled("malloc"), "malloc");
+    }
+
+    /// Check that a name that is longer than any is cut, also where few bytes stand for it, and that odd ones are kept.
+    #[test]
+    fn names_have_an_end() {
+        // Each pair is twice as long as the one before, `f(x, p<x, x>, p<p<x, x>, p<x, x>>, …)`, and takes a few bytes.
+        let digit = |n: u32| char::from_digit(n, 36).unwrap().to_ascii_uppercase();
+        let seen =
+            |n: u32| if n < 36 { format!("S{}_", digit(n)) } else { format!("S{}{}_", digit(n / 36), digit(n % 36)) };
+        let pair = |n: u32| if n == 0 { "S_".to_owned() } else { seen(2 * n - 1) };
+        let doubling =
+            |times| format!("_Z1f1x{}", (0..times).map(|n| format!("1pI{0}{0}E", pair(n))).collect::<String>());
+        assert_eq!(demangled(&doubling(2)), "f(x, p<x, x>, p<p<x, x>, p<x, x> >)");
+        for name in [doubling(30), format!("_ZN{}E", "1a".repeat(50_000)), "x".repeat(100_000)] {
+            let demangled = demangled(&name);
+            assert!(demangled.len() <= MAX_NAME + "…".len() && demangled.ends_with('…'), "{name:.40} {demangled:.40}");
+        }
+        assert!(demangled(&"é".repeat(10_000)).ends_with("é…"));
+        for name in ["_Z", "_ZN", "_R", "_RNvC", "_ZZ", "", "é"] {
+            assert_eq!(demangled(name), name);
+        }
     }
 
     /// Check that a short name gets the path of its module, and a full one stays as it is.

@@ -9,11 +9,14 @@
 use std::ffi::{CStr, OsStr};
 use std::ops::{Deref, Range};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::slice;
 use std::sync::Arc;
 
 use super::cfi;
+
+/// The link to the running program.
+const EXECUTABLE: &str = "/proc/self/exe";
 
 /// All modules that were loaded at one time.
 #[derive(Debug, Default)]
@@ -42,7 +45,7 @@ pub(crate) struct Module {
     pub(crate) code: Range<u64>,
     pub(crate) code_offset: u64,
     /// All segments of code.
-    segments: Vec<Range<u64>>,
+    pub(crate) segments: Vec<Range<u64>>,
     /// GNU build id (`NT_GNU_BUILD_ID`), hexadecimal.
     pub(crate) build_id: Option<String>,
     pub(crate) unwind: Option<UnwindTables>,
@@ -78,6 +81,13 @@ impl Deref for Tables {
             Self::InPlace(bytes) => bytes,
             Self::Copied(bytes) => bytes,
         }
+    }
+}
+
+impl Module {
+    /// Whether this is the program itself, which is never unloaded.
+    pub(crate) fn is_executable(&self) -> bool {
+        self.path.as_deref().is_some_and(|path| path == Path::new(EXECUTABLE))
     }
 }
 
@@ -119,7 +129,7 @@ impl Modules {
         self.modules.get(*module).map(Arc::as_ref)
     }
 
-    #[cfg(test)]
+    /// All of them, by address.
     pub(crate) fn iter(&self) -> slice::Iter<'_, Arc<Module>> {
         self.modules.iter()
     }
@@ -128,6 +138,13 @@ impl Modules {
     fn starting(&self, start: u64) -> Option<&Arc<Module>> {
         let place = self.modules.binary_search_by_key(&start, |module| module.range.start).ok()?;
         self.modules.get(place)
+    }
+
+    /// A state in which only this module is loaded.
+    #[cfg(test)]
+    pub(crate) fn only(module: Module) -> Self {
+        let code = module.segments.iter().map(|segment| (segment.clone(), 0)).collect();
+        Self { modules: vec![Arc::new(module)], code, changes: (1, 0) }
     }
 }
 
@@ -217,7 +234,7 @@ impl Image<'_> {
         if is_executable {
             // The link leads to the running image even when its file was replaced or deleted.
             let name = std::env::current_exe().map(|path| path.to_string_lossy().into_owned());
-            return (Some(PathBuf::from("/proc/self/exe")), name.unwrap_or_else(|_| "[exe]".to_owned()));
+            return (Some(PathBuf::from(EXECUTABLE)), name.unwrap_or_else(|_| "[exe]".to_owned()));
         }
         (Some(PathBuf::from(OsStr::from_bytes(name.to_bytes()))), name.to_string_lossy().into_owned())
     }

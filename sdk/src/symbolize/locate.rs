@@ -1,0 +1,209 @@
+//! Where the symbols of a loaded module are: in its own file, or in one that was split off.
+//!
+//! In: a loaded module. Out: its [`Files`]. A file counts only if it is the one that is loaded, or belongs to it: the build
+//! id says so, else the first bytes, else the checksum in the debug link. Only local folders are read, never the network.
+
+use std::ffi::OsString;
+use std::io::{self, ErrorKind, Read};
+use std::path::{Path, PathBuf};
+
+use gimli::Reader;
+
+use super::dwarf::Debug;
+use super::elf::Elf;
+use super::pace::{Pace, Unreadable};
+use super::symtab;
+use crate::unwind::modules::Module;
+
+/// How many of the first bytes of two files tell whether they are the same where neither has a build id: the linker writes
+/// sizes and positions of everything there.
+const HEAD: u64 = 4096;
+
+/// Largest file of which a checksum is made.
+const MAX_CHECKSUM: u64 = 4 << 30;
+
+/// Where debug information is kept apart from programs.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Folders {
+    /// `/usr/lib/debug`: by build id, and by the path of the program.
+    pub(super) system: PathBuf,
+    /// What debuginfod clients fetched before, by build id.
+    caches: Vec<PathBuf>,
+}
+
+impl Folders {
+    /// The folders of this machine.
+    ///
+    /// Source: debuginfod(7), `$DEBUGINFOD_CACHE_PATH`, `$XDG_CACHE_HOME`, `$HOME`.
+    pub(crate) fn new(lookup: &dyn Fn(&str) -> Option<OsString>) -> Self {
+        let folder = |name: &str| lookup(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let caches = [
+            folder("DEBUGINFOD_CACHE_PATH"),
+            folder("XDG_CACHE_HOME").map(|cache| cache.join("debuginfod_client")),
+            folder("HOME").map(|home| home.join(".cache/debuginfod_client")),
+            folder("HOME").map(|home| home.join(".debuginfod_client_cache")),
+        ];
+        let caches = caches.into_iter().flatten().filter(|path| path.is_absolute()).collect();
+        Self { system: PathBuf::from("/usr/lib/debug"), caches }
+    }
+
+    /// The files that may hold the debug information of the build with this id.
+    fn by_build_id(&self, id: &str) -> Vec<PathBuf> {
+        let Some((first, rest)) = id.split_at_checked(2).filter(|(_, rest)| !rest.is_empty()) else {
+            return Vec::new();
+        };
+        let system = self.system.join(".build-id").join(first).join(format!("{rest}.debug"));
+        let cached = self.caches.iter().map(|cache| cache.join(id).join("debuginfo"));
+        [system].into_iter().chain(cached).collect()
+    }
+
+    /// The files that a debug link in `program` may name.
+    fn by_link(&self, program: &Path, name: &str) -> Vec<PathBuf> {
+        let Some(folder) = program.parent().filter(|folder| folder.is_absolute()) else { return Vec::new() };
+        let below_root = folder.strip_prefix("/").unwrap_or(folder);
+        vec![folder.join(name), folder.join(".debug").join(name), self.system.join(below_root).join(name)]
+    }
+}
+
+/// The open files of a module.
+pub(super) struct Files {
+    /// The module's own file, if it is still there.
+    own: Option<Elf>,
+    /// The file that was split off.
+    split: Option<Elf>,
+    /// What is known of the debug information; found out when it is first asked for.
+    debug: Option<Result<Debug, Unreadable>>,
+}
+
+impl Files {
+    /// Finds and opens the files of a module.
+    ///
+    /// # Errors
+    /// When the process has no descriptor or memory left for it: then it is worth another try.
+    pub(super) async fn open(module: &Module, folders: &Folders, pace: &mut Pace) -> io::Result<Self> {
+        let own = match &module.path {
+            Some(path) => usable(Elf::open(path))?,
+            None => usable(Elf::vdso(&module.range))?,
+        };
+        // Where /proc is not mounted, the program has a path still.
+        let own =
+            if own.is_none() && module.is_executable() { usable(Elf::open(Path::new(&module.name)))? } else { own };
+        let own = own.filter(|file| is_loaded(file, module));
+        let mut split = None;
+        if module.path.is_some() && !own.as_ref().is_some_and(|own| own.has(".debug_info")) {
+            split = find_split(module, own.as_ref(), folders, pace).await?;
+        }
+        Ok(Self { own, split, debug: None })
+    }
+
+    /// Whether there are line tables.
+    pub(super) fn have_lines(&self) -> bool {
+        [&self.own, &self.split].into_iter().flatten().any(|file| file.has(".debug_line"))
+    }
+
+    /// What the debug information says, `None` where there is none that can be read.
+    pub(super) async fn debug(&mut self, pace: &mut Pace) -> Option<&Debug> {
+        if self.debug.is_none() {
+            let file = [&self.own, &self.split].into_iter().flatten().find(|file| file.has(".debug_info"))?;
+            let debug = Debug::open(file, pace).await;
+            if let Err(error) = &debug {
+                tracing::debug!(%error, "no debug information");
+            }
+            self.debug = Some(debug);
+        }
+        self.debug.as_ref()?.as_ref().ok()
+    }
+
+    /// Whether the debug information is of the kind that is not worth another try.
+    pub(super) fn lead_in_circles(&self) -> bool {
+        matches!(self.debug, Some(Err(Unreadable::TooLong)))
+    }
+
+    /// The linker's names of the functions at these addresses.
+    pub(super) async fn functions(&self, wanted: &[u64], pace: &mut Pace) -> Vec<Option<String>> {
+        let files = || [&self.own, &self.split].into_iter().flatten();
+        let Some(file) = files().find(|file| file.has(".symtab")).or_else(|| files().next()) else { return Vec::new() };
+        symtab::functions(file, wanted, pace).await.unwrap_or_else(|error| {
+            tracing::debug!(%error, "no symbols");
+            Vec::new()
+        })
+    }
+}
+
+/// A file that is missing or malformed is one that says nothing; that the process is short of something is an error.
+fn usable(opened: io::Result<Elf>) -> io::Result<Option<Elf>> {
+    match opened {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM)) => Err(error),
+        Err(error) => {
+            if error.kind() != ErrorKind::NotFound {
+                tracing::debug!(%error, "a file with symbols cannot be read");
+            }
+            Ok(None)
+        }
+    }
+}
+
+/// Whether the file is the one that is loaded: it may have been replaced since.
+fn is_loaded(file: &Elf, module: &Module) -> bool {
+    // The vDSO was read from memory.
+    if module.path.is_none() {
+        return true;
+    }
+    match (&file.build_id, &module.build_id) {
+        (None, None) => {
+            let in_file = file.head(HEAD).map(|mut head| bytes(&mut head));
+            let loaded = Elf::loaded_head(&module.range, HEAD).map(|mut head| bytes(&mut head));
+            in_file.zip(loaded).is_some_and(|(file, loaded)| !file.is_empty() && loaded.starts_with(&file))
+        }
+        (file, module) => file == module,
+    }
+}
+
+fn bytes(source: &mut impl Read) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    // What cannot be read is missing, and makes the two differ.
+    source.read_to_end(&mut bytes).map_or_else(|_| Vec::new(), |_| bytes)
+}
+
+/// The file that was split off from a module, by build id, then by the debug link in the module's own file.
+async fn find_split(module: &Module, own: Option<&Elf>, folders: &Folders, pace: &mut Pace) -> io::Result<Option<Elf>> {
+    let holds_symbols = |file: &Elf| file.has(".debug_info") || file.has(".symtab");
+    if let Some(id) = &module.build_id {
+        for path in folders.by_build_id(id) {
+            let file = usable(Elf::open(&path))?;
+            if let Some(file) = file.filter(|file| file.build_id.as_ref() == Some(id) && holds_symbols(file)) {
+                return Ok(Some(file));
+            }
+        }
+    }
+    let Some((name, checksum)) = own.and_then(Elf::debug_link) else { return Ok(None) };
+    for path in folders.by_link(Path::new(&module.name), &name) {
+        let Some(file) = usable(Elf::open(&path))?.filter(holds_symbols) else { continue };
+        let belongs = match (&file.build_id, &module.build_id) {
+            (Some(file), Some(module)) => file == module,
+            _ => checksum_of(&file, pace).await.is_ok_and(|found| found == checksum),
+        };
+        if belongs {
+            return Ok(Some(file));
+        }
+    }
+    Ok(None)
+}
+
+/// The CRC-32 of a whole file.
+async fn checksum_of(file: &Elf, pace: &mut Pace) -> Result<u32, Unreadable> {
+    let mut source = file.whole().filter(|file| file.len() as u64 <= MAX_CHECKSUM).ok_or(gimli::Error::Io)?;
+    let mut checksum = flate2::Crc::new();
+    let mut chunk = [0; 16 << 10];
+    loop {
+        let read = source.read(&mut chunk).map_err(|_| gimli::Error::Io)?;
+        if read == 0 {
+            return Ok(checksum.sum());
+        }
+        checksum.update(&chunk[..read]);
+        if pace.step(16)? {
+            pace.rest().await;
+        }
+    }
+}

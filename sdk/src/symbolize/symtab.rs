@@ -1,0 +1,134 @@
+//! Functions by the symbol table of an ELF file.
+//!
+//! In: sorted addresses, as the file counts them. Out: the linker's name of the function that each is in. The table is
+//! read once from end to end and nothing of it is kept, so that memory depends on the addresses alone.
+
+use gimli::Reader;
+
+use super::bytes::Cursor;
+use super::elf::Elf;
+use super::pace::{Pace, Unreadable};
+
+const ENTRY: u64 = 24;
+/// Most entries that are read: more than a browser has.
+const MAX_ENTRIES: u64 = 1 << 22;
+const STT_FUNC: u8 = 2;
+const STT_GNU_IFUNC: u8 = 10;
+const STB_LOCAL: u8 = 0;
+
+/// A function that may hold an address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Candidate {
+    /// The nearest start wins, then the name that other modules see.
+    start: u64,
+    global: bool,
+    name: u32,
+}
+
+/// What the table says about one address.
+#[derive(Debug, Clone, Copy, Default)]
+struct Place {
+    /// The function that it is in.
+    inside: Option<Candidate>,
+    /// The last function of unknown size that begins between the address before and this one.
+    unsized_before: Option<Candidate>,
+    /// The last end of a function between the address before and this one.
+    end_before: u64,
+}
+
+/// The names of the functions at `wanted`, from `.symtab` or, where that was stripped, from `.dynsym`.
+pub(super) async fn functions(elf: &Elf, wanted: &[u64], pace: &mut Pace) -> Result<Vec<Option<String>>, Unreadable> {
+    let (table, names) = if elf.has(".symtab") { (".symtab", ".strtab") } else { (".dynsym", ".dynstr") };
+    let (mut table, names) = (elf.plain(table), elf.plain(names));
+    let mut places = vec![Place::default(); wanted.len()];
+    pace.allow(MAX_ENTRIES);
+    while table.len() as u64 >= ENTRY {
+        // A table that goes on and on is used as far as it was read.
+        let Ok(rest) = pace.step(1) else { break };
+        note(&mut table, wanted, &mut places)?;
+        if rest {
+            pace.rest().await;
+        }
+    }
+    Ok(chosen(&places).map(|name| names.text(u64::from(name?)).ok().filter(|name| !name.is_empty())).collect())
+}
+
+/// Reads one entry of the table.
+///
+/// Source: elf(5), "String and symbol tables": name, info, other, section, value, size.
+fn note(table: &mut Cursor, wanted: &[u64], places: &mut [Place]) -> gimli::Result<()> {
+    let entry: [u8; ENTRY as usize] = table.read_u8_array()?;
+    let [n0, n1, n2, n3, info, _, s0, s1, rest @ ..] = entry;
+    let (name, section) = (u32::from_le_bytes([n0, n1, n2, n3]), u16::from_le_bytes([s0, s1]));
+    if !matches!(info & 0xf, STT_FUNC | STT_GNU_IFUNC) || section == 0 {
+        return Ok(());
+    }
+    let [start, size] = [0, 8].map(|at| {
+        let mut bytes = [0; 8];
+        bytes.copy_from_slice(&rest[at..at + 8]);
+        u64::from_le_bytes(bytes)
+    });
+    let candidate = Some(Candidate { start, global: info >> 4 != STB_LOCAL, name });
+    let first = wanted.partition_point(|address| *address < start);
+    if size == 0 {
+        if let Some(place) = places.get_mut(first) {
+            place.unsized_before = place.unsized_before.max(candidate);
+        }
+        return Ok(());
+    }
+    let end = start.saturating_add(size);
+    let behind = wanted.partition_point(|address| *address < end);
+    for place in places.get_mut(first..behind).unwrap_or_default() {
+        place.inside = place.inside.max(candidate);
+    }
+    if let Some(place) = places.get_mut(behind) {
+        place.end_before = place.end_before.max(end);
+    }
+    Ok(())
+}
+
+/// The name of each place. A function without a size, as assembly has them, reaches to the next function.
+fn chosen(places: &[Place]) -> impl Iterator<Item = Option<u32>> {
+    let (mut last_unsized, mut last_end) = (None::<Candidate>, 0);
+    places.iter().map(move |place| {
+        last_unsized = last_unsized.max(place.unsized_before);
+        last_end = last_end.max(place.end_before);
+        let open = last_unsized.filter(|candidate| candidate.start >= last_end);
+        place.inside.or(open).map(|candidate| candidate.name)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An entry of a symbol table: a local function.
+    fn entry(name: u32, info: u8, start: u64, size: u64) -> Vec<u8> {
+        let parts = [&name.to_le_bytes()[..], &[info, 0, 1, 0], &start.to_le_bytes(), &size.to_le_bytes()];
+        parts.concat()
+    }
+
+    /// Check that an address is in the function that covers it, that a function without a size ends where the next one
+    /// begins, and that data is no function.
+    #[test]
+    fn functions_end_where_they_say_or_where_the_next_begins() {
+        let (local, global, object) = (STT_FUNC, 0x10 | STT_FUNC, 1);
+        let table = [
+            entry(1, local, 0x100, 0x10),
+            entry(2, global, 0x100, 0x10),
+            entry(3, local, 0x110, 0),
+            entry(4, local, 0x140, 0x20),
+            entry(5, object, 0x170, 0x20),
+        ];
+        let table = table.concat();
+        let len = table.len() as u64;
+        let mut cursor = super::super::bytes::Storage::memory(table).cursor(0, len).unwrap();
+        let wanted = [0xff, 0x100, 0x10f, 0x110, 0x13f, 0x140, 0x160, 0x171];
+        let mut places = vec![Place::default(); wanted.len()];
+        while !cursor.is_empty() {
+            note(&mut cursor, &wanted, &mut places).unwrap();
+        }
+        let names: Vec<_> = chosen(&places).collect();
+        assert_eq!(names, [None, Some(2), Some(2), Some(3), Some(3), Some(4), None, None]);
+    }
+}

@@ -1,0 +1,168 @@
+//! Inputs for the tests: small programs, built as users build theirs.
+//!
+//! In: what to build. Out: files in a folder that goes when the test ends. A tool that is missing fails the test: the C
+//! compiler and binutils are there wherever Rust can link.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::super::{Folders, Symbol, Symbolizer};
+use super::run;
+use crate::unwind::modules::{Module, Modules};
+
+/// Inlined calls, three deep, in C; one function has the name that a C++ compiler would give it.
+const C: &str = r#"
+static inline __attribute__((always_inline)) int innermost(int n) {
+    volatile int kept = n * 3;
+    return kept + 1;
+}
+static inline __attribute__((always_inline)) int inner(int n) {
+    return innermost(n) ^
+           innermost(n + 1);
+}
+__attribute__((noinline)) int outer(int n) {
+    int sum = 0;
+    for (int i = 0; i < n; i++)
+        sum += inner(i);
+    return sum;
+}
+__attribute__((noinline)) int cpp(int n) __asm__("_ZN5store4findEi");
+__attribute__((noinline)) int cpp(int n) { return outer(n) + 2; }
+__attribute__((noinline)) static int hidden(int n) { return cpp(n) * 5; }
+int entry(int n) { return hidden(n) - 7; }
+"#;
+
+/// The same in Rust, with a generic function and a closure.
+const RUST: &str = r#"
+#[inline(always)]
+fn innermost<T: Copy + Into<u64>>(value: T) -> u64 {
+    std::hint::black_box(value.into()) * 3
+}
+#[inline(always)]
+fn inner(values: &[u32]) -> u64 {
+    values.iter().map(|value| innermost(*value)).sum()
+}
+pub mod shelf {
+    #[inline(never)]
+    pub fn outer(values: &[u32]) -> u64 {
+        super::inner(values) + super::innermost(values.len() as u32)
+    }
+}
+fn main() {
+    let values: Vec<u32> = (0..std::env::args().count() as u32).collect();
+    println!("{}", shelf::outer(&values));
+}
+"#;
+
+/// A folder for one test.
+pub(super) struct Folder(pub(super) PathBuf);
+
+impl Folder {
+    pub(super) fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("profiler-symbols-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    /// A library of C code.
+    pub(super) fn c(&self, name: &str, flags: &[&str]) -> PathBuf {
+        let (source, library) = (self.0.join("code.c"), self.0.join(name));
+        std::fs::write(&source, C).unwrap();
+        let mut gcc = Command::new("cc");
+        gcc.args(["-shared", "-fPIC", "-O2", "-g", "-Wl,--build-id"]).args(flags).arg(source).arg("-o").arg(&library);
+        tool(&mut gcc);
+        library
+    }
+
+    /// A library of assembly.
+    pub(super) fn assembly(&self, name: &str, code: &str) -> PathBuf {
+        let (source, library) = (self.0.join("code.s"), self.0.join(name));
+        std::fs::write(&source, code).unwrap();
+        tool(Command::new("cc").args(["-shared", "-nostdlib", "-Wl,--build-id"]).arg(source).arg("-o").arg(&library));
+        library
+    }
+
+    /// A Rust program.
+    pub(super) fn rust(&self, name: &str, flags: &[&str]) -> PathBuf {
+        let (source, program) = (self.0.join("code.rs"), self.0.join(name));
+        std::fs::write(&source, RUST).unwrap();
+        let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+        tool(
+            Command::new(rustc)
+                .args(["-Copt-level=3", "-Cdebuginfo=2"])
+                .args(flags)
+                .arg(source)
+                .arg("-o")
+                .arg(&program),
+        );
+        program
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What is left behind is in the folder for temporary files.
+        drop(std::fs::remove_dir_all(&self.0));
+    }
+}
+
+/// Runs a tool to its end; what it said.
+pub(super) fn tool(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}; apt-get install gcc binutils"));
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+pub(super) fn objcopy(flags: &[&str], files: &[&Path]) {
+    tool(Command::new("objcopy").args(flags).args(files));
+}
+
+/// Addresses of functions: name, start, end.
+pub(super) fn functions(file: &Path) -> Vec<(String, u64, u64)> {
+    let listed = tool(Command::new("nm").args(["--defined-only", "--print-size"]).arg(file));
+    let function = |line: &str| {
+        let mut parts = line.split(' ');
+        let start = u64::from_str_radix(parts.next()?, 16).ok()?;
+        let size = u64::from_str_radix(parts.next()?, 16).ok()?;
+        matches!(parts.next()?, "t" | "T").then(|| Some((parts.next()?.to_owned(), start, start + size)))?
+    };
+    let mut functions: Vec<_> = listed.lines().filter_map(function).collect();
+    functions.sort_by_key(|(_, start, _)| *start);
+    functions
+}
+
+/// The file as if it were loaded at address 0.
+pub(super) fn loaded(file: &Path) -> Module {
+    loaded_as(file, super::super::elf::Elf::open(file).unwrap().build_id)
+}
+
+/// The same, of a build that may be another than the file's. Without a build id, its bytes are in memory.
+pub(super) fn loaded_as(file: &Path, build_id: Option<String>) -> Module {
+    let image: &[u8] = if build_id.is_none() { std::fs::read(file).unwrap().leak() } else { &[] };
+    let bias = if build_id.is_none() { image.as_ptr() as u64 } else { 0 };
+    let range = bias..bias + if build_id.is_none() { image.len() as u64 } else { 1 << 40 };
+    Module {
+        bias,
+        path: Some(file.to_owned()),
+        name: file.to_str().unwrap().to_owned(),
+        code: range.clone(),
+        segments: vec![range.clone()],
+        range,
+        code_offset: 0,
+        build_id,
+        unwind: None,
+    }
+}
+
+/// What is said about these addresses of a module, as its file counts them.
+pub(super) fn symbols(module: Module, folders: &Folders, wanted: &[u64]) -> Vec<Arc<Symbol>> {
+    let wanted: Vec<u64> = wanted.iter().map(|address| address + module.bias).collect();
+    let states = [Arc::new(Modules::only(module))];
+    let mut symbolizer = Symbolizer::new(Some(folders.clone()));
+    run(symbolizer.learn(&wanted, &states));
+    wanted.iter().map(|address| symbolizer.symbol(*address, &states)).collect()
+}

@@ -1,0 +1,179 @@
+//! Files that are not well-formed, by accident or on purpose: they may cost their own names and nothing else.
+
+use std::path::Path;
+use std::process::Command;
+
+use super::super::{Folders, Symbol, Symbolizer};
+use super::build::{Folder, functions, loaded, loaded_as, objcopy, symbols, tool};
+use super::run;
+use crate::unwind::modules::Modules;
+
+/// Broken copies of each form of the library; `PROFILER_TEST_COPIES` makes it more.
+const COPIES: u64 = 100;
+
+fn copies() -> u64 {
+    std::env::var("PROFILER_TEST_COPIES").map_or(COPIES, |copies| copies.parse().unwrap())
+}
+
+/// Numbers without a pattern, the same in every run.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, end: usize) -> usize {
+        // Source: Marsaglia, "Xorshift RNGs", 2003.
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % end as u64) as usize
+    }
+}
+
+/// A copy with some bytes changed, or cut off.
+fn broken(bytes: &[u8], seed: u64) -> Vec<u8> {
+    let mut numbers = Numbers(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let mut bytes = bytes.to_vec();
+    match numbers.below(4) {
+        0 => bytes.truncate(numbers.below(bytes.len())),
+        1 => {
+            let at = numbers.below(bytes.len() - 8);
+            bytes[at..at + 8].fill([0xff, 0x7f, 0x80, 0][numbers.below(4)]);
+        }
+        _ => {
+            for _ in 0..=numbers.below(16) {
+                let at = numbers.below(bytes.len());
+                bytes[at] = numbers.below(256) as u8;
+            }
+        }
+    }
+    bytes
+}
+
+fn has_lines(symbols: &[impl std::ops::Deref<Target = Symbol>]) -> bool {
+    symbols.iter().any(|symbol| symbol.frames[0].line > 0)
+}
+
+/// Check that broken copies of a library, plain and compressed, do nothing worse than lose names.
+#[test]
+fn broken_files_lose_names_and_nothing_else() {
+    let folder = Folder::new();
+    for (form, flags) in [("none", "-gdwarf-5"), ("none", "-gdwarf-4"), ("zlib", "-gdwarf-5"), ("zstd", "-gdwarf-4")] {
+        let library = folder.c("code.so", &[flags]);
+        objcopy(&[&format!("--compress-debug-sections={form}")], &[&library]);
+        let wanted: Vec<u64> =
+            functions(&library).iter().flat_map(|(_, start, end)| (*start..*end).step_by(5)).collect();
+        let (bytes, id) = (std::fs::read(&library).unwrap(), loaded(&library).build_id);
+        let mut with_lines = 0;
+        for seed in 1..=copies() {
+            std::fs::write(&library, broken(&bytes, seed)).unwrap();
+            let symbols = symbols(loaded_as(&library, id.clone()), &Folders::new(&|_| None), &wanted);
+            assert!(symbols.iter().all(|symbol| !symbol.frames.is_empty()));
+            with_lines += u64::from(has_lines(&symbols));
+        }
+        assert!((copies() / 8..copies()).contains(&with_lines), "{form}: {with_lines} with lines");
+    }
+}
+
+/// Where the header of a section is in the file: `readelf` tells its number.
+fn header_of(library: &Path, bytes: &[u8], name: &str) -> usize {
+    let listed = tool(Command::new("readelf").args(["-SW"]).arg(library));
+    let line = listed.lines().find(|line| line.split_whitespace().any(|part| part == name)).unwrap();
+    let number: usize = line.split(['[', ']']).nth(1).unwrap().trim().parse().unwrap();
+    let table = u64::from_le_bytes(bytes[0x28..0x30].try_into().unwrap()) as usize;
+    table + 64 * number
+}
+
+/// Check that sections which claim a tebibyte, in a file that has it, neither fill memory nor take for ever.
+#[test]
+fn huge_sections_are_not_read_to_their_end() {
+    let folder = Folder::new();
+    for (section, form) in [
+        (".symtab", "none"),
+        (".debug_info", "none"),
+        (".debug_line", "none"),
+        (".debug_abbrev", "none"),
+        (".debug_info", "zlib"),
+    ] {
+        let library = folder.c("code.so", &[]);
+        objcopy(&[&format!("--compress-debug-sections={form}")], &[&library]);
+        let wanted: Vec<u64> = functions(&library).iter().map(|(_, start, _)| *start).collect();
+        let module = loaded(&library);
+        let mut bytes = std::fs::read(&library).unwrap();
+        let header = header_of(&library, &bytes, section);
+        let start = u64::from_le_bytes(bytes[header + 24..header + 32].try_into().unwrap());
+        let tebibyte: u64 = 1 << 40;
+        bytes[header + 32..header + 40].copy_from_slice(&tebibyte.to_le_bytes());
+        if form == "zlib" {
+            // What it claims to become.
+            bytes[start as usize + 8..start as usize + 16].copy_from_slice(&tebibyte.to_le_bytes());
+        }
+        std::fs::write(&library, &bytes).unwrap();
+        std::fs::File::options().write(true).open(&library).unwrap().set_len(2 * tebibyte).unwrap();
+        let symbols = symbols(module, &Folders::new(&|_| None), &wanted);
+        let named = symbols.iter().filter(|symbol| &*symbol.frames.last().unwrap().name == "outer").count();
+        assert_eq!(named, 1, "{section} {symbols:?}");
+        assert_eq!(has_lines(&symbols), section != ".debug_info" || form == "none", "{section} {form} {symbols:?}");
+    }
+}
+
+/// A unit with 20,000 functions, each of which claims the same 20,000 ranges: 400 million steps in 400 kB.
+const CIRCLES: &str = r#"
+    .text
+    .globl outer
+    .type outer, %function
+outer:
+    .skip 64
+    .size outer, 64
+    .section .debug_abbrev
+    .byte 1, 0x11, 1, 0x11, 1, 0x12, 7, 0, 0
+    .byte 2, 0x2e, 0, 0x55, 0x17, 0, 0
+    .byte 0
+    .section .debug_info
+    .4byte 2f - 1f
+1:  .2byte 4
+    .4byte 0
+    .byte 8
+    .byte 1
+    .8byte outer, 64
+    .rept 20000
+    .byte 2
+    .4byte 0
+    .endr
+    .byte 0
+2:
+    .section .debug_ranges
+    .rept 20000
+    .8byte 16, 32
+    .endr
+    .8byte 0, 0
+"#;
+
+/// Check that debug information of which each part leads to all others is given up for good, and that names remain.
+#[test]
+fn debug_information_that_leads_in_circles_is_given_up() {
+    let folder = Folder::new();
+    let library = folder.assembly("code.so", CIRCLES);
+    let (_, start, _) = functions(&library)[0];
+    let states = [std::sync::Arc::new(Modules::only(loaded(&library)))];
+    let mut symbolizer = Symbolizer::new(Some(Folders::new(&|_| None)));
+    for offset in [20, 21] {
+        run(symbolizer.learn(&[start + offset], &states));
+        assert_eq!(&*symbolizer.symbol(start + offset, &states).frames[0].name, "outer");
+        assert_eq!(symbolizer.given_up.len(), 1);
+    }
+}
+
+/// Check that a pipe, a folder and nothing in the place of debug information are passed over.
+#[test]
+fn what_is_no_file_is_not_read() {
+    let folder = Folder::new();
+    let library = folder.c("code.so", &[]);
+    let wanted: Vec<u64> = functions(&library).iter().map(|(_, start, _)| *start).collect();
+    std::fs::write(folder.0.join("code.so.debug"), "").unwrap();
+    objcopy(&["--strip-debug"], &[&library]);
+    objcopy(&[&format!("--add-gnu-debuglink={}", folder.0.join("code.so.debug").display())], &[&library]);
+    std::fs::remove_file(folder.0.join("code.so.debug")).unwrap();
+    tool(Command::new("mkfifo").arg(folder.0.join("code.so.debug")));
+    std::fs::create_dir_all(folder.0.join(".debug/code.so.debug")).unwrap();
+    let symbols = symbols(loaded(&library), &Folders::new(&|_| None), &wanted);
+    assert!(symbols.iter().any(|symbol| &*symbol.frames[0].name == "outer") && !has_lines(&symbols));
+}

@@ -1,0 +1,66 @@
+//! How much memory symbolizing takes, measured in a process of its own.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+
+use super::super::{Folders, Symbolizer};
+use super::build::{functions, loaded, tool};
+use super::run;
+use crate::unwind::modules::Modules;
+
+/// Tells a child what to measure.
+const VARIABLE: &str = "PROFILER_TEST_SYMBOLIZE";
+/// Addresses that are symbolized, spread over all functions.
+const ADDRESSES: usize = 3000;
+/// Most KiB that may come while symbolizing: pages of four open files, the index of one, the cache (8 MiB), what the
+/// allocator keeps; none of it grows with the debug information.
+const MOST_KIB: u64 = 16 << 10;
+/// Most KiB that may stay: the cache, and what the allocator keeps.
+const MOST_LEFT_KIB: u64 = 12 << 10;
+
+/// A figure of `/proc/self/status`, in KiB.
+fn status(name: &str) -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with(name)).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+/// Check that symbolizing addresses all over this test, which has tens of megabytes of debug information, takes little
+/// memory at its peak and gives back what the names do not need. Resident memory counts whole, file pages too. Another
+/// program is measured with `PROFILER_TEST_SYMBOLIZE=/path/to/it`.
+#[test]
+fn memory_is_bounded_and_given_back() {
+    if let Some(program) = std::env::var_os(VARIABLE) {
+        return measure(Path::new(&program));
+    }
+    let test = std::env::current_exe().unwrap();
+    let name = "symbolize::tests::memory::memory_is_bounded_and_given_back";
+    let mut child = Command::new(&test);
+    print!("{}", tool(child.args(["--exact", name, "--nocapture", "--test-threads=1"]).env(VARIABLE, &test)));
+}
+
+fn measure(program: &Path) {
+    let functions = functions(program);
+    let step = (functions.len() / ADDRESSES).max(1);
+    let mut wanted: Vec<u64> = functions.iter().step_by(step).map(|(_, start, end)| (start + end) / 2).collect();
+    wanted.dedup();
+    assert!(wanted.len() > 1000, "{}", wanted.len());
+    let states = [Arc::new(Modules::only(loaded(program)))];
+    let mut symbolizer = Symbolizer::new(Some(Folders::new(&|_| None)));
+    drop(functions);
+    // Source: proc(5), `/proc/pid/clear_refs`: 5 resets the peak.
+    fs::write("/proc/self/clear_refs", "5").unwrap();
+    let before = status("VmRSS");
+    run(symbolizer.learn(&wanted, &states));
+    let added = status("VmHWM").saturating_sub(before);
+    (0..super::super::MAX_IDLE).for_each(|_| run(symbolizer.learn(&wanted, &states)));
+    assert!(symbolizer.open.is_empty());
+    let left = status("VmRSS").saturating_sub(before);
+    let file = fs::metadata(program).unwrap().len() >> 20;
+    println!("{} addresses of {file} MiB: {added} KiB at the peak, {left} KiB after", wanted.len());
+    let with_lines = wanted.iter().filter(|address| symbolizer.symbol(**address, &states).frames[0].line > 0).count();
+    assert!(with_lines > wanted.len() / 2, "{with_lines} of {} have lines", wanted.len());
+    assert!(added <= MOST_KIB && left <= MOST_LEFT_KIB, "{added} KiB at the peak, {left} KiB after");
+}

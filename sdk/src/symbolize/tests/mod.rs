@@ -1,0 +1,133 @@
+//! Tests of symbolizing: real files, compared with what binutils say about them.
+//!
+//! In: programs built here with gcc, rustc and objcopy ([`build`]), and this test itself. Out: failures. Runs under
+//! `cargo test`; the files are in a folder of their own below the system's for temporary files.
+
+mod build;
+mod hostile;
+mod memory;
+mod oracle;
+mod split;
+
+use super::*;
+
+/// Runs what never waits for anything but its next turn.
+pub(super) fn run<T>(work: impl Future<Output = T>) -> T {
+    let mut work = std::pin::pin!(work);
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    loop {
+        if let std::task::Poll::Ready(value) = work.as_mut().poll(&mut context) {
+            return value;
+        }
+    }
+}
+
+fn symbolizer() -> Symbolizer {
+    Symbolizer::new(Some(Folders::new(&|_| None)))
+}
+
+fn symbol_of(address: u64) -> Arc<Symbol> {
+    let (mut symbolizer, states) = (symbolizer(), [Arc::new(Modules::read(&Modules::default()))]);
+    run(symbolizer.learn(&[address], &states));
+    symbolizer.symbol(address, &states)
+}
+
+/// Check that a function of this test has its name, file and language.
+#[test]
+fn own_functions_have_names_and_lines() {
+    let symbol = symbol_of(own_functions_have_names_and_lines as *const () as u64 + 4);
+    let frame = symbol.frames.last().unwrap();
+    assert_eq!(&*frame.name, "profiler::symbolize::tests::own_functions_have_names_and_lines");
+    assert!(frame.file.ends_with("symbolize/tests/mod.rs") && frame.line > 0, "{frame:?}");
+    assert_eq!(symbol.language, Language::Rust);
+}
+
+/// Check that it is told whether the program has line tables, from the first window on.
+#[test]
+fn the_presence_of_lines_is_told() {
+    let (mut symbolizer, states) = (symbolizer(), [Arc::new(Modules::read(&Modules::default()))]);
+    assert_eq!(symbolizer.stats.lines, None);
+    run(symbolizer.learn(&[], &states));
+    assert_eq!(symbolizer.stats.lines, Some(true), "tests are built with line tables");
+}
+
+/// Check that names that cannot be found for want of a descriptor are found by a later window.
+#[test]
+fn a_want_of_descriptors_does_not_last() {
+    const VARIABLE: &str = "PROFILER_TEST_DESCRIPTORS";
+    if std::env::var_os(VARIABLE).is_none() {
+        let name = "symbolize::tests::a_want_of_descriptors_does_not_last";
+        let script = format!("ulimit -n 64; exec \"$0\" --exact {name} --test-threads=1");
+        let mut child = std::process::Command::new("sh");
+        build::tool(child.arg("-c").arg(script).arg(std::env::current_exe().unwrap()).env(VARIABLE, "1"));
+        return;
+    }
+    let (mut symbolizer, states) = (symbolizer(), [Arc::new(Modules::read(&Modules::default()))]);
+    let address = libc::getpid as *const () as u64;
+    let files: Vec<_> = std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect();
+    run(symbolizer.learn(&[address], &states));
+    assert!(symbolizer.symbol(address, &states).frames[0].name.contains("+0x") && symbolizer.stats.unresolved == 0);
+    drop(files);
+    run(symbolizer.learn(&[address], &states));
+    assert!(symbolizer.symbol(address, &states).frames[0].name.contains("getpid") && symbolizer.stats.resolved == 1);
+}
+
+/// Check that functions of the C library and of the vDSO are named.
+#[test]
+fn libraries_and_the_vdso_have_names() {
+    assert!(symbol_of(libc::getpid as *const () as u64).frames[0].name.contains("getpid"));
+    let modules = Modules::read(&Modules::default());
+    let vdso = modules.iter().find(|module| module.name == "[vdso]").unwrap();
+    let (mut symbolizer, states) = (symbolizer(), [Arc::new(Modules::read(&Modules::default()))]);
+    let addresses: Vec<u64> = vdso.code.clone().step_by(16).collect();
+    run(symbolizer.learn(&addresses, &states));
+    let mut names = addresses.iter().map(|address| symbolizer.symbol(*address, &states));
+    assert!(names.any(|symbol| symbol.frames[0].name.contains("clock_gettime")));
+}
+
+/// Check that an address without a symbol is named by its file, one without a file by itself.
+#[test]
+fn unresolved_addresses_are_named() {
+    let modules = Modules::read(&Modules::default());
+    let libc = modules.find(libc::getpid as *const () as u64).unwrap();
+    let name = unresolved(Some(libc), 0x28b0, &Position::default()).frames[0].name.clone();
+    assert!(name.starts_with("libc") && name.ends_with("+0x28b0"), "{name}");
+    assert_eq!(&*symbol_of(8).frames[0].name, "[unknown]+0x8");
+}
+
+/// Check that nothing is read when names are not wanted: frames have the file's name and an offset.
+#[test]
+fn turned_off_addresses_have_numbers() {
+    let states = [Arc::new(Modules::read(&Modules::default()))];
+    let address = libc::getpid as *const () as u64;
+    let mut symbolizer = Symbolizer::new(None);
+    run(symbolizer.learn(&[address], &states));
+    let name = symbolizer.symbol(address, &states).frames[0].name.clone();
+    let offset = address - states[0].find(address).unwrap().bias;
+    assert!(name.starts_with("libc") && name.ends_with(&format!("+{offset:#x}")), "{name}");
+    assert_eq!(symbolizer.stats, crate::stats::SymbolStats::default());
+}
+
+/// Check that what is known survives when some other library comes or goes, and that what has no build id does not when
+/// one goes, for another may have taken its place.
+#[test]
+fn names_survive_other_libraries() {
+    let folder = build::Folder::new();
+    for (flags, survives) in [(&[][..], true), (&["-Wl,--build-id=none"], false)] {
+        let library = folder.c("code.so", flags);
+        let (_, start, _) = *build::functions(&library).iter().find(|(name, _, _)| name == "outer").unwrap();
+        let before = build::loaded(&library);
+        let (address, range) = (start + before.bias, before.range.clone());
+        let mut after =
+            Modules::only(crate::unwind::modules::Module { range, bias: before.bias, ..build::loaded(&library) });
+        let mut symbolizer = symbolizer();
+        run(symbolizer.learn(&[address], &[Arc::new(Modules::only(before))]));
+        after.changes = (7, 3);
+        let states = [Arc::new(after)];
+        // Nothing is left to find the name with.
+        std::fs::remove_file(&library).unwrap();
+        run(symbolizer.learn(&[address], &states));
+        assert_eq!(&*symbolizer.symbol(address, &states).frames[0].name == "outer", survives);
+        assert_eq!(symbolizer.stats.resolved, 1);
+    }
+}
