@@ -2,7 +2,7 @@
 //!
 //! In: the tortures of `src/bin/torture`, each in a process of its own with a time in which it must end, sending to a
 //! receiver. Out: it ended well, the account balanced all along, and what the receiver decoded is what is counted as
-//! exported. `TORTURE_SECONDS` says how long each goes on: 2 here, 60 in `make torture`.
+//! exported. `TORTURE_SECONDS` says how long each goes on with each engine: 1 here, 60 in `make torture`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,37 +17,58 @@ use serde_json::Value;
 use crate::scenario::{LIMIT, clean, number, sending};
 
 fn seconds() -> f64 {
-    std::env::var("TORTURE_SECONDS").map_or(2.0, |seconds| seconds.parse().expect("TORTURE_SECONDS is no number"))
+    std::env::var("TORTURE_SECONDS").map_or(1.0, |seconds| seconds.parse().expect("TORTURE_SECONDS is no number"))
+}
+
+/// The engines to go through: those of a thread's own clock, unless told otherwise. One that the kernel refuses is stood in
+/// for by the next.
+fn engines() -> Vec<String> {
+    let engines = std::env::var("TORTURE_ENGINES").unwrap_or_else(|_| "perf timer".to_owned());
+    engines.split_whitespace().map(str::to_owned).collect()
+}
+
+/// The first of the engines, where the handler is tried: it is the same for all. All of them in `make torture`.
+fn one_engine() -> Vec<String> {
+    let all = if std::env::var_os("TORTURE_SECONDS").is_some() { usize::MAX } else { 1 };
+    engines().into_iter().take(all).collect()
 }
 
 /// Runs one to its end; what it said.
-fn suffer(name: &str, options: &[String], receiver: &Receiver) -> Value {
+#[expect(clippy::print_stdout, reason = "`make torture` shows what each one counted")]
+fn suffer(name: &str, options: &[String], engine: &str, receiver: &Receiver) -> Value {
     let mut command = Command::new(env!("CARGO_BIN_EXE_torture"));
     command.arg(name).arg(format!("seconds={}", seconds())).args(options);
     clean(&mut command);
+    command.env("PROFILER_ENGINE", engine);
     let limit = LIMIT + Duration::from_secs_f64(3.0 * seconds());
     let child = Running::start(sending(&mut command, receiver, Protocol::Grpc), limit).unwrap();
     let outcome = child.finish().unwrap().json().unwrap();
     let findings = receiver.findings();
     assert!(findings.is_empty(), "what was sent breaks rules:\n{}", findings.join("\n"));
+    println!("{name}, {engine}: {}", outcome.get("own").unwrap_or(&outcome));
     outcome
 }
 
-/// Runs one, and checks its account; its own figures, and what was received.
+/// Runs one with each engine and checks its account; `check` gets its own figures and what was received.
 #[track_caller]
-#[expect(clippy::print_stdout, reason = "`make torture` shows what each one counted")]
-fn torture(name: &str, options: &[String]) -> (Value, Tally) {
-    let receiver = Receiver::start().unwrap();
-    let outcome = suffer(name, options, &receiver);
-    let of = |path: &str| number(&outcome, path);
-    assert!(of("/snapshots") > 0, "{outcome}");
-    assert_eq!((of("/wrong"), of("/stats/pending")), (0, 0), "{outcome}");
-    assert_eq!(of("/stats/taken"), of("/stats/exported") + of("/stats/lost_total"), "{outcome}");
-    let tally = receiver.accepted();
-    assert_eq!(of("/stats/exported"), tally.stacks, "{outcome}");
-    assert!(of("/stats/exported") > 50, "too few stacks to say anything: {outcome}");
-    println!("{name}: {}", outcome["own"]);
-    (outcome["own"].clone(), tally)
+fn torture(name: &str, options: &[String], check: impl Fn(&Value, &Tally)) {
+    torture_with(engines(), name, options, check);
+}
+
+#[track_caller]
+fn torture_with(engines: Vec<String>, name: &str, options: &[String], check: impl Fn(&Value, &Tally)) {
+    for engine in engines {
+        let receiver = Receiver::start().unwrap();
+        let outcome = suffer(name, options, &engine, &receiver);
+        let of = |path: &str| number(&outcome, path);
+        assert!(of("/snapshots") > 0, "{outcome}");
+        assert_eq!((of("/wrong"), of("/stats/pending")), (0, 0), "{outcome}");
+        assert_eq!(of("/stats/taken"), of("/stats/exported") + of("/stats/lost_total"), "{outcome}");
+        let tally = receiver.accepted();
+        assert_eq!(of("/stats/exported"), tally.stacks, "{outcome}");
+        assert!(of("/stats/exported") > 20, "too few stacks to say anything: {outcome}");
+        check(&outcome["own"], &tally);
+    }
 }
 
 /// The library of `torture/library.c` in as many copies as asked for, as an option.
@@ -72,103 +93,117 @@ fn libraries(count: usize) -> String {
 /// Check that threads that come and go leave nothing behind: no descriptor, no timer, no memory, no place in a table.
 #[test]
 fn torture_by_threads_that_come_and_go() {
-    let (own, tally) = torture("threads", &[]);
-    // As many as the machine makes while others use it too; 2,000 a second on one at rest.
-    assert!(number(&own, "/made") as f64 > 200.0 * seconds(), "{own}");
-    assert_eq!((&own["clear"], &own["covered"]), (&true.into(), &true.into()), "{own}");
-    let grown =
-        |what: &str| number(&own, &format!("/late/{what}")).saturating_sub(number(&own, &format!("/early/{what}")));
-    assert!(grown("descriptors") < 8, "{own}");
-    assert!(grown("resident") < 24 << 20, "{} bytes more: {own}", grown("resident"));
-    assert!(tally.below("spin") > 0, "the threads are not seen");
+    torture("threads", &[], |own, tally| {
+        assert!(number(own, "/made") >= 400, "{own}");
+        assert_eq!((&own["clear"], &own["covered"]), (&true.into(), &true.into()), "{own}");
+        let grown =
+            |what: &str| number(own, &format!("/late/{what}")).saturating_sub(number(own, &format!("/early/{what}")));
+        assert!(grown("descriptors") < 8, "{own}");
+        assert!(grown("resident") < 24 << 20, "{} bytes more: {own}", grown("resident"));
+        assert!(tally.below("spin") > 0, "the threads are not seen");
+    });
 }
 
 /// Check that stacks are taken in libraries that are unloaded right after, and that their code is seen in the profile.
 #[test]
 fn torture_by_libraries_that_come_and_go() {
-    let (own, tally) = torture("libraries", &[libraries(4)]);
-    assert!(number(&own, "/unloaded") > 20, "no library went away: {own}");
-    assert!(tally.below("library_frames") > 0, "the library's code is not seen: {own}");
+    torture("libraries", &[libraries(4)], |own, tally| {
+        assert!(number(own, "/unloaded") > 20, "no library went away: {own}");
+        assert!(tally.below("library_frames") > 0, "the library's code is not seen: {own}");
+    });
 }
 
 /// Check that programs started by fork and exec, by posix_spawn and by vfork run and end as ever.
 #[test]
 fn torture_by_starting_programs() {
-    let (own, _) = torture("spawn", &[libraries(1)]);
-    assert!(number(&own, "/started") > 10, "{own}");
-    assert_eq!(number(&own, "/started"), number(&own, "/well"), "{own}");
+    torture("spawn", &[libraries(1)], |own, _| {
+        assert!(number(own, "/started") > 10, "{own}");
+        assert_eq!(number(own, "/started"), number(own, "/well"), "{own}");
+    });
 }
 
 /// Check that a forked child outlives its parent's profiler, and has one of its own then, with an exact account on both
 /// sides.
 #[test]
 fn torture_by_children_that_outlive_the_profiler() {
-    let receiver = Receiver::start().unwrap();
-    let outcome = suffer("offspring", &[], &receiver);
-    assert_eq!(number(&outcome, "/balanced"), 2 * number(&outcome, "/rounds"), "{outcome}");
-    assert_eq!(number(&outcome, "/exported"), receiver.accepted().stacks, "{outcome}");
+    for engine in engines() {
+        let receiver = Receiver::start().unwrap();
+        let outcome = suffer("offspring", &[], &engine, &receiver);
+        assert_eq!(number(&outcome, "/balanced"), 2 * number(&outcome, "/rounds"), "{outcome}");
+        assert_eq!(number(&outcome, "/exported"), receiver.accepted().stacks, "{outcome}");
+    }
 }
 
-/// Check that a program that becomes another one in the middle of sampling lives on, and gets no SIGPROF.
+/// Check that a program that becomes another one in the middle of sampling lives on, and gets no SIGPROF: with timers.
+/// What `perf` sends while `execve` works stays pending, and `setitimer` goes on; neither is chosen where a timer does as
+/// well (docs/design/0004).
 #[test]
 fn torture_by_exec_in_place() {
-    let receiver = Receiver::start().unwrap();
-    let outcome = suffer("exec", &[], &receiver);
-    assert!(number(&outcome, "/images") > 2, "{outcome}");
+    for engine in engines().into_iter().filter(|engine| engine.ends_with("timer") && engine != "setitimer") {
+        let receiver = Receiver::start().unwrap();
+        let outcome = suffer("exec", &[], &engine, &receiver);
+        assert!(number(&outcome, "/images") >= 3, "{outcome}");
+    }
 }
 
 /// Check that allocations under way on four threads are never waited for by a handler.
 #[test]
 fn torture_by_allocations() {
-    let (own, _) = torture("malloc", &[]);
-    assert!(number(&own, "/rounds") > 100 && number(&own, "/freed_elsewhere") > 0, "{own}");
+    torture("malloc", &[], |own, _| {
+        assert!(number(own, "/rounds") > 100 && number(own, "/freed_elsewhere") > 0, "{own}");
+    });
 }
 
 /// Check that unwinding after a panic and walking a stack do not disturb each other.
 #[test]
 fn torture_by_panics() {
-    let (own, _) = torture("panics", &[]);
-    assert!(number(&own, "/caught") > 100, "{own}");
+    torture("panics", &[], |own, _| {
+        assert!(number(own, "/caught") > 100, "{own}");
+    });
 }
 
 /// Check that a handler runs where 8 KiB of stack are left.
 #[test]
 fn torture_by_stacks_that_are_used_up() {
-    let (own, tally) = torture("deep", &[]);
-    let left = number(&own, "/left");
-    assert!((7 << 10..9 << 10).contains(&left), "{left} bytes were left: {own}");
-    assert!(number(&own, "/rounds") > 0 && tally.below("work") > 50, "{own}");
+    torture("deep", &[], |own, tally| {
+        let left = number(own, "/left");
+        assert!((7 << 10..9 << 10).contains(&left), "{left} bytes were left: {own}");
+        assert!(number(own, "/rounds") > 0 && tally.below("work") > 50, "{own}");
+    });
 }
 
 /// Check that whoever handled SIGPROF before gets what is his and nothing of ours.
 #[test]
 fn torture_by_another_user_of_sigprof() {
-    let (own, _) = torture("others", &[]);
-    let (sent, foreign) = (number(&own, "/sent"), number(&own, "/foreign"));
-    assert_eq!(number(&own, "/ours"), 0, "{own}");
-    // A signal that is pending already is not queued twice (signal(7)): one of ours may stand for one of his, rarely.
-    assert!(foreign <= sent && foreign * 1000 >= sent * 999 && sent > 100, "{own}");
+    torture("others", &[], |own, _| {
+        let (sent, foreign) = (number(own, "/sent"), number(own, "/foreign"));
+        assert_eq!(number(own, "/ours"), 0, "{own}");
+        // A signal that is pending already is not queued twice (signal(7)): one of ours may stand for one of his, rarely.
+        assert!(foreign <= sent && foreign * 100 >= sent * 98 && sent > 100, "{own}");
+    });
 }
 
 /// Check that a call that SA_RESTART restarts never ends early, and say how often the others do.
 #[test]
 fn torture_by_calls_that_wait() {
-    let (own, _) = torture("waits", &[]);
-    for kind in ["nanosleep", "read", "connect", "epoll_wait"] {
-        assert!(number(&own, &format!("/{kind}/calls")) > 100, "{kind}: {own}");
-    }
-    assert_eq!((number(&own, "/read/interrupted"), number(&own, "/connect/interrupted")), (0, 0), "{own}");
+    torture("waits", &[], |own, _| {
+        for kind in ["nanosleep", "read", "connect", "epoll_wait"] {
+            assert!(number(own, &format!("/{kind}/calls")) >= 50, "{kind}: {own}");
+        }
+        assert_eq!((number(own, "/read/interrupted"), number(own, "/connect/interrupted")), (0, 0), "{own}");
+    });
 }
 
 /// Checks what the handler did in thousands of samples of one thread.
 #[track_caller]
 fn assert_handler_is_modest(stack: &str) {
-    let (own, tally) = torture("handler", &[format!("stack={stack}")]);
-    let of = |name: &str| number(&own, &format!("/{name}"));
-    assert!(tally.stacks >= of("samples"), "{own}");
-    assert_eq!((of("allocations"), of("changed_errno")), (0, 0), "{own}");
-    assert_eq!(of("other_calls"), 0, "the handler made a system call: {own}");
-    assert_eq!(of("reads"), 0, "the handler read a stack through the kernel that it could read itself: {own}");
+    torture_with(one_engine(), "handler", &[format!("stack={stack}")], |own, tally| {
+        let of = |name: &str| number(own, &format!("/{name}"));
+        assert!(tally.stacks >= of("samples"), "{own}");
+        assert_eq!((of("allocations"), of("changed_errno")), (0, 0), "{own}");
+        assert_eq!(of("other_calls"), 0, "the handler made a system call: {own}");
+        assert_eq!(of("reads"), 0, "the handler read a stack through the kernel that it could read itself: {own}");
+    });
 }
 
 /// Check that the handler neither allocates nor makes a system call (a lock that waits would be one) nor changes `errno`
@@ -187,7 +222,8 @@ fn torture_shows_a_handler_that_reads_other_stacks_with_one_call() {
 /// Check that the handler takes no more than 2 KiB of the thread's own stack beyond the kernel's frame.
 #[test]
 fn torture_shows_a_handler_on_little_stack() {
-    let (own, _) = torture("handler_stack", &[]);
-    let (ours, empty) = (number(&own, "/ours"), number(&own, "/empty"));
-    assert!(empty > 0 && ours >= empty && ours - empty <= 2 << 10, "{own}");
+    torture_with(one_engine(), "handler_stack", &[], |own, _| {
+        let (ours, empty) = (number(own, "/ours"), number(own, "/empty"));
+        assert!(empty > 0 && ours >= empty && ours - empty <= 2 << 10, "{own}");
+    });
 }

@@ -18,6 +18,8 @@ use crate::bench::{self, Time, beside_busy, torture};
 use crate::libraries::{Library, paths};
 
 const PROGRAM: &str = "/bin/true";
+/// As many are started at least, however slow the machine is.
+const LEAST: usize = 12;
 
 /// Starts programs while two threads are busy: by fork and exec, by posix_spawn, by vfork.
 pub(crate) fn spawn(options: &Options) -> Result<Value> {
@@ -25,7 +27,7 @@ pub(crate) fn spawn(options: &Options) -> Result<Value> {
     torture(options, |time, _| {
         let (mut started, mut well) = (0, 0);
         beside_busy(2, || {
-            while time.is_left() {
+            while time.is_left() || started < LEAST {
                 let mut forked = Command::new(PROGRAM);
                 // SAFETY: the hook does nothing; that there is one makes the standard library fork.
                 unsafe { forked.pre_exec(|| Ok(())) };

@@ -15,6 +15,8 @@ use crate::leaks::{Held, timers};
 
 /// Threads a second.
 const RATE: u32 = 2000;
+/// As many there are at least, however slow the machine is.
+const LEAST: u32 = 400;
 /// CPU time of each.
 const LIFE: Duration = Duration::from_micros(150);
 /// How long the sampler may take to see what came and went, on a busy machine.
@@ -25,7 +27,7 @@ pub(crate) fn threads(options: &Options) -> Result<Value> {
     torture(options, |time, profiler| {
         let (mut made, mut early) = (0, None);
         let start = Instant::now();
-        while time.is_left() {
+        while time.is_left() || made < LEAST {
             let threads: Vec<_> = (0..4).map(|_| std::thread::spawn(|| spin(LIFE))).collect();
             made += threads.len() as u32;
             threads.into_iter().try_for_each(|thread| thread.join().map(drop)).map_err(|_| "a thread panicked")?;

@@ -18,6 +18,8 @@ use crate::bench::{Time, torture};
 /// CPU time between two waits, and how long each wait is.
 const WORK: Duration = Duration::from_micros(500);
 const WAIT: Duration = Duration::from_millis(1);
+/// As many calls there are at least, however slow the machine is.
+const LEAST: u32 = 50;
 
 #[derive(Debug, Default)]
 struct Count {
@@ -66,9 +68,11 @@ pub(crate) fn waits(options: &Options) -> Result<Value> {
 
 /// Works and waits in turn.
 fn repeated(time: &Time, mut wait: impl FnMut() -> Result<()>) -> Result<()> {
-    while time.is_left() {
+    let mut calls = 0;
+    while time.is_left() || calls < LEAST {
         spin(WORK);
         wait()?;
+        calls += 1;
     }
     Ok(())
 }
