@@ -70,13 +70,14 @@ impl Cursor {
             0 => self.register(RETURN_ADDRESS, memory)?,
             words => memory.read(cfa.checked_add_signed(8 * i64::from(words))?).ok()?,
         };
-        if frame.saves {
-            for (register, words) in PRESERVED.iter().zip(frame.saved) {
-                if words != 0 {
-                    self.save(*register, cfa.wrapping_add_signed(8 * i64::from(words)));
-                }
-            }
+        // Without branches, which nothing could predict here.
+        for (register, words) in PRESERVED.iter().zip(frame.saved) {
+            let value = &mut self.values[usize::from(*register)];
+            let place = cfa.wrapping_add_signed(8 * i64::from(words));
+            *value = if words == 0 { *value } else { place };
         }
+        self.saved |= u64::from(frame.bits);
+        self.known |= u64::from(frame.bits);
         self.return_to(pc, cfa)
     }
 

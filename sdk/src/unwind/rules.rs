@@ -28,12 +28,12 @@ pub(crate) enum Step {
 pub(crate) struct Frame {
     /// The canonical frame address is this register …
     pub(crate) register: u8,
-    /// Any of `saved` is not 0.
-    pub(crate) saves: bool,
     /// Where the return address is, in words from the canonical frame address; 0: in its register.
     pub(crate) return_address: i16,
     /// … and this.
     pub(crate) offset: i32,
+    /// Which registers are saved, as bits by DWARF number.
+    pub(crate) bits: u32,
     /// Where the registers in [`PRESERVED`] are, in words from the canonical frame address; 0: unchanged.
     pub(crate) saved: [i16; PRESERVED.len()],
 }
@@ -55,12 +55,12 @@ impl Frame {
             return None;
         }
         let return_address = words(row.rules[usize::from(RETURN_ADDRESS)])?;
-        let mut saved = [0; PRESERVED.len()];
+        let (mut saved, mut bits) = ([0; PRESERVED.len()], 0);
         for (place, number) in saved.iter_mut().zip(PRESERVED) {
             *place = words(row.rules[usize::from(number)])?;
+            bits |= u32::from(*place != 0) << number;
         }
-        let saves = saved.iter().any(|words| *words != 0);
-        Some(Self { register, saves, return_address, offset: i32::try_from(offset).ok()?, saved })
+        Some(Self { register, return_address, offset: i32::try_from(offset).ok()?, bits, saved })
     }
 }
 
@@ -73,40 +73,40 @@ fn words(rule: Rule) -> Option<i16> {
     }
 }
 
+const EMPTY: (u64, Step) = (0, Step::NoTables);
+
 /// The table.
 #[derive(Debug)]
 pub(crate) struct Cache {
-    places: Box<[Option<(u64, Step)>; PLACES]>,
+    /// By address. No code is at address 0, and what an empty place says is right there.
+    places: Box<[(u64, Step); PLACES]>,
     /// The state of the loaded modules that the rules belong to.
     generation: u64,
 }
 
 impl Cache {
     pub(crate) fn new() -> Self {
-        Self { places: Box::new([None; PLACES]), generation: 0 }
+        Self { places: Box::new([EMPTY; PLACES]), generation: 0 }
     }
 
     /// Forgets everything that belongs to another state of the loaded modules.
     pub(crate) fn begin(&mut self, generation: u64) {
         if self.generation != generation {
-            self.places.fill(None);
+            self.places.fill(EMPTY);
             self.generation = generation;
         }
     }
 
     /// The step from `address`, as it is known or as `make` makes it.
-    pub(crate) fn step(&mut self, address: u64, make: impl FnOnce() -> Step) -> Step {
+    pub(crate) fn step(&mut self, address: u64, make: impl FnOnce() -> Step) -> &Step {
         // Return addresses have no pattern in their low bits; the multiplication (Knuth, "The Art of Computer Programming"
         // 6.4) brings the others in.
         let place = address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - PLACES.trailing_zeros());
-        match &mut self.places[place as usize % PLACES] {
-            Some((known, step)) if *known == address => *step,
-            place => {
-                let step = make();
-                *place = Some((address, step));
-                step
-            }
+        let place = &mut self.places[place as usize % PLACES];
+        if place.0 != address {
+            *place = (address, make());
         }
+        &place.1
     }
 }
 
@@ -120,11 +120,11 @@ mod tests {
         let mut cache = Cache::new();
         for generation in 1..=70_000 {
             cache.begin(generation);
-            assert_eq!(cache.step(0x1234, || Step::Root), Step::Root);
+            assert_eq!(cache.step(0x1234, || Step::Root), &Step::Root);
             cache.begin(generation);
-            assert_eq!(cache.step(0x1234, || Step::NoTables), Step::Root);
+            assert_eq!(cache.step(0x1234, || Step::NoTables), &Step::Root);
             cache.begin(u64::MAX);
-            assert_eq!(cache.step(0x1234, || Step::Evaluate), Step::Evaluate);
+            assert_eq!(cache.step(0x1234, || Step::Evaluate), &Step::Evaluate);
         }
     }
 }

@@ -73,7 +73,7 @@ impl Snapshot {
         let row = || self.tables(address).and_then(|tables| Some((tables, cfi::row(tables, address)?)));
         let before = cursor.is_exact.then(|| cursor.clone());
         let stepped = match cache.step(address, || row().map_or(Step::NoTables, |(_, row)| Step::of_row(&row))) {
-            Step::Frame(frame) => cursor.apply(&frame, memory).into(),
+            Step::Frame(frame) => cursor.apply(frame, memory).into(),
             Step::Root => Stepped::AtRoot,
             Step::Evaluate => row().and_then(|(tables, row)| evaluate(&row, tables, cursor, memory)).into(),
             Step::NoTables => return frame_pointer::step(cursor, memory),

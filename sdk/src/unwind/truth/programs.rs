@@ -39,7 +39,8 @@ impl Memory {
     }
 
     fn top(&self) -> *mut libc::c_void {
-        (self.range().end & !63) as *mut _
+        // Inside the range even before anything is pushed.
+        ((self.range().end - 1) & !63) as *mut _
     }
 }
 
