@@ -145,8 +145,10 @@ const POLL_IN: i32 = 1;
 
 /// Whose signal it is.
 enum Origin<'a> {
-    /// The thread's own alarm; its timer was overrun so many times.
+    /// The thread's own timer, overrun so many times.
     Thread(&'a Slot, u64),
+    /// The thread's own perf event.
+    Event(&'a Slot),
     /// The process-wide timer.
     Process(u64),
     Foreign,
@@ -159,6 +161,9 @@ pub(super) extern "C" fn on_sigprof(signal: i32, info: *mut libc::siginfo_t, con
     let (origin, registers) =
         unsafe { (origin(shared, info), Registers::of_signal_frame(&*context.cast::<libc::ucontext_t>())) };
     match origin {
+        // The event tells of the time in the program's code; what the kernel worked for the thread, the timer alone sees.
+        Origin::Thread(slot, _) if slot.has_some_event() && !registers.in_system_call(shared.pid) => {}
+        Origin::Event(slot) => on_own_alarm(shared, slot, &registers, 0),
         Origin::Thread(slot, overrun) => on_own_alarm(shared, slot, &registers, overrun),
         Origin::Process(overrun) => on_process_timer(shared, &registers, overrun),
         Origin::Foreign => action::chain(signal, info, context),
@@ -179,7 +184,7 @@ unsafe fn origin(shared: &Shared, info: *const libc::siginfo_t) -> Origin<'_> {
         POLL_IN => {
             let slot = own_tid(shared).and_then(|tid| shared.slots.find(tid));
             let slot = slot.filter(|slot| slot.has_event(descriptor.descriptor));
-            slot.map_or(Origin::Foreign, |slot| Origin::Thread(slot, 0))
+            slot.map_or(Origin::Foreign, Origin::Event)
         }
         // setitimer(2) sends its signal as the kernel.
         libc::SI_KERNEL if shared.interval_timer.load(Ordering::Relaxed) => Origin::Process(0),

@@ -108,6 +108,11 @@ impl Slot {
         descriptor != NO_EVENT && self.event.load(Ordering::Relaxed) == descriptor
     }
 
+    /// Whether this thread has a perf event at all.
+    pub(crate) fn has_some_event(&self) -> bool {
+        self.event.load(Ordering::Relaxed) != NO_EVENT
+    }
+
     /// The handler runs on this thread by the thread's own alarm, for `nanos` of CPU time.
     pub(crate) fn mark_signalled(&self, nanos: u64) {
         self.signalled.store(true, Ordering::Relaxed);

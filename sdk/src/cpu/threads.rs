@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::clocks::{Progress, cpu_time};
-use super::engine::{self, Alarm, Engine, EngineChoice, Findings, Target};
+use super::engine::{self, Alarm, Engine, EngineChoice, Findings, Pace, Target};
 use super::handler::{BLOCKED_NANOS, Shared};
 use super::phases::Phases;
 use super::process_alarm::ProcessAlarm;
@@ -45,11 +45,13 @@ pub(crate) struct Threads {
     may_promote: bool,
 }
 
-/// A thread with an alarm of its own. The alarm goes before the slot is free for another thread.
+/// A thread with an alarm of its own. Its alarms go before the slot is free for another thread.
 #[derive(Debug)]
 struct Covered {
     alarm: Box<dyn Alarm>,
-    /// Index of its engine.
+    /// One of the best engine, beside the first one.
+    better: Option<Box<dyn Alarm>>,
+    /// Index of the best engine that covers it.
     engine: usize,
     slot: &'static Slot,
     progress: Progress,
@@ -124,16 +126,14 @@ impl Threads {
     /// Goes on at another rate.
     pub(crate) fn set_period(&mut self, period: Duration) {
         self.period = period;
-        self.covered.retain(|tid, thread| {
+        // One whose pace cannot be set is found again, by the process-wide alarm.
+        let lost = self.covered.extract_if(|tid, thread| {
             let cpu = cpu_time(*tid).unwrap_or_default();
             let pace = thread.progress.change_period(cpu, thread.slot.told(), period);
-            let set = thread.alarm.set_pace(pace);
-            if set.is_err() {
-                // It is found again, by the process-wide alarm.
-                thread.slot.free();
-            }
-            set.is_ok()
+            let better = thread.better.as_mut().map_or(Ok(()), |alarm| alarm.set_pace(pace));
+            thread.alarm.set_pace(pace).and(better).is_err()
         });
+        lost.for_each(|(_, thread)| thread.end());
         self.process.set_period(self.shared, period);
     }
 
@@ -172,13 +172,8 @@ impl Threads {
     fn sweep(&mut self, now: Instant) {
         self.swept = Some(now);
         self.strangers.clear();
-        self.covered.retain(|tid, thread| {
-            let alive = thread.is_alive(*tid);
-            if !alive {
-                thread.slot.free();
-            }
-            alive
-        });
+        let ended = self.covered.extract_if(|tid, thread| !thread.is_alive(*tid));
+        ended.for_each(|(_, thread)| thread.end());
         self.find();
         self.may_promote = self.engines.len() > 1;
         for (tid, thread) in &mut self.covered {
@@ -200,9 +195,8 @@ impl Threads {
 
     /// A thread was met without an alarm of its own: whoever had its id before has ended.
     fn meet(&mut self, tid: u32) {
-        if let Some(Covered { alarm, slot, .. }) = self.covered.remove(&tid) {
-            drop(alarm);
-            slot.free();
+        if let Some(thread) = self.covered.remove(&tid) {
+            thread.end();
         }
         self.cover(tid);
     }
@@ -222,7 +216,8 @@ impl Threads {
                 Ok(alarm) => {
                     let progress = Progress::begin(cpu, 0, pace);
                     let name = name_of(tid);
-                    self.covered.insert(tid, Covered { alarm, engine, slot, progress, cpu, name, named_at: 0 });
+                    self.covered
+                        .insert(tid, Covered { alarm, better: None, engine, slot, progress, cpu, name, named_at: 0 });
                     return;
                 }
                 Err(error) => self.refuse_thread(engine, &error),
@@ -231,30 +226,27 @@ impl Threads {
         slot.free();
     }
 
-    /// Puts the best engine in the place of those that covered threads at first: once their timers, whose first period was
-    /// a random one, have gone off, an engine whose first one is whole may follow.
+    /// Sets an alarm of the best engine for threads that began with another one, whose first period was a random one: once
+    /// that has gone off, one whose first period is whole may follow.
     fn promote(&mut self) {
         if !self.may_promote {
             return;
         }
-        let ready = |thread: &Covered| thread.engine > 0 && thread.slot.is_signalled();
-        let ready: Vec<u32> = self.covered.iter().filter(|(_, thread)| ready(thread)).map(|(tid, _)| *tid).collect();
-        for tid in ready {
-            let pace = self.phases.pace(self.period);
-            let (Some(thread), Some(cpu)) = (self.covered.get_mut(&tid), cpu_time(tid)) else { continue };
+        let pace = Pace { first: self.period, period: self.period };
+        let mut refused = None;
+        for thread in self.covered.values_mut().filter(|thread| thread.engine > 0 && thread.slot.is_signalled()) {
             match self.engines[0].arm(Target::Thread(thread.slot), pace) {
-                Ok(alarm) => {
-                    // The one before goes by this; for an instant both were set, which is less than a period.
-                    (thread.alarm, thread.engine) = (alarm, 0);
-                    thread.progress = Progress::begin(cpu, thread.slot.told(), pace);
-                }
+                Ok(alarm) => (thread.better, thread.engine) = (Some(alarm), 0),
+                // The next try has time until the next sweep.
                 Err(error) => {
-                    self.refuse_thread(0, &error);
-                    // The next try has time until the next sweep.
-                    self.may_promote = false;
-                    return;
+                    refused = Some(error);
+                    break;
                 }
             }
+        }
+        if let Some(error) = refused {
+            self.refuse_thread(0, &error);
+            self.may_promote = false;
         }
     }
 
@@ -269,10 +261,7 @@ impl Threads {
 
 impl Drop for Threads {
     fn drop(&mut self) {
-        for (_, Covered { alarm, slot, .. }) in self.covered.drain() {
-            drop(alarm);
-            slot.free();
-        }
+        self.covered.drain().for_each(|(_, thread)| thread.end());
         self.shared.interval_timer.store(false, Ordering::Relaxed);
     }
 }
@@ -282,7 +271,19 @@ impl Covered {
     fn is_alive(&mut self, tid: u32) -> bool {
         let cpu = cpu_time(tid).filter(|cpu| *cpu >= self.cpu);
         self.cpu = cpu.unwrap_or_default();
+        if self.better.as_ref().is_some_and(|alarm| !alarm.is_alive()) {
+            // The program closed it, with all its descriptors: the first alarm goes on alone until there is another.
+            self.better = None;
+            self.engine += 1;
+        }
         cpu.is_some() && self.alarm.is_alive()
+    }
+
+    /// Takes the alarms away and frees the slot.
+    fn end(self) {
+        let Self { alarm, better, slot, .. } = self;
+        drop((alarm, better));
+        slot.free();
     }
 
     /// Reads the name again if the thread did something: many get theirs only after they have begun.

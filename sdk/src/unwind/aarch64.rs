@@ -42,6 +42,19 @@ impl Registers {
         let value = |number| machine.regs.get(number).copied().unwrap_or(machine.sp);
         Self::new(std::array::from_fn(value), machine.pc)
     }
+
+    /// Whether the signal interrupted a system call of process `pid` (ourselves), and not the code of the program: the
+    /// instruction before the program counter is `svc #0` then, or, where the call is to be made again, the one at it.
+    pub(crate) fn in_system_call(&self, pid: u32) -> bool {
+        const SVC_0: u32 = 0xd400_0001;
+        let mut word = [0_u64; 1];
+        let [before, at] = [self.pc.wrapping_sub(4), self.pc].map(|address| {
+            let read = read_own_memory(pid, address & !7, &mut word) == 8;
+            let [word] = word;
+            read && (if address & 4 == 0 { word as u32 } else { (word >> 32) as u32 }) == SVC_0
+        });
+        before || at
+    }
 }
 
 /// The address in a code pointer, which may be signed in libraries that are built with branch protection and on processors

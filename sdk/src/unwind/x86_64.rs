@@ -46,6 +46,16 @@ impl Registers {
         ];
         Self::new(ORDER.map(|index| context.uc_mcontext.gregs[index as usize].cast_unsigned()))
     }
+
+    /// Whether the signal interrupted a system call, and not the code of the program.
+    ///
+    /// Source: Intel, Software Developer's Manual, SYSCALL: rcx gets the address behind the instruction, and Linux hands it
+    /// back so; where the call is to be made again, the kernel has moved the program counter back by the two bytes of the
+    /// instruction (signal(7), `SA_RESTART`). Processors with FRED may leave rcx alone: there the answer is no.
+    pub(crate) fn in_system_call(&self, _pid: u32) -> bool {
+        const RCX: usize = 2;
+        matches!(self.values[RCX].wrapping_sub(self.pc), 0 | 2)
+    }
 }
 
 /// The address in a code pointer: the pointer itself.

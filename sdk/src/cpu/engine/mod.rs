@@ -61,8 +61,9 @@ pub enum EngineChoice {
     /// `timer`; `perf` for rates above the kernel's tick, which timers cannot follow.
     #[default]
     Auto,
-    /// A perf event per thread (`perf_event_open(2)`, software CPU clock): follows any rate, costs a few microseconds per
-    /// context switch and a file descriptor per thread. Counts user time only where the kernel allows no more.
+    /// A perf event per thread (`perf_event_open(2)`, software CPU clock) for the time in its own code, and its timer for
+    /// the time in the kernel: follows any rate, costs a few microseconds per context switch and a file descriptor per
+    /// thread.
     Perf,
     /// A POSIX timer per thread (`timer_create(2)`) on the thread's CPU clock.
     Timer,
@@ -120,7 +121,7 @@ pub(super) fn for_threads(choice: EngineChoice, period: Duration, findings: &mut
     };
     let mut engines: Vec<Box<dyn Engine>> = Vec::new();
     if wants_perf {
-        match Perf::try_out(choice == EngineChoice::Perf, findings) {
+        match Perf::try_out() {
             Ok(perf) => engines.push(Box::new(perf)),
             Err(why) => findings.refuse("perf", why),
         }

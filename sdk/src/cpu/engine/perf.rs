@@ -1,20 +1,23 @@
 //! Perf events: one software CPU clock per thread, exact at any rate.
 //!
-//! In: a thread and the period. Out: SIGPROF to that thread with the descriptor of its event. The kernel's high-resolution
-//! timer does it, on and off with the thread, which costs some 2 µs a context switch; hence not the first choice at rates
-//! that timers can follow. An event's first period is a whole one, so it takes over from a timer, whose first is random.
+//! In: a thread and the period. Out: SIGPROF to that thread with the descriptor of its event, for the time in its own code.
+//! The kernel's high-resolution timer does it, on and off with the thread, which costs some 2 µs a context switch; hence not
+//! the first choice at rates that timers can follow.
+//!
+//! Time in the kernel is left to the thread's timer, for two reasons: a signal that comes while `execve` works stays pending
+//! and would end the new program (those of timers are taken back), and many kernels let nobody count kernel time. An event's
+//! first period is a whole one, which is another reason for having a timer first, whose is random.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
-use super::{Alarm, Engine, Findings, Pace, Target};
+use super::{Alarm, Engine, Pace, Target};
 use crate::cpu::slots::Slot;
 
 /// The engine `perf`.
 #[derive(Debug)]
 pub(in crate::cpu) struct Perf {
-    kernel_time: bool,
     /// One clone is in each event.
     events: Arc<()>,
     /// Most events that may be open at once.
@@ -33,26 +36,12 @@ struct Event {
 }
 
 impl Perf {
-    /// Finds out what the kernel allows; why not, where it is not enough. User time only is enough where `by_all_means`.
-    pub(super) fn try_out(by_all_means: bool, findings: &mut Findings) -> Result<Self, String> {
-        let said = |error: io::Error| format!("perf_event_open: {error} (perf_event_paranoid is {})", paranoid());
-        let kernel_time = match open(0, true, PROBE_PERIOD) {
-            Ok(_) => true,
-            Err(_) => {
-                open(0, false, PROBE_PERIOD).map_err(said)?;
-                false
-            }
-        };
-        if !kernel_time && !by_all_means {
-            return Err(format!("only user time may be counted (perf_event_paranoid is {})", paranoid()));
+    /// Finds out whether the kernel allows it; why not, where it does not.
+    pub(super) fn try_out() -> Result<Self, String> {
+        match open(0, PROBE_PERIOD) {
+            Ok(_) => Ok(Self { events: Arc::new(()), most: open_files_limit() / 4 }),
+            Err(error) => Err(format!("perf_event_open: {error} (perf_event_paranoid is {})", paranoid())),
         }
-        if !kernel_time {
-            let paranoid = paranoid();
-            findings.note(format!(
-                "perf samples user time only (perf_event_paranoid is {paranoid}): kernel time counts where user code ran"
-            ));
-        }
-        Ok(Self { kernel_time, events: Arc::new(()), most: open_files_limit() / 4 })
     }
 }
 
@@ -71,7 +60,7 @@ impl Engine for Perf {
             let why = format!("{} events are open, a quarter of RLIMIT_NOFILE", self.most);
             return Err(io::Error::new(io::ErrorKind::QuotaExceeded, why));
         }
-        let descriptor = open(slot.tid(), self.kernel_time, pace.period.as_nanos() as u64)?;
+        let descriptor = open(slot.tid(), pace.period.as_nanos() as u64)?;
         let id = event_id(descriptor.as_raw_fd())?;
         let event = Event { descriptor: Some(descriptor), id, slot, _counted: Arc::clone(&self.events) };
         event.enable()?;
@@ -141,13 +130,13 @@ pub(in crate::cpu) const NO_EVENT: RawFd = -1;
 const PROBE_PERIOD: u64 = 3_600_000_000_000;
 
 /// Opens a disabled event for a thread of this process; 0 is the calling one.
-fn open(tid: u32, kernel_time: bool, period_nanos: u64) -> io::Result<OwnedFd> {
+fn open(tid: u32, period_nanos: u64) -> io::Result<OwnedFd> {
     let attributes = Attributes {
         kind: TYPE_SOFTWARE,
         size: size_of::<Attributes>() as u32,
         config: CPU_CLOCK,
         sample_period: period_nanos,
-        flags: DISABLED | EXCLUDE_HYPERVISOR | if kernel_time { 0 } else { EXCLUDE_KERNEL },
+        flags: DISABLED | EXCLUDE_KERNEL | EXCLUDE_HYPERVISOR,
         wakeup_events: 1,
         ..Attributes::default()
     };
