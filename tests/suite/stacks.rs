@@ -64,6 +64,7 @@ fn assert_whole(tally: &Tally) {
         |stack: &[String]| stack.last().is_some_and(|root| ROOTS.contains(&root.split('@').next().unwrap_or(root)));
     let (whole, torn): (Vec<_>, Vec<_>) = tally.by_stack.iter().partition(|(stack, _)| is_whole(stack));
     let weight = |stacks: &[(&Vec<String>, &i64)]| stacks.iter().map(|(_, weight)| **weight).sum::<i64>();
+    println!("{} of {} samples have a stack that is not whole", weight(&torn), tally.weight);
     assert!(weight(&torn) * 1000 <= tally.weight, "{} of {} samples are torn: {torn:#?}", weight(&torn), tally.weight);
     let of_handlers = |stacks: &[(&Vec<String>, &i64)]| {
         let is_handler = |stack: &[String]| stack.iter().any(|name| name.starts_with("shop::"));

@@ -24,20 +24,43 @@ pub(crate) struct Leaf {
     pub(crate) frame_pointer_at: Option<u64>,
 }
 
-/// Bytes around an address: `N` of them from `address`.
+/// The `N` bytes from `address`; 0 for those on a page behind that cannot be read, where code may end.
 fn bytes<const N: usize>(address: u64, memory: &mut StackMemory<'_>) -> Option<[u8; N]> {
     let mut bytes = [0; N];
-    for (index, byte) in bytes.iter_mut().enumerate() {
-        let address = address.checked_add(index as u64)?;
-        let word = memory.read(address & !7).ok()?;
-        *byte = word.to_le_bytes()[(address & 7) as usize];
+    bytes[0] = byte(address, memory)?;
+    for (place, distance) in bytes.iter_mut().zip(0..).skip(1) {
+        match address.checked_add(distance).and_then(|address| byte(address, memory)) {
+            Some(byte) => *place = byte,
+            None => break,
+        }
     }
     Some(bytes)
 }
 
+fn byte(address: u64, memory: &mut StackMemory<'_>) -> Option<u8> {
+    let word = memory.read(address & !7).ok()?;
+    Some(word.to_le_bytes()[(address & 7) as usize])
+}
+
+/// The `N` bytes before `end`; 0 for those on a page before that cannot be read, where code may begin.
+fn bytes_before<const N: usize>(end: u64, memory: &mut StackMemory<'_>) -> [u8; N] {
+    // Forwards first: memory is fetched from an address on.
+    if let Some(all) = end.checked_sub(N as u64).and_then(|start| bytes(start, memory)) {
+        return all;
+    }
+    let mut before = [0; N];
+    for (place, distance) in before.iter_mut().rev().zip(1..) {
+        match end.checked_sub(distance).and_then(|address| byte(address, memory)) {
+            Some(byte) => *place = byte,
+            None => break,
+        }
+    }
+    before
+}
+
 /// The call that returns to `return_address`, if there is one before it.
 pub(crate) fn call_before(return_address: u64, memory: &mut StackMemory<'_>) -> Option<Call> {
-    let before: [u8; 7] = bytes(return_address.checked_sub(7)?, memory)?;
+    let before: [u8; 7] = bytes_before(return_address, memory);
     if let [.., 0xe8, a, b, c, d] = before {
         let target = return_address.wrapping_add_signed(i64::from(i32::from_le_bytes([a, b, c, d])));
         return Some(Call::To(target));
@@ -93,7 +116,7 @@ pub(crate) fn pushes(function: u64, count: usize, memory: &mut StackMemory<'_>) 
 pub(crate) fn has_frame(function: u64, pc: u64, memory: &mut StackMemory<'_>) -> bool {
     const PROLOGUE: usize = 64;
     let length = pc.saturating_sub(function);
-    let Some(code) = bytes::<PROLOGUE>(pc.wrapping_sub(PROLOGUE as u64), memory) else { return false };
+    let code: [u8; PROLOGUE] = bytes_before(pc, memory);
     let code = &code[PROLOGUE - length.min(PROLOGUE as u64) as usize..];
     let made = code.windows(3).rposition(|code| matches!(code, [0x48, 0x89, 0xe5] | [0x48, 0x8b, 0xec]));
     let given_up = code.iter().rposition(|byte| matches!(byte, 0x5d | 0xc9));
@@ -107,8 +130,7 @@ pub(crate) fn has_frame(function: u64, pc: u64, memory: &mut StackMemory<'_>) ->
 /// Where the return address is at an instruction that shows it.
 pub(crate) fn leaf(pc: u64, sp: u64, memory: &mut StackMemory<'_>) -> Option<Leaf> {
     let next: [u8; 8] = bytes(pc, memory)?;
-    // What comes before may be on another page, which may not be readable: then nothing comes before.
-    let last: [u8; 6] = bytes(pc.wrapping_sub(6), memory).unwrap_or_default();
+    let last: [u8; 6] = bytes_before(pc, memory);
     let (words, frame_pointer_at) = match (last, next) {
         // `mov rbp, rsp` after `push rbp`
         ([.., 0x55], [0x48, 0x89, 0xe5, ..] | [0x48, 0x8b, 0xec, ..]) => (1, Some(sp)),

@@ -324,6 +324,7 @@ impl Stepper {
             .unwrap();
         }
         assert!(excepted * 50 <= steps, "{excepted} of {steps} steps are excepted");
+        println!("{steps} instructions: {wrong} stacks wrong, {excepted} excepted");
         assert_eq!(wrong, 0, "{wrong} of {steps} stacks are wrong:\n{text}");
         steps
     }
