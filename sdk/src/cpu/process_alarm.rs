@@ -42,7 +42,7 @@ impl ProcessAlarm {
                     return Ok(Self { alarm, engine, progress });
                 }
                 Err(error) => {
-                    findings.refuse(engine.name(), &error);
+                    findings.refuse(engine.name(), format!("{}: {error}", engine.call()));
                     why = error;
                 }
             }

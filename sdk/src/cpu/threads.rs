@@ -254,7 +254,8 @@ impl Threads {
     fn refuse_thread(&mut self, engine: usize, error: &io::Error) {
         // EINVAL: timer_create(2); ESRCH: perf_event_open(2).
         if !matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ESRCH)) {
-            self.findings.refuse(self.engines[engine].name(), error);
+            let engine = &self.engines[engine];
+            self.findings.refuse(engine.name(), format!("{}: {error}", engine.call()));
         }
     }
 }

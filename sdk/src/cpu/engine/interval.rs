@@ -23,6 +23,10 @@ impl Engine for IntervalTimer {
         "setitimer"
     }
 
+    fn call(&self) -> &'static str {
+        "setitimer"
+    }
+
     fn tells_all(&self) -> bool {
         false
     }

@@ -22,6 +22,9 @@ pub(super) trait Engine: fmt::Debug + Send {
     /// As `stats()` and the log call it.
     fn name(&self) -> &'static str;
 
+    /// The system call that sets its alarms, for the reasons that are given where it fails.
+    fn call(&self) -> &'static str;
+
     /// Whether its signals tell of every period that passed: one that comes late says how many were overrun.
     fn tells_all(&self) -> bool;
 

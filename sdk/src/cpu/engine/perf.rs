@@ -50,6 +50,10 @@ impl Engine for Perf {
         "perf"
     }
 
+    fn call(&self) -> &'static str {
+        "perf_event_open"
+    }
+
     fn tells_all(&self) -> bool {
         false
     }

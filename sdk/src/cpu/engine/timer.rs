@@ -23,6 +23,10 @@ impl Engine for ThreadTimer {
         "timer"
     }
 
+    fn call(&self) -> &'static str {
+        "timer_create"
+    }
+
     fn tells_all(&self) -> bool {
         true
     }
@@ -36,6 +40,10 @@ impl Engine for ThreadTimer {
 impl Engine for ProcessTimer {
     fn name(&self) -> &'static str {
         "process_timer"
+    }
+
+    fn call(&self) -> &'static str {
+        "timer_create"
     }
 
     fn tells_all(&self) -> bool {
