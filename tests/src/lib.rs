@@ -10,6 +10,7 @@ pub mod clock;
 pub mod fetch;
 pub mod process;
 pub mod receiver;
+pub mod sandbox;
 pub mod signal;
 pub mod statistics;
 pub mod stats;

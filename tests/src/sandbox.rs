@@ -1,30 +1,35 @@
 //! Filters of system calls (seccomp(2)) for the calling thread and for those that it makes.
 //!
-//! In: the numbers of calls, and what becomes of them. Out: the filter in force; and, for calls that are trapped, how often
-//! which one was.
+//! In: the numbers of calls, and what becomes of them: fail, end the process, be trapped. Out: the filter in force; and, for
+//! calls that are trapped, how many were.
 
 use std::io;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
-use profiler_tests::Result;
+use crate::Result;
 
-/// Calls that were trapped; the first one of another number than [`process_vm_readv`](trapped_reads).
+/// Calls that were trapped but those of `process_vm_readv`, and the number of the first of them.
 static TRAPPED: AtomicU64 = AtomicU64::new(0);
 static FIRST: AtomicI32 = AtomicI32::new(-1);
 static READS: AtomicU64 = AtomicU64::new(0);
 
 /// How many calls of `process_vm_readv` were trapped.
-pub(crate) fn trapped_reads() -> u64 {
+#[must_use]
+pub fn trapped_reads() -> u64 {
     READS.load(Ordering::Relaxed)
 }
 
 /// How many other calls were trapped, and the number of the first of them.
-pub(crate) fn trapped_others() -> (u64, i32) {
+#[must_use]
+pub fn trapped_others() -> (u64, i32) {
     (TRAPPED.load(Ordering::Relaxed), FIRST.load(Ordering::Relaxed))
 }
 
 /// Traps every system call of the calling thread but those `allowed`, from now on and for good: each is counted and fails.
-pub(crate) fn trap_all_but(allowed: &[i64]) -> Result<()> {
+///
+/// # Errors
+/// When the kernel takes no filter.
+pub fn trap_all_but(allowed: &[i64]) -> Result<()> {
     // SAFETY: sigaction(2): the structure is valid for the call; the handler has SA_SIGINFO's signature and only counts.
     let outcome = unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
@@ -36,6 +41,22 @@ pub(crate) fn trap_all_but(allowed: &[i64]) -> Result<()> {
         return Err(io::Error::last_os_error().into());
     }
     install(allowed, libc::SECCOMP_RET_ALLOW, libc::SECCOMP_RET_TRAP)
+}
+
+/// Lets every call in `calls` fail with EPERM, on the calling thread and on those that it makes.
+///
+/// # Errors
+/// When the kernel takes no filter.
+pub fn refuse(calls: &[i64]) -> Result<()> {
+    install(calls, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32, libc::SECCOMP_RET_ALLOW)
+}
+
+/// Ends the process at any call in `calls`, made by the calling thread or by one that it makes.
+///
+/// # Errors
+/// When the kernel takes no filter.
+pub fn forbid(calls: &[i64]) -> Result<()> {
+    install(calls, libc::SECCOMP_RET_KILL_PROCESS, libc::SECCOMP_RET_ALLOW)
 }
 
 /// The part of `siginfo_t` that tells of a trapped call.

@@ -123,3 +123,76 @@ fn nothing_is_written_to_disk() {
     assert_eq!((&outcome["started"], &outcome["flushed"]), (&true.into(), &true.into()), "{outcome}");
     assert_eq!(number(&outcome, "/stats/exported"), receiver.accepted().stacks, "{outcome}");
 }
+
+/// Runs the scenario `fault` under an engine, and checks that the account is exact and the weight about right.
+#[track_caller]
+fn fault(what: &str, engine: &str) -> Value {
+    let receiver = Receiver::start().unwrap();
+    let mut command = command("fault", &[&format!("what={what}")]);
+    let outcome = result(sending(command.env("PROFILER_ENGINE", engine), &receiver, Protocol::Grpc));
+    let of = |path: &str| number(&outcome, path);
+    assert_eq!((&outcome["flushed"], of("/stats/pending")), (&true.into(), 0), "{outcome}");
+    assert_eq!(of("/stats/taken"), of("/stats/exported") + of("/stats/lost_total"), "{outcome}");
+    assert_eq!(of("/stats/exported"), receiver.accepted().stacks, "{outcome}");
+    let weight = of("/stats/weight") as f64 / outcome["due"].as_f64().unwrap();
+    assert!((0.8..1.2).contains(&weight), "weight {weight:.2}: {outcome}");
+    outcome
+}
+
+/// Checks that an engine was refused for a reason that names `word`.
+#[track_caller]
+fn assert_refused(outcome: &Value, engine: &str, word: &str) {
+    let refused = outcome["running"]["engine"]["refused"].as_array().unwrap();
+    let why = refused.iter().find(|refused| refused["name"] == engine).map(|refused| refused["why"].as_str().unwrap());
+    assert!(why.is_some_and(|why| why.contains(word)), "{engine} is not refused for {word}: {outcome}");
+}
+
+/// Whether the test may do what only root may; as anybody else it says that it was not tried.
+#[expect(clippy::print_stdout, reason = "a test that could not be run is said to be so")]
+fn is_root(test: &str) -> bool {
+    let root = rustix::process::getuid().is_root();
+    if !root {
+        println!("NOT RUN: {test} needs root");
+    }
+    root
+}
+
+/// Check that where a filter refuses timers and perf events, `setitimer` takes over, and each refusal is named.
+#[test]
+fn a_filter_that_refuses_calls_leaves_the_last_resort() {
+    let outcome = fault("calls_refused", "perf");
+    for (engine, call) in [("perf", "perf_event_open"), ("process_timer", "timer_create")] {
+        assert_refused(&outcome, engine, call);
+    }
+    assert_eq!(outcome["running"]["engine"]["name"], "setitimer", "{outcome}");
+}
+
+/// Check that a limit of signals that is reached half-way leaves those threads their timers that have them, and the others
+/// to the process's.
+#[test]
+fn a_limit_of_timers_reached_half_way_keeps_what_runs() {
+    if !is_root("a limit of timers of a user of its own") {
+        return;
+    }
+    let outcome = fault("few_signals", "timer");
+    assert_refused(&outcome, "timer", "timer_create");
+    assert_eq!(outcome["running"]["engine"]["name"], "timer", "{outcome}");
+}
+
+/// Check that a limit of descriptors that is reached half-way stops no engine: those without one are timed otherwise.
+#[test]
+fn a_limit_of_descriptors_reached_half_way_keeps_what_runs() {
+    for engine in ["perf", "timer"] {
+        fault("few_descriptors", engine);
+    }
+}
+
+/// Check that the sampler works where `/proc` is not mounted.
+#[test]
+fn nothing_of_proc_is_needed() {
+    if is_root("unmounting /proc in a namespace of its own") {
+        for engine in ["perf", "timer"] {
+            fault("no_proc", engine);
+        }
+    }
+}

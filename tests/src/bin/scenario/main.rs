@@ -8,6 +8,7 @@
 mod account;
 mod burn;
 mod exit;
+mod fault;
 mod fork;
 mod settings;
 mod takeover;
@@ -43,6 +44,7 @@ fn run() -> Result<Value> {
         "settings" => settings::start(&options),
         "second" => settings::second(),
         "limits" => settings::without_timers(),
+        "fault" => fault::fault(&options),
         "fork" => fork::fork(&options),
         "takeover" => takeover::takeover(&options),
         "exit" => exit::exit(&options),

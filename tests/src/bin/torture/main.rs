@@ -14,7 +14,6 @@ mod libraries;
 mod other_stack;
 mod others;
 mod proof;
-mod sandbox;
 mod storms;
 mod threads;
 mod waits;

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use profiler::Profiler;
+use profiler_tests::sandbox::{trap_all_but, trapped_others, trapped_reads};
 use profiler_tests::signal::{Aimed, record, with_empty_handler};
 use profiler_tests::subject::Options;
 use profiler_tests::workload::{at_depth, spin};
@@ -20,7 +21,6 @@ use serde_json::{Value, json};
 use crate::allocations;
 use crate::bench::torture;
 use crate::other_stack::on_other_stack;
-use crate::sandbox::{trap_all_but, trapped_others, trapped_reads};
 
 /// Samples in a row of which is counted.
 const SAMPLES: u64 = 4000;

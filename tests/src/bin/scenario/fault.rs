@@ -1,0 +1,106 @@
+//! A machine that refuses: from the start, or half-way.
+//!
+//! In: `what` it refuses. Out: the account, the engine and the reasons it gives, and the CPU time of the eight threads that
+//! worked meanwhile, half of which were made after the start.
+
+use std::ffi::CStr;
+use std::io;
+use std::time::{Duration, Instant};
+
+use profiler::Config;
+use profiler_tests::clock::process_cpu;
+use profiler_tests::subject::Options;
+use profiler_tests::workload::spin;
+use profiler_tests::{Result, sandbox, stats};
+use rustix::process::{Resource, Rlimit, setrlimit};
+use serde_json::{Value, json};
+
+/// Samples a second.
+const RATE: u32 = 100;
+const THREADS: usize = 8;
+/// CPU time of each thread.
+const WORK: Duration = Duration::from_millis(150);
+
+/// Starts where something is refused, works, and says what came of it.
+pub(crate) fn fault(options: &Options) -> Result<Value> {
+    let what: String = options.value("what")?;
+    match what.as_str() {
+        "calls_refused" => sandbox::refuse(&[libc::SYS_timer_create, libc::SYS_perf_event_open])?,
+        "calls_deadly" => {
+            sandbox::forbid(&[libc::SYS_timer_create, libc::SYS_perf_event_open, libc::SYS_process_vm_readv])?;
+        }
+        // One signal may wait for each timer: enough for a few threads.
+        "few_signals" => few_signals(5)?,
+        "no_proc" => without_proc()?,
+        "few_descriptors" => {}
+        other => return Err(format!("what={other:?} is unknown").into()),
+    }
+    let profiler = profiler::start(Config::new("fault").rate_hz(RATE).interval(Duration::from_secs(1)))?;
+    let cpu = process_cpu();
+    if what == "few_descriptors" {
+        few_descriptors()?;
+    }
+    work()?;
+    let cpu = process_cpu() - cpu;
+    let running = stats::to_json(&profiler.stats());
+    profiler.pause();
+    let flushed = profiler.flush(Duration::from_secs(20));
+    let stats = stats::to_json(&profiler.stats());
+    Ok(json!({
+        "due": cpu.as_secs_f64() * f64::from(RATE), "running": running, "flushed": flushed, "stats": stats,
+    }))
+}
+
+fn work() -> Result<()> {
+    let start = Instant::now();
+    let thread = |_| {
+        std::thread::spawn(move || {
+            spin(WORK);
+            // All of them live until the sampler has looked for them.
+            std::thread::sleep(Duration::from_millis(1500).saturating_sub(start.elapsed()));
+            spin(WORK);
+        })
+    };
+    let threads: Vec<_> = (0..THREADS).map(thread).collect();
+    threads.into_iter().try_for_each(std::thread::JoinHandle::join).map_err(|_| "a thread panicked".into())
+}
+
+/// Becomes a user that has no other process, so that the kernel's count of its signals begins at 0, and may have few.
+fn few_signals(most: u64) -> Result<()> {
+    setrlimit(Resource::Sigpending, Rlimit { current: Some(most), maximum: Some(most) })?;
+    let user = 60_000 + std::process::id() % 5_000;
+    // SAFETY: setresuid(2) and prctl(2) with numbers only; no other thread runs yet.
+    let outcome = unsafe { libc::setresuid(user, user, user) };
+    if outcome != 0 {
+        return Err(io::Error::last_os_error().into());
+    }
+    // SAFETY: as above. Without this, `/proc/self` would belong to root from now on.
+    unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1) };
+    Ok(())
+}
+
+/// Leaves two descriptors to be opened.
+fn few_descriptors() -> Result<()> {
+    let highest =
+        std::fs::read_dir("/proc/self/fd")?.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let most = highest.max().unwrap_or(0_u64) + 2;
+    Ok(setrlimit(Resource::Nofile, Rlimit { current: Some(most), maximum: Some(most) })?)
+}
+
+/// Moves into a mount namespace in which `/proc` is not mounted.
+fn without_proc() -> Result<()> {
+    const PROC: &CStr = c"/proc";
+    // SAFETY: unshare(2), mount(2) and umount2(2): strings that are valid for the calls; no other thread runs yet.
+    let done = unsafe {
+        libc::unshare(libc::CLONE_NEWNS) == 0
+            && libc::mount(
+                c"none".as_ptr(),
+                c"/".as_ptr(),
+                std::ptr::null(),
+                libc::MS_REC | libc::MS_PRIVATE,
+                std::ptr::null(),
+            ) == 0
+            && libc::umount2(PROC.as_ptr(), libc::MNT_DETACH) == 0
+    };
+    if done { Ok(()) } else { Err(io::Error::last_os_error().into()) }
+}
