@@ -47,6 +47,25 @@ pub fn quantile(values: &[f64], q: f64) -> f64 {
     sorted.get(index).copied().unwrap_or(0.0)
 }
 
+/// The arithmetic mean of `values`; 0 for none.
+#[must_use]
+pub fn mean(values: &[f64]) -> f64 {
+    if values.is_empty() { 0.0 } else { values.iter().sum::<f64>() / values.len() as f64 }
+}
+
+/// The upper end of the two-sided 95 % confidence interval of the mean of `values`, by Student's t; infinite for fewer than two.
+#[must_use]
+pub fn upper_bound(values: &[f64]) -> f64 {
+    // Quantiles 0.975 for 1, 2, … degrees of freedom; beyond, the normal distribution's is close.
+    const STUDENT: [f64; 14] =
+        [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145];
+    let Some(freedom) = values.len().checked_sub(1).filter(|freedom| *freedom > 0) else { return f64::INFINITY };
+    let mean = mean(values);
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    let error = (squares / freedom as f64 / values.len() as f64).sqrt();
+    mean + STUDENT.get(freedom - 1).copied().unwrap_or(1.96) * error
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,5 +91,13 @@ mod tests {
         let values = [5.0, 1.0, 4.0, 2.0, 3.0];
         let of = |q| quantile(&values, q);
         assert_eq!([median(&values), of(0.0), of(0.99), of(1.0), quantile(&[], 0.5)], [3.0, 1.0, 5.0, 5.0, 0.0]);
+    }
+
+    /// Check the bound for a textbook's set: mean 2, standard deviation 1, three values, t = 4.303.
+    #[test]
+    fn a_mean_has_an_upper_bound() {
+        assert_eq!(mean(&[1.0, 2.0, 3.0]), 2.0);
+        assert!((upper_bound(&[1.0, 2.0, 3.0]) - (2.0 + 4.303 / 3.0_f64.sqrt())).abs() < 1e-9);
+        assert_eq!((mean(&[]), upper_bound(&[1.0])), (0.0, f64::INFINITY));
     }
 }

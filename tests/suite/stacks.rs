@@ -59,6 +59,7 @@ fn run_shop(profile: &str, enough: i64) -> Shop {
 
 /// Checks that every stack of a handler reaches the start of its thread, that work there was, and that of all other samples,
 /// whatever they caught, no more than one in a thousand has a stack that does not.
+#[expect(clippy::print_stdout, reason = "the figure, for who looks")]
 fn assert_whole(tally: &Tally) {
     let is_whole =
         |stack: &[String]| stack.last().is_some_and(|root| ROOTS.contains(&root.split('@').next().unwrap_or(root)));

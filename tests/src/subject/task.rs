@@ -19,11 +19,14 @@ use crate::workload::{Random, at_depth, on_path, spin};
 pub(super) fn run<S: Subject>(options: &Options, service: Service) -> Result<Value> {
     match options.value::<String>("task")?.as_str() {
         "spin" => busy::<S>(options),
+        "short" => short::<S>(options),
+        "bursts" => bursts::<S>(options),
+        "memory" => memory::<S>(options),
         "serve" => serve::<S>(options, service),
         "cost" => cost::<S>(options),
         "rest" => rest::<S>(options),
         "start" => start::<S>(options),
-        other => Err(format!("task={other:?} is none of spin, serve, cost, rest, start").into()),
+        other => Err(format!("task={other:?} is none of spin, short, bursts, memory, serve, cost, rest, start").into()),
     }
 }
 
@@ -31,9 +34,10 @@ fn started<S: Subject>(options: &Options) -> Result<S> {
     S::start(options.value_or("rate", 100)?, &options.value_or("url", String::new())?)
 }
 
-/// Burns CPU on `threads` threads for `seconds`, every other one of which was there before the profiler was.
+/// Burns CPU on `threads` threads for `seconds`, with naps of `nap_micros` after each millisecond, every other one of which was there before the profiler was.
 fn busy<S: Subject>(options: &Options) -> Result<Value> {
     let (threads, seconds) = (options.value::<u32>("threads")?, options.value::<f64>("seconds")?);
+    let nap = Duration::from_micros(options.value_or("nap_micros", 0)?);
     let thread = |index: u32| -> Result<_> {
         let (begin, begun) = channel::<()>();
         let name = format!("busy-{index}");
@@ -43,6 +47,9 @@ fn busy<S: Subject>(options: &Options) -> Result<Value> {
             let end = Instant::now() + Duration::from_secs_f64(seconds);
             while Instant::now() < end {
                 spin(Duration::from_millis(1));
+                if !nap.is_zero() {
+                    std::thread::sleep(nap);
+                }
             }
         })?;
         Ok((begin, thread))
@@ -62,15 +69,85 @@ fn busy<S: Subject>(options: &Options) -> Result<Value> {
     Ok(json!({ "cpu_seconds": cpu_seconds, "stacks": stacks }))
 }
 
+/// Makes threads that burn 5 ms of CPU each and end, four at a time, for `seconds`.
+fn short<S: Subject>(options: &Options) -> Result<Value> {
+    under::<S>(options, |end| {
+        while Instant::now() < end {
+            let threads: Vec<_> = (0..4).map(|_| std::thread::spawn(|| spin(Duration::from_millis(5)))).collect();
+            for thread in threads {
+                thread.join().map_err(|_| "a short thread panicked")?;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Two threads that burn 3 ms of CPU and rest until 10 ms are over, for `seconds`.
+fn bursts<S: Subject>(options: &Options) -> Result<Value> {
+    under::<S>(options, |end| {
+        let burst = move || {
+            while Instant::now() < end {
+                let next = Instant::now() + Duration::from_millis(10);
+                spin(Duration::from_millis(3));
+                std::thread::sleep(next.saturating_duration_since(Instant::now()));
+            }
+        };
+        for thread in [std::thread::spawn(burst), std::thread::spawn(burst)] {
+            thread.join().map_err(|_| "a bursty thread panicked")?;
+        }
+        Ok(())
+    })
+}
+
+/// Does `work`, which is told when to end, under the profiler; says the CPU time of the process.
+fn under<S: Subject>(options: &Options, work: impl FnOnce(Instant) -> Result<()>) -> Result<Value> {
+    let mut subject = started::<S>(options)?;
+    let cpu = process_cpu();
+    work(Instant::now() + Duration::from_secs_f64(options.value("seconds")?))?;
+    let cpu_seconds = (process_cpu() - cpu).as_secs_f64();
+    let stacks = subject.stacks()?;
+    subject.finish()?;
+    Ok(json!({ "cpu_seconds": cpu_seconds, "stacks": stacks }))
+}
+
+/// The spin loop, and how much memory the process holds at its end.
+fn memory<S: Subject>(options: &Options) -> Result<Value> {
+    let mut said = busy::<S>(options)?;
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let bytes = |name: &str| -> Option<u64> {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        Some(line.trim_start_matches(':').trim().trim_end_matches(" kB").parse::<u64>().ok()? * 1024)
+    };
+    said["resident"] = json!(bytes("VmRSS"));
+    said["peak"] = json!(bytes("VmHWM"));
+    Ok(said)
+}
+
+/// CPU time of the profiler's own threads, by their names.
+fn own_cpu() -> Result<Duration> {
+    let mut own = Duration::ZERO;
+    for task in std::fs::read_dir("/proc/self/task")? {
+        let path = task?.path();
+        // A thread that ends meanwhile is none of the profiler's.
+        let Ok(name) = std::fs::read_to_string(path.join("comm")) else { continue };
+        if name.starts_with("profiler") {
+            // The first figure of schedstat is the time on the processor, in nanoseconds (proc(5)).
+            let stat = std::fs::read_to_string(path.join("schedstat"))?;
+            own += Duration::from_nanos(stat.split(' ').next().unwrap_or_default().parse()?);
+        }
+    }
+    Ok(own)
+}
+
 /// Serves until standard input ends.
 fn serve<S: Subject>(options: &Options, service: Service) -> Result<Value> {
     let mut subject = started::<S>(options)?;
     let cpu = process_cpu();
     service(&mut |address| say(&json!({ "ready": address.to_string() })))?;
-    let cpu_seconds = (process_cpu() - cpu).as_secs_f64();
+    let (cpu_seconds, own) = ((process_cpu() - cpu).as_secs_f64(), own_cpu()?.as_secs_f64());
     let stacks = subject.stacks()?;
     subject.finish()?;
-    Ok(json!({ "cpu_seconds": cpu_seconds, "stacks": stacks }))
+    Ok(json!({ "cpu_seconds": cpu_seconds, "stacks": stacks, "own_cpu_seconds": own }))
 }
 
 /// Replays the profiler's own signal at a stack `depth` frames deep, and the same with a handler that does nothing, batch

@@ -42,6 +42,13 @@ pub(crate) struct Outcome {
     pub(crate) weight: Option<f64>,
 }
 
+impl Outcome {
+    /// A figure that the program said.
+    pub(crate) fn figure(&self, name: &str) -> Result<f64> {
+        self.said[name].as_f64().ok_or_else(|| format!("the program did not say {name}").into())
+    }
+}
+
 /// The root of the workspace.
 pub(crate) fn workspace() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
@@ -71,6 +78,15 @@ impl Lab {
         program.unwrap_or(Path::new("target"))
     }
 
+    /// Runs `task` under this profiler with `engine`.
+    pub(crate) fn run_engine(&self, engine: &str, task: &[String]) -> Result<Outcome> {
+        Self::counted(Who::Ours, &|url| {
+            let mut command = self.command(Who::Ours, task, url)?;
+            let finished = Running::start(command.env("PROFILER_ENGINE", engine), LIMIT)?.finish()?;
+            finished.json()
+        })
+    }
+
     /// Runs `task` under `who`.
     pub(crate) fn run(&self, who: Who, task: &[String]) -> Result<Outcome> {
         let said = |url: &str| {
@@ -89,7 +105,8 @@ impl Lab {
             let client = Running::start(client.args(["client", &address, &CONNECTIONS.to_string()]), LIMIT)?;
             std::thread::sleep(Duration::from_secs(seconds));
             let requests = client.finish()?.json()?;
-            let said = shop.finish()?.json()?;
+            let mut said = shop.finish()?.json()?;
+            said["requests"] = requests["requests"].clone();
             match requests["errors"].as_u64() {
                 Some(0) => Ok(said),
                 _ => Err(format!("under {} the shop did not serve well: {requests}", who.name()).into()),
@@ -122,7 +139,12 @@ impl Lab {
     }
 
     fn start(&self, who: Who, task: &[String], url: &str) -> Result<Running> {
+        Running::start(&mut self.command(who, task, url)?, LIMIT)
+    }
+
+    fn command(&self, who: Who, task: &[String], url: &str) -> Result<Command> {
         let mut command = Command::new(self.program(who)?);
-        Running::start(command.args(task).arg(format!("url={url}")), LIMIT)
+        command.args(task).arg(format!("url={url}"));
+        Ok(command)
     }
 }

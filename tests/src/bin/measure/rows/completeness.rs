@@ -1,5 +1,5 @@
-//! Completeness: samples ÷ (CPU seconds × rate) at 100 Hz, on a spin loop with 1, 2 and 8 threads and in the shop under
-//! load. 1 is right.
+//! Completeness: samples ÷ (CPU seconds × rate), at 100 Hz on a spin loop with 1, 2, 8 and 64 threads, at 1 kHz on one with
+//! 2, and in the shop under load at both. 1 is right.
 //!
 //! Two figures. *Stacks* are the stacks that arrived; *weight* is the CPU time that they say they stand for, in sampling
 //! periods: kernels whose tick is coarser than the period merge several expiries into one signal, and only a profiler that
@@ -17,24 +17,28 @@ use crate::who::Who;
 /// The row.
 pub(crate) const ROW: Row = Row { name: "completeness", what: "what share of the CPU time is in the profile", measure };
 
-const RATE_HZ: u32 = 100;
+/// Threads and rate of a spin loop.
+const LOOPS: [(u32, u32); 5] = [(1, 100), (2, 100), (8, 100), (64, 100), (2, 1000)];
+const SHOP_RATES: [u32; 2] = [100, 1000];
 
 fn measure(lab: &Lab, report: &mut Report) -> Result<()> {
     let seconds = if lab.quick { 3 } else { 15 };
-    for threads in [1, 2, 8] {
+    for (threads, rate) in LOOPS {
         let task =
-            ["task=spin".into(), format!("threads={threads}"), format!("seconds={seconds}"), format!("rate={RATE_HZ}")];
-        let what = format!("spin loop, {threads} busy, {RATE_HZ} Hz");
-        add(report, &what, &|who| lab.run(who, &task))?;
+            ["task=spin".into(), format!("threads={threads}"), format!("seconds={seconds}"), format!("rate={rate}")];
+        add(report, &format!("spin loop, {threads} busy, {rate} Hz"), rate, &|who| lab.run(who, &task))?;
     }
-    add(report, &format!("shop under load, {RATE_HZ} Hz"), &|who| lab.serve(who, RATE_HZ, seconds))
+    for rate in SHOP_RATES {
+        add(report, &format!("shop under load, {rate} Hz"), rate, &|who| lab.serve(who, rate, seconds))?;
+    }
+    Ok(())
 }
 
-fn add(report: &mut Report, what: &str, outcome: &dyn Fn(Who) -> Result<Outcome>) -> Result<()> {
+fn add(report: &mut Report, what: &str, rate: u32, outcome: &dyn Fn(Who) -> Result<Outcome>) -> Result<()> {
     let (mut stacks, mut weight) = (Vec::new(), Vec::new());
     for who in Who::PROFILERS {
         let outcome = outcome(who)?;
-        let due = outcome.said["cpu_seconds"].as_f64().ok_or("no CPU seconds")? * f64::from(RATE_HZ);
+        let due = outcome.figure("cpu_seconds")? * f64::from(rate);
         stacks.extend(outcome.stacks.map(|stacks| (who, stacks / due)));
         weight.extend(outcome.weight.map(|weight| (who, weight / due)));
     }

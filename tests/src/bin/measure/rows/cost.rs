@@ -45,6 +45,7 @@ fn one(lab: &Lab, report: &mut Report, depth: u32, stack: &str, described: &str)
     Ok(())
 }
 
-fn numbers(values: &Value) -> Vec<f64> {
+/// An array of numbers.
+pub(super) fn numbers(values: &Value) -> Vec<f64> {
     values.as_array().into_iter().flatten().filter_map(Value::as_f64).collect()
 }

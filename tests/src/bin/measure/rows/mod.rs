@@ -4,8 +4,12 @@
 
 pub(crate) mod completeness;
 pub(crate) mod cost;
+pub(crate) mod engines;
+pub(crate) mod memory;
+pub(crate) mod overhead;
 pub(crate) mod packages;
 pub(crate) mod rest;
+pub(crate) mod short;
 pub(crate) mod start;
 
 use profiler_tests::Result;
@@ -25,4 +29,14 @@ pub(crate) struct Row {
 }
 
 /// All rows in the order of the table.
-pub(crate) const ALL: [Row; 5] = [completeness::ROW, cost::ROW, rest::ROW, start::ROW, packages::ROW];
+pub(crate) const ALL: [Row; 9] = [
+    completeness::ROW,
+    engines::ROW,
+    short::ROW,
+    cost::ROW,
+    overhead::ROW,
+    memory::ROW,
+    rest::ROW,
+    start::ROW,
+    packages::ROW,
+];

@@ -1,0 +1,62 @@
+//! What a profiler costs the shop at 100 Hz, twice.
+//!
+//! *Computed*, for this one: (samples × (handler + delivery of the signal) + CPU time of its own threads) ÷ CPU time of the
+//! process, all from counters: the samples and the threads' clocks in the shop under load, handler and delivery from the cost
+//! of one signal at stacks of 60 frames. *Paired*: CPU time per request with the profiler ÷ without, in pairs of runs that follow each
+//! other, the order changing from pair to pair; the mean and the upper end of its 95 % interval (Student's t).
+
+use profiler_tests::Result;
+use profiler_tests::statistics::{mean, median, upper_bound};
+
+use super::Row;
+use super::cost::numbers;
+use crate::lab::Lab;
+use crate::report::{Line, Report};
+use crate::who::Who;
+
+/// The row.
+pub(crate) const ROW: Row = Row { name: "overhead", what: "what it costs the shop", measure };
+
+const RATE_HZ: u32 = 100;
+
+fn measure(lab: &Lab, report: &mut Report) -> Result<()> {
+    let (pairs, seconds) = if lab.quick { (3, 3) } else { (9, 10) };
+    let (mut means, mut bounds) = (Vec::new(), Vec::new());
+    for who in Who::PROFILERS {
+        let ratios = (0..pairs).map(|pair| ratio(lab, who, seconds, pair % 2 == 0)).collect::<Result<Vec<_>>>()?;
+        means.push((who, mean(&ratios)));
+        bounds.push((who, upper_bound(&ratios)));
+    }
+    let share = 100.0 * computed(lab, seconds)?;
+    let what = format!("of the process, computed, {RATE_HZ} Hz");
+    report.add(Line { row: ROW.name, what, unit: "%", digits: 3, values: vec![(Who::Ours, share)] });
+    for (of, values) in [("mean", means), ("upper 95 % bound", bounds)] {
+        let what = format!("CPU per request ÷ without, {of} of {pairs} pairs");
+        report.add(Line { row: ROW.name, what, unit: "", digits: 3, values });
+    }
+    Ok(())
+}
+
+/// CPU time per request under `who` ÷ that without a profiler.
+fn ratio(lab: &Lab, who: Who, seconds: u64, bare_first: bool) -> Result<f64> {
+    let each = |who: Who| -> Result<f64> {
+        let outcome = lab.serve(who, RATE_HZ, seconds)?;
+        Ok(outcome.figure("cpu_seconds")? / outcome.figure("requests")?)
+    };
+    let (with, without) = if bare_first {
+        let without = each(Who::Nobody)?;
+        (each(who)?, without)
+    } else {
+        (each(who)?, each(Who::Nobody)?)
+    };
+    Ok(with / without)
+}
+
+fn computed(lab: &Lab, seconds: u64) -> Result<f64> {
+    let cost = ["task=cost", "depth=60", "batches=30", "size=200", "stack=same"].map(String::from);
+    let full = lab.run(Who::Ours, &cost)?;
+    let signal = median(&numbers(&full.said["full_ns"])) / 1e9;
+    let shop = lab.serve(Who::Ours, RATE_HZ, seconds)?;
+    let samples = shop.stacks.ok_or("no stacks arrived")?;
+    Ok((samples * signal + shop.figure("own_cpu_seconds")?) / shop.figure("cpu_seconds")?)
+}
