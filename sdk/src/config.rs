@@ -10,10 +10,9 @@ use std::time::Duration;
 use percent_encoding::percent_decode_str;
 use profiler_proto::resource::Resource;
 
-use crate::cpu::{EngineChoice, ring};
+use crate::engine::EngineChoice;
 use crate::error::Error;
 use crate::export::{self, Destination, Otlp};
-use crate::symbolize::Folders;
 
 /// Samples per second of CPU time where nothing else is set.
 const DEFAULT_RATE_HZ: u32 = 100;
@@ -125,9 +124,10 @@ pub(crate) struct Settings {
     pub(crate) engine: EngineChoice,
     pub(crate) destinations: Vec<Destination>,
     pub(crate) serve: Option<String>,
-    /// Where to look for debug information; `None`: addresses get no names.
-    pub(crate) folders: Option<Folders>,
-    pub(crate) ring_words: usize,
+    /// Whether addresses get names.
+    pub(crate) symbolize: bool,
+    /// `None`: as the ring likes it.
+    pub(crate) ring_words: Option<usize>,
 }
 
 impl Settings {
@@ -155,9 +155,7 @@ impl Config {
         } else {
             self.destinations.into_iter().map(Destination::otlp).collect::<Result<_, _>>()?
         };
-        let symbolize = self.symbolize.map_or_else(|| environment.flag("PROFILER_SYMBOLIZE"), Ok)?;
         Ok(Settings {
-            folders: symbolize.then(|| Folders::new(lookup)),
             service,
             resource,
             rate_hz,
@@ -165,7 +163,8 @@ impl Config {
             engine: self.engine.map_or_else(|| environment.engine(), Ok)?,
             destinations,
             serve: self.serve.map_or_else(|| environment.serve(), |address| Ok(Some(address)))?,
-            ring_words: self.ring_words.unwrap_or(ring::DEFAULT_WORDS),
+            symbolize: self.symbolize.map_or_else(|| environment.flag("PROFILER_SYMBOLIZE"), Ok)?,
+            ring_words: self.ring_words,
         })
     }
 }
@@ -417,8 +416,7 @@ mod tests {
     /// Check that symbolizing is on unless code or the environment says no, code first.
     #[test]
     fn symbolizing_can_be_turned_off() {
-        let on =
-            |config: Config, value: &str| resolve(config, &[("PROFILER_SYMBOLIZE", value)]).unwrap().folders.is_some();
+        let on = |config: Config, value: &str| resolve(config, &[("PROFILER_SYMBOLIZE", value)]).unwrap().symbolize;
         assert!(on(Config::new("a"), "") && on(Config::new("a"), "1") && !on(Config::new("a"), "0"));
         assert!(on(Config::new("a").symbolize(true), "0") && !on(Config::new("a").symbolize(false), "1"));
         assert!(message(Config::new("a"), &[("PROFILER_SYMBOLIZE", "often")]).contains("PROFILER_SYMBOLIZE=\"often\""));

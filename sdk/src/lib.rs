@@ -37,17 +37,30 @@
 //! The profiler never prints (it logs with `tracing`), never panics, and bounds its memory and its time. What it could
 //! not deliver is counted by cause: [`Profiler::stats`]. It owns two threads, `profiler` and `profiler-io`, and the signal
 //! SIGPROF; a handler of SIGPROF that was there before still gets the signals that are not ours.
+//!
+//! # Platforms
+//!
+//! Linux on x86_64 and aarch64, with glibc or musl. Elsewhere (macOS, Windows, other processors) the crate builds with all of
+//! its interface, tags cost what they cost, and [`start`] gives an error of the kind [`ErrorKind::Environment`] that says
+//! what is missing: go on without a profiler there, or set `PROFILER_ENABLED=0`.
 
-#[cfg(feature = "cpu")]
+#![cfg_attr(
+    not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))),
+    expect(dead_code, reason = "settings and tags are checked and kept where nothing samples, and nobody reads them")
+)]
+
+#[cfg(all(feature = "cpu", target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod aggregate;
-#[cfg(feature = "cpu")]
+#[cfg(all(feature = "cpu", target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod assemble;
 #[cfg(feature = "cpu")]
 mod config;
 #[cfg(feature = "cpu")]
 mod context;
-#[cfg(feature = "cpu")]
+#[cfg(all(feature = "cpu", target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod cpu;
+#[cfg(feature = "cpu")]
+mod engine;
 mod error;
 #[cfg(feature = "export")]
 pub mod export;
@@ -56,9 +69,9 @@ mod profiler;
 #[cfg(feature = "serve")]
 pub mod serve;
 mod stats;
-#[cfg(feature = "cpu")]
+#[cfg(all(feature = "cpu", target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod symbolize;
-#[cfg(feature = "cpu")]
+#[cfg(all(feature = "cpu", target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod unwind;
 
 #[cfg(feature = "cpu")]
@@ -66,7 +79,7 @@ pub use config::Config;
 #[cfg(feature = "cpu")]
 pub use context::tags::{MAX_KEY, MAX_SETS, MAX_TAGS, MAX_VALUE, Scope, Tags, with_tags};
 #[cfg(feature = "cpu")]
-pub use cpu::EngineChoice;
+pub use engine::EngineChoice;
 pub use error::{Error, ErrorKind};
 #[cfg(feature = "cpu")]
 pub use profiler::{ProfileKind, Profiler, start};

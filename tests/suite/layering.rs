@@ -23,6 +23,7 @@ const CRATES: &[(&str, Option<&[&str]>)] = &[
 const STAGES: &[&str] = &[
     "error",
     "stats",
+    "engine",
     "export",
     "serve",
     "context",

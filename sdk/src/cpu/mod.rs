@@ -33,12 +33,12 @@ use std::time::{Duration, Instant};
 use profiler_proto::loss::{Cause, Loss};
 
 use self::action::Keeper;
-pub use self::engine::EngineChoice;
 use self::handler::Shared;
 use self::record::Head;
 use self::thread_id::Candidates;
 use self::threads::Threads;
 use crate::context;
+use crate::engine::EngineChoice;
 use crate::error::Error;
 use crate::stats::EngineStats;
 use crate::unwind::modules::Modules;

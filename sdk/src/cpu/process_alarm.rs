@@ -8,8 +8,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::clocks::{Progress, process_cpu_time};
-use super::engine::{self, Alarm, Engine, EngineChoice, Findings, Pace, Target};
+use super::engine::{self, Alarm, Engine, Findings, Pace, Target};
 use super::handler::Shared;
+use crate::engine::EngineChoice;
 use crate::error::Error;
 
 /// The process-wide alarm.

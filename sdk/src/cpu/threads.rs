@@ -12,13 +12,14 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::clocks::{Progress, cpu_time};
-use super::engine::{self, Alarm, Engine, EngineChoice, Findings, Pace, Target};
+use super::engine::{self, Alarm, Engine, Findings, Pace, Target};
 use super::handler::{BLOCKED_NANOS, Shared};
 use super::phases::Phases;
 use super::process_alarm::ProcessAlarm;
 use super::slots::Slot;
 use super::stack_bounds::StackBounds;
 use super::tasks::{name_of, thread_ids};
+use crate::engine::EngineChoice;
 use crate::error::Error;
 
 /// Threads are looked after at least this often. Those without an alarm of their own that use CPU are found at once.

@@ -341,7 +341,7 @@ mod tests {
     /// Check that what stays loaded is shared between readings, and that another library at the place of one that is gone is
     /// not taken for it.
     #[test]
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
     fn what_stays_loaded_is_read_once() {
         use crate::unwind::truth::folder::Folder;
         use crate::unwind::truth::libraries::compile;

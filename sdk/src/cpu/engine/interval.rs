@@ -79,7 +79,7 @@ fn set(pace: Pace) -> io::Result<()> {
 /// In microseconds, the least that is not "off".
 fn timeval(duration: Duration) -> libc::timeval {
     let micros = duration.as_nanos().div_ceil(1000);
-    libc::timeval { tv_sec: (micros / 1_000_000) as libc::time_t, tv_usec: (micros % 1_000_000) as libc::suseconds_t }
+    libc::timeval { tv_sec: (micros / 1_000_000) as _, tv_usec: (micros % 1_000_000) as _ }
 }
 
 #[cfg(test)]

@@ -143,7 +143,7 @@ impl Drop for Timer {
 fn timespec(duration: Duration) -> libc::timespec {
     // SAFETY: timespec is plain data (with padding on some C libraries) for which zero is valid.
     let mut time: libc::timespec = unsafe { std::mem::zeroed() };
-    time.tv_sec = duration.as_secs() as libc::time_t;
+    time.tv_sec = duration.as_secs() as _;
     time.tv_nsec = duration.subsec_nanos().into();
     time
 }

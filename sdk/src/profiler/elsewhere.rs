@@ -1,0 +1,64 @@
+//! A profiler on systems without a sampler: there is none.
+//!
+//! In: settings, checked like everywhere. Out: an error that says what is missing. So a service that is profiled on its
+//! Linux servers builds, and its settings are tried, on the laptops of its team. The twin of `running`; its value cannot
+//! exist, so nothing of it can be called.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use profiler_proto::ProfileSet;
+
+use crate::config::Settings;
+use crate::error::Error;
+use crate::stats::Stats;
+
+/// A profiler that runs: impossible here.
+#[derive(Debug)]
+pub(super) enum Running {}
+
+impl Running {
+    pub(super) fn start(settings: Settings) -> Result<Self, Error> {
+        let here =
+            format!("profiler::start({:?}) on {} {}", settings.service, std::env::consts::OS, std::env::consts::ARCH);
+        let why = io::Error::new(io::ErrorKind::Unsupported, "CPU sampling needs Linux on x86_64 or aarch64");
+        Err(Error::environment(here, why, "go on without a profiler here, or set PROFILER_ENABLED=0"))
+    }
+
+    pub(super) fn is_inherited(&self) -> bool {
+        match *self {}
+    }
+
+    pub(super) fn flush(&self, _timeout: Duration) -> bool {
+        match *self {}
+    }
+
+    pub(super) fn pause(&self) {
+        match *self {}
+    }
+
+    pub(super) fn resume(&self) -> Result<(), Error> {
+        match *self {}
+    }
+
+    pub(super) fn set_rate_hz(&self, _rate_hz: u32) {
+        match *self {}
+    }
+
+    pub(super) fn stats(&self) -> Stats {
+        match *self {}
+    }
+
+    pub(super) fn serve_address(&self) -> Option<SocketAddr> {
+        match *self {}
+    }
+
+    pub(super) fn capture(&self, _duration: Duration) -> Result<ProfileSet, Error> {
+        match *self {}
+    }
+
+    pub(super) fn stop(self, _timeout: Duration) -> bool {
+        match self {}
+    }
+}

@@ -1,0 +1,222 @@
+//! A profiler that runs: how the stages are wired.
+//!
+//! In: settings. Out: two threads, `profiler` ([`sampling`]) and `profiler-io` ([`io`]), that run until they are told to stop.
+//! Calls of the guard become [`Command`]s to the first of them; nothing here blocks longer than the caller allows.
+
+mod io;
+mod message;
+mod sampling;
+mod source;
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use profiler_proto::ProfileSet;
+
+use self::message::{Command, Refusal, Reply};
+use self::sampling::Sampling;
+use self::source::Handle;
+use crate::config::Settings;
+use crate::cpu::{Sampler, ring};
+use crate::error::Error;
+use crate::stats::Stats;
+use crate::symbolize::Folders;
+
+/// How long a command may take that asks for nothing but to be obeyed, and a profile beyond its own time.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The process that a profiler runs in; 0: none.
+static RUNNING_IN: AtomicU32 = AtomicU32::new(0);
+
+#[derive(Debug)]
+pub(super) struct Running {
+    handle: Handle,
+    threads: Vec<JoinHandle<()>>,
+    serve_address: Option<SocketAddr>,
+    /// The process that has the threads.
+    pid: u32,
+}
+
+impl Running {
+    /// Starts it.
+    pub(super) fn start(settings: Settings) -> Result<Self, Error> {
+        wire(settings, Claim::take()?)
+    }
+
+    /// Whether this is a forked child, which has the value and not the threads.
+    pub(super) fn is_inherited(&self) -> bool {
+        self.pid != std::process::id()
+    }
+
+    pub(super) fn flush(&self, timeout: Duration) -> bool {
+        self.ask(timeout, |reply| Command::Flush { deadline: Instant::now() + timeout, reply }).unwrap_or(false)
+    }
+
+    pub(super) fn pause(&self) {
+        self.ask(PATIENCE, |reply| Command::Pause { reply });
+    }
+
+    pub(super) fn resume(&self) -> Result<(), Error> {
+        self.ask(PATIENCE, |reply| Command::Resume { reply }).unwrap_or(Ok(()))
+    }
+
+    pub(super) fn set_rate_hz(&self, rate_hz: u32) {
+        self.ask(PATIENCE, |reply| Command::SetRate { rate_hz, reply });
+    }
+
+    pub(super) fn stats(&self) -> Stats {
+        self.handle.stats()
+    }
+
+    pub(super) fn serve_address(&self) -> Option<SocketAddr> {
+        self.serve_address
+    }
+
+    pub(super) fn capture(&self, duration: Duration) -> Result<ProfileSet, Error> {
+        let (reply, outcome) = Reply::new();
+        let asker = Arc::new(());
+        let reply = Box::new(|captured| reply.answer(captured));
+        self.handle.send(Command::Capture { duration, asker: Arc::downgrade(&asker), reply });
+        let (why, remedy) = match outcome.recv_timeout(duration + PATIENCE) {
+            Ok(Ok(set)) => return Ok(set),
+            Ok(Err(Refusal::TooMany)) => ("too many captures at once", "wait until one of them has ended"),
+            Ok(Err(Refusal::Off)) | Err(_) => ("sampling is off", "resume the profiler first"),
+        };
+        Err(Error::misuse("Profiler::capture", why, remedy))
+    }
+
+    /// Ends it; `false` when the time was over.
+    pub(super) fn stop(self, timeout: Duration) -> bool {
+        if self.is_inherited() {
+            // The threads are the parent's, and joining them would wait for ever.
+            std::mem::forget(self);
+            return true;
+        }
+        let deadline = Instant::now() + timeout;
+        let done = self.ask(timeout, |reply| Command::Stop { deadline, reply }).unwrap_or(false);
+        let account = self.handle.stats().account;
+        if !done {
+            tracing::warn!(account.pending, "the time to shut down was over before all samples were sent");
+        }
+        if account.lost.total() > 0 {
+            tracing::warn!(lost = ?account.lost, "samples were lost");
+        }
+        if done {
+            for thread in self.threads {
+                // A thread that panicked has no more to say than that.
+                drop(thread.join());
+            }
+        }
+        done
+    }
+
+    /// Sends a command and waits for its answer; `None` when the time is over or the thread is gone.
+    fn ask<T>(&self, timeout: Duration, command: impl FnOnce(Reply<T>) -> Command) -> Option<T> {
+        let (reply, answer) = Reply::new();
+        self.handle.send(command(reply));
+        // A little longer than the command itself may take, so that its own answer comes first.
+        answer.recv_timeout(timeout + Duration::from_millis(50)).ok()
+    }
+}
+
+/// The right to be the one profiler of this process; given back when dropped, by the `profiler` thread as its last deed:
+/// two samplers must never share the ring.
+#[derive(Debug)]
+struct Claim;
+
+impl Claim {
+    fn take() -> Result<Self, Error> {
+        let pid = std::process::id();
+        // A forked child finds its parent's id here and may start a profiler of its own.
+        let claimed =
+            RUNNING_IN.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |running| (running != pid).then_some(pid));
+        claimed.map(|_| Self).map_err(|_| {
+            let remedy =
+                "keep the guard of the first start, or shut it down, and give it the time to end, before the next";
+            Error::misuse("profiler::start", "a profiler runs in this process already", remedy)
+        })
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        RUNNING_IN.store(0, Ordering::Relaxed);
+    }
+}
+
+/// Makes the stages and starts their threads, the receiving end first.
+fn wire(settings: Settings, claim: Claim) -> Result<Running, Error> {
+    #[cfg(feature = "serve")]
+    let server = settings.serve.as_deref().map(crate::serve::Server::bind).transpose()?;
+    #[cfg(feature = "serve")]
+    let serve_address = server.as_ref().map(crate::serve::Bound::local_addr);
+    #[cfg(not(feature = "serve"))]
+    let serve_address = {
+        if let Some(address) = &settings.serve {
+            tracing::warn!(address, "not served: the crate was built without its feature `serve`");
+        }
+        None
+    };
+    let (period, interval) = (settings.period(), settings.interval);
+    let (engine, ring_words) = (settings.engine, settings.ring_words.unwrap_or(ring::DEFAULT_WORDS));
+    let (commands, mailbox) = mpsc::channel();
+    let handle = Handle::new(commands, &settings);
+    let (tasks, inbox) = io::channel();
+    let io_thread = io::Io {
+        #[cfg(feature = "serve")]
+        server,
+        destinations: settings.destinations,
+        resource: settings.resource,
+        folders: settings.symbolize.then(|| Folders::new(&|name| std::env::var_os(name))),
+        handle: handle.clone(),
+    };
+    let runtime = io::runtime()?;
+    let mut threads = vec![spawn("profiler-io", move || io_thread.run(runtime, inbox))?];
+    let sampler = Sampler::start(engine, period, ring_words)?;
+    let sampling = Sampling::new(sampler, period, interval, mailbox, tasks, handle.clone());
+    threads.push(spawn("profiler", move || {
+        sampling.run();
+        drop(claim);
+    })?);
+    tracing::info!(service = settings.service, rate_hz = settings.rate_hz, "profiling");
+    Ok(Running { handle, threads, serve_address, pid: std::process::id() })
+}
+
+/// Starts a thread that gets no signal but SIGPROF: the host's handlers never run on it.
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, Error> {
+    let mask = SignalMask::only_sigprof();
+    let thread = std::thread::Builder::new().name(name.to_owned()).spawn(work);
+    drop(mask);
+    thread.map_err(|error| {
+        Error::environment(format!("spawn the thread {name}"), error, "raise the limit of threads (RLIMIT_NPROC)")
+    })
+}
+
+/// The calling thread's signal mask while another thread is made, which inherits it; restored when dropped.
+struct SignalMask {
+    old: libc::sigset_t,
+}
+
+impl SignalMask {
+    fn only_sigprof() -> Self {
+        // SAFETY: sigset_t is plain data; sigfillset(3) and sigdelset(3) write to it, pthread_sigmask(3) reads one and
+        //         writes the other. Both are valid for the calls, which cannot fail with these arguments.
+        unsafe {
+            let (mut all, mut old) = (std::mem::zeroed(), std::mem::zeroed());
+            libc::sigfillset(&raw mut all);
+            libc::sigdelset(&raw mut all, libc::SIGPROF);
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut old);
+            Self { old }
+        }
+    }
+}
+
+impl Drop for SignalMask {
+    fn drop(&mut self) {
+        // SAFETY: pthread_sigmask(3) reads the mask that it returned before.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.old, std::ptr::null_mut()) };
+    }
+}
