@@ -127,3 +127,65 @@ need_chromium() {
     say "missing: chromium: $apt_refused"
     return 1
 }
+
+# Debian's own Rust, whose standard libraries for other platforms stand beside it in apt; rustup's need its servers.
+find_debian_rust() { at_least "$(/usr/bin/rustc --version 2>/dev/null | cut -d ' ' -f 2)" "$rust_needed"; }
+
+# unpack PACKAGE FILE PLACE: takes one file out of a Debian package without installing it.
+unpack() {
+    local folder status=0
+    folder=$(mktemp -d)
+    # shellcheck disable=SC2086 # the file's name may be a pattern
+    (cd "$folder" && apt-get download "$1" >/dev/null 2>&1 && dpkg-deb -x ./*.deb . && mkdir -p "$(dirname "$3")" && cp $2 "$3") || status=1
+    rm -rf "$folder"
+    [ "$status" = 0 ] || apt_refused="take ${2##*/} out of the Debian package $1"
+    return "$status"
+}
+
+# What builds for aarch64 (glibc), and a machine that runs it: an emulator, a kernel, a shell. See .ci/aarch64.
+need_aarch64() {
+    local lost=() kernel
+    find_debian_rust && [ -d /usr/lib/rustlib/aarch64-unknown-linux-gnu ] || lost+=(rustc-web libstd-rust-web-dev:arm64)
+    command -v aarch64-linux-gnu-gcc >/dev/null && [ -e /usr/aarch64-linux-gnu/lib/libgcc_s.so.1 ] || lost+=(gcc-aarch64-linux-gnu libc6-dev-arm64-cross libgcc-s1-arm64-cross)
+    command -v qemu-system-aarch64 >/dev/null || lost+=(qemu-system-arm)
+    command -v cpio >/dev/null || lost+=(cpio)
+    [ ${#lost[@]} = 0 ] || { add_arm64 && apt_install "${lost[@]}"; } || {
+        say "missing: what builds and runs aarch64: $apt_refused"
+        return 1
+    }
+    [ -e "$cache/aarch64/vmlinuz" ] && [ -e "$cache/aarch64/busybox" ] && return 0
+    say "Taking a kernel and a shell for aarch64 from Debian."
+    add_arm64 && apt-get update >/dev/null 2>&1
+    kernel=$(apt-cache depends linux-image-cloud-arm64:arm64 2>/dev/null | sed -n 's/.*Depends: \(linux-image-[^ ]*\)$/\1/p' | head -n 1)
+    unpack "${kernel:-linux-image-cloud-arm64:arm64}" 'boot/vmlinuz-*' "$cache/aarch64/vmlinuz" &&
+        unpack busybox-static:arm64 bin/busybox "$cache/aarch64/busybox" && return 0
+    say "missing: a kernel for aarch64: $apt_refused"
+    return 1
+}
+
+add_arm64() {
+    dpkg --print-foreign-architectures 2>/dev/null | grep -qx arm64 && return 0
+    apt_refused="as root, run: dpkg --add-architecture arm64"
+    [ "$(id -u)" = 0 ] && dpkg --add-architecture arm64
+}
+
+# The standard library's source, to build it for platforms for which Debian has none.
+need_rust_source() {
+    find_debian_rust && [ -e /usr/lib/rustlib/src/rust/library/Cargo.lock ] && return 0
+    apt_install rustc-web rust-web-src && return 0
+    say "missing: the source of Rust's standard library: $apt_refused"
+    return 1
+}
+
+# What links static programs with musl, and LLVM's unwinder for the panics of the tests: that of GCC needs glibc.
+need_musl() {
+    need_rust_source || return 1
+    command -v musl-gcc >/dev/null || apt_install musl-tools || {
+        say "missing: musl: $apt_refused"
+        return 1
+    }
+    [ -e "$cache/musl/libunwind.a" ] && return 0
+    unpack libunwind-22-dev 'usr/lib/llvm-*/lib/libunwind.a' "$cache/musl/libunwind.a" && return 0
+    say "missing: LLVM's unwinder: $apt_refused"
+    return 1
+}

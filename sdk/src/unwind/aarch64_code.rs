@@ -52,9 +52,14 @@ pub(crate) fn step(cursor: &mut Cursor, memory: &mut StackMemory<'_>) -> Stepped
     }
 }
 
-/// The caller of a leaf whose tables led nowhere: by the link register, if it returns from a call of just this function.
-pub(crate) fn repaired(leaf: &Cursor, memory: &mut StackMemory<'_>) -> Option<Cursor> {
-    let found = linked(leaf, memory).filter(|found| found.function.is_some())?;
+/// The caller of a leaf of this function whose tables led to `wrong`, which is no return address: by the link register, if
+/// it returns from a call of just this function.
+pub(crate) fn repaired(leaf: &Cursor, wrong: u64, function: u64, memory: &mut StackMemory<'_>) -> Option<Cursor> {
+    let before = instruction(wrong.checked_sub(4)?, memory);
+    if before.is_some_and(|word| is_call_by_register(word) || is_call(word)) {
+        return None;
+    }
+    let found = linked(leaf, memory).filter(|found| found.function == Some(function))?;
     let mut caller = leaf.clone();
     by_link(&mut caller, found, memory)?;
     Some(caller)
@@ -104,9 +109,8 @@ fn returning(pc: u64, pointer: u64, memory: &mut StackMemory<'_>) -> Option<Foun
     let holds_pc = |function: &u64| pc.checked_sub(*function).is_some_and(|distance| distance < LONGEST);
     let place = address.checked_sub(4)?;
     let function = match instruction(place, memory)? {
-        // `blr`, also with authentication: whatever a register said at that time.
-        word if word & 0xffff_fc1f == 0xd63f_0000 || word & 0xfeff_f800 == 0xd63f_0800 => None,
-        word if word >> 26 == 0b10_0101 => {
+        word if is_call_by_register(word) => None,
+        word if is_call(word) => {
             let target = place.wrapping_add_signed(signed(word, 26) * 4);
             let in_plt = |target: &u64| target.abs_diff(pc) < LONGEST && stub_target(*target, memory).is_some();
             let is_stub = Some(target).filter(in_plt).is_some();
@@ -116,6 +120,16 @@ fn returning(pc: u64, pointer: u64, memory: &mut StackMemory<'_>) -> Option<Foun
         _ => return None,
     };
     Some(Found { address, function })
+}
+
+/// `bl`
+fn is_call(word: u32) -> bool {
+    word >> 26 == 0b10_0101
+}
+
+/// `blr`, also with authentication: a call of whatever the register said at that time.
+fn is_call_by_register(word: u32) -> bool {
+    word & 0xffff_fc1f == 0xd63f_0000 || word & 0xfeff_f800 == 0xd63f_0800
 }
 
 /// Where a stub jumps to, by the word that it reads; nothing, if there is no stub: `adrp x16, page`; `ldr x17, [x16, offset]`.

@@ -99,6 +99,7 @@ impl Modules {
         // SAFETY: `add` is a callback of the required signature and receives the pointer to `reading`, which outlives
         //         the call (dl_iterate_phdr(3)).
         unsafe { libc::dl_iterate_phdr(Some(add), (&raw mut reading).cast()) };
+        reading.add_vdso();
         let mut modules = reading.modules;
         modules.modules.sort_by_key(|module| module.range.start);
         let segments = modules.modules.iter().enumerate();
@@ -152,6 +153,32 @@ impl Modules {
 struct Reading<'a> {
     known: &'a Modules,
     modules: Modules,
+}
+
+impl Reading<'_> {
+    /// Adds the vDSO, which the C library does not list in a static program with musl.
+    fn add_vdso(&mut self) {
+        let start = vdso();
+        if start == 0 || self.modules.modules.iter().any(|module| module.range.start == start) {
+            return;
+        }
+        // SAFETY: the kernel maps a whole ELF image there, for as long as the process lives (vdso(7)): its header, and the
+        //         program headers where that says.
+        let headers = unsafe {
+            let header = &*(start as *const libc::Elf64_Ehdr);
+            let place = (start + header.e_phoff) as *const libc::Elf64_Phdr;
+            slice::from_raw_parts(place, usize::from(header.e_phnum))
+        };
+        let first = headers.iter().find(|header| header.p_type == libc::PT_LOAD);
+        let image = Image { bias: start.wrapping_sub(first.map_or(0, |load| load.p_vaddr)), headers };
+        self.modules.modules.extend(image.module(c"", false, self.known));
+    }
+}
+
+/// Where the vDSO begins; 0: nowhere.
+fn vdso() -> u64 {
+    // SAFETY: getauxval(3) only reads the auxiliary vector.
+    unsafe { libc::getauxval(libc::AT_SYSINFO_EHDR) }
 }
 
 /// Adds one module: the callback of `dl_iterate_phdr`, which lists the executable first and the vDSO among the others.
@@ -225,10 +252,8 @@ impl Image<'_> {
     }
 
     fn path(&self, name: &CStr, is_executable: bool, range: &Range<u64>) -> (Option<PathBuf>, String) {
-        // SAFETY: getauxval(3) only reads the auxiliary vector.
-        let vdso = unsafe { libc::getauxval(libc::AT_SYSINFO_EHDR) };
         // Not `contains`: on aarch64 the kernel puts it into the gap between the segments of another module.
-        if range.start == vdso {
+        if range.start == vdso() {
             return (None, "[vdso]".to_owned());
         }
         if is_executable {
@@ -387,8 +412,11 @@ mod tests {
         assert_eq!(own.path.as_deref(), Some(std::path::Path::new("/proc/self/exe")));
         assert!(own.code.contains(&code) && own.unwind.is_some());
         let libc = modules.find(libc::getpid as *const () as u64).unwrap();
-        assert!(libc.name.contains("libc") && matches!(libc.unwind.as_ref().unwrap().frames, Tables::Copied(_)));
-        assert!(libc.build_id.as_ref().is_some_and(|id| id.len() == 40));
+        // A static program holds it itself.
+        if !cfg!(target_feature = "crt-static") {
+            assert!(libc.name.contains("libc") && matches!(libc.unwind.as_ref().unwrap().frames, Tables::Copied(_)));
+            assert!(libc.build_id.as_ref().is_some_and(|id| id.len() == 40));
+        }
         // The one for aarch64 has no table to search in.
         let has_tables = |module: &Module| module.unwind.is_some() || cfg!(target_arch = "aarch64");
         assert!(modules.iter().any(|module| module.name == "[vdso]" && has_tables(module)));

@@ -85,13 +85,18 @@ fn libraries_and_the_vdso_have_names() {
     assert!(names.any(|symbol| symbol.frames[0].name.contains("clock_gettime")));
 }
 
+/// The name of a module's file: the C library's is that of the program where that is static.
+fn file_name(module: &Module) -> &str {
+    module.name.rsplit('/').next().unwrap()
+}
+
 /// Check that an address without a symbol is named by its file, one without a file by itself.
 #[test]
 fn unresolved_addresses_are_named() {
     let modules = Modules::read(&Modules::default());
     let libc = modules.find(libc::getpid as *const () as u64).unwrap();
     let name = unresolved(Some(libc), 0x28b0, &Position::default()).frames[0].name.clone();
-    assert!(name.starts_with("libc") && name.ends_with("+0x28b0"), "{name}");
+    assert_eq!(*name, *format!("{}+0x28b0", file_name(libc)));
     assert_eq!(&*symbol_of(8).frames[0].name, "[unknown]+0x8");
 }
 
@@ -104,7 +109,7 @@ fn turned_off_addresses_have_numbers() {
     run(symbolizer.learn(&[address], &states));
     let name = symbolizer.symbol(address, &states).frames[0].name.clone();
     let offset = address - states[0].find(address).unwrap().bias;
-    assert!(name.starts_with("libc") && name.ends_with(&format!("+{offset:#x}")), "{name}");
+    assert_eq!(*name, *format!("{}+{offset:#x}", file_name(states[0].find(address).unwrap())));
     assert_eq!(symbolizer.stats, crate::stats::SymbolStats::default());
 }
 

@@ -1,0 +1,50 @@
+# Builds and tests for platforms other than the one at hand. Sourced by .ci/test, after tools.sh; see `need_…` there for
+# what they need. All of it is built by Debian's Rust into a target directory of its own.
+#
+# Tests there take what depends on the platform: the sampler's own, and the program `capture` (sdk/tests/capture.rs), which
+# goes the whole way of a sample. Dependencies have no debug information: reading it would take most of the time.
+
+platforms_target=${CARGO_TARGET_DIR:-$root/target}/platforms
+platform_cargo() {
+    CARGO_TARGET_DIR=$platforms_target RUSTC=/usr/bin/rustc cargo --config 'profile.dev.package."*".debug=false' "$@"
+}
+# What depends on the platform, but for what needs compilers there, and what takes long.
+sampler=(cpu:: unwind:: context:: own_functions_have libraries_and_the_vdso unresolved_addresses turned_off_addresses
+    work_is_found a_stack_goes --skip rules_belong_to --skip large_sets_are_bounded)
+
+# In an emulated machine with a kernel of its own: .ci/aarch64.
+on_aarch64() {
+    CC_aarch64_unknown_linux_gnu=aarch64-linux-gnu-gcc \
+        CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
+        CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER=$root/.ci/aarch64 \
+        platform_cargo test --locked --no-fail-fast --package profiler-sdk --target aarch64-unknown-linux-gnu \
+        --lib --test capture -- "${sampler[@]}"
+}
+
+# As static programs. The standard library is built with it; `__fprintf_chk` is glibc's, in messages of the unwinder.
+on_musl() {
+    RUSTC_BOOTSTRAP=1 CC_x86_64_unknown_linux_musl=musl-gcc \
+        CARGO_TARGET_X86_64_UNKNOWN_LINUX_MUSL_LINKER=musl-gcc \
+        CARGO_TARGET_X86_64_UNKNOWN_LINUX_MUSL_RUSTFLAGS="-C link-self-contained=no -C relocation-model=static \
+            -C link-arg=-Wl,--defsym=__fprintf_chk=abort -L native=$cache/musl" \
+        platform_cargo -Zbuild-std=std,panic_unwind,test test --locked --no-fail-fast --package profiler-sdk \
+        --target x86_64-unknown-linux-musl --lib --test capture -- "${sampler[@]}"
+}
+
+# Where nothing samples, the crate must build, without a warning. Nothing is linked and no code is made, so no compiler of
+# that platform is needed: `true` stands in for it.
+builds_elsewhere() {
+    local target status=0
+    for target in aarch64-apple-darwin x86_64-apple-darwin x86_64-pc-windows-msvc riscv64gc-unknown-linux-gnu; do
+        builds_on "$target" --features svg || status=1
+        builds_on "$target" --no-default-features --features cpu || status=1
+    done
+    return "$status"
+}
+
+builds_on() (
+    name=${1//-/_}
+    export "CC_$name=true" "AR_$name=true" "CARGO_TARGET_${name^^}_RUSTFLAGS=-Zno-codegen -Dwarnings" RUSTC_BOOTSTRAP=1
+    platform_cargo -Zbuild-std=std,panic_unwind check --quiet --locked --package profiler-sdk --target "$@" ||
+        { printf 'does not build: %s\n' "$*" && exit 1; }
+)
