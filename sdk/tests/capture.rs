@@ -15,7 +15,7 @@
 use std::hint::black_box;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -166,12 +166,30 @@ fn spin_in_handler() {
     black_box(());
 }
 
+/// The thread to interrupt; 0 once it is, and before there is one.
+static THREAD: AtomicU64 = AtomicU64::new(0);
+
+/// Works until it was interrupted and the work is over.
 #[inline(never)]
 fn interrupted() {
-    // SAFETY: tgkill(2) sends this thread a signal whose handler was installed below. Not by raise(3), which in musl is C
-    //         without unwind tables and without frame pointers.
-    unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), libc::gettid(), libc::SIGUSR2) };
-    black_box(());
+    // SAFETY: pthread_self(3) has no argument and cannot fail.
+    THREAD.store(unsafe { libc::pthread_self() } as u64, Ordering::Release);
+    let mut steps = 0_u64;
+    while THREAD.load(Ordering::Acquire) != 0 || !STOP.load(Ordering::Relaxed) {
+        steps = black_box(steps) ^ (steps << 1 | 1);
+    }
+}
+
+fn interrupt() {
+    let thread = loop {
+        match THREAD.load(Ordering::Acquire) {
+            0 => std::thread::yield_now(),
+            thread => break thread,
+        }
+    };
+    // SAFETY: the thread waits for this before it ends; the handler was installed below.
+    assert_eq!(unsafe { libc::pthread_kill(thread as libc::pthread_t, libc::SIGUSR2) }, 0);
+    THREAD.store(0, Ordering::Release);
 }
 
 /// Check that a stack is walked through a signal handler of the host's to the function that it interrupted, and on.
@@ -182,7 +200,7 @@ fn a_stack_goes_through_a_signal_handler() {
     // SAFETY: signal(2) installs a handler of the right type, which calls nothing but code that any thread may run.
     assert_ne!(unsafe { libc::signal(libc::SIGUSR2, handler as *const () as libc::sighandler_t) }, libc::SIG_ERR);
     let profiler = start();
-    let lines = capture(&profiler, [interrupted as fn()], |lines| with(lines, "spin_in_handler").count() >= 5);
+    let lines = capture(&profiler, [interrupted, interrupt], |lines| with(lines, "spin_in_handler").count() >= 5);
     for line in with(&lines, "spin_in_handler") {
         let [outer, handler, inner] = ["capture::interrupted", "capture::on_usr2", "capture::spin_in_handler"]
             .map(|name| line.find(name).unwrap_or(usize::MAX));
