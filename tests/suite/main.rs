@@ -19,6 +19,8 @@ mod layering;
 mod models;
 mod plugin;
 mod pprof_go;
+#[cfg(all(target_arch = "x86_64", debug_assertions))]
+mod reachable;
 mod scenario;
 mod settings;
 mod shares;
