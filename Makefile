@@ -27,5 +27,5 @@ measure: ## Ours beside the `pprof` and `pyroscope` crates: a table, and target/
 fuzz: ## Fuzz the decoders for FUZZ_SECONDS (600)
 	@FUZZ_SECONDS=$${FUZZ_SECONDS:-600} .ci/cargo test --locked --release --package profiler-proto --test fuzz_smoke -- --nocapture
 
-torture: ## What the sampler must survive at 1 kHz, TORTURE_SECONDS (60) each
+torture: ## What the sampler must survive at 1 kHz, TORTURE_SECONDS (60) each; a tenth of it under AddressSanitizer
 	@.ci/torture
