@@ -167,6 +167,19 @@ fn a_filter_that_refuses_calls_leaves_the_last_resort() {
     assert_eq!(outcome["running"]["engine"]["name"], "setitimer", "{outcome}");
 }
 
+/// Check that where a filter would end the process for a call, it is not made: not one of the calls that the sampler would
+/// like to make, by the thread that starts it, nor later by a handler.
+#[test]
+fn a_filter_that_kills_is_never_provoked() {
+    let outcome = fault("calls_deadly", "perf");
+    for engine in ["perf", "timer", "process_timer"] {
+        assert_refused(&outcome, engine, "seccomp");
+    }
+    assert_eq!(outcome["running"]["engine"]["name"], "setitimer", "{outcome}");
+    let notes = outcome["running"]["engine"]["notes"].to_string();
+    assert!(notes.contains("process_vm_readv"), "that stacks cannot be walked is not said: {outcome}");
+}
+
 /// Check that a limit of signals that is reached half-way leaves those threads their timers that have them, and the others
 /// to the process's.
 #[test]

@@ -9,6 +9,7 @@ mod action;
 mod atomic;
 mod clocks;
 mod engine;
+mod filter;
 pub(crate) mod handler;
 mod newcomers;
 mod phases;
@@ -33,6 +34,7 @@ use std::time::{Duration, Instant};
 use profiler_proto::loss::{Cause, Loss};
 
 use self::action::Keeper;
+use self::filter::{Call, Filter};
 use self::handler::Shared;
 use self::record::Head;
 use self::thread_id::Candidates;
@@ -41,6 +43,7 @@ use crate::context;
 use crate::engine::EngineChoice;
 use crate::error::Error;
 use crate::stats::EngineStats;
+use crate::unwind::memory;
 use crate::unwind::modules::Modules;
 use crate::unwind::walk::Snapshot;
 
@@ -53,6 +56,8 @@ pub(crate) struct Sampler {
     shared: &'static Shared,
     threads: Option<Threads>,
     engine: EngineChoice,
+    /// Calls that must not be made.
+    filter: Filter,
     /// The epoch that is being closed.
     closing: Option<u8>,
     /// Records read so far, by epoch, each behind its length: they are handed on when their epoch is closed.
@@ -104,6 +109,10 @@ impl Sampler {
         context::thread::prepare()?;
         let shared = handler::shared(ring_words)?;
         action::install()?;
+        let filter = Filter::probe();
+        if filter.is_deadly(Call::ProcessVmReadv) {
+            memory::forbid_reads();
+        }
         let candidates = Candidates::here();
         // A thread of its own, for the two must differ; it lives for microseconds.
         std::thread::scope(|scope| {
@@ -117,6 +126,7 @@ impl Sampler {
             shared,
             threads: None,
             engine,
+            filter,
             closing: None,
             waiting: Default::default(),
             replaced: Vec::new(),
@@ -143,7 +153,7 @@ impl Sampler {
         let generation = GENERATION.fetch_add(1, Ordering::Relaxed).wrapping_add(1).max(1);
         // Release: pairs with the Acquire loads in `handler`; who sees the generation sees period and snapshot.
         self.shared.generation.store(generation, Ordering::Release);
-        match Threads::start(self.shared, self.engine, period) {
+        match Threads::start(self.shared, &self.filter, self.engine, period) {
             Ok(threads) => self.threads = Some(threads),
             Err(error) => {
                 self.shared.generation.store(0, Ordering::Release);

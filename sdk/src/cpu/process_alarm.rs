@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::clocks::{Progress, process_cpu_time};
 use super::engine::{self, Alarm, Engine, Findings, Pace, Target};
+use super::filter::Filter;
 use super::handler::Shared;
 use crate::engine::EngineChoice;
 use crate::error::Error;
@@ -30,10 +31,11 @@ impl ProcessAlarm {
         shared: &Shared,
         choice: EngineChoice,
         pace: Pace,
+        filter: &Filter,
         findings: &mut Findings,
     ) -> Result<Self, Error> {
         let mut why = io::Error::from(io::ErrorKind::Unsupported);
-        for engine in engine::for_the_process(choice) {
+        for engine in engine::for_the_process(choice, filter, findings) {
             // Before the first signal can come; only this engine's signals look like it.
             shared.interval_timer.store(engine.name() == "setitimer", Ordering::Relaxed);
             match engine.arm(Target::Process { marker: shared.process_marker() }, pace) {

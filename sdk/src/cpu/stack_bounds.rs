@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use super::slots::{Slot, UnknownStack};
-use crate::unwind::arch::read_own_memory;
+use crate::unwind::memory::read_own_memory;
 
 /// The memory map is read at most this often.
 const EVERY: Duration = Duration::from_millis(500);

@@ -4,7 +4,8 @@
 //! their own id. Neither glibc nor musl documents it; it is looked for, verified twice, and done without if not found.
 
 use super::handler::Shared;
-use crate::unwind::arch::{THREAD_DESCRIPTOR, read_own_memory, thread_pointer};
+use crate::unwind::arch::{THREAD_DESCRIPTOR, thread_pointer};
+use crate::unwind::memory::read_own_memory;
 
 use std::sync::atomic::Ordering;
 

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use super::clocks::{Progress, cpu_time};
 use super::engine::{self, Alarm, Engine, Findings, Pace, Target};
+use super::filter::{Call, DEADLY, Filter};
 use super::handler::{BLOCKED_NANOS, Shared};
 use super::phases::Phases;
 use super::process_alarm::ProcessAlarm;
@@ -68,11 +69,20 @@ impl Threads {
     ///
     /// # Errors
     /// When not even `setitimer` works.
-    pub(crate) fn start(shared: &'static Shared, choice: EngineChoice, period: Duration) -> Result<Self, Error> {
+    pub(crate) fn start(
+        shared: &'static Shared,
+        filter: &Filter,
+        choice: EngineChoice,
+        period: Duration,
+    ) -> Result<Self, Error> {
         let mut findings = Findings::default();
-        let engines = engine::for_threads(choice, period, &mut findings);
+        let engines = engine::for_threads(choice, period, filter, &mut findings);
+        if filter.is_deadly(Call::ProcessVmReadv) {
+            findings
+                .note(format!("{}: {DEADLY}: stacks cannot be walked, only their leaf is known", Call::ProcessVmReadv));
+        }
         let mut phases = Phases::new();
-        let process = ProcessAlarm::start(shared, choice, phases.pace(period), &mut findings)?;
+        let process = ProcessAlarm::start(shared, choice, phases.pace(period), filter, &mut findings)?;
         let mut threads = Self {
             shared,
             period,

@@ -6,12 +6,27 @@
 //! the end of the page, so that a walk over a foreign stack costs one system call a page. Runs in the signal handler.
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::arch::read_own_memory;
+use super::arch;
 
 /// No page is smaller, and each is a multiple of it (aarch64 has pages of 4, 16 or 64 KiB).
 const PAGE: u64 = 4096;
 const WORD: u64 = 8;
+
+/// Reading through the kernel would end the process; set before there is a handler.
+static FORBIDDEN: AtomicBool = AtomicBool::new(false);
+
+/// From now on nothing is read through the kernel: a filter of system calls would end the process for it.
+pub(crate) fn forbid_reads() {
+    FORBIDDEN.store(true, Ordering::Relaxed);
+}
+
+/// Copies memory of process `pid`, ourselves, into `buffer`; the number of bytes copied, 0 where nothing can be read.
+/// Callable from a signal handler.
+pub(crate) fn read_own_memory(pid: u32, address: u64, buffer: &mut [u64]) -> u64 {
+    if FORBIDDEN.load(Ordering::Relaxed) { 0 } else { arch::read_own_memory(pid, address, buffer) }
+}
 
 /// A copy of the rest of one page.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use std::io;
 use std::ptr;
 use std::time::Duration;
 
-use super::{Alarm, Engine, Pace, Target};
+use super::{Alarm, Call, Engine, Pace, Target};
 
 /// The engine `setitimer`.
 #[derive(Debug)]
@@ -23,8 +23,8 @@ impl Engine for IntervalTimer {
         "setitimer"
     }
 
-    fn call(&self) -> &'static str {
-        "setitimer"
+    fn call(&self) -> Call {
+        Call::Setitimer
     }
 
     fn tells_all(&self) -> bool {

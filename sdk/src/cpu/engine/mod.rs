@@ -15,6 +15,7 @@ use std::time::Duration;
 pub(super) use self::interval::IntervalTimer;
 pub(super) use self::perf::{NO_EVENT, Perf};
 pub(super) use self::timer::{ProcessTimer, ThreadTimer};
+use super::filter::{Call, DEADLY, Filter};
 use super::slots::Slot;
 use crate::engine::EngineChoice;
 
@@ -24,7 +25,7 @@ pub(super) trait Engine: fmt::Debug + Send {
     fn name(&self) -> &'static str;
 
     /// The system call that sets its alarms, for the reasons that are given where it fails.
-    fn call(&self) -> &'static str;
+    fn call(&self) -> Call;
 
     /// Whether its signals tell of every period that passed: one that comes late says how many were overrun.
     fn tells_all(&self) -> bool;
@@ -76,6 +77,15 @@ impl Findings {
         }
     }
 
+    /// Whether an engine's call may be made at all; says so where not.
+    fn may_use(&mut self, engine: &dyn Engine, filter: &Filter) -> bool {
+        let deadly = filter.is_deadly(engine.call());
+        if deadly {
+            self.refuse(engine.name(), format!("{}: {DEADLY}", engine.call()));
+        }
+        !deadly
+    }
+
     /// Something else is not as it could be.
     pub(super) fn note(&mut self, note: String) {
         if !self.notes.contains(&note) {
@@ -86,7 +96,12 @@ impl Findings {
 }
 
 /// The engines that cover single threads, best first; none where only the process as a whole is to be timed.
-pub(super) fn for_threads(choice: EngineChoice, period: Duration, findings: &mut Findings) -> Vec<Box<dyn Engine>> {
+pub(super) fn for_threads(
+    choice: EngineChoice,
+    period: Duration,
+    filter: &Filter,
+    findings: &mut Findings,
+) -> Vec<Box<dyn Engine>> {
     let wants_perf = match choice {
         EngineChoice::Perf => true,
         EngineChoice::Auto => period < kernel_tick(),
@@ -94,22 +109,27 @@ pub(super) fn for_threads(choice: EngineChoice, period: Duration, findings: &mut
         EngineChoice::ProcessTimer | EngineChoice::Setitimer => return Vec::new(),
     };
     let mut engines: Vec<Box<dyn Engine>> = Vec::new();
-    if wants_perf {
+    if wants_perf && filter.is_deadly(Call::PerfEventOpen) {
+        findings.refuse("perf", format!("{}: {DEADLY}", Call::PerfEventOpen));
+    } else if wants_perf {
         match Perf::try_out() {
             Ok(perf) => engines.push(Box::new(perf)),
             Err(why) => findings.refuse("perf", why),
         }
     }
     engines.push(Box::new(ThreadTimer));
+    engines.retain(|engine| findings.may_use(engine.as_ref(), filter));
     engines
 }
 
 /// The engines that cover the process as a whole, best first.
-pub(super) fn for_the_process(choice: EngineChoice) -> Vec<Box<dyn Engine>> {
-    match choice {
+pub(super) fn for_the_process(choice: EngineChoice, filter: &Filter, findings: &mut Findings) -> Vec<Box<dyn Engine>> {
+    let mut engines: Vec<Box<dyn Engine>> = match choice {
         EngineChoice::Setitimer => vec![Box::new(IntervalTimer)],
         _ => vec![Box::new(ProcessTimer), Box::new(IntervalTimer)],
-    }
+    };
+    engines.retain(|engine| findings.may_use(engine.as_ref(), filter));
+    engines
 }
 
 /// The length of the kernel's tick, which is the resolution of its coarse clock (clock_getres(2)), and of the timers on

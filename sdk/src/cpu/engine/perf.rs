@@ -12,7 +12,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
-use super::{Alarm, Engine, Pace, Target};
+use super::{Alarm, Call, Engine, Pace, Target};
 use crate::cpu::slots::Slot;
 
 /// The engine `perf`.
@@ -50,8 +50,8 @@ impl Engine for Perf {
         "perf"
     }
 
-    fn call(&self) -> &'static str {
-        "perf_event_open"
+    fn call(&self) -> Call {
+        Call::PerfEventOpen
     }
 
     fn tells_all(&self) -> bool {

@@ -7,7 +7,7 @@ use std::io;
 use std::ptr;
 use std::time::Duration;
 
-use super::{Alarm, Engine, Pace, Target};
+use super::{Alarm, Call, Engine, Pace, Target};
 use crate::cpu::clocks::thread_clock;
 
 /// The engine `timer`: a timer per thread.
@@ -23,8 +23,8 @@ impl Engine for ThreadTimer {
         "timer"
     }
 
-    fn call(&self) -> &'static str {
-        "timer_create"
+    fn call(&self) -> Call {
+        Call::TimerCreate
     }
 
     fn tells_all(&self) -> bool {
@@ -42,8 +42,8 @@ impl Engine for ProcessTimer {
         "process_timer"
     }
 
-    fn call(&self) -> &'static str {
-        "timer_create"
+    fn call(&self) -> Call {
+        Call::TimerCreate
     }
 
     fn tells_all(&self) -> bool {

@@ -1,0 +1,228 @@
+//! Which system calls a filter (seccomp(2)) would end this process for.
+//!
+//! In: the calls that the sampler would like to make. Out: those that it must not. A filter cannot be asked what it does:
+//! it may refuse a call, which is harmless, or end whoever makes it, and services are run under filters of both kinds (Docker's
+//! refuses, systemd's `SystemCallFilter=` kills). So where there is one, a child tries the calls first. It is a copy of
+//! this process that makes the calls and ends: no code of the host runs in it, no SIGCHLD tells of it, and no `wait` of
+//! the host's finds it. Called by `start`, once.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::mem::MaybeUninit;
+use std::ptr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// Why a call is not made.
+pub(super) const DEADLY: &str = "a filter of system calls (seccomp) would end this process for it";
+
+/// Calls that the sampler would like to make.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Call {
+    PerfEventOpen,
+    TimerCreate,
+    Setitimer,
+    ProcessVmReadv,
+}
+
+impl Call {
+    const ALL: [Self; 4] = [Self::PerfEventOpen, Self::TimerCreate, Self::Setitimer, Self::ProcessVmReadv];
+
+    /// As the manual has it.
+    fn name(self) -> &'static str {
+        match self {
+            Self::PerfEventOpen => "perf_event_open",
+            Self::TimerCreate => "timer_create",
+            Self::Setitimer => "setitimer",
+            Self::ProcessVmReadv => "process_vm_readv",
+        }
+    }
+
+    fn number(self) -> libc::c_long {
+        match self {
+            Self::PerfEventOpen => libc::SYS_perf_event_open,
+            Self::TimerCreate => libc::SYS_timer_create,
+            Self::Setitimer => libc::SYS_setitimer,
+            Self::ProcessVmReadv => libc::SYS_process_vm_readv,
+        }
+    }
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// How long a child may take; one that a supervisor of the filter does not answer never ends.
+const LIMIT: Duration = Duration::from_millis(200);
+
+/// What the filter in force does.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Filter {
+    deadly: Vec<Call>,
+}
+
+impl Filter {
+    /// Finds out, where there is a filter on the calling thread.
+    pub(super) fn probe() -> Self {
+        if !is_filtered() {
+            return Self::default();
+        }
+        let mut filter = Self::default();
+        let (mut from, mut quietly) = (0, true);
+        // A child ends at the first deadly call; the next one goes on behind it.
+        loop {
+            match try_from(from, quietly) {
+                Ok(Some(BEFORE_ALL)) if quietly => quietly = false,
+                Ok(Some(deadly)) if deadly < Call::ALL.len() => {
+                    filter.deadly.push(Call::ALL[deadly]);
+                    from = deadly + 1;
+                }
+                _ => return filter,
+            }
+        }
+    }
+
+    /// Whether this call would end the process.
+    pub(super) fn is_deadly(&self, call: Call) -> bool {
+        self.deadly.contains(&call)
+    }
+}
+
+/// Whether the calling thread has a filter. Source: proc(5), "/proc/pid/status", `Seccomp`: 2 is a filter.
+fn is_filtered() -> bool {
+    let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+    status.lines().any(|line| line.strip_prefix("Seccomp:").is_some_and(|mode| mode.trim() == "2"))
+}
+
+/// The child came to none of the calls.
+const BEFORE_ALL: usize = usize::MAX;
+
+/// Lets a child try the calls from `from` on; the one that it did not survive. `quietly`: without a core file.
+fn try_from(from: usize, quietly: bool) -> io::Result<Option<usize>> {
+    let progress = Progress::map()?;
+    progress.counter().store(BEFORE_ALL, Ordering::Relaxed);
+    let signals = AllBlocked::new();
+    // SAFETY: clone(2) without flags: a copy of this process, whose end sends no signal. The child does nothing but system
+    //         calls and stores to the page that it shares with us; the signal mask that it inherits holds all signals back.
+    let child = unsafe { libc::syscall(libc::SYS_clone, 0, 0, 0, 0, 0) } as libc::pid_t;
+    if child == 0 {
+        try_calls(from, quietly, progress.counter());
+    }
+    drop(signals);
+    if child < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let survived = wait_for(child);
+    Ok((!survived).then(|| progress.counter().load(Ordering::Relaxed)))
+}
+
+/// The child: makes each call with arguments that it cannot do anything with, and ends.
+fn try_calls(from: usize, quietly: bool, progress: &AtomicUsize) -> ! {
+    if quietly {
+        // SAFETY: prctl(2) with numbers only, in the child.
+        unsafe { libc::syscall(libc::SYS_prctl, libc::PR_SET_DUMPABLE, 0, 0, 0, 0) };
+    }
+    for (index, call) in Call::ALL.into_iter().enumerate().skip(from) {
+        progress.store(index, Ordering::Relaxed);
+        // SAFETY: with arguments that point nowhere and name nothing, each of these calls fails and does nothing
+        //         (perf_event_open(2), timer_create(2), setitimer(2), process_vm_readv(2)); the filter comes before that.
+        unsafe { libc::syscall(call.number(), -1_i64, -1_i64, -1_i64, -1_i64, -1_i64, -1_i64) };
+    }
+    loop {
+        // SAFETY: exit_group(2) ends the child.
+        unsafe { libc::syscall(libc::SYS_exit_group, 0) };
+    }
+}
+
+/// Waits for the child; whether it came to its end by itself.
+fn wait_for(child: libc::pid_t) -> bool {
+    let end = Instant::now() + LIMIT;
+    loop {
+        let mut status = 0;
+        // SAFETY: waitpid(2) of our own child, whose end sends no signal: `__WALL` is needed to find it.
+        match unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG | libc::__WALL) } {
+            0 if Instant::now() < end => std::thread::sleep(Duration::from_micros(100)),
+            0 => {
+                // SAFETY: our own child, which was not waited for yet: the number is still its.
+                unsafe {
+                    libc::kill(child, libc::SIGKILL);
+                    libc::waitpid(child, &raw mut status, libc::__WALL);
+                }
+                return false;
+            }
+            -1 if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
+            // Somebody else waited for all children there are: nothing is known.
+            -1 => return true,
+            _ => return libc::WIFEXITED(status),
+        }
+    }
+}
+
+/// A page that parent and child share, with a counter in it.
+struct Progress {
+    page: *mut libc::c_void,
+}
+
+const PAGE: usize = 4096;
+
+impl Progress {
+    fn map() -> io::Result<Self> {
+        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
+        // SAFETY: a fresh anonymous mapping at an address of the kernel's choice (mmap(2)).
+        let page = unsafe { libc::mmap(ptr::null_mut(), PAGE, protection, flags, -1, 0) };
+        if page == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(Self { page }) }
+    }
+
+    fn counter(&self) -> &AtomicUsize {
+        // SAFETY: the page is mapped, aligned and zero at first, and is there for as long as `self`.
+        unsafe { &*self.page.cast() }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        // SAFETY: unmaps what `map` mapped.
+        unsafe { libc::munmap(self.page, PAGE) };
+    }
+}
+
+/// No signal reaches the calling thread, nor a child that it makes, until this is dropped: no handler of the host runs in
+/// the child, and one for the filter's own signal does not either.
+struct AllBlocked {
+    old: libc::sigset_t,
+}
+
+impl AllBlocked {
+    fn new() -> Self {
+        let (mut all, mut old) = (MaybeUninit::uninit(), MaybeUninit::uninit());
+        // SAFETY: sigfillset(3) writes the one, pthread_sigmask(3) reads it and writes the other; neither can fail.
+        unsafe {
+            libc::sigfillset(all.as_mut_ptr());
+            libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), old.as_mut_ptr());
+            Self { old: old.assume_init() }
+        }
+    }
+}
+
+impl Drop for AllBlocked {
+    fn drop(&mut self) {
+        // SAFETY: pthread_sigmask(3) reads the mask that it returned before.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.old, ptr::null_mut()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that a child tries all calls and survives where no filter is in force. Filters are tried end to end.
+    #[test]
+    fn without_a_filter_nothing_is_deadly() {
+        assert_eq!(try_from(0, true).unwrap(), None);
+        let filter = Filter::probe();
+        assert!(Call::ALL.into_iter().all(|call| !filter.is_deadly(call)));
+    }
+}
