@@ -18,6 +18,8 @@ fn loss_is_shown_by_cause() {
         stats.account.exported(970);
         stats.degraded.add(Flaw::Truncated, 60);
         stats.engine.refused = vec![("perf".into(), "perf_event_paranoid is 3".into())];
+        stats.engine.threads = vec![("timer".into(), 3), ("process_timer".into(), 0)];
+        stats.engine.notes = vec!["threads are found once they use CPU".into()];
     });
     let mut reader = Reader::at(site.address, "");
     assert_eq!(reader.text("#figures .amber"), "Lost20 2.0 %");
@@ -26,7 +28,9 @@ fn loss_is_shown_by_cause() {
     let ledger = reader.text("#ledger");
     assert!(ledger.contains("1,000 taken = 970 exported + 10 pending + 20 lost"), "{ledger}");
     assert!(ledger.contains("ring full15 · 1.5 %") && ledger.contains("queue full5 · 0.5 %"), "{ledger}");
+    assert!(ledger.contains("timer3 threads") && ledger.contains("process_timerall other threads"), "{ledger}");
     assert!(ledger.contains("perfrefused: perf_event_paranoid is 3"), "{ledger}");
+    assert!(ledger.contains("notethreads are found once they use CPU"), "{ledger}");
     assert_eq!(reader.ask("profilerPage.table()[0].ofSelf.percent"), 40);
     reader.leave();
 }

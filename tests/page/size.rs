@@ -24,7 +24,7 @@ const MANY_NODES: &str = "
         duration_ms: 3e5, now: 3e5, target: { service: 'large', pid: 1 }, tags: {}, samples: self.reduce((a, b) => a + b), stacks: 0,
         names, files: ['?'], packages, nodes: { depth, frame, self }, trimmed: 0, debug_info: true,
         frames: { name: column((i) => i), package: column((i) => i % 40), file: column(() => 0), line: column(() => 0), inlined: column(() => 0), kind: column((i) => i % 6) },
-        stats: { taken: 1, exported: 1, pending: 0, lost: {}, degraded: { truncated: 0 }, destinations: [], engine: { name: 'timer', refused: [] },
+        stats: { taken: 1, exported: 1, pending: 0, lost: {}, degraded: { truncated: 0 }, destinations: [], engine: { name: 'timer', threads: { timer: 1 }, refused: [], notes: [] },
             rate_hz: 100, sampling: true, symbols: { resolved: 1, unresolved: 0 } },
     });
     const real = window.fetch;

@@ -46,7 +46,10 @@ function ledger({ taken, exported, pending, lost, degraded, engine, destinations
     count(queued)} queued, ${count(sum(dropped))} dropped${said ? `; last error: ${said}` : ''}`];
   const groups = {
     'Lost, by cause': shares(lost), 'Less than perfect': shares(degraded), Destinations: destinations.map(fate),
-    Engine: [[engine.name || 'none', 'in use'], ...engine.refused.map(({ name, why }) => [name, `refused: ${why}`])],
+    Engine: [
+      ...Object.entries(engine.threads).map(([name, n]) => [name, n ? plural(n, 'thread') : 'all other threads']),
+      ...engine.refused.map(({ name, why }) => [name, `refused: ${why}`]), ...engine.notes.map((note) => ['note', note]),
+    ],
   };
   return [
     el('p', { text: `Stacks since the start: ${count(taken)} taken = ${count(exported)} exported + ${
