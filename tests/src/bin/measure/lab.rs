@@ -78,6 +78,26 @@ impl Lab {
         program.unwrap_or(Path::new("target"))
     }
 
+    /// Runs `task` under `pprof` built with this unwinder, a feature of that crate. Built here, once, and built again as it
+    /// was: all of them share a name.
+    pub(crate) fn run_pprof(&self, unwinder: &str, task: &[String]) -> Result<Outcome> {
+        let built = |features: &str| -> Result<PathBuf> {
+            let bin = format!("--bin={}", Who::Pprof.program());
+            let options = ["--release", "--package=profiler-tests", &bin, &format!("--features={features}")];
+            Ok(build(workspace(), &options)?.pop().ok_or("cargo built no subject")?)
+        };
+        let program = self.target().join("measure").join(format!("pprof-{unwinder}"));
+        if !program.exists() {
+            std::fs::create_dir_all(self.target().join("measure"))?;
+            std::fs::copy(built(&format!("peers,pprof/{unwinder}"))?, &program)?;
+            built("peers")?;
+        }
+        let mut command = Command::new(program);
+        let said = Running::start(command.args(task).arg("url="), LIMIT)?.finish()?.json()?;
+        let stacks = said["stacks"].as_f64();
+        Ok(Outcome { said, stacks, weight: stacks })
+    }
+
     /// Runs `task` under this profiler with `engine`.
     pub(crate) fn run_engine(&self, engine: &str, task: &[String]) -> Result<Outcome> {
         Self::counted(Who::Ours, &|url| {

@@ -11,12 +11,15 @@ use profiler_tests::statistics::median;
 use serde_json::Value;
 
 use super::Row;
-use crate::lab::Lab;
+use crate::lab::{Lab, Outcome};
 use crate::report::{Line, Report};
 use crate::who::Who;
 
 /// The row.
 pub(crate) const ROW: Row = Row { name: "cost", what: "CPU time of one sample in the handler", measure };
+
+/// The features by which `pprof` unwinds otherwise than by its default, libgcc.
+const PPROF_UNWINDERS: [&str; 2] = ["frame-pointer", "framehop-unwinder"];
 
 fn measure(lab: &Lab, report: &mut Report) -> Result<()> {
     for depth in [20, 60] {
@@ -34,15 +37,24 @@ fn one(lab: &Lab, report: &mut Report, depth: u32, stack: &str, described: &str)
     let (mut handler, mut kept) = (Vec::new(), Vec::new());
     for who in Who::PROFILERS {
         let outcome = lab.run(who, &task)?;
-        let (full, empty) = (numbers(&outcome.said["full_ns"]), numbers(&outcome.said["empty_ns"]));
-        handler.push((who, (median(&full) - median(&empty)) / 1e3));
-        let sent = outcome.said["sent"].as_f64().ok_or("it did not say how many signals it sent")?;
+        handler.push((who, micros(&outcome)));
+        let sent = outcome.figure("sent")?;
         let stacks = outcome.said["stacks"].as_f64().or(outcome.stacks);
         kept.extend(stacks.map(|stacks| (who, stacks / sent)));
     }
     report.add(Line { row: ROW.name, what: described.into(), unit: "µs", digits: 2, values: handler });
     report.add(Line { row: ROW.name, what: format!("kept, {described}"), unit: "", digits: 3, values: kept });
+    for unwinder in PPROF_UNWINDERS {
+        let values = vec![(Who::Pprof, micros(&lab.run_pprof(unwinder, &task)?))];
+        let what = format!("{described}, {unwinder}");
+        report.add(Line { row: ROW.name, what, unit: "µs", digits: 2, values });
+    }
     Ok(())
+}
+
+/// What one signal costs beyond an empty handler.
+fn micros(outcome: &Outcome) -> f64 {
+    (median(&numbers(&outcome.said["full_ns"])) - median(&numbers(&outcome.said["empty_ns"]))) / 1e3
 }
 
 /// An array of numbers.

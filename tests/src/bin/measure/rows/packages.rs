@@ -3,7 +3,7 @@
 //! Packages are those that `cargo tree` lists for a user who adds the profiler and nothing else, without build and test
 //! dependencies. Bytes are the
 //! sizes of the subjects' programs less that of the one without a profiler. Each of them holds the same web service (axum), so
-//! what a profiler shares with one (tokio, hyper) does not count; and none holds debug information. TLS is `rustls` with `ring` where a profiler has it: ours and pyroscope; pprof sends nothing.
+//! what a profiler shares with one (tokio, hyper) does not count; and they are stripped. TLS is `rustls` with `ring` where a profiler has it: ours and pyroscope; pprof sends nothing.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -30,7 +30,7 @@ fn measure(lab: &Lab, report: &mut Report) -> Result<()> {
     }
     let what = "packages in cargo tree, itself included".into();
     report.add(Line { row: ROW.name, what, unit: "", digits: 0, values: packages });
-    let what = "of a release build of a web service".into();
+    let what = "of a stripped release build of a web service".into();
     report.add(Line { row: ROW.name, what, unit: "MB", digits: 2, values: bytes });
     Ok(())
 }
@@ -79,6 +79,14 @@ fn manifest(who: Who) -> Result<String> {
     Ok(format!("{package}\n[dependencies]\n{dependency}\n\n[workspace]\n"))
 }
 
+/// The size of its program without its symbol table (strip(1)).
 fn length(lab: &Lab, who: Who) -> Result<f64> {
-    Ok(std::fs::metadata(lab.program(who)?)?.len() as f64)
+    let stripped = lab.target().join("measure").join(format!("{}.stripped", who.program()));
+    std::fs::create_dir_all(lab.target().join("measure"))?;
+    let mut command = Command::new("strip");
+    let finished = run(command.arg("-o").arg(&stripped).arg(lab.program(who)?), Duration::from_secs(60))?;
+    if !finished.status.success() {
+        return Err(format!("strip: {}", finished.stderr).into());
+    }
+    Ok(std::fs::metadata(stripped)?.len() as f64)
 }
