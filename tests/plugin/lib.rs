@@ -75,7 +75,15 @@ pub extern "C" fn plugin_taken() -> u64 {
 pub unsafe extern "C" fn plugin_stop(buffer: *mut c_char, size: usize) -> i32 {
     let Some(profiler) = RUNNING.lock().unwrap_or_else(PoisonError::into_inner).take() else { return 1 };
     profiler.pause();
-    let flushed = profiler.flush(Duration::from_secs(20));
+    let mut flushed = profiler.flush(Duration::from_secs(20));
+    // A thread that the machine stopped inside of the handler holds its epoch open: what was taken in it comes later.
+    for _ in 0..20 {
+        if profiler.stats().account.pending == 0 {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+        flushed = profiler.flush(Duration::from_secs(20));
+    }
     let text = stats::to_json(&profiler.stats()).to_string();
     let ended = profiler.shutdown(Duration::from_secs(20));
     if !flushed || !ended || text.len() >= size {

@@ -40,7 +40,8 @@ impl Library {
     pub(crate) fn vfork(&self, program: &CStr) -> Result<i32> {
         let vfork = self.symbol(c"library_vfork")?;
         // SAFETY: this is its signature in `library.c`; the library is loaded for as long as `self` is there.
-        let vfork = unsafe { std::mem::transmute::<*mut libc::c_void, extern "C" fn(*const i8) -> i32>(vfork) };
+        let vfork =
+            unsafe { std::mem::transmute::<*mut libc::c_void, extern "C" fn(*const libc::c_char) -> i32>(vfork) };
         Ok(vfork(program.as_ptr()))
     }
 

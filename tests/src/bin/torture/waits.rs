@@ -156,7 +156,7 @@ fn listener() -> io::Result<(std::os::fd::OwnedFd, libc::sockaddr_un, u32)> {
     address.sun_family = libc::AF_UNIX as libc::sa_family_t;
     let name = format!("\0torture-{}", std::process::id());
     for (place, byte) in address.sun_path.iter_mut().zip(name.bytes()) {
-        *place = byte.cast_signed();
+        *place = byte as libc::c_char;
     }
     let length = (size_of::<libc::sa_family_t>() + name.len()) as u32;
     // SAFETY: bind(2) reads an address of this length, listen(2) has no pointer.
