@@ -104,7 +104,7 @@ fn setitimer_is_made_good() {
 /// that each profile has the period at which it was taken.
 #[test]
 fn a_rate_that_changes_loses_no_weight() {
-    for engine in ["timer", "perf", "process_timer"] {
+    for engine in ["timer", "perf", "process_timer", "auto"] {
         let run = spin(engine, 100, &["threads=2", "other_rate=700"]);
         let share = run.tally.nanos as f64 / 1e9 / run.outcome["process_cpu_seconds"].as_f64().unwrap();
         assert!((0.95..=1.05).contains(&share), "{engine}: {share:.3}: {}", run.outcome);

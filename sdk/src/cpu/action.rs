@@ -8,12 +8,15 @@ use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::time::{Duration, Instant};
 
+use super::clocks::process_cpu_time;
 use super::handler::on_sigprof;
 use crate::context;
 use crate::error::Error;
 
 /// How often the keeper looks.
 const LOOK: Duration = Duration::from_millis(500);
+/// CPU time between two looks; some signals must have come by then, at any rate but the lowest.
+const BUSY: Duration = Duration::from_millis(100);
 /// How often our handler is put in front of one that takes our signals, before it is left at that.
 const MOST_PUT_BACK: u32 = 3;
 
@@ -36,6 +39,8 @@ pub(super) fn install() -> Result<(), Error> {
 #[derive(Debug)]
 pub(super) struct Keeper {
     looked: Instant,
+    /// CPU time of the process then.
+    cpu: Duration,
     /// Stacks taken until then: proof that signals arrive.
     taken: u64,
     /// How many looks in a row found another handler in front.
@@ -46,7 +51,7 @@ pub(super) struct Keeper {
 
 impl Keeper {
     pub(super) fn new() -> Self {
-        Self { looked: Instant::now(), taken: 0, other: 0, put_back: 0, notes: Vec::new() }
+        Self { looked: Instant::now(), cpu: process_cpu_time(), taken: 0, other: 0, put_back: 0, notes: Vec::new() }
     }
 
     /// What was noticed, each once.
@@ -57,9 +62,12 @@ impl Keeper {
     /// Looks, if it is time, whether our handler is in place, or else gets its signals all the same: `taken` stacks were
     /// taken since the start. Puts it back where it is needed.
     pub(super) fn look(&mut self, now: Instant, taken: u64) {
-        if now - self.looked < LOOK {
+        // A process that does nothing gets no signals: that says nothing.
+        let cpu = process_cpu_time();
+        if now - self.looked < LOOK || cpu - self.cpu < BUSY {
             return;
         }
+        self.cpu = cpu;
         let arrived = taken > self.taken;
         (self.looked, self.taken) = (now, taken);
         let Ok(current) = set_action(None) else { return };

@@ -151,6 +151,8 @@ enum Origin<'a> {
     Event(&'a Slot),
     /// The process-wide timer.
     Process(u64),
+    /// A timer of ours that is gone: its slot is another thread's by now, or nobody's.
+    Late,
     Foreign,
 }
 
@@ -166,6 +168,7 @@ pub(super) extern "C" fn on_sigprof(signal: i32, info: *mut libc::siginfo_t, con
         Origin::Event(slot) => on_own_alarm(shared, slot, &registers, 0),
         Origin::Thread(slot, overrun) => on_own_alarm(shared, slot, &registers, overrun),
         Origin::Process(overrun) => on_process_timer(shared, &registers, overrun),
+        Origin::Late => {}
         Origin::Foreign => action::chain(signal, info, context),
     }
 }
@@ -180,7 +183,11 @@ unsafe fn origin(shared: &Shared, info: *const libc::siginfo_t) -> Origin<'_> {
     let overrun = || u64::try_from(timer.overrun).unwrap_or(0);
     match timer.code {
         libc::SI_TIMER if timer.value == shared.process_marker() => Origin::Process(overrun()),
-        libc::SI_TIMER => shared.slots.at(timer.value).map_or(Origin::Foreign, |slot| Origin::Thread(slot, overrun())),
+        libc::SI_TIMER => match shared.slots.at(timer.value) {
+            Some(slot) if own_tid(shared).is_some_and(|tid| tid != slot.tid()) => Origin::Late,
+            Some(slot) => Origin::Thread(slot, overrun()),
+            None => Origin::Foreign,
+        },
         POLL_IN => {
             let slot = own_tid(shared).and_then(|tid| shared.slots.find(tid));
             let slot = slot.filter(|slot| slot.has_event(descriptor.descriptor));
@@ -268,7 +275,7 @@ fn own_tid(shared: &Shared) -> Option<u32> {
 fn sample(shared: &Shared, mut held: Held<'_>, slot: Option<&Slot>, registers: &Registers, weight: Weight) {
     let stack = slot.map_or(0..0, |slot| slot.stack(registers.sp, thread_pointer()));
     let epoch = held.epoch();
-    // SeqCst: pairs with the swap in `Sampler::put_in_force`; see `scratch` for why what is loaded here stays alive
+    // SeqCst: pairs with the swap in `Sampler::put_in_force`; see `pool` for why what is loaded here stays alive
     // while the scratch is held.
     // SAFETY: the pointer is null or comes from a Box that is freed only after the epoch in which it was replaced.
     let Some(snapshot) = (unsafe { shared.snapshot.load(Ordering::SeqCst).as_ref() }) else {

@@ -164,11 +164,21 @@ impl Sampler {
     }
 
     /// Goes on with another period. A sample weighs the period in force when its signal arrives.
-    pub(crate) fn set_period(&mut self, period: Duration) {
+    ///
+    /// # Errors
+    /// When the period asks for other engines, and not even the last one can be had.
+    pub(crate) fn set_period(&mut self, period: Duration) -> Result<(), Error> {
+        let before = Duration::from_nanos(self.shared.period_nanos.load(Ordering::Relaxed));
+        if self.threads.is_some() && engine::wants_perf(self.engine, before) != engine::wants_perf(self.engine, period)
+        {
+            self.pause();
+            return self.resume(period);
+        }
         self.shared.period_nanos.store(period.as_nanos() as u64, Ordering::Relaxed);
         if let Some(threads) = &mut self.threads {
             threads.set_period(period);
         }
+        Ok(())
     }
 
     /// Takes the alarms away. Signals that are still under way find that no sample is to be taken.
@@ -216,7 +226,7 @@ impl Sampler {
         self.free_replaced();
         let mut counted = self.shared.pool.close(epoch);
         let waiting = std::mem::take(&mut self.waiting[usize::from(epoch)]);
-        let mut shares = Shares::default();
+        let mut shares = Shares::new(self.shared.period_nanos.load(Ordering::Relaxed));
         records(&waiting).for_each(|(head, _)| shares.count(&head));
         let mut drained = 0;
         for (mut head, addresses) in records(&waiting) {
@@ -233,8 +243,7 @@ impl Sampler {
         self.taken += counted.taken; // before: a signal that never comes is no proof that signals arrive
         counted.taken += written_off;
         counted.lost.add(Cause::Blocked, written_off);
-        self.waiting[usize::from(epoch)] = waiting;
-        self.waiting[usize::from(epoch)].clear();
+        self.waiting[usize::from(epoch)] = emptied(waiting);
         Epoch { taken: counted.taken, drained, lost: counted.lost }
     }
 
@@ -293,6 +302,13 @@ impl Drop for Sampler {
     }
 }
 
+/// The same memory for the next records, but what a burst needed.
+fn emptied(mut words: Vec<u64>) -> Vec<u64> {
+    words.clear();
+    words.shrink_to(ring::DEFAULT_WORDS / 8);
+    words
+}
+
 /// The records in `words`, each behind its length.
 fn records(mut words: &[u64]) -> impl Iterator<Item = (Head, &[u64])> {
     std::iter::from_fn(move || {
@@ -304,8 +320,10 @@ fn records(mut words: &[u64]) -> impl Iterator<Item = (Head, &[u64])> {
 }
 
 /// What passed on the clocks of threads without a signal, shared out over the samples that there are.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Shares {
+    /// Nanoseconds of a period now; samples of another one get nothing.
+    period: u64,
     /// By thread; 0 for those under the process-wide alarm.
     threads: HashMap<u32, Share>,
 }
@@ -320,14 +338,21 @@ struct Share {
 }
 
 impl Shares {
+    fn new(period: u64) -> Self {
+        Self { period, threads: HashMap::new() }
+    }
+
     fn count(&mut self, head: &Head) {
-        self.threads.entry(Self::owner(head)).or_default().samples += 1;
+        if u64::from(head.period) == self.period {
+            self.threads.entry(Self::owner(head)).or_default().samples += 1;
+        }
     }
 
     /// Adds to a sample its part of what its thread's clock says beyond the signals.
     fn add(&mut self, head: &mut Head, threads: &mut Threads) {
         let owner = Self::owner(head);
-        let Some(share) = self.threads.get_mut(&owner) else { return };
+        let share = self.threads.get_mut(&owner).filter(|_| u64::from(head.period) == self.period);
+        let Some(share) = share else { return };
         let periods = *share.periods.get_or_insert_with(|| threads.make_good(owner).into());
         // Evenly: the difference of two rounded-down sums.
         let until = |served: u64| periods * served / share.samples;

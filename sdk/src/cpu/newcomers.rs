@@ -30,7 +30,7 @@ impl Newcomers {
     /// The ids of those met since the last call, each once; `None` if there was nobody. Ids that are not known are missing.
     pub(crate) fn take(&self) -> Option<Vec<u32>> {
         // A load first: the answer is mostly no, and a swap would take the cache line from the handlers. A thread whose
-        // id arrives after its count is taken a turn later.
+        // id arrives after its count is met again.
         if self.met.load(Ordering::Relaxed) == 0 {
             return None;
         }

@@ -1,4 +1,4 @@
-//! A stack of its own for the walk: evaluating unwind rules takes some 15 KiB, which the interrupted thread may not have.
+//! A stack of its own for the walk: evaluating unwind rules takes a few KiB, which the interrupted thread may not have.
 //!
 //! In: a piece of work of the signal handler. Out: the same work done, with the stack pointer in a scratch's memory
 //! meanwhile. The thread's own stack then holds the kernel's signal frame and a few hundred bytes of ours. Mapped by

@@ -22,6 +22,7 @@ use super::stack_bounds::StackBounds;
 use super::tasks::{name_of, thread_ids};
 use crate::engine::EngineChoice;
 use crate::error::Error;
+use crate::unwind::memory::read_own_memory;
 
 /// Threads are looked after at least this often. Those without an alarm of their own that use CPU are found at once.
 const SWEEP: Duration = Duration::from_secs(1);
@@ -76,10 +77,12 @@ impl Threads {
         period: Duration,
     ) -> Result<Self, Error> {
         let mut findings = Findings::default();
-        let engines = engine::for_threads(choice, period, filter, &mut findings);
-        if filter.is_deadly(Call::ProcessVmReadv) {
-            findings
-                .note(format!("{}: {DEADLY}: stacks cannot be walked, only their leaf is known", Call::ProcessVmReadv));
+        let tells_threads = shared.tid_offset.load(Ordering::Relaxed) != 0;
+        let engines = engine::for_threads(choice, period, filter, tells_threads, &mut findings);
+        let (call, known) = (Call::ProcessVmReadv, 1_u64);
+        if read_own_memory(shared.pid, (&raw const known) as u64, &mut [0]) == 0 {
+            let why = if filter.is_deadly(call) { DEADLY } else { "it is refused" };
+            findings.note(format!("{call}: {why}: stacks cannot be walked, only their leaf is known"));
         }
         let mut phases = Phases::new();
         let process = ProcessAlarm::start(shared, choice, phases.pace(period), filter, &mut findings)?;
@@ -137,14 +140,21 @@ impl Threads {
     /// Goes on at another rate.
     pub(crate) fn set_period(&mut self, period: Duration) {
         self.period = period;
-        // One whose pace cannot be set is found again, by the process-wide alarm.
         let lost = self.covered.extract_if(|tid, thread| {
             let cpu = cpu_time(*tid).unwrap_or_default();
             let pace = thread.progress.change_period(cpu, thread.slot.told(), period);
-            let better = thread.better.as_mut().map_or(Ok(()), |alarm| alarm.set_pace(pace));
-            thread.alarm.set_pace(pace).and(better).is_err()
+            if thread.better.as_mut().is_some_and(|alarm| alarm.set_pace(pace).is_err()) {
+                thread.lose_better();
+            }
+            thread.alarm.set_pace(pace).is_err()
         });
-        lost.for_each(|(_, thread)| thread.end());
+        let lost: Vec<u32> = lost
+            .map(|(tid, thread)| {
+                thread.end();
+                tid
+            })
+            .collect();
+        lost.into_iter().for_each(|tid| self.cover(tid));
         self.process.set_period(self.shared, period);
     }
 
@@ -248,6 +258,7 @@ impl Threads {
         for thread in self.covered.values_mut().filter(|thread| thread.engine > 0 && thread.slot.is_signalled()) {
             match self.engines[0].arm(Target::Thread(thread.slot), pace) {
                 Ok(alarm) => (thread.better, thread.engine) = (Some(alarm), 0),
+                Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {} // it has ended meanwhile
                 // The next try has time until the next sweep.
                 Err(error) => {
                     refused = Some(error);
@@ -284,11 +295,15 @@ impl Covered {
         let cpu = cpu_time(tid).filter(|cpu| *cpu >= self.cpu);
         self.cpu = cpu.unwrap_or_default();
         if self.better.as_ref().is_some_and(|alarm| !alarm.is_alive()) {
-            // The program closed it, with all its descriptors: the first alarm goes on alone until there is another.
-            self.better = None;
-            self.engine += 1;
+            self.lose_better();
         }
         cpu.is_some() && self.alarm.is_alive()
+    }
+
+    /// The program closed the better alarm's descriptor, with all of them: the first one goes on alone until there is another.
+    fn lose_better(&mut self) {
+        self.better = None;
+        self.engine += 1;
     }
 
     /// Takes the alarms away and frees the slot.

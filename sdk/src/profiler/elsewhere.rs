@@ -42,7 +42,7 @@ impl Running {
         match *self {}
     }
 
-    pub(super) fn set_rate_hz(&self, _rate_hz: u32) {
+    pub(super) fn set_rate_hz(&self, _rate_hz: u32) -> Result<(), Error> {
         match *self {}
     }
 

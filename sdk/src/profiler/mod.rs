@@ -93,13 +93,11 @@ impl Profiler {
     /// leaves as a profile of its own, for a profile has one period.
     ///
     /// # Errors
-    /// For a rate that cannot be.
+    /// For a rate that cannot be, and where it asks for another engine (see [`EngineChoice`](crate::EngineChoice)), of which
+    /// none can be had any more.
     pub fn set_rate_hz(&self, rate_hz: u32) -> Result<(), Error> {
         let rate_hz = config::checked_rate("Profiler::set_rate_hz", rate_hz)?;
-        if let Some(running) = self.running() {
-            running.set_rate_hz(rate_hz);
-        }
-        Ok(())
+        self.running().map_or(Ok(()), |running| running.set_rate_hz(rate_hz))
     }
 
     /// One consistent snapshot of what the profiler did.

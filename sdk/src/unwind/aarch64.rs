@@ -49,7 +49,7 @@ impl Registers {
         const SVC_0: u32 = 0xd400_0001;
         let mut word = [0_u64; 1];
         let [before, at] = [self.pc.wrapping_sub(4), self.pc].map(|address| {
-            let read = read_own_memory(pid, address & !7, &mut word) == 8;
+            let read = crate::unwind::memory::read_own_memory(pid, address & !7, &mut word) == 8;
             let [word] = word;
             read && (if address & 4 == 0 { word as u32 } else { (word >> 32) as u32 }) == SVC_0
         });

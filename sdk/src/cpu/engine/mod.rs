@@ -95,23 +95,33 @@ impl Findings {
     }
 }
 
+/// Whether perf events are wanted at this period: timers cannot follow one that is shorter than the kernel's tick.
+pub(super) fn wants_perf(choice: EngineChoice, period: Duration) -> bool {
+    match choice {
+        EngineChoice::Perf => true,
+        EngineChoice::Auto => period < kernel_tick(),
+        EngineChoice::Timer | EngineChoice::ProcessTimer | EngineChoice::Setitimer => false,
+    }
+}
+
 /// The engines that cover single threads, best first; none where only the process as a whole is to be timed.
+/// `tells_threads`: a handler can tell which thread it is on, which it must to know a perf event's signal.
 pub(super) fn for_threads(
     choice: EngineChoice,
     period: Duration,
     filter: &Filter,
+    tells_threads: bool,
     findings: &mut Findings,
 ) -> Vec<Box<dyn Engine>> {
-    let wants_perf = match choice {
-        EngineChoice::Perf => true,
-        EngineChoice::Auto => period < kernel_tick(),
-        EngineChoice::Timer => false,
-        EngineChoice::ProcessTimer | EngineChoice::Setitimer => return Vec::new(),
-    };
+    if matches!(choice, EngineChoice::ProcessTimer | EngineChoice::Setitimer) {
+        return Vec::new();
+    }
     let mut engines: Vec<Box<dyn Engine>> = Vec::new();
-    if wants_perf && filter.is_deadly(Call::PerfEventOpen) {
+    if wants_perf(choice, period) && filter.is_deadly(Call::PerfEventOpen) {
         findings.refuse("perf", format!("{}: {DEADLY}", Call::PerfEventOpen));
-    } else if wants_perf {
+    } else if wants_perf(choice, period) && !tells_threads {
+        findings.refuse("perf", "a thread's id cannot be told without a system call here");
+    } else if wants_perf(choice, period) {
         match Perf::try_out() {
             Ok(perf) => engines.push(Box::new(perf)),
             Err(why) => findings.refuse("perf", why),

@@ -31,7 +31,7 @@ pub(super) enum Command {
     },
     SetRate {
         rate_hz: u32,
-        reply: Reply<()>,
+        reply: Reply<Result<(), Error>>,
     },
     Stop {
         deadline: Instant,

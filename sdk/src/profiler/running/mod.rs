@@ -9,8 +9,9 @@ mod sampling;
 mod source;
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -63,8 +64,8 @@ impl Running {
         self.ask(PATIENCE, |reply| Command::Resume { reply }).unwrap_or(Ok(()))
     }
 
-    pub(super) fn set_rate_hz(&self, rate_hz: u32) {
-        self.ask(PATIENCE, |reply| Command::SetRate { rate_hz, reply });
+    pub(super) fn set_rate_hz(&self, rate_hz: u32) -> Result<(), Error> {
+        self.ask(PATIENCE, |reply| Command::SetRate { rate_hz, reply }).unwrap_or(Ok(()))
     }
 
     pub(super) fn stats(&self) -> Stats {
@@ -83,7 +84,9 @@ impl Running {
         let (why, remedy) = match outcome.recv_timeout(duration + PATIENCE) {
             Ok(Ok(set)) => return Ok(set),
             Ok(Err(Refusal::TooMany)) => ("too many captures at once", "wait until one of them has ended"),
-            Ok(Err(Refusal::Off)) | Err(_) => ("sampling is off", "resume the profiler first"),
+            Ok(Err(Refusal::Off)) => ("sampling is off", "resume the profiler first"),
+            Err(RecvTimeoutError::Timeout) => ("names took too long to find", "ask again: what was found is kept"),
+            Err(RecvTimeoutError::Disconnected) => ("the profiler has ended", "start it again"),
         };
         Err(Error::misuse("Profiler::capture", why, remedy))
     }

@@ -21,6 +21,8 @@ use crate::cpu::{Epoch, Sampler};
 const TURN: Duration = Duration::from_millis(100);
 /// When a handler was still running, so that the epoch could not be closed: the next try.
 const RETRY: Duration = Duration::from_millis(1);
+/// Closed epochs after which everything that was sampled before the first is in: its close may have begun earlier.
+const EPOCHS: u32 = 2;
 /// Captures that may run at once, each with a window of its own.
 const MAX_CAPTURES: usize = 8;
 
@@ -33,6 +35,8 @@ struct Capture {
 
 /// Somebody waits until everything sampled before has been sent.
 struct Flush {
+    /// Epochs that must be closed before all that was sampled until then is in the window.
+    epochs: u32,
     deadline: Instant,
     reply: Reply<bool>,
 }
@@ -101,6 +105,7 @@ impl Sampling {
             self.hand_over();
         }
         if closed {
+            self.flushes.iter_mut().for_each(|flush| flush.epochs = flush.epochs.saturating_sub(1));
             self.flush(now);
         }
         self.end_captures(now, closed);
@@ -138,14 +143,16 @@ impl Sampling {
     }
 
     /// Closes the epoch that is open now, so that all that happened until now is taken in. Nearly always at once; where a
-    /// handler does not end, it gives up at `until`, and what is left is taken in by a later turn.
-    fn collect_all(&mut self, until: Instant) {
-        // The first close may have begun before now.
-        for _ in 0..2 {
-            while !self.collect() && Instant::now() < until {
+    /// handler does not end, it gives up at `until`, says so, and what is left is taken in by a later turn.
+    fn collect_all(&mut self, until: Instant) -> bool {
+        (0..EPOCHS).all(|_| {
+            let mut closed = self.collect();
+            while !closed && Instant::now() < until {
                 std::thread::sleep(RETRY);
+                closed = self.collect();
             }
-        }
+            closed
+        })
     }
 
     /// Sends the window on its way. Where the `profiler-io` thread is behind, the window goes on instead, and leaves later;
@@ -182,17 +189,19 @@ impl Sampling {
 
     /// Hands over what was sampled before the flushes that wait for it, and lets them follow it.
     fn flush(&mut self, now: Instant) {
-        if self.flushes.is_empty() || !self.hand_over() {
+        let is_ready = |flush: &Flush| flush.epochs == 0 || now >= flush.deadline;
+        if !self.flushes.iter().any(is_ready) || !self.hand_over() {
             return;
         }
-        let pending = std::mem::take(&mut self.flushes);
-        for Flush { deadline, reply } in pending {
-            if self.tasks.has_room() {
-                self.tasks.try_send(Task::Flush { deadline, reply }).unwrap_or_else(Task::refuse);
-            } else if now < deadline {
-                self.flushes.push(Flush { deadline, reply });
+        for Flush { epochs, deadline, reply } in std::mem::take(&mut self.flushes) {
+            if epochs > 0 || !self.tasks.has_room() {
+                if now < deadline {
+                    self.flushes.push(Flush { epochs, deadline, reply });
+                } else {
+                    reply.answer(false);
+                }
             } else {
-                reply.answer(false);
+                self.tasks.try_send(Task::Flush { deadline, reply }).unwrap_or_else(Task::refuse);
             }
         }
     }
@@ -209,11 +218,13 @@ impl Sampling {
                 self.captures.push(Capture { window, until: now + duration, asker, reply });
             }
             Command::Flush { deadline, reply } => {
-                self.collect_all(soon());
-                self.flushes.push(Flush { deadline, reply });
+                let epochs = if self.collect_all(soon()) { 0 } else { EPOCHS };
+                self.flushes.push(Flush { epochs, deadline, reply });
                 self.flush(Instant::now());
             }
             Command::Pause { reply } => {
+                // While the names and clocks of threads are at hand.
+                self.collect_all(soon());
                 self.sampler.pause();
                 self.paused = true;
                 self.collect_all(soon());
@@ -230,9 +241,10 @@ impl Sampling {
                 self.collect_all(soon());
                 self.hand_over();
                 self.period = period(rate_hz);
-                self.sampler.set_period(self.period);
+                let set = self.sampler.set_period(self.period);
+                self.paused = self.paused || set.is_err();
                 self.handle.rate_hz.store(rate_hz, Ordering::Relaxed);
-                reply.answer(());
+                reply.answer(set);
             }
             // `run` takes it before it comes here.
             Command::Stop { reply, .. } => reply.answer(false),
@@ -240,6 +252,7 @@ impl Sampling {
     }
 
     fn stop(mut self, deadline: Instant, reply: Reply<bool>) {
+        self.collect_all(soon());
         self.sampler.pause();
         self.collect_all(deadline.max(soon()));
         self.publish_engine();
