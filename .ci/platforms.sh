@@ -2,11 +2,13 @@
 # what they need. All of it is built by Debian's Rust into a target directory of its own.
 #
 # Tests there take what depends on the platform: the sampler's own, and the program `capture` (sdk/tests/capture.rs), which
-# goes the whole way of a sample. Dependencies have no debug information: reading it would take most of the time.
+# goes the whole way of a sample. Built to be quick where it is emulated: with some optimization, and dependencies without
+# debug information, for most of the time is spent on reading it.
 
 platforms_target=${CARGO_TARGET_DIR:-$root/target}/platforms
 platform_cargo() {
-    CARGO_TARGET_DIR=$platforms_target RUSTC=/usr/bin/rustc cargo --config 'profile.dev.package."*".debug=false' "$@"
+    CARGO_TARGET_DIR=$platforms_target RUSTC=/usr/bin/rustc \
+        cargo --config 'profile.dev.package."*".debug=false' --config profile.dev.opt-level=1 "$@"
 }
 # What depends on the platform, but for what needs compilers there, and what takes long.
 sampler=(cpu:: unwind:: context:: own_functions_have libraries_and_the_vdso unresolved_addresses turned_off_addresses

@@ -158,6 +158,8 @@ fn work_is_found_by_name_and_tag() {
 
 extern "C" fn on_usr2(_: i32) {
     spin_in_handler();
+    // Not a tail call.
+    black_box(());
 }
 
 #[inline(never)]
