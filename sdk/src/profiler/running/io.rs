@@ -205,7 +205,7 @@ mod tests {
         let handle = Handle::new(commands, &settings);
         let server = crate::serve::Server::bind("127.0.0.1:0").unwrap();
         let address = server.local_addr();
-        let (folders, resource) = (None, settings.resource);
+        let (folders, resource) = (Some(Folders::new(&|_| None)), settings.resource);
         let io = Io { server: Some(server), destinations: Vec::new(), resource, folders, handle };
         let (tasks, inbox) = channel();
         assert!(tasks.try_send(Task::Export { window: large_window() }).is_ok());
