@@ -34,7 +34,7 @@ on_musl() {
 }
 
 # Where nothing samples, the crate must build, without a warning. Nothing is linked and no code is made, so no compiler of
-# that platform is needed: `true` stands in for it.
+# that platform is needed: `stand-in` takes its place.
 builds_elsewhere() {
     local target status=0
     for target in aarch64-apple-darwin x86_64-apple-darwin x86_64-pc-windows-msvc riscv64gc-unknown-linux-gnu; do
@@ -46,7 +46,8 @@ builds_elsewhere() {
 
 builds_on() (
     name=${1//-/_}
-    export "CC_$name=true" "AR_$name=true" "CARGO_TARGET_${name^^}_RUSTFLAGS=-Zno-codegen -Dwarnings" RUSTC_BOOTSTRAP=1
+    export "CC_$name=$root/.ci/stand-in" "AR_$name=$root/.ci/stand-in" \
+        "CARGO_TARGET_${name^^}_RUSTFLAGS=-Zno-codegen -Dwarnings" RUSTC_BOOTSTRAP=1
     platform_cargo -Zbuild-std=std,panic_unwind check --quiet --locked --package profiler-sdk --target "$@" ||
         { printf 'does not build: %s\n' "$*" && exit 1; }
 )
