@@ -9,9 +9,11 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use std::time::{Duration, Instant};
 
 use super::clocks::process_cpu_time;
-use super::handler::on_sigprof;
 use crate::context;
 use crate::error::Error;
+
+/// A handler as SA_SIGINFO asks for it (sigaction(2)).
+pub(super) type Handler = extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void);
 
 /// How often the keeper looks.
 const LOOK: Duration = Duration::from_millis(500);
@@ -25,19 +27,20 @@ const MOST_PUT_BACK: u32 = 3;
 static PREVIOUS: AtomicPtr<libc::sigaction> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Installs the handler in front of whatever is there, unless it is there itself. Only the owner of the sampler calls this.
-pub(super) fn install() -> Result<(), Error> {
+pub(super) fn install(handler: Handler) -> Result<(), Error> {
     let current = set_action(None)?;
-    if is_ours(&current) {
+    if is(&current, handler) {
         return Ok(());
     }
     // Release: pairs with the Acquire load in `chain`.
     PREVIOUS.store(Box::into_raw(Box::new(current)), Ordering::Release);
-    set_action(Some(&our_action())).map(drop)
+    set_action(Some(&action_of(handler))).map(drop)
 }
 
 /// Notices when somebody else installs an action later.
 #[derive(Debug)]
 pub(super) struct Keeper {
+    handler: Handler,
     looked: Instant,
     /// CPU time of the process then.
     cpu: Duration,
@@ -50,8 +53,16 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
-    pub(super) fn new() -> Self {
-        Self { looked: Instant::now(), cpu: process_cpu_time(), taken: 0, other: 0, put_back: 0, notes: Vec::new() }
+    pub(super) fn new(handler: Handler) -> Self {
+        Self {
+            handler,
+            looked: Instant::now(),
+            cpu: process_cpu_time(),
+            taken: 0,
+            other: 0,
+            put_back: 0,
+            notes: Vec::new(),
+        }
     }
 
     /// What was noticed, each once.
@@ -71,7 +82,7 @@ impl Keeper {
         let arrived = taken > self.taken;
         (self.looked, self.taken) = (now, taken);
         let Ok(current) = set_action(None) else { return };
-        if is_ours(&current) {
+        if is(&current, self.handler) {
             self.other = 0;
             return;
         }
@@ -100,7 +111,7 @@ impl Keeper {
     }
 
     fn put_back(&mut self) {
-        if let Err(error) = install() {
+        if let Err(error) = install(self.handler) {
             tracing::warn!(%error, "our handler of SIGPROF could not be put back");
         }
     }
@@ -127,8 +138,7 @@ fn hand_on(previous: &libc::sigaction, signal: i32, info: *mut libc::siginfo_t, 
         libc::SIG_DFL | libc::SIG_IGN => {}
         handler if previous.sa_flags & libc::SA_SIGINFO != 0 => {
             // SAFETY: sigaction(2) returned this address with SA_SIGINFO: a handler of these three arguments.
-            let handler: extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void) =
-                unsafe { std::mem::transmute(handler) };
+            let handler: Handler = unsafe { std::mem::transmute(handler) };
             handler(signal, info, context);
         }
         handler => {
@@ -139,15 +149,15 @@ fn hand_on(previous: &libc::sigaction, signal: i32, info: *mut libc::siginfo_t, 
     }
 }
 
-fn is_ours(action: &libc::sigaction) -> bool {
-    action.sa_sigaction == on_sigprof as *const () as usize
+fn is(action: &libc::sigaction, handler: Handler) -> bool {
+    action.sa_sigaction == handler as *const () as usize
 }
 
-fn our_action() -> libc::sigaction {
+fn action_of(handler: Handler) -> libc::sigaction {
     // SAFETY: sigaction is plain data for which zero is valid; sigfillset(3) and sigdelset(3) write to its mask.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
-        action.sa_sigaction = on_sigprof as *const () as usize;
+        action.sa_sigaction = handler as *const () as usize;
         action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
         // No handler of the host runs on top of ours, which it might never return to; but faults are not held back.
         libc::sigfillset(&raw mut action.sa_mask);

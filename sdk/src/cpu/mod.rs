@@ -35,7 +35,7 @@ use profiler_proto::loss::{Cause, Loss};
 
 use self::action::Keeper;
 use self::filter::{Call, Filter};
-use self::handler::Shared;
+use self::handler::{Shared, on_sigprof};
 use self::record::Head;
 use self::thread_id::Candidates;
 use self::threads::Threads;
@@ -108,7 +108,7 @@ impl Sampler {
         residence::pin()?;
         context::thread::prepare()?;
         let shared = handler::shared(ring_words)?;
-        action::install()?;
+        action::install(on_sigprof)?;
         let filter = Filter::probe();
         if filter.is_deadly(Call::ProcessVmReadv) {
             memory::forbid_reads();
@@ -133,7 +133,7 @@ impl Sampler {
             closed: 0,
             modules,
             buffer: Vec::with_capacity(ring::MAX_WORDS),
-            keeper: Keeper::new(),
+            keeper: Keeper::new(on_sigprof),
             taken: 0,
         };
         sampler.put_in_force(snapshot);
@@ -146,7 +146,7 @@ impl Sampler {
         if self.threads.is_some() {
             return Ok(());
         }
-        action::install()?;
+        action::install(on_sigprof)?;
         self.shared.period_nanos.store(period.as_nanos() as u64, Ordering::Relaxed);
         // Only a resume counts up, and only one sampler runs; 0 means "off", so it is skipped on wrap-around.
         static GENERATION: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);

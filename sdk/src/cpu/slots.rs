@@ -7,12 +7,13 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 
-use super::engine::NO_EVENT;
-
 /// Slots of a process.
 const SLOTS: usize = 4096;
 /// How far a thread's slot may be from the place that its id gives.
 const PROBES: usize = 16;
+
+/// Stands for the descriptor of a thread that has no perf event.
+pub(crate) const NO_EVENT: i32 = -1;
 
 /// A thread with an alarm of its own. Invariant: everything but `tid` is meaningful only while `tid` is not 0.
 #[derive(Debug, Default)]

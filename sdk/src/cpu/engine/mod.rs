@@ -13,7 +13,7 @@ use std::io;
 use std::time::Duration;
 
 pub(super) use self::interval::IntervalTimer;
-pub(super) use self::perf::{NO_EVENT, Perf};
+pub(super) use self::perf::Perf;
 pub(super) use self::timer::{ProcessTimer, ThreadTimer};
 use super::filter::{Call, DEADLY, Filter};
 use super::slots::Slot;

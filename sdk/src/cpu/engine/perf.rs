@@ -13,7 +13,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
 use super::{Alarm, Call, Engine, Pace, Target};
-use crate::cpu::slots::Slot;
+use crate::cpu::slots::{NO_EVENT, Slot};
 
 /// The engine `perf`.
 #[derive(Debug)]
@@ -74,7 +74,7 @@ impl Engine for Perf {
 
 impl Event {
     fn fd(&self) -> RawFd {
-        self.descriptor.as_ref().map_or(-1, AsRawFd::as_raw_fd)
+        self.descriptor.as_ref().map_or(NO_EVENT, AsRawFd::as_raw_fd)
     }
 
     /// Sends its overflows as SIGPROF to its thread, from now on.
@@ -126,9 +126,6 @@ impl Drop for Event {
         }
     }
 }
-
-/// What a slot holds while its thread has no event.
-pub(in crate::cpu) const NO_EVENT: RawFd = -1;
 
 /// Far too long to ever end while the kernel is asked what it allows.
 const PROBE_PERIOD: u64 = 3_600_000_000_000;
