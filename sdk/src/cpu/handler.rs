@@ -6,7 +6,9 @@
 //! `process_vm_readv` (in `unwind::memory`).
 
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::Unfinished;
 use super::action;
 use super::newcomers::Newcomers;
 use super::pool::Pool;
@@ -48,6 +50,8 @@ pub(crate) struct Shared {
     pub(crate) interval_timer: AtomicBool,
     /// Offset of the thread id from the thread pointer, which may be negative (modulo 2^64); 0: unknown.
     pub(crate) tid_offset: AtomicUsize,
+    /// What the last sampler left; never touched by a handler.
+    unfinished: Mutex<Unfinished>,
 }
 
 impl Shared {
@@ -65,8 +69,14 @@ impl Shared {
             newcomers: Newcomers::new(),
             process_told: AtomicU64::new(0),
             interval_timer: AtomicBool::new(false),
+            unfinished: Mutex::default(),
             tid_offset: AtomicUsize::new(0),
         })
+    }
+
+    /// What the last sampler left to the next. Not callable from a signal handler.
+    pub(crate) fn unfinished(&self) -> MutexGuard<'_, Unfinished> {
+        self.unfinished.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The value by which the process-wide timer's signals are known: an address that is no slot's.

@@ -72,6 +72,14 @@ pub(crate) struct Sampler {
     taken: u64,
 }
 
+/// What a sampler leaves to the next one of the process: an epoch that a handler, stopped on its way, has not let end. Its
+/// counts and its records belong together.
+#[derive(Debug, Default)]
+pub(crate) struct Unfinished {
+    closing: Option<u8>,
+    waiting: [Vec<u64>; 2],
+}
+
 /// An unwinder that was replaced; freed once `free_at` epochs are closed. Invariant: `snapshot` came from a `Box`.
 #[derive(Debug)]
 struct Replaced {
@@ -122,13 +130,14 @@ impl Sampler {
         .map_err(|error| Error::environment("spawn a thread", error, "raise the limit of threads"))?;
         let snapshot = Box::new(Snapshot::take(&Modules::default()));
         let modules = Arc::clone(&snapshot.modules);
+        let Unfinished { closing, waiting } = std::mem::take(&mut *shared.unfinished());
         let mut sampler = Self {
             shared,
             threads: None,
             engine,
             filter,
-            closing: None,
-            waiting: Default::default(),
+            closing,
+            waiting,
             replaced: Vec::new(),
             closed: 0,
             modules,
@@ -299,6 +308,7 @@ impl Drop for Sampler {
     fn drop(&mut self) {
         // A handler may still be running with an unwinder that was replaced: those are left to it, and leak.
         self.pause();
+        *self.shared.unfinished() = Unfinished { closing: self.closing, waiting: std::mem::take(&mut self.waiting) };
     }
 }
 
