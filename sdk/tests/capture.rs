@@ -37,17 +37,20 @@ fn turn() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+fn fold_tagged() {
+    let _scope = profiler::tag!("work" => "fold");
+    fold_numbers();
+}
+
 #[inline(never)]
 fn fold_numbers() {
-    let _scope = profiler::tag!("work" => "fold");
     let mut number = 1_u64;
     while !STOP.load(Ordering::Relaxed) {
         number = black_box(number).wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
     }
 }
 
-#[inline(never)]
-fn sort_numbers() {
+fn sort_tagged() {
     let _scope = profiler::tag!("work" => "sort");
     sort_deeper(DEPTH);
 }
@@ -55,17 +58,20 @@ fn sort_numbers() {
 #[inline(never)]
 fn sort_deeper(depth: usize) {
     match depth {
-        0 => {
-            let mut numbers: Vec<u32> = (0..64).collect();
-            while !STOP.load(Ordering::Relaxed) {
-                numbers.rotate_left(7);
-                black_box(&mut numbers).sort_by_key(|number| number.wrapping_mul(2_654_435_761));
-            }
-        }
+        0 => sort_numbers(),
         _ => sort_deeper(depth - 1),
     }
     // Not a tail call.
     black_box(depth);
+}
+
+#[inline(never)]
+fn sort_numbers() {
+    let mut numbers: Vec<u32> = (0..64).collect();
+    while !STOP.load(Ordering::Relaxed) {
+        numbers.rotate_left(7);
+        black_box(&mut numbers).sort_by_key(|number| number.wrapping_mul(2_654_435_761));
+    }
 }
 
 #[inline(never)]
@@ -134,8 +140,8 @@ fn work_is_found_by_name_and_tag() {
     let _turn = turn();
     let profiler = start();
     let works: [(&str, fn(), &str); 3] = [
-        ("fold_numbers", fold_numbers, "work=fold"),
-        ("sort_deeper", sort_numbers, "work=sort"),
+        ("fold_numbers", fold_tagged, "work=fold"),
+        ("sort_numbers", sort_tagged, "work=sort"),
         ("wander_untagged", wander_untagged, ""),
     ];
     let lines = capture(&profiler, works.map(|(_, work, _)| work), |lines| {
@@ -149,7 +155,7 @@ fn work_is_found_by_name_and_tag() {
             assert!(line.contains("thread_start") && !line.contains("[stack incomplete]"), "{line}");
         }
     }
-    for line in with(&lines, "sort_deeper") {
+    for line in with(&lines, "sort_numbers") {
         let depth = line.split([';', ' ']).filter(|frame| *frame == "capture::sort_deeper").count();
         assert_eq!(depth, DEPTH + 1, "{line}");
     }
