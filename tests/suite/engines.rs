@@ -6,7 +6,7 @@ use profiler_tests::receiver::{Protocol, Receiver};
 use profiler_tests::tally::Tally;
 use serde_json::Value;
 
-use crate::scenario::{assert_lawful, command, number, result, sending, turn};
+use crate::scenario::{assert_lawful, command, not_run, number, result, sending, turn};
 
 /// A run of the scenario `spin` under `engine`: what it said, what arrived; weight ÷ (CPU seconds × rate) of its threads;
 /// and weight and stacks ÷ the same of the whole process, the profiler's own threads included.
@@ -57,12 +57,12 @@ fn perf_follows_a_rate_above_the_tick() {
     let run = spin("perf", 1000, &["threads=2"]);
     assert_complete(&run, run.weight);
     if let Some(why) = run.outcome["engine"]["refused"].as_array().unwrap().iter().find(|one| one["name"] == "perf") {
-        println!("NOT TRIED: this machine allows no perf events: {why}");
-        return;
+        return not_run("perf events", &format!("this machine allows none: {why}"));
     }
     assert_eq!(run.outcome["engine"]["name"], "perf", "{}", run.outcome);
     assert!(covered(&run, "perf") >= Some(1), "{}", run.outcome);
-    assert!(run.stacks > 0.9, "stacks {:.3}: {}", run.stacks, run.outcome);
+    // Timers would bring a quarter of them on a kernel of 250 Hz; what is missing to 1 the load of the machine decides.
+    assert!(run.stacks > 0.6, "stacks {:.3}: {}", run.stacks, run.outcome);
 }
 
 /// Check that where threads nap, what perf misses is made good by their clocks, and that this is said.

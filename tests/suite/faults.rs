@@ -7,7 +7,7 @@ use profiler_tests::receiver::{Answer, Protocol, Receiver};
 
 use serde_json::Value;
 
-use crate::scenario::{command, number, result, sending, start, turn};
+use crate::scenario::{command, not_run, number, result, sending, start, turn};
 
 /// Check that where no timer can be made the last resort takes samples, and that the refused ones are named with reasons.
 #[test]
@@ -150,11 +150,10 @@ fn assert_refused(outcome: &Value, engine: &str, word: &str) {
 }
 
 /// Whether the test may do what only root may; as anybody else it says that it was not tried.
-#[expect(clippy::print_stdout, reason = "a test that could not be run is said to be so")]
 fn is_root(test: &str) -> bool {
     let root = rustix::process::getuid().is_root();
     if !root {
-        println!("NOT RUN: {test} needs root");
+        not_run(test, "it needs root");
     }
     root
 }

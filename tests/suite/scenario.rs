@@ -2,6 +2,7 @@
 //!
 //! In: a scenario's name and options, and a receiver. Out: the running child, or what it said last.
 
+use std::io::Write;
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -52,6 +53,12 @@ pub(crate) fn result(command: &mut Command) -> Value {
 pub(crate) fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Says that something was not tried, and why: past the test runner, which shows nothing of tests that pass.
+pub(crate) fn not_run(what: &str, why: &str) {
+    // Nobody is left to be told when standard error is gone.
+    let _written = writeln!(std::io::stderr(), "\nNOT RUN: {what}: {why}");
 }
 
 /// Checks that no body broke a rule of OTLP or of a backend, and that there were any.

@@ -75,7 +75,7 @@ impl Keeper {
     pub(super) fn look(&mut self, now: Instant, taken: u64) {
         // A process that does nothing gets no signals: that says nothing.
         let cpu = process_cpu_time();
-        if now - self.looked < LOOK || cpu - self.cpu < BUSY {
+        if now - self.looked < LOOK || cpu.saturating_sub(self.cpu) < BUSY {
             return;
         }
         self.cpu = cpu;

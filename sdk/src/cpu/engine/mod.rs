@@ -117,12 +117,13 @@ pub(super) fn for_threads(
         return Vec::new();
     }
     let mut engines: Vec<Box<dyn Engine>> = Vec::new();
-    if wants_perf(choice, period) && filter.is_deadly(Call::PerfEventOpen) {
-        findings.refuse("perf", format!("{}: {DEADLY}", Call::PerfEventOpen));
-    } else if wants_perf(choice, period) && !tells_threads {
-        findings.refuse("perf", "a thread's id cannot be told without a system call here");
-    } else if wants_perf(choice, period) {
-        match Perf::try_out() {
+    if wants_perf(choice, period) {
+        let perf = match filter.is_deadly(Call::PerfEventOpen) {
+            true => Err(format!("{}: {DEADLY}", Call::PerfEventOpen)),
+            false if !tells_threads => Err("a thread's id cannot be told without a system call here".to_owned()),
+            false => Perf::try_out(),
+        };
+        match perf {
             Ok(perf) => engines.push(Box::new(perf)),
             Err(why) => findings.refuse("perf", why),
         }
