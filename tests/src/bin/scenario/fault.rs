@@ -12,7 +12,7 @@ use profiler_tests::clock::process_cpu;
 use profiler_tests::subject::Options;
 use profiler_tests::workload::spin;
 use profiler_tests::{Result, sandbox, stats};
-use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
 
 /// Samples a second.
@@ -37,12 +37,13 @@ pub(crate) fn fault(options: &Options) -> Result<Value> {
     }
     let profiler = profiler::start(Config::new("fault").rate_hz(RATE).interval(Duration::from_secs(1)))?;
     let cpu = process_cpu();
-    if what == "few_descriptors" {
-        few_descriptors()?;
-    }
+    let limited = (what == "few_descriptors").then(few_descriptors).transpose()?;
     work()?;
     let cpu = process_cpu() - cpu;
     let running = stats::to_json(&profiler.stats());
+    // Whether the last descriptor became a perf event or the connection to the collector is chance; with a limit for good,
+    // nothing could be delivered.
+    limited.map_or(Ok(()), |before| setrlimit(Resource::Nofile, before))?;
     profiler.pause();
     let flushed = profiler.flush(Duration::from_secs(20));
     let stats = stats::to_json(&profiler.stats());
@@ -79,12 +80,13 @@ fn few_signals(most: u64) -> Result<()> {
     Ok(())
 }
 
-/// Leaves two descriptors to be opened.
-fn few_descriptors() -> Result<()> {
+/// Leaves two descriptors to be opened; gives the limit that there was.
+fn few_descriptors() -> Result<Rlimit> {
     let highest =
         std::fs::read_dir("/proc/self/fd")?.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    let most = highest.max().unwrap_or(0_u64) + 2;
-    Ok(setrlimit(Resource::Nofile, Rlimit { current: Some(most), maximum: Some(most) })?)
+    let before = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: Some(highest.max().unwrap_or(0_u64) + 2), ..before })?;
+    Ok(before)
 }
 
 /// Moves into a mount namespace in which `/proc` is not mounted.
