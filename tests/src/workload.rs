@@ -4,7 +4,7 @@
 //! is what a profile of the same work is compared with. Runs on the threads that the caller makes.
 
 use std::hint::black_box;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::clock::thread_cpu;
 
@@ -48,7 +48,16 @@ pub fn shared(total: Duration, seed: u64, mut each: impl FnMut(&Part, Duration) 
     used
 }
 
-/// Burns `cpu` of the calling thread's CPU time.
+/// Burns CPU in the program's own code until `end`: without a system call, as far as the kernel reads its clock in the vDSO.
+#[inline(never)]
+pub fn spin_until(end: Instant) {
+    let mut state = 0x9e37_79b9_7f4a_7c15;
+    while Instant::now() < end {
+        state = black_box(churn(state));
+    }
+}
+
+/// Burns `cpu` of the calling thread's CPU time. Reads the thread's clock all the while, which is a system call.
 #[inline(never)]
 pub fn spin(cpu: Duration) -> Duration {
     burn(cpu)
@@ -103,22 +112,27 @@ fn write_report(cpu: Duration) -> Duration {
     burn(cpu)
 }
 
+/// Some ten microseconds of arithmetic, so that a look at a clock after it stays a few per cent of the time. Only operators,
+/// and no iterator: in a debug build those would be functions with frames of their own.
+#[inline(always)]
+fn churn(mut state: u64) -> u64 {
+    let mut round = 0_u32;
+    while round < 5_000 {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        round += 1;
+    }
+    state
+}
+
 /// Arithmetic until the thread's CPU clock says that it is enough. Inlined, so that the time is the caller's own.
 #[inline(always)]
 fn burn(cpu: Duration) -> Duration {
     let start = thread_cpu();
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     loop {
-        // Some ten microseconds between two looks at the clock: the system call stays a few per cent of the time.
-        // Only operators, and no iterator: in a debug build those would be functions with frames of their own.
-        let mut round = 0_u32;
-        while round < 5_000 {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            round += 1;
-        }
-        black_box(state);
+        state = black_box(churn(state));
         let used = thread_cpu() - start;
         if used >= cpu {
             return used;

@@ -61,7 +61,18 @@ impl Progress {
         Pace { first: period.saturating_sub(rest).max(Duration::from_nanos(1)), period }
     }
 
-    /// The periods that were left over when the period was changed, once.
+    /// Goes on with another alarm, whose first period begins now: how many periods what is untold comes to, which are due.
+    /// A part of one is rounded up or down by chance (`random`, of any size), so that on average nothing is lost.
+    pub(super) fn change_alarm(&mut self, cpu: Duration, told: u64, period: Duration, random: u64) -> u32 {
+        let nanos = u64::try_from(nanos(period)).unwrap_or(0).max(1);
+        let untold = u64::try_from(self.untold(cpu, told)).unwrap_or(0);
+        let periods = u32::try_from(untold.saturating_add(random % nanos) / nanos).unwrap_or(u32::MAX);
+        self.make_good(periods, period);
+        self.due += periods;
+        periods
+    }
+
+    /// The periods that were left over when the period or the alarm was changed, once.
     pub(super) fn take_due(&mut self) -> u32 {
         std::mem::take(&mut self.due)
     }
@@ -117,6 +128,18 @@ mod tests {
             (progress.behind(49 * MS, 20_000_000, 5 * MS), progress.behind(50 * MS, 20_000_000, 5 * MS)),
             (0, 1)
         );
+    }
+
+    /// Check that another alarm begins with what is untold told, on average.
+    #[test]
+    fn a_change_of_the_alarm_loses_nothing_on_average() {
+        let due = |random: u64| {
+            let mut progress = Progress::begin(Duration::ZERO, 0, Pace { first: 10 * MS, period: 10 * MS });
+            let due = progress.change_alarm(23 * MS, 10_000_000, 10 * MS, random);
+            assert_eq!(progress.take_due(), due);
+            due
+        };
+        assert_eq!((due(0), due(6_999_999), due(7_000_000), due(19_999_999)), (1, 1, 2, 2));
     }
 
     /// Check that the clock of this thread runs and that one of no thread is refused.

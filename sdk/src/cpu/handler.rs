@@ -59,8 +59,7 @@ impl Shared {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         Ok(Self {
             ring: Ring::new(ring_words),
-            // Handlers that run at once: one a processor, and a few that were preempted.
-            pool: scratch::pool((2 * processors).clamp(8, 64))?,
+            pool: scratch::pool(processors)?,
             slots: Slots::new(),
             snapshot: AtomicPtr::new(std::ptr::null_mut()),
             generation: AtomicU32::new(0),
@@ -77,6 +76,13 @@ impl Shared {
     /// What the last sampler left to the next. Not callable from a signal handler.
     pub(crate) fn unfinished(&self) -> MutexGuard<'_, Unfinished> {
         self.unfinished.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The generation, and the nanoseconds between its samples; `None` while none is to be taken.
+    fn in_force(&self) -> Option<(u32, u64)> {
+        // Acquire: pairs with the Release store in `Sampler::resume`; who sees the generation sees period and snapshot.
+        let generation = self.generation.load(Ordering::Acquire);
+        (generation != 0).then(|| (generation, self.period_nanos.load(Ordering::Relaxed)))
     }
 
     /// The value by which the process-wide timer's signals are known: an address that is no slot's.
@@ -173,10 +179,8 @@ pub(super) extern "C" fn on_sigprof(signal: i32, info: *mut libc::siginfo_t, con
     let (origin, registers) =
         unsafe { (origin(shared, info), Registers::of_signal_frame(&*context.cast::<libc::ucontext_t>())) };
     match origin {
-        // The event tells of the time in the program's code; what the kernel worked for the thread, the timer alone sees.
-        Origin::Thread(slot, _) if slot.has_some_event() && !registers.in_system_call(shared.pid) => {}
-        Origin::Event(slot) => on_own_alarm(shared, slot, &registers, 0),
-        Origin::Thread(slot, overrun) => on_own_alarm(shared, slot, &registers, overrun),
+        Origin::Thread(slot, overrun) => on_timer(shared, slot, &registers, overrun),
+        Origin::Event(slot) => on_event(shared, slot, &registers),
         Origin::Process(overrun) => on_process_timer(shared, &registers, overrun),
         Origin::Late => {}
         Origin::Foreign => action::chain(signal, info, context),
@@ -209,34 +213,48 @@ unsafe fn origin(shared: &Shared, info: *const libc::siginfo_t) -> Origin<'_> {
     }
 }
 
-fn on_own_alarm(shared: &Shared, slot: &Slot, registers: &Registers, overrun: u64) {
-    // Acquire: pairs with the Release store in `Sampler::resume`; who sees the generation sees period and snapshot.
-    let generation = shared.generation.load(Ordering::Acquire);
-    if generation == 0 {
-        return;
-    }
-    let period = shared.period_nanos.load(Ordering::Relaxed);
-    let overrun = slot.not_written_off(overrun);
+fn on_timer(shared: &Shared, slot: &Slot, registers: &Registers, overrun: u64) {
+    let Some((generation, period)) = shared.in_force() else { return };
     context::mark_covered(generation);
-    slot.mark_signalled((1 + overrun).saturating_mul(period));
+    let mut periods = 1 + slot.not_written_off(overrun);
+    let nanos = periods.saturating_mul(period);
+    slot.mark_timed(nanos);
+    if slot.has_some_event() {
+        // The event tells of the time in the program's code; what the kernel worked for the thread, the timer alone sees.
+        periods = if registers.in_system_call(shared.pid) { slot.take_kernel_periods(nanos, period) } else { 0 };
+    }
+    if periods > 0 {
+        sample_own(shared, slot, registers, Weight { periods, period });
+    }
+}
+
+fn on_event(shared: &Shared, slot: &Slot, registers: &Registers) {
+    let Some((generation, period)) = shared.in_force() else { return };
+    context::mark_covered(generation);
+    sample_own(shared, slot, registers, Weight { periods: 1, period });
+}
+
+/// A sample by the thread's own alarm.
+fn sample_own(shared: &Shared, slot: &Slot, registers: &Registers, mut weight: Weight) {
+    slot.mark_signalled(weight.periods.saturating_mul(weight.period));
     let Some(held) = shared.pool.hold(scratch_hint(registers.sp)) else { return };
     held.count_taken(1);
-    let blocked = overrun.saturating_mul(period) >= BLOCKED_NANOS;
-    if blocked {
+    let overrun = weight.periods - 1;
+    if overrun.saturating_mul(weight.period) >= BLOCKED_NANOS {
         held.count_taken(overrun);
         held.count_blocked(overrun);
+        weight.periods = 1;
     }
-    let weight = if blocked { 1 } else { 1 + overrun };
-    sample(shared, held, Some(slot), registers, Weight { periods: weight, period });
+    sample(shared, held, Some(slot), registers, weight);
 }
 
 fn on_process_timer(shared: &Shared, registers: &Registers, overrun: u64) {
-    let generation = shared.generation.load(Ordering::Acquire);
-    if generation == 0 || is_covered(shared, generation) {
+    let Some((generation, period)) = shared.in_force() else { return };
+    if is_covered(shared, generation) {
         return;
     }
     shared.newcomers.meet(own_tid(shared).unwrap_or(0));
-    let weight = Weight { periods: 1 + overrun, period: shared.period_nanos.load(Ordering::Relaxed) };
+    let weight = Weight { periods: 1 + overrun, period };
     shared.process_told.fetch_add(weight.periods.saturating_mul(weight.period), Ordering::Relaxed);
     let Some(held) = shared.pool.hold(scratch_hint(registers.sp)) else { return };
     held.count_taken(1);

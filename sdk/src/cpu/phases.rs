@@ -33,7 +33,8 @@ impl Phases {
         Pace { first, period }
     }
 
-    fn draw(&mut self) -> u64 {
+    /// A random number.
+    pub(super) fn draw(&mut self) -> u64 {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.random;
         mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

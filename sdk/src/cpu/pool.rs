@@ -40,6 +40,8 @@ struct Counts {
 #[derive(Debug)]
 pub(crate) struct Pool<W> {
     scratches: Box<[Scratch<W>]>,
+    /// The first so many are held by hint; those behind them only where these are all held.
+    by_hint: usize,
     epoch: AtomicU32,
     /// Samples that found no idle scratch: taken and lost in one count.
     no_scratch: AtomicU64,
@@ -57,20 +59,25 @@ pub(crate) struct Closed {
 }
 
 impl<W> Pool<W> {
-    /// A pool with a scratch for each of these.
-    pub(crate) fn new(works: impl IntoIterator<Item = W>) -> Self {
+    /// A pool with a scratch for each of these, of which the first `by_hint` (at least one) are preferred.
+    pub(crate) fn new(works: impl IntoIterator<Item = W>, by_hint: usize) -> Self {
         let scratch =
             |work| Scratch { state: AtomicU32::new(IDLE), counts: Default::default(), work: UnsafeCell::new(work) };
-        let scratches = works.into_iter().map(scratch).collect();
-        Self { scratches, epoch: AtomicU32::new(0), no_scratch: AtomicU64::new(0) }
+        let scratches: Box<[_]> = works.into_iter().map(scratch).collect();
+        Self {
+            by_hint: by_hint.clamp(1, scratches.len()),
+            scratches,
+            epoch: AtomicU32::new(0),
+            no_scratch: AtomicU64::new(0),
+        }
     }
 
     /// A scratch for one sample, the one at `hint` if it is idle; `None`, and counted, if none is. Callable from a signal
     /// handler.
     pub(crate) fn hold(&self, hint: u64) -> Option<Held<'_, W>> {
-        let first = hint as usize % self.scratches.len();
-        let (after, before) = self.scratches.split_at(first);
-        let Some(scratch) = before.iter().chain(after).find(|scratch| scratch.enter()) else {
+        let (by_hint, rest) = self.scratches.split_at(self.by_hint);
+        let (after, before) = by_hint.split_at(hint as usize % self.by_hint);
+        let Some(scratch) = before.iter().chain(after).chain(rest).find(|scratch| scratch.enter()) else {
             self.no_scratch.fetch_add(1, Ordering::Relaxed);
             return None;
         };
@@ -177,7 +184,7 @@ mod tests {
     /// Check that a scratch has one holder, and that a sample that finds none is counted as taken and lost.
     #[test]
     fn a_scratch_has_one_holder() {
-        let pool = Pool::new([(); 2]);
+        let pool = Pool::new([(); 2], 1);
         let (first, second) = (pool.hold(0).unwrap(), pool.hold(0).unwrap());
         assert!(pool.hold(1).is_none());
         first.count_taken(1);
@@ -191,7 +198,7 @@ mod tests {
     /// Check that an epoch is not over while a handler that began in it runs, whatever began later.
     #[test]
     fn an_epoch_ends_with_its_last_handler() {
-        let pool = Pool::new([(); 4]);
+        let pool = Pool::new([(); 4], 4);
         let old = pool.hold(0).unwrap();
         let epoch = pool.begin_close();
         let new = pool.hold(1).unwrap();
@@ -208,7 +215,7 @@ mod tests {
     #[test]
     fn concurrent_counts_are_closed_once() {
         const EACH: u64 = 50_000;
-        let pool = Pool::new([(); 3]);
+        let pool = Pool::new([(); 3], 2);
         let mut taken = 0;
         let mut close = |pool: &Pool<()>| {
             let epoch = pool.begin_close();

@@ -21,11 +21,16 @@ pub(crate) struct Work {
 /// A scratch that is held.
 pub(crate) type Held<'a> = pool::Held<'a, Work>;
 
-/// A pool of `size` scratches.
+/// Scratches for handlers that the kernel does not let end for a while: it may take the processor from any number of
+/// threads while their handlers run, and does so most when many threads take their first sample, which is the slowest.
+const SPARE: usize = 24;
+
+/// A pool for handlers on so many processors.
 ///
 /// # Errors
 /// When there is no memory for their stacks.
-pub(crate) fn pool(size: usize) -> Result<Pool<Work>, Error> {
+pub(crate) fn pool(processors: usize) -> Result<Pool<Work>, Error> {
+    let by_hint = (2 * processors).clamp(8, 64);
     let work = |_| Ok(Work { cache: Cache::new(), frames: Frames::new(), window: Window::new(), stack: Stack::map()? });
-    Ok(Pool::new((0..size.max(1)).map(work).collect::<Result<Vec<_>, Error>>()?))
+    Ok(Pool::new((0..by_hint + SPARE).map(work).collect::<Result<Vec<_>, Error>>()?, by_hint))
 }

@@ -5,7 +5,7 @@
 //! allocation and no lock to get there; a thread that finds no slot is left to the process-wide timer.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 /// Slots of a process.
 const SLOTS: usize = 4096;
@@ -25,8 +25,16 @@ pub(crate) struct Slot {
     event: AtomicI32,
     /// Its own alarm has gone off on it.
     signalled: AtomicBool,
-    /// Nanoseconds of CPU time that its own signals stood for; written by its handler.
+    /// Nanoseconds of CPU time that its own samples stand for; written by its handler.
     told: AtomicU64,
+    /// Nanoseconds of CPU time that signals of its timer tell of, also those without a sample; written by its handler.
+    timed: AtomicU64,
+    /// Nanoseconds of CPU time that its timer found it in the kernel for, less what samples stand for; written by its
+    /// handler.
+    in_kernel: AtomicU64,
+    /// How much less than by `timed` may still be told because the `profiler` thread made it good, in nanoseconds; written
+    /// by that thread.
+    made_good: AtomicI64,
     /// Periods without a signal that were counted as lost already; the next overrun tells of them again.
     written_off: AtomicU32,
     /// Readable stack of this thread: from here …
@@ -63,6 +71,9 @@ impl Slots {
         slot.event.store(NO_EVENT, Ordering::Relaxed);
         slot.signalled.store(false, Ordering::Relaxed);
         slot.told.store(0, Ordering::Relaxed);
+        slot.timed.store(0, Ordering::Relaxed);
+        slot.in_kernel.store(0, Ordering::Relaxed);
+        slot.made_good.store(0, Ordering::Relaxed);
         slot.written_off.store(0, Ordering::Relaxed);
         slot.stack_end.store(0, Ordering::Relaxed);
         slot.unknown_sp.store(0, Ordering::Relaxed);
@@ -114,11 +125,42 @@ impl Slot {
         self.event.load(Ordering::Relaxed) != NO_EVENT
     }
 
-    /// The handler runs on this thread by the thread's own alarm, for `nanos` of CPU time.
+    /// The handler takes a sample of this thread by the thread's own alarm, for `nanos` of CPU time.
     pub(crate) fn mark_signalled(&self, nanos: u64) {
         self.signalled.store(true, Ordering::Relaxed);
-        // Only this thread's handler writes it, one at a time.
-        self.told.store(self.told.load(Ordering::Relaxed).wrapping_add(nanos), Ordering::Relaxed);
+        add(&self.told, nanos);
+    }
+
+    /// The thread's timer has gone off for `nanos` of CPU time.
+    pub(crate) fn mark_timed(&self, nanos: u64) {
+        add(&self.timed, nanos);
+    }
+
+    /// The timer of a thread with a perf event has gone off for `nanos` of CPU time and found it in the kernel, where the
+    /// event sees nothing: the periods of `period` nanoseconds that a sample may stand for.
+    ///
+    /// As many as the timer found in the kernel so far, and no more than its signals tell of beyond the event's.
+    pub(crate) fn take_kernel_periods(&self, nanos: u64, period: u64) -> u64 {
+        add(&self.in_kernel, nanos);
+        let in_kernel = self.in_kernel.load(Ordering::Relaxed);
+        let periods = in_kernel.min(u64::try_from(self.untold()).unwrap_or(0)) / period.max(1);
+        self.in_kernel.store(in_kernel - periods * period, Ordering::Relaxed);
+        periods
+    }
+
+    /// The `profiler` thread has made good so many nanoseconds that no signal told of.
+    pub(crate) fn make_good(&self, nanos: u64) {
+        self.made_good.fetch_add(nanos.cast_signed(), Ordering::Relaxed);
+    }
+
+    /// The `profiler` thread has made good all that the timer's signals tell of beyond the event's.
+    pub(crate) fn make_all_good(&self) {
+        self.made_good.fetch_add(self.untold(), Ordering::Relaxed);
+    }
+
+    fn untold(&self) -> i64 {
+        let told = self.timed.load(Ordering::Relaxed).wrapping_sub(self.told.load(Ordering::Relaxed));
+        told.cast_signed().wrapping_sub(self.made_good.load(Ordering::Relaxed))
     }
 
     /// Nanoseconds of CPU time that this thread's own signals stood for.
@@ -183,6 +225,11 @@ impl Slot {
     }
 }
 
+/// Adds to what only the calling thread's handler writes, one at a time.
+fn add(counter: &AtomicU64, nanos: u64) {
+    counter.store(counter.load(Ordering::Relaxed).wrapping_add(nanos), Ordering::Relaxed);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -217,6 +264,31 @@ mod tests {
         assert_eq!((slot.not_written_off(40), slot.not_written_off(40)), (10, 40));
         slot.write_off(30);
         assert_eq!((slot.not_written_off(0), slot.not_written_off(20), slot.not_written_off(20)), (0, 0, 10));
+    }
+
+    /// Check that time in the kernel is told of as long as the clock is ahead of the samples, and what could not be told at
+    /// once is told later.
+    #[test]
+    fn kernel_time_is_told_up_to_the_clock() {
+        let slots = Slots::new();
+        let slot = slots.insert(1).unwrap();
+        let in_kernel = |nanos| {
+            slot.mark_timed(nanos);
+            slot.take_kernel_periods(nanos, 10)
+        };
+        assert_eq!(in_kernel(40), 4);
+        slot.mark_signalled(40);
+        // The event told of 20 of these; the other 20 stay to be told.
+        slot.mark_signalled(20);
+        assert_eq!(in_kernel(40), 2);
+        slot.mark_signalled(20);
+        slot.mark_timed(90);
+        slot.make_good(50);
+        assert_eq!(in_kernel(20), 4);
+        slot.mark_signalled(40);
+        slot.make_all_good();
+        slot.mark_timed(100);
+        assert_eq!(in_kernel(10), 1, "no more than was found in the kernel");
     }
 
     /// Check that a stack is asked about once and then known.

@@ -143,6 +143,7 @@ impl Threads {
         let lost = self.covered.extract_if(|tid, thread| {
             let cpu = cpu_time(*tid).unwrap_or_default();
             let pace = thread.progress.change_period(cpu, thread.slot.told(), period);
+            thread.slot.make_all_good();
             if thread.better.as_mut().is_some_and(|alarm| alarm.set_pace(pace).is_err()) {
                 thread.lose_better();
             }
@@ -175,8 +176,10 @@ impl Threads {
             Some(thread) if self.engines[thread.engine].tells_all() => thread.progress.take_due(),
             Some(thread) => {
                 let behind = cpu_time(tid).map_or(0, |cpu| thread.progress.behind(cpu, thread.slot.told(), period));
-                thread.progress.make_good(behind, period);
-                behind + thread.progress.take_due()
+                let lost = behind.saturating_sub(left_to_timer(period));
+                thread.progress.make_good(lost, period);
+                thread.slot.make_good(u64::from(lost).saturating_mul(period.as_nanos() as u64));
+                lost + thread.progress.take_due()
             }
             // Only where it is alone does the process's clock say what it should have told.
             None if alone => self.process.make_good(self.shared, period),
@@ -255,9 +258,17 @@ impl Threads {
         }
         let pace = Pace { first: self.period, period: self.period };
         let mut refused = None;
-        for thread in self.covered.values_mut().filter(|thread| thread.engine > 0 && thread.slot.is_signalled()) {
+        for (tid, thread) in
+            self.covered.iter_mut().filter(|(_, thread)| thread.engine > 0 && thread.slot.is_signalled())
+        {
             match self.engines[0].arm(Target::Thread(thread.slot), pace) {
-                Ok(alarm) => (thread.better, thread.engine) = (Some(alarm), 0),
+                Ok(alarm) => {
+                    (thread.better, thread.engine) = (Some(alarm), 0);
+                    let cpu = cpu_time(*tid).unwrap_or_default();
+                    let periods =
+                        thread.progress.change_alarm(cpu, thread.slot.told(), self.period, self.phases.draw());
+                    thread.slot.make_good(u64::from(periods) * self.period.as_nanos() as u64);
+                }
                 Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {} // it has ended meanwhile
                 // The next try has time until the next sweep.
                 Err(error) => {
@@ -280,6 +291,13 @@ impl Threads {
             self.findings.refuse(engine.name(), format!("{}: {error}", engine.call()));
         }
     }
+}
+
+/// Periods that a thread with an event may be behind its clock without having lost any: the timer's next signals may find it
+/// in the kernel and tell of them. As many as pass in three of the timer's expiries, or two.
+fn left_to_timer(period: Duration) -> u32 {
+    let ticks = 3 * engine::kernel_tick().as_nanos() / period.as_nanos().max(1);
+    u32::try_from(ticks).unwrap_or(u32::MAX).max(2)
 }
 
 impl Drop for Threads {

@@ -13,7 +13,7 @@ use super::{Options, Service, Subject, say};
 use crate::Result;
 use crate::clock::{process_cpu, thread_cpu};
 use crate::signal::{Recorded, record, with_empty_handler};
-use crate::workload::{Random, at_depth, on_path, spin};
+use crate::workload::{Random, at_depth, on_path, spin, spin_until};
 
 /// Does the task that `options` name.
 pub(super) fn run<S: Subject>(options: &Options, service: Service) -> Result<Value> {
@@ -34,10 +34,12 @@ fn started<S: Subject>(options: &Options) -> Result<S> {
     S::start(options.value_or("rate", 100)?, &options.value_or("url", String::new())?)
 }
 
-/// Burns CPU on `threads` threads for `seconds`, with naps of `nap_micros` after each millisecond, every other one of which was there before the profiler was.
+/// Burns CPU on `threads` threads for `seconds`, every other one of which was there before the profiler was: in the
+/// program's own code, with naps of `nap_micros` after each millisecond; with `calls=1`, in and out of the kernel.
 fn busy<S: Subject>(options: &Options) -> Result<Value> {
     let (threads, seconds) = (options.value::<u32>("threads")?, options.value::<f64>("seconds")?);
     let nap = Duration::from_micros(options.value_or("nap_micros", 0)?);
+    let calls = options.value_or("calls", 0)? != 0;
     let thread = |index: u32| -> Result<_> {
         let (begin, begun) = channel::<()>();
         let name = format!("busy-{index}");
@@ -46,7 +48,10 @@ fn busy<S: Subject>(options: &Options) -> Result<Value> {
             let _nothing = begun.recv();
             let end = Instant::now() + Duration::from_secs_f64(seconds);
             while Instant::now() < end {
-                spin(Duration::from_millis(1));
+                match calls {
+                    true => drop(spin(Duration::from_millis(1))),
+                    false => spin_until(Instant::now() + Duration::from_millis(1)),
+                }
                 if !nap.is_zero() {
                     std::thread::sleep(nap);
                 }

@@ -17,7 +17,7 @@ use crate::ring::Ring;
 type Work = UnsafeCell<u64>;
 
 fn pool(size: usize) -> Arc<Pool<Work>> {
-    Arc::new(Pool::new((0..size).map(|_| UnsafeCell::new(0))))
+    Arc::new(Pool::new((0..size).map(|_| UnsafeCell::new(0)), size))
 }
 
 /// A handler: takes a scratch, works in it, counts one.
