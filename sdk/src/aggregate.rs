@@ -10,8 +10,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use profiler_proto::loss::{Degraded, Flaw, Loss};
 
-use crate::context::Current;
-use crate::context::tags::OVERFLOW;
+use crate::context::tags::texts;
+use crate::context::{Current, keys};
 use crate::cpu::Sample;
 use crate::cpu::record::Head;
 use crate::unwind::frames::StackEnd;
@@ -22,6 +22,11 @@ const MAX_BYTES: usize = 8 << 20;
 /// Most states of the loaded modules that a window keeps, the newest: addresses in libraries that were unloaded before are
 /// then shown by number.
 const MAX_STATES: usize = 8;
+/// Most distinct sets of tags in one window; beyond, samples say `profiler.tags = overflow`.
+const MAX_SETS: usize = 16_384;
+/// Number of the empty set, and of the one beyond the bound.
+const NO_TAGS: u32 = 0;
+const OVERFLOW: u32 = u32::MAX;
 /// What a stack costs beside its words: the key's pointer and length, its number, the map's control byte and slack.
 const STACK_BYTES: usize = 48;
 /// What an entry costs, the map's control byte and slack included.
@@ -35,6 +40,8 @@ pub(crate) struct Aggregate {
     /// By shape and addresses: the number of the stack.
     stacks: HashMap<Box<[u64]>, u32>,
     entries: HashMap<Key, Tally>,
+    /// By their bytes: the number of the set, from 1.
+    tag_sets: HashMap<Box<[u8]>, u32>,
     threads: HashMap<u32, Option<Arc<str>>>,
     bytes: usize,
     /// The stack that is looked up.
@@ -75,6 +82,7 @@ impl Aggregate {
         Self {
             stacks: HashMap::new(),
             entries: HashMap::new(),
+            tag_sets: HashMap::new(),
             threads: HashMap::new(),
             bytes: 0,
             words: Vec::new(),
@@ -86,12 +94,13 @@ impl Aggregate {
         }
     }
 
-    /// Adds one sample, whose addresses are in one of these modules.
-    pub(crate) fn add(&mut self, sample: &Sample<'_>, modules: &Arc<Modules>) -> Result<(), Full> {
+    /// Adds one sample, whose addresses are in one of these modules; what is less than perfect about it.
+    pub(crate) fn add(&mut self, sample: &Sample<'_>, modules: &Arc<Modules>) -> Result<Degraded, Full> {
         let head = &sample.head;
         let stack = self.stack(head, sample.addresses)?;
         self.name(head.tid, sample.thread_name.as_ref())?;
-        let Current { tag_set, trace_id, span_id } = head.context;
+        let tag_set = self.tag_set(sample.tags);
+        let Current { trace_id, span_id, .. } = head.context;
         let key = Key { stack, tid: head.tid, tag_set, trace_id, span_id };
         if !self.entries.contains_key(&key) {
             self.take(ENTRY_BYTES)?;
@@ -99,14 +108,31 @@ impl Aggregate {
         let tally = self.entries.entry(key).or_default();
         tally.count += 1;
         tally.nanos += u64::from(head.weight) * u64::from(head.period);
-        count_flaws(&mut self.degraded, head);
+        let flaws = flaws(head, tag_set);
+        self.degraded.merge(&flaws);
         if !self.modules.last().is_some_and(|known| Arc::ptr_eq(known, modules)) {
             if self.modules.len() >= MAX_STATES {
                 self.modules.remove(0);
             }
             self.modules.push(Arc::clone(modules));
         }
-        Ok(())
+        Ok(flaws)
+    }
+
+    /// The number of a set of tags.
+    fn tag_set(&mut self, tags: &[u8]) -> u32 {
+        if tags.is_empty() {
+            return NO_TAGS;
+        }
+        if let Some(number) = self.tag_sets.get(tags) {
+            return *number;
+        }
+        if self.tag_sets.len() >= MAX_SETS || self.take(tags.len() + STACK_BYTES).is_err() {
+            return OVERFLOW;
+        }
+        let number = self.tag_sets.len() as u32 + 1;
+        self.tag_sets.insert(tags.into(), number);
+        number
     }
 
     /// The number of a stack.
@@ -158,6 +184,7 @@ impl Aggregate {
             period,
             stacks: ended.stacks,
             entries: ended.entries,
+            tag_sets: ended.tag_sets,
             threads: ended.threads,
             lost: ended.lost,
             degraded: ended.degraded,
@@ -177,19 +204,21 @@ impl Aggregate {
 }
 
 /// What is less than perfect about a sample.
-pub(crate) fn count_flaws(degraded: &mut Degraded, head: &Head) {
+fn flaws(head: &Head, tag_set: u32) -> Degraded {
+    let mut degraded = Degraded::default();
     if head.elided > 0 || head.end == StackEnd::TooDeep {
         degraded.add(Flaw::Truncated, 1);
     }
     if head.end == StackEnd::Stopped {
         degraded.add(Flaw::UnwindStopped, 1);
     }
-    if head.context.tag_set == OVERFLOW {
+    if tag_set == OVERFLOW {
         degraded.add(Flaw::NoContext, 1);
     }
     if head.scaled {
         degraded.add(Flaw::Scaled, 1);
     }
+    degraded
 }
 
 /// The samples of a window that has ended.
@@ -205,13 +234,18 @@ pub(crate) struct Window {
     pub(crate) modules: Vec<Arc<Modules>>,
     stacks: HashMap<Box<[u64]>, u32>,
     entries: HashMap<Key, Tally>,
+    tag_sets: HashMap<Box<[u8]>, u32>,
     threads: HashMap<u32, Option<Arc<str>>>,
 }
 
 /// A distinct stack in one context on one thread.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Entry<'a> {
-    pub(crate) context: Current,
+    /// Number of its set of tags: see [`Window::tags`].
+    pub(crate) tag_set: u32,
+    pub(crate) trace_id: [u64; 2],
+    /// 0: none.
+    pub(crate) span_id: u64,
     /// 0: not known.
     pub(crate) tid: u32,
     pub(crate) end: StackEnd,
@@ -238,11 +272,17 @@ impl Window {
             let (shape, addresses) = stacks[key.stack as usize].split_first()?;
             let head = Head::of_shape(*shape);
             let Key { tid, tag_set, trace_id, span_id, .. } = *key;
-            let context = Current { tag_set, trace_id, span_id };
             let gap_behind = (head.elided > 0).then_some(usize::from(head.leaf_frames));
-            Some(Entry { context, tid, end: head.end, addresses, gap_behind, tally: *tally })
+            Some(Entry { tag_set, trace_id, span_id, tid, end: head.end, addresses, gap_behind, tally: *tally })
         });
         entries.collect()
+    }
+
+    /// The sets of tags, by number.
+    pub(crate) fn tags(&self) -> HashMap<u32, Vec<(&'static str, String)>> {
+        let sets = self.tag_sets.iter().map(|(bytes, number)| (*number, texts(bytes).collect()));
+        let overflow = keys::text(keys::OF_TAGS).map(|key| (key, "overflow".to_owned()));
+        sets.chain([(NO_TAGS, Vec::new()), (OVERFLOW, overflow.into_iter().collect())]).collect()
     }
 
     /// Every distinct address.
@@ -265,12 +305,12 @@ mod tests {
 
     const PERIOD: u32 = 10_000_000;
 
-    fn window(samples: &[(Head, &[u64])]) -> (Window, usize) {
+    fn window(samples: &[(Head, &[u8], &[u64])]) -> (Window, usize) {
         let modules = Arc::new(Modules::default());
         let mut aggregate = Aggregate::begin(Instant::now(), SystemTime::now());
-        let mut add = |(head, addresses): &(Head, &[u64])| {
+        let mut add = |(head, tags, addresses): &(Head, &[u8], &[u64])| {
             let thread_name = (head.tid == 7).then(|| "worker".into());
-            aggregate.add(&Sample { head: *head, addresses, thread_name }, &modules)
+            aggregate.add(&Sample { head: *head, tags, addresses, thread_name }, &modules)
         };
         let refused = samples.iter().filter(|sample| add(sample).is_err()).count();
         (aggregate.end(Instant::now(), SystemTime::now(), Duration::from_millis(10)), refused)
@@ -279,20 +319,13 @@ mod tests {
     /// Check that equal stacks of one thread under equal tags are added up and others are kept apart.
     #[test]
     fn equal_samples_are_added_up() {
-        let head = |tag_set, weight, epoch, tid| Head {
-            weight,
-            epoch,
-            tid,
-            period: PERIOD,
-            context: Current { tag_set, ..Current::default() },
-            ..Head::default()
-        };
-        let samples: [(Head, &[u64]); 5] = [
-            (head(1, 1, 0, 7), &[10, 20]),
-            (head(1, 3, 1, 7), &[10, 20]),
-            (head(2, 1, 0, 7), &[10, 20]),
-            (head(1, 1, 0, 7), &[10]),
-            (head(1, 1, 0, 8), &[10]),
+        let head = |weight, epoch, tid| Head { weight, epoch, tid, period: PERIOD, ..Head::default() };
+        let samples: [(Head, &[u8], &[u64]); 5] = [
+            (head(1, 0, 7), &[1, 0], &[10, 20]),
+            (head(3, 1, 7), &[1, 0], &[10, 20]),
+            (head(1, 0, 7), &[], &[10, 20]),
+            (head(1, 0, 7), &[1, 0], &[10]),
+            (head(1, 0, 8), &[1, 0], &[10]),
         ];
         let (window, refused) = window(&samples);
         let periods = |entry: &Entry<'_>| (entry.tally.count, entry.tally.nanos / u64::from(PERIOD));
@@ -309,9 +342,27 @@ mod tests {
     fn a_full_window_refuses() {
         let stacks: Vec<Vec<u64>> = (0..3000).map(|n| vec![n; 512]).collect();
         let samples: Vec<_> =
-            stacks.iter().map(|stack| (Head { weight: 1, ..Head::default() }, stack.as_slice())).collect();
+            stacks.iter().map(|stack| (Head { weight: 1, ..Head::default() }, &[][..], stack.as_slice())).collect();
         let (window, refused) = window(&samples);
         let kept = (MAX_BYTES - THREAD_BYTES) / (513 * 8 + STACK_BYTES + ENTRY_BYTES);
         assert_eq!((window.stacks() as usize, refused), (kept, 3000 - kept));
+    }
+
+    /// Check that sets of tags are bounded, that those beyond share one, and that this is said of each sample.
+    #[test]
+    fn sets_of_tags_are_bounded() {
+        let sets: Vec<[u8; 6]> = (0..MAX_SETS as u32 + 10)
+            .map(|number| {
+                let [a, b, c, d] = number.to_ne_bytes();
+                [0, 4, a, b, c, d]
+            })
+            .collect();
+        let samples: Vec<_> =
+            sets.iter().map(|set| (Head { weight: 1, ..Head::default() }, &set[..], &[1][..])).collect();
+        let (window, refused) = window(&samples);
+        assert_eq!((window.degraded.count(Flaw::NoContext), refused, window.tags().len()), (10, 0, MAX_SETS + 2));
+        let beyond: Vec<_> = window.entries().into_iter().filter(|entry| entry.tag_set == OVERFLOW).collect();
+        assert_eq!((beyond.len(), beyond[0].tally.count), (1, 10));
+        assert_eq!(window.tags()[&OVERFLOW], [("profiler.tags", "overflow".to_owned())]);
     }
 }

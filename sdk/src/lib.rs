@@ -77,11 +77,17 @@ mod unwind;
 #[cfg(feature = "cpu")]
 pub use config::Config;
 #[cfg(feature = "cpu")]
-pub use context::tags::{MAX_KEY, MAX_SETS, MAX_TAGS, MAX_VALUE, Scope, Tags, with_tags};
+pub use context::attributes::MAX_TAG_BYTES;
+#[cfg(feature = "cpu")]
+pub use context::future::{FutureExt, StreamExt, WithTags, inherit};
+#[cfg(feature = "cpu")]
+pub use context::keys::MAX_KEYS;
+#[cfg(feature = "cpu")]
+pub use context::tags::{MAX_KEY, MAX_VALUE, Scope, Tags, with_tags};
 #[cfg(feature = "cpu")]
 pub use engine::EngineChoice;
 pub use error::{Error, ErrorKind};
 #[cfg(feature = "cpu")]
 pub use profiler::{ProfileKind, Profiler, start};
 pub use profiler_proto as proto;
-pub use stats::{DestinationStats, EngineStats, Ledger, Stats, SymbolStats};
+pub use stats::{DestinationStats, EngineStats, Ledger, Stats, SymbolStats, TagStats};

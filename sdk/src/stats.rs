@@ -27,6 +27,17 @@ pub struct Stats {
     pub destinations: Vec<DestinationStats>,
     /// What is known of the executable's debug information.
     pub symbols: SymbolStats,
+    /// What became of tags.
+    pub tags: TagStats,
+}
+
+/// What became of tags.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TagStats {
+    /// Tags that were left out since the process began: their key was empty, there was no room for them, all keys were
+    /// taken, or there were too many scopes.
+    pub left_out: u64,
 }
 
 /// The engine that takes the samples.

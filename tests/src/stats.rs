@@ -40,5 +40,6 @@ pub fn to_json(stats: &Stats) -> Value {
         },
         "destinations": destinations.collect::<Vec<_>>(),
         "lines": stats.symbols.lines,
+        "tags_left_out": stats.tags.left_out,
     })
 }

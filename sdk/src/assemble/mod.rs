@@ -1,6 +1,6 @@
 //! Makes a profile of a window: the one place where the SDK builds a model.
 //!
-//! In: a [`Window`] of addresses, the symbols, the tag table, the resource. Out: a [`ProfileSet`] with one on-CPU
+//! In: a [`Window`] of addresses and tags, the symbols, the resource. Out: a [`ProfileSet`] with one on-CPU
 //! profile. Runs on the `profiler-io` thread.
 
 mod threads;
@@ -18,8 +18,6 @@ use profiler_proto::resource::Resource;
 
 use self::threads::ThreadLabels;
 use crate::aggregate::{Entry, Window};
-use crate::context::Current;
-use crate::context::tags;
 use crate::symbolize::{Language, Symbol, Symbolizer};
 use crate::unwind::frames::StackEnd;
 use crate::unwind::modules::{Module, Modules};
@@ -38,6 +36,7 @@ pub(crate) fn assemble(window: &Window, symbolizer: &Symbolizer, resource: &Reso
         locations: HashMap::new(),
         mappings: HashMap::new(),
         labels: HashMap::new(),
+        tags: window.tags(),
         threads: ThreadLabels::of(window),
         untold: Untold::default(),
     };
@@ -84,6 +83,7 @@ struct Assembly<'a> {
     mappings: HashMap<*const Module, MappingId>,
     /// By tag set and thread.
     labels: HashMap<(u32, u32), AttributeSetId>,
+    tags: HashMap<u32, Vec<(&'static str, String)>>,
     threads: ThreadLabels<'a>,
     untold: Untold,
 }
@@ -109,8 +109,8 @@ impl Assembly<'_> {
     fn sample(&mut self, entry: &Entry<'_>, window: &Window) -> Sample {
         Sample {
             stack: self.stack(entry),
-            attributes: self.labels(entry.context.tag_set, entry.tid),
-            link: self.link(&entry.context),
+            attributes: self.labels(entry.tag_set, entry.tid),
+            link: self.link(entry),
             value: self.untold.periods(entry.tally.nanos, window.period),
         }
     }
@@ -194,24 +194,24 @@ impl Assembly<'_> {
         if let Some(known) = self.labels.get(&(tag_set, tid)) {
             return *known;
         }
-        let pairs = tags::table().pairs(tag_set).unwrap_or_default();
+        let pairs = self.tags.get(&tag_set).map(Vec::as_slice).unwrap_or_default();
         let dictionary = &mut self.dictionary;
         let mut attributes: Vec<AttributeId> =
-            pairs.iter().map(|(key, value)| dictionary.attribute(key, &**value)).collect();
-        let of_thread = self.threads.labels(tid).filter(|(key, _)| !pairs.iter().any(|(known, _)| **known == **key));
+            pairs.iter().map(|(key, value)| dictionary.attribute(key, value.as_str())).collect();
+        let of_thread = self.threads.labels(tid).filter(|(key, _)| !pairs.iter().any(|(known, _)| known == key));
         attributes.extend(of_thread.map(|(key, value)| dictionary.attribute(key, value)));
         let set = dictionary.attribute_set(attributes);
         self.labels.insert((tag_set, tid), set);
         set
     }
 
-    fn link(&mut self, context: &Current) -> LinkId {
-        if context.span_id == 0 {
+    fn link(&mut self, entry: &Entry<'_>) -> LinkId {
+        if entry.span_id == 0 {
             return LinkId::ZERO;
         }
-        let [high, low] = context.trace_id;
+        let [high, low] = entry.trace_id;
         let trace_id = (u128::from(high) << 64 | u128::from(low)).to_be_bytes();
-        self.dictionary.links.intern(Link { trace_id, span_id: context.span_id.to_be_bytes() })
+        self.dictionary.links.intern(Link { trace_id, span_id: entry.span_id.to_be_bytes() })
     }
 
     fn profile_attributes(&mut self, window: &Window) -> AttributeSetId {

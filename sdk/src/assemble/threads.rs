@@ -72,7 +72,7 @@ mod tests {
         for tid in 1..=1000 {
             let name = if tid % 2 == 0 { "worker".to_owned() } else { format!("thread-{tid}") };
             let head = Head { tid, weight: tid, period: 1, ..Head::default() };
-            let sample = Sample { head, addresses: &[1], thread_name: Some(name.into()) };
+            let sample = Sample { head, tags: &[], addresses: &[1], thread_name: Some(name.into()) };
             aggregate.add(&sample, &modules).unwrap();
         }
         let window = aggregate.end(Instant::now(), SystemTime::now(), Duration::from_millis(10));

@@ -1,33 +1,26 @@
-//! The record of each thread on systems without a sampler: scopes nest and are seen by their thread, and nobody samples.
+//! What each thread has of ours on systems without a sampler: scopes nest and are seen by their thread, and nobody samples.
 //!
-//! In: the thread itself, which changes its record. Out: the same record, for the thread. The twin of `thread`.
+//! In: the thread itself, which changes what is in force. Out: the same, for the thread. The twin of `thread`.
 
 use std::cell::Cell;
+use std::ptr;
 
-use super::Record;
+use super::own::Own;
+use super::records::Record;
 
 /// What a thread has of ours.
 pub(super) struct Thread {
-    record: Cell<Record>,
+    in_force: Cell<*const Record>,
+    own: Own,
 }
 
 thread_local! {
-    static THREAD: Thread = const { Thread { record: Cell::new(Record::EMPTY) } };
+    static THREAD: Thread = Thread { in_force: Cell::new(ptr::null()), own: Own::new() };
 }
 
 impl Thread {
-    /// The calling thread's own.
-    pub(super) fn with_here<R>(work: impl FnOnce(&Self) -> R) -> R {
-        THREAD.with(work)
-    }
-
-    /// The record in force.
-    pub(super) fn record(&self) -> Record {
-        self.record.get()
-    }
-
-    /// Puts `record` in force.
-    pub(super) fn publish(&self, record: Record) {
-        self.record.set(record);
+    /// Does `work` with what the calling thread has and the pointer to what is in force; `None` when the thread is ending.
+    pub(super) fn with_here<R>(work: impl FnOnce(&Own, &Cell<*const Record>) -> R) -> Option<R> {
+        THREAD.try_with(|thread| work(&thread.own, &thread.in_force)).ok()
     }
 }

@@ -1,12 +1,20 @@
-//! What the current thread is working for: tags, and later spans, in a record that the signal handler reads.
+//! What the current thread is working for: tags and a span, in a record that the signal handler reads.
 //!
-//! In: scopes entered and left by the thread itself ([`tags`]). Out: the same record for the handler on that thread, at any
-//! instruction (`signal`). Each thread owns two records: the one in force and a spare. A change fills the spare and
-//! then makes it the one in force by a single store, so the handler sees the old record or the new one, never a mix.
-//! Where the records are: `thread`; on systems without a sampler, `elsewhere`.
+//! In: scopes entered and left by the thread itself ([`tags`]), spans that become current. Out: the record for the handler on
+//! that thread, at any instruction (`signal`), and for readers outside. The parts: [`keys`] are numbered, [`attributes`] is how tags stand in a record,
+//! [`records`] are the two of a thread, [`scopes`] what it entered, [`own`] all that a thread has. Where that is: `thread`; on systems
+//! without a sampler, `elsewhere`.
 
+pub(crate) mod attributes;
 #[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
 mod elsewhere;
+pub(crate) mod future;
+pub(crate) mod keys;
+#[cfg(feature = "opentelemetry")]
+pub(crate) mod otel;
+mod own;
+mod records;
+mod scopes;
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod signal;
 pub(crate) mod tags;
@@ -19,67 +27,89 @@ mod tls_x86_64;
 
 #[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
 use self::elsewhere::Thread;
+pub(crate) use self::own::left_out;
+#[cfg(feature = "opentelemetry")]
+use self::records::Span;
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
-pub(crate) use self::signal::{Current, covered, current_of_signal, mark_covered, once_at_a_time};
+pub(crate) use self::signal::{Current, TAG_WORDS, covered, current_of_signal, mark_covered, once_at_a_time};
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 use self::thread::Thread;
 
-/// A thread's record, laid out as the OpenTelemetry thread context record, so that profilers outside can read it once it
-/// is published; our tag-set id stands behind its attributes.
-///
-/// Source: OTEP 4947, "Thread Context: Sharing Thread-Level Information with the OpenTelemetry eBPF Profiler".
-#[derive(Debug, Clone, Copy)]
-#[repr(C)]
-struct Record {
-    trace_id: [u8; 16],
-    span_id: [u8; 8],
-    /// 1: the ids are valid.
-    valid: u8,
-    trace_flags: u8,
-    /// Bytes of attributes between here and the tag set; none yet.
-    attrs_data_size: u16,
-    tag_set: u32,
+/// Puts tags in force on the calling thread, on top of those that are; the number by which the scope is left, `None` where
+/// it could not be entered. Not callable from a signal handler, as the functions below.
+#[inline]
+fn enter(tags: &[u8]) -> Option<u32> {
+    Thread::with_here(|own, in_force| own.enter(in_force, tags)).flatten()
 }
 
-const _: () = {
-    assert!(size_of::<Record>() == 32);
-    assert!(std::mem::offset_of!(Record, span_id) == 16);
-    assert!(std::mem::offset_of!(Record, valid) == 24);
-    assert!(std::mem::offset_of!(Record, trace_flags) == 25);
-    assert!(std::mem::offset_of!(Record, attrs_data_size) == 26);
-    assert!(std::mem::offset_of!(Record, tag_set) == 28);
-};
-
-impl Record {
-    const EMPTY: Self =
-        Self { trace_id: [0; 16], span_id: [0; 8], valid: 0, trace_flags: 0, attrs_data_size: 0, tag_set: 0 };
+/// Leaves a scope of the calling thread.
+#[inline]
+fn leave(scope: u32) {
+    Thread::with_here(|own, in_force| own.leave(in_force, scope));
 }
 
-/// The tag set in force on the calling thread. Not callable from a signal handler.
-pub(crate) fn tag_set() -> u32 {
-    Thread::with_here(|thread| thread.record().tag_set)
+/// Has `look` look at the tags in force on the calling thread.
+fn tags_in_force<R>(look: impl FnOnce(&[u8]) -> R) -> Option<R> {
+    Thread::with_here(|own, in_force| own.tags(in_force, look))
 }
 
-/// Puts `tag_set` in force on the calling thread and returns the one that was. Not callable from a signal handler.
-pub(crate) fn replace_tag_set(tag_set: u32) -> u32 {
-    Thread::with_here(|thread| {
-        let old = thread.record();
-        thread.publish(Record { tag_set, ..old });
-        old.tag_set
-    })
+/// Makes a span the current one of the calling thread, or none.
+#[cfg(feature = "opentelemetry")]
+#[inline]
+fn set_span(span: Span, trace_flags: u8) {
+    Thread::with_here(|own, in_force| own.set_span(in_force, span, trace_flags));
 }
 
-#[cfg(test)]
+#[cfg(all(test, target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod tests {
     use super::*;
 
-    /// Check that a change is seen by this thread and by no other.
+    /// What a handler on this thread reads.
+    fn read() -> (Current, Vec<u8>) {
+        let mut words = [0; TAG_WORDS];
+        let current = current_of_signal(&mut words);
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        (current, bytes[..usize::from(current.tag_bytes)].to_vec())
+    }
+
+    /// Check that a change is seen by the handler of this thread, and on no other thread.
     #[test]
     fn a_change_belongs_to_its_thread() {
-        assert_eq!(replace_tag_set(5), 0);
-        assert_eq!((tag_set(), current_of_signal().tag_set), (5, 5));
-        assert_eq!(std::thread::spawn(|| (tag_set(), current_of_signal().tag_set)).join().unwrap(), (0, 0));
-        assert_eq!(replace_tag_set(0), 5);
-        assert_eq!(current_of_signal(), Current::default());
+        let outer = enter(&[1, 2, 7, 8]).unwrap();
+        set_span(Span { trace_id: [1; 16], span_id: [2; 8] }, 1);
+        let (current, tags) = read();
+        assert_eq!(
+            (tags, current.trace_id, current.span_id),
+            (vec![1, 2, 7, 8], [0x0101_0101_0101_0101; 2], 0x0202_0202_0202_0202)
+        );
+        assert_eq!(std::thread::spawn(read).join().unwrap(), (Current::default(), vec![]));
+        let inner = enter(&[2, 9, 1, 2, 3, 4, 5, 6, 7, 8, 9]).unwrap();
+        assert_eq!(read().1.len(), 15);
+        leave(outer);
+        assert_eq!(read().1, [2, 9, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+        set_span(Span::default(), 0);
+        leave(inner);
+        assert_eq!(read(), (Current::default(), vec![]));
+    }
+
+    /// Check that a thread that is ending enters nothing, and that nothing is in force for it.
+    #[test]
+    fn an_ending_thread_enters_nothing() {
+        struct Late(std::sync::mpsc::Sender<(Option<u32>, Current)>);
+        impl Drop for Late {
+            fn drop(&mut self) {
+                let entered = enter(&[1, 0]);
+                self.0.send((entered, read().0)).unwrap();
+            }
+        }
+        thread_local!(static LATE: std::cell::RefCell<Option<Late>> = const { std::cell::RefCell::new(None) });
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let work = move || {
+            // Thread-locals are destroyed in the reverse order of their first use: this one after the thread's own.
+            LATE.with(|late| *late.borrow_mut() = Some(Late(sender)));
+            std::mem::forget(crate::tag!("forgotten" => 1));
+        };
+        std::thread::spawn(work).join().unwrap();
+        assert_eq!(receiver.recv().unwrap(), (None, Current::default()));
     }
 }

@@ -3,23 +3,28 @@
 //! In: the thread's record, as the thread left it at any instruction. Out: tags and span of a sample, and what the sampler
 //! notes of a thread. Callable from a signal handler: nothing here allocates, locks or makes a system call.
 
-use super::Record;
+use super::attributes::MAX_TAG_BYTES;
+use super::records::Record;
 use super::thread::Thread;
 
-/// What the handler reads of a thread.
+/// Most words of tags.
+pub(crate) const TAG_WORDS: usize = MAX_TAG_BYTES.div_ceil(8);
+
+/// What the handler reads of a thread, beside its tags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Current {
-    /// Id of the tag set in force; 0 for none.
-    pub(crate) tag_set: u32,
+    /// Bytes of tags.
+    pub(crate) tag_bytes: u16,
     /// Trace id as two big-endian halves; zero for none.
     pub(crate) trace_id: [u64; 2],
     /// Span id, big-endian; zero for none.
     pub(crate) span_id: u64,
 }
 
-/// What the calling thread is working for, for its signal handler.
-pub(crate) fn current_of_signal() -> Current {
-    Thread::of_signal(Thread::record).map(Current::from).unwrap_or_default()
+/// What the calling thread is working for, for its signal handler; its tags go into `tags`, the last word filled up with
+/// zeros.
+pub(crate) fn current_of_signal(tags: &mut [u64; TAG_WORDS]) -> Current {
+    Thread::of_signal(|thread| thread.look(|record| Current::read(record, tags))).flatten().unwrap_or_default()
 }
 
 /// The generation of the sampler in which the calling thread's own timer fired on it; `None` where that is not known.
@@ -43,13 +48,19 @@ pub(crate) fn once_at_a_time(work: impl FnOnce()) {
     }
 }
 
-impl From<Record> for Current {
-    fn from(record: Record) -> Self {
-        let (trace_high, trace_low) = record.trace_id.split_at(8);
+impl Current {
+    fn read(record: &Record, tags: &mut [u64; TAG_WORDS]) -> Self {
+        let bytes = record.tags();
+        for (word, chunk) in tags.iter_mut().zip(bytes.chunks(8)) {
+            let mut whole = [0; 8];
+            whole.iter_mut().zip(chunk).for_each(|(place, byte)| *place = *byte);
+            *word = u64::from_ne_bytes(whole);
+        }
+        let (trace_high, trace_low) = record.span.trace_id.split_at(8);
         Self {
-            tag_set: record.tag_set,
+            tag_bytes: bytes.len() as u16,
             trace_id: [big_endian(trace_high), big_endian(trace_low)],
-            span_id: u64::from_be_bytes(record.span_id),
+            span_id: u64::from_be_bytes(record.span.span_id),
         }
     }
 }

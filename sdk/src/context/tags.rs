@@ -1,103 +1,171 @@
-//! Tags of the running thread: interned sets, and the scopes that put them in force.
+//! Tags of the running thread: sets of them, and the scopes that put them in force.
 //!
-//! In: `tag!`, `tags!`, `with_tags` in the user's code. Out: the id of the set in force, in the thread's record, and
-//! [`table`], by which the assembling side gets from an id to keys and values. A scope costs a look-up when it is
-//! entered and two stores when it is left.
+//! In: `tag!`, `tags!`, `with_tags` in the user's code. Out: their bytes, in the thread's record. A scope costs a copy of these
+//! when it is entered and when it is left, and touches nothing that another thread touches.
 //!
-//! Bounds: a key is at most [`MAX_KEY`] bytes, a value [`MAX_VALUE`], a set [`MAX_TAGS`] tags, and there are at most
-//! [`MAX_SETS`] sets; what is longer is cut, what is more is left out, and sets beyond the bound share one that says so.
+//! Bounds: a key has at most [`MAX_KEY`] bytes, a value [`MAX_VALUE`], all tags in force [`MAX_TAG_BYTES`], and there are at most
+//! [`MAX_KEYS`] keys in a process. What is longer is cut, what is more is left out, and counted.
 
 use std::borrow::Borrow;
-use std::collections::HashMap;
-use std::fmt::{self, Display, Write};
+use std::fmt::{self, Debug, Display, Write};
 use std::marker::PhantomData;
-use std::sync::{Arc, LazyLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
+use std::sync::Arc;
 
-use super::{replace_tag_set, tag_set};
+use super::attributes::{Block, pairs};
+use super::{enter, keys, leave, own, tags_in_force};
 
 /// Longest key in bytes; a longer one is cut.
 pub const MAX_KEY: usize = 64;
 /// Longest value in bytes; a longer one is cut.
-pub const MAX_VALUE: usize = 256;
-/// Most tags in force at once; further ones are left out.
-pub const MAX_TAGS: usize = 32;
-/// Most distinct sets in a process; further ones become one set, `profiler.tags = overflow`.
-pub const MAX_SETS: usize = 16_384;
-/// Most bytes that all sets take; beyond it, what is new becomes that one set, too.
-const MAX_BYTES: usize = 16 << 20;
+pub const MAX_VALUE: usize = 255;
 
 /// A set of tags, built once and put in force as often as needed; cheap to clone.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Tags {
-    /// Sorted by key; keys are unique.
-    pairs: Arc<[(Box<str>, Box<str>)]>,
+    /// As `attributes` writes them.
+    bytes: Arc<[u8]>,
 }
 
 impl Tags {
     /// A set of these tags; where a key stands twice, the last one holds. Use [`tags!`](crate::tags!) instead.
     ///
-    /// Control characters in keys and values become spaces; a tag with an empty key is left out.
-    pub fn new<'a>(tags: impl IntoIterator<Item = (&'a str, &'a dyn Display)>) -> Self {
-        let mut pairs: Vec<(Box<str>, Box<str>)> = Vec::new();
-        for (key, value) in tags {
-            let mut text = String::new();
-            // A value that fails to show itself is what it showed until then.
-            let (Ok(()) | Err(fmt::Error)) = write!(text, "{value}");
-            let (key, value) = (normalized(key, MAX_KEY), normalized(&text, MAX_VALUE));
-            if !key.is_empty() {
-                insert(&mut pairs, key, value);
-            }
+    /// Control characters in keys and values become spaces. A tag with an empty key is left out, as are those for which there is no
+    /// room; [`TagStats::left_out`](crate::TagStats::left_out) counts them.
+    pub fn new<'a>(tags: impl IntoIterator<Item = (&'a str, &'a dyn Display), IntoIter: DoubleEndedIterator>) -> Self {
+        Self { bytes: block(tags).as_bytes().into() }
+    }
+
+    /// The tags that are in force on this thread, to put them in force elsewhere: on another thread, or for a task.
+    #[must_use]
+    pub fn current() -> Self {
+        Self { bytes: tags_in_force(|bytes| Arc::from(bytes)).unwrap_or_default() }
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+}
+
+impl Debug for Tags {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_map().entries(texts(&self.bytes)).finish()
+    }
+}
+
+/// The tags in `bytes`.
+pub(crate) fn texts(bytes: &[u8]) -> impl Iterator<Item = (&'static str, String)> {
+    pairs(bytes).filter_map(|(key, value)| Some((keys::text(key)?, String::from_utf8_lossy(value).into_owned())))
+}
+
+/// Builds a set without a place of its own.
+fn block<'a>(tags: impl IntoIterator<Item = (&'a str, &'a dyn Display), IntoIter: DoubleEndedIterator>) -> Block {
+    let mut block = Block::new();
+    let mut left_out = 0;
+    // A block keeps the first of equal keys, and the last one shall hold.
+    for (key, value) in tags.into_iter().rev() {
+        let mut text = Text::new();
+        // Refuses what is longer than it takes; a value that fails to show itself is what it showed until then.
+        let (Ok(()) | Err(fmt::Error)) = write!(text, "{value}");
+        let kept = number(key).is_some_and(|key| block.push(key, text.as_bytes()));
+        left_out += u64::from(!kept);
+    }
+    own::leave_out(left_out);
+    block
+}
+
+/// The number of a key, by the rules.
+fn number(key: &str) -> Option<u8> {
+    let cut = &key[..key.floor_char_boundary(MAX_KEY)];
+    match cut {
+        "" => None,
+        odd if odd.contains(char::is_control) => keys::number(&odd.replace(char::is_control, " ")),
+        plain => keys::number(plain),
+    }
+}
+
+/// A value while it is written: cut at [`MAX_VALUE`], without control characters.
+struct Text {
+    bytes: [u8; MAX_VALUE],
+    length: usize,
+}
+
+impl Text {
+    fn new() -> Self {
+        Self { bytes: [0; MAX_VALUE], length: 0 }
+    }
+
+    fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+
+    fn push(&mut self, text: &str) -> fmt::Result {
+        let cut = &text[..text.floor_char_boundary(MAX_VALUE - self.length)];
+        self.bytes[self.length..self.length + cut.len()].copy_from_slice(cut.as_bytes());
+        self.length += cut.len();
+        // An error ends the writing: what is megabytes long need not be written to its end.
+        if cut.len() < text.len() { Err(fmt::Error) } else { Ok(()) }
+    }
+}
+
+impl Write for Text {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        // A short look, for nearly all texts: the control characters are below 0x20, 0x7f, and 0xc2 0x80 to 0xc2 0x9f.
+        if !text.bytes().any(|byte| byte < 0x20 || byte == 0x7f || byte == 0xc2) {
+            return self.push(text);
         }
-        Self { pairs: pairs.into() }
+        text.split_inclusive(char::is_control).try_for_each(|part| match part.char_indices().next_back() {
+            Some((at, last)) if last.is_control() => self.push(&part[..at]).and_then(|()| self.push(" ")),
+            _ => self.push(part),
+        })
     }
-}
-
-/// Puts one tag of a sorted set in its place.
-fn insert(pairs: &mut Vec<(Box<str>, Box<str>)>, key: Box<str>, value: Box<str>) {
-    match pairs.binary_search_by(|(known, _)| known.cmp(&key)) {
-        Ok(position) => pairs[position].1 = value,
-        Err(position) if pairs.len() < MAX_TAGS => pairs.insert(position, (key, value)),
-        Err(_) => {}
-    }
-}
-
-/// `text` cut to `limit` bytes at a character's edge, control characters replaced.
-fn normalized(text: &str, limit: usize) -> Box<str> {
-    let cut = &text[..text.floor_char_boundary(limit)];
-    if cut.contains(char::is_control) { cut.replace(char::is_control, " ").into() } else { cut.into() }
 }
 
 /// Keeps tags in force on this thread until it is dropped. Made by [`tag!`](crate::tag!) and [`Scope::enter`].
 ///
-/// Scopes end in the reverse order of their beginning, as local variables do; one that outlives an outer one leaves its
-/// tags behind. It cannot be sent to another thread, and must not be held across an `.await`: the tags would stay with the thread
-/// while the task moves on.
+/// Scopes may end in any order: each takes with it what it brought. A scope cannot be sent to another thread, and must not be held
+/// across an `.await`: the tags would stay with the thread while the task moves on. Use [`FutureExt::with_tags`](crate::FutureExt::with_tags)
+/// there.
+///
+/// ```compile_fail,E0277
+/// let scope = profiler::tag!("endpoint" => "/orders");
+/// std::thread::spawn(move || drop(scope)); // a scope belongs to its thread
+/// ```
 #[derive(Debug)]
 #[must_use = "the tags hold until this guard is dropped; bind it to a name such as `_scope`"]
 pub struct Scope {
-    outer: u32,
-    // A scope belongs to its thread: it restores that thread's record.
+    /// `None`: it could not be entered.
+    number: Option<u32>,
+    // A scope belongs to its thread: it changes that thread's record.
     thread: PhantomData<*const ()>,
 }
 
 impl Scope {
     /// Puts `tags` in force on this thread, on top of those that are; where a key stands in both, `tags` hold.
-    pub fn enter(tags: &Tags) -> Self {
-        let outer = tag_set();
-        replace_tag_set(TABLE.id_of(outer, tags));
-        Self { outer, thread: PhantomData }
+    #[inline]
+    pub fn enter(tags: impl Borrow<Tags>) -> Self {
+        Self { number: enter(&tags.borrow().bytes), thread: PhantomData }
+    }
+
+    /// The same for tags that are built for this alone. Use [`tag!`](crate::tag!) instead.
+    pub fn of<'a>(tags: impl IntoIterator<Item = (&'a str, &'a dyn Display), IntoIter: DoubleEndedIterator>) -> Self {
+        Self { number: enter(block(tags).as_bytes()), thread: PhantomData }
     }
 }
 
 impl Drop for Scope {
+    #[inline]
     fn drop(&mut self) {
-        replace_tag_set(self.outer);
+        if let Some(number) = self.number {
+            leave(number);
+        }
     }
 }
 
 /// Runs `work` with `tags` in force on this thread.
 pub fn with_tags<R>(tags: impl Borrow<Tags>, work: impl FnOnce() -> R) -> R {
-    let _scope = Scope::enter(tags.borrow());
+    let _scope = Scope::enter(tags);
     work()
 }
 
@@ -114,138 +182,22 @@ macro_rules! tags {
 #[macro_export]
 macro_rules! tag {
     ($($key:expr => $value:expr),+ $(,)?) => {
-        $crate::Scope::enter(&$crate::tags!($($key => $value),+))
+        $crate::Scope::of([$(($key, &$value as &dyn ::std::fmt::Display)),+])
     };
-}
-
-/// The tags of a set as the assembling side sees them.
-pub(crate) type TagPairs = Arc<[(Box<str>, Box<str>)]>;
-
-/// All sets of this process, by id. Id 0 is the empty set, id 1 the one of the overflow.
-pub(crate) struct Table {
-    /// What the lock guards are maps that are changed one whole entry at a time: also a poisoned one guards what is whole.
-    sets: RwLock<Sets>,
-    /// The process that made it.
-    pid: u32,
-}
-
-#[derive(Default)]
-struct Sets {
-    by_id: Vec<TagPairs>,
-    ids: HashMap<TagPairs, u32>,
-    /// (set in force, tags entered) → set in force then.
-    entered: HashMap<(u32, TagPairs), u32>,
-    /// What all of it takes, about.
-    bytes: usize,
-}
-
-static TABLE: LazyLock<Table> = LazyLock::new(Table::new);
-
-/// The table of this process.
-pub(crate) fn table() -> &'static Table {
-    &TABLE
-}
-
-/// The set that stands for all beyond the bound.
-pub(crate) const OVERFLOW: u32 = 1;
-
-impl Table {
-    fn new() -> Self {
-        let mut sets = Sets::default();
-        sets.intern(Arc::from([]));
-        sets.intern(Arc::from([("profiler.tags".into(), "overflow".into())]));
-        Self { sets: RwLock::new(sets), pid: std::process::id() }
-    }
-
-    /// The id of the set that holds when `tags` are entered under `outer`.
-    fn id_of(&self, outer: u32, tags: &Tags) -> u32 {
-        let key = (outer, Arc::clone(&tags.pairs));
-        let Some(sets) = self.read() else { return OVERFLOW };
-        match sets.entered.get(&key) {
-            Some(known) => *known,
-            None if sets.bytes >= MAX_BYTES => OVERFLOW,
-            None => {
-                drop(sets);
-                self.write().map_or(OVERFLOW, |mut sets| sets.merge(key))
-            }
-        }
-    }
-
-    fn read(&self) -> Option<RwLockReadGuard<'_, Sets>> {
-        match self.sets.try_read() {
-            Ok(sets) => Some(sets),
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) if self.is_inherited() => None,
-            Err(TryLockError::WouldBlock) => Some(self.sets.read().unwrap_or_else(PoisonError::into_inner)),
-        }
-    }
-
-    fn write(&self) -> Option<RwLockWriteGuard<'_, Sets>> {
-        match self.sets.try_write() {
-            Ok(sets) => Some(sets),
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) if self.is_inherited() => None,
-            Err(TryLockError::WouldBlock) => Some(self.sets.write().unwrap_or_else(PoisonError::into_inner)),
-        }
-    }
-
-    /// Whether this is the copy of a forked child, whose lock may be held by a thread that does not exist there.
-    fn is_inherited(&self) -> bool {
-        self.pid != std::process::id()
-    }
-
-    /// The tags of a set.
-    pub(crate) fn pairs(&self, id: u32) -> Option<TagPairs> {
-        self.read()?.by_id.get(id as usize).cloned()
-    }
-}
-
-impl Sets {
-    fn merge(&mut self, key: (u32, TagPairs)) -> u32 {
-        if self.bytes >= MAX_BYTES {
-            return OVERFLOW;
-        }
-        self.bytes += size_of(&key.1);
-        let mut pairs = self.by_id.get(key.0 as usize).map(|outer| outer.to_vec()).unwrap_or_default();
-        for (name, value) in key.1.iter().cloned() {
-            insert(&mut pairs, name, value);
-        }
-        let id = self.intern(pairs.into());
-        self.entered.insert(key, id);
-        id
-    }
-
-    fn intern(&mut self, pairs: TagPairs) -> u32 {
-        if let Some(id) = self.ids.get(&pairs) {
-            return *id;
-        }
-        if self.by_id.len() >= MAX_SETS {
-            return OVERFLOW;
-        }
-        self.bytes += size_of(&pairs);
-        let id = self.by_id.len() as u32;
-        self.by_id.push(Arc::clone(&pairs));
-        self.ids.insert(pairs, id);
-        id
-    }
-}
-
-/// What an entry of the tables takes, about: its texts, their places, the entries of the maps.
-fn size_of(pairs: &TagPairs) -> usize {
-    pairs.iter().map(|(key, value)| key.len() + value.len() + 48).sum::<usize>() + 96
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn in_force() -> Vec<(String, String)> {
-        let pairs = table().pairs(tag_set()).unwrap();
-        pairs.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect()
+    fn in_force() -> Vec<(&'static str, String)> {
+        let mut texts: Vec<_> = texts(&Tags::current().bytes).collect();
+        texts.sort();
+        texts
     }
 
-    fn pair(key: &str, value: &str) -> (String, String) {
-        (key.to_owned(), value.to_owned())
+    fn pair(key: &'static str, value: &str) -> (&'static str, String) {
+        (key, value.to_owned())
     }
 
     /// Check that scopes merge, that the inner one wins, and that leaving restores what was.
@@ -261,6 +213,20 @@ mod tests {
         assert_eq!((doubled, in_force().len()), (3, 2));
     }
 
+    /// Check that a scope that outlives an outer one, or ends before an inner one, takes with it only what it brought.
+    #[test]
+    fn scopes_end_in_any_order() {
+        let outer = crate::tag!("a" => 1, "b" => 1);
+        let inner = crate::tag!("b" => 2);
+        drop(outer);
+        assert_eq!(in_force(), [pair("b", "2")]);
+        let last = crate::tag!("c" => 3);
+        drop(inner);
+        assert_eq!(in_force(), [pair("c", "3")]);
+        drop(last);
+        assert_eq!(in_force(), []);
+    }
+
     /// Check that a panic restores the outer tags.
     #[test]
     fn a_panic_leaves_its_scope() {
@@ -272,33 +238,36 @@ mod tests {
     /// Check that empty keys, control characters and long texts follow the written rules.
     #[test]
     fn odd_texts_are_normalized() {
-        let long = "é".repeat(1000);
-        let tags = crate::tags!("" => 1, "a\nb" => "c\td", "long" => long);
-        assert_eq!(tags.pairs[0], ("a b".into(), "c d".into()));
-        assert_eq!((tags.pairs.len(), tags.pairs[1].1.len()), (2, MAX_VALUE));
-        let many: Vec<String> = (0..1000).map(|n| format!("key{n:04}")).collect();
-        assert_eq!(Tags::new(many.iter().map(|key| (key.as_str(), &1 as &dyn Display))).pairs.len(), MAX_TAGS);
+        let before = own::left_out();
+        let long = "é".repeat(500_000);
+        let tags = crate::tags!("" => 1, "a\nb" => "c\td\u{85}é\u{7f}", "twice" => 1, "twice" => 2, "long" => long);
+        let texts: Vec<_> = texts(&tags.bytes).collect();
+        let value = |key: &str| texts.iter().find(|(known, _)| *known == key).map(|(_, value)| value.as_str());
+        assert_eq!((value("a b"), value("twice")), (Some("c d é "), Some("2")));
+        assert_eq!((texts.len(), value("long").map(str::len)), (3, Some(254)));
+        assert!(own::left_out() > before);
     }
 
-    /// Check that large sets are bounded by what they take.
+    /// Check that of very many tags, as many as have room are kept, and the others are counted.
     #[test]
-    fn large_sets_are_bounded_in_bytes() {
-        let table = Table::new();
-        let value = "x".repeat(MAX_VALUE);
-        let enter = |n: usize| {
-            let texts: Vec<String> = (0..MAX_TAGS).map(|tag| format!("{tag} {n} {value}")).collect();
-            table.id_of(0, &Tags::new(texts.iter().map(|text| (&text[..2], text as &dyn Display))))
-        };
-        assert!((0..5000).any(|n| enter(n) == OVERFLOW));
-        assert!(table.read().unwrap().bytes < MAX_BYTES + (1 << 16));
+    fn what_has_no_room_is_counted() {
+        let before = own::left_out();
+        let values: Vec<String> = (0..1000).map(|number| format!("value {number}")).collect();
+        let tags = Tags::new(values.iter().map(|value| ("many", value as &dyn Display)));
+        assert_eq!(texts(&tags.bytes).collect::<Vec<_>>(), [pair("many", "value 999")]);
+        let wide = "x".repeat(MAX_VALUE);
+        let tags = crate::tags!("w1" => wide, "w2" => wide, "w3" => wide);
+        assert_eq!(texts(&tags.bytes).count(), 2);
+        assert!(own::left_out() > before);
     }
 
-    /// Check that sets beyond the bound share the one of the overflow.
+    /// Check that the tags in force can be carried to another thread.
     #[test]
-    fn sets_are_bounded() {
-        let table = Table::new();
-        let ids: Vec<u32> = (0..MAX_SETS + 10).map(|n| table.id_of(0, &crate::tags!("id" => n))).collect();
-        assert_eq!(ids.last(), Some(&OVERFLOW));
-        assert_eq!(ids.iter().filter(|id| **id == OVERFLOW).count(), 12);
+    fn tags_are_carried_to_another_thread() {
+        let _scope = crate::tag!("endpoint" => "/orders");
+        let tags = Tags::current();
+        let there = std::thread::spawn(move || with_tags(tags, in_force)).join().unwrap();
+        assert_eq!(there, [pair("endpoint", "/orders")]);
+        assert_eq!(format!("{:?}", Tags::current()), r#"{"endpoint": "/orders"}"#);
     }
 }

@@ -1,6 +1,6 @@
 //! The record of each thread, in thread-local memory that a signal handler can reach.
 //!
-//! In: the thread itself, which changes its record ([`Thread::here`]). Out: the same record for the handler on that
+//! In: the thread itself, which changes what is in force ([`Thread::with_here`]). Out: the same record for the handler on that
 //! thread ([`Thread::of_signal`]), which never touches thread-local memory first: in a library that is loaded with
 //! `dlopen` the first touch may allocate and lock. So the variable is defined and reached here by assembly, in the
 //! dialect (TLS descriptors) by which the loader says where it put it: at one distance from every thread's pointer, as
@@ -8,40 +8,62 @@
 //! `pthread` key when it first changes its record, and a handler that finds none knows that there is nothing to read.
 
 use std::arch::global_asm;
-use std::cell::{Cell, UnsafeCell};
+use std::cell::Cell;
 use std::io;
 use std::ptr;
-use std::sync::atomic::{AtomicIsize, AtomicU32, Ordering, compiler_fence};
+use std::sync::atomic::{AtomicIsize, AtomicU32, Ordering};
 
-use super::Record;
+use super::own::Own;
+use super::records::Record;
 #[cfg(target_arch = "aarch64")]
 use super::tls_aarch64 as arch;
 #[cfg(target_arch = "x86_64")]
 use super::tls_x86_64 as arch;
 use crate::error::Error;
 
-/// What a thread has of ours. All zero at birth.
+/// What a thread has of ours where a handler finds it. All zero at birth.
 ///
-/// Invariants: `in_force` is null or points to one of `records`; the record it points to is not written. Only the thread
-/// itself and signal handlers on it come here.
+/// Invariants: `in_force` is null or points to a record of `own`, which is not written meanwhile; `own` is null or from a
+/// `Box`. Only the thread itself and signal handlers on it come here; handlers never to `own`.
 #[repr(C)]
 pub(super) struct Thread {
     /// First, and a pointer: the shape that OTEP 4947 asks of a published thread context.
     in_force: Cell<*const Record>,
-    records: [UnsafeCell<Record>; 2],
+    /// Made when the thread first changes what is in force, freed when it ends.
+    own: Cell<*mut Own>,
+    /// Where on the stack a handler of somebody else was called from ours; 0: nowhere.
+    handed_on_at: Cell<usize>,
     /// The generation of the sampler in which this thread's own timer fired on it.
     covered: Cell<u32>,
     /// Its address is under the key.
     introduced: Cell<bool>,
-    /// Where on the stack a handler of somebody else was called from ours; 0: nowhere.
-    handed_on_at: Cell<usize>,
 }
 
 const _: () = {
-    assert!(size_of::<Thread>() == 88);
+    assert!(size_of::<Thread>() == 32);
     assert!(align_of::<Thread>() == 8);
     assert!(std::mem::offset_of!(Thread, in_force) == 0);
 };
+
+/// Frees what the thread has when it ends.
+struct End;
+
+thread_local! {
+    static END: End = const { End };
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        let thread = Thread::here();
+        thread.in_force.set(ptr::null());
+        let own = thread.own.replace(ptr::null_mut());
+        if !own.is_null() {
+            // SAFETY: from the `Box` that `own` made, taken out of its place, so that this happens once; nothing borrowed from it
+            //         outlives a call of `with_here`, and no record of it is in force.
+            drop(unsafe { Box::from_raw(own) });
+        }
+    }
+}
 
 /// The variable's name: of this version, for another one in the same program has its own.
 macro_rules! symbol {
@@ -64,9 +86,9 @@ global_asm!(
     concat!(".globl ", symbol!()),
     concat!(".hidden ", symbol!()),
     concat!(".type ", symbol!(), ", %object"),
-    concat!(".size ", symbol!(), ", 88"),
+    concat!(".size ", symbol!(), ", 32"),
     concat!(symbol!(), ":"),
-    ".zero 88",
+    ".zero 32",
     ".popsection",
 );
 
@@ -129,16 +151,37 @@ fn locate() -> *const Thread {
 
 impl Thread {
     /// The calling thread's own. Not callable from a signal handler.
-    pub(super) fn with_here<R>(work: impl FnOnce(&Self) -> R) -> R {
+    fn here<'a>() -> &'a Self {
         let fixed = fixed();
         let place = if fixed.is_null() { locate() } else { fixed };
         // SAFETY: thread-local memory of the calling thread, of the size and alignment given to the assembler, zero at
-        //         birth, which is a valid `Thread`; it lives as long as its thread, and the borrow ends with this call.
+        //         birth, which is a valid `Thread`; it lives as long as its thread, which the reference does not leave: it is
+        //         neither stored nor handed on by the functions below.
         let thread = unsafe { &*place };
         if fixed.is_null() && !thread.introduced.get() {
             thread.introduce();
         }
-        work(thread)
+        thread
+    }
+
+    /// Does `work` with what the calling thread has and the pointer to what is in force; `None` when the thread is ending.
+    /// Not callable from a signal handler.
+    #[inline]
+    pub(super) fn with_here<R>(work: impl FnOnce(&Own, &Cell<*const Record>) -> R) -> Option<R> {
+        let thread = Self::here();
+        if thread.own.get().is_null() {
+            thread.begin()?;
+        }
+        // SAFETY: not null, from a `Box` that is freed only when the thread ends (`End`); the borrow ends with this call.
+        Some(work(unsafe { &*thread.own.get() }, &thread.in_force))
+    }
+
+    /// The first change: `None` when the thread has ended as far as thread-local values are concerned.
+    #[cold]
+    fn begin(&self) -> Option<()> {
+        END.try_with(|_| ()).ok()?;
+        self.own.set(Box::into_raw(Box::new(Own::new())));
+        Some(())
     }
 
     /// The calling thread's, for its signal handler; `None` where the thread never changed its record, so that there is
@@ -153,7 +196,7 @@ impl Thread {
             // SAFETY: the key was made by `prepare` and is never deleted. Reading it is a load (see `PLAIN_KEYS`).
             place = unsafe { libc::pthread_getspecific(key) }.cast_const().cast();
         }
-        // SAFETY: null, or as in `with_here`: what is under the key was put there by this thread.
+        // SAFETY: null, or as in `here`: what is under the key was put there by this thread.
         unsafe { place.as_ref() }.map(work)
     }
 
@@ -168,22 +211,11 @@ impl Thread {
         }
     }
 
-    /// The record in force.
-    pub(super) fn record(&self) -> Record {
-        // SAFETY: null, or one of `records`, which is not written while it is in force.
-        unsafe { self.in_force.get().as_ref() }.copied().unwrap_or(Record::EMPTY)
-    }
-
-    /// Puts `record` in force.
-    pub(super) fn publish(&self, record: Record) {
-        let [first, second] = &self.records;
-        let spare = if ptr::eq(self.in_force.get(), first.get()) { second } else { first };
-        // SAFETY: the spare record is not in force, so a handler that interrupts this write does not read it.
-        unsafe { spare.get().write(record) };
-        // The handler runs on this thread: program order is all that it needs, and this keeps the compiler to it.
-        compiler_fence(Ordering::Release);
-        self.in_force.set(spare.get());
-        compiler_fence(Ordering::Release);
+    /// Has `look` look at the record in force, if there is one. Callable from a signal handler of this thread.
+    pub(super) fn look<R>(&self, look: impl FnOnce(&Record) -> R) -> Option<R> {
+        // SAFETY: null, or a record that is not written while it is in force, and that the thread does not free before it has
+        //         set this to null: the thread stands still while its handler runs.
+        unsafe { self.in_force.get().as_ref() }.map(look)
     }
 
     /// See [`super::once_at_a_time`].
@@ -222,7 +254,7 @@ mod tests {
     fn an_executable_has_its_records_at_a_fixed_distance() {
         prepare().unwrap();
         assert_ne!(DISTANCE.load(Ordering::Relaxed), 0);
-        let here = || Thread::with_here(|thread| ptr::from_ref(thread).addr());
+        let here = || ptr::from_ref(Thread::here()).addr();
         let of_signal = || Thread::of_signal(|thread| ptr::from_ref(thread).addr());
         let (mine, other) = (here(), std::thread::spawn(move || (here(), of_signal())).join().unwrap());
         assert_eq!((of_signal(), other.1), (Some(mine), Some(other.0)));

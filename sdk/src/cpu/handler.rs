@@ -16,7 +16,7 @@ use super::record::Head;
 use super::ring::Ring;
 use super::scratch::{self, Held, Work};
 use super::slots::{Slot, Slots};
-use crate::context;
+use crate::context::{self, TAG_WORDS};
 use crate::error::Error;
 use crate::unwind::arch::{Registers, thread_pointer};
 use crate::unwind::memory::StackMemory;
@@ -311,7 +311,7 @@ fn sample(shared: &Shared, mut held: Held<'_>, slot: Option<&Slot>, registers: &
         held.count_ring_full();
         return;
     };
-    let Work { cache, frames, window, stack: own_stack } = held.work();
+    let Work { cache, frames, window, stack: own_stack, tags } = held.work();
     frames.clear();
     let mut written = false;
     // All that takes room happens on the scratch's stack.
@@ -330,10 +330,11 @@ fn sample(shared: &Shared, mut held: Held<'_>, slot: Option<&Slot>, registers: &
             tid: slot.map_or_else(|| own_tid(shared).unwrap_or(0), Slot::tid),
             own_alarm: slot.is_some(),
             scaled: false,
-            context: context::current_of_signal(),
+            context: context::current_of_signal(tags),
         };
         let [leaf, root, rest] = frames.parts();
-        written = shared.ring.write(&[&head.to_words(), leaf, root, rest]).is_ok();
+        let tags = &tags[..head.tag_words().min(TAG_WORDS)];
+        written = shared.ring.write(&[&head.to_words(), tags, leaf, root, rest]).is_ok();
     });
     if !written {
         held.count_ring_full();

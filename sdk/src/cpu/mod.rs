@@ -102,6 +102,8 @@ pub(crate) struct Epoch {
 #[derive(Debug)]
 pub(crate) struct Sample<'a> {
     pub(crate) head: Head,
+    /// As [`crate::context::attributes`] writes them.
+    pub(crate) tags: &'a [u8],
     /// Leaf first.
     pub(crate) addresses: &'a [u64],
     pub(crate) thread_name: Option<Arc<str>>,
@@ -215,7 +217,7 @@ impl Sampler {
         while over || self.waiting.iter().map(Vec::len).sum::<usize>() < MAX_WAITING {
             let waiting = &mut self.waiting;
             let keep = |words: &[u64]| {
-                let epoch = Head::split(words).map_or(0, |(head, _)| head.epoch);
+                let epoch = Head::split(words).map_or(0, |(head, ..)| head.epoch);
                 let waiting = &mut waiting[usize::from(epoch & 1)];
                 waiting.push(words.len() as u64);
                 waiting.extend_from_slice(words);
@@ -236,16 +238,19 @@ impl Sampler {
         let mut counted = self.shared.pool.close(epoch);
         let waiting = std::mem::take(&mut self.waiting[usize::from(epoch)]);
         let mut shares = Shares::new(self.shared.period_nanos.load(Ordering::Relaxed));
-        records(&waiting).for_each(|(head, _)| shares.count(&head));
-        let mut drained = 0;
-        for (mut head, addresses) in records(&waiting) {
+        records(&waiting).for_each(|(head, ..)| shares.count(&head));
+        let (mut drained, mut tags) = (0, Vec::new());
+        for (mut head, tag_words, addresses) in records(&waiting) {
             drained += 1;
             let mut name = None;
             if let Some(threads) = &mut self.threads {
                 shares.add(&mut head, threads);
                 name = threads.name(head.tid);
             }
-            see(&Sample { head, addresses, thread_name: name });
+            tags.clear();
+            tags.extend(tag_words.iter().flat_map(|word| word.to_ne_bytes()));
+            tags.truncate(head.context.tag_bytes.into());
+            see(&Sample { head, tags: &tags, addresses, thread_name: name });
         }
         // One event that is both: the two figures come from the same count.
         let written_off = self.threads.as_mut().map_or(0, Threads::take_written_off);
@@ -320,7 +325,7 @@ fn emptied(mut words: Vec<u64>) -> Vec<u64> {
 }
 
 /// The records in `words`, each behind its length.
-fn records(mut words: &[u64]) -> impl Iterator<Item = (Head, &[u64])> {
+fn records(mut words: &[u64]) -> impl Iterator<Item = (Head, &[u64], &[u64])> {
     std::iter::from_fn(move || {
         let (length, rest) = words.split_first()?;
         let (record, rest) = rest.split_at_checked(*length as usize)?;

@@ -1,4 +1,4 @@
-//! One sample as it crosses the ring: a fixed head and the addresses of the stack.
+//! One sample as it crosses the ring: a fixed head, the tags, and the addresses of the stack.
 //!
 //! In: what the handler read. Out: the words of a ring record and back. Both sides are in this process, so the layout is
 //! nobody else's business; it is pinned here so that writer and reader cannot differ.
@@ -6,7 +6,7 @@
 use crate::context::Current;
 use crate::unwind::frames::StackEnd;
 
-/// Words before the addresses.
+/// Words before the tags.
 pub(crate) const HEAD_WORDS: usize = 6;
 
 /// What a sample carries beside its addresses.
@@ -39,10 +39,10 @@ impl Head {
     pub(crate) fn to_words(self) -> [u64; HEAD_WORDS] {
         let origin =
             self.shape() | u64::from(self.epoch) << 48 | u64::from(self.own_alarm) << 56 | u64::from(self.scaled) << 57;
-        let Current { tag_set, trace_id, span_id } = self.context;
+        let Current { tag_bytes, trace_id, span_id } = self.context;
         let [trace_high, trace_low] = trace_id;
         let weight = u64::from(self.weight) | u64::from(self.period) << 32;
-        let owner = u64::from(tag_set) | u64::from(self.tid) << 32;
+        let owner = u64::from(tag_bytes) | u64::from(self.tid) << 32;
         [origin, weight, owner, trace_high, trace_low, span_id]
     }
 
@@ -57,9 +57,14 @@ impl Head {
         Self { end: StackEnd::from_byte(shape as u8), elided, leaf_frames, ..Self::default() }
     }
 
-    /// The head and the addresses in the words of a record; `None` if they are too few to be one.
-    pub(crate) fn split(words: &[u64]) -> Option<(Self, &[u64])> {
-        let ([origin, weight, owner, trace_high, trace_low, span_id], addresses) =
+    /// The words of the tags.
+    pub(crate) fn tag_words(&self) -> usize {
+        usize::from(self.context.tag_bytes).div_ceil(8)
+    }
+
+    /// The head, the tags and the addresses in the words of a record; `None` if they are too few to be one.
+    pub(crate) fn split(words: &[u64]) -> Option<(Self, &[u64], &[u64])> {
+        let ([origin, weight, owner, trace_high, trace_low, span_id], rest) =
             words.split_first_chunk::<HEAD_WORDS>()?;
         let head = Self {
             epoch: (*origin >> 48) as u8,
@@ -68,10 +73,11 @@ impl Head {
             tid: (*owner >> 32) as u32,
             own_alarm: *origin >> 56 & 1 == 1,
             scaled: *origin >> 57 & 1 == 1,
-            context: Current { tag_set: *owner as u32, trace_id: [*trace_high, *trace_low], span_id: *span_id },
+            context: Current { tag_bytes: *owner as u16, trace_id: [*trace_high, *trace_low], span_id: *span_id },
             ..Self::of_shape(*origin)
         };
-        Some((head, addresses))
+        let (tags, addresses) = rest.split_at_checked(head.tag_words())?;
+        Some((head, tags, addresses))
     }
 }
 
@@ -92,10 +98,10 @@ mod tests {
             tid: 4_194_304,
             own_alarm: true,
             scaled: true,
-            context: Current { tag_set: 7, trace_id: [u64::MAX, 1], span_id: 3 },
+            context: Current { tag_bytes: 9, trace_id: [u64::MAX, 1], span_id: 3 },
         };
-        let words = [&head.to_words()[..], &[10, 20]].concat();
-        assert_eq!(Head::split(&words), Some((head, &[10, 20][..])));
-        assert_eq!(Head::split(&words[..HEAD_WORDS - 1]), None);
+        let words = [&head.to_words()[..], &[1, 2], &[10, 20]].concat();
+        assert_eq!(Head::split(&words), Some((head, &[1, 2][..], &[10, 20][..])));
+        assert_eq!((Head::split(&words[..HEAD_WORDS - 1]), Head::split(&words[..HEAD_WORDS + 1])), (None, None));
     }
 }

@@ -4,6 +4,7 @@
 
 use super::pool::{self, Pool};
 use super::stack::Stack;
+use crate::context::TAG_WORDS;
 use crate::error::Error;
 use crate::unwind::frames::Frames;
 use crate::unwind::memory::Window;
@@ -16,6 +17,7 @@ pub(crate) struct Work {
     pub(crate) frames: Frames,
     pub(crate) window: Window,
     pub(crate) stack: Stack,
+    pub(crate) tags: [u64; TAG_WORDS],
 }
 
 /// A scratch that is held.
@@ -31,6 +33,9 @@ const SPARE: usize = 24;
 /// When there is no memory for their stacks.
 pub(crate) fn pool(processors: usize) -> Result<Pool<Work>, Error> {
     let by_hint = (2 * processors).clamp(8, 64);
-    let work = |_| Ok(Work { cache: Cache::new(), frames: Frames::new(), window: Window::new(), stack: Stack::map()? });
+    let work = |_| {
+        let (cache, frames, window) = (Cache::new(), Frames::new(), Window::new());
+        Ok(Work { cache, frames, window, stack: Stack::map()?, tags: [0; TAG_WORDS] })
+    };
     Ok(Pool::new((0..by_hint + SPARE).map(work).collect::<Result<Vec<_>, Error>>()?, by_hint))
 }

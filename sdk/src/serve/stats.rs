@@ -32,6 +32,7 @@ pub(super) fn json(stats: &Stats) -> Value {
             "resolved": stats.symbols.resolved,
             "unresolved": stats.symbols.unresolved,
         },
+        "tags": { "left_out": stats.tags.left_out },
     })
 }
 

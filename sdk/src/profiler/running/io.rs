@@ -175,7 +175,7 @@ mod tests {
         let step = (code.end - code.start) as usize / 4000;
         for address in code.step_by(step) {
             let head = Head { weight: 1, period: 10_000_000, ..Head::default() };
-            let sample = Sample { head, addresses: &[address], thread_name: None };
+            let sample = Sample { head, tags: &[], addresses: &[address], thread_name: None };
             aggregate.add(&sample, &modules).unwrap();
         }
         Box::new(aggregate.end(Instant::now(), SystemTime::now(), Duration::from_millis(10)))

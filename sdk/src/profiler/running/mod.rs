@@ -44,7 +44,10 @@ pub(super) struct Running {
 impl Running {
     /// Starts it.
     pub(super) fn start(settings: Settings) -> Result<Self, Error> {
-        wire(settings, Claim::take()?)
+        let running = wire(settings, Claim::take()?)?;
+        #[cfg(feature = "opentelemetry")]
+        crate::context::otel::observe(false);
+        Ok(running)
     }
 
     /// Whether this is a forked child, which has the value and not the threads.

@@ -13,7 +13,7 @@ use profiler_proto::loss::{Cause, Degraded, Loss};
 use super::io::Tasks;
 use super::message::{CaptureReply, Command, Refusal, Reply, Task};
 use super::source::Handle;
-use crate::aggregate::{Aggregate, count_flaws};
+use crate::aggregate::Aggregate;
 use crate::config::period;
 use crate::cpu::{Epoch, Sampler};
 
@@ -123,8 +123,10 @@ impl Sampling {
         let (mut weight, mut refused, mut degraded) = (0, 0, Degraded::default());
         let epoch = sampler.drain(|sample| {
             weight += u64::from(sample.head.weight);
-            count_flaws(&mut degraded, &sample.head);
-            refused += u64::from(window.add(sample, &modules).is_err());
+            match window.add(sample, &modules) {
+                Ok(flaws) => degraded.merge(&flaws),
+                Err(_) => refused += 1,
+            }
             for capture in captures.iter_mut() {
                 // A capture that is full is cut there; its profile's own attribute says how many stacks it holds.
                 drop(capture.window.add(sample, &modules));

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use super::message::Command;
 use crate::config::Settings;
 use crate::export::Exporter;
-use crate::stats::{EngineStats, Ledger, Stats, SymbolStats};
+use crate::stats::{EngineStats, Ledger, Stats, SymbolStats, TagStats};
 
 /// A handle on a running profiler; cheap to clone.
 #[derive(Debug, Clone)]
@@ -57,6 +57,7 @@ impl Handle {
             engine,
             destinations: self.exporter.get().map(|exporter| exporter.destinations()).unwrap_or_default(),
             symbols: self.symbols.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            tags: TagStats { left_out: crate::context::left_out() },
         }
     }
 }

@@ -1,0 +1,140 @@
+//! Tags as they stand in a record: one behind the other, each a key's number, the length of its value, the value.
+//!
+//! In: numbers and values. Out: bytes, and what they say. Pure. A block never has a key twice.
+//!
+//! Source: OTEP 4947, "Thread Local Reference Data", `attrs_data`; a record takes at most 640 bytes, 28 of which are its head.
+
+/// Most bytes of all tags in force at once: a tag takes those of its value, and two.
+pub const MAX_TAG_BYTES: usize = 612;
+
+/// Tags under construction.
+#[derive(Debug, Clone)]
+pub(crate) struct Block {
+    bytes: [u8; MAX_TAG_BYTES],
+    length: usize,
+    keys: Keys,
+}
+
+/// Which keys are there.
+#[derive(Debug, Clone, Copy, Default)]
+struct Keys([u64; 4]);
+
+impl Keys {
+    fn has(&self, key: u8) -> bool {
+        self.0[usize::from(key >> 6)] >> (key & 63) & 1 == 1
+    }
+
+    fn add(&mut self, key: u8) {
+        self.0[usize::from(key >> 6)] |= 1 << (key & 63);
+    }
+}
+
+impl Block {
+    /// No tags.
+    pub(crate) const fn new() -> Self {
+        Self { bytes: [0; MAX_TAG_BYTES], length: 0, keys: Keys([0; 4]) }
+    }
+
+    /// Adds a tag, unless there is one with this key; `false` if there is no room. A value has at most 255 bytes.
+    pub(crate) fn push(&mut self, key: u8, value: &[u8]) -> bool {
+        if self.keys.has(key) {
+            return true;
+        }
+        let length = u8::try_from(value.len());
+        let place = self.bytes.get_mut(self.length..self.length + 2 + value.len());
+        let (Ok(length), Some([at_key, at_length, at_value @ ..])) = (length, place) else { return false };
+        (*at_key, *at_length) = (key, length);
+        at_value.copy_from_slice(value);
+        self.length += 2 + value.len();
+        self.keys.add(key);
+        true
+    }
+
+    /// The bytes.
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+}
+
+/// Writes the tags of `inner`, and those of `outer` whose keys are not in it, behind one another; `inner` goes first, for there may
+/// not be room for all. The bytes written, and how many tags of `outer` found no room.
+pub(crate) fn merge(inner: &[u8], outer: &[u8], into: &mut [u8; MAX_TAG_BYTES]) -> (usize, u64) {
+    let mut end = inner.len().min(MAX_TAG_BYTES);
+    into[..end].copy_from_slice(&inner[..end]);
+    if outer.is_empty() {
+        return (end, 0);
+    }
+    let mut keys = Keys::default();
+    pairs(inner).for_each(|(key, _)| keys.add(key));
+    let mut left_out = 0;
+    for (key, value) in pairs(outer).filter(|(key, _)| !keys.has(*key)) {
+        match into.get_mut(end..end + 2 + value.len()) {
+            Some([at_key, at_length, at_value @ ..]) => {
+                (*at_key, *at_length) = (key, value.len() as u8);
+                at_value.copy_from_slice(value);
+                end += 2 + value.len();
+            }
+            _ => left_out += 1,
+        }
+    }
+    (end, left_out)
+}
+
+/// Keys and values in `bytes`; what is cut off at the end is left out.
+pub(crate) fn pairs(mut bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
+    std::iter::from_fn(move || {
+        let (key, rest) = bytes.split_first()?;
+        let (length, rest) = rest.split_first()?;
+        let (value, rest) = rest.split_at_checked(usize::from(*length))?;
+        bytes = rest;
+        Some((*key, value))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(tags: &[(u8, &str)]) -> Block {
+        let mut block = Block::new();
+        assert!(tags.iter().all(|(key, value)| block.push(*key, value.as_bytes())));
+        block
+    }
+
+    fn merged(inner: &[(u8, &str)], outer: &[(u8, &str)]) -> Vec<(u8, String)> {
+        let mut into = [0; MAX_TAG_BYTES];
+        let (length, _) = merge(block(inner).as_bytes(), block(outer).as_bytes(), &mut into);
+        let text = |value: &[u8]| String::from_utf8(value.to_vec()).unwrap();
+        pairs(&into[..length]).map(|(key, value)| (key, text(value))).collect()
+    }
+
+    /// Check that inner tags win, that others stay, and that a block keeps the first of equal keys.
+    #[test]
+    fn inner_tags_win() {
+        let tag = |key, value: &str| (key, value.to_owned());
+        assert_eq!(merged(&[(1, "a")], &[(1, "b"), (200, ""), (64, "c")]), [tag(1, "a"), tag(200, ""), tag(64, "c")]);
+        assert_eq!(merged(&[], &[(3, "x")]), [tag(3, "x")]);
+        assert_eq!(merged(&[(5, "first"), (5, "second")], &[]), [tag(5, "first")]);
+    }
+
+    /// Check that what has no room is left out and counted, the inner tags never.
+    #[test]
+    fn what_has_no_room_is_left_out() {
+        let long = "x".repeat(255);
+        let mut into = [0; MAX_TAG_BYTES];
+        let (inner, outer) = (block(&[(1, &long), (2, &long)]), block(&[(3, &long), (4, "y")]));
+        let (length, left_out) = merge(inner.as_bytes(), outer.as_bytes(), &mut into);
+        assert_eq!((length, left_out), (2 * 257 + 3, 1));
+        assert!(!block(&[(1, &long), (2, &long)]).push(3, &[b'x'; 97]));
+        assert!(!Block::new().push(3, &[b'x'; 256]));
+    }
+
+    /// Check that bytes that are cut off say what is whole.
+    #[test]
+    fn what_is_cut_off_is_left_out() {
+        let block = block(&[(1, "a"), (2, "bc")]);
+        let bytes = block.as_bytes();
+        let counts: Vec<_> = (0..=bytes.len()).map(|length| pairs(&bytes[..length]).count()).collect();
+        assert_eq!(counts, [0, 0, 0, 1, 1, 1, 1, 2]);
+    }
+}

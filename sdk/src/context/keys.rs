@@ -1,0 +1,77 @@
+//! The keys of tags, numbered: in a record, a key is one byte.
+//!
+//! In: the text of a key, from user code on any thread. Out: its number, and from a number its text. A key keeps its number
+//! for the life of the process, so there are few: programs write keys down, and put what varies into values. No lock:
+//! a child forked at any moment can use what its parent had.
+//!
+//! Source: OTEP 4947, `threadlocal.attribute_key_map`: an array of at most 256 texts, which only grows.
+
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// Most keys of a process; tags with further ones are left out.
+pub const MAX_KEYS: usize = 255;
+
+/// Number of the key that says what became of the tags themselves.
+pub(crate) const OF_TAGS: u8 = 0;
+const OF_TAGS_TEXT: &str = "profiler.tags";
+
+/// Every text behind a pointer that is set once; those that are not set yet follow behind all that are.
+static KEYS: [AtomicPtr<Box<str>>; MAX_KEYS] = [const { AtomicPtr::new(ptr::null_mut()) }; MAX_KEYS];
+
+/// The number of a key, which is a new one if need be; `None` when there are no more.
+pub(crate) fn number(key: &str) -> Option<u8> {
+    if key == OF_TAGS_TEXT {
+        return Some(OF_TAGS);
+    }
+    KEYS.iter().position(|place| text_in(place).unwrap_or_else(|| put(place, key)) == key).map(|place| place as u8 + 1)
+}
+
+/// The text of a key.
+pub(crate) fn text(number: u8) -> Option<&'static str> {
+    match number.checked_sub(1) {
+        None => Some(OF_TAGS_TEXT),
+        Some(place) => KEYS.get(usize::from(place)).and_then(text_in),
+    }
+}
+
+fn text_in(place: &'static AtomicPtr<Box<str>>) -> Option<&'static str> {
+    // Acquire: pairs with the Release in `put`; who sees the pointer sees the text.
+    // SAFETY: null, or from a `Box` that `put` made and nobody frees.
+    unsafe { place.load(Ordering::Acquire).as_ref() }.map(AsRef::as_ref)
+}
+
+/// Puts a text in an empty place; the text that is there afterwards, for somebody else may be first.
+#[cold]
+fn put(place: &'static AtomicPtr<Box<str>>, key: &str) -> &'static str {
+    let new = Box::into_raw(Box::new(Box::<str>::from(key)));
+    // Release: pairs with the Acquire load in `text_in`; Acquire: the text that another thread put there is read below.
+    let there = match place.compare_exchange(ptr::null_mut(), new, Ordering::AcqRel, Ordering::Acquire) {
+        Ok(_) => new,
+        Err(there) => {
+            // SAFETY: made above, and nobody else has seen it.
+            drop(unsafe { Box::from_raw(new) });
+            there
+        }
+    };
+    // SAFETY: what is in a place is never freed.
+    unsafe { &*there }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that a key keeps its number, whoever asks, and that numbers lead back to texts.
+    #[test]
+    fn a_key_keeps_its_number() {
+        let ask = || ["one", "two", "three", "profiler.tags"].map(|key| number(key).unwrap());
+        let answers: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(ask)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert!(answers.iter().all(|answer| *answer == ask()), "{answers:?}");
+        assert_eq!(ask().map(|number| text(number).unwrap()), ["one", "two", "three", "profiler.tags"]);
+        assert_eq!(text(255), None);
+    }
+}

@@ -1,0 +1,105 @@
+//! The scopes of a thread, innermost last: what was entered and not left yet.
+//!
+//! In: tags, when a scope is entered; its number, when it is left, in any order. Out: what is then in force. A thread's own; bounded in
+//! number, for a scope may be forgotten.
+
+use super::attributes::{MAX_TAG_BYTES, merge};
+
+/// Most scopes of a thread at once; the tags of further ones are left out.
+const MAX_SCOPES: usize = 256;
+
+/// The scopes. Invariant: the last one is not left.
+#[derive(Debug, Default)]
+pub(super) struct Scopes {
+    entered: Vec<Entered>,
+    /// The tags of all of them, one scope's behind the other's.
+    bytes: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct Entered {
+    /// Where its tags end in `bytes`.
+    end: u32,
+    left: bool,
+}
+
+impl Scopes {
+    /// Enters a scope with these tags; its number, `None` when there are too many.
+    pub(super) fn enter(&mut self, tags: &[u8]) -> Option<u32> {
+        if self.entered.len() >= MAX_SCOPES {
+            return None;
+        }
+        self.bytes.extend_from_slice(tags);
+        self.entered.push(Entered { end: self.bytes.len() as u32, left: false });
+        Some(self.entered.len() as u32 - 1)
+    }
+
+    /// Leaves a scope. Others keep what they brought, also those that are inside it and outlive it.
+    pub(super) fn leave(&mut self, number: u32) {
+        if let Some(scope) = self.entered.get_mut(number as usize) {
+            scope.left = true;
+        }
+        while self.entered.pop_if(|last| last.left).is_some() {}
+        self.bytes.truncate(self.entered.last().map_or(0, |last| last.end as usize));
+    }
+
+    /// Writes the tags that are in force: those of inner scopes win. The bytes written.
+    pub(super) fn in_force(&self, into: &mut [u8; MAX_TAG_BYTES]) -> usize {
+        let mut length = 0;
+        for number in (0..self.entered.len()).filter(|number| !self.entered[*number].left) {
+            // The outermost alone, as it nearly always is, needs no merging; what has no room was counted on entry.
+            let outer = if length == 0 { [0; MAX_TAG_BYTES] } else { *into };
+            (length, _) = merge(self.tags(number), &outer[..length], into);
+        }
+        length
+    }
+
+    fn tags(&self, number: usize) -> &[u8] {
+        let start = number.checked_sub(1).map_or(0, |before| self.entered[before].end as usize);
+        &self.bytes[start..self.entered[number].end as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::attributes::pairs;
+    use super::*;
+
+    fn keys(scopes: &Scopes) -> Vec<(u8, u8)> {
+        let mut into = [0; MAX_TAG_BYTES];
+        let length = scopes.in_force(&mut into);
+        let mut keys: Vec<_> = pairs(&into[..length]).map(|(key, value)| (key, value[0])).collect();
+        keys.sort_unstable();
+        keys
+    }
+
+    /// Check that scopes left in order restore what was, and that those left out of order take only what they brought.
+    #[test]
+    fn scopes_take_with_them_what_they_brought() {
+        let mut scopes = Scopes::default();
+        let outer = scopes.enter(&[1, 1, 10, 2, 1, 10]).unwrap();
+        let middle = scopes.enter(&[2, 1, 20]).unwrap();
+        let inner = scopes.enter(&[3, 1, 30]).unwrap();
+        assert_eq!(keys(&scopes), [(1, 10), (2, 20), (3, 30)]);
+        scopes.leave(outer);
+        assert_eq!(keys(&scopes), [(2, 20), (3, 30)]);
+        scopes.leave(inner);
+        assert_eq!(keys(&scopes), [(2, 20)]);
+        let next = scopes.enter(&[4, 1, 40]).unwrap();
+        scopes.leave(middle);
+        assert_eq!(keys(&scopes), [(4, 40)]);
+        scopes.leave(next);
+        assert_eq!((keys(&scopes), scopes.entered.len(), scopes.bytes.len()), (vec![], 0, 0));
+    }
+
+    /// Check that forgotten scopes are bounded.
+    #[test]
+    fn forgotten_scopes_are_bounded() {
+        let mut scopes = Scopes::default();
+        let entered = (0..1000).filter(|_| scopes.enter(&[1, 0]).is_some()).count();
+        assert_eq!(entered, MAX_SCOPES);
+        scopes.leave(u32::MAX);
+        scopes.leave(0);
+        assert_eq!(scopes.entered.len(), MAX_SCOPES);
+    }
+}
