@@ -25,4 +25,5 @@ mod scenario;
 mod settings;
 mod shares;
 mod stacks;
+mod tasks;
 mod torture;

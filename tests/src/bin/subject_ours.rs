@@ -6,12 +6,16 @@
 #[expect(dead_code, reason = "the shop's own program uses more of it")]
 mod shop;
 
+use std::future::pending;
+use std::hint::black_box;
+use std::pin::pin;
 use std::process::ExitCode;
+use std::task::{Context, Waker};
 use std::time::Duration;
 
-use profiler::{Config, Profiler, export::Otlp};
+use profiler::{Config, FutureExt, Profiler, Scope, Tags, export::Otlp, tag, tags};
 use profiler_tests::Result;
-use profiler_tests::subject::{Subject, main as run};
+use profiler_tests::subject::{Rounds, Subject, main as run};
 use shop::{book, catalogue, dice, orders, pricing, report, search, service};
 
 struct Ours(Profiler);
@@ -29,12 +33,37 @@ impl Subject for Ours {
         Ok(Some(account.taken - account.lost.total()))
     }
 
+    fn ways(&self) -> Vec<(&'static str, Rounds<'_>)> {
+        let (scope_tags, poll_tags) = (tags(7), tags(7));
+        vec![
+            ("prebuilt", Box::new(move |rounds| (0..rounds).for_each(|_| drop(Scope::enter(&scope_tags))))),
+            (
+                "built",
+                Box::new(|rounds| {
+                    (0..rounds).for_each(|round| drop(tag!("endpoint" => "/orders", "tenant" => round % 64)))
+                }),
+            ),
+            ("poll", Box::new(move |rounds| poll(pending::<()>().with_tags(poll_tags.clone()), rounds))),
+            ("bare poll", Box::new(|rounds| poll(pending::<()>(), rounds))),
+        ]
+    }
+
     fn finish(self) -> Result<()> {
         match self.0.shutdown(Duration::from_secs(10)) {
             true => Ok(()),
             false => Err("not everything was delivered in 10 s".into()),
         }
     }
+}
+
+fn tags(tenant: u32) -> Tags {
+    tags!("endpoint" => "/orders", "tenant" => tenant)
+}
+
+fn poll(future: impl Future, rounds: u32) {
+    let mut future = pin!(future);
+    let mut context = Context::from_waker(Waker::noop());
+    (0..rounds).for_each(|_| drop(black_box(future.as_mut().poll(&mut context))));
 }
 
 fn main() -> ExitCode {

@@ -9,7 +9,7 @@ mod shop;
 use std::process::ExitCode;
 
 use profiler_tests::Result;
-use profiler_tests::subject::{Subject, main as run};
+use profiler_tests::subject::{Rounds, Subject, main as run};
 use pyroscope::PyroscopeAgent;
 use pyroscope::backend::{BackendConfig, PprofConfig, pprof_backend};
 use pyroscope::pyroscope::{PyroscopeAgentBuilder, PyroscopeAgentRunning};
@@ -28,6 +28,18 @@ impl Subject for Pyroscope {
 
     fn stacks(&mut self) -> Result<Option<u64>> {
         Ok(None)
+    }
+
+    fn ways(&self) -> Vec<(&'static str, Rounds<'_>)> {
+        let (add, remove) = self.0.tag_wrapper();
+        let built = move |rounds: u32| {
+            for round in 0..rounds {
+                let tags = || [("endpoint", "/orders".to_owned()), ("tenant", (round % 64).to_string())];
+                tags().into_iter().for_each(|(key, value)| drop(add(key.to_owned(), value)));
+                tags().into_iter().for_each(|(key, value)| drop(remove(key.to_owned(), value)));
+            }
+        };
+        vec![("built", Box::new(built))]
     }
 
     fn finish(self) -> Result<()> {

@@ -5,6 +5,7 @@
 //! want SIGPROF, and two of the peers export the same symbol.
 
 mod options;
+mod tags;
 mod task;
 
 use std::io::Write;
@@ -14,6 +15,7 @@ use std::process::ExitCode;
 use serde_json::{Value, json};
 
 pub use options::Options;
+pub use tags::Rounds;
 
 use crate::Result;
 
@@ -30,6 +32,11 @@ pub trait Subject: Sized {
     /// # Errors
     /// Its own.
     fn stacks(&mut self) -> Result<Option<u64>>;
+
+    /// How it is told what a thread works for, each a loop of so many rounds under a name of the row `tags`.
+    fn ways(&self) -> Vec<(&'static str, Rounds<'_>)> {
+        Vec::new()
+    }
 
     /// Stops it, once everything that it took is where it belongs.
     ///

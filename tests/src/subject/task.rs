@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use super::tags::tags;
 use super::{Options, Service, Subject, say};
 use crate::Result;
 use crate::clock::{process_cpu, thread_cpu};
@@ -24,9 +25,12 @@ pub(super) fn run<S: Subject>(options: &Options, service: Service) -> Result<Val
         "memory" => memory::<S>(options),
         "serve" => serve::<S>(options, service),
         "cost" => cost::<S>(options),
+        "tags" => tags::<S>(options),
         "rest" => rest::<S>(options),
         "start" => start::<S>(options),
-        other => Err(format!("task={other:?} is none of spin, short, bursts, memory, serve, cost, rest, start").into()),
+        other => {
+            Err(format!("task={other:?} is none of spin, short, bursts, memory, serve, cost, tags, rest, start").into())
+        }
     }
 }
 

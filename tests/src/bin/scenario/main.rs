@@ -12,6 +12,7 @@ mod fault;
 mod fork;
 mod settings;
 mod takeover;
+mod tasks;
 
 use std::io::{self, BufRead, Write};
 use std::process::ExitCode;
@@ -46,6 +47,7 @@ fn run() -> Result<Value> {
         "limits" => settings::without_timers(),
         "fault" => fault::fault(&options),
         "fork" => fork::fork(&options),
+        "tasks" => tasks::tasks(&options),
         "takeover" => takeover::takeover(&options),
         "exit" => exit::exit(&options),
         other => Err(format!("there is no scenario {other:?}").into()),

@@ -11,6 +11,7 @@ pub(crate) mod packages;
 pub(crate) mod rest;
 pub(crate) mod short;
 pub(crate) mod start;
+pub(crate) mod tags;
 
 use profiler_tests::Result;
 
@@ -29,11 +30,12 @@ pub(crate) struct Row {
 }
 
 /// All rows in the order of the table.
-pub(crate) const ALL: [Row; 9] = [
+pub(crate) const ALL: [Row; 10] = [
     completeness::ROW,
     engines::ROW,
     short::ROW,
     cost::ROW,
+    tags::ROW,
     overhead::ROW,
     memory::ROW,
     rest::ROW,

@@ -1,0 +1,203 @@
+//! Many tasks that share few threads, each with a tag of its own and work that names it.
+//!
+//! In: the `runtime` (tokio with four workers or on one thread, smol, rayon, plain threads), how many `tasks`, and how many
+//! `steps` each makes; every step may move it to another thread, cancel something, panic, or work elsewhere for it. Out: the account.
+//! The stack of every sample of the work says whose it is, by the functions that it is called through; see `workload::on_path`.
+
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use profiler::{Config, FutureExt, Tags, inherit, tag, tags, with_tags};
+use profiler_tests::subject::Options;
+use profiler_tests::workload::{Random, on_path, spin};
+use profiler_tests::{Result, stats};
+use rayon::iter::{IntoParallelIterator, ParallelIterator};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+/// Functions that the work of a task is called through: enough for 1,024 tasks.
+const DEPTH: u32 = 10;
+/// CPU time of one piece of work.
+const PIECE: Duration = Duration::from_micros(30);
+
+type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// How a runtime runs something besides the task.
+#[derive(Clone, Copy)]
+struct Runtime {
+    spawn: fn(Boxed<()>) -> Boxed<()>,
+    block: fn(Box<dyn FnOnce() + Send>) -> Boxed<()>,
+}
+
+const TOKIO: Runtime = Runtime {
+    spawn: |task| {
+        let task = tokio::spawn(task);
+        Box::pin(async { drop(task.await) })
+    },
+    block: |work| {
+        let task = tokio::task::spawn_blocking(work);
+        Box::pin(async { drop(task.await) })
+    },
+};
+const SMOL: Runtime =
+    Runtime { spawn: |task| Box::pin(smol::spawn(task)), block: |work| Box::pin(smol::unblock(work)) };
+
+/// Runs the tasks to their end.
+pub(crate) fn tasks(options: &Options) -> Result<Value> {
+    let (tasks, steps) = (options.value::<u64>("tasks")?, options.value::<u32>("steps")?);
+    let runtime: String = options.value("runtime")?;
+    let profiler = profiler::start(Config::new("tasks").rate_hz(1000).interval(Duration::from_secs(1)))?;
+    match runtime.as_str() {
+        "tokio" => {
+            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).build()?;
+            runtime.block_on(all(TOKIO, tasks, steps));
+        }
+        "tokio-current" => tokio::runtime::Builder::new_current_thread().build()?.block_on(all(TOKIO, tasks, steps)),
+        "smol" => smol::block_on(all(SMOL, tasks, steps)),
+        "rayon" => {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(4).build()?;
+            pool.install(|| (0..tasks).into_par_iter().for_each(|number| parallel(number, steps)));
+        }
+        "threads" => std::thread::scope(|scope| {
+            for first in 0..4 {
+                scope.spawn(move || (first..tasks).step_by(4).for_each(|number| serial(number, steps)));
+            }
+        }),
+        other => return Err(format!("runtime={other:?} is unknown").into()),
+    }
+    profiler.pause();
+    let flushed = profiler.flush(Duration::from_secs(20));
+    Ok(json!({ "flushed": flushed, "stats": stats::to_json(&profiler.stats()) }))
+}
+
+/// The work of a task.
+#[inline(never)]
+fn work(number: u64) {
+    on_path(number, DEPTH, &mut || spin(PIECE));
+}
+
+/// Works for a task when it is dropped, as what a task holds may.
+struct Held(u64);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        work(self.0);
+    }
+}
+
+async fn all(runtime: Runtime, tasks: u64, steps: u32) {
+    let spawn = |number| (runtime.spawn)(Box::pin(task(runtime, number, steps).with_tags(tags!("task" => number))));
+    let spawned: Vec<_> = (0..tasks).map(spawn).collect();
+    for task in spawned {
+        task.await;
+    }
+}
+
+async fn task(runtime: Runtime, number: u64, steps: u32) {
+    let mut random = Random::new(number + 1);
+    for _ in 0..steps {
+        work(number);
+        Yield(false).await;
+        match random.below(7) {
+            0 => {
+                let (sender, mut receiver) = mpsc::channel(1);
+                let send = async {
+                    work(number);
+                    let (Ok(()) | Err(_)) = sender.send(()).await;
+                };
+                tokio::join!(send, async { receiver.recv().await.map_or((), |()| work(number)) });
+            }
+            1 => {
+                let never = async {
+                    let _held = Held(number);
+                    std::future::pending::<()>().await;
+                };
+                tokio::select! { () = never => {}, () = Yield(false) => work(number) }
+            }
+            2 => (runtime.spawn)(Box::pin(child(number).with_current_tags())).await,
+            3 => (runtime.block)(Box::new(inherit(move || work(number)))).await,
+            4 => nested(number),
+            5 => {
+                let fails = async {
+                    let _held = Held(number);
+                    Yield(false).await;
+                    work(number);
+                    resume_unwind(Box::new("expected"));
+                };
+                Caught(pin!(fails)).await;
+            }
+            _ => {}
+        }
+    }
+}
+
+async fn child(number: u64) {
+    work(number);
+    Yield(false).await;
+    work(number);
+}
+
+/// Scopes of the task's own that end in and out of order, and by a panic.
+fn nested(number: u64) {
+    let outer = tag!("nested" => "outer");
+    let inner = tag!("nested" => "inner", "task" => number);
+    work(number);
+    drop(outer);
+    work(number);
+    drop(inner);
+    drop(catch_unwind(|| {
+        let _scope = tag!("nested" => "panic");
+        resume_unwind(Box::new("expected"));
+    }));
+    work(number);
+}
+
+fn parallel(number: u64, steps: u32) {
+    with_tags(tags!("task" => number), || {
+        for _ in 0..steps {
+            rayon::join(inherit(|| work(number)), inherit(|| work(number)));
+            let tags = Tags::current();
+            (0..2).into_par_iter().for_each(|_| with_tags(&tags, || work(number)));
+        }
+    });
+}
+
+fn serial(number: u64, steps: u32) {
+    let _scope = tag!("task" => number);
+    for _ in 0..steps {
+        work(number);
+        nested(number);
+    }
+}
+
+/// Lets others run once.
+struct Yield(bool);
+
+impl Future for Yield {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        if std::mem::replace(&mut self.0, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    }
+}
+
+/// The future's end, also by a panic.
+struct Caught<F>(F);
+
+impl<F: Future + Unpin> Future for Caught<F> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        match catch_unwind(AssertUnwindSafe(|| Pin::new(&mut self.0).poll(context).is_ready())) {
+            Ok(false) => Poll::Pending,
+            Ok(true) | Err(_) => Poll::Ready(()),
+        }
+    }
+}

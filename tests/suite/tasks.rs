@@ -1,0 +1,105 @@
+//! Tags are those of the code that runs: of a task, whichever thread it is on, and of no other.
+//!
+//! The work of each task is called through functions that spell its number (`workload::on_path`), so each sample says on its own which
+//! tag it must have. All of them are compared, not a choice.
+
+use profiler_proto::model::{Dictionary, ProfileSet, Sample};
+use profiler_tests::receiver::{Answer, Protocol, Receiver};
+use profiler_tests::tally::is_named;
+
+use crate::scenario::{assert_lawful, command, number, result, sending, turn};
+
+/// Functions that spell a number, below the one where they begin.
+const BITS: usize = 10;
+
+/// What samples of the work said, by weight.
+#[derive(Debug, Default)]
+struct Labels {
+    right: i64,
+    wrong: i64,
+    missing: i64,
+}
+
+impl Labels {
+    fn add(&mut self, set: &ProfileSet) {
+        for profile in set.profiles.iter().filter(|profile| profile.kind.is_cpu(&set.dictionary)) {
+            profile.samples.iter().for_each(|sample| self.add_sample(sample, &set.dictionary));
+        }
+    }
+
+    fn add_sample(&mut self, sample: &Sample, dictionary: &Dictionary) {
+        let Some(task) = spelled(sample, dictionary) else { return };
+        let tag = dictionary.attributes_of(sample.attributes).find(|(key, _)| *key == "task");
+        let tag = tag.and_then(|(_, value)| value.as_str().map(str::to_owned));
+        *match tag {
+            Some(tag) if tag == task.to_string() => &mut self.right,
+            Some(_) => &mut self.wrong,
+            None => &mut self.missing,
+        } += sample.value;
+    }
+}
+
+/// The number that the functions of a stack spell from its root on; `None` where the work has not been reached.
+fn spelled(sample: &Sample, dictionary: &Dictionary) -> Option<u64> {
+    let locations = &dictionary.stacks.get(sample.stack)?.locations;
+    let names = locations.iter().rev().filter_map(|id| {
+        let line = dictionary.locations.get(*id)?.lines.first()?;
+        Some(dictionary.strings.text(dictionary.functions.get(line.function)?.name))
+    });
+    let steps = names.filter_map(|name| match name {
+        other if is_named(other, "on_other_path") => Some(1_u64),
+        one if is_named(one, "on_path") => Some(0),
+        _ => None,
+    });
+    let bits: Vec<u64> = steps.skip(1).collect();
+    let spelled = || bits.iter().enumerate().map(|(place, bit)| bit << place).sum();
+    (bits.len() == BITS).then(spelled)
+}
+
+#[track_caller]
+fn check(runtime: &str, steps: u32) {
+    let _turn = turn();
+    let receiver = Receiver::start().unwrap();
+    let options = ["tasks=1000", &format!("runtime={runtime}"), &format!("steps={steps}")];
+    let mut command = command("tasks", &options);
+    let outcome = result(sending(command.env("SMOL_THREADS", "4"), &receiver, Protocol::Grpc));
+    assert_lawful(&receiver);
+    let mut labels = Labels::default();
+    for body in receiver.bodies().iter().filter(|body| body.answer == Answer::Accept) {
+        body.profiles.iter().for_each(|set| labels.add(set));
+    }
+    assert_eq!((number(&outcome, "/stats/lost_total"), &outcome["flushed"]), (0, &true.into()), "{outcome}");
+    assert!(labels.right > 1000, "{runtime}: too few samples of the work: {labels:?}: {outcome}");
+    assert_eq!(labels.wrong, 0, "{runtime}: {labels:?}");
+    assert!(labels.missing * 1000 < labels.right, "{runtime}: {labels:?}");
+}
+
+/// Check that every sample of a thousand tasks on tokio's four workers has its task's tag.
+#[test]
+fn tasks_of_tokio_have_their_own_tags() {
+    check("tokio", 100);
+}
+
+/// Check the same on tokio's current thread.
+#[test]
+fn tasks_of_one_thread_have_their_own_tags() {
+    check("tokio-current", 15);
+}
+
+/// Check the same on smol.
+#[test]
+fn tasks_of_smol_have_their_own_tags() {
+    check("smol", 15);
+}
+
+/// Check the same for rayon's jobs.
+#[test]
+fn jobs_of_rayon_have_their_own_tags() {
+    check("rayon", 10);
+}
+
+/// Check the same for scopes on plain threads.
+#[test]
+fn threads_have_their_own_tags() {
+    check("threads", 10);
+}
