@@ -44,11 +44,23 @@ static SLOT: Slot =
     Slot { state: AtomicU8::new(FULL), thread: AtomicI32::new(0), info: UnsafeCell::new(MaybeUninit::uninit()) };
 static RECORDING: Mutex<()> = Mutex::new(());
 
-/// Waits for a SIGPROF on the calling thread, burning its CPU for that, and keeps it from its handler.
+/// Waits for SIGPROFs on the calling thread, burning its CPU for that, until one is found that `takes` says the profiler takes
+/// when it comes again: where it has one timer for the process and one for the thread, it may ignore the former.
 ///
 /// # Errors
-/// When none comes within 5 s.
-pub fn record() -> Result<Recorded> {
+/// When none comes, or none is taken, or `takes` fails.
+pub fn record(mut takes: impl FnMut(&Recorded) -> Result<bool>) -> Result<Recorded> {
+    for _ in 0..50 {
+        let recorded = next()?;
+        if takes(&recorded)? {
+            return Ok(recorded);
+        }
+    }
+    Err("no SIGPROF is taken when it is sent again".into())
+}
+
+/// Waits for a SIGPROF on the calling thread, and keeps it from its handler.
+fn next() -> Result<Recorded> {
     let _alone = RECORDING.lock().map_err(|_| "an earlier recording panicked")?;
     SLOT.thread.store(own_id(), Ordering::Relaxed);
     // Release: pairs with the exchange in `keep`: who sees EMPTY sees whose signal is wanted.

@@ -10,7 +10,7 @@ use crate::unwind::frames::Frames;
 use crate::unwind::memory::Window;
 use crate::unwind::rules::Cache;
 
-/// What a handler works with; about 60 KiB, once it is used.
+/// What a handler works with; about 60 KiB, once it is used, a spare one 12.
 #[derive(Debug)]
 pub(crate) struct Work {
     pub(crate) cache: Cache,
@@ -33,8 +33,9 @@ const SPARE: usize = 24;
 /// When there is no memory for their stacks.
 pub(crate) fn pool(processors: usize) -> Result<Pool<Work>, Error> {
     let by_hint = (2 * processors).clamp(8, 64);
-    let work = |_| {
-        let (cache, frames, window) = (Cache::new(), Frames::new(), Window::new());
+    let work = |number| {
+        let cache = if number < by_hint { Cache::new() } else { Cache::small() };
+        let (frames, window) = (Frames::new(), Window::new());
         Ok(Work { cache, frames, window, stack: Stack::map()?, tags: [0; TAG_WORDS] })
     };
     Ok(Pool::new((0..by_hint + SPARE).map(work).collect::<Result<Vec<_>, Error>>()?, by_hint))

@@ -79,14 +79,24 @@ const EMPTY: (u64, Step) = (0, Step::NoTables);
 #[derive(Debug)]
 pub(crate) struct Cache {
     /// By address. No code is at address 0, and what an empty place says is right there.
-    places: Box<[(u64, Step); PLACES]>,
+    places: Box<[(u64, Step)]>,
     /// The state of the loaded modules that the rules belong to.
     generation: u64,
 }
 
 impl Cache {
+    /// A table of the usual size.
     pub(crate) fn new() -> Self {
-        Self { places: Box::new([EMPTY; PLACES]), generation: 0 }
+        Self::of(PLACES)
+    }
+
+    /// A table for who is seldom asked.
+    pub(crate) fn small() -> Self {
+        Self::of(PLACES / 16)
+    }
+
+    fn of(places: usize) -> Self {
+        Self { places: vec![EMPTY; places].into(), generation: 0 }
     }
 
     /// Forgets everything that belongs to another state of the loaded modules.
@@ -102,7 +112,7 @@ impl Cache {
         // Return addresses have no pattern in their low bits; the multiplication (Knuth, "The Art of Computer Programming"
         // 6.4) brings the others in.
         let place = address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - PLACES.trailing_zeros());
-        let place = &mut self.places[place as usize % PLACES];
+        let place = &mut self.places[place as usize % self.places.len()];
         if place.0 != address {
             *place = (address, make());
         }

@@ -40,7 +40,7 @@ impl Subject for Ours {
             (
                 "built",
                 Box::new(|rounds| {
-                    (0..rounds).for_each(|round| drop(tag!("endpoint" => "/orders", "tenant" => round % 64)))
+                    (0..rounds).for_each(|round| drop(tag!("endpoint" => "/orders", "tenant" => round % 64)));
                 }),
             ),
             ("poll", Box::new(move |rounds| poll(pending::<()>().with_tags(poll_tags.clone()), rounds))),

@@ -2,8 +2,8 @@
 //!
 //! *Computed*, for this one: (samples × (handler + delivery of the signal) + CPU time of its own threads) ÷ CPU time of the
 //! process, all from counters: the samples and the threads' clocks in the shop under load, handler and delivery from the cost
-//! of one signal at stacks of 60 frames. *Paired*: CPU time per request with the profiler ÷ without, in pairs of runs that follow each
-//! other, the order changing from pair to pair; the mean and the upper end of its 95 % interval (Student's t).
+//! of one signal at stacks of 60 frames. *Paired*: CPU time per request with the profiler ÷ without, of two shops side by side, so that
+//! what else happens on the machine happens to both; the mean and the upper end of its 95 % interval (Student's t).
 
 use profiler_tests::Result;
 use profiler_tests::statistics::{mean, median, upper_bound};
@@ -20,10 +20,10 @@ pub(crate) const ROW: Row = Row { name: "overhead", what: "what it costs the sho
 const RATE_HZ: u32 = 100;
 
 fn measure(lab: &Lab, report: &mut Report) -> Result<()> {
-    let (pairs, seconds) = if lab.quick { (3, 3) } else { (9, 10) };
+    let (pairs, seconds) = if lab.quick { (3, 3) } else { (20, 10) };
     let (mut means, mut bounds) = (Vec::new(), Vec::new());
     for who in Who::PROFILERS {
-        let ratios = (0..pairs).map(|pair| ratio(lab, who, seconds, pair % 2 == 0)).collect::<Result<Vec<_>>>()?;
+        let ratios = (0..pairs).map(|_| ratio(lab, who, seconds)).collect::<Result<Vec<_>>>()?;
         means.push((who, mean(&ratios)));
         bounds.push((who, upper_bound(&ratios)));
     }
@@ -37,19 +37,17 @@ fn measure(lab: &Lab, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// CPU time per request under `who` ÷ that without a profiler.
-fn ratio(lab: &Lab, who: Who, seconds: u64, bare_first: bool) -> Result<f64> {
+/// CPU time per request under `who` ÷ that without a profiler, at the same time.
+fn ratio(lab: &Lab, who: Who, seconds: u64) -> Result<f64> {
     let each = |who: Who| -> Result<f64> {
         let outcome = lab.serve(who, RATE_HZ, seconds)?;
         Ok(outcome.figure("cpu_seconds")? / outcome.figure("requests")?)
     };
-    let (with, without) = if bare_first {
+    std::thread::scope(|scope| {
+        let with = scope.spawn(|| each(who).map_err(|error| error.to_string()));
         let without = each(Who::Nobody)?;
-        (each(who)?, without)
-    } else {
-        (each(who)?, each(Who::Nobody)?)
-    };
-    Ok(with / without)
+        Ok(with.join().map_err(|_| "a run panicked")?? / without)
+    })
 }
 
 fn computed(lab: &Lab, seconds: u64) -> Result<f64> {
