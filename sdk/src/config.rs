@@ -10,6 +10,7 @@ use std::time::Duration;
 use percent_encoding::percent_decode_str;
 use profiler_proto::resource::Resource;
 
+use crate::context::spans::{SpanLink, SpanSettings};
 use crate::engine::EngineChoice;
 use crate::error::Error;
 use crate::export::{self, Destination, Otlp};
@@ -36,6 +37,8 @@ pub struct Config {
     destinations: Vec<Otlp>,
     serve: Option<String>,
     symbolize: Option<bool>,
+    span_link: Option<SpanLink>,
+    link_unsampled_spans: Option<bool>,
     ring_words: Option<usize>,
 }
 
@@ -94,6 +97,18 @@ impl Config {
         self
     }
 
+    /// Which span a sample links to; [`SpanLink::Current`] if not set.
+    pub fn span_link(mut self, link: SpanLink) -> Self {
+        self.span_link = Some(link);
+        self
+    }
+
+    /// Whether samples link also to spans that are not sampled, which no backend has; off if not set.
+    pub fn link_unsampled_spans(mut self, on: bool) -> Self {
+        self.link_unsampled_spans = Some(on);
+        self
+    }
+
     /// Size of the ring between signal handlers and reader, in 64-bit words: for tests of loss.
     #[doc(hidden)]
     pub fn ring_words(mut self, words: usize) -> Self {
@@ -126,6 +141,8 @@ pub(crate) struct Settings {
     pub(crate) serve: Option<String>,
     /// Whether addresses get names.
     pub(crate) symbolize: bool,
+    /// Which spans samples link to.
+    pub(crate) spans: SpanSettings,
     /// `None`: as the ring likes it.
     pub(crate) ring_words: Option<usize>,
 }
@@ -163,7 +180,13 @@ impl Config {
             engine: self.engine.map_or_else(|| environment.engine(), Ok)?,
             destinations,
             serve: self.serve.map_or_else(|| environment.serve(), |address| Ok(Some(address)))?,
-            symbolize: self.symbolize.map_or_else(|| environment.flag("PROFILER_SYMBOLIZE"), Ok)?,
+            symbolize: self.symbolize.map_or_else(|| environment.flag("PROFILER_SYMBOLIZE", true), Ok)?,
+            spans: SpanSettings {
+                link: self.span_link.map_or_else(|| environment.span_link(), Ok)?,
+                unsampled: self
+                    .link_unsampled_spans
+                    .map_or_else(|| environment.flag("PROFILER_LINK_UNSAMPLED_SPANS", false), Ok)?,
+            },
             ring_words: self.ring_words,
         })
     }
@@ -176,7 +199,7 @@ pub(crate) fn period(rate_hz: u32) -> Duration {
 
 /// Whether the profiler is to run at all.
 pub(crate) fn enabled(lookup: &dyn Fn(&str) -> Option<OsString>) -> Result<bool, Error> {
-    Environment { lookup }.flag("PROFILER_ENABLED")
+    Environment { lookup }.flag("PROFILER_ENABLED", true)
 }
 
 /// The rate, if it can be; `name` is what set it.
@@ -209,9 +232,9 @@ impl Environment<'_> {
         })
     }
 
-    /// Yes unless it says no.
-    fn flag(&self, name: &str) -> Result<bool, Error> {
-        let Some(text) = self.text(name)? else { return Ok(true) };
+    /// Yes or no; `unset` where it says nothing.
+    fn flag(&self, name: &str, unset: bool) -> Result<bool, Error> {
+        let Some(text) = self.text(name)? else { return Ok(unset) };
         match text.to_ascii_lowercase().as_str() {
             "1" | "true" | "on" | "yes" => Ok(true),
             "0" | "false" | "off" | "no" => Ok(false),
@@ -245,6 +268,14 @@ impl Environment<'_> {
             let why = "there is no such engine";
             Error::setting(NAME, text, why, "set auto, perf, timer, process_timer or setitimer")
         })
+    }
+
+    fn span_link(&self) -> Result<SpanLink, Error> {
+        const NAME: &str = "PROFILER_SPAN_LINK";
+        let Some(text) = self.text(NAME)? else { return Ok(SpanLink::default()) };
+        let known = SpanLink::NAMES.iter().find(|(name, _)| text.trim().eq_ignore_ascii_case(name));
+        let unknown = || Error::setting(NAME, &text, "there is no such link", "set current or local_root");
+        known.map(|(_, link)| *link).ok_or_else(unknown)
     }
 
     fn serve(&self) -> Result<Option<String>, Error> {
@@ -393,6 +424,8 @@ mod tests {
             ("PROFILER_INTERVAL", "1ms"),
             ("PROFILER_INTERVAL", "soon"),
             ("PROFILER_ENGINE", "diesel"),
+            ("PROFILER_SPAN_LINK", "leaf"),
+            ("PROFILER_LINK_UNSAMPLED_SPANS", "some"),
             ("PROFILER_SERVE", "6060x"),
             ("OTEL_RESOURCE_ATTRIBUTES", "novalue"),
             ("OTEL_RESOURCE_ATTRIBUTES", "a=%ff"),
@@ -420,6 +453,20 @@ mod tests {
         assert!(on(Config::new("a"), "") && on(Config::new("a"), "1") && !on(Config::new("a"), "0"));
         assert!(on(Config::new("a").symbolize(true), "0") && !on(Config::new("a").symbolize(false), "1"));
         assert!(message(Config::new("a"), &[("PROFILER_SYMBOLIZE", "often")]).contains("PROFILER_SYMBOLIZE=\"often\""));
+    }
+
+    /// Check that samples link to current spans that are sampled, unless code or the environment says otherwise, code first.
+    #[test]
+    fn links_can_be_chosen() {
+        let link = |config: Config, value: &str| resolve(config, &[("PROFILER_SPAN_LINK", value)]).unwrap().spans.link;
+        let (unset, local_root) = (Config::new("a"), Config::new("a").span_link(SpanLink::LocalRoot));
+        assert_eq!([link(unset.clone(), ""), link(unset, "local_root")], [SpanLink::Current, SpanLink::LocalRoot]);
+        assert_eq!(link(local_root, "current"), SpanLink::LocalRoot);
+        let unsampled = |config: Config, value: &str| {
+            resolve(config, &[("PROFILER_LINK_UNSAMPLED_SPANS", value)]).unwrap().spans.unsampled
+        };
+        assert!(!unsampled(Config::new("a"), "") && unsampled(Config::new("a"), "1"));
+        assert!(!unsampled(Config::new("a").link_unsampled_spans(false), "1"));
     }
 
     /// Check that the profiler can be turned off.

@@ -28,6 +28,8 @@
 //! | `PROFILER_INTERVAL` | [`Config::interval`] | `10s`; 100 ms to 1 h |
 //! | `PROFILER_ENGINE` | [`Config::engine`] | `auto`; `perf`, `timer`, `process_timer`, `setitimer`: see [`EngineChoice`] |
 //! | `PROFILER_SYMBOLIZE` | [`Config::symbolize`] | `1`; with `0`, frames carry addresses and build ids, no names |
+//! | `PROFILER_SPAN_LINK` | [`Config::span_link`] | `current`; `local_root`: see [`SpanLink`] |
+//! | `PROFILER_LINK_UNSAMPLED_SPANS` | [`Config::link_unsampled_spans`] | `0`; with `1`, samples link also to spans that are not sampled |
 //! | `PROFILER_SERVE` | [`Config::serve`] | not served |
 //! | `OTEL_EXPORTER_OTLP_[PROFILES_]{ENDPOINT,PROTOCOL,HEADERS,TIMEOUT,COMPRESSION,CERTIFICATE}` | [`Config::export`] | no endpoint: nothing is sent |
 //! | `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES` | [`Config::new`], [`Config::tag`] | |
@@ -82,6 +84,12 @@ pub use context::attributes::MAX_TAG_BYTES;
 pub use context::future::{FutureExt, StreamExt, WithTags, inherit};
 #[cfg(feature = "cpu")]
 pub use context::keys::MAX_KEYS;
+#[cfg(feature = "tracing-layer")]
+pub use context::layer::{TracingLayer, tracing_layer};
+#[cfg(feature = "opentelemetry-sdk")]
+pub use context::roots::ProfiledSpans;
+#[cfg(feature = "cpu")]
+pub use context::spans::SpanLink;
 #[cfg(feature = "cpu")]
 pub use context::tags::{MAX_KEY, MAX_VALUE, Scope, Tags, with_tags};
 #[cfg(feature = "cpu")]
@@ -90,4 +98,4 @@ pub use error::{Error, ErrorKind};
 #[cfg(feature = "cpu")]
 pub use profiler::{ProfileKind, Profiler, start};
 pub use profiler_proto as proto;
-pub use stats::{DestinationStats, EngineStats, Ledger, Stats, SymbolStats, TagStats};
+pub use stats::{DestinationStats, EngineStats, Ledger, SpanStats, Stats, SymbolStats, TagStats};

@@ -29,6 +29,20 @@ pub struct Stats {
     pub symbols: SymbolStats,
     /// What became of tags.
     pub tags: TagStats,
+    /// What is known of spans.
+    pub spans: SpanStats,
+}
+
+/// What is known of the spans that samples link to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SpanStats {
+    /// Whether contexts of `opentelemetry` are seen as they become current.
+    pub observed: bool,
+    /// Whether a span that samples link to has been current on any thread.
+    pub seen: bool,
+    /// Why samples may have no links, or others than were asked for.
+    pub notes: Vec<String>,
 }
 
 /// What became of tags.

@@ -41,5 +41,6 @@ pub fn to_json(stats: &Stats) -> Value {
         "destinations": destinations.collect::<Vec<_>>(),
         "lines": stats.symbols.lines,
         "tags_left_out": stats.tags.left_out,
+        "spans": { "observed": stats.spans.observed, "seen": stats.spans.seen, "notes": stats.spans.notes },
     })
 }

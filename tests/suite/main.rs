@@ -24,6 +24,7 @@ mod reachable;
 mod scenario;
 mod settings;
 mod shares;
+mod spans;
 mod stacks;
 mod tasks;
 mod torture;

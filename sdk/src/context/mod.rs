@@ -3,20 +3,25 @@
 //! In: scopes entered and left by the thread itself ([`tags`]), spans that become current. Out: the record for the handler on
 //! that thread, at any instruction (`signal`), and for readers outside. The parts: [`keys`] are numbered, [`attributes`] is how tags stand in a record,
 //! [`records`] are the two of a thread, [`scopes`] what it entered, [`own`] all that a thread has. Where that is: `thread`; on systems
-//! without a sampler, `elsewhere`.
+//! without a sampler, `elsewhere`. Who says which span is current: `otel`, with the `roots` of spans, and `layer`.
 
 pub(crate) mod attributes;
 #[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
 mod elsewhere;
 pub(crate) mod future;
 pub(crate) mod keys;
+#[cfg(feature = "tracing-layer")]
+pub(crate) mod layer;
 #[cfg(feature = "opentelemetry")]
 pub(crate) mod otel;
 mod own;
 mod records;
+#[cfg(feature = "opentelemetry-sdk")]
+pub(crate) mod roots;
 mod scopes;
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod signal;
+pub(crate) mod spans;
 pub(crate) mod tags;
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub(crate) mod thread;
@@ -28,8 +33,10 @@ mod tls_x86_64;
 #[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
 use self::elsewhere::Thread;
 pub(crate) use self::own::left_out;
-#[cfg(feature = "opentelemetry")]
+#[cfg(any(feature = "opentelemetry", feature = "tracing-layer"))]
 use self::records::Span;
+#[cfg(any(feature = "opentelemetry", feature = "tracing-layer"))]
+use self::scopes::Source;
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub(crate) use self::signal::{Current, TAG_WORDS, covered, current_of_signal, mark_covered, once_at_a_time};
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
@@ -50,14 +57,15 @@ fn leave(scope: u32) {
 
 /// Has `look` look at the tags in force on the calling thread.
 fn tags_in_force<R>(look: impl FnOnce(&[u8]) -> R) -> Option<R> {
-    Thread::with_here(|own, in_force| own.tags(in_force, look))
+    Thread::with_here(|own, _| own.tags(look))
 }
 
-/// Makes a span the current one of the calling thread, or none.
-#[cfg(feature = "opentelemetry")]
+/// Shows which span is current on the calling thread: its tags, which stand outside all scopes, and its ids and flags, where the source
+/// has any to say.
+#[cfg(any(feature = "opentelemetry", feature = "tracing-layer"))]
 #[inline]
-fn set_span(span: Span, trace_flags: u8) {
-    Thread::with_here(|own, in_force| own.set_span(in_force, span, trace_flags));
+fn show(source: Source, tags: &[u8], span: Option<(Span, u8)>) {
+    Thread::with_here(|own, in_force| own.show(in_force, source, tags, span));
 }
 
 #[cfg(all(test, target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
@@ -76,7 +84,7 @@ mod tests {
     #[test]
     fn a_change_belongs_to_its_thread() {
         let outer = enter(&[1, 2, 7, 8]).unwrap();
-        set_span(Span { trace_id: [1; 16], span_id: [2; 8] }, 1);
+        show(Source::OpenTelemetry, &[], Some((Span { trace_id: [1; 16], span_id: [2; 8] }, 1)));
         let (current, tags) = read();
         assert_eq!(
             (tags, current.trace_id, current.span_id),
@@ -87,7 +95,7 @@ mod tests {
         assert_eq!(read().1.len(), 15);
         leave(outer);
         assert_eq!(read().1, [2, 9, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
-        set_span(Span::default(), 0);
+        show(Source::OpenTelemetry, &[], Some((Span::default(), 0)));
         leave(inner);
         assert_eq!(read(), (Current::default(), vec![]));
     }

@@ -1,53 +1,112 @@
 //! Spans of OpenTelemetry: whichever is current on a thread is in that thread's record.
 //!
 //! In: the calls that `opentelemetry` makes whenever a context becomes current on a thread, by its own `attach`, by
-//! `tracing-opentelemetry` on every entry of a span, by futures with a context at every poll. Out: the ids in the record. User code; no
-//! allocation, no lock.
+//! `tracing-opentelemetry` on every entry of a span, by futures with a context at every poll. Out: the ids in the record. User code,
+//! which is called while `opentelemetry` has its stack of contexts borrowed: nothing here may attach a context or look for the
+//! current one, nor log, for a log may do both; nothing here locks.
 
-use std::sync::Arc;
+use std::any::Any;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Once};
 
 use opentelemetry::Context;
-use opentelemetry::context::{ContextObserver, GlobalContextObserver};
-use opentelemetry::trace::TraceContextExt;
+use opentelemetry::context::{ContextObserver, GlobalContextObserver, ObserverContextView};
+use opentelemetry::trace::{SpanContext, SpanRef, TraceContextExt};
 
-use super::{Span, set_span};
-
-/// Spans that are not sampled are in the record, too.
-static UNSAMPLED: AtomicBool = AtomicBool::new(false);
+use super::scopes::Source;
+#[cfg(feature = "opentelemetry-sdk")]
+use super::spans::SpanLink;
+use super::spans::{NOT_OBSERVED, SpanSettings, asked, note_observed, note_seen};
+use super::{Span, show};
 
 /// Sees contexts come and go.
 struct Observer;
 
-/// Follows the spans of this process from now on, those that are not sampled only if asked. Whoever calls
-/// this again changes that alone.
-pub(crate) fn observe(unsampled: bool) {
-    UNSAMPLED.store(unsampled, Ordering::Relaxed);
-    static ONCE: std::sync::Once = std::sync::Once::new();
-    ONCE.call_once(|| GlobalContextObserver::set(Arc::new(Observer)));
+/// What our observer leaves in a context by which it can tell that it is the one in force.
+struct Mark;
+
+/// Contexts get a mark: for as long as it takes to see whether they do.
+static MARKING: AtomicBool = AtomicBool::new(false);
+
+/// Follows the spans of this process from now on, beginning with the one that is current on this thread.
+pub(crate) fn observe() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        GlobalContextObserver::set(Arc::new(Observer));
+        if is_in_force() {
+            note_observed();
+        } else {
+            tracing::warn!("{NOT_OBSERVED}");
+        }
+    });
+    if super::spans::stats().observed {
+        Context::map_current(show_context);
+    }
+}
+
+/// Whether new contexts are shown to our observer: there is one in a process, and whoever sets one first has it.
+fn is_in_force() -> bool {
+    MARKING.store(true, Ordering::Relaxed);
+    let context = Context::new().with_value(Mark);
+    MARKING.store(false, Ordering::Relaxed);
+    context.observer_view().as_ref().is_some_and(|view| view.as_any().is::<Mark>())
 }
 
 impl ContextObserver for Observer {
     fn on_context_enter(&self, _from: &Context, to: &Context) {
-        show(to);
+        show_context(to);
     }
 
     fn on_context_exit(&self, _from: &Context, to: &Context) {
-        show(to);
+        show_context(to);
+    }
+
+    fn make_view(&self, context: &Context) -> Option<Arc<dyn ObserverContextView>> {
+        if MARKING.load(Ordering::Relaxed) && context.get::<Mark>().is_some() {
+            return Some(Arc::new(Mark));
+        }
+        #[cfg(feature = "opentelemetry-sdk")]
+        if asked().link == SpanLink::LocalRoot && context.has_active_span() {
+            let root = super::roots::of_span(context.span().span_context().span_id())?;
+            return Some(root);
+        }
+        None
     }
 }
 
-/// Makes the span of a context the thread's. A span of another process, which is there only to be the parent, is none.
-fn show(context: &Context) {
-    let (mut span, mut flags) = (Span::default(), 0);
-    if context.has_active_span() {
-        let current = context.span();
-        let current = current.span_context();
-        let wanted = current.is_sampled() || UNSAMPLED.load(Ordering::Relaxed);
-        if current.is_valid() && !current.is_remote() && wanted {
-            span = Span { trace_id: current.trace_id().to_bytes(), span_id: current.span_id().to_bytes() };
-            flags = current.trace_flags().to_u8();
-        }
+impl ObserverContextView for Mark {
+    fn as_any(&self) -> &dyn Any {
+        self
     }
-    set_span(span, flags);
 }
+
+/// Makes the span of a context the thread's, or the one that it descends from.
+fn show_context(context: &Context) {
+    let asked = asked();
+    let current = context.has_active_span().then(|| context.span());
+    let current = current.as_ref().map(SpanRef::span_context).filter(|span| is_linked(span, asked));
+    let Some(current) = current else {
+        return show(Source::OpenTelemetry, &[], Some((Span::default(), 0)));
+    };
+    note_seen();
+    let flags = current.trace_flags().to_u8();
+    #[cfg(feature = "opentelemetry-sdk")]
+    if let (SpanLink::LocalRoot, Some(root)) = (asked.link, super::roots::of_context(context)) {
+        return show(Source::OpenTelemetry, root.tags(), Some((root.span, flags)));
+    }
+    show(Source::OpenTelemetry, &[], Some((ids(current), flags)));
+}
+
+/// Whether samples link to a span. One of another process, which is there only to be the parent, runs nothing here; one that is not
+/// sampled is nowhere to be found.
+fn is_linked(span: &SpanContext, asked: SpanSettings) -> bool {
+    span.is_valid() && !span.is_remote() && (span.is_sampled() || asked.unsampled)
+}
+
+pub(super) fn ids(span: &SpanContext) -> Span {
+    Span { trace_id: span.trace_id().to_bytes(), span_id: span.span_id().to_bytes() }
+}
+
+#[cfg(test)]
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod tests;

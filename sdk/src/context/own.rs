@@ -6,9 +6,13 @@
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::attributes::merge;
-use super::records::{Record, Records, Span};
+use super::attributes::{MAX_TAG_BYTES, merge};
+#[cfg(any(feature = "opentelemetry", feature = "tracing-layer"))]
+use super::records::Span;
+use super::records::{Record, Records};
 use super::scopes::Scopes;
+#[cfg(any(feature = "opentelemetry", feature = "tracing-layer"))]
+use super::scopes::Source;
 
 /// Tags that found no room, in this process.
 static LEFT_OUT: AtomicU64 = AtomicU64::new(0);
@@ -63,17 +67,34 @@ impl Own {
         self.records.change(in_force, |_, new| new.fill_tags(|into| scopes.in_force(into)));
     }
 
-    /// Makes a span current, or none.
+    /// Shows which span is current: its tags, and its ids and flags where its source has any to say. Where nothing changes, nothing is
+    /// written.
+    #[cfg(any(feature = "opentelemetry", feature = "tracing-layer"))]
     #[inline]
-    pub(super) fn set_span(&self, in_force: &Cell<*const Record>, span: Span, trace_flags: u8) {
+    pub(super) fn show(&self, in_force: &Cell<*const Record>, source: Source, tags: &[u8], span: Option<(Span, u8)>) {
+        // Whoever is called while this thread changes its scopes has nothing to say: no code of users runs there.
+        let Ok(mut scopes) = self.scopes.try_borrow_mut() else { return };
+        let retagged = scopes.set_span_tags(source, tags);
+        let old = self.records.current(in_force);
+        let span = span.filter(|span| *span != (old.span, old.trace_flags));
+        if !retagged && span.is_none() {
+            return;
+        }
         self.records.change(in_force, |old, new| {
-            new.copy_tags(old);
-            (new.span, new.trace_flags) = (span, trace_flags);
+            match retagged {
+                true => new.fill_tags(|into| scopes.in_force(into)),
+                false => new.copy_tags(old),
+            }
+            if let Some((span, trace_flags)) = span {
+                (new.span, new.trace_flags) = (span, trace_flags);
+            }
         });
     }
 
-    /// Has `look` look at the tags in force.
-    pub(super) fn tags<R>(&self, in_force: &Cell<*const Record>, look: impl FnOnce(&[u8]) -> R) -> R {
-        look(self.records.current(in_force).tags())
+    /// Has `look` look at the tags in force, without those of spans.
+    pub(super) fn tags<R>(&self, look: impl FnOnce(&[u8]) -> R) -> R {
+        let mut into = [0; MAX_TAG_BYTES];
+        let length = self.scopes.try_borrow().map_or(0, |scopes| scopes.of_scopes(&mut into));
+        look(&into[..length])
     }
 }

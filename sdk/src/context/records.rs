@@ -71,6 +71,7 @@ impl Record {
     }
 
     /// Copies the tags of another record, and nothing but those.
+    #[cfg(any(feature = "opentelemetry", feature = "tracing-layer"))]
     pub(super) fn copy_tags(&mut self, other: &Self) {
         let tags = other.tags();
         self.attrs_data[..tags.len()].copy_from_slice(tags);

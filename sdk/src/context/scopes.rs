@@ -1,16 +1,27 @@
 //! The scopes of a thread, innermost last: what was entered and not left yet.
 //!
-//! In: tags, when a scope is entered; its number, when it is left, in any order. Out: what is then in force. A thread's own; bounded in
-//! number, for a scope may be forgotten.
+//! In: tags, when a scope is entered; its number, when it is left, in any order; tags of the span that is current, which stand outside
+//! all scopes. Out: what is then in force. A thread's own; bounded in number, for a scope may be forgotten.
 
 use super::attributes::{MAX_TAG_BYTES, merge};
 
 /// Most scopes of a thread at once; the tags of further ones are left out.
 const MAX_SCOPES: usize = 256;
 
+/// Who says which span is current.
+#[cfg(any(feature = "opentelemetry", feature = "tracing-layer"))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Source {
+    OpenTelemetry,
+    #[cfg_attr(not(feature = "tracing-layer"), expect(dead_code, reason = "follows spans of tracing"))]
+    Tracing,
+}
+
 /// The scopes. Invariant: the last one is not left.
 #[derive(Debug, Default)]
 pub(super) struct Scopes {
+    /// The tags of the current span, by [`Source`].
+    of_spans: [Vec<u8>; 2],
     entered: Vec<Entered>,
     /// The tags of all of them, one scope's behind the other's.
     bytes: Vec<u8>,
@@ -43,21 +54,50 @@ impl Scopes {
         self.bytes.truncate(self.entered.last().map_or(0, |last| last.end as usize));
     }
 
+    /// Takes note of the tags of the current span; `false` if they are what they were.
+    #[cfg(any(feature = "opentelemetry", feature = "tracing-layer"))]
+    pub(super) fn set_span_tags(&mut self, source: Source, tags: &[u8]) -> bool {
+        let [first, second] = &mut self.of_spans;
+        let place = if source == Source::OpenTelemetry { first } else { second };
+        if place.as_slice() == tags {
+            return false;
+        }
+        place.clear();
+        place.extend_from_slice(tags);
+        true
+    }
+
     /// Writes the tags that are in force: those of inner scopes win. The bytes written.
     pub(super) fn in_force(&self, into: &mut [u8; MAX_TAG_BYTES]) -> usize {
-        let mut length = 0;
-        for number in (0..self.entered.len()).filter(|number| !self.entered[*number].left) {
-            // The outermost alone, as it nearly always is, needs no merging; what has no room was counted on entry.
-            let outer = if length == 0 { [0; MAX_TAG_BYTES] } else { *into };
-            (length, _) = merge(self.tags(number), &outer[..length], into);
-        }
-        length
+        let spans = self.of_spans.iter().map(Vec::as_slice);
+        stack(spans.chain(self.scopes()), into)
+    }
+
+    /// The same without those of spans: what a task inherits.
+    pub(super) fn of_scopes(&self, into: &mut [u8; MAX_TAG_BYTES]) -> usize {
+        stack(self.scopes(), into)
+    }
+
+    /// The tags of each scope that is not left, innermost last.
+    fn scopes(&self) -> impl Iterator<Item = &[u8]> {
+        (0..self.entered.len()).filter(|number| !self.entered[*number].left).map(|number| self.tags(number))
     }
 
     fn tags(&self, number: usize) -> &[u8] {
         let start = number.checked_sub(1).map_or(0, |before| self.entered[before].end as usize);
         &self.bytes[start..self.entered[number].end as usize]
     }
+}
+
+/// Writes tags on top of each other, innermost last. The bytes written.
+fn stack<'a>(all: impl Iterator<Item = &'a [u8]>, into: &mut [u8; MAX_TAG_BYTES]) -> usize {
+    let mut length = 0;
+    for tags in all.filter(|tags| !tags.is_empty()) {
+        // The outermost alone, as it nearly always is, needs no merging; what has no room was counted on entry.
+        let outer = if length == 0 { [0; MAX_TAG_BYTES] } else { *into };
+        (length, _) = merge(tags, &outer[..length], into);
+    }
+    length
 }
 
 #[cfg(test)]

@@ -41,6 +41,12 @@ impl Tags {
         Self { bytes: tags_in_force(|bytes| Arc::from(bytes)).unwrap_or_default() }
     }
 
+    /// Its tags, as they stand in a record.
+    #[cfg(any(feature = "opentelemetry-sdk", feature = "tracing-layer"))]
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
     /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {

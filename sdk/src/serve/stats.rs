@@ -33,6 +33,7 @@ pub(super) fn json(stats: &Stats) -> Value {
             "unresolved": stats.symbols.unresolved,
         },
         "tags": { "left_out": stats.tags.left_out },
+        "spans": { "observed": stats.spans.observed, "seen": stats.spans.seen, "notes": stats.spans.notes },
     })
 }
 

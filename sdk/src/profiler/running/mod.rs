@@ -44,9 +44,11 @@ pub(super) struct Running {
 impl Running {
     /// Starts it.
     pub(super) fn start(settings: Settings) -> Result<Self, Error> {
+        let spans = settings.spans;
         let running = wire(settings, Claim::take()?)?;
+        crate::context::spans::ask(spans);
         #[cfg(feature = "opentelemetry")]
-        crate::context::otel::observe(false);
+        crate::context::otel::observe();
         Ok(running)
     }
 

@@ -58,6 +58,7 @@ impl Handle {
             destinations: self.exporter.get().map(|exporter| exporter.destinations()).unwrap_or_default(),
             symbols: self.symbols.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             tags: TagStats { left_out: crate::context::left_out() },
+            spans: crate::context::spans::stats(),
         }
     }
 }

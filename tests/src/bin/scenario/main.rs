@@ -11,6 +11,7 @@ mod exit;
 mod fault;
 mod fork;
 mod settings;
+mod spans;
 mod takeover;
 mod tasks;
 
@@ -48,6 +49,7 @@ fn run() -> Result<Value> {
         "fault" => fault::fault(&options),
         "fork" => fork::fork(&options),
         "tasks" => tasks::tasks(&options),
+        "spans" => spans::spans(&options),
         "takeover" => takeover::takeover(&options),
         "exit" => exit::exit(&options),
         other => Err(format!("there is no scenario {other:?}").into()),

@@ -1,0 +1,209 @@
+//! Spans of `tracing`: a layer that puts the current one's name, and its ids where it has any, into the thread's record.
+//!
+//! In: the spans of a subscriber, as they are made, entered and left, on any thread. Out: the tag `span`, chosen fields as tags, and the
+//! link, for as long as the span is current. User code, called by `tracing`; logs nothing, for that would come back here.
+//! What is kept of a span is kept with the span, and goes with it.
+
+use std::fmt::{self, Debug, Display};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tracing::Subscriber;
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing_subscriber::Layer;
+use tracing_subscriber::layer::Context;
+use tracing_subscriber::registry::{LookupSpan, SpanRef};
+
+use super::attributes::{Block, pairs};
+use super::records::Span;
+use super::scopes::Source;
+use super::show;
+use super::tags::Tags;
+
+/// Key of the name.
+const NAME: &str = "span";
+
+/// Trace flags of a span whose ids a program wrote down itself: sampled, as W3C Trace Context writes it.
+const SAMPLED: u8 = 1;
+
+/// A layer that puts the span of `tracing` that is current into the samples: for programs without OpenTelemetry, or with a version of it
+/// that the profiler cannot follow.
+///
+/// Samples carry the name of the innermost span as the tag `span`, and the fields that [`TracingLayer::with_field`] names as tags. Where
+/// a span has fields `trace_id` and `span_id`, of 32 and 16 hexadecimal digits, samples in it and in its children link to it; the fields may
+/// be recorded later.
+///
+/// ```
+/// use tracing_subscriber::layer::SubscriberExt;
+///
+/// let subscriber = tracing_subscriber::registry().with(profiler::tracing_layer().with_field("route"));
+/// # tracing::subscriber::with_default(subscriber, || {
+/// let _span = tracing::info_span!("request", route = "/orders").entered();
+/// // Samples here carry `span=request` and `route=/orders`.
+/// # });
+/// ```
+#[must_use = "a layer does nothing until it is added to a subscriber"]
+pub fn tracing_layer() -> TracingLayer {
+    TracingLayer::default()
+}
+
+/// See [`tracing_layer`].
+#[derive(Debug, Default)]
+pub struct TracingLayer {
+    fields: Vec<&'static str>,
+    /// Some span has had ids: only then are a span's ancestors asked for theirs.
+    ids: AtomicBool,
+}
+
+impl TracingLayer {
+    /// Makes the value of this field a tag with the field's name, in spans that have it and in their children.
+    #[must_use = "this returns the layer"]
+    pub fn with_field(mut self, name: &'static str) -> Self {
+        self.fields.push(name);
+        self
+    }
+}
+
+/// What is kept with a span.
+struct Kept {
+    tags: Block,
+    trace_id: Option<[u8; 16]>,
+    span_id: Option<[u8; 8]>,
+}
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for TracingLayer {
+    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
+        let Some(span) = context.span(id) else { return };
+        let mut kept = Kept { tags: Block::new(), trace_id: None, span_id: None };
+        kept.add(NAME, &attributes.metadata().name());
+        attributes.record(&mut Visitor { kept: &mut kept, fields: &self.fields });
+        self.note_ids(&kept);
+        span.extensions_mut().replace(kept);
+    }
+
+    fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
+        let Some(span) = context.span(id) else { return };
+        if let Some(kept) = span.extensions_mut().get_mut::<Kept>() {
+            values.record(&mut Visitor { kept, fields: &self.fields });
+            self.note_ids(kept);
+        }
+        // It may be what runs here, or what runs here may be its child.
+        self.show(context.lookup_current().as_ref());
+    }
+
+    fn on_enter(&self, id: &Id, context: Context<'_, S>) {
+        self.show(context.span(id).as_ref());
+    }
+
+    fn on_exit(&self, _id: &Id, context: Context<'_, S>) {
+        // The registry has taken it off the thread's stack by now, wherever it stood there.
+        self.show(context.lookup_current().as_ref());
+    }
+}
+
+impl TracingLayer {
+    /// Makes a span the thread's, or none.
+    fn show<'a, R: LookupSpan<'a>>(&self, span: Option<&SpanRef<'a, R>>) {
+        let links = self.ids.load(Ordering::Relaxed);
+        let (mut tags, mut ids) = (Block::new(), None);
+        for span in span.into_iter().flat_map(SpanRef::scope) {
+            if let Some(kept) = span.extensions().get::<Kept>() {
+                // What is there already is of an inner span, and stays.
+                for (key, value) in pairs(kept.tags.as_bytes()) {
+                    tags.push(key, value);
+                }
+                ids = ids.or_else(|| kept.ids());
+            }
+            if !links && self.fields.is_empty() {
+                break;
+            }
+        }
+        if ids.is_some() {
+            super::spans::note_seen();
+        }
+        // Without ids of its own it has nothing to say about links: those may be OpenTelemetry's.
+        let ids = links.then(|| ids.map_or((Span::default(), 0), |ids| (ids, SAMPLED)));
+        show(Source::Tracing, tags.as_bytes(), ids);
+    }
+
+    fn note_ids(&self, kept: &Kept) {
+        if kept.ids().is_some() && !self.ids.load(Ordering::Relaxed) {
+            self.ids.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Kept {
+    /// Adds a tag, over one with the same key.
+    fn add(&mut self, key: &str, value: &dyn Display) {
+        let tags = Tags::new([(key, value)]);
+        let mut all = Block::new();
+        for (key, value) in pairs(tags.as_bytes()).chain(pairs(self.tags.as_bytes())) {
+            all.push(key, value);
+        }
+        self.tags = all;
+    }
+
+    fn ids(&self) -> Option<Span> {
+        Some(Span { trace_id: self.trace_id?, span_id: self.span_id? })
+    }
+}
+
+/// Reads fields into what is kept.
+struct Visitor<'a> {
+    kept: &'a mut Kept,
+    fields: &'a [&'static str],
+}
+
+impl Visit for Visitor<'_> {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.read(field, &format_args!("{value:?}"));
+    }
+
+    // `Debug` would put it in quotes.
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.read(field, &value);
+    }
+}
+
+impl Visitor<'_> {
+    fn read(&mut self, field: &Field, value: &dyn Display) {
+        match field.name() {
+            "trace_id" => self.kept.trace_id = id(value).or(self.kept.trace_id),
+            "span_id" => self.kept.span_id = id(value).or(self.kept.span_id),
+            _ => {}
+        }
+        if self.fields.contains(&field.name()) {
+            self.kept.add(field.name(), value);
+        }
+    }
+}
+
+/// An id of `N` bytes, written in hexadecimal; zeros are none.
+fn id<const N: usize>(value: &dyn Display) -> Option<[u8; N]> {
+    let mut digits = Digits { id: [0; N], count: 0 };
+    fmt::write(&mut digits, format_args!("{value}")).ok()?;
+    (digits.count == 2 * N && digits.id != [0; N]).then_some(digits.id)
+}
+
+/// An id while it is written; an error as soon as it cannot be one.
+struct Digits<const N: usize> {
+    id: [u8; N],
+    count: usize,
+}
+
+impl<const N: usize> fmt::Write for Digits<N> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for digit in text.chars() {
+            let digit = digit.to_digit(16).and_then(|digit| u8::try_from(digit).ok()).ok_or(fmt::Error)?;
+            let byte = self.id.get_mut(self.count / 2).ok_or(fmt::Error)?;
+            *byte = *byte << 4 | digit;
+            self.count += 1;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod tests;

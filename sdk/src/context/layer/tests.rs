@@ -1,0 +1,152 @@
+//! Spans of `tracing` through our layer: what a signal handler would read, at each point of their lives.
+
+use std::sync::{Arc, Barrier};
+
+use tracing::{Instrument, info_span};
+use tracing_subscriber::layer::SubscriberExt;
+
+use super::super::signal::{TAG_WORDS, current_of_signal};
+use super::super::tags::texts;
+use super::*;
+
+const TRACE: &str = "0102030405060708090A0b0c0d0e0f10";
+const SPAN: &str = "00000000000000fF";
+
+/// The tags of the record, sorted, and the id of the span.
+fn record() -> (String, u64) {
+    let mut words = [0; TAG_WORDS];
+    let current = current_of_signal(&mut words);
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    let tags = texts(&bytes[..usize::from(current.tag_bytes)]);
+    let mut tags: Vec<_> = tags.map(|(key, value)| format!("{key}={value}")).collect();
+    tags.sort();
+    (tags.join(" "), current.span_id)
+}
+
+fn seen(tags: &str, span_id: u64) -> (String, u64) {
+    (tags.to_owned(), span_id)
+}
+
+fn with_layer(work: impl FnOnce()) {
+    let subscriber = tracing_subscriber::registry().with(tracing_layer().with_field("route"));
+    tracing::subscriber::with_default(subscriber, work);
+}
+
+/// Check that the innermost span is the one in the record, and that the outer one is back when it is left, under tags in force.
+#[test]
+fn the_innermost_span_is_in_the_record() {
+    with_layer(|| {
+        let outer = info_span!("outer", route = "/orders").entered();
+        assert_eq!(record(), seen("route=/orders span=outer", 0));
+        {
+            let _tag = crate::tag!("a" => 1);
+            let _inner = info_span!("inner").entered();
+            assert_eq!(record(), seen("a=1 route=/orders span=inner", 0));
+            assert_eq!(format!("{:?}", Tags::current()), r#"{"a": "1"}"#);
+        }
+        assert_eq!(record(), seen("route=/orders span=outer", 0));
+        drop(outer);
+        assert_eq!(record(), seen("", 0));
+    });
+}
+
+/// Check that a span's ids are the link of its samples and of its children's, also where they are recorded later.
+#[test]
+fn ids_become_the_link() {
+    with_layer(|| {
+        let late = info_span!("late", trace_id = tracing::field::Empty, span_id = tracing::field::Empty);
+        let _late = late.clone().entered();
+        let _child = info_span!("child").entered();
+        assert_eq!(record(), seen("span=child", 0));
+        late.record("trace_id", TRACE).record("span_id", tracing::field::display(SPAN));
+        assert_eq!(record(), seen("span=child", 255));
+        let _own = info_span!("own", trace_id = TRACE, span_id = "00000000000000aa").entered();
+        assert_eq!(record(), seen("span=own", 170));
+        let _none = info_span!(parent: None, "none").entered();
+        assert_eq!(record(), seen("span=none", 0));
+    });
+}
+
+/// Check that what is no id is none.
+#[test]
+fn what_is_no_id_is_none() {
+    let read = |text: &str| id::<8>(&text);
+    assert_eq!(read(SPAN), Some([0, 0, 0, 0, 0, 0, 0, 255]));
+    for text in
+        ["", "ff", "0000000000000000", "00000000000000fg", "00000000000000ff0", "0x000000000000ff", "+0000000000000ff"]
+    {
+        assert_eq!(read(text), None, "{text}");
+    }
+}
+
+/// Check that spans left out of order leave the ones that are still entered.
+#[test]
+fn spans_are_left_in_any_order() {
+    with_layer(|| {
+        let first = info_span!("first").entered();
+        let second = info_span!("second").entered();
+        drop(first);
+        assert_eq!(record(), seen("span=second", 0));
+        let third = info_span!("third").entered();
+        drop(second);
+        assert_eq!(record(), seen("span=third", 0));
+        drop(third);
+        assert_eq!(record(), seen("", 0));
+    });
+}
+
+/// Check that a span that was made on one thread is that of another one while it is entered there, and of none afterwards, also
+/// when it closes there.
+#[test]
+fn a_span_is_where_it_is_entered() {
+    let subscriber = tracing_subscriber::registry().with(tracing_layer());
+    let dispatch = tracing::Dispatch::new(subscriber);
+    let span = tracing::dispatcher::with_default(&dispatch, || info_span!("moved"));
+    let step = Arc::new(Barrier::new(2));
+    let there = {
+        let step = Arc::clone(&step);
+        std::thread::spawn(move || {
+            tracing::dispatcher::with_default(&dispatch, || {
+                let entered = span.entered();
+                let inside = record();
+                step.wait();
+                step.wait();
+                drop(entered);
+                (inside, record())
+            })
+        })
+    };
+    step.wait();
+    assert_eq!(record(), seen("", 0));
+    step.wait();
+    assert_eq!(there.join().unwrap(), (seen("span=moved", 0), seen("", 0)));
+}
+
+/// Check that an instrumented future is in its span at each poll and at its end, and that nothing stays with the thread.
+#[test]
+fn an_instrumented_future_is_in_its_span() {
+    with_layer(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let task = |name: &'static str| {
+            let work = async move {
+                for _ in 0..10 {
+                    assert_eq!(record().0, format!("route={name} span=task"));
+                    tokio::task::yield_now().await;
+                }
+            };
+            work.instrument(info_span!("task", route = name))
+        };
+        runtime.block_on(async { tokio::join!(task("a"), task("b"), task("c")) });
+        assert_eq!(record(), seen("", 0));
+    });
+}
+
+/// Check that a thousand fields and a long name are bounded, and that nobody panics.
+#[test]
+fn what_is_too_long_is_cut() {
+    with_layer(|| {
+        let long = "x".repeat(1_000_000);
+        let _span = info_span!("long", route = %long, trace_id = %long, span_id = ?long).entered();
+        assert_eq!(record(), (format!("route={} span=long", "x".repeat(255)), 0));
+    });
+}

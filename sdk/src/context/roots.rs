@@ -1,0 +1,176 @@
+//! The local roots of spans: the first span of this process in each trace, for the mode in which samples link to it.
+//!
+//! In: spans as they begin and end, from the program's `TracerProvider` ([`ProfiledSpans`]). Out: the root of a span, which a
+//! context keeps from its birth on (`otel`), so that a thread that the context comes to needs no look here. User code. Bounded in
+//! number and in patience: a child forked at the wrong moment inherits locks that nobody opens.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::time::Duration;
+
+use opentelemetry::context::ObserverContextView;
+use opentelemetry::trace::{Span as _, SpanContext, SpanId, TraceContextExt};
+use opentelemetry::{Context, KeyValue};
+use opentelemetry_sdk::error::OTelSdkResult;
+use opentelemetry_sdk::trace::{Span as SdkSpan, SpanData, SpanProcessor};
+
+use super::otel::ids;
+use super::records::Span;
+use super::spans::{SpanLink, asked, note_processed};
+use super::tags::Tags;
+
+/// What Pyroscope looks for on a span, to show its profile.
+///
+/// Source: Grafana, otel-profiling-go, `profileIDSpanAttributeKey`: the span's id in hexadecimal.
+const PROFILE_ID: &str = "pyroscope.profile.id";
+/// The label for the name of the root, as there.
+const SPAN_NAME: &str = "span_name";
+
+/// Maps, so that few threads meet at one.
+const SHARDS: usize = 32;
+/// Most spans of one map at once; further ones stand for themselves.
+const MAX_SPANS: usize = 4096;
+/// How often a map is asked for that another thread has, which has it for some ten nanoseconds.
+const TRIES: u32 = 1000;
+
+/// Tells the profiler how spans descend from each other, and marks those that samples link to with `pyroscope.profile.id`.
+///
+/// Add it to the program's `TracerProvider`, before the processor that exports:
+///
+/// ```
+/// # use opentelemetry_sdk::trace::SdkTracerProvider;
+/// let provider = SdkTracerProvider::builder()
+///     .with_span_processor(profiler::ProfiledSpans::new())
+///     // .with_batch_exporter(exporter)
+///     .build();
+/// ```
+///
+/// With [`SpanLink::LocalRoot`] the first span of this process in a trace has the attribute; with [`SpanLink::Current`] every span has
+/// one, for each has samples of its own. Only sampled spans are marked, unless
+/// [`Config::link_unsampled_spans`](crate::Config::link_unsampled_spans) asks for the others. `span_name` is the name that a root has when it
+/// begins.
+#[derive(Debug, Clone, Copy, Default)]
+#[non_exhaustive]
+pub struct ProfiledSpans;
+
+/// A local root.
+#[derive(Debug, Clone)]
+pub(super) struct Root {
+    pub(super) span: Span,
+    /// Its name.
+    tags: Tags,
+}
+
+/// Roots by the spans that descend from them.
+type Roots = HashMap<SpanId, Arc<Root>>;
+
+/// The roots of the spans that have begun and not ended.
+static ROOTS: [Mutex<Option<Roots>>; SHARDS] = [const { Mutex::new(None) }; SHARDS];
+
+/// The root of a span that has not ended.
+pub(super) fn of_span(span: SpanId) -> Option<Arc<Root>> {
+    shard(span)?.as_ref()?.get(&span).cloned()
+}
+
+/// The root that a context keeps.
+pub(super) fn of_context(context: &Context) -> Option<&Root> {
+    context.observer_view().as_ref()?.as_any().downcast_ref()
+}
+
+/// The map that a span is in; `None` when it is not to be had.
+fn shard(span: SpanId) -> Option<MutexGuard<'static, Option<Roots>>> {
+    // Ids are random; their last byte is, too, where the first ones are a time.
+    let shard = ROOTS.get(usize::from(span.to_bytes()[7]) % SHARDS)?;
+    for _ in 0..TRIES {
+        match shard.try_lock() {
+            Ok(map) => return Some(map),
+            // Maps are changed by calls that do not panic half-way.
+            Err(TryLockError::Poisoned(map)) => return Some(map.into_inner()),
+            Err(TryLockError::WouldBlock) => std::thread::yield_now(),
+        }
+    }
+    None
+}
+
+impl ProfiledSpans {
+    /// One for a `TracerProvider`.
+    #[must_use]
+    pub fn new() -> Self {
+        Self
+    }
+}
+
+impl SpanProcessor for ProfiledSpans {
+    fn on_start(&self, span: &mut SdkSpan, parent: &Context) {
+        note_processed();
+        let (asked, context) = (asked(), span.span_context().clone());
+        if !context.is_sampled() && !asked.unsampled {
+            return;
+        }
+        if asked.link == SpanLink::LocalRoot {
+            if let Some(root) = root_of_parent(parent) {
+                return insert(context.span_id(), root);
+            }
+            let name = span.exported_data().map(|data| data.name).unwrap_or_default();
+            insert(context.span_id(), Arc::new(Root::new(&context, &name)));
+        }
+        span.set_attribute(KeyValue::new(PROFILE_ID, context.span_id().to_string()));
+    }
+
+    fn on_end(&self, span: SpanData) {
+        let id = span.span_context.span_id();
+        // Whatever was asked for when it began.
+        let removed = shard(id).and_then(|mut map| map.as_mut()?.remove(&id));
+        drop(removed);
+    }
+
+    fn force_flush(&self) -> OTelSdkResult {
+        Ok(())
+    }
+
+    fn shutdown_with_timeout(&self, _timeout: Duration) -> OTelSdkResult {
+        Ok(())
+    }
+}
+
+/// The root of the span that a new one descends from, if that is a span of this process.
+fn root_of_parent(parent: &Context) -> Option<Arc<Root>> {
+    let span = parent.has_active_span().then(|| parent.span())?;
+    let context = span.span_context();
+    if !context.is_valid() || context.is_remote() {
+        return None;
+    }
+    // What the context keeps is there also when its span has ended.
+    of_span(context.span_id()).or_else(|| of_context(parent).cloned().map(Arc::new))
+}
+
+/// Keeps the root of a span until the span ends.
+fn insert(span: SpanId, root: Arc<Root>) {
+    let Some(mut map) = shard(span) else { return };
+    let map = map.get_or_insert_default();
+    if map.len() < MAX_SPANS {
+        map.insert(span, root);
+    }
+}
+
+impl Root {
+    fn new(context: &SpanContext, name: &str) -> Self {
+        Self { span: ids(context), tags: Tags::new([(SPAN_NAME, &name as &dyn std::fmt::Display)]) }
+    }
+
+    /// Its name, as a tag.
+    pub(super) fn tags(&self) -> &[u8] {
+        self.tags.as_bytes()
+    }
+}
+
+impl ObserverContextView for Root {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+#[cfg(test)]
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod tests;

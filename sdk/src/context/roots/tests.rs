@@ -1,0 +1,124 @@
+//! Local roots: which span and which name a signal handler would read, for spans of one process and of two, on several threads.
+//!
+//! What is asked for belongs to the process, so one test goes through all of it; the other tests' spans have no roots.
+
+use opentelemetry::trace::{TraceFlags, TraceId, TraceState, Tracer, TracerProvider};
+use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider};
+
+use super::super::signal::{TAG_WORDS, current_of_signal};
+use super::super::spans::{SpanSettings, ask};
+use super::super::tags::texts;
+use super::*;
+
+/// Keeps what ended.
+#[derive(Debug, Clone, Default)]
+struct Ended(Arc<Mutex<Vec<SpanData>>>);
+
+impl SpanProcessor for Ended {
+    fn on_start(&self, _: &mut SdkSpan, _: &Context) {}
+    fn on_end(&self, span: SpanData) {
+        self.0.lock().unwrap().push(span);
+    }
+    fn force_flush(&self) -> OTelSdkResult {
+        Ok(())
+    }
+    fn shutdown_with_timeout(&self, _: Duration) -> OTelSdkResult {
+        Ok(())
+    }
+}
+
+impl Ended {
+    /// `pyroscope.profile.id` of each span that ended, by the span's name.
+    fn profile_ids(&self) -> Vec<(String, Option<String>)> {
+        let id_of = |span: &SpanData| {
+            let id = span.attributes.iter().find(|attribute| attribute.key.as_str() == PROFILE_ID);
+            (span.name.to_string(), id.map(|attribute| attribute.value.to_string()))
+        };
+        self.0.lock().unwrap().drain(..).map(|span| id_of(&span)).collect()
+    }
+}
+
+/// The span's id as it is written, and `span_name`, of the record.
+fn record() -> (String, Option<String>) {
+    let mut words = [0; TAG_WORDS];
+    let current = current_of_signal(&mut words);
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    let mut tags = texts(&bytes[..usize::from(current.tag_bytes)]);
+    (format!("{:016x}", current.span_id), tags.find(|(key, _)| *key == SPAN_NAME).map(|(_, name)| name))
+}
+
+fn begin(tracer: &SdkTracer, name: &'static str, parent: &Context) -> Context {
+    parent.with_span(tracer.start_with_context(name, parent))
+}
+
+fn written(context: &Context) -> String {
+    context.span().span_context().span_id().to_string()
+}
+
+/// Spans that are kept by now.
+fn kept() -> usize {
+    ROOTS.iter().map(|shard| shard.lock().unwrap().as_ref().map_or(0, HashMap::len)).sum()
+}
+
+/// Check that samples link to the first span of the process, by whatever span and on whatever thread they are taken, with its name;
+/// that it alone is marked; that nothing is kept of spans that ended; and that by default every span is marked and is its own.
+#[test]
+fn samples_link_to_the_first_span_of_the_process() {
+    super::super::otel::observe();
+    let ended = Ended::default();
+    let provider =
+        SdkTracerProvider::builder().with_span_processor(ProfiledSpans::new()).with_span_processor(ended.clone());
+    let tracer = provider.build().tracer("test");
+    ask(SpanSettings { link: SpanLink::LocalRoot, ..SpanSettings::default() });
+
+    let remote = SpanId::from(9_u64);
+    let remote = SpanContext::new(TraceId::from(7_u128), remote, TraceFlags::SAMPLED, true, TraceState::default());
+    let root = begin(&tracer, "GET /orders", &Context::new().with_remote_span_context(remote));
+    let child = begin(&tracer, "price", &root);
+    let of_root = (written(&root), Some("GET /orders".to_owned()));
+    {
+        let _child = child.clone().attach();
+        assert_eq!(record(), of_root);
+        let _value = Context::current_with_value(1_u8).attach();
+        assert_eq!(record(), of_root);
+        let _tag = crate::tag!("stage" => "price");
+        assert_eq!(record(), of_root);
+        let _other = begin(&tracer, "other", &Context::new()).attach();
+        assert_eq!(record().1.as_deref(), Some("other"));
+    }
+    assert_eq!(record(), ("0".repeat(16), None));
+
+    // A grandchild that begins on another thread when the root has ended.
+    root.span().end();
+    let there = std::thread::spawn({
+        let (tracer, child) = (tracer.clone(), child.clone());
+        move || {
+            let late = begin(&tracer, "late", &child);
+            let guard = late.attach();
+            let inside = record();
+            drop(guard);
+            (inside, record().1)
+        }
+    });
+    assert_eq!(there.join().unwrap(), (of_root, None));
+    child.span().end();
+    let marks = ended.profile_ids();
+    let mark = |name: &str| marks.iter().find(|(known, _)| known == name).unwrap().1.clone();
+    assert_eq!((mark("GET /orders"), mark("price"), mark("late")), (Some(written(&root)), None, None));
+    assert!(mark("other").is_some());
+    drop((root, child));
+    assert_eq!(kept(), 0);
+
+    ask(SpanSettings::default());
+    let parent = begin(&tracer, "parent", &Context::new());
+    let child = begin(&tracer, "child", &parent);
+    {
+        let _child = child.clone().attach();
+        assert_eq!(record(), (written(&child), None));
+    }
+    child.span().end();
+    parent.span().end();
+    let expected = [&child, &parent].map(|context| Some(written(context)));
+    assert_eq!(ended.profile_ids().into_iter().map(|(_, id)| id).collect::<Vec<_>>(), expected);
+    assert_eq!(kept(), 0);
+}

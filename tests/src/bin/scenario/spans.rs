@@ -1,0 +1,240 @@
+//! A service on tokio whose every task has a span of its own and works in a function whose name says which.
+//!
+//! In: how spans are made (`way`), and for how long. Out: the ids of all spans by the function that works in them, which is what the
+//! links of a profile must say. Tasks yield, sleep, move between threads and to blocking ones, and have child spans; others
+//! between them have no span at all.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::hint::black_box;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use opentelemetry::Context;
+use opentelemetry::trace::{FutureExt, SpanContext, TraceContextExt, Tracer, TracerProvider};
+use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider};
+use profiler::{Config, ProfiledSpans, SpanLink};
+use profiler_tests::Result;
+use profiler_tests::subject::Options;
+use profiler_tests::workload::{Random, spin};
+use serde_json::{Value, json};
+use tracing::{Instrument, info_span};
+use tracing_opentelemetry::OpenTelemetrySpanExt;
+use tracing_subscriber::layer::SubscriberExt;
+
+use profiler_tests::stats;
+
+/// A function that works.
+type Work = fn(Duration);
+
+// A body of its own for each, for the linker folds equal functions.
+macro_rules! functions {
+    ($name:ident: $($function:ident = $number:literal),*) => {
+        const $name: &[(&str, Work)] = &[$((stringify!($function), $function)),*];
+        $(
+            #[inline(never)]
+            fn $function(cpu: Duration) {
+                black_box($number);
+                spin(cpu);
+                black_box($number);
+            }
+        )*
+    };
+}
+
+functions!(ROOTS: root_0 = 10, root_1 = 11, root_2 = 12, root_3 = 13, root_4 = 14, root_5 = 15, root_6 = 16, root_7 = 17);
+functions!(CHILDREN: child_0 = 20, child_1 = 21, child_2 = 22, child_3 = 23, child_4 = 24, child_5 = 25, child_6 = 26, child_7 = 27);
+functions!(BARE: bare = 30);
+
+/// The route of each, which is the name of its span where names can be made.
+const ROUTES: [&str; 8] = ["/0", "/1", "/2", "/3", "/4", "/5", "/6", "/7"];
+
+/// Tasks at once.
+const TASKS: usize = 64;
+
+/// How spans are made.
+#[derive(Debug, Clone)]
+enum Way {
+    /// By `opentelemetry`.
+    Plain(SdkTracer),
+    /// By `tracing`, through `tracing-opentelemetry`.
+    Traced,
+    /// By `tracing`, with ids of the program's own.
+    Layer,
+}
+
+/// A span of either kind.
+#[derive(Debug, Clone)]
+enum Span {
+    Plain(Context),
+    Traced(tracing::Span),
+    Layer(tracing::Span, String),
+}
+
+/// The ids of spans, `trace/span`, by function.
+type Ids = Arc<Mutex<BTreeMap<&'static str, Vec<String>>>>;
+
+/// Serves for `seconds`; the ids of all spans.
+pub(crate) fn spans(options: &Options) -> Result<Value> {
+    let name: String = options.value("way")?;
+    let config = Config::new("spans").rate_hz(1000).interval(Duration::from_secs(1));
+    let profiler = profiler::start(match name.as_str() {
+        "roots" => config.span_link(SpanLink::LocalRoot),
+        _ => config,
+    })?;
+    let (way, ids) = (Way::open(&name)?, Ids::default());
+    let end = Instant::now() + Duration::from_secs_f64(options.value("seconds")?);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build()?;
+    runtime.block_on(async {
+        let tasks: Vec<_> =
+            (0..TASKS).map(|seed| tokio::spawn(serve(way.clone(), Arc::clone(&ids), seed as u64, end))).collect();
+        for task in tasks {
+            task.await?;
+        }
+        Ok::<_, tokio::task::JoinError>(())
+    })?;
+    drop(runtime);
+    profiler.pause();
+    let flushed = profiler.flush(Duration::from_secs(10));
+    let stats = stats::to_json(&profiler.stats());
+    let ids = ids.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    Ok(json!({ "flushed": flushed, "ids": ids, "stats": stats }))
+}
+
+/// One request after the other, each a task of its own, with tasks without a span between them.
+async fn serve(way: Way, ids: Ids, seed: u64, end: Instant) {
+    let mut random = Random::new(seed);
+    while Instant::now() < end {
+        let kind = random.below(8) as usize;
+        let root = way.root(kind);
+        root.note(ROOTS[kind].0, &ids);
+        let request = request(way.clone(), root.clone(), kind, Arc::clone(&ids), random.draw());
+        // A task that panics is missing in what is compared.
+        drop(tokio::spawn(root.clone().around(request)).await);
+        drop(tokio::spawn(bare_task()).await);
+    }
+}
+
+/// Works in its own span, in a child's, on a blocking thread, and in its own again.
+async fn request(way: Way, root: Span, kind: usize, ids: Ids, seed: u64) {
+    let mut random = Random::new(seed);
+    steps(ROOTS[kind].1, &mut random).await;
+    let child = way.child(&root);
+    child.note(CHILDREN[kind].0, &ids);
+    let child_steps = async { steps(CHILDREN[kind].1, &mut Random::new(seed ^ 1)).await };
+    child.clone().around(child_steps).await;
+    let blocking = tokio::task::spawn_blocking(move || child.within(|| CHILDREN[kind].1(Duration::from_micros(300))));
+    ROOTS[kind].1(Duration::from_micros(200));
+    drop(blocking.await);
+    steps(ROOTS[kind].1, &mut random).await;
+}
+
+async fn bare_task() {
+    for _ in 0..2 {
+        BARE[0].1(Duration::from_micros(300));
+        tokio::task::yield_now().await;
+    }
+}
+
+/// A few slices of work, at random apart.
+async fn steps(work: Work, random: &mut Random) {
+    for _ in 0..3 {
+        work(Duration::from_micros(100 + random.below(400)));
+        match random.below(3) {
+            0 => tokio::time::sleep(Duration::from_micros(random.below(300))).await,
+            _ => tokio::task::yield_now().await,
+        }
+    }
+}
+
+impl Way {
+    fn open(name: &str) -> Result<Self> {
+        let provider = SdkTracerProvider::builder().with_span_processor(ProfiledSpans::new()).build();
+        let tracer = provider.tracer("spans");
+        let registry = tracing_subscriber::registry();
+        match name {
+            "plain" | "roots" => Ok(Self::Plain(tracer)),
+            "traced" => {
+                let layer = tracing_opentelemetry::layer().with_tracer(tracer);
+                tracing::subscriber::set_global_default(registry.with(layer))?;
+                Ok(Self::Traced)
+            }
+            "layer" => {
+                let layer = profiler::tracing_layer().with_field("route");
+                tracing::subscriber::set_global_default(registry.with(layer))?;
+                Ok(Self::Layer)
+            }
+            other => Err(format!("there is no way {other:?}").into()),
+        }
+    }
+
+    fn root(&self, kind: usize) -> Span {
+        let route = ROUTES[kind];
+        match self {
+            Self::Plain(tracer) => {
+                Span::Plain(Context::new().with_span(tracer.start_with_context(route, &Context::new())))
+            }
+            Self::Traced => Span::Traced(info_span!(parent: None, "request", route)),
+            Self::Layer => {
+                let (trace_id, span_id) = made_up();
+                let span = info_span!(parent: None, "request", route, trace_id, span_id);
+                Span::Layer(span, format!("{trace_id}/{span_id}"))
+            }
+        }
+    }
+
+    fn child(&self, root: &Span) -> Span {
+        match (self, root) {
+            (Self::Plain(tracer), Span::Plain(root)) => {
+                Span::Plain(root.with_span(tracer.start_with_context("child", root)))
+            }
+            (_, Span::Layer(root, _)) => {
+                let (trace_id, span_id) = made_up();
+                let span = info_span!(parent: root, "child", trace_id, span_id);
+                Span::Layer(span, format!("{trace_id}/{span_id}"))
+            }
+            (_, Span::Traced(root)) => Span::Traced(info_span!(parent: root, "child")),
+            (_, Span::Plain(root)) => Span::Plain(root.clone()),
+        }
+    }
+}
+
+/// Ids that nobody had before.
+fn made_up() -> (String, String) {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    let next = NEXT.fetch_add(1, Ordering::Relaxed);
+    (format!("{:032X}", u128::from(next) << 64 | 1), format!("{next:016x}"))
+}
+
+impl Span {
+    /// Writes down that this function works in it.
+    fn note(&self, function: &'static str, ids: &Ids) {
+        let written = |span: &SpanContext| format!("{}/{}", span.trace_id(), span.span_id());
+        let id = match self {
+            Self::Plain(context) => written(context.span().span_context()),
+            Self::Traced(span) => written(span.context().span().span_context()),
+            Self::Layer(_, id) => id.to_lowercase(),
+        };
+        ids.lock().unwrap_or_else(PoisonError::into_inner).entry(function).or_default().push(id);
+    }
+
+    /// A future in it.
+    async fn around<T>(self, work: impl Future<Output = T>) -> T {
+        match self {
+            Self::Plain(context) => work.with_context(context).await,
+            Self::Traced(span) | Self::Layer(span, _) => work.instrument(span).await,
+        }
+    }
+
+    /// Work in it on this thread.
+    fn within(self, work: impl FnOnce()) {
+        match self {
+            Self::Plain(context) => {
+                let _current = context.attach();
+                work();
+            }
+            Self::Traced(span) | Self::Layer(span, _) => span.in_scope(work),
+        }
+    }
+}

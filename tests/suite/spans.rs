@@ -1,0 +1,158 @@
+//! Links of samples to spans, through the whole profiler: tasks on four threads at 1 kHz, each with a span of its own, each in a
+//! function whose name says which.
+//!
+//! In: the ids of all spans by function, as the program itself noted them. Out: for each sample in such a function, whether its link is
+//! one of that function's.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use profiler_proto::model::{Dictionary, ProfileSet, Sample};
+use profiler_tests::receiver::{Protocol, Receiver};
+use profiler_tests::tally::is_named;
+use serde_json::Value;
+
+use crate::scenario::{assert_lawful, command, result, sending, turn};
+
+/// Weights of the samples in functions that have spans, and in the one that has none.
+#[derive(Debug, Default)]
+struct Links {
+    right: i64,
+    wrong: i64,
+    missing: i64,
+    /// In the function without a span, without a link; with one, it is wrong.
+    bare: i64,
+    /// Tags of the samples with right links, by function.
+    tags: BTreeMap<String, BTreeSet<String>>,
+}
+
+/// The functions that may have these links, and the name of the function that has none.
+struct Truth {
+    ids: BTreeMap<String, BTreeSet<String>>,
+}
+
+impl Truth {
+    fn of(outcome: &Value) -> Self {
+        let list = |ids: &Value| ids.as_array().unwrap().iter().map(|id| id.as_str().unwrap().to_owned()).collect();
+        let functions = outcome["ids"].as_object().unwrap().iter();
+        Self { ids: functions.map(|(function, ids)| (function.clone(), list(ids))).collect() }
+    }
+
+    /// The same where children's samples link to roots: by the trace, of which each has one root.
+    fn of_roots(outcome: &Value) -> Self {
+        let mut truth = Self::of(outcome);
+        for kind in 0..8 {
+            let roots = truth.ids[&format!("root_{kind}")].clone();
+            truth.ids.insert(format!("child_{kind}"), roots);
+        }
+        truth
+    }
+
+    fn compare(&self, sets: &[ProfileSet]) -> Links {
+        let mut links = Links::default();
+        for set in sets {
+            set.profiles.iter().flat_map(|profile| &profile.samples).for_each(|sample| {
+                self.add(sample, &set.dictionary, &mut links);
+            });
+        }
+        links
+    }
+
+    fn add(&self, sample: &Sample, dictionary: &Dictionary, links: &mut Links) {
+        let functions = functions_of(sample, dictionary);
+        let link = dictionary.links.get(sample.link).filter(|_| !sample.link.is_zero());
+        let link = link.map(|link| format!("{}/{}", hex(&link.trace_id), hex(&link.span_id)));
+        if functions.iter().any(|function| is_named(function, "bare")) {
+            let count = if link.is_none() { &mut links.bare } else { &mut links.wrong };
+            *count += sample.value;
+            return;
+        }
+        let known = self.ids.iter().find(|(name, _)| functions.iter().any(|function| is_named(function, name)));
+        let Some((name, ids)) = known else { return };
+        let Some(link) = link else {
+            links.missing += sample.value;
+            return;
+        };
+        if !ids.contains(&link) {
+            links.wrong += sample.value;
+            return;
+        }
+        links.right += sample.value;
+        let tags = dictionary.attributes_of(sample.attributes);
+        let texts = tags.filter_map(|(key, value)| Some(format!("{key}={}", value.as_str()?)));
+        links.tags.entry(name.clone()).or_default().extend(texts.filter(|tag| !tag.starts_with("thread.")));
+    }
+}
+
+fn functions_of<'a>(sample: &Sample, dictionary: &'a Dictionary) -> Vec<&'a str> {
+    let locations = dictionary.stacks.get(sample.stack).map_or(&[][..], |stack| &stack.locations);
+    let locations = locations.iter().filter_map(|id| dictionary.locations.get(*id));
+    let functions = locations.flat_map(|at| &at.lines).filter_map(|line| dictionary.functions.get(line.function));
+    functions.map(|function| dictionary.strings.text(function.name)).collect()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Runs the service for two seconds; what it said and what arrived.
+fn serve(way: &str) -> (Value, Vec<ProfileSet>) {
+    let _turn = turn();
+    let receiver = Receiver::start().unwrap();
+    let way = format!("way={way}");
+    let outcome = result(sending(&mut command("spans", &[&way, "seconds=2"]), &receiver, Protocol::Grpc));
+    assert_lawful(&receiver);
+    assert_eq!(outcome["flushed"], true, "{}", outcome["stats"]);
+    assert_eq!(outcome["stats"]["tags_left_out"], 0);
+    (outcome, receiver.bodies().into_iter().flat_map(|body| body.profiles).collect())
+}
+
+/// Checks that no link is wrong, and that less than one in a thousand is missing.
+#[track_caller]
+fn assert_right(links: &Links) {
+    assert_eq!(links.wrong, 0, "{links:?}");
+    assert!(links.right > 500 && links.bare > 50, "too few samples to say anything: {links:?}");
+    assert!(links.missing * 1000 < links.right, "{links:?}");
+}
+
+/// Check that samples link to the span of their task, with `opentelemetry` alone and nothing added but the start.
+#[test]
+fn samples_link_to_the_span_of_their_task() {
+    let (outcome, sets) = serve("plain");
+    assert_right(&Truth::of(&outcome).compare(&sets));
+    assert_eq!(outcome["stats"]["spans"]["seen"], true);
+}
+
+/// Check the same for spans of `tracing`, through `tracing-opentelemetry`.
+#[test]
+fn samples_link_to_the_traced_span_of_their_task() {
+    let (outcome, sets) = serve("traced");
+    assert_right(&Truth::of(&outcome).compare(&sets));
+}
+
+/// Check the same for spans of `tracing` through our own layer, whose names and chosen fields are tags.
+#[test]
+fn samples_carry_the_names_and_ids_of_tracing_spans() {
+    let (outcome, sets) = serve("layer");
+    let links = Truth::of(&outcome).compare(&sets);
+    assert_right(&links);
+    for kind in 0..8 {
+        for (function, span) in [("root", "request"), ("child", "child")] {
+            let expected = [format!("route=/{kind}"), format!("span={span}")];
+            assert_eq!(links.tags[&format!("{function}_{kind}")], BTreeSet::from(expected));
+        }
+    }
+}
+
+/// Check that in the other mode samples link to the root of their trace, and carry its name.
+#[test]
+fn samples_link_to_the_local_root() {
+    let (outcome, sets) = serve("roots");
+    let links = Truth::of_roots(&outcome).compare(&sets);
+    assert_right(&links);
+    for (function, tags) in &links.tags {
+        let kind = function.rsplit_once('_').unwrap().1;
+        assert_eq!(*tags, BTreeSet::from([format!("span_name=/{kind}")]), "{function}");
+    }
+    let notes = &outcome["stats"]["spans"]["notes"];
+    assert_eq!(notes.as_array().map(Vec::len), Some(0), "{notes}");
+}
