@@ -15,6 +15,9 @@ use serde_json::Value;
 /// How long anything may take that takes a moment on an idle machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// An order.
+const ORDER: &str = r#"{"customer":"ada","items":[{"sku":"SKU-00003","quantity":3}]}"#;
+
 /// A running example; killed when dropped.
 struct Program {
     child: Child,
@@ -88,8 +91,7 @@ fn the_shop_answers_its_load_and_accounts_for_it() {
     let profiles = shop.line("profiles http://");
     let address = shop.line("ready http://");
 
-    let order = r#"{"customer":"ada","items":[{"sku":"SKU-00003","quantity":3}]}"#;
-    let receipt: Value = serde_json::from_str(&ask(&address, "POST", "/orders", order)).unwrap();
+    let receipt: Value = serde_json::from_str(&ask(&address, "POST", "/orders", ORDER)).unwrap();
     assert_eq!((&receipt["customer"], receipt["signature"].as_str().unwrap().len()), (&"ada".into(), 64));
     let hits: Value = serde_json::from_str(&ask(&address, "GET", "/search?q=oak+lamp", "")).unwrap();
     assert!(hits[0]["name"].as_str().unwrap().contains("lamp"), "{hits}");
@@ -160,9 +162,9 @@ fn an_address_in_use_is_named() {
 fn the_demo_shows_each_endpoint_and_ends() {
     let mut demo = Program::start(env!("CARGO_BIN_EXE_demo"), &[]);
     demo.line("The flame graph, live: http://127.0.0.1:");
-    let shop = demo.children();
-    assert_eq!(shop.len(), 1);
-    let load = children_of(shop[0]);
+    let services = demo.children();
+    assert_eq!(services.len(), 2, "the inventory and the shop");
+    let load: Vec<u32> = services.iter().flat_map(|service| children_of(*service)).collect();
     assert_eq!(load.len(), 1);
 
     let output: Vec<String> = std::iter::from_fn(|| demo.next_line()).collect();
@@ -170,7 +172,59 @@ fn the_demo_shows_each_endpoint_and_ends() {
         assert!(output.iter().any(|line| line.starts_with(endpoint)), "{endpoint} is not in {output:#?}");
     }
     assert!(demo.child.wait().unwrap().success());
-    assert!(gone(shop[0]) && gone(load[0]));
+    assert!(services.into_iter().chain(load).all(gone));
+}
+
+/// A trace that some client began.
+const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+
+/// Check that an order's trace goes on to the service that keeps the stock: the shop's call carries the same trace, and a span of the
+/// shop's own.
+#[test]
+fn a_trace_goes_on_to_the_second_service() {
+    let second = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = second.local_addr().unwrap().to_string();
+    let shop = Program::shop(&["--inventory", &address]);
+    let address = shop.line("ready http://");
+    let stock = std::thread::spawn(move || {
+        let (stream, _) = second.accept().unwrap();
+        let mut lines = BufReader::new(&stream).lines().map(Result::unwrap);
+        let parent = lines.find_map(|line| Some(line.strip_prefix("traceparent: ")?.to_owned())).unwrap();
+        (&stream).write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]").unwrap();
+        parent
+    });
+    let (head, receipt) =
+        send(&address, "POST", "/orders", ORDER, &format!("traceparent: 00-{TRACE}-00f067aa0ba902b7-01\r\n"));
+    let parent = stock.join().unwrap();
+    assert!(parent.starts_with(&format!("00-{TRACE}-")) && parent.ends_with("-01"), "{parent}");
+    assert!(!parent.contains("00f067aa0ba902b7"), "{parent}");
+    assert!(head.contains(&format!("x-trace-id: {TRACE}")) && receipt.contains("ada"), "{head} {receipt}");
+}
+
+/// Check that the inventory goes on with the trace of its caller, and says where to pick what was ordered.
+#[test]
+fn the_inventory_answers_in_the_trace_of_its_caller() {
+    let arguments = ["inventory", "--listen", "127.0.0.1:0", "--serve", "127.0.0.1:0", "--until-eof"];
+    let mut inventory = Program::start(env!("CARGO_BIN_EXE_shop"), &arguments);
+    let address = inventory.line("ready http://");
+    let items =
+        r#"[{"sku":"SKU-00130","quantity":2},{"sku":"SKU-00001","quantity":1},{"sku":"SKU-00131","quantity":1}]"#;
+    let caller = format!("traceparent: 00-{TRACE}-00f067aa0ba902b7-01\r\n");
+    let (head, way) = send(&address, "POST", "/reservations", items, &caller);
+    assert!(head.contains(&format!("x-trace-id: {TRACE}")), "{head}");
+    let way: Value = serde_json::from_str(&way).unwrap();
+    assert_eq!((way.as_array().unwrap().len(), &way[0]["pieces"]), (3, &1.into()), "{way}");
+    drop(inventory.child.stdin.take());
+    assert!(inventory.child.wait().unwrap().success());
+}
+
+/// Check that an order is refused, with the reason, where the stock cannot be asked.
+#[test]
+fn without_its_inventory_the_shop_takes_no_orders() {
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let shop = Program::shop(&["--inventory", &nobody]);
+    let (head, body) = send(&shop.line("ready http://"), "POST", "/orders", ORDER, "");
+    assert!(head.starts_with("HTTP/1.0 502") && body.contains(&nobody), "{head} {body}");
 }
 
 /// Check that the batch job takes its pictures through all stages.
@@ -185,13 +239,21 @@ fn the_batch_job_works_for_its_time() {
 
 /// The body of the answer to one request.
 fn ask(address: &str, method: &str, path: &str, body: &str) -> String {
+    send(address, method, path, body, "").1
+}
+
+/// The head of the answer, and its body; `head` is added to the request's.
+fn send(address: &str, method: &str, path: &str, body: &str, head: &str) -> (String, String) {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let length = body.len();
-    write!(stream, "{method} {path} HTTP/1.0\r\nHost: {address}\r\nContent-Length: {length}\r\n\r\n{body}").unwrap();
+    let request =
+        format!("{method} {path} HTTP/1.0\r\nHost: {address}\r\n{head}Content-Length: {length}\r\n\r\n{body}");
+    stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
-    answer.split_once("\r\n\r\n").unwrap().1.to_owned()
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.to_owned(), body.to_owned())
 }
 
 /// The running processes whose parent is that one.

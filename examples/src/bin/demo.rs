@@ -1,8 +1,8 @@
-//! `demo`: what `make demo` runs. Starts the shop under load and shows what the profiler sees.
+//! `demo`: what `make demo` runs. Starts the shop under load, and the inventory that it calls, and shows what the profiler sees.
 //!
 //! In: the `shop` binary beside this one; `DEMO_SECONDS`, to end by itself. Out, on standard output: what is going on,
 //! the address of the page, after ten seconds the hottest functions by endpoint, and the same over the whole run when it
-//! ends. Ctrl-C and SIGTERM end it; the shop never outlives it, for it ends with the pipe between them.
+//! ends. Ctrl-C and SIGTERM end it; neither service outlives it, for they end with the pipes between them.
 
 use std::error::Error;
 use std::io::{self, Write};
@@ -28,11 +28,11 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-/// The running shop.
+/// A running service: the shop, or the inventory.
 #[derive(Debug)]
-struct Shop {
+struct Service {
     child: Child,
-    /// The shop ends when this does.
+    /// The service ends when this does.
     lifeline: Option<ChildStdin>,
     lines: Lines<BufReader<ChildStdout>>,
     url: String,
@@ -62,9 +62,12 @@ fn main() -> ExitCode {
 async fn run() -> Outcome<()> {
     let length = demo_length(std::env::var("DEMO_SECONDS").ok().as_deref())?;
     let mut stop = Stop::listen()?;
-    let mut shop = Shop::start().await?;
+    let inventory = Service::start(&["inventory", "--serve", "127.0.0.1:0"]).await?;
+    let stock = inventory.url.trim_start_matches("http://");
+    let mut shop = Service::start(&["--load", &CONNECTIONS.to_string(), "--inventory", stock]).await?;
     say(&format!("A web shop answers {CONNECTIONS} connections of load at {}, profiled meanwhile.", shop.url))?;
     say(&format!("The flame graph, live: {}", shop.page))?;
+    say(&format!("The same for the inventory, which the shop calls in the same traces: {}", inventory.page))?;
 
     let began = Instant::now();
     let first = length.map_or(FIRST_TABLE, |length| length.min(FIRST_TABLE));
@@ -83,6 +86,7 @@ async fn run() -> Outcome<()> {
         summary = shop.close() => say(&format!("The shop has closed: {}", summary?))?,
         () = stop.told() => {}
     }
+    inventory.close().await?;
     Ok(())
 }
 
@@ -95,12 +99,13 @@ fn demo_length(text: Option<&str>) -> Outcome<Option<Duration>> {
     }
 }
 
-impl Shop {
-    /// Starts the shop on free ports and waits until it serves.
-    async fn start() -> Outcome<Self> {
+impl Service {
+    /// Starts it on a free port and waits until it serves.
+    async fn start(arguments: &[&str]) -> Outcome<Self> {
         let program = std::env::current_exe()?.with_file_name("shop");
         let mut child = Command::new(&program)
-            .args(["--listen", "127.0.0.1:0", "--load", &CONNECTIONS.to_string(), "--until-eof"])
+            .args(arguments)
+            .args(["--listen", "127.0.0.1:0", "--until-eof"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .process_group(0) // Ctrl-C is for the demo, which wants a last table before the shop closes

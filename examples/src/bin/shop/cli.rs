@@ -26,6 +26,10 @@ pub(crate) struct Cli {
     #[arg(long, value_name = "CONNECTIONS", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) load: Option<u32>,
 
+    /// Address of the service that keeps the stock (`shop inventory`); without it, nobody does.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) inventory: Option<SocketAddr>,
+
     /// Stop after that long; without it, at SIGINT or SIGTERM.
     #[arg(long, value_parser = parse_seconds)]
     pub(crate) seconds: Option<f64>,
@@ -38,12 +42,30 @@ pub(crate) struct Cli {
     pub(crate) command: Option<Command>,
 }
 
-/// What the same binary does as a child of itself.
+/// What else the same binary does.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Sends requests until standard input ends, then prints how many.
     #[command(hide = true)]
     Client(Target),
+    /// Keeps the stock: POST /reservations.
+    Inventory(InventoryCli),
+}
+
+/// The command line of the second service.
+#[derive(Debug, clap::Args)]
+pub(crate) struct InventoryCli {
+    /// Address of the service; port 0 takes a free one.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8081")]
+    pub(crate) listen: SocketAddr,
+
+    /// Address of its profiles.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:6062")]
+    pub(crate) serve: SocketAddr,
+
+    /// Stop, too, when standard input ends.
+    #[arg(long)]
+    pub(crate) until_eof: bool,
 }
 
 /// Whom the client sends requests to.

@@ -1,15 +1,17 @@
 //! `shop`: a small web shop under the profiler, as a service of yours could be.
 //!
-//! In: the command line and `OTEL_EXPORTER_OTLP_*` (where profiles go). Out: HTTP on `--listen`, profiles on
+//! In: the command line and `OTEL_EXPORTER_OTLP_*` (where profiles and traces go). Out: HTTP on `--listen`, profiles on
 //! `--serve`, on standard output `ready URL` and, as the last line, one JSON object with what was served.
 //! Runs the async runtime on all cores; with `--load`, requests come from a child process, so that its work is not in
-//! the profile. Read `service` next: that is where work is tagged.
+//! the profile. Read `service` next: that is where work is tagged; `traces` gives each request a span. `shop inventory` is a second
+//! service, which the first one calls.
 
 mod book;
 mod catalogue;
 mod cli;
 mod client;
 mod dice;
+mod inventory;
 mod load;
 mod orders;
 mod pricing;
@@ -17,11 +19,14 @@ mod report;
 mod routes;
 mod search;
 mod service;
+mod stock;
+mod traces;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use axum::middleware;
 use clap::Parser;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
@@ -49,8 +54,10 @@ struct Summary {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    tracing_subscriber::fmt().with_max_level(tracing::Level::WARN).with_writer(io::stderr).init();
     let outcome = match &cli.command {
         Some(Command::Client(target)) => client::run(target),
+        Some(Command::Inventory(cli)) => inventory::run(cli),
         None => run(&cli),
     };
     match outcome {
@@ -64,7 +71,6 @@ fn main() -> ExitCode {
 
 /// Profiles, serves until told to stop, and says what it was.
 fn run(cli: &Cli) -> Result<(), Box<dyn std::error::Error>> {
-    tracing_subscriber::fmt().with_max_level(tracing::Level::WARN).with_writer(io::stderr).init();
     let profiler = profiler::start(profiler::Config::new("shop").serve(cli.profiles().to_string()))?;
     if let Some(address) = profiler.serve_address() {
         say(&format!("profiles http://{address}/"))?;
@@ -84,11 +90,12 @@ async fn serve(cli: &Cli) -> Result<Summary, Box<dyn std::error::Error>> {
         .await
         .map_err(|error| format!("--listen {}: {error}; name a free address, such as 127.0.0.1:0", cli.listen))?;
     let address = listener.local_addr()?;
-    let shop = Shop::open();
+    let spans = traces::open("shop")?;
+    let shop = Shop::open(cli.inventory);
     // Before anyone is told that the shop is ready, and so could tell it to stop.
     let stops = Stops::listen()?;
     let (close, closing) = oneshot::channel::<()>();
-    let server = axum::serve(listener, routes::router(shop.clone()))
+    let server = axum::serve(listener, routes::router(shop.clone()).layer(middleware::from_fn(traces::trace)))
         .with_graceful_shutdown(async { closing.await.unwrap_or_default() });
     let server = tokio::spawn(server.into_future());
     let load = cli.load.map(|connections| Load::start(address, connections)).transpose()?;
@@ -96,12 +103,12 @@ async fn serve(cli: &Cli) -> Result<Summary, Box<dyn std::error::Error>> {
 
     let (requests, errors) = match load {
         None => {
-            stops.wait(cli).await;
+            stops.wait(cli.seconds, cli.until_eof).await;
             shop.served()
         }
         Some(mut load) => {
             tokio::select! {
-                () = stops.wait(cli) => {}
+                () = stops.wait(cli.seconds, cli.until_eof) => {}
                 ended = load.ended_early() => return Err(ended.into()),
             }
             load.stop().await?
@@ -111,6 +118,7 @@ async fn serve(cli: &Cli) -> Result<Summary, Box<dyn std::error::Error>> {
     let cpu_seconds = Duration::new(clock.tv_sec.try_into()?, clock.tv_nsec.try_into()?).as_secs_f64();
     drop(close);
     let _overdue = tokio::time::timeout(GRACE, server).await;
+    traces::close(&spans);
     Ok(Summary { requests, errors, cpu_seconds })
 }
 
@@ -126,12 +134,12 @@ impl Stops {
     }
 
     /// Waits for SIGINT, SIGTERM, the end of `--seconds`, or, with `--until-eof`, of standard input.
-    async fn wait(mut self, cli: &Cli) {
+    async fn wait(mut self, seconds: Option<f64>, until_eof: bool) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
-            () = elapsed(cli.seconds) => {}
-            () = end_of_input(), if cli.until_eof => {}
+            () = elapsed(seconds) => {}
+            () = end_of_input(), if until_eof => {}
         }
     }
 }

@@ -87,6 +87,7 @@ impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         let status = match self {
             Self::Refused(_) => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::NotReserved(_) => StatusCode::BAD_GATEWAY,
             Self::Closing => StatusCode::SERVICE_UNAVAILABLE,
             Self::Unwritable(_) => StatusCode::INTERNAL_SERVER_ERROR,
         };

@@ -3,9 +3,11 @@
 //! In: typed requests from `routes`. Out: bodies of answers, or a failure. This is where work is tagged for the
 //! profiler: a tag scope belongs to the running thread, so it stands around computation and never around an `.await`.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use opentelemetry::Context;
 use tokio::sync::{RwLock, Semaphore, SemaphorePermit};
 
 use crate::book::{Book, Closed};
@@ -14,6 +16,7 @@ use crate::orders::{self, Refusal, SigningKey};
 use crate::pricing::Rules;
 use crate::report::{self, Format};
 use crate::search::Index;
+use crate::stock::{NotReserved, Stock};
 
 /// Requests that are worked on at once; the next ones wait.
 const AT_ONCE: usize = 256;
@@ -28,6 +31,7 @@ pub(crate) struct Shop {
     rules: RwLock<Rules>,
     key: SigningKey,
     book: Book,
+    stock: Option<Stock>,
     turns: Semaphore,
     requests: AtomicU64,
     errors: AtomicU64,
@@ -38,6 +42,8 @@ pub(crate) struct Shop {
 pub(crate) enum Failure {
     #[error(transparent)]
     Refused(#[from] Refusal),
+    #[error(transparent)]
+    NotReserved(#[from] NotReserved),
     #[error("the shop is closing")]
     Closing,
     #[error("the answer could not be written: {0}")]
@@ -45,8 +51,8 @@ pub(crate) enum Failure {
 }
 
 impl Shop {
-    /// Fills the shelves; needs a runtime, for the order book is a task.
-    pub(crate) fn open() -> Arc<Self> {
+    /// Fills the shelves; needs a runtime, for the order book is a task. The stock is kept by the service at `inventory`, if at all.
+    pub(crate) fn open(inventory: Option<SocketAddr>) -> Arc<Self> {
         let catalogue = Catalogue::generate(PRODUCTS);
         Arc::new(Self {
             index: Index::build(&catalogue),
@@ -54,6 +60,7 @@ impl Shop {
             rules: RwLock::new(Rules::of_the_season()),
             key: *b"a key of 64 bytes; a shop with something to lose reads it from a",
             book: Book::open(),
+            stock: inventory.map(Stock::at),
             turns: Semaphore::new(AT_ONCE),
             requests: AtomicU64::new(0),
             errors: AtomicU64::new(0),
@@ -70,6 +77,9 @@ impl Shop {
                 let json = serde_json::to_vec(&receipt).map_err(std::io::Error::from)?;
                 Ok::<_, Failure>((receipt, json))
             })?;
+        if let Some(stock) = &self.stock {
+            stock.reserve(&receipt).await?;
+        }
         self.book.record(receipt).await?;
         Ok(json)
     }
@@ -87,7 +97,9 @@ impl Shop {
     pub(crate) async fn report(&self, format: Format) -> Result<Vec<u8>, Failure> {
         let _turn = self.turn().await?;
         let receipts = self.book.recent().await?;
+        let request = Context::current();
         let file = tokio::task::spawn_blocking(move || {
+            let _span = request.attach(); // another thread: its work belongs to the request's span, too
             let _scope = profiler::tag!("endpoint" => "/report", "method" => "GET");
             report::write(&receipts, format)
         });

@@ -22,6 +22,8 @@ pub(crate) mod routes;
 pub(crate) mod search;
 #[path = "../../../../examples/src/bin/shop/service.rs"]
 pub(crate) mod service;
+#[path = "../../../../examples/src/bin/shop/stock.rs"]
+pub(crate) mod stock;
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -43,7 +45,7 @@ pub(crate) fn serve(ready: &mut dyn FnMut(SocketAddr)) -> Result<()> {
     runtime.block_on(async {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         ready(listener.local_addr()?);
-        let server = axum::serve(listener, routes::router(service::Shop::open()));
+        let server = axum::serve(listener, routes::router(service::Shop::open(None)));
         tokio::select! {
             outcome = server.into_future() => Ok(outcome?),
             _ = ended => Ok(()),
