@@ -94,12 +94,12 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Runs the service for two seconds; what it said and what arrived.
+/// Runs the service for a second and a half of CPU time; what it said and what arrived.
 fn serve(way: &str) -> (Value, Vec<ProfileSet>) {
     let _turn = turn();
     let receiver = Receiver::start().unwrap();
     let way = format!("way={way}");
-    let outcome = result(sending(&mut command("spans", &[&way, "seconds=2"]), &receiver, Protocol::Grpc));
+    let outcome = result(sending(&mut command("spans", &[&way, "cpu_seconds=1.5"]), &receiver, Protocol::Grpc));
     assert_lawful(&receiver);
     assert_eq!(outcome["flushed"], true, "{}", outcome["stats"]);
     assert_eq!(outcome["stats"]["tags_left_out"], 0);

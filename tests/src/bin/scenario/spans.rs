@@ -1,6 +1,6 @@
 //! A service on tokio whose every task has a span of its own and works in a function whose name says which.
 //!
-//! In: how spans are made (`way`), and for how long. Out: the ids of all spans by the function that works in them, which is what the
+//! In: how spans are made (`way`), and how much CPU time to use. Out: the ids of all spans by the function that works in them, which is what the
 //! links of a profile must say. Tasks yield, sleep, move between threads and to blocking ones, and have child spans; others
 //! between them have no span at all.
 
@@ -9,13 +9,14 @@ use std::future::Future;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use opentelemetry::Context;
 use opentelemetry::trace::{FutureExt, SpanContext, TraceContextExt, Tracer, TracerProvider};
 use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider};
 use profiler::{Config, ProfiledSpans, SpanLink};
 use profiler_tests::Result;
+use profiler_tests::clock::process_cpu;
 use profiler_tests::subject::Options;
 use profiler_tests::workload::{Random, spin};
 use serde_json::{Value, json};
@@ -75,7 +76,7 @@ enum Span {
 /// The ids of spans, `trace/span`, by function.
 type Ids = Arc<Mutex<BTreeMap<&'static str, Vec<String>>>>;
 
-/// Serves for `seconds`; the ids of all spans.
+/// Serves until `cpu_seconds` are used; the ids of all spans.
 pub(crate) fn spans(options: &Options) -> Result<Value> {
     let name: String = options.value("way")?;
     let config = Config::new("spans").rate_hz(1000).interval(Duration::from_secs(1));
@@ -84,7 +85,7 @@ pub(crate) fn spans(options: &Options) -> Result<Value> {
         _ => config,
     })?;
     let (way, ids) = (Way::open(&name)?, Ids::default());
-    let end = Instant::now() + Duration::from_secs_f64(options.value("seconds")?);
+    let end = process_cpu() + Duration::from_secs_f64(options.value("cpu_seconds")?);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build()?;
     runtime.block_on(async {
         let tasks: Vec<_> =
@@ -96,16 +97,16 @@ pub(crate) fn spans(options: &Options) -> Result<Value> {
     })?;
     drop(runtime);
     profiler.pause();
-    let flushed = profiler.flush(Duration::from_secs(10));
+    let flushed = profiler.flush(Duration::from_secs(100));
     let stats = stats::to_json(&profiler.stats());
     let ids = ids.lock().unwrap_or_else(PoisonError::into_inner).clone();
     Ok(json!({ "flushed": flushed, "ids": ids, "stats": stats }))
 }
 
 /// One request after the other, each a task of its own, with tasks without a span between them.
-async fn serve(way: Way, ids: Ids, seed: u64, end: Instant) {
+async fn serve(way: Way, ids: Ids, seed: u64, end: Duration) {
     let mut random = Random::new(seed);
-    while Instant::now() < end {
+    while process_cpu() < end {
         let kind = random.below(8) as usize;
         let root = way.root(kind);
         root.note(ROOTS[kind].0, &ids);
