@@ -156,3 +156,11 @@ fn samples_link_to_the_local_root() {
     let notes = &outcome["stats"]["spans"]["notes"];
     assert_eq!(notes.as_array().map(Vec::len), Some(0), "{notes}");
 }
+
+/// Check that a start behind somebody else's observer works, and that it is said why there are no links.
+#[test]
+fn another_observer_is_said() {
+    let stats = result(&mut command("observed_by_another", &[]));
+    assert_eq!((&stats["spans"]["observed"], &stats["spans"]["seen"]), (&false.into(), &false.into()), "{stats}");
+    assert!(stats["spans"]["notes"][0].as_str().unwrap().contains("another observer"), "{stats}");
+}

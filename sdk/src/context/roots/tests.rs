@@ -88,12 +88,12 @@ fn samples_link_to_the_first_span_of_the_process() {
     }
     assert_eq!(record(), ("0".repeat(16), None));
 
-    // A grandchild that begins on another thread when the root has ended.
+    // A child that begins on another thread when the root has ended.
     root.span().end();
     let there = std::thread::spawn({
-        let (tracer, child) = (tracer.clone(), child.clone());
+        let (tracer, root) = (tracer.clone(), root.clone());
         move || {
-            let late = begin(&tracer, "late", &child);
+            let late = begin(&tracer, "late", &root);
             let guard = late.attach();
             let inside = record();
             drop(guard);

@@ -49,6 +49,7 @@ fn run() -> Result<Value> {
         "fault" => fault::fault(&options),
         "fork" => fork::fork(&options),
         "tasks" => tasks::tasks(&options),
+        "observed_by_another" => spans::observed_by_another(),
         "spans" => spans::spans(&options),
         "takeover" => takeover::takeover(&options),
         "exit" => exit::exit(&options),

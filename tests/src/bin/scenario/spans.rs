@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use opentelemetry::Context;
+use opentelemetry::context::{ContextObserver, GlobalContextObserver};
 use opentelemetry::trace::{FutureExt, SpanContext, TraceContextExt, Tracer, TracerProvider};
 use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider};
 use profiler::{Config, ProfiledSpans, SpanLink};
@@ -54,6 +55,14 @@ const ROUTES: [&str; 8] = ["/0", "/1", "/2", "/3", "/4", "/5", "/6", "/7"];
 /// Tasks at once.
 const TASKS: usize = 64;
 
+/// An observer that somebody else sets.
+struct Other;
+
+impl ContextObserver for Other {
+    fn on_context_enter(&self, _: &Context, _: &Context) {}
+    fn on_context_exit(&self, _: &Context, _: &Context) {}
+}
+
 /// How spans are made.
 #[derive(Debug, Clone)]
 enum Way {
@@ -75,6 +84,15 @@ enum Span {
 
 /// The ids of spans, `trace/span`, by function.
 type Ids = Arc<Mutex<BTreeMap<&'static str, Vec<String>>>>;
+
+/// Starts in a program that observes contexts itself; what is said of spans then.
+pub(crate) fn observed_by_another() -> Result<Value> {
+    GlobalContextObserver::set(Arc::new(Other));
+    let profiler = profiler::start("observed")?;
+    let current = Context::new().with_span(SdkTracerProvider::default().tracer("spans").start("span"));
+    let _current = current.attach();
+    Ok(stats::to_json(&profiler.stats()))
+}
 
 /// Serves until `cpu_seconds` are used; the ids of all spans.
 pub(crate) fn spans(options: &Options) -> Result<Value> {
