@@ -92,10 +92,14 @@ pub use context::roots::ProfiledSpans;
 pub use context::spans::SpanLink;
 #[cfg(feature = "cpu")]
 pub use context::tags::{MAX_KEY, MAX_VALUE, Scope, Tags, with_tags};
+#[cfg(feature = "tower")]
+pub use context::tower;
 #[cfg(feature = "cpu")]
 pub use engine::EngineChoice;
 pub use error::{Error, ErrorKind};
 #[cfg(feature = "cpu")]
 pub use profiler::{ProfileKind, Profiler, start};
 pub use profiler_proto as proto;
+#[cfg(feature = "macros")]
+pub use profiler_sdk_macros::tagged;
 pub use stats::{DestinationStats, EngineStats, Ledger, SpanStats, Stats, SymbolStats, TagStats};

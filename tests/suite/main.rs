@@ -21,6 +21,7 @@ mod plugin;
 mod pprof_go;
 #[cfg(all(target_arch = "x86_64", debug_assertions))]
 mod reachable;
+mod requests;
 mod scenario;
 mod settings;
 mod shares;

@@ -53,8 +53,8 @@ pin_project! {
     pub struct WithTags<T> {
         // Taken away only to be dropped.
         #[pin]
-        inner: Option<T>,
-        tags: Tags,
+        pub(super) inner: Option<T>,
+        pub(super) tags: Tags,
     }
 
     impl<T> PinnedDrop for WithTags<T> {

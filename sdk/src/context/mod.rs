@@ -29,6 +29,8 @@ pub(crate) mod thread;
 mod tls_aarch64;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod tls_x86_64;
+#[cfg(feature = "tower")]
+pub mod tower;
 
 #[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
 use self::elsewhere::Thread;

@@ -1,0 +1,244 @@
+//! Tags for requests, as a layer around services of axum, tonic, hyper or tower.
+//!
+//! In: requests on their way to a service. Out: the same requests and responses, with tags in force for all of the work: in the
+//! service's call, whenever its future or the body of its response is polled, and when these are dropped. User code, on
+//! whichever thread polls.
+//!
+//! Values come from the network, so those that are not bounded, as a path, are no tags by default.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use http::header::CONTENT_TYPE;
+use http::request::Parts;
+use http::{Method, Request, Response};
+use http_body::{Body, Frame, SizeHint};
+use pin_project_lite::pin_project;
+use tower_layer::Layer;
+use tower_service::Service;
+
+use super::future::{FutureExt, WithTags};
+use super::tags::{Tags, with_tags};
+
+/// Puts tags in force for each request to a service, on top of those that are.
+///
+#[cfg_attr(feature = "axum", doc = "```")]
+#[cfg_attr(not(feature = "axum"), doc = "```ignore")]
+/// # async fn place() {}
+/// # use axum::{Router, routing::post};
+/// let app: Router = Router::new()
+///     .route("/orders/{id}", post(place))
+///     .layer(profiler::tower::TagLayer::new()); // endpoint=/orders/{id}, method=POST
+/// ```
+///
+/// Without more said, the tags of a request are these:
+///
+/// | tag | value |
+/// |---|---|
+/// | `endpoint` | the route as it was written, `/orders/{id}`; with the feature `axum`, inside a router of axum 0.8 |
+/// | `method` | one of the methods of HTTP, or `_OTHER` |
+/// | `rpc.service`, `rpc.method` | for gRPC, by content type, instead of the two above: `shop.v1.Orders`, `Place` |
+///
+/// Never the path: it has as many values as clients can think of. For other tags, and for other routers, use
+/// [`with`](Self::with). What the service spawns as tasks of their own inherits by
+/// [`with_current_tags`](crate::FutureExt::with_current_tags).
+///
+/// In axum, add it with `Router::layer` or `route_layer` behind the routes, as above: around a whole router, as in
+/// `ServiceBuilder::new().layer(..).service(router)`, it comes before routing, when no route is known.
+#[derive(Debug, Clone, Copy)]
+pub struct TagLayer<F = fn(&Parts) -> Tags> {
+    tags_of: F,
+}
+
+impl TagLayer {
+    /// With the tags named above.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { tags_of: request_tags }
+    }
+}
+
+impl Default for TagLayer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<F: Fn(&Parts) -> Tags> TagLayer<F> {
+    /// With the tags that `tags_of` finds for a request. Take values of which there are few: route, tenant, plan.
+    ///
+    /// ```
+    /// let layer = profiler::tower::TagLayer::with(|request| {
+    ///     let tenant = request.headers.get("x-tenant").and_then(|tenant| tenant.to_str().ok());
+    ///     profiler::tags!("tenant" => tenant.unwrap_or("none"))
+    /// });
+    /// ```
+    pub fn with(tags_of: F) -> Self {
+        Self { tags_of }
+    }
+}
+
+impl<S, F: Clone> Layer<S> for TagLayer<F> {
+    type Service = TagService<S, F>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        TagService { inner, tags_of: self.tags_of.clone() }
+    }
+}
+
+/// A service with a [`TagLayer`] around it.
+#[derive(Debug, Clone, Copy)]
+pub struct TagService<S, F = fn(&Parts) -> Tags> {
+    inner: S,
+    tags_of: F,
+}
+
+impl<S, F, B, R> Service<Request<B>> for TagService<S, F>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+    F: Fn(&Parts) -> Tags,
+{
+    type Response = Response<WithTags<R>>;
+    type Error = S::Error;
+    type Future = ResponseFuture<S::Future>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let (head, body) = request.into_parts();
+        let tags = (self.tags_of)(&head);
+        let future = with_tags(&tags, || self.inner.call(Request::from_parts(head, body)));
+        ResponseFuture { inner: future.with_tags(tags) }
+    }
+}
+
+pin_project! {
+    /// The response to come of a [`TagService`].
+    #[derive(Debug)]
+    #[must_use = "futures do nothing unless they are polled"]
+    pub struct ResponseFuture<F> {
+        #[pin]
+        inner: WithTags<F>,
+    }
+}
+
+impl<F, R, E> Future for ResponseFuture<F>
+where
+    F: Future<Output = Result<Response<R>, E>>,
+{
+    type Output = Result<Response<WithTags<R>>, E>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut inner = self.project().inner;
+        let response = ready!(inner.as_mut().poll(context))?;
+        let tags = inner.tags.clone();
+        Poll::Ready(Ok(response.map(|body| WithTags { inner: Some(body), tags })))
+    }
+}
+
+/// The body of a response, which is often made while it is sent.
+impl<B: Body> Body for WithTags<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        let this = self.project();
+        let tags = &*this.tags;
+        let body = this.inner.as_pin_mut();
+        body.map_or(Poll::Ready(None), |body| with_tags(tags, || body.poll_frame(context)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.as_ref().is_none_or(Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.as_ref().map_or_else(|| SizeHint::with_exact(0), Body::size_hint)
+    }
+}
+
+/// The tags of a request when nobody says others.
+fn request_tags(request: &Parts) -> Tags {
+    if let Some((service, method)) = grpc_method(request) {
+        return crate::tags!("rpc.service" => service, "rpc.method" => method);
+    }
+    let method = method(&request.method);
+    match route(request) {
+        Some(route) => crate::tags!("endpoint" => route, "method" => method),
+        None => crate::tags!("method" => method),
+    }
+}
+
+/// `application/grpc`, also `application/grpc+proto` and the like: the service and the method of `/service/method`.
+///
+/// Source: gRPC over HTTP2, "Requests".
+fn grpc_method(request: &Parts) -> Option<(&str, &str)> {
+    let kind = request.headers.get(CONTENT_TYPE)?.as_bytes();
+    let behind = kind.strip_prefix(b"application/grpc")?;
+    if !matches!(behind.first(), None | Some(b'+' | b';' | b'-')) {
+        return None;
+    }
+    let (service, method) = request.uri.path().strip_prefix('/')?.split_once('/')?;
+    (!service.is_empty() && !method.is_empty() && !method.contains('/')).then_some((service, method))
+}
+
+/// The method, if it is one that HTTP knows: clients can send any word.
+fn method(method: &Method) -> &str {
+    match *method {
+        Method::GET | Method::HEAD | Method::POST | Method::PUT | Method::DELETE => method.as_str(),
+        Method::CONNECT | Method::OPTIONS | Method::TRACE | Method::PATCH => method.as_str(),
+        _ => "_OTHER",
+    }
+}
+
+#[cfg(feature = "axum")]
+fn route(request: &Parts) -> Option<&str> {
+    request.extensions.get::<axum::extract::MatchedPath>().map(axum::extract::MatchedPath::as_str)
+}
+
+#[cfg(not(feature = "axum"))]
+fn route(_: &Parts) -> Option<&str> {
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tags(request: http::request::Builder) -> String {
+        format!("{:?}", request_tags(&request.body(()).unwrap().into_parts().0))
+    }
+
+    /// Check that a path is no tag, and that words that HTTP does not know are one value.
+    #[test]
+    fn what_clients_make_up_is_no_tag() {
+        assert_eq!(tags(Request::put("/orders/17?x=%FF")), r#"{"method": "PUT"}"#);
+        assert_eq!(tags(Request::builder().method("BREW").uri("*")), r#"{"method": "_OTHER"}"#);
+        let odd = Request::post("/orders").header(CONTENT_TYPE, http::HeaderValue::from_bytes(b"\xff\xfe").unwrap());
+        assert_eq!(tags(odd), r#"{"method": "POST"}"#);
+    }
+
+    /// Check that gRPC is known by its content type, and that its path must be one.
+    #[test]
+    fn grpc_is_known_by_its_content_type() {
+        let of = |kind: &str, path: &str| tags(Request::post(path).header(CONTENT_TYPE, kind));
+        let names = r#"{"rpc.method": "Place", "rpc.service": "shop.v1.Orders"}"#;
+        for kind in ["application/grpc", "application/grpc+proto", "application/grpc;x=y", "application/grpc-web+proto"]
+        {
+            assert_eq!(of(kind, "/shop.v1.Orders/Place"), names);
+        }
+        for (kind, path) in [
+            ("application/grpcs", "/shop.v1.Orders/Place"),
+            ("application/json", "/shop.v1.Orders/Place"),
+            ("application/grpc", "/shop.v1.Orders"),
+            ("application/grpc", "/shop.v1.Orders/"),
+            ("application/grpc", "//Place"),
+            ("application/grpc", "/a/b/c"),
+        ] {
+            assert_eq!(of(kind, path), r#"{"method": "POST"}"#, "{kind} {path}");
+        }
+    }
+}
