@@ -1,8 +1,8 @@
 //! `#[profiler::tagged(...)]`: puts tags around the work of a function.
 //!
-//! In: the attribute's text ([`arguments`]) and the function below it ([`function`]). Out: the same function, with the
-//! same signature, attributes and docs, and with a body that puts the tags in force ([`expansion`]). What the function hands out decides how:
-//! [`output`]. Runs inside the compiler, on tokens; it must not panic and must not lose what it was given, so that an editor
+//! In: the attribute's text (`arguments`) and the function below it (`function`). Out: the same function, with the
+//! same signature, attributes and docs, and with a body that puts the tags in force (`expansion`). What the function hands out decides how:
+//! `output`. Runs inside the compiler, on tokens; it must not panic and must not lose what it was given, so that an editor
 //! goes on to know the function while its attribute is wrong.
 
 mod arguments;

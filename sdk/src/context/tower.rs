@@ -40,12 +40,14 @@ use super::tags::{Tags, with_tags};
 /// | `method` | one of the methods of HTTP, or `_OTHER` |
 /// | `rpc.service`, `rpc.method` | for gRPC, by content type, instead of the two above: `shop.v1.Orders`, `Place` |
 ///
-/// Never the path: it has as many values as clients can think of. For other tags, and for other routers, use
-/// [`with`](Self::with). What the service spawns as tasks of their own inherits by
+/// Never the path: it has as many values as clients can think of. (A call of gRPC is tagged with the names that the client says,
+/// also where no service has them; a profile holds 16,384 sets of tags, so the harm has an end.) For other tags, and for other
+/// routers, use [`with`](Self::with). What the service spawns as tasks of their own inherits by
 /// [`with_current_tags`](crate::FutureExt::with_current_tags).
 ///
 /// In axum, add it with `Router::layer` or `route_layer` behind the routes, as above: around a whole router, as in
-/// `ServiceBuilder::new().layer(..).service(router)`, it comes before routing, when no route is known.
+/// `ServiceBuilder::new().layer(..).service(router)`, it comes before routing, when no route is known. In tonic:
+/// `Server::builder().layer(TagLayer::new())`.
 #[derive(Debug, Clone, Copy)]
 pub struct TagLayer<F = fn(&Parts) -> Tags> {
     tags_of: F,
@@ -206,7 +208,46 @@ fn route(_: &Parts) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+    use std::future::{Ready, ready};
+    use std::task::Waker;
+
     use super::*;
+
+    /// Works when it is called, not when its future is polled; the answer is as long as the service's name.
+    struct Eager(&'static str);
+
+    impl Service<Request<()>> for Eager {
+        type Response = Response<String>;
+        type Error = Infallible;
+        type Future = Ready<Result<Response<String>, Infallible>>;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn call(&mut self, _: Request<()>) -> Self::Future {
+            let seen = format!("{:?}", Tags::current());
+            ready(Ok(Response::builder().header("seen", seen).body(self.0.to_owned()).unwrap()))
+        }
+    }
+
+    /// Check that what a service does in its call has the tags, and that the body is as long as it was.
+    #[test]
+    fn the_call_itself_has_the_tags() {
+        let call = |answer| {
+            let mut future = Box::pin(TagLayer::new().layer(Eager(answer)).call(Request::new(())));
+            let Poll::Ready(Ok(response)) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) else {
+                panic!("not ready")
+            };
+            response
+        };
+        let response = call("four");
+        assert_eq!(response.headers()["seen"], r#"{"method": "GET"}"#);
+        assert_eq!((response.body().size_hint().exact(), response.body().is_end_stream()), (Some(4), false));
+        assert!(call("").body().is_end_stream());
+        assert!(Tags::current().is_empty());
+    }
 
     fn tags(request: http::request::Builder) -> String {
         format!("{:?}", request_tags(&request.body(()).unwrap().into_parts().0))
