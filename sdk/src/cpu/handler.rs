@@ -5,6 +5,8 @@
 //! its own. It does not allocate, lock, print, touch `errno` or call into the dynamic linker; its one system call is
 //! `process_vm_readv` (in `unwind::memory`).
 
+use std::collections::TryReserveError;
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -57,10 +59,14 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn new(ring_words: usize) -> Result<Self, Error> {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let no_memory = |error: TryReserveError| {
+            let what = "allocate the ring of samples (4 MiB) and the table of threads";
+            Error::environment(what, io::Error::new(io::ErrorKind::OutOfMemory, error), "raise the memory limit")
+        };
         Ok(Self {
-            ring: Ring::new(ring_words),
+            ring: Ring::new(ring_words).map_err(no_memory)?,
             pool: scratch::pool(processors)?,
-            slots: Slots::new(),
+            slots: Slots::new().map_err(no_memory)?,
             snapshot: AtomicPtr::new(std::ptr::null_mut()),
             generation: AtomicU32::new(0),
             period_nanos: AtomicU64::new(0),

@@ -5,6 +5,8 @@
 //! the caller counts it. Nothing here allocates (but [`Ring::new`]), blocks or makes a system call. The tests
 //! try it in every order in which threads can meet (`tests/src/bin/models`).
 
+use std::collections::TryReserveError;
+
 use super::atomic::{AtomicU64, Ordering};
 
 /// Longest record in words, its header not counted.
@@ -33,9 +35,15 @@ pub(crate) struct Full;
 
 impl Ring {
     /// A ring of `words` words, rounded up to a power of two.
-    pub(crate) fn new(words: usize) -> Self {
+    ///
+    /// # Errors
+    /// When there is no memory for it.
+    pub(crate) fn new(words: usize) -> Result<Self, TryReserveError> {
         let size = words.max(2).next_power_of_two();
-        Self { words: (0..size).map(|_| AtomicU64::new(0)).collect(), head: AtomicU64::new(0), tail: AtomicU64::new(0) }
+        let mut words = Vec::new();
+        words.try_reserve_exact(size)?;
+        words.resize_with(size, || AtomicU64::new(0));
+        Ok(Self { words: words.into(), head: AtomicU64::new(0), tail: AtomicU64::new(0) })
     }
 
     /// Writes one record made of `parts` in order. Callable from a signal handler.
@@ -117,7 +125,7 @@ mod tests {
     /// Check that records come out as they went in, over many turns of a small ring.
     #[test]
     fn records_come_out_whole_and_in_order() {
-        let ring = Ring::new(16);
+        let ring = Ring::new(16).unwrap();
         for turn in 0..1000_u64 {
             let long = vec![turn; (turn % 11) as usize];
             assert_eq!(ring.write(&[&[turn], &long]), Ok(()));
@@ -129,12 +137,12 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_refused() {
         for sent in [0_usize, 1, 7, 8, 9, 64] {
-            let ring = Ring::new(16);
+            let ring = Ring::new(16).unwrap();
             let kept = (0..sent).filter(|n| ring.write(&[&[*n as u64]]).is_ok()).count();
             assert_eq!(kept, sent.min(8));
             assert_eq!(drain(&ring).len(), kept);
         }
-        assert_eq!(Ring::new(1 << 12).write(&[&[0; MAX_WORDS + 1]]), Err(Full));
+        assert_eq!(Ring::new(1 << 12).unwrap().write(&[&[0; MAX_WORDS + 1]]), Err(Full));
     }
 
     /// Check that with eight writers and one reader, kept + refused = sent and no record is torn.
@@ -142,7 +150,7 @@ mod tests {
     fn concurrent_writers_lose_nothing_uncounted() {
         const WRITERS: u64 = 8;
         const EACH: u64 = 20_000;
-        let ring = Ring::new(1 << 10);
+        let ring = Ring::new(1 << 10).unwrap();
         let (mut kept, mut refused) = (0, 0);
         std::thread::scope(|scope| {
             let write = |id: u64| {

@@ -4,6 +4,7 @@
 //! alarm, what its signals told, and the bounds of its stack. A fixed arena found by thread id, so that a handler needs no thread-local, no
 //! allocation and no lock to get there; a thread that finds no slot is left to the process-wide timer.
 
+use std::collections::TryReserveError;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
@@ -61,8 +62,15 @@ pub(crate) struct UnknownStack {
 }
 
 impl Slots {
-    pub(crate) fn new() -> Self {
-        Self { slots: (0..SLOTS).map(|_| Slot::default()).collect() }
+    /// An arena of free slots.
+    ///
+    /// # Errors
+    /// When there is no memory for it.
+    pub(crate) fn new() -> Result<Self, TryReserveError> {
+        let mut slots = Vec::new();
+        slots.try_reserve_exact(SLOTS)?;
+        slots.resize_with(SLOTS, Slot::default);
+        Ok(Self { slots: slots.into() })
     }
 
     /// A slot for thread `tid`, if there is a free one near the place of its id. Only the `profiler` thread calls this.
@@ -237,7 +245,7 @@ mod tests {
     /// Check that threads are found by id and by address, and are gone once freed.
     #[test]
     fn threads_are_found_by_id_and_address() {
-        let slots = Slots::new();
+        let slots = Slots::new().unwrap();
         let (a, b) = (slots.insert(100).unwrap(), slots.insert(100 + SLOTS as u32).unwrap());
         assert!(std::ptr::eq(slots.find(100).unwrap(), a) && !std::ptr::eq(a, b));
         assert!(std::ptr::eq(slots.at(std::ptr::from_ref(b) as usize).unwrap(), b));
@@ -249,7 +257,7 @@ mod tests {
     /// Check that a crowded place refuses instead of searching on.
     #[test]
     fn a_crowded_place_refuses() {
-        let slots = Slots::new();
+        let slots = Slots::new().unwrap();
         let crowd = (0..PROBES as u32).filter(|n| slots.insert(7 + n * SLOTS as u32).is_some()).count();
         assert_eq!((crowd, slots.insert(7 + PROBES as u32 * SLOTS as u32).is_none()), (PROBES, true));
     }
@@ -257,7 +265,7 @@ mod tests {
     /// Check that periods written off are taken from the next overrun, once.
     #[test]
     fn what_was_written_off_is_not_told_again() {
-        let slots = Slots::new();
+        let slots = Slots::new().unwrap();
         let slot = slots.insert(1).unwrap();
         assert_eq!(slot.not_written_off(40), 40);
         slot.write_off(30);
@@ -270,7 +278,7 @@ mod tests {
     /// once is told later.
     #[test]
     fn kernel_time_is_told_up_to_the_clock() {
-        let slots = Slots::new();
+        let slots = Slots::new().unwrap();
         let slot = slots.insert(1).unwrap();
         let in_kernel = |nanos| {
             slot.mark_timed(nanos);
@@ -294,7 +302,7 @@ mod tests {
     /// Check that a stack is asked about once and then known.
     #[test]
     fn an_unknown_stack_is_asked_about() {
-        let slots = Slots::new();
+        let slots = Slots::new().unwrap();
         let slot = slots.insert(1).unwrap();
         assert_eq!(slot.stack(0x5000, 0x9000), 0..0);
         assert_eq!(slot.unknown_stack(), Some(UnknownStack { sp: 0x5000, thread_pointer: 0x9000 }));

@@ -38,7 +38,8 @@ fn read(ring: &Ring, next: &mut [u64; 2]) -> u64 {
 
 /// Writers on threads beside a reader, on a ring of so many words.
 fn writers(words: usize, records: u64) {
-    let ring = Arc::new(Ring::new(words));
+    #[expect(clippy::unwrap_used, reason = "a model without its ring shows nothing")]
+    let ring = Arc::new(Ring::new(words).unwrap());
     let writers: Vec<_> = (0..2)
         .map(|writer| {
             let ring = Arc::clone(&ring);
