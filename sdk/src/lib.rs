@@ -68,6 +68,8 @@ mod error;
 pub mod export;
 #[cfg(feature = "cpu")]
 mod profiler;
+#[cfg(all(feature = "cpu", target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod publish;
 #[cfg(feature = "serve")]
 pub mod serve;
 mod stats;

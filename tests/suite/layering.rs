@@ -28,6 +28,7 @@ const STAGES: &[&str] = &[
     "export",
     "serve",
     "context",
+    "publish",
     "unwind",
     "cpu",
     "aggregate",

@@ -53,7 +53,7 @@ pub fn decode_bytes(bytes: &[u8], limits: &Limits) -> Result<Vec<ProfileSet>, De
     decode(request, limits)
 }
 
-fn decode_resource(
+pub(super) fn decode_resource(
     resource: Option<&wire::Resource>,
     path: &str,
     source: &mut Source<'_>,

@@ -12,6 +12,7 @@ use crate::model::{
     Attribute, AttributeSet, AttributeSetId, Dictionary, Id, Kind, Link, Location, Profile, ProfileSet, Sample, Value,
     ValueType,
 };
+use crate::resource::Resource;
 
 /// The request that holds `set`, compact ([`ProfileSet::compacted`]).
 ///
@@ -29,7 +30,7 @@ pub fn encode(set: &ProfileSet) -> ExportProfilesServiceRequest {
     };
     let scope_profiles = wire::ScopeProfiles { scope: Some(scope), profiles, schema_url: String::new() };
     let resource_profiles = wire::ResourceProfiles {
-        resource: Some(encode_resource(&kept)),
+        resource: Some(wire_resource(&kept.resource)),
         scope_profiles: vec![scope_profiles],
         schema_url: String::new(),
     };
@@ -45,8 +46,8 @@ pub fn encode_to_vec(set: &ProfileSet) -> Vec<u8> {
     encode(set).encode_to_vec()
 }
 
-fn encode_resource(set: &ProfileSet) -> wire::Resource {
-    let given = set.resource.attributes().iter().filter(|(_, value)| *value != Value::Empty);
+pub(super) fn wire_resource(resource: &Resource) -> wire::Resource {
+    let given = resource.attributes().iter().filter(|(_, value)| *value != Value::Empty);
     wire::Resource { attributes: given.map(|(key, value)| key_value(key, value)).collect(), ..Default::default() }
 }
 
@@ -149,7 +150,7 @@ fn encode_attribute(attribute: &Attribute) -> KeyValueAndUnit {
     KeyValueAndUnit { key_strindex: index(attribute.key), value, unit_strindex: index(attribute.unit) }
 }
 
-fn key_value(key: &str, value: &Value) -> KeyValue {
+pub(super) fn key_value(key: &str, value: &Value) -> KeyValue {
     KeyValue { key: key.to_owned(), value: Some(any_value(value)), key_strindex: 0 }
 }
 

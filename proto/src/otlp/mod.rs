@@ -5,11 +5,13 @@
 //! has no place for is left out: profile ids, original payloads, single timestamps, attributes of a scope, schema URLs,
 //! entity references and counts of dropped attributes.
 
+mod context;
 mod decode;
 mod encode;
 mod shape;
 mod source;
 
+pub use context::ProcessContext;
 pub use decode::{decode, decode_bytes};
 pub use encode::{encode, encode_to_vec};
 

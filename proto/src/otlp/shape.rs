@@ -13,6 +13,9 @@ use crate::wire::{Field, Shape};
 /// `ExportProfilesServiceRequest`, and `ProfilesData`, which is the same on the wire.
 pub(super) static REQUEST: Shape = plain::<()>(&[(1, Message(&RESOURCE_PROFILES)), (2, Message(&DICTIONARY))]);
 
+/// `ProcessContext` (opentelemetry/proto/processcontext/v1development/process_context.proto).
+pub(super) static PROCESS_CONTEXT: Shape = plain::<()>(&[(1, Message(&RESOURCE)), (2, Message(&KEY_VALUE))]);
+
 static RESOURCE_PROFILES: Shape =
     plain::<ResourceProfiles>(&[(1, Message(&RESOURCE)), (2, Message(&SCOPE_PROFILES)), (3, Text)]);
 static RESOURCE: Shape = plain::<()>(&[(1, Message(&KEY_VALUE)), (3, Message(&ENTITY_REF))]);

@@ -35,6 +35,11 @@ pub(crate) fn text(number: u8) -> Option<&'static str> {
     }
 }
 
+/// How many keys there are beside number 0: those with the numbers from 1 to this one.
+pub(crate) fn count() -> usize {
+    KEYS.iter().take_while(|place| text_in(place).is_some()).count()
+}
+
 fn text_in(place: &'static AtomicPtr<Box<str>>) -> Option<&'static str> {
     // Acquire: pairs with the Release in `put`; who sees the pointer sees the text.
     // SAFETY: null, or from a `Box` that `put` made and nobody frees.

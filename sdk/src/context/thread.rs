@@ -80,6 +80,9 @@ macro_rules! symbol {
 }
 pub(super) use symbol;
 
+// The second name, for its first word, is the one that OTEP 4947 gives: readers look it up. It is weak, so that programs link
+// in which others define it too: another version of this crate, another library for thread contexts. Whose definition the
+// name then stands for does not matter here, for this crate reaches its own by the first name, which is hidden.
 global_asm!(
     ".pushsection .tbss,\"awT\",%nobits",
     ".balign 8",
@@ -87,6 +90,10 @@ global_asm!(
     concat!(".hidden ", symbol!()),
     concat!(".type ", symbol!(), ", %object"),
     concat!(".size ", symbol!(), ", 32"),
+    ".weak otel_thread_ctx_v1",
+    ".type otel_thread_ctx_v1, %object",
+    ".size otel_thread_ctx_v1, 8",
+    "otel_thread_ctx_v1:",
     concat!(symbol!(), ":"),
     ".zero 32",
     ".popsection",
@@ -128,6 +135,12 @@ pub(crate) fn prepare() -> Result<(), Error> {
     }
     KEY.store(key, Ordering::Relaxed);
     Ok(())
+}
+
+/// Distance in bytes of the pointer to the record in force from the thread pointer, the same in every thread: below it on
+/// x86_64, above it on aarch64. `None` where there is no such distance, and before [`prepare`].
+pub(crate) fn distance() -> Option<isize> {
+    Some(DISTANCE.load(Ordering::Relaxed)).filter(|distance| *distance != 0)
 }
 
 /// The calling thread's variable by its descriptor, which may allocate: not callable from a signal handler.

@@ -24,10 +24,12 @@ pub(super) enum Call {
     TimerCreate,
     Setitimer,
     ProcessVmReadv,
+    MemfdCreate,
 }
 
 impl Call {
-    const ALL: [Self; 4] = [Self::PerfEventOpen, Self::TimerCreate, Self::Setitimer, Self::ProcessVmReadv];
+    const ALL: [Self; 5] =
+        [Self::PerfEventOpen, Self::TimerCreate, Self::Setitimer, Self::ProcessVmReadv, Self::MemfdCreate];
 
     /// As the manual has it.
     fn name(self) -> &'static str {
@@ -36,6 +38,7 @@ impl Call {
             Self::TimerCreate => "timer_create",
             Self::Setitimer => "setitimer",
             Self::ProcessVmReadv => "process_vm_readv",
+            Self::MemfdCreate => "memfd_create",
         }
     }
 
@@ -45,6 +48,7 @@ impl Call {
             Self::TimerCreate => libc::SYS_timer_create,
             Self::Setitimer => libc::SYS_setitimer,
             Self::ProcessVmReadv => libc::SYS_process_vm_readv,
+            Self::MemfdCreate => libc::SYS_memfd_create,
         }
     }
 }
@@ -83,7 +87,7 @@ impl Filter {
                 }
                 // Nothing is known: what filters end processes for is not tried. Timers are in every list of harmless calls.
                 Ok(Some(_)) | Err(_) => {
-                    filter.deadly.extend([Call::PerfEventOpen, Call::ProcessVmReadv]);
+                    filter.deadly.extend([Call::PerfEventOpen, Call::ProcessVmReadv, Call::MemfdCreate]);
                     return filter;
                 }
             }
@@ -134,7 +138,7 @@ fn try_calls(from: usize, quietly: bool, progress: &AtomicUsize) -> ! {
     for (index, call) in Call::ALL.into_iter().enumerate().skip(from) {
         progress.store(index, Ordering::Relaxed);
         // SAFETY: with arguments that point nowhere and name nothing, each of these calls fails and does nothing
-        //         (perf_event_open(2), timer_create(2), setitimer(2), process_vm_readv(2)); the filter comes before that.
+        //         (perf_event_open(2), timer_create(2), setitimer(2), process_vm_readv(2), memfd_create(2)); the filter comes before that.
         unsafe { libc::syscall(call.number(), -1_i64, -1_i64, -1_i64, -1_i64, -1_i64, -1_i64) };
     }
     loop {

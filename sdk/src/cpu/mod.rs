@@ -152,6 +152,11 @@ impl Sampler {
         Ok(sampler)
     }
 
+    /// Whether `memfd_create` may be tried: no filter ends the process for it.
+    pub(crate) fn may_make_memfd(&self) -> bool {
+        !self.filter.is_deadly(Call::MemfdCreate)
+    }
+
     /// Sets the alarms. Does nothing while they are set.
     pub(crate) fn resume(&mut self, period: Duration) -> Result<(), Error> {
         if self.threads.is_some() {

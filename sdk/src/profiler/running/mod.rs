@@ -23,6 +23,7 @@ use self::source::Handle;
 use crate::config::Settings;
 use crate::cpu::{Sampler, ring};
 use crate::error::Error;
+use crate::publish::Publication;
 use crate::stats::Stats;
 use crate::symbolize::Folders;
 
@@ -173,6 +174,7 @@ fn wire(settings: Settings, claim: Claim) -> Result<Running, Error> {
     let (commands, mailbox) = mpsc::channel();
     let handle = Handle::new(commands, &settings);
     let (tasks, inbox) = io::channel();
+    let resource = settings.resource.clone();
     let io_thread = io::Io {
         #[cfg(feature = "serve")]
         server,
@@ -184,7 +186,8 @@ fn wire(settings: Settings, claim: Claim) -> Result<Running, Error> {
     let runtime = io::runtime()?;
     let mut threads = vec![spawn("profiler-io", move || io_thread.run(runtime, inbox))?];
     let sampler = Sampler::start(engine, period, ring_words)?;
-    let sampling = Sampling::new(sampler, period, interval, mailbox, tasks, handle.clone());
+    let publication = Publication::begin(&resource, sampler.may_make_memfd());
+    let sampling = Sampling::new(sampler, period, interval, mailbox, tasks, handle.clone(), publication);
     threads.push(spawn("profiler", move || {
         sampling.run();
         drop(claim);

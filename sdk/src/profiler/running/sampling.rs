@@ -16,6 +16,7 @@ use super::source::Handle;
 use crate::aggregate::Aggregate;
 use crate::config::period;
 use crate::cpu::{Epoch, Sampler};
+use crate::publish::Publication;
 
 /// How often the ring is drained; see `ring::DEFAULT_WORDS`.
 const TURN: Duration = Duration::from_millis(100);
@@ -49,6 +50,7 @@ pub(super) struct Sampling {
     mailbox: Receiver<Command>,
     tasks: Tasks,
     handle: Handle,
+    publication: Publication,
     window: Aggregate,
     captures: Vec<Capture>,
     flushes: Vec<Flush>,
@@ -63,15 +65,17 @@ impl Sampling {
         mailbox: Receiver<Command>,
         tasks: Tasks,
         handle: Handle,
+        publication: Publication,
     ) -> Self {
         let window = Aggregate::begin(Instant::now(), SystemTime::now());
-        let this = Self {
+        let mut this = Self {
             sampler,
             period,
             interval,
             mailbox,
             tasks,
             handle,
+            publication,
             window,
             captures: Vec::new(),
             flushes: Vec::new(),
@@ -274,9 +278,12 @@ impl Sampling {
         self.tasks.try_send(Task::Stop { deadline, reply }).unwrap_or_else(Task::refuse);
     }
 
-    fn publish_engine(&self) {
+    /// Tells the rest of the process, and readers outside, how samples are taken now.
+    fn publish_engine(&mut self) {
+        let mut now = self.sampler.engine();
+        self.publication.say(!now.name.is_empty());
+        now.notes.extend_from_slice(self.publication.notes());
         let mut engine = self.handle.engine.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = self.sampler.engine();
         if *engine != now {
             *engine = now;
         }
