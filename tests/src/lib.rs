@@ -1,13 +1,14 @@
 //! What the end-to-end tests and `measure` share.
 //!
 //! [`receiver`] is the collector that a profiled process sends to, [`workload`] is what it burns its CPU on, [`process`]
-//! runs it as a child, [`browser`] looks at its page, [`tally`] reads what came out [`stats`] is what it says of itself, and
+//! runs it as a child, [`browser`] looks at its page, [`tally`] reads what came out [`stats`] is what it says of itself, [`outside`] what others see of it, and
 //! [`statistics`] says whether it is right. What is global to a process (signal handler, timers, environment) is tried in a child process of its own: see
 //! `bin/scenario`.
 
 pub mod browser;
 pub mod clock;
 pub mod fetch;
+pub mod outside;
 pub mod process;
 pub mod receiver;
 pub mod sandbox;

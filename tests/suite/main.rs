@@ -17,6 +17,7 @@ mod engines;
 mod faults;
 mod layering;
 mod models;
+mod outside;
 mod plugin;
 mod pprof_go;
 #[cfg(all(target_arch = "x86_64", debug_assertions))]

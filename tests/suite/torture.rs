@@ -153,6 +153,32 @@ fn torture_by_allocations() {
     });
 }
 
+/// Check that tags of which no two sets are the same take no memory, and that samples beyond what a window holds say so and
+/// are counted.
+#[test]
+fn torture_by_tags_without_number() {
+    let fill = std::env::var_os("TORTURE_SECONDS").is_some();
+    let sets = if fill { 10_000_000 } else { 200_000 };
+    for engine in one_engine() {
+        let receiver = Receiver::start().unwrap();
+        let outcome = suffer("cardinality", &[format!("sets={sets}"), format!("fill={fill}")], &engine, &receiver);
+        let of = |path: &str| number(&outcome, path);
+        assert!(of("/own/sets") >= sets && of("/own/early") > 0, "{outcome}");
+        assert_eq!((of("/stats/tags_left_out"), of("/stats/pending")), (0, 0), "{outcome}");
+        // A window has its bound; had the sets been kept, it were a hundred times as much, and ten times in a short run.
+        let grown = of("/own/late").saturating_sub(of("/own/early"));
+        assert!(grown < 24 << 20, "{grown} bytes more: {outcome}");
+        let tally = receiver.accepted();
+        assert_eq!(of("/stats/exported"), tally.stacks, "{outcome}");
+        let sets = tally.by_tag.keys().filter(|tag| tag.starts_with("request=")).count();
+        let (overflow, counted) =
+            (tally.tagged("profiler.tags", "overflow"), &outcome["stats"]["degraded"]["no_context"]);
+        assert!(sets > 20 && sets <= 16_384, "{sets} sets: {outcome}");
+        assert_eq!(overflow > 0, counted.as_u64().is_some_and(|count| count > 0), "{outcome}");
+        assert!(overflow > 0 || !fill, "no window was ever full: {outcome}");
+    }
+}
+
 /// Check that unwinding after a panic and walking a stack do not disturb each other.
 #[test]
 fn torture_by_panics() {

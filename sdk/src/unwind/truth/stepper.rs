@@ -97,6 +97,7 @@ struct Stepper {
     excepted: u64,
     /// Where the walk may end.
     may_stop_in: Option<Range<u64>>,
+    look: Option<fn()>,
 }
 
 /// A walk that went wrong.
@@ -125,6 +126,7 @@ pub(super) struct Run {
     others: Vec<Range<u64>>,
     except: Vec<Range<u64>>,
     may_stop_in: Option<Range<u64>>,
+    look: Option<fn()>,
 }
 
 impl Run {
@@ -147,6 +149,12 @@ impl Run {
     /// The walk may end in this code, if it says so.
     pub(super) fn may_stop_in(mut self, code: Range<u64>) -> Self {
         self.may_stop_in = Some(code);
+        self
+    }
+
+    /// `look` runs behind every instruction, too, in the handler of the trap. It must not allocate.
+    pub(super) fn look(mut self, look: fn()) -> Self {
+        self.look = Some(look);
         self
     }
 
@@ -258,11 +266,15 @@ impl Stepper {
             listed: 0,
             except: run.except,
             may_stop_in: run.may_stop_in,
+            look: run.look,
             excepted: 0,
         }
     }
 
     fn step(&mut self, registers: &Registers) {
+        if let Some(look) = self.look {
+            look();
+        }
         if self.steps == 0 {
             // The first instruction in steps was the call out of `truth_step`, whose own return address is above its frame
             // pointer.

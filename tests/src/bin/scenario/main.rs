@@ -10,10 +10,12 @@ mod burn;
 mod exit;
 mod fault;
 mod fork;
+mod published;
 mod settings;
 mod spans;
 mod takeover;
 mod tasks;
+mod watched;
 
 use std::io::{self, BufRead, Write};
 use std::process::ExitCode;
@@ -52,6 +54,8 @@ fn run() -> Result<Value> {
         "observed_by_another" => spans::observed_by_another(),
         "spans" => spans::spans(&options),
         "takeover" => takeover::takeover(&options),
+        "published" => published::published(&options),
+        "watched" => watched::watched(&options),
         "exit" => exit::exit(&options),
         other => Err(format!("there is no scenario {other:?}").into()),
     }

@@ -27,8 +27,13 @@ pub(crate) struct Time {
 impl Time {
     /// The option `seconds`, from now on.
     pub(crate) fn of(options: &Options) -> Result<Self> {
+        Ok(Self::lasting(Duration::from_secs_f64(options.value("seconds")?)))
+    }
+
+    /// So long, from now on.
+    pub(crate) fn lasting(duration: Duration) -> Self {
         let start = Instant::now();
-        Ok(Self { start, end: start + Duration::from_secs_f64(options.value("seconds")?) })
+        Self { start, end: start + duration }
     }
 
     /// Whether there is some left.

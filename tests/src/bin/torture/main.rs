@@ -6,6 +6,7 @@
 
 mod allocations;
 mod bench;
+mod cardinality;
 mod children;
 mod deep;
 mod exec;
@@ -46,6 +47,7 @@ fn run() -> Result<Value> {
         "spawn" => children::spawn(&options),
         "offspring" => children::offspring(&options),
         "exec" => exec::exec(&options),
+        "cardinality" => cardinality::cardinality(&options),
         "malloc" => storms::malloc(&options),
         "panics" => storms::panics(&options),
         "deep" => deep::deep(&options),

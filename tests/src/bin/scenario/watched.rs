@@ -1,0 +1,237 @@
+//! Threads that change tags and spans, each change announced, for a reader outside to check.
+//!
+//! In: how many threads, whether they go on until they are told to end (`how=race`) or do every kind of change once, from
+//! their birth to their end (`how=script`). Out: their ids and where each of them says what it does.
+
+use std::fmt::Display;
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::task::{Context as Task, Poll, Waker};
+
+use opentelemetry::Context;
+use opentelemetry::trace::{SpanContext, SpanId, TraceContextExt, TraceFlags, TraceId, TraceState};
+use profiler::{Config, FutureExt, Scope, Tags};
+use profiler_tests::Result;
+use profiler_tests::outside::watched::{State, Watch};
+use profiler_tests::subject::Options;
+use profiler_tests::workload::Random;
+use serde_json::{Value, json};
+
+use crate::{say, wait_for_word};
+
+/// How many scopes and spans of each kind there are.
+const KINDS: u16 = 16;
+
+/// Runs the threads; the first word lets them begin, the second one ends those that race.
+pub(crate) fn watched(options: &Options) -> Result<Value> {
+    let rate = options.value("rate")?;
+    let profiler = profiler::start(Config::new("watched").rate_hz(rate))?;
+    let is_race = options.value::<String>("how")? == "race";
+    if !is_race {
+        // In single steps a sample takes longer than the period that it stands for.
+        profiler.pause();
+    }
+    let (begin, over) = (AtomicBool::new(false), AtomicBool::new(false));
+    let sets = Sets::new();
+    let (sender, births) = mpsc::channel();
+    std::thread::scope(|scope| {
+        for seed in 0..options.value("threads")? {
+            let (sender, begin, over, sets) = (sender.clone(), &begin, &over, &sets);
+            scope.spawn(move || {
+                let watch = Arc::new(Watch::default());
+                // Kept for ever: a reader may look until the thread is gone.
+                let address = Arc::into_raw(Arc::clone(&watch)).addr();
+                let tid = rustix::thread::gettid().as_raw_nonzero().get();
+                let born = json!({ "tid": tid, "watch": address, "symbol": symbol() });
+                // Whoever waits for all of them waits until the last sender is gone.
+                let _sent = sender.send(born);
+                drop(sender);
+                while !begin.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+                let mut worker = Worker { watch: &watch, state: State::default(), sets, random: Random::new(seed) };
+                if is_race {
+                    while !over.load(Ordering::Relaxed) {
+                        worker.change();
+                    }
+                } else {
+                    worker.script();
+                }
+            });
+        }
+        drop(sender);
+        say(&json!({ "threads": births.iter().collect::<Vec<_>>() }));
+        wait_for_word()?;
+        begin.store(true, Ordering::Relaxed);
+        wait_for_word()?;
+        over.store(true, Ordering::Relaxed);
+        Ok(json!({ "ended": true }))
+    })
+}
+
+/// Where the calling thread's `otel_thread_ctx_v1` is, if the symbol is exported.
+fn symbol() -> Option<u64> {
+    // SAFETY: dlsym(3) with a text that ends with a zero. Of a thread-local variable it gives the calling thread's.
+    let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"otel_thread_ctx_v1".as_ptr()) };
+    (!address.is_null()).then_some(address as u64)
+}
+
+/// What can be put in force; number `n` stands at `n - 1`.
+struct Sets {
+    outer: Vec<Tags>,
+    inner: Vec<Tags>,
+    spans: Vec<Context>,
+}
+
+impl Sets {
+    fn new() -> Self {
+        let tags = |pairs: [(&'static str, String); 2]| {
+            Tags::new(pairs.iter().map(|(key, value)| (*key, value as &dyn Display)))
+        };
+        Self {
+            outer: (1..=KINDS).map(|number| tags(State::outer_tags(number))).collect(),
+            inner: (1..=KINDS).map(|number| tags(State::inner_tags(number))).collect(),
+            spans: (1..=u32::from(KINDS)).map(span).collect(),
+        }
+    }
+}
+
+/// A context with a span, of this process, as a tracer would make it.
+fn span(number: u32) -> Context {
+    let (trace_id, span_id) = State::ids(number);
+    let (trace_id, span_id) = (TraceId::from_bytes(trace_id), SpanId::from_bytes(span_id));
+    let span = SpanContext::new(trace_id, span_id, TraceFlags::SAMPLED, false, TraceState::default());
+    Context::new().with_remote_span_context(span)
+}
+
+/// A thread at its work.
+struct Worker<'a> {
+    watch: &'a Watch,
+    state: State,
+    sets: &'a Sets,
+    random: Random,
+}
+
+impl Worker<'_> {
+    fn enter<R>(&mut self, state: State, change: impl FnOnce() -> R) -> R {
+        self.state = state;
+        self.watch.enter(state, change)
+    }
+
+    fn outer(&mut self, number: u16) -> Scope {
+        let tags = &self.sets.outer[usize::from(number - 1)];
+        self.enter(State { outer: number, ..self.state }, || Scope::enter(tags))
+    }
+
+    fn inner(&mut self, number: u16) -> Scope {
+        let tags = &self.sets.inner[usize::from(number - 1)];
+        self.enter(State { inner: number, ..self.state }, || Scope::enter(tags))
+    }
+
+    fn leave_outer(&mut self, scope: Scope) {
+        self.enter(State { outer: 0, ..self.state }, || drop(scope));
+    }
+
+    fn leave_inner(&mut self, scope: Scope) {
+        self.enter(State { inner: 0, ..self.state }, || drop(scope));
+    }
+
+    /// Does `work` in a span.
+    fn in_span(&mut self, number: u32, work: impl FnOnce(&mut Self)) {
+        let context = self.sets.spans[number as usize - 1].clone();
+        let guard = self.enter(State { span: number, ..self.state }, || context.attach());
+        work(self);
+        self.enter(State { span: 0, ..self.state }, || drop(guard));
+    }
+
+    /// Polls a future with tags twice, and drops it.
+    fn poll(&mut self, number: u16) {
+        let (outside, inside) = (self.state, State { inner: number, ..self.state });
+        let tags = self.sets.inner[usize::from(number - 1)].clone();
+        let mut context = Task::from_waker(Waker::noop());
+        {
+            let mut future = pin!(Inside { watch: self.watch, inside, outside }.with_tags(tags));
+            for _ in 0..2 {
+                self.watch.announce(inside);
+                let _pending = future.as_mut().poll(&mut context);
+                self.watch.arrive(outside);
+            }
+            self.watch.announce(inside);
+        }
+        self.watch.arrive(outside);
+    }
+
+    /// One of every kind of change, in an order of chance.
+    fn change(&mut self) {
+        let [outer, inner, span] = [0; 3].map(|_: u16| 1 + self.random.below(KINDS.into()) as u16);
+        match self.random.below(4) {
+            0 => self.in_order(outer, inner, span),
+            1 => self.in_span(span.into(), |this| this.out_of_order(outer, inner)),
+            2 => self.out_of_order(outer, inner),
+            _ => {
+                let scope = self.outer(outer);
+                self.poll(inner);
+                self.in_span(span.into(), |this| this.poll(inner));
+                self.leave_outer(scope);
+            }
+        }
+    }
+
+    fn in_order(&mut self, outer: u16, inner: u16, span: u16) {
+        let scope = self.outer(outer);
+        self.in_span(span.into(), |this| {
+            let scope = this.inner(inner);
+            this.leave_inner(scope);
+        });
+        self.leave_outer(scope);
+    }
+
+    fn out_of_order(&mut self, outer: u16, inner: u16) {
+        let (first, second) = (self.outer(outer), self.inner(inner));
+        self.leave_outer(first);
+        self.leave_inner(second);
+    }
+
+    /// Every kind of change once, beginning with the thread's first, and a scope that is never left at its end.
+    fn script(&mut self) {
+        self.in_order(1, 2, 3);
+        self.out_of_order(4, 5);
+        self.in_span(6, |this| this.out_of_order(7, 8));
+        self.poll(9);
+        let scope = self.outer(10);
+        self.poll(11);
+        std::mem::forget(scope);
+        self.watch.announce(State::default());
+    }
+}
+
+/// A future that never ends, and says when it is inside.
+struct Inside<'a> {
+    watch: &'a Watch,
+    inside: State,
+    outside: State,
+}
+
+impl Inside<'_> {
+    fn is_here(&self) {
+        self.watch.arrive(self.inside);
+        self.watch.announce(self.outside);
+    }
+}
+
+impl Future for Inside<'_> {
+    type Output = ();
+    fn poll(self: Pin<&mut Self>, _: &mut Task<'_>) -> Poll<()> {
+        self.is_here();
+        Poll::Pending
+    }
+}
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        self.is_here();
+    }
+}

@@ -1,0 +1,57 @@
+//! A set of tags for every request, none of which ever comes again.
+//!
+//! In: how many sets at least, on two threads, for how many seconds, and whether to go on until a window holds no more of them.
+//! Out: memory early on and at the end, with every sample in one window.
+
+use std::hint::black_box;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use profiler::{Config, Profiler};
+use profiler_proto::loss::Flaw;
+use profiler_tests::Result;
+use profiler_tests::subject::Options;
+use serde_json::{Value, json};
+
+use crate::bench::{Time, end, on_threads};
+use crate::leaks::Held;
+
+/// Bytes of each of the two values: were the sets kept, it could not be overlooked.
+const VALUE: usize = 200;
+/// Samples per second of CPU time, where the engine can.
+const RATE: u32 = 10_000;
+/// How long it may take until a window is full: at the slowest tick of a kernel, 100 samples a second and thread.
+const LIMIT: Duration = Duration::from_secs(200);
+
+/// Enters and leaves `sets` sets and goes on until the time is over, and with `fill=true` until samples say `overflow`.
+pub(crate) fn cardinality(options: &Options) -> Result<Value> {
+    let (least, fill) = (options.value::<u64>("sets")?, options.value("fill")?);
+    let profiler = profiler::start(Config::new("torture").rate_hz(RATE).interval(Duration::from_secs(3600)))?;
+    let (entered, early) = (AtomicU64::new(0), AtomicU64::new(0));
+    let request = |_| {
+        let number = entered.fetch_add(1, Ordering::Relaxed);
+        let _scope = profiler::tag!("request" => format_args!("{number:0VALUE$}"), "user" => format_args!("{:1$}", !number, VALUE));
+        // As long again with the tags as for them.
+        black_box(format!("{number:0VALUE$} {:1$}", !number, VALUE));
+        if number == least / 4 {
+            early.store(Held::now().map_or(0, |held| held.resident), Ordering::Relaxed);
+        }
+    };
+    let time = Time::of(options)?;
+    let limit = Instant::now() + LIMIT;
+    while time.is_left()
+        || entered.load(Ordering::Relaxed) < least
+        || fill && !is_full(&profiler) && Instant::now() < limit
+    {
+        on_threads(2, &Time::lasting(Duration::from_millis(200)), request)?;
+    }
+    let late = Held::now()?.resident;
+    let mut outcome = end(profiler)?;
+    outcome["own"] = json!({ "sets": entered.into_inner(), "early": early.into_inner(), "late": late });
+    Ok(outcome)
+}
+
+/// Whether there were samples whose tags a window had no room for.
+fn is_full(profiler: &Profiler) -> bool {
+    profiler.stats().degraded.count(Flaw::NoContext) > 0
+}

@@ -1,0 +1,232 @@
+//! What a reader in another process sees: who a process is, and what its threads work for while they stand still.
+//!
+//! In: the scenarios `published` and `watched`. Out: every look is right, at random instructions and behind every one. The
+//! reader is `profiler_tests::outside`. `make torture` looks 100,000 times.
+
+use std::time::{Duration, Instant};
+
+use profiler_proto::model::Value as Attribute;
+use profiler_tests::outside::published::{Memory, Published};
+use profiler_tests::outside::record::{self, UnknownKey};
+use profiler_tests::outside::stopped::Stopped;
+use profiler_tests::outside::watched::Watch;
+use profiler_tests::process::Running;
+use profiler_tests::workload::Random;
+use serde_json::Value;
+
+use crate::scenario::{command, number, start, turn};
+
+/// How long a change may take to be published on a busy machine.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// Looks at random instructions.
+fn looks() -> u64 {
+    if std::env::var_os("TORTURE_SECONDS").is_some() { 100_000 } else { 5_000 }
+}
+
+/// What the process `pid` publishes, once it is as it should be.
+#[track_caller]
+fn published(pid: u32, is_so: impl Fn(&Published) -> bool) -> Published {
+    let memory = Memory::of(pid).unwrap();
+    let end = Instant::now() + LIMIT;
+    loop {
+        let now = Published::of(pid, &memory).unwrap();
+        match now {
+            Some(now) if is_so(&now) => return now,
+            now => assert!(Instant::now() < end, "it stays at {now:?}"),
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn is_published(pid: u32) -> bool {
+    Published::of(pid, &Memory::of(pid).unwrap()).unwrap().is_some()
+}
+
+/// Starts the scenario `published`; its process id and what it said first.
+fn publisher(options: &[&str]) -> (Running, u32, Value) {
+    let mut child = start(&mut command("published", options));
+    let said = child.json().unwrap();
+    (child, number(&said, "/pid") as u32, said)
+}
+
+/// Says a word, and waits until it is done; what the process said then.
+#[track_caller]
+fn obey(child: &mut Running, word: &str) -> Value {
+    child.say(word).unwrap();
+    child.json().unwrap()
+}
+
+/// Check that a process says who it is, whether it samples itself, and how its threads are read; that a change is
+/// published under a later time, and that all of it goes with the profiler.
+#[test]
+fn a_process_says_who_it_is() {
+    let (mut child, pid, _) = publisher(&[]);
+    let first = published(pid, |now| now.text("profiler.cpu") == Some("on"));
+    assert_eq!(first.context.resource.service_name(), Some("parent"));
+    assert_eq!(first.context.resource.get("region"), Some(&Attribute::from("eu-1")));
+    assert_eq!(first.context.resource.get("process.pid"), Some(&Attribute::Int(pid.into())));
+    assert_eq!(first.text("threadlocal.schema_version"), Some("tlsdesc_v1_dev"));
+    assert_eq!(first.keys(), ["profiler.tags"]);
+    obey(&mut child, "pause");
+    let second = published(pid, |now| now.text("profiler.cpu") == Some("off"));
+    assert!(second.at > first.at, "{second:?} after {first:?}");
+    obey(&mut child, "endpoint");
+    let third = published(pid, |now| now.keys() == ["profiler.tags", "endpoint"]);
+    assert_eq!((third.at > second.at, third.context.resource), (true, first.context.resource));
+    obey(&mut child, "resume");
+    published(pid, |now| now.text("profiler.cpu") == Some("on"));
+    obey(&mut child, "stop");
+    assert!(!is_published(pid), "it outlives the profiler");
+}
+
+/// Check that a forked child does not show what its parent published, and publishes what is its own when it starts a
+/// profiler.
+#[test]
+fn a_forked_child_publishes_its_own() {
+    let (mut child, parent, _) = publisher(&[]);
+    let pid = number(&obey(&mut child, "fork"), "/pid") as u32;
+    assert_ne!(pid, parent);
+    assert!(is_published(parent) && !is_published(pid));
+    obey(&mut child, "stop");
+    obey(&mut child, "start");
+    let own = published(pid, |_| true);
+    assert_eq!(own.context.resource.service_name(), Some("child"));
+    assert_eq!(own.context.resource.get("process.pid"), Some(&Attribute::Int(pid.into())));
+    let of_parent = published(parent, |_| true);
+    assert_eq!(of_parent.context.resource.service_name(), Some("parent"));
+}
+
+/// Check that what another library of the process publishes stays as it is, and that this is said.
+#[test]
+fn another_publisher_is_left_alone() {
+    let (mut child, pid, said) = publisher(&["other=true"]);
+    let notes = said["stats"]["engine"]["notes"].to_string();
+    assert!(notes.contains("another library of this process publishes one already"), "{said}");
+    let maps = || std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+    let count = || maps().lines().filter(|line| line.contains("OTEL_CTX")).count();
+    assert_eq!((count(), obey(&mut child, "stop")["pid"].as_u64(), count()), (1, Some(pid.into()), 1));
+    let theirs = published(pid, |_| true);
+    assert_eq!((theirs.at, theirs.size), (77, 0));
+}
+
+/// Check that an attribute for which readers have no room is left out, that this is said, and that the others are there.
+#[test]
+fn an_attribute_without_room_is_left_out() {
+    let (_child, pid, _) = publisher(&["note=100000"]);
+    let now = published(pid, |_| true);
+    assert_eq!((now.context.resource.get("note"), now.context.resource.service_name()), (None, Some("parent")));
+    assert!(now.context.resource.get("region").is_some() && now.size < 4096, "{now:?}");
+}
+
+/// A thread of the scenario `watched`, as seen from outside.
+struct Reader {
+    memory: Memory,
+    keys: Vec<String>,
+    tls_offset: i64,
+}
+
+/// What a look found.
+#[derive(Debug, Default)]
+struct Looks {
+    /// The thread was not in a change.
+    between: u64,
+    /// It was, and the change was not seen yet.
+    old: u64,
+    /// It was, and the change was seen.
+    new: u64,
+}
+
+impl Reader {
+    /// Once the process publishes what there is to know.
+    fn of(pid: u32) -> Self {
+        let now = published(pid, |now| now.keys().len() == 4);
+        let tls_offset = now.tls_offset().expect("a program's thread-locals are at one distance");
+        Self { memory: Memory::of(pid).unwrap(), keys: now.keys(), tls_offset }
+    }
+
+    /// Checks what the thread's record says now against what the thread says that it does.
+    #[track_caller]
+    fn look(&self, place: u64, watch: u64, looks: &mut Looks) {
+        let [last, next] = Watch::read(&self.memory, watch).unwrap();
+        let seen: Result<_, UnknownKey> = record::read(&self.memory, place, &self.keys).unwrap();
+        let seen = seen.unwrap_or_else(|key| panic!("{key:?} is not in {:?}", self.keys));
+        match (seen == last.record(), seen == next.record()) {
+            (true, true) => looks.between += 1,
+            (true, false) => looks.old += 1,
+            (false, true) => looks.new += 1,
+            (false, false) => panic!("between {last:?} and {next:?} it has {seen:?}"),
+        }
+    }
+}
+
+/// Starts the scenario `watched`; its threads' ids and watches.
+fn watched(options: &[&str]) -> (Running, Vec<(i32, u64, Option<u64>)>) {
+    let mut child = start(&mut command("watched", options));
+    let said = child.json().unwrap();
+    let of = |thread: &Value| (number(thread, "/tid") as i32, number(thread, "/watch"), thread["symbol"].as_u64());
+    let threads = said["threads"].as_array().unwrap().iter().map(of).collect();
+    (child, threads)
+}
+
+/// The address at which the thread keeps the pointer to its record.
+fn place(thread: &Stopped, reader: &Reader) -> u64 {
+    thread.thread_pointer().unwrap().wrapping_add_signed(reader.tls_offset)
+}
+
+/// Check that the name that the specification gives to the pointer leads to the same place as the offset does, where a
+/// program exports it as the documentation says.
+#[test]
+fn the_exported_symbol_is_where_the_offset_says() {
+    let _turn = turn();
+    let (child, threads) = watched(&["how=race", "rate=1", "threads=2"]);
+    let reader = Reader::of(child.id());
+    for (tid, _, symbol) in threads {
+        let thread = Stopped::attach(tid).unwrap();
+        assert_eq!(symbol, Some(place(&thread, &reader)));
+    }
+}
+
+/// Check that a thread that is stopped at random instructions always has the whole record of what it works for, while it is
+/// sampled at 1 kHz.
+#[test]
+fn torture_by_a_reader_outside() {
+    let _turn = turn();
+    let (mut child, threads) = watched(&["how=race", "rate=1000", "threads=2"]);
+    let reader = Reader::of(child.id());
+    let mut stopped: Vec<_> = threads.iter().map(|(tid, ..)| Stopped::attach(*tid).unwrap()).collect();
+    child.say("begin").unwrap();
+    let (mut looks, mut random) = (Looks::default(), Random::new(1));
+    let count = self::looks();
+    for number in 0..count {
+        let index = number as usize % threads.len();
+        let until = Instant::now() + Duration::from_nanos(random.below(40_000));
+        let meanwhile = || while Instant::now() < until {};
+        assert!(stopped[index].run(meanwhile).unwrap(), "the thread ended");
+        reader.look(place(&stopped[index], &reader), threads[index].1, &mut looks);
+    }
+    println!("{looks:?}");
+    assert_eq!(looks.between + looks.old + looks.new, count);
+    assert!(looks.old * 50 > count && looks.new * 50 > count, "hardly ever in a change: {looks:?}");
+}
+
+/// Check that behind every instruction of a thread's life the record is the old or the new one: its first scope, scopes left in
+/// and out of order, spans, polls, and its end with a scope that was never left.
+#[test]
+fn every_instruction_shows_the_old_record_or_the_new_one() {
+    let _turn = turn();
+    let (mut child, threads) = watched(&["how=script", "rate=1", "threads=1"]);
+    let reader = Reader::of(child.id());
+    let (tid, watch, _) = threads[0];
+    let mut thread = Stopped::attach(tid).unwrap();
+    let place = place(&thread, &reader);
+    child.say("begin").unwrap();
+    let (mut looks, mut steps) = (Looks::default(), 0_u64);
+    while thread.step().unwrap() {
+        steps += 1;
+        reader.look(place, watch, &mut looks);
+    }
+    println!("{steps} instructions: {looks:?}");
+    assert_eq!(child.finish().unwrap().json().unwrap()["ended"], true, "it did not come to its end");
+    assert!(looks.old > 1000 && looks.new > 1000, "{looks:?}");
+}
