@@ -129,6 +129,8 @@ fn nothing_is_written_to_disk() {
 /// Runs the scenario `fault` under an engine, and checks that the account is exact and the weight about right.
 #[track_caller]
 fn fault(what: &str, engine: &str) -> Value {
+    // The weight is compared with CPU time.
+    let _turn = turn();
     let receiver = Receiver::start().unwrap();
     let mut command = command("fault", &[&format!("what={what}")]);
     let outcome = result(sending(command.env("PROFILER_ENGINE", engine), &receiver, Protocol::Grpc));

@@ -53,7 +53,7 @@ impl Stopped {
     /// When it cannot be asked.
     pub fn step(&mut self) -> Result<bool> {
         self.go_on(libc::PTRACE_SINGLESTEP as _)?;
-        self.wait().map(|stop| stop.is_some())
+        self.wait()
     }
 
     /// Its thread pointer.
@@ -88,21 +88,16 @@ impl Stopped {
         trace(how, self.tid, 0, std::mem::take(&mut self.signal).into())
     }
 
-    /// Stops it; `false` where it has ended. A signal that it stops for first is given to it.
+    /// Stops it; `false` where it has ended. A signal on its way to the thread may be what stops it: the kernel makes one stop of
+    /// the two.
     fn interrupt(&mut self) -> Result<bool> {
         // A thread that has ended cannot be stopped, which `wait` tells.
         let _ended = trace(libc::PTRACE_INTERRUPT as _, self.tid, 0, 0);
-        loop {
-            match self.wait()? {
-                None => return Ok(false),
-                Some(libc::PTRACE_EVENT_STOP) => return Ok(true),
-                Some(_) => self.go_on(libc::PTRACE_CONT as _)?,
-            }
-        }
+        self.wait()
     }
 
-    /// Waits until it stands still; for which event, `None` where it has ended.
-    fn wait(&mut self) -> Result<Option<libc::c_int>> {
+    /// Waits until it stands still; `false` where it has ended.
+    fn wait(&mut self) -> Result<bool> {
         let mut status = 0;
         // SAFETY: waitpid(2) writes the status of a thread that is traced by this one.
         while unsafe { libc::waitpid(self.tid, &raw mut status, libc::__WALL) } != self.tid {
@@ -113,11 +108,11 @@ impl Stopped {
         }
         if !libc::WIFSTOPPED(status) {
             self.has_ended = true;
-            return Ok(None);
+            return Ok(false);
         }
-        let (signal, event) = (libc::WSTOPSIG(status), status >> 16);
-        self.signal = if event == 0 && signal != libc::SIGTRAP { signal } else { 0 };
-        Ok(Some(event))
+        let (signal, is_event) = (libc::WSTOPSIG(status), status >> 16 != 0);
+        self.signal = if !is_event && signal != libc::SIGTRAP { signal } else { 0 };
+        Ok(true)
     }
 }
 

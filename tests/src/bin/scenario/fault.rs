@@ -27,7 +27,8 @@ pub(crate) fn fault(options: &Options) -> Result<Value> {
     match what.as_str() {
         "calls_refused" => sandbox::refuse(&[libc::SYS_timer_create, libc::SYS_perf_event_open])?,
         "calls_deadly" => {
-            sandbox::forbid(&[libc::SYS_timer_create, libc::SYS_perf_event_open, libc::SYS_process_vm_readv])?;
+            let timers = [libc::SYS_timer_create, libc::SYS_perf_event_open];
+            sandbox::forbid(&[timers, [libc::SYS_process_vm_readv, libc::SYS_memfd_create]].concat())?;
         }
         // One signal may wait for each timer: enough for a few threads.
         "few_signals" => few_signals(5)?,
