@@ -255,7 +255,7 @@ impl Environment<'_> {
         const NAME: &str = "PROFILER_INTERVAL";
         let Some(text) = self.text(NAME)? else { return Ok(None) };
         let interval = parse_duration(text.trim()).ok_or_else(|| {
-            Error::setting(NAME, &text, "it is not a duration", "set seconds, or a number with ms, s or m, such as 10s")
+            Error::setting(NAME, &text, "it is not a duration", "set seconds, or a number with ms, s, m or h, as 10s")
         })?;
         checked_interval(NAME, interval).map(Some)
     }
@@ -359,16 +359,17 @@ fn detected() -> Resource {
     resource
 }
 
-/// `10`, `10s`, `500ms`, `2m`: a number of seconds if no unit is given.
+/// `10`, `1.5s`, `500ms`, `2m`, `1h`: a number of seconds if no unit is given.
 fn parse_duration(text: &str) -> Option<Duration> {
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let number: u64 = text[..digits].parse().ok()?;
-    match &text[digits..] {
-        "ms" => Some(Duration::from_millis(number)),
-        "" | "s" => Some(Duration::from_secs(number)),
-        "m" => number.checked_mul(60).map(Duration::from_secs),
-        _ => None,
-    }
+    let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len()));
+    let seconds = match unit {
+        "ms" => 1e-3,
+        "" | "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        _ => return None,
+    };
+    Duration::try_from_secs_f64(number.parse::<f64>().ok()? * seconds).ok()
 }
 
 #[cfg(test)]
@@ -382,6 +383,14 @@ mod tests {
 
     fn message(config: Config, variables: &[(&str, &str)]) -> String {
         resolve(config, variables).unwrap_err().to_string()
+    }
+
+    /// Check that durations have units, and fractions, and nothing else.
+    #[test]
+    fn durations_have_units() {
+        let millis = |text| parse_duration(text).map(|duration| duration.as_millis());
+        assert_eq!(["10", "1.5s", "500ms", "2m", "1h"].map(millis), [10_000, 1500, 500, 120_000, 3_600_000].map(Some));
+        assert_eq!(["", "s", "-1s", "1.5.1s", "1e3", "10 s", "9999999999999999999999h"].map(millis), [None; 7]);
     }
 
     /// Check that code wins over `PROFILER_*`, and that over the default.

@@ -45,7 +45,8 @@ impl Own {
     /// Puts tags in force on top of those that are; the number by which the scope is left, `None` if it was not entered.
     #[inline]
     pub(super) fn enter(&self, in_force: &Cell<*const Record>, tags: &[u8]) -> Option<u32> {
-        let Some(number) = self.scopes.borrow_mut().enter(tags) else {
+        // Not to be had, as below, only for who comes here while this thread changes its scopes: an allocator may.
+        let Some(number) = self.scopes.try_borrow_mut().ok().and_then(|mut scopes| scopes.enter(tags)) else {
             leave_out(1);
             return None;
         };
@@ -62,7 +63,7 @@ impl Own {
     /// Takes back what a scope put in force.
     #[inline]
     pub(super) fn leave(&self, in_force: &Cell<*const Record>, number: u32) {
-        let mut scopes = self.scopes.borrow_mut();
+        let Ok(mut scopes) = self.scopes.try_borrow_mut() else { return };
         scopes.leave(number);
         self.records.change(in_force, |_, new| new.fill_tags(|into| scopes.in_force(into)));
     }

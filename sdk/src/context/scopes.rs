@@ -93,9 +93,14 @@ impl Scopes {
 fn stack<'a>(all: impl Iterator<Item = &'a [u8]>, into: &mut [u8; MAX_TAG_BYTES]) -> usize {
     let mut length = 0;
     for tags in all.filter(|tags| !tags.is_empty()) {
-        // The outermost alone, as it nearly always is, needs no merging; what has no room was counted on entry.
-        let outer = if length == 0 { [0; MAX_TAG_BYTES] } else { *into };
-        (length, _) = merge(tags, &outer[..length], into);
+        if length == 0 {
+            // The outermost alone, as it nearly always is.
+            (length, _) = merge(tags, &[], into);
+        } else {
+            // What has no room was counted on entry.
+            let outer = *into;
+            (length, _) = merge(tags, &outer[..length], into);
+        }
     }
     length
 }

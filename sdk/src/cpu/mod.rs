@@ -56,6 +56,8 @@ pub(crate) struct Sampler {
     shared: &'static Shared,
     threads: Option<Threads>,
     engine: EngineChoice,
+    /// What is said of engines while none is in use.
+    stopped: EngineStats,
     /// Calls that must not be made.
     filter: Filter,
     /// The epoch that is being closed.
@@ -137,6 +139,7 @@ impl Sampler {
             shared,
             threads: None,
             engine,
+            stopped: EngineStats::default(),
             filter,
             closing,
             waiting,
@@ -199,6 +202,7 @@ impl Sampler {
 
     /// Takes the alarms away. Signals that are still under way find that no sample is to be taken.
     pub(crate) fn pause(&mut self) {
+        self.stopped = EngineStats { name: String::new(), threads: Vec::new(), ..self.engine() };
         self.threads = None;
         self.shared.generation.store(0, Ordering::Release);
     }
@@ -271,9 +275,9 @@ impl Sampler {
         &self.modules
     }
 
-    /// The engine in use, and what better ones were refused.
+    /// The engine in use, and what better ones were refused; while none is in use, what was said of the last.
     pub(crate) fn engine(&self) -> EngineStats {
-        let Some(threads) = &self.threads else { return EngineStats::default() };
+        let Some(threads) = &self.threads else { return self.stopped.clone() };
         let in_use = threads.engines();
         EngineStats {
             name: in_use.first().map(|(name, _)| (*name).to_owned()).unwrap_or_default(),
