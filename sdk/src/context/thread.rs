@@ -11,7 +11,7 @@ use std::arch::global_asm;
 use std::cell::Cell;
 use std::io;
 use std::ptr;
-use std::sync::atomic::{AtomicIsize, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicIsize, AtomicU32, Ordering, compiler_fence};
 
 use super::own::Own;
 use super::records::Record;
@@ -56,6 +56,8 @@ impl Drop for End {
     fn drop(&mut self) {
         let thread = Thread::here();
         thread.in_force.set(ptr::null());
+        // A handler on this thread must not find what is freed next: this keeps the compiler to the order.
+        compiler_fence(Ordering::SeqCst);
         let own = thread.own.replace(ptr::null_mut());
         if !own.is_null() {
             // SAFETY: from the `Box` that `own` made, taken out of its place, so that this happens once; nothing borrowed from it
