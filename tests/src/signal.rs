@@ -44,6 +44,17 @@ static SLOT: Slot =
     Slot { state: AtomicU8::new(FULL), thread: AtomicI32::new(0), info: UnsafeCell::new(MaybeUninit::uninit()) };
 static RECORDING: Mutex<()> = Mutex::new(());
 
+/// Blocks SIGPROF on the calling thread, as some libraries block all signals on theirs.
+pub fn block_sigprof() {
+    let mut set = MaybeUninit::uninit();
+    // SAFETY: sigemptyset(3) and sigaddset(3) write the set, pthread_sigmask(3) reads it; none can fail with this signal.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        libc::sigaddset(set.as_mut_ptr(), libc::SIGPROF);
+        libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut());
+    }
+}
+
 /// Waits for SIGPROFs on the calling thread, burning its CPU for that, until one is found that `takes` says the profiler takes
 /// when it comes again: where it has one timer for the process and one for the thread, it may ignore the former.
 ///

@@ -5,6 +5,7 @@
 //! process-wide timer until then. At 100 Hz and some 5 s of CPU a thread, that is well below 1 %.
 
 use profiler_tests::receiver::{Protocol, Receiver};
+use serde_json::Value;
 
 use crate::scenario::{assert_lawful, command, number, result, sending, turn};
 
@@ -45,4 +46,31 @@ fn two_busy_threads_are_complete() {
 #[test]
 fn eight_busy_threads_are_complete() {
     assert_complete(8, 12, Protocol::Grpc);
+}
+
+/// What the scenario `brief` said, and weight and losses ÷ (CPU seconds × rate) of its process.
+fn brief(options: &[&str]) -> (Value, f64, f64) {
+    let _turn = turn();
+    let receiver = Receiver::start().unwrap();
+    let options = [options, &["rate=100", "seconds=12"]].concat();
+    let outcome = result(sending(&mut command("brief", &options), &receiver, Protocol::Grpc));
+    assert_lawful(&receiver);
+    let due = outcome["process_cpu_seconds"].as_f64().unwrap() * 100.0;
+    let blocked = outcome.pointer("/stats/lost/blocked").and_then(Value::as_u64).unwrap();
+    (outcome, receiver.accepted().weight as f64 / due, blocked as f64 / due)
+}
+
+/// Check that threads of two periods each, which wait for a processor more than they run, are in the profile with their CPU
+/// time. What they left untold in the last second has no time to be made good; without that they weigh 0.9 and less.
+#[test]
+fn brief_threads_are_complete() {
+    let (outcome, weight, blocked) = brief(&["millis=20", "threads=24"]);
+    assert!((0.94..=1.05).contains(&weight) && blocked < 0.02, "{weight:.3} {blocked:.3}: {outcome}");
+}
+
+/// Check that the CPU time of threads that block the signal and end before they are missed is counted as lost.
+#[test]
+fn threads_that_block_the_signal_and_end_are_counted() {
+    let (outcome, weight, blocked) = brief(&["millis=100", "threads=2", "blocking=1"]);
+    assert!((0.9..=1.05).contains(&(weight + blocked)) && blocked > 0.2, "{weight:.3} {blocked:.3}: {outcome}");
 }

@@ -40,6 +40,8 @@ pub(super) struct Progress {
     /// The clock when the alarm was set, less the part of a period that was over then, less what signals had told, plus
     /// what was made good since: nanoseconds.
     from: i64,
+    /// `from` as it was when the alarm was set.
+    began: i64,
     /// Periods to be made good with the next samples.
     due: u32,
 }
@@ -48,7 +50,8 @@ impl Progress {
     /// From now on, of a thread whose clock stands at `cpu` and whose signals told of `told` nanoseconds before.
     pub(super) fn begin(cpu: Duration, told: u64, pace: Pace) -> Self {
         let over = pace.period.saturating_sub(pace.first);
-        Self { from: nanos(cpu) - nanos(over) - i64::try_from(told).unwrap_or(i64::MAX), due: 0 }
+        let from = nanos(cpu) - nanos(over) - i64::try_from(told).unwrap_or(i64::MAX);
+        Self { from, began: from, due: 0 }
     }
 
     /// Goes on with another period. The alarm is to be set to what comes back: it goes off when a whole new period is
@@ -70,6 +73,12 @@ impl Progress {
         self.make_good(periods, period);
         self.due += periods;
         periods
+    }
+
+    /// Nanoseconds that signals told of and that were made good, since the alarm was set.
+    pub(super) fn accounted(&self, told: u64, period: Duration) -> i64 {
+        let due = nanos(period).saturating_mul(self.due.into());
+        self.from.saturating_sub(self.began).saturating_add_unsigned(told).saturating_sub(due)
     }
 
     /// The periods that were left over when the period or the alarm was changed, once.
@@ -94,7 +103,8 @@ impl Progress {
     }
 }
 
-fn nanos(duration: Duration) -> i64 {
+/// A duration as an integer that differences of durations fit in.
+pub(super) fn nanos(duration: Duration) -> i64 {
     i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
 }
 
@@ -113,6 +123,7 @@ mod tests {
         assert_eq!(behind(&progress, 145, 20_000_000), 3);
         progress.make_good(2, 10 * MS);
         assert_eq!((behind(&progress, 145, 20_000_000), behind(&progress, 145, 90_000_000)), (1, 0));
+        assert_eq!(progress.accounted(20_000_000, 10 * MS), 40_000_000);
     }
 
     /// Check that a change of the period leaves nothing out: what is untold goes into the first new period, or is due.

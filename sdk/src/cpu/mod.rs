@@ -8,6 +8,7 @@
 mod action;
 mod atomic;
 mod clocks;
+mod departed;
 mod engine;
 mod filter;
 pub(crate) mod handler;
@@ -19,6 +20,7 @@ pub(crate) mod record;
 mod residence;
 pub(crate) mod ring;
 mod scratch;
+mod shares;
 mod slots;
 mod stack;
 mod stack_bounds;
@@ -26,7 +28,6 @@ mod tasks;
 mod thread_id;
 mod threads;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -37,6 +38,7 @@ use self::action::Keeper;
 use self::filter::{Call, Filter};
 use self::handler::{Shared, on_sigprof};
 use self::record::Head;
+use self::shares::Shares;
 use self::thread_id::Candidates;
 use self::threads::Threads;
 use crate::context;
@@ -247,7 +249,9 @@ impl Sampler {
         let mut counted = self.shared.pool.close(epoch);
         let waiting = std::mem::take(&mut self.waiting[usize::from(epoch)]);
         let mut shares = Shares::new(self.shared.period_nanos.load(Ordering::Relaxed));
-        records(&waiting).for_each(|(head, ..)| shares.count(&head));
+        if let Some(threads) = &self.threads {
+            records(&waiting).for_each(|(head, ..)| shares.count(&head, threads));
+        }
         let (mut drained, mut tags) = (0, Vec::new());
         for (mut head, tag_words, addresses) in records(&waiting) {
             drained += 1;
@@ -341,52 +345,4 @@ fn records(mut words: &[u64]) -> impl Iterator<Item = (Head, &[u64], &[u64])> {
         words = rest;
         Head::split(record)
     })
-}
-
-/// What passed on the clocks of threads without a signal, shared out over the samples that there are.
-#[derive(Debug)]
-struct Shares {
-    /// Nanoseconds of a period now; samples of another one get nothing.
-    period: u64,
-    /// By thread; 0 for those under the process-wide alarm.
-    threads: HashMap<u32, Share>,
-}
-
-#[derive(Debug, Default)]
-struct Share {
-    samples: u64,
-    /// Periods to share out; `None`: not asked yet.
-    periods: Option<u64>,
-    /// Samples that got their part.
-    served: u64,
-}
-
-impl Shares {
-    fn new(period: u64) -> Self {
-        Self { period, threads: HashMap::new() }
-    }
-
-    fn count(&mut self, head: &Head) {
-        if u64::from(head.period) == self.period {
-            self.threads.entry(Self::owner(head)).or_default().samples += 1;
-        }
-    }
-
-    /// Adds to a sample its part of what its thread's clock says beyond the signals.
-    fn add(&mut self, head: &mut Head, threads: &mut Threads) {
-        let owner = Self::owner(head);
-        let share = self.threads.get_mut(&owner).filter(|_| u64::from(head.period) == self.period);
-        let Some(share) = share else { return };
-        let periods = *share.periods.get_or_insert_with(|| threads.make_good(owner).into());
-        // Evenly: the difference of two rounded-down sums.
-        let until = |served: u64| periods * served / share.samples;
-        let part = until(share.served + 1) - until(share.served);
-        share.served += 1;
-        head.weight = head.weight.saturating_add(u32::try_from(part).unwrap_or(u32::MAX));
-        head.scaled = part > 0;
-    }
-
-    fn owner(head: &Head) -> u32 {
-        if head.own_alarm { head.tid } else { 0 }
-    }
 }

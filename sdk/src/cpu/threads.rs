@@ -11,7 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::clocks::{Progress, cpu_time};
+use super::clocks::{Progress, cpu_time, process_cpu_time};
+use super::departed::{Departed, Use};
 use super::engine::{self, Alarm, Engine, Findings, Pace, Target};
 use super::filter::{Call, DEADLY, Filter};
 use super::handler::{BLOCKED_NANOS, Shared};
@@ -42,6 +43,7 @@ pub(crate) struct Threads {
     swept: Option<Instant>,
     stacks: StackBounds,
     phases: Phases,
+    departed: Departed,
     /// Periods written off since they were taken.
     written_off: u64,
     /// A better engine than the one that threads start with is there, and took all that it was given.
@@ -58,6 +60,10 @@ struct Covered {
     engine: usize,
     slot: &'static Slot,
     progress: Progress,
+    /// What its clock said when the alarm was set.
+    since: Duration,
+    /// When that was.
+    met: Instant,
     /// What its clock said last: one that says less is another thread's.
     cpu: Duration,
     name: Option<Arc<str>>,
@@ -97,6 +103,11 @@ impl Threads {
             swept: None,
             stacks: StackBounds::default(),
             phases,
+            departed: Departed::begin(
+                process_cpu_time(),
+                shared.process_told.load(Ordering::Relaxed),
+                engine::kernel_tick(),
+            ),
             written_off: 0,
             may_promote: false,
         };
@@ -149,13 +160,11 @@ impl Threads {
             }
             thread.alarm.set_pace(pace).is_err()
         });
-        let lost: Vec<u32> = lost
-            .map(|(tid, thread)| {
-                thread.end();
-                tid
-            })
-            .collect();
-        lost.into_iter().for_each(|tid| self.cover(tid));
+        let lost: Vec<(u32, Covered)> = lost.collect();
+        for (tid, thread) in lost {
+            self.departed.leave(thread.end(period));
+            self.cover(tid);
+        }
         self.process.set_period(self.shared, period);
     }
 
@@ -182,9 +191,25 @@ impl Threads {
                 lost + thread.progress.take_due()
             }
             // Only where it is alone does the process's clock say what it should have told.
-            None if alone => self.process.make_good(self.shared, period),
+            None if alone => {
+                let periods = self.process.make_good(self.shared, period);
+                self.departed.tell(periods.into(), period);
+                periods
+            }
             None => 0,
         }
+    }
+
+    /// Whether this thread's samples may stand for what threads of short lives left untold: it has ended, or was not there
+    /// the sweep before last.
+    pub(crate) fn is_brief(&self, tid: u32) -> bool {
+        let swept = self.swept;
+        self.covered.get(&tid).is_none_or(|thread| swept.is_some_and(|swept| thread.met + SWEEP > swept))
+    }
+
+    /// Up to so many of the periods that threads left untold when they ended; from now on they count as made good.
+    pub(crate) fn make_departed_good(&mut self, at_most: u64) -> u64 {
+        self.departed.take(at_most, self.period)
     }
 
     /// The periods of threads that block the signal, which were written off since the last call.
@@ -196,8 +221,15 @@ impl Threads {
     fn sweep(&mut self, now: Instant) {
         self.swept = Some(now);
         self.strangers.clear();
+        // Before the clocks of the threads: what they use meanwhile must not look like time of others.
+        let process = process_cpu_time();
         let ended = self.covered.extract_if(|tid, thread| !thread.is_alive(*tid));
-        ended.for_each(|(_, thread)| thread.end());
+        ended.for_each(|(_, thread)| self.departed.leave(thread.end(self.period)));
+        let living = self.covered.values().map(|thread| thread.cpu.saturating_sub(thread.since)).sum();
+        if !self.engines.is_empty() {
+            let process_told = self.shared.process_told.load(Ordering::Relaxed);
+            self.written_off += self.departed.look(Use { process, living, process_told }, self.period);
+        }
         self.find();
         self.may_promote = self.engines.len() > 1;
         for (tid, thread) in &mut self.covered {
@@ -220,7 +252,7 @@ impl Threads {
     /// A thread was met without an alarm of its own: whoever had its id before has ended.
     fn meet(&mut self, tid: u32) {
         if let Some(thread) = self.covered.remove(&tid) {
-            thread.end();
+            self.departed.leave(thread.end(self.period));
         }
         self.cover(tid);
     }
@@ -240,8 +272,10 @@ impl Threads {
                 Ok(alarm) => {
                     let progress = Progress::begin(cpu, 0, pace);
                     let name = name_of(tid);
-                    self.covered
-                        .insert(tid, Covered { alarm, better: None, engine, slot, progress, cpu, name, named_at: 0 });
+                    let (since, met) = (cpu, Instant::now());
+                    let covered =
+                        Covered { alarm, better: None, engine, slot, progress, since, met, cpu, name, named_at: 0 };
+                    self.covered.insert(tid, covered);
                     return;
                 }
                 Err(error) => self.refuse_thread(engine, &error),
@@ -302,7 +336,9 @@ fn left_to_timer(period: Duration) -> u32 {
 
 impl Drop for Threads {
     fn drop(&mut self) {
-        self.covered.drain().for_each(|(_, thread)| thread.end());
+        for (_, thread) in self.covered.drain() {
+            thread.end(self.period);
+        }
         self.shared.interval_timer.store(false, Ordering::Relaxed);
     }
 }
@@ -324,11 +360,13 @@ impl Covered {
         self.engine += 1;
     }
 
-    /// Takes the alarms away and frees the slot.
-    fn end(self) {
-        let Self { alarm, better, slot, .. } = self;
+    /// Takes the alarms away and frees the slot; the nanoseconds that signals told of and that were made good.
+    fn end(self, period: Duration) -> i64 {
+        let Self { alarm, better, slot, progress, .. } = self;
         drop((alarm, better));
+        let accounted = progress.accounted(slot.told(), period);
         slot.free();
+        accounted
     }
 
     /// Reads the name again if the thread did something: many get theirs only after they have begun.

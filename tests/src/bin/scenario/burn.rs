@@ -11,7 +11,7 @@ use profiler::{Config, Profiler};
 use profiler_tests::clock::{process_cpu, thread_cpu};
 use profiler_tests::subject::Options;
 use profiler_tests::workload::{self, Part};
-use profiler_tests::{Error, Result};
+use profiler_tests::{Error, Result, signal};
 use serde_json::{Value, json};
 
 use crate::{say, wait_for_word};
@@ -101,6 +101,36 @@ pub(crate) fn spinning(options: &Options) -> Result<Value> {
     let seconds = json!({
         "cpu_seconds": cpu.as_secs_f64(), "process_cpu_seconds": process.as_secs_f64(), "engine": engine,
     });
+    finished(profiler, seconds)
+}
+
+/// Makes threads that burn `millis` of CPU time in one function and end, `threads` of them at once, for `seconds`; each
+/// time, `blocking` of them block the signal.
+pub(crate) fn brief(options: &Options) -> Result<Value> {
+    let (threads, blocking) = (options.value::<usize>("threads")?, options.value_or("blocking", 0_usize)?);
+    let work = Duration::from_millis(options.value("millis")?);
+    let config = Config::new("brief").rate_hz(options.value("rate")?).interval(Duration::from_secs(1));
+    let profiler = profiler::start(config)?;
+    let process = process_cpu();
+    let end = Instant::now() + Duration::from_secs_f64(options.value("seconds")?);
+    let one_after_another = |blocks: bool| {
+        while Instant::now() < end {
+            let brief = move || {
+                if blocks {
+                    signal::block_sigprof();
+                }
+                workload::spin(work);
+            };
+            drop(std::thread::spawn(brief).join());
+        }
+    };
+    std::thread::scope(|scope| {
+        for index in 0..threads {
+            scope.spawn(move || one_after_another(index < blocking));
+        }
+    });
+    profiler.pause();
+    let seconds = json!({ "process_cpu_seconds": (process_cpu() - process).as_secs_f64() });
     finished(profiler, seconds)
 }
 

@@ -44,6 +44,7 @@ fn run() -> Result<Value> {
     match name.as_str() {
         "shares" => burn::shares(&options),
         "spin" => burn::spinning(&options),
+        "brief" => burn::brief(&options),
         "account" => account::account(&options),
         "settings" => settings::start(&options),
         "second" => settings::second(),

@@ -1,0 +1,144 @@
+//! The CPU time of threads that have ended, and how much of it their signals told of.
+//!
+//! In: the process's CPU clock, those of the living threads, what each thread's signals stood for when it ended. Out:
+//! periods that nobody told of, for samples of brief threads to stand for; and those that found no sample. The kernel looks
+//! at a thread's timer in its tick, so what falls due after the last tick of its life is never seen: on a busy machine a
+//! tenth of what brief threads use. A thread that blocks the signal tells of nothing at all. Used by the `profiler` thread.
+
+use std::time::Duration;
+
+use super::clocks::nanos;
+
+/// How many looks in a row periods wait for a sample that could stand for them.
+const PATIENCE: u8 = 10;
+/// What a thread that does not block the signal leaves untold at most, in the kernel's ticks: what `perf` leaves to the
+/// timer, which is more than what a timer misses on a busy machine.
+const TICKS_LEFT_UNTOLD: u32 = 3;
+
+/// Sums over the threads that are gone, since sampling began.
+#[derive(Debug)]
+pub(super) struct Departed {
+    /// The process's clock when sampling began, less what its process-wide alarm had told before: nanoseconds.
+    from: i64,
+    /// What signals and samples stood for: nanoseconds.
+    told: i64,
+    /// Threads that had an alarm of their own.
+    ended: u64,
+    /// Of these, those of the last look.
+    looked_at: u64,
+    /// Periods for samples to stand for.
+    missing: u64,
+    /// Looks since samples last stood for any.
+    waited: u8,
+    tick: Duration,
+}
+
+/// CPU time of the process, and what is known of it without those that have ended.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Use {
+    /// By the process's clock.
+    pub(super) process: Duration,
+    /// Of threads that live, since each got its own alarm: what they owe, their own clocks say.
+    pub(super) living: Duration,
+    /// What the process-wide alarm told, of threads without one of their own: nanoseconds.
+    pub(super) process_told: u64,
+}
+
+impl Departed {
+    /// Nobody has ended yet.
+    pub(super) fn begin(process: Duration, process_told: u64, tick: Duration) -> Self {
+        let from = nanos(process).saturating_sub_unsigned(process_told);
+        Self { from, told: 0, ended: 0, looked_at: 0, missing: 0, waited: 0, tick }
+    }
+
+    /// A thread has ended, or lost its alarm, whose samples and losses stood for `told` nanoseconds.
+    pub(super) fn leave(&mut self, told: i64) {
+        self.told = self.told.saturating_add(told);
+        self.ended += 1;
+    }
+
+    /// Compares the clock with what was told. Out: the periods to give up: what threads that block the signal used, and
+    /// what no sample could stand for.
+    ///
+    /// What one thread tells differs from what it used by up to a period, for its first signal comes at random; the sum over
+    /// many, by the root of their number.
+    pub(super) fn look(&mut self, used: Use, period: Duration) -> u64 {
+        let of_period = u64::try_from(nanos(period)).unwrap_or(0).max(1);
+        let by_chance = (self.ended + used.process_told / of_period).isqrt() / 4;
+        let untold = nanos(used.process)
+            .saturating_sub(self.from)
+            .saturating_sub(nanos(used.living))
+            .saturating_sub_unsigned(used.process_told)
+            .saturating_sub(self.told);
+        let untold = (u64::try_from(untold).unwrap_or(0) / of_period).saturating_sub(2 + by_chance);
+        let ended = self.ended - std::mem::replace(&mut self.looked_at, self.ended);
+        let by_ticks =
+            u64::try_from(nanos(self.tick * TICKS_LEFT_UNTOLD)).unwrap_or(0).saturating_mul(ended) / of_period;
+        let missing = untold.min(self.missing + by_ticks);
+        self.waited = if missing == 0 { 0 } else { self.waited + 1 };
+        self.missing = if self.waited < PATIENCE { missing } else { 0 };
+        let given_up = untold - self.missing;
+        self.tell(given_up, period);
+        given_up
+    }
+
+    /// Takes up to so many of the missing periods, for samples to stand for.
+    pub(super) fn take(&mut self, at_most: u64, period: Duration) -> u64 {
+        let taken = self.missing.min(at_most);
+        if taken > 0 {
+            self.missing -= taken;
+            self.waited = 0;
+            self.tell(taken, period);
+        }
+        taken
+    }
+
+    /// Something stands for so many periods from now on.
+    pub(super) fn tell(&mut self, periods: u64, period: Duration) {
+        self.told = self.told.saturating_add(nanos(period).saturating_mul(i64::try_from(periods).unwrap_or(i64::MAX)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+    const PERIOD: Duration = Duration::from_millis(10);
+
+    fn used(process: u32, living: u32) -> Use {
+        Use { process: process * MS, living: living * MS, process_told: 0 }
+    }
+
+    /// Check that what brief threads leave untold is for samples to stand for, beyond what chance explains, and once.
+    #[test]
+    fn what_brief_threads_leave_untold_is_missing() {
+        let mut departed = Departed::begin(1000 * MS, 0, 4 * MS);
+        // A hundred threads used 20 ms each and told of 15.
+        (0..100).for_each(|_| departed.leave(15_000_000));
+        assert_eq!(departed.look(used(1000 + 2000 + 700, 700), PERIOD), 0);
+        // 500 ms less two periods and a quarter of the root of 100.
+        assert_eq!((departed.take(30, PERIOD), departed.take(30, PERIOD), departed.take(30, PERIOD)), (30, 16, 0));
+        assert_eq!((departed.look(used(1000 + 2000 + 900, 900), PERIOD), departed.take(9, PERIOD)), (0, 0));
+    }
+
+    /// Check that what no tick explains was used by threads that block the signal, and is given up at once.
+    #[test]
+    fn what_no_tick_explains_is_given_up() {
+        let mut departed = Departed::begin(Duration::ZERO, 0, 4 * MS);
+        (0..4).for_each(|_| departed.leave(0));
+        // 40 periods, two of leeway; four threads may leave three ticks each.
+        assert_eq!(departed.look(used(400, 0), PERIOD), 34);
+        assert_eq!((departed.take(9, PERIOD), departed.look(used(400, 0), PERIOD)), (4, 0));
+    }
+
+    /// Check that what no sample can stand for is given up in the end.
+    #[test]
+    fn what_no_sample_stands_for_is_given_up() {
+        let mut departed = Departed::begin(Duration::ZERO, 0, 4 * MS);
+        (0..10).for_each(|_| departed.leave(10_000_000));
+        let given_up: Vec<u64> = (0..12).map(|_| departed.look(used(150, 0), PERIOD)).collect();
+        assert_eq!(given_up, [0, 0, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0]);
+        assert_eq!(departed.take(9, PERIOD), 0);
+    }
+}
