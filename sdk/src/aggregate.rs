@@ -192,6 +192,12 @@ impl Aggregate {
         }
     }
 
+    /// Whether addresses of samples in here are other code by now.
+    pub(crate) fn is_displaced_by(&self, modules: &Arc<Modules>) -> bool {
+        let is_known = self.modules.last().is_some_and(|known| Arc::ptr_eq(known, modules));
+        !is_known && self.modules.iter().any(|before| modules.displaces(before))
+    }
+
     /// How many stacks there are so far.
     pub(crate) fn stacks(&self) -> u64 {
         self.entries.values().map(|tally| tally.count).sum()

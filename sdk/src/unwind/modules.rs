@@ -135,6 +135,13 @@ impl Modules {
         self.modules.iter()
     }
 
+    /// Whether there is code now where other code was before: an address alone does not tell any more whose it is.
+    pub(crate) fn displaces(&self, before: &Self) -> bool {
+        let gone = before.modules.iter().filter(|old| !self.modules.iter().any(|now| Arc::ptr_eq(now, old)));
+        let mut gone = gone.filter(|old| !self.starting(old.range.start).is_some_and(|now| now.is_same(old)));
+        gone.any(|old| self.code.iter().any(|(code, _)| code.start < old.range.end && old.range.start < code.end))
+    }
+
     /// The module that begins at `start`.
     fn starting(&self, start: u64) -> Option<&Arc<Module>> {
         let place = self.modules.binary_search_by_key(&start, |module| module.range.start).ok()?;
@@ -422,5 +429,33 @@ mod tests {
         assert!(modules.iter().any(|module| module.name == "[vdso]" && has_tables(module)));
         assert_eq!(modules.changes, Modules::changes_now());
         assert!(modules.find(0).is_none());
+    }
+
+    /// Check that code in the place of other code is noticed, also after a while in which there was none; and that the same
+    /// library at its old place, and another one elsewhere, are none.
+    #[test]
+    fn code_in_the_place_of_other_code_is_noticed() {
+        let library = |build_id: &str, start: u64| {
+            let range = start..start + 0x3000;
+            let code = start + 0x1000..start + 0x2000;
+            let segments = vec![code.clone()];
+            let (name, build_id) = ("/lib/plugin.so".to_owned(), Some(build_id.to_owned()));
+            Modules::only(Module {
+                bias: start,
+                path: None,
+                name,
+                code_offset: 0,
+                segments,
+                build_id,
+                unwind: None,
+                range,
+                code,
+            })
+        };
+        let before = library("aa", 0x10_0000);
+        let displaces = |build_id, start| library(build_id, start).displaces(&before);
+        assert_eq!([displaces("bb", 0x10_0000), displaces("bb", 0x10_1000)], [true, true]);
+        assert_eq!([displaces("aa", 0x10_0000), displaces("bb", 0x10_3000)], [false, false]);
+        assert!(!Modules::default().displaces(&before), "where nothing is, nothing is taken for it");
     }
 }

@@ -24,6 +24,9 @@ const TURN: Duration = Duration::from_millis(100);
 const RETRY: Duration = Duration::from_millis(1);
 /// Closed epochs after which everything that was sampled before the first is in: its close may have begun earlier.
 const EPOCHS: u32 = 2;
+/// A window whose addresses have become other code ends at once, but if it is younger: a program that swaps libraries all the
+/// time still gets one profile a second at most.
+const SHORTEST_WINDOW: Duration = Duration::from_secs(1);
 /// Captures that may run at once, each with a window of its own.
 const MAX_CAPTURES: usize = 8;
 
@@ -104,6 +107,10 @@ impl Sampling {
         let now = Instant::now();
         self.sampler.tick(now);
         self.publish_engine();
+        // What was sampled in a library leaves before the samples of another one that was loaded in its place.
+        if self.window.age(now) >= SHORTEST_WINDOW && self.window.is_displaced_by(self.sampler.modules()) {
+            self.hand_over();
+        }
         let closed = self.collect();
         if closed && self.window.age(now) >= self.interval {
             self.hand_over();
