@@ -8,6 +8,7 @@
 use std::time::Duration;
 
 use super::clocks::nanos;
+use super::handler::BLOCKED_NANOS;
 
 /// How many looks in a row periods wait for a sample that could stand for them.
 const PATIENCE: u8 = 10;
@@ -58,28 +59,38 @@ impl Departed {
     }
 
     /// Compares the clock with what was told. Out: the periods to give up: what threads that block the signal used, and
-    /// what no sample could stand for.
-    ///
-    /// What one thread tells differs from what it used by up to a period, for its first signal comes at random; the sum over
-    /// many, by the root of their number.
+    /// what no sample could stand for; none before they come to as much as a thread may be behind by.
     pub(super) fn look(&mut self, used: Use, period: Duration) -> u64 {
         let of_period = u64::try_from(nanos(period)).unwrap_or(0).max(1);
-        let by_chance = (self.ended + used.process_told / of_period).isqrt() / 4;
         let untold = nanos(used.process)
             .saturating_sub(self.from)
             .saturating_sub(nanos(used.living))
             .saturating_sub_unsigned(used.process_told)
             .saturating_sub(self.told);
-        let untold = (u64::try_from(untold).unwrap_or(0) / of_period).saturating_sub(2 + by_chance);
+        let untold = u64::try_from(untold).unwrap_or(0) / of_period;
+        let untold = untold.saturating_sub(self.by_chance(used.process_told, of_period));
         let ended = self.ended - std::mem::replace(&mut self.looked_at, self.ended);
-        let by_ticks =
-            u64::try_from(nanos(self.tick * TICKS_LEFT_UNTOLD)).unwrap_or(0).saturating_mul(ended) / of_period;
+        let by_ticks = self.ticks(TICKS_LEFT_UNTOLD).saturating_mul(ended) / of_period;
         let missing = untold.min(self.missing + by_ticks);
         self.waited = if missing == 0 { 0 } else { self.waited + 1 };
         self.missing = if self.waited < PATIENCE { missing } else { 0 };
-        let given_up = untold - self.missing;
+        let beyond = untold - self.missing;
+        let given_up = if beyond.saturating_mul(of_period) < BLOCKED_NANOS { 0 } else { beyond };
         self.tell(given_up, period);
         given_up
+    }
+
+    /// Periods that may be missing by chance. What one thread tells differs from what it used by up to a period, for its first
+    /// signal comes at random; the sum over many, by the root of their number. The process-wide alarm tells of a tick at
+    /// once, whichever thread that hits.
+    fn by_chance(&self, process_told: u64, of_period: u64) -> u64 {
+        let at_once = (self.ticks(1) / of_period).max(1);
+        let events = self.ended.saturating_add((process_told / of_period).saturating_mul(at_once));
+        2 * at_once + events.isqrt() / 4
+    }
+
+    fn ticks(&self, ticks: u32) -> u64 {
+        u64::try_from(nanos(self.tick * ticks)).unwrap_or(0)
     }
 
     /// Takes up to so many of the missing periods, for samples to stand for.
@@ -130,15 +141,17 @@ mod tests {
         // 40 periods, two of leeway; four threads may leave three ticks each.
         assert_eq!(departed.look(used(400, 0), PERIOD), 34);
         assert_eq!((departed.take(9, PERIOD), departed.look(used(400, 0), PERIOD)), (4, 0));
+        // Less than 250 ms waits for more.
+        assert_eq!((departed.look(used(640, 0), PERIOD), departed.look(used(650, 0), PERIOD)), (0, 25));
     }
 
     /// Check that what no sample can stand for is given up in the end.
     #[test]
     fn what_no_sample_stands_for_is_given_up() {
         let mut departed = Departed::begin(Duration::ZERO, 0, 4 * MS);
-        (0..10).for_each(|_| departed.leave(10_000_000));
-        let given_up: Vec<u64> = (0..12).map(|_| departed.look(used(150, 0), PERIOD)).collect();
-        assert_eq!(given_up, [0, 0, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0]);
+        (0..100).for_each(|_| departed.leave(0));
+        let given_up: Vec<u64> = (0..12).map(|_| departed.look(used(600, 0), PERIOD)).collect();
+        assert_eq!(given_up, [0, 0, 0, 0, 0, 0, 0, 0, 0, 56, 0, 0]);
         assert_eq!(departed.take(9, PERIOD), 0);
     }
 }
