@@ -96,6 +96,8 @@ counters! {
         Unreachable = "unreachable",
         /// Shutdown's time was over.
         Shutdown = "shutdown",
+        /// The program closed the profiler's connections, with all descriptors that it does not know.
+        Closed = "closed",
     }
 }
 

@@ -104,12 +104,22 @@ pub struct Ledger {
     entries: Mutex<Entries>,
 }
 
+impl Entries {
+    fn write_off(&mut self) {
+        if let Some(cause) = self.abandoned {
+            self.account.lost(self.account.pending, cause);
+        }
+    }
+}
+
 /// What the ledger's lock guards.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Entries {
     pub(crate) account: Account,
     pub(crate) degraded: Degraded,
     pub(crate) weight: u64,
+    /// What becomes of stacks that are on their way is settled: they are lost.
+    abandoned: Option<Cause>,
 }
 
 impl Ledger {
@@ -119,16 +129,31 @@ impl Ledger {
         entries.account.enter(taken, drained, lost);
         entries.degraded.merge(degraded);
         entries.weight += weight;
+        entries.write_off();
     }
 
     /// `stacks` were accepted by a destination.
     pub fn exported(&self, stacks: u64) {
-        self.entries().account.exported(stacks);
+        let mut entries = self.entries();
+        if entries.abandoned.is_none() {
+            entries.account.exported(stacks);
+        }
     }
 
     /// `stacks` that were pending will never arrive.
     pub fn lost(&self, stacks: u64, cause: Cause) {
-        self.entries().account.lost(stacks, cause);
+        let mut entries = self.entries();
+        if entries.abandoned.is_none() {
+            entries.account.lost(stacks, cause);
+        }
+    }
+
+    /// Nothing arrives any more: what is pending is lost, now and whenever there is more of it. Whoever still believes to
+    /// have it in hand says nothing new.
+    pub fn abandon(&self, cause: Cause) {
+        let mut entries = self.entries();
+        entries.abandoned = Some(cause);
+        entries.write_off();
     }
 
     /// The account as it stands.

@@ -212,3 +212,47 @@ fn nothing_of_proc_is_needed() {
         }
     }
 }
+
+/// Check that a host that closes all descriptors, and is given their numbers anew, loses none of its own to the profiler:
+/// they stay what they are, with what is in them; nothing is printed; the profiler ends, says why, counts what it lost, and
+/// can be started again.
+#[test]
+fn descriptors_that_the_host_closed_are_left_alone() {
+    let _turn = turn();
+    for (engine, first) in [("perf", 0), ("timer", 1), ("perf", 4)] {
+        let receiver = Receiver::start().unwrap();
+        let mut command = command("closed", &[&format!("first={first}")]);
+        let sending = sending(command.env("PROFILER_ENGINE", engine), &receiver, Protocol::Grpc);
+        let finished = start(sending).finish().unwrap();
+        assert_eq!(finished.stderr, "", "something was printed");
+        let outcome = finished.json().unwrap();
+        assert_eq!(outcome["changed"], serde_json::json!([]), "{outcome}");
+        assert!(number(&outcome, "/before/exported") > 0 && number(&outcome, "/descriptors") >= 140, "{outcome}");
+        for what in ["flushed", "refused", "work_goes_on", "stopped"] {
+            assert_eq!(outcome[what], true, "{what}: {outcome}");
+        }
+        let of = |path: &str| number(&outcome["after"], path);
+        assert_eq!(outcome["after"]["sampling"], false, "{outcome}");
+        assert_eq!((of("/pending"), of("/taken")), (0, of("/exported") + of("/lost_total")), "{outcome}");
+        assert!(of("/lost/closed") > 0, "{outcome}");
+        assert!(outcome["after"]["engine"]["notes"].to_string().contains("closed the descriptors"), "{outcome}");
+        let again = &outcome["again"];
+        assert_eq!((&again["flushed"], &again["stopped"]), (&true.into(), &true.into()), "{outcome}");
+        assert!(number(again, "/stats/exported") > 20, "{outcome}");
+    }
+}
+
+/// Check the same while a request is under way whose time is over only afterwards.
+#[test]
+fn descriptors_that_the_host_closed_during_a_request_are_left_alone() {
+    let _turn = turn();
+    let receiver = Receiver::start().unwrap();
+    receiver.answer(Answer::Hang);
+    let mut command = command("closed", &["first=2", "patience=1"]);
+    command.env("OTEL_EXPORTER_OTLP_TIMEOUT", "1000");
+    let finished = start(sending(&mut command, &receiver, Protocol::Http)).finish().unwrap();
+    assert_eq!(finished.stderr, "", "something was printed");
+    let outcome = finished.json().unwrap();
+    assert_eq!(outcome["changed"], serde_json::json!([]), "{outcome}");
+    assert_eq!(outcome["after"]["lost"]["closed"], outcome["after"]["taken"], "{outcome}");
+}

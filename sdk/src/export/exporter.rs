@@ -164,6 +164,11 @@ impl Exporter {
         self.outlets.iter().map(Outlet::stats).collect()
     }
 
+    /// Gives up all that is here and all that comes, and wakes nobody for it: for when what would wake them is gone.
+    pub fn abandon(&self, cause: Cause) {
+        self.queues().for_each(|queue| queue.abandon(cause));
+    }
+
     fn queues(&self) -> impl Iterator<Item = &Queue> {
         self.outlets.iter().filter_map(|outlet| match outlet {
             Outlet::Local { .. } => None,

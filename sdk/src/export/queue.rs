@@ -127,11 +127,13 @@ impl Queue {
     /// Gives up all that is here and all that comes: shutdown's time is over.
     pub(super) fn close(&self) {
         let mut state = self.state();
-        state.closed = true;
-        while !state.entries.is_empty() {
-            state.give_up_at(0, Cause::Shutdown);
-        }
+        state.close(Cause::Shutdown);
         self.publish(&state);
+    }
+
+    /// Gives up all that is here and all that comes, and tells nobody who waits.
+    pub(super) fn abandon(&self, cause: Cause) {
+        self.state().close(cause);
     }
 
     /// Waits until all that was pushed before this call has its verdict.
@@ -166,6 +168,13 @@ impl Queue {
 }
 
 impl State {
+    fn close(&mut self, cause: Cause) {
+        self.closed = true;
+        while !self.entries.is_empty() {
+            self.give_up_at(0, cause);
+        }
+    }
+
     fn give_up_at(&mut self, index: usize, cause: Cause) {
         if let Some(entry) = self.entries.remove(index) {
             self.bytes -= entry.bytes;

@@ -8,8 +8,10 @@
 //! and would end the new program (those of timers are taken back), and many kernels let nobody count kernel time. An event's
 //! first period is a whole one, which is another reason for having a timer first, whose is random.
 
+use std::fs::{File, Metadata};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
 use super::{Alarm, Call, Engine, Pace, Target};
@@ -28,9 +30,9 @@ pub(in crate::cpu) struct Perf {
 #[derive(Debug)]
 struct Event {
     /// `None` only while it is dropped.
-    descriptor: Option<OwnedFd>,
-    /// The kernel's number of the event, by which it is known again.
-    id: u64,
+    descriptor: Option<File>,
+    /// By which it is known again.
+    identity: Identity,
     slot: &'static Slot,
     _counted: Arc<()>,
 }
@@ -65,8 +67,8 @@ impl Engine for Perf {
             return Err(io::Error::new(io::ErrorKind::QuotaExceeded, why));
         }
         let descriptor = open(slot.tid(), pace.period.as_nanos() as u64)?;
-        let id = event_id(descriptor.as_raw_fd())?;
-        let event = Event { descriptor: Some(descriptor), id, slot, _counted: Arc::clone(&self.events) };
+        let identity = Identity::of(&descriptor)?;
+        let event = Event { descriptor: Some(descriptor), identity, slot, _counted: Arc::clone(&self.events) };
         event.enable()?;
         Ok(Box::new(event))
     }
@@ -96,7 +98,8 @@ impl Event {
     /// Whether the descriptor is still this event: a program that closes all descriptors, ours too, may have got the
     /// number for something else.
     fn is_ours(&self) -> bool {
-        event_id(self.fd()).is_ok_and(|id| id == self.id)
+        let same = |descriptor| self.identity.is_of(descriptor);
+        self.descriptor.as_ref().is_some_and(same)
     }
 }
 
@@ -108,6 +111,9 @@ impl Alarm for Event {
 
     fn set_pace(&mut self, pace: Pace) -> io::Result<()> {
         let period = pace.period.as_nanos() as u64;
+        if !self.is_ours() {
+            return Err(io::ErrorKind::NotFound.into());
+        }
         control(self.fd(), PERIOD, (&raw const period) as libc::c_ulong)
     }
 }
@@ -131,7 +137,7 @@ impl Drop for Event {
 const PROBE_PERIOD: u64 = 3_600_000_000_000;
 
 /// Opens a disabled event for a thread of this process; 0 is the calling one.
-fn open(tid: u32, period_nanos: u64) -> io::Result<OwnedFd> {
+fn open(tid: u32, period_nanos: u64) -> io::Result<File> {
     let attributes = Attributes {
         kind: TYPE_SOFTWARE,
         size: size_of::<Attributes>() as u32,
@@ -145,9 +151,34 @@ fn open(tid: u32, period_nanos: u64) -> io::Result<OwnedFd> {
     let fd = unsafe { libc::syscall(libc::SYS_perf_event_open, &raw const attributes, tid, -1, -1, FLAG_FD_CLOEXEC) };
     match i32::try_from(fd) {
         // SAFETY: the call has just made this descriptor, and nobody else knows of it.
-        Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
+        Ok(fd) if fd >= 0 => Ok(unsafe { File::from_raw_fd(fd) }),
         _ => Err(io::Error::last_os_error()),
     }
+}
+
+/// What tells an event from everything else that its descriptor's number may come to mean.
+#[derive(Debug, PartialEq, Eq)]
+struct Identity {
+    /// Device and number of the file that all descriptors without a file of their own share.
+    file: (u64, u64),
+    /// The kernel's number of the event.
+    event: u64,
+}
+
+impl Identity {
+    fn of(descriptor: &File) -> io::Result<Self> {
+        Ok(Self { file: file_of(&descriptor.metadata()?), event: event_id(descriptor.as_raw_fd())? })
+    }
+
+    /// Asks for the event's number only where it can be one: a file or a socket of the host's is left alone.
+    fn is_of(&self, descriptor: &File) -> bool {
+        descriptor.metadata().is_ok_and(|found| file_of(&found) == self.file)
+            && event_id(descriptor.as_raw_fd()).is_ok_and(|event| event == self.event)
+    }
+}
+
+fn file_of(found: &Metadata) -> (u64, u64) {
+    (found.dev(), found.ino())
 }
 
 fn event_id(fd: RawFd) -> io::Result<u64> {

@@ -5,6 +5,7 @@
 
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::sync::{Arc, PoisonError};
 use std::task::Poll;
 use std::time::{Duration, Instant};
@@ -15,6 +16,7 @@ use profiler_proto::resource::Resource;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 
+use super::mark::Mark;
 use super::message::{Refusal, Task};
 use super::source::Handle;
 use crate::aggregate::Window;
@@ -26,32 +28,56 @@ use crate::symbolize::{Folders, Symbolizer};
 /// Tasks that may wait; beyond it the `profiler` thread keeps its windows open.
 const QUEUE: usize = 8;
 
-/// The sending end of the thread's queue.
-pub(super) struct Tasks(mpsc::Sender<Task>);
+/// The sending end of the thread's queue. Whatever is sent wakes the thread by writing to a descriptor of its runtime.
+pub(super) struct Tasks {
+    /// `None` only while it is dropped.
+    sender: Option<mpsc::Sender<Task>>,
+    mark: Arc<Mark>,
+}
 
 impl Tasks {
     /// Whether the next task will be taken; also where the thread has ended, for waiting is of no use then.
     pub(super) fn has_room(&self) -> bool {
-        self.0.capacity() > 0 || self.0.is_closed()
+        self.sender.as_ref().is_none_or(|sender| sender.capacity() > 0 || sender.is_closed())
     }
 
     /// Queues a task, or gives it back.
     pub(super) fn try_send(&self, task: Task) -> Result<(), Task> {
-        self.0.try_send(task).map_err(mpsc::error::TrySendError::into_inner)
+        match &self.sender {
+            Some(sender) if !self.mark.is_gone() => {
+                sender.try_send(task).map_err(mpsc::error::TrySendError::into_inner)
+            }
+            _ => Err(task),
+        }
+    }
+}
+
+impl Drop for Tasks {
+    fn drop(&mut self) {
+        if self.mark.is_gone() {
+            std::mem::forget(self.sender.take());
+        }
     }
 }
 
 /// The thread's queue.
-pub(super) fn channel() -> (Tasks, mpsc::Receiver<Task>) {
+pub(super) fn channel(mark: &Arc<Mark>) -> (Tasks, mpsc::Receiver<Task>) {
     let (tasks, inbox) = mpsc::channel(QUEUE);
-    (Tasks(tasks), inbox)
+    (Tasks { sender: Some(tasks), mark: Arc::clone(mark) }, inbox)
 }
 
-/// The thread's runtime, made by `start`, which can still say that it cannot be had.
-pub(super) fn runtime() -> Result<Runtime, Error> {
-    tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build().map_err(|error| {
-        Error::environment("make a runtime for export", error, "raise the limit of open files (RLIMIT_NOFILE)")
-    })
+/// The thread's runtime, made by `start`, which can still say that it cannot be had. It asks the mark before it waits and
+/// before it goes on: everything it does in between is on descriptors.
+pub(super) fn runtime(mark: &Arc<Mark>) -> Result<Runtime, Error> {
+    let (before, after) = (Arc::clone(mark), Arc::clone(mark));
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.on_thread_park(move || before.stop_if_gone()).on_thread_unpark(move || after.stop_if_gone());
+    builder.enable_io().enable_time().build().map_err(no_descriptor("make a runtime for export"))
+}
+
+/// What is said where a descriptor cannot be had.
+pub(super) fn no_descriptor(what: &'static str) -> impl FnOnce(std::io::Error) -> Error {
+    move |error| Error::environment(what, error, "raise the limit of open files (RLIMIT_NOFILE)")
 }
 
 /// The thread's state.
@@ -68,7 +94,16 @@ pub(super) struct Io {
 impl Io {
     /// Runs until it is told to stop, or until the `profiler` thread is gone.
     pub(super) fn run(self, runtime: Runtime, inbox: mpsc::Receiver<Task>) {
-        runtime.block_on(self.work(inbox));
+        let mark = Arc::clone(&self.handle.mark);
+        let mut work = pin!(self.work(inbox));
+        // Between two parts of this work the runtime looks at its descriptors without parking. Those that the work itself has
+        // open, and all of the runtime's, are closed only while the mark is there.
+        runtime.block_on(poll_fn(|context| {
+            mark.stop_if_gone();
+            let poll = work.as_mut().poll(context);
+            mark.stop_if_gone();
+            poll
+        }));
         // A look-up of a name may hang in a thread of the runtime's: it is left to end by itself.
         runtime.shutdown_background();
     }
@@ -202,21 +237,22 @@ mod tests {
     fn requests_are_answered_while_a_window_is_symbolized() {
         let settings = Config::new("a").resolve(&|_| None).unwrap();
         let (commands, _mailbox) = std::sync::mpsc::channel();
-        let handle = Handle::new(commands, &settings);
+        let mark = Arc::new(Mark::set().unwrap());
+        let handle = Handle::new(commands, &settings, Arc::clone(&mark));
         let server = crate::serve::Server::bind("127.0.0.1:0").unwrap();
         let address = server.local_addr();
         let (folders, resource) = (Some(Folders::new(&|_| None)), settings.resource);
         let io = Io { server: Some(server), destinations: Vec::new(), resource, folders, handle };
-        let (tasks, inbox) = channel();
+        let (tasks, inbox) = channel(&mark);
         assert!(tasks.try_send(Task::Export { window: large_window() }).is_ok());
-        runtime().unwrap().block_on(async {
+        runtime(&mark).unwrap().block_on(async {
             let client = async {
                 let during = get_stats(address).await;
                 let (reply, _answer) = Reply::new();
                 let deadline = Instant::now() + Duration::from_secs(60);
                 assert!(tasks.try_send(Task::Flush { deadline, reply }).is_ok());
                 // The queue is empty again once the window is done.
-                while tasks.0.capacity() < QUEUE {
+                while tasks.sender.as_ref().unwrap().capacity() < QUEUE {
                     tokio::task::yield_now().await;
                 }
                 let after = get_stats(address).await;

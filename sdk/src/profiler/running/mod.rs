@@ -4,6 +4,7 @@
 //! Calls of the guard become [`Command`]s to the first of them; nothing here blocks longer than the caller allows.
 
 mod io;
+mod mark;
 mod message;
 mod sampling;
 mod source;
@@ -17,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use profiler_proto::ProfileSet;
 
+use self::mark::Mark;
 use self::message::{Command, Refusal, Reply};
 use self::sampling::Sampling;
 use self::source::Handle;
@@ -36,7 +38,8 @@ static RUNNING_IN: AtomicU32 = AtomicU32::new(0);
 #[derive(Debug)]
 pub(super) struct Running {
     handle: Handle,
-    threads: Vec<JoinHandle<()>>,
+    sampling: JoinHandle<()>,
+    io: JoinHandle<()>,
     serve_address: Option<SocketAddr>,
     /// The process that has the threads.
     pid: u32,
@@ -114,9 +117,11 @@ impl Running {
             tracing::warn!(lost = ?account.lost, "samples were lost");
         }
         if done {
-            for thread in self.threads {
-                // A thread that panicked has no more to say than that.
-                drop(thread.join());
+            // A thread that panicked has no more to say than that.
+            drop(self.sampling.join());
+            // One that holds descriptors of the host's does not end.
+            if !self.handle.mark.is_gone() {
+                drop(self.io.join());
             }
         }
         done
@@ -158,6 +163,7 @@ impl Drop for Claim {
 
 /// Makes the stages and starts their threads, the receiving end first.
 fn wire(settings: Settings, claim: Claim) -> Result<Running, Error> {
+    let mark = Mark::set().map(Arc::new).map_err(io::no_descriptor("open a pipe"))?;
     #[cfg(feature = "serve")]
     let server = settings.serve.as_deref().map(crate::serve::Server::bind).transpose()?;
     #[cfg(feature = "serve")]
@@ -172,8 +178,8 @@ fn wire(settings: Settings, claim: Claim) -> Result<Running, Error> {
     let (period, interval) = (settings.period(), settings.interval);
     let (engine, ring_words) = (settings.engine, settings.ring_words.unwrap_or(ring::DEFAULT_WORDS));
     let (commands, mailbox) = mpsc::channel();
-    let handle = Handle::new(commands, &settings);
-    let (tasks, inbox) = io::channel();
+    let handle = Handle::new(commands, &settings, Arc::clone(&mark));
+    let (tasks, inbox) = io::channel(&mark);
     let resource = settings.resource.clone();
     let io_thread = io::Io {
         #[cfg(feature = "serve")]
@@ -183,17 +189,17 @@ fn wire(settings: Settings, claim: Claim) -> Result<Running, Error> {
         folders: settings.symbolize.then(|| Folders::new(&|name| std::env::var_os(name))),
         handle: handle.clone(),
     };
-    let runtime = io::runtime()?;
-    let mut threads = vec![spawn("profiler-io", move || io_thread.run(runtime, inbox))?];
+    let runtime = io::runtime(&mark)?;
+    let io = spawn("profiler-io", move || io_thread.run(runtime, inbox))?;
     let sampler = Sampler::start(engine, period, ring_words)?;
     let publication = Publication::begin(&resource, sampler.may_make_memfd());
     let sampling = Sampling::new(sampler, period, interval, mailbox, tasks, handle.clone(), publication);
-    threads.push(spawn("profiler", move || {
+    let sampling = spawn("profiler", move || {
         sampling.run();
         drop(claim);
-    })?);
+    })?;
     tracing::info!(service = settings.service, rate_hz = settings.rate_hz, "profiling");
-    Ok(Running { handle, threads, serve_address, pid: std::process::id() })
+    Ok(Running { handle, sampling, io, serve_address, pid: std::process::id() })
 }
 
 /// Starts a thread that gets no signal but SIGPROF: the host's handlers never run on it.

@@ -16,6 +16,7 @@ use super::source::Handle;
 use crate::aggregate::Aggregate;
 use crate::config::period;
 use crate::cpu::{Epoch, Sampler};
+use crate::error::Error;
 use crate::publish::Publication;
 
 /// How often the ring is drained; see `ring::DEFAULT_WORDS`.
@@ -29,6 +30,9 @@ const EPOCHS: u32 = 2;
 const SHORTEST_WINDOW: Duration = Duration::from_secs(1);
 /// Captures that may run at once, each with a window of its own.
 const MAX_CAPTURES: usize = 8;
+
+/// Why nothing goes on.
+const CLOSED: &str = "the program closed the descriptors of the profiler, as daemons do that close all of them";
 
 struct Capture {
     window: Aggregate,
@@ -58,6 +62,8 @@ pub(super) struct Sampling {
     captures: Vec<Capture>,
     flushes: Vec<Flush>,
     paused: bool,
+    /// The host has closed our descriptors: nothing leaves any more.
+    stranded: bool,
 }
 
 impl Sampling {
@@ -83,6 +89,7 @@ impl Sampling {
             captures: Vec::new(),
             flushes: Vec::new(),
             paused: false,
+            stranded: false,
         };
         this.publish_engine();
         this
@@ -105,6 +112,7 @@ impl Sampling {
     /// One turn; how long to wait until the next.
     fn turn(&mut self) -> Duration {
         let now = Instant::now();
+        self.strand_if_gone();
         self.sampler.tick(now);
         self.publish_engine();
         // What was sampled in a library leaves before the samples of another one that was loaded in its place.
@@ -220,7 +228,15 @@ impl Sampling {
     }
 
     fn obey(&mut self, command: Command) {
+        self.strand_if_gone();
         match command {
+            // All that was sampled has been given up.
+            Command::Flush { reply, .. } if self.stranded => reply.answer(true),
+            Command::Resume { reply } if self.stranded => reply.answer(Err(Error::misuse(
+                "Profiler::resume",
+                CLOSED,
+                "shut this profiler down, start another one",
+            ))),
             Command::Capture { reply, .. } if self.paused => reply(Err(Refusal::Off)),
             Command::Capture { reply, .. } if self.captures.len() >= MAX_CAPTURES => reply(Err(Refusal::TooMany)),
             Command::Capture { duration, asker, reply } => {
@@ -265,6 +281,10 @@ impl Sampling {
     }
 
     fn stop(mut self, deadline: Instant, reply: Reply<bool>) {
+        self.strand_if_gone();
+        if self.stranded {
+            return reply.answer(true);
+        }
         self.collect_all(soon());
         self.sampler.pause();
         self.collect_all(deadline.max(soon()));
@@ -285,11 +305,37 @@ impl Sampling {
         self.tasks.try_send(Task::Stop { deadline, reply }).unwrap_or_else(Task::refuse);
     }
 
+    /// Ends sampling where the host has closed our descriptors, for nothing can leave any more, and writes off what was on
+    /// its way. The `profiler-io` thread cannot be asked: waking it writes to a descriptor.
+    fn strand_if_gone(&mut self) {
+        if self.stranded || !self.handle.mark.is_gone() {
+            return;
+        }
+        self.stranded = true;
+        tracing::error!("{CLOSED}: profiling ends here; shut this profiler down and start another one");
+        self.collect_all(soon());
+        self.sampler.pause();
+        self.collect_all(soon());
+        self.paused = true;
+        if let Some(exporter) = self.handle.exporter.get() {
+            exporter.abandon(Cause::Closed);
+        }
+        self.handle.ledger.abandon(Cause::Closed);
+        for Flush { reply, .. } in self.flushes.drain(..) {
+            reply.answer(true);
+        }
+        for capture in self.captures.drain(..) {
+            (capture.reply)(Err(Refusal::Off));
+        }
+        self.publish_engine();
+    }
+
     /// Tells the rest of the process, and readers outside, how samples are taken now.
     fn publish_engine(&mut self) {
         let mut now = self.sampler.engine();
         self.publication.say(!now.name.is_empty());
         now.notes.extend_from_slice(self.publication.notes());
+        now.notes.extend(self.stranded.then(|| CLOSED.to_owned()));
         let mut engine = self.handle.engine.lock().unwrap_or_else(PoisonError::into_inner);
         if *engine != now {
             *engine = now;

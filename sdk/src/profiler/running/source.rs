@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use super::mark::Mark;
 use super::message::Command;
 use crate::config::Settings;
 use crate::export::Exporter;
@@ -23,10 +24,11 @@ pub(super) struct Handle {
     #[cfg(feature = "serve")]
     service: Arc<str>,
     pub(super) rate_hz: Arc<AtomicU32>,
+    pub(super) mark: Arc<Mark>,
 }
 
 impl Handle {
-    pub(super) fn new(commands: Sender<Command>, settings: &Settings) -> Self {
+    pub(super) fn new(commands: Sender<Command>, settings: &Settings, mark: Arc<Mark>) -> Self {
         Self {
             commands,
             ledger: Arc::default(),
@@ -36,6 +38,7 @@ impl Handle {
             #[cfg(feature = "serve")]
             service: settings.service.as_str().into(),
             rate_hz: Arc::new(AtomicU32::new(settings.rate_hz)),
+            mark,
         }
     }
 
@@ -63,6 +66,34 @@ impl Handle {
     }
 }
 
+/// A request that waits for its capture on the runtime of `profiler-io`, which is woken through a descriptor.
+#[cfg(feature = "serve")]
+struct Waiting {
+    reply: Option<tokio::sync::oneshot::Sender<Captured>>,
+    mark: Arc<Mark>,
+}
+
+#[cfg(feature = "serve")]
+type Captured = Result<profiler_proto::ProfileSet, super::message::Refusal>;
+
+#[cfg(feature = "serve")]
+impl Waiting {
+    fn answer(mut self, captured: Captured) {
+        if !self.mark.is_gone() && self.reply.take().is_some_and(|reply| reply.send(captured).is_err()) {
+            tracing::debug!("nobody waits for this capture any more");
+        }
+    }
+}
+
+#[cfg(feature = "serve")]
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if self.mark.is_gone() {
+            std::mem::forget(self.reply.take());
+        }
+    }
+}
+
 #[cfg(feature = "serve")]
 impl crate::serve::Source for Handle {
     fn targets(&self) -> Vec<crate::serve::Target> {
@@ -74,11 +105,8 @@ impl crate::serve::Source for Handle {
         use crate::serve::CaptureError;
 
         let (reply, outcome) = tokio::sync::oneshot::channel();
-        let reply = Box::new(move |captured| {
-            if reply.send(captured).is_err() {
-                tracing::debug!("nobody waits for this capture any more");
-            }
-        });
+        let reply = Waiting { reply: Some(reply), mark: Arc::clone(&self.mark) };
+        let reply = Box::new(move |captured| reply.answer(captured));
         let asker = Arc::new(());
         self.send(Command::Capture { duration, asker: Arc::downgrade(&asker), reply });
         Box::pin(async move {

@@ -7,6 +7,7 @@
 
 mod account;
 mod burn;
+mod closed;
 mod exit;
 mod fault;
 mod fork;
@@ -48,6 +49,7 @@ fn run() -> Result<Value> {
         "account" => account::account(&options),
         "settings" => settings::start(&options),
         "second" => settings::second(),
+        "closed" => closed::closed(&options),
         "limits" => settings::without_timers(),
         "fault" => fault::fault(&options),
         "fork" => fork::fork(&options),

@@ -1,0 +1,91 @@
+//! Whether the descriptors of the profiler are still its own.
+//!
+//! A host may close all descriptors that it does not know (`close_range(2)`, as daemons do). The numbers of ours then come to
+//! mean the host's files, and whoever goes on would write to them and close them. One descriptor of ours, used for nothing else,
+//! tells: it is a pipe's end, and every pipe has a number of its own in the kernel. It is looked at before anything of ours
+//! that holds descriptors gets its turn. Between a look and what follows it are microseconds, which nothing can close.
+
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A descriptor that tells whether all of them are still ours.
+#[derive(Debug)]
+pub(super) struct Mark {
+    /// `None` only while it is dropped.
+    file: Option<File>,
+    identity: (u64, u64),
+    gone: AtomicBool,
+}
+
+impl Mark {
+    /// Opens it: before all others that it stands for, so that whoever closes in the order of numbers begins with it.
+    pub(super) fn set() -> io::Result<Self> {
+        let (end, _other) = io::pipe()?;
+        let file = File::from(OwnedFd::from(end));
+        let identity = identity(&file.metadata()?);
+        Ok(Self { file: Some(file), identity, gone: AtomicBool::new(false) })
+    }
+
+    /// Whether the host has closed it; for ever, for the others do not come back either.
+    pub(super) fn is_gone(&self) -> bool {
+        // A flag that only ever rises and that nothing is read on the strength of.
+        if self.gone.load(Ordering::Relaxed) {
+            return true;
+        }
+        let found = self.file.as_ref().and_then(|file| file.metadata().ok());
+        let gone = found.is_none_or(|found| identity(&found) != self.identity);
+        self.gone.fetch_or(gone, Ordering::Relaxed);
+        gone
+    }
+
+    /// Returns while the descriptors are ours. A thread whose state is full of descriptors that are not ends here: it can
+    /// neither go on nor take its state down. The memory that it holds is lost.
+    pub(super) fn stop_if_gone(&self) {
+        while self.is_gone() {
+            std::thread::park();
+        }
+    }
+}
+
+impl Drop for Mark {
+    fn drop(&mut self) {
+        if self.is_gone() {
+            // The number is the host's.
+            std::mem::forget(self.file.take());
+        }
+    }
+}
+
+fn identity(file: &Metadata) -> (u64, u64) {
+    (file.dev(), file.ino())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::{AsFd, AsRawFd, FromRawFd};
+
+    use super::*;
+
+    /// Check that a mark whose number has become another file's is gone, stays so, and leaves that file open.
+    #[test]
+    fn a_number_that_is_another_file_is_not_ours() {
+        let mut mark = Mark::set().unwrap();
+        assert!(!mark.is_gone());
+        // As if the host had closed ours and been given the same number for its own pipe.
+        let (_reader, writer) = io::pipe().unwrap();
+        let own = mark.file.replace(File::from(OwnedFd::from(writer)));
+        let number = mark.file.as_ref().unwrap().as_raw_fd();
+        assert!(mark.is_gone());
+        let hosts = mark.file.take();
+        mark.file = own;
+        assert!(mark.is_gone(), "it came back");
+        mark.file = hosts;
+        drop(mark);
+        // SAFETY: dropping the mark left the descriptor open, and nobody else has it.
+        let left = unsafe { File::from_raw_fd(number) };
+        assert!(left.as_fd().try_clone_to_owned().is_ok(), "the host's file was closed");
+    }
+}
