@@ -183,6 +183,18 @@ fn a_filter_that_kills_is_never_provoked() {
     assert!(notes.contains("process_vm_readv"), "that stacks cannot be walked is not said: {outcome}");
 }
 
+/// Check that where memory cannot be read through the kernel, the stacks of threads are still whole, but for those taken before
+/// the sampler has found out where they end.
+#[test]
+fn a_filter_that_refuses_reads_leaves_stacks_of_threads_whole() {
+    let outcome = fault("reads_refused", "timer");
+    let of = |path: &str| number(&outcome, path);
+    assert!(of("/stats/taken") > 200, "{outcome}");
+    assert!(of("/stats/degraded/unwind_stopped") < of("/stats/taken") / 2, "{outcome}");
+    let notes = outcome["running"]["engine"]["notes"].to_string();
+    assert!(notes.contains("process_vm_readv: it is refused"), "it is not said: {outcome}");
+}
+
 /// Check that a limit of signals that is reached half-way leaves those threads their timers that have them, and the others
 /// to the process's.
 #[test]

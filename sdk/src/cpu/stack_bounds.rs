@@ -8,14 +8,13 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use super::slots::{Slot, UnknownStack};
-use crate::unwind::memory::read_own_memory;
+use crate::unwind::memory::is_readable;
 
 /// The memory map is read at most this often.
 const EVERY: Duration = Duration::from_millis(500);
 
 /// The smallest page that there is.
 const PAGE: u64 = 4096;
-const WORD: u64 = 8;
 
 /// Answers the handlers that asked where the stacks of their threads end.
 #[derive(Debug, Default)]
@@ -72,8 +71,6 @@ fn stack_in(line: &str, asked: UnknownStack) -> Option<Range<u64>> {
 /// such a page, or another stack: it is not taken for part of this one.
 fn present(stack: &Range<u64>, sp: u64) -> Option<Range<u64>> {
     let own = (sp & !(PAGE - 1)).max(stack.start)..stack.end;
-    let pid = std::process::id();
-    let is_readable = |page| read_own_memory(pid, page, &mut [0]) == WORD;
     own.clone().step_by(PAGE as usize).all(is_readable).then_some(own)
 }
 

@@ -88,7 +88,8 @@ impl Threads {
         let (call, known) = (Call::ProcessVmReadv, 1_u64);
         if read_own_memory(shared.pid, (&raw const known) as u64, &mut [0]) == 0 {
             let why = if filter.is_deadly(call) { DEADLY } else { "it is refused" };
-            findings.note(format!("{call}: {why}: stacks cannot be walked, only their leaf is known"));
+            findings
+                .note(format!("{call}: {why}: coroutines' stacks cannot be walked, nor a thread's own when it is new"));
         }
         let mut phases = Phases::new();
         let process = ProcessAlarm::start(shared, choice, phases.pace(period), filter, &mut findings)?;

@@ -28,6 +28,16 @@ pub(crate) fn read_own_memory(pid: u32, address: u64, buffer: &mut [u64]) -> u64
     if FORBIDDEN.load(Ordering::Relaxed) { 0 } else { arch::read_own_memory(pid, address, buffer) }
 }
 
+/// Whether the word at `address` can be read, by a call that every program makes, and that is allowed where
+/// `process_vm_readv` is not. Says nothing of later; changes `errno`, so that a signal handler must not call it.
+pub(crate) fn is_readable(address: u64) -> bool {
+    let (what, none) = (-1_i64, std::ptr::null_mut::<u64>());
+    // SAFETY: rt_sigprocmask(2) with a `how` that there is not: it reads 8 bytes at `address`, which gives EFAULT where it
+    //         cannot, and then refuses with EINVAL and changes nothing (Linux, kernel/signal.c).
+    let outcome = unsafe { libc::syscall(libc::SYS_rt_sigprocmask, what, address, none, WORD) };
+    outcome != 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL)
+}
+
 /// A copy of the rest of one page.
 #[derive(Debug)]
 pub(crate) struct Window {
@@ -143,8 +153,9 @@ mod tests {
         // SAFETY: the direct range is empty.
         let mut memory = unsafe { StackMemory::new(0..0, &mut window, pid()) };
         assert_eq!((memory.read(base + 4088), memory.read(base + 4096)), (Ok(0), Err(())));
+        assert_eq!((is_readable(base + 4088), is_readable(base + 4096)), (true, false));
         // SAFETY: unmaps exactly what was mapped above.
         assert_eq!(unsafe { libc::munmap(base as *mut _, 8192) }, 0);
-        assert_eq!(memory.read(base), Err(()));
+        assert_eq!((memory.read(base), is_readable(base)), (Err(()), false));
     }
 }

@@ -26,6 +26,7 @@ pub(crate) fn fault(options: &Options) -> Result<Value> {
     let what: String = options.value("what")?;
     match what.as_str() {
         "calls_refused" => sandbox::refuse(&[libc::SYS_timer_create, libc::SYS_perf_event_open])?,
+        "reads_refused" => sandbox::refuse(&[libc::SYS_process_vm_readv])?,
         "calls_deadly" => {
             let timers = [libc::SYS_timer_create, libc::SYS_perf_event_open];
             sandbox::forbid(&[timers, [libc::SYS_process_vm_readv, libc::SYS_memfd_create]].concat())?;
@@ -39,7 +40,10 @@ pub(crate) fn fault(options: &Options) -> Result<Value> {
     let profiler = profiler::start(Config::new("fault").rate_hz(RATE).interval(Duration::from_secs(1)))?;
     let cpu = process_cpu();
     let limited = (what == "few_descriptors").then(few_descriptors).transpose()?;
-    work()?;
+    match what.as_str() {
+        "reads_refused" => work(2, 10 * WORK)?,
+        _ => work(THREADS, WORK)?,
+    }
     let cpu = process_cpu() - cpu;
     let running = stats::to_json(&profiler.stats());
     // Whether the last descriptor became a perf event or the connection to the collector is chance; with a limit for good,
@@ -53,17 +57,18 @@ pub(crate) fn fault(options: &Options) -> Result<Value> {
     }))
 }
 
-fn work() -> Result<()> {
+/// `then`: CPU time of each thread after it has been found.
+fn work(threads: usize, then: Duration) -> Result<()> {
     let start = Instant::now();
     let thread = |_| {
         std::thread::spawn(move || {
             spin(WORK);
             // All of them live until the sampler has looked for them.
             std::thread::sleep(Duration::from_millis(1500).saturating_sub(start.elapsed()));
-            spin(WORK);
+            spin(then);
         })
     };
-    let threads: Vec<_> = (0..THREADS).map(thread).collect();
+    let threads: Vec<_> = (0..threads).map(thread).collect();
     threads.into_iter().try_for_each(std::thread::JoinHandle::join).map_err(|_| "a thread panicked".into())
 }
 
