@@ -230,54 +230,70 @@ impl Sampling {
     fn obey(&mut self, command: Command) {
         self.strand_if_gone();
         match command {
-            // All that was sampled has been given up.
-            Command::Flush { reply, .. } if self.stranded => reply.answer(true),
-            Command::Resume { reply } if self.stranded => reply.answer(Err(Error::misuse(
-                "Profiler::resume",
-                CLOSED,
-                "shut this profiler down, start another one",
-            ))),
-            Command::Capture { reply, .. } if self.paused => reply(Err(Refusal::Off)),
-            Command::Capture { reply, .. } if self.captures.len() >= MAX_CAPTURES => reply(Err(Refusal::TooMany)),
-            Command::Capture { duration, asker, reply } => {
-                // What was taken before does not belong to it.
-                self.collect_all(soon());
-                let now = Instant::now();
-                let window = Aggregate::begin(now, SystemTime::now());
-                self.captures.push(Capture { window, until: now + duration, asker, reply });
-            }
-            Command::Flush { deadline, reply } => {
-                let epochs = if self.collect_all(soon()) { 0 } else { EPOCHS };
-                self.flushes.push(Flush { epochs, deadline, reply });
-                self.flush(Instant::now());
-            }
+            Command::Capture { duration, asker, reply } => self.begin_capture(duration, asker, reply),
+            Command::Flush { deadline, reply } => self.begin_flush(deadline, reply),
             Command::Pause { reply } => {
-                // While the names and clocks of threads are at hand.
-                self.collect_all(soon());
-                self.sampler.pause();
-                self.paused = true;
-                self.collect_all(soon());
-                self.publish_engine();
+                self.pause();
                 reply.answer(());
             }
-            Command::Resume { reply } => {
-                let resumed = self.sampler.resume(self.period);
-                self.paused = resumed.is_err();
-                self.publish_engine();
-                reply.answer(resumed);
-            }
-            Command::SetRate { rate_hz, reply } => {
-                self.collect_all(soon());
-                self.hand_over();
-                self.period = period(rate_hz);
-                let set = self.sampler.set_period(self.period);
-                self.paused = self.paused || set.is_err();
-                self.handle.rate_hz.store(rate_hz, Ordering::Relaxed);
-                reply.answer(set);
-            }
+            Command::Resume { reply } => reply.answer(self.resume()),
+            Command::SetRate { rate_hz, reply } => reply.answer(self.set_rate(rate_hz)),
             // `run` takes it before it comes here.
             Command::Stop { reply, .. } => reply.answer(false),
         }
+    }
+
+    fn begin_capture(&mut self, duration: Duration, asker: Weak<()>, reply: CaptureReply) {
+        if self.paused {
+            return reply(Err(Refusal::Off));
+        }
+        if self.captures.len() >= MAX_CAPTURES {
+            return reply(Err(Refusal::TooMany));
+        }
+        // What was taken before does not belong to it.
+        self.collect_all(soon());
+        let now = Instant::now();
+        let window = Aggregate::begin(now, SystemTime::now());
+        self.captures.push(Capture { window, until: now + duration, asker, reply });
+    }
+
+    fn begin_flush(&mut self, deadline: Instant, reply: Reply<bool>) {
+        if self.stranded {
+            // All that was sampled has been given up.
+            return reply.answer(true);
+        }
+        let epochs = if self.collect_all(soon()) { 0 } else { EPOCHS };
+        self.flushes.push(Flush { epochs, deadline, reply });
+        self.flush(Instant::now());
+    }
+
+    fn pause(&mut self) {
+        // While the names and clocks of threads are at hand.
+        self.collect_all(soon());
+        self.sampler.pause();
+        self.paused = true;
+        self.collect_all(soon());
+        self.publish_engine();
+    }
+
+    fn resume(&mut self) -> Result<(), Error> {
+        if self.stranded {
+            return Err(Error::misuse("Profiler::resume", CLOSED, "shut this profiler down, start another one"));
+        }
+        let resumed = self.sampler.resume(self.period);
+        self.paused = resumed.is_err();
+        self.publish_engine();
+        resumed
+    }
+
+    fn set_rate(&mut self, rate_hz: u32) -> Result<(), Error> {
+        self.collect_all(soon());
+        self.hand_over();
+        self.period = period(rate_hz);
+        let set = self.sampler.set_period(self.period);
+        self.paused = self.paused || set.is_err();
+        self.handle.rate_hz.store(rate_hz, Ordering::Relaxed);
+        set
     }
 
     fn stop(mut self, deadline: Instant, reply: Reply<bool>) {
@@ -313,10 +329,7 @@ impl Sampling {
         }
         self.stranded = true;
         tracing::error!("{CLOSED}: profiling ends here; shut this profiler down and start another one");
-        self.collect_all(soon());
-        self.sampler.pause();
-        self.collect_all(soon());
-        self.paused = true;
+        self.pause();
         if let Some(exporter) = self.handle.exporter.get() {
             exporter.abandon(Cause::Closed);
         }
@@ -327,7 +340,6 @@ impl Sampling {
         for capture in self.captures.drain(..) {
             (capture.reply)(Err(Refusal::Off));
         }
-        self.publish_engine();
     }
 
     /// Tells the rest of the process, and readers outside, how samples are taken now.
