@@ -215,6 +215,15 @@ fn a_limit_of_descriptors_reached_half_way_keeps_what_runs() {
     }
 }
 
+/// Check that a limit of memory that lets nothing more be mapped, set as soon as `start` returns, ends neither sampling nor the
+/// process, whose threads then have what they need.
+#[test]
+fn a_limit_of_memory_set_after_the_start_keeps_what_runs() {
+    for engine in ["perf", "timer"] {
+        fault("no_memory", engine);
+    }
+}
+
 /// Check that the sampler works where `/proc` is not mounted.
 #[test]
 fn nothing_of_proc_is_needed() {

@@ -202,14 +202,21 @@ fn wire(settings: Settings, claim: Claim) -> Result<Running, Error> {
     Ok(Running { handle, sampling, io, serve_address, pid: std::process::id() })
 }
 
-/// Starts a thread that gets no signal but SIGPROF: the host's handlers never run on it.
+/// Starts a thread that gets no signal but SIGPROF: the host's handlers never run on it. Waits until it runs: it takes
+/// memory until then, and where a limit that the host sets next refuses it, the standard library ends the process.
 fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, Error> {
     let mask = SignalMask::only_sigprof();
-    let thread = std::thread::Builder::new().name(name.to_owned()).spawn(work);
+    let (running, runs) = mpsc::channel();
+    let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+        let _told = running.send(());
+        work();
+    });
     drop(mask);
-    thread.map_err(|error| {
+    let thread = thread.map_err(|error| {
         Error::environment(format!("spawn the thread {name}"), error, "raise the limit of threads (RLIMIT_NPROC)")
-    })
+    })?;
+    let _runs = runs.recv_timeout(PATIENCE);
+    Ok(thread)
 }
 
 /// The calling thread's signal mask while another thread is made, which inherits it; restored when dropped.

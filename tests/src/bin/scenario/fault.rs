@@ -34,13 +34,17 @@ pub(crate) fn fault(options: &Options) -> Result<Value> {
         // One signal may wait for each timer: enough for a few threads.
         "few_signals" => few_signals(5)?,
         "no_proc" => without_proc()?,
-        "few_descriptors" => {}
+        "few_descriptors" | "no_memory" => {}
         other => return Err(format!("what={other:?} is unknown").into()),
     }
     let profiler = profiler::start(Config::new("fault").rate_hz(RATE).interval(Duration::from_secs(1)))?;
     let cpu = process_cpu();
+    if what == "no_memory" {
+        no_memory()?;
+    }
     let limited = (what == "few_descriptors").then(few_descriptors).transpose()?;
     match what.as_str() {
+        "no_memory" => drop(spin(Duration::from_secs(2))),
         "reads_refused" => work(2, 10 * WORK)?,
         _ => work(THREADS, WORK)?,
     }
@@ -83,6 +87,13 @@ fn few_signals(most: u64) -> Result<()> {
     }
     // SAFETY: as above. Without this, `/proc/self` would belong to root from now on.
     unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1) };
+    Ok(())
+}
+
+/// Leaves no room for another mapping.
+fn no_memory() -> Result<()> {
+    let pages: u64 = std::fs::read_to_string("/proc/self/statm")?.split(' ').next().ok_or("no size")?.parse()?;
+    setrlimit(Resource::As, Rlimit { current: Some(pages * 4096), maximum: Some(pages * 4096) })?;
     Ok(())
 }
 
