@@ -42,7 +42,9 @@ pub(crate) struct Aggregate {
     entries: HashMap<Key, Tally>,
     /// By their bytes: the number of the set, from 1.
     tag_sets: HashMap<Box<[u8]>, u32>,
-    threads: HashMap<u32, Option<Arc<str>>>,
+    threads: HashMap<u32, Named>,
+    /// Names of threads: the number of each, from 1.
+    names: HashMap<Arc<str>, u32>,
     bytes: usize,
     /// The stack that is looked up.
     words: Vec<u64>,
@@ -58,9 +60,18 @@ pub(crate) struct Aggregate {
 struct Key {
     stack: u32,
     tid: u32,
+    /// Number of the thread's name when the sample was taken in; 0: not known then.
+    name: u32,
     tag_set: u32,
     trace_id: [u64; 2],
     span_id: u64,
+}
+
+/// What a thread was called last.
+#[derive(Debug, Clone, Default)]
+struct Named {
+    name: Option<Arc<str>>,
+    number: u32,
 }
 
 /// How often a stack was seen in one context on one thread.
@@ -84,6 +95,7 @@ impl Aggregate {
             entries: HashMap::new(),
             tag_sets: HashMap::new(),
             threads: HashMap::new(),
+            names: HashMap::new(),
             bytes: 0,
             words: Vec::new(),
             started: now,
@@ -98,10 +110,10 @@ impl Aggregate {
     pub(crate) fn add(&mut self, sample: &Sample<'_>, modules: &Arc<Modules>) -> Result<Degraded, Full> {
         let head = &sample.head;
         let stack = self.stack(head, sample.addresses)?;
-        self.name(head.tid, sample.thread_name.as_ref())?;
+        let name = self.name(head.tid, sample.thread_name.as_ref())?;
         let tag_set = self.tag_set(sample.tags);
         let Current { trace_id, span_id, .. } = head.context;
-        let key = Key { stack, tid: head.tid, tag_set, trace_id, span_id };
+        let key = Key { stack, tid: head.tid, name, tag_set, trace_id, span_id };
         if !self.entries.contains_key(&key) {
             self.take(ENTRY_BYTES)?;
         }
@@ -149,17 +161,26 @@ impl Aggregate {
         Ok(number)
     }
 
-    /// Keeps the newest name of a thread that has one.
-    fn name(&mut self, tid: u32, name: Option<&Arc<str>>) -> Result<(), Full> {
-        match self.threads.get_mut(&tid) {
-            Some(known) if known.as_ref() == name || name.is_none() => {}
-            Some(known) => *known = name.cloned(),
-            None => {
-                self.take(THREAD_BYTES)?;
-                self.threads.insert(tid, name.cloned());
-            }
+    /// The number of a thread's name, which is the last one known where it cannot be had any more.
+    fn name(&mut self, tid: u32, name: Option<&Arc<str>>) -> Result<u32, Full> {
+        match self.threads.get(&tid) {
+            Some(known) if known.name.as_ref() == name || name.is_none() => return Ok(known.number),
+            Some(_) => {}
+            None => self.take(THREAD_BYTES)?,
         }
-        Ok(())
+        let number = name.map(|name| self.name_number(name)).transpose()?.unwrap_or(0);
+        self.threads.insert(tid, Named { name: name.cloned(), number });
+        Ok(number)
+    }
+
+    fn name_number(&mut self, name: &Arc<str>) -> Result<u32, Full> {
+        if let Some(number) = self.names.get(name) {
+            return Ok(*number);
+        }
+        self.take(name.len() + STACK_BYTES)?;
+        let number = self.names.len() as u32 + 1;
+        self.names.insert(Arc::clone(name), number);
+        Ok(number)
     }
 
     fn take(&mut self, bytes: usize) -> Result<(), Full> {
@@ -186,6 +207,7 @@ impl Aggregate {
             entries: ended.entries,
             tag_sets: ended.tag_sets,
             threads: ended.threads,
+            names: ended.names,
             lost: ended.lost,
             degraded: ended.degraded,
             modules: ended.modules,
@@ -241,7 +263,8 @@ pub(crate) struct Window {
     stacks: HashMap<Box<[u64]>, u32>,
     entries: HashMap<Key, Tally>,
     tag_sets: HashMap<Box<[u8]>, u32>,
-    threads: HashMap<u32, Option<Arc<str>>>,
+    threads: HashMap<u32, Named>,
+    names: HashMap<Arc<str>, u32>,
 }
 
 /// A distinct stack in one context on one thread.
@@ -254,6 +277,8 @@ pub(crate) struct Entry<'a> {
     pub(crate) span_id: u64,
     /// 0: not known.
     pub(crate) tid: u32,
+    /// What the thread was called, where that is known.
+    pub(crate) thread_name: Option<&'a str>,
     pub(crate) end: StackEnd,
     /// Leaf first.
     pub(crate) addresses: &'a [u64],
@@ -272,6 +297,8 @@ impl Window {
     pub(crate) fn entries(&self) -> Vec<Entry<'_>> {
         let mut stacks: Vec<&[u64]> = vec![&[]; self.stacks.len()];
         self.stacks.iter().for_each(|(words, number)| stacks[*number as usize] = words);
+        let mut names: Vec<&str> = vec![""; self.names.len() + 1];
+        self.names.iter().for_each(|(name, number)| names[*number as usize] = name);
         let mut sorted: Vec<_> = self.entries.iter().collect();
         sorted.sort_unstable_by_key(|(key, _)| (stacks[key.stack as usize], **key));
         let entries = sorted.into_iter().filter_map(|(key, tally)| {
@@ -279,7 +306,12 @@ impl Window {
             let head = Head::of_shape(*shape);
             let Key { tid, tag_set, trace_id, span_id, .. } = *key;
             let gap_behind = (head.elided > 0).then_some(usize::from(head.leaf_frames));
-            Some(Entry { tag_set, trace_id, span_id, tid, end: head.end, addresses, gap_behind, tally: *tally })
+            // A name that became known later in the window has been the thread's all along, as far as anybody knows.
+            let known_later = || self.threads.get(&tid).map_or(0, |named| named.number);
+            let name = if key.name == 0 { known_later() } else { key.name };
+            let thread_name = (name != 0).then(|| names[name as usize]);
+            let end = head.end;
+            Some(Entry { tag_set, trace_id, span_id, tid, thread_name, end, addresses, gap_behind, tally: *tally })
         });
         entries.collect()
     }
@@ -297,11 +329,6 @@ impl Window {
         addresses.sort_unstable();
         addresses.dedup();
         addresses
-    }
-
-    /// The name of a thread, where it is known.
-    pub(crate) fn thread_name(&self, tid: u32) -> Option<&Arc<str>> {
-        self.threads.get(&tid)?.as_ref()
     }
 }
 
@@ -340,7 +367,24 @@ mod tests {
         assert_eq!((sum, tallies.len(), refused), ((5, 7), 4, 0));
         assert!(tallies.contains(&(2, 4)));
         assert_eq!((window.stacks(), window.addresses()), (5, vec![10, 20]));
-        assert_eq!((window.thread_name(7).map(AsRef::as_ref), window.thread_name(8)), (Some("worker"), None));
+        let named = |entry: &Entry<'_>| (entry.thread_name == Some("worker")) == (entry.tid == 7);
+        assert!(window.entries().iter().all(named));
+    }
+
+    /// Check that a thread's samples keep the name that it had, and that a name found out later holds for those before it.
+    #[test]
+    fn a_renamed_thread_keeps_its_earlier_name_on_earlier_samples() {
+        let modules = Arc::new(Modules::default());
+        let mut aggregate = Aggregate::begin(Instant::now(), SystemTime::now());
+        for (address, name) in [(1, None), (2, Some("first")), (3, Some("second")), (4, None), (5, Some("first"))] {
+            let head = Head { tid: 7, weight: 1, ..Head::default() };
+            let sample = Sample { head, tags: &[], addresses: &[address], thread_name: name.map(Into::into) };
+            aggregate.add(&sample, &modules).unwrap();
+        }
+        let window = aggregate.end(Instant::now(), SystemTime::now(), Duration::from_millis(10));
+        let names: Vec<_> = window.entries().iter().map(|entry| entry.thread_name.unwrap()).collect();
+        assert_eq!(names, ["first", "first", "second", "second", "first"]);
+        assert_eq!(window.names.len(), 2);
     }
 
     /// Check that memory is bounded and that what is beyond is refused.

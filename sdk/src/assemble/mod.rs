@@ -29,6 +29,7 @@ const STOPPED: &str = "[stack incomplete]";
 
 /// The profile of `window`, whose symbols the symbolizer has learned.
 pub(crate) fn assemble(window: &Window, symbolizer: &Symbolizer, resource: &Resource) -> ProfileSet {
+    let entries = window.entries();
     let mut assembly = Assembly {
         dictionary: Dictionary::default(),
         symbolizer,
@@ -37,11 +38,11 @@ pub(crate) fn assemble(window: &Window, symbolizer: &Symbolizer, resource: &Reso
         mappings: HashMap::new(),
         labels: HashMap::new(),
         tags: window.tags(),
-        threads: ThreadLabels::of(window),
+        threads: ThreadLabels::of(&entries),
         untold: Untold::default(),
     };
     let kind = Kind::cpu(&mut assembly.dictionary, i64::try_from(window.period.as_nanos()).unwrap_or(i64::MAX));
-    let samples = merged(window.entries().iter().map(|entry| assembly.sample(entry, window)));
+    let samples = merged(entries.iter().map(|entry| assembly.sample(entry, window)));
     let attributes = assembly.profile_attributes(window);
     let time = window.started_at.duration_since(UNIX_EPOCH).unwrap_or_default();
     let profile = Profile {
@@ -81,8 +82,8 @@ struct Assembly<'a> {
     locations: HashMap<u64, LocationId>,
     /// By the module itself: where one was, another one may have been at another time.
     mappings: HashMap<*const Module, MappingId>,
-    /// By tag set and thread.
-    labels: HashMap<(u32, u32), AttributeSetId>,
+    /// By tag set, thread and its name.
+    labels: HashMap<(u32, u32, Option<&'a str>), AttributeSetId>,
     tags: HashMap<u32, Vec<(&'static str, String)>>,
     threads: ThreadLabels<'a>,
     untold: Untold,
@@ -105,11 +106,11 @@ impl Untold {
     }
 }
 
-impl Assembly<'_> {
-    fn sample(&mut self, entry: &Entry<'_>, window: &Window) -> Sample {
+impl<'a> Assembly<'a> {
+    fn sample(&mut self, entry: &Entry<'a>, window: &Window) -> Sample {
         Sample {
             stack: self.stack(entry),
-            attributes: self.labels(entry.tag_set, entry.tid),
+            attributes: self.labels(entry.tag_set, entry.tid, entry.thread_name),
             link: self.link(entry),
             value: self.untold.periods(entry.tally.nanos, window.period),
         }
@@ -190,18 +191,18 @@ impl Assembly<'_> {
     }
 
     /// The tags, and the thread, of a sample. A tag of the user's goes before a label of ours with the same key.
-    fn labels(&mut self, tag_set: u32, tid: u32) -> AttributeSetId {
-        if let Some(known) = self.labels.get(&(tag_set, tid)) {
+    fn labels(&mut self, tag_set: u32, tid: u32, name: Option<&'a str>) -> AttributeSetId {
+        if let Some(known) = self.labels.get(&(tag_set, tid, name)) {
             return *known;
         }
         let pairs = self.tags.get(&tag_set).map(Vec::as_slice).unwrap_or_default();
         let dictionary = &mut self.dictionary;
         let mut attributes: Vec<AttributeId> =
             pairs.iter().map(|(key, value)| dictionary.attribute(key, value.as_str())).collect();
-        let of_thread = self.threads.labels(tid).filter(|(key, _)| !pairs.iter().any(|(known, _)| known == key));
+        let of_thread = self.threads.labels(tid, name).filter(|(key, _)| !pairs.iter().any(|(known, _)| known == key));
         attributes.extend(of_thread.map(|(key, value)| dictionary.attribute(key, value)));
         let set = dictionary.attribute_set(attributes);
-        self.labels.insert((tag_set, tid), set);
+        self.labels.insert((tag_set, tid, name), set);
         set
     }
 

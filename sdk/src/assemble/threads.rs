@@ -1,61 +1,57 @@
 //! Which threads a profile names: the busiest ones.
 //!
-//! In: a window. Out: `thread.id` and `thread.name` of the threads that are told apart. A service that makes a thread per
+//! In: the entries of a window. Out: `thread.id` and `thread.name` of the threads that are told apart. A service that makes a thread per
 //! request would otherwise fill its profiles with them. Pure.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::hash::Hash;
 
 use profiler_proto::model::Value;
 
-use crate::aggregate::Window;
+use crate::aggregate::Entry;
 
 /// Most threads of a profile that have their id on their samples.
 const MAX_IDS: usize = 256;
 /// Most names of threads in a profile.
 const MAX_NAMES: usize = 256;
 
-/// The threads that are told apart.
+/// The threads, and the names, that are told apart.
 #[derive(Debug)]
 pub(super) struct ThreadLabels<'a> {
-    threads: HashMap<u32, Label<'a>>,
-}
-
-#[derive(Debug, Default)]
-struct Label<'a> {
-    has_id: bool,
-    name: Option<&'a Arc<str>>,
+    ids: HashSet<u32>,
+    names: HashSet<&'a str>,
 }
 
 impl<'a> ThreadLabels<'a> {
-    /// Those of `window` that used the most CPU time.
-    pub(super) fn of(window: &'a Window) -> Self {
-        let mut nanos: HashMap<u32, u64> = HashMap::new();
-        window.entries().iter().for_each(|entry| *nanos.entry(entry.tid).or_default() += entry.tally.nanos);
-        let mut busiest: Vec<(u32, u64)> = nanos.into_iter().filter(|(tid, _)| *tid != 0).collect();
-        busiest.sort_unstable_by_key(|(tid, nanos)| (u64::MAX - nanos, *tid));
-        let mut names: HashSet<&str> = HashSet::new();
-        let labelled = busiest.iter().enumerate().map(|(rank, (tid, _))| {
-            let name = window.thread_name(*tid).filter(|name| {
-                let known = names.contains(&***name);
-                known || names.len() < MAX_NAMES && names.insert(&***name)
-            });
-            (*tid, Label { has_id: rank < MAX_IDS, name })
-        });
-        Self { threads: labelled.collect() }
+    /// Those that used the most CPU time.
+    pub(super) fn of(entries: &[Entry<'a>]) -> Self {
+        let known = || entries.iter().filter(|entry| entry.tid != 0);
+        Self {
+            ids: busiest(known().map(|entry| (entry.tid, entry.tally.nanos)), MAX_IDS),
+            names: busiest(known().filter_map(|entry| Some((entry.thread_name?, entry.tally.nanos))), MAX_NAMES),
+        }
     }
 
     /// The labels of a thread (OpenTelemetry semantic conventions, "Thread attributes").
-    pub(super) fn labels(&self, tid: u32) -> impl Iterator<Item = (&'static str, Value)> + use<> {
-        let label = self.threads.get(&tid);
-        let id = label.filter(|label| label.has_id).map(|_| ("thread.id", Value::Int(tid.into())));
-        let name = label.and_then(|label| label.name).map(|name| ("thread.name", Value::from(&**name)));
+    pub(super) fn labels(&self, tid: u32, name: Option<&str>) -> impl Iterator<Item = (&'static str, Value)> + use<> {
+        let id = self.ids.contains(&tid).then(|| ("thread.id", Value::Int(tid.into())));
+        let name = name.filter(|name| self.names.contains(name)).map(|name| ("thread.name", Value::from(name)));
         id.into_iter().chain(name)
     }
 }
 
+/// The `most` keys with the largest sums.
+fn busiest<K: Copy + Eq + Hash + Ord>(parts: impl Iterator<Item = (K, u64)>, most: usize) -> HashSet<K> {
+    let mut sums: HashMap<K, u64> = HashMap::new();
+    parts.for_each(|(key, nanos)| *sums.entry(key).or_default() += nanos);
+    let mut sorted: Vec<(K, u64)> = sums.into_iter().collect();
+    sorted.sort_unstable_by_key(|(key, nanos)| (u64::MAX - nanos, *key));
+    sorted.into_iter().take(most).map(|(key, _)| key).collect()
+}
+
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::time::{Duration, Instant, SystemTime};
 
     use super::*;
@@ -76,8 +72,12 @@ mod tests {
             aggregate.add(&sample, &modules).unwrap();
         }
         let window = aggregate.end(Instant::now(), SystemTime::now(), Duration::from_millis(10));
-        let labels = ThreadLabels::of(&window);
-        let of = |tid| labels.labels(tid).map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>();
+        let entries = window.entries();
+        let labels = ThreadLabels::of(&entries);
+        let of = |tid| {
+            let name = entries.iter().find(|entry| entry.tid == tid).and_then(|entry| entry.thread_name);
+            labels.labels(tid, name).map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>()
+        };
         assert_eq!(of(1000), ["thread.id=1000", "thread.name=worker"]);
         assert_eq!(of(999), ["thread.id=999", "thread.name=thread-999"]);
         assert_eq!(of(2), ["thread.name=worker"]);

@@ -171,8 +171,14 @@ impl Threads {
 
     /// The name of a thread, as it was last read; `None` where it cannot be known any more.
     pub(crate) fn name(&mut self, tid: u32) -> Option<Arc<str>> {
-        match self.covered.get(&tid) {
-            Some(thread) => thread.name.clone(),
+        match self.covered.get_mut(&tid) {
+            Some(thread) => {
+                if thread.named_at == 0 {
+                    // It was not born with the name that it has by the time it works.
+                    thread.read_name(tid);
+                }
+                thread.name.clone()
+            }
             None => self.strangers.entry(tid).or_insert_with(|| name_of(tid)).clone(),
         }
     }
