@@ -58,12 +58,32 @@ impl Block {
 
 /// Writes the tags of `inner`, and those of `outer` whose keys are not in it, behind one another; `inner` goes first, for there may
 /// not be room for all. The bytes written, and how many tags of `outer` found no room.
+#[inline]
 pub(crate) fn merge(inner: &[u8], outer: &[u8], into: &mut [u8; MAX_TAG_BYTES]) -> (usize, u64) {
-    let mut end = inner.len().min(MAX_TAG_BYTES);
-    into[..end].copy_from_slice(&inner[..end]);
-    if outer.is_empty() {
-        return (end, 0);
+    let inner = inner.get(..MAX_TAG_BYTES).unwrap_or(inner);
+    if !(copy_ends::<8>(inner, into) || copy_ends::<16>(inner, into)) {
+        into[..inner.len()].copy_from_slice(inner);
     }
+    let end = inner.len();
+    if outer.is_empty() { (end, 0) } else { append(inner, outer, into, end) }
+}
+
+/// Copies from `N` bytes to twice as many, as their beginning and their end, which takes less time than a call; `false` if there are
+/// fewer or more.
+#[inline]
+fn copy_ends<const N: usize>(from: &[u8], into: &mut [u8; MAX_TAG_BYTES]) -> bool {
+    let length = from.len();
+    if !(N..=2 * N).contains(&length) {
+        return false;
+    }
+    into[..N].copy_from_slice(&from[..N]);
+    into[length - N..length].copy_from_slice(&from[length - N..]);
+    true
+}
+
+/// The second half of it: writes the tags of `outer` from `end` on.
+#[inline(never)]
+fn append(inner: &[u8], outer: &[u8], into: &mut [u8; MAX_TAG_BYTES], mut end: usize) -> (usize, u64) {
     let mut keys = Keys::default();
     pairs(inner).for_each(|(key, _)| keys.add(key));
     let mut left_out = 0;

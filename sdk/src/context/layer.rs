@@ -122,7 +122,7 @@ impl TracingLayer {
             super::spans::note_seen();
         }
         // Without ids of its own it has nothing to say about links: those may be OpenTelemetry's.
-        let ids = links.then(|| ids.map_or((Span::default(), 0), |ids| (ids, SAMPLED)));
+        let ids = links.then(|| ids.as_ref().map_or((&Span::NONE, 0), |ids| (ids, SAMPLED)));
         show(Source::Tracing, tags.as_bytes(), ids);
     }
 

@@ -2,7 +2,7 @@
 //!
 //! In: scopes entered and left by the thread itself ([`tags`]), spans that become current. Out: the record for the handler on
 //! that thread, at any instruction (`signal`), and for readers outside. The parts: [`keys`] are numbered, [`attributes`] is how tags stand in a record,
-//! [`records`] are the two of a thread, [`scopes`] what it entered, [`own`] all that a thread has. Where that is: `thread`; on systems
+//! [`records`] are what others read, [`scopes`] what a thread entered, with a record each, [`own`] all that it has. Where that is: `thread`; on systems
 //! without a sampler, `elsewhere`. Who says which span is current: `otel`, with the `roots` of spans, and `layer`.
 
 pub(crate) mod attributes;
@@ -47,13 +47,11 @@ use self::thread::Thread;
 
 /// Puts tags in force on the calling thread, on top of those that are; the number by which the scope is left, `None` where
 /// it could not be entered. Not callable from a signal handler, as the functions below.
-#[inline]
 fn enter(tags: &[u8]) -> Option<u32> {
     Thread::with_here(|own, in_force| own.enter(in_force, tags)).flatten()
 }
 
 /// Leaves a scope of the calling thread.
-#[inline]
 fn leave(scope: u32) {
     Thread::with_here(|own, in_force| own.leave(in_force, scope));
 }
@@ -67,7 +65,7 @@ fn tags_in_force<R>(look: impl FnOnce(&[u8]) -> R) -> Option<R> {
 /// has any to say.
 #[cfg(any(feature = "opentelemetry", feature = "tracing-layer"))]
 #[inline]
-fn show(source: Source, tags: &[u8], span: Option<(Span, u8)>) {
+fn show(source: Source, tags: &[u8], span: Option<(&Span, u8)>) {
     Thread::with_here(|own, in_force| own.show(in_force, source, tags, span));
 }
 
@@ -87,7 +85,7 @@ mod tests {
     #[test]
     fn a_change_belongs_to_its_thread() {
         let outer = enter(&[1, 2, 7, 8]).unwrap();
-        show(Source::OpenTelemetry, &[], Some((Span { trace_id: [1; 16], span_id: [2; 8] }, 1)));
+        show(Source::OpenTelemetry, &[], Some((&Span { trace_id: [1; 16], span_id: [2; 8] }, 1)));
         let (current, tags) = read();
         assert_eq!(
             (tags, current.trace_id, current.span_id),
@@ -98,7 +96,7 @@ mod tests {
         assert_eq!(read().1.len(), 15);
         leave(outer);
         assert_eq!(read().1, [2, 9, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
-        show(Source::OpenTelemetry, &[], Some((Span::default(), 0)));
+        show(Source::OpenTelemetry, &[], Some((&Span::NONE, 0)));
         leave(inner);
         assert_eq!(read(), (Current::default(), vec![]));
     }

@@ -86,15 +86,15 @@ fn show_context(context: &Context) {
     let current = context.has_active_span().then(|| context.span());
     let current = current.as_ref().map(SpanRef::span_context).filter(|span| is_linked(span, asked));
     let Some(current) = current else {
-        return show(Source::OpenTelemetry, &[], Some((Span::default(), 0)));
+        return show(Source::OpenTelemetry, &[], Some((&Span::NONE, 0)));
     };
     note_seen();
     let flags = current.trace_flags().to_u8();
     #[cfg(feature = "opentelemetry-sdk")]
     if let (SpanLink::LocalRoot, Some(root)) = (asked.link, super::roots::of_context(context)) {
-        return show(Source::OpenTelemetry, root.tags(), Some((root.span, flags)));
+        return show(Source::OpenTelemetry, root.tags(), Some((&root.span, flags)));
     }
-    show(Source::OpenTelemetry, &[], Some((ids(current), flags)));
+    show(Source::OpenTelemetry, &[], Some((&ids(current), flags)));
 }
 
 /// Whether samples link to a span. One of another process, which is there only to be the parent, runs nothing here; one that is not

@@ -1,4 +1,4 @@
-//! What a thread has of ours: its records and its scopes.
+//! What a thread has of ours: its scopes, and with them its records.
 //!
 //! In: scopes entered and left, spans that become current, all by the thread itself. Out: the record in force. Never touched by a
 //! signal handler, which sees the record alone.
@@ -6,10 +6,10 @@
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::attributes::{MAX_TAG_BYTES, merge};
+use super::attributes::MAX_TAG_BYTES;
+use super::records::Record;
 #[cfg(any(feature = "opentelemetry", feature = "tracing-layer"))]
 use super::records::Span;
-use super::records::{Record, Records};
 use super::scopes::Scopes;
 #[cfg(any(feature = "opentelemetry", feature = "tracing-layer"))]
 use super::scopes::Source;
@@ -23,73 +23,51 @@ pub(crate) fn left_out() -> u64 {
 }
 
 /// Counts tags that are left out.
+#[inline]
 pub(super) fn leave_out(tags: u64) {
     if tags > 0 {
         LEFT_OUT.fetch_add(tags, Ordering::Relaxed);
     }
 }
 
-/// A thread's own.
+/// A thread's own. Its scopes are not to be had only for who comes here while this thread changes them: an allocator may.
 #[derive(Debug)]
 pub(super) struct Own {
-    records: Records,
     scopes: RefCell<Scopes>,
 }
 
 impl Own {
     /// Of a thread for which nothing is in force.
     pub(super) fn new() -> Self {
-        Self { records: Records::new(), scopes: RefCell::default() }
+        Self { scopes: RefCell::new(Scopes::new()) }
     }
 
     /// Puts tags in force on top of those that are; the number by which the scope is left, `None` if it was not entered.
     #[inline]
     pub(super) fn enter(&self, in_force: &Cell<*const Record>, tags: &[u8]) -> Option<u32> {
-        // Not to be had, as below, only for who comes here while this thread changes its scopes: an allocator may.
-        let Some(number) = self.scopes.try_borrow_mut().ok().and_then(|mut scopes| scopes.enter(tags)) else {
+        let number = self.scopes.try_borrow_mut().ok().and_then(|mut scopes| scopes.enter(in_force, tags));
+        if number.is_none() {
             leave_out(1);
-            return None;
-        };
-        self.records.change(in_force, |old, new| {
-            new.fill_tags(|into| {
-                let (length, without_room) = merge(tags, old.tags(), into);
-                leave_out(without_room);
-                length
-            });
-        });
-        Some(number)
+        }
+        number
     }
 
     /// Takes back what a scope put in force.
     #[inline]
     pub(super) fn leave(&self, in_force: &Cell<*const Record>, number: u32) {
-        let Ok(mut scopes) = self.scopes.try_borrow_mut() else { return };
-        scopes.leave(number);
-        self.records.change(in_force, |_, new| new.fill_tags(|into| scopes.in_force(into)));
+        if let Ok(mut scopes) = self.scopes.try_borrow_mut() {
+            scopes.leave(in_force, number);
+        }
     }
 
-    /// Shows which span is current: its tags, and its ids and flags where its source has any to say. Where nothing changes, nothing is
-    /// written.
+    /// Shows which span is current: its tags, and its ids and flags where its source has any to say.
     #[cfg(any(feature = "opentelemetry", feature = "tracing-layer"))]
     #[inline]
-    pub(super) fn show(&self, in_force: &Cell<*const Record>, source: Source, tags: &[u8], span: Option<(Span, u8)>) {
+    pub(super) fn show(&self, in_force: &Cell<*const Record>, source: Source, tags: &[u8], span: Option<(&Span, u8)>) {
         // Whoever is called while this thread changes its scopes has nothing to say: no code of users runs there.
-        let Ok(mut scopes) = self.scopes.try_borrow_mut() else { return };
-        let retagged = scopes.set_span_tags(source, tags);
-        let old = self.records.current(in_force);
-        let span = span.filter(|span| *span != (old.span, old.trace_flags));
-        if !retagged && span.is_none() {
-            return;
+        if let Ok(mut scopes) = self.scopes.try_borrow_mut() {
+            scopes.show(in_force, source, tags, span);
         }
-        self.records.change(in_force, |old, new| {
-            match retagged {
-                true => new.fill_tags(|into| scopes.in_force(into)),
-                false => new.copy_tags(old),
-            }
-            if let Some((span, trace_flags)) = span {
-                (new.span, new.trace_flags) = (span, trace_flags);
-            }
-        });
     }
 
     /// Has `look` look at the tags in force, without those of spans.

@@ -1,9 +1,18 @@
-//! The scopes of a thread, innermost last: what was entered and not left yet.
+//! The scopes of a thread, innermost on top: what was entered and not left yet, each with the record that is in force while it is the
+//! innermost.
 //!
-//! In: tags, when a scope is entered; its number, when it is left, in any order; tags of the span that is current, which stand outside
-//! all scopes. Out: what is then in force. A thread's own; bounded in number, for a scope may be forgotten.
+//! In: tags, when a scope is entered; its number, when it is left, in any order; the span that is current, whose tags stand outside
+//! all scopes. Out: a pointer to the record in force, which a single store moves: a signal handler on the thread, and a reader in
+//! another process while the thread stands still, see the record before a change or the one after it, never a mix. So a scope that
+//! is left in order costs a store: the record below is still there. A thread's own; bounded in number, for a scope may be forgotten.
+
+use std::cell::Cell;
+use std::ptr;
+use std::sync::atomic::{Ordering, compiler_fence};
 
 use super::attributes::{MAX_TAG_BYTES, merge};
+use super::own::leave_out;
+use super::records::{Record, Span};
 
 /// Most scopes of a thread at once; the tags of further ones are left out.
 const MAX_SCOPES: usize = 256;
@@ -17,49 +26,147 @@ pub(super) enum Source {
     Tracing,
 }
 
-/// The scopes. Invariant: the last one is not left.
-#[derive(Debug, Default)]
+/// The scopes. Invariants: behind the top there is a level, whose record is the spare; of all records only the top's may be in
+/// force, so that all others may be written; the tags of a record are its level's own, and behind them those of the level below
+/// whose keys are others. (Its span is right only at the top.) Whoever owns them takes what is in force back before dropping them.
+#[derive(Debug)]
 pub(super) struct Scopes {
+    /// The lowest is of no scope: its own tags are those of spans.
+    levels: Vec<Level>,
+    top: usize,
     /// The tags of the current span, by [`Source`].
     of_spans: [Vec<u8>; 2],
-    entered: Vec<Entered>,
-    /// The tags of all of them, one scope's behind the other's.
-    bytes: Vec<u8>,
 }
 
 #[derive(Debug)]
-struct Entered {
-    /// Where its tags end in `bytes`.
-    end: u32,
+struct Level {
+    /// From a `Box`, which is freed with the scopes.
+    record: *mut Record,
+    /// Bytes of the tags that the scope itself brought.
+    own: usize,
     left: bool,
 }
 
+impl Level {
+    fn new() -> Self {
+        Self { record: Box::into_raw(Box::new(Record::EMPTY)), own: 0, left: false }
+    }
+
+    #[inline]
+    fn record<'a>(&self) -> &'a Record {
+        // SAFETY: from a `Box` that is freed with the scopes. Of `Scopes`, no function holds it when it writes it or returns.
+        unsafe { &*self.record }
+    }
+
+    /// Not of the level at the top.
+    #[inline]
+    fn record_mut<'a>(&mut self) -> &'a mut Record {
+        // SAFETY: as above; not in force, so that no handler that interrupts this reads it.
+        unsafe { &mut *self.record }
+    }
+
+    /// The tags that the scope itself brought.
+    fn own_tags<'a>(&self) -> &'a [u8] {
+        self.record().tags().get(..self.own).unwrap_or(&[])
+    }
+}
+
+impl Drop for Level {
+    fn drop(&mut self) {
+        // SAFETY: from a `Box`, and freed nowhere else; the thread has nothing in force any more (`Scopes`).
+        drop(unsafe { Box::from_raw(self.record) });
+    }
+}
+
 impl Scopes {
+    /// None.
+    pub(super) fn new() -> Self {
+        Self { levels: vec![Level::new(), Level::new()], top: 0, of_spans: [Vec::new(), Vec::new()] }
+    }
+
     /// Enters a scope with these tags; its number, `None` when there are too many.
-    pub(super) fn enter(&mut self, tags: &[u8]) -> Option<u32> {
-        if self.entered.len() >= MAX_SCOPES {
-            return None;
-        }
-        self.bytes.extend_from_slice(tags);
-        self.entered.push(Entered { end: self.bytes.len() as u32, left: false });
-        Some(self.entered.len() as u32 - 1)
+    #[inline]
+    pub(super) fn enter(&mut self, in_force: &Cell<*const Record>, tags: &[u8]) -> Option<u32> {
+        // The third one: when the second is the top's, it has the spare.
+        let Some([below, level, _, ..]) = self.levels.get_mut(self.top..) else {
+            self.grow()?;
+            return self.enter(in_force, tags);
+        };
+        let (below, record) = (below.record(), level.record_mut());
+        (level.own, level.left) = (tags.len(), false);
+        leave_out(record.write(&below.span, below.trace_flags, tags, below.tags()));
+        self.top += 1;
+        publish(in_force, record);
+        Some(self.top as u32)
+    }
+
+    /// Makes room for one more scope.
+    #[cold]
+    fn grow(&mut self) -> Option<()> {
+        (self.top < MAX_SCOPES).then(|| self.levels.push(Level::new()))
     }
 
     /// Leaves a scope. Others keep what they brought, also those that are inside it and outlive it.
-    pub(super) fn leave(&mut self, number: u32) {
-        if let Some(scope) = self.entered.get_mut(number as usize) {
-            scope.left = true;
+    #[inline]
+    pub(super) fn leave(&mut self, in_force: &Cell<*const Record>, number: u32) {
+        let level = number as usize;
+        if level != self.top {
+            return self.leave_inside(in_force, level);
         }
-        while self.entered.pop_if(|last| last.left).is_some() {}
-        self.bytes.truncate(self.entered.last().map_or(0, |last| last.end as usize));
+        let old = self.levels[level].record();
+        self.top -= 1;
+        while self.levels[self.top].left {
+            self.top -= 1;
+        }
+        let level = &mut self.levels[self.top];
+        level.record_mut().link(&old.span, old.trace_flags);
+        publish(in_force, level.record());
+    }
+
+    /// Leaves one that is not the innermost: it has no tags of its own from now on, and goes with the one above it.
+    #[cold]
+    fn leave_inside(&mut self, in_force: &Cell<*const Record>, level: usize) {
+        if level < self.top {
+            (self.levels[level].own, self.levels[level].left) = (0, true);
+            let old = self.levels[self.top].record();
+            self.rewrite(level, &old.span, old.trace_flags);
+            publish(in_force, self.levels[self.top].record());
+        }
+    }
+
+    /// Shows which span is current: its tags, and its ids and flags where its source has any to say. Where nothing changes, nothing
+    /// is written.
+    #[cfg(any(feature = "opentelemetry", feature = "tracing-layer"))]
+    #[inline]
+    pub(super) fn show(
+        &mut self,
+        in_force: &Cell<*const Record>,
+        source: Source,
+        tags: &[u8],
+        span: Option<(&Span, u8)>,
+    ) {
+        let old = self.levels[self.top].record();
+        let (span, flags) = span.unwrap_or((&old.span, old.trace_flags));
+        if self.set_span_tags(source, tags) {
+            self.rewrite(0, span, flags);
+        } else if (span, flags) != (&old.span, old.trace_flags) {
+            self.spare().write(span, flags, old.tags(), &[]);
+            self.put_spare(self.top);
+        } else {
+            return;
+        }
+        publish(in_force, self.levels[self.top].record());
     }
 
     /// Takes note of the tags of the current span; `false` if they are what they were.
     #[cfg(any(feature = "opentelemetry", feature = "tracing-layer"))]
-    pub(super) fn set_span_tags(&mut self, source: Source, tags: &[u8]) -> bool {
+    #[inline]
+    fn set_span_tags(&mut self, source: Source, tags: &[u8]) -> bool {
         let [first, second] = &mut self.of_spans;
         let place = if source == Source::OpenTelemetry { first } else { second };
-        if place.as_slice() == tags {
+        // Asked first: as a rule there are none, and comparing nothing takes a processor 70 ns where it lies at no real address.
+        let both_empty = place.is_empty() && tags.is_empty();
+        if both_empty || place.as_slice() == tags {
             return false;
         }
         place.clear();
@@ -67,42 +174,51 @@ impl Scopes {
         true
     }
 
-    /// Writes the tags that are in force: those of inner scopes win. The bytes written.
-    pub(super) fn in_force(&self, into: &mut [u8; MAX_TAG_BYTES]) -> usize {
-        let spans = self.of_spans.iter().map(Vec::as_slice);
-        stack(spans.chain(self.scopes()), into)
+    /// Writes the records from this level on anew, all but the one in force, in whose place there is then another one.
+    fn rewrite(&mut self, from: usize, span: &Span, flags: u8) {
+        for level in from..=self.top {
+            let spare = self.spare();
+            match level.checked_sub(1) {
+                Some(below) => {
+                    spare.write(span, flags, self.levels[level].own_tags(), self.levels[below].record().tags())
+                }
+                None => spare.write(span, flags, &self.of_spans[1], &self.of_spans[0]),
+            };
+            self.put_spare(level);
+        }
     }
 
-    /// The same without those of spans: what a task inherits.
+    #[inline]
+    fn spare<'a>(&mut self) -> &'a mut Record {
+        self.levels[self.top + 1].record_mut()
+    }
+
+    /// Makes the spare record that of a level, whose own is the spare from now on.
+    #[inline]
+    fn put_spare(&mut self, level: usize) {
+        let old = self.levels[level].record;
+        self.levels[level].record = std::mem::replace(&mut self.levels[self.top + 1].record, old);
+    }
+
+    /// Writes the tags that are in force, but for those of spans: what a task inherits. The bytes written.
     pub(super) fn of_scopes(&self, into: &mut [u8; MAX_TAG_BYTES]) -> usize {
-        stack(self.scopes(), into)
-    }
-
-    /// The tags of each scope that is not left, innermost last.
-    fn scopes(&self) -> impl Iterator<Item = &[u8]> {
-        (0..self.entered.len()).filter(|number| !self.entered[*number].left).map(|number| self.tags(number))
-    }
-
-    fn tags(&self, number: usize) -> &[u8] {
-        let start = number.checked_sub(1).map_or(0, |before| self.entered[before].end as usize);
-        &self.bytes[start..self.entered[number].end as usize]
+        self.levels[1..=self.top].iter().fold(0, |length, level| {
+            let outer = *into;
+            // What has no room was counted on entry.
+            merge(level.own_tags(), &outer[..length], into).0
+        })
     }
 }
 
-/// Writes tags on top of each other, innermost last. The bytes written.
-fn stack<'a>(all: impl Iterator<Item = &'a [u8]>, into: &mut [u8; MAX_TAG_BYTES]) -> usize {
-    let mut length = 0;
-    for tags in all.filter(|tags| !tags.is_empty()) {
-        if length == 0 {
-            // The outermost alone, as it nearly always is.
-            (length, _) = merge(tags, &[], into);
-        } else {
-            // What has no room was counted on entry.
-            let outer = *into;
-            (length, _) = merge(tags, &outer[..length], into);
-        }
-    }
-    length
+/// Puts a record in force; one that says nothing is none.
+#[inline]
+fn publish(in_force: &Cell<*const Record>, record: &Record) {
+    let new = if record.is_empty() { ptr::null() } else { ptr::from_ref(record) };
+    // The handler runs on this thread, and who looks from outside looks while it stands still: program order is all that
+    // they need, and this keeps the compiler to it.
+    compiler_fence(Ordering::Release);
+    in_force.set(new);
+    compiler_fence(Ordering::Release);
 }
 
 #[cfg(test)]
@@ -110,41 +226,69 @@ mod tests {
     use super::super::attributes::pairs;
     use super::*;
 
-    fn keys(scopes: &Scopes) -> Vec<(u8, u8)> {
-        let mut into = [0; MAX_TAG_BYTES];
-        let length = scopes.in_force(&mut into);
-        let mut keys: Vec<_> = pairs(&into[..length]).map(|(key, value)| (key, value[0])).collect();
-        keys.sort_unstable();
-        keys
+    /// What is in force, sorted.
+    fn tags(in_force: &Cell<*const Record>) -> Vec<(u8, u8)> {
+        // SAFETY: null, or a record of the scopes of the test, which change nothing meanwhile.
+        let Some(record) = (unsafe { in_force.get().as_ref() }) else { return Vec::new() };
+        let mut tags: Vec<_> = pairs(record.tags()).map(|(key, value)| (key, value[0])).collect();
+        tags.sort_unstable();
+        tags
     }
 
     /// Check that scopes left in order restore what was, and that those left out of order take only what they brought.
     #[test]
     fn scopes_take_with_them_what_they_brought() {
-        let mut scopes = Scopes::default();
-        let outer = scopes.enter(&[1, 1, 10, 2, 1, 10]).unwrap();
-        let middle = scopes.enter(&[2, 1, 20]).unwrap();
-        let inner = scopes.enter(&[3, 1, 30]).unwrap();
-        assert_eq!(keys(&scopes), [(1, 10), (2, 20), (3, 30)]);
-        scopes.leave(outer);
-        assert_eq!(keys(&scopes), [(2, 20), (3, 30)]);
-        scopes.leave(inner);
-        assert_eq!(keys(&scopes), [(2, 20)]);
-        let next = scopes.enter(&[4, 1, 40]).unwrap();
-        scopes.leave(middle);
-        assert_eq!(keys(&scopes), [(4, 40)]);
-        scopes.leave(next);
-        assert_eq!((keys(&scopes), scopes.entered.len(), scopes.bytes.len()), (vec![], 0, 0));
+        let (mut scopes, in_force) = (Scopes::new(), Cell::new(ptr::null()));
+        let outer = scopes.enter(&in_force, &[1, 1, 10, 2, 1, 10]).unwrap();
+        let middle = scopes.enter(&in_force, &[2, 1, 20]).unwrap();
+        let inner = scopes.enter(&in_force, &[3, 1, 30]).unwrap();
+        assert_eq!(tags(&in_force), [(1, 10), (2, 20), (3, 30)]);
+        scopes.leave(&in_force, outer);
+        assert_eq!(tags(&in_force), [(2, 20), (3, 30)]);
+        scopes.leave(&in_force, inner);
+        assert_eq!(tags(&in_force), [(2, 20)]);
+        let next = scopes.enter(&in_force, &[4, 1, 40]).unwrap();
+        scopes.leave(&in_force, middle);
+        assert_eq!(tags(&in_force), [(4, 40)]);
+        scopes.leave(&in_force, next);
+        assert!(in_force.get().is_null());
+        assert_eq!(scopes.top, 0);
+    }
+
+    /// Check that no change writes the record that is in force before it.
+    #[test]
+    fn a_change_leaves_the_old_record_alone() {
+        let (mut scopes, in_force) = (Scopes::new(), Cell::new(ptr::null::<Record>()));
+        let mut change = |work: &dyn Fn(&mut Scopes)| {
+            let old = in_force.get();
+            // SAFETY: as in `tags`.
+            let before = unsafe { old.as_ref() }.copied();
+            work(&mut scopes);
+            assert_ne!(old, in_force.get());
+            // SAFETY: as above; freed with the scopes only.
+            assert_eq!(before, unsafe { old.as_ref() }.copied());
+        };
+        change(&|scopes| assert_eq!(scopes.enter(&in_force, &[1, 1, 10]), Some(1)));
+        change(&|scopes| assert_eq!(scopes.enter(&in_force, &[2, 1, 20]), Some(2)));
+        change(&|scopes| assert_eq!(scopes.enter(&in_force, &[3, 1, 30]), Some(3)));
+        change(&|scopes| scopes.leave(&in_force, 1));
+        #[cfg(any(feature = "opentelemetry", feature = "tracing-layer"))]
+        for (tags, byte) in [(&[] as &[u8], 1), (&[1, 1, 11], 1), (&[1, 1, 12], 2), (&[], 0)] {
+            let span = Span { trace_id: [byte; 16], span_id: [byte; 8] };
+            change(&|scopes| scopes.show(&in_force, Source::OpenTelemetry, tags, Some((&span, 1))));
+        }
+        change(&|scopes| scopes.leave(&in_force, 3));
+        change(&|scopes| scopes.leave(&in_force, 2));
     }
 
     /// Check that forgotten scopes are bounded.
     #[test]
     fn forgotten_scopes_are_bounded() {
-        let mut scopes = Scopes::default();
-        let entered = (0..1000).filter(|_| scopes.enter(&[1, 0]).is_some()).count();
+        let (mut scopes, in_force) = (Scopes::new(), Cell::new(ptr::null()));
+        let entered = (0..1000).filter(|_| scopes.enter(&in_force, &[1, 0]).is_some()).count();
         assert_eq!(entered, MAX_SCOPES);
-        scopes.leave(u32::MAX);
-        scopes.leave(0);
-        assert_eq!(scopes.entered.len(), MAX_SCOPES);
+        scopes.leave(&in_force, u32::MAX);
+        scopes.leave(&in_force, 1);
+        assert_eq!((scopes.top, scopes.levels.len()), (MAX_SCOPES, MAX_SCOPES + 2));
     }
 }

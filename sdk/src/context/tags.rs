@@ -1,7 +1,7 @@
 //! Tags of the running thread: sets of them, and the scopes that put them in force.
 //!
 //! In: `tag!`, `tags!`, `with_tags` in the user's code. Out: their bytes, in the thread's record. A scope costs a copy of these
-//! when it is entered and when it is left, and touches nothing that another thread touches.
+//! when it is entered and a store when it is left, and touches nothing that another thread touches.
 //!
 //! Bounds: a key has at most [`MAX_KEY`] bytes, a value [`MAX_VALUE`], all tags in force [`MAX_TAG_BYTES`], and there are at most
 //! [`MAX_KEYS`] keys in a process. What is longer is cut, what is more is left out, and counted.

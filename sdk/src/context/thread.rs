@@ -141,6 +141,7 @@ pub(crate) fn prepare() -> Result<(), Error> {
 
 /// Distance in bytes of the pointer to the record in force from the thread pointer, the same in every thread: below it on
 /// x86_64, above it on aarch64. `None` where there is no such distance, and before [`prepare`].
+#[inline]
 pub(crate) fn distance() -> Option<isize> {
     Some(DISTANCE.load(Ordering::Relaxed)).filter(|distance| *distance != 0)
 }
@@ -166,14 +167,15 @@ fn locate() -> *const Thread {
 
 impl Thread {
     /// The calling thread's own. Not callable from a signal handler.
+    #[inline]
     fn here<'a>() -> &'a Self {
         let fixed = fixed();
-        let place = if fixed.is_null() { locate() } else { fixed };
+        let place = fixed.unwrap_or_else(locate);
         // SAFETY: thread-local memory of the calling thread, of the size and alignment given to the assembler, zero at
         //         birth, which is a valid `Thread`; it lives as long as its thread, which the reference does not leave: it is
         //         neither stored nor handed on by the functions below.
         let thread = unsafe { &*place };
-        if fixed.is_null() && !thread.introduced.get() {
+        if fixed.is_none() && !thread.introduced.get() {
             thread.introduce();
         }
         thread
@@ -202,15 +204,11 @@ impl Thread {
     /// The calling thread's, for its signal handler; `None` where the thread never changed its record, so that there is
     /// nothing to know.
     pub(super) fn of_signal<R>(work: impl FnOnce(&Self) -> R) -> Option<R> {
-        let mut place = fixed();
-        if place.is_null() {
-            let key = KEY.load(Ordering::Relaxed);
-            if key == NO_KEY {
-                return None;
-            }
+        let place = fixed().or_else(|| {
+            let key = Some(KEY.load(Ordering::Relaxed)).filter(|key| *key != NO_KEY)?;
             // SAFETY: the key was made by `prepare` and is never deleted. Reading it is a load (see `PLAIN_KEYS`).
-            place = unsafe { libc::pthread_getspecific(key) }.cast_const().cast();
-        }
+            Some(unsafe { libc::pthread_getspecific(key) }.cast_const().cast::<Self>())
+        })?;
         // SAFETY: null, or as in `here`: what is under the key was put there by this thread.
         unsafe { place.as_ref() }.map(work)
     }
@@ -251,13 +249,10 @@ impl Thread {
     }
 }
 
-/// The calling thread's variable where it is at a fixed distance; else null.
+/// The calling thread's variable where it is at a fixed distance.
 #[inline]
-fn fixed() -> *const Thread {
-    match DISTANCE.load(Ordering::Relaxed) {
-        0 => ptr::null(),
-        distance => arch::thread_pointer().wrapping_byte_offset(distance).cast(),
-    }
+fn fixed() -> Option<*const Thread> {
+    distance().map(|distance| arch::thread_pointer().wrapping_byte_offset(distance).cast())
 }
 
 #[cfg(test)]

@@ -167,7 +167,8 @@ impl Worker<'_> {
     /// One of every kind of change, in an order of chance.
     fn change(&mut self) {
         let [outer, inner, span] = [0; 3].map(|_: u16| 1 + self.random.below(KINDS.into()) as u16);
-        match self.random.below(4) {
+        match self.random.below(5) {
+            4 => self.span_over_scopes(outer, inner, span),
             0 => self.in_order(outer, inner, span),
             1 => self.in_span(span.into(), |this| this.out_of_order(outer, inner)),
             2 => self.out_of_order(outer, inner),
@@ -195,12 +196,24 @@ impl Worker<'_> {
         self.leave_inner(second);
     }
 
+    /// Scopes that are left while a span goes on that began in them, and their place taken by others.
+    fn span_over_scopes(&mut self, outer: u16, inner: u16, span: u16) {
+        let (first, second) = (self.outer(outer), self.inner(inner));
+        self.in_span(span.into(), |this| {
+            this.leave_inner(second);
+            this.leave_outer(first);
+            let again = this.inner(outer);
+            this.leave_inner(again);
+        });
+    }
+
     /// Every kind of change once, beginning with the thread's first, and a scope that is never left at its end.
     fn script(&mut self) {
         self.in_order(1, 2, 3);
         self.out_of_order(4, 5);
         self.in_span(6, |this| this.out_of_order(7, 8));
         self.poll(9);
+        self.span_over_scopes(12, 13, 14);
         let scope = self.outer(10);
         self.poll(11);
         std::mem::forget(scope);
