@@ -43,7 +43,10 @@ async fn serve(cli: &InventoryCli) -> Result<(), Box<dyn std::error::Error>> {
     let spans = traces::open("inventory")?;
     let stops = Stops::listen()?;
     say(&format!("ready http://{}", listener.local_addr()?))?;
-    let router = Router::new().route("/reservations", post(reserve)).layer(middleware::from_fn(traces::trace));
+    let router = Router::new()
+        .route("/reservations", post(reserve))
+        .layer(profiler::tower::TagLayer::new())
+        .layer(middleware::from_fn(traces::trace));
     tokio::select! {
         outcome = axum::serve(listener, router).into_future() => outcome?,
         () = stops.wait(None, cli.until_eof) => {}
@@ -53,7 +56,6 @@ async fn serve(cli: &InventoryCli) -> Result<(), Box<dyn std::error::Error>> {
 }
 
 async fn reserve(body: Bytes) -> Response {
-    let _scope = profiler::tag!("endpoint" => "/reservations", "method" => "POST");
     match plan(&body) {
         Ok(json) => ([(header::CONTENT_TYPE, "application/json")], json).into_response(),
         Err(error) => (StatusCode::UNPROCESSABLE_ENTITY, error.to_string()).into_response(),

@@ -95,8 +95,10 @@ async fn serve(cli: &Cli) -> Result<Summary, Box<dyn std::error::Error>> {
     // Before anyone is told that the shop is ready, and so could tell it to stop.
     let stops = Stops::listen()?;
     let (close, closing) = oneshot::channel::<()>();
-    let server = axum::serve(listener, routes::router(shop.clone()).layer(middleware::from_fn(traces::trace)))
-        .with_graceful_shutdown(async { closing.await.unwrap_or_default() });
+    let router = routes::router(shop.clone())
+        .layer(profiler::tower::TagLayer::new()) // all work for a request: endpoint=/orders, method=POST
+        .layer(middleware::from_fn(traces::trace));
+    let server = axum::serve(listener, router).with_graceful_shutdown(async { closing.await.unwrap_or_default() });
     let server = tokio::spawn(server.into_future());
     let load = cli.load.map(|connections| Load::start(address, connections)).transpose()?;
     say(&format!("ready http://{address}"))?;

@@ -1,7 +1,7 @@
 //! What the shop does for a request, apart from HTTP: orders, search, report.
 //!
-//! In: typed requests from `routes`. Out: bodies of answers, or a failure. This is where work is tagged for the
-//! profiler: a tag scope belongs to the running thread, so it stands around computation and never around an `.await`.
+//! In: typed requests from `routes`. Out: bodies of answers, or a failure. Tags and span of a request follow it through every
+//! `.await` and are named only where its work goes to another thread.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -71,12 +71,8 @@ impl Shop {
     pub(crate) async fn place_order(&self, body: &[u8]) -> Result<Vec<u8>, Failure> {
         let _turn = self.turn().await?;
         let rules = self.rules.read().await;
-        let (receipt, json) =
-            profiler::with_tags(profiler::tags!("endpoint" => "/orders", "method" => "POST"), || {
-                let receipt = orders::accept(body, &self.catalogue, &rules, &self.key)?;
-                let json = serde_json::to_vec(&receipt).map_err(std::io::Error::from)?;
-                Ok::<_, Failure>((receipt, json))
-            })?;
+        let receipt = orders::accept(body, &self.catalogue, &rules, &self.key)?;
+        let json = serde_json::to_vec(&receipt).map_err(std::io::Error::from)?;
         if let Some(stock) = &self.stock {
             stock.reserve(&receipt).await?;
         }
@@ -87,10 +83,8 @@ impl Shop {
     /// The best hits for a query as JSON.
     pub(crate) async fn search(&self, query: &str) -> Result<Vec<u8>, Failure> {
         let _turn = self.turn().await?;
-        profiler::with_tags(profiler::tags!("endpoint" => "/search", "method" => "GET"), || {
-            let hits = self.index.search(&self.catalogue, query, HITS);
-            Ok(serde_json::to_vec(&hits).map_err(std::io::Error::from)?)
-        })
+        let hits = self.index.search(&self.catalogue, query, HITS);
+        Ok(serde_json::to_vec(&hits).map_err(std::io::Error::from)?)
     }
 
     /// What sold of late, as a compressed file.
@@ -98,11 +92,11 @@ impl Shop {
         let _turn = self.turn().await?;
         let receipts = self.book.recent().await?;
         let request = Context::current();
-        let file = tokio::task::spawn_blocking(move || {
-            let _span = request.attach(); // another thread: its work belongs to the request's span, too
-            let _scope = profiler::tag!("endpoint" => "/report", "method" => "GET");
+        // Another thread: its work belongs to the request, too.
+        let file = tokio::task::spawn_blocking(profiler::inherit(move || {
+            let _span = request.attach();
             report::write(&receipts, format)
-        });
+        }));
         Ok(file.await.map_err(|_| Failure::Closing)??)
     }
 
