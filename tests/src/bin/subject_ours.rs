@@ -67,5 +67,5 @@ fn poll(future: impl Future, rounds: u32) {
 }
 
 fn main() -> ExitCode {
-    run::<Ours>(shop::serve)
+    run::<Ours>(shop::serve_tagged)
 }

@@ -45,8 +45,9 @@ pub trait Subject: Sized {
     fn finish(self) -> Result<()>;
 }
 
-/// A service: it says where it listens, and serves until standard input ends.
-pub type Service = fn(&mut dyn FnMut(SocketAddr)) -> Result<()>;
+/// A service: it says where it listens, and serves until standard input ends. Asked to, it makes a span for each request, and tells
+/// its profiler what the request is.
+pub type Service = fn(bool, &mut dyn FnMut(SocketAddr)) -> Result<()>;
 
 /// The whole program of a subject; `service` is the one of its task `serve`.
 pub fn main<S: Subject>(service: Service) -> ExitCode {

@@ -148,11 +148,11 @@ fn own_cpu() -> Result<Duration> {
     Ok(own)
 }
 
-/// Serves until standard input ends.
+/// Serves until standard input ends; with `spans=true`, with a span and tags for each request.
 fn serve<S: Subject>(options: &Options, service: Service) -> Result<Value> {
     let mut subject = started::<S>(options)?;
     let cpu = process_cpu();
-    service(&mut |address| say(&json!({ "ready": address.to_string() })))?;
+    service(options.value_or("spans", false)?, &mut |address| say(&json!({ "ready": address.to_string() })))?;
     let (cpu_seconds, own) = ((process_cpu() - cpu).as_secs_f64(), own_cpu()?.as_secs_f64());
     let stacks = subject.stacks()?;
     subject.finish()?;

@@ -116,10 +116,11 @@ impl Lab {
         Self::counted(who, &said)
     }
 
-    /// Lets the shop serve for `seconds` under `who`.
-    pub(crate) fn serve(&self, who: Who, rate_hz: u32, seconds: u64) -> Result<Outcome> {
+    /// Lets the shop serve for `seconds` under `who`; `spans`: with a span and tags for each request.
+    pub(crate) fn serve(&self, who: Who, rate_hz: u32, seconds: u64, spans: bool) -> Result<Outcome> {
         let said = |url: &str| {
-            let mut shop = self.start(who, &["task=serve".into(), format!("rate={rate_hz}")], url)?;
+            let mut shop =
+                self.start(who, &["task=serve".into(), format!("rate={rate_hz}"), format!("spans={spans}")], url)?;
             let address = shop.json()?["ready"].as_str().ok_or("the shop did not say where it is")?.to_owned();
             let mut client = Command::new(&self.shop);
             let client = Running::start(client.args(["client", &address, &CONNECTIONS.to_string()]), LIMIT)?;

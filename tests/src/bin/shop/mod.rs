@@ -28,12 +28,35 @@ pub(crate) mod stock;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 
+use axum::Router;
+use axum::extract::Request;
+use axum::middleware::{self, Next};
+use axum::response::Response;
+use opentelemetry::trace::{FutureExt, TraceContextExt, Tracer};
+use opentelemetry::{Context, global};
+use opentelemetry_sdk::trace::SdkTracerProvider;
 use profiler_tests::Result;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
-/// Opens the shop on a free port, which `ready` is told, until standard input ends.
-pub(crate) fn serve(ready: &mut dyn FnMut(SocketAddr)) -> Result<()> {
+/// Opens the shop on a free port, which `ready` is told, until standard input ends. `spans`: makes a span for each request.
+pub(crate) fn serve(spans: bool, ready: &mut dyn FnMut(SocketAddr)) -> Result<()> {
+    open(spans, |router| router, ready)
+}
+
+/// The same with tags for each request that has a span.
+pub(crate) fn serve_tagged(spans: bool, ready: &mut dyn FnMut(SocketAddr)) -> Result<()> {
+    open(spans, |router| router.layer(profiler::tower::TagLayer::new()), ready)
+}
+
+/// A request in a span of its own, which goes nowhere.
+async fn trace(request: Request, next: Next) -> Response {
+    let context = Context::new();
+    let span = global::tracer("shop").start_with_context("request", &context);
+    next.run(request).with_context(context.with_span(span)).await
+}
+
+fn open(spans: bool, tagged: fn(Router) -> Router, ready: &mut dyn FnMut(SocketAddr)) -> Result<()> {
     let (end, ended) = oneshot::channel();
     // A thread of its own that nobody joins: a read cannot be called off.
     std::thread::spawn(move || {
@@ -45,7 +68,12 @@ pub(crate) fn serve(ready: &mut dyn FnMut(SocketAddr)) -> Result<()> {
     runtime.block_on(async {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         ready(listener.local_addr()?);
-        let server = axum::serve(listener, routes::router(service::Shop::open(None)));
+        let mut router = routes::router(service::Shop::open(None));
+        if spans {
+            global::set_tracer_provider(SdkTracerProvider::builder().build());
+            router = tagged(router).layer(middleware::from_fn(trace));
+        }
+        let server = axum::serve(listener, router);
         tokio::select! {
             outcome = server.into_future() => Ok(outcome?),
             _ = ended => Ok(()),

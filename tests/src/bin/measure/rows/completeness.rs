@@ -29,7 +29,7 @@ fn measure(lab: &Lab, report: &mut Report) -> Result<()> {
         add(report, &format!("spin loop, {threads} busy, {rate} Hz"), rate, &|who| lab.run(who, &task))?;
     }
     for rate in SHOP_RATES {
-        add(report, &format!("shop under load, {rate} Hz"), rate, &|who| lab.serve(who, rate, seconds))?;
+        add(report, &format!("shop under load, {rate} Hz"), rate, &|who| lab.serve(who, rate, seconds, false))?;
     }
     Ok(())
 }

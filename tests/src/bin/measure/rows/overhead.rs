@@ -4,12 +4,16 @@
 //! process, all from counters: the samples and the threads' clocks in the shop under load, handler and delivery from the cost
 //! of one signal at stacks of 60 frames. *Paired*: CPU time per request with the profiler ÷ without, of two shops side by side, so that
 //! what else happens on the machine happens to both; the mean and the upper end of its 95 % interval (Student's t).
+//!
+//! Once as it is and once more with a span for each request on either side, and under this profiler with tags, too: then
+//! what the row `tags` measures belongs to the computed figure.
 
 use profiler_tests::Result;
 use profiler_tests::statistics::{mean, median, upper_bound};
 
 use super::Row;
 use super::cost::numbers;
+use super::tags::nanos;
 use crate::lab::Lab;
 use crate::report::{Line, Report};
 use crate::who::Who;
@@ -18,31 +22,40 @@ use crate::who::Who;
 pub(crate) const ROW: Row = Row { name: "overhead", what: "what it costs the shop", measure };
 
 const RATE_HZ: u32 = 100;
+/// How often a request has its tags and its span put in force and taken back, at most: its call, polls of its future and of the
+/// answer's body, their ends.
+const CHANGES: f64 = 10.0;
 
 fn measure(lab: &Lab, report: &mut Report) -> Result<()> {
+    both(lab, report, &Who::PROFILERS, false, "")?;
+    both(lab, report, &[Who::Ours], true, ", a tag and a span per request")
+}
+
+/// Both figures, of `all`.
+fn both(lab: &Lab, report: &mut Report, all: &[Who], spans: bool, described: &str) -> Result<()> {
     // Runs differ more than what passes within one: many short ones. Ours must be told from nothing, the peers' need not.
     let (pairs, peers, seconds) = if lab.quick { (3, 3, 3) } else { (60, 20, 5) };
     let (mut means, mut bounds) = (Vec::new(), Vec::new());
-    for who in Who::PROFILERS {
+    for &who in all {
         let pairs = if who == Who::Ours { pairs } else { peers };
-        let ratios = (0..pairs).map(|_| ratio(lab, who, seconds)).collect::<Result<Vec<_>>>()?;
+        let ratios = (0..pairs).map(|_| ratio(lab, who, seconds, spans)).collect::<Result<Vec<_>>>()?;
         means.push((who, mean(&ratios)));
         bounds.push((who, upper_bound(&ratios)));
     }
-    let share = 100.0 * computed(lab, seconds)?;
-    let what = format!("of the process, computed, {RATE_HZ} Hz");
+    let share = 100.0 * computed(lab, seconds, spans)?;
+    let what = format!("of the process, computed, {RATE_HZ} Hz{described}");
     report.add(Line { row: ROW.name, what, unit: "%", digits: 3, values: vec![(Who::Ours, share)] });
     for (of, values) in [("mean", means), ("upper 95 % bound", bounds)] {
-        let what = format!("CPU per request ÷ without, {of} of {pairs} pairs (peers {peers})");
+        let what = format!("CPU per request ÷ without, {of} of {pairs} pairs (peers {peers}){described}");
         report.add(Line { row: ROW.name, what, unit: "", digits: 3, values });
     }
     Ok(())
 }
 
 /// CPU time per request under `who` ÷ that without a profiler, at the same time.
-fn ratio(lab: &Lab, who: Who, seconds: u64) -> Result<f64> {
+fn ratio(lab: &Lab, who: Who, seconds: u64, spans: bool) -> Result<f64> {
     let each = |who: Who| -> Result<f64> {
-        let outcome = lab.serve(who, RATE_HZ, seconds)?;
+        let outcome = lab.serve(who, RATE_HZ, seconds, spans)?;
         Ok(outcome.figure("cpu_seconds")? / outcome.figure("requests")?)
     };
     std::thread::scope(|scope| {
@@ -52,11 +65,21 @@ fn ratio(lab: &Lab, who: Who, seconds: u64) -> Result<f64> {
     })
 }
 
-fn computed(lab: &Lab, seconds: u64) -> Result<f64> {
+fn computed(lab: &Lab, seconds: u64, spans: bool) -> Result<f64> {
     let cost = ["task=cost", "depth=60", "batches=30", "size=200", "stack=same"].map(String::from);
     let full = lab.run(Who::Ours, &cost)?;
     let signal = median(&numbers(&full.said["full_ns"])) / 1e9;
-    let shop = lab.serve(Who::Ours, RATE_HZ, seconds)?;
+    let shop = lab.serve(Who::Ours, RATE_HZ, seconds, spans)?;
+    let told = if spans { shop.figure("requests")? * request(lab)? } else { 0.0 };
     let samples = shop.stacks.ok_or("no stacks arrived")?;
-    Ok((samples * signal + shop.figure("own_cpu_seconds")?) / shop.figure("cpu_seconds")?)
+    Ok((samples * signal + shop.figure("own_cpu_seconds")? + told) / shop.figure("cpu_seconds")?)
+}
+
+/// What it takes to tell the profiler of a request, in seconds: a set of tags is built, and put in force with a span at each change.
+fn request(lab: &Lab) -> Result<f64> {
+    let task = ["task=tags", "threads=1", "rounds=100000"].map(String::from);
+    let (with, without) = (lab.run(Who::Ours, &task)?, lab.run(Who::Nobody, &task)?);
+    let of = |outcome, name| nanos(outcome, name).ok_or_else(|| format!("no figure for {name}"));
+    let span = of(&with, "span")? - of(&without, "span")?;
+    Ok((of(&with, "built")? + CHANGES * (of(&with, "poll")? - of(&with, "bare poll")? + span)) / 1e9)
 }

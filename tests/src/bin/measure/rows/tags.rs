@@ -42,7 +42,7 @@ fn measure(lab: &Lab, report: &mut Report) -> Result<()> {
 }
 
 /// The median of the batches.
-fn nanos(outcome: &Outcome, name: &str) -> Option<f64> {
+pub(super) fn nanos(outcome: &Outcome, name: &str) -> Option<f64> {
     let batches = numbers(&outcome.said[name]);
     (!batches.is_empty()).then(|| median(&batches))
 }
