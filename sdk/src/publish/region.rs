@@ -152,6 +152,21 @@ fn name(start: *mut u8) -> bool {
     outcome == 0
 }
 
+/// Whether the kernel gives mappings names, which is a choice of its build: asked of it with another mapping and name than the above.
+#[cfg(test)]
+pub(super) fn kernel_has_names() -> bool {
+    let (protection, flags) = (libc::PROT_READ, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a new mapping of one byte at an address of the kernel's choice, named and unmapped again, which nobody else knows of.
+    unsafe {
+        let start = libc::mmap(ptr::null_mut(), 1, protection, flags, -1, 0);
+        let key = libc::PR_SET_VMA_ANON_NAME as libc::c_ulong;
+        libc::prctl(libc::PR_SET_VMA, key, start, 4096, c"probe".as_ptr());
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        libc::munmap(start, 1);
+        maps.contains("[anon:probe]")
+    }
+}
+
 fn now() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: clock_gettime(2) writes the time.
