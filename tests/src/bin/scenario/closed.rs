@@ -1,7 +1,8 @@
 //! A host that closes all descriptors, as daemons do, and goes on to open its own.
 //!
 //! In: `first`, how many files it opens before the others, so that each number of the profiler's comes to mean something else
-//! from run to run; `patience`, how many seconds its profiles may take at the end. Out: what became of the host's descriptors (opened at once, so that they have the numbers that were the
+//! from run to run; `names`, whether it is busy finding names meanwhile; `patience`, how many seconds its profiles may take at
+//! the end. Out: what became of the host's descriptors (opened at once, so that they have the numbers that were the
 //! profiler's), of its work, of the profiler, and of another one that is started afterwards.
 
 use std::fs::{self, File};
@@ -27,7 +28,8 @@ const TEXT: &[u8] = b"the host's own";
 pub(crate) fn closed(options: &Options) -> Result<Value> {
     let busy = || std::thread::spawn(|| spin(Duration::from_secs(3)));
     let workers: Vec<_> = (0..2).map(|_| busy()).collect();
-    let profiler = profiler::start(Config::new("closed").interval(Duration::from_millis(300)).serve("127.0.0.1:0"))?;
+    let config = Config::new("closed").interval(Duration::from_millis(300)).symbolize(options.value_or("names", true)?);
+    let profiler = profiler::start(config.serve("127.0.0.1:0"))?;
     spin(Duration::from_millis(1000));
     let before = stats::to_json(&profiler.stats());
     // SAFETY: close_range(2) with numbers only. Nobody here uses a descriptor above standard error, but the profiler.
