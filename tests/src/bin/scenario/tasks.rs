@@ -69,7 +69,7 @@ pub(crate) fn tasks(options: &Options) -> Result<Value> {
         other => return Err(format!("runtime={other:?} is unknown").into()),
     }
     profiler.pause();
-    let flushed = profiler.flush(Duration::from_secs(20));
+    let flushed = profiler.flush(Duration::from_secs(100));
     Ok(json!({ "flushed": flushed, "stats": stats::to_json(&profiler.stats()) }))
 }
 
