@@ -54,7 +54,7 @@ impl Level {
 
     #[inline]
     fn record<'a>(&self) -> &'a Record {
-        // SAFETY: from a `Box` that is freed with the scopes. Of `Scopes`, no function holds it when it writes it or returns.
+        // SAFETY: from a `Box` that is freed with the scopes, of which no function keeps it, or has it while it writes this record.
         unsafe { &*self.record }
     }
 
