@@ -14,6 +14,7 @@ use crate::context::spans::{SpanLink, SpanSettings};
 use crate::engine::EngineChoice;
 use crate::error::Error;
 use crate::export::{self, Destination, Otlp};
+use crate::heap::HeapSettings;
 
 /// Samples per second of CPU time where nothing else is set.
 const DEFAULT_RATE_HZ: u32 = 100;
@@ -23,6 +24,9 @@ const MAX_RATE_HZ: u32 = 10_000;
 const DEFAULT_INTERVAL: Duration = Duration::from_secs(10);
 /// Shortest and longest interval.
 const INTERVALS: std::ops::RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(3600);
+
+/// The longest interval between samples of the heap.
+const MAX_HEAP_INTERVAL: u64 = 1 << 40;
 
 /// What to profile and where profiles go. What is not set here comes from the environment, see the
 /// [crate documentation](crate#settings).
@@ -40,6 +44,9 @@ pub struct Config {
     span_link: Option<SpanLink>,
     link_unsampled_spans: Option<bool>,
     ring_words: Option<usize>,
+    heap: Option<bool>,
+    heap_interval: Option<u64>,
+    heap_blocks: Option<usize>,
 }
 
 impl Config {
@@ -109,6 +116,27 @@ impl Config {
         self
     }
 
+    /// Whether the heap is profiled. If not set, it is where it can be: the feature `heap`, and jemalloc with profiling
+    /// (`profiler::jemalloc!()`). Set to `true`, [`start`](crate::start) gives an error where it cannot be.
+    pub fn heap(mut self, on: bool) -> Self {
+        self.heap = Some(on);
+        self
+    }
+
+    /// Bytes allocated between samples of the heap, on average: a power of two, 1 to 1 TiB. As jemalloc's options say if not
+    /// set; `profiler::jemalloc!()` says 512 KiB.
+    pub fn heap_interval(mut self, bytes: u64) -> Self {
+        self.heap_interval = Some(bytes);
+        self
+    }
+
+    /// Most live samples of the heap: for tests of what does not fit.
+    #[doc(hidden)]
+    pub fn heap_blocks(mut self, blocks: usize) -> Self {
+        self.heap_blocks = Some(blocks);
+        self
+    }
+
     /// Size of the ring between signal handlers and reader, in 64-bit words: for tests of loss.
     #[doc(hidden)]
     pub fn ring_words(mut self, words: usize) -> Self {
@@ -145,6 +173,7 @@ pub(crate) struct Settings {
     pub(crate) spans: SpanSettings,
     /// `None`: as the ring likes it.
     pub(crate) ring_words: Option<usize>,
+    pub(crate) heap: HeapSettings,
 }
 
 impl Settings {
@@ -188,6 +217,14 @@ impl Config {
                     .map_or_else(|| environment.flag("PROFILER_LINK_UNSAMPLED_SPANS", false), Ok)?,
             },
             ring_words: self.ring_words,
+            heap: HeapSettings {
+                wanted: self.heap.map_or_else(|| environment.heap(), |on| Ok(Some(on)))?,
+                lg_interval: match self.heap_interval {
+                    Some(bytes) => Some(checked_heap_interval("Config::heap_interval", bytes)?),
+                    None => environment.heap_interval()?,
+                },
+                most_live: self.heap_blocks,
+            },
         })
     }
 }
@@ -218,6 +255,15 @@ fn checked_interval(name: &str, interval: Duration) -> Result<Duration, Error> {
     Err(Error::setting(name, value, "the interval must be 100 ms to 1 h", "set an interval such as 10s"))
 }
 
+/// The interval as a power of two, if it is one; `name` is what set it.
+pub(crate) fn checked_heap_interval(name: &str, bytes: u64) -> Result<u32, Error> {
+    if bytes.is_power_of_two() && bytes <= MAX_HEAP_INTERVAL {
+        return Ok(bytes.trailing_zeros());
+    }
+    let why = "the interval must be a power of two of bytes, 1 to 1 TiB";
+    Err(Error::setting(name, bytes, why, "set an interval such as 524288"))
+}
+
 /// The variables that this module reads.
 struct Environment<'a> {
     lookup: &'a dyn Fn(&str) -> Option<OsString>,
@@ -240,6 +286,21 @@ impl Environment<'_> {
             "0" | "false" | "off" | "no" => Ok(false),
             _ => Err(Error::setting(name, text, "it is neither yes nor no", "set it to 1 or 0")),
         }
+    }
+
+    fn heap(&self) -> Result<Option<bool>, Error> {
+        const NAME: &str = "PROFILER_HEAP";
+        let is_set = self.text(NAME)?.is_some();
+        is_set.then(|| self.flag(NAME, true)).transpose()
+    }
+
+    fn heap_interval(&self) -> Result<Option<u32>, Error> {
+        const NAME: &str = "PROFILER_HEAP_INTERVAL";
+        let Some(text) = self.text(NAME)? else { return Ok(None) };
+        let bytes = text.trim().parse().map_err(|_| {
+            Error::setting(NAME, &text, "it is not a whole number of bytes", "set a power of two such as 524288")
+        })?;
+        checked_heap_interval(NAME, bytes).map(Some)
     }
 
     fn rate(&self) -> Result<Option<u32>, Error> {

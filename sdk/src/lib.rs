@@ -27,6 +27,8 @@
 //! | `PROFILER_RATE_HZ` | [`Config::rate_hz`] | `100`; 1 to 10000 |
 //! | `PROFILER_INTERVAL` | [`Config::interval`] | `10s`; 100 ms to 1 h |
 //! | `PROFILER_ENGINE` | [`Config::engine`] | `auto`; `perf`, `timer`, `process_timer`, `setitimer`: see [`EngineChoice`] |
+//! | `PROFILER_HEAP` | [`Config::heap`] | on where the feature `heap` is, and jemalloc with profiling |
+//! | `PROFILER_HEAP_INTERVAL` | [`Config::heap_interval`] | jemalloc's; bytes, a power of two |
 //! | `PROFILER_SYMBOLIZE` | [`Config::symbolize`] | `1`; with `0`, frames carry addresses and build ids, no names |
 //! | `PROFILER_SPAN_LINK` | [`Config::span_link`] | `current`; `local_root`: see [`SpanLink`] |
 //! | `PROFILER_LINK_UNSAMPLED_SPANS` | [`Config::link_unsampled_spans`] | `0`; with `1`, samples link also to spans that are not sampled |
@@ -67,6 +69,8 @@ mod error;
 #[cfg(feature = "export")]
 pub mod export;
 #[cfg(feature = "cpu")]
+mod heap;
+#[cfg(feature = "cpu")]
 mod profiler;
 #[cfg(all(feature = "cpu", target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod publish;
@@ -104,4 +108,15 @@ pub use profiler::{ProfileKind, Profiler, start};
 pub use profiler_proto as proto;
 #[cfg(feature = "macros")]
 pub use profiler_sdk_macros::tagged;
-pub use stats::{DestinationStats, EngineStats, Ledger, SpanStats, Stats, SymbolStats, TagStats};
+pub use stats::{
+    AllocatorStats, DestinationStats, EngineStats, HeapLost, HeapStats, Ledger, SpanStats, Stats, SymbolStats, TagStats,
+};
+
+/// What macros of this crate need in other crates: not for use.
+#[cfg(all(feature = "heap", target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+#[doc(hidden)]
+pub mod __private {
+    pub use tikv_jemallocator::Jemalloc;
+
+    pub use crate::heap::Options;
+}

@@ -31,6 +31,77 @@ pub struct Stats {
     pub tags: TagStats,
     /// What is known of spans.
     pub spans: SpanStats,
+    /// What became of samples of the heap.
+    pub heap: HeapStats,
+}
+
+/// What became of samples of the heap, and what the allocator says. `sampled = recorded + lost`, `live = recorded - freed`, once no
+/// hook is on its way.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HeapStats {
+    /// Whether samples are being taken now.
+    pub on: bool,
+    /// Bytes allocated between samples, on average.
+    pub interval_bytes: u64,
+    /// Allocations that were sampled.
+    pub sampled: u64,
+    /// Those whose memory is, or was, watched until it is freed.
+    pub recorded: u64,
+    /// Those of them that were freed.
+    pub freed: u64,
+    /// Those of them that live.
+    pub live: u64,
+    /// Frees of sampled memory that was not watched: sampled before the start, or lost.
+    pub unknown: u64,
+    /// Samples that what lives, or what was allocated, lacks.
+    pub lost: HeapLost,
+    /// Samples that are shown without stack and tags, for there were too many of those.
+    pub without_stack: u64,
+    /// Bytes that the profiler's own tables take.
+    pub table_bytes: u64,
+    /// What the allocator said when it was last asked: for each profile.
+    pub allocator: Option<AllocatorStats>,
+    /// Why there are no samples, and what else is not as it could be.
+    pub notes: Vec<String>,
+}
+
+/// Samples of the heap that are lost, by cause.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HeapLost {
+    /// Too many threads allocated at once.
+    pub no_scratch: u64,
+    /// Known as allocated, but not watched: too many live.
+    pub table_full: u64,
+    /// There was no memory to note them.
+    pub no_memory: u64,
+}
+
+impl HeapLost {
+    /// All of them.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.no_scratch + self.table_full + self.no_memory
+    }
+}
+
+/// What the allocator says of its memory, in bytes (jemalloc(3), `stats.*`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AllocatorStats {
+    /// Allocated by the program.
+    pub allocated: u64,
+    /// In pages that hold what is allocated.
+    pub active: u64,
+    /// The allocator's own.
+    pub metadata: u64,
+    /// In physical memory, at most.
+    pub resident: u64,
+    /// Mapped for use.
+    pub mapped: u64,
+    /// Addresses kept without memory behind them.
+    pub retained: u64,
 }
 
 /// What is known of the spans that samples link to.

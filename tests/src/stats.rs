@@ -3,7 +3,7 @@
 //! In: a snapshot. Out: what a test compares with the receiver's figures. It says itself whether the equation holds, so
 //! that a scenario can ask it of many snapshots.
 
-use profiler::Stats;
+use profiler::{HeapStats, Stats};
 use serde_json::{Map, Value, json};
 
 /// A snapshot as JSON.
@@ -40,7 +40,30 @@ pub fn to_json(stats: &Stats) -> Value {
         },
         "destinations": destinations.collect::<Vec<_>>(),
         "lines": stats.symbols.lines,
+        "heap": heap_to_json(&stats.heap),
         "tags_left_out": stats.tags.left_out,
         "spans": { "observed": stats.spans.observed, "seen": stats.spans.seen, "notes": stats.spans.notes },
+    })
+}
+
+/// What is said of the heap, as JSON.
+#[must_use]
+pub fn heap_to_json(stats: &HeapStats) -> Value {
+    json!({
+        "on": stats.on,
+        "interval_bytes": stats.interval_bytes,
+        "sampled": stats.sampled,
+        "recorded": stats.recorded,
+        "freed": stats.freed,
+        "live": stats.live,
+        "unknown": stats.unknown,
+        "no_scratch": stats.lost.no_scratch,
+        "table_full": stats.lost.table_full,
+        "lost_total": stats.lost.total(),
+        "without_stack": stats.without_stack,
+        "table_bytes": stats.table_bytes,
+        "allocated": stats.allocator.map(|allocator| allocator.allocated),
+        "resident": stats.allocator.map(|allocator| allocator.resident),
+        "notes": stats.notes,
     })
 }

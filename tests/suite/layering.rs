@@ -31,6 +31,7 @@ const STAGES: &[&str] = &[
     "publish",
     "unwind",
     "cpu",
+    "heap",
     "aggregate",
     "symbolize",
     "assemble",

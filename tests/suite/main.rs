@@ -15,6 +15,7 @@ mod account;
 mod completeness;
 mod engines;
 mod faults;
+mod heap;
 mod layering;
 mod models;
 mod outside;

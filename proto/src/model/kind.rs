@@ -42,6 +42,23 @@ impl Kind {
         }
     }
 
+    /// The heap, in Go's names and order: `alloc_objects`/`count`, `alloc_space`/`bytes`, `inuse_objects`/`count`, `inuse_space`/`bytes`, one
+    /// sample per `period_bytes` of `space`/`bytes`.
+    pub fn heap(dictionary: &mut Dictionary, period_bytes: i64) -> [Self; 4] {
+        let period_type = ValueType::new(dictionary, "space", "bytes");
+        let types = [
+            ("alloc_objects", "count"),
+            ("alloc_space", "bytes"),
+            ("inuse_objects", "count"),
+            ("inuse_space", "bytes"),
+        ];
+        types.map(|(kind, unit)| Self {
+            sample_type: ValueType::new(dictionary, kind, unit),
+            period_type,
+            period: period_bytes,
+        })
+    }
+
     /// Whether this is what [`Kind::cpu`] makes, with whatever period.
     #[must_use]
     pub fn is_cpu(&self, dictionary: &Dictionary) -> bool {

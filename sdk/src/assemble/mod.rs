@@ -1,13 +1,15 @@
-//! Makes a profile of a window: the one place where the SDK builds a model.
+//! Makes profiles of windows: the one place where the SDK builds a model.
 //!
 //! In: a [`Window`] of addresses and tags, the symbols, the resource. Out: a [`ProfileSet`] with one on-CPU
-//! profile. Runs on the `profiler-io` thread.
+//! profile; of a window of the [`heap`], with its four. Runs on the `profiler-io` thread.
 
+#[cfg(feature = "heap")]
+mod heap;
 mod threads;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use profiler_proto::loss::STACKS;
 use profiler_proto::model::{
@@ -16,6 +18,8 @@ use profiler_proto::model::{
 };
 use profiler_proto::resource::Resource;
 
+#[cfg(feature = "heap")]
+pub(crate) use self::heap::assemble as assemble_heap;
 use self::threads::ThreadLabels;
 use crate::aggregate::{Entry, Window};
 use crate::symbolize::{Language, Symbol, Symbolizer};
@@ -30,33 +34,28 @@ const STOPPED: &str = "[stack incomplete]";
 /// The profile of `window`, whose symbols the symbolizer has learned.
 pub(crate) fn assemble(window: &Window, symbolizer: &Symbolizer, resource: &Resource) -> ProfileSet {
     let entries = window.entries();
-    let mut assembly = Assembly {
-        dictionary: Dictionary::default(),
-        symbolizer,
-        modules: &window.modules,
-        locations: HashMap::new(),
-        mappings: HashMap::new(),
-        labels: HashMap::new(),
-        tags: window.tags(),
-        threads: ThreadLabels::of(&entries),
-        untold: Untold::default(),
-    };
+    let mut assembly = Assembly::new(symbolizer, &window.modules, window.tags(), ThreadLabels::of(&entries));
     let kind = Kind::cpu(&mut assembly.dictionary, i64::try_from(window.period.as_nanos()).unwrap_or(i64::MAX));
     let samples = merged(entries.iter().map(|entry| assembly.sample(entry, window)));
     let attributes = assembly.profile_attributes(window);
-    let time = window.started_at.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let profile = Profile {
-        kind,
-        time_unix_nanos: u64::try_from(time.as_nanos()).unwrap_or(u64::MAX),
-        duration_nanos: u64::try_from(window.duration.as_nanos()).unwrap_or(u64::MAX),
-        attributes,
-        samples,
-    };
+    let (time_unix_nanos, duration_nanos) = nanos(window.started_at, window.duration);
+    let profile = Profile { kind, time_unix_nanos, duration_nanos, attributes, samples };
+    set_of(vec![profile], assembly.dictionary, resource)
+}
+
+/// A start and a length as the model has them.
+fn nanos(started_at: SystemTime, duration: Duration) -> (u64, u64) {
+    let time = started_at.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let whole = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    (whole(time), whole(duration))
+}
+
+fn set_of(profiles: Vec<Profile>, dictionary: Dictionary, resource: &Resource) -> ProfileSet {
     ProfileSet {
         resource: resource.clone(),
         scope: Scope { name: "profiler_sdk".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() },
-        dictionary: assembly.dictionary,
-        profiles: vec![profile],
+        dictionary,
+        profiles,
     }
 }
 
@@ -107,6 +106,25 @@ impl Untold {
 }
 
 impl<'a> Assembly<'a> {
+    fn new(
+        symbolizer: &'a Symbolizer,
+        modules: &'a [Arc<Modules>],
+        tags: HashMap<u32, Vec<(&'static str, String)>>,
+        threads: ThreadLabels<'a>,
+    ) -> Self {
+        Self {
+            dictionary: Dictionary::default(),
+            symbolizer,
+            modules,
+            locations: HashMap::new(),
+            mappings: HashMap::new(),
+            labels: HashMap::new(),
+            tags,
+            threads,
+            untold: Untold::default(),
+        }
+    }
+
     fn sample(&mut self, entry: &Entry<'a>, window: &Window) -> Sample {
         Sample {
             stack: self.stack(entry),

@@ -16,7 +16,7 @@ const MAX_IDS: usize = 256;
 const MAX_NAMES: usize = 256;
 
 /// The threads, and the names, that are told apart.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct ThreadLabels<'a> {
     ids: HashSet<u32>,
     names: HashSet<&'a str>,

@@ -306,6 +306,13 @@ fn own_tid(shared: &Shared) -> Option<u32> {
     Some(unsafe { ((thread_pointer() as usize).wrapping_add(offset) as *const u32).read_volatile() })
 }
 
+/// The calling thread's own stack from `sp` on, where it is known; else nothing. For hooks of the allocator, on the thread itself.
+#[cfg(feature = "heap")]
+pub(crate) fn own_stack(sp: u64) -> std::ops::Range<u64> {
+    let slot = made().and_then(|shared| shared.slots.find(own_tid(shared)?));
+    slot.map_or(0..0, |slot| slot.stack(sp, thread_pointer()))
+}
+
 fn sample(shared: &Shared, mut held: Held<'_>, slot: Option<&Slot>, registers: &Registers, weight: Weight) {
     let stack = slot.map_or(0..0, |slot| slot.stack(registers.sp, thread_pointer()));
     let epoch = held.epoch();

@@ -14,7 +14,7 @@ mod filter;
 pub(crate) mod handler;
 mod newcomers;
 mod phases;
-mod pool;
+pub(crate) mod pool;
 mod process_alarm;
 pub(crate) mod record;
 mod residence;

@@ -54,6 +54,14 @@ impl Running {
         match *self {}
     }
 
+    pub(super) fn set_heap_interval(&self, _lg_interval: u32) -> Result<(), Error> {
+        match *self {}
+    }
+
+    pub(super) fn capture_heap(&self, _duration: Duration) -> Result<ProfileSet, Error> {
+        match *self {}
+    }
+
     pub(super) fn capture(&self, _duration: Duration) -> Result<ProfileSet, Error> {
         match *self {}
     }

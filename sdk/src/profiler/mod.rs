@@ -44,6 +44,8 @@ pub enum ProfileKind {
     /// CPU time, by samples.
     #[default]
     Cpu,
+    /// The heap: what was allocated within the time, or since the start where that is zero; and what lives at its end.
+    Heap,
 }
 
 /// Starts profiling this process: `profiler::start("checkout")`, or with a [`Config`]. Takes less than 10 ms.
@@ -100,6 +102,16 @@ impl Profiler {
         self.running().map_or(Ok(()), |running| running.set_rate_hz(rate_hz))
     }
 
+    /// Goes on with another interval between samples of the heap, in bytes: a power of two, 1 to 1 TiB. jemalloc forgets what
+    /// it counted for profiles of its own (`prof.reset`).
+    ///
+    /// # Errors
+    /// For an interval that cannot be.
+    pub fn set_heap_interval(&self, bytes: u64) -> Result<(), Error> {
+        let lg_interval = config::checked_heap_interval("Profiler::set_heap_interval", bytes)?;
+        self.running().map_or(Ok(()), |running| running.set_heap_interval(lg_interval))
+    }
+
     /// One consistent snapshot of what the profiler did.
     #[must_use]
     pub fn stats(&self) -> Stats {
@@ -111,9 +123,12 @@ impl Profiler {
     /// # Errors
     /// When sampling is off, or too many captures run.
     pub fn capture(&self, kind: ProfileKind, duration: Duration) -> Result<ProfileSet, Error> {
-        let ProfileKind::Cpu = kind;
         let off = || Error::misuse("Profiler::capture", "sampling is off", "resume the profiler first");
-        self.running().ok_or_else(off)?.capture(duration.min(LONGEST))
+        let (running, duration) = (self.running().ok_or_else(off)?, duration.min(LONGEST));
+        match kind {
+            ProfileKind::Cpu => running.capture(duration),
+            ProfileKind::Heap => running.capture_heap(duration),
+        }
     }
 
     /// Where the page is served, with the port that was taken for port 0.

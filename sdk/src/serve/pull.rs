@@ -28,6 +28,8 @@ const INDEX: &str = "<!doctype html>
 <p>Profiles for <code>go tool pprof</code>:</p>
 <ul>
 <li><a href=\"/debug/pprof/profile?seconds=30\">profile</a>: CPU samples from now on; <code>seconds</code> is 1 to 300, 30 if not said</li>
+<li><a href=\"/debug/pprof/heap\">heap</a>: what lives of the memory that was sampled since the start, and what was allocated</li>
+<li><a href=\"/debug/pprof/allocs\">allocs</a>: the same, beginning with what was allocated</li>
 <li><a href=\"/debug/pprof/cmdline\">cmdline</a>: the program's arguments</li>
 </ul>
 <p><a href=\"/\">The flame graph</a> shows the last minutes.</p>
@@ -50,6 +52,15 @@ impl Site {
             Ok(set) => attachment(&set),
             Err(error) => refused(error),
         })
+    }
+
+    /// `/debug/pprof/heap`, and `/debug/pprof/allocs`, which is the same and shows what was allocated first.
+    pub(super) async fn heap(&self, first: Option<&'static str>, method: &Method) -> Reply {
+        match self.source.heap(first).await {
+            Ok(set) if method == Method::HEAD => attachment(&set).bare(StatusCode::OK),
+            Ok(set) => attachment(&set),
+            Err(error) => refused(error),
+        }
     }
 
     /// `/debug/pprof/cmdline`: the arguments of the profiled process, NUL between them.
@@ -79,5 +90,6 @@ fn refused(error: CaptureError) -> Reply {
     match error {
         CaptureError::TooMany => refusal.with(RETRY_AFTER, HeaderValue::from_static("30")),
         CaptureError::Off => refusal,
+        CaptureError::NoHeap => Reply::refusal(StatusCode::NOT_FOUND, error),
     }
 }

@@ -28,6 +28,8 @@ const PATHS: &str = "\
 /api/top                     the hottest functions: by, n, from, to, tag, format=json|text
 /debug/pprof/                what `go tool pprof` can fetch
 /debug/pprof/profile         CPU samples from now on, as pprof: seconds
+/debug/pprof/heap            what lives of the memory, as pprof
+/debug/pprof/allocs          what was allocated since the start, as pprof
 /debug/pprof/cmdline         the program's arguments
 /stats                       the profiler's account of itself
 /healthz                     whether samples are taken
@@ -78,6 +80,15 @@ impl Site {
             "/flamegraph.svg" => self.flamegraph(&query(&["from", "to", "tag"])?).await,
             "/debug/pprof/" | "/debug/pprof" => query(&[]).map(|_| Self::pprof_index()),
             "/debug/pprof/profile" => self.capture(&query(&["seconds"])?, &request.method).await,
+            // `gc` and `debug` are what Go knows: there is nothing to collect here, and no text.
+            "/debug/pprof/heap" => {
+                query(&["gc", "debug"])?;
+                Ok(self.heap(None, &request.method).await)
+            }
+            "/debug/pprof/allocs" => {
+                query(&["gc", "debug"])?;
+                Ok(self.heap(Some("alloc_space"), &request.method).await)
+            }
             "/debug/pprof/cmdline" => query(&[]).map(|_| self.command_line()),
             "/stats" => query(&[]).map(|_| Reply::json(stats::json(&self.source.stats()).to_string())),
             "/healthz" => query(&[]).map(|_| self.health()),

@@ -22,6 +22,15 @@ pub trait Source: Send + Sync + 'static {
     /// [`CaptureError`], when sampling is off or too many captures run already.
     fn capture(&self, duration: Duration) -> CaptureFuture;
 
+    /// The heap: what was allocated since the start, and what lives now. `first`: the type that viewers of pprof show first,
+    /// where it is not memory in use.
+    ///
+    /// # Errors
+    /// [`CaptureError`], where there are no heap profiles.
+    fn heap(&self, _first: Option<&'static str>) -> CaptureFuture {
+        Box::pin(std::future::ready(Err(CaptureError::NoHeap)))
+    }
+
     /// One consistent snapshot.
     fn stats(&self) -> Stats;
 }
@@ -48,4 +57,7 @@ pub enum CaptureError {
     /// The profiler is paused or has ended.
     #[error("sampling is off; resume it first")]
     Off,
+    /// The heap of this program is not profiled.
+    #[error("there are no heap profiles; /stats says why, at heap.notes")]
+    NoHeap,
 }

@@ -6,7 +6,7 @@
 use profiler_proto::loss::{Degraded, Loss};
 use serde_json::{Map, Value, json};
 
-use crate::stats::{DestinationStats, Stats};
+use crate::stats::{DestinationStats, HeapStats, Stats};
 
 /// The snapshot as an object. Every cause stands in it, those at zero too, so that a reader can rely on them.
 pub(super) fn json(stats: &Stats) -> Value {
@@ -33,6 +33,7 @@ pub(super) fn json(stats: &Stats) -> Value {
             "unresolved": stats.symbols.unresolved,
         },
         "tags": { "left_out": stats.tags.left_out },
+        "heap": heap(&stats.heap),
         "spans": { "observed": stats.spans.observed, "seen": stats.spans.seen, "notes": stats.spans.notes },
     })
 }
@@ -44,6 +45,37 @@ fn destination(stats: &DestinationStats) -> Value {
         "queued": stats.queued,
         "dropped": lost(&stats.dropped),
         "last_error": stats.last_error,
+    })
+}
+
+fn heap(stats: &HeapStats) -> Value {
+    let allocator = stats.allocator.map(|allocator| {
+        json!({
+            "allocated": allocator.allocated,
+            "active": allocator.active,
+            "metadata": allocator.metadata,
+            "resident": allocator.resident,
+            "mapped": allocator.mapped,
+            "retained": allocator.retained,
+        })
+    });
+    json!({
+        "on": stats.on,
+        "interval_bytes": stats.interval_bytes,
+        "sampled": stats.sampled,
+        "recorded": stats.recorded,
+        "freed": stats.freed,
+        "live": stats.live,
+        "unknown": stats.unknown,
+        "lost": {
+            "no_scratch": stats.lost.no_scratch,
+            "table_full": stats.lost.table_full,
+            "no_memory": stats.lost.no_memory,
+        },
+        "without_stack": stats.without_stack,
+        "table_bytes": stats.table_bytes,
+        "allocator": allocator,
+        "notes": stats.notes,
     })
 }
 

@@ -43,6 +43,33 @@ impl Registers {
         Self::new(std::array::from_fn(value), machine.pc)
     }
 
+    /// The registers here, in the function that this becomes a part of; of the others than the preserved ones, nothing.
+    #[cfg(feature = "heap")]
+    #[inline(always)]
+    pub(crate) fn here() -> Self {
+        let mut values = [0; REGISTERS];
+        let pc: u64;
+        // SAFETY: writes the preserved registers, the link register and the stack pointer into `values`, each at its DWARF
+        //         number; changes nothing else.
+        unsafe {
+            asm!(
+                "stp x19, x20, [{values}, #152]",
+                "stp x21, x22, [{values}, #168]",
+                "stp x23, x24, [{values}, #184]",
+                "stp x25, x26, [{values}, #200]",
+                "stp x27, x28, [{values}, #216]",
+                "stp x29, x30, [{values}, #232]",
+                "mov {pc}, sp",
+                "str {pc}, [{values}, #248]",
+                "adr {pc}, .",
+                values = in(reg) values.as_mut_ptr(),
+                pc = out(reg) pc,
+                options(nostack, preserves_flags),
+            );
+        }
+        Self::new(values, pc)
+    }
+
     /// Whether the signal interrupted a system call of process `pid` (ourselves), and not the code of the program: the
     /// instruction before the program counter is `svc #0` then, or, where the call is to be made again, the one at it.
     pub(crate) fn in_system_call(&self, pid: u32) -> bool {

@@ -68,6 +68,12 @@ impl Snapshot {
         }
     }
 
+    /// Where the function begins that holds `address`, as its unwind tables say.
+    #[cfg(feature = "heap")]
+    pub(crate) fn function_at(&self, address: u64) -> Option<u64> {
+        cfi::start_of_function(self.tables(address)?, address)
+    }
+
     fn step(&self, cursor: &mut Cursor, cache: &mut Cache, memory: &mut StackMemory<'_>) -> Stepped {
         let address = cursor.address();
         let row = || self.tables(address).and_then(|tables| Some((tables, cfi::row(tables, address)?)));

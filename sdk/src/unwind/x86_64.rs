@@ -47,6 +47,32 @@ impl Registers {
         Self::new(ORDER.map(|index| context.uc_mcontext.gregs[index as usize].cast_unsigned()))
     }
 
+    /// The registers here, in the function that this becomes a part of; of the others than the preserved ones, nothing.
+    #[cfg(feature = "heap")]
+    #[inline(always)]
+    pub(crate) fn here() -> Self {
+        let mut values = [0; REGISTERS];
+        // SAFETY: writes the preserved registers, the stack pointer and the address of the last of these instructions into
+        //         `values`, each at its DWARF number; changes nothing else.
+        unsafe {
+            asm!(
+                "mov [{values} + 3 * 8], rbx",
+                "mov [{values} + 6 * 8], rbp",
+                "mov [{values} + 7 * 8], rsp",
+                "mov [{values} + 12 * 8], r12",
+                "mov [{values} + 13 * 8], r13",
+                "mov [{values} + 14 * 8], r14",
+                "mov [{values} + 15 * 8], r15",
+                "lea {pc}, [rip]",
+                "mov [{values} + 16 * 8], {pc}",
+                values = in(reg) values.as_mut_ptr(),
+                pc = out(reg) _,
+                options(nostack, preserves_flags),
+            );
+        }
+        Self::new(values)
+    }
+
     /// Whether the signal interrupted a system call, and not the code of the program.
     ///
     /// Source: Intel, Software Developer's Manual, SYSCALL: rcx gets the address behind the instruction, and Linux hands it

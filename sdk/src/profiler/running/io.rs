@@ -17,12 +17,13 @@ use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 
 use super::mark::Mark;
-use super::message::{Refusal, Task};
+use super::message::{HeapAsked, Refusal, Task};
 use super::source::Handle;
 use crate::aggregate::Window;
 use crate::assemble::assemble;
 use crate::error::Error;
 use crate::export::{Destination, Exporter, Limits};
+use crate::heap::{Heap, Since};
 use crate::symbolize::{Folders, Symbolizer};
 
 /// Tasks that may wait; beyond it the `profiler` thread keeps its windows open.
@@ -72,6 +73,7 @@ pub(super) fn runtime(mark: &Arc<Mark>) -> Result<Runtime, Error> {
     let (before, after) = (Arc::clone(mark), Arc::clone(mark));
     let mut builder = tokio::runtime::Builder::new_current_thread();
     builder.on_thread_park(move || before.stop_if_gone()).on_thread_unpark(move || after.stop_if_gone());
+    builder.on_thread_start(crate::heap::leave_out_this_thread);
     builder.enable_io().enable_time().build().map_err(no_descriptor("make a runtime for export"))
 }
 
@@ -109,6 +111,7 @@ impl Io {
     }
 
     async fn work(mut self, mut inbox: mpsc::Receiver<Task>) {
+        let sends = !self.destinations.is_empty();
         #[cfg(feature = "serve")]
         self.serve();
         let destinations = std::mem::take(&mut self.destinations);
@@ -123,6 +126,12 @@ impl Io {
                 Task::Export { window } => self.export(&window, &mut symbolizer, &exporter).await,
                 Task::Capture { window, reply } => {
                     reply(self.profile(&window, &mut symbolizer).await.ok_or(Refusal::Off));
+                }
+                Task::ExportHeap => {
+                    self.export_heap(sends, &mut symbolizer, &exporter).await;
+                }
+                Task::Heap { asked, reply } => {
+                    reply(self.heap_profile(&asked, &mut symbolizer).await.ok_or(Refusal::NoHeap));
                 }
                 Task::Flush { deadline, reply } => {
                     let exporter = Arc::clone(&exporter);
@@ -146,7 +155,13 @@ impl Io {
         let Some(server) = self.server.take() else { return };
         let store = Arc::new(crate::serve::Store::default());
         let sink = Arc::clone(&store);
-        let add = move |set: &Arc<ProfileSet>| sink.add(Arc::clone(set));
+        // The page shows CPU time: profiles of the heap would take its room and not be shown.
+        let is_of_cpu = |set: &ProfileSet| set.profiles.iter().any(|profile| profile.kind.is_cpu(&set.dictionary));
+        let add = move |set: &Arc<ProfileSet>| {
+            if is_of_cpu(set) {
+                sink.add(Arc::clone(set));
+            }
+        };
         self.destinations.push(Destination::local("store", Arc::new(add)));
         tokio::spawn(server.run(Arc::new(self.handle.clone()), store));
     }
@@ -159,14 +174,52 @@ impl Io {
         }
     }
 
-    /// The window's profile. Symbolizing lets requests through between its slices. It reads strange files with code of
-    /// others: should that panic, this profile is lost and nothing else (unless the host is built to abort on panics).
+    /// Sends what was allocated since the last time, and what lives; where nobody gets it, no names are looked up.
+    async fn export_heap(&self, sends: bool, symbolizer: &mut Symbolizer, exporter: &Exporter) {
+        if !sends {
+            return self.handle.heap().into_iter().for_each(Heap::skip);
+        }
+        let asked = HeapAsked { since: Since::LastProfile, began: None, first: None };
+        let set = self.heap_profile(&asked, symbolizer).await;
+        if let Some(set) = set.filter(|set| !set.profiles.is_empty()) {
+            exporter.offer(Arc::new(set));
+        }
+    }
+
+    /// The window's profile.
     async fn profile(&self, window: &Window, symbolizer: &mut Symbolizer) -> Option<ProfileSet> {
-        let work = async {
+        self.with_symbols(symbolizer, async |symbolizer| {
             symbolizer.learn(&window.addresses(), &window.modules).await;
             assemble(window, symbolizer, &self.resource)
-        };
-        let mut work = Box::pin(work);
+        })
+        .await
+    }
+
+    /// The heap's profiles as they are asked for; `None` where there are none.
+    #[cfg(feature = "heap")]
+    async fn heap_profile(&self, asked: &HeapAsked, symbolizer: &mut Symbolizer) -> Option<ProfileSet> {
+        let window = self.handle.heap()?.window(&asked.since, asked.began, asked.first);
+        self.with_symbols(symbolizer, async |symbolizer| {
+            symbolizer.learn(&window.addresses(), window.modules()).await;
+            crate::assemble::assemble_heap(&window, symbolizer, &self.resource)
+        })
+        .await
+    }
+
+    #[cfg(not(feature = "heap"))]
+    #[expect(clippy::unused_async, reason = "as the other one, which waits")]
+    async fn heap_profile(&self, asked: &HeapAsked, _symbolizer: &mut Symbolizer) -> Option<ProfileSet> {
+        match self.handle.heap()?.window(&asked.since, asked.began, asked.first) {}
+    }
+
+    /// What `work` makes with the symbolizer. Symbolizing lets requests through between its slices. It reads strange files
+    /// with code of others: should that panic, this profile is lost and nothing else (unless the host is built to abort on panics).
+    async fn with_symbols(
+        &self,
+        symbolizer: &mut Symbolizer,
+        work: impl AsyncFnOnce(&mut Symbolizer) -> ProfileSet,
+    ) -> Option<ProfileSet> {
+        let mut work = Box::pin(work(symbolizer));
         let attempt = poll_fn(|context| {
             let poll = AssertUnwindSafe(|| work.as_mut().poll(context));
             catch_unwind(poll).map_or(Poll::Ready(None), |poll| poll.map(Some))

@@ -4,12 +4,13 @@
 //! the [`Reply`] that came with the question. Nobody waits without a bound.
 
 use std::sync::{Weak, mpsc};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use profiler_proto::ProfileSet;
 
 use crate::aggregate::Window;
 use crate::error::Error;
+use crate::heap::{Mark, Since};
 
 /// What `profiler` is asked to do.
 pub(super) enum Command {
@@ -33,6 +34,15 @@ pub(super) enum Command {
         rate_hz: u32,
         reply: Reply<Result<(), Error>>,
     },
+    /// The heap as it is now.
+    Heap {
+        asked: HeapAsked,
+        reply: CaptureReply,
+    },
+    SetHeapInterval {
+        lg_interval: u32,
+        reply: Reply<Result<(), Error>>,
+    },
     Stop {
         deadline: Instant,
         reply: Reply<bool>,
@@ -41,20 +51,60 @@ pub(super) enum Command {
 
 /// What `profiler-io` is asked to do.
 pub(super) enum Task {
-    Export { window: Box<Window> },
-    Capture { window: Box<Window>, reply: CaptureReply },
-    Flush { deadline: Instant, reply: Reply<bool> },
-    Stop { deadline: Instant, reply: Reply<bool> },
+    Export {
+        window: Box<Window>,
+    },
+    Capture {
+        window: Box<Window>,
+        reply: CaptureReply,
+    },
+    /// Sends what is known of the heap.
+    ExportHeap,
+    /// Tells what is known of the heap.
+    Heap {
+        asked: HeapAsked,
+        reply: CaptureReply,
+    },
+    Flush {
+        deadline: Instant,
+        reply: Reply<bool>,
+    },
+    Stop {
+        deadline: Instant,
+        reply: Reply<bool>,
+    },
 }
 
 impl Task {
     /// Answers a task that cannot be taken on.
     pub(super) fn refuse(self) {
         match self {
-            Self::Export { .. } => {}
-            Self::Capture { reply, .. } => reply(Err(Refusal::TooMany)),
+            Self::Export { .. } | Self::ExportHeap => {}
+            Self::Capture { reply, .. } | Self::Heap { reply, .. } => reply(Err(Refusal::TooMany)),
             Self::Flush { reply, .. } | Self::Stop { reply, .. } => reply.answer(false),
         }
+    }
+}
+
+/// Which profile of the heap is asked for.
+#[derive(Debug)]
+pub(super) struct HeapAsked {
+    pub(super) since: Since,
+    /// When the mark was made.
+    pub(super) began: Option<(Instant, SystemTime)>,
+    /// The type that viewers of pprof show first, where it is not memory in use.
+    pub(super) first: Option<&'static str>,
+}
+
+impl HeapAsked {
+    /// All that was allocated since the start, and what lives.
+    pub(super) fn in_all(first: Option<&'static str>) -> Self {
+        Self { since: Since::Start, began: None, first }
+    }
+
+    /// What was allocated since a mark that is made now, and what lives then.
+    pub(super) fn from(mark: Mark) -> Self {
+        Self { since: Since::Mark(mark), began: Some((Instant::now(), SystemTime::now())), first: None }
     }
 }
 
@@ -66,6 +116,8 @@ pub(super) type CaptureReply = Box<dyn FnOnce(Result<ProfileSet, Refusal>) + Sen
 pub(super) enum Refusal {
     TooMany,
     Off,
+    /// There are no heap profiles in this program.
+    NoHeap,
 }
 
 /// Where the answer to a question goes.

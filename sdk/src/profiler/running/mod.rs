@@ -19,18 +19,22 @@ use std::time::{Duration, Instant};
 use profiler_proto::ProfileSet;
 
 use self::mark::Mark;
-use self::message::{Command, Refusal, Reply};
+use self::message::{Command, HeapAsked, Refusal, Reply};
 use self::sampling::Sampling;
 use self::source::Handle;
 use crate::config::Settings;
 use crate::cpu::{Sampler, ring};
 use crate::error::Error;
+use crate::heap::Heap;
 use crate::publish::Publication;
 use crate::stats::Stats;
 use crate::symbolize::Folders;
 
 /// How long a command may take that asks for nothing but to be obeyed, and a profile beyond its own time.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long a profile of the heap may take, beyond its own time: the first one has names from all over the program.
+const HEAP_PATIENCE: Duration = Duration::from_secs(10);
 
 /// The process that a profiler runs in; 0: none.
 static RUNNING_IN: AtomicU32 = AtomicU32::new(0);
@@ -85,15 +89,38 @@ impl Running {
         self.serve_address
     }
 
+    pub(super) fn set_heap_interval(&self, lg_interval: u32) -> Result<(), Error> {
+        self.ask(PATIENCE, |reply| Command::SetHeapInterval { lg_interval, reply }).unwrap_or(Ok(()))
+    }
+
     pub(super) fn capture(&self, duration: Duration) -> Result<ProfileSet, Error> {
-        let (reply, outcome) = Reply::new();
         let asker = Arc::new(());
-        let reply = Box::new(|captured| reply.answer(captured));
-        self.handle.send(Command::Capture { duration, asker: Arc::downgrade(&asker), reply });
-        let (why, remedy) = match outcome.recv_timeout(duration + PATIENCE) {
+        let asked = Arc::downgrade(&asker);
+        self.captured(duration + PATIENCE, |reply| Command::Capture { duration, asker: asked, reply })
+    }
+
+    /// The heap: what is allocated within `duration` from now on, and what lives then.
+    pub(super) fn capture_heap(&self, duration: Duration) -> Result<ProfileSet, Error> {
+        let asked = match self.handle.heap() {
+            Some(heap) if !duration.is_zero() => HeapAsked::from(heap.mark()),
+            _ => HeapAsked::in_all(None),
+        };
+        std::thread::sleep(duration);
+        self.captured(HEAP_PATIENCE, |reply| Command::Heap { asked, reply })
+    }
+
+    fn captured(
+        &self,
+        patience: Duration,
+        command: impl FnOnce(message::CaptureReply) -> Command,
+    ) -> Result<ProfileSet, Error> {
+        let (reply, outcome) = Reply::new();
+        self.handle.send(command(Box::new(|captured| reply.answer(captured))));
+        let (why, remedy) = match outcome.recv_timeout(patience) {
             Ok(Ok(set)) => return Ok(set),
             Ok(Err(Refusal::TooMany)) => ("too many captures at once", "wait until one of them has ended"),
             Ok(Err(Refusal::Off)) => ("sampling is off", "resume the profiler first"),
+            Ok(Err(Refusal::NoHeap)) => ("there are no heap profiles", "see the notes in Stats::heap"),
             Err(RecvTimeoutError::Timeout) => ("names took too long to find", "ask again: what was found is kept"),
             Err(RecvTimeoutError::Disconnected) => ("the profiler has ended", "start it again"),
         };
@@ -192,6 +219,11 @@ fn wire(settings: Settings, claim: Claim) -> Result<Running, Error> {
     let runtime = io::runtime(&mark)?;
     let io = spawn("profiler-io", move || io_thread.run(runtime, inbox))?;
     let sampler = Sampler::start(engine, period, ring_words)?;
+    let heap = Heap::start(settings.heap, sampler.modules())?;
+    if let Err(why) = &heap {
+        tracing::info!(why, "the heap is not profiled");
+    }
+    drop(handle.heap.set(heap));
     let publication = Publication::begin(&resource, sampler.may_make_memfd());
     let sampling = Sampling::new(sampler, period, interval, mailbox, tasks, handle.clone(), publication);
     let sampling = spawn("profiler", move || {
@@ -208,6 +240,7 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<
     let mask = SignalMask::only_sigprof();
     let (running, runs) = mpsc::channel();
     let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+        crate::heap::leave_out_this_thread();
         let _told = running.send(());
         work();
     });

@@ -17,6 +17,7 @@ use crate::aggregate::Aggregate;
 use crate::config::period;
 use crate::cpu::{Epoch, Sampler};
 use crate::error::Error;
+use crate::heap::Heap;
 use crate::publish::Publication;
 
 /// How often the ring is drained; see `ring::DEFAULT_WORDS`.
@@ -64,6 +65,8 @@ pub(super) struct Sampling {
     paused: bool,
     /// The host has closed our descriptors: nothing leaves any more.
     stranded: bool,
+    /// When the heap's profile is due.
+    heap_due: Instant,
 }
 
 impl Sampling {
@@ -90,6 +93,7 @@ impl Sampling {
             flushes: Vec::new(),
             paused: false,
             stranded: false,
+            heap_due: Instant::now() + interval,
         };
         this.publish_engine();
         this
@@ -119,6 +123,7 @@ impl Sampling {
         if self.window.age(now) >= SHORTEST_WINDOW && self.window.is_displaced_by(self.sampler.modules()) {
             self.hand_over();
         }
+        self.look_after_heap(now);
         let closed = self.collect();
         if closed && self.window.age(now) >= self.interval {
             self.hand_over();
@@ -133,6 +138,23 @@ impl Sampling {
         }
         let next_capture = self.captures.iter().map(|capture| capture.until.saturating_duration_since(now)).min();
         next_capture.map_or(TURN, |next| next.clamp(RETRY, TURN))
+    }
+
+    /// Has the heap's profile sent when it is due.
+    fn look_after_heap(&mut self, now: Instant) {
+        let Some(heap) = self.handle.heap() else { return };
+        heap.tick();
+        if now >= self.heap_due {
+            self.send_heap();
+        }
+    }
+
+    /// Has what is known of the heap sent. Where the `profiler-io` thread is behind, it is later.
+    fn send_heap(&mut self) {
+        if self.handle.heap().is_some() && self.tasks.has_room() {
+            self.heap_due = Instant::now() + self.interval;
+            self.tasks.try_send(Task::ExportHeap).unwrap_or_else(Task::refuse);
+        }
     }
 
     /// Takes in one epoch; `false` where a handler that began in it still runs.
@@ -214,6 +236,7 @@ impl Sampling {
         if !self.flushes.iter().any(is_ready) || !self.hand_over() {
             return;
         }
+        self.send_heap();
         for Flush { epochs, deadline, reply } in std::mem::take(&mut self.flushes) {
             if epochs > 0 || !self.tasks.has_room() {
                 if now < deadline {
@@ -238,6 +261,15 @@ impl Sampling {
             }
             Command::Resume { reply } => reply.answer(self.resume()),
             Command::SetRate { rate_hz, reply } => reply.answer(self.set_rate(rate_hz)),
+            Command::Heap { reply, .. } if self.handle.heap().is_none() => reply(Err(Refusal::NoHeap)),
+            Command::Heap { asked, reply } => {
+                self.tasks.try_send(Task::Heap { asked, reply }).unwrap_or_else(Task::refuse);
+            }
+            Command::SetHeapInterval { lg_interval, reply } => {
+                // What was sampled until now leaves with the interval that it was sampled with.
+                self.send_heap();
+                reply.answer(self.handle.heap().map_or(Ok(()), |heap| heap.set_lg_interval(lg_interval)));
+            }
             // `run` takes it before it comes here.
             Command::Stop { reply, .. } => reply.answer(false),
         }
@@ -271,6 +303,7 @@ impl Sampling {
         // While the names and clocks of threads are at hand.
         self.collect_all(soon());
         self.sampler.pause();
+        self.handle.heap().into_iter().for_each(Heap::pause);
         self.paused = true;
         self.collect_all(soon());
         self.publish_engine();
@@ -281,6 +314,7 @@ impl Sampling {
             return Err(Error::misuse("Profiler::resume", CLOSED, "shut this profiler down, start another one"));
         }
         let resumed = self.sampler.resume(self.period);
+        self.handle.heap().into_iter().for_each(Heap::resume);
         self.paused = resumed.is_err();
         self.publish_engine();
         resumed
@@ -303,6 +337,7 @@ impl Sampling {
         }
         self.collect_all(soon());
         self.sampler.pause();
+        self.handle.heap().into_iter().for_each(Heap::pause);
         self.collect_all(deadline.max(soon()));
         self.publish_engine();
         let mut handed_over = self.hand_over();
@@ -310,6 +345,7 @@ impl Sampling {
             std::thread::sleep(RETRY);
             handed_over = handed_over || self.hand_over();
         }
+        self.send_heap();
         let left = self.window.stacks();
         self.handle.ledger.lost(left, Cause::Shutdown);
         for Flush { reply, .. } in self.flushes.drain(..) {

@@ -11,7 +11,8 @@ use super::mark::Mark;
 use super::message::Command;
 use crate::config::Settings;
 use crate::export::Exporter;
-use crate::stats::{EngineStats, Ledger, Stats, SymbolStats, TagStats};
+use crate::heap::Heap;
+use crate::stats::{EngineStats, HeapStats, Ledger, Stats, SymbolStats, TagStats};
 
 /// A handle on a running profiler; cheap to clone.
 #[derive(Debug, Clone)]
@@ -25,6 +26,8 @@ pub(super) struct Handle {
     service: Arc<str>,
     pub(super) rate_hz: Arc<AtomicU32>,
     pub(super) mark: Arc<Mark>,
+    /// The heap profiler, or why there is none; set once by `start`.
+    pub(super) heap: Arc<OnceLock<Result<Heap, String>>>,
 }
 
 impl Handle {
@@ -39,6 +42,7 @@ impl Handle {
             service: settings.service.as_str().into(),
             rate_hz: Arc::new(AtomicU32::new(settings.rate_hz)),
             mark,
+            heap: Arc::default(),
         }
     }
 
@@ -62,7 +66,17 @@ impl Handle {
             symbols: self.symbols.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             tags: TagStats { left_out: crate::context::left_out() },
             spans: crate::context::spans::stats(),
+            heap: match self.heap.get() {
+                Some(Ok(heap)) => heap.stats(),
+                Some(Err(why)) => HeapStats { notes: vec![why.clone()], ..HeapStats::default() },
+                None => HeapStats::default(),
+            },
         }
+    }
+
+    /// The heap profiler, if there is one.
+    pub(super) fn heap(&self) -> Option<&Heap> {
+        self.heap.get()?.as_ref().ok()
     }
 }
 
@@ -115,6 +129,28 @@ impl crate::serve::Source for Handle {
             match outcome.await {
                 Ok(Ok(set)) => Ok(set),
                 Ok(Err(Refusal::TooMany)) => Err(CaptureError::TooMany),
+                Ok(Err(Refusal::NoHeap)) => Err(CaptureError::NoHeap),
+                Ok(Err(Refusal::Off)) | Err(_) => Err(CaptureError::Off),
+            }
+        })
+    }
+
+    fn heap(&self, first: Option<&'static str>) -> crate::serve::CaptureFuture {
+        use super::message::{HeapAsked, Refusal};
+        use crate::serve::CaptureError;
+
+        let (reply, outcome) = tokio::sync::oneshot::channel();
+        let reply = Box::new(move |captured| {
+            if reply.send(captured).is_err() {
+                tracing::debug!("nobody waits for this profile any more");
+            }
+        });
+        self.send(Command::Heap { asked: HeapAsked::in_all(first), reply });
+        Box::pin(async move {
+            match outcome.await {
+                Ok(Ok(set)) => Ok(set),
+                Ok(Err(Refusal::TooMany)) => Err(CaptureError::TooMany),
+                Ok(Err(Refusal::NoHeap)) => Err(CaptureError::NoHeap),
                 Ok(Err(Refusal::Off)) | Err(_) => Err(CaptureError::Off),
             }
         })

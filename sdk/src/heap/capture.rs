@@ -1,0 +1,109 @@
+//! The stack and the context of the code that allocates.
+//!
+//! In: the registers of the hook, on the allocating thread. Out: words that say all that makes a site, and the span. The
+//! scratches are the hooks' own: a signal handler that interrupts a hook has others. Allocates nothing.
+
+use super::frames::AllocatorFrames;
+use super::sites::Span;
+use crate::context::{self, Current, TAG_WORDS};
+use crate::cpu::handler::own_stack;
+use crate::cpu::pool::{Held, Pool};
+use crate::cpu::record::Head;
+use crate::unwind::arch::Registers;
+use crate::unwind::frames::{Frames, LEAF, ROOT};
+use crate::unwind::memory::{StackMemory, Window};
+use crate::unwind::rules::Cache;
+use crate::unwind::walk::Snapshot;
+
+/// Scratches that are only taken where the others are held.
+const SPARE: usize = 24;
+/// How often a hook lets other threads run before it gives up to find a scratch.
+const PATIENCE: usize = 200;
+/// The number of bytes of tags stands above so many bits of a site's first word, which says the shape of its stack.
+const SHAPE_BITS: u32 = 48;
+
+/// What a hook works with; about 60 KiB, once it is used, a spare one 12.
+#[derive(Debug)]
+pub(super) struct Work {
+    cache: Cache,
+    frames: Frames,
+    window: Window,
+    tags: [u64; TAG_WORDS],
+    /// Invariant: never longer than its capacity.
+    words: Vec<u64>,
+}
+
+/// Scratches for hooks on so many processors.
+pub(super) fn pool(processors: usize) -> Pool<Work> {
+    let by_hint = (2 * processors).clamp(8, 64);
+    let work = |number| Work {
+        cache: if number < by_hint { Cache::new() } else { Cache::small() },
+        frames: Frames::new(),
+        window: Window::new(),
+        tags: [0; TAG_WORDS],
+        words: Vec::with_capacity(1 + TAG_WORDS + LEAF + ROOT),
+    };
+    Pool::new((0..by_hint + SPARE).map(work), by_hint)
+}
+
+/// A scratch for a hook whose stack is here; waits a little where all are held.
+pub(super) fn hold(pool: &Pool<Work>, sp: u64) -> Option<Held<'_, Work>> {
+    let hint = (sp >> 16).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    for _ in 0..PATIENCE {
+        if let Some(held) = pool.hold(hint) {
+            return Some(held);
+        }
+        std::thread::yield_now();
+    }
+    None
+}
+
+/// What came of a capture.
+pub(super) enum Captured<'a> {
+    /// The words of the site, and the span.
+    Site(&'a [u64], Span),
+    /// The allocation was one by which the allocator's frames are learned.
+    Lesson,
+}
+
+impl Work {
+    /// What `registers`, of a hook on this thread, stand on.
+    pub(super) fn capture(
+        &mut self,
+        registers: &Registers,
+        snapshot: &Snapshot,
+        allocator: &AllocatorFrames,
+        pid: u32,
+        block: u64,
+    ) -> Captured<'_> {
+        let Self { cache, frames, window, tags, words } = self;
+        frames.clear();
+        // SAFETY: the range is part of this thread's own stack, above this call's frames, which stay until it returns.
+        let mut memory = unsafe { StackMemory::new(own_stack(registers.sp), window, pid) };
+        let end = snapshot.walk(registers, cache, &mut memory, frames);
+        let (elided, leaf_frames) = (frames.elided(), frames.leaf_frames());
+        let [leaf, root, rest] = frames.parts();
+        if allocator.is_lesson(snapshot, leaf, block) {
+            return Captured::Lesson;
+        }
+        let hidden = allocator.leading(snapshot, leaf);
+        let Current { tag_bytes, trace_id, span_id } = context::current_of_signal(tags);
+        let leaf_frames = leaf_frames - hidden as u16;
+        let head = Head { end, elided, leaf_frames, ..Head::default() };
+        words.clear();
+        words.push(head.shape() | u64::from(tag_bytes) << SHAPE_BITS);
+        words.extend_from_slice(&tags[..usize::from(tag_bytes).div_ceil(8).min(TAG_WORDS)]);
+        [&leaf[hidden..], root, rest].iter().for_each(|part| words.extend_from_slice(part));
+        Captured::Site(words, (trace_id, span_id))
+    }
+}
+
+/// A site's shape, tags and addresses out of its words.
+pub(super) fn split(words: &[u64]) -> Option<(Head, Vec<u8>, &[u64])> {
+    let (first, rest) = words.split_first()?;
+    let tag_bytes = (first >> SHAPE_BITS) as usize;
+    let (tags, addresses) = rest.split_at_checked(tag_bytes.div_ceil(8))?;
+    let mut tags: Vec<u8> = tags.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    tags.truncate(tag_bytes);
+    Some((Head::of_shape(*first), tags, addresses))
+}

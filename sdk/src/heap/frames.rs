@@ -1,0 +1,126 @@
+//! Which functions stand between the code that allocates and the hook: the allocator's, which no profile shows.
+//!
+//! In: blocks that `start` allocates through Rust's own interface. Out: where these functions begin, as unwind tables say,
+//! so that hooks leave their frames out. By address, for static functions of C have names only where somebody kept them.
+
+use std::alloc::{self, Layout};
+use std::hint::black_box;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use crate::unwind::walk::Snapshot;
+
+/// Most functions that are known.
+const MOST: usize = 48;
+/// Frames among which the function that learns is looked for: in builds without optimization there are many.
+const NEAR: usize = 40;
+/// So many intervals are all but certainly sampled: the chance of another outcome is e^-16.
+const INTERVALS: usize = 16;
+/// The longest block that is allocated; nothing of it is touched.
+const LONGEST: usize = 1 << 30;
+
+/// Functions of the allocator, and of this crate's hooks.
+#[derive(Debug)]
+pub(super) struct AllocatorFrames {
+    starts: [AtomicU64; MOST],
+    count: AtomicUsize,
+    /// The function that learns, while it does; 0: none.
+    learning: AtomicU64,
+    /// Blocks that were sampled while learning and are not freed yet, the same one as often as it was sampled; 0: none.
+    blocks: [AtomicU64; 8],
+}
+
+impl AllocatorFrames {
+    pub(super) fn new() -> Self {
+        Self {
+            starts: [const { AtomicU64::new(0) }; MOST],
+            count: AtomicUsize::new(0),
+            learning: AtomicU64::new(0),
+            blocks: [const { AtomicU64::new(0) }; 8],
+        }
+    }
+
+    /// Learns them with the hooks, which must be in force and call [`AllocatorFrames::is_lesson`]; sampled is one of
+    /// `2^lg` bytes, or was until now. How many are known.
+    pub(super) fn learn(&self, snapshot: &Snapshot, lg: u32) -> usize {
+        let size = INTERVALS.saturating_mul(1 << lg.min(62)).clamp(1 << 16, LONGEST);
+        let Some(learning) = snapshot.function_at(allocate as *const () as u64) else { return 0 };
+        self.learning.store(learning, Ordering::Release);
+        for align in [8, 4096] {
+            if let Ok(layout) = Layout::from_size_align(size, align) {
+                black_box(allocate(black_box(layout)));
+            }
+        }
+        self.learning.store(0, Ordering::Release);
+        self.count.load(Ordering::Acquire)
+    }
+
+    /// Whether this stack is one of the lessons; then its functions are known from now on.
+    pub(super) fn is_lesson(&self, snapshot: &Snapshot, stack: &[u64], block: u64) -> bool {
+        let learning = self.learning.load(Ordering::Acquire);
+        if learning == 0 {
+            return false;
+        }
+        let starts = || stack.iter().take(NEAR).map(|address| snapshot.function_at(*address).unwrap_or(0));
+        let Some(frames) = starts().position(|start| start == learning) else { return false };
+        starts().take(frames).filter(|start| *start != 0).for_each(|start| self.add(start));
+        self.change_one(0, block);
+        true
+    }
+
+    /// Whether this block was sampled for a lesson, which is over when it is freed.
+    pub(super) fn ends_lesson(&self, block: u64) -> bool {
+        self.change_one(block, 0)
+    }
+
+    fn change_one(&self, from: u64, to: u64) -> bool {
+        self.blocks.iter().any(|block| block.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok())
+    }
+
+    /// Only the thread that learns comes here.
+    fn add(&self, start: u64) {
+        let count = self.count.load(Ordering::Relaxed);
+        if !self.known(count).any(|known| known == start)
+            && let Some(place) = self.starts.get(count)
+        {
+            place.store(start, Ordering::Relaxed);
+            // Release: pairs with the Acquire load in `leading`.
+            self.count.store(count + 1, Ordering::Release);
+        }
+    }
+
+    /// How many frames at the leaf of this stack are the allocator's.
+    pub(super) fn leading(&self, snapshot: &Snapshot, stack: &[u64]) -> usize {
+        let count = self.count.load(Ordering::Acquire);
+        let is_known = |address: &&u64| {
+            snapshot.function_at(**address).is_some_and(|start| self.known(count).any(|known| known == start))
+        };
+        stack.iter().take_while(is_known).count()
+    }
+
+    fn known(&self, count: usize) -> impl Iterator<Item = u64> + '_ {
+        self.starts.iter().take(count).map(|start| start.load(Ordering::Relaxed))
+    }
+}
+
+/// Allocates in every way that there is, from this one function.
+#[inline(never)]
+fn allocate(layout: Layout) -> usize {
+    let mut touched = 0;
+    let shorter = layout.size() / 2;
+    // SAFETY: the layout has a size; what was allocated is freed once, with the layout that it has by then; null is not touched.
+    unsafe {
+        for zeroed in [false, true] {
+            let block = if black_box(zeroed) { alloc::alloc_zeroed(layout) } else { alloc::alloc(layout) };
+            if block.is_null() {
+                continue;
+            }
+            touched ^= black_box(block) as usize;
+            // Shorter, so that nothing is copied.
+            let moved = alloc::realloc(block, layout, shorter);
+            let (block, size) = if moved.is_null() { (block, layout.size()) } else { (moved, shorter) };
+            touched ^= black_box(block) as usize;
+            alloc::dealloc(block, Layout::from_size_align_unchecked(size, layout.align()));
+        }
+    }
+    touched
+}

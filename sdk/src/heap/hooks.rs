@@ -1,0 +1,129 @@
+//! What jemalloc calls: for each sampled block, for each of these when it is freed, and for the stack of its own profile.
+//!
+//! In: address and size, on the thread that allocates or frees, none of jemalloc's locks held. Out: sites and live blocks.
+//! A hook may allocate and lock, and does both as little as it can; it neither panics nor changes `errno`. Hooks that were
+//! there before are called, too.
+
+use std::ffi::{c_uint, c_void};
+use std::io;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+use super::jemalloc::{self, BACKTRACE_HOOK, BacktraceHook, FREE_HOOK, FreeHook, SAMPLE_HOOK, SampleHook};
+use super::state::State;
+use crate::unwind::arch::Registers;
+
+/// What the hooks work on; null before the first start. Never freed, for a late hook may come at any time.
+static IN_FORCE: AtomicPtr<State> = AtomicPtr::new(ptr::null_mut());
+/// The hooks that were there before, as addresses; 0: none.
+static SAMPLE_BEFORE: AtomicUsize = AtomicUsize::new(0);
+static FREE_BEFORE: AtomicUsize = AtomicUsize::new(0);
+static BACKTRACE_BEFORE: AtomicUsize = AtomicUsize::new(0);
+
+/// The state in force, of this process or of the one that it was forked from.
+pub(super) fn in_force() -> Option<&'static State> {
+    // SAFETY: null, or from a `Box` that is never freed. Acquire: pairs with the Release store in `install`.
+    unsafe { IN_FORCE.load(Ordering::Acquire).as_ref() }
+}
+
+/// Has jemalloc call the hooks, which work on `state`. `takes_stacks`: also the one that takes stacks for jemalloc itself.
+///
+/// # Errors
+/// What jemalloc says: `ENOENT` where it knows no hooks.
+pub(super) fn install(state: &'static State, takes_stacks: bool) -> io::Result<()> {
+    // Release: pairs with the Acquire load in `in_force`.
+    IN_FORCE.store(ptr::from_ref(state).cast_mut(), Ordering::Release);
+    // First the one that takes blocks out, so that none stays in.
+    let free: Option<FreeHook> = jemalloc::swap(FREE_HOOK, Some(on_free as FreeHook))?;
+    keep(&FREE_BEFORE, free.map_or(0, |hook| hook as usize), on_free as FreeHook as usize);
+    let sample: Option<SampleHook> = jemalloc::swap(SAMPLE_HOOK, Some(on_sample as SampleHook))?;
+    keep(&SAMPLE_BEFORE, sample.map_or(0, |hook| hook as usize), on_sample as SampleHook as usize);
+    if takes_stacks {
+        let before: Option<BacktraceHook> = jemalloc::swap(BACKTRACE_HOOK, Some(on_backtrace as BacktraceHook))?;
+        let own = on_backtrace as BacktraceHook as usize;
+        keep(&BACKTRACE_BEFORE, before.map_or(0, |hook| hook as usize), own);
+    }
+    Ok(())
+}
+
+/// Keeps what was there before, unless it was ours.
+fn keep(place: &AtomicUsize, before: usize, own: usize) {
+    if before != own {
+        place.store(before, Ordering::Release);
+    }
+}
+
+/// Whether others had hooks before.
+pub(super) fn others() -> bool {
+    SAMPLE_BEFORE.load(Ordering::Relaxed) != 0 || FREE_BEFORE.load(Ordering::Relaxed) != 0
+}
+
+/// The state in force, in the process that made it.
+fn own_state() -> Option<&'static State> {
+    in_force().filter(|state| state.mark.is_ours())
+}
+
+unsafe extern "C" fn on_sample(
+    block: *const c_void,
+    size: usize,
+    stack: *mut *mut c_void,
+    length: c_uint,
+    usable: usize,
+) {
+    let errno = Errno::kept();
+    if let Some(state) = own_state() {
+        state.sampled(&Registers::here(), block as u64, usable as u64);
+    }
+    drop(errno);
+    let before = SAMPLE_BEFORE.load(Ordering::Acquire);
+    if before != 0 {
+        // SAFETY: jemalloc had this address as a hook of this type; it gets the arguments that jemalloc gave.
+        unsafe { std::mem::transmute::<usize, SampleHook>(before)(block, size, stack, length, usable) };
+    }
+}
+
+unsafe extern "C" fn on_free(block: *const c_void, usable: usize) {
+    let errno = Errno::kept();
+    if let Some(state) = own_state() {
+        state.freed(block as u64);
+    }
+    drop(errno);
+    let before = FREE_BEFORE.load(Ordering::Acquire);
+    if before != 0 {
+        // SAFETY: as above.
+        unsafe { std::mem::transmute::<usize, FreeHook>(before)(block, usable) };
+    }
+}
+
+/// One frame, the same for all: jemalloc's own profile is not used while ours is made. Otherwise what was there before.
+unsafe extern "C" fn on_backtrace(stack: *mut *mut c_void, length: *mut c_uint, most: c_uint) {
+    let before = BACKTRACE_BEFORE.load(Ordering::Acquire);
+    if before != 0 && !own_state().is_some_and(State::is_recording) {
+        // SAFETY: jemalloc had this address as a hook of this type; it gets the arguments that jemalloc gave.
+        return unsafe { std::mem::transmute::<usize, BacktraceHook>(before)(stack, length, most) };
+    }
+    if most > 0 {
+        // SAFETY: jemalloc gives room for `most` addresses and for their number.
+        unsafe {
+            *stack = on_backtrace as BacktraceHook as *mut c_void;
+            *length = 1;
+        }
+    }
+}
+
+/// The calling thread's `errno`, which is put back when this is dropped.
+struct Errno(i32);
+
+impl Errno {
+    fn kept() -> Self {
+        // SAFETY: the calling thread's own `errno`.
+        Self(unsafe { *libc::__errno_location() })
+    }
+}
+
+impl Drop for Errno {
+    fn drop(&mut self) {
+        // SAFETY: as above.
+        unsafe { *libc::__errno_location() = self.0 };
+    }
+}

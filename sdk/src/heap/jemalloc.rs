@@ -1,0 +1,109 @@
+//! What can be asked of jemalloc, and said to it: `mallctl(3)`.
+//!
+//! In: names. Out: values, or the error that jemalloc gives. Nothing here knows what a value means.
+
+use std::ffi::{CStr, c_char, c_uint, c_void};
+use std::io;
+use std::ptr;
+
+/// Called for each sampled block: address, size asked for, stack, its length, usable size.
+///
+/// Source: jemalloc 5.3.1, include/jemalloc/internal/prof_hook.h, `prof_sample_hook_t`; the others there too.
+pub(super) type SampleHook = unsafe extern "C" fn(*const c_void, usize, *mut *mut c_void, c_uint, usize);
+/// Called when a sampled block is freed: address, usable size.
+pub(super) type FreeHook = unsafe extern "C" fn(*const c_void, usize);
+/// Takes a stack: where to, how many it took, how many there is room for.
+pub(super) type BacktraceHook = unsafe extern "C" fn(*mut *mut c_void, *mut c_uint, c_uint);
+
+pub(super) const SAMPLE_HOOK: &CStr = c"experimental.hooks.prof_sample";
+pub(super) const FREE_HOOK: &CStr = c"experimental.hooks.prof_sample_free";
+pub(super) const BACKTRACE_HOOK: &CStr = c"experimental.hooks.prof_backtrace";
+
+/// A type of `mallctl`'s values.
+///
+/// # Safety
+/// Every value that jemalloc writes for a name that is read as this type is a valid one, and so is its default.
+pub(super) unsafe trait Value: Copy {
+    /// What stands there before jemalloc writes.
+    const BLANK: Self;
+}
+
+// SAFETY: jemalloc writes C's `bool`, which is `true` or `false`.
+unsafe impl Value for bool {
+    const BLANK: Self = false;
+}
+// SAFETY: any bits are a number.
+unsafe impl Value for usize {
+    const BLANK: Self = 0;
+}
+// SAFETY: any bits are a number.
+unsafe impl Value for u64 {
+    const BLANK: Self = 0;
+}
+// SAFETY: any bits are a pointer, which nobody follows unasked.
+unsafe impl Value for *const c_char {
+    const BLANK: Self = ptr::null();
+}
+// SAFETY: a null pointer is `None` (Rust reference, "Representation of Option"); another one was set by somebody as a hook of this type.
+unsafe impl Value for Option<SampleHook> {
+    const BLANK: Self = None;
+}
+// SAFETY: as above.
+unsafe impl Value for Option<FreeHook> {
+    const BLANK: Self = None;
+}
+// SAFETY: as above.
+unsafe impl Value for Option<BacktraceHook> {
+    const BLANK: Self = None;
+}
+
+/// The value of this name.
+pub(super) fn read<T: Value>(name: &CStr) -> io::Result<T> {
+    exchange(name, None)
+}
+
+/// Sets the value of this name.
+pub(super) fn write<T: Value>(name: &CStr, value: T) -> io::Result<()> {
+    let mut value = value;
+    // SAFETY: mallctl(3) reads a value of the size that is said, which is the one that `name` has or an error.
+    let outcome = unsafe {
+        tikv_jemalloc_sys::mallctl(
+            name.as_ptr(),
+            ptr::null_mut(),
+            ptr::null_mut(),
+            (&raw mut value).cast(),
+            size_of::<T>(),
+        )
+    };
+    done(outcome)
+}
+
+/// Sets the value of this name; the one before.
+pub(super) fn swap<T: Value>(name: &CStr, value: T) -> io::Result<T> {
+    exchange(name, Some(value))
+}
+
+/// The text of this name; none where it is not set.
+pub(super) fn text(name: &CStr) -> Option<String> {
+    let text: *const c_char = read(name).ok()?;
+    // SAFETY: null, or a string that ends, which jemalloc keeps for as long as the process lives (its options).
+    (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
+}
+
+fn exchange<T: Value>(name: &CStr, new: Option<T>) -> io::Result<T> {
+    let mut value = T::BLANK;
+    let mut length = size_of::<T>();
+    let mut new = new;
+    let (new, new_length) =
+        new.as_mut().map_or((ptr::null_mut(), 0), |new| (ptr::from_mut(new).cast(), size_of::<T>()));
+    // SAFETY: mallctl(3) writes `length` bytes to `value` and reads `new_length` from `new`, or gives an error where these are not
+        //         the sizes that `name` has.
+    let outcome = unsafe {
+        tikv_jemalloc_sys::mallctl(name.as_ptr(), (&raw mut value).cast(), &raw mut length, new, new_length)
+    };
+    done(outcome).map(|()| value)
+}
+
+fn done(outcome: i32) -> io::Result<()> {
+    if outcome == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(outcome)) }
+}

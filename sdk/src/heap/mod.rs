@@ -1,0 +1,43 @@
+//! Heap sampling: jemalloc's hooks in, what was allocated and what lives out.
+//!
+//! In: settings, and the hooks that jemalloc calls for one allocation in so many bytes. Out: a [`HeapWindow`] for whoever asks. In
+//! the order of a sample: `setup` finds the allocator, `hooks` are called, `capture` takes stack, tags and span without
+//! the frames of the allocator (`frames`), `sites` numbers them, `live` keeps the block until it is freed, `window`
+//! copies both. `state` holds it all together, `sampler` starts and stops it. Without the feature `heap`, `elsewhere` says so.
+//! docs/design/0010-heap.md says why.
+
+// What samples: with the feature, on the systems that `cpu` needs.
+macro_rules! where_it_samples {
+    ($($item:item)*) => {
+        $(#[cfg(all(feature = "heap", target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))] $item)*
+    };
+}
+
+where_it_samples! {
+    mod capture;
+    mod figures;
+    mod frames;
+    mod hooks;
+    mod inherited;
+    mod jemalloc;
+    mod live;
+    mod sampler;
+    mod setup;
+    mod sites;
+    mod state;
+    mod weight;
+    mod window;
+    pub(crate) use self::sampler::{Heap, leave_out_this_thread};
+    pub(crate) use self::window::{HeapWindow, Mark, Row, Since, Site};
+}
+#[cfg(all(not(feature = "heap"), target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod elsewhere;
+#[cfg(feature = "heap")]
+mod macros;
+mod settings;
+
+#[cfg(all(not(feature = "heap"), target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+pub(crate) use self::elsewhere::{Heap, Mark, Since, leave_out_this_thread};
+#[cfg(feature = "heap")]
+pub use self::macros::Options;
+pub(crate) use self::settings::HeapSettings;

@@ -1,0 +1,94 @@
+//! What allocator this program has, and whether it can be asked for samples.
+//!
+//! In: nothing. Out: what is in force, or what is missing with the line that would add it. Looks and changes nothing.
+
+use std::alloc::{self, Layout};
+use std::hint::black_box;
+
+use super::jemalloc::{self, BACKTRACE_HOOK, FREE_HOOK, SAMPLE_HOOK};
+use super::jemalloc::{BacktraceHook, FreeHook, SampleHook};
+
+/// The environment variable that jemalloc reads in Rust programs, and the one it reads where its functions are called as C's.
+const VARIABLES: &str = "_RJEM_MALLOC_CONF (MALLOC_CONF where jemalloc takes the place of C's malloc)";
+
+/// jemalloc with profiling, as it was found.
+#[derive(Debug, Clone)]
+pub(super) struct Setup {
+    /// Whether samples are being taken already: somebody else wants them.
+    pub(super) was_active: bool,
+    /// The user said in the environment that none are to be taken.
+    pub(super) kept_inactive: bool,
+    /// Where options come from, for who looks.
+    pub(super) notes: Vec<String>,
+}
+
+/// Why there are no heap profiles.
+#[derive(Debug, Clone)]
+pub(super) struct Missing {
+    pub(super) why: String,
+    pub(super) remedy: &'static str,
+}
+
+const ADD_MACRO: &str = "add the line profiler::jemalloc!(); to the program's main.rs";
+
+impl Setup {
+    /// Looks.
+    pub(super) fn find() -> Result<Self, Missing> {
+        let missing = |why: &str, remedy| Err(Missing { why: why.to_owned(), remedy });
+        if !is_global() {
+            return missing("the program's global allocator is not jemalloc", ADD_MACRO);
+        }
+        if !jemalloc::read::<bool>(c"config.prof").unwrap_or(false) {
+            return missing(
+                "jemalloc was built without profiling",
+                "build tikv-jemalloc-sys with its feature `profiling`, as the feature `heap` asks for, and without JEMALLOC_OVERRIDE",
+            );
+        }
+        let variable = jemalloc::text(c"opt.malloc_conf.env_var");
+        if !jemalloc::read::<bool>(c"opt.prof").unwrap_or(false) {
+            let by_variable = variable.as_deref().filter(|text| text.contains("prof:false"));
+            let why = match by_variable {
+                Some(text) => format!("jemalloc's profiling is off by the environment ({text:?})"),
+                None => "jemalloc's profiling is off (its option `prof`)".to_owned(),
+            };
+            let remedy = match by_variable {
+                Some(_) => "take prof:false out of _RJEM_MALLOC_CONF or MALLOC_CONF",
+                None => {
+                    "use profiler::jemalloc!(); for the #[global_allocator], or set _RJEM_MALLOC_CONF=prof:true,prof_active:false"
+                }
+            };
+            return Err(Missing { why, remedy });
+        }
+        let has_hooks = jemalloc::read::<Option<SampleHook>>(SAMPLE_HOOK).is_ok()
+            && jemalloc::read::<Option<FreeHook>>(FREE_HOOK).is_ok()
+            && jemalloc::read::<Option<BacktraceHook>>(BACKTRACE_HOOK).is_ok();
+        if !has_hooks {
+            return missing(
+                "this jemalloc has no hooks for samples (5.3.1 has)",
+                "use tikv-jemallocator 0.7 or newer",
+            );
+        }
+        let kept_inactive = variable.as_deref().is_some_and(|text| text.contains("prof_active:false"));
+        let mut notes = Vec::new();
+        if let Some(text) = &variable {
+            notes.push(format!("jemalloc's options {text:?} come from {VARIABLES} and go before the program's own"));
+        }
+        Ok(Self { was_active: jemalloc::read(c"prof.active").unwrap_or(false), kept_inactive, notes })
+    }
+}
+
+/// Whether what Rust allocates comes from this jemalloc: it counts what the calling thread allocated.
+fn is_global() -> bool {
+    let allocated = || jemalloc::read::<u64>(c"thread.allocated").unwrap_or(0);
+    // More than a thread's cache holds.
+    let Ok(layout) = Layout::from_size_align(1 << 16, 16) else { return false };
+    let before = allocated();
+    // SAFETY: the layout has a size; what was allocated is freed with the same layout.
+    unsafe {
+        let block = black_box(alloc::alloc(layout));
+        if !block.is_null() {
+            alloc::dealloc(block, layout);
+        }
+    }
+    allocated().wrapping_sub(before) >= 1 << 16
+}

@@ -1,0 +1,148 @@
+//! What is known of the heap at one time, in copies that nobody changes any more.
+//!
+//! In: the tables. Out: a [`HeapWindow`]: sites with what was allocated there and what lives, by span. Made on the
+//! `profiler-io` thread; the locks of the tables are held for copies of their shards and nothing else.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use super::capture;
+use super::sites::{BEYOND, Span};
+use super::state::State;
+use super::weight::Weight;
+use crate::cpu::record::Head;
+use crate::stats::HeapStats;
+use crate::unwind::modules::Modules;
+
+/// What was allocated: since when?
+#[derive(Debug)]
+pub(crate) enum Since {
+    /// The last profile of this kind, by span.
+    LastProfile,
+    /// The start of the profiler.
+    Start,
+    /// A mark that was made before.
+    Mark(Mark),
+}
+
+/// What was allocated until some time, by site.
+#[derive(Debug, Default)]
+pub(crate) struct Mark(HashMap<u32, Weight>);
+
+impl Mark {
+    pub(super) fn now(state: &State) -> Self {
+        Self(state.sites.allocated().into_iter().collect())
+    }
+}
+
+/// A site in one span, or in none.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Row {
+    /// Place of its site in [`HeapWindow::sites`].
+    pub(crate) site: usize,
+    pub(crate) trace_id: [u64; 2],
+    /// 0: none.
+    pub(crate) span_id: u64,
+    pub(crate) allocated: Weight,
+    pub(crate) in_use: Weight,
+}
+
+/// A stack with its tags.
+#[derive(Debug, Default)]
+pub(crate) struct Site {
+    pub(crate) head: Head,
+    /// As [`crate::context::attributes`] writes them.
+    pub(crate) tags: Vec<u8>,
+    /// Leaf first.
+    pub(crate) addresses: Vec<u64>,
+    /// Stands for all that had no room.
+    pub(crate) is_beyond: bool,
+}
+
+/// The heap at one time.
+#[derive(Debug)]
+pub(crate) struct HeapWindow {
+    pub(crate) started_at: SystemTime,
+    pub(crate) duration: Duration,
+    /// Bytes between samples, on average.
+    pub(crate) interval: u64,
+    pub(crate) sites: Vec<Site>,
+    pub(crate) rows: Vec<Row>,
+    /// Every state of the loaded modules that is remembered, the newest last.
+    pub(super) modules: Vec<Arc<Modules>>,
+    /// The type that viewers of pprof show first, where it is not memory in use.
+    pub(crate) first: Option<&'static str>,
+    pub(crate) stats: HeapStats,
+}
+
+impl HeapWindow {
+    /// Every state of the loaded modules that is remembered, the newest last.
+    pub(crate) fn modules(&self) -> &[Arc<Modules>] {
+        &self.modules
+    }
+
+    /// Every distinct address.
+    pub(crate) fn addresses(&self) -> Vec<u64> {
+        let mut addresses: Vec<u64> = self.sites.iter().flat_map(|site| site.addresses.iter().copied()).collect();
+        addresses.sort_unstable();
+        addresses.dedup();
+        addresses
+    }
+}
+
+/// The rows, and the sites that they are of.
+pub(super) fn rows(state: &State, since: &Since) -> (Vec<Row>, Vec<Site>) {
+    let mut sums: HashMap<(u32, Span), (Weight, Weight)> = HashMap::new();
+    state.sites.begin_look();
+    match since {
+        Since::LastProfile => {
+            state.sites.take_pending(|site, span, weight| sums.entry((site, span)).or_default().0 += weight);
+        }
+        Since::Start | Since::Mark(_) => {
+            for (site, weight) in state.sites.allocated() {
+                let before = if let Since::Mark(mark) = since { mark.0.get(&site).copied() } else { None };
+                let weight = weight.since(before.unwrap_or_default());
+                sums.entry((site, ([0; 2], 0))).or_default().0 += weight;
+            }
+        }
+    }
+    state.live.each(|block| {
+        let span = (block.trace_id, block.span_id);
+        sums.entry((block.site, span)).or_default().1 += Weight::of(block.size(), block.lg());
+    });
+    sums.retain(|_, (allocated, in_use)| (*allocated, *in_use) != Default::default());
+    let used: HashSet<u32> = sums.keys().map(|(site, _)| *site).collect();
+    let (places, sites) = sites(state, &used);
+    if matches!(since, Since::LastProfile) {
+        state.sites.forget_unused(&used);
+    }
+    let row = |((site, (trace_id, span_id)), (allocated, in_use))| {
+        Some(Row { site: *places.get(&site)?, trace_id, span_id, allocated, in_use })
+    };
+    let mut rows: Vec<Row> = sums.into_iter().filter_map(row).collect();
+    rows.sort_unstable_by_key(|row| (row.site, row.trace_id, row.span_id));
+    (rows, sites)
+}
+
+/// The sites of these numbers in an order that does not depend on the tables', and where each stands.
+fn sites(state: &State, used: &HashSet<u32>) -> (HashMap<u32, usize>, Vec<Site>) {
+    let mut found = state.sites.words(used);
+    found.sort_unstable_by(|a, b| a.words.cmp(&b.words));
+    let mut places: HashMap<u32, usize> = found.iter().enumerate().map(|(place, site)| (site.number, place)).collect();
+    let site = |site: &super::sites::Site| {
+        let Some((head, tags, addresses)) = capture::split(&site.words) else { return Site::default() };
+        Site { head, tags, addresses: addresses.to_vec(), is_beyond: false }
+    };
+    let mut sites: Vec<Site> = found.iter().map(site).collect();
+    // What is live at a site that was forgotten all the same belongs there, too.
+    let beyond = sites.len();
+    for number in used {
+        places.entry(*number).or_insert(beyond);
+    }
+    if places.values().any(|place| *place == beyond) {
+        sites.push(Site { is_beyond: true, ..Site::default() });
+    }
+    debug_assert!(!used.contains(&BEYOND) || places.get(&BEYOND) == Some(&beyond));
+    (places, sites)
+}

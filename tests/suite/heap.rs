@@ -1,0 +1,228 @@
+//! The heap: what a profile says beside what was allocated, by function, tag and span, in programs on jemalloc.
+//!
+//! In: scenarios of the program `heap`. Out: exact sums where every allocation is sampled, estimates within their errors
+//! where not; balance, bounds, forks, settings.
+
+use std::process::Command;
+
+use profiler_tests::receiver::{Protocol, Receiver};
+use serde_json::Value;
+
+use crate::scenario::{assert_lawful, clean, command, number, result, sending, turn};
+
+/// The command of a scenario of the heap, in an environment in which no variable of ours or of jemalloc is set.
+fn heap(name: &str, options: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_heap"));
+    command.arg(name).args(options).env_remove("MALLOC_CONF").env_remove("_RJEM_MALLOC_CONF");
+    clean(&mut command);
+    command
+}
+
+/// Four numbers in Go's order: objects and bytes allocated, objects and bytes in use.
+fn four(value: &Value) -> [i64; 4] {
+    std::array::from_fn(|place| value[place].as_i64().unwrap_or_else(|| panic!("not four numbers: {value}")))
+}
+
+fn floats(value: &Value) -> [f64; 4] {
+    std::array::from_fn(|place| value[place].as_f64().unwrap_or_else(|| panic!("not four numbers: {value}")))
+}
+
+/// Checks that hooks and tables balance, and that nothing was lost.
+#[track_caller]
+fn assert_balance(stats: &Value) {
+    let of = |name: &str| number(stats, &format!("/{name}"));
+    assert_eq!(of("sampled"), of("recorded") + of("lost_total"), "{stats}");
+    assert_eq!(of("live"), of("recorded") - of("freed"), "{stats}");
+    assert_eq!((of("lost_total"), of("unknown"), of("without_stack")), (0, 0, 0), "{stats}");
+}
+
+/// Check that with every allocation sampled a profile says exactly what lives, whichever way it was allocated (small, large,
+/// huge, aligned, zeroed, grown and shrunk in place and elsewhere, freed by another thread), that what was freed is gone, and that no
+/// frame of the allocator is shown.
+#[test]
+fn what_lives_is_exact_in_every_way_to_allocate() {
+    let outcome = result(&mut heap("exact", &[]));
+    let ways = outcome["ways"].as_object().unwrap();
+    assert!(ways.len() >= 14, "{outcome}");
+    for (name, way) in ways {
+        let truth = [0, 1].map(|place| way["truth"][place].as_i64().unwrap());
+        let [allocated, bytes, live, live_bytes] = four(&way["lived"]);
+        assert_eq!([live, live_bytes], truth, "{name}: {way}");
+        assert!(allocated >= live && bytes >= live_bytes, "{name}: {way}");
+        assert_eq!(four(&way["freed"]), [allocated, bytes, 0, 0], "{name}: {way}");
+    }
+    assert_eq!(four(&ways["all_freed"]["lived"])[0], 100, "{outcome}");
+    let leaves: Vec<&str> = outcome["leaves"].as_array().unwrap().iter().map(|leaf| leaf.as_str().unwrap()).collect();
+    let of_allocator =
+        |leaf: &&&str| leaf.contains("prof_") || leaf.contains("je_") || leaf.contains("malloc") || **leaf == "here";
+    assert_eq!(leaves.iter().find(of_allocator), None, "{leaves:?}");
+}
+
+/// Check that estimates are right: by function and by tag within four standard errors, in all within 2 %, for objects and for bytes, of
+/// what was allocated and of what lives, on many threads with frees by others; that every sample in a scope has its tag and its span, also
+/// when the memory outlives both; and that nothing is left when all is freed.
+#[test]
+fn estimates_are_without_bias() {
+    let _turn = turn();
+    let outcome = result(&mut heap("truth", &["lg=10", "threads=4", "blocks=60000"]));
+    assert_balance(&outcome["stats"]);
+    assert_balance(&outcome["after"]);
+    assert!(number(&outcome, "/stats/recorded") > 10_000 && number(&outcome, "/stats/live") > 10_000, "{outcome}");
+    let (mut truth_of_all, mut estimate_of_all) = ([0.0; 4], [0.0; 4]);
+    let rows = outcome["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 8, "{outcome}");
+    for row in rows {
+        let (truth, error, estimate) = (floats(&row["truth"]), floats(&row["error"]), four(&row["estimate"]));
+        for place in 0..4 {
+            let estimate = estimate[place] as f64;
+            // A sample is rounded to whole bytes and to 1/1024 of an object.
+            let bound = 4.0 * error[place] + 1e-3 * truth[place];
+            assert!((estimate - truth[place]).abs() <= bound, "place {place} of {row}");
+            truth_of_all[place] += truth[place];
+            estimate_of_all[place] += estimate;
+        }
+        let [allocated, bytes, ..] = four(&row["estimate"]);
+        assert_eq!(four(&row["left"]), [allocated, bytes, 0, 0], "{row}");
+    }
+    for place in 0..4 {
+        let ratio = estimate_of_all[place] / truth_of_all[place];
+        assert!((ratio - 1.0).abs() < 0.02, "place {place}: {ratio}");
+    }
+    assert_tags_and_spans(&outcome);
+}
+
+/// Each endpoint's blocks in use carry its span, or none where it had none; the sums by function and those by tag are the
+/// same blocks.
+#[track_caller]
+fn assert_tags_and_spans(outcome: &Value) {
+    let span = number(outcome, "/span");
+    for row in outcome["spans"].as_array().unwrap() {
+        let of_span = if row["endpoint"] == "/orders" { span } else { 0 };
+        let [.., in_use] = four(&row["values"]);
+        assert_eq!(in_use > 0, row["span"] == of_span, "{row}");
+    }
+    let sum = |is_tag: bool| -> [i64; 4] {
+        let rows = outcome["rows"].as_array().unwrap().iter();
+        let chosen = rows.filter(|row| row["name"].as_str().unwrap().starts_with('/') == is_tag);
+        chosen.fold([0; 4], |sum, row| {
+            let values = four(&row["estimate"]);
+            std::array::from_fn(|place| sum[place] + values[place])
+        })
+    };
+    let (by_function, by_tag) = (sum(false), sum(true));
+    // Objects are rounded row by row.
+    for place in 0..4 {
+        assert!((by_function[place] - by_tag[place]).abs() < 1000, "{by_function:?} {by_tag:?}");
+    }
+}
+
+/// Check that what does not fit into the table is refused and counted, that what was allocated is known all the same, and that
+/// there is room again once memory is freed.
+#[test]
+fn a_full_table_is_counted() {
+    let outcome = result(&mut heap("full", &[]));
+    let (room, stats) = (number(&outcome, "/room"), &outcome["at_most"]);
+    assert!(number(stats, "/live") <= room && number(stats, "/table_full") >= 4000, "{outcome}");
+    assert_eq!(number(stats, "/sampled"), number(stats, "/recorded") + number(stats, "/lost_total"), "{outcome}");
+    let [allocated, _, live, _] = four(&outcome["full"]);
+    assert!(allocated >= 5000 && live > 0 && live <= room as i64, "{outcome}");
+    assert_eq!(four(&outcome["freed"])[2..], [0, 0], "{outcome}");
+    assert!(four(&outcome["refilled"])[2] > 0, "{outcome}");
+}
+
+/// Check that hooks and tables balance when many threads allocate, resize and free each other's memory while profiles are made,
+/// and that nothing is left once all is freed.
+#[test]
+fn a_crowd_leaves_nothing_behind() {
+    let _turn = turn();
+    let outcome = result(&mut heap("crowd", &["threads=64", "seconds=6", "lg=8"]));
+    assert!(number(&outcome, "/rounds") > 1000, "{outcome}");
+    assert_eq!(four(&outcome["left"])[2..], [0, 0], "{outcome}");
+    let stats = &outcome["stats"];
+    let of = |name: &str| number(stats, &format!("/{name}"));
+    assert_eq!(of("sampled"), of("recorded") + of("lost_total"), "{stats}");
+    assert_eq!(of("live"), of("recorded") - of("freed"), "{stats}");
+    // A thread that found no scratch is counted, and what it allocated is then not known when it is freed.
+    assert_eq!((of("table_full"), of("unknown")), (0, of("no_scratch")), "{stats}");
+}
+
+/// Check that children forked while threads are in the hooks allocate, free and end, that one can profile itself, and that the
+/// parent goes on.
+#[test]
+fn a_forked_child_is_left_alone() {
+    let _turn = turn();
+    let outcome = result(&mut heap("fork", &["times=30"]));
+    assert_eq!(outcome["well"], outcome["times"], "{outcome}");
+    assert!(number(&outcome, "/sampled") >= 1000, "{outcome}");
+}
+
+/// Check that the macro's options are in force without any settings, that the interval can be changed while it runs, and that pausing
+/// ends the sampling.
+#[test]
+fn one_line_is_enough() {
+    let outcome = result(&mut heap("options", &["blocks=20"]));
+    let (before, after) = (&outcome["before"], &outcome["after"]);
+    assert_eq!((&before["on"], number(before, "/interval_bytes")), (&Value::from(true), 1 << 19), "{outcome}");
+    assert_eq!(before["notes"], Value::Array(Vec::new()), "{outcome}");
+    assert_eq!((&outcome["set"], number(after, "/interval_bytes")), (&Value::Null, 1 << 16), "{outcome}");
+    assert_eq!((&outcome["paused"], &outcome["resumed"]), (&Value::from(false), &Value::from(true)), "{outcome}");
+    assert!(number(before, "/allocated") >= 20 << 20, "{outcome}");
+    assert!(number(before, "/resident") > 0 && number(before, "/table_bytes") > 0, "{outcome}");
+    let [objects, _, live, _] = four(&outcome["sums"]["by_function"]["in_force"]);
+    assert!(objects >= 10 && live >= 10, "{outcome}");
+}
+
+/// Check that what the user says in jemalloc's own variable goes before the program's options, and that it is said.
+#[test]
+fn the_users_options_win() {
+    let with = |options: &str| result(heap("options", &[]).env("_RJEM_MALLOC_CONF", options));
+    let notes = |outcome: &Value| outcome["before"]["notes"].to_string();
+    let interval = with("lg_prof_sample:14");
+    assert_eq!((&interval["before"]["on"], number(&interval, "/before/interval_bytes")), (&Value::from(true), 1 << 14));
+    assert!(notes(&interval).contains("lg_prof_sample:14"), "{interval}");
+    let inactive = with("prof_active:false");
+    assert_eq!(inactive["before"]["on"], false, "{inactive}");
+    assert!(notes(&inactive).contains("prof_active:false"), "{inactive}");
+    let active = with("prof_active:true");
+    assert_eq!(active["before"]["on"], true, "{active}");
+    assert!(notes(&active).contains("took samples before"), "{active}");
+    let off = with("prof:false");
+    assert_eq!((&off["before"]["on"], notes(&off).contains("prof:false")), (&Value::from(false), true), "{off}");
+}
+
+/// Check that a program that asks for heap profiles and cannot have them gets an error that says what to add, and that one
+/// that does not ask goes on and says the same.
+#[test]
+fn what_is_missing_is_said() {
+    let refused = result(heap("options", &[]).env("PROFILER_HEAP", "1"));
+    assert_eq!(refused["before"]["on"], true, "{refused}");
+    let off = result(heap("options", &[]).env("PROFILER_HEAP", "0"));
+    assert_eq!(off["before"]["on"], false, "{off}");
+    let elsewhere = result(&mut command("fork", &["times=0"]));
+    let notes = elsewhere["stats"]["heap"]["notes"].to_string();
+    assert!(notes.contains("not jemalloc") && notes.contains("profiler::jemalloc!();"), "{elsewhere}");
+    let asked =
+        profiler_tests::process::run(command("fork", &["times=0"]).env("PROFILER_HEAP", "1"), crate::scenario::LIMIT);
+    assert!(asked.is_err_and(|error| error.to_string().contains("profiler::jemalloc!();")));
+}
+
+/// Check that what is sent obeys the rules of OTLP, in Go's types, and holds what was allocated and what lives.
+#[test]
+fn the_heap_is_sent() {
+    let receiver = Receiver::start().unwrap();
+    let mut command = heap("options", &["blocks=50"]);
+    sending(&mut command, &receiver, Protocol::Http);
+    result(command.env("PROFILER_INTERVAL", "200ms"));
+    assert_lawful(&receiver);
+    let bodies = receiver.bodies();
+    let sets = bodies.iter().flat_map(|body| &body.profiles);
+    let types = |set: &profiler_proto::ProfileSet| -> Vec<String> {
+        set.profiles
+            .iter()
+            .map(|profile| set.dictionary.strings.text(profile.kind.sample_type.kind).to_owned())
+            .collect()
+    };
+    let of_heap: Vec<_> = sets.filter(|set| types(set).contains(&"inuse_space".to_owned())).collect();
+    let first = of_heap.first().expect("no profile of the heap was sent");
+    assert!(types(first).iter().all(|kind| kind.starts_with("alloc_") || kind.starts_with("inuse_")));
+}
