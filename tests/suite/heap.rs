@@ -5,10 +5,11 @@
 
 use std::process::Command;
 
+use profiler_tests::process::run;
 use profiler_tests::receiver::{Protocol, Receiver};
 use serde_json::Value;
 
-use crate::scenario::{assert_lawful, clean, command, number, result, sending, turn};
+use crate::scenario::{LIMIT, assert_lawful, clean, command, number, result, sending, turn};
 
 /// The command of a scenario of the heap, in an environment in which no variable of ours or of jemalloc is set.
 fn heap(name: &str, options: &[&str]) -> Command {
@@ -142,6 +143,7 @@ fn a_crowd_leaves_nothing_behind() {
     let of = |name: &str| number(stats, &format!("/{name}"));
     assert_eq!(of("sampled"), of("recorded") + of("lost_total"), "{stats}");
     assert_eq!(of("live"), of("recorded") - of("freed"), "{stats}");
+    assert!(number(&outcome, "/cpu") > 100, "{outcome}");
     // A thread that found no scratch is counted, and what it allocated is then not known when it is freed.
     assert_eq!((of("table_full"), of("unknown")), (0, of("no_scratch")), "{stats}");
 }
@@ -154,6 +156,32 @@ fn a_forked_child_is_left_alone() {
     let outcome = result(&mut heap("fork", &["times=30"]));
     assert_eq!(outcome["well"], outcome["times"], "{outcome}");
     assert!(number(&outcome, "/sampled") >= 1000, "{outcome}");
+}
+
+/// Check that what lives is known over a stop and a new start: what was freed between is gone, what was allocated
+/// between is not sampled.
+#[test]
+fn a_new_start_knows_what_lives() {
+    let outcome = result(&mut heap("restart", &[]));
+    assert_eq!(four(&outcome["first"])[2..], [100, 100 * 1024], "{outcome}");
+    assert_eq!(four(&outcome["again"])[2..], [40, 40 * 1024], "{outcome}");
+    assert_eq!(four(&outcome["between"]), [0; 4], "{outcome}");
+    assert_eq!(four(&outcome["freed"])[2..], [0, 0], "{outcome}");
+}
+
+/// Check that what is served is a file with Go's four types in Go's order, of which viewers show memory in use first, or what was
+/// allocated where that is asked for.
+#[test]
+fn the_heap_is_served() {
+    let outcome = result(&mut heap("pull", &[]));
+    for (path, first) in [("heap", "inuse_space"), ("allocs", "alloc_space")] {
+        let file = &outcome[path];
+        assert_eq!(file["types"], serde_json::json!(["alloc_objects", "alloc_space", "inuse_objects", "inuse_space"]));
+        assert_eq!(file["first"], first, "{outcome}");
+        assert_eq!(file["period"], serde_json::json!(["space", "bytes", 1]), "{outcome}");
+        let [objects, bytes, live, live_bytes] = four(&file["kept"]);
+        assert_eq!([objects, bytes, live, live_bytes], [101, 101 * 2048, 100, 100 * 2048], "{outcome}");
+    }
 }
 
 /// Check that the macro's options are in force without any settings, that the interval can be changed while it runs, and that pausing
@@ -201,9 +229,9 @@ fn what_is_missing_is_said() {
     let elsewhere = result(&mut command("fork", &["times=0"]));
     let notes = elsewhere["stats"]["heap"]["notes"].to_string();
     assert!(notes.contains("not jemalloc") && notes.contains("profiler::jemalloc!();"), "{elsewhere}");
-    let asked =
-        profiler_tests::process::run(command("fork", &["times=0"]).env("PROFILER_HEAP", "1"), crate::scenario::LIMIT);
-    assert!(asked.is_err_and(|error| error.to_string().contains("profiler::jemalloc!();")));
+    let mut asking = command("fork", &["times=0"]);
+    let refusal = run(asking.env("PROFILER_HEAP", "1"), LIMIT).unwrap().json().unwrap_err().to_string();
+    assert!(refusal.contains("not jemalloc") && refusal.contains("profiler::jemalloc!();"), "{refusal}");
 }
 
 /// Check that what is sent obeys the rules of OTLP, in Go's types, and holds what was allocated and what lives.

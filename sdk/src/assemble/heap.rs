@@ -46,9 +46,7 @@ pub(crate) fn assemble(window: &HeapWindow, symbolizer: &Symbolizer, resource: &
         });
         Profile { kind, time_unix_nanos, duration_nanos, attributes, samples: merged(samples) }
     });
-    // A profile without samples is none: OTLP forbids it, and pprof's column of zeros says the same.
-    let profiles = profiles.filter(|profile| !profile.samples.is_empty()).collect();
-    set_of(profiles, assembly.dictionary, resource)
+    set_of(profiles.collect(), assembly.dictionary, resource)
 }
 
 /// The tags of each site by a number, and the number of each.

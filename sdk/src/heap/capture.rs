@@ -16,7 +16,7 @@ use crate::unwind::rules::Cache;
 use crate::unwind::walk::Snapshot;
 
 /// Scratches that are only taken where the others are held.
-const SPARE: usize = 24;
+const SPARE: usize = 56;
 /// How often a hook lets other threads run before it gives up to find a scratch.
 const PATIENCE: usize = 200;
 /// The number of bytes of tags stands above so many bits of a site's first word, which says the shape of its stack.

@@ -139,17 +139,24 @@ impl Sites {
         }
     }
 
-    /// What was allocated in all, by site.
+    /// What was allocated in all, by site. Nothing is allocated under a lock: a user's thread may call this, whose
+    /// allocations are sampled.
     pub(super) fn allocated(&self) -> Vec<(u32, Weight)> {
         let mut all = Vec::new();
         let mut forgotten = Weight::default();
         for (at, shard) in self.shards.iter().enumerate() {
-            let room = locked(shard).sums.len();
-            all.reserve(room + room / 8 + 16);
-            let shard = locked(shard);
-            let sums = (0_u32..).zip(&shard.sums).filter(|(_, sum)| sum.allocated != Weight::default());
-            all.extend(sums.map(|(local, sum)| (local << SHARD_BITS | at as u32, sum.allocated)));
-            forgotten += shard.forgotten;
+            loop {
+                let sites = locked(shard).sums.len();
+                // Some more, for there may be some more by then.
+                all.reserve(sites + sites / 8 + 16);
+                let shard = locked(shard);
+                if shard.sums.len() <= all.capacity() - all.len() {
+                    let sums = (0_u32..).zip(&shard.sums).filter(|(_, sum)| sum.allocated != Weight::default());
+                    all.extend(sums.map(|(local, sum)| (local << SHARD_BITS | at as u32, sum.allocated)));
+                    forgotten += shard.forgotten;
+                    break;
+                }
+            }
         }
         if forgotten != Weight::default() {
             all.push((BEYOND, forgotten));
@@ -157,7 +164,7 @@ impl Sites {
         all
     }
 
-    /// The words of these sites.
+    /// The words of these sites. Only for our own threads, whose allocations are not sampled: copies are made under locks.
     pub(super) fn words(&self, wanted: &HashSet<u32>) -> Vec<Site> {
         let mut found = Vec::new();
         for (at, shard) in self.shards.iter().enumerate() {

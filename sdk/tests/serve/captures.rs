@@ -35,6 +35,16 @@ fn two_captures_at_once_both_end() {
     assert_eq!((off.status, off.text().contains("off")), (503, true));
 }
 
+/// Check that a source without heap profiles says so, and where to look.
+#[test]
+fn a_heap_that_is_not_profiled_is_not_found() {
+    let server = serve(shop());
+    for path in ["/debug/pprof/heap", "/debug/pprof/allocs?debug=0", "/debug/pprof/heap?gc=1"] {
+        let answer = server.get(path);
+        assert_eq!((answer.status, answer.text().contains("/stats")), (404, true), "{path}");
+    }
+}
+
 /// Check that a capture ends when its client goes, so that its place is free for the next.
 #[test]
 fn a_capture_ends_with_its_client() {

@@ -43,7 +43,7 @@ fn an_unknown_path_lists_the_known_ones() {
     assert_eq!(answer.status, 404);
     let paths: Vec<&str> =
         answer.text().lines().filter(|line| line.starts_with('/')).filter_map(|line| line.split(' ').next()).collect();
-    assert_eq!(paths.len(), 9);
+    assert_eq!(paths.len(), 11);
     for path in paths {
         let method = if path == "/debug/pprof/profile" { "HEAD" } else { "GET" };
         let answer = server.send(method, path, "");

@@ -180,8 +180,10 @@ impl Io {
             return self.handle.heap().into_iter().for_each(Heap::skip);
         }
         let asked = HeapAsked { since: Since::LastProfile, began: None, first: None };
-        let set = self.heap_profile(&asked, symbolizer).await;
-        if let Some(set) = set.filter(|set| !set.profiles.is_empty()) {
+        let Some(mut set) = self.heap_profile(&asked, symbolizer).await else { return };
+        // OTLP forbids profiles without samples.
+        set.profiles.retain(|profile| !profile.samples.is_empty());
+        if !set.profiles.is_empty() {
             exporter.offer(Arc::new(set));
         }
     }

@@ -6,13 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use profiler::Config;
 use profiler_tests::Result;
 use profiler_tests::stats::heap_to_json;
 use profiler_tests::subject::Options;
 use profiler_tests::workload::Random;
 use serde_json::{Value, json};
 
-use super::{start, sums};
+use super::sums;
 
 /// Places that the threads share.
 const PLACES: usize = 4096;
@@ -20,7 +21,9 @@ const PLACES: usize = 4096;
 /// Runs them, while profiles are made, and then frees everything.
 pub(crate) fn crowd(options: &Options) -> Result<Value> {
     let (threads, seconds): (u64, f64) = (options.value("threads")?, options.value("seconds")?);
-    let profiler = start(options.value("lg")?)?;
+    // Signals as often as they can be had, so that they interrupt the hooks.
+    let config = Config::new("heap").heap(true).heap_interval(1 << options.value::<u32>("lg")?).rate_hz(1000);
+    let profiler = profiler::start(config)?;
     let places: Vec<Mutex<Vec<u8>>> = (0..PLACES).map(|_| Mutex::default()).collect();
     let enough = AtomicBool::new(false);
     let (mut profiles, mut refused, mut rounds) = (0, 0, 0);
@@ -42,7 +45,7 @@ pub(crate) fn crowd(options: &Options) -> Result<Value> {
     let left = sums(&profiler)?;
     Ok(json!({
         "profiles": profiles, "refused": refused, "rounds": rounds, "left": left.function("exchange"),
-        "stats": heap_to_json(&profiler.stats().heap),
+        "stats": heap_to_json(&profiler.stats().heap), "cpu": profiler.stats().account.taken,
     }))
 }
 

@@ -6,6 +6,8 @@
 mod crowd;
 mod exact;
 mod fork;
+mod pull;
+mod restart;
 mod sums;
 mod truth;
 
@@ -45,6 +47,8 @@ fn run() -> Result<Value> {
         "truth" => truth::truth(&options),
         "crowd" => crowd::crowd(&options),
         "fork" => fork::fork(&options),
+        "pull" => pull::pull(),
+        "restart" => restart::restart(),
         other => Err(format!("there is no scenario {other:?}").into()),
     }
 }
