@@ -39,6 +39,8 @@ fn told(set: &ProfileSet) -> Value {
     let default = first.and_then(|profile| {
         set.dictionary.value_of(profile.attributes, "profiler.pprof.default_sample_type").map(ToString::to_string)
     });
+    // Where a file says what viewers show anyway, the reader does not repeat it.
+    let default = default.unwrap_or_else(|| "inuse_space".to_owned());
     let kind = first.map(|profile| profile.kind).unwrap_or_default();
     json!({
         "types": types, "first": default, "kept": Sums::of(set).function("kept"),
