@@ -17,6 +17,11 @@
 //! }
 //! ```
 //!
+//! # The heap
+//!
+//! With the feature `heap` and the line `profiler::jemalloc!();` in a program's `main.rs`, what lives on the heap and what was
+//! allocated is known by function, tag and span. What keeps a program from it is in [`Stats::heap`].
+//!
 //! # Settings
 //!
 //! Code wins over `PROFILER_*`, that over `OTEL_EXPORTER_OTLP_PROFILES_*`, that over other `OTEL_*`.

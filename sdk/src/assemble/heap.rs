@@ -89,6 +89,7 @@ fn attributes(window: &HeapWindow, dictionary: &mut Dictionary) -> AttributeSetI
         ("profiler.heap.lost.table_full", stats.lost.table_full),
         ("profiler.heap.lost.no_memory", stats.lost.no_memory),
         ("profiler.heap.without_stack", stats.without_stack),
+        ("profiler.heap.without_span", window.without_span),
     ];
     figures.retain(|(_, figure)| *figure > 0);
     if let Some(allocator) = &stats.allocator {

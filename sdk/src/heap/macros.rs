@@ -9,6 +9,15 @@ macro_rules! jemalloc {
 
 /// jemalloc for this program, with profiling built in and ready: `profiler::jemalloc!();` once, in the program's `main.rs`.
 ///
+/// ```no_run
+/// profiler::jemalloc!();
+///
+/// fn main() -> Result<(), profiler::Error> {
+///     let _profiler = profiler::start("checkout")?;
+///     Ok(())
+/// }
+/// ```
+///
 /// It is the `#[global_allocator]`, and jemalloc's options `prof:true,prof_active:false,lg_prof_sample:19`: one sample for
 /// every 512 KiB allocated, from [`start`](crate::start) on. What stands in the environment variable `_RJEM_MALLOC_CONF` goes before
 /// these. More options are added so: `profiler::jemalloc!("background_thread:true,dirty_decay_ms:1000");`.

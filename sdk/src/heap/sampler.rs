@@ -181,7 +181,7 @@ impl Heap {
         first: Option<&'static str>,
     ) -> HeapWindow {
         let allocator = figures::now();
-        let (rows, sites) = window::rows(self.state, since);
+        let (rows, sites, without_span) = window::rows(self.state, since);
         let now = (Instant::now(), SystemTime::now());
         let mut shared = self.shared();
         shared.allocator = allocator;
@@ -197,6 +197,7 @@ impl Heap {
             interval: 1 << self.state.lg().min(weight::MAX_LG),
             sites,
             rows,
+            without_span,
             modules,
             first,
             stats: self.stats(),

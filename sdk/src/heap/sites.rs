@@ -19,7 +19,7 @@ pub(super) const BEYOND: u32 = u32::MAX;
 /// What a site costs beside its words: pointer and length, number, the map's slack, its sums.
 const SITE_BYTES: usize = 96;
 /// Most entries by span that wait for a profile, for each lock.
-const MAX_PENDING: usize = 1 << 16;
+const MAX_PENDING: usize = 1 << 11;
 
 /// A span that samples of a site belong to.
 pub(super) type Span = ([u64; 2], u64);

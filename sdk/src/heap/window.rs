@@ -15,6 +15,11 @@ use crate::cpu::record::Head;
 use crate::stats::HeapStats;
 use crate::unwind::modules::Modules;
 
+/// Most pairs of site and span in a profile; beyond, what a site has is joined without its spans.
+const MAX_ROWS: usize = 1 << 16;
+/// No span.
+const NO_SPAN: Span = ([0; 2], 0);
+
 /// What was allocated: since when?
 #[derive(Debug)]
 pub(crate) enum Since {
@@ -69,6 +74,8 @@ pub(crate) struct HeapWindow {
     pub(crate) interval: u64,
     pub(crate) sites: Vec<Site>,
     pub(crate) rows: Vec<Row>,
+    /// Samples whose span is left out, for there were too many.
+    pub(crate) without_span: u64,
     /// Every state of the loaded modules that is remembered, the newest last.
     pub(super) modules: Vec<Arc<Modules>>,
     /// The type that viewers of pprof show first, where it is not memory in use.
@@ -91,26 +98,41 @@ impl HeapWindow {
     }
 }
 
-/// The rows, and the sites that they are of.
-pub(super) fn rows(state: &State, since: &Since) -> (Vec<Row>, Vec<Site>) {
-    let mut sums: HashMap<(u32, Span), (Weight, Weight)> = HashMap::new();
+/// Sums by site and span, of which only so many are kept apart.
+#[derive(Default)]
+struct Sums {
+    /// What was allocated, what lives.
+    by_place: HashMap<(u32, Span), (Weight, Weight)>,
+    without_span: u64,
+}
+
+impl Sums {
+    fn at(&mut self, site: u32, span: Span) -> &mut (Weight, Weight) {
+        let fits = self.by_place.len() < MAX_ROWS || self.by_place.contains_key(&(site, span));
+        self.without_span += u64::from(!fits && span != NO_SPAN);
+        self.by_place.entry((site, if fits { span } else { NO_SPAN })).or_default()
+    }
+}
+
+/// The rows, the sites that they are of, and how many samples' spans are left out.
+pub(super) fn rows(state: &State, since: &Since) -> (Vec<Row>, Vec<Site>, u64) {
+    let mut sums = Sums::default();
     state.sites.begin_look();
     match since {
         Since::LastProfile => {
-            state.sites.take_pending(|site, span, weight| sums.entry((site, span)).or_default().0 += weight);
+            state.sites.take_pending(|site, span, weight| sums.at(site, span).0 += weight);
         }
         Since::Start | Since::Mark(_) => {
             for (site, weight) in state.sites.allocated() {
                 let before = if let Since::Mark(mark) = since { mark.0.get(&site).copied() } else { None };
-                let weight = weight.since(before.unwrap_or_default());
-                sums.entry((site, ([0; 2], 0))).or_default().0 += weight;
+                sums.at(site, NO_SPAN).0 += weight.since(before.unwrap_or_default());
             }
         }
     }
     state.live.each(|block| {
-        let span = (block.trace_id, block.span_id);
-        sums.entry((block.site, span)).or_default().1 += Weight::of(block.size(), block.lg());
+        sums.at(block.site, (block.trace_id, block.span_id)).1 += Weight::of(block.size(), block.lg());
     });
+    let Sums { by_place: mut sums, without_span } = sums;
     sums.retain(|_, (allocated, in_use)| (*allocated, *in_use) != Default::default());
     let used: HashSet<u32> = sums.keys().map(|(site, _)| *site).collect();
     let (places, sites) = sites(state, &used);
@@ -122,7 +144,7 @@ pub(super) fn rows(state: &State, since: &Since) -> (Vec<Row>, Vec<Site>) {
     };
     let mut rows: Vec<Row> = sums.into_iter().filter_map(row).collect();
     rows.sort_unstable_by_key(|row| (row.site, row.trace_id, row.span_id));
-    (rows, sites)
+    (rows, sites, without_span)
 }
 
 /// The sites of these numbers in an order that does not depend on the tables', and where each stands.
@@ -145,4 +167,22 @@ fn sites(state: &State, used: &HashSet<u32>) -> (HashMap<u32, usize>, Vec<Site>)
     }
     debug_assert!(!used.contains(&BEYOND) || places.get(&BEYOND) == Some(&beyond));
     (places, sites)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that spans beyond the bound are joined and counted, and that nothing of what they stand for is lost.
+    #[test]
+    fn spans_are_bounded() {
+        let mut sums = Sums::default();
+        for n in 0..MAX_ROWS as u64 + 10 {
+            sums.at(1, ([1, 2], n + 1)).1 += Weight::of(100, 0);
+        }
+        sums.at(1, ([1, 2], 1)).1 += Weight::of(100, 0);
+        assert_eq!((sums.by_place.len(), sums.without_span), (MAX_ROWS + 1, 10));
+        assert_eq!(sums.by_place[&(1, NO_SPAN)].1.objects(), 10);
+        assert_eq!(sums.by_place.values().map(|(_, in_use)| in_use.objects()).sum::<i64>(), MAX_ROWS as i64 + 11);
+    }
 }
