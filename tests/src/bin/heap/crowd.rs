@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use profiler::Config;
+use profiler::{Config, ProfileKind};
 use profiler_tests::Result;
 use profiler_tests::stats::heap_to_json;
 use profiler_tests::subject::Options;
@@ -32,7 +32,7 @@ pub(crate) fn crowd(options: &Options) -> Result<Value> {
         let workers: Vec<_> = (0..threads).map(|seed| scope.spawn(move || exchange(places, enough, seed))).collect();
         let end = Instant::now() + Duration::from_secs_f64(seconds);
         while Instant::now() < end {
-            match sums(&profiler) {
+            match profiler.capture(ProfileKind::Heap, Duration::ZERO) {
                 Ok(_) => profiles += 1,
                 // Where all processors are taken, names may take longer to find than anybody waits.
                 Err(_) => refused += 1,

@@ -85,7 +85,10 @@ fn child(inherited: &[Vec<u8>], profiles: bool) -> i32 {
 
 #[inline(never)]
 fn kept_by_a_child() -> Vec<Vec<u8>> {
-    (0..100).map(|n| Vec::with_capacity(n + 10)).collect()
+    let kept = (0..100).map(|n| Vec::with_capacity(n + 10)).collect();
+    // Something to do after it, or this function would not be on the stack.
+    std::hint::black_box("kept");
+    kept
 }
 
 /// Waits for `child`, a minute at most: one that profiles itself looks up names. None if it did not exit by itself.
