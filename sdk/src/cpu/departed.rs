@@ -12,9 +12,6 @@ use super::handler::BLOCKED_NANOS;
 
 /// How many looks in a row periods wait for a sample that could stand for them.
 const PATIENCE: u8 = 10;
-/// What a thread that does not block the signal leaves untold at most, in the kernel's ticks: what `perf` leaves to the
-/// timer, which is more than what a timer misses on a busy machine.
-const TICKS_LEFT_UNTOLD: u32 = 3;
 
 /// Sums over the threads that are gone, since sampling began.
 #[derive(Debug)]
@@ -27,7 +24,7 @@ pub(super) struct Departed {
     ended: u64,
     /// Of these, those of the last look.
     looked_at: u64,
-    /// Periods for samples to stand for.
+    /// Nanoseconds for samples to stand for.
     missing: u64,
     /// Looks since samples last stood for any.
     waited: u8,
@@ -58,24 +55,27 @@ impl Departed {
         self.ended += 1;
     }
 
-    /// Compares the clock with what was told. Out: the periods to give up: what threads that block the signal used, and
-    /// what no sample could stand for; none before they come to as much as a thread may be behind by.
-    pub(super) fn look(&mut self, used: Use, period: Duration) -> u64 {
-        let of_period = u64::try_from(nanos(period)).unwrap_or(0).max(1);
+    /// Compares the clock with what was told. `left` is how many periods a thread that does not block the signal may leave
+    /// untold. Out: the periods to give up: what threads that block the signal used, and what no sample could stand for; none
+    /// before they come to as much as a thread may be behind by.
+    pub(super) fn look(&mut self, used: Use, period: Duration, left: u32) -> u64 {
+        let of_period = whole(period).max(1);
         let untold = nanos(used.process)
             .saturating_sub(self.from)
             .saturating_sub(nanos(used.living))
             .saturating_sub_unsigned(used.process_told)
             .saturating_sub(self.told);
-        let untold = u64::try_from(untold).unwrap_or(0) / of_period;
-        let untold = untold.saturating_sub(self.by_chance(used.process_told, of_period));
+        let by_chance = self.by_chance(used.process_told, of_period).saturating_mul(of_period);
+        let untold = u64::try_from(untold).unwrap_or(0).saturating_sub(by_chance);
         let ended = self.ended - std::mem::replace(&mut self.looked_at, self.ended);
-        let by_ticks = self.ticks(TICKS_LEFT_UNTOLD).saturating_mul(ended) / of_period;
-        let missing = untold.min(self.missing + by_ticks);
-        self.waited = if missing == 0 { 0 } else { self.waited + 1 };
-        self.missing = if self.waited < PATIENCE { missing } else { 0 };
+        let may_be_left = ended.saturating_mul(left.into()).saturating_mul(of_period);
+        self.missing = untold.min(self.missing.saturating_add(may_be_left));
+        self.waited = if self.missing < of_period { 0 } else { self.waited + 1 };
+        if self.waited >= PATIENCE {
+            (self.missing, self.waited) = (0, 0);
+        }
         let beyond = untold - self.missing;
-        let given_up = if beyond.saturating_mul(of_period) < BLOCKED_NANOS { 0 } else { beyond };
+        let given_up = if beyond < BLOCKED_NANOS { 0 } else { beyond / of_period };
         self.tell(given_up, period);
         given_up
     }
@@ -84,20 +84,16 @@ impl Departed {
     /// signal comes at random; the sum over many, by the root of their number. The process-wide alarm tells of a tick at
     /// once, whichever thread that hits.
     fn by_chance(&self, process_told: u64, of_period: u64) -> u64 {
-        let at_once = (self.ticks(1) / of_period).max(1);
+        let at_once = (whole(self.tick) / of_period).max(1);
         let events = self.ended.saturating_add((process_told / of_period).saturating_mul(at_once));
         2 * at_once + events.isqrt() / 4
     }
 
-    fn ticks(&self, ticks: u32) -> u64 {
-        u64::try_from(nanos(self.tick * ticks)).unwrap_or(0)
-    }
-
     /// Takes up to so many of the missing periods, for samples to stand for.
     pub(super) fn take(&mut self, at_most: u64, period: Duration) -> u64 {
-        let taken = self.missing.min(at_most);
+        let taken = (self.missing / whole(period).max(1)).min(at_most);
         if taken > 0 {
-            self.missing -= taken;
+            self.missing -= taken.saturating_mul(whole(period)).min(self.missing);
             self.waited = 0;
             self.tell(taken, period);
         }
@@ -108,6 +104,10 @@ impl Departed {
     pub(super) fn tell(&mut self, periods: u64, period: Duration) {
         self.told = self.told.saturating_add(nanos(period).saturating_mul(i64::try_from(periods).unwrap_or(i64::MAX)));
     }
+}
+
+fn whole(duration: Duration) -> u64 {
+    u64::try_from(nanos(duration)).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -127,10 +127,10 @@ mod tests {
         let mut departed = Departed::begin(1000 * MS, 0, 4 * MS);
         // A hundred threads used 20 ms each and told of 15.
         (0..100).for_each(|_| departed.leave(15_000_000));
-        assert_eq!(departed.look(used(1000 + 2000 + 700, 700), PERIOD), 0);
+        assert_eq!(departed.look(used(1000 + 2000 + 700, 700), PERIOD, 1), 0);
         // 500 ms less two periods and a quarter of the root of 100.
         assert_eq!((departed.take(30, PERIOD), departed.take(30, PERIOD), departed.take(30, PERIOD)), (30, 16, 0));
-        assert_eq!((departed.look(used(1000 + 2000 + 900, 900), PERIOD), departed.take(9, PERIOD)), (0, 0));
+        assert_eq!((departed.look(used(1000 + 2000 + 900, 900), PERIOD, 1), departed.take(9, PERIOD)), (0, 0));
     }
 
     /// Check that what no tick explains was used by threads that block the signal, and is given up at once.
@@ -138,11 +138,11 @@ mod tests {
     fn what_no_tick_explains_is_given_up() {
         let mut departed = Departed::begin(Duration::ZERO, 0, 4 * MS);
         (0..4).for_each(|_| departed.leave(0));
-        // 40 periods, two of leeway; four threads may leave three ticks each.
-        assert_eq!(departed.look(used(400, 0), PERIOD), 34);
-        assert_eq!((departed.take(9, PERIOD), departed.look(used(400, 0), PERIOD)), (4, 0));
+        // 40 periods, two of leeway; four threads may leave one each.
+        assert_eq!(departed.look(used(400, 0), PERIOD, 1), 34);
+        assert_eq!((departed.take(9, PERIOD), departed.look(used(400, 0), PERIOD, 1)), (4, 0));
         // Less than 250 ms waits for more.
-        assert_eq!((departed.look(used(640, 0), PERIOD), departed.look(used(650, 0), PERIOD)), (0, 25));
+        assert_eq!((departed.look(used(640, 0), PERIOD, 1), departed.look(used(650, 0), PERIOD, 1)), (0, 25));
     }
 
     /// Check that what no sample can stand for is given up in the end.
@@ -150,8 +150,30 @@ mod tests {
     fn what_no_sample_stands_for_is_given_up() {
         let mut departed = Departed::begin(Duration::ZERO, 0, 4 * MS);
         (0..100).for_each(|_| departed.leave(0));
-        let given_up: Vec<u64> = (0..12).map(|_| departed.look(used(600, 0), PERIOD)).collect();
+        let given_up: Vec<u64> = (0..12).map(|_| departed.look(used(600, 0), PERIOD, 1)).collect();
         assert_eq!(given_up, [0, 0, 0, 0, 0, 0, 0, 0, 0, 56, 0, 0]);
         assert_eq!(departed.take(9, PERIOD), 0);
+    }
+
+    /// Check that samples get their part again after what waited for one was given up, however often that happened.
+    #[test]
+    fn giving_up_does_not_last() {
+        let mut departed = Departed::begin(Duration::ZERO, 0, 4 * MS);
+        for _ in 0..300 {
+            departed.leave(0);
+            departed.look(used(100, 0), PERIOD, 1);
+        }
+        (0..100).for_each(|_| departed.leave(15_000_000));
+        assert_eq!(departed.look(used(2100, 0), PERIOD, 1), 0);
+        assert!(departed.take(99, PERIOD) > 40);
+    }
+
+    /// Check that what waits for samples is the same time at another rate.
+    #[test]
+    fn another_rate_changes_no_time() {
+        let mut departed = Departed::begin(Duration::ZERO, 0, 4 * MS);
+        (0..100).for_each(|_| departed.leave(0));
+        assert_eq!(departed.look(used(1000, 0), PERIOD, 1), 0);
+        assert_eq!((departed.take(99, 10 * PERIOD), departed.take(99, PERIOD)), (9, 6));
     }
 }

@@ -18,32 +18,30 @@ pub(super) struct Shares {
     threads: HashMap<u32, Share>,
     /// Of threads that live shortly.
     brief: Share,
-    /// What their signals tell of.
-    brief_weight: u64,
 }
 
 #[derive(Debug, Default)]
 struct Share {
-    samples: u64,
+    /// What signals tell of.
+    weight: u64,
     /// Periods to share out; `None`: not asked yet.
     periods: Option<u64>,
-    /// Samples that got their part.
+    /// Weight of the samples that got their part.
     served: u64,
 }
 
 impl Shares {
     /// Of no samples yet.
     pub(super) fn new(period: u64) -> Self {
-        Self { period, threads: HashMap::new(), brief: Share::default(), brief_weight: 0 }
+        Self { period, threads: HashMap::new(), brief: Share::default() }
     }
 
     /// There is such a sample.
     pub(super) fn count(&mut self, head: &Head, threads: &Threads) {
         if u64::from(head.period) == self.period {
-            self.threads.entry(owner(head)).or_default().samples += 1;
+            self.threads.entry(owner(head)).or_default().weight += u64::from(head.weight);
             if threads.is_brief(head.tid) {
-                self.brief.samples += 1;
-                self.brief_weight += u64::from(head.weight);
+                self.brief.weight += u64::from(head.weight);
             }
         }
     }
@@ -53,13 +51,12 @@ impl Shares {
         if u64::from(head.period) != self.period {
             return;
         }
-        let owner = owner(head);
+        let (owner, weight) = (owner(head), u64::from(head.weight));
         let share = self.threads.entry(owner).or_default();
-        let mut part = share.next(|| threads.make_good(owner).into());
+        let mut part = share.next(weight, |_| threads.make_good(owner).into());
         if threads.is_brief(head.tid) {
-            // So that nobody's samples come to stand for much more than for themselves.
-            let at_most = self.brief_weight.div_ceil(2);
-            part += self.brief.next(|| threads.make_departed_good(at_most));
+            // So that a sample comes to stand for no more than twice as much.
+            part += self.brief.next(weight, |all| threads.make_departed_good(all.div_ceil(2)));
         }
         head.weight = head.weight.saturating_add(u32::try_from(part).unwrap_or(u32::MAX));
         head.scaled = part > 0;
@@ -67,13 +64,14 @@ impl Shares {
 }
 
 impl Share {
-    /// The part of the next sample; `periods` says what there is to share out.
-    fn next(&mut self, periods: impl FnOnce() -> u64) -> u64 {
-        let periods = *self.periods.get_or_insert_with(periods);
-        // Evenly: the difference of two rounded-down sums.
-        let until = |served: u64| periods * served / self.samples.max(1);
-        let part = until(self.served + 1) - until(self.served);
-        self.served += 1;
+    /// The part of the next sample, by its weight; `periods` says what there is to share out over the weight of all.
+    fn next(&mut self, weight: u64, periods: impl FnOnce(u64) -> u64) -> u64 {
+        let all = self.weight.max(1);
+        let periods = u128::from(*self.periods.get_or_insert_with(|| periods(all)));
+        // The difference of two rounded-down sums: all of it is shared out.
+        let until = |served: u64| u64::try_from(periods * u128::from(served) / u128::from(all)).unwrap_or(u64::MAX);
+        let part = until(self.served + weight) - until(self.served);
+        self.served += weight;
         part
     }
 }
@@ -87,16 +85,32 @@ fn owner(head: &Head) -> u32 {
 mod tests {
     use super::*;
 
-    /// Check that all of it is shared out, evenly, and asked for once.
-    #[test]
-    fn all_is_shared_out_evenly() {
-        let (mut share, mut asked) = (Share { samples: 4, ..Share::default() }, 0);
-        let parts = [(); 4].map(|()| {
-            share.next(|| {
+    fn parts(weights: &[u64], periods: impl Fn(u64) -> u64) -> Vec<u64> {
+        let (mut share, mut asked) = (Share { weight: weights.iter().sum(), ..Share::default() }, 0);
+        let mut next = |weight: &u64| {
+            share.next(*weight, |all| {
                 asked += 1;
-                7
+                periods(all)
             })
-        });
-        assert_eq!((parts, asked), ([1, 2, 2, 2], 1));
+        };
+        let parts = weights.iter().map(&mut next).collect();
+        assert_eq!(asked, 1);
+        parts
+    }
+
+    /// Check that all of it is shared out by weight, and asked for once.
+    #[test]
+    fn all_is_shared_out_by_weight() {
+        assert_eq!(parts(&[1, 1, 1, 1], |_| 7), [1, 2, 2, 2]);
+        assert_eq!(parts(&[9, 1, 2], |_| 24), [18, 2, 4]);
+    }
+
+    /// Check that half of the weight, rounded up, doubles no sample's.
+    #[test]
+    fn half_of_the_weight_doubles_no_sample() {
+        for weights in [&[1][..], &[1, 1, 1], &[9, 1], &[1, 9, 1, 1], &[3, 2, 1]] {
+            let parts = parts(weights, |all| all.div_ceil(2));
+            assert!(parts.iter().zip(weights).all(|(part, weight)| part <= weight), "{weights:?}: {parts:?}");
+        }
     }
 }

@@ -235,7 +235,8 @@ impl Threads {
         let living = self.covered.values().map(|thread| thread.cpu.saturating_sub(thread.since)).sum();
         if !self.engines.is_empty() {
             let process_told = self.shared.process_told.load(Ordering::Relaxed);
-            self.written_off += self.departed.look(Use { process, living, process_told }, self.period);
+            self.written_off +=
+                self.departed.look(Use { process, living, process_told }, self.period, left_to_timer(self.period));
         }
         self.find();
         self.may_promote = self.engines.len() > 1;
