@@ -22,7 +22,7 @@ lint: ## The lints of `make test` alone
 	@.ci/cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
 
 measure: ## Ours beside the `pprof` and `pyroscope` crates: a table, and target/measure/*.json
-	@.ci/cargo run --locked --release --package profiler-tests --features peers --bin measure
+	@.ci/cargo run --locked --release --package profiler-tests --no-default-features --features peers --bin measure
 
 fuzz: ## Fuzz the decoders for FUZZ_SECONDS (600)
 	@FUZZ_SECONDS=$${FUZZ_SECONDS:-600} .ci/cargo test --locked --release --package profiler-proto --test fuzz_smoke -- --nocapture

@@ -53,6 +53,8 @@ pub(crate) struct Aggregate {
     lost: Loss,
     degraded: Degraded,
     modules: Vec<Arc<Modules>>,
+    /// Some of these had other code at one address.
+    is_displaced: bool,
 }
 
 /// What tells samples apart.
@@ -67,11 +69,14 @@ struct Key {
     span_id: u64,
 }
 
-/// What a thread was called last.
+/// What a thread was called.
 #[derive(Debug, Clone, Default)]
 struct Named {
+    /// Last.
     name: Option<Arc<str>>,
     number: u32,
+    /// First: the number of that name; 0: none so far.
+    first: u32,
 }
 
 /// How often a stack was seen in one context on one thread.
@@ -103,6 +108,7 @@ impl Aggregate {
             lost: Loss::default(),
             degraded: Degraded::default(),
             modules: Vec::new(),
+            is_displaced: false,
         }
     }
 
@@ -123,6 +129,7 @@ impl Aggregate {
         let flaws = flaws(head, tag_set);
         self.degraded.merge(&flaws);
         if !self.modules.last().is_some_and(|known| Arc::ptr_eq(known, modules)) {
+            self.is_displaced = self.is_displaced_by(modules);
             if self.modules.len() >= MAX_STATES {
                 self.modules.remove(0);
             }
@@ -163,13 +170,17 @@ impl Aggregate {
 
     /// The number of a thread's name, which is the last one known where it cannot be had any more.
     fn name(&mut self, tid: u32, name: Option<&Arc<str>>) -> Result<u32, Full> {
-        match self.threads.get(&tid) {
+        let first = match self.threads.get(&tid) {
             Some(known) if known.name.as_ref() == name || name.is_none() => return Ok(known.number),
-            Some(_) => {}
-            None => self.take(THREAD_BYTES)?,
-        }
+            Some(known) => known.first,
+            None => {
+                self.take(THREAD_BYTES)?;
+                0
+            }
+        };
         let number = name.map(|name| self.name_number(name)).transpose()?.unwrap_or(0);
-        self.threads.insert(tid, Named { name: name.cloned(), number });
+        let first = if first == 0 { number } else { first };
+        self.threads.insert(tid, Named { name: name.cloned(), number, first });
         Ok(number)
     }
 
@@ -214,10 +225,10 @@ impl Aggregate {
         }
     }
 
-    /// Whether addresses of samples in here are other code by now.
+    /// Whether addresses of samples in here are other code by now, or were meanwhile.
     pub(crate) fn is_displaced_by(&self, modules: &Arc<Modules>) -> bool {
         let is_known = self.modules.last().is_some_and(|known| Arc::ptr_eq(known, modules));
-        !is_known && self.modules.iter().any(|before| modules.displaces(before))
+        self.is_displaced || (!is_known && self.modules.iter().any(|before| modules.displaces(before)))
     }
 
     /// How many stacks there are so far.
@@ -306,8 +317,8 @@ impl Window {
             let head = Head::of_shape(*shape);
             let Key { tid, tag_set, trace_id, span_id, .. } = *key;
             let gap_behind = (head.elided > 0).then_some(usize::from(head.leaf_frames));
-            // A name that became known later in the window has been the thread's all along, as far as anybody knows.
-            let known_later = || self.threads.get(&tid).map_or(0, |named| named.number);
+            // The name that became known first has been the thread's all along, as far as anybody knows.
+            let known_later = || self.threads.get(&tid).map_or(0, |named| named.first);
             let name = if key.name == 0 { known_later() } else { key.name };
             let thread_name = (name != 0).then(|| names[name as usize]);
             let end = head.end;
@@ -376,15 +387,33 @@ mod tests {
     fn a_renamed_thread_keeps_its_earlier_name_on_earlier_samples() {
         let modules = Arc::new(Modules::default());
         let mut aggregate = Aggregate::begin(Instant::now(), SystemTime::now());
-        for (address, name) in [(1, None), (2, Some("first")), (3, Some("second")), (4, None), (5, Some("first"))] {
+        for (address, name) in [(1, None), (2, Some("first")), (3, Some("second")), (4, None), (5, Some("third"))] {
             let head = Head { tid: 7, weight: 1, ..Head::default() };
             let sample = Sample { head, tags: &[], addresses: &[address], thread_name: name.map(Into::into) };
             aggregate.add(&sample, &modules).unwrap();
         }
         let window = aggregate.end(Instant::now(), SystemTime::now(), Duration::from_millis(10));
         let names: Vec<_> = window.entries().iter().map(|entry| entry.thread_name.unwrap()).collect();
-        assert_eq!(names, ["first", "first", "second", "second", "first"]);
-        assert_eq!(window.names.len(), 2);
+        assert_eq!(names, ["first", "first", "second", "second", "third"]);
+        assert_eq!(window.names.len(), 3);
+    }
+
+    /// Check that a window in which one library took the place of another says so from then on, until it ends.
+    #[test]
+    fn a_displaced_window_says_so_until_it_ends() {
+        let library = |build_id: &str| Arc::new(Modules::only(crate::unwind::modules::Module::at(0x10_0000, build_id)));
+        let (old, new) = (library("aa"), library("bb"));
+        let mut aggregate = Aggregate::begin(Instant::now(), SystemTime::now());
+        let add = |aggregate: &mut Aggregate, modules| {
+            let sample = Sample { head: Head::default(), tags: &[], addresses: &[1], thread_name: None };
+            aggregate.add(&sample, modules).unwrap();
+        };
+        add(&mut aggregate, &old);
+        assert_eq!([aggregate.is_displaced_by(&old), aggregate.is_displaced_by(&new)], [false, true]);
+        add(&mut aggregate, &new);
+        assert!(aggregate.is_displaced_by(&new));
+        aggregate.end(Instant::now(), SystemTime::now(), Duration::from_millis(10));
+        assert!(!aggregate.is_displaced_by(&new));
     }
 
     /// Check that memory is bounded and that what is beyond is refused.

@@ -74,6 +74,8 @@ pub(crate) struct Sampler {
     keeper: Keeper,
     /// Stacks taken in closed epochs.
     taken: u64,
+    /// Periods written off when sampling stopped.
+    written_off: u64,
 }
 
 /// What a sampler leaves to the next one of the process: an epoch that a handler, stopped on its way, has not let end. Its
@@ -151,6 +153,7 @@ impl Sampler {
             buffer: Vec::with_capacity(ring::MAX_WORDS),
             keeper: Keeper::new(on_sigprof),
             taken: 0,
+            written_off: 0,
         };
         sampler.put_in_force(snapshot);
         sampler.resume(period)?;
@@ -204,6 +207,7 @@ impl Sampler {
 
     /// Takes the alarms away. Signals that are still under way find that no sample is to be taken.
     pub(crate) fn pause(&mut self) {
+        self.written_off += self.threads.as_mut().map_or(0, Threads::end);
         self.stopped = EngineStats { name: String::new(), threads: Vec::new(), ..self.engine() };
         self.threads = None;
         self.shared.generation.store(0, Ordering::Release);
@@ -266,7 +270,8 @@ impl Sampler {
             see(&Sample { head, tags: &tags, addresses, thread_name: name });
         }
         // One event that is both: the two figures come from the same count.
-        let written_off = self.threads.as_mut().map_or(0, Threads::take_written_off);
+        let written_off = std::mem::take(&mut self.written_off);
+        let written_off = written_off + self.threads.as_mut().map_or(0, Threads::take_written_off);
         self.taken += counted.taken; // before: a signal that never comes is no proof that signals arrive
         counted.taken += written_off;
         counted.lost.add(Cause::Blocked, written_off);

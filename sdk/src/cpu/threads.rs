@@ -20,7 +20,7 @@ use super::phases::Phases;
 use super::process_alarm::ProcessAlarm;
 use super::slots::Slot;
 use super::stack_bounds::StackBounds;
-use super::tasks::{name_of, thread_ids};
+use super::tasks::{name_of, thread_count, thread_ids};
 use crate::engine::EngineChoice;
 use crate::error::Error;
 use crate::unwind::memory::read_own_memory;
@@ -41,6 +41,8 @@ pub(crate) struct Threads {
     process: ProcessAlarm,
     findings: Findings,
     swept: Option<Instant>,
+    /// How many there were when they were looked for last.
+    count: Option<u64>,
     stacks: StackBounds,
     phases: Phases,
     departed: Departed,
@@ -102,6 +104,7 @@ impl Threads {
             process,
             findings,
             swept: None,
+            count: None,
             stacks: StackBounds::default(),
             phases,
             departed: Departed::begin(
@@ -141,9 +144,12 @@ impl Threads {
         let newcomers = self.shared.newcomers.take();
         if self.swept.is_none_or(|swept| now - swept >= SWEEP) {
             self.sweep(now);
-        } else if let Some(newcomers) = newcomers {
-            newcomers.into_iter().for_each(|tid| self.meet(tid));
-            self.find();
+        } else {
+            let is_someone_new = newcomers.is_some() || thread_count() != self.count;
+            newcomers.into_iter().flatten().for_each(|tid| self.meet(tid));
+            if is_someone_new {
+                self.find();
+            }
         }
         self.promote();
         self.stacks.learn(self.covered.values().map(|thread| thread.slot), now);
@@ -219,6 +225,12 @@ impl Threads {
         self.departed.take(at_most, self.period)
     }
 
+    /// Looks a last time: what ended threads left untold counts now or never.
+    pub(crate) fn end(&mut self) -> u64 {
+        self.sweep(Instant::now());
+        self.take_written_off()
+    }
+
     /// The periods of threads that block the signal, which were written off since the last call.
     pub(crate) fn take_written_off(&mut self) -> u64 {
         std::mem::take(&mut self.written_off)
@@ -251,6 +263,7 @@ impl Threads {
         if self.engines.is_empty() {
             return;
         }
+        self.count = thread_count();
         match thread_ids() {
             Ok(tids) => tids.into_iter().for_each(|tid| self.cover(tid)),
             Err(error) => self.findings.note(format!("/proc/self/task: {error}; threads are found once they use CPU")),

@@ -324,6 +324,15 @@ impl Image<'_> {
 }
 
 impl Module {
+    /// A library of three pages at `start`, the one in the middle of which is code.
+    #[cfg(test)]
+    pub(crate) fn at(start: u64, build_id: &str) -> Self {
+        let code = start + 0x1000..start + 0x2000;
+        let (segments, build_id) = (vec![code.clone()], Some(build_id.to_owned()));
+        let (range, name) = (start..start + 0x3000, "/lib/plugin.so".to_owned());
+        Self { range, bias: start, path: None, name, code, code_offset: 0, segments, build_id, unwind: None }
+    }
+
     /// Whether the other one is of the same file in the same place. Where there is no build id, the tables themselves tell.
     fn is_same(&self, other: &Self) -> bool {
         let key = |module: &Self| (module.range.clone(), module.bias, module.code.clone());
@@ -435,23 +444,7 @@ mod tests {
     /// library at its old place, and another one elsewhere, are none.
     #[test]
     fn code_in_the_place_of_other_code_is_noticed() {
-        let library = |build_id: &str, start: u64| {
-            let range = start..start + 0x3000;
-            let code = start + 0x1000..start + 0x2000;
-            let segments = vec![code.clone()];
-            let (name, build_id) = ("/lib/plugin.so".to_owned(), Some(build_id.to_owned()));
-            Modules::only(Module {
-                bias: start,
-                path: None,
-                name,
-                code_offset: 0,
-                segments,
-                build_id,
-                unwind: None,
-                range,
-                code,
-            })
-        };
+        let library = |build_id: &str, start: u64| Modules::only(Module::at(start, build_id));
         let before = library("aa", 0x10_0000);
         let displaces = |build_id, start| library(build_id, start).displaces(&before);
         assert_eq!([displaces("bb", 0x10_0000), displaces("bb", 0x10_1000)], [true, true]);

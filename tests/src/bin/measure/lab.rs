@@ -60,7 +60,8 @@ impl Lab {
         let shop = ["--release", "--package=profiler-examples", "--bin=shop"];
         let shop = build(workspace(), &shop)?.pop().ok_or("cargo built no shop")?;
         let bins = Who::ALL.map(|who| format!("--bin={}", who.program()));
-        let options = ["--release", "--package=profiler-tests", "--features=peers"].map(String::from);
+        let options =
+            ["--release", "--package=profiler-tests", "--no-default-features", "--features=peers"].map(String::from);
         let built = build(workspace(), &[&options[..], &bins[..]].concat())?;
         let program =
             |who: Who| built.iter().find(|path| path.ends_with(who.program())).map(|path| (who, path.clone()));
@@ -83,7 +84,8 @@ impl Lab {
     pub(crate) fn run_pprof(&self, unwinder: &str, task: &[String]) -> Result<Outcome> {
         let built = |features: &str| -> Result<PathBuf> {
             let bin = format!("--bin={}", Who::Pprof.program());
-            let options = ["--release", "--package=profiler-tests", &bin, &format!("--features={features}")];
+            let features = format!("--features={features}");
+            let options = ["--release", "--package=profiler-tests", "--no-default-features", &bin, &features];
             Ok(build(workspace(), &options)?.pop().ok_or("cargo built no subject")?)
         };
         let program = self.target().join("measure").join(format!("pprof-{unwinder}"));

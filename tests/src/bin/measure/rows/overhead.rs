@@ -28,7 +28,7 @@ const CHANGES: f64 = 10.0;
 
 fn measure(lab: &Lab, report: &mut Report) -> Result<()> {
     both(lab, report, &Who::PROFILERS, false, "")?;
-    both(lab, report, &[Who::Ours], true, ", a tag and a span per request")
+    both(lab, report, &[Who::Ours], true, &format!(", tags and a span per request, {CHANGES} changes assumed"))
 }
 
 /// Both figures, of `all`.
@@ -46,7 +46,8 @@ fn both(lab: &Lab, report: &mut Report, all: &[Who], spans: bool, described: &st
     let what = format!("of the process, computed, {RATE_HZ} Hz{described}");
     report.add(Line { row: ROW.name, what, unit: "%", digits: 3, values: vec![(Who::Ours, share)] });
     for (of, values) in [("mean", means), ("upper 95 % bound", bounds)] {
-        let what = format!("CPU per request ÷ without, {of} of {pairs} pairs (peers {peers}){described}");
+        let peers = if all.len() > 1 { format!(" (peers {peers})") } else { String::new() };
+        let what = format!("CPU per request ÷ without, {of} of {pairs} pairs{peers}{described}");
         report.add(Line { row: ROW.name, what, unit: "", digits: 3, values });
     }
     Ok(())
