@@ -6,6 +6,7 @@
 //! current one, nor log, for a log may do both; nothing here locks.
 
 use std::any::Any;
+use std::panic::catch_unwind;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Once};
 
@@ -40,7 +41,8 @@ pub(crate) fn observe() {
         }
     });
     if super::spans::stats().observed {
-        Context::map_current(show_context);
+        // It panics on a thread whose thread-locals are gone, as behind `exit`: no request runs there.
+        drop(catch_unwind(|| Context::map_current(show_context)));
     }
 }
 

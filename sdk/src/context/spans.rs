@@ -104,7 +104,8 @@ const WITHOUT_FEATURE: &str =
 /// Also what the log says.
 pub(super) const NOT_OBSERVED: &str = "spans of opentelemetry are not seen: another observer of its contexts was set first; start the profiler before \
                             it, or use profiler::tracing_layer()";
-const NONE_SEEN: &str = "no span has been current yet; of opentelemetry only the version 0.33 can be seen: with another one use \
+const NONE_SEEN: &str = "no span that is sampled has been current yet (Config::link_unsampled_spans is for the others); of opentelemetry only the \
+                         version 0.33 can be seen: with another one use \
                          profiler::tracing_layer()";
 const NO_PROCESSOR: &str = "samples link to current spans instead of local roots: profiler::ProfiledSpans was told of no span; add it to the \
                             TracerProvider";

@@ -81,6 +81,11 @@ impl Progress {
         self.from.saturating_sub(self.began).saturating_add_unsigned(told).saturating_sub(due)
     }
 
+    /// How many periods were left over when the period or the alarm was changed, and wait for a sample.
+    pub(super) fn due(&self) -> u32 {
+        self.due
+    }
+
     /// The periods that were left over when the period or the alarm was changed, once.
     pub(super) fn take_due(&mut self) -> u32 {
         std::mem::take(&mut self.due)

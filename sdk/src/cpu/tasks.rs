@@ -2,6 +2,7 @@
 //!
 //! In: `/proc/self/task`. Out: thread ids and names. Used by the `profiler` thread.
 
+use std::ffi::CStr;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -15,9 +16,24 @@ pub(super) fn name_of(tid: u32) -> Option<Arc<str>> {
 }
 
 /// The ids of this process's threads.
+///
+/// Not by `std::fs::read_dir`, which panics where the host closes all descriptors while it reads.
 pub(super) fn thread_ids() -> io::Result<Vec<u32>> {
-    let entries = fs::read_dir("/proc/self/task")?;
-    Ok(entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect())
+    let mut tids = Vec::new();
+    // SAFETY: opendir(3) gives a stream that only this function has, until closedir(3), which frees it also where it fails;
+    //         the entry that readdir(3) gives, with its name, stays until the next call on the stream.
+    unsafe {
+        let directory = libc::opendir(c"/proc/self/task".as_ptr());
+        if directory.is_null() {
+            return Err(io::Error::last_os_error());
+        }
+        while let Some(entry) = libc::readdir(directory).as_ref() {
+            let name = CStr::from_ptr(entry.d_name.as_ptr());
+            tids.extend(name.to_str().ok().and_then(|name| name.parse::<u32>().ok()));
+        }
+        libc::closedir(directory);
+    }
+    Ok(tids)
 }
 
 /// How many threads this process has; `None` where it cannot be known. Cheaper than their list.

@@ -225,9 +225,12 @@ impl Threads {
         self.departed.take(at_most, self.period)
     }
 
-    /// Looks a last time: what ended threads left untold counts now or never.
+    /// Looks a last time: what threads left untold counts now or never. The periods to write off.
     pub(crate) fn end(&mut self) -> u64 {
         self.sweep(Instant::now());
+        let (period, left) = (self.period, left_to_timer(self.period));
+        let untold = |thread: &Covered| u64::from(thread.untold(period).saturating_sub(left));
+        self.written_off += self.covered.values().map(untold).sum::<u64>();
         self.take_written_off()
     }
 
@@ -401,13 +404,19 @@ impl Covered {
 
     /// Gives up periods that no signal told of for so long that it must be blocked; how many.
     fn write_off(&mut self, period: Duration) -> u32 {
-        let behind = self.progress.behind(self.cpu, self.slot.told(), period);
         // The signal of the last one may be under way.
-        if u64::from(behind.saturating_sub(1)).saturating_mul(period.as_nanos() as u64) < BLOCKED_NANOS {
+        let waiting = u64::from(self.untold(period).saturating_sub(1));
+        if waiting.saturating_mul(period.as_nanos() as u64) < BLOCKED_NANOS {
             return 0;
         }
+        let behind = self.progress.behind(self.cpu, self.slot.told(), period);
         self.slot.write_off(behind);
         self.progress.make_good(behind, period);
-        behind
+        behind + self.progress.take_due()
+    }
+
+    /// Periods that passed by its clock and that neither a signal nor a sample stands for.
+    fn untold(&self, period: Duration) -> u32 {
+        self.progress.behind(self.cpu, self.slot.told(), period) + self.progress.due()
     }
 }

@@ -99,13 +99,20 @@ impl Io {
         let mark = Arc::clone(&self.handle.mark);
         let mut work = pin!(self.work(inbox));
         // Between two parts of this work the runtime looks at its descriptors without parking. Those that the work itself has
-        // open, and all of the runtime's, are closed only while the mark is there.
-        runtime.block_on(poll_fn(|context| {
-            mark.stop_if_gone();
-            let poll = work.as_mut().poll(context);
-            mark.stop_if_gone();
-            poll
+        // open, and all of the runtime's, are closed only while the mark is there: also where they were closed between a look
+        // and what follows it, upon which the runtime panics.
+        let ended = catch_unwind(AssertUnwindSafe(|| {
+            runtime.block_on(poll_fn(|context| {
+                mark.stop_if_gone();
+                let poll = work.as_mut().poll(context);
+                mark.stop_if_gone();
+                poll
+            }));
         }));
+        mark.stop_if_gone();
+        if ended.is_err() {
+            tracing::error!("the thread that exports has panicked: nothing leaves any more");
+        }
         // A look-up of a name may hang in a thread of the runtime's: it is left to end by itself.
         runtime.shutdown_background();
     }

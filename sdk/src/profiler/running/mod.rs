@@ -74,11 +74,11 @@ impl Running {
     }
 
     pub(super) fn resume(&self) -> Result<(), Error> {
-        self.ask(PATIENCE, |reply| Command::Resume { reply }).unwrap_or(Ok(()))
+        self.obeyed("Profiler::resume", |reply| Command::Resume { reply })
     }
 
     pub(super) fn set_rate_hz(&self, rate_hz: u32) -> Result<(), Error> {
-        self.ask(PATIENCE, |reply| Command::SetRate { rate_hz, reply }).unwrap_or(Ok(()))
+        self.obeyed("Profiler::set_rate_hz", |reply| Command::SetRate { rate_hz, reply })
     }
 
     pub(super) fn stats(&self) -> Stats {
@@ -90,7 +90,7 @@ impl Running {
     }
 
     pub(super) fn set_heap_interval(&self, lg_interval: u32) -> Result<(), Error> {
-        self.ask(PATIENCE, |reply| Command::SetHeapInterval { lg_interval, reply }).unwrap_or(Ok(()))
+        self.obeyed("Profiler::set_heap_interval", |reply| Command::SetHeapInterval { lg_interval, reply })
     }
 
     pub(super) fn capture(&self, duration: Duration) -> Result<ProfileSet, Error> {
@@ -152,6 +152,19 @@ impl Running {
             }
         }
         done
+    }
+
+    /// Whether a command was obeyed; that nobody answered is an error, too, for it may or may not be obeyed later.
+    fn obeyed(
+        &self,
+        what: &'static str,
+        command: impl FnOnce(Reply<Result<(), Error>>) -> Command,
+    ) -> Result<(), Error> {
+        let no_answer = || {
+            let remedy = "ask again; where a library is being loaded for seconds, wait until it is";
+            Err(Error::environment(what, std::io::Error::from(std::io::ErrorKind::TimedOut), remedy))
+        };
+        self.ask(PATIENCE, command).unwrap_or_else(no_answer)
     }
 
     /// Sends a command and waits for its answer; `None` when the time is over or the thread is gone.

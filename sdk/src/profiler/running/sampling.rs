@@ -321,6 +321,9 @@ impl Sampling {
     }
 
     fn set_rate(&mut self, rate_hz: u32) -> Result<(), Error> {
+        if self.stranded {
+            return Err(Error::misuse("Profiler::set_rate_hz", CLOSED, "shut this profiler down, start another one"));
+        }
         self.collect_all(soon());
         self.hand_over();
         self.period = period(rate_hz);
