@@ -3,7 +3,7 @@
 //! In: an item's tokens. Out: its parts, or an error that says why it cannot be tagged. The statements stay tokens: a body that is
 //! only half written is the compiler's to judge, with the places that the user wrote. Compile time.
 
-use proc_macro2::{TokenStream, TokenTree};
+use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote_spanned};
 use syn::parse::{Parse, ParseStream};
 use syn::token::Brace;
@@ -29,7 +29,12 @@ impl Function {
     /// The statements in their braces.
     pub(crate) fn body(&self) -> TokenStream {
         let mut tokens = TokenStream::new();
-        self.brace.surround(&mut tokens, |inside| self.statements.to_tokens(inside));
+        // Around one expression the compiler would say that the braces are unnecessary, if they were the user's.
+        let ends = |token: TokenTree| matches!(token, TokenTree::Punct(sign) if sign.as_char() == ';');
+        let is_expression = !self.statements.clone().into_iter().any(ends);
+        let ours = || Brace(Span::mixed_site().located_at(self.brace.span.join()));
+        let brace = if is_expression { ours() } else { self.brace };
+        brace.surround(&mut tokens, |inside| self.statements.to_tokens(inside));
         tokens
     }
 

@@ -96,6 +96,15 @@ macro_rules! function {
 }
 function!(of_a_macro, 1 + 2);
 
+// On one line: the braces would be unnecessary around an expression.
+#[rustfmt::skip]
+#[tagged(number = number)]
+async fn on_one_line(number: u8) -> u8 { number }
+
+#[rustfmt::skip]
+#[tagged(number = number)]
+fn on_one_line_now(number: u8) -> u8 { number }
+
 fn is_send<T: Send>(value: T) -> T {
     value
 }
@@ -103,6 +112,8 @@ fn is_send<T: Send>(value: T) -> T {
 /// Check that all can be called, and that their futures can be sent where they could without the attribute.
 #[test]
 fn all_kinds_can_be_called() {
+    assert_eq!(on_one_line_now(1), 1);
+    let _later = is_send(on_one_line(1));
     let mut holder = Holder { value: 1 };
     assert_eq!(*holder.lend(), 1);
     drop(is_send(holder.lend_later()));
