@@ -35,8 +35,8 @@ impl Mark {
         if self.gone.load(Ordering::Relaxed) {
             return true;
         }
-        let found = self.file.as_ref().and_then(|file| file.metadata().ok());
-        let gone = found.is_none_or(|found| identity(&found) != self.identity);
+        let gone =
+            self.file.as_ref().is_none_or(|file| is_another(file.metadata().map(|it| identity(&it)), self.identity));
         self.gone.fetch_or(gone, Ordering::Relaxed);
         gone
     }
@@ -63,11 +63,36 @@ fn identity(file: &Metadata) -> (u64, u64) {
     (file.dev(), file.ino())
 }
 
+/// Whether what was found under a number shows that it is no longer the file's with this identity. Another error than that the
+/// number is nobody's says nothing: a filter of system calls may refuse to look.
+fn is_another(found: io::Result<(u64, u64)>, identity: (u64, u64)) -> bool {
+    match found {
+        Ok(found) => found != identity,
+        Err(error) => error.raw_os_error() == Some(libc::EBADF),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::fd::{AsFd, AsRawFd, FromRawFd};
 
     use super::*;
+
+    /// Check that only a number that is free or another file's counts as closed: being refused a look does not.
+    #[test]
+    fn a_look_that_is_refused_says_nothing() {
+        let failed = |number| Err(io::Error::from_raw_os_error(number));
+        for (found, is_gone) in [
+            (Ok((1, 2)), false),
+            (Ok((1, 3)), true),
+            (failed(libc::EBADF), true),
+            (failed(libc::EPERM), false),
+            (failed(libc::ENOSYS), false),
+        ] {
+            let shown = format!("{found:?}");
+            assert_eq!(is_another(found, (1, 2)), is_gone, "{shown}");
+        }
+    }
 
     /// Check that a mark whose number has become another file's is gone, stays so, and leaves that file open.
     #[test]
