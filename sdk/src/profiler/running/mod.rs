@@ -36,6 +36,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// How long a profile of the heap may take, beyond its own time: the first one has names from all over the program.
 const HEAP_PATIENCE: Duration = Duration::from_secs(10);
 
+/// How much longer than a command may take is waited for what comes of it.
+const GRACE: Duration = Duration::from_millis(50);
+
 /// The process that a profiler runs in; 0: none.
 static RUNNING_IN: AtomicU32 = AtomicU32::new(0);
 
@@ -146,10 +149,7 @@ impl Running {
         if done {
             // A thread that panicked has no more to say than that.
             drop(self.sampling.join());
-            // One that holds descriptors of the host's does not end.
-            if !self.handle.mark.is_gone() {
-                drop(self.io.join());
-            }
+            end(self.io, &self.handle.mark, deadline.max(Instant::now() + GRACE));
         }
         done
     }
@@ -172,8 +172,21 @@ impl Running {
         let (reply, answer) = Reply::new();
         self.handle.send(command(reply));
         // A little longer than the command itself may take, so that its own answer comes first.
-        answer.recv_timeout(timeout + Duration::from_millis(50)).ok()
+        answer.recv_timeout(timeout + GRACE).ok()
     }
+}
+
+/// Waits for the end of `profiler-io`, which has given its last answer, but not beyond `until`, and not where the host has closed
+/// its descriptors, be it just now: then it never ends.
+fn end(io: JoinHandle<()>, mark: &Mark, until: Instant) {
+    while !io.is_finished() {
+        if mark.is_gone() || Instant::now() >= until {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    // One that panicked has no more to say than that.
+    drop(io.join());
 }
 
 /// The right to be the one profiler of this process; given back when dropped, by the `profiler` thread as its last deed:
@@ -288,5 +301,34 @@ impl Drop for SignalMask {
     fn drop(&mut self) {
         // SAFETY: pthread_sigmask(3) reads the mask that it returned before.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.old, std::ptr::null_mut()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that a thread that is about to end is waited for, and one that does not end is not waited for without a bound.
+    #[test]
+    fn nothing_waits_without_a_bound_for_a_thread_that_does_not_end() {
+        let mark = Mark::set().unwrap();
+        let (ended, ends) = mpsc::channel();
+        let ending = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(20));
+            ended.send(()).unwrap();
+        });
+        end(ending, &mark, Instant::now() + Duration::from_secs(60));
+        assert_eq!(ends.try_recv(), Ok(()));
+        let (release, parked) = mpsc::channel::<()>();
+        let endless = std::thread::spawn(move || {
+            let _released = parked.recv();
+        });
+        let (done, outcome) = mpsc::channel();
+        std::thread::spawn(move || {
+            end(endless, &mark, Instant::now() + Duration::from_millis(20));
+            done.send(()).unwrap();
+        });
+        assert_eq!(outcome.recv_timeout(Duration::from_secs(10)), Ok(()));
+        drop(release);
     }
 }
