@@ -15,12 +15,26 @@ pub(super) struct Thread {
 }
 
 thread_local! {
-    static THREAD: Thread = Thread { in_force: Cell::new(ptr::null()), own: Own::new() };
+    /// [`THREAD`] is being made, which allocates, and the allocator may come here.
+    static BEGINNING: Cell<bool> = const { Cell::new(false) };
+    static THREAD: Thread = Thread::begin();
 }
 
 impl Thread {
-    /// Does `work` with what the calling thread has and the pointer to what is in force; `None` when the thread is ending.
+    /// For which nothing is in force.
+    fn begin() -> Self {
+        BEGINNING.set(true);
+        let this = Self { in_force: Cell::new(ptr::null()), own: Own::new() };
+        BEGINNING.set(false);
+        this
+    }
+
+    /// Does `work` with what the calling thread has and the pointer to what is in force; `None` when the thread is ending, or
+    /// making just that.
     pub(super) fn with_here<R>(work: impl FnOnce(&Own, &Cell<*const Record>) -> R) -> Option<R> {
+        if BEGINNING.get() {
+            return None;
+        }
         THREAD.try_with(|thread| work(&thread.own, &thread.in_force)).ok()
     }
 }

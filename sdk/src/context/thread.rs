@@ -37,6 +37,8 @@ pub(super) struct Thread {
     covered: Cell<u32>,
     /// Its address is under the key.
     introduced: Cell<bool>,
+    /// `own` is being made, which allocates, and the allocator may come here.
+    beginning: Cell<bool>,
 }
 
 const _: () = {
@@ -181,8 +183,8 @@ impl Thread {
         thread
     }
 
-    /// Does `work` with what the calling thread has and the pointer to what is in force; `None` when the thread is ending.
-    /// Not callable from a signal handler.
+    /// Does `work` with what the calling thread has and the pointer to what is in force; `None` when the thread is ending, or
+    /// making just that. Not callable from a signal handler.
     #[inline]
     pub(super) fn with_here<R>(work: impl FnOnce(&Own, &Cell<*const Record>) -> R) -> Option<R> {
         let thread = Self::here();
@@ -193,12 +195,19 @@ impl Thread {
         Some(work(unsafe { &*thread.own.get() }, &thread.in_force))
     }
 
-    /// The first change: `None` when the thread has ended as far as thread-local values are concerned.
+    /// The first change: `None` when the thread has ended as far as thread-local values are concerned, and for an allocator that is
+    /// called by it.
     #[cold]
     fn begin(&self) -> Option<()> {
-        END.try_with(|_| ()).ok()?;
-        self.own.set(Box::into_raw(Box::new(Own::new())));
-        Some(())
+        if self.beginning.replace(true) {
+            return None;
+        }
+        let lives = END.try_with(|_| ()).is_ok();
+        if lives {
+            self.own.set(Box::into_raw(Box::new(Own::new())));
+        }
+        self.beginning.set(false);
+        lives.then_some(())
     }
 
     /// The calling thread's, for its signal handler; `None` where the thread never changed its record, so that there is
