@@ -74,7 +74,7 @@ struct Kept {
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for TracingLayer {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
         let Some(span) = context.span(id) else { return };
-        let mut kept = Kept { tags: Block::new(), trace_id: None, span_id: None };
+        let mut kept = Kept::new();
         kept.add(NAME, &attributes.metadata().name());
         attributes.record(&mut Visitor { kept: &mut kept, fields: &self.fields });
         self.note_ids(&kept);
@@ -83,8 +83,11 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for TracingLayer {
 
     fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
         let Some(span) = context.span(id) else { return };
+        // Values show themselves with code of the program, which may come back to this span: before it is locked.
+        let mut news = Kept::new();
+        values.record(&mut Visitor { kept: &mut news, fields: &self.fields });
         if let Some(kept) = span.extensions_mut().get_mut::<Kept>() {
-            values.record(&mut Visitor { kept, fields: &self.fields });
+            kept.update(&news);
             self.note_ids(kept);
         }
         // It may be what runs here, or what runs here may be its child.
@@ -134,11 +137,25 @@ impl TracingLayer {
 }
 
 impl Kept {
+    fn new() -> Self {
+        Self { tags: Block::new(), trace_id: None, span_id: None }
+    }
+
     /// Adds a tag, over one with the same key.
     fn add(&mut self, key: &str, value: &dyn Display) {
-        let tags = Tags::new([(key, value)]);
+        self.add_all(Tags::new([(key, value)]).as_bytes());
+    }
+
+    /// Adds what was recorded later, over what is there.
+    fn update(&mut self, news: &Self) {
+        self.add_all(news.tags.as_bytes());
+        self.trace_id = news.trace_id.or(self.trace_id);
+        self.span_id = news.span_id.or(self.span_id);
+    }
+
+    fn add_all(&mut self, tags: &[u8]) {
         let mut all = Block::new();
-        for (key, value) in pairs(tags.as_bytes()).chain(pairs(self.tags.as_bytes())) {
+        for (key, value) in pairs(tags).chain(pairs(self.tags.as_bytes())) {
             all.push(key, value);
         }
         self.tags = all;

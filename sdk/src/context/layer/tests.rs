@@ -67,6 +67,35 @@ fn ids_become_the_link() {
     });
 }
 
+/// Shows itself as this text, with a span of its own on the way.
+struct Spanning(&'static str);
+
+impl Debug for Spanning {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let _span = info_span!("inside").entered();
+        formatter.write_str(self.0)
+    }
+}
+
+/// Check that values may enter spans while they are recorded into one, and that what was recorded before stays.
+#[test]
+fn values_that_enter_spans_are_recorded() {
+    let (done, outcome) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        with_layer(|| {
+            let route = tracing::field::Empty;
+            let late = info_span!("late", route, trace_id = TRACE, span_id = tracing::field::Empty);
+            let entered = late.clone().entered();
+            late.record("route", tracing::field::debug(Spanning("/orders")));
+            late.record("span_id", tracing::field::debug(Spanning(SPAN)));
+            done.send(record()).unwrap();
+            drop(entered);
+        });
+    });
+    let recorded = outcome.recv_timeout(std::time::Duration::from_secs(10));
+    assert_eq!(recorded, Ok(seen("route=/orders span=late", 255)));
+}
+
 /// Check that what is no id is none.
 #[test]
 fn what_is_no_id_is_none() {
