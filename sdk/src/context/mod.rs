@@ -101,6 +101,44 @@ mod tests {
         assert_eq!(read(), (Current::default(), vec![]));
     }
 
+    /// Check that within more scopes than a thread keeps the tags say that they are not known, and are right again behind them.
+    #[test]
+    fn too_many_scopes_say_so() {
+        fn in_force() -> Vec<(&'static str, String)> {
+            tags::texts(&read().1).collect()
+        }
+        fn expected(depth: i32) -> Vec<(&'static str, String)> {
+            if depth < 256 {
+                vec![("depth", depth.to_string())]
+            } else {
+                vec![("profiler.tags", "overflow".to_owned())]
+            }
+        }
+        let before = left_out();
+        let mut scopes = Vec::new();
+        for depth in 0..300 {
+            scopes.push(crate::tag!("depth" => depth, "depth" => depth));
+            assert_eq!(in_force(), expected(depth));
+            let inherited = tags_in_force(|bytes| tags::texts(bytes).collect::<Vec<_>>());
+            assert_eq!(inherited, Some(expected(depth)));
+        }
+        assert!(left_out() >= before + 44);
+        // Not in order: what is known below changes, and nothing is known above.
+        drop(scopes.remove(255));
+        show(Source::OpenTelemetry, &[1, 1, 7], Some((&Span { trace_id: [1; 16], span_id: [2; 8] }, 1)));
+        assert_eq!((in_force(), read().0.span_id), (expected(256), 0x0202_0202_0202_0202));
+        drop(scopes.remove(260));
+        show(Source::OpenTelemetry, &[], Some((&Span::NONE, 0)));
+        while scopes.len() > 255 {
+            assert_eq!(in_force(), expected(256));
+            scopes.pop();
+        }
+        while let Some(_left) = scopes.pop() {
+            assert_eq!(in_force(), expected(scopes.len() as i32));
+        }
+        assert_eq!(read(), (Current::default(), vec![]));
+    }
+
     /// Check that a thread that is ending enters nothing, and that nothing is in force for it.
     #[test]
     fn an_ending_thread_enters_nothing() {

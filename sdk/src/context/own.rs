@@ -45,7 +45,7 @@ impl Own {
     /// Puts tags in force on top of those that are; the number by which the scope is left, `None` if it was not entered.
     #[inline]
     pub(super) fn enter(&self, in_force: &Cell<*const Record>, tags: &[u8]) -> Option<u32> {
-        let number = self.scopes.try_borrow_mut().ok().and_then(|mut scopes| scopes.enter(in_force, tags));
+        let number = self.scopes.try_borrow_mut().ok().map(|mut scopes| scopes.enter(in_force, tags));
         if number.is_none() {
             leave_out(1);
         }

@@ -10,12 +10,22 @@ use std::cell::Cell;
 use std::ptr;
 use std::sync::atomic::{Ordering, compiler_fence};
 
-use super::attributes::{MAX_TAG_BYTES, merge};
+use super::attributes::{MAX_TAG_BYTES, merge, pairs};
+use super::keys;
 use super::own::leave_out;
 use super::records::{Record, Span};
 
-/// Most scopes of a thread at once; the tags of further ones are left out.
+/// Most scopes of a thread at once whose tags are kept. Within further ones [`OVERFLOW`] is in force: the values of outer scopes would
+/// be wrong there.
 const MAX_SCOPES: usize = 256;
+
+/// Number of all scopes beyond it.
+const BEYOND: u32 = u32::MAX;
+
+/// `profiler.tags=overflow`, as `attributes` writes it.
+const OVERFLOW: &[u8] = b"\0\x08overflow";
+
+const _: () = assert!(OVERFLOW[0] == keys::OF_TAGS && OVERFLOW[1] as usize == OVERFLOW.len() - 2);
 
 /// Who says which span is current.
 #[cfg(any(feature = "opentelemetry", feature = "tracing-layer"))]
@@ -28,12 +38,14 @@ pub(super) enum Source {
 
 /// The scopes. Invariants: behind the top there is a level, whose record is the spare; of all records only the top's may be in
 /// force, so that all others may be written; the tags of a record are its level's own, and behind them those of the level below
-/// whose keys are others. (Its span is right only at the top.) Whoever owns them takes what is in force back before dropping them.
+/// whose keys are others. (Its span is right only at the top.) The level above the last scope that is kept is of all others. Whoever owns them takes what is in force back before dropping them.
 #[derive(Debug)]
 pub(super) struct Scopes {
     /// The lowest is of no scope: its own tags are those of spans.
     levels: Vec<Level>,
     top: usize,
+    /// Scopes that share the level above the last one that is kept; 0: there is no such level.
+    beyond: usize,
     /// The tags of the current span, by [`Source`].
     of_spans: [Vec<u8>; 2],
 }
@@ -81,29 +93,42 @@ impl Drop for Level {
 impl Scopes {
     /// None.
     pub(super) fn new() -> Self {
-        Self { levels: vec![Level::new(), Level::new()], top: 0, of_spans: [Vec::new(), Vec::new()] }
+        Self { levels: vec![Level::new(), Level::new()], top: 0, beyond: 0, of_spans: [Vec::new(), Vec::new()] }
     }
 
-    /// Enters a scope with these tags; its number, `None` when there are too many.
+    /// Enters a scope with these tags; its number.
     #[inline]
-    pub(super) fn enter(&mut self, in_force: &Cell<*const Record>, tags: &[u8]) -> Option<u32> {
+    pub(super) fn enter(&mut self, in_force: &Cell<*const Record>, tags: &[u8]) -> u32 {
         // The third one: when the second is the top's, it has the spare.
         let Some([below, level, _, ..]) = self.levels.get_mut(self.top..) else {
-            self.grow()?;
-            return self.enter(in_force, tags);
+            return self.enter_deeper(in_force, tags);
         };
         let (below, record) = (below.record(), level.record_mut());
         (level.own, level.left) = (tags.len(), false);
         leave_out(record.write(&below.span, below.trace_flags, tags, below.tags()));
         self.top += 1;
         publish(in_force, record);
-        Some(self.top as u32)
+        self.top as u32
     }
 
-    /// Makes room for one more scope.
+    /// Enters a scope for which there is no level.
     #[cold]
-    fn grow(&mut self) -> Option<()> {
-        (self.top < MAX_SCOPES).then(|| self.levels.push(Level::new()))
+    fn enter_deeper(&mut self, in_force: &Cell<*const Record>, tags: &[u8]) -> u32 {
+        if self.top < MAX_SCOPES {
+            self.levels.push(Level::new());
+            return self.enter(in_force, tags);
+        }
+        leave_out(pairs(tags).count() as u64);
+        self.beyond += 1;
+        if self.beyond == 1 {
+            self.levels.push(Level::new());
+            let (below, level) = (self.levels[self.top].record(), &mut self.levels[self.top + 1]);
+            (level.own, level.left) = (OVERFLOW.len(), false);
+            level.record_mut().write(&below.span, below.trace_flags, OVERFLOW, &[]);
+            self.top += 1;
+            publish(in_force, self.levels[self.top].record());
+        }
+        BEYOND
     }
 
     /// Leaves a scope. Others keep what they brought, also those that are inside it and outlive it.
@@ -111,7 +136,7 @@ impl Scopes {
     pub(super) fn leave(&mut self, in_force: &Cell<*const Record>, number: u32) {
         let level = number as usize;
         if level != self.top {
-            return self.leave_inside(in_force, level);
+            return if number == BEYOND { self.leave_beyond(in_force) } else { self.leave_inside(in_force, level) };
         }
         let old = self.levels[level].record();
         self.top -= 1;
@@ -121,6 +146,16 @@ impl Scopes {
         let level = &mut self.levels[self.top];
         level.record_mut().link(&old.span, old.trace_flags);
         publish(in_force, level.record());
+    }
+
+    /// Leaves one of those that share a level, which goes with the last of them.
+    #[cold]
+    fn leave_beyond(&mut self, in_force: &Cell<*const Record>) {
+        self.beyond = self.beyond.saturating_sub(1);
+        if self.beyond == 0 && self.top > MAX_SCOPES {
+            self.leave(in_force, self.top as u32);
+            self.levels.truncate(MAX_SCOPES + 2);
+        }
     }
 
     /// Leaves one that is not the innermost: it has no tags of its own from now on, and goes with the one above it.
@@ -179,6 +214,7 @@ impl Scopes {
         for level in from..=self.top {
             let spare = self.spare();
             match level.checked_sub(1) {
+                Some(MAX_SCOPES) => spare.write(span, flags, OVERFLOW, &[]),
                 Some(below) => {
                     spare.write(span, flags, self.levels[level].own_tags(), self.levels[below].record().tags())
                 }
@@ -202,7 +238,8 @@ impl Scopes {
 
     /// Writes the tags that are in force, but for those of spans: what a task inherits. The bytes written.
     pub(super) fn of_scopes(&self, into: &mut [u8; MAX_TAG_BYTES]) -> usize {
-        self.levels[1..=self.top].iter().fold(0, |length, level| {
+        let first = if self.top > MAX_SCOPES { self.top } else { 1 };
+        self.levels[first..=self.top].iter().fold(0, |length, level| {
             let outer = *into;
             // What has no room was counted on entry.
             merge(level.own_tags(), &outer[..length], into).0
@@ -223,7 +260,6 @@ fn publish(in_force: &Cell<*const Record>, record: &Record) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::attributes::pairs;
     use super::*;
 
     /// What is in force, sorted.
@@ -239,15 +275,15 @@ mod tests {
     #[test]
     fn scopes_take_with_them_what_they_brought() {
         let (mut scopes, in_force) = (Scopes::new(), Cell::new(ptr::null()));
-        let outer = scopes.enter(&in_force, &[1, 1, 10, 2, 1, 10]).unwrap();
-        let middle = scopes.enter(&in_force, &[2, 1, 20]).unwrap();
-        let inner = scopes.enter(&in_force, &[3, 1, 30]).unwrap();
+        let outer = scopes.enter(&in_force, &[1, 1, 10, 2, 1, 10]);
+        let middle = scopes.enter(&in_force, &[2, 1, 20]);
+        let inner = scopes.enter(&in_force, &[3, 1, 30]);
         assert_eq!(tags(&in_force), [(1, 10), (2, 20), (3, 30)]);
         scopes.leave(&in_force, outer);
         assert_eq!(tags(&in_force), [(2, 20), (3, 30)]);
         scopes.leave(&in_force, inner);
         assert_eq!(tags(&in_force), [(2, 20)]);
-        let next = scopes.enter(&in_force, &[4, 1, 40]).unwrap();
+        let next = scopes.enter(&in_force, &[4, 1, 40]);
         scopes.leave(&in_force, middle);
         assert_eq!(tags(&in_force), [(4, 40)]);
         scopes.leave(&in_force, next);
@@ -268,9 +304,9 @@ mod tests {
             // SAFETY: as above; freed with the scopes only.
             assert_eq!(before, unsafe { old.as_ref() }.copied());
         };
-        change(&|scopes| assert_eq!(scopes.enter(&in_force, &[1, 1, 10]), Some(1)));
-        change(&|scopes| assert_eq!(scopes.enter(&in_force, &[2, 1, 20]), Some(2)));
-        change(&|scopes| assert_eq!(scopes.enter(&in_force, &[3, 1, 30]), Some(3)));
+        change(&|scopes| assert_eq!(scopes.enter(&in_force, &[1, 1, 10]), 1));
+        change(&|scopes| assert_eq!(scopes.enter(&in_force, &[2, 1, 20]), 2));
+        change(&|scopes| assert_eq!(scopes.enter(&in_force, &[3, 1, 30]), 3));
         change(&|scopes| scopes.leave(&in_force, 1));
         #[cfg(any(feature = "opentelemetry", feature = "tracing-layer"))]
         for (tags, byte) in [(&[] as &[u8], 1), (&[1, 1, 11], 1), (&[1, 1, 12], 2), (&[], 0)] {
@@ -285,10 +321,13 @@ mod tests {
     #[test]
     fn forgotten_scopes_are_bounded() {
         let (mut scopes, in_force) = (Scopes::new(), Cell::new(ptr::null()));
-        let entered = (0..1000).filter(|_| scopes.enter(&in_force, &[1, 0]).is_some()).count();
-        assert_eq!(entered, MAX_SCOPES);
-        scopes.leave(&in_force, u32::MAX);
+        let kept = (0..1000).filter(|_| scopes.enter(&in_force, &[1, 0]) != BEYOND).count();
+        assert_eq!(kept, MAX_SCOPES);
+        scopes.leave(&in_force, 1000);
         scopes.leave(&in_force, 1);
+        scopes.leave(&in_force, BEYOND);
+        assert_eq!((scopes.top, scopes.levels.len()), (MAX_SCOPES + 1, MAX_SCOPES + 3));
+        (0..1000).for_each(|_| scopes.leave(&in_force, BEYOND));
         assert_eq!((scopes.top, scopes.levels.len()), (MAX_SCOPES, MAX_SCOPES + 2));
     }
 }

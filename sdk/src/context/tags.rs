@@ -4,7 +4,7 @@
 //! when it is entered and a store when it is left, and touches nothing that another thread touches.
 //!
 //! Bounds: a key has at most [`MAX_KEY`] bytes, a value [`MAX_VALUE`], all tags in force [`MAX_TAG_BYTES`], and there are at most
-//! [`MAX_KEYS`] keys in a process. What is longer is cut, what is more is left out, and counted.
+//! [`MAX_KEYS`] keys in a process and 256 scopes on a thread. What is longer is cut, what is more is left out, and counted.
 
 use std::borrow::Borrow;
 use std::fmt::{self, Debug, Display, Write};
@@ -133,6 +133,8 @@ impl Write for Text {
 /// Scopes may end in any order: each takes with it what it brought. A scope cannot be sent to another thread, and must not be held
 /// across an `.await`: the tags would stay with the thread while the task moves on. Use [`FutureExt::with_tags`](crate::FutureExt::with_tags)
 /// there.
+///
+/// A thread keeps the tags of 256 scopes at once. Within further ones samples carry `profiler.tags=overflow` instead of all tags.
 ///
 /// ```compile_fail,E0277
 /// let scope = profiler::tag!("endpoint" => "/orders");
