@@ -65,20 +65,21 @@ impl Level {
     }
 
     #[inline]
-    fn record<'a>(&self) -> &'a Record {
-        // SAFETY: from a `Box` that is freed with the scopes, of which no function keeps it, or has it while it writes this record.
+    fn record(&self) -> &Record {
+        // SAFETY: from a `Box` that is freed with the level, and written through the level alone.
         unsafe { &*self.record }
     }
 
-    /// Not of the level at the top.
+    /// # Safety
+    /// The record is not in force.
     #[inline]
-    fn record_mut<'a>(&mut self) -> &'a mut Record {
-        // SAFETY: as above; not in force, so that no handler that interrupts this reads it.
+    unsafe fn record_mut(&mut self) -> &mut Record {
+        // SAFETY: as above, and not in force, as the caller has it: no handler that interrupts this reads it.
         unsafe { &mut *self.record }
     }
 
     /// The tags that the scope itself brought.
-    fn own_tags<'a>(&self) -> &'a [u8] {
+    fn own_tags(&self) -> &[u8] {
         self.record().tags().get(..self.own).unwrap_or(&[])
     }
 }
@@ -103,8 +104,10 @@ impl Scopes {
         let Some([below, level, _, ..]) = self.levels.get_mut(self.top..) else {
             return self.enter_deeper(in_force, tags);
         };
-        let (below, record) = (below.record(), level.record_mut());
         (level.own, level.left) = (tags.len(), false);
+        let below = below.record();
+        // SAFETY: the level above the top is not in force.
+        let record = unsafe { level.record_mut() };
         leave_out(record.write(&below.span, below.trace_flags, tags, below.tags()));
         self.top += 1;
         publish(in_force, record);
@@ -122,10 +125,11 @@ impl Scopes {
         self.beyond += 1;
         if self.beyond == 1 {
             self.levels.push(Level::new());
-            let (below, level) = (self.levels[self.top].record(), &mut self.levels[self.top + 1]);
-            (level.own, level.left) = (OVERFLOW.len(), false);
-            level.record_mut().write(&below.span, below.trace_flags, OVERFLOW, &[]);
+            let (span, flags) = self.span();
+            // SAFETY: the level above the top is not in force.
+            unsafe { self.levels[self.top + 1].record_mut() }.write(&span, flags, OVERFLOW, &[]);
             self.top += 1;
+            (self.levels[self.top].own, self.levels[self.top].left) = (OVERFLOW.len(), false);
             publish(in_force, self.levels[self.top].record());
         }
         BEYOND
@@ -138,13 +142,14 @@ impl Scopes {
         if level != self.top {
             return if number == BEYOND { self.leave_beyond(in_force) } else { self.leave_inside(in_force, level) };
         }
-        let old = self.levels[level].record();
+        let (span, flags) = self.span();
         self.top -= 1;
         while self.levels[self.top].left {
             self.top -= 1;
         }
         let level = &mut self.levels[self.top];
-        level.record_mut().link(&old.span, old.trace_flags);
+        // SAFETY: what is in force is the record of the top as it was.
+        unsafe { level.record_mut() }.link(&span, flags);
         publish(in_force, level.record());
     }
 
@@ -163,8 +168,8 @@ impl Scopes {
     fn leave_inside(&mut self, in_force: &Cell<*const Record>, level: usize) {
         if level < self.top {
             (self.levels[level].own, self.levels[level].left) = (0, true);
-            let old = self.levels[self.top].record();
-            self.rewrite(level, &old.span, old.trace_flags);
+            let (span, flags) = self.span();
+            self.rewrite(level, &span, flags);
             publish(in_force, self.levels[self.top].record());
         }
     }
@@ -180,12 +185,15 @@ impl Scopes {
         tags: &[u8],
         span: Option<(&Span, u8)>,
     ) {
-        let old = self.levels[self.top].record();
-        let (span, flags) = span.unwrap_or((&old.span, old.trace_flags));
+        let (old, old_flags) = self.span();
+        let (span, flags) = span.unwrap_or((&old, old_flags));
         if self.set_span_tags(source, tags) {
             self.rewrite(0, span, flags);
-        } else if (span, flags) != (&old.span, old.trace_flags) {
-            self.spare().write(span, flags, old.tags(), &[]);
+        } else if (span, flags) != (&old, old_flags) {
+            let (levels, above) = self.levels.split_at_mut(self.top + 1);
+            let top = &levels[self.top];
+            // SAFETY: the level above the top is not in force.
+            unsafe { above[0].record_mut() }.write(span, flags, top.record().tags(), &[]);
             self.put_spare(self.top);
         } else {
             return;
@@ -212,21 +220,23 @@ impl Scopes {
     /// Writes the records from this level on anew, all but the one in force, in whose place there is then another one.
     fn rewrite(&mut self, from: usize, span: &Span, flags: u8) {
         for level in from..=self.top {
-            let spare = self.spare();
+            let (levels, above) = self.levels.split_at_mut(self.top + 1);
+            // SAFETY: the level above the top is not in force before the last turn has put the top's old record there.
+            let spare = unsafe { above[0].record_mut() };
             match level.checked_sub(1) {
                 Some(MAX_SCOPES) => spare.write(span, flags, OVERFLOW, &[]),
-                Some(below) => {
-                    spare.write(span, flags, self.levels[level].own_tags(), self.levels[below].record().tags())
-                }
+                Some(below) => spare.write(span, flags, levels[level].own_tags(), levels[below].record().tags()),
                 None => spare.write(span, flags, &self.of_spans[1], &self.of_spans[0]),
             };
             self.put_spare(level);
         }
     }
 
+    /// The span that is current, and its flags.
     #[inline]
-    fn spare<'a>(&mut self) -> &'a mut Record {
-        self.levels[self.top + 1].record_mut()
+    fn span(&self) -> (Span, u8) {
+        let record = self.levels[self.top].record();
+        (record.span, record.trace_flags)
     }
 
     /// Makes the spare record that of a level, whose own is the spare from now on.
