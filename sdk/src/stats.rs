@@ -121,7 +121,8 @@ pub struct SpanStats {
 #[non_exhaustive]
 pub struct TagStats {
     /// Tags that were left out since the process began: their key was empty, there was no room for them, all keys were
-    /// taken, or there were too many scopes.
+    /// taken, there were too many scopes, or the thread was ending. A tag counts each time: when a set of tags or a span is made,
+    /// a scope entered, a span become current.
     pub left_out: u64,
 }
 

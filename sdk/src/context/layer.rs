@@ -15,6 +15,7 @@ use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::{LookupSpan, SpanRef};
 
 use super::attributes::{Block, pairs};
+use super::own::leave_out;
 use super::records::Span;
 use super::scopes::Source;
 use super::show;
@@ -112,9 +113,7 @@ impl TracingLayer {
         for span in span.into_iter().flat_map(SpanRef::scope) {
             if let Some(kept) = span.extensions().get::<Kept>() {
                 // What is there already is of an inner span, and stays.
-                for (key, value) in pairs(kept.tags.as_bytes()) {
-                    tags.push(key, value);
-                }
+                push_all(&mut tags, kept.tags.as_bytes());
                 ids = ids.or_else(|| kept.ids());
             }
             if !links && self.fields.is_empty() {
@@ -155,15 +154,19 @@ impl Kept {
 
     fn add_all(&mut self, tags: &[u8]) {
         let mut all = Block::new();
-        for (key, value) in pairs(tags).chain(pairs(self.tags.as_bytes())) {
-            all.push(key, value);
-        }
+        push_all(&mut all, tags);
+        push_all(&mut all, self.tags.as_bytes());
         self.tags = all;
     }
 
     fn ids(&self) -> Option<Span> {
         Some(Span { trace_id: self.trace_id?, span_id: self.span_id? })
     }
+}
+
+/// Adds tags whose keys are not there; what has no room is counted.
+fn push_all(block: &mut Block, tags: &[u8]) {
+    leave_out(pairs(tags).filter(|(key, value)| !block.push(*key, value)).count() as u64);
 }
 
 /// Reads fields into what is kept.

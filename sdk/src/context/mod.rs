@@ -48,7 +48,11 @@ use self::thread::Thread;
 /// Puts tags in force on the calling thread, on top of those that are; the number by which the scope is left, `None` where
 /// it could not be entered. Not callable from a signal handler, as the functions below.
 fn enter(tags: &[u8]) -> Option<u32> {
-    Thread::with_here(|own, in_force| own.enter(in_force, tags)).flatten()
+    let number = Thread::with_here(|own, in_force| own.enter(in_force, tags)).flatten();
+    if number.is_none() {
+        own::leave_out(attributes::pairs(tags).count() as u64);
+    }
+    number
 }
 
 /// Leaves a scope of the calling thread.
@@ -139,14 +143,15 @@ mod tests {
         assert_eq!(read(), (Current::default(), vec![]));
     }
 
-    /// Check that a thread that is ending enters nothing, and that nothing is in force for it.
+    /// Check that a thread that is ending enters nothing, that this is counted, and that nothing is in force for it.
     #[test]
     fn an_ending_thread_enters_nothing() {
-        struct Late(std::sync::mpsc::Sender<(Option<u32>, Current)>);
+        struct Late(std::sync::mpsc::Sender<(Option<u32>, bool, Current)>);
         impl Drop for Late {
             fn drop(&mut self) {
-                let entered = enter(&[1, 0]);
-                self.0.send((entered, read().0)).unwrap();
+                let before = left_out();
+                let entered = enter(&[1, 0, 2, 0]);
+                self.0.send((entered, left_out() >= before + 2, read().0)).unwrap();
             }
         }
         thread_local!(static LATE: std::cell::RefCell<Option<Late>> = const { std::cell::RefCell::new(None) });
@@ -157,6 +162,6 @@ mod tests {
             std::mem::forget(crate::tag!("forgotten" => 1));
         };
         std::thread::spawn(work).join().unwrap();
-        assert_eq!(receiver.recv().unwrap(), (None, Current::default()));
+        assert_eq!(receiver.recv().unwrap(), (None, true, Current::default()));
     }
 }

@@ -17,7 +17,7 @@ use super::scopes::Source;
 /// Tags that found no room, in this process.
 static LEFT_OUT: AtomicU64 = AtomicU64::new(0);
 
-/// Tags that were left out since the process began: there was no room, no key to be had, or too many scopes.
+/// Tags that were left out since the process began: see [`TagStats`](crate::TagStats).
 pub(crate) fn left_out() -> u64 {
     LEFT_OUT.load(Ordering::Relaxed)
 }
@@ -45,11 +45,7 @@ impl Own {
     /// Puts tags in force on top of those that are; the number by which the scope is left, `None` if it was not entered.
     #[inline]
     pub(super) fn enter(&self, in_force: &Cell<*const Record>, tags: &[u8]) -> Option<u32> {
-        let number = self.scopes.try_borrow_mut().ok().map(|mut scopes| scopes.enter(in_force, tags));
-        if number.is_none() {
-            leave_out(1);
-        }
-        number
+        self.scopes.try_borrow_mut().ok().map(|mut scopes| scopes.enter(in_force, tags))
     }
 
     /// Takes back what a scope put in force.

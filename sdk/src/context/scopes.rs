@@ -223,11 +223,12 @@ impl Scopes {
             let (levels, above) = self.levels.split_at_mut(self.top + 1);
             // SAFETY: the level above the top is not in force before the last turn has put the top's old record there.
             let spare = unsafe { above[0].record_mut() };
-            match level.checked_sub(1) {
+            let left_out = match level.checked_sub(1) {
                 Some(MAX_SCOPES) => spare.write(span, flags, OVERFLOW, &[]),
                 Some(below) => spare.write(span, flags, levels[level].own_tags(), levels[below].record().tags()),
                 None => spare.write(span, flags, &self.of_spans[1], &self.of_spans[0]),
             };
+            leave_out(left_out);
             self.put_spare(level);
         }
     }

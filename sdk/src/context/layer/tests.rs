@@ -96,6 +96,28 @@ fn values_that_enter_spans_are_recorded() {
     assert_eq!(recorded, Ok(seen("route=/orders span=late", 255)));
 }
 
+/// Check that tags of spans that find no room are counted: in one span, beside those of its parents, and below scopes.
+#[test]
+fn what_has_no_room_is_counted() {
+    let layer = tracing_layer().with_field("w1").with_field("w2").with_field("w3");
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+        let counts = |work: &dyn Fn()| {
+            let before = super::super::left_out();
+            work();
+            super::super::left_out() - before
+        };
+        let wide = "x".repeat(255);
+        let wide = wide.as_str();
+        assert!(counts(&|| drop(info_span!("full", w1 = wide, w2 = wide, w3 = wide))) > 0, "in one span");
+        let parent = info_span!("parent", w1 = wide, w2 = wide);
+        let child = info_span!(parent: &parent, "child", w3 = wide);
+        assert!(counts(&|| drop(child.enter())) > 0, "beside those of its parents");
+        let _scope = crate::tag!("s1" => wide, "s2" => wide);
+        let span = info_span!("span", w3 = wide);
+        assert!(counts(&|| drop(span.enter())) > 0, "below scopes");
+    });
+}
+
 /// Check that what is no id is none.
 #[test]
 fn what_is_no_id_is_none() {
