@@ -121,7 +121,7 @@ impl Profiler {
     /// Samples for `duration` from now on, beside what is exported, and returns the profile. Blocks for as long.
     ///
     /// # Errors
-    /// When sampling is off, or too many captures run.
+    /// When sampling is off, too many captures run, or the program has closed the descriptors of the profiler.
     pub fn capture(&self, kind: ProfileKind, duration: Duration) -> Result<ProfileSet, Error> {
         let off = || Error::misuse("Profiler::capture", "sampling is off", "resume the profiler first");
         let (running, duration) = (self.running().ok_or_else(off)?, duration.min(LONGEST));

@@ -12,6 +12,11 @@ use crate::aggregate::Window;
 use crate::error::Error;
 use crate::heap::{Mark, Since};
 
+/// Why nothing goes on where the host has closed the descriptors, and what is to be done.
+pub(super) const CLOSED: &str =
+    "the program closed the descriptors of the profiler, as daemons do that close all of them";
+pub(super) const AFTER_CLOSED: &str = "shut this profiler down, start another one";
+
 /// What `profiler` is asked to do.
 pub(super) enum Command {
     /// `asker` dies when nobody waits for the outcome any more.
@@ -116,6 +121,8 @@ pub(super) type CaptureReply = Box<dyn FnOnce(Result<ProfileSet, Refusal>) + Sen
 pub(super) enum Refusal {
     TooMany,
     Off,
+    /// The host has closed the descriptors: see [`CLOSED`].
+    Closed,
     /// There are no heap profiles in this program.
     NoHeap,
 }

@@ -123,6 +123,7 @@ impl Running {
             Ok(Ok(set)) => return Ok(set),
             Ok(Err(Refusal::TooMany)) => ("too many captures at once", "wait until one of them has ended"),
             Ok(Err(Refusal::Off)) => ("sampling is off", "resume the profiler first"),
+            Ok(Err(Refusal::Closed)) => (message::CLOSED, message::AFTER_CLOSED),
             Ok(Err(Refusal::NoHeap)) => ("there are no heap profiles", "see the notes in Stats::heap"),
             Err(RecvTimeoutError::Timeout) => ("names took too long to find", "ask again: what was found is kept"),
             Err(RecvTimeoutError::Disconnected) => ("the profiler has ended", "start it again"),

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 use profiler_proto::loss::{Cause, Degraded, Loss};
 
 use super::io::Tasks;
-use super::message::{CaptureReply, Command, Refusal, Reply, Task};
+use super::message::{AFTER_CLOSED, CLOSED, CaptureReply, Command, Refusal, Reply, Task};
 use super::source::Handle;
 use crate::aggregate::Aggregate;
 use crate::config::period;
@@ -31,9 +31,6 @@ const EPOCHS: u32 = 2;
 const SHORTEST_WINDOW: Duration = Duration::from_secs(1);
 /// Captures that may run at once, each with a window of its own.
 const MAX_CAPTURES: usize = 8;
-
-/// Why nothing goes on.
-const CLOSED: &str = "the program closed the descriptors of the profiler, as daemons do that close all of them";
 
 struct Capture {
     window: Aggregate,
@@ -253,6 +250,9 @@ impl Sampling {
     fn obey(&mut self, command: Command) {
         self.strand_if_gone();
         match command {
+            Command::Capture { reply, .. } | Command::Heap { reply, .. } if self.stranded => {
+                reply(Err(Refusal::Closed));
+            }
             Command::Capture { duration, asker, reply } => self.begin_capture(duration, asker, reply),
             Command::Flush { deadline, reply } => self.begin_flush(deadline, reply),
             Command::Pause { reply } => {
@@ -311,7 +311,7 @@ impl Sampling {
 
     fn resume(&mut self) -> Result<(), Error> {
         if self.stranded {
-            return Err(Error::misuse("Profiler::resume", CLOSED, "shut this profiler down, start another one"));
+            return Err(Error::misuse("Profiler::resume", CLOSED, AFTER_CLOSED));
         }
         let resumed = self.sampler.resume(self.period);
         self.handle.heap().into_iter().for_each(Heap::resume);
@@ -367,7 +367,7 @@ impl Sampling {
             return;
         }
         self.stranded = true;
-        tracing::error!("{CLOSED}: profiling ends here; shut this profiler down and start another one");
+        tracing::error!("{CLOSED}: profiling ends here; {AFTER_CLOSED}");
         self.pause();
         if let Some(exporter) = self.handle.exporter.get() {
             exporter.abandon(Cause::Closed);
@@ -377,7 +377,7 @@ impl Sampling {
             reply.answer(true);
         }
         for capture in self.captures.drain(..) {
-            (capture.reply)(Err(Refusal::Off));
+            (capture.reply)(Err(Refusal::Closed));
         }
     }
 

@@ -130,7 +130,8 @@ impl crate::serve::Source for Handle {
                 Ok(Ok(set)) => Ok(set),
                 Ok(Err(Refusal::TooMany)) => Err(CaptureError::TooMany),
                 Ok(Err(Refusal::NoHeap)) => Err(CaptureError::NoHeap),
-                Ok(Err(Refusal::Off)) | Err(_) => Err(CaptureError::Off),
+                // Where the descriptors are closed, so is the connection: nobody hears it.
+                Ok(Err(Refusal::Off | Refusal::Closed)) | Err(_) => Err(CaptureError::Off),
             }
         })
     }
@@ -151,7 +152,8 @@ impl crate::serve::Source for Handle {
                 Ok(Ok(set)) => Ok(set),
                 Ok(Err(Refusal::TooMany)) => Err(CaptureError::TooMany),
                 Ok(Err(Refusal::NoHeap)) => Err(CaptureError::NoHeap),
-                Ok(Err(Refusal::Off)) | Err(_) => Err(CaptureError::Off),
+                // Where the descriptors are closed, so is the connection: nobody hears it.
+                Ok(Err(Refusal::Off | Refusal::Closed)) | Err(_) => Err(CaptureError::Off),
             }
         })
     }

@@ -53,11 +53,13 @@ pub(crate) fn closed(options: &Options) -> Result<Value> {
     }))
 }
 
-/// Whether the profiler says no to what it cannot do any more, without waiting for it.
+/// Whether the profiler says no to what it cannot do any more, and why, without waiting for it.
 fn refused(profiler: &Profiler) -> bool {
+    let says_why = |error: profiler::Error| error.to_string().contains("closed the descriptors");
     let rate = profiler.set_rate_hz(200);
     profiler.pause();
-    rate.is_ok() && profiler.resume().is_err() && profiler.capture(ProfileKind::Cpu, Duration::from_secs(1)).is_err()
+    let captured = profiler.capture(ProfileKind::Cpu, Duration::from_secs(1));
+    rate.is_ok() && profiler.resume().is_err_and(says_why) && captured.is_err_and(says_why)
 }
 
 /// Profiles again.
