@@ -4,6 +4,10 @@
 //! mean the host's files, and whoever goes on would write to them and close them. One descriptor of ours, used for nothing else,
 //! tells: it is a pipe's end, and every pipe has a number of its own in the kernel. It is looked at before anything of ours
 //! that holds descriptors gets its turn. Between a look and what follows it are microseconds, which nothing can close.
+//!
+//! It stands for the others only where the host closes all from a number on that is not above its own. It has the lowest of ours
+//! that was free at the start, and the exporter connects later: a host that closes only what is above some number, or single
+//! descriptors, may take a connection and leave the mark.
 
 use std::fs::{File, Metadata};
 use std::io;
