@@ -81,7 +81,7 @@ fn copy_ends<const N: usize>(from: &[u8], into: &mut [u8; MAX_TAG_BYTES]) -> boo
     true
 }
 
-/// The second half of it: writes the tags of `outer` from `end` on.
+/// The second half of [`merge`]: writes the tags of `outer` from `end` on.
 #[inline(never)]
 fn append(inner: &[u8], outer: &[u8], into: &mut [u8; MAX_TAG_BYTES], mut end: usize) -> (usize, u64) {
     let mut keys = Keys::default();

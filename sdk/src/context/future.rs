@@ -51,7 +51,7 @@ pin_project! {
     #[derive(Debug, Clone)]
     #[must_use = "futures and streams do nothing unless they are polled"]
     pub struct WithTags<T> {
-        // Taken away only to be dropped.
+        // Taken away only within `drop`: what is said of `None` in the functions below, and in `tower`, is never asked.
         #[pin]
         pub(super) inner: Option<T>,
         pub(super) tags: Tags,
