@@ -2,16 +2,16 @@
 //!
 //! In: the thread itself, which changes what is in force. Out: the same, for the thread. The twin of `thread`.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ptr;
 
-use super::own::Own;
 use super::records::Record;
+use super::scopes::Scopes;
 
 /// What a thread has of ours.
 pub(super) struct Thread {
     in_force: Cell<*const Record>,
-    own: Own,
+    scopes: RefCell<Scopes>,
 }
 
 thread_local! {
@@ -24,17 +24,18 @@ impl Thread {
     /// For which nothing is in force.
     fn begin() -> Self {
         BEGINNING.set(true);
-        let this = Self { in_force: Cell::new(ptr::null()), own: Own::new() };
+        let this = Self { in_force: Cell::new(ptr::null()), scopes: RefCell::new(Scopes::new()) };
         BEGINNING.set(false);
         this
     }
 
-    /// Does `work` with what the calling thread has and the pointer to what is in force; `None` when the thread is ending, or
-    /// making just that.
-    pub(super) fn with_here<R>(work: impl FnOnce(&Own, &Cell<*const Record>) -> R) -> Option<R> {
+    /// Does `work` with the scopes of the calling thread and the pointer to what is in force; `None` when the thread is ending, and
+    /// for an allocator that is called while they are made or changed.
+    pub(super) fn with_here<R>(work: impl FnOnce(&mut Scopes, &Cell<*const Record>) -> R) -> Option<R> {
         if BEGINNING.get() {
             return None;
         }
-        THREAD.try_with(|thread| work(&thread.own, &thread.in_force)).ok()
+        let with = |thread: &Self| Some(work(&mut *thread.scopes.try_borrow_mut().ok()?, &thread.in_force));
+        THREAD.try_with(with).ok().flatten()
     }
 }

@@ -15,7 +15,7 @@ use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::{LookupSpan, SpanRef};
 
 use super::attributes::{Block, pairs};
-use super::own::leave_out;
+use super::left_out::leave_out;
 use super::records::Span;
 use super::scopes::Source;
 use super::show;

@@ -2,7 +2,7 @@
 //!
 //! In: scopes entered and left by the thread itself ([`tags`]), spans that become current. Out: the record for the handler on
 //! that thread, at any instruction (`signal`), and for readers outside. The parts: [`keys`] are numbered, [`attributes`] is how tags stand in a record,
-//! [`records`] are what others read, [`scopes`] what a thread entered, with a record each, [`own`] all that it has. Where that is: `thread`; on systems
+//! [`records`] are what others read, [`scopes`] what a thread entered, with a record each, [`left_out`] counts what has no room. Where a thread has them: `thread`; on systems
 //! without a sampler, `elsewhere`. Who says which span is current: `otel`, with the `roots` of spans, and `layer`.
 
 pub(crate) mod attributes;
@@ -12,9 +12,9 @@ pub(crate) mod future;
 pub(crate) mod keys;
 #[cfg(feature = "tracing-layer")]
 pub(crate) mod layer;
+mod left_out;
 #[cfg(feature = "opentelemetry")]
 pub(crate) mod otel;
-mod own;
 mod records;
 #[cfg(feature = "opentelemetry-sdk")]
 pub(crate) mod roots;
@@ -35,7 +35,7 @@ pub mod tower;
 #[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
 use self::elsewhere::Thread;
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
-pub(crate) use self::own::left_out;
+pub(crate) use self::left_out::left_out;
 #[cfg(any(feature = "opentelemetry", feature = "tracing-layer"))]
 use self::records::Span;
 #[cfg(any(feature = "opentelemetry", feature = "tracing-layer"))]
@@ -48,21 +48,23 @@ use self::thread::Thread;
 /// Puts tags in force on the calling thread, on top of those that are; the number by which the scope is left, `None` where
 /// it could not be entered. Not callable from a signal handler, as the functions below.
 fn enter(tags: &[u8]) -> Option<u32> {
-    let number = Thread::with_here(|own, in_force| own.enter(in_force, tags)).flatten();
+    let number = Thread::with_here(|scopes, in_force| scopes.enter(in_force, tags));
     if number.is_none() {
-        own::leave_out(attributes::pairs(tags).count() as u64);
+        left_out::leave_out(attributes::pairs(tags).count() as u64);
     }
     number
 }
 
 /// Leaves a scope of the calling thread.
 fn leave(scope: u32) {
-    Thread::with_here(|own, in_force| own.leave(in_force, scope));
+    Thread::with_here(|scopes, in_force| scopes.leave(in_force, scope));
 }
 
-/// Has `look` look at the tags in force on the calling thread.
-fn tags_in_force<R>(look: impl FnOnce(&[u8]) -> R) -> Option<R> {
-    Thread::with_here(|own, _| own.tags(look))
+/// Has `look` look at the tags in force on the calling thread, without those of spans.
+fn tags_in_force<R>(look: impl FnOnce(&[u8]) -> R) -> R {
+    let mut tags = [0; attributes::MAX_TAG_BYTES];
+    let length = Thread::with_here(|scopes, _| scopes.of_scopes(&mut tags)).unwrap_or(0);
+    look(&tags[..length])
 }
 
 /// Shows which span is current on the calling thread: its tags, which stand outside all scopes, and its ids and flags, where the source
@@ -70,7 +72,7 @@ fn tags_in_force<R>(look: impl FnOnce(&[u8]) -> R) -> Option<R> {
 #[cfg(any(feature = "opentelemetry", feature = "tracing-layer"))]
 #[inline]
 fn show(source: Source, tags: &[u8], span: Option<(&Span, u8)>) {
-    Thread::with_here(|own, in_force| own.show(in_force, source, tags, span));
+    Thread::with_here(|scopes, in_force| scopes.show(in_force, source, tags, span));
 }
 
 #[cfg(all(test, target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
@@ -124,7 +126,7 @@ mod tests {
             scopes.push(crate::tag!("depth" => depth, "depth" => depth));
             assert_eq!(in_force(), expected(depth));
             let inherited = tags_in_force(|bytes| tags::texts(bytes).collect::<Vec<_>>());
-            assert_eq!(inherited, Some(expected(depth)));
+            assert_eq!(inherited, expected(depth));
         }
         assert!(left_out() >= before + 44);
         // Not in order: what is known below changes, and nothing is known above.

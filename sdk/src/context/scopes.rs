@@ -12,7 +12,7 @@ use std::sync::atomic::{Ordering, compiler_fence};
 
 use super::attributes::{MAX_TAG_BYTES, merge, pairs};
 use super::keys;
-use super::own::leave_out;
+use super::left_out::leave_out;
 use super::records::{Record, Span};
 
 /// Most scopes of a thread at once whose tags are kept. Within further ones [`OVERFLOW`] is in force: the values of outer scopes would

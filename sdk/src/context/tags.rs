@@ -12,7 +12,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use super::attributes::{Block, pairs};
-use super::{enter, keys, leave, own, tags_in_force};
+use super::{enter, keys, leave, left_out, tags_in_force};
 
 /// Longest key in bytes; a longer one is cut.
 pub const MAX_KEY: usize = 64;
@@ -38,7 +38,7 @@ impl Tags {
     /// The tags that are in force on this thread, to put them in force elsewhere: on another thread, or for a task.
     #[must_use]
     pub fn current() -> Self {
-        Self { bytes: tags_in_force(|bytes| Arc::from(bytes)).unwrap_or_default() }
+        Self { bytes: tags_in_force(|bytes| Arc::from(bytes)) }
     }
 
     /// Its tags, as they stand in a record.
@@ -77,7 +77,7 @@ fn block<'a>(tags: impl IntoIterator<Item = (&'a str, &'a dyn Display), IntoIter
         let kept = number(key).is_some_and(|key| block.push(key, text.as_bytes()));
         left_out += u64::from(!kept);
     }
-    own::leave_out(left_out);
+    left_out::leave_out(left_out);
     block
 }
 
@@ -246,27 +246,27 @@ mod tests {
     /// Check that empty keys, control characters and long texts follow the written rules.
     #[test]
     fn odd_texts_are_normalized() {
-        let before = own::left_out();
+        let before = left_out::left_out();
         let long = "é".repeat(500_000);
         let tags = crate::tags!("" => 1, "a\nb" => "c\td\u{85}é\u{7f}", "twice" => 1, "twice" => 2, "long" => long);
         let texts: Vec<_> = texts(&tags.bytes).collect();
         let value = |key: &str| texts.iter().find(|(known, _)| *known == key).map(|(_, value)| value.as_str());
         assert_eq!((value("a b"), value("twice")), (Some("c d é "), Some("2")));
         assert_eq!((texts.len(), value("long").map(str::len)), (3, Some(254)));
-        assert!(own::left_out() > before);
+        assert!(left_out::left_out() > before);
     }
 
     /// Check that of very many tags, as many as have room are kept, and the others are counted.
     #[test]
     fn what_has_no_room_is_counted() {
-        let before = own::left_out();
+        let before = left_out::left_out();
         let values: Vec<String> = (0..1000).map(|number| format!("value {number}")).collect();
         let tags = Tags::new(values.iter().map(|value| ("many", value as &dyn Display)));
         assert_eq!(texts(&tags.bytes).collect::<Vec<_>>(), [pair("many", "value 999")]);
         let wide = "x".repeat(MAX_VALUE);
         let tags = crate::tags!("w1" => wide, "w2" => wide, "w3" => wide);
         assert_eq!(texts(&tags.bytes).count(), 2);
-        assert!(own::left_out() > before);
+        assert!(left_out::left_out() > before);
     }
 
     /// Check that the tags in force can be carried to another thread.

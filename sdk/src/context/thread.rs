@@ -8,13 +8,13 @@
 //! `pthread` key when it first changes its record, and a handler that finds none knows that there is nothing to read.
 
 use std::arch::global_asm;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::ptr;
 use std::sync::atomic::{AtomicIsize, AtomicU32, Ordering, compiler_fence};
 
-use super::own::Own;
 use super::records::Record;
+use super::scopes::Scopes;
 #[cfg(target_arch = "aarch64")]
 use super::tls_aarch64 as arch;
 #[cfg(target_arch = "x86_64")]
@@ -23,21 +23,21 @@ use crate::error::Error;
 
 /// What a thread has of ours where a handler finds it. All zero at birth.
 ///
-/// Invariants: `in_force` is null or points to a record of `own`, which is not written meanwhile; `own` is null or from a
-/// `Box`. Only the thread itself and signal handlers on it come here; handlers never to `own`.
+/// Invariants: `in_force` is null or points to a record of `scopes`, which is not written meanwhile; `scopes` is null or from a
+/// `Box`. Only the thread itself and signal handlers on it come here; handlers never to `scopes`.
 #[repr(C)]
 pub(super) struct Thread {
     /// First, and a pointer: the shape that OTEP 4947 asks of a published thread context.
     in_force: Cell<*const Record>,
     /// Made when the thread first changes what is in force, freed when it ends.
-    own: Cell<*mut Own>,
+    scopes: Cell<*mut RefCell<Scopes>>,
     /// Where on the stack a handler of somebody else was called from ours; 0: nowhere.
     handed_on_at: Cell<usize>,
     /// The generation of the sampler in which this thread's own timer fired on it.
     covered: Cell<u32>,
     /// Its address is under the key.
     introduced: Cell<bool>,
-    /// `own` is being made, which allocates, and the allocator may come here.
+    /// `scopes` is being made, which allocates, and the allocator may come here.
     beginning: Cell<bool>,
 }
 
@@ -60,11 +60,11 @@ impl Drop for End {
         thread.in_force.set(ptr::null());
         // A handler on this thread must not find what is freed next: this keeps the compiler to the order.
         compiler_fence(Ordering::SeqCst);
-        let own = thread.own.replace(ptr::null_mut());
-        if !own.is_null() {
-            // SAFETY: from the `Box` that `own` made, taken out of its place, so that this happens once; nothing borrowed from it
+        let scopes = thread.scopes.replace(ptr::null_mut());
+        if !scopes.is_null() {
+            // SAFETY: from the `Box` that `begin` made, taken out of its place, so that this happens once; nothing borrowed from it
             //         outlives a call of `with_here`, and no record of it is in force.
-            drop(unsafe { Box::from_raw(own) });
+            drop(unsafe { Box::from_raw(scopes) });
         }
     }
 }
@@ -183,16 +183,17 @@ impl Thread {
         thread
     }
 
-    /// Does `work` with what the calling thread has and the pointer to what is in force; `None` when the thread is ending, or
-    /// making just that. Not callable from a signal handler.
+    /// Does `work` with the scopes of the calling thread and the pointer to what is in force; `None` when the thread is ending, and
+    /// for an allocator that is called while they are made or changed. Not callable from a signal handler.
     #[inline]
-    pub(super) fn with_here<R>(work: impl FnOnce(&Own, &Cell<*const Record>) -> R) -> Option<R> {
+    pub(super) fn with_here<R>(work: impl FnOnce(&mut Scopes, &Cell<*const Record>) -> R) -> Option<R> {
         let thread = Self::here();
-        if thread.own.get().is_null() {
+        if thread.scopes.get().is_null() {
             thread.begin()?;
         }
         // SAFETY: not null, from a `Box` that is freed only when the thread ends (`End`); the borrow ends with this call.
-        Some(work(unsafe { &*thread.own.get() }, &thread.in_force))
+        let scopes = unsafe { &*thread.scopes.get() };
+        Some(work(&mut *scopes.try_borrow_mut().ok()?, &thread.in_force))
     }
 
     /// The first change: `None` when the thread has ended as far as thread-local values are concerned, and for an allocator that is
@@ -204,7 +205,7 @@ impl Thread {
         }
         let lives = END.try_with(|_| ()).is_ok();
         if lives {
-            self.own.set(Box::into_raw(Box::new(Own::new())));
+            self.scopes.set(Box::into_raw(Box::new(RefCell::new(Scopes::new()))));
         }
         self.beginning.set(false);
         lives.then_some(())

@@ -1,0 +1,21 @@
+//! How many tags were left out.
+//!
+//! In: from wherever one finds no room. Out: their number, for [`TagStats`](crate::TagStats).
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Tags that were left out, in this process.
+static LEFT_OUT: AtomicU64 = AtomicU64::new(0);
+
+/// Tags that were left out since the process began.
+pub(crate) fn left_out() -> u64 {
+    LEFT_OUT.load(Ordering::Relaxed)
+}
+
+/// Counts tags that are left out.
+#[inline]
+pub(super) fn leave_out(tags: u64) {
+    if tags > 0 {
+        LEFT_OUT.fetch_add(tags, Ordering::Relaxed);
+    }
+}
