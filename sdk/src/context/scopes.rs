@@ -21,6 +21,8 @@ const MAX_SCOPES: usize = 256;
 
 /// Number of all scopes beyond it.
 const BEYOND: u32 = u32::MAX;
+/// Number of levels that are nobody's to leave.
+const NOBODY: u32 = u32::MAX - 1;
 
 /// `profiler.tags=overflow`, as `attributes` writes it.
 const OVERFLOW: &[u8] = b"\0\x08overflow";
@@ -38,13 +40,15 @@ pub(super) enum Source {
 
 /// The scopes. Invariants: behind the top there is a level, whose record is the spare; of all records only the top's may be in
 /// force, so that all others may be written; the tags of a record are its level's own, and behind them those of the level below
-/// whose keys are others. (Its span is right only at the top.) The level above the last scope that is kept is of all others. Whoever owns them takes what is in force back before dropping them.
+/// whose keys are others. (Its span is right only at the top.) The level of the scopes beyond the bound, if there are any, is the top. Whoever owns them takes what is in force back before dropping them.
 #[derive(Debug)]
 pub(super) struct Scopes {
     /// The lowest is of no scope: its own tags are those of spans.
     levels: Vec<Level>,
     top: usize,
-    /// Scopes that share the level above the last one that is kept; 0: there is no such level.
+    /// The number that the next scope gets.
+    next: u32,
+    /// Scopes beyond the bound, which share a level; 0: there is no such level.
     beyond: usize,
     /// The tags of the current span, by [`Source`].
     of_spans: [Vec<u8>; 2],
@@ -56,12 +60,13 @@ struct Level {
     record: *mut Record,
     /// Bytes of the tags that the scope itself brought.
     own: usize,
-    left: bool,
+    /// The scope's number. One that comes round again, after 2^32 scopes of the thread, is taken for the newer scope.
+    number: u32,
 }
 
 impl Level {
     fn new() -> Self {
-        Self { record: Box::into_raw(Box::new(Record::EMPTY)), own: 0, left: false }
+        Self { record: Box::into_raw(Box::new(Record::EMPTY)), own: 0, number: NOBODY }
     }
 
     #[inline]
@@ -94,7 +99,13 @@ impl Drop for Level {
 impl Scopes {
     /// None.
     pub(super) fn new() -> Self {
-        Self { levels: vec![Level::new(), Level::new()], top: 0, beyond: 0, of_spans: [Vec::new(), Vec::new()] }
+        Self {
+            levels: vec![Level::new(), Level::new()],
+            top: 0,
+            next: 1,
+            beyond: 0,
+            of_spans: [Vec::new(), Vec::new()],
+        }
     }
 
     /// Enters a scope with these tags; its number.
@@ -104,20 +115,22 @@ impl Scopes {
         let Some([below, level, _, ..]) = self.levels.get_mut(self.top..) else {
             return self.enter_deeper(in_force, tags);
         };
-        (level.own, level.left) = (tags.len(), false);
+        let number = self.next;
+        self.next = if number < NOBODY - 1 { number + 1 } else { 1 };
+        (level.own, level.number) = (tags.len(), number);
         let below = below.record();
         // SAFETY: the level above the top is not in force.
         let record = unsafe { level.record_mut() };
         leave_out(record.write(&below.span, below.trace_flags, tags, below.tags()));
         self.top += 1;
         publish(in_force, record);
-        self.top as u32
+        number
     }
 
     /// Enters a scope for which there is no level.
     #[cold]
     fn enter_deeper(&mut self, in_force: &Cell<*const Record>, tags: &[u8]) -> u32 {
-        if self.top < MAX_SCOPES {
+        if self.top < MAX_SCOPES && self.beyond == 0 {
             self.levels.push(Level::new());
             return self.enter(in_force, tags);
         }
@@ -129,7 +142,7 @@ impl Scopes {
             // SAFETY: the level above the top is not in force.
             unsafe { self.levels[self.top + 1].record_mut() }.write(&span, flags, OVERFLOW, &[]);
             self.top += 1;
-            (self.levels[self.top].own, self.levels[self.top].left) = (OVERFLOW.len(), false);
+            (self.levels[self.top].own, self.levels[self.top].number) = (OVERFLOW.len(), NOBODY);
             publish(in_force, self.levels[self.top].record());
         }
         BEYOND
@@ -138,15 +151,19 @@ impl Scopes {
     /// Leaves a scope. Others keep what they brought, also those that are inside it and outlive it.
     #[inline]
     pub(super) fn leave(&mut self, in_force: &Cell<*const Record>, number: u32) {
-        let level = number as usize;
-        if level != self.top {
-            return if number == BEYOND { self.leave_beyond(in_force) } else { self.leave_inside(in_force, level) };
+        if self.levels[self.top].number == number {
+            self.leave_top(in_force);
+        } else if number == BEYOND {
+            self.leave_beyond(in_force);
+        } else {
+            self.leave_inside(in_force, number);
         }
+    }
+
+    #[inline]
+    fn leave_top(&mut self, in_force: &Cell<*const Record>) {
         let (span, flags) = self.span();
         self.top -= 1;
-        while self.levels[self.top].left {
-            self.top -= 1;
-        }
         let level = &mut self.levels[self.top];
         // SAFETY: what is in force is the record of the top as it was.
         unsafe { level.record_mut() }.link(&span, flags);
@@ -156,22 +173,26 @@ impl Scopes {
     /// Leaves one of those that share a level, which goes with the last of them.
     #[cold]
     fn leave_beyond(&mut self, in_force: &Cell<*const Record>) {
-        self.beyond = self.beyond.saturating_sub(1);
-        if self.beyond == 0 && self.top > MAX_SCOPES {
-            self.leave(in_force, self.top as u32);
-            self.levels.truncate(MAX_SCOPES + 2);
+        if self.beyond == 1 {
+            self.leave_top(in_force);
+            self.levels.truncate(self.top + 2);
         }
+        self.beyond = self.beyond.saturating_sub(1);
     }
 
-    /// Leaves one that is not the innermost: it has no tags of its own from now on, and goes with the one above it.
+    /// Leaves one that is not the innermost: its level goes from between the others, and is there for the next scope.
     #[cold]
-    fn leave_inside(&mut self, in_force: &Cell<*const Record>, level: usize) {
-        if level < self.top {
-            (self.levels[level].own, self.levels[level].left) = (0, true);
-            let (span, flags) = self.span();
-            self.rewrite(level, &span, flags);
-            publish(in_force, self.levels[self.top].record());
+    fn leave_inside(&mut self, in_force: &Cell<*const Record>, number: u32) {
+        let Some(level) = (1..self.top).rev().find(|level| self.levels[*level].number == number) else { return };
+        let (span, flags) = self.span();
+        let left = self.levels.remove(level);
+        self.top -= 1;
+        // A scope above the one of those beyond the bound finds no level, and is one of them.
+        if self.beyond == 0 {
+            self.levels.push(left);
         }
+        self.rewrite(level, &span, flags);
+        publish(in_force, self.levels[self.top].record());
     }
 
     /// Shows which span is current: its tags, and its ids and flags where its source has any to say. Where nothing changes, nothing
@@ -224,7 +245,7 @@ impl Scopes {
             // SAFETY: the level above the top is not in force before the last turn has put the top's old record there.
             let spare = unsafe { above[0].record_mut() };
             let left_out = match level.checked_sub(1) {
-                Some(MAX_SCOPES) => spare.write(span, flags, OVERFLOW, &[]),
+                Some(_) if self.beyond > 0 && level == self.top => spare.write(span, flags, OVERFLOW, &[]),
                 Some(below) => spare.write(span, flags, levels[level].own_tags(), levels[below].record().tags()),
                 None => spare.write(span, flags, &self.of_spans[1], &self.of_spans[0]),
             };
@@ -249,7 +270,7 @@ impl Scopes {
 
     /// Writes the tags that are in force, but for those of spans: what a task inherits. The bytes written.
     pub(super) fn of_scopes(&self, into: &mut [u8; MAX_TAG_BYTES]) -> usize {
-        let first = if self.top > MAX_SCOPES { self.top } else { 1 };
+        let first = if self.beyond > 0 { self.top } else { 1 };
         self.levels[first..=self.top].iter().fold(0, |length, level| {
             let outer = *into;
             // What has no room was counted on entry.
@@ -337,8 +358,32 @@ mod tests {
         scopes.leave(&in_force, 1000);
         scopes.leave(&in_force, 1);
         scopes.leave(&in_force, BEYOND);
-        assert_eq!((scopes.top, scopes.levels.len()), (MAX_SCOPES + 1, MAX_SCOPES + 3));
-        (0..1000).for_each(|_| scopes.leave(&in_force, BEYOND));
         assert_eq!((scopes.top, scopes.levels.len()), (MAX_SCOPES, MAX_SCOPES + 2));
+        // There is room again, but not above those that share a level.
+        assert_eq!(scopes.enter(&in_force, &[1, 0]), BEYOND);
+        assert_eq!(tags(&in_force), [(keys::OF_TAGS, b'o')]);
+        (0..1000).for_each(|_| scopes.leave(&in_force, BEYOND));
+        assert_eq!((scopes.top, scopes.levels.len()), (MAX_SCOPES - 1, MAX_SCOPES + 1));
+        assert_eq!(scopes.enter(&in_force, &[1, 1, 7]), MAX_SCOPES as u32 + 1);
+        assert_eq!(tags(&in_force), [(1, 7)]);
+    }
+
+    /// Check that a scope that takes the place of another one, again and again, takes no more room than two.
+    #[test]
+    fn a_scope_that_is_replaced_takes_no_room() {
+        let (mut scopes, in_force) = (Scopes::new(), Cell::new(ptr::null()));
+        let outer = scopes.enter(&in_force, &[1, 1, 10]);
+        let mut scope = scopes.enter(&in_force, &[2, 1, 0]);
+        for turn in 0..=255 {
+            let next = scopes.enter(&in_force, &[2, 1, turn]);
+            scopes.leave(&in_force, scope);
+            scope = next;
+            assert_eq!(tags(&in_force), [(1, 10), (2, turn)]);
+        }
+        assert!(scopes.levels.len() <= 5, "{}", scopes.levels.len());
+        scopes.leave(&in_force, outer);
+        assert_eq!(tags(&in_force), [(2, 255)]);
+        scopes.leave(&in_force, scope);
+        assert_eq!((scopes.top, in_force.get().is_null()), (0, true));
     }
 }
