@@ -2,7 +2,7 @@
 //!
 //! In: scopes entered and left by the thread itself ([`tags`]), spans that become current. Out: the record for the handler on
 //! that thread, at any instruction (`signal`), and for readers outside. The parts: [`keys`] are numbered, [`attributes`] is how tags stand in a record,
-//! [`records`] are what others read, [`scopes`] what a thread entered, with a record each, [`left_out`] counts what has no room. Where a thread has them: `thread`; on systems
+//! [`records`] are what others read, [`scopes`] what a thread entered, with a record each, `left_out` counts what has no room. Where a thread has them: `thread`; on systems
 //! without a sampler, `elsewhere`. Who says which span is current: `otel`, with the `roots` of spans, and `layer`.
 
 pub(crate) mod attributes;
