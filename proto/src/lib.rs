@@ -33,7 +33,6 @@ pub mod loss;
 pub mod model;
 pub mod otlp;
 pub mod pprof;
-pub mod resource;
 pub mod split;
 pub mod validate;
 mod wire;
@@ -43,4 +42,4 @@ pub use error::DecodeError;
 #[doc(inline)]
 pub use limits::Limits;
 #[doc(inline)]
-pub use model::{Dictionary, Profile, ProfileSet, Sample};
+pub use model::{Dictionary, Profile, ProfileSet, Sample, resource};

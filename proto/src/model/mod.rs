@@ -13,6 +13,7 @@ mod link;
 mod location;
 mod mapping;
 mod merge;
+pub mod resource;
 mod sample;
 mod stack;
 mod string;
@@ -31,7 +32,7 @@ pub use stack::Stack;
 pub use string::Strings;
 pub use table::{AttributeId, AttributeSetId, FunctionId, Id, LinkId, LocationId, MappingId, StackId, StringId, Table};
 
-use crate::resource::Resource;
+use self::resource::Resource;
 
 /// Profiles of one process, with all that they refer to.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -96,17 +96,13 @@ fn show_context(context: &Context) {
     if let (SpanLink::LocalRoot, Some(root)) = (asked.link, super::roots::of_context(context)) {
         return show(Source::OpenTelemetry, root.tags(), Some((&root.span, flags)));
     }
-    show(Source::OpenTelemetry, &[], Some((&ids(current), flags)));
+    show(Source::OpenTelemetry, &[], Some((&Span::from(current), flags)));
 }
 
 /// Whether samples link to a span. One of another process, which is there only to be the parent, runs nothing here; one that is not
 /// sampled is nowhere to be found.
 fn is_linked(span: &SpanContext, asked: SpanSettings) -> bool {
     span.is_valid() && !span.is_remote() && (span.is_sampled() || asked.unsampled)
-}
-
-pub(super) fn ids(span: &SpanContext) -> Span {
-    Span { trace_id: span.trace_id().to_bytes(), span_id: span.span_id().to_bytes() }
 }
 
 #[cfg(test)]

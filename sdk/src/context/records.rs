@@ -2,6 +2,9 @@
 //!
 //! In: a span and tags. Out: their bytes, where a reader expects them. Pure.
 
+#[cfg(feature = "opentelemetry")]
+use opentelemetry::trace::SpanContext;
+
 use super::attributes::{MAX_TAG_BYTES, merge};
 
 /// What a thread is working for, laid out as the OpenTelemetry thread context record, so that profilers outside can read it.
@@ -39,6 +42,13 @@ pub(crate) struct Span {
 
 impl Span {
     pub(crate) const NONE: Self = Self { trace_id: [0; 16], span_id: [0; 8] };
+}
+
+#[cfg(feature = "opentelemetry")]
+impl From<&SpanContext> for Span {
+    fn from(span: &SpanContext) -> Self {
+        Self { trace_id: span.trace_id().to_bytes(), span_id: span.span_id().to_bytes() }
+    }
 }
 
 impl Record {

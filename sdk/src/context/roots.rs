@@ -15,7 +15,6 @@ use opentelemetry::{Context, KeyValue};
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{Span as SdkSpan, SpanData, SpanProcessor};
 
-use super::otel::ids;
 use super::records::Span;
 use super::spans::{SpanLink, asked, note_processed};
 use super::tags::Tags;
@@ -156,7 +155,7 @@ fn insert(span: SpanId, root: Arc<Root>) {
 
 impl Root {
     fn new(context: &SpanContext, name: &str) -> Self {
-        Self { span: ids(context), tags: Tags::new([(SPAN_NAME, &name as &dyn std::fmt::Display)]) }
+        Self { span: Span::from(context), tags: Tags::new([(SPAN_NAME, &name as &dyn std::fmt::Display)]) }
     }
 
     /// Its name, as a tag.

@@ -12,7 +12,7 @@ use flate2::write::GzEncoder;
 use profiler_proto::loss::Cause;
 use prost::Message;
 
-use super::destination::Compression;
+use super::protocol::Compression;
 use crate::stats::Ledger;
 
 /// One request on its way to all destinations.

@@ -11,6 +11,7 @@ use http::HeaderMap;
 use profiler_proto::ProfileSet;
 
 use super::endpoint::{Endpoint, PathRule};
+use super::protocol::{Compression, Protocol};
 use super::settings::{DEFAULT_TIMEOUT, Settings, checked_timeout, set_header};
 use super::tls::{AUTHORITIES, IDENTITY, TlsSettings};
 use crate::error::Error;
@@ -36,24 +37,6 @@ pub struct Otlp {
     authorities: Option<Vec<u8>>,
     /// PEM of our certificate, and of its key.
     identity: Option<(Vec<u8>, Vec<u8>)>,
-}
-
-/// How request bodies are compressed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub enum Compression {
-    /// gzip (RFC 1952), which every receiver of OTLP takes.
-    #[default]
-    Gzip,
-    /// Not at all.
-    None,
-}
-
-/// The two forms of OTLP.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Protocol {
-    Grpc,
-    Http,
 }
 
 impl Otlp {

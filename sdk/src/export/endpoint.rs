@@ -6,7 +6,7 @@
 use http::uri::{Authority, PathAndQuery};
 use http::{HeaderValue, Uri};
 
-use super::destination::Protocol;
+use super::protocol::Protocol;
 use crate::error::Error;
 
 /// Path of OTLP/HTTP for profiles (opentelemetry-proto, profiles_service_http.yaml).

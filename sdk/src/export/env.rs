@@ -12,8 +12,9 @@ use std::time::Duration;
 use http::HeaderMap;
 use percent_encoding::percent_decode_str;
 
-use super::destination::{Compression, Destination, Kind, Protocol};
+use super::destination::{Destination, Kind};
 use super::endpoint::{Endpoint, PathRule};
+use super::protocol::{Compression, Protocol};
 use super::settings::{DEFAULT_TIMEOUT, Settings, checked_timeout, set_header};
 use super::tls::{AUTHORITIES, IDENTITY, TlsSettings};
 use crate::error::Error;

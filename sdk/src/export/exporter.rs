@@ -18,9 +18,10 @@ use tokio::task::AbortHandle;
 
 use super::batch::Batch;
 use super::delivery::{Sender, deliver};
-use super::destination::{Compression, Deliver, Destination, Kind, Protocol};
+use super::destination::{Deliver, Destination, Kind};
 use super::otlp_grpc::OtlpGrpc;
 use super::otlp_http::OtlpHttp;
+use super::protocol::{Compression, Protocol};
 use super::queue::Queue;
 use super::retry::Retry;
 use super::settings::Settings;

@@ -19,13 +19,15 @@ mod env;
 mod exporter;
 mod otlp_grpc;
 mod otlp_http;
+mod protocol;
 mod queue;
 mod retry;
 mod settings;
 mod tls;
 mod transport;
 
-pub use destination::{Compression, Deliver, Destination, Otlp};
+pub use destination::{Deliver, Destination, Otlp};
 pub use env::from_env;
 pub use exporter::{Exporter, Limits};
+pub use protocol::Compression;
 pub use retry::Retry;

@@ -13,9 +13,9 @@ use prost::Message;
 
 use super::answer::{Answer, RpcStatus, excerpt};
 use super::batch::Batch;
-use super::destination::Compression;
+use super::protocol::{Compression, Version};
 use super::settings::Settings;
-use super::transport::{Connection, Reply, Version};
+use super::transport::{Connection, Reply};
 
 const PROTOBUF: &str = "application/x-protobuf";
 

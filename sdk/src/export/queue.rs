@@ -11,7 +11,7 @@ use profiler_proto::loss::Cause;
 use tokio::sync::{Notify, watch};
 
 use super::batch::Batch;
-use super::destination::Compression;
+use super::protocol::Compression;
 use crate::stats::DestinationStats;
 
 /// The queue of one destination.

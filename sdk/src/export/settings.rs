@@ -10,10 +10,10 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::destination::{Compression, Protocol};
 use super::endpoint::Endpoint;
+use super::protocol::{Compression, Protocol, Version};
 use super::tls::{Tls, TlsSettings};
-use super::transport::{Connection, Version};
+use super::transport::Connection;
 use crate::error::Error;
 
 /// How long one attempt may take if nothing else is set, from connecting to the end of the answer.

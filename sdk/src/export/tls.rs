@@ -16,7 +16,7 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, Error, RootCertStore};
 
-use super::transport::Version;
+use super::protocol::Version;
 
 /// What to do when authorities cannot be used.
 pub(super) const AUTHORITIES: &str = "give the certificates of the authority as a PEM file";

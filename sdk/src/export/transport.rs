@@ -17,17 +17,11 @@ use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 
 use super::answer::chain;
+use super::protocol::Version;
 use super::tls::Tls;
 
 /// No answer is read further than this (OTLP specification: response size limit of 4 MiB).
 const LONGEST_ANSWER: usize = 4 << 20;
-
-/// The version of HTTP that a peer is spoken to in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Version {
-    Http1,
-    Http2,
-}
 
 /// A peer and, while there is one, the connection to it.
 #[derive(Debug)]

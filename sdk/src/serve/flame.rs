@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use super::frames::Frames;
 use super::json::Object;
+use super::range::Range;
 use super::source::Target;
-use super::store::Range;
 use super::tree::Tree;
 use super::window::Window;
 

@@ -8,7 +8,7 @@ use std::ops::Range as Run;
 
 use profiler_proto::ProfileSet;
 
-use super::store::Range;
+use super::range::Range;
 
 /// Sets of one minute since 1970 are joined.
 const MINUTE: u64 = 60_000_000_000;

@@ -19,6 +19,7 @@ mod package;
 mod profiles;
 mod pull;
 mod query;
+mod range;
 mod reply;
 mod server;
 mod site;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use profiler_proto::model::TagFilter;
 
-use super::store::Range;
+use super::range::Range;
 
 /// A parameter that cannot be: answered with 400.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -11,14 +11,8 @@ use std::time::Duration;
 use profiler_proto::model::merge;
 use profiler_proto::{Profile, ProfileSet};
 
+use super::range::Range;
 use super::{minutes, size};
-
-/// A range of time, in nanoseconds since 1970 UTC; both ends belong to it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Range {
-    pub(super) from: u64,
-    pub(super) to: u64,
-}
 
 /// Profiles of the last minutes, bounded by time and by bytes.
 #[derive(Debug)]

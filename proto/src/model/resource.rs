@@ -3,7 +3,7 @@
 //! In: settings and detection of the SDK or the sidecar, or a decoded request. Out: the OTLP `Resource`, pprof comments.
 //! Plain data; nothing here detects anything.
 
-use crate::model::Value;
+use super::attribute::Value;
 
 /// The attributes of one profiled process, in the order in which they were set; keys are unique.
 ///
