@@ -5,11 +5,11 @@
 
 use super::handler::Shared;
 use crate::unwind::arch::{THREAD_DESCRIPTOR, thread_pointer};
-use crate::unwind::memory::read_own_memory;
+use crate::unwind::memory::is_readable;
 
 use std::sync::atomic::Ordering;
 
-/// Bytes read at once, from a multiple of it on, so that no read reaches over the end of what is mapped.
+/// Bytes that are read where their first word can be: from a multiple on, so that they lie in one page.
 const BLOCK: u64 = 64;
 
 /// Offsets from the calling thread's pointer at which its own id stands, modulo 2^64. (glibc 2.36: 720 on x86_64, -1568 on
@@ -22,16 +22,15 @@ impl Candidates {
     pub(crate) fn here() -> Self {
         // SAFETY: gettid(2) has no argument and cannot fail.
         let tid = unsafe { libc::gettid() }.cast_unsigned();
-        let (pointer, pid) = (thread_pointer(), std::process::id());
+        let pointer = thread_pointer();
         let start = pointer.wrapping_add_signed(THREAD_DESCRIPTOR.start) & !(BLOCK - 1);
         let end = pointer.wrapping_add_signed(THREAD_DESCRIPTOR.end);
-        let ids = (start..end).step_by(BLOCK as usize).flat_map(|block| {
-            let mut words = [0_u64; BLOCK as usize / 8];
-            let read = read_own_memory(pid, block, &mut words) as usize / 8;
-            let halves = words.into_iter().take(read).flat_map(|word| [word as u32, (word >> 32) as u32]);
-            (block..).step_by(4).zip(halves)
-        });
-        Self(ids.filter(|(_, id)| *id == tid).map(|(place, _)| place.wrapping_sub(pointer) as usize).collect())
+        let blocks = (start..end).step_by(BLOCK as usize).filter(|block| is_readable(*block));
+        let places = blocks.flat_map(|block| (block..block + BLOCK).step_by(4));
+        // SAFETY: in a page that can be read, and that stays: around its thread pointer lies what the C library keeps of a
+        //         thread that runs. Volatile, for others may write there.
+        let is_id = |place: &u64| unsafe { (*place as *const u32).read_volatile() } == tid;
+        Self(places.filter(is_id).map(|place| place.wrapping_sub(pointer) as usize).collect())
     }
 
     /// Stores the offset on which another thread's candidates and the calling thread's agree. The main thread's
