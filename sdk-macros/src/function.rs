@@ -33,7 +33,7 @@ impl Function {
         let ends = |token: TokenTree| matches!(token, TokenTree::Punct(sign) if sign.as_char() == ';');
         let is_expression = !self.statements.clone().into_iter().any(ends);
         let ours = || Brace(Span::mixed_site().located_at(self.brace.span.join()));
-        let brace = if is_expression { ours() } else { self.brace };
+        let brace = if is_expression { ours() } else { Brace { span: self.brace.span } };
         brace.surround(&mut tokens, |inside| self.statements.to_tokens(inside));
         tokens
     }
