@@ -42,8 +42,8 @@ pub(super) struct Progress {
     from: i64,
     /// `from` as it was when the alarm was set.
     began: i64,
-    /// Periods to be made good with the next samples.
-    due: u32,
+    /// What is to be made good with the next samples: nanoseconds, for the period may change before there are any.
+    due: i64,
 }
 
 impl Progress {
@@ -59,7 +59,7 @@ impl Progress {
     pub(super) fn change_period(&mut self, cpu: Duration, told: u64, period: Duration) -> Pace {
         let whole = self.behind(cpu, told, period);
         self.make_good(whole, period);
-        self.due += whole;
+        self.due += nanos_of(whole, period);
         let rest = Duration::from_nanos(self.untold(cpu, told).try_into().unwrap_or(0));
         Pace { first: period.saturating_sub(rest).max(Duration::from_nanos(1)), period }
     }
@@ -71,24 +71,25 @@ impl Progress {
         let untold = u64::try_from(self.untold(cpu, told)).unwrap_or(0);
         let periods = u32::try_from(untold.saturating_add(random % nanos) / nanos).unwrap_or(u32::MAX);
         self.make_good(periods, period);
-        self.due += periods;
+        self.due += nanos_of(periods, period);
         periods
     }
 
     /// Nanoseconds that signals told of and that were made good, since the alarm was set.
-    pub(super) fn accounted(&self, told: u64, period: Duration) -> i64 {
-        let due = nanos(period).saturating_mul(self.due.into());
-        self.from.saturating_sub(self.began).saturating_add_unsigned(told).saturating_sub(due)
+    pub(super) fn accounted(&self, told: u64) -> i64 {
+        self.from.saturating_sub(self.began).saturating_add_unsigned(told).saturating_sub(self.due)
     }
 
     /// How many periods were left over when the period or the alarm was changed, and wait for a sample.
-    pub(super) fn due(&self) -> u32 {
-        self.due
+    pub(super) fn due(&self, period: Duration) -> u32 {
+        u32::try_from(self.due / nanos(period).max(1)).unwrap_or(0)
     }
 
     /// The periods that were left over when the period or the alarm was changed, once.
-    pub(super) fn take_due(&mut self) -> u32 {
-        std::mem::take(&mut self.due)
+    pub(super) fn take_due(&mut self, period: Duration) -> u32 {
+        let due = self.due(period);
+        self.due -= nanos_of(due, period);
+        due
     }
 
     /// Whole periods that have passed by the clock without a signal.
@@ -104,8 +105,12 @@ impl Progress {
 
     /// Notes that `periods` were made good: by weights of samples, or as a loss.
     pub(super) fn make_good(&mut self, periods: u32, period: Duration) {
-        self.from = self.from.saturating_add(i64::from(periods).saturating_mul(nanos(period)));
+        self.from = self.from.saturating_add(nanos_of(periods, period));
     }
+}
+
+fn nanos_of(periods: u32, period: Duration) -> i64 {
+    i64::from(periods).saturating_mul(nanos(period))
 }
 
 /// A duration as an integer that differences of durations fit in.
@@ -128,7 +133,7 @@ mod tests {
         assert_eq!(behind(&progress, 145, 20_000_000), 3);
         progress.make_good(2, 10 * MS);
         assert_eq!((behind(&progress, 145, 20_000_000), behind(&progress, 145, 90_000_000)), (1, 0));
-        assert_eq!(progress.accounted(20_000_000, 10 * MS), 40_000_000);
+        assert_eq!(progress.accounted(20_000_000), 40_000_000);
     }
 
     /// Check that a change of the period leaves nothing out: what is untold goes into the first new period, or is due.
@@ -136,10 +141,11 @@ mod tests {
     fn a_change_of_the_period_leaves_nothing_out() {
         let mut progress = Progress::begin(Duration::ZERO, 0, Pace { first: 10 * MS, period: 10 * MS });
         assert_eq!(progress.change_period(8 * MS, 0, 20 * MS), Pace { first: 12 * MS, period: 20 * MS });
-        assert_eq!((progress.take_due(), progress.behind(20 * MS, 0, 20 * MS)), (0, 1));
+        assert_eq!((progress.take_due(20 * MS), progress.behind(20 * MS, 0, 20 * MS)), (0, 1));
         // One signal told of 20 ms, another one is lost on its way.
         assert_eq!(progress.change_period(47 * MS, 20_000_000, 5 * MS), Pace { first: 3 * MS, period: 5 * MS });
-        assert_eq!((progress.take_due(), progress.take_due()), (5, 0));
+        // What waits is the same time at another rate.
+        assert_eq!((progress.take_due(10 * MS), progress.take_due(5 * MS), progress.take_due(5 * MS)), (2, 1, 0));
         assert_eq!(
             (progress.behind(49 * MS, 20_000_000, 5 * MS), progress.behind(50 * MS, 20_000_000, 5 * MS)),
             (0, 1)
@@ -152,7 +158,7 @@ mod tests {
         let due = |random: u64| {
             let mut progress = Progress::begin(Duration::ZERO, 0, Pace { first: 10 * MS, period: 10 * MS });
             let due = progress.change_alarm(23 * MS, 10_000_000, 10 * MS, random);
-            assert_eq!(progress.take_due(), due);
+            assert_eq!(progress.take_due(10 * MS), due);
             due
         };
         assert_eq!((due(0), due(6_999_999), due(7_000_000), due(19_999_999)), (1, 1, 2, 2));

@@ -71,11 +71,11 @@ impl ProcessAlarm {
     /// The periods that passed on the process's clock without a signal; from now on they count as made good.
     pub(super) fn make_good(&mut self, shared: &Shared, period: Duration) -> u32 {
         if self.engine.tells_all() {
-            return self.progress.take_due();
+            return self.progress.take_due(period);
         }
         let told = shared.process_told.load(Ordering::Relaxed);
         let behind = self.progress.behind(process_cpu_time(), told, period);
         self.progress.make_good(behind, period);
-        behind + self.progress.take_due()
+        behind + self.progress.take_due(period)
     }
 }

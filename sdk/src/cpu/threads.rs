@@ -169,7 +169,7 @@ impl Threads {
         });
         let lost: Vec<(u32, Covered)> = lost.collect();
         for (tid, thread) in lost {
-            self.departed.leave(thread.end(period));
+            self.departed.leave(thread.end());
             self.cover(tid);
         }
         self.process.set_period(self.shared, period);
@@ -195,13 +195,13 @@ impl Threads {
         let period = self.period;
         let alone = tid == 0 && self.covered.is_empty();
         match self.covered.get_mut(&tid) {
-            Some(thread) if self.engines[thread.engine].tells_all() => thread.progress.take_due(),
+            Some(thread) if self.engines[thread.engine].tells_all() => thread.progress.take_due(period),
             Some(thread) => {
                 let behind = cpu_time(tid).map_or(0, |cpu| thread.progress.behind(cpu, thread.slot.told(), period));
                 let lost = behind.saturating_sub(left_to_timer(period));
                 thread.progress.make_good(lost, period);
                 thread.slot.make_good(u64::from(lost).saturating_mul(period.as_nanos() as u64));
-                lost + thread.progress.take_due()
+                lost + thread.progress.take_due(period)
             }
             // Only where it is alone does the process's clock say what it should have told.
             None if alone => {
@@ -248,7 +248,7 @@ impl Threads {
         // Before the clocks of the threads: what they use meanwhile must not look like time of others.
         let process = process_cpu_time();
         let ended = self.covered.extract_if(|tid, thread| !thread.is_alive(*tid));
-        ended.for_each(|(_, thread)| self.departed.leave(thread.end(self.period)));
+        ended.for_each(|(_, thread)| self.departed.leave(thread.end()));
         let living = self.covered.values().map(|thread| thread.cpu.saturating_sub(thread.since)).sum();
         if !self.engines.is_empty() {
             let process_told = self.shared.process_told.load(Ordering::Relaxed);
@@ -278,7 +278,7 @@ impl Threads {
     /// A thread was met without an alarm of its own: whoever had its id before has ended.
     fn meet(&mut self, tid: u32) {
         if let Some(thread) = self.covered.remove(&tid) {
-            self.departed.leave(thread.end(self.period));
+            self.departed.leave(thread.end());
         }
         self.cover(tid);
     }
@@ -363,7 +363,7 @@ fn left_to_timer(period: Duration) -> u32 {
 impl Drop for Threads {
     fn drop(&mut self) {
         for (_, thread) in self.covered.drain() {
-            thread.end(self.period);
+            thread.end();
         }
         self.shared.interval_timer.store(false, Ordering::Relaxed);
     }
@@ -387,10 +387,10 @@ impl Covered {
     }
 
     /// Takes the alarms away and frees the slot; the nanoseconds that signals told of and that were made good.
-    fn end(self, period: Duration) -> i64 {
+    fn end(self) -> i64 {
         let Self { alarm, better, slot, progress, .. } = self;
         drop((alarm, better));
-        let accounted = progress.accounted(slot.told(), period);
+        let accounted = progress.accounted(slot.told());
         slot.free();
         accounted
     }
@@ -414,11 +414,11 @@ impl Covered {
         let behind = self.progress.behind(self.cpu, self.slot.told(), period);
         self.slot.write_off(behind);
         self.progress.make_good(behind, period);
-        behind + self.progress.take_due()
+        behind + self.progress.take_due(period)
     }
 
     /// Periods that passed by its clock and that neither a signal nor a sample stands for.
     fn untold(&self, period: Duration) -> u32 {
-        self.progress.behind(self.cpu, self.slot.told(), period) + self.progress.due()
+        self.progress.behind(self.cpu, self.slot.told(), period) + self.progress.due(period)
     }
 }
