@@ -187,9 +187,7 @@ impl Io {
             return self.handle.heap().into_iter().for_each(Heap::skip);
         }
         let asked = HeapAsked { since: Since::LastProfile, began: None, first: None };
-        let Some(mut set) = self.heap_profile(&asked, symbolizer).await else { return };
-        // OTLP forbids profiles without samples.
-        set.profiles.retain(|profile| !profile.samples.is_empty());
+        let Some(set) = self.heap_profile(&asked, symbolizer).await else { return };
         if !set.profiles.is_empty() {
             exporter.offer(Arc::new(set));
         }
