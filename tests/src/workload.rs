@@ -33,8 +33,12 @@ pub struct Part {
 ///
 /// A slice lasts 0.2 to 1.8 ms times the part's share, at random: work that comes round in step with the sampling period
 /// would be sampled always at the same place. What one slice took too much, the part's next ones get less.
-pub fn shared(total: Duration, seed: u64, mut each: impl FnMut(&Part, Duration) -> Duration) -> [Duration; 3] {
-    let mut random = Random::new(seed);
+/// `random` goes on from call to call: the same slices in every call would be in step again.
+pub fn shared(
+    total: Duration,
+    random: &mut Random,
+    mut each: impl FnMut(&Part, Duration) -> Duration,
+) -> [Duration; 3] {
     let (mut due, mut used) = ([Duration::ZERO; 3], [Duration::ZERO; 3]);
     let start = thread_cpu();
     while thread_cpu() - start < total {
@@ -172,7 +176,7 @@ mod tests {
     /// Check that the parts get their shares of the CPU, and together what was asked for.
     #[test]
     fn parts_get_their_shares() {
-        let used = shared(Duration::from_millis(300), 7, |part, slice| (part.burn)(slice));
+        let used = shared(Duration::from_millis(300), &mut Random::new(7), |part, slice| (part.burn)(slice));
         let total: Duration = used.iter().sum();
         assert!(total >= Duration::from_millis(250), "only {total:?} of 300 ms were burnt");
         for (part, used) in PARTS.iter().zip(used) {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use profiler::{Config, Profiler};
 use profiler_tests::clock::{process_cpu, thread_cpu};
 use profiler_tests::subject::Options;
-use profiler_tests::workload::{self, Part};
+use profiler_tests::workload::{self, Part, Random};
 use profiler_tests::{Error, Result, signal};
 use serde_json::{Value, json};
 
@@ -30,9 +30,9 @@ pub(crate) fn shares(options: &Options) -> Result<Value> {
     let threads: Vec<_> = (0..options.value::<u64>("threads")?)
         .map(|seed| {
             std::thread::spawn(move || {
-                let mut used = [Duration::ZERO; 3];
+                let (mut used, mut random) = ([Duration::ZERO; 3], Random::new(seed));
                 while !ENOUGH.load(Ordering::Relaxed) {
-                    let more = workload::shared(Duration::from_millis(100), seed, tagged);
+                    let more = workload::shared(Duration::from_millis(100), &mut random, tagged);
                     used = std::array::from_fn(|part| used[part] + more[part]);
                 }
                 used
