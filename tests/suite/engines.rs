@@ -100,18 +100,34 @@ fn setitimer_is_made_good() {
     assert!(number(&run.outcome, "/stats/degraded/scaled") > 0, "{}", run.outcome);
 }
 
-/// Check that the CPU time in the profiles stays right while the rate changes all the time, under each kind of engine, and
-/// that each profile has the period at which it was taken.
+/// Check that the CPU time in the profiles stays right while the rate changes all the time, from one that timers follow to one
+/// that asks for perf events and back, under each kind of engine, and that each profile has the period at which it was taken.
 #[test]
 fn a_rate_that_changes_loses_no_weight() {
     for engine in ["timer", "perf", "process_timer", "auto"] {
-        let run = spin(engine, 100, &["threads=2", "other_rate=700"]);
+        let run = spin(engine, 100, &["threads=2", "other_rate=700", "change_millis=100"]);
         let share = run.tally.nanos as f64 / 1e9 / run.outcome["process_cpu_seconds"].as_f64().unwrap();
-        assert!((0.95..=1.05).contains(&share), "{engine}: {share:.3}: {}", run.outcome);
+        assert!((0.97..=1.03).contains(&share), "{engine}: {share:.3}: {}", run.outcome);
         // In periods of whichever rate was in force, of which there are more than at the first one alone.
         let weight = run.process_weight;
         assert!(run.tally.profiles > 10 && weight > 2.0, "{engine}: {weight:.3}: {}", run.outcome);
         assert_eq!(number(&run.outcome, "/stats/lost_total"), 0, "{engine}: {}", run.outcome);
+    }
+}
+
+/// Check that pauses cost no weight: what an alarm had not told of when it was taken away, the next one tells.
+#[test]
+fn pauses_lose_no_weight() {
+    for engine in ["timer", "perf", "auto"] {
+        let _turn = turn();
+        let receiver = Receiver::start().unwrap();
+        let mut command = command("paused", &["threads=2", "seconds=6", "rate=100"]);
+        let outcome = result(sending(command.env("PROFILER_ENGINE", engine), &receiver, Protocol::Grpc));
+        let tally = receiver.accepted();
+        let share = |clock: &str| tally.nanos as f64 / 1e9 / outcome[clock].as_f64().unwrap();
+        let (of_least, of_most) = (share("least_cpu_seconds"), share("most_cpu_seconds"));
+        assert!(of_least >= 0.97 && of_most <= 1.03, "{engine}: {of_most:.3} to {of_least:.3}: {outcome}");
+        assert_eq!(number(&outcome, "/stats/lost_total"), 0, "{engine}: {outcome}");
     }
 }
 

@@ -54,6 +54,17 @@ impl Progress {
         Self { from, began: from, due: 0 }
     }
 
+    /// From now on, of a thread whose clock stands at `cpu` and whose last alarm left so many nanoseconds `untold`, or told of so
+    /// many too soon: the new one is to be set to what comes back, and what is untold beyond a period is due.
+    pub(super) fn go_on(cpu: Duration, untold: i64, period: Duration) -> (Self, Pace) {
+        let of_period = nanos(period).max(1);
+        let due = untold.max(0) / of_period * of_period;
+        let rest = untold - due;
+        let from = nanos(cpu) - rest;
+        let first = Duration::from_nanos(u64::try_from(of_period - rest).unwrap_or(1).max(1));
+        (Self { from, began: from, due }, Pace { first, period })
+    }
+
     /// Goes on with another period. The alarm is to be set to what comes back: it goes off when a whole new period is
     /// untold. What is untold beyond that, because a signal was under way and goes with the old setting, is due.
     pub(super) fn change_period(&mut self, cpu: Duration, told: u64, period: Duration) -> Pace {
@@ -95,6 +106,11 @@ impl Progress {
     /// Whole periods that have passed by the clock without a signal.
     pub(super) fn behind(&self, cpu: Duration, told: u64, period: Duration) -> u32 {
         u32::try_from(self.untold(cpu, told) / nanos(period).max(1)).unwrap_or(0)
+    }
+
+    /// Nanoseconds that neither a signal nor a sample stands for.
+    pub(super) fn left(&self, cpu: Duration, told: u64) -> i64 {
+        self.untold(cpu, told).saturating_add(self.due)
     }
 
     /// Nanoseconds that have passed by the clock without a signal.
@@ -150,6 +166,18 @@ mod tests {
             (progress.behind(49 * MS, 20_000_000, 5 * MS), progress.behind(50 * MS, 20_000_000, 5 * MS)),
             (0, 1)
         );
+    }
+
+    /// Check that what one alarm left is told by the next one: by its first signal, and by what is due.
+    #[test]
+    fn what_an_alarm_left_is_told_by_the_next() {
+        let (mut progress, pace) = Progress::go_on(500 * MS, 27_000_000, 10 * MS);
+        assert_eq!(pace, Pace { first: 3 * MS, period: 10 * MS });
+        assert_eq!((progress.behind(502 * MS, 0, 10 * MS), progress.behind(503 * MS, 0, 10 * MS)), (0, 1));
+        assert_eq!((progress.left(502 * MS, 0), progress.accounted(0)), (29_000_000, -20_000_000));
+        assert_eq!((progress.take_due(10 * MS), progress.accounted(10_000_000)), (2, 10_000_000));
+        let (progress, pace) = Progress::go_on(500 * MS, -7_000_000, 10 * MS);
+        assert_eq!((pace.first, progress.left(500 * MS, 0), progress.accounted(0)), (17 * MS, -7_000_000, 0));
     }
 
     /// Check that another alarm begins with what is untold told, on average.

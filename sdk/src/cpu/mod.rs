@@ -27,6 +27,7 @@ mod stack_bounds;
 mod tasks;
 mod thread_id;
 mod threads;
+mod untold;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -41,6 +42,7 @@ use self::record::Head;
 use self::shares::Shares;
 use self::thread_id::Candidates;
 use self::threads::Threads;
+use self::untold::Untold;
 use crate::context;
 use crate::engine::EngineChoice;
 use crate::error::Error;
@@ -76,6 +78,8 @@ pub(crate) struct Sampler {
     taken: u64,
     /// Periods written off when sampling stopped.
     written_off: u64,
+    /// What threads left untold then.
+    untold: Untold,
 }
 
 /// What a sampler leaves to the next one of the process: an epoch that a handler, stopped on its way, has not let end. Its
@@ -154,6 +158,7 @@ impl Sampler {
             keeper: Keeper::new(on_sigprof),
             taken: 0,
             written_off: 0,
+            untold: Untold::default(),
         };
         sampler.put_in_force(snapshot);
         sampler.resume(period)?;
@@ -177,7 +182,8 @@ impl Sampler {
         let generation = GENERATION.fetch_add(1, Ordering::Relaxed).wrapping_add(1).max(1);
         // Release: pairs with the Acquire loads in `handler`; who sees the generation sees period and snapshot.
         self.shared.generation.store(generation, Ordering::Release);
-        match Threads::start(self.shared, &self.filter, self.engine, period) {
+        let untold = std::mem::take(&mut self.untold);
+        match Threads::start(self.shared, &self.filter, self.engine, period, untold) {
             Ok(threads) => self.threads = Some(threads),
             Err(error) => {
                 self.shared.generation.store(0, Ordering::Release);
@@ -196,6 +202,7 @@ impl Sampler {
         if self.threads.is_some() && engine::wants_perf(self.engine, before) != engine::wants_perf(self.engine, period)
         {
             self.pause();
+            self.untold = std::mem::take(&mut self.untold).going_on();
             return self.resume(period);
         }
         self.shared.period_nanos.store(period.as_nanos() as u64, Ordering::Relaxed);
@@ -207,10 +214,25 @@ impl Sampler {
 
     /// Takes the alarms away. Signals that are still under way find that no sample is to be taken.
     pub(crate) fn pause(&mut self) {
-        self.written_off += self.threads.as_mut().map_or(0, Threads::end);
+        // Before the last look: what it finds untold, no signal tells any more.
+        self.shared.generation.store(0, Ordering::Release);
+        if let Some(threads) = &mut self.threads {
+            let (written_off, untold) = threads.end();
+            self.written_off += written_off;
+            self.untold = untold;
+        }
         self.stopped = EngineStats { name: String::new(), threads: Vec::new(), ..self.engine() };
         self.threads = None;
-        self.shared.generation.store(0, Ordering::Release);
+    }
+
+    /// The same for good: what threads left untold counts now or never.
+    pub(crate) fn stop(&mut self) {
+        self.pause();
+        // A thread that runs for an instant now and then is seldom met by a tick: what it used since the last one that did is
+        // four milliseconds on average, and by chance some times as much.
+        let period = Duration::from_nanos(self.shared.period_nanos.load(Ordering::Relaxed));
+        self.written_off += self.untold.blocked(period, 5 * threads::left_to_timer(period));
+        self.untold = Untold::default();
     }
 
     /// Looks after threads and modules: what came since the last call is covered from now on.

@@ -21,6 +21,7 @@ use super::process_alarm::ProcessAlarm;
 use super::slots::Slot;
 use super::stack_bounds::StackBounds;
 use super::tasks::{name_of, thread_count, thread_ids};
+use super::untold::{Left, Untold};
 use crate::engine::EngineChoice;
 use crate::error::Error;
 use crate::unwind::memory::read_own_memory;
@@ -46,6 +47,8 @@ pub(crate) struct Threads {
     stacks: StackBounds,
     phases: Phases,
     departed: Departed,
+    /// What alarms before these left untold.
+    untold: Untold,
     /// Periods written off since they were taken.
     written_off: u64,
     /// A better engine than the one that threads start with is there, and took all that it was given.
@@ -74,7 +77,7 @@ struct Covered {
 }
 
 impl Threads {
-    /// Sets the process-wide alarm and one for each thread that there is.
+    /// Sets the process-wide alarm and one for each thread that there is, which tells of what the last one left `untold`.
     ///
     /// # Errors
     /// When not even `setitimer` works.
@@ -83,6 +86,7 @@ impl Threads {
         filter: &Filter,
         choice: EngineChoice,
         period: Duration,
+        untold: Untold,
     ) -> Result<Self, Error> {
         let mut findings = Findings::default();
         let tells_threads = shared.tid_offset.load(Ordering::Relaxed) != 0;
@@ -112,10 +116,12 @@ impl Threads {
                 shared.process_told.load(Ordering::Relaxed),
                 engine::kernel_tick(),
             ),
+            untold,
             written_off: 0,
             may_promote: false,
         };
         threads.sweep(Instant::now());
+        threads.written_off += threads.untold.abandoned(period);
         Ok(threads)
     }
 
@@ -225,15 +231,10 @@ impl Threads {
         self.departed.take(at_most, self.period)
     }
 
-    /// Looks a last time: what threads left untold counts now or never. The periods to write off.
-    pub(crate) fn end(&mut self) -> u64 {
+    /// Looks a last time: the periods to write off, and what threads leave untold.
+    pub(crate) fn end(&mut self) -> (u64, Untold) {
         self.sweep(Instant::now());
-        // A thread that runs for an instant now and then is seldom met by a tick: what it used since the last one that did is
-        // four milliseconds on average, and by chance some times as much.
-        let (period, by_chance) = (self.period, 5 * left_to_timer(self.period));
-        let untold = self.covered.values().map(|thread| thread.untold(period)).filter(|untold| *untold > by_chance);
-        self.written_off += untold.map(u64::from).sum::<u64>();
-        self.take_written_off()
+        (self.take_written_off(), Untold::of(self.covered.iter().map(|(tid, thread)| (*tid, thread.left()))))
     }
 
     /// The periods of threads that block the signal, which were written off since the last call.
@@ -292,11 +293,16 @@ impl Threads {
         let Some(slot) = self.shared.slots.insert(tid) else {
             return self.findings.note("too many threads: some are covered by the process-wide alarm only".to_owned());
         };
-        let pace = self.phases.pace(self.period);
+        let (progress, pace) = match self.untold.take(tid, cpu) {
+            Some(untold) => Progress::go_on(cpu, untold, self.period),
+            None => {
+                let pace = self.phases.pace(self.period);
+                (Progress::begin(cpu, 0, pace), pace)
+            }
+        };
         for engine in (0..self.engines.len()).rev() {
             match self.engines[engine].arm(Target::Thread(slot), pace) {
                 Ok(alarm) => {
-                    let progress = Progress::begin(cpu, 0, pace);
                     let name = name_of(tid);
                     let (since, met) = (cpu, Instant::now());
                     let covered =
@@ -355,7 +361,7 @@ impl Threads {
 
 /// Periods that a thread with an event may be behind its clock without having lost any: the timer's next signals may find it
 /// in the kernel and tell of them. As many as pass in three of the timer's expiries, or two.
-fn left_to_timer(period: Duration) -> u32 {
+pub(super) fn left_to_timer(period: Duration) -> u32 {
     let ticks = 3 * engine::kernel_tick().as_nanos() / period.as_nanos().max(1);
     u32::try_from(ticks).unwrap_or(u32::MAX).max(2)
 }
@@ -415,6 +421,11 @@ impl Covered {
         self.slot.write_off(behind);
         self.progress.make_good(behind, period);
         behind + self.progress.take_due(period)
+    }
+
+    /// What its next alarm has to tell.
+    fn left(&self) -> Left {
+        Left { cpu: self.cpu, nanos: self.progress.left(self.cpu, self.slot.told()) }
     }
 
     /// Periods that passed by its clock and that neither a signal nor a sample stands for.

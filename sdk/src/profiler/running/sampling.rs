@@ -339,7 +339,7 @@ impl Sampling {
             return reply.answer(true);
         }
         self.collect_all(soon());
-        self.sampler.pause();
+        self.sampler.stop();
         self.handle.heap().into_iter().for_each(Heap::pause);
         self.collect_all(deadline.max(soon()));
         self.publish_engine();

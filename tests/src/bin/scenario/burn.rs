@@ -145,15 +145,49 @@ pub(crate) fn brief(options: &Options) -> Result<Value> {
     finished(profiler, seconds)
 }
 
-/// Lets `time` pass; with the option `other_rate`, at this rate and the first one in turn, 300 ms each.
+/// Threads that burn CPU in one function for `seconds` while sampling is paused and resumed all the time, at `rate`: what the
+/// process used while it was not paused, at least and at most, for that takes effect within the calls.
+pub(crate) fn paused(options: &Options) -> Result<Value> {
+    static ENOUGH: AtomicBool = AtomicBool::new(false);
+    let config = Config::new("paused").rate_hz(options.value("rate")?).interval(Duration::from_secs(1));
+    let profiler = profiler::start(config)?;
+    let mut resumed = [process_cpu(); 2];
+    let burn = || {
+        while !ENOUGH.load(Ordering::Relaxed) {
+            workload::spin(Duration::from_millis(1));
+        }
+    };
+    let threads: Vec<_> = (0..options.value::<u32>("threads")?).map(|_| std::thread::spawn(burn)).collect();
+    let (mut least, mut most, enough) =
+        (Duration::ZERO, Duration::ZERO, Duration::from_secs_f64(options.value("seconds")?));
+    while most < enough {
+        std::thread::sleep(Duration::from_millis(100));
+        least += process_cpu() - resumed[1];
+        profiler.pause();
+        most += process_cpu() - resumed[0];
+        std::thread::sleep(Duration::from_millis(20));
+        resumed[0] = process_cpu();
+        profiler.resume()?;
+        resumed[1] = process_cpu();
+    }
+    ENOUGH.store(true, Ordering::Relaxed);
+    threads.into_iter().try_for_each(joined)?;
+    least += process_cpu() - resumed[1];
+    profiler.pause();
+    most += process_cpu() - resumed[0];
+    let seconds = json!({ "least_cpu_seconds": least.as_secs_f64(), "most_cpu_seconds": most.as_secs_f64() });
+    finished(profiler, seconds)
+}
+
+/// Lets `time` pass; with the option `other_rate`, at this rate and the first one in turn, for `change_millis` each.
 fn change_rates(profiler: &Profiler, options: &Options, time: Duration) -> Result<()> {
     let rate = options.value::<u32>("rate")?;
     let other = options.value_or("other_rate", rate)?;
-    let end = Instant::now() + time;
-    while other != rate && Instant::now() + Duration::from_millis(600) < end {
+    let (each, end) = (Duration::from_millis(options.value_or("change_millis", 300)?), Instant::now() + time);
+    while other != rate && Instant::now() + 2 * each < end {
         for rate in [other, rate] {
             profiler.set_rate_hz(rate)?;
-            std::thread::sleep(Duration::from_millis(300));
+            std::thread::sleep(each);
         }
     }
     std::thread::sleep(end.saturating_duration_since(Instant::now()));

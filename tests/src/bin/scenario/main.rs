@@ -46,6 +46,7 @@ fn run() -> Result<Value> {
         "shares" => burn::shares(&options),
         "spin" => burn::spinning(&options),
         "brief" => burn::brief(&options),
+        "paused" => burn::paused(&options),
         "account" => account::account(&options),
         "settings" => settings::start(&options),
         "second" => settings::second(),
