@@ -8,7 +8,7 @@ mod shop;
 use std::process::ExitCode;
 
 use profiler_tests::Result;
-use profiler_tests::subject::{Subject, main as run};
+use profiler_tests::subject::{Rounds, Subject, main as run};
 use shop::{book, catalogue, dice, orders, pricing, report, search, service, stock};
 
 struct Nothing;
@@ -20,6 +20,10 @@ impl Subject for Nothing {
 
     fn stacks(&mut self) -> Result<Option<u64>> {
         Ok(None)
+    }
+
+    fn ways(&self) -> Vec<(&'static str, Rounds<'_>)> {
+        vec![("request", shop::requests())]
     }
 
     fn finish(self) -> Result<()> {

@@ -44,6 +44,7 @@ impl Subject for Ours {
                 }),
             ),
             ("poll", Box::new(move |rounds| poll(pending::<()>().with_tags(poll_tags.clone()), rounds))),
+            ("request", shop::tagged_requests()),
             ("bare poll", Box::new(|rounds| poll(pending::<()>(), rounds))),
         ]
     }

@@ -46,8 +46,8 @@ pub trait Subject: Sized {
 }
 
 /// A service: it says where it listens, and serves until standard input ends. Asked to, it makes a span for each request, and tells
-/// its profiler what the request is.
-pub type Service = fn(bool, &mut dyn FnMut(SocketAddr)) -> Result<()>;
+/// its profiler what the request is; how often it polled futures of such requests.
+pub type Service = fn(bool, &mut dyn FnMut(SocketAddr)) -> Result<u64>;
 
 /// The whole program of a subject; `service` is the one of its task `serve`.
 pub fn main<S: Subject>(service: Service) -> ExitCode {

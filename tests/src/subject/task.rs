@@ -152,11 +152,12 @@ fn own_cpu() -> Result<Duration> {
 fn serve<S: Subject>(options: &Options, service: Service) -> Result<Value> {
     let mut subject = started::<S>(options)?;
     let cpu = process_cpu();
-    service(options.value_or("spans", false)?, &mut |address| say(&json!({ "ready": address.to_string() })))?;
+    let mut ready = |address: std::net::SocketAddr| say(&json!({ "ready": address.to_string() }));
+    let polls = service(options.value_or("spans", false)?, &mut ready)?;
     let (cpu_seconds, own) = ((process_cpu() - cpu).as_secs_f64(), own_cpu()?.as_secs_f64());
     let stacks = subject.stacks()?;
     subject.finish()?;
-    Ok(json!({ "cpu_seconds": cpu_seconds, "stacks": stacks, "own_cpu_seconds": own }))
+    Ok(json!({ "cpu_seconds": cpu_seconds, "stacks": stacks, "own_cpu_seconds": own, "polls": polls }))
 }
 
 /// Replays the profiler's own signal at a stack `depth` frames deep, and the same with a handler that does nothing, batch

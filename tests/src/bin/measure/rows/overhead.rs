@@ -22,13 +22,9 @@ use crate::who::Who;
 pub(crate) const ROW: Row = Row { name: "overhead", what: "what it costs the shop", measure };
 
 const RATE_HZ: u32 = 100;
-/// How often a request has its tags and its span put in force and taken back, at most: its call, polls of its future and of the
-/// answer's body, their ends.
-const CHANGES: f64 = 10.0;
-
 fn measure(lab: &Lab, report: &mut Report) -> Result<()> {
     both(lab, report, &Who::PROFILERS, false, "")?;
-    both(lab, report, &[Who::Ours], true, &format!(", tags and a span per request, {CHANGES} changes assumed"))
+    both(lab, report, &[Who::Ours], true, ", tags and a span per request")
 }
 
 /// Both figures, of `all`.
@@ -71,16 +67,18 @@ fn computed(lab: &Lab, seconds: u64, spans: bool) -> Result<f64> {
     let full = lab.run(Who::Ours, &cost)?;
     let signal = median(&numbers(&full.said["full_ns"])) / 1e9;
     let shop = lab.serve(Who::Ours, RATE_HZ, seconds, spans)?;
-    let told = if spans { shop.figure("requests")? * request(lab)? } else { 0.0 };
+    let told = if spans { told(lab, shop.figure("requests")?, shop.figure("polls")?)? } else { 0.0 };
     let samples = shop.stacks.ok_or("no stacks arrived")?;
     Ok((samples * signal + shop.figure("own_cpu_seconds")? + told) / shop.figure("cpu_seconds")?)
 }
 
-/// What it takes to tell the profiler of a request, in seconds: a set of tags is built, and put in force with a span at each change.
-fn request(lab: &Lab) -> Result<f64> {
+/// What it takes to tell the profiler of so many requests, in seconds: of each whose future is polled once as the row `tags` has it, and
+/// of the other polls.
+fn told(lab: &Lab, requests: f64, polls: f64) -> Result<f64> {
     let task = ["task=tags", "threads=1", "rounds=100000"].map(String::from);
     let (with, without) = (lab.run(Who::Ours, &task)?, lab.run(Who::Nobody, &task)?);
     let of = |outcome, name| nanos(outcome, name).ok_or_else(|| format!("no figure for {name}"));
-    let span = of(&with, "span")? - of(&without, "span")?;
-    Ok((of(&with, "built")? + CHANGES * (of(&with, "poll")? - of(&with, "bare poll")? + span)) / 1e9)
+    let added = |name| Ok::<_, String>(of(&with, name)? - of(&without, name)?);
+    let poll = of(&with, "poll")? - of(&with, "bare poll")? + added("span")?;
+    Ok((requests * added("request")? + (polls - requests).max(0.0) * poll) / 1e9)
 }
