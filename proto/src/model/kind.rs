@@ -66,4 +66,11 @@ impl Kind {
         (text(self.sample_type.kind), text(self.sample_type.unit)) == ("samples", "count")
             && (text(self.period_type.kind), text(self.period_type.unit)) == ("cpu", "nanoseconds")
     }
+
+    /// Whether values say what is in use at the end of the window, whenever it was allocated: two such states are not
+    /// summed, the later one holds.
+    #[must_use]
+    pub fn is_state(&self, dictionary: &Dictionary) -> bool {
+        ["inuse_objects", "inuse_space"].contains(&dictionary.strings.text(self.sample_type.kind))
+    }
 }

@@ -1,7 +1,7 @@
 //! Several sets of one process as one: what the in-memory store answers a window of time with.
 //!
-//! In: sets of the same resource, oldest first. Out: one compact set with one profile per kind. Costs one look-up per
-//! element of each set and one per sample.
+//! In: sets of the same resource, oldest first. Out: one compact set with one profile per kind; what is in use is not
+//! summed, of it the last state stays. Costs one look-up per element of each set and one per sample.
 
 use indexmap::IndexMap;
 
@@ -45,6 +45,7 @@ impl Merge {
     ///
     /// Samples of equal kind, stack, attributes and link are summed, windows are joined, the counts that
     /// [`loss`](crate::loss) puts on profiles are added up; of other attributes of a profile the last value holds.
+    /// Of states ([`Kind::is_state`]) only the latest of each type stays, with its own attributes, and the joined window.
     /// Resource and scope are those of the first set.
     pub fn add_samples(&mut self, set: &ProfileSet, mut keep: impl FnMut(&Sample) -> bool) {
         if self.sum.profiles.is_empty() && self.profiles.is_empty() {
@@ -53,7 +54,10 @@ impl Merge {
         }
         let (mut import, into) = (Import::new(&set.dictionary), &mut self.sum.dictionary);
         for profile in &set.profiles {
-            let head = import.head(profile, into);
+            let mut head = import.head(profile, into);
+            if head.kind.is_state(into) && !takes_over(&mut head, &mut self.profiles) {
+                continue;
+            }
             let open = self.profiles.entry(head.kind).or_insert_with(|| Open::new(&head));
             open.join(&head, into);
             for sample in profile.samples.iter().filter(|sample| keep(sample)) {
@@ -69,6 +73,20 @@ impl Merge {
         self.sum.profiles = self.profiles.into_iter().map(|(kind, open)| open.close(kind, dictionary)).collect();
         self.sum.compacted()
     }
+}
+
+/// Whether a state is the latest of its type so far; the one before goes then, whatever its period, and leaves its window.
+fn takes_over(head: &mut Profile, profiles: &mut IndexMap<Kind, Open>) -> bool {
+    let (sample_type, end) = (head.kind.sample_type, head.end_unix_nanos());
+    let mut before = profiles.iter().filter(|(kind, _)| kind.sample_type == sample_type).map(|(_, open)| open);
+    let Some((from, to)) = before.next().map(|open| (open.start, open.end)) else { return true };
+    if to > end {
+        return false;
+    }
+    head.time_unix_nanos = head.time_unix_nanos.min(from);
+    head.duration_nanos = end - head.time_unix_nanos;
+    profiles.retain(|kind, _| kind.sample_type != sample_type);
+    true
 }
 
 /// The sum of `sets`, all of one process; see [`Merge::add_samples`].
@@ -87,7 +105,7 @@ impl Open {
 
     fn join(&mut self, head: &Profile, dictionary: &mut Dictionary) {
         self.start = self.start.min(head.time_unix_nanos);
-        self.end = self.end.max(head.time_unix_nanos.saturating_add(head.duration_nanos));
+        self.end = self.end.max(head.end_unix_nanos());
         for id in ids_of(head.attributes, dictionary) {
             let Some(attribute) = dictionary.attributes.get(id).cloned() else { continue };
             let id = match self.attributes.get(&attribute.key).and_then(|known| dictionary.attributes.get(*known)) {

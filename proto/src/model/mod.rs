@@ -5,6 +5,7 @@
 
 mod attribute;
 pub(crate) mod compact;
+mod difference;
 mod filter;
 mod function;
 pub(crate) mod import;
@@ -20,6 +21,7 @@ mod string;
 mod table;
 
 pub use attribute::{Attribute, AttributeSet, Double, Value};
+pub use difference::Difference;
 pub use filter::TagFilter;
 pub use function::Function;
 pub use kind::{Kind, ValueType};

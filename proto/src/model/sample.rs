@@ -18,6 +18,14 @@ pub struct Profile {
     pub samples: Vec<Sample>,
 }
 
+impl Profile {
+    /// End of the window, nanoseconds since 1970 UTC.
+    #[must_use]
+    pub fn end_unix_nanos(&self) -> u64 {
+        self.time_unix_nanos.saturating_add(self.duration_nanos)
+    }
+}
+
 /// A value measured at one stack under one set of attributes in one span.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Sample {

@@ -1,7 +1,7 @@
-//! Sums of sets, and choosing samples by tag.
+//! Sums of sets, differences of states, and choosing samples by tag.
 
 use profiler_proto::ProfileSet;
-use profiler_proto::model::{Merge, TagFilter, Value, merge};
+use profiler_proto::model::{Difference, Kind, Merge, TagFilter, Value, merge};
 use proptest::prelude::*;
 
 use crate::arbitrary::{plans, values};
@@ -26,11 +26,11 @@ fn values_of(set: &ProfileSet) -> Vec<Vec<i64>> {
     set.profiles.iter().map(|profile| profile.samples.iter().map(|sample| sample.value).collect()).collect()
 }
 
-/// Check that samples of equal stack, tags and span are summed, windows joined and counts added up.
+/// Check that samples of equal stack, tags and span are summed, but for what is in use; windows joined, counts added up.
 #[test]
 fn two_windows_become_one() {
     let sum = merge([&checkout(), &later(2)]);
-    assert_eq!(values_of(&sum), [vec![10, 8], vec![131_072]]);
+    assert_eq!(values_of(&sum), [vec![10, 8], vec![65_536]]);
     let cpu = &sum.profiles[0];
     assert_eq!((cpu.time_unix_nanos, cpu.duration_nanos), (1_763_700_000_000_000_000, 30_000_000_000));
     let count = |key| sum.dictionary.value_of(cpu.attributes, key);
@@ -45,7 +45,62 @@ fn two_windows_become_one() {
 fn another_period_is_another_profile() {
     let mut faster = checkout();
     faster.profiles[0].kind.period = 1_000_000;
-    assert_eq!(values_of(&merge([&checkout(), &faster])), [vec![5, 4], vec![131_072], vec![5, 4]]);
+    assert_eq!(values_of(&merge([&checkout(), &faster])), [vec![5, 4], vec![5, 4], vec![65_536]]);
+}
+
+/// A set of what is in use, objects and bytes, at so many bytes to a sample: by stack and tags of `checkout`'s samples.
+fn in_use(start: u64, period: i64, values: [[i64; 2]; 3]) -> ProfileSet {
+    let mut set = checkout();
+    let [_, _, objects, bytes] = Kind::heap(&mut set.dictionary, period);
+    let samples = [set.profiles[0].samples.clone(), set.profiles[1].samples.clone()].concat();
+    let profile = |kind, place: usize| {
+        let mut profile = set.profiles[1].clone();
+        (profile.kind, profile.time_unix_nanos, profile.samples) = (kind, start, samples.clone());
+        profile.duration_nanos = 10;
+        profile.samples.iter_mut().zip(values).for_each(|(sample, value)| sample.value = value[place]);
+        profile.samples.retain(|sample| sample.value != 0);
+        profile
+    };
+    set.profiles = vec![profile(objects, 0), profile(bytes, 1)];
+    set
+}
+
+/// Check that of what is in use the last state stays, in whatever order states come and at whatever period, also where nothing is
+/// in use any more; and that its window is the joined one.
+#[test]
+fn the_last_state_stays() {
+    let (early, late) = (in_use(100, 512, [[1, 10], [2, 20], [3, 30]]), in_use(110, 1024, [[5, 50], [0, 0], [3, 30]]));
+    for sum in [merge([&early, &late]), merge([&early, &late, &early])] {
+        assert_eq!(values_of(&sum), [vec![5, 3], vec![50, 30]]);
+        let window = |profile: &profiler_proto::Profile| {
+            (profile.time_unix_nanos, profile.end_unix_nanos(), profile.kind.period)
+        };
+        assert_eq!(sum.profiles.iter().map(window).collect::<Vec<_>>(), [(100, 120, 1024); 2]);
+    }
+    let freed = in_use(120, 1024, [[0, 0]; 3]);
+    assert_eq!(values_of(&merge([&early, &late, &freed])), [Vec::<i64>::new(), vec![]]);
+}
+
+/// Check that a difference has what grew and what shrank by stack and tags, in the same order for objects and bytes, over the
+/// time between the states; that spans do not divide it; and that nothing else is in it.
+#[test]
+fn a_difference_tells_growth_from_shrinking() {
+    let mut newest = in_use(200, 512, [[7, 70], [2, 20], [1, 10]]);
+    // The same place in another span.
+    for profile in &mut newest.profiles {
+        let first = profile.samples[0];
+        profile.samples.push(profiler_proto::Sample { link: Default::default(), value: first.value, ..first });
+    }
+    newest.profiles.push(checkout().profiles[0].clone());
+    let mut difference = Difference::of(&newest);
+    difference.less(&in_use(100, 512, [[4, 40], [2, 20], [3, 30]]));
+    let grown = difference.finish();
+    assert_eq!(values_of(&grown), [vec![10, 0, -2], vec![100, 0, -20]]);
+    assert_eq!((grown.profiles[1].time_unix_nanos, grown.profiles[1].end_unix_nanos()), (110, 210));
+    assert_eq!(grown.dictionary.links.len(), 1);
+    let mut gone = Difference::of(&in_use(200, 512, [[0, 0]; 3]));
+    gone.less(&in_use(100, 512, [[i64::MIN, 1], [0, 0], [0, 0]]));
+    assert_eq!(values_of(&gone.finish()), [vec![i64::MAX], vec![-1]]);
 }
 
 /// Check that a filter wants every key and one of each key's values, numbers by their text.
