@@ -1,16 +1,19 @@
 //! `/api/profile`, `/api/top` and `/flamegraph.svg`: samples of the store, for a range of time and tags.
 //!
-//! In: parsed parameters. Out: replies. All of them count the same samples in the same way, so that they agree.
+//! In: parsed parameters. Out: replies. All of them count the same samples ([`Asked`]) in the same way, so that they
+//! agree.
 
 use http::StatusCode;
 use profiler_proto::{ProfileSet, folded};
 use serde_json::json;
 
+use super::asked::Asked;
 use super::flame;
-use super::profiles::Profiles;
+use super::profiles::{HeapFigures, Profiles};
 use super::query::{BadParameter, Query};
 use super::reply::Reply;
-use super::site::{Site, now};
+use super::sample_type::SampleType;
+use super::site::Site;
 use super::{pull, stats};
 
 /// The most groups of `/api/top`.
@@ -19,41 +22,51 @@ const MOST_GROUPS: usize = 20;
 impl Site {
     /// `/api/profile`.
     pub(super) async fn profile(&self, query: &Query) -> Result<Reply, BadParameter> {
-        let (now, filter) = (now(), query.tags()?);
-        let range = query.range(now, self.store.window())?;
+        let asked = self.asked(query)?;
         let format = query.choice("format", &["json", "pprof", "folded"])?;
         let _turn = self.tree_maker.acquire().await;
-        let profiles = Profiles::new(self.store.select(range));
+        let profiles = Profiles::find(&self.store, &asked).await;
         Ok(match format {
-            "pprof" => pull::attachment(&profiles.merged(&filter).await),
-            "folded" => Reply::text(folded_text(&profiles.merged(&filter).await)),
-            _ => {
-                let tree = profiles.tree(&filter).await;
-                let targets = self.source.targets();
-                let stats = stats::json(&self.source.stats());
-                let header = flame::Header { range, now, target: targets.first(), stats: &stats };
-                Reply::json(flame::json(&header, &profiles.window, &tree))
-            }
+            "pprof" => pull::attachment(&profiles.merged().await),
+            "folded" => Reply::text(folded_text(profiles.merged().await)),
+            _ => Reply::json(self.flame(&asked, &profiles).await),
         })
+    }
+
+    /// What the page draws.
+    async fn flame(&self, asked: &Asked, profiles: &Profiles<'_>) -> Vec<u8> {
+        let tree = profiles.tree().await;
+        let targets = self.source.targets();
+        let stats = stats::json(&self.source.stats());
+        let of_heap = asked.sample_type != SampleType::Cpu;
+        let header = flame::Header {
+            asked,
+            types: &self.types(),
+            target: targets.first(),
+            stats: &stats,
+            heap: of_heap.then(|| HeapFigures::at(asked.range.to, &self.store)).flatten(),
+            shrank: asked.growth.then(|| profiles.shrank()),
+        };
+        flame::json(&header, &profiles.window, &tree)
     }
 
     /// `/api/top`: the hottest functions, for each value of the tag `by`.
     pub(super) async fn top(&self, query: &Query) -> Result<Reply, BadParameter> {
-        let (now, filter, by) = (now(), query.tags()?, query.one("by"));
-        let range = query.range(now, self.store.window())?;
+        let (asked, by) = (self.asked(query)?, query.one("by"));
         let most = usize::try_from(query.number("n", 1..=1000, 10)?).unwrap_or(10);
         let format = query.choice("format", &["json", "text"])?;
         let _turn = self.tree_maker.acquire().await;
-        let profiles = Profiles::new(self.store.select(range));
-        let groups = profiles.groups(by, &filter, MOST_GROUPS).await;
+        let profiles = Profiles::find(&self.store, &asked).await;
+        let groups = profiles.groups(by, MOST_GROUPS).await;
         if format == "text" {
             let tables: Vec<String> = groups.iter().map(|group| group.text(by, most)).collect();
             return Ok(Reply::text(if tables.is_empty() { "no samples\n".to_owned() } else { tables.join("\n") }));
         }
         let groups: Vec<_> = groups.iter().map(|group| group.json(most)).collect();
         let answer = json!({
-            "version": 1, "by": by, "from": range.from / 1_000_000, "to": range.to / 1_000_000,
-            "period": profiles.window.period, "samples": profiles.window.weight, "groups": groups,
+            "version": 1, "type": asked.sample_type.name(), "unit": asked.sample_type.unit(), "growth": asked.growth,
+            "by": by, "from": asked.range.from / 1_000_000, "to": asked.range.to / 1_000_000,
+            "period": profiles.window.period, "samples": profiles.window.evidence.weight(), "groups": groups,
         });
         Ok(Reply::json(answer.to_string()))
     }
@@ -61,12 +74,11 @@ impl Site {
     /// `/flamegraph.svg`.
     #[cfg(feature = "svg")]
     pub(super) async fn flamegraph(&self, query: &Query) -> Result<Reply, BadParameter> {
-        let filter = query.tags()?;
-        let range = query.range(now(), self.store.window())?;
+        let asked = self.asked(query)?;
         let _turn = self.tree_maker.acquire().await;
-        let tree = Profiles::new(self.store.select(range)).tree(&filter).await;
+        let tree = Profiles::find(&self.store, &asked).await.tree().await;
         let service = self.source.targets().into_iter().next().map(|target| target.service);
-        Ok(match super::svg::draw(&tree, service.as_deref().unwrap_or("")) {
+        Ok(match super::svg::draw(&tree, service.as_deref().unwrap_or(""), &asked) {
             Some(svg) => super::svg::reply(svg),
             None => Reply::refusal(StatusCode::NOT_FOUND, "there are no samples in this range with these tags"),
         })
@@ -80,9 +92,9 @@ impl Site {
     }
 }
 
-/// The lines of the profile in `set`; none if there is none.
-fn folded_text(set: &ProfileSet) -> String {
-    set.profiles
-        .first()
-        .map_or_else(String::new, |profile| folded::encode(profile, &set.dictionary, folded::Tags::Left))
+/// The lines of the profile in `set`, without what shrank, of which no graph can be drawn; none if there is none.
+fn folded_text(mut set: ProfileSet) -> String {
+    let Some(profile) = set.profiles.first_mut() else { return String::new() };
+    profile.samples.retain(|sample| sample.value > 0);
+    folded::encode(profile, &set.dictionary, folded::Tags::Left)
 }

@@ -2,7 +2,7 @@
 //!
 //! In: the sets of the store in the order of their arrival. Out: a run of neighbours to be merged. Sets of ten seconds
 //! name the same functions and stacks again and again; merged, they take a fraction of the memory and of the time to sum
-//! up. What is newest stays as fine as it came.
+//! up; of what is in use, the last state of the minute stays. What is newest stays as fine as it came.
 
 use std::ops::Range as Run;
 

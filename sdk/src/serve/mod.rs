@@ -4,15 +4,18 @@
 //! Out: HTTP/1.1 on one address. It runs on the caller's tokio runtime, on one thread; all it holds is bounded.
 //!
 //! The way of a request: `server` (connections) → `site` (paths; `host`, `query`) → `api` and `pull` (answers) →
-//! `reply` (headers, compression). The way of samples: `store` (`size`, `minutes`) → `profiles` (sums; `window`: what is there) → `nodes` (a tree grows; `frames`,
-//! `package`) → `tree` (preorder, trimmed) → `flame` (the page's JSON), `top`, `svg`.
+//! `reply` (headers, compression). The way of samples: `store` (`lane`, `size`, `minutes`) → `profiles` (sums of what was `asked` for, of a
+//! `sample_type`; `window`, `evidence`: what is there) → `nodes` (a tree grows; `frames`, `package`) → `tree` (preorder, trimmed) → `flame` (the page's JSON), `top`, `svg`.
 
 mod api;
+mod asked;
 mod assets;
+mod evidence;
 mod flame;
 mod frames;
 mod host;
 mod json;
+mod lane;
 mod minutes;
 mod nodes;
 mod package;
@@ -21,6 +24,7 @@ mod pull;
 mod query;
 mod range;
 mod reply;
+mod sample_type;
 mod server;
 mod site;
 mod size;

@@ -1,55 +1,81 @@
-//! The stored profiles of a range of time, summed up in the form that a request asks for.
+//! The stored profiles that a request asks for, summed up in the form that it wants.
 //!
-//! In: sets of the store and a tag filter. Out: a tree, a tree for each value of a tag, or one merged profile. Whoever
-//! calls lets one sum be made at a time; each gives way to other work after every set, for the thread also exports.
+//! In: the store, a type, a range of time, a tag filter. Out: a tree, a tree for each value of a tag, or one merged profile.
+//! What happened over a time is summed over the range; what is in use is the newest state, or what changed since the first.
+//! Whoever calls lets one sum be made at a time; each gives way to other work after every set, for the thread also exports.
 
 use std::sync::Arc;
 
-use profiler_proto::model::{Id, Merge, TagFilter, Value};
+use profiler_proto::model::{Difference, Id, Merge, Value};
 use profiler_proto::{ProfileSet, Sample};
 use tokio::task::yield_now;
 
+use super::asked::Asked;
+use super::evidence::weight_of;
 use super::frames::Frames;
 use super::nodes::{Nodes, Places};
+use super::sample_type::SampleType;
+use super::store::{Store, moment_of};
 use super::top::Group;
 use super::tree::Tree;
-use super::window::{Window, cpu_profiles, weights_by};
+use super::window::{Window, weights_by};
 
-/// The sets of a range of time, with what is known of it.
+/// The sets that are asked for, with what is known of them.
 #[derive(Debug)]
-pub(super) struct Profiles {
+pub(super) struct Profiles<'a> {
+    asked: &'a Asked,
     sets: Vec<Arc<ProfileSet>>,
     pub(super) window: Window,
 }
 
-impl Profiles {
-    /// Looks through `sets`.
-    pub(super) fn new(sets: Vec<Arc<ProfileSet>>) -> Self {
-        let window = Window::of(sets.iter().map(Arc::as_ref));
-        Self { sets, window }
+impl<'a> Profiles<'a> {
+    /// Looks up what is asked for.
+    pub(super) async fn find(store: &Store, asked: &'a Asked) -> Self {
+        let Asked { sample_type, range, .. } = *asked;
+        let sets = match (sample_type.is_state(), asked.growth) {
+            (false, _) => store.select(sample_type, range),
+            (true, false) => store.newest_state(sample_type, range.to).into_iter().collect(),
+            (true, true) => growth(store, asked).await.into_iter().collect(),
+        };
+        let each = sets.iter().map(Arc::as_ref);
+        let window = if asked.growth { Window::of_change(sample_type, each) } else { Window::of(sample_type, each) };
+        Self { asked, sets, window }
     }
 
-    /// The samples that `filter` keeps, as one profile.
-    pub(super) async fn merged(&self, filter: &TagFilter) -> ProfileSet {
+    /// The samples that are asked for, as one profile.
+    pub(super) async fn merged(&self) -> ProfileSet {
         let mut sum = Merge::new();
         for set in &self.sets {
-            sum.add_samples(set, filter.of(&set.dictionary));
+            let keeps = self.asked.filter.of(&set.dictionary);
+            sum.add_samples(set, |sample| sample.value != 0 && keeps(sample));
             yield_now().await;
         }
         let mut sum = sum.finish();
-        sum.profiles.retain(|profile| profile.kind.is_cpu(&sum.dictionary));
+        let of_type = self.asked.sample_type.profiles(&sum).cloned().collect();
+        sum.profiles = of_type;
         sum
     }
 
-    /// The samples that `filter` keeps, as a tree.
-    pub(super) async fn tree(&self, filter: &TagFilter) -> Tree {
-        self.tree_of(|set| filter.of(&set.dictionary)).await
+    /// The samples that are asked for, as a tree.
+    pub(super) async fn tree(&self) -> Tree {
+        self.tree_of(|set| self.asked.filter.of(&set.dictionary)).await
+    }
+
+    /// By how much all that shrank has shrunk, of what is asked for.
+    pub(super) fn shrank(&self) -> u64 {
+        let of_set = |set: &Arc<ProfileSet>| -> u64 {
+            let keeps = self.asked.filter.of(&set.dictionary);
+            let samples = self.asked.sample_type.profiles(set).flat_map(|profile| &profile.samples);
+            samples.filter(|sample| sample.value < 0 && keeps(sample)).map(|sample| sample.value.unsigned_abs()).sum()
+        };
+        self.sets.iter().map(of_set).sum()
     }
 
     /// A tree for each of the `most` heaviest values of the tag `by`, the heaviest first; without `by`, one for all.
-    pub(super) async fn groups(&self, by: Option<&str>, filter: &TagFilter, most: usize) -> Vec<Group> {
-        let Some(by) = by else { return vec![self.group(None, self.tree(filter).await)] };
-        let weights = weights_by(by, filter, self.sets.iter().map(Arc::as_ref));
+    pub(super) async fn groups(&self, by: Option<&str>, most: usize) -> Vec<Group> {
+        let Some(by) = by else { return vec![self.group(None, self.tree().await)] };
+        let Asked { sample_type, filter, .. } = self.asked;
+        let weights = weights_by(by, *sample_type, filter, self.sets.iter().map(Arc::as_ref));
         let mut values: Vec<(Option<String>, u64)> = weights.into_iter().collect();
         values.sort_unstable_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
         let mut groups = Vec::new();
@@ -69,7 +95,7 @@ impl Profiles {
         for set in &self.sets {
             let (wanted, mut places) = (wanted(set), Places::new(set));
             frames.note_executable(set);
-            for profile in cpu_profiles(set) {
+            for profile in self.asked.sample_type.profiles(set) {
                 nodes.add(set, profile, &wanted, &mut places, &mut frames);
             }
             yield_now().await;
@@ -79,7 +105,48 @@ impl Profiles {
 
     fn group(&self, value: Option<String>, tree: Tree) -> Group {
         let stacks = tree.samples as f64 / self.window.mean_weight();
-        Group { value, stacks, tree }
+        Group { value, unit: self.asked.sample_type.unit(), stacks, tree }
+    }
+}
+
+/// What changed between the first state of the range and the newest; `None` if there are not two.
+async fn growth(store: &Store, asked: &Asked) -> Option<Arc<ProfileSet>> {
+    let newest = store.newest_state(asked.sample_type, asked.range.to)?;
+    let first = store.first_state(asked.sample_type, asked.range)?;
+    if Arc::ptr_eq(&newest, &first) {
+        return None;
+    }
+    let mut difference = Difference::of(&newest);
+    yield_now().await;
+    difference.less(&first);
+    yield_now().await;
+    Some(Arc::new(difference.finish()))
+}
+
+/// The heap as a whole, as the newest state says it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct HeapFigures {
+    /// When it was, nanoseconds since 1970 UTC.
+    pub(super) at: u64,
+    /// Bytes that the samples stand for.
+    pub(super) live: u64,
+    /// What the allocator said that it gave out, and what of its memory was resident.
+    pub(super) allocated: Option<i64>,
+    pub(super) resident: Option<i64>,
+}
+
+impl HeapFigures {
+    /// Those at or before `moment`; `None` if no state is that old.
+    pub(super) fn at(moment: u64, store: &Store) -> Option<Self> {
+        let set = store.newest_state(SampleType::InuseSpace, moment)?;
+        let attributes = SampleType::InuseSpace.profiles(&set).next()?.attributes;
+        let figure = |key| set.dictionary.value_of(attributes, key).and_then(Value::as_int);
+        Some(Self {
+            at: moment_of(SampleType::InuseSpace, &set)?,
+            live: SampleType::InuseSpace.profiles(&set).flat_map(|profile| &profile.samples).map(weight_of).sum(),
+            allocated: figure("jemalloc.allocated"),
+            resident: figure("jemalloc.resident"),
+        })
     }
 }
 

@@ -33,6 +33,8 @@ pub(super) struct Query {
     pairs: Vec<(String, String)>,
 }
 
+/// The parameters that choose samples, wherever samples are shown.
+pub(super) const SAMPLES: [&str; 5] = ["from", "to", "tag", "type", "growth"];
 /// The one parameter that may stand several times.
 const REPEATABLE: &str = "tag";
 /// So many tags can be asked for at once.
@@ -77,6 +79,20 @@ impl Query {
         let Some(value) = self.one(name) else { return Ok(default) };
         let chosen = allowed.iter().find(|choice| **choice == value);
         chosen.copied().ok_or_else(|| bad(name, value, format!("allowed: {}", list(allowed))))
+    }
+
+    /// Whether a flag is set: by its name alone, or as 1.
+    pub(super) fn flag(&self, name: &str) -> Result<bool, BadParameter> {
+        match self.one(name) {
+            None | Some("0") => Ok(false),
+            Some("" | "1") => Ok(true),
+            Some(value) => Err(bad(name, value, "allowed: 1, 0, or nothing behind the name")),
+        }
+    }
+
+    /// The value of a parameter cannot be, for reasons that are not its own.
+    pub(super) fn refusal(&self, name: &str, allowed: impl Into<String>) -> BadParameter {
+        bad(name, self.one(name).unwrap_or(""), allowed)
     }
 
     /// `from` and `to`: the last `window` up to `now` (nanoseconds since 1970) where nothing is said.
@@ -192,6 +208,17 @@ mod tests {
         assert!(refusal(query("tag=endpoint").tags()).contains("key=value"));
         assert!(refusal(query("tag=%3Dx").tags()).contains("\"=x\""));
         assert!(refusal(query(&"tag=a%3Db&".repeat(65)).tags()).contains("64"));
+    }
+
+    /// Check that a flag is its name, 1 or 0, and nothing else.
+    #[test]
+    fn a_flag_is_set_by_its_name() {
+        let flag = |text: &str| Query::parse(Some(text), &["growth", "type"]).unwrap().flag("growth");
+        let (yes, no) = (["growth", "growth=", "growth=1"].map(flag), ["growth=0", "", "type=1"].map(flag));
+        assert_eq!((yes, no), ([Ok(true), Ok(true), Ok(true)], [Ok(false), Ok(false), Ok(false)]));
+        for bad in ["growth=2", "growth=true", "growth=1%00", "growth=%F0%9F%8C%B1"] {
+            assert!(refusal(flag(bad)).contains("1, 0, or nothing"), "{bad}");
+        }
     }
 
     /// Check that unknown and repeated names, numbers out of bounds and unknown choices are named.

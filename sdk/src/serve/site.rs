@@ -14,7 +14,7 @@ use http::{HeaderValue, Method, Response, StatusCode};
 use http_body_util::Full;
 use tokio::sync::Semaphore;
 
-use super::query::{BadParameter, Query};
+use super::query::{BadParameter, Query, SAMPLES};
 use super::reply::Reply;
 use super::source::Source;
 use super::store::Store;
@@ -23,9 +23,9 @@ use super::{assets, host, stats};
 /// What can be asked for, for those who asked for something else.
 const PATHS: &str = "\
 /                            the flame graph page
-/flamegraph.svg              the flame graph as SVG: from, to, tag
-/api/profile                 samples as a tree: from, to, tag, format=json|pprof|folded
-/api/top                     the hottest functions: by, n, from, to, tag, format=json|text
+/flamegraph.svg              the flame graph as SVG: from, to, tag, type, growth
+/api/profile                 samples as a tree: from, to, tag, type, growth, format=json|pprof|folded
+/api/top                     the hottest functions: by, n, from, to, tag, type, growth, format=json|text
 /debug/pprof/                what `go tool pprof` can fetch
 /debug/pprof/profile         CPU samples from now on, as pprof: seconds
 /debug/pprof/heap            what lives of the memory, as pprof
@@ -74,10 +74,11 @@ impl Site {
 
     async fn route(&self, request: &Parts) -> Result<Reply, BadParameter> {
         let query = |known: &[&str]| Query::parse(request.uri.query(), known);
+        let samples = |more: &[&str]| query(&[&SAMPLES, more].concat());
         match request.uri.path() {
-            "/api/profile" => self.profile(&query(&["from", "to", "tag", "format"])?).await,
-            "/api/top" => self.top(&query(&["by", "n", "from", "to", "tag", "format"])?).await,
-            "/flamegraph.svg" => self.flamegraph(&query(&["from", "to", "tag"])?).await,
+            "/api/profile" => self.profile(&samples(&["format"])?).await,
+            "/api/top" => self.top(&samples(&["by", "n", "format"])?).await,
+            "/flamegraph.svg" => self.flamegraph(&samples(&[])?).await,
             "/debug/pprof/" | "/debug/pprof" => query(&[]).map(|_| Self::pprof_index()),
             "/debug/pprof/profile" => self.capture(&query(&["seconds"])?, &request.method).await,
             // `gc` and `debug` are what Go knows: there is nothing to collect here, and no text.

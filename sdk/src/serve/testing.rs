@@ -14,6 +14,11 @@ use super::nodes::{Nodes, Places};
 /// Period of all of them: 100 Hz.
 pub(crate) const PERIOD: i64 = 10_000_000;
 
+/// Bytes of a block of [`Stacks::heap`].
+pub(crate) const BLOCK: i64 = 1024;
+/// Bytes between samples there.
+pub(crate) const INTERVAL: i64 = 1 << 19;
+
 /// A set that grows sample by sample.
 pub(crate) struct Stacks {
     set: ProfileSet,
@@ -97,6 +102,18 @@ impl Stacks {
     /// The same, shared.
     pub(crate) fn shared(self) -> Arc<ProfileSet> {
         Arc::new(self.set())
+    }
+
+    /// A heap in the place of the CPU time: so many bytes in use in blocks of [`BLOCK`], twice as many allocated.
+    pub(crate) fn heap(mut self) -> ProfileSet {
+        let kinds = Kind::heap(&mut self.set.dictionary, INTERVAL);
+        let profiles = kinds.into_iter().zip([(2, BLOCK), (2, 1), (1, BLOCK), (1, 1)]).map(|(kind, (times, size))| {
+            let mut profile = Profile { kind, ..self.profile.clone() };
+            profile.samples.iter_mut().for_each(|sample| sample.value = times * sample.value / size);
+            profile
+        });
+        self.set.profiles.extend(profiles);
+        self.set
     }
 }
 

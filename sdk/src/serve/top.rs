@@ -17,6 +17,8 @@ use super::tree::Tree;
 pub(super) struct Group {
     /// The value; `None` where the tag is not set, or no tag was asked for.
     pub(super) value: Option<String>,
+    /// What weights count.
+    pub(super) unit: &'static str,
     pub(super) tree: Tree,
     /// How many stacks stand behind its samples, for standard errors.
     pub(super) stacks: f64,
@@ -85,12 +87,13 @@ impl Group {
             let written = writeln!(text, "{line}");
             debug_assert!(written.is_ok());
         };
-        line(format!("  {} samples", self.tree.samples));
-        line(format!("{:>8} {:>6} {:>8} {:>9}  function", "self", "±", "total", "samples"));
+        let width = if self.unit == "bytes" { 15 } else { 9 };
+        line(format!("  {} {}", self.tree.samples, self.unit));
+        line(format!("{:>8} {:>6} {:>8} {:>width$}  function", "self", "±", "total", self.unit));
         for row in rows(&self.tree).into_iter().take(most) {
             let (own, total) = (100.0 * self.share(row.own), 100.0 * self.share(row.total));
             let error = 100.0 * self.error(row.own);
-            line(format!("{own:>7.2}% {error:>6.2} {total:>7.2}% {:>9}  {}", row.own, self.described(row)));
+            line(format!("{own:>7.2}% {error:>6.2} {total:>7.2}% {:>width$}  {}", row.own, self.described(row)));
         }
         text
     }
@@ -143,7 +146,7 @@ mod tests {
     fn group(stacks: Stacks) -> Group {
         let (nodes, frames) = nodes_of(&[stacks.set()]);
         let tree = Tree::new(nodes, frames);
-        Group { value: Some("/orders".into()), stacks: tree.samples as f64, tree }
+        Group { value: Some("/orders".into()), unit: "samples", stacks: tree.samples as f64, tree }
     }
 
     fn named(group: &Group) -> Vec<(&str, u64, u64)> {
@@ -169,6 +172,9 @@ mod tests {
         let expected = "endpoint=/orders  100 samples\n    self      ±    total   samples  function\n  \
                         60.00%   4.90   60.00%        60  a (:7)\n";
         assert_eq!(group.text(Some("endpoint"), 1), expected);
+        let expected = "endpoint=/orders  100 bytes\n    self      ±    total           bytes  function\n  \
+                        60.00%   4.90   60.00%              60  a (:7)\n";
+        assert_eq!(Group { unit: "bytes", ..group }.text(Some("endpoint"), 1), expected);
     }
 
     /// Check that a tree without samples has no rows and divides by nothing.

@@ -6,6 +6,7 @@
 mod bounds;
 mod captures;
 mod client;
+mod heap;
 mod pages;
 mod profiles;
 mod refusals;

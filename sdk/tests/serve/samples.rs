@@ -47,6 +47,27 @@ pub(crate) fn set(start: u64, seconds: u64, rows: &[Row<'_>]) -> ProfileSet {
     set
 }
 
+/// What one sample of the heap says: stack, blocks in use, bytes in use, tags. Twice as much was allocated.
+pub(crate) type Block<'a> = (&'a str, i64, i64, &'a [(&'a str, &'a str)]);
+
+/// A heap's four profiles, one sample in 512 KiB, at an allocator that gave out 1,000,000 bytes.
+pub(crate) fn heap(start: u64, seconds: u64, blocks: &[Block<'_>]) -> ProfileSet {
+    let rows: Vec<Row<'_>> = blocks.iter().map(|(path, _, bytes, tags)| (*path, *bytes, *tags)).collect();
+    let mut set = set(start, seconds, &rows);
+    let figures = [("jemalloc.allocated", 1_000_000_i64), ("jemalloc.resident", 2_000_000)];
+    let figures = figures.map(|(key, value)| set.dictionary.attribute(key, value));
+    let (attributes, kinds) = (set.dictionary.attribute_set(figures), Kind::heap(&mut set.dictionary, 1 << 19));
+    let template = Profile { attributes, ..set.profiles.remove(0) };
+    set.profiles.extend(kinds.into_iter().zip(0..).map(|(kind, place)| {
+        let mut profile = Profile { kind, ..template.clone() };
+        for (sample, (_, objects, bytes, _)) in profile.samples.iter_mut().zip(blocks) {
+            sample.value = [2 * objects, 2 * bytes, *objects, *bytes][place];
+        }
+        profile
+    }));
+    set
+}
+
 /// A store with two profiles of the last minute.
 pub(crate) fn shop() -> Store {
     let store = Store::default();

@@ -12,6 +12,8 @@ use crate::samples::{now, set};
 #[derive(Default)]
 pub(crate) struct Waiting {
     pub(crate) off: AtomicBool,
+    /// Whether it samples the heap.
+    pub(crate) heap: AtomicBool,
     pub(crate) running: Arc<AtomicUsize>,
 }
 
@@ -37,6 +39,8 @@ impl Source for Waiting {
         let mut stats = profiler::Stats::default();
         stats.sampling = !self.off.load(Ordering::Relaxed);
         stats.rate_hz = 100;
+        stats.heap.on = self.heap.load(Ordering::Relaxed);
+        stats.heap.interval_bytes = 1 << 19;
         stats.account.enter(10, 10, &profiler_proto::loss::Loss::default());
         stats.account.exported(4);
         stats

@@ -118,9 +118,9 @@ impl Io {
     }
 
     async fn work(mut self, mut inbox: mpsc::Receiver<Task>) {
-        let sends = !self.destinations.is_empty();
         #[cfg(feature = "serve")]
         self.serve();
+        let sends = !self.destinations.is_empty();
         let destinations = std::mem::take(&mut self.destinations);
         let exporter = match Exporter::start(destinations, Arc::clone(&self.handle.ledger), Limits::default()) {
             Ok(exporter) => Arc::new(exporter),
@@ -162,13 +162,7 @@ impl Io {
         let Some(server) = self.server.take() else { return };
         let store = Arc::new(crate::serve::Store::default());
         let sink = Arc::clone(&store);
-        // The page shows CPU time: profiles of the heap would take its room and not be shown.
-        let is_of_cpu = |set: &ProfileSet| set.profiles.iter().any(|profile| profile.kind.is_cpu(&set.dictionary));
-        let add = move |set: &Arc<ProfileSet>| {
-            if is_of_cpu(set) {
-                sink.add(Arc::clone(set));
-            }
-        };
+        let add = move |set: &Arc<ProfileSet>| sink.add(Arc::clone(set));
         self.destinations.push(Destination::local("store", Arc::new(add)));
         tokio::spawn(server.run(Arc::new(self.handle.clone()), store));
     }
