@@ -12,6 +12,7 @@
 mod address;
 mod colours;
 mod graph;
+mod heap;
 mod names;
 mod quality;
 mod reader;

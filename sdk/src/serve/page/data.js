@@ -4,30 +4,41 @@
 // subtree. Loops only: a stack may be thousands of frames deep.
 
 import { kindOf } from './colours.js';
-import { count, digits, error, percent, plural, time } from './format.js';
+import { bytes, count, digits, error, percent, plural, time } from './format.js';
 
-/** The profile of one answer of `/api/profile`. Weights and values are in samples. */
+const FEW = 10;      // what fewer samples stand behind is grey
+
+/** The profile of one answer of `/api/profile`. Weights and values are in samples; of the heap, in bytes or objects. */
 export function decode(answer) {
   const { packages, files, frames, nodes, kind, samples: weight, sum_squares: squares, duration_ms: duration } = answer;
   // Characters that are not seen, or that turn what follows around, have no place in a name.
   const names = answer.names.map((name) => name.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, '\uFFFD'));
-  // The samples that an error rests on: with weights, (Σw)²/Σw².
-  const evidence = squares ? weight ** 2 / squares : weight;
+  // The samples that an error rests on: with weights, (Σw)²/Σw². Of blocks that were sampled for sure, no end of them.
+  const evidence = weight && squares !== undefined ? weight ** 2 / squares : weight;
   const share = (n) => (weight ? n / weight : 0);
+  const worth = { nanoseconds: (n) => time(n * kind.period), bytes, objects: count }[kind.unit];
   const timed = kind.unit === 'nanoseconds';
-  const worth = (n) => (timed ? time(n * kind.period) : count(n));
+  const rate = (n) => (timed ? `${digits((n * kind.period) / duration / 1e6)} cores` : `${worth((1000 * n) / duration)}/s`);
+  // Standard error of the value itself: how much is in use is an estimate, how much CPU time was used is not.
+  const spread = (n) => `± ${worth(Math.sqrt((n * weight) / evidence) || 0)}`;
   const kinds = frames.kind.map((sort, frame) => kindOf(sort, packages[frames.package[frame]]));
   const held = {};     // the own value of each kind's frames
   nodes.frame.forEach((frame, i) => { if (i) held[kinds[frame]] = (held[kinds[frame]] ?? 0) + nodes.self[i]; });
   return {
-    answer, names, kinds, held, files, frames, weight, evidence, share, worth,
+    answer, names, kinds, held, files, frames, weight, evidence, share, worth, timed,
     packages: frames.package.map((id) => packages[id]),
     ids: new Map(names.map((name, id) => [name, id])),
     tree: grow(nodes.depth, nodes.frame, nodes.self),
-    /** CPU time per wall time. */
-    cores: (n) => (timed && duration ? `${digits((n * kind.period) / duration / 1e6)} cores` : ''),
-    /** `412 ms · 5.0 % ± 0.7 · 41 samples`. */
-    figures: (n) => `${worth(n)} · ${percent(share(n))} ± ${error(share(n), evidence)} · ${plural(n, 'sample')}`,
+    /** CPU time, or memory, per wall time; of what is in use at a moment there is none. */
+    rate: (n) => (duration ? rate(n) : ''),
+    /** Whether so little is known of a value that it may be chance. */
+    isFew: (n) => share(n) * evidence < FEW,
+    spread,
+    /** `412 ms · 5.0 % ± 0.7 · 41 samples`; of the heap, `3.20 MiB ± 0.41 MiB · 40.0 % ± 1.2`. */
+    figures: (n) => [
+      timed ? worth(n) : `${kind.unit === 'objects' ? plural(n, 'object') : worth(n)} ${spread(n)}`,
+      `${percent(share(n))} ± ${error(share(n), evidence)}`, timed && plural(n, 'sample'),
+    ].filter(Boolean).join(' · '),
   };
 }
 

@@ -14,7 +14,7 @@ export function showDetails(profile, frame, { total, self, within, note }) {
     'd-name': [known ? names[frames.name[frame]] : 'all'],
     'd-total': [profile.figures(total)],
     'd-more': [
-      profile.cores(total), known && `self ${worth(self)} · ${percent(share(self))}`,
+      profile.rate(total), known && `self ${worth(self)} · ${percent(share(self))}`,
       within !== weight && `${percent(total / within)} of the zoom`, note,
     ],
     'd-place': known ? [

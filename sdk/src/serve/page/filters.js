@@ -29,10 +29,17 @@ export function setUpSpan(shown, choose) {
   });
 }
 
-/** Tags that were seen or are chosen, `key=value`. Values of one key add up, keys narrow. */
-export function showTags(seen, chosen, choose) {
+/**
+ * Tags that were seen or are chosen, `key=value`, each with its share of the window. Values of one key add up, keys narrow. Of
+ * the heap the heaviest come first; CPU time changes with every answer, and buttons must not.
+ */
+export function showTags({ answer: { tags: seen, tag_weights: weights, weight }, timed }, chosen, choose) {
+  const shares = new Map(Object.entries(seen).flatMap(([key, values]) =>
+    values.map((value, i) => [`${key}=${value}`, weights && weight ? weights[key][i] / weight : 0])));
+  const byShare = (a, b) => shares.get(b) - shares.get(a);
   const keys = Object.entries(seen).map(([key, values]) => [key, values.map((value) => `${key}=${value}`)]);
   const known = keys.flatMap(([, tags]) => tags);
+  if (!timed) keys.forEach(([, tags]) => tags.sort(byShare));
   for (const tag of chosen.filter((one) => !known.includes(one))) {
     const [key] = tag.split('=', 1);
     (keys.find(([name]) => name === key) ?? keys[keys.push([key, []]) - 1])[1].push(tag);
@@ -40,8 +47,11 @@ export function showTags(seen, chosen, choose) {
   const group = ([key, tags]) => {
     const on = (tag) => chosen.includes(tag);
     if (tags.length > SHOWN) tags.sort((a, b) => on(b) - on(a));
-    const buttons = tags.map((tag) =>
-      toggle(tag, on(tag), tag.slice(key.length + 1) || '(empty)', () => choose(flipped(chosen, tag))));
+    const buttons = tags.map((tag) => {
+      const node = toggle(tag, on(tag), tag.slice(key.length + 1) || '(empty)', () => choose(flipped(chosen, tag)));
+      node.append(el('small'));
+      return node;
+    });
     const rest = buttons.splice(SHOWN);
     const more = rest.length
       && el('details', {}, el('summary', { text: `+${rest.length}` }), el('div', { class: 'panel' }, ...rest));
@@ -49,6 +59,10 @@ export function showTags(seen, chosen, choose) {
   };
   const clear = () => chosen.length && toggle('none', false, 'Clear', () => choose([]));
   refill(byId('tags'), [keys, chosen], () => [...keys.map(group), clear()]);
+  for (const note of byId('tags').querySelectorAll('button small')) {
+    const share = shares.get(note.parentElement.dataset.key);
+    note.textContent = share === undefined ? '' : ` ${percent(share)}`;
+  }
 }
 
 /** The kinds of packages with colours and shares, and hidden functions; each can be hidden and shown. */

@@ -11,6 +11,14 @@ export function time(ns) {
   return ns ? `${digits(ns / size)} ${unit}` : '0 s';
 }
 
+const SIZES = [[2 ** 40, 'TiB'], [2 ** 30, 'GiB'], [2 ** 20, 'MiB'], [2 ** 10, 'KiB']];
+
+/** Bytes: `412 KiB`, `1.24 GiB`. */
+export function bytes(n) {
+  const [size, unit] = SIZES.find(([least]) => n >= least) ?? [1, 'B'];
+  return size > 1 ? `${digits(n / size)} ${unit}` : `${count(n)} B`;
+}
+
 const grouped = new Intl.NumberFormat('en-US', { maximumFractionDigits: 0 });
 export const count = (n) => grouped.format(n);
 

@@ -2,7 +2,8 @@
 // counted since the start; shares are never rescaled for it.
 
 import { byId, el, refill } from './dom.js';
-import { clock, count, error, percent, plural } from './format.js';
+import { bytes, clock, count, error, percent, plural } from './format.js';
+import { isState, titleOf } from './types.js';
 
 const AMBER = 0.01;
 const RED = 0.05;
@@ -16,27 +17,59 @@ const tile = ([title, value, note = '', state = '']) =>
 const VERDICTS = { red: 'Incomplete', amber: 'Small gaps', good: 'Complete' };
 
 export function showHeader(profile) {
-  const { answer: { target, kind, stats, first, last, stacks }, weight } = profile;
-  const { taken, exported, pending, lost, degraded, symbols: { resolved, unresolved } } = stats;
-  document.title = `${target?.service ?? 'no process'} · ${kind.type} profile`;
+  const { answer: { target, kind, stats } } = profile;
+  document.title = `${target?.service ?? 'no process'} · ${titleOf(kind.type)} profile`;
   refill(byId('service'), target, () => [target?.service, el('small', { text: `pid ${target?.pid}` })]);
-  const figures = [
-    ['Taken', count(taken)], ['Exported', count(exported)], ['Pending', count(pending)],
-    part('Lost', sum(lost), taken), part('Truncated', degraded.truncated, taken),
-    part('Unresolved', unresolved, resolved + unresolved),
-  ];
-  const tiles = [
-    ['CPU time', profile.worth(weight), profile.cores(weight)],
-    ['Samples', count(weight), weight < stacks ? `of ${count(stacks)}` : ''],
-    ['Data', first ? `${clock(first)} – ${clock(last)}` : '–'],
-    ['Sampling', `${count(stats.rate_hz)} Hz`, stats.engine.name || 'no engine'],
-  ];
+  const figures = profile.timed ? ofStacks(stats) : ofBlocks(stats);
+  const tiles = profile.timed ? ofTime(profile) : ofHeap(profile);
   const worst = Object.keys(VERDICTS).find((state) => figures.some((figure) => figure[3] === state));
   refill(byId('tiles'), tiles, () => tiles.map(tile));
   refill(byId('figures'), figures, () => figures.map(tile));
   refill(byId('verdict'), worst, () => [el('i', { class: `dot ${worst}` }), VERDICTS[worst]]);
-  refill(byId('ledger'), stats, () => ledger(stats));
+  refill(byId('ledger'), [profile.timed, stats], () => (profile.timed ? ledger(stats) : ledgerOfHeap(stats.heap)));
 }
+
+function ofStacks({ taken, exported, pending, lost, degraded, symbols: { resolved, unresolved } }) {
+  return [
+    ['Taken', count(taken)], ['Exported', count(exported)], ['Pending', count(pending)],
+    part('Lost', sum(lost), taken), part('Truncated', degraded.truncated, taken),
+    part('Unresolved', unresolved, resolved + unresolved),
+  ];
+}
+
+function ofBlocks({ heap: { sampled, live, lost, without_stack: bare }, symbols: { resolved, unresolved } }) {
+  return [
+    ['Sampled', count(sampled)], ['Live', count(live)], part('Lost', sum(lost), sampled),
+    part('Without stack', bare, sampled), part('Unresolved', unresolved, resolved + unresolved),
+  ];
+}
+
+const span = ({ first, last }) => (first ? `${clock(first)} – ${clock(last)}` : '–');
+
+function ofTime({ answer, weight, worth, rate }) {
+  const { stats, stacks } = answer;
+  return [
+    ['CPU time', worth(weight), rate(weight)],
+    ['Samples', count(weight), weight < stacks ? `of ${count(stacks)}` : ''],
+    ['Data', span(answer)],
+    ['Sampling', `${count(stats.rate_hz)} Hz`, stats.engine.name || 'no engine'],
+  ];
+}
+
+function ofHeap({ answer, weight, worth, rate, spread }) {
+  const { kind, growth, heap, last, stacks } = answer;
+  const of = (name) => (Number.isFinite(heap[name]) ? ` of ${name} ${bytes(heap[name])}` : '');
+  return [
+    [growth ? 'Grew' : titleOf(kind.type), worth(weight), [spread(weight), rate(weight)].filter(Boolean).join(', ')],
+    growth && ['Shrank', worth(growth.shrank)],
+    ['Sampled blocks', `≈ ${count(stacks)}`, `one in ${bytes(kind.period)}`],
+    isState(kind.type) && !growth ? ['State', last ? clock(last) : '–'] : ['Data', span(answer)],
+    heap && ['Sampled live heap', bytes(heap.live), `${of('allocated')}${of('resident')}`.trim()],
+  ].filter(Boolean);
+}
+
+const list = ([title, lines]) => [el('h3', { text: title }), lines.length
+  ? el('dl', {}, ...lines.flatMap(([name, text]) => [el('dt', { text: name }), el('dd', { text })])) : 'none'];
 
 /** All that is known about loss. */
 function ledger({ taken, exported, pending, lost, degraded, engine, destinations }) {
@@ -54,17 +87,30 @@ function ledger({ taken, exported, pending, lost, degraded, engine, destinations
   return [
     el('p', { text: `Stacks since the start: ${count(taken)} taken = ${count(exported)} exported + ${
       count(pending)} pending + ${count(sum(lost))} lost.` }),
-    ...Object.entries(groups).flatMap(([title, lines]) => [el('h3', { text: title }), lines.length
-      ? el('dl', {}, ...lines.flatMap(([name, text]) => [el('dt', { text: name }), el('dd', { text })])) : 'none']),
+    ...Object.entries(groups).flatMap(list),
+  ];
+}
+
+/** The same of the heap, and what the allocator says. */
+function ledgerOfHeap({ sampled, recorded, freed, live, lost, allocator, notes }) {
+  const groups = {
+    'Lost, by cause': Object.entries(lost).filter(([, n]) => n).map(([name, n]) => [name.replaceAll('_', ' '), count(n)]),
+    Allocator: Object.entries(allocator ?? {}).map(([name, n]) => [name, bytes(n)]),
+    Notes: notes.map((note) => ['note', note]),
+  };
+  return [
+    el('p', { text: `Sampled blocks since the start: ${count(sampled)} = ${count(recorded)} recorded + ${
+      count(sum(lost))} lost; ${count(recorded)} recorded = ${count(freed)} freed + ${count(live)} live.` }),
+    ...Object.entries(groups).flatMap(list),
   ];
 }
 
 /** What to know before believing a share: [level, text, code]. */
-export function notices({ answer: { debug_info: lines, trimmed, tags_cut: cut, stats }, weight, evidence }) {
+export function notices({ answer: { debug_info: lines, trimmed, tags_cut: cut, stats }, weight, evidence, timed }) {
   return [
-    weight < FEW && ['amber', `Only ${plural(weight, 'sample')}: a share of 50 % is known to ± ${
+    evidence < FEW && ['amber', `Only ${plural(Math.round(evidence), 'sample')}: a share of 50 % is known to ± ${
       error(0.5, evidence)} at best. Wait, or choose a longer window.`],
-    !stats.sampling && ['amber', 'Sampling is off: nothing new is recorded.'],
+    !(timed ? stats : stats.heap)[timed ? 'sampling' : 'on'] && ['amber', 'Sampling is off: nothing new is recorded.'],
     lines === false && ['', 'Inlined frames and line numbers are absent. In the [profile.release] of the program:',
       'debug = "line-tables-only"'],
     trimmed && ['', `${plural(trimmed, 'small node')} are shown as (trimmed), to keep the page fast.`],
@@ -73,7 +119,9 @@ export function notices({ answer: { debug_info: lines, trimmed, tags_cut: cut, s
 }
 
 /** Why there is nothing to see, and what to do. */
-export function whyEmpty({ answer: { stats, stacks } }, filtered) {
+export function whyEmpty({ answer, timed }, filtered) {
+  const { stats, stacks } = answer;
+  if (!timed) return whyNoHeap(answer, filtered && stacks);
   const refused = stats.engine.refused.map(({ name, why }) => `${name}: ${why}`).join('; ');
   if (!stats.engine.name && refused) return ['No engine could be started', refused];
   if (!stats.sampling) return ['Sampling is off', 'Resume the profiler; PROFILER_ENABLED must not be 0.'];
@@ -84,4 +132,13 @@ export function whyEmpty({ answer: { stats, stacks } }, filtered) {
   if (stats.taken === sum(stats.lost)) return ['Every stack was lost', 'Causes are listed at the top right.'];
   if (stats.taken === stats.pending) return ['The first samples are on their way', 'They appear within seconds.'];
   return ['No samples in this window', 'The service used no CPU then, or they are no longer kept. Choose another window.'];
+}
+
+function whyNoHeap({ stats: { heap }, growth, first, last, heap: known }, filtered) {
+  if (filtered) return ['No sample has these tags', 'Those in this window have others.'];
+  if (growth && first !== last) return ['Nothing grew', 'Every place holds as much as before, or less.'];
+  if (growth && known) return ['Growth needs two states', 'One is taken in each interval. Wait, or choose a longer window.'];
+  if (known) return ['Nothing sampled here', `One allocation in ${bytes(heap.interval_bytes)} is sampled, on average.`];
+  return heap.on ? ['The first profile of the heap is on its way', 'One comes with each interval.']
+    : ['The heap is not sampled', heap.notes.join('; ')];
 }

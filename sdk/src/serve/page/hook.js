@@ -14,7 +14,7 @@ export function expose(state, view, graph, feed) {
   window.profilerPage = Object.freeze({
     state: () => ({
       ...state(), dark: isDark(), shown: view.shown, paused: feed.paused, answers: view.answers, found: view.found,
-      samples: view.profile?.weight, nodes: view.tree?.count,
+      shows: view.profile?.answer.kind.type, grown: Boolean(view.profile?.answer.growth), samples: view.profile?.weight, nodes: view.tree?.count,
       rows: graph.layout?.rows.length, boxes: graph.layout?.rows.flat().length,
       zoom: view.tree && namesTo(view.profile, view.tree, view.zoom), matched: view.matches?.value,
       lit: view.profile?.names[graph.lit], timings: { ...view.timings, ...graph.timings },

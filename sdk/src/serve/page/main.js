@@ -19,6 +19,7 @@ import { reshape } from './reshape.js';
 import { exactly, match, total } from './search.js';
 import { address, read, write } from './state.js';
 import { FunctionTable } from './table.js';
+import { isState, nextKind, otherUnit, showTypes } from './types.js';
 
 const WIDE = 1100;      // from this width on, graph and table stand side by side
 const VIEWS = ['graph', 'table', 'both'];
@@ -34,6 +35,7 @@ const nameId = (node) => view.profile.frames.name[view.tree.frame[node]];
 const nameOf = (node) => (node ? view.profile.names[nameId(node)] : 'all');
 const pathTo = (node) => namesTo(view.profile, view.tree, node);
 const nodeOf = ({ id }) => widest(view.profile, view.tree, id, view.zoom);
+const types = () => view.profile?.answer.types ?? [];
 const moving = () => !state.to;
 
 const feed = new Feed(() => address(state), moving, { answer: arrived, failure: failed });
@@ -99,11 +101,12 @@ function show(reveal = false) {
   view.shown = state.view || (innerWidth >= WIDE ? 'both' : 'graph');
   byId('main').dataset.view = view.shown;
   showWindows(state, go);
+  showTypes(state, types(), go);
   showControls();
   showNotices();
   if (!profile) return;
   showHeader(profile);
-  showTags(profile.answer.tags, state.tag, (tag) => go({ tag }));
+  showTags(profile, state.tag, (tag) => go({ tag }));
   showLegend(profile, state.h, (h) => go({ h, whole: false }));
   showPath();
   showFound();
@@ -118,7 +121,7 @@ function show(reveal = false) {
 
 function showControls() {
   const on = moving() && !feed.paused;
-  const pressed = { live: on, case: state.case, collapse: state.r, upward: state.root === 'bottom' };
+  const pressed = { live: on, case: state.case, growth: state.growth, collapse: state.r, upward: state.root === 'bottom' };
   for (const name of VIEWS) pressed[name[0]] = name === view.shown;
   for (const [id, value] of Object.entries(pressed)) byId(id).setAttribute('aria-pressed', String(Boolean(value)));
   byId('live').textContent = view.failure ? 'No answer' : on ? 'Live' : moving() ? 'Paused' : 'Fixed';
@@ -248,6 +251,7 @@ function pause() {
 function setUp() {
   const upward = () => go({ root: state.root === 'top' ? 'bottom' : 'top' }, { reveal: true });
   const collapse = () => go({ r: state.r ? '' : '1', whole: false });
+  const grow = () => { if (isState(state.type)) go({ growth: state.growth ? '' : '1' }); };
   const theme = () => go({ theme: isDark() ? 'light' : 'dark' }, { replace: true });
   const help = () => byId('help').showModal();
   const walk = (key) => { if (graph.layout) select(graph.neighbour(key)); };
@@ -262,11 +266,14 @@ function setUp() {
     [['i'], 'root at the top or at the bottom', upward],
     [['r'], 'collapse recursion', collapse],
     [['d'], 'light or dark', theme],
+    [['t'], 'CPU, heap in use, allocated', () => go(nextKind(state, types()))],
+    [['b'], 'bytes or objects', () => go(otherUnit(state))],
+    [['g'], 'growth of the heap', grow],
     [[' '], 'pause or resume', pause],
     [['?'], 'this help', help],
   ]);
   const matchCase = () => search({ case: state.case ? '' : '1' });
-  const clicks = { live: pause, theme, ask: help, upward, collapse, case: matchCase };
+  const clicks = { live: pause, theme, ask: help, growth: grow, upward, collapse, case: matchCase };
   for (const name of VIEWS) clicks[name[0]] = () => go({ view: name });
   for (const [id, run] of Object.entries(clicks)) byId(id).addEventListener('click', run);
   byId('query').addEventListener('input', ({ target }) => search({ q: target.value }));

@@ -1,12 +1,15 @@
 // The view as the address says it: reload, Back and a link show the same.
 //
-// `from`, `to`, `tag` as the server's; `p` path of the zoom, `h` what is hidden (`@std`: a kind of package), `q` search,
+// `from`, `to`, `tag`, `type`, `growth` as the server's; `p` path of the zoom, `h` what is hidden (`@std`: a kind of package), `q` search,
 // `case`, `view`, `sort`, `root`, `r` recursion collapsed, `theme`.
+
+import { isState } from './types.js';
 
 const NUMBER = /^-?\d+(\.\d+)?$/;
 /** Valid values, default. */
 const CHOICES = {
   from: [NUMBER, '-300'], to: [NUMBER, ''],
+  type: [/^(cpu|(inuse|alloc)_(space|objects))$/, 'cpu'], growth: [/^1$/, ''],
   view: [/^(graph|table|both)$/, ''], sort: [/^-?(name|self|total|samples)$/, '-self'], root: [/^bottom$/, 'top'],
   q: [/./, ''], case: [/^1$/, ''], r: [/^1$/, ''], theme: [/^(light|dark)$/, ''],
 };
@@ -35,8 +38,10 @@ export function write(state, p, replace) {
 }
 
 /** What the server is asked for. */
-export function address({ from, to, tag }, format) {
+export function address({ from, to, tag, type, growth }, format) {
   const query = new URLSearchParams({ from, ...(to && { to }), ...(format && { format }) });
+  if (type !== 'cpu') query.set('type', type);
+  if (growth && isState(type)) query.set('growth', growth);
   tag.forEach((value) => query.append('tag', value));
   return `api/profile?${query}`;
 }

@@ -8,7 +8,6 @@ import { shortName } from './names.js';
 
 const ROW = 26;
 const LETTER = 7.5;     // about the width of one, for names
-const FEW = 10;      // a row of fewer samples is grey
 
 /** Title and sort key; a share goes with the value before it. */
 const COLUMNS = [['Function', 'name'], ['Self', 'self'], ['% ±'], ['Total', 'total'], ['% ±'], ['Samples', 'samples']];
@@ -45,6 +44,7 @@ export class FunctionTable {
     const sign = sort === key ? 1 : -1;
     rows.sort((a, b) => (value(a) === value(b) ? (a.name < b.name ? -1 : 1) : value(a) < value(b) ? -sign : sign));
     Object.assign(this, { profile, rows });
+    this.grid.classList.toggle('heap', !profile.timed);     // bytes have no column of samples
     for (const { dataset, parentElement } of this.grid.tHead.querySelectorAll('button')) {
       parentElement.setAttribute('aria-sort', dataset.key !== key ? 'none' : sign > 0 ? 'ascending' : 'descending');
     }
@@ -74,9 +74,9 @@ export class FunctionTable {
   }
 
   line(row, index) {
-    const { packages, kinds, worth } = this.profile;
+    const { packages, kinds, worth, isFew } = this.profile;
     const { id, name, frame, self, total } = row;
-    const state = `${total < FEW ? 'few' : ''} ${id === this.lit ? 'lit' : ''}`;
+    const state = `${isFew(total) ? 'few' : ''} ${id === this.lit ? 'lit' : ''}`;
     const chosen = String(id === this.chosen);
     const line = el('tr', { id: `f${id}`, class: state, 'aria-rowindex': index + 2, 'aria-selected': chosen },
       el('td', { title: name }, swatch(kinds[frame], packages[frame]), shortName(name, this.room)),
