@@ -3,6 +3,8 @@
 //! In: scenarios of the program `heap`. Out: exact sums where every allocation is sampled, estimates within their errors
 //! where not; balance, bounds, forks, settings.
 
+mod page;
+
 use std::process::Command;
 
 use profiler_tests::process::run;

@@ -6,12 +6,13 @@
 mod crowd;
 mod exact;
 mod fork;
+mod leak;
 mod pull;
 mod restart;
 mod sums;
 mod truth;
 
-use std::io::{self, Write};
+use std::io::{self, BufRead, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -30,10 +31,21 @@ fn main() -> ExitCode {
         Ok(value) => (value, ExitCode::SUCCESS),
         Err(error) => (json!({ "error": error.to_string() }), ExitCode::FAILURE),
     };
+    say(&answer);
+    code
+}
+
+/// Writes a line for whoever started this.
+fn say(value: &Value) {
     let mut stdout = io::stdout().lock();
     // Nobody is left to be told when standard output is gone.
-    let _written = writeln!(stdout, "{answer}").and_then(|()| stdout.flush());
-    code
+    let _written = writeln!(stdout, "{value}").and_then(|()| stdout.flush());
+}
+
+/// Waits for a line on standard input, or its end.
+fn wait_for_word() -> Result<()> {
+    io::stdin().lock().read_line(&mut String::new())?;
+    Ok(())
 }
 
 fn run() -> Result<Value> {
@@ -47,6 +59,7 @@ fn run() -> Result<Value> {
         "truth" => truth::truth(&options),
         "crowd" => crowd::crowd(&options),
         "fork" => fork::fork(&options),
+        "leak" => leak::leak(&options),
         "pull" => pull::pull(),
         "restart" => restart::restart(),
         other => Err(format!("there is no scenario {other:?}").into()),

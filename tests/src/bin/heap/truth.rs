@@ -50,15 +50,15 @@ functions! {
 
 /// Truth and variance of the four types, in their order.
 #[derive(Debug, Clone, Copy, Default)]
-struct Sum {
-    truth: [f64; 4],
-    variance: [f64; 4],
+pub(crate) struct Sum {
+    pub(crate) truth: [f64; 4],
+    pub(crate) variance: [f64; 4],
     blocks: u64,
 }
 
 impl Sum {
     /// Counts a block; `allocated` and `in_use` say where.
-    fn add(&mut self, size: f64, interval: f64, lives: bool) {
+    pub(crate) fn add(&mut self, size: f64, interval: f64, lives: bool) {
         let chance = -(-size / interval).exp_m1();
         let spread = (1.0 - chance) / chance;
         let values = [1.0, size, 1.0, size];
