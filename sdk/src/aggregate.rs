@@ -14,14 +14,12 @@ use crate::context::tags::texts;
 use crate::context::{Current, keys};
 use crate::cpu::Sample;
 use crate::cpu::record::Head;
+use crate::unwind::eras::{Eras, places};
 use crate::unwind::frames::StackEnd;
 use crate::unwind::modules::Modules;
 
 /// Most bytes of distinct stacks in one window.
 const MAX_BYTES: usize = 8 << 20;
-/// Most states of the loaded modules that a window keeps, the newest: addresses in libraries that were unloaded before are
-/// then shown by number.
-const MAX_STATES: usize = 8;
 /// Most distinct sets of tags in one window; beyond, samples say `profiler.tags = overflow`.
 const MAX_SETS: usize = 16_384;
 /// Number of the empty set, and of the one beyond the bound.
@@ -31,13 +29,15 @@ const OVERFLOW: u32 = u32::MAX;
 const STACK_BYTES: usize = 48;
 /// What an entry costs, the map's control byte and slack included.
 const ENTRY_BYTES: usize = 2 * (size_of::<Key>() + size_of::<Tally>());
+/// The number of a stack's era stands above so many bits of its first word, which says its shape.
+const SHAPE_BITS: u32 = 48;
 /// What a thread costs.
 const THREAD_BYTES: usize = 64;
 
 /// Samples of one window of time.
 #[derive(Debug)]
 pub(crate) struct Aggregate {
-    /// By shape and addresses: the number of the stack.
+    /// By shape, era and addresses: the number of the stack.
     stacks: HashMap<Box<[u64]>, u32>,
     entries: HashMap<Key, Tally>,
     /// By their bytes: the number of the set, from 1.
@@ -52,9 +52,7 @@ pub(crate) struct Aggregate {
     started_at: SystemTime,
     lost: Loss,
     degraded: Degraded,
-    modules: Vec<Arc<Modules>>,
-    /// Some of these had other code at one address.
-    is_displaced: bool,
+    eras: Eras,
 }
 
 /// What tells samples apart.
@@ -107,15 +105,14 @@ impl Aggregate {
             started_at: now_at,
             lost: Loss::default(),
             degraded: Degraded::default(),
-            modules: Vec::new(),
-            is_displaced: false,
+            eras: Eras::default(),
         }
     }
 
-    /// Adds one sample, whose addresses are in one of these modules; what is less than perfect about it.
-    pub(crate) fn add(&mut self, sample: &Sample<'_>, modules: &Arc<Modules>) -> Result<Degraded, Full> {
+    /// Adds one sample; what is less than perfect about it.
+    pub(crate) fn add(&mut self, sample: &Sample<'_>) -> Result<Degraded, Full> {
         let head = &sample.head;
-        let stack = self.stack(head, sample.addresses)?;
+        let stack = self.stack(sample)?;
         let name = self.name(head.tid, sample.thread_name.as_ref())?;
         let tag_set = self.tag_set(sample.tags);
         let Current { trace_id, span_id, .. } = head.context;
@@ -128,13 +125,6 @@ impl Aggregate {
         tally.nanos += u64::from(head.weight) * u64::from(head.period);
         let flaws = flaws(head, tag_set);
         self.degraded.merge(&flaws);
-        if !self.modules.last().is_some_and(|known| Arc::ptr_eq(known, modules)) {
-            self.is_displaced = self.is_displaced_by(modules);
-            if self.modules.len() >= MAX_STATES {
-                self.modules.remove(0);
-            }
-            self.modules.push(Arc::clone(modules));
-        }
         Ok(flaws)
     }
 
@@ -155,10 +145,11 @@ impl Aggregate {
     }
 
     /// The number of a stack.
-    fn stack(&mut self, head: &Head, addresses: &[u64]) -> Result<u32, Full> {
+    fn stack(&mut self, sample: &Sample<'_>) -> Result<u32, Full> {
+        let era = self.eras.of(sample.modules) as u64;
         self.words.clear();
-        self.words.push(head.shape());
-        self.words.extend_from_slice(addresses);
+        self.words.push(sample.head.shape() | era << SHAPE_BITS);
+        self.words.extend_from_slice(sample.addresses);
         if let Some(number) = self.stacks.get(self.words.as_slice()) {
             return Ok(*number);
         }
@@ -221,14 +212,8 @@ impl Aggregate {
             names: ended.names,
             lost: ended.lost,
             degraded: ended.degraded,
-            modules: ended.modules,
+            eras: ended.eras.into_modules(),
         }
-    }
-
-    /// Whether addresses of samples in here are other code by now, or were meanwhile.
-    pub(crate) fn is_displaced_by(&self, modules: &Arc<Modules>) -> bool {
-        let is_known = self.modules.last().is_some_and(|known| Arc::ptr_eq(known, modules));
-        self.is_displaced || (!is_known && self.modules.iter().any(|before| modules.displaces(before)))
     }
 
     /// How many stacks there are so far.
@@ -269,8 +254,8 @@ pub(crate) struct Window {
     pub(crate) period: Duration,
     pub(crate) lost: Loss,
     pub(crate) degraded: Degraded,
-    /// Every state of the loaded modules while samples came in, the newest last.
-    pub(crate) modules: Vec<Arc<Modules>>,
+    /// What the addresses of each era are in.
+    pub(crate) eras: Vec<Arc<Modules>>,
     stacks: HashMap<Box<[u64]>, u32>,
     entries: HashMap<Key, Tally>,
     tag_sets: HashMap<Box<[u8]>, u32>,
@@ -291,6 +276,8 @@ pub(crate) struct Entry<'a> {
     /// What the thread was called, where that is known.
     pub(crate) thread_name: Option<&'a str>,
     pub(crate) end: StackEnd,
+    /// Which of the window's eras its addresses are of.
+    pub(crate) era: usize,
     /// Leaf first.
     pub(crate) addresses: &'a [u64],
     /// Frames were left out behind this many.
@@ -321,8 +308,8 @@ impl Window {
             let known_later = || self.threads.get(&tid).map_or(0, |named| named.first);
             let name = if key.name == 0 { known_later() } else { key.name };
             let thread_name = (name != 0).then(|| names[name as usize]);
-            let end = head.end;
-            Some(Entry { tag_set, trace_id, span_id, tid, thread_name, end, addresses, gap_behind, tally: *tally })
+            let (end, era) = (head.end, (*shape >> SHAPE_BITS) as usize);
+            Some(Entry { tag_set, trace_id, span_id, tid, thread_name, end, era, addresses, gap_behind, tally: *tally })
         });
         entries.collect()
     }
@@ -334,12 +321,10 @@ impl Window {
         sets.chain([(NO_TAGS, Vec::new()), (OVERFLOW, overflow.into_iter().collect())]).collect()
     }
 
-    /// Every distinct address.
-    pub(crate) fn addresses(&self) -> Vec<u64> {
-        let mut addresses: Vec<u64> = self.stacks.keys().flat_map(|words| words[1..].iter().copied()).collect();
-        addresses.sort_unstable();
-        addresses.dedup();
-        addresses
+    /// Every distinct address of each era, with what it is in.
+    pub(crate) fn places(&self) -> Vec<(Vec<u64>, &Modules)> {
+        let stacks = self.stacks.keys().filter_map(|words| words.split_first());
+        places(&self.eras, stacks.map(|(shape, addresses)| ((*shape >> SHAPE_BITS) as usize, addresses)))
     }
 }
 
@@ -354,7 +339,7 @@ mod tests {
         let mut aggregate = Aggregate::begin(Instant::now(), SystemTime::now());
         let mut add = |(head, tags, addresses): &(Head, &[u8], &[u64])| {
             let thread_name = (head.tid == 7).then(|| "worker".into());
-            aggregate.add(&Sample { head: *head, tags, addresses, thread_name }, &modules)
+            aggregate.add(&Sample { head: *head, tags, addresses, modules: &modules, thread_name })
         };
         let refused = samples.iter().filter(|sample| add(sample).is_err()).count();
         (aggregate.end(Instant::now(), SystemTime::now(), Duration::from_millis(10)), refused)
@@ -377,7 +362,8 @@ mod tests {
         let sum = tallies.iter().fold((0, 0), |sum, tally| (sum.0 + tally.0, sum.1 + tally.1));
         assert_eq!((sum, tallies.len(), refused), ((5, 7), 4, 0));
         assert!(tallies.contains(&(2, 4)));
-        assert_eq!((window.stacks(), window.addresses()), (5, vec![10, 20]));
+        let places: Vec<_> = window.places().into_iter().map(|(addresses, _)| addresses).collect();
+        assert_eq!((window.stacks(), places), (5, vec![vec![10, 20]]));
         let named = |entry: &Entry<'_>| (entry.thread_name == Some("worker")) == (entry.tid == 7);
         assert!(window.entries().iter().all(named));
     }
@@ -389,8 +375,8 @@ mod tests {
         let mut aggregate = Aggregate::begin(Instant::now(), SystemTime::now());
         for (address, name) in [(1, None), (2, Some("first")), (3, Some("second")), (4, None), (5, Some("third"))] {
             let head = Head { tid: 7, weight: 1, ..Head::default() };
-            let sample = Sample { head, tags: &[], addresses: &[address], thread_name: name.map(Into::into) };
-            aggregate.add(&sample, &modules).unwrap();
+            let thread_name = name.map(Into::into);
+            aggregate.add(&Sample { head, tags: &[], addresses: &[address], modules: &modules, thread_name }).unwrap();
         }
         let window = aggregate.end(Instant::now(), SystemTime::now(), Duration::from_millis(10));
         let names: Vec<_> = window.entries().iter().map(|entry| entry.thread_name.unwrap()).collect();
@@ -398,22 +384,23 @@ mod tests {
         assert_eq!(window.names.len(), 3);
     }
 
-    /// Check that a window in which one library took the place of another says so from then on, until it ends.
+    /// Check that equal addresses are kept apart where they were in different libraries, and added up where they were not.
     #[test]
-    fn a_displaced_window_says_so_until_it_ends() {
+    fn equal_addresses_of_different_libraries_are_kept_apart() {
         let library = |build_id: &str| Arc::new(Modules::only(crate::unwind::modules::Module::at(0x10_0000, build_id)));
-        let (old, new) = (library("aa"), library("bb"));
         let mut aggregate = Aggregate::begin(Instant::now(), SystemTime::now());
-        let add = |aggregate: &mut Aggregate, modules| {
-            let sample = Sample { head: Head::default(), tags: &[], addresses: &[1], thread_name: None };
-            aggregate.add(&sample, modules).unwrap();
-        };
-        add(&mut aggregate, &old);
-        assert_eq!([aggregate.is_displaced_by(&old), aggregate.is_displaced_by(&new)], [false, true]);
-        add(&mut aggregate, &new);
-        assert!(aggregate.is_displaced_by(&new));
-        aggregate.end(Instant::now(), SystemTime::now(), Duration::from_millis(10));
-        assert!(!aggregate.is_displaced_by(&new));
+        for build_id in ["aa", "bb", "aa"] {
+            let (head, modules) = (Head { weight: 1, elided: 3, ..Head::default() }, &library(build_id));
+            let sample = Sample { head, tags: &[], addresses: &[0x10_1800], modules, thread_name: None };
+            aggregate.add(&sample).unwrap();
+        }
+        let window = aggregate.end(Instant::now(), SystemTime::now(), Duration::from_millis(10));
+        let library = |modules: &Modules| modules.find(0x10_1800).unwrap().build_id.clone().unwrap();
+        let of = |entry: &Entry<'_>| (library(&window.eras[entry.era]), entry.tally.count, entry.gap_behind);
+        let entries: Vec<_> = window.entries().iter().map(of).collect();
+        assert_eq!(entries, [("aa".to_owned(), 2, Some(0)), ("bb".to_owned(), 1, Some(0))]);
+        let places: Vec<_> = window.places().into_iter().map(|(all, modules)| (all, library(modules))).collect();
+        assert_eq!(places, [(vec![0x10_1800], "aa".to_owned()), (vec![0x10_1800], "bb".to_owned())]);
     }
 
     /// Check that memory is bounded and that what is beyond is refused.

@@ -25,7 +25,7 @@ const DEFAULT_SAMPLE_TYPE: &str = "profiler.pprof.default_sample_type";
 /// The profiles of `window`, whose symbols the symbolizer has learned.
 pub(crate) fn assemble(window: &HeapWindow, symbolizer: &Symbolizer, resource: &Resource) -> ProfileSet {
     let (tags, tag_sets) = tag_sets(&window.sites);
-    let mut assembly = Assembly::new(symbolizer, window.modules(), tags, ThreadLabels::default());
+    let mut assembly = Assembly::new(symbolizer, &window.eras, tags, ThreadLabels::default());
     let kinds = Kind::heap(&mut assembly.dictionary, i64::try_from(window.interval).unwrap_or(i64::MAX));
     let places: Vec<(StackId, AttributeSetId, LinkId)> =
         window.rows.iter().map(|row| assembly.place(row, &window.sites[row.site], tag_sets[row.site])).collect();
@@ -64,12 +64,12 @@ fn tag_sets(sites: &[Site]) -> (HashMap<u32, Vec<(&'static str, String)>>, Vec<u
 
 impl Assembly<'_> {
     fn place(&mut self, row: &Row, site: &Site, tag_set: u32) -> (StackId, AttributeSetId, LinkId) {
-        let Site { head, addresses, is_beyond, .. } = site;
+        let Site { head, era, addresses, is_beyond, .. } = site;
         let gap_behind = (head.elided > 0).then_some(usize::from(head.leaf_frames));
         let (tid, tally) = (0, Tally::default());
         let Row { trace_id, span_id, .. } = *row;
-        let (end, thread_name) = (head.end, None);
-        let entry = Entry { tag_set, trace_id, span_id, tid, thread_name, end, addresses, gap_behind, tally };
+        let (end, era, thread_name) = (head.end, *era, None);
+        let entry = Entry { tag_set, trace_id, span_id, tid, thread_name, end, era, addresses, gap_behind, tally };
         let stack = if *is_beyond { self.beyond() } else { self.stack(&entry) };
         (stack, self.labels(tag_set, tid, thread_name), self.link(&entry))
     }

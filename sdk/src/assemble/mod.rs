@@ -34,7 +34,7 @@ const STOPPED: &str = "[stack incomplete]";
 /// The profile of `window`, whose symbols the symbolizer has learned.
 pub(crate) fn assemble(window: &Window, symbolizer: &Symbolizer, resource: &Resource) -> ProfileSet {
     let entries = window.entries();
-    let mut assembly = Assembly::new(symbolizer, &window.modules, window.tags(), ThreadLabels::of(&entries));
+    let mut assembly = Assembly::new(symbolizer, &window.eras, window.tags(), ThreadLabels::of(&entries));
     let kind = Kind::cpu(&mut assembly.dictionary, i64::try_from(window.period.as_nanos()).unwrap_or(i64::MAX));
     let samples = merged(entries.iter().map(|entry| assembly.sample(entry, window)));
     let attributes = assembly.profile_attributes(window);
@@ -77,8 +77,10 @@ fn merged(samples: impl Iterator<Item = Sample>) -> Vec<Sample> {
 struct Assembly<'a> {
     dictionary: Dictionary,
     symbolizer: &'a Symbolizer,
-    modules: &'a [Arc<Modules>],
-    locations: HashMap<u64, LocationId>,
+    /// What the addresses of each era are in.
+    eras: &'a [Arc<Modules>],
+    /// By era and address.
+    locations: HashMap<(usize, u64), LocationId>,
     /// By the module itself: where one was, another one may have been at another time.
     mappings: HashMap<*const Module, MappingId>,
     /// By tag set, thread and its name.
@@ -108,14 +110,14 @@ impl Untold {
 impl<'a> Assembly<'a> {
     fn new(
         symbolizer: &'a Symbolizer,
-        modules: &'a [Arc<Modules>],
+        eras: &'a [Arc<Modules>],
         tags: HashMap<u32, Vec<(&'static str, String)>>,
         threads: ThreadLabels<'a>,
     ) -> Self {
         Self {
             dictionary: Dictionary::default(),
             symbolizer,
-            modules,
+            eras,
             locations: HashMap::new(),
             mappings: HashMap::new(),
             labels: HashMap::new(),
@@ -137,24 +139,25 @@ impl<'a> Assembly<'a> {
     fn stack(&mut self, entry: &Entry<'_>) -> StackId {
         let gap = entry.gap_behind.unwrap_or(entry.addresses.len());
         let (leaf, root) = entry.addresses.split_at(gap.min(entry.addresses.len()));
-        let mut locations: Vec<LocationId> = leaf.iter().map(|address| self.location(*address)).collect();
+        let mut locations: Vec<LocationId> = leaf.iter().map(|address| self.location(entry.era, *address)).collect();
         if entry.gap_behind.is_some() {
             locations.push(self.marker(GAP));
         }
-        locations.extend(root.iter().map(|address| self.location(*address)));
+        locations.extend(root.iter().map(|address| self.location(entry.era, *address)));
         if entry.end != StackEnd::Root {
             locations.push(self.marker(STOPPED));
         }
         self.dictionary.stacks.intern(Stack { locations: locations.into() })
     }
 
-    fn location(&mut self, address: u64) -> LocationId {
-        if let Some(known) = self.locations.get(&address) {
+    fn location(&mut self, era: usize, address: u64) -> LocationId {
+        if let Some(known) = self.locations.get(&(era, address)) {
             return *known;
         }
-        let module = self.modules.iter().rev().find_map(|modules| modules.find(address));
-        let mapping = module.map_or(MappingId::ZERO, |module| self.mapping(module));
-        let symbol = self.symbolizer.symbol(address, self.modules);
+        let nothing = Modules::default();
+        let modules = self.eras.get(era).map_or(&nothing, Arc::as_ref);
+        let mapping = modules.find(address).map_or(MappingId::ZERO, |module| self.mapping(module));
+        let symbol = self.symbolizer.symbol(address, modules);
         let lines = self.lines(&symbol);
         let frame_type = match symbol.language {
             Language::Rust => "rust",
@@ -163,7 +166,7 @@ impl<'a> Assembly<'a> {
         let frame_type = self.dictionary.attribute("profile.frame.type", frame_type);
         let attributes = self.dictionary.attribute_set([frame_type]);
         let id = self.dictionary.locations.intern(Location { mapping, address, lines, attributes });
-        self.locations.insert(address, id);
+        self.locations.insert((era, address), id);
         id
     }
 
@@ -239,5 +242,42 @@ impl<'a> Assembly<'a> {
         attributes.extend(window.lost.attributes(&mut self.dictionary));
         attributes.extend(window.degraded.attributes(&mut self.dictionary));
         self.dictionary.attribute_set(attributes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+    use crate::aggregate::Aggregate;
+    use crate::cpu::Sample as Taken;
+    use crate::cpu::record::Head;
+
+    /// Check that an address at which there was one library, then another, then the first one again, is two places: each
+    /// in its own library.
+    #[test]
+    fn one_address_in_two_libraries_is_two_places() {
+        const ADDRESS: u64 = 0x10_1800;
+        let mut aggregate = Aggregate::begin(Instant::now(), SystemTime::now());
+        for build_id in ["aa", "bb", "aa"] {
+            let modules = &Arc::new(Modules::only(Module::at(0x10_0000, build_id)));
+            let head = Head { weight: 1, period: 1, ..Head::default() };
+            let sample = Taken { head, tags: &[], addresses: &[ADDRESS], modules, thread_name: None };
+            aggregate.add(&sample).unwrap();
+        }
+        let window = aggregate.end(Instant::now(), SystemTime::now(), Duration::from_nanos(1));
+        let set = assemble(&window, &Symbolizer::new(None), &Resource::default());
+        let dictionary = &set.dictionary;
+        let library = |sample: &Sample| {
+            let stack = dictionary.stacks.get(sample.stack).unwrap();
+            let location = dictionary.locations.get(stack.locations[0]).unwrap();
+            let mapping = dictionary.mappings.get(location.mapping).unwrap();
+            let (_, build_id) = dictionary.attributes_of(mapping.attributes).next().unwrap();
+            (location.address, build_id.clone(), sample.value)
+        };
+        let mut places: Vec<_> = set.profiles[0].samples.iter().map(library).collect();
+        places.sort_by_key(|(.., value)| *value);
+        assert_eq!(places, [(ADDRESS, Value::from("bb"), 1), (ADDRESS, Value::from("aa"), 2)]);
     }
 }

@@ -68,8 +68,8 @@ mod tests {
         for tid in 1..=1000 {
             let name = if tid % 2 == 0 { "worker".to_owned() } else { format!("thread-{tid}") };
             let head = Head { tid, weight: tid, period: 1, ..Head::default() };
-            let sample = Sample { head, tags: &[], addresses: &[1], thread_name: Some(name.into()) };
-            aggregate.add(&sample, &modules).unwrap();
+            let sample = Sample { head, tags: &[], addresses: &[1], modules: &modules, thread_name: Some(name.into()) };
+            aggregate.add(&sample).unwrap();
         }
         let window = aggregate.end(Instant::now(), SystemTime::now(), Duration::from_millis(10));
         let entries = window.entries();

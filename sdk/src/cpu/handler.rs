@@ -335,6 +335,7 @@ fn sample(shared: &Shared, mut held: Held<'_>, slot: Option<&Slot>, registers: &
         let end = snapshot.walk(registers, cache, &mut memory, frames);
         let head = Head {
             epoch,
+            modules: snapshot.number(),
             end,
             elided: frames.elided(),
             leaf_frames: frames.leaf_frames(),

@@ -3,7 +3,7 @@
 //! In: the rate. Out: records, handed to the caller by [`Sampler::drain`], and counts of whole epochs. The parts, in the
 //! order of a sample: [`threads`] has an [`engine`] signal each thread, [`handler`] takes its stack with what [`slots`] knows of the
 //! thread and with a [`scratch`], writes a [`record`] into the [`ring`], and the `profiler` thread, which owns the
-//! [`Sampler`], reads it.
+//! [`Sampler`], reads it; [`states`] say which modules it was taken in.
 
 mod action;
 mod atomic;
@@ -24,6 +24,7 @@ mod shares;
 mod slots;
 mod stack;
 mod stack_bounds;
+mod states;
 mod tasks;
 mod thread_id;
 mod threads;
@@ -40,6 +41,7 @@ use self::filter::{Call, Filter};
 use self::handler::{Shared, on_sigprof};
 use self::record::Head;
 use self::shares::Shares;
+use self::states::{States, certain};
 use self::thread_id::Candidates;
 use self::threads::Threads;
 use self::untold::Untold;
@@ -71,7 +73,9 @@ pub(crate) struct Sampler {
     /// Unwinders that were replaced, but may still be read by handlers.
     replaced: Vec<Replaced>,
     closed: u64,
+    /// The loaded modules.
     modules: Arc<Modules>,
+    states: States,
     buffer: Vec<u64>,
     keeper: Keeper,
     /// Stacks taken in closed epochs.
@@ -88,6 +92,7 @@ pub(crate) struct Sampler {
 pub(crate) struct Unfinished {
     closing: Option<u8>,
     waiting: [Vec<u64>; 2],
+    states: States,
 }
 
 /// An unwinder that was replaced; freed once `free_at` epochs are closed. Invariant: `snapshot` came from a `Box`.
@@ -116,6 +121,8 @@ pub(crate) struct Sample<'a> {
     pub(crate) tags: &'a [u8],
     /// Leaf first.
     pub(crate) addresses: &'a [u64],
+    /// What the addresses are in, for certain.
+    pub(crate) modules: &'a Arc<Modules>,
     pub(crate) thread_name: Option<Arc<str>>,
 }
 
@@ -142,7 +149,7 @@ impl Sampler {
         .map_err(|error| Error::environment("spawn a thread", error, "raise the limit of threads"))?;
         let snapshot = Box::new(Snapshot::take(&Modules::default()));
         let modules = Arc::clone(&snapshot.modules);
-        let Unfinished { closing, waiting } = std::mem::take(&mut *shared.unfinished());
+        let Unfinished { closing, waiting, states } = std::mem::take(&mut *shared.unfinished());
         let mut sampler = Self {
             shared,
             threads: None,
@@ -154,6 +161,7 @@ impl Sampler {
             replaced: Vec::new(),
             closed: 0,
             modules,
+            states,
             buffer: Vec::with_capacity(ring::MAX_WORDS),
             keeper: Keeper::new(on_sigprof),
             taken: 0,
@@ -235,13 +243,12 @@ impl Sampler {
         self.untold = Untold::default();
     }
 
-    /// Looks after threads and modules: what came since the last call is covered from now on.
+    /// Looks after threads: those that came since the last call are covered from now on.
     pub(crate) fn tick(&mut self, now: Instant) {
         if let Some(threads) = &mut self.threads {
             threads.tick(now);
             self.keeper.look(now, self.taken);
         }
-        self.refresh_modules();
     }
 
     /// Reads the ring, and closes the epoch if every handler that began in it has ended and all that they wrote has come
@@ -268,29 +275,17 @@ impl Sampler {
         (over && self.shared.ring.tail() >= end).then(|| self.close(closing, see))
     }
 
-    fn close(&mut self, epoch: u8, mut see: impl FnMut(&Sample<'_>)) -> Epoch {
+    fn close(&mut self, epoch: u8, see: impl FnMut(&Sample<'_>)) -> Epoch {
         self.closing = None;
         self.closed += 1;
         self.free_replaced();
+        // Now that every handler of the epoch has ended: a state that still holds is the one that they saw.
+        self.refresh_modules();
+        self.states.settle();
         let mut counted = self.shared.pool.close(epoch);
         let waiting = std::mem::take(&mut self.waiting[usize::from(epoch)]);
-        let mut shares = Shares::new(self.shared.period_nanos.load(Ordering::Relaxed));
-        if let Some(threads) = &self.threads {
-            records(&waiting).for_each(|(head, ..)| shares.count(&head, threads));
-        }
-        let (mut drained, mut tags) = (0, Vec::new());
-        for (mut head, tag_words, addresses) in records(&waiting) {
-            drained += 1;
-            let mut name = None;
-            if let Some(threads) = &mut self.threads {
-                shares.add(&mut head, threads);
-                name = threads.name(head.tid);
-            }
-            tags.clear();
-            tags.extend(tag_words.iter().flat_map(|word| word.to_ne_bytes()));
-            tags.truncate(head.context.tag_bytes.into());
-            see(&Sample { head, tags: &tags, addresses, thread_name: name });
-        }
+        let drained = self.hand_on(&waiting, see);
+        self.states.end_epoch();
         // One event that is both: the two figures come from the same count.
         let written_off = std::mem::take(&mut self.written_off);
         let written_off = written_off + self.threads.as_mut().map_or(0, Threads::take_written_off);
@@ -301,7 +296,31 @@ impl Sampler {
         Epoch { taken: counted.taken, drained, lost: counted.lost }
     }
 
-    /// The modules that addresses of the records handed on last are in.
+    /// Hands on the records of an epoch that is closed; how many.
+    fn hand_on(&mut self, waiting: &[u64], mut see: impl FnMut(&Sample<'_>)) -> u64 {
+        let mut shares = Shares::new(self.shared.period_nanos.load(Ordering::Relaxed));
+        if let Some(threads) = &self.threads {
+            records(waiting).for_each(|(head, ..)| shares.count(&head, threads));
+        }
+        let (mut drained, mut tags) = (0, Vec::new());
+        for (mut head, tag_words, addresses) in records(waiting) {
+            drained += 1;
+            let modules = self.states.of(head.modules).unwrap_or(&self.modules);
+            let addresses = certain(&mut head, addresses, modules);
+            let mut thread_name = None;
+            if let Some(threads) = &mut self.threads {
+                shares.add(&mut head, threads);
+                thread_name = threads.name(head.tid);
+            }
+            tags.clear();
+            tags.extend(tag_words.iter().flat_map(|word| word.to_ne_bytes()));
+            tags.truncate(head.context.tag_bytes.into());
+            see(&Sample { head, tags: &tags, addresses, modules, thread_name });
+        }
+        drained
+    }
+
+    /// The modules that are loaded, as of the last epoch that was closed.
     pub(crate) fn modules(&self) -> &Arc<Modules> {
         &self.modules
     }
@@ -332,6 +351,7 @@ impl Sampler {
     }
 
     fn put_in_force(&mut self, snapshot: Box<Snapshot>) {
+        self.states.put_in_force(&snapshot);
         // SeqCst: pairs with the load in `handler::sample`. The epoch that is open now may be under way to its close, in
         // which case handlers of the next one may have loaded the old pointer too: it goes after both.
         let old = self.shared.snapshot.swap(Box::into_raw(snapshot), Ordering::SeqCst);
@@ -353,7 +373,8 @@ impl Drop for Sampler {
     fn drop(&mut self) {
         // A handler may still be running with an unwinder that was replaced: those are left to it, and leak.
         self.pause();
-        *self.shared.unfinished() = Unfinished { closing: self.closing, waiting: std::mem::take(&mut self.waiting) };
+        let (waiting, states) = (std::mem::take(&mut self.waiting), std::mem::take(&mut self.states));
+        *self.shared.unfinished() = Unfinished { closing: self.closing, waiting, states };
     }
 }
 

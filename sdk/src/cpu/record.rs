@@ -14,6 +14,8 @@ pub(crate) const HEAD_WORDS: usize = 6;
 pub(crate) struct Head {
     /// Epoch in which it was counted as taken: 0 or 1.
     pub(crate) epoch: u8,
+    /// Number of the state of the loaded modules that the walk went by.
+    pub(crate) modules: u8,
     /// Where the walk ended.
     pub(crate) end: StackEnd,
     /// Frames left out between the leaf part and the root part.
@@ -37,8 +39,8 @@ pub(crate) struct Head {
 impl Head {
     /// The words of this head.
     pub(crate) fn to_words(self) -> [u64; HEAD_WORDS] {
-        let origin =
-            self.shape() | u64::from(self.epoch) << 48 | u64::from(self.own_alarm) << 56 | u64::from(self.scaled) << 57;
+        let (modules, epoch) = (u64::from(self.modules) << 8, u64::from(self.epoch) << 48);
+        let origin = self.shape() | modules | epoch | u64::from(self.own_alarm) << 56 | u64::from(self.scaled) << 57;
         let Current { tag_bytes, trace_id, span_id } = self.context;
         let [trace_high, trace_low] = trace_id;
         let weight = u64::from(self.weight) | u64::from(self.period) << 32;
@@ -68,6 +70,7 @@ impl Head {
             words.split_first_chunk::<HEAD_WORDS>()?;
         let head = Self {
             epoch: (*origin >> 48) as u8,
+            modules: (*origin >> 8) as u8,
             weight: *weight as u32,
             period: (*weight >> 32) as u32,
             tid: (*owner >> 32) as u32,
@@ -90,6 +93,7 @@ mod tests {
     fn a_head_survives_its_words() {
         let head = Head {
             epoch: 1,
+            modules: 255,
             end: StackEnd::TooDeep,
             elided: 65_000,
             leaf_frames: 384,

@@ -41,7 +41,7 @@ pub(super) fn pool(processors: usize) -> Pool<Work> {
         frames: Frames::new(),
         window: Window::new(),
         tags: [0; TAG_WORDS],
-        words: Vec::with_capacity(1 + TAG_WORDS + LEAF + ROOT),
+        words: Vec::with_capacity(2 + TAG_WORDS + LEAF + ROOT),
     };
     Pool::new((0..by_hint + SPARE).map(work), by_hint)
 }
@@ -71,7 +71,7 @@ impl Work {
     pub(super) fn capture(
         &mut self,
         registers: &Registers,
-        snapshot: &Snapshot,
+        (snapshot, era): (&Snapshot, u64),
         allocator: &AllocatorFrames,
         pid: u32,
         block: u64,
@@ -91,19 +91,19 @@ impl Work {
         let leaf_frames = leaf_frames - hidden as u16;
         let head = Head { end, elided, leaf_frames, ..Head::default() };
         words.clear();
-        words.push(head.shape() | u64::from(tag_bytes) << SHAPE_BITS);
+        words.extend([head.shape() | u64::from(tag_bytes) << SHAPE_BITS, era]);
         words.extend_from_slice(&tags[..usize::from(tag_bytes).div_ceil(8).min(TAG_WORDS)]);
         [&leaf[hidden..], root, rest].iter().for_each(|part| words.extend_from_slice(part));
         Captured::Site(words, (trace_id, span_id))
     }
 }
 
-/// A site's shape, tags and addresses out of its words.
-pub(super) fn split(words: &[u64]) -> Option<(Head, Vec<u8>, &[u64])> {
-    let (first, rest) = words.split_first()?;
+/// A site's shape, era, tags and addresses out of its words.
+pub(super) fn split(words: &[u64]) -> Option<(Head, u64, Vec<u8>, &[u64])> {
+    let ([first, era], rest) = words.split_first_chunk()?;
     let tag_bytes = (first >> SHAPE_BITS) as usize;
     let (tags, addresses) = rest.split_at_checked(tag_bytes.div_ceil(8))?;
     let mut tags: Vec<u8> = tags.iter().flat_map(|word| word.to_ne_bytes()).collect();
     tags.truncate(tag_bytes);
-    Some((Head::of_shape(*first), tags, addresses))
+    Some((Head::of_shape(*first), *era, tags, addresses))
 }

@@ -2,7 +2,7 @@
 //!
 //! In: settings, and the hooks that jemalloc calls for one allocation in so many bytes. Out: a [`HeapWindow`] for whoever asks. In
 //! the order of a sample: `setup` finds the allocator, `hooks` are called, `capture` takes stack, tags and span without
-//! the frames of the allocator (`frames`), `sites` numbers them, `live` keeps the block until it is freed, `window`
+//! the frames of the allocator (`frames`), `sites` numbers them, `eras` knows the modules that they are in, `live` keeps the block until it is freed, `window`
 //! copies both. `state` holds it all together, `sampler` starts and stops it. Without the feature `heap`, `elsewhere` says so.
 //! docs/design/0010-heap.md says why.
 
@@ -15,6 +15,7 @@ macro_rules! where_it_samples {
 
 where_it_samples! {
     mod capture;
+    mod eras;
     mod figures;
     mod frames;
     mod hooks;

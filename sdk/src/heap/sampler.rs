@@ -10,15 +10,12 @@ use super::HeapSettings;
 use super::inherited::Mark as Inherited;
 use super::setup::{Missing, Setup};
 use super::state::State;
-use super::window::{HeapWindow, Mark, Since};
+use super::window::{Found, HeapWindow, Mark, Since};
 use super::{figures, hooks, jemalloc, weight, window};
 use crate::error::Error;
 use crate::stats::{HeapLost, HeapStats};
 use crate::unwind::modules::Modules;
 use crate::unwind::walk::Snapshot;
-
-/// Most states of the loaded modules that are remembered, the newest.
-const MAX_STATES: usize = 8;
 
 /// A running heap profiler; cheap to clone.
 #[derive(Debug, Clone)]
@@ -34,7 +31,6 @@ struct Shared {
     /// When the profile that is open began.
     since: (Instant, SystemTime),
     started: (Instant, SystemTime),
-    modules: Vec<Arc<Modules>>,
     /// Unwinders that were replaced, for as long as a hook may hold them.
     replaced: Vec<Arc<Snapshot>>,
     allocator: Option<crate::stats::AllocatorStats>,
@@ -106,7 +102,6 @@ impl Heap {
             setup,
             since: now,
             started: now,
-            modules: vec![Arc::clone(&snapshot.modules)],
             replaced: vec![replaced],
             allocator: None,
             active,
@@ -121,13 +116,9 @@ impl Heap {
         }
         let mut shared = self.shared();
         shared.active = jemalloc::read(c"prof.active").unwrap_or(false);
-        let known = self.state.snapshot();
+        let (known, _) = self.state.snapshot();
         if Modules::changes_now() != known.modules.changes {
             let snapshot = Arc::new(Snapshot::take(&known.modules));
-            if shared.modules.len() >= MAX_STATES {
-                shared.modules.remove(0);
-            }
-            shared.modules.push(Arc::clone(&snapshot.modules));
             let replaced = self.state.replace(snapshot);
             shared.replaced.push(replaced);
         }
@@ -181,7 +172,7 @@ impl Heap {
         first: Option<&'static str>,
     ) -> HeapWindow {
         let allocator = figures::now();
-        let (rows, sites, without_span) = window::rows(self.state, since);
+        let Found { rows, sites, eras, without_span } = window::found(self.state, since);
         let now = (Instant::now(), SystemTime::now());
         let mut shared = self.shared();
         shared.allocator = allocator;
@@ -189,7 +180,6 @@ impl Heap {
             Since::LastProfile => std::mem::replace(&mut shared.since, now),
             Since::Start | Since::Mark(_) => began.unwrap_or(shared.started),
         };
-        let modules = shared.modules.clone();
         drop(shared);
         HeapWindow {
             started_at: from_at,
@@ -198,7 +188,7 @@ impl Heap {
             sites,
             rows,
             without_span,
-            modules,
+            eras,
             first,
             stats: self.stats(),
         }

@@ -4,9 +4,10 @@
 //! cause. One per process, made by the first start and never freed.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use super::capture::{self, Captured, Work};
+use super::eras::Eras;
 use super::frames::AllocatorFrames;
 use super::inherited::Mark;
 use super::live::{Block, Live, Refused};
@@ -32,7 +33,10 @@ pub(super) struct State {
     /// The interval in force, as a power of two.
     lg: AtomicU32,
     pool: Pool<Work>,
-    snapshot: RwLock<Arc<Snapshot>>,
+    /// With the number of its era.
+    snapshot: RwLock<(Arc<Snapshot>, u64)>,
+    /// Never locked by a hook.
+    eras: Mutex<Eras>,
     pub(super) frames: AllocatorFrames,
     pub(super) sites: Sites,
     pub(super) live: Live,
@@ -68,13 +72,16 @@ impl State {
     /// A state with this unwinder in force, that records nothing yet.
     pub(super) fn new(snapshot: Arc<Snapshot>, most_live: Option<usize>, mark: Mark) -> Self {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let mut eras = Eras::default();
+        let era = eras.enter(&snapshot.modules);
         Self {
             mark,
             pid: std::process::id(),
             recording: AtomicBool::new(false),
             lg: AtomicU32::new(0),
             pool: capture::pool(processors),
-            snapshot: RwLock::new(snapshot),
+            snapshot: RwLock::new((snapshot, era)),
+            eras: Mutex::new(eras),
             frames: AllocatorFrames::new(),
             sites: Sites::new(SITE_BYTES),
             live: Live::new(most_live.unwrap_or(LIVE_BYTES / BLOCK_BYTES)),
@@ -99,15 +106,24 @@ impl State {
         self.lg.store(lg, Ordering::Relaxed);
     }
 
-    /// The unwinder in force.
-    pub(super) fn snapshot(&self) -> Arc<Snapshot> {
-        Arc::clone(&self.snapshot.read().unwrap_or_else(PoisonError::into_inner))
+    /// The unwinder in force, and the number of its era.
+    pub(super) fn snapshot(&self) -> (Arc<Snapshot>, u64) {
+        let in_force = self.snapshot.read().unwrap_or_else(PoisonError::into_inner);
+        (Arc::clone(&in_force.0), in_force.1)
+    }
+
+    /// What addresses of sites are in.
+    pub(super) fn eras(&self) -> MutexGuard<'_, Eras> {
+        self.eras.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Puts another unwinder in force; the one before, which the caller keeps for as long as a hook may hold it: what a
     /// hook frees must not be a block that jemalloc sampled.
     pub(super) fn replace(&self, snapshot: Arc<Snapshot>) -> Arc<Snapshot> {
-        std::mem::replace(&mut self.snapshot.write().unwrap_or_else(PoisonError::into_inner), snapshot)
+        let era = self.eras().enter(&snapshot.modules);
+        let in_force = &mut *self.snapshot.write().unwrap_or_else(PoisonError::into_inner);
+        let (before, _) = std::mem::replace(in_force, (snapshot, era));
+        before
     }
 
     /// A block was sampled; `registers` are the hook's.
@@ -119,8 +135,8 @@ impl State {
             count(&self.counts.sampled);
             return count(&self.counts.no_scratch);
         };
-        let snapshot = self.snapshot();
-        let captured = held.work().capture(registers, &snapshot, &self.frames, self.pid, address);
+        let (snapshot, era) = self.snapshot();
+        let captured = held.work().capture(registers, (&snapshot, era), &self.frames, self.pid, address);
         let Captured::Site(words, span) = captured else { return };
         let lg = self.lg();
         let site = self.sites.enter(words, span, Weight::of(size, lg));

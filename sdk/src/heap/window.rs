@@ -13,6 +13,7 @@ use super::state::State;
 use super::weight::Weight;
 use crate::cpu::record::Head;
 use crate::stats::HeapStats;
+use crate::unwind::eras::places;
 use crate::unwind::modules::Modules;
 
 /// Most pairs of site and span in a profile; beyond, what a site has is joined without its spans.
@@ -57,6 +58,8 @@ pub(crate) struct Row {
 #[derive(Debug, Default)]
 pub(crate) struct Site {
     pub(crate) head: Head,
+    /// Which of the window's eras its addresses are of.
+    pub(crate) era: usize,
     /// As [`crate::context::attributes`] writes them.
     pub(crate) tags: Vec<u8>,
     /// Leaf first.
@@ -76,26 +79,28 @@ pub(crate) struct HeapWindow {
     pub(crate) rows: Vec<Row>,
     /// Samples whose span is left out, for there were too many.
     pub(crate) without_span: u64,
-    /// Every state of the loaded modules that is remembered, the newest last.
-    pub(super) modules: Vec<Arc<Modules>>,
+    /// What the addresses of each era are in.
+    pub(crate) eras: Vec<Arc<Modules>>,
     /// The type that viewers of pprof show first, where it is not memory in use.
     pub(crate) first: Option<&'static str>,
     pub(crate) stats: HeapStats,
 }
 
 impl HeapWindow {
-    /// Every state of the loaded modules that is remembered, the newest last.
-    pub(crate) fn modules(&self) -> &[Arc<Modules>] {
-        &self.modules
+    /// Every distinct address of each era, with what it is in.
+    pub(crate) fn places(&self) -> Vec<(Vec<u64>, &Modules)> {
+        places(&self.eras, self.sites.iter().map(|site| (site.era, site.addresses.as_slice())))
     }
+}
 
-    /// Every distinct address.
-    pub(crate) fn addresses(&self) -> Vec<u64> {
-        let mut addresses: Vec<u64> = self.sites.iter().flat_map(|site| site.addresses.iter().copied()).collect();
-        addresses.sort_unstable();
-        addresses.dedup();
-        addresses
-    }
+/// What is known by site and span.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) rows: Vec<Row>,
+    pub(super) sites: Vec<Site>,
+    pub(super) eras: Vec<Arc<Modules>>,
+    /// Samples whose span is left out.
+    pub(super) without_span: u64,
 }
 
 /// Sums by site and span, of which only so many are kept apart.
@@ -114,8 +119,8 @@ impl Sums {
     }
 }
 
-/// The rows, the sites that they are of, and how many samples' spans are left out.
-pub(super) fn rows(state: &State, since: &Since) -> (Vec<Row>, Vec<Site>, u64) {
+/// The rows, and the sites that they are of.
+pub(super) fn found(state: &State, since: &Since) -> Found {
     let mut sums = Sums::default();
     state.sites.begin_look();
     match since {
@@ -135,7 +140,7 @@ pub(super) fn rows(state: &State, since: &Since) -> (Vec<Row>, Vec<Site>, u64) {
     let Sums { by_place: mut sums, without_span } = sums;
     sums.retain(|_, (allocated, in_use)| (*allocated, *in_use) != Default::default());
     let used: HashSet<u32> = sums.keys().map(|(site, _)| *site).collect();
-    let (places, sites) = sites(state, &used);
+    let (places, sites, eras) = sites(state, &used);
     if matches!(since, Since::LastProfile) {
         state.sites.forget_unused(&used);
     }
@@ -144,17 +149,19 @@ pub(super) fn rows(state: &State, since: &Since) -> (Vec<Row>, Vec<Site>, u64) {
     };
     let mut rows: Vec<Row> = sums.into_iter().filter_map(row).collect();
     rows.sort_unstable_by_key(|row| (row.site, row.trace_id, row.span_id));
-    (rows, sites, without_span)
+    Found { rows, sites, eras, without_span }
 }
 
-/// The sites of these numbers in an order that does not depend on the tables', and where each stands.
-fn sites(state: &State, used: &HashSet<u32>) -> (HashMap<u32, usize>, Vec<Site>) {
+/// The sites of these numbers in an order that does not depend on the tables', where each stands, and their eras.
+fn sites(state: &State, used: &HashSet<u32>) -> (HashMap<u32, usize>, Vec<Site>, Vec<Arc<Modules>>) {
     let mut found = state.sites.words(used);
+    // Behind the sites, so that it knows the eras of all.
+    let eras = state.eras().clone();
     found.sort_unstable_by(|a, b| a.words.cmp(&b.words));
     let mut places: HashMap<u32, usize> = found.iter().enumerate().map(|(place, site)| (site.number, place)).collect();
     let site = |site: &super::sites::Site| {
-        let Some((head, tags, addresses)) = capture::split(&site.words) else { return Site::default() };
-        Site { head, tags, addresses: addresses.to_vec(), is_beyond: false }
+        let Some((head, era, tags, addresses)) = capture::split(&site.words) else { return Site::default() };
+        Site { head, era: eras.place(era), tags, addresses: addresses.to_vec(), is_beyond: false }
     };
     let mut sites: Vec<Site> = found.iter().map(site).collect();
     // What is live at a site that was forgotten all the same belongs there, too.
@@ -166,7 +173,7 @@ fn sites(state: &State, used: &HashSet<u32>) -> (HashMap<u32, usize>, Vec<Site>)
         sites.push(Site { is_beyond: true, ..Site::default() });
     }
     debug_assert!(!used.contains(&BEYOND) || places.get(&BEYOND) == Some(&beyond));
-    (places, sites)
+    (places, sites, eras.modules())
 }
 
 #[cfg(test)]

@@ -91,16 +91,17 @@ impl Symbolizer {
         *self = Self { folders: self.folders.take(), stats: self.stats.clone(), ..Self::default() };
     }
 
-    /// Finds the names of `addresses` (sorted), which are in one of these states of the loaded modules, the newest last.
-    pub(crate) async fn learn(&mut self, addresses: &[u64], states: &[Arc<Modules>]) {
+    /// Finds the names of a window's addresses, each with all that are in the same modules.
+    pub(crate) async fn learn(&mut self, places: &[(Vec<u64>, &Modules)]) {
         if self.folders.is_none() {
             return;
         }
         self.known.begin();
-        self.look_for_lines(states).await;
+        self.look_for_lines(places).await;
         let mut fresh: BTreeMap<u64, (Option<&Module>, Vec<u64>)> = BTreeMap::new();
-        for address in addresses {
-            let (module, key) = place(*address, states);
+        let each = places.iter().flat_map(|(addresses, modules)| addresses.iter().map(|address| (*address, *modules)));
+        for (address, modules) in each {
+            let (module, key) = place(address, modules);
             if !self.known.keep(&key) {
                 fresh.entry(key.0).or_insert_with(|| (module, Vec::new())).1.push(key.1);
             }
@@ -120,9 +121,9 @@ impl Symbolizer {
         }
     }
 
-    /// What is known of `address`: its number where nothing is.
-    pub(crate) fn symbol(&self, address: u64, states: &[Arc<Modules>]) -> Arc<Symbol> {
-        let (module, key) = place(address, states);
+    /// What is known of `address` in these modules: its number where nothing is.
+    pub(crate) fn symbol(&self, address: u64, modules: &Modules) -> Arc<Symbol> {
+        let (module, key) = place(address, modules);
         self.known.find(&key).map_or_else(|| Arc::new(unresolved(module, key.1, &Position::default())), Arc::clone)
     }
 
@@ -196,12 +197,12 @@ impl Symbolizer {
     }
 
     /// Finds out, once, whether the executable has line tables.
-    async fn look_for_lines(&mut self, states: &[Arc<Modules>]) {
+    async fn look_for_lines(&mut self, places: &[(Vec<u64>, &Modules)]) {
         if self.stats.lines.is_some() {
             return;
         }
-        let executable = states.iter().rev().flat_map(|modules| modules.iter().map(move |module| (modules, module)));
-        let Some((modules, module)) = executable.into_iter().find(|(_, module)| module.is_executable()) else { return };
+        let mut all = places.iter().flat_map(|(_, modules)| modules.iter().map(move |module| (*modules, module)));
+        let Some((modules, module)) = all.find(|(_, module)| module.is_executable()) else { return };
         let identity = identity(modules, module);
         if let Ok(files) = self.files(identity, module).await {
             self.stats.lines = Some(files.have_lines());
@@ -211,10 +212,9 @@ impl Symbolizer {
 }
 
 /// The module that holds an address, and what the address is known by.
-fn place(address: u64, states: &[Arc<Modules>]) -> (Option<&Module>, cache::Key) {
-    let found = states.iter().rev().find_map(|modules| modules.find(address).map(|module| (modules, module)));
-    match found {
-        Some((modules, module)) => (Some(module), (identity(modules, module), address.wrapping_sub(module.bias))),
+fn place(address: u64, modules: &Modules) -> (Option<&Module>, cache::Key) {
+    match modules.find(address) {
+        Some(module) => (Some(module), (identity(modules, module), address.wrapping_sub(module.bias))),
         None => (None, (0, address)),
     }
 }

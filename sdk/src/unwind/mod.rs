@@ -3,8 +3,8 @@
 //! In: registers from the signal frame ([`arch`]), unwind tables of the loaded modules ([`modules`]), stack memory read
 //! without a fault ([`memory`]). Out: addresses, leaf first, in a fixed buffer ([`frames`]). In the order of a step of the
 //! [`walk`]: [`rules`] remembers what [`cfi`] and [`expression`] read out of [`bytes`] of tables, [`cursor`] holds the
-//! registers, `arch::frame_pointer` helps where there are no tables. Everything but the reading of modules runs inside the
-//! signal handler: no allocation, no lock, one system call at most per page read.
+//! registers, `arch::frame_pointer` helps where there are no tables. Everything but the reading of modules and what is said of
+//! their [`changes`] and [`eras`] runs inside the signal handler: no allocation, no lock, one system call at most per page read.
 
 #[cfg(target_arch = "aarch64")]
 pub(crate) mod aarch64;
@@ -12,7 +12,9 @@ pub(crate) mod aarch64;
 pub(crate) mod aarch64_code;
 pub(crate) mod bytes;
 pub(crate) mod cfi;
+pub(crate) mod changes;
 pub(crate) mod cursor;
+pub(crate) mod eras;
 pub(crate) mod expression;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod frame_pointer;

@@ -1,7 +1,7 @@
 //! Which executables and libraries are loaded where, and their unwind tables.
 //!
-//! In: the dynamic loader's list (`dl_iterate_phdr(3)`) and the vDSO. Out: [`Modules`], sorted by address, for the unwinder,
-//! for symbolizing and for the mappings of a profile. Read by `start` and the `profiler` thread, never by the handler.
+//! In: the dynamic loader's list (`dl_iterate_phdr(3)`) and the vDSO. Out: [`Modules`] for the unwinder, for symbolizing and
+//! for the mappings of a profile. Read by `start` and the `profiler` thread, never by the handler.
 //!
 //! Tables of the executable and of the vDSO are used where they are, for these are never unloaded; tables of libraries
 //! are copied, for the handler may still use them when a library goes away.
@@ -18,16 +18,18 @@ use super::cfi;
 /// The link to the running program.
 const EXECUTABLE: &str = "/proc/self/exe";
 
-/// All modules that were loaded at one time.
+/// All modules that were loaded at one time; or at several ([`super::changes`]).
 #[derive(Debug, Default)]
 pub(crate) struct Modules {
-    /// Sorted by address.
-    modules: Vec<Arc<Module>>,
+    /// In the loader's order: what was loaded later stands behind.
+    pub(super) modules: Vec<Arc<Module>>,
     /// Every segment of code, sorted by address, and its module's place in `modules`. One module may lie between the segments
     /// of another; segments do not overlap.
     code: Vec<(Range<u64>, usize)>,
     /// The loader's counters at that time: modules ever added, ever removed.
     pub(crate) changes: (u64, u64),
+    /// Where these have no code, there may have been some of others.
+    pub(crate) in_doubt: bool,
 }
 
 /// An executable, a library or the vDSO.
@@ -85,7 +87,12 @@ impl Deref for Tables {
 }
 
 impl Module {
-    /// Whether this is the program itself, which is never unloaded.
+    /// Whether this is the program itself or the vDSO, which are never unloaded.
+    pub(super) fn never_goes(&self) -> bool {
+        self.is_executable() || self.path.is_none()
+    }
+
+    /// Whether this is the program itself.
     pub(crate) fn is_executable(&self) -> bool {
         self.path.as_deref().is_some_and(|path| path == Path::new(EXECUTABLE))
     }
@@ -100,13 +107,17 @@ impl Modules {
         //         the call (dl_iterate_phdr(3)).
         unsafe { libc::dl_iterate_phdr(Some(add), (&raw mut reading).cast()) };
         reading.add_vdso();
-        let mut modules = reading.modules;
-        modules.modules.sort_by_key(|module| module.range.start);
-        let segments = modules.modules.iter().enumerate();
-        modules.code =
+        let Self { modules, changes, .. } = reading.modules;
+        Self::of(modules, changes, false)
+    }
+
+    /// These, whose code does not overlap.
+    pub(super) fn of(modules: Vec<Arc<Module>>, changes: (u64, u64), in_doubt: bool) -> Self {
+        let segments = modules.iter().enumerate();
+        let mut code: Vec<_> =
             segments.flat_map(|(n, module)| module.segments.iter().map(move |one| (one.clone(), n))).collect();
-        modules.code.sort_by_key(|(segment, _)| segment.start);
-        modules
+        code.sort_unstable_by_key(|(segment, _)| segment.start);
+        Self { modules, code, changes, in_doubt }
     }
 
     /// The loader's counters now; a difference to [`Modules::changes`] says that modules came or went.
@@ -130,29 +141,20 @@ impl Modules {
         self.modules.get(*module).map(Arc::as_ref)
     }
 
-    /// All of them, by address.
+    /// All of them, in the loader's order.
     pub(crate) fn iter(&self) -> slice::Iter<'_, Arc<Module>> {
         self.modules.iter()
     }
 
-    /// Whether there is code now where other code was before: an address alone does not tell any more whose it is.
-    pub(crate) fn displaces(&self, before: &Self) -> bool {
-        let gone = before.modules.iter().filter(|old| !self.modules.iter().any(|now| Arc::ptr_eq(now, old)));
-        let mut gone = gone.filter(|old| !self.starting(old.range.start).is_some_and(|now| now.is_same(old)));
-        gone.any(|old| self.code.iter().any(|(code, _)| code.start < old.range.end && old.range.start < code.end))
-    }
-
-    /// The module that begins at `start`.
-    fn starting(&self, start: u64) -> Option<&Arc<Module>> {
-        let place = self.modules.binary_search_by_key(&start, |module| module.range.start).ok()?;
-        self.modules.get(place)
+    /// The module here that is of the same file in the same place.
+    pub(super) fn same(&self, module: &Module) -> Option<&Arc<Module>> {
+        self.modules.iter().find(|one| one.is_same(module))
     }
 
     /// A state in which only this module is loaded.
     #[cfg(test)]
     pub(crate) fn only(module: Module) -> Self {
-        let code = module.segments.iter().map(|segment| (segment.clone(), 0)).collect();
-        Self { modules: vec![Arc::new(module)], code, changes: (1, 0) }
+        Self::of(vec![Arc::new(module)], (1, 0), false)
     }
 }
 
@@ -180,6 +182,12 @@ impl Reading<'_> {
         let image = Image { bias: start.wrapping_sub(first.map_or(0, |load| load.p_vaddr)), headers };
         self.modules.modules.extend(image.module(c"", false, self.known));
     }
+}
+
+/// Where the dynamic linker begins; 0: there is none.
+pub(super) fn linker() -> u64 {
+    // SAFETY: getauxval(3) only reads the auxiliary vector.
+    unsafe { libc::getauxval(libc::AT_BASE) }
 }
 
 /// Where the vDSO begins; 0: nowhere.
@@ -242,11 +250,12 @@ impl Image<'_> {
             path,
             name,
         };
-        if let Some(same) = known.starting(module.range.start).filter(|known| known.is_same(&module)) {
+        if let Some(same) = known.same(&module) {
             return Some(Arc::clone(same));
         }
-        let stays_loaded = is_executable || module.path.is_none();
-        if !stays_loaded && let Some(unwind) = &mut module.unwind {
+        if !module.never_goes()
+            && let Some(unwind) = &mut module.unwind
+        {
             unwind.copy();
         }
         Some(Arc::new(module))
@@ -330,13 +339,23 @@ impl Module {
         let code = start + 0x1000..start + 0x2000;
         let (segments, build_id) = (vec![code.clone()], Some(build_id.to_owned()));
         let (range, name) = (start..start + 0x3000, "/lib/plugin.so".to_owned());
-        Self { range, bias: start, path: None, name, code, code_offset: 0, segments, build_id, unwind: None }
+        Self {
+            range,
+            bias: start,
+            path: Some(PathBuf::from(&name)),
+            name,
+            code,
+            code_offset: 0,
+            segments,
+            build_id,
+            unwind: None,
+        }
     }
 
     /// Whether the other one is of the same file in the same place. Where there is no build id, the tables themselves tell.
     fn is_same(&self, other: &Self) -> bool {
-        let key = |module: &Self| (module.range.clone(), module.bias, module.code.clone());
-        key(self) == key(other)
+        self.range == other.range
+            && (self.bias, &self.code) == (other.bias, &other.code)
             && (&self.name, &self.build_id) == (&other.name, &other.build_id)
             && (self.build_id.is_some() || self.unwind == other.unwind)
     }
@@ -438,17 +457,5 @@ mod tests {
         assert!(modules.iter().any(|module| module.name == "[vdso]" && has_tables(module)));
         assert_eq!(modules.changes, Modules::changes_now());
         assert!(modules.find(0).is_none());
-    }
-
-    /// Check that code in the place of other code is noticed, also after a while in which there was none; and that the same
-    /// library at its old place, and another one elsewhere, are none.
-    #[test]
-    fn code_in_the_place_of_other_code_is_noticed() {
-        let library = |build_id: &str, start: u64| Modules::only(Module::at(start, build_id));
-        let before = library("aa", 0x10_0000);
-        let displaces = |build_id, start| library(build_id, start).displaces(&before);
-        assert_eq!([displaces("bb", 0x10_0000), displaces("bb", 0x10_1000)], [true, true]);
-        assert_eq!([displaces("aa", 0x10_0000), displaces("bb", 0x10_3000)], [false, false]);
-        assert!(!Modules::default().displaces(&before), "where nothing is, nothing is taken for it");
     }
 }

@@ -40,9 +40,18 @@ impl From<Option<()>> for Stepped {
 impl Snapshot {
     /// Everything that is loaded now. What is in `known` is not read again.
     pub(crate) fn take(known: &Modules) -> Self {
+        Self::of(Modules::read(known))
+    }
+
+    /// With these modules.
+    pub(crate) fn of(modules: Modules) -> Self {
         static GENERATIONS: AtomicU64 = AtomicU64::new(1);
-        let generation = GENERATIONS.fetch_add(1, Ordering::Relaxed);
-        Self { modules: Arc::new(Modules::read(known)), generation }
+        Self { modules: Arc::new(modules), generation: GENERATIONS.fetch_add(1, Ordering::Relaxed) }
+    }
+
+    /// What tells it from others of the same time.
+    pub(crate) fn number(&self) -> u8 {
+        self.generation as u8
     }
 
     /// Fills `frames` with the stack that `registers` stand on. Callable from a signal handler.

@@ -190,7 +190,7 @@ impl Io {
     /// The window's profile.
     async fn profile(&self, window: &Window, symbolizer: &mut Symbolizer) -> Option<ProfileSet> {
         self.with_symbols(symbolizer, async |symbolizer| {
-            symbolizer.learn(&window.addresses(), &window.modules).await;
+            symbolizer.learn(&window.places()).await;
             assemble(window, symbolizer, &self.resource)
         })
         .await
@@ -201,7 +201,7 @@ impl Io {
     async fn heap_profile(&self, asked: &HeapAsked, symbolizer: &mut Symbolizer) -> Option<ProfileSet> {
         let window = self.handle.heap()?.window(&asked.since, asked.began, asked.first);
         self.with_symbols(symbolizer, async |symbolizer| {
-            symbolizer.learn(&window.addresses(), window.modules()).await;
+            symbolizer.learn(&window.places()).await;
             crate::assemble::assemble_heap(&window, symbolizer, &self.resource)
         })
         .await
@@ -264,8 +264,8 @@ mod tests {
         let step = (code.end - code.start) as usize / 4000;
         for address in code.step_by(step) {
             let head = Head { weight: 1, period: 10_000_000, ..Head::default() };
-            let sample = Sample { head, tags: &[], addresses: &[address], thread_name: None };
-            aggregate.add(&sample, &modules).unwrap();
+            let sample = Sample { head, tags: &[], addresses: &[address], modules: &modules, thread_name: None };
+            aggregate.add(&sample).unwrap();
         }
         Box::new(aggregate.end(Instant::now(), SystemTime::now(), Duration::from_millis(10)))
     }

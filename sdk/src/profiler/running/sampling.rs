@@ -5,7 +5,7 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
 use profiler_proto::loss::{Cause, Degraded, Loss};
@@ -26,9 +26,6 @@ const TURN: Duration = Duration::from_millis(100);
 const RETRY: Duration = Duration::from_millis(1);
 /// Closed epochs after which everything that was sampled before the first is in: its close may have begun earlier.
 const EPOCHS: u32 = 2;
-/// A window whose addresses have become other code ends at once, but if it is younger: a program that swaps libraries all the
-/// time still gets one profile a second at most.
-const SHORTEST_WINDOW: Duration = Duration::from_secs(1);
 /// Captures that may run at once, each with a window of its own.
 const MAX_CAPTURES: usize = 8;
 
@@ -116,10 +113,6 @@ impl Sampling {
         self.strand_if_gone();
         self.sampler.tick(now);
         self.publish_engine();
-        // What was sampled in a library leaves before the samples of another one that was loaded in its place.
-        if self.window.age(now) >= SHORTEST_WINDOW && self.window.is_displaced_by(self.sampler.modules()) {
-            self.hand_over();
-        }
         self.look_after_heap(now);
         let closed = self.collect();
         if closed && self.window.age(now) >= self.interval {
@@ -157,17 +150,16 @@ impl Sampling {
     /// Takes in one epoch; `false` where a handler that began in it still runs.
     fn collect(&mut self) -> bool {
         let Self { sampler, window, captures, .. } = self;
-        let modules = Arc::clone(sampler.modules());
         let (mut weight, mut refused, mut degraded) = (0, 0, Degraded::default());
         let epoch = sampler.drain(|sample| {
             weight += u64::from(sample.head.weight);
-            match window.add(sample, &modules) {
+            match window.add(sample) {
                 Ok(flaws) => degraded.merge(&flaws),
                 Err(_) => refused += 1,
             }
             for capture in captures.iter_mut() {
                 // A capture that is full is cut there; its profile's own attribute says how many stacks it holds.
-                drop(capture.window.add(sample, &modules));
+                drop(capture.window.add(sample));
             }
         });
         let Some(Epoch { taken, drained, lost }) = epoch else { return false };

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::super::{Folders, Symbol, Symbolizer};
-use super::run;
+use super::learn;
 use crate::unwind::modules::{Module, Modules};
 
 /// Inlined calls, three deep, in C; one function has the name that a C++ compiler would give it.
@@ -161,8 +161,8 @@ pub(super) fn loaded_as(file: &Path, build_id: Option<String>) -> Module {
 /// What is said about these addresses of a module, as its file counts them.
 pub(super) fn symbols(module: Module, folders: &Folders, wanted: &[u64]) -> Vec<Arc<Symbol>> {
     let wanted: Vec<u64> = wanted.iter().map(|address| address + module.bias).collect();
-    let states = [Arc::new(Modules::only(module))];
+    let modules = Modules::only(module);
     let mut symbolizer = Symbolizer::new(Some(folders.clone()));
-    run(symbolizer.learn(&wanted, &states));
-    wanted.iter().map(|address| symbolizer.symbol(*address, &states)).collect()
+    learn(&mut symbolizer, &wanted, &modules);
+    wanted.iter().map(|address| symbolizer.symbol(*address, &modules)).collect()
 }

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use super::super::{Folders, Symbol, Symbolizer};
 use super::build::{Folder, functions, loaded, loaded_as, objcopy, symbols, tool};
-use super::run;
+use super::learn;
 use crate::unwind::modules::Modules;
 
 /// Broken copies of each form of the library; `PROFILER_TEST_COPIES` makes it more.
@@ -153,11 +153,11 @@ fn debug_information_that_leads_in_circles_is_given_up() {
     let folder = Folder::new();
     let library = folder.assembly("code.so", CIRCLES);
     let (_, start, _) = functions(&library)[0];
-    let states = [std::sync::Arc::new(Modules::only(loaded(&library)))];
+    let modules = Modules::only(loaded(&library));
     let mut symbolizer = Symbolizer::new(Some(Folders::new(&|_| None)));
     for offset in [20, 21] {
-        run(symbolizer.learn(&[start + offset], &states));
-        assert_eq!(&*symbolizer.symbol(start + offset, &states).frames[0].name, "outer");
+        learn(&mut symbolizer, &[start + offset], &modules);
+        assert_eq!(&*symbolizer.symbol(start + offset, &modules).frames[0].name, "outer");
         assert_eq!(symbolizer.given_up.len(), 1);
     }
 }

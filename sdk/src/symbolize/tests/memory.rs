@@ -3,11 +3,10 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use std::sync::Arc;
 
 use super::super::{Folders, Symbolizer};
 use super::build::{functions, loaded, tool};
-use super::run;
+use super::learn;
 use crate::unwind::modules::Modules;
 
 /// Tells a child what to measure.
@@ -47,20 +46,20 @@ fn measure(program: &Path) {
     let mut wanted: Vec<u64> = functions.iter().step_by(step).map(|(_, start, end)| (start + end) / 2).collect();
     wanted.dedup();
     assert!(wanted.len() > 1000, "{}", wanted.len());
-    let states = [Arc::new(Modules::only(loaded(program)))];
+    let modules = Modules::only(loaded(program));
     let mut symbolizer = Symbolizer::new(Some(Folders::new(&|_| None)));
     drop(functions);
     // Source: proc(5), `/proc/pid/clear_refs`: 5 resets the peak.
     fs::write("/proc/self/clear_refs", "5").unwrap();
     let before = status("VmRSS");
-    run(symbolizer.learn(&wanted, &states));
+    learn(&mut symbolizer, &wanted, &modules);
     let added = status("VmHWM").saturating_sub(before);
-    (0..super::super::MAX_IDLE).for_each(|_| run(symbolizer.learn(&wanted, &states)));
+    (0..super::super::MAX_IDLE).for_each(|_| learn(&mut symbolizer, &wanted, &modules));
     assert!(symbolizer.open.is_empty());
     let left = status("VmRSS").saturating_sub(before);
     let file = fs::metadata(program).unwrap().len() >> 20;
     println!("{} addresses of {file} MiB: {added} KiB at the peak, {left} KiB after", wanted.len());
-    let with_lines = wanted.iter().filter(|address| symbolizer.symbol(**address, &states).frames[0].line > 0).count();
+    let with_lines = wanted.iter().filter(|address| symbolizer.symbol(**address, &modules).frames[0].line > 0).count();
     assert!(with_lines > wanted.len() / 2, "{with_lines} of {} have lines", wanted.len());
     assert!(added <= MOST_KIB && left <= MOST_LEFT_KIB, "{added} KiB at the peak, {left} KiB after");
 }

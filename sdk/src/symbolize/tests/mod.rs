@@ -12,7 +12,7 @@ mod split;
 use super::*;
 
 /// Runs what never waits for anything but its next turn.
-pub(super) fn run<T>(work: impl Future<Output = T>) -> T {
+fn run<T>(work: impl Future<Output = T>) -> T {
     let mut work = std::pin::pin!(work);
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     loop {
@@ -22,14 +22,19 @@ pub(super) fn run<T>(work: impl Future<Output = T>) -> T {
     }
 }
 
+/// Learns the names of these addresses, as if they were a window's.
+pub(super) fn learn(symbolizer: &mut Symbolizer, addresses: &[u64], modules: &Modules) {
+    run(symbolizer.learn(&[(addresses.to_vec(), modules)]));
+}
+
 fn symbolizer() -> Symbolizer {
     Symbolizer::new(Some(Folders::new(&|_| None)))
 }
 
 fn symbol_of(address: u64) -> Arc<Symbol> {
-    let (mut symbolizer, states) = (symbolizer(), [Arc::new(Modules::read(&Modules::default()))]);
-    run(symbolizer.learn(&[address], &states));
-    symbolizer.symbol(address, &states)
+    let (mut symbolizer, modules) = (symbolizer(), Modules::read(&Modules::default()));
+    learn(&mut symbolizer, &[address], &modules);
+    symbolizer.symbol(address, &modules)
 }
 
 /// Check that a function of this test has its name, file and language.
@@ -45,9 +50,9 @@ fn own_functions_have_names_and_lines() {
 /// Check that it is told whether the program has line tables, from the first window on.
 #[test]
 fn the_presence_of_lines_is_told() {
-    let (mut symbolizer, states) = (symbolizer(), [Arc::new(Modules::read(&Modules::default()))]);
+    let (mut symbolizer, modules) = (symbolizer(), Modules::read(&Modules::default()));
     assert_eq!(symbolizer.stats.lines, None);
-    run(symbolizer.learn(&[], &states));
+    learn(&mut symbolizer, &[], &modules);
     assert_eq!(symbolizer.stats.lines, Some(true), "tests are built with line tables");
 }
 
@@ -62,14 +67,14 @@ fn a_want_of_descriptors_does_not_last() {
         build::tool(child.arg("-c").arg(script).arg(std::env::current_exe().unwrap()).env(VARIABLE, "1"));
         return;
     }
-    let (mut symbolizer, states) = (symbolizer(), [Arc::new(Modules::read(&Modules::default()))]);
+    let (mut symbolizer, modules) = (symbolizer(), Modules::read(&Modules::default()));
     let address = libc::getpid as *const () as u64;
     let files: Vec<_> = std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect();
-    run(symbolizer.learn(&[address], &states));
-    assert!(symbolizer.symbol(address, &states).frames[0].name.contains("+0x") && symbolizer.stats.unresolved == 0);
+    learn(&mut symbolizer, &[address], &modules);
+    assert!(symbolizer.symbol(address, &modules).frames[0].name.contains("+0x") && symbolizer.stats.unresolved == 0);
     drop(files);
-    run(symbolizer.learn(&[address], &states));
-    assert!(symbolizer.symbol(address, &states).frames[0].name.contains("getpid") && symbolizer.stats.resolved == 1);
+    learn(&mut symbolizer, &[address], &modules);
+    assert!(symbolizer.symbol(address, &modules).frames[0].name.contains("getpid") && symbolizer.stats.resolved == 1);
 }
 
 /// Check that functions of the C library and of the vDSO are named.
@@ -78,10 +83,10 @@ fn libraries_and_the_vdso_have_names() {
     assert!(symbol_of(libc::getpid as *const () as u64).frames[0].name.contains("getpid"));
     let modules = Modules::read(&Modules::default());
     let vdso = modules.iter().find(|module| module.name == "[vdso]").unwrap();
-    let (mut symbolizer, states) = (symbolizer(), [Arc::new(Modules::read(&Modules::default()))]);
+    let mut symbolizer = symbolizer();
     let addresses: Vec<u64> = vdso.code.clone().step_by(16).collect();
-    run(symbolizer.learn(&addresses, &states));
-    let mut names = addresses.iter().map(|address| symbolizer.symbol(*address, &states));
+    learn(&mut symbolizer, &addresses, &modules);
+    let mut names = addresses.iter().map(|address| symbolizer.symbol(*address, &modules));
     assert!(names.any(|symbol| symbol.frames[0].name.contains("clock_gettime")));
 }
 
@@ -103,13 +108,13 @@ fn unresolved_addresses_are_named() {
 /// Check that nothing is read when names are not wanted: frames have the file's name and an offset.
 #[test]
 fn turned_off_addresses_have_numbers() {
-    let states = [Arc::new(Modules::read(&Modules::default()))];
+    let modules = Modules::read(&Modules::default());
     let address = libc::getpid as *const () as u64;
     let mut symbolizer = Symbolizer::new(None);
-    run(symbolizer.learn(&[address], &states));
-    let name = symbolizer.symbol(address, &states).frames[0].name.clone();
-    let offset = address - states[0].find(address).unwrap().bias;
-    assert_eq!(*name, *format!("{}+{offset:#x}", file_name(states[0].find(address).unwrap())));
+    learn(&mut symbolizer, &[address], &modules);
+    let name = symbolizer.symbol(address, &modules).frames[0].name.clone();
+    let offset = address - modules.find(address).unwrap().bias;
+    assert_eq!(*name, *format!("{}+{offset:#x}", file_name(modules.find(address).unwrap())));
     assert_eq!(symbolizer.stats, crate::stats::SymbolStats::default());
 }
 
@@ -126,13 +131,12 @@ fn names_survive_other_libraries() {
         let mut after =
             Modules::only(crate::unwind::modules::Module { range, bias: before.bias, ..build::loaded(&library) });
         let mut symbolizer = symbolizer();
-        run(symbolizer.learn(&[address], &[Arc::new(Modules::only(before))]));
+        learn(&mut symbolizer, &[address], &Modules::only(before));
         after.changes = (7, 3);
-        let states = [Arc::new(after)];
         // Nothing is left to find the name with.
         std::fs::remove_file(&library).unwrap();
-        run(symbolizer.learn(&[address], &states));
-        assert_eq!(&*symbolizer.symbol(address, &states).frames[0].name == "outer", survives);
+        learn(&mut symbolizer, &[address], &after);
+        assert_eq!(&*symbolizer.symbol(address, &after).frames[0].name == "outer", survives);
         assert_eq!(symbolizer.stats.resolved, 1);
     }
 }

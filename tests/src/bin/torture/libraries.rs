@@ -4,8 +4,10 @@
 //! often the dynamic linker really unmapped one, by its own counters.
 
 use std::ffi::{CStr, CString};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use profiler::Profiler;
 use profiler_tests::subject::Options;
 use profiler_tests::workload::Random;
 use profiler_tests::{Error, Result};
@@ -13,9 +15,11 @@ use serde_json::{Value, json};
 
 use crate::bench::{on_threads, torture};
 
-/// How long a library stays that the sampler surely sees: it looks for new ones ten times a second. Frames of one that
-/// stays shorter may keep their address for a name.
-const SEEN: Duration = Duration::from_millis(300);
+/// How long one of the threads keeps a library while others come and go.
+const STAYS: Duration = Duration::from_millis(300);
+/// How often samples come in, while none comes or goes, until the sampler is certain what it is: before, one may have been in
+/// the place of another, and frames may keep their address for a name.
+const CERTAIN: u32 = 4;
 
 /// A library that stays loaded until this is dropped.
 pub(crate) struct Library {
@@ -68,7 +72,8 @@ pub(crate) fn paths(options: &Options) -> Result<Vec<CString>> {
 /// Loads, runs and unloads on three threads.
 pub(crate) fn libraries(options: &Options) -> Result<Value> {
     let paths = paths(options)?;
-    torture(options, |time, _| {
+    let quiet = AtomicBool::new(false);
+    torture(options, |time, profiler| {
         let unloaded = unloaded();
         let used = on_threads(3, time, |index| {
             let mut random = Random::new(index as u64 + u64::from(time.left().subsec_nanos()));
@@ -76,9 +81,14 @@ pub(crate) fn libraries(options: &Options) -> Result<Value> {
             let worked = Library::open(path).and_then(|library| {
                 let opened = Instant::now();
                 library.work(random.below(20) as u32, 50_000)?;
-                // One of the threads keeps a library for so long that the sampler sees what it is.
-                while index == 0 && opened.elapsed() < SEEN && time.is_left() {
+                while index == 0 && opened.elapsed() < STAYS && time.is_left() || quiet.load(Ordering::Relaxed) {
                     library.work(random.below(20) as u32, 50_000)?;
+                }
+                if index == 0 {
+                    quiet.store(true, Ordering::Relaxed);
+                    let certain = work_until_certain(&library, profiler);
+                    quiet.store(false, Ordering::Relaxed);
+                    certain?;
                 }
                 Ok(())
             });
@@ -86,6 +96,17 @@ pub(crate) fn libraries(options: &Options) -> Result<Value> {
         })?;
         Ok(json!({ "used": used, "unloaded": self::unloaded() - unloaded }))
     })
+}
+
+fn work_until_certain(library: &Library, profiler: &Profiler) -> Result<()> {
+    let (mut weight, mut left) = (profiler.stats().weight, CERTAIN);
+    while left > 0 {
+        library.work(10, 50_000)?;
+        let now = profiler.stats().weight;
+        left -= u32::from(now != weight);
+        weight = now;
+    }
+    Ok(())
 }
 
 /// How many modules the dynamic linker has ever unmapped.
