@@ -90,6 +90,33 @@ impl Tally {
     }
 }
 
+/// One on-CPU sample, in words.
+#[derive(Debug, Clone)]
+pub struct Seen {
+    /// Written `key=value`.
+    pub tags: BTreeSet<String>,
+    /// Names from the leaf to the root.
+    pub stack: Vec<String>,
+    /// In periods.
+    pub weight: i64,
+}
+
+/// The on-CPU samples of `set`.
+#[must_use]
+pub fn samples_of(set: &ProfileSet) -> Vec<Seen> {
+    let dictionary = &set.dictionary;
+    let profiles = set.profiles.iter().filter(|profile| profile.kind.is_cpu(dictionary));
+    let seen = |sample: &Sample| Seen {
+        tags: dictionary
+            .attributes_of(sample.attributes)
+            .map(|(key, value)| format!("{key}={}", text_of(value)))
+            .collect(),
+        stack: names_of(sample.stack, dictionary),
+        weight: sample.value,
+    };
+    profiles.flat_map(|profile| profile.samples.iter().map(seen)).collect()
+}
+
 /// Whether the path `function` ends in the name `name`; generic arguments and a hash behind it do not count.
 #[must_use]
 pub fn is_named(function: &str, name: &str) -> bool {

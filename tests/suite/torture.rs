@@ -12,6 +12,7 @@ use std::time::Duration;
 use profiler_tests::process::{Running, run};
 use profiler_tests::receiver::{Protocol, Receiver};
 use profiler_tests::tally::Tally;
+use profiler_tests::truth::{Known, LIBRARIES, Verdict};
 use serde_json::Value;
 
 use crate::scenario::{LIMIT, clean, number, sending};
@@ -57,6 +58,12 @@ fn torture(name: &str, options: &[String], check: impl Fn(&Value, &Tally)) {
 
 #[track_caller]
 fn torture_with(engines: Vec<String>, name: &str, options: &[String], check: impl Fn(&Value, &Tally)) {
+    torture_on(engines, name, options, |own, receiver| check(own, &receiver.accepted()));
+}
+
+/// The same, where `check` gets all that was received.
+#[track_caller]
+fn torture_on(engines: Vec<String>, name: &str, options: &[String], check: impl Fn(&Value, &Receiver)) {
     for engine in engines {
         let receiver = Receiver::start().unwrap();
         let outcome = suffer(name, options, &engine, &receiver);
@@ -67,25 +74,27 @@ fn torture_with(engines: Vec<String>, name: &str, options: &[String], check: imp
         let tally = receiver.accepted();
         assert_eq!(of("/stats/exported"), tally.stacks, "{outcome}");
         assert!(of("/stats/exported") > 20, "too few stacks to say anything: {outcome}");
-        check(&outcome["own"], &tally);
+        check(&outcome["own"], &receiver);
     }
+}
+
+/// Compiles a library of `torture`, its build id included.
+fn compile(name: &str, source: &str, flags: &[&str]) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("torture").join(source);
+    let library = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("lib{name}.so"));
+    let mut command = Command::new("cc");
+    command.args(["-O1", "-Wall", "-Werror", "-shared", "-fPIC", "-Wl,--build-id"]);
+    command.args(flags).arg("-o").arg(&library).arg(&source);
+    let finished = run(&mut command, Duration::from_secs(60)).unwrap();
+    assert!(finished.status.success(), "{}", finished.stderr);
+    library
 }
 
 /// The library of `torture/library.c` in as many copies as asked for, as an option.
 fn libraries(count: usize) -> String {
     static BUILT: OnceLock<Vec<PathBuf>> = OnceLock::new();
-    let built = BUILT.get_or_init(|| {
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("torture/library.c");
-        let copy = |index: usize| {
-            let library = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("libtorture{index}.so"));
-            let mut command = Command::new("cc");
-            command.args(["-O1", "-Wall", "-Werror", "-shared", "-fPIC", "-o"]).arg(&library).arg(&source);
-            let finished = run(&mut command, Duration::from_secs(60)).unwrap();
-            assert!(finished.status.success(), "{}", finished.stderr);
-            library
-        };
-        (0..4).map(copy).collect()
-    });
+    let built =
+        BUILT.get_or_init(|| (0..4).map(|index| compile(&format!("torture{index}"), "library.c", &[])).collect());
     let paths: Vec<_> = built.iter().take(count).map(|path| path.to_str().unwrap()).collect();
     format!("libraries={}", paths.join(","))
 }
@@ -110,6 +119,49 @@ fn torture_by_libraries_that_come_and_go() {
     torture("libraries", &[libraries(4)], |own, tally| {
         assert!(number(own, "/unloaded") > 20, "no library went away: {own}");
         assert!(tally.below("library_frames") > 0, "the library's code is not seen: {own}");
+    });
+}
+
+/// Checks that nothing has the name of what did not run, and that all but what was sampled around the swaps has the right
+/// one. A library stays three times as long as a swap leaves doubt.
+#[track_caller]
+fn assert_true(verdict: &Verdict, around: u64, own: &Value) {
+    let Verdict { right, wrong, unknown, .. } = *verdict;
+    assert_eq!(wrong, 0, "{verdict:?}: {own}");
+    assert!(right > 20 && u64::try_from(unknown).unwrap() <= around, "{verdict:?}: {own}");
+}
+
+/// Swaps two libraries in one place; `check` gets what came of it.
+#[track_caller]
+fn swap_libraries(captures: bool, check: impl Fn(&Value, u64, &Receiver)) {
+    static BUILT: OnceLock<[PathBuf; 2]> = OnceLock::new();
+    let built = BUILT.get_or_init(|| {
+        let [first, second] = LIBRARIES.map(|name| format!("-DLIBRARY={name}"));
+        [compile(LIBRARIES[0], "swapped.c", &[&first]), compile(LIBRARIES[1], "swapped.c", &[&second, "-DSECOND"])]
+    });
+    let option = format!("libraries={},{}", built[0].display(), built[1].display());
+    torture_on(engines(), "swaps", &[option, format!("capture={captures}")], |own, receiver| {
+        let (swaps, in_place, around) = (number(own, "/swaps"), number(own, "/in_place"), number(own, "/around"));
+        assert!(in_place >= 8 && in_place * 2 > swaps, "{own}");
+        check(own, around, receiver);
+    });
+}
+
+/// Check that every sample has the name of the library that really ran, where two take each other's place, in windows that
+/// are longer than the libraries stay.
+#[test]
+fn torture_by_libraries_in_the_place_of_others() {
+    swap_libraries(false, |own, around, receiver| {
+        let sent = Verdict::of(receiver.bodies().iter().flat_map(|body| &body.profiles), Known::Function);
+        assert_true(&sent, around, own);
+    });
+}
+
+/// Check the same of a capture.
+#[test]
+fn torture_by_libraries_in_the_place_of_others_while_they_are_captured() {
+    swap_libraries(true, |own, around, _| {
+        assert_true(&serde_json::from_value(own["captured"].clone()).unwrap(), around, own);
     });
 }
 

@@ -59,7 +59,15 @@ pub(crate) fn start() -> Result<Profiler> {
 
 /// Runs `work` for its time under a profiler that is watched; what came of both.
 pub(crate) fn torture(options: &Options, work: impl FnOnce(&Time, &Profiler) -> Result<Value>) -> Result<Value> {
-    let profiler = start()?;
+    torture_under(start()?, options, work)
+}
+
+/// The same, under a profiler with other settings.
+pub(crate) fn torture_under(
+    profiler: Profiler,
+    options: &Options,
+    work: impl FnOnce(&Time, &Profiler) -> Result<Value>,
+) -> Result<Value> {
     let time = Time::of(options)?;
     let over = AtomicBool::new(false);
     let (own, snapshots, wrong) = std::thread::scope(|scope| {

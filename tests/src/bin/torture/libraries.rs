@@ -40,6 +40,16 @@ impl Library {
         Ok(unsafe { std::mem::transmute::<*mut libc::c_void, extern "C" fn(u32, u32) -> u64>(work)(depth, rounds) })
     }
 
+    /// Where it begins in memory.
+    pub(crate) fn place(&self) -> Result<usize> {
+        let work = self.symbol(c"library_work")?;
+        // SAFETY: all zeros are a valid value of this structure of pointers.
+        let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
+        // SAFETY: dladdr(3) with an address of a library that is loaded, and a place for what it finds.
+        let known = unsafe { libc::dladdr(work, &raw mut found) };
+        if known == 0 { Err("the library is nowhere".into()) } else { Ok(found.dli_fbase as usize) }
+    }
+
     /// Runs a program in a child of vfork(2); its exit code.
     pub(crate) fn vfork(&self, program: &CStr) -> Result<i32> {
         let vfork = self.symbol(c"library_vfork")?;

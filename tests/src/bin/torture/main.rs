@@ -16,6 +16,7 @@ mod other_stack;
 mod others;
 mod proof;
 mod storms;
+mod swaps;
 mod threads;
 mod waits;
 
@@ -44,6 +45,7 @@ fn run() -> Result<Value> {
     match name.as_str() {
         "threads" => threads::threads(&options),
         "libraries" => libraries::libraries(&options),
+        "swaps" => swaps::swaps(&options),
         "spawn" => children::spawn(&options),
         "offspring" => children::offspring(&options),
         "exec" => exec::exec(&options),
