@@ -18,6 +18,9 @@ const INTERVALS: usize = 16;
 /// The longest block that is allocated; nothing of it is touched.
 const LONGEST: usize = 1 << 30;
 
+/// Addresses of which it is remembered whether they are the allocator's.
+const PLACES: usize = 128;
+
 /// Functions of the allocator, and of this crate's hooks.
 #[derive(Debug)]
 pub(super) struct AllocatorFrames {
@@ -27,6 +30,33 @@ pub(super) struct AllocatorFrames {
     learning: AtomicU64,
     /// Blocks that were sampled while learning and are not freed yet, the same one as often as it was sampled; 0: none.
     blocks: [AtomicU64; 8],
+}
+
+/// Which return addresses were found to be the allocator's, or not to be: finding the function of one takes as long as a frame of
+/// the walk. One for each scratch, so nothing is shared.
+#[derive(Debug)]
+pub(super) struct Found {
+    /// The state of modules, and how many functions were known: what was found holds for no other.
+    holds_for: ((u64, u64), usize),
+    /// By address; 0: nothing is known.
+    places: [(u64, bool); PLACES],
+}
+
+impl Found {
+    pub(super) fn new() -> Self {
+        Self { holds_for: ((0, 0), 0), places: [(0, false); PLACES] }
+    }
+
+    fn begin(&mut self, holds_for: ((u64, u64), usize)) {
+        if self.holds_for != holds_for {
+            *self = Self { holds_for, ..Self::new() };
+        }
+    }
+
+    fn place(&mut self, address: u64) -> &mut (u64, bool) {
+        // Knuth, "The Art of Computer Programming" 6.4; the high bits are the mixed ones.
+        &mut self.places[(address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize % PLACES]
+    }
 }
 
 impl AllocatorFrames {
@@ -89,10 +119,16 @@ impl AllocatorFrames {
     }
 
     /// How many frames at the leaf of this stack are the allocator's.
-    pub(super) fn leading(&self, snapshot: &Snapshot, stack: &[u64]) -> usize {
+    pub(super) fn leading(&self, snapshot: &Snapshot, stack: &[u64], found: &mut Found) -> usize {
         let count = self.count.load(Ordering::Acquire);
+        found.begin((snapshot.modules.changes, count));
         let is_known = |address: &&u64| {
-            snapshot.function_at(**address).is_some_and(|start| self.known(count).any(|known| known == start))
+            let place = found.place(**address);
+            if place.0 != **address {
+                let start = snapshot.function_at(**address);
+                *place = (**address, start.is_some_and(|start| self.known(count).any(|known| known == start)));
+            }
+            place.1
         };
         stack.iter().take_while(is_known).count()
     }
