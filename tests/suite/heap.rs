@@ -186,6 +186,24 @@ fn the_heap_is_served() {
     }
 }
 
+/// Check that `seconds` gives what changed within them, as Go has it: what came is there with its allocations, what went is below zero, and what
+/// was there before and stayed is not.
+#[test]
+fn the_change_of_the_heap_is_served() {
+    let outcome = result(&mut heap("pull", &[]));
+    let change = &outcome["change"];
+    let steps = number(change, "/steps") as i64;
+    let [allocated, bytes, live, live_bytes] = four(&change["coming"]);
+    // What was allocated and what lives is looked at one after the other, while more comes.
+    assert!(0 < live && live <= steps && 0 < allocated && allocated <= steps, "{outcome}");
+    assert_eq!([bytes, live_bytes], [4096 * allocated, 4096 * live], "{outcome}");
+    let [allocated, bytes, gone, gone_bytes] = four(&change["going"]);
+    assert_eq!([allocated, bytes, gone_bytes], [0, 0, 2048 * gone], "{outcome}");
+    assert!(gone < 0 && gone >= -steps, "{outcome}");
+    let nanos = change["nanos"].as_array().unwrap();
+    assert!(nanos.len() == 4 && nanos.iter().all(|nanos| nanos.as_u64().unwrap() >= 1_000_000_000), "{outcome}");
+}
+
 /// Check that the macro's options are in force without any settings, that the interval can be changed while it runs, and that pausing
 /// ends the sampling.
 #[test]

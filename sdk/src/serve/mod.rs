@@ -10,6 +10,7 @@
 mod api;
 mod asked;
 mod assets;
+mod change;
 mod evidence;
 mod flame;
 mod frames;

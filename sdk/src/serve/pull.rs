@@ -1,6 +1,6 @@
 //! `/debug/pprof/*`: what Go programs serve under these paths, so that tools made for Go work here.
 //!
-//! In: parsed parameters. Out: gzip pprof of samples taken from now on. Reference: Go's `net/http/pprof`.
+//! In: parsed parameters. Out: gzip pprof of samples taken from now on, or of the heap as it is, or as it changes. Reference: Go's `net/http/pprof`.
 
 use std::fs::File;
 use std::io::Read;
@@ -10,6 +10,7 @@ use http::header::{CONTENT_DISPOSITION, RETRY_AFTER};
 use http::{HeaderValue, Method, StatusCode};
 use profiler_proto::{ProfileSet, pprof};
 
+use super::change::change;
 use super::query::{BadParameter, Query};
 use super::reply::Reply;
 use super::site::Site;
@@ -19,6 +20,8 @@ use super::source::CaptureError;
 const DEFAULT_SECONDS: u64 = 30;
 /// The longest capture, in seconds.
 const MOST_SECONDS: u64 = 300;
+/// So many changes of the heap are waited for at once: each of them holds a profile.
+pub(super) const MOST_CHANGES: usize = 4;
 /// More of a command line is not sent.
 const MOST_COMMAND_LINE: u64 = 1 << 20;
 
@@ -28,8 +31,8 @@ const INDEX: &str = "<!doctype html>
 <p>Profiles for <code>go tool pprof</code>:</p>
 <ul>
 <li><a href=\"/debug/pprof/profile?seconds=30\">profile</a>: CPU samples from now on; <code>seconds</code> is 1 to 300, 30 if not said</li>
-<li><a href=\"/debug/pprof/heap\">heap</a>: what lives of the memory that was sampled since the start, and what was allocated</li>
-<li><a href=\"/debug/pprof/allocs\">allocs</a>: the same, beginning with what was allocated</li>
+<li><a href=\"/debug/pprof/heap\">heap</a>: what lives of the memory that was sampled since the start, and what was allocated; with <code>seconds</code>, how much of both came and went within them</li>
+<li><a href=\"/debug/pprof/allocs\">allocs</a>: the same, with what was allocated first</li>
 <li><a href=\"/debug/pprof/cmdline\">cmdline</a>: the program's arguments</li>
 </ul>
 <p><a href=\"/\">The flame graph</a> shows the last minutes.</p>
@@ -54,13 +57,29 @@ impl Site {
         })
     }
 
-    /// `/debug/pprof/heap`, and `/debug/pprof/allocs`, which is the same and shows what was allocated first.
-    pub(super) async fn heap(&self, first: Option<&'static str>, method: &Method) -> Reply {
-        match self.source.heap(first).await {
+    /// `/debug/pprof/heap`, and `/debug/pprof/allocs`, which is the same and shows what was allocated first: as it is, or, with
+    /// `seconds`, how it changed when these are over.
+    pub(super) async fn heap(
+        &self,
+        query: &Query,
+        first: Option<&'static str>,
+        method: &Method,
+    ) -> Result<Reply, BadParameter> {
+        let seconds = query.number("seconds", 1..=MOST_SECONDS, 0)?;
+        let profile = async {
+            if seconds == 0 || method == Method::HEAD {
+                return self.source.heap(first).await;
+            }
+            let _place = self.changes.try_acquire().map_err(|_| CaptureError::TooMany)?;
+            let before = self.source.heap(first).await?;
+            tokio::time::sleep(Duration::from_secs(seconds)).await;
+            Ok(change(before, self.source.heap(first).await?))
+        };
+        Ok(match profile.await {
             Ok(set) if method == Method::HEAD => attachment(&set).bare(StatusCode::OK),
             Ok(set) => attachment(&set),
             Err(error) => refused(error),
-        }
+        })
     }
 
     /// `/debug/pprof/cmdline`: the arguments of the profiled process, NUL between them.

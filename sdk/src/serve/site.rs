@@ -14,6 +14,7 @@ use http::{HeaderValue, Method, Response, StatusCode};
 use http_body_util::Full;
 use tokio::sync::Semaphore;
 
+use super::pull::MOST_CHANGES;
 use super::query::{BadParameter, Query, SAMPLES};
 use super::reply::Reply;
 use super::source::Source;
@@ -28,8 +29,8 @@ const PATHS: &str = "\
 /api/top                     the hottest functions: by, n, from, to, tag, type, growth, format=json|text
 /debug/pprof/                what `go tool pprof` can fetch
 /debug/pprof/profile         CPU samples from now on, as pprof: seconds
-/debug/pprof/heap            what lives of the memory, as pprof
-/debug/pprof/allocs          what was allocated since the start, as pprof
+/debug/pprof/heap            what lives of the memory, as pprof; what came and went: seconds
+/debug/pprof/allocs          what was allocated since the start, as pprof: seconds
 /debug/pprof/cmdline         the program's arguments
 /stats                       the profiler's account of itself
 /healthz                     whether samples are taken
@@ -42,12 +43,14 @@ pub(super) struct Site {
     listening: SocketAddr,
     /// Taken while a tree is made: several at once would take their memory together and end no sooner.
     pub(super) tree_maker: Semaphore,
+    /// Taken while a change of the heap is waited for.
+    pub(super) changes: Semaphore,
 }
 
 impl Site {
     /// The answers of a server that listens on `listening`.
     pub(super) fn new(source: Arc<dyn Source>, store: Arc<Store>, listening: SocketAddr) -> Self {
-        Self { source, store, listening, tree_maker: Semaphore::new(1) }
+        Self { source, store, listening, tree_maker: Semaphore::new(1), changes: Semaphore::new(MOST_CHANGES) }
     }
 
     /// The response to a request; bodies of requests mean nothing here.
@@ -82,13 +85,9 @@ impl Site {
             "/debug/pprof/" | "/debug/pprof" => query(&[]).map(|_| Self::pprof_index()),
             "/debug/pprof/profile" => self.capture(&query(&["seconds"])?, &request.method).await,
             // `gc` and `debug` are what Go knows: there is nothing to collect here, and no text.
-            "/debug/pprof/heap" => {
-                query(&["gc", "debug"])?;
-                Ok(self.heap(None, &request.method).await)
-            }
+            "/debug/pprof/heap" => self.heap(&query(&["seconds", "gc", "debug"])?, None, &request.method).await,
             "/debug/pprof/allocs" => {
-                query(&["gc", "debug"])?;
-                Ok(self.heap(Some("alloc_space"), &request.method).await)
+                self.heap(&query(&["seconds", "gc", "debug"])?, Some("alloc_space"), &request.method).await
             }
             "/debug/pprof/cmdline" => query(&[]).map(|_| self.command_line()),
             "/stats" => query(&[]).map(|_| Reply::json(stats::json(&self.source.stats()).to_string())),

@@ -11,6 +11,8 @@ fn what_cannot_be_is_refused_by_name() {
     let server = serve(shop());
     for (path, parts) in [
         ("/debug/pprof/profile?seconds=0", ["\"seconds\" = \"0\"", "from 1 to 300"]),
+        ("/debug/pprof/heap?seconds=0", ["\"seconds\" = \"0\"", "from 1 to 300"]),
+        ("/debug/pprof/allocs?seconds=-1", ["\"seconds\" = \"-1\"", "from 1 to 300"]),
         ("/debug/pprof/profile?seconds=301", ["\"seconds\" = \"301\"", "from 1 to 300"]),
         ("/debug/pprof/profile?seconds=ten", ["\"seconds\" = \"ten\"", "from 1 to 300"]),
         ("/debug/pprof/profile?second=1", ["\"second\" = \"1\"", "known: seconds"]),
