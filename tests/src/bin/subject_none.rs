@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use profiler_tests::Result;
 use profiler_tests::subject::{Rounds, Subject, main as run};
-use shop::{book, catalogue, dice, orders, pricing, report, search, service, stock};
+use shop::{book, cache, catalogue, dice, orders, pricing, report, search, service, stock};
 
 struct Nothing;
 

@@ -16,7 +16,7 @@ use std::time::Duration;
 use profiler::{Config, FutureExt, Profiler, Scope, Tags, export::Otlp, tag, tags};
 use profiler_tests::Result;
 use profiler_tests::subject::{Rounds, Subject, main as run};
-use shop::{book, catalogue, dice, orders, pricing, report, search, service, stock};
+use shop::{book, cache, catalogue, dice, orders, pricing, report, search, service, stock};
 
 struct Ours(Profiler);
 

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use pprof::{ProfilerGuard, ProfilerGuardBuilder};
 use profiler_tests::Result;
 use profiler_tests::subject::{Subject, main as run};
-use shop::{book, catalogue, dice, orders, pricing, report, search, service, stock};
+use shop::{book, cache, catalogue, dice, orders, pricing, report, search, service, stock};
 
 struct Pprof(ProfilerGuard<'static>);
 

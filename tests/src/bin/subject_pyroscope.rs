@@ -13,7 +13,7 @@ use profiler_tests::subject::{Rounds, Subject, main as run};
 use pyroscope::PyroscopeAgent;
 use pyroscope::backend::{BackendConfig, PprofConfig, pprof_backend};
 use pyroscope::pyroscope::{PyroscopeAgentBuilder, PyroscopeAgentRunning};
-use shop::{book, catalogue, dice, orders, pricing, report, search, service, stock};
+use shop::{book, cache, catalogue, dice, orders, pricing, report, search, service, stock};
 
 struct Pyroscope(PyroscopeAgent<PyroscopeAgentRunning>);
 

@@ -30,6 +30,10 @@ pub(crate) struct Cli {
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) inventory: Option<SocketAddr>,
 
+    /// Keep answers in a cache that leaks: docs/heap.md finds out where, and whose.
+    #[arg(long)]
+    pub(crate) leak: bool,
+
     /// Stop after that long; without it, at SIGINT or SIGTERM.
     #[arg(long, value_parser = parse_seconds)]
     pub(crate) seconds: Option<f64>,

@@ -19,6 +19,7 @@ use tokio::net::TcpStream;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 
+use crate::cache::TENANTS;
 use crate::catalogue::{self, MATERIALS, NOUNS, PRODUCTS, QUALITIES};
 use crate::cli::Target;
 use crate::dice::Dice;
@@ -115,6 +116,7 @@ fn request(address: SocketAddr, dice: &mut Dice) -> Result<Request<Full<Bytes>>,
         _ => (Method::GET, format!("/report?format={}", dice.pick(&["csv", "json"])), Vec::new()),
     };
     let request = Request::builder().method(method).uri(path).header("host", address.to_string());
+    let request = request.header("x-tenant", dice.pick(&TENANTS));
     Ok(request.body(Full::new(body.into()))?)
 }
 

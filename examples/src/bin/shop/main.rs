@@ -7,6 +7,7 @@
 //! service, which the first one calls.
 
 mod book;
+mod cache;
 mod catalogue;
 mod cli;
 mod client;
@@ -34,9 +35,12 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
+use cache::Cache;
 use cli::{Cli, Command};
 use load::Load;
 use service::Shop;
+
+profiler::jemalloc!(); // profiles of the heap, too
 
 /// How long requests may still take once the shop closes.
 const GRACE: Duration = Duration::from_secs(2);
@@ -91,12 +95,13 @@ async fn serve(cli: &Cli) -> Result<Summary, Box<dyn std::error::Error>> {
         .map_err(|error| format!("--listen {}: {error}; name a free address, such as 127.0.0.1:0", cli.listen))?;
     let address = listener.local_addr()?;
     let spans = traces::open("shop")?;
-    let shop = Shop::open(cli.inventory);
+    let shop = Shop::open(cli.inventory, cli.leak.then(Cache::default));
     // Before anyone is told that the shop is ready, and so could tell it to stop.
     let stops = Stops::listen()?;
     let (close, closing) = oneshot::channel::<()>();
     let router = routes::router(shop.clone())
         .layer(profiler::tower::TagLayer::new()) // all work for a request: endpoint=/orders, method=POST
+        .layer(profiler::tower::TagLayer::with(|request| profiler::tags!("tenant" => routes::tenant(&request.headers))))
         .layer(middleware::from_fn(traces::trace));
     let server = axum::serve(listener, router).with_graceful_shutdown(async { closing.await.unwrap_or_default() });
     let server = tokio::spawn(server.into_future());

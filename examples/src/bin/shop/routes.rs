@@ -9,12 +9,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, Query, Request, State};
-use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use serde::Deserialize;
 
+use crate::cache;
 use crate::report::Format;
 use crate::service::{Failure, Shop};
 
@@ -50,8 +51,17 @@ async fn orders(State(shop): State<Arc<Shop>>, body: Bytes) -> Result<Response, 
     Ok(json(StatusCode::CREATED, shop.place_order(&body).await?))
 }
 
-async fn search(State(shop): State<Arc<Shop>>, Query(query): Query<SearchQuery>) -> Result<Response, Failure> {
-    Ok(json(StatusCode::OK, shop.search(&query.q).await?))
+async fn search(
+    State(shop): State<Arc<Shop>>,
+    head: HeaderMap,
+    Query(query): Query<SearchQuery>,
+) -> Result<Response, Failure> {
+    Ok(json(StatusCode::OK, shop.search(tenant(&head), &query.q).await?))
+}
+
+/// Whose request it is.
+pub(crate) fn tenant(head: &HeaderMap) -> &'static str {
+    cache::tenant(head.get("x-tenant").and_then(|name| name.to_str().ok()))
 }
 
 async fn report(State(shop): State<Arc<Shop>>, Query(query): Query<ReportQuery>) -> Result<Response, Failure> {

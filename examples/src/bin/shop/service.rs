@@ -11,6 +11,7 @@ use opentelemetry::Context;
 use tokio::sync::{RwLock, Semaphore, SemaphorePermit};
 
 use crate::book::{Book, Closed};
+use crate::cache::Cache;
 use crate::catalogue::{Catalogue, PRODUCTS};
 use crate::orders::{self, Refusal, SigningKey};
 use crate::pricing::Rules;
@@ -32,6 +33,7 @@ pub(crate) struct Shop {
     key: SigningKey,
     book: Book,
     stock: Option<Stock>,
+    cache: Option<Cache>,
     turns: Semaphore,
     requests: AtomicU64,
     errors: AtomicU64,
@@ -51,8 +53,9 @@ pub(crate) enum Failure {
 }
 
 impl Shop {
-    /// Fills the shelves; needs a runtime, for the order book is a task. The stock is kept by the service at `inventory`, if at all.
-    pub(crate) fn open(inventory: Option<SocketAddr>) -> Arc<Self> {
+    /// Fills the shelves; needs a runtime, for the order book is a task. The stock is kept by the service at `inventory`, and
+    /// answers in a `cache`, if at all.
+    pub(crate) fn open(inventory: Option<SocketAddr>, cache: Option<Cache>) -> Arc<Self> {
         let catalogue = Catalogue::generate(PRODUCTS);
         Arc::new(Self {
             index: Index::build(&catalogue),
@@ -61,6 +64,7 @@ impl Shop {
             key: *b"a key of 64 bytes; a shop with something to lose reads it from a",
             book: Book::open(),
             stock: inventory.map(Stock::at),
+            cache,
             turns: Semaphore::new(AT_ONCE),
             requests: AtomicU64::new(0),
             errors: AtomicU64::new(0),
@@ -81,10 +85,17 @@ impl Shop {
     }
 
     /// The best hits for a query as JSON.
-    pub(crate) async fn search(&self, query: &str) -> Result<Vec<u8>, Failure> {
+    pub(crate) async fn search(&self, tenant: &'static str, query: &str) -> Result<Vec<u8>, Failure> {
         let _turn = self.turn().await?;
+        if let Some(answer) = self.cache.as_ref().and_then(|cache| cache.find(tenant, query)) {
+            return Ok(answer);
+        }
         let hits = self.index.search(&self.catalogue, query, HITS);
-        Ok(serde_json::to_vec(&hits).map_err(std::io::Error::from)?)
+        let answer = serde_json::to_vec(&hits).map_err(std::io::Error::from)?;
+        if let Some(cache) = &self.cache {
+            cache.keep(tenant, query, &answer);
+        }
+        Ok(answer)
     }
 
     /// What sold of late, as a compressed file.

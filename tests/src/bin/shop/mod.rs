@@ -6,6 +6,8 @@
 
 #[path = "../../../../examples/src/bin/shop/book.rs"]
 pub(crate) mod book;
+#[path = "../../../../examples/src/bin/shop/cache.rs"]
+pub(crate) mod cache;
 #[path = "../../../../examples/src/bin/shop/catalogue.rs"]
 pub(crate) mod catalogue;
 #[path = "../../../../examples/src/bin/shop/dice.rs"]
@@ -124,7 +126,7 @@ fn open(spans: bool, tagged: fn(Router) -> Router, ready: &mut dyn FnMut(SocketA
     runtime.block_on(async {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         ready(listener.local_addr()?);
-        let mut router = routes::router(service::Shop::open(None));
+        let mut router = routes::router(service::Shop::open(None, None));
         if spans {
             router = traced(router, tagged);
         }
