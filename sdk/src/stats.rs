@@ -56,6 +56,8 @@ pub struct HeapStats {
     pub unknown: u64,
     /// Samples that what lives, or what was allocated, lacks.
     pub lost: HeapLost,
+    /// Samples that the next profile to be sent lacked, for there was no memory to note them; totals and what lives have them.
+    pub not_noted: u64,
     /// Samples that are shown without stack and tags, for there were too many of those.
     pub without_stack: u64,
     /// Bytes that the profiler's own tables take.
@@ -74,7 +76,7 @@ pub struct HeapLost {
     pub no_scratch: u64,
     /// Known as allocated, but not watched: too many live.
     pub table_full: u64,
-    /// There was no memory to note them.
+    /// Known as allocated, but not watched: there was no memory for it.
     pub no_memory: u64,
 }
 

@@ -59,6 +59,8 @@ pub fn heap_to_json(stats: &HeapStats) -> Value {
         "unknown": stats.unknown,
         "no_scratch": stats.lost.no_scratch,
         "table_full": stats.lost.table_full,
+        "no_memory": stats.lost.no_memory,
+        "not_noted": stats.not_noted,
         "lost_total": stats.lost.total(),
         "without_stack": stats.without_stack,
         "table_bytes": stats.table_bytes,

@@ -16,6 +16,7 @@ mod completeness;
 mod engines;
 mod faults;
 mod heap;
+mod heap_host;
 mod layering;
 mod models;
 mod outside;

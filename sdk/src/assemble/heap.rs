@@ -88,6 +88,7 @@ fn attributes(window: &HeapWindow, dictionary: &mut Dictionary) -> AttributeSetI
         ("profiler.heap.lost.no_scratch", stats.lost.no_scratch),
         ("profiler.heap.lost.table_full", stats.lost.table_full),
         ("profiler.heap.lost.no_memory", stats.lost.no_memory),
+        ("profiler.heap.not_noted", stats.not_noted),
         ("profiler.heap.without_stack", stats.without_stack),
         ("profiler.heap.without_span", window.without_span),
     ];

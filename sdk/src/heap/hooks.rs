@@ -2,8 +2,9 @@
 //!
 //! In: address and size, on the thread that allocates or frees, none of jemalloc's locks held. Out: sites and live blocks.
 //! A hook may allocate and lock, and does both as little as it can; it neither panics nor changes `errno`. Hooks that were
-//! there before are called, too.
+//! there before are called, too; one that comes later and calls ours may be there before a later start.
 
+use std::cell::Cell;
 use std::ffi::{c_uint, c_void};
 use std::io;
 use std::ptr;
@@ -20,28 +21,37 @@ static SAMPLE_BEFORE: AtomicUsize = AtomicUsize::new(0);
 static FREE_BEFORE: AtomicUsize = AtomicUsize::new(0);
 static BACKTRACE_BEFORE: AtomicUsize = AtomicUsize::new(0);
 
+thread_local! {
+    /// Whether hooks that were there before are being called: they may call ours.
+    static CHAINING: Cell<bool> = const { Cell::new(false) };
+}
+
 /// The state in force, of this process or of the one that it was forked from.
 pub(super) fn in_force() -> Option<&'static State> {
     // SAFETY: null, or from a `Box` that is never freed. Acquire: pairs with the Release store in `install`.
     unsafe { IN_FORCE.load(Ordering::Acquire).as_ref() }
 }
 
-/// Has jemalloc call the hooks, which work on `state`. `takes_stacks`: also the one that takes stacks for jemalloc itself.
+/// Has jemalloc call the hooks, which work on `state`. `takes_stacks`: also the one that takes stacks for jemalloc itself, unless
+/// somebody had a hook that gets them.
 ///
 /// # Errors
 /// What jemalloc says: `ENOENT` where it knows no hooks.
 pub(super) fn install(state: &'static State, takes_stacks: bool) -> io::Result<()> {
     // Release: pairs with the Acquire load in `in_force`.
     IN_FORCE.store(ptr::from_ref(state).cast_mut(), Ordering::Release);
-    // First the one that takes blocks out, so that none stays in.
-    let free: Option<FreeHook> = jemalloc::swap(FREE_HOOK, Some(on_free as FreeHook))?;
+    // First the one that takes blocks out, so that none stays in; and each once it knows what was there, so that nobody misses a call.
+    let free: Option<FreeHook> = jemalloc::read(FREE_HOOK)?;
     keep(&FREE_BEFORE, free.map_or(0, |hook| hook as usize), on_free as FreeHook as usize);
-    let sample: Option<SampleHook> = jemalloc::swap(SAMPLE_HOOK, Some(on_sample as SampleHook))?;
+    jemalloc::write(FREE_HOOK, Some(on_free as FreeHook))?;
+    let sample: Option<SampleHook> = jemalloc::read(SAMPLE_HOOK)?;
     keep(&SAMPLE_BEFORE, sample.map_or(0, |hook| hook as usize), on_sample as SampleHook as usize);
-    if takes_stacks {
-        let before: Option<BacktraceHook> = jemalloc::swap(BACKTRACE_HOOK, Some(on_backtrace as BacktraceHook))?;
+    jemalloc::write(SAMPLE_HOOK, Some(on_sample as SampleHook))?;
+    if takes_stacks && SAMPLE_BEFORE.load(Ordering::Relaxed) == 0 {
+        let before: Option<BacktraceHook> = jemalloc::read(BACKTRACE_HOOK)?;
         let own = on_backtrace as BacktraceHook as usize;
         keep(&BACKTRACE_BEFORE, before.map_or(0, |hook| hook as usize), own);
+        jemalloc::write(BACKTRACE_HOOK, Some(on_backtrace as BacktraceHook))?;
     }
     Ok(())
 }
@@ -58,6 +68,14 @@ pub(super) fn others() -> bool {
     SAMPLE_BEFORE.load(Ordering::Relaxed) != 0 || FREE_BEFORE.load(Ordering::Relaxed) != 0
 }
 
+/// Whether others have put hooks in the place of ours since.
+pub(super) fn are_displaced() -> bool {
+    let sample = jemalloc::read::<Option<SampleHook>>(SAMPLE_HOOK).ok().flatten();
+    let free = jemalloc::read::<Option<FreeHook>>(FREE_HOOK).ok().flatten();
+    sample.is_none_or(|hook| hook as usize != on_sample as SampleHook as usize)
+        || free.is_none_or(|hook| hook as usize != on_free as FreeHook as usize)
+}
+
 /// The state in force, in the process that made it.
 fn own_state() -> Option<&'static State> {
     in_force().filter(|state| state.mark.is_ours())
@@ -70,6 +88,9 @@ unsafe extern "C" fn on_sample(
     length: c_uint,
     usable: usize,
 ) {
+    if CHAINING.get() {
+        return;
+    }
     let errno = Errno::kept();
     if let Some(state) = own_state() {
         state.sampled(&Registers::here(), block as u64, usable as u64);
@@ -77,12 +98,17 @@ unsafe extern "C" fn on_sample(
     drop(errno);
     let before = SAMPLE_BEFORE.load(Ordering::Acquire);
     if before != 0 {
+        CHAINING.set(true);
         // SAFETY: jemalloc had this address as a hook of this type; it gets the arguments that jemalloc gave.
         unsafe { std::mem::transmute::<usize, SampleHook>(before)(block, size, stack, length, usable) };
+        CHAINING.set(false);
     }
 }
 
 unsafe extern "C" fn on_free(block: *const c_void, usable: usize) {
+    if CHAINING.get() {
+        return;
+    }
     let errno = Errno::kept();
     if let Some(state) = own_state() {
         state.freed(block as u64);
@@ -90,8 +116,10 @@ unsafe extern "C" fn on_free(block: *const c_void, usable: usize) {
     drop(errno);
     let before = FREE_BEFORE.load(Ordering::Acquire);
     if before != 0 {
+        CHAINING.set(true);
         // SAFETY: as above.
         unsafe { std::mem::transmute::<usize, FreeHook>(before)(block, usable) };
+        CHAINING.set(false);
     }
 }
 

@@ -59,7 +59,13 @@ unsafe impl Value for Option<BacktraceHook> {
 
 /// The value of this name.
 pub(super) fn read<T: Value>(name: &CStr) -> io::Result<T> {
-    exchange(name, None)
+    let mut value = T::BLANK;
+    let mut length = size_of::<T>();
+    // SAFETY: mallctl(3) writes `length` bytes to `value`, or gives an error where that is not the size that `name` has.
+    let outcome = unsafe {
+        tikv_jemalloc_sys::mallctl(name.as_ptr(), (&raw mut value).cast(), &raw mut length, ptr::null_mut(), 0)
+    };
+    done(outcome).map(|()| value)
 }
 
 /// Sets the value of this name.
@@ -78,30 +84,11 @@ pub(super) fn write<T: Value>(name: &CStr, value: T) -> io::Result<()> {
     done(outcome)
 }
 
-/// Sets the value of this name; the one before.
-pub(super) fn swap<T: Value>(name: &CStr, value: T) -> io::Result<T> {
-    exchange(name, Some(value))
-}
-
 /// The text of this name; none where it is not set.
 pub(super) fn text(name: &CStr) -> Option<String> {
     let text: *const c_char = read(name).ok()?;
     // SAFETY: null, or a string that ends, which jemalloc keeps for as long as the process lives (its options).
     (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
-}
-
-fn exchange<T: Value>(name: &CStr, new: Option<T>) -> io::Result<T> {
-    let mut value = T::BLANK;
-    let mut length = size_of::<T>();
-    let mut new = new;
-    let (new, new_length) =
-        new.as_mut().map_or((ptr::null_mut(), 0), |new| (ptr::from_mut(new).cast(), size_of::<T>()));
-    // SAFETY: mallctl(3) writes `length` bytes to `value` and reads `new_length` from `new`, or gives an error where these are not
-        //         the sizes that `name` has.
-    let outcome = unsafe {
-        tikv_jemalloc_sys::mallctl(name.as_ptr(), (&raw mut value).cast(), &raw mut length, new, new_length)
-    };
-    done(outcome).map(|()| value)
 }
 
 fn done(outcome: i32) -> io::Result<()> {

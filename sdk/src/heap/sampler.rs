@@ -36,6 +36,8 @@ struct Shared {
     allocator: Option<crate::stats::AllocatorStats>,
     /// Whether jemalloc takes samples now.
     active: bool,
+    /// Whether others have put hooks in the place of ours.
+    displaced: bool,
 }
 
 impl Heap {
@@ -105,6 +107,7 @@ impl Heap {
             replaced: vec![replaced],
             allocator: None,
             active,
+            displaced: false,
         };
         Ok(Self { state, shared: Arc::new(Mutex::new(shared)) })
     }
@@ -116,6 +119,7 @@ impl Heap {
         }
         let mut shared = self.shared();
         shared.active = jemalloc::read(c"prof.active").unwrap_or(false);
+        shared.displaced = hooks::are_displaced();
         let (known, _) = self.state.snapshot();
         if Modules::changes_now() != known.modules.changes {
             let snapshot = Arc::new(Snapshot::take(&known.modules));
@@ -208,6 +212,12 @@ impl Heap {
         if !shared.active && self.state.is_recording() && !shared.setup.kept_inactive {
             notes.push("jemalloc's prof.active was turned off by others: no samples".to_owned());
         }
+        if shared.displaced {
+            notes.push(
+                "others have set jemalloc's hooks since: samples and frees are known as far as theirs call ours"
+                    .to_owned(),
+            );
+        }
         HeapStats {
             on: self.state.is_recording() && shared.active,
             interval_bytes: 1 << self.state.lg().min(weight::MAX_LG),
@@ -219,8 +229,9 @@ impl Heap {
             lost: HeapLost {
                 no_scratch: get(&counts.no_scratch),
                 table_full: get(&counts.table_full),
-                no_memory: get(&counts.no_memory) + self.state.sites.not_noted(),
+                no_memory: get(&counts.no_memory),
             },
+            not_noted: self.state.sites.not_noted(),
             without_stack: get(&counts.beyond),
             table_bytes: (self.state.live.bytes() + self.state.sites.bytes()) as u64,
             allocator: shared.allocator,

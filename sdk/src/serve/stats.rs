@@ -72,6 +72,7 @@ fn heap(stats: &HeapStats) -> Value {
             "table_full": stats.lost.table_full,
             "no_memory": stats.lost.no_memory,
         },
+        "not_noted": stats.not_noted,
         "without_stack": stats.without_stack,
         "table_bytes": stats.table_bytes,
         "allocator": allocator,

@@ -1,0 +1,41 @@
+//! What the host says to jemalloc itself.
+//!
+//! In: names and values. Out: what jemalloc does with them.
+
+use std::ffi::{CStr, c_uint, c_void};
+use std::io;
+use std::ptr;
+
+/// Called for each sampled block: address, size, stack, its length, usable size.
+pub(crate) type SampleHook = unsafe extern "C" fn(*const c_void, usize, *mut *mut c_void, c_uint, usize);
+/// Called when one is freed.
+pub(crate) type FreeHook = unsafe extern "C" fn(*const c_void, usize);
+
+pub(crate) const SAMPLE_HOOK: &CStr = c"experimental.hooks.prof_sample";
+pub(crate) const FREE_HOOK: &CStr = c"experimental.hooks.prof_sample_free";
+
+/// Sets a value.
+pub(crate) fn write<T: Copy>(name: &CStr, value: T) -> io::Result<()> {
+    let mut value = value;
+    // SAFETY: mallctl(3) reads a value of the size that is said, which is the one that `name` has or an error.
+    let outcome = unsafe {
+        tikv_jemalloc_sys::mallctl(
+            name.as_ptr(),
+            ptr::null_mut(),
+            ptr::null_mut(),
+            (&raw mut value).cast(),
+            size_of::<T>(),
+        )
+    };
+    if outcome == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(outcome)) }
+}
+
+/// The address of a hook that is set, 0 for none.
+pub(crate) fn hook(name: &CStr) -> io::Result<usize> {
+    let (mut hook, mut length) = (0_usize, size_of::<usize>());
+    // SAFETY: mallctl(3) writes `length` bytes, a pointer, to `hook`.
+    let outcome = unsafe {
+        tikv_jemalloc_sys::mallctl(name.as_ptr(), (&raw mut hook).cast(), &raw mut length, ptr::null_mut(), 0)
+    };
+    if outcome == 0 { Ok(hook) } else { Err(io::Error::from_raw_os_error(outcome)) }
+}
