@@ -1,8 +1,9 @@
 //! What the end-to-end tests and `measure` share.
 //!
 //! [`receiver`] is the collector that a profiled process sends to, [`workload`] is what it burns its CPU on, [`process`]
-//! runs it as a child, [`browser`] looks at its page, [`tally`] reads what came out, [`stats`] is what it says of itself, [`outside`] what others see of it, and
-//! [`statistics`] and [`truth`] say whether it is right. What is global to a process (signal handler, timers, environment) is tried in a child process of its own: see
+//! runs it as a child, [`browser`] looks at its page, [`tally`] reads what came out, [`stats`] is what it says of itself, [`usage`] what
+//! it takes, [`outside`] what others see of it, and [`statistics`] and [`truth`] say whether it is right. What is global to a
+//! process (signal handler, timers, environment) is tried in a child process of its own: see
 //! `bin/scenario`.
 
 pub mod browser;
@@ -18,6 +19,7 @@ pub mod stats;
 pub mod subject;
 pub mod tally;
 pub mod truth;
+pub mod usage;
 pub mod workload;
 
 /// Whatever went wrong; a test or a benchmark can only show it.

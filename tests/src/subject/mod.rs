@@ -65,7 +65,7 @@ pub fn main<S: Subject>(service: Service) -> ExitCode {
 }
 
 /// One line of JSON on standard output.
-fn say(value: &Value) {
+pub fn say(value: &Value) {
     let mut stdout = std::io::stdout().lock();
     // Nobody is left to be told when standard output is gone.
     let _written = writeln!(stdout, "{value}").and_then(|()| stdout.flush());

@@ -14,6 +14,7 @@ use super::{Options, Service, Subject, say};
 use crate::Result;
 use crate::clock::{process_cpu, thread_cpu};
 use crate::signal::{Recorded, record, with_empty_handler};
+use crate::usage::{own_cpu, status_bytes};
 use crate::workload::{Random, at_depth, on_path, spin, spin_until};
 
 /// Does the task that `options` name.
@@ -122,30 +123,9 @@ fn under<S: Subject>(options: &Options, work: impl FnOnce(Instant) -> Result<()>
 /// The spin loop, and how much memory the process holds at its end.
 fn memory<S: Subject>(options: &Options) -> Result<Value> {
     let mut said = busy::<S>(options)?;
-    let status = std::fs::read_to_string("/proc/self/status")?;
-    let bytes = |name: &str| -> Option<u64> {
-        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-        Some(line.trim_start_matches(':').trim().trim_end_matches(" kB").parse::<u64>().ok()? * 1024)
-    };
-    said["resident"] = json!(bytes("VmRSS"));
-    said["peak"] = json!(bytes("VmHWM"));
+    said["resident"] = json!(status_bytes("VmRSS")?);
+    said["peak"] = json!(status_bytes("VmHWM")?);
     Ok(said)
-}
-
-/// CPU time of the profiler's own threads, by their names.
-fn own_cpu() -> Result<Duration> {
-    let mut own = Duration::ZERO;
-    for task in std::fs::read_dir("/proc/self/task")? {
-        let path = task?.path();
-        // A thread that ends meanwhile is none of the profiler's.
-        let Ok(name) = std::fs::read_to_string(path.join("comm")) else { continue };
-        if name.starts_with("profiler") {
-            // The first figure of schedstat is the time on the processor, in nanoseconds (proc(5)).
-            let stat = std::fs::read_to_string(path.join("schedstat"))?;
-            own += Duration::from_nanos(stat.split(' ').next().unwrap_or_default().parse()?);
-        }
-    }
-    Ok(own)
 }
 
 /// Serves until standard input ends; with `spans=true`, with a span and tags for each request.

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use profiler_tests::Result;
@@ -25,6 +26,8 @@ const CONNECTIONS: u32 = 4;
 #[derive(Debug)]
 pub(crate) struct Lab {
     programs: BTreeMap<Who, PathBuf>,
+    /// The one on jemalloc, built when it is first asked for: what it needs is none of the others' business.
+    heap: OnceLock<PathBuf>,
     /// Sends requests to the shop, by its command `client`.
     shop: PathBuf,
     /// Shorter runs.
@@ -65,7 +68,7 @@ impl Lab {
         let built = build(workspace(), &[&options[..], &bins[..]].concat())?;
         let program =
             |who: Who| built.iter().find(|path| path.ends_with(who.program())).map(|path| (who, path.clone()));
-        Ok(Self { programs: Who::ALL.into_iter().filter_map(program).collect(), shop, quick })
+        Ok(Self { programs: Who::ALL.into_iter().filter_map(program).collect(), heap: OnceLock::new(), shop, quick })
     }
 
     /// The program of `who`.
@@ -120,28 +123,67 @@ impl Lab {
 
     /// Lets the shop serve for `seconds` under `who`; `spans`: with a span and tags for each request.
     pub(crate) fn serve(&self, who: Who, rate_hz: u32, seconds: u64, spans: bool) -> Result<Outcome> {
+        let task = ["task=serve".into(), format!("rate={rate_hz}"), format!("spans={spans}")];
+        Self::counted(who, &|url| self.under_load(self.start(who, &task, url)?, seconds))
+    }
+
+    /// Sends requests to a shop for `seconds`; what it said, and how many requests there were.
+    fn under_load(&self, mut shop: Running, seconds: u64) -> Result<Value> {
+        let address = shop.json()?["ready"].as_str().ok_or("the shop did not say where it is")?.to_owned();
+        let mut client = Command::new(&self.shop);
+        let client = Running::start(client.args(["client", &address, &CONNECTIONS.to_string()]), LIMIT)?;
+        std::thread::sleep(Duration::from_secs(seconds));
+        let requests = client.finish()?.json()?;
+        let mut said = shop.finish()?.json()?;
+        said["requests"] = requests["requests"].clone();
+        match requests["errors"].as_u64() {
+            Some(0) => Ok(said),
+            _ => Err(format!("the shop did not serve well: {requests}").into()),
+        }
+    }
+
+    /// Builds the program on jemalloc, once: it says where it is.
+    pub(crate) fn heap(&self) -> Result<&Path> {
+        if let Some(program) = self.heap.get() {
+            return Ok(program);
+        }
+        let options = ["--release", "--package=profiler-tests", "--no-default-features", "--features=heap-peers"];
+        let built = build(workspace(), &[&options[..], &["--bin=subject_heap"]].concat())?.pop();
+        let program = built.ok_or("cargo built no subject_heap")?;
+        Ok(self.heap.get_or_init(|| program))
+    }
+
+    /// Runs a task of the program on jemalloc, with jemalloc's options as `options` say.
+    pub(crate) fn run_heap(&self, who: Who, options: &str, task: &[String]) -> Result<Value> {
         let said = |url: &str| {
-            let mut shop =
-                self.start(who, &["task=serve".into(), format!("rate={rate_hz}"), format!("spans={spans}")], url)?;
-            let address = shop.json()?["ready"].as_str().ok_or("the shop did not say where it is")?.to_owned();
-            let mut client = Command::new(&self.shop);
-            let client = Running::start(client.args(["client", &address, &CONNECTIONS.to_string()]), LIMIT)?;
-            std::thread::sleep(Duration::from_secs(seconds));
-            let requests = client.finish()?.json()?;
-            let mut said = shop.finish()?.json()?;
-            said["requests"] = requests["requests"].clone();
-            match requests["errors"].as_u64() {
-                Some(0) => Ok(said),
-                _ => Err(format!("under {} the shop did not serve well: {requests}", who.name()).into()),
-            }
+            let finished = self.start_heap(who, options, task, url)?.finish()?;
+            finished.json().map_err(|error| format!("{}: {error}", who.name()).into())
         };
-        Self::counted(who, &said)
+        Ok(Self::counted(who, &said)?.said)
+    }
+
+    /// Lets the shop on jemalloc serve for `seconds` under our profiler, with a span and tags for each request.
+    pub(crate) fn serve_heap(&self, seconds: u64) -> Result<Value> {
+        let task = ["task=serve".into()];
+        let served = |url: &str| self.under_load(self.start_heap(Who::Ours, "", &task, url)?, seconds);
+        Ok(Self::counted(Who::Ours, &served)?.said)
+    }
+
+    fn start_heap(&self, who: Who, options: &str, task: &[String], url: &str) -> Result<Running> {
+        let profiler = if who == Who::Ours { "ours" } else { who.name() };
+        let mut command = Command::new(self.heap()?);
+        command.args(task).args([format!("profiler={profiler}"), format!("url={url}")]);
+        command.env_remove("MALLOC_CONF").env_remove("_RJEM_MALLOC_CONF");
+        if !options.is_empty() {
+            command.env("_RJEM_MALLOC_CONF", options);
+        }
+        Running::start(&mut command, LIMIT)
     }
 
     /// Plays the other side for `who` while `said` runs the program, and counts what arrives.
     fn counted(who: Who, said: &dyn Fn(&str) -> Result<Value>) -> Result<Outcome> {
         match who {
-            Who::Nobody | Who::Pprof => {
+            Who::Nobody | Who::Pprof | Who::Jemalloc | Who::JemallocPprof => {
                 let said = said("")?;
                 let stacks = said["stacks"].as_f64();
                 Ok(Outcome { said, stacks, weight: stacks })

@@ -9,7 +9,7 @@ use profiler_tests::Result;
 use serde_json::{Map, Value, json};
 
 use crate::lab::Lab;
-use crate::rows::packages;
+use crate::rows::{heap, packages};
 use crate::who::Who;
 
 /// The figures so far.
@@ -72,33 +72,70 @@ impl fmt::Display for Report {
         if self.quick {
             writeln!(f, "quick: too short for exact figures")?;
         }
-        write!(f, "\n{:<60}{:>6}", "", "unit")?;
-        Who::ALL.iter().try_for_each(|who| write!(f, "{:>12}", who.name()))?;
-        writeln!(f, "{:>12}{:>12}", "pprof ÷", "pyroscope ÷")?;
-        self.lines.iter().try_for_each(|line| writeln!(f, "{line}"))
+        let mut columns: &[Who] = &[];
+        for line in &self.lines {
+            if line.columns() != columns {
+                columns = line.columns();
+                head(f, columns)?;
+            }
+            writeln!(f, "{line}")?;
+        }
+        Ok(())
     }
 }
 
 impl fmt::Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:<60}{:>6}", format!("{}: {}", self.row, self.what), self.unit)?;
-        for who in Who::ALL {
-            match self.value(who) {
-                Some(value) => write!(f, "{value:>12.*}", self.digits)?,
-                None => write!(f, "{:>12}", "–")?,
+        for who in self.columns() {
+            let width = width(who.name());
+            match self.value(*who) {
+                Some(value) => write!(f, "{value:>width$.*}", self.digits)?,
+                None => write!(f, "{:>width$}", "–")?,
             }
         }
-        for peer in [Who::Pprof, Who::Pyroscope] {
+        for peer in peers(self.columns()) {
+            let width = width(&ratio(peer));
             match (self.value(peer), self.value(Who::Ours)) {
-                (Some(theirs), Some(ours)) if ours > 0.0 => write!(f, "{:>12.2}", theirs / ours)?,
-                _ => write!(f, "{:>12}", "–")?,
+                (Some(theirs), Some(ours)) if ours > 0.0 => write!(f, "{:>width$.2}", theirs / ours)?,
+                _ => write!(f, "{:>width$}", "–")?,
             }
         }
         Ok(())
     }
 }
 
+/// The head of a table of these columns.
+fn head(f: &mut fmt::Formatter<'_>, columns: &[Who]) -> fmt::Result {
+    write!(f, "\n{:<60}{:>6}", "", "unit")?;
+    let titles = columns.iter().map(|who| who.name().to_owned()).chain(peers(columns).map(ratio));
+    for title in titles {
+        write!(f, "{title:>0$}", width(&title))?;
+    }
+    writeln!(f)
+}
+
+/// Those that ours is compared with.
+fn peers(columns: &[Who]) -> impl Iterator<Item = Who> + '_ {
+    columns.iter().copied().filter(|who| !matches!(who, Who::Nobody | Who::Ours))
+}
+
+/// The title of a column of ratios.
+fn ratio(peer: Who) -> String {
+    format!("{} ÷", peer.name())
+}
+
+/// The width of the column of this title.
+fn width(title: &str) -> usize {
+    title.chars().count().max(11) + 1
+}
+
 impl Line {
+    /// The columns of the table that it stands in.
+    fn columns(&self) -> &'static [Who] {
+        if self.row == heap::ROW.name { &Who::OF_THE_HEAP } else { &Who::ALL }
+    }
+
     fn value(&self, who: Who) -> Option<f64> {
         self.values.iter().find(|(of, _)| *of == who).map(|(_, value)| *value)
     }
@@ -111,7 +148,8 @@ fn machine(lab: &Lab) -> Result<Value> {
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease")?;
     let processors = std::thread::available_parallelism()?;
     let versions = Who::PROFILERS.map(|who| packages::version(who, lab.target()));
-    let versions = versions.into_iter().collect::<Result<Vec<_>>>()?;
+    let of_the_heap = [Who::Jemalloc, Who::JemallocPprof].map(packages::locked_version);
+    let versions = versions.into_iter().chain(of_the_heap).collect::<Result<Vec<_>>>()?;
     Ok(json!({
         "processor": format!("{processors} × {}", model.unwrap_or("unknown")),
         "kernel": format!("Linux {} {}", kernel.trim(), std::env::consts::ARCH),
@@ -131,6 +169,21 @@ mod tests {
         let text = line.to_string();
         let columns: Vec<_> = text.split_whitespace().collect();
         assert_eq!(columns, ["cost:", "one", "sample", "µs", "–", "2.0", "–", "9.0", "–", "4.50"]);
+    }
+
+    /// Check that figures of the heap have columns of their own, under a head that names them.
+    #[test]
+    fn the_heap_has_a_table_of_its_own() {
+        let line = |row, who| Line { row, what: "w".into(), unit: "", digits: 1, values: vec![(who, 2.0)] };
+        let lines = vec![line("cost", Who::Pprof), line("heap", Who::Jemalloc), line("heap", Who::Ours)];
+        let text = Report { lines, machine: json!({}), quick: false }.to_string();
+        let heads: Vec<_> = text.lines().filter(|line| line.contains("unit")).collect();
+        assert_eq!(heads.len(), 2, "{text}");
+        assert!(heads[0].contains("pyroscope") && !heads[0].contains("jemalloc"), "{text}");
+        let columns: Vec<_> = heads[1].split_whitespace().collect();
+        assert_eq!(columns[..5], ["unit", "none", "profiler", "jemalloc", "jemalloc_pprof"]);
+        let places = |line: &str| line.chars().count();
+        assert_eq!(text.lines().last().map(places), Some(places(heads[1])), "{text}");
     }
 
     /// Check that the JSON has the values by profiler, and nothing where there is none.

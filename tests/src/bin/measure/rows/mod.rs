@@ -5,6 +5,7 @@
 pub(crate) mod completeness;
 pub(crate) mod cost;
 pub(crate) mod engines;
+pub(crate) mod heap;
 pub(crate) mod memory;
 pub(crate) mod overhead;
 pub(crate) mod packages;
@@ -30,7 +31,7 @@ pub(crate) struct Row {
 }
 
 /// All rows in the order of the table.
-pub(crate) const ALL: [Row; 10] = [
+pub(crate) const ALL: [Row; 11] = [
     completeness::ROW,
     engines::ROW,
     short::ROW,
@@ -41,4 +42,5 @@ pub(crate) const ALL: [Row; 10] = [
     rest::ROW,
     start::ROW,
     packages::ROW,
+    heap::ROW,
 ];

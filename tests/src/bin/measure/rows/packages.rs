@@ -42,6 +42,15 @@ pub(crate) fn version(who: Who, target: &Path) -> Result<String> {
     Ok(own.ok_or_else(|| format!("cargo tree does not list {package}"))?)
 }
 
+/// Name and version of the package of `who` as `Cargo.lock` has it, also where it was never fetched.
+pub(crate) fn locked_version(who: Who) -> Result<String> {
+    let package = who.package().ok_or("nobody has no package")?;
+    let lock = std::fs::read_to_string(workspace().join("Cargo.lock"))?;
+    let rest = lock.split_once(&format!("name = \"{package}\"\nversion = \"")).map(|(_, rest)| rest);
+    let version = rest.and_then(|rest| rest.split('"').next());
+    Ok(format!("{package} v{}", version.ok_or_else(|| format!("{package} is not in Cargo.lock"))?))
+}
+
 /// The packages in the tree of `who`, as `name version`.
 fn tree(who: Who, target: &Path) -> Result<BTreeSet<String>> {
     let directory = target.join("measure").join(who.name());
@@ -67,7 +76,7 @@ const USER: &str = "user-of-a-profiler";
 /// The manifest of a user who adds the profiler of `who` and nothing else.
 fn manifest(who: Who) -> Result<String> {
     let dependency = match who {
-        Who::Nobody => return Err("nobody has no package".into()),
+        Who::Nobody | Who::Jemalloc | Who::JemallocPprof => return Err("no size is measured of it".into()),
         Who::Ours => format!("profiler-sdk = {{ path = {:?} }}", workspace().canonicalize()?.join("sdk")),
         Who::Pprof => "pprof = { version = \"0.15\", default-features = false }".into(),
         // Its other TLS features bring an implementation in C of their own.

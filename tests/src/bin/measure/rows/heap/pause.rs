@@ -1,0 +1,34 @@
+//! The longest call of a thread that allocates and frees sampled blocks all the time, while nobody asks for a profile and while one is made
+//! after the other, with 100,000 and with a million live samples of 4,096 sites.
+//!
+//! *Running* is without the time for which the thread waited for a processor: that is what a profile is to blame for.
+
+use profiler_tests::Result;
+
+use super::{ROW, options};
+use crate::lab::Lab;
+use crate::report::{Line, Report};
+use crate::who::Who;
+
+const LIVE: [u32; 2] = [100_000, 1_000_000];
+
+/// Adds the lines.
+pub(super) fn measure(lab: &Lab, report: &mut Report) -> Result<()> {
+    let seconds = if lab.quick { 2 } else { 20 };
+    for live in LIVE {
+        let task = ["task=pause".into(), "lg=0".into(), format!("live={live}"), format!("seconds={seconds}")];
+        let said = lab.run_heap(Who::Ours, &options(Who::Ours, 0), &task)?;
+        let captures = said["captures"].as_u64().unwrap_or(0);
+        if captures == 0 || said["live"].as_u64().unwrap_or(0) < u64::from(live) {
+            return Err(format!("too few samples live, or no profile was made: {said}").into());
+        }
+        for (phase, described) in [("quiet", "no profile".to_owned()), ("asked", format!("{captures} profiles"))] {
+            for (of, name) in [("running", "running_micros"), ("by the clock", "all_micros")] {
+                let values = said[phase][name].as_f64().map(|micros| (Who::Ours, micros)).into_iter().collect();
+                let what = format!("longest call, {of}, {live} live, {described}");
+                report.add(Line { row: ROW.name, what, unit: "µs", digits: 0, values });
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,85 @@
+//! What requests pay that allocate 64 to 512 KiB each in small pieces, and what the shop's pay, which are ordinary.
+//!
+//! *Paired*: CPU time per request ÷ that on jemalloc without profiling, of two programs side by side; the mean and the upper end of its
+//! 95 % interval (Student's t). Each has made its first profile before anything counts, and makes one more meanwhile. *Computed*, for ours:
+//! (samples × what one costs at most + CPU time of its own threads) ÷ CPU time of the process, from counters.
+
+use profiler_tests::Result;
+use profiler_tests::statistics::{mean, upper_bound};
+use serde_json::Value;
+
+use super::{ROW, options};
+use crate::lab::Lab;
+use crate::report::{Line, Report};
+use crate::who::Who;
+
+/// Threads of each program.
+const THREADS: u32 = 2;
+/// CPU samples a second where they belong to what is measured: the default.
+const RATE_HZ: u32 = 100;
+/// The default of jemalloc, and of ours.
+const LG_INTERVAL: u32 = 19;
+
+/// Adds the lines; `cost` is that of a sample, in nanoseconds.
+pub(super) fn measure(lab: &Lab, report: &mut Report, cost: f64) -> Result<()> {
+    let (pairs, others) = if lab.quick { (3, 3) } else { (40, 15) };
+    let line = |of: &str, described: &str, values| {
+        let what = format!("CPU per request ÷ without, {of}{described}");
+        Line { row: ROW.name, what, unit: "", digits: 3, values }
+    };
+    let (mut means, mut bounds) = (Vec::new(), Vec::new());
+    for (who, pairs) in [(Who::Ours, pairs), (Who::Jemalloc, others), (Who::JemallocPprof, others)] {
+        let ratios = ratios(lab, who, 1, pairs)?;
+        means.push((who, mean(&ratios)));
+        bounds.push((who, upper_bound(&ratios)));
+    }
+    report.add(line(&format!("mean of {pairs} pairs (peers {others})"), "", means));
+    report.add(line("upper 95 % bound", "", bounds));
+    let with_cpu = ratios(lab, Who::Ours, RATE_HZ, pairs)?;
+    let described = format!(", with CPU samples at {RATE_HZ} Hz");
+    report.add(line(&format!("mean of {pairs}"), &described, vec![(Who::Ours, mean(&with_cpu))]));
+    report.add(line("upper 95 % bound", &described, vec![(Who::Ours, upper_bound(&with_cpu))]));
+    let seconds = if lab.quick { 5 } else { 30 };
+    for (what, said) in [("such requests", one(lab, Who::Ours, 1)?), ("the shop", lab.serve_heap(seconds)?)] {
+        let values = vec![(Who::Ours, 100.0 * computed(&said, cost)?)];
+        report.add(Line { row: ROW.name, what: format!("computed, {what}"), unit: "%", digits: 3, values });
+        let each = figure(&said, "sampled")? / figure(&said, "cpu_seconds")?;
+        let what = format!("samples per CPU second, {what}");
+        report.add(Line { row: ROW.name, what, unit: "1/s", digits: 0, values: vec![(Who::Ours, each)] });
+    }
+    Ok(())
+}
+
+/// CPU time per request under `who` ÷ that without a profiler, at the same time; so many.
+fn ratios(lab: &Lab, who: Who, rate_hz: u32, pairs: u32) -> Result<Vec<f64>> {
+    let each = |who: Who| -> Result<f64> {
+        let said = one(lab, who, rate_hz)?;
+        Ok(figure(&said, "cpu_seconds")? / figure(&said, "requests")?)
+    };
+    let ratio = |_| {
+        std::thread::scope(|scope| {
+            let with = scope.spawn(|| each(who).map_err(|error| error.to_string()));
+            let without = each(Who::Nobody)?;
+            Ok(with.join().map_err(|_| "a run panicked")?? / without)
+        })
+    };
+    (0..pairs).map(ratio).collect()
+}
+
+/// One run. It lasts so long that one profile is due within it.
+fn one(lab: &Lab, who: Who, rate_hz: u32) -> Result<Value> {
+    let (interval, seconds) = if lab.quick { (2.0, 2.2) } else { (10.0, 10.5) };
+    let task = ["task=requests".to_owned(), format!("threads={THREADS}"), format!("rate={rate_hz}")];
+    let times = [format!("interval={interval}"), format!("seconds={seconds}")];
+    lab.run_heap(who, &options(who, LG_INTERVAL), &[&task[..], &times[..]].concat())
+}
+
+fn computed(said: &Value, cost: f64) -> Result<f64> {
+    let spent = figure(said, "sampled")? * cost / 1e9 + figure(said, "own_cpu_seconds")?;
+    Ok(spent / figure(said, "cpu_seconds")?)
+}
+
+/// A figure that the program said.
+fn figure(said: &Value, name: &str) -> Result<f64> {
+    said[name].as_f64().ok_or_else(|| format!("the program did not say {name}").into())
+}
