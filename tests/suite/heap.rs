@@ -134,11 +134,12 @@ fn a_full_table_is_counted() {
 }
 
 /// Check that hooks and tables balance when many threads allocate, resize and free each other's memory while profiles are made,
-/// and that nothing is left once all is freed.
+/// and that nothing is left once all is freed. In `make torture` for as long as the others, also under AddressSanitizer.
 #[test]
-fn a_crowd_leaves_nothing_behind() {
+fn torture_by_a_crowd_on_one_heap() {
     let _turn = turn();
-    let outcome = result(&mut heap("crowd", &["threads=64", "seconds=6", "lg=8"]));
+    let seconds = std::env::var("TORTURE_SECONDS").unwrap_or_else(|_| "6".to_owned());
+    let outcome = result(&mut heap("crowd", &["threads=64", &format!("seconds={seconds}"), "lg=8"]));
     assert!(number(&outcome, "/rounds") > 1000, "{outcome}");
     assert_eq!(four(&outcome["left"])[2..], [0, 0], "{outcome}");
     let stats = &outcome["stats"];
