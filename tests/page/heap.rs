@@ -139,7 +139,7 @@ fn an_empty_heap_says_why() {
         assert_eq!(reader.text("#empty h2"), expected, "{query}");
     };
     site.says(|stats| (stats.heap.on, stats.heap.interval_bytes) = (true, 1 << 19));
-    title(&mut reader, "?type=inuse_space", "The first profile of the heap is on its way");
+    title(&mut reader, "?type=inuse_space", "No state of the heap yet");
     site.add_heap(10, EARLY);
     title(&mut reader, "?type=inuse_space&growth=1", "Growth needs two states");
     site.add_heap(0, EARLY);

@@ -80,11 +80,14 @@ fn takes_over(head: &mut Profile, profiles: &mut IndexMap<Kind, Open>) -> bool {
     let (sample_type, end) = (head.kind.sample_type, head.end_unix_nanos());
     let mut before = profiles.iter().filter(|(kind, _)| kind.sample_type == sample_type).map(|(_, open)| open);
     let Some((from, to)) = before.next().map(|open| (open.start, open.end)) else { return true };
+    let start = head.time_unix_nanos.min(from);
     if to > end {
+        let of_type = profiles.iter_mut().filter(|(kind, _)| kind.sample_type == sample_type);
+        of_type.for_each(|(_, open)| open.start = start);
         return false;
     }
-    head.time_unix_nanos = head.time_unix_nanos.min(from);
-    head.duration_nanos = end - head.time_unix_nanos;
+    head.time_unix_nanos = start;
+    head.duration_nanos = end - start;
     profiles.retain(|kind, _| kind.sample_type != sample_type);
     true
 }

@@ -70,7 +70,7 @@ fn in_use(start: u64, period: i64, values: [[i64; 2]; 3]) -> ProfileSet {
 #[test]
 fn the_last_state_stays() {
     let (early, late) = (in_use(100, 512, [[1, 10], [2, 20], [3, 30]]), in_use(110, 1024, [[5, 50], [0, 0], [3, 30]]));
-    for sum in [merge([&early, &late]), merge([&early, &late, &early])] {
+    for sum in [merge([&early, &late]), merge([&late, &early]), merge([&early, &late, &early])] {
         assert_eq!(values_of(&sum), [vec![5, 3], vec![50, 30]]);
         let window = |profile: &profiler_proto::Profile| {
             (profile.time_unix_nanos, profile.end_unix_nanos(), profile.kind.period)

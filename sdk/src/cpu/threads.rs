@@ -293,7 +293,7 @@ impl Threads {
         let Some(slot) = self.shared.slots.insert(tid) else {
             return self.findings.note("too many threads: some are covered by the process-wide alarm only".to_owned());
         };
-        let (progress, pace) = match self.untold.take(tid, cpu) {
+        let (progress, pace) = match self.untold.of_thread(tid, cpu) {
             Some(untold) => Progress::go_on(cpu, untold, self.period),
             None => {
                 let pace = self.phases.pace(self.period);
@@ -308,7 +308,7 @@ impl Threads {
                     let covered =
                         Covered { alarm, better: None, engine, slot, progress, since, met, cpu, name, named_at: 0 };
                     self.covered.insert(tid, covered);
-                    return;
+                    return self.untold.is_taken_over(tid, cpu);
                 }
                 Err(error) => self.refuse_thread(engine, &error),
             }

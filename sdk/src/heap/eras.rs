@@ -13,8 +13,10 @@ const MAX_ERAS: usize = 8;
 /// The eras of the process.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Eras {
-    /// By number, the newest last.
+    /// By number, the one in force last.
     newest: Vec<(u64, Arc<Modules>)>,
+    /// The number of the next one.
+    next: u64,
     /// What all those before have in common.
     before: Option<Arc<Modules>>,
 }
@@ -22,17 +24,16 @@ pub(super) struct Eras {
 impl Eras {
     /// The era of what is allocated from now on, with these modules loaded.
     pub(super) fn enter(&mut self, modules: &Arc<Modules>) -> u64 {
-        let next = match self.newest.last_mut() {
-            Some((number, last)) => match Modules::joined(last, modules) {
-                Some(joined) => {
-                    *last = joined;
-                    return *number;
-                }
-                None => *number + 1,
-            },
-            None => 0,
-        };
-        self.newest.push((next, Arc::clone(modules)));
+        // Libraries that alternate are the eras that they were, for a new one costs each stack a site of its own.
+        let joined = |(at, (_, era)): (usize, &(u64, Arc<Modules>))| Some((at, Modules::joined(era, modules)?));
+        if let Some((at, joined)) = self.newest.iter().enumerate().rev().find_map(joined) {
+            let (number, _) = self.newest.remove(at);
+            self.newest.push((number, joined));
+            return number;
+        }
+        let number = self.next;
+        self.next += 1;
+        self.newest.push((number, Arc::clone(modules)));
         if self.newest.len() > MAX_ERAS {
             let (_, gone) = self.newest.remove(0);
             self.before = Some(match self.before.take() {
@@ -40,7 +41,7 @@ impl Eras {
                 None => gone,
             });
         }
-        next
+        number
     }
 
     /// What the addresses of all eras are in; [`Eras::place`] says which is whose.
@@ -78,6 +79,9 @@ mod tests {
         for number in 1..most {
             assert_eq!(eras.enter(&state(&number.to_string())), number);
         }
+        // The one before comes back, and goes.
+        let back = |eras: &mut Eras, number: u64| assert_eq!(eras.enter(&state(&number.to_string())), number);
+        (0..20).for_each(|turn| back(&mut eras, most - 2 + turn % 2));
         let modules = eras.modules();
         assert_eq!(modules.len(), MAX_ERAS + 1);
         for number in 0..most {

@@ -47,6 +47,16 @@ impl Evidence {
         }
     }
 
+    /// Has this vary as much as `states` do together, for what changed between them: where memory was replaced by other memory, each
+    /// was sampled for itself. What stayed varies less, so that this is the most.
+    pub(super) fn vary_as<'a>(&mut self, sample_type: SampleType, states: impl Iterator<Item = &'a ProfileSet>) {
+        let mut all = Self::default();
+        for set in states {
+            sample_type.profiles(set).for_each(|profile| all.add(sample_type, profile, set));
+        }
+        self.variance = all.variance;
+    }
+
     /// Stacks, or about how many sampled blocks.
     pub(super) fn stacks(&self) -> u64 {
         self.stacks.round() as u64
@@ -129,6 +139,17 @@ mod tests {
             let said = evidence.mean_weight(sample_type) * evidence.weight() as f64;
             assert!((said / variance - 1.0).abs() < 1e-9, "{sample_type:?}: {said} of {variance}");
         }
+    }
+
+    /// Check that what changed varies as both of its states do.
+    #[test]
+    fn what_changed_varies_as_both_states() {
+        let [first, newest] = [3, 5].map(|times| Stacks::new().sample("a", times * INTERVAL).heap());
+        let of = |set: &ProfileSet| evidence(SampleType::InuseSpace, set);
+        let mut change = of(&Stacks::new().sample("a", 2 * INTERVAL).heap());
+        change.vary_as(SampleType::InuseSpace, [&first, &newest].into_iter());
+        assert_eq!(change.variance, of(&first).variance + of(&newest).variance);
+        assert_eq!(change.weight(), 2 * INTERVAL as u64);
     }
 
     /// Check that what was sampled for sure has no variance, and that what is not known or cannot be makes no nonsense.

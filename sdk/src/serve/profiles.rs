@@ -33,12 +33,30 @@ impl<'a> Profiles<'a> {
     pub(super) async fn find(store: &Store, asked: &'a Asked) -> Self {
         let Asked { sample_type, range, .. } = *asked;
         let sets = match (sample_type.is_state(), asked.growth) {
-            (false, _) => store.select(sample_type, range),
+            (true, true) => return Self::growth(store, asked).await,
             (true, false) => store.newest_state(sample_type, range.to).into_iter().collect(),
-            (true, true) => growth(store, asked).await.into_iter().collect(),
+            (false, _) => store.select(sample_type, range),
         };
-        let each = sets.iter().map(Arc::as_ref);
-        let window = if asked.growth { Window::of_change(sample_type, each) } else { Window::of(sample_type, each) };
+        let window = Window::of(sample_type, sets.iter().map(Arc::as_ref));
+        Self { asked, sets, window }
+    }
+
+    /// What changed between the first state of the range and the newest; nothing if there are not two.
+    async fn growth(store: &Store, asked: &'a Asked) -> Self {
+        let newest = store.newest_state(asked.sample_type, asked.range.to);
+        let first = store.first_state(asked.sample_type, asked.range);
+        let mut sets = Vec::new();
+        let mut states = newest.zip(first);
+        if let Some((newest, first)) = states.take_if(|(newest, first)| !Arc::ptr_eq(newest, first)) {
+            let mut difference = Difference::of(&newest);
+            yield_now().await;
+            difference.less(&first);
+            yield_now().await;
+            sets.push(Arc::new(difference.finish()));
+            states = Some((newest, first));
+        }
+        let states = states.iter().flat_map(|(newest, first)| [newest.as_ref(), first.as_ref()]);
+        let window = Window::of_change(asked.sample_type, sets.iter().map(Arc::as_ref), states);
         Self { asked, sets, window }
     }
 
@@ -107,20 +125,6 @@ impl<'a> Profiles<'a> {
         let stacks = tree.samples as f64 / self.window.mean_weight();
         Group { value, unit: self.asked.sample_type.unit(), stacks, tree }
     }
-}
-
-/// What changed between the first state of the range and the newest; `None` if there are not two.
-async fn growth(store: &Store, asked: &Asked) -> Option<Arc<ProfileSet>> {
-    let newest = store.newest_state(asked.sample_type, asked.range.to)?;
-    let first = store.first_state(asked.sample_type, asked.range)?;
-    if Arc::ptr_eq(&newest, &first) {
-        return None;
-    }
-    let mut difference = Difference::of(&newest);
-    yield_now().await;
-    difference.less(&first);
-    yield_now().await;
-    Some(Arc::new(difference.finish()))
 }
 
 /// The heap as a whole, as the newest state says it.

@@ -44,9 +44,15 @@ impl Window {
         Self::with_time(sample_type, !sample_type.is_state(), sets)
     }
 
-    /// The same for what changed over a time.
-    pub(super) fn of_change<'a>(sample_type: SampleType, sets: impl Iterator<Item = &'a ProfileSet>) -> Self {
-        Self::with_time(sample_type, true, sets)
+    /// The same for what changed between `states`.
+    pub(super) fn of_change<'a>(
+        sample_type: SampleType,
+        change: impl Iterator<Item = &'a ProfileSet>,
+        states: impl Iterator<Item = &'a ProfileSet>,
+    ) -> Self {
+        let mut window = Self::with_time(sample_type, true, change);
+        window.evidence.vary_as(sample_type, states);
+        window
     }
 
     fn with_time<'a>(sample_type: SampleType, over_time: bool, sets: impl Iterator<Item = &'a ProfileSet>) -> Self {
@@ -170,7 +176,10 @@ mod tests {
         let (start, end) = (Some(1_000_000_000_000), Some(1_010_000_000_000));
         assert_eq!(times(Window::of(SampleType::InuseSpace, [&set].into_iter())), (end, end, 0));
         assert_eq!(times(Window::of(SampleType::AllocSpace, [&set].into_iter())), (start, end, 10_000_000_000));
-        assert_eq!(times(Window::of_change(SampleType::InuseSpace, [&set].into_iter())), (start, end, 10_000_000_000));
+        assert_eq!(
+            times(Window::of_change(SampleType::InuseSpace, [&set].into_iter(), std::iter::empty())),
+            (start, end, 10_000_000_000)
+        );
     }
 
     /// Check that tags are listed in order, and that the lightest beyond the bound are left out and said to be.

@@ -121,7 +121,7 @@ export function notices({ answer: { debug_info: lines, trimmed, tags_cut: cut, s
 /** Why there is nothing to see, and what to do. */
 export function whyEmpty({ answer, timed }, filtered) {
   const { stats, stacks } = answer;
-  if (!timed) return whyNoHeap(answer, filtered && stacks);
+  if (!timed) return whyNoHeap(answer, filtered);
   const refused = stats.engine.refused.map(({ name, why }) => `${name}: ${why}`).join('; ');
   if (!stats.engine.name && refused) return ['No engine could be started', refused];
   if (!stats.sampling) return ['Sampling is off', 'Resume the profiler; PROFILER_ENABLED must not be 0.'];
@@ -134,11 +134,12 @@ export function whyEmpty({ answer, timed }, filtered) {
   return ['No samples in this window', 'The service used no CPU then, or they are no longer kept. Choose another window.'];
 }
 
-function whyNoHeap({ stats: { heap }, growth, first, last, heap: known }, filtered) {
-  if (filtered) return ['No sample has these tags', 'Those in this window have others.'];
-  if (growth && first !== last) return ['Nothing grew', 'Every place holds as much as before, or less.'];
+function whyNoHeap({ stats: { heap }, growth, stacks, first, last, heap: known }, filtered) {
+  if (growth?.shrank) return ['Nothing grew', `${bytes(growth.shrank)} less is in use.`];
+  if (filtered && stacks) return ['No sample has these tags', 'Those in this window have others.'];
+  if (growth && first !== last) return ['Nothing grew', 'Every place holds as much as before.'];
   if (growth && known) return ['Growth needs two states', 'One is taken in each interval. Wait, or choose a longer window.'];
   if (known) return ['Nothing sampled here', `One allocation in ${bytes(heap.interval_bytes)} is sampled, on average.`];
-  return heap.on ? ['The first profile of the heap is on its way', 'One comes with each interval.']
+  return heap.on ? ['No state of the heap yet', 'The first is on its way, or this window ends before the oldest that is kept.']
     : ['The heap is not sampled', heap.notes.join('; ')];
 }

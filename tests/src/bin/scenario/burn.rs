@@ -158,6 +158,15 @@ pub(crate) fn paused(options: &Options) -> Result<Value> {
         }
     };
     let threads: Vec<_> = (0..options.value::<u32>("threads")?).map(|_| std::thread::spawn(burn)).collect();
+    // Threads that do nothing and end in the first pause: they have lost nothing.
+    let (stays, ends) = std::sync::mpsc::channel::<()>();
+    let (mut stays, ends) = (Some(stays), std::sync::Arc::new(std::sync::Mutex::new(ends)));
+    let idle = || {
+        let ends = std::sync::Arc::clone(&ends);
+        // An error says that the other end was dropped.
+        std::thread::spawn(move || drop(ends.lock().map(|ends| ends.recv())))
+    };
+    let mut idle: Vec<_> = (0..100).map(|_| idle()).collect();
     let (mut least, mut most, enough) =
         (Duration::ZERO, Duration::ZERO, Duration::from_secs_f64(options.value("seconds")?));
     while most < enough {
@@ -165,6 +174,8 @@ pub(crate) fn paused(options: &Options) -> Result<Value> {
         least += process_cpu() - resumed[1];
         profiler.pause();
         most += process_cpu() - resumed[0];
+        drop(stays.take());
+        idle.drain(..).try_for_each(joined)?;
         std::thread::sleep(Duration::from_millis(20));
         resumed[0] = process_cpu();
         profiler.resume()?;
