@@ -2,7 +2,7 @@
 //!
 //! *Paired*: CPU time per request ÷ that on jemalloc without profiling, of two programs side by side; the mean and the upper end of its
 //! 95 % interval (Student's t). Each has made its first profile before anything counts, and makes one more meanwhile. *Computed*, for ours:
-//! (samples × what one costs at most + CPU time of its own threads) ÷ CPU time of the process, from counters.
+//! (samples × what one costs at 60 frames + CPU time of its own threads) ÷ CPU time of the process, from counters.
 
 use profiler_tests::Result;
 use profiler_tests::statistics::{mean, upper_bound};
