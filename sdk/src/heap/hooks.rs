@@ -22,8 +22,8 @@ static FREE_BEFORE: AtomicUsize = AtomicUsize::new(0);
 static BACKTRACE_BEFORE: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    /// Whether hooks that were there before are being called: they may call ours.
-    static CHAINING: Cell<bool> = const { Cell::new(false) };
+    /// The block of which hooks that were there before are being told, for they may call ours; 0: none.
+    static CHAINING: Cell<usize> = const { Cell::new(0) };
 }
 
 /// The state in force, of this process or of the one that it was forked from.
@@ -88,7 +88,7 @@ unsafe extern "C" fn on_sample(
     length: c_uint,
     usable: usize,
 ) {
-    if CHAINING.get() {
+    if CHAINING.get() == block as usize {
         return;
     }
     let errno = Errno::kept();
@@ -98,15 +98,15 @@ unsafe extern "C" fn on_sample(
     drop(errno);
     let before = SAMPLE_BEFORE.load(Ordering::Acquire);
     if before != 0 {
-        CHAINING.set(true);
+        let outer = CHAINING.replace(block as usize);
         // SAFETY: jemalloc had this address as a hook of this type; it gets the arguments that jemalloc gave.
         unsafe { std::mem::transmute::<usize, SampleHook>(before)(block, size, stack, length, usable) };
-        CHAINING.set(false);
+        CHAINING.set(outer);
     }
 }
 
 unsafe extern "C" fn on_free(block: *const c_void, usable: usize) {
-    if CHAINING.get() {
+    if CHAINING.get() == block as usize {
         return;
     }
     let errno = Errno::kept();
@@ -116,10 +116,10 @@ unsafe extern "C" fn on_free(block: *const c_void, usable: usize) {
     drop(errno);
     let before = FREE_BEFORE.load(Ordering::Acquire);
     if before != 0 {
-        CHAINING.set(true);
+        let outer = CHAINING.replace(block as usize);
         // SAFETY: as above.
         unsafe { std::mem::transmute::<usize, FreeHook>(before)(block, usable) };
-        CHAINING.set(false);
+        CHAINING.set(outer);
     }
 }
 
