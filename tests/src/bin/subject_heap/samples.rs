@@ -13,6 +13,9 @@ use serde_json::{Value, json};
 
 use super::under::Under;
 
+/// How long the thread has been there before anything counts: until ours knows where its stack ends, which takes half a second, each
+/// sample takes several system calls.
+const SETTLES: Duration = Duration::from_secs(1);
 /// Bytes of a block.
 const BLOCK: usize = 256;
 
@@ -26,6 +29,7 @@ pub(crate) fn samples(options: &Options) -> Result<Value> {
         other => return Err(format!("stack={other:?} is neither same nor new").into()),
     };
     let under = Under::start(options)?;
+    std::thread::sleep(SETTLES);
     let _scope = profiler::tag!("endpoint" => "/orders", "method" => "POST");
     let mut room = Vec::with_capacity(size);
     let (mut allocated, mut freed) = (Vec::new(), Vec::new());
