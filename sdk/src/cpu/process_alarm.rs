@@ -59,10 +59,20 @@ impl ProcessAlarm {
         self.engine.name()
     }
 
+    /// Begins now.
+    pub(super) fn begin_anew(&mut self, shared: &Shared, pace: Pace) {
+        self.progress = Progress::begin(process_cpu_time(), shared.process_told.load(Ordering::Relaxed), pace);
+        self.set_pace(pace);
+    }
+
     /// Goes on at another rate.
     pub(super) fn set_period(&mut self, shared: &Shared, period: Duration) {
         let told = shared.process_told.load(Ordering::Relaxed);
         let pace = self.progress.change_period(process_cpu_time(), told, period);
+        self.set_pace(pace);
+    }
+
+    fn set_pace(&mut self, pace: Pace) {
         if let Err(error) = self.alarm.set_pace(pace) {
             tracing::warn!(%error, "the process-wide timer keeps its old rate");
         }

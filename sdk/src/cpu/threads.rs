@@ -29,6 +29,9 @@ use crate::unwind::memory::read_own_memory;
 /// Threads are looked after at least this often. Those without an alarm of their own that use CPU are found at once.
 const SWEEP: Duration = Duration::from_secs(1);
 
+/// When the process-wide alarm would go off that is to begin later.
+const LATER: Duration = Duration::from_secs(3600);
+
 /// All alarms of one run.
 #[derive(Debug)]
 pub(crate) struct Threads {
@@ -98,7 +101,10 @@ impl Threads {
                 .note(format!("{call}: {why}: coroutines' stacks cannot be walked, nor a thread's own when it is new"));
         }
         let mut phases = Phases::new();
-        let process = ProcessAlarm::start(shared, choice, phases.pace(period), filter, &mut findings)?;
+        let pace = phases.pace(period);
+        // Where sampling goes on, what threads use until they are covered is known by their clocks, and must not be told twice.
+        let first = if untold.goes_on() && !engines.is_empty() { LATER } else { pace.first };
+        let process = ProcessAlarm::start(shared, choice, Pace { first, ..pace }, filter, &mut findings)?;
         let mut threads = Self {
             shared,
             period,
@@ -120,7 +126,14 @@ impl Threads {
             written_off: 0,
             may_promote: false,
         };
-        threads.sweep(Instant::now());
+        threads.swept = Some(Instant::now());
+        threads.find();
+        threads.may_promote = threads.engines.len() > 1;
+        if first == LATER {
+            threads.process.begin_anew(shared, pace);
+        }
+        // Those that were met before they were covered.
+        drop(shared.newcomers.take());
         threads.written_off += threads.untold.abandoned(period);
         Ok(threads)
     }

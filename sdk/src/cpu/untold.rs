@@ -37,6 +37,11 @@ impl Untold {
         Self { goes_on: true, ..self }
     }
 
+    /// Whether sampling goes on.
+    pub(super) fn goes_on(&self) -> bool {
+        self.goes_on
+    }
+
     /// Nanoseconds that thread `tid`, whose clock stands at `cpu`, begins with. A clock that stands lower is another thread's,
     /// which has got the id.
     pub(super) fn of_thread(&self, tid: u32, cpu: Duration) -> Option<i64> {
