@@ -14,7 +14,7 @@ use super::handler::BLOCKED_NANOS;
 const PATIENCE: u8 = 10;
 
 /// Sums over the threads that are gone, since sampling began.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Departed {
     /// The process's clock when sampling began, less what its process-wide alarm had told before: nanoseconds.
     from: i64,
@@ -53,6 +53,16 @@ impl Departed {
     pub(super) fn leave(&mut self, told: i64) {
         self.told = self.told.saturating_add(told);
         self.ended += 1;
+    }
+
+    /// A living thread has used so many nanoseconds that it has told of or will.
+    pub(super) fn leave_to_living(&mut self, nanos: i64) {
+        self.told = self.told.saturating_add(nanos);
+    }
+
+    /// The process used so much while no sample was to be taken.
+    pub(super) fn skip(&mut self, cpu: Duration) {
+        self.from = self.from.saturating_add(nanos(cpu));
     }
 
     /// Compares the clock with what was told. `left` is how many periods a thread that does not block the signal may leave

@@ -224,13 +224,12 @@ impl Sampler {
     pub(crate) fn pause(&mut self) {
         // Before the last look: what it finds untold, no signal tells any more.
         self.shared.generation.store(0, Ordering::Release);
-        if let Some(threads) = &mut self.threads {
+        self.stopped = EngineStats { name: String::new(), threads: Vec::new(), ..self.engine() };
+        if let Some(threads) = self.threads.take() {
             let (written_off, untold) = threads.end();
             self.written_off += written_off;
             self.untold = untold;
         }
-        self.stopped = EngineStats { name: String::new(), threads: Vec::new(), ..self.engine() };
-        self.threads = None;
     }
 
     /// The same for good: what threads left untold counts now or never.

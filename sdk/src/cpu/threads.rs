@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::clocks::{Progress, cpu_time, process_cpu_time};
+use super::clocks::{Progress, cpu_time, nanos, process_cpu_time};
 use super::departed::{Departed, Use};
 use super::engine::{self, Alarm, Engine, Findings, Pace, Target};
 use super::filter::{Call, DEADLY, Filter};
@@ -50,6 +50,8 @@ pub(crate) struct Threads {
     stacks: StackBounds,
     phases: Phases,
     departed: Departed,
+    /// What the process's clock said then.
+    looked_at: Duration,
     /// What alarms before these left untold.
     untold: Untold,
     /// Periods written off since they were taken.
@@ -89,7 +91,7 @@ impl Threads {
         filter: &Filter,
         choice: EngineChoice,
         period: Duration,
-        untold: Untold,
+        mut untold: Untold,
     ) -> Result<Self, Error> {
         let mut findings = Findings::default();
         let tells_threads = shared.tid_offset.load(Ordering::Relaxed) != 0;
@@ -117,11 +119,11 @@ impl Threads {
             count: None,
             stacks: StackBounds::default(),
             phases,
-            departed: Departed::begin(
-                process_cpu_time(),
-                shared.process_told.load(Ordering::Relaxed),
-                engine::kernel_tick(),
-            ),
+            departed: untold.departed().unwrap_or_else(|| {
+                let told = shared.process_told.load(Ordering::Relaxed);
+                Departed::begin(process_cpu_time(), told, engine::kernel_tick())
+            }),
+            looked_at: Duration::ZERO,
             untold,
             written_off: 0,
             may_promote: false,
@@ -134,7 +136,7 @@ impl Threads {
         }
         // Those that were met before they were covered.
         drop(shared.newcomers.take());
-        threads.written_off += threads.untold.abandoned(period);
+        threads.untold.abandoned().for_each(|nanos| threads.departed.leave(-nanos));
         Ok(threads)
     }
 
@@ -245,9 +247,13 @@ impl Threads {
     }
 
     /// Looks a last time: the periods to write off, and what threads leave untold.
-    pub(crate) fn end(&mut self) -> (u64, Untold) {
+    pub(crate) fn end(mut self) -> (u64, Untold) {
         self.sweep(Instant::now());
-        (self.take_written_off(), Untold::of(self.covered.iter().map(|(tid, thread)| (*tid, thread.left()))))
+        let used = self.covered.values().map(|thread| nanos(thread.cpu.saturating_sub(thread.since)));
+        used.for_each(|nanos| self.departed.leave_to_living(nanos));
+        let living = self.covered.iter().map(|(tid, thread)| (*tid, thread.left()));
+        let untold = Untold::of(living, self.departed.clone(), self.looked_at);
+        (self.take_written_off(), untold)
     }
 
     /// The periods of threads that block the signal, which were written off since the last call.
@@ -261,6 +267,7 @@ impl Threads {
         self.strangers.clear();
         // Before the clocks of the threads: what they use meanwhile must not look like time of others.
         let process = process_cpu_time();
+        self.looked_at = process;
         let ended = self.covered.extract_if(|tid, thread| !thread.is_alive(*tid));
         ended.for_each(|(_, thread)| self.departed.leave(thread.end()));
         let living = self.covered.values().map(|thread| thread.cpu.saturating_sub(thread.since)).sum();
@@ -321,7 +328,7 @@ impl Threads {
                     let covered =
                         Covered { alarm, better: None, engine, slot, progress, since, met, cpu, name, named_at: 0 };
                     self.covered.insert(tid, covered);
-                    return self.untold.is_taken_over(tid, cpu);
+                    return self.departed.leave_to_living(self.untold.take_over(tid, cpu));
                 }
                 Err(error) => self.refuse_thread(engine, &error),
             }
@@ -438,7 +445,9 @@ impl Covered {
 
     /// What its next alarm has to tell.
     fn left(&self) -> Left {
-        Left { cpu: self.cpu, nanos: self.progress.left(self.cpu, self.slot.told()) }
+        let (cpu, told) = (self.cpu, self.slot.told());
+        let used = nanos(cpu.saturating_sub(self.since));
+        Left { cpu, nanos: self.progress.left(cpu, told), unaccounted: used - self.progress.accounted(told) }
     }
 
     /// Periods that passed by its clock and that neither a signal nor a sample stands for.

@@ -7,12 +7,15 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::clocks::nanos;
+use super::clocks::{nanos, process_cpu_time};
+use super::departed::Departed;
 
 /// What threads left untold.
 #[derive(Debug, Default)]
 pub(crate) struct Untold {
     by_thread: HashMap<u32, Left>,
+    /// What those left that had ended, and the process's clock then.
+    departed: Option<(Departed, Duration)>,
     /// Sampling went on meanwhile, as far as anybody was told: what threads use until they have their next alarm counts.
     goes_on: bool,
 }
@@ -22,19 +25,31 @@ pub(crate) struct Untold {
 pub(super) struct Left {
     /// Its clock.
     pub(super) cpu: Duration,
-    /// Nanoseconds; less than none where its samples stand for more than it used, by chance.
+    /// Nanoseconds that its next sample stands for already: what nobody told of, and at first a part of a period at random. Less than
+    /// none where its samples stand for more than it used, by chance.
     pub(super) nanos: i64,
+    /// Nanoseconds that it used and that its samples do not stand for.
+    pub(super) unaccounted: i64,
 }
 
 impl Untold {
-    /// What these threads left.
-    pub(super) fn of(threads: impl Iterator<Item = (u32, Left)>) -> Self {
-        Self { by_thread: threads.collect(), goes_on: false }
+    /// What these threads left, and those that had `departed` when the process's clock stood at `process`.
+    pub(super) fn of(threads: impl Iterator<Item = (u32, Left)>, departed: Departed, process: Duration) -> Self {
+        Self { by_thread: threads.collect(), departed: Some((departed, process)), goes_on: false }
     }
 
     /// The same, where sampling goes on at once.
     pub(super) fn going_on(self) -> Self {
         Self { goes_on: true, ..self }
+    }
+
+    /// What threads left that had ended, once. What the process used since is nobody's, unless sampling goes on.
+    pub(super) fn departed(&mut self) -> Option<Departed> {
+        let (mut departed, process) = self.departed.take()?;
+        if !self.goes_on {
+            departed.skip(process_cpu_time().saturating_sub(process));
+        }
+        Some(departed)
     }
 
     /// Whether sampling goes on.
@@ -50,18 +65,20 @@ impl Untold {
         Some(left.nanos.saturating_add(meanwhile))
     }
 
-    /// The thread has an alarm again, which tells of it.
-    pub(super) fn is_taken_over(&mut self, tid: u32, cpu: Duration) {
-        if self.of_thread(tid, cpu).is_some() {
-            self.by_thread.remove(&tid);
+    /// The thread has an alarm again, which tells of it: of so many nanoseconds too that it used meanwhile.
+    pub(super) fn take_over(&mut self, tid: u32, cpu: Duration) -> i64 {
+        match self.by_thread.get(&tid).copied().filter(|left| left.cpu <= cpu) {
+            Some(left) => {
+                self.by_thread.remove(&tid);
+                if self.goes_on { nanos(cpu - left.cpu) } else { 0 }
+            }
+            None => 0,
         }
     }
 
-    /// Whole periods that were left by threads which are gone. A part of one is no loss: a thread's first alarm comes at random, so that
-    /// parts are made up for on average.
-    pub(super) fn abandoned(&mut self, period: Duration) -> u64 {
-        let periods = self.by_thread.drain().map(|(_, left)| left.nanos / nanos(period).max(1));
-        periods.filter_map(|periods| u64::try_from(periods).ok()).sum()
+    /// What each of the threads that are gone used and its samples do not stand for, in nanoseconds.
+    pub(super) fn abandoned(&mut self) -> impl Iterator<Item = i64> {
+        self.by_thread.drain().map(|(_, left)| left.unaccounted)
     }
 
     /// Whole periods that were left by threads which block the signal: more than `by_chance`. For the last time.
@@ -78,17 +95,20 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     fn left() -> Untold {
-        let left = |tid, cpu: u32, nanos| (tid, Left { cpu: cpu * MS, nanos });
-        Untold::of([left(7, 100, 3_000_000), left(8, 50, 9_000_000), left(9, 10, 12_000_000)].into_iter())
+        let left = |tid, cpu: u32, nanos| (tid, Left { cpu: cpu * MS, nanos, unaccounted: nanos / 3 });
+        let threads = [left(7, 100, 3_000_000), left(8, 50, 9_000_000), left(9, 10, 12_000_000)];
+        Untold::of(threads.into_iter(), Departed::begin(Duration::ZERO, 0, 4 * MS), Duration::ZERO)
     }
 
     /// Check that a thread begins with what it left, once, and that what it used meanwhile counts only where sampling went on.
     #[test]
     fn a_thread_begins_with_what_it_left() {
-        let (mut paused, going_on) = (left(), left().going_on());
-        assert_eq!(paused.of_thread(7, 150 * MS), Some(3_000_000));
-        paused.is_taken_over(7, 150 * MS);
-        assert_eq!((paused.of_thread(7, 150 * MS), going_on.of_thread(7, 150 * MS)), (None, Some(53_000_000)));
+        let (mut paused, mut going_on) = (left(), left().going_on());
+        let of = |untold: &Untold| untold.of_thread(7, 150 * MS);
+        assert_eq!((of(&paused), of(&going_on)), (Some(3_000_000), Some(53_000_000)));
+        let take_over = |untold: &mut Untold| untold.take_over(7, 150 * MS);
+        assert_eq!((take_over(&mut paused), take_over(&mut going_on)), (0, 50_000_000));
+        assert_eq!((of(&paused), of(&going_on)), (None, None));
     }
 
     /// Check that nothing is given to another thread of the same id, and that what threads left which are gone is told.
@@ -96,10 +116,8 @@ mod tests {
     fn what_nobody_comes_back_for_is_abandoned() {
         let mut untold = left();
         assert_eq!((untold.of_thread(8, 49 * MS), untold.of_thread(1, 100 * MS)), (None, None));
-        untold.is_taken_over(8, 49 * MS);
-        untold.is_taken_over(7, 100 * MS);
+        assert_eq!((untold.take_over(8, 49 * MS), untold.take_over(7, 100 * MS)), (0, 0));
         assert_eq!((untold.blocked(10 * MS, 0), untold.blocked(10 * MS, 1)), (1, 0));
-        // Of 9 ms and 12 ms one whole period.
-        assert_eq!((untold.abandoned(10 * MS), untold.abandoned(10 * MS)), (1, 0));
+        assert_eq!((untold.abandoned().sum::<i64>(), untold.abandoned().count()), (7_000_000, 0));
     }
 }

@@ -114,7 +114,7 @@ pub(crate) fn spinning(options: &Options) -> Result<Value> {
 }
 
 /// Makes threads that burn `millis` of CPU time in one function and end, `threads` of them at once, for `seconds`; each
-/// time, `blocking` of them block the signal.
+/// time, `blocking` of them block the signal. With the option `other_rate`, the rate changes all the time.
 pub(crate) fn brief(options: &Options) -> Result<Value> {
     let (threads, blocking) = (options.value::<usize>("threads")?, options.value_or("blocking", 0_usize)?);
     let work = Duration::from_millis(options.value("millis")?);
@@ -139,7 +139,11 @@ pub(crate) fn brief(options: &Options) -> Result<Value> {
         for index in 0..threads {
             scope.spawn(move || one_after_another(index < blocking));
         }
-    });
+        while !is_enough() {
+            change_rates(&profiler, options, Duration::from_millis(500))?;
+        }
+        Ok::<_, Error>(())
+    })?;
     profiler.pause();
     let seconds = json!({ "process_cpu_seconds": (process_cpu() - process).as_secs_f64() });
     finished(profiler, seconds)
