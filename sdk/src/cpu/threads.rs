@@ -115,7 +115,7 @@ impl Threads {
             engines,
             process,
             findings,
-            swept: None,
+            swept: Some(Instant::now()),
             count: None,
             stacks: StackBounds::default(),
             phases,
@@ -128,7 +128,6 @@ impl Threads {
             written_off: 0,
             may_promote: false,
         };
-        threads.swept = Some(Instant::now());
         threads.find();
         threads.may_promote = threads.engines.len() > 1;
         if first == LATER {

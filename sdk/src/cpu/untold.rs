@@ -1,6 +1,7 @@
 //! The CPU time that a thread's alarm had not told of when it was taken away, for its next alarm to tell.
 //!
-//! In: threads whose alarms go, at a pause or where another rate asks for another engine. Out: what each begins with. An alarm
+//! In: threads whose alarms go, at a pause or where another rate asks for another engine, and what is known of those that had
+//! ended. Out: what each begins with. An alarm
 //! tells of a period once it is over, and of timers the kernel looks at them in its tick only: without this each change
 //! would cost several milliseconds of each thread. Used by the `profiler` thread.
 

@@ -51,8 +51,13 @@ pub type Service = fn(bool, &mut dyn FnMut(SocketAddr)) -> Result<u64>;
 
 /// The whole program of a subject; `service` is the one of its task `serve`.
 pub fn main<S: Subject>(service: Service) -> ExitCode {
-    let answer = Options::parse(std::env::args().skip(1)).and_then(|options| task::run::<S>(&options, service));
-    match answer {
+    answer(Options::parse(std::env::args().skip(1)).and_then(|options| task::run::<S>(&options, service)))
+}
+
+/// Says what came of a task, and whether that was well.
+#[must_use]
+pub fn answer(outcome: Result<Value>) -> ExitCode {
+    match outcome {
         Ok(value) => {
             say(&value);
             ExitCode::SUCCESS

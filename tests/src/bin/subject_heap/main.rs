@@ -17,7 +17,7 @@ use std::process::ExitCode;
 
 use profiler_tests::Result;
 use profiler_tests::clock::process_cpu;
-use profiler_tests::subject::{Options, say};
+use profiler_tests::subject::{Options, answer, say};
 use profiler_tests::usage::own_cpu;
 use serde_json::{Value, json};
 use shop::{book, cache, catalogue, dice, orders, pricing, report, search, service, stock};
@@ -27,16 +27,7 @@ use self::under::Under;
 profiler::jemalloc!();
 
 fn main() -> ExitCode {
-    match Options::parse(std::env::args().skip(1)).and_then(|options| run(&options)) {
-        Ok(value) => {
-            say(&value);
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            say(&json!({ "error": error.to_string() }));
-            ExitCode::FAILURE
-        }
-    }
+    answer(Options::parse(std::env::args().skip(1)).and_then(|options| run(&options)))
 }
 
 fn run(options: &Options) -> Result<Value> {
