@@ -4,7 +4,7 @@
 //! these. Each decodes, and if that succeeds, goes once round through the encoder: the second round must change nothing.
 
 use crate::folded::Tags;
-use crate::{Limits, folded, otlp, pprof, split, validate};
+use crate::{Limits, folded, heap_v2, otlp, pprof, split, validate};
 
 /// Small enough for a fuzzer's own limits of memory and time.
 const LIMITS: Limits = Limits { bytes: 1 << 20, memory: 16 << 20, depth: 8 };
@@ -46,5 +46,12 @@ pub fn folded(bytes: &[u8]) {
         let once = encode(&set);
         let twice = folded::decode(once.as_bytes(), &Limits::default()).map(|set| encode(&set));
         assert_eq!(twice, Ok(once), "of {set:?}");
+    });
+}
+
+/// Dumps of jemalloc.
+pub fn heap_v2(bytes: &[u8]) {
+    let _refused = heap_v2::decode(bytes, &LIMITS).map(|dump| {
+        assert_eq!(heap_v2::decode(dump.to_string().as_bytes(), &Limits::default()), Ok(dump));
     });
 }

@@ -1,4 +1,4 @@
-//! What a profile is: in memory ([`model`]) and on the wire ([`otlp`], [`pprof`], [`folded`]).
+//! What a profile is: in memory ([`model`]) and on the wire ([`otlp`], [`pprof`], [`folded`]; of jemalloc, [`heap_v2`]).
 //!
 //! Everything that is captured, received, stored, served or sent passes through one type, [`model::ProfileSet`]. This
 //! crate is pure: no I/O, no clock, no threads, no `unsafe`. Encoders are deterministic, decoders are total: any bytes
@@ -28,6 +28,7 @@ mod error;
 pub mod folded;
 #[doc(hidden)]
 pub mod fuzz;
+pub mod heap_v2;
 mod limits;
 pub mod loss;
 pub mod model;

@@ -78,7 +78,7 @@ counters! {
         RingFull = "ring_full",
         /// All of the handler's scratch areas were in use.
         NoScratch = "no_scratch",
-        /// The thread had SIGPROF blocked for so long that the stack found at last says nothing about that time.
+        /// The thread had SIGPROF blocked, or was in one system call, for so long that the stack found at last says nothing about that time.
         Blocked = "blocked",
         /// Too many distinct stacks in one interval.
         AggregateFull = "aggregate_full",

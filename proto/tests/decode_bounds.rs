@@ -6,7 +6,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::Write;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use profiler_proto::{DecodeError, Limits, folded, otlp, pprof};
+use profiler_proto::{DecodeError, Limits, folded, heap_v2, otlp, pprof};
 
 /// Counts live bytes and their peak. One thread allocates while a decoder is measured.
 struct Counting;
@@ -160,6 +160,15 @@ fn decoders_stay_within_their_limits() {
                 + "b 1\n"
                 + &"{a=b,c=d};x 1\n".repeat(count / 16);
             check("many lines", "folded", lines.as_bytes(), &|| folded::decode(lines.as_bytes(), &limits).map(drop));
+            let head = "heap_v2/8\n  t*: 1: 2 [3: 4]\n";
+            let empty = head.to_owned() + &"@\n  t*: 1: 2 [3: 4]\n".repeat(count / 20);
+            check("empty stacks", "heap_v2", empty.as_bytes(), &|| {
+                heap_v2::decode(empty.as_bytes(), &limits).map(drop)
+            });
+            let deep = format!("{head}@{}\n  t*: 1: 2 [3: 4]\n", " 1".repeat(count / 2));
+            check("one deep stack", "heap_v2", deep.as_bytes(), &|| {
+                heap_v2::decode(deep.as_bytes(), &limits).map(drop)
+            });
             let names: String = (0..count / 8).map(|i| format!("f{i};g{i} 1\n")).collect();
             check("many names", "folded", names.as_bytes(), &|| folded::decode(names.as_bytes(), &limits).map(drop));
         }

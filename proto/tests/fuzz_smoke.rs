@@ -68,7 +68,7 @@ fn smoke(name: &str, entry: fn(&[u8]), seeds: &[Vec<u8>]) {
         }
     };
     seeds.iter().for_each(|seed| run(seed));
-    while start.elapsed() < time() / 3 {
+    while start.elapsed() < time() / 4 {
         let mut input = seeds[numbers.below(seeds.len())].clone();
         let other = &seeds[numbers.below(seeds.len())];
         for _ in 0..=numbers.below(6) {
@@ -103,4 +103,10 @@ fn folded_holds() {
     let set = sample::checkout();
     let text = |tags| folded::encode(&set.profiles[0], &set.dictionary, tags).into_bytes();
     smoke("folded", fuzz::folded, &[text(Tags::Kept), text(Tags::Left), b"{a=\\x2c};\\x3b;b 1\n".to_vec()]);
+}
+
+/// Check that no mutation of a dump leads its decoder astray.
+#[test]
+fn heap_v2_holds() {
+    smoke("heap_v2", fuzz::heap_v2, &[include_bytes!("golden/prof_dump.heap").to_vec()]);
 }

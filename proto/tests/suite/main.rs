@@ -5,6 +5,7 @@
 mod arbitrary;
 mod folded;
 mod golden;
+mod heap_v2;
 mod merge;
 mod otlp;
 mod pprof;

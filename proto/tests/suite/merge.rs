@@ -1,7 +1,7 @@
 //! Sums of sets, differences of states, and choosing samples by tag.
 
 use profiler_proto::ProfileSet;
-use profiler_proto::model::{Difference, Kind, Merge, TagFilter, Value, merge};
+use profiler_proto::model::{Difference, Kind, Merge, Stack, TagFilter, Value, merge};
 use proptest::prelude::*;
 
 use crate::arbitrary::{plans, values};
@@ -101,6 +101,29 @@ fn a_difference_tells_growth_from_shrinking() {
     let mut gone = Difference::of(&in_use(200, 512, [[0, 0]; 3]));
     gone.less(&in_use(100, 512, [[i64::MIN, 1], [0, 0], [0, 0]]));
     assert_eq!(values_of(&gone.finish()), [vec![i64::MAX], vec![-1]]);
+}
+
+/// Check that two places of one name are two: where one function grew and another one of the same name shrank, both are seen.
+#[test]
+fn places_of_one_name_are_two() {
+    let at = |address: u64, bytes: i64| {
+        let mut set = in_use(100, 512, [[1, bytes], [0, 0], [0, 0]]);
+        let stack = set.dictionary.stacks.get(set.profiles[0].samples[0].stack).unwrap().clone();
+        let [leaf, callers @ ..] = &*stack.locations else { panic!("{stack:?}") };
+        let mut leaf = set.dictionary.locations.get(*leaf).unwrap().clone();
+        leaf.address = address;
+        let leaf = set.dictionary.locations.intern(leaf);
+        let stack = set.dictionary.stacks.intern(Stack { locations: [&[leaf], callers].concat().into() });
+        set.profiles.iter_mut().for_each(|profile| profile.samples[0].stack = stack);
+        set
+    };
+    let changed = |newest: ProfileSet, first: ProfileSet| {
+        let mut difference = Difference::of(&newest);
+        difference.less(&first);
+        values_of(&difference.finish())
+    };
+    assert_eq!(changed(at(1, 50), at(2, 30)), [vec![1, -1], vec![50, -30]]);
+    assert_eq!(changed(at(1, 50), at(1, 30)), [vec![0], vec![20]]);
 }
 
 /// Check that a filter wants every key and one of each key's values, numbers by their text.
