@@ -16,13 +16,26 @@ say() { printf '%s\n' "$*" >&2; }
 # at_least 1.96.0 1.95: whether the first version is the second or newer.
 at_least() { [ -n "$1" ] && [ "$(printf '%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; }
 
+# Brings apt's lists up to date. Waits while another apt is at work, as on a machine that has just started: this command has no option
+# for that.
+apt_update() {
+    local log
+    for _ in {1..60}; do
+        log=$(LC_ALL=C apt-get update 2>&1) && return 0
+        [[ $log == *"Could not get lock"* ]] || break
+        sleep 5
+    done
+    printf '%s\n' "$log"
+    return 1
+}
+
 # Installs Debian packages, as root; the reason it did not is in $apt_refused.
 apt_install() {
     apt_refused="as root, run: apt-get install -y --no-install-recommends $*"
     [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || return 1
     say "Installing $* with apt."
     local log
-    log=$({ apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends --no-remove "$@"; } 2>&1) && return 0
+    log=$({ apt_update && DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 install -y --no-install-recommends --no-remove "$@"; } 2>&1) && return 0
     apt_refused="apt-get install $* failed: $(printf '%s\n' "$log" | grep -E '^E:' | tail -n 1)"
     return 1
 }

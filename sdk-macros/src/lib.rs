@@ -36,7 +36,8 @@ use proc_macro::TokenStream;
 ///
 /// # What it does
 ///
-/// * A function that is not async: the tags are in force from its first statement to its end, also by `return`, `?` or a panic. Values
+/// * A function that is not async: the tags are in force from its first statement to its end, also by `return`, `?` or a panic; arguments
+///   are dropped behind them. Values
 ///   are evaluated at the call; tags whose values are all literals are built once for the process.
 /// * An `async fn`: the tags follow its future, as with `FutureExt::with_tags`. They are in force whenever it is polled, and
 ///   when it is dropped before its end. Values are evaluated when the future is first polled, as is the body.

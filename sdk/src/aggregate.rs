@@ -2,13 +2,13 @@
 //!
 //! In: records from the ring, on the `profiler` thread. Out: a [`Window`], handed to the `profiler-io` thread, in which
 //! every distinct stack stands once for each context and thread, with its count and weight. Bounded in bytes; what does not fit is refused
-//! and the caller counts it.
+//! and noted as lost.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use profiler_proto::loss::{Degraded, Flaw, Loss};
+use profiler_proto::loss::{Cause, Degraded, Flaw, Loss};
 
 use crate::context::tags::texts;
 use crate::context::{Current, keys};
@@ -29,15 +29,13 @@ const OVERFLOW: u32 = u32::MAX;
 const STACK_BYTES: usize = 48;
 /// What an entry costs, the map's control byte and slack included.
 const ENTRY_BYTES: usize = 2 * (size_of::<Key>() + size_of::<Tally>());
-/// The number of a stack's era stands above so many bits of its first word, which says its shape.
-const SHAPE_BITS: u32 = 48;
 /// What a thread costs.
 const THREAD_BYTES: usize = 64;
 
 /// Samples of one window of time.
 #[derive(Debug)]
 pub(crate) struct Aggregate {
-    /// By shape, era and addresses: the number of the stack.
+    /// By shape with the number of its era above it, and addresses: the number of the stack.
     stacks: HashMap<Box<[u64]>, u32>,
     entries: HashMap<Key, Tally>,
     /// By their bytes: the number of the set, from 1.
@@ -109,8 +107,12 @@ impl Aggregate {
         }
     }
 
-    /// Adds one sample; what is less than perfect about it.
+    /// Adds one sample; what is less than perfect about it. One for which there is no room is noted as lost.
     pub(crate) fn add(&mut self, sample: &Sample<'_>) -> Result<Degraded, Full> {
+        self.try_add(sample).inspect_err(|Full| self.lost.add(Cause::AggregateFull, 1))
+    }
+
+    fn try_add(&mut self, sample: &Sample<'_>) -> Result<Degraded, Full> {
         let head = &sample.head;
         let stack = self.stack(sample)?;
         let name = self.name(head.tid, sample.thread_name.as_ref())?;
@@ -148,7 +150,7 @@ impl Aggregate {
     fn stack(&mut self, sample: &Sample<'_>) -> Result<u32, Full> {
         let era = self.eras.of(sample.modules) as u64;
         self.words.clear();
-        self.words.push(sample.head.shape() | era << SHAPE_BITS);
+        self.words.push(sample.head.shape() | era << Head::SHAPE_BITS);
         self.words.extend_from_slice(sample.addresses);
         if let Some(number) = self.stacks.get(self.words.as_slice()) {
             return Ok(*number);
@@ -308,7 +310,7 @@ impl Window {
             let known_later = || self.threads.get(&tid).map_or(0, |named| named.first);
             let name = if key.name == 0 { known_later() } else { key.name };
             let thread_name = (name != 0).then(|| names[name as usize]);
-            let (end, era) = (head.end, (*shape >> SHAPE_BITS) as usize);
+            let (end, era) = (head.end, (*shape >> Head::SHAPE_BITS) as usize);
             Some(Entry { tag_set, trace_id, span_id, tid, thread_name, end, era, addresses, gap_behind, tally: *tally })
         });
         entries.collect()
@@ -324,7 +326,7 @@ impl Window {
     /// Every distinct address of each era, with what it is in.
     pub(crate) fn places(&self) -> Vec<(Vec<u64>, &Modules)> {
         let stacks = self.stacks.keys().filter_map(|words| words.split_first());
-        places(&self.eras, stacks.map(|(shape, addresses)| ((*shape >> SHAPE_BITS) as usize, addresses)))
+        places(&self.eras, stacks.map(|(shape, addresses)| ((*shape >> Head::SHAPE_BITS) as usize, addresses)))
     }
 }
 
@@ -412,6 +414,7 @@ mod tests {
         let (window, refused) = window(&samples);
         let kept = (MAX_BYTES - THREAD_BYTES) / (513 * 8 + STACK_BYTES + ENTRY_BYTES);
         assert_eq!((window.stacks() as usize, refused), (kept, 3000 - kept));
+        assert_eq!(window.lost.count(Cause::AggregateFull) as usize, refused, "and a profile says so");
     }
 
     /// Check that sets of tags are bounded, that those beyond share one, and that this is said of each sample.

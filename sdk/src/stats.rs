@@ -48,7 +48,7 @@ pub struct HeapStats {
     pub sampled: u64,
     /// Those whose memory is, or was, watched until it is freed.
     pub recorded: u64,
-    /// Those of them that were freed.
+    /// Those of them that were freed, or given up at a start that found hooks of others in the place of its own: `notes` say so.
     pub freed: u64,
     /// Those of them that live.
     pub live: u64,
@@ -56,16 +56,35 @@ pub struct HeapStats {
     pub unknown: u64,
     /// Samples that what lives, or what was allocated, lacks.
     pub lost: HeapLost,
-    /// Samples that the next profile to be sent lacked, for there was no memory to note them; totals and what lives have them.
-    pub not_noted: u64,
     /// Samples that are shown without stack and tags, for there were too many of those.
     pub without_stack: u64,
-    /// Bytes that the profiler's own tables take.
+    /// Profiles that were to be sent and were not, for looking up their names panicked: what was allocated in their time is in no other one that is sent.
+    pub profiles_lost: u64,
+    /// Bytes that the profiler's own tables take: of what lives, of where it comes from, of what waits for the next profile.
     pub table_bytes: u64,
     /// What the allocator said when it was last asked: for each profile.
     pub allocator: Option<AllocatorStats>,
+    /// Where jemalloc has no hooks of samples (5.3.0 and before), and dumps what it counts instead: of the figures above only `live` and
+    /// `allocator` are known then, as of the last dump.
+    pub dumps: Option<HeapDumps>,
     /// Why there are no samples, and what else is not as it could be.
     pub notes: Vec<String>,
+}
+
+/// Profiles of the heap that are jemalloc's own, dumped and read: without tags and spans.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HeapDumps {
+    /// Dumps that were read.
+    pub read: u64,
+    /// Dumps that could not be had; `notes` say why the last one was not, until there is another.
+    pub failed: u64,
+    /// Bytes of the last one.
+    pub bytes: u64,
+    /// Dumps of which the end was not read, for they were too long: those stacks are shown as one.
+    pub cut: u64,
+    /// Whether they say what was allocated beside what lives: jemalloc's option `prof_accum`.
+    pub accumulated: bool,
 }
 
 /// Samples of the heap that are lost, by cause.
@@ -92,7 +111,7 @@ impl HeapLost {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AllocatorStats {
-    /// Allocated by the program.
+    /// Allocated by the program, without sampled blocks of up to three pages, which are in `active` alone.
     pub allocated: u64,
     /// In pages that hold what is allocated.
     pub active: u64,

@@ -1,6 +1,6 @@
-//! CPU clocks: how much CPU time a thread or the process has used.
+//! CPU clocks: how much CPU time a thread or the process has used; and one that goes on when a process becomes another one.
 //!
-//! In: nothing. Out: durations since the thread or the process began. Any thread; one system call a reading.
+//! In: nothing. Out: durations since the thread, the process or the machine began. Any thread; one system call a reading.
 
 use std::time::Duration;
 
@@ -16,6 +16,12 @@ pub fn thread_cpu() -> Duration {
 #[must_use]
 pub fn process_cpu() -> Duration {
     reading(ClockId::ProcessCPUTime)
+}
+
+/// Time since the machine was started, which nobody sets: `CLOCK_MONOTONIC` of clock_gettime(2).
+#[must_use]
+pub fn uptime() -> Duration {
+    reading(ClockId::Monotonic)
 }
 
 fn reading(clock: ClockId) -> Duration {

@@ -2,14 +2,19 @@
 //!
 //! In: the SIGPROF that the profiler's own timer sends. Out: the same signal, with the same origin and value, so that the
 //! profiler's handler takes it for its timer's and does all of its work. That is how the cost of one sample is measured
-//! without waiting for the kernel's tick and without an entry of its own into any profiler.
+//! without waiting for the kernel's tick and without an entry of its own into any profiler. And what else tests do with signals:
+//! block them, have a child killed.
 
 use std::cell::UnsafeCell;
 use std::io;
 use std::mem::MaybeUninit;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI32, AtomicU8, Ordering};
 use std::time::{Duration, Instant};
+
+use rustix::process::{Signal, set_parent_process_death_signal};
 
 use crate::workload::spin;
 use crate::{Error, Result};
@@ -53,6 +58,14 @@ pub fn block_sigprof() {
         libc::sigaddset(set.as_mut_ptr(), libc::SIGPROF);
         libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut());
     }
+}
+
+/// Has what `command` starts killed when the thread that starts it ends, however that ends: Ctrl-C in a terminal, for one, is for the
+/// process group in front alone.
+pub fn end_with_the_caller(command: &mut Command) {
+    let hook = || Ok(set_parent_process_death_signal(Some(Signal::KILL))?);
+    // SAFETY: between fork(2) and exec(2) the hook makes one system call, prctl(2), and nothing else.
+    unsafe { command.pre_exec(hook) };
 }
 
 /// Waits for SIGPROFs on the calling thread, burning its CPU for that, until one is found that `takes` says the profiler takes

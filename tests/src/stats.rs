@@ -60,12 +60,19 @@ pub fn heap_to_json(stats: &HeapStats) -> Value {
         "no_scratch": stats.lost.no_scratch,
         "table_full": stats.lost.table_full,
         "no_memory": stats.lost.no_memory,
-        "not_noted": stats.not_noted,
         "lost_total": stats.lost.total(),
         "without_stack": stats.without_stack,
+        "profiles_lost": stats.profiles_lost,
         "table_bytes": stats.table_bytes,
         "allocated": stats.allocator.map(|allocator| allocator.allocated),
         "resident": stats.allocator.map(|allocator| allocator.resident),
+        "dumps": stats.dumps.as_ref().map(|dumps| json!({
+            "read": dumps.read,
+            "failed": dumps.failed,
+            "bytes": dumps.bytes,
+            "cut": dumps.cut,
+            "accumulated": dumps.accumulated,
+        })),
         "notes": stats.notes,
     })
 }

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use profiler_proto::loss::stacks_of;
-use profiler_proto::model::{Dictionary, Location, Profile, ProfileSet, Sample, StackId, Value};
+use profiler_proto::model::{Dictionary, Kind, Location, Profile, ProfileSet, Sample, StackId, Value};
 
 /// Sums over the on-CPU samples of any number of profiles.
 #[derive(Debug, Clone, Default)]
@@ -104,8 +104,18 @@ pub struct Seen {
 /// The on-CPU samples of `set`.
 #[must_use]
 pub fn samples_of(set: &ProfileSet) -> Vec<Seen> {
+    seen(set, |kind| kind.is_cpu(&set.dictionary))
+}
+
+/// What of the heap is in use, in objects.
+#[must_use]
+pub fn objects_in_use(set: &ProfileSet) -> Vec<Seen> {
+    seen(set, |kind| set.dictionary.strings.text(kind.sample_type.kind) == "inuse_objects")
+}
+
+fn seen(set: &ProfileSet, is_wanted: impl Fn(&Kind) -> bool) -> Vec<Seen> {
     let dictionary = &set.dictionary;
-    let profiles = set.profiles.iter().filter(|profile| profile.kind.is_cpu(dictionary));
+    let profiles = set.profiles.iter().filter(|profile| is_wanted(&profile.kind));
     let seen = |sample: &Sample| Seen {
         tags: dictionary
             .attributes_of(sample.attributes)
@@ -146,7 +156,7 @@ fn text_of(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use profiler_proto::loss::STACKS;
-    use profiler_proto::model::{Function, Kind, Line, LocationId, Stack};
+    use profiler_proto::model::{Function, Line, LocationId, Stack};
 
     use super::*;
 

@@ -6,7 +6,7 @@
 use profiler_proto::model::ProfileSet;
 use serde::{Deserialize, Serialize};
 
-use crate::tally::samples_of;
+use crate::tally::{Seen, samples_of};
 
 /// The libraries.
 pub const LIBRARIES: [&str; 2] = ["alpha", "beta"];
@@ -43,10 +43,15 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// Of all samples in `sets`, where so much is known of a frame.
+    /// Of all on-CPU samples in `sets`, where so much is known of a frame.
     pub fn of<'a>(sets: impl IntoIterator<Item = &'a ProfileSet>, known: Known) -> Self {
+        Self::of_samples(sets.into_iter().flat_map(samples_of), known)
+    }
+
+    /// Of these samples.
+    pub fn of_samples(samples: impl IntoIterator<Item = Seen>, known: Known) -> Self {
         let mut verdict = Self::default();
-        for sample in sets.into_iter().flat_map(samples_of) {
+        for sample in samples {
             let of = |library: &&str| sample.stack.iter().any(|name| name.starts_with(&known.begins(library)));
             let named: Vec<&str> = LIBRARIES.into_iter().filter(of).collect();
             let ran = LIBRARIES.into_iter().find(|library| sample.tags.contains(&format!("library={library}")));

@@ -8,7 +8,7 @@ use profiler_tests::receiver::{Answer, Protocol, Receiver};
 use profiler_tests::tally::Tally;
 use serde_json::Value;
 
-use crate::scenario::{assert_lawful, command, number, result, sending, turn};
+use crate::scenario::{assert_lawful, command, half_turn, number, result, sending};
 
 /// What holds in every state: no snapshot out of balance, and the last one in balance with nothing pending.
 #[track_caller]
@@ -21,7 +21,7 @@ fn assert_balanced(outcome: &Value) {
 }
 
 fn account(command: &mut Command) -> Value {
-    let _turn = turn();
+    let _turn = half_turn();
     let outcome = result(command);
     assert_balanced(&outcome);
     outcome
@@ -88,7 +88,7 @@ fn a_partial_success_is_a_counted_loss() {
 fn an_unavailable_receiver_is_tried_again() {
     let receiver = Receiver::start().unwrap();
     receiver.answer_next([Answer::Unavailable, Answer::Accept, Answer::Unavailable]);
-    let outcome = account(sending(&mut command("account", &["seconds=3", "flush=30"]), &receiver, Protocol::Http));
+    let outcome = account(sending(&mut command("account", &["seconds=3"]), &receiver, Protocol::Http));
     assert_lawful(&receiver);
     assert_eq!(number(&outcome, "/stats/lost_total"), 0, "{outcome}");
     assert_eq!(number(&outcome, "/stats/exported"), receiver.accepted().stacks, "{outcome}");

@@ -7,7 +7,7 @@ use profiler_tests::receiver::{Answer, Protocol, Receiver};
 
 use serde_json::Value;
 
-use crate::scenario::{command, not_run, number, result, sending, start, turn};
+use crate::scenario::{command, half_turn, not_run, number, result, sending, start};
 
 /// Check that where no timer can be made the last resort takes samples, and that the refused ones are named with reasons.
 #[test]
@@ -24,7 +24,7 @@ fn without_permission_for_timers_the_last_resort_works() {
 
 /// A run of the scenario `takeover`, and the one thing that the profiler says about it.
 fn takeover(how: &str) -> (Value, String) {
-    let _turn = turn();
+    let _turn = half_turn();
     let outcome = result(&mut command("takeover", &[&format!("how={how}")]));
     let notes = outcome["notes"].as_array().unwrap();
     // Four times as long, of which a second or two without samples; how much of it this process ran is up to the machine.
@@ -65,15 +65,26 @@ fn a_fork_harms_neither_side() {
     let receiver = Receiver::start().unwrap();
     let outcome = result(sending(&mut command("fork", &["times=20"]), &receiver, Protocol::Grpc));
     assert_eq!(number(&outcome, "/well"), 20, "{outcome}");
+    // Of fifty periods, however many stacks stand for them.
     assert!(number(&outcome, "/after") > 25, "the parent stopped sampling: {outcome}");
     assert_eq!(outcome["flushed"], true, "{outcome}");
     assert_eq!(number(&outcome, "/stats/exported"), receiver.accepted().stacks, "{outcome}");
 }
 
+/// Check that stacks are whole where the first thread of a program has ended, and the others go on.
+#[test]
+fn a_first_thread_that_ends_takes_no_stacks_with_it() {
+    let receiver = Receiver::start().unwrap();
+    let outcome = result(sending(&mut command("leader", &[]), &receiver, Protocol::Grpc));
+    let (taken, stopped) = (number(&outcome, "/stats/taken"), number(&outcome, "/stats/degraded/unwind_stopped"));
+    assert!(taken > 100 && stopped * 20 < taken, "{outcome}");
+    assert_eq!((outcome["flushed"].clone(), number(&outcome, "/stats/exported")), (true.into(), taken), "{outcome}");
+}
+
 /// Starts the scenario `exit` with a receiver that never answers, waits until it leaves, and says how long that takes and
 /// with which code.
 fn leave(how: &str, receiver: &Receiver) -> (Duration, Option<i32>) {
-    let _turn = turn();
+    let _turn = half_turn();
     let mut child: Running = start(sending(&mut command("exit", &[&format!("how={how}")]), receiver, Protocol::Grpc));
     assert_eq!(child.json().unwrap()["leaving"], how);
     let leaving = Instant::now();
@@ -103,15 +114,16 @@ fn leaving_is_bounded_while_the_collector_hangs() {
 fn a_hanging_collector_does_not_stop_sampling() {
     let receiver = Receiver::start().unwrap();
     receiver.answer(Answer::Hang);
-    let _turn = turn();
+    let _turn = half_turn();
     let options = ["seconds=4", "flush=1"];
     let outcome = result(sending(&mut command("account", &options), &receiver, Protocol::Grpc));
     assert_eq!(number(&outcome, "/wrong"), 0, "{outcome}");
-    // Snapshots are taken every 3 ms by the host's own thread: had one of them waited for the collector, there were few.
     assert!(number(&outcome, "/snapshots") > 200, "{outcome}");
     assert!(number(&outcome, "/stats/taken") > 500, "{outcome}");
     assert_eq!((number(&outcome, "/stats/exported"), &outcome["flushed"]), (0, &false.into()), "{outcome}");
     let seconds = |name: &str| Duration::from_secs_f64(outcome[name].as_f64().unwrap());
+    // Snapshots are taken all the while by the host's own thread: none of them waits for the collector.
+    assert!(seconds("longest_snapshot_seconds") < SLACK, "{outcome}");
     assert!(seconds("flush_seconds") < Duration::from_secs(1) + SLACK, "{outcome}");
     assert!(seconds("drop_seconds") < Duration::from_secs(2) + SLACK, "{outcome}");
 }
@@ -130,18 +142,34 @@ fn nothing_is_written_to_disk() {
 /// Runs the scenario `fault` under an engine, and checks that the account is exact and the weight about right.
 #[track_caller]
 fn fault(what: &str, engine: &str) -> Value {
-    // The weight is compared with CPU time.
-    let _turn = turn();
+    tried(what, engine).unwrap_or_else(|why| panic!("{what}: {why}"))
+}
+
+/// The same of what only root may do, and not even root everywhere; where it may not, says that `test` was not run.
+#[track_caller]
+fn fault_by_root(test: &str, what: &str, engine: &str) -> Option<Value> {
+    let root = rustix::process::getuid().is_root();
+    let outcome = if root { tried(what, engine) } else { Err("it needs root".to_owned()) };
+    outcome.inspect_err(|why| not_run(test, why)).ok()
+}
+
+/// What came of the scenario `fault`, or why the machine does not let it be tried.
+#[track_caller]
+fn tried(what: &str, engine: &str) -> Result<Value, String> {
+    let _turn = half_turn();
     let receiver = Receiver::start().unwrap();
     let mut command = command("fault", &[&format!("what={what}")]);
     let outcome = result(sending(command.env("PROFILER_ENGINE", engine), &receiver, Protocol::Grpc));
+    if let Some(why) = outcome["refused"].as_str() {
+        return Err(why.to_owned());
+    }
     let of = |path: &str| number(&outcome, path);
     assert_eq!((&outcome["flushed"], of("/stats/pending")), (&true.into(), 0), "{outcome}");
     assert_eq!(of("/stats/taken"), of("/stats/exported") + of("/stats/lost_total"), "{outcome}");
     assert_eq!(of("/stats/exported"), receiver.accepted().stacks, "{outcome}");
     let weight = of("/stats/weight") as f64 / outcome["due"].as_f64().unwrap();
     assert!((0.8..1.2).contains(&weight), "weight {weight:.2}: {outcome}");
-    outcome
+    Ok(outcome)
 }
 
 /// Checks that an engine was refused for a reason that names `word`.
@@ -150,15 +178,6 @@ fn assert_refused(outcome: &Value, engine: &str, word: &str) {
     let refused = outcome["running"]["engine"]["refused"].as_array().unwrap();
     let why = refused.iter().find(|refused| refused["name"] == engine).map(|refused| refused["why"].as_str().unwrap());
     assert!(why.is_some_and(|why| why.contains(word)), "{engine} is not refused for {word}: {outcome}");
-}
-
-/// Whether the test may do what only root may; as anybody else it says that it was not tried.
-fn is_root(test: &str) -> bool {
-    let root = rustix::process::getuid().is_root();
-    if !root {
-        not_run(test, "it needs root");
-    }
-    root
 }
 
 /// Check that where a filter refuses timers and perf events, `setitimer` takes over, and each refusal is named.
@@ -184,6 +203,15 @@ fn a_filter_that_kills_is_never_provoked() {
     assert!(notes.contains("process_vm_readv"), "that stacks cannot be walked is not said: {outcome}");
 }
 
+/// Check the same in a program that waits for children which it did not make: it takes the answer of the child that tries the calls.
+#[test]
+fn a_filter_that_kills_is_not_provoked_where_others_take_the_answer() {
+    let outcome = fault("calls_deadly_reaped", "perf");
+    for engine in ["perf", "timer", "process_timer"] {
+        assert_refused(&outcome, engine, "seccomp");
+    }
+}
+
 /// Check that where memory cannot be read through the kernel, the stacks of threads are still whole, but for those taken before
 /// the sampler has found out where they end.
 #[test]
@@ -200,10 +228,7 @@ fn a_filter_that_refuses_reads_leaves_stacks_of_threads_whole() {
 /// to the process's.
 #[test]
 fn a_limit_of_timers_reached_half_way_keeps_what_runs() {
-    if !is_root("a limit of timers of a user of its own") {
-        return;
-    }
-    let outcome = fault("few_signals", "timer");
+    let Some(outcome) = fault_by_root("a limit of timers of a user of its own", "few_signals", "timer") else { return };
     assert_refused(&outcome, "timer", "timer_create");
     assert_eq!(outcome["running"]["engine"]["name"], "timer", "{outcome}");
 }
@@ -228,10 +253,8 @@ fn a_limit_of_memory_set_after_the_start_keeps_what_runs() {
 /// Check that the sampler works where `/proc` is not mounted.
 #[test]
 fn nothing_of_proc_is_needed() {
-    if is_root("unmounting /proc in a namespace of its own") {
-        for engine in ["perf", "timer"] {
-            fault("no_proc", engine);
-        }
+    for engine in ["perf", "timer"] {
+        fault_by_root("unmounting /proc in a namespace of its own", "no_proc", engine);
     }
 }
 
@@ -240,7 +263,7 @@ fn nothing_of_proc_is_needed() {
 /// can be started again.
 #[test]
 fn descriptors_that_the_host_closed_are_left_alone() {
-    let _turn = turn();
+    let _turn = half_turn();
     for (engine, first) in [("perf", 0), ("timer", 1), ("perf", 4)] {
         let receiver = Receiver::start().unwrap();
         let mut command = command("closed", &[&format!("first={first}")]);
@@ -267,10 +290,10 @@ fn descriptors_that_the_host_closed_are_left_alone() {
 /// Check the same while nothing is done but to wait for the answer to a request, whose time is over only afterwards.
 #[test]
 fn descriptors_that_the_host_closed_during_a_request_are_left_alone() {
-    let _turn = turn();
+    let _turn = half_turn();
     let receiver = Receiver::start().unwrap();
     receiver.answer(Answer::Hang);
-    let mut command = command("closed", &["first=2", "names=false", "patience=1"]);
+    let mut command = command("closed", &["first=2", "names=false", "delivers=false", "patience=1"]);
     command.env("OTEL_EXPORTER_OTLP_TIMEOUT", "1000");
     let finished = start(sending(&mut command, &receiver, Protocol::Http)).finish().unwrap();
     assert_eq!(finished.stderr, "", "something was printed");

@@ -1,8 +1,8 @@
 //! End-to-end tests: real processes under the profiler, a real collector, real tools.
 //!
 //! Each test starts programs (`src/bin/scenario`, the examples) as children with an end, receives what they send, and
-//! compares it with what they did. Nothing here is profiled itself, so tests may run side by side; those that need the
-//! processors to themselves take turns ([`scenario::turn`]).
+//! compares it with what they did. Nothing here is profiled itself, so tests may run side by side; those that
+//! keep processors busy take turns ([`scenario::turn`]).
 
 #![expect(
     clippy::unwrap_used,
@@ -16,6 +16,7 @@ mod completeness;
 mod engines;
 mod faults;
 mod heap;
+mod heap_dumps;
 mod heap_host;
 mod layering;
 mod models;
@@ -25,6 +26,7 @@ mod pprof_go;
 #[cfg(all(target_arch = "x86_64", debug_assertions))]
 mod reachable;
 mod requests;
+mod resumes;
 mod scenario;
 mod settings;
 mod shares;

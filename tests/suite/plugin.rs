@@ -13,7 +13,7 @@ use profiler_tests::process::{build, run};
 use profiler_tests::receiver::{Protocol, Receiver};
 use serde_json::Value;
 
-use crate::scenario::{assert_lawful, clean, number, result, sending};
+use crate::scenario::{assert_lawful, clean, half_turn, number, result, sending};
 
 fn directory() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -42,6 +42,7 @@ fn build_host(test: &str) -> PathBuf {
 fn run_host(command: &mut Command, plugin: &Path) -> (Value, Receiver) {
     let receiver = Receiver::start().unwrap();
     clean(command.arg(plugin).arg("1000"));
+    let _turn = half_turn();
     let outcome = result(sending(command, &receiver, Protocol::Http));
     assert_lawful(&receiver);
     assert_eq!(outcome["ended"], 0, "{outcome}");

@@ -4,7 +4,7 @@
 
 use std::io::Write;
 use std::process::Command;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use profiler_tests::process::{Running, run};
@@ -49,10 +49,40 @@ pub(crate) fn result(command: &mut Command) -> Value {
     run(command, LIMIT).unwrap().json().unwrap()
 }
 
-/// Whoever holds it may use all processors; the others wait for their turn.
-pub(crate) fn turn() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+/// What tests share of the machine: as many processors as the smallest one has that they run on.
+const PROCESSORS: usize = 2;
+static FREE: Mutex<usize> = Mutex::new(PROCESSORS);
+static FREED: Condvar = Condvar::new();
+
+/// Processors that a test has to itself, as far as the other tests go, until this is dropped.
+#[must_use]
+pub(crate) struct Turn(usize);
+
+impl Turn {
+    fn of(processors: usize) -> Self {
+        let free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut free = FREED.wait_while(free, |free| *free < processors).unwrap_or_else(PoisonError::into_inner);
+        *free -= processors;
+        Self(processors)
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        *FREE.lock().unwrap_or_else(PoisonError::into_inner) += self.0;
+        FREED.notify_all();
+    }
+}
+
+/// The whole machine, for a test that keeps more than one processor busy and compares what came of it.
+pub(crate) fn turn() -> Turn {
+    Turn::of(PROCESSORS)
+}
+
+/// A part of it, for a test that keeps one processor busy, or is as right beside another one. A test that takes none does next
+/// to nothing, or waits.
+pub(crate) fn half_turn() -> Turn {
+    Turn::of(PROCESSORS / 2)
 }
 
 /// Says that something was not tried, and why: past the test runner, which shows nothing of tests that pass.

@@ -11,7 +11,7 @@ use profiler_tests::receiver::{Protocol, Receiver};
 use profiler_tests::tally::is_named;
 use serde_json::Value;
 
-use crate::scenario::{assert_lawful, command, result, sending, turn};
+use crate::scenario::{assert_lawful, command, half_turn, result, sending};
 
 /// Weights of the samples in functions that have spans, and in the one that has none.
 #[derive(Debug, Default)]
@@ -94,30 +94,35 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Runs the service for a second and a half of CPU time; what it said and what arrived.
-fn serve(way: &str) -> (Value, Vec<ProfileSet>) {
-    let _turn = turn();
+/// CPU seconds that are enough for samples of the work, and for some of each of its functions: those of the spans of children have a
+/// twenty-fifth each, and where the kernel ticks 100 times a second and allows no perf events, there are so many samples a second.
+const SECONDS: f64 = 1.5;
+const SECONDS_FOR_EACH: f64 = 5.0;
+
+/// Runs the service for so many seconds of CPU time; what it said and what arrived.
+fn serve(way: &str, seconds: f64) -> (Value, Vec<ProfileSet>) {
+    let _turn = half_turn();
     let receiver = Receiver::start().unwrap();
-    let way = format!("way={way}");
-    let outcome = result(sending(&mut command("spans", &[&way, "cpu_seconds=1.5"]), &receiver, Protocol::Grpc));
+    let options = [format!("way={way}"), format!("cpu_seconds={seconds}")];
+    let options = options.each_ref().map(String::as_str);
+    let outcome = result(sending(&mut command("spans", &options), &receiver, Protocol::Grpc));
     assert_lawful(&receiver);
     assert_eq!(outcome["flushed"], true, "{}", outcome["stats"]);
     assert_eq!(outcome["stats"]["tags_left_out"], 0);
     (outcome, receiver.bodies().into_iter().flat_map(|body| body.profiles).collect())
 }
 
-/// Checks that no link is wrong, and that less than one in a thousand is missing.
+/// Checks that no link is wrong, and none missing: the functions are reached with their span in force, and left before that is not.
 #[track_caller]
 fn assert_right(links: &Links) {
-    assert_eq!(links.wrong, 0, "{links:?}");
+    assert_eq!((links.wrong, links.missing), (0, 0), "{links:?}");
     assert!(links.right > 500 && links.bare > 50, "too few samples to say anything: {links:?}");
-    assert!(links.missing * 1000 < links.right, "{links:?}");
 }
 
 /// Check that samples link to the span of their task, with `opentelemetry` alone and nothing added but the start.
 #[test]
 fn samples_link_to_the_span_of_their_task() {
-    let (outcome, sets) = serve("plain");
+    let (outcome, sets) = serve("plain", SECONDS);
     assert_right(&Truth::of(&outcome).compare(&sets));
     assert_eq!(outcome["stats"]["spans"]["seen"], true);
 }
@@ -125,14 +130,14 @@ fn samples_link_to_the_span_of_their_task() {
 /// Check the same for spans of `tracing`, through `tracing-opentelemetry`.
 #[test]
 fn samples_link_to_the_traced_span_of_their_task() {
-    let (outcome, sets) = serve("traced");
+    let (outcome, sets) = serve("traced", SECONDS);
     assert_right(&Truth::of(&outcome).compare(&sets));
 }
 
 /// Check the same for spans of `tracing` through our own layer, whose names and chosen fields are tags.
 #[test]
 fn samples_carry_the_names_and_ids_of_tracing_spans() {
-    let (outcome, sets) = serve("layer");
+    let (outcome, sets) = serve("layer", SECONDS_FOR_EACH);
     let links = Truth::of(&outcome).compare(&sets);
     assert_right(&links);
     for kind in 0..8 {
@@ -146,7 +151,7 @@ fn samples_carry_the_names_and_ids_of_tracing_spans() {
 /// Check that in the other mode samples link to the root of their trace, and carry its name.
 #[test]
 fn samples_link_to_the_local_root() {
-    let (outcome, sets) = serve("roots");
+    let (outcome, sets) = serve("roots", SECONDS);
     let links = Truth::of_roots(&outcome).compare(&sets);
     assert_right(&links);
     for (function, tags) in &links.tags {

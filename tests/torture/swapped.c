@@ -35,4 +35,15 @@ FUNCTION(_frames)(unsigned depth, unsigned rounds) {
     return x + 1;
 }
 
+/* Calls back, from below functions of this library. */
+FUNCTION(_calls)(unsigned depth, void (*call)(void *), void *data) {
+    if (depth) return NAMED(LIBRARY, _calls)(depth - 1, call, data) + 1;
+    call(data);
+    return sink;
+}
+
+uint64_t library_call(unsigned depth, void (*call)(void *), void *data) {
+    return NAMED(LIBRARY, _calls)(depth, call, data) + 1;
+}
+
 uint64_t library_work(unsigned depth, unsigned rounds) { return NAMED(LIBRARY, _frames)(depth, rounds); }

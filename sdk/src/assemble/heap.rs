@@ -4,6 +4,8 @@
 //! span that were in force when its memory was allocated; the allocator's own figures as attributes.
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::SystemTime;
 
 use profiler_proto::model::{
     AttributeId, AttributeSetId, Dictionary, Kind, LinkId, Profile, ProfileSet, Sample, StackId, Value,
@@ -11,16 +13,20 @@ use profiler_proto::model::{
 use profiler_proto::resource::Resource;
 
 use super::threads::ThreadLabels;
-use super::{Assembly, merged, nanos, set_of};
+use super::{Assembly, Whole, merged, nanos, set_of};
 use crate::aggregate::{Entry, Tally};
 use crate::context::tags::texts;
-use crate::heap::{HeapWindow, Row, Site};
+use crate::heap::{HeapWindow, PARTS, Row, Site};
 use crate::symbolize::Symbolizer;
 
 /// Stands for the stacks that had no room.
 const BEYOND: &str = "[stacks beyond the bound]";
 /// Says to pprof what is shown first.
 const DEFAULT_SAMPLE_TYPE: &str = "profiler.pprof.default_sample_type";
+/// So many types come first that say what was allocated.
+const ALLOCATED: usize = 2;
+/// What a profile says that is made of a dump.
+const OF_A_DUMP: &str = "jemalloc's own profile, for it has no hooks of samples: no tags, no spans";
 
 /// The profiles of `window`, whose symbols the symbolizer has learned.
 pub(crate) fn assemble(window: &HeapWindow, symbolizer: &Symbolizer, resource: &Resource) -> ProfileSet {
@@ -31,22 +37,37 @@ pub(crate) fn assemble(window: &HeapWindow, symbolizer: &Symbolizer, resource: &
         window.rows.iter().map(|row| assembly.place(row, &window.sites[row.site], tag_sets[row.site])).collect();
     let attributes = attributes(window, &mut assembly.dictionary);
     let (time_unix_nanos, duration_nanos) = nanos(window.started_at, window.duration);
-    let values: [fn(&Row) -> i64; 4] = [
-        |row| row.allocated.objects(),
-        |row| row.allocated.bytes(),
-        |row| row.in_use.objects(),
-        |row| row.in_use.bytes(),
-    ];
-    let profiles = kinds.into_iter().zip(values).map(|(kind, value)| {
+    let amounts: [fn(&Row) -> u64; 4] =
+        [|row| row.allocated.parts(), |row| row.allocated.bytes(), |row| row.in_use.parts(), |row| row.in_use.bytes()];
+    let units = [PARTS, 1, PARTS, 1];
+    let (of_states, of_part) = (drawn(&window.sites, None), window.is_part.then_some(window.started_at));
+    let of_allocated = drawn(&window.sites, of_part);
+    let draws = [&of_allocated, &of_allocated, &of_states, &of_states];
+    let known = if window.knows_allocated { 0 } else { ALLOCATED };
+    let columns = kinds.into_iter().zip(amounts).zip(units).zip(draws).skip(known);
+    let profiles = columns.map(|(((kind, amount), unit), drawn)| {
+        // Of each site by itself: what one is said to have does not hang on the others.
+        let mut whole: Vec<Whole> = drawn.iter().map(|drawn| Whole::drawn(unit, *drawn)).collect();
         let samples = window.rows.iter().zip(&places).map(|(row, (stack, attributes, link))| Sample {
             stack: *stack,
             attributes: *attributes,
             link: *link,
-            value: value(row),
+            value: whole[row.site].units(amount(row)),
         });
         Profile { kind, time_unix_nanos, duration_nanos, attributes, samples: merged(samples) }
     });
     set_of(profiles.collect(), assembly.dictionary, resource)
+}
+
+/// A number for each site by which its parts of an object are rounded: any with the same chance, and the same one for as long as there is the
+/// site, so that what does not change is told as the same. Of a `part` of the time it is another one each time, for parts are added up.
+fn drawn(sites: &[Site], part: Option<SystemTime>) -> Vec<u64> {
+    let draw = |site: &Site| {
+        let mut hasher = DefaultHasher::new();
+        (&site.addresses, &site.tags, part).hash(&mut hasher);
+        hasher.finish()
+    };
+    sites.iter().map(draw).collect()
 }
 
 /// The tags of each site by a number, and the number of each.
@@ -88,9 +109,9 @@ fn attributes(window: &HeapWindow, dictionary: &mut Dictionary) -> AttributeSetI
         ("profiler.heap.lost.no_scratch", stats.lost.no_scratch),
         ("profiler.heap.lost.table_full", stats.lost.table_full),
         ("profiler.heap.lost.no_memory", stats.lost.no_memory),
-        ("profiler.heap.not_noted", stats.not_noted),
         ("profiler.heap.without_stack", stats.without_stack),
         ("profiler.heap.without_span", window.without_span),
+        ("profiler.heap.profiles_lost", stats.profiles_lost),
     ];
     figures.retain(|(_, figure)| *figure > 0);
     if let Some(allocator) = &stats.allocator {
@@ -106,6 +127,90 @@ fn attributes(window: &HeapWindow, dictionary: &mut Dictionary) -> AttributeSetI
     let whole = |figure| Value::Int(i64::try_from(figure).unwrap_or(i64::MAX));
     let mut attributes: Vec<AttributeId> =
         figures.into_iter().map(|(name, figure)| dictionary.attribute(name, whole(figure))).collect();
-    attributes.extend(window.first.map(|first| dictionary.attribute(DEFAULT_SAMPLE_TYPE, first)));
+    attributes.extend(stats.dumps.as_ref().map(|_| dictionary.attribute("profiler.heap.dump", OF_A_DUMP)));
+    let first = window.first.filter(|_| window.knows_allocated);
+    attributes.extend(first.map(|first| dictionary.attribute(DEFAULT_SAMPLE_TYPE, first)));
     dictionary.attribute_set(attributes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::Range;
+    use std::sync::Arc;
+    use std::time::{Duration, UNIX_EPOCH};
+
+    use super::*;
+    use crate::heap::Weight;
+    use crate::stats::HeapStats;
+
+    const LG: u32 = 19;
+
+    /// A window that began then, in which each of these sites has one sample, of a block as long as the interval.
+    fn window(addresses: Range<u64>, second: u64, is_part: bool) -> HeapWindow {
+        let weight = Weight::of(1 << LG, LG);
+        let sites: Vec<Site> = addresses.map(|address| Site { addresses: vec![address], ..Site::default() }).collect();
+        let rows = (0..sites.len()).map(|site| Row { site, allocated: weight, in_use: weight, ..Row::default() });
+        HeapWindow {
+            started_at: UNIX_EPOCH + Duration::from_secs(second),
+            duration: Duration::from_secs(1),
+            interval: 1 << LG,
+            rows: rows.collect(),
+            sites,
+            without_span: 0,
+            is_part,
+            knows_allocated: true,
+            eras: vec![Arc::default()],
+            first: None,
+            stats: HeapStats::default(),
+        }
+    }
+
+    /// The objects of each site by its address: those allocated, those in use.
+    fn told(window: &HeapWindow) -> [HashMap<u64, i64>; 2] {
+        let set = assemble(window, &Symbolizer::new(None), &Resource::default());
+        [0, 2].map(|place| {
+            let address = |stack| {
+                let location = set.dictionary.stacks.get(stack).unwrap().locations[0];
+                set.dictionary.locations.get(location).unwrap().address
+            };
+            set.profiles[place].samples.iter().map(|sample| (address(sample.stack), sample.value)).collect()
+        })
+    }
+
+    /// Checks that so many samples are told as what they stand for, within four standard errors of what rounding up or down does to each.
+    #[track_caller]
+    fn assert_unbiased(told: i64, samples: f64) {
+        let (each, part) = (1.0 / (1.0 - (-1.0_f64).exp()), 1.0 / (1.0_f64.exp() - 1.0));
+        let error = (samples * part * (1.0 - part)).sqrt();
+        assert!((told as f64 - each * samples).abs() < 4.0 * error, "{told}, not {} ± {error}", each * samples);
+    }
+
+    /// Check that sites of one sample each, which stands for an object and a half, have all together as many objects as there were.
+    #[test]
+    fn sites_of_one_sample_are_right_together() {
+        for objects in told(&window(0..1000, 1, false)) {
+            assert_eq!(objects.len(), 1000);
+            assert_unbiased(objects.values().sum(), 1000.0);
+        }
+    }
+
+    /// Check that a site keeps its figure from profile to profile, whichever other sites there are, and has no more in use than was allocated.
+    #[test]
+    fn what_stays_is_told_as_the_same() {
+        let [allocated, in_use] = told(&window(0..1000, 1, false));
+        assert_eq!(allocated, in_use);
+        let [_, later] = told(&window(500..1100, 2, true));
+        assert!((500..1000).all(|address| later[&address] == in_use[&address]));
+    }
+
+    /// Check that what one site allocates in many parts of the time, one sample in each, is right in all.
+    #[test]
+    fn parts_of_the_time_are_right_together() {
+        let mut sums = [0; 3];
+        for second in 0..1000 {
+            let [allocated, _] = told(&window(0..3, second, true));
+            (0..).zip(&mut sums).for_each(|(address, sum)| *sum += allocated[&address]);
+        }
+        sums.iter().for_each(|sum| assert_unbiased(*sum, 1000.0));
+    }
 }

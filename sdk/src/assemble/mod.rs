@@ -36,11 +36,24 @@ pub(crate) fn assemble(window: &Window, symbolizer: &Symbolizer, resource: &Reso
     let entries = window.entries();
     let mut assembly = Assembly::new(symbolizer, &window.eras, window.tags(), ThreadLabels::of(&entries));
     let kind = Kind::cpu(&mut assembly.dictionary, i64::try_from(window.period.as_nanos()).unwrap_or(i64::MAX));
-    let samples = merged(entries.iter().map(|entry| assembly.sample(entry, window)));
+    let samples = cpu_samples(&entries, &mut assembly, window.period);
     let attributes = assembly.profile_attributes(window);
     let (time_unix_nanos, duration_nanos) = nanos(window.started_at, window.duration);
     let profile = Profile { kind, time_unix_nanos, duration_nanos, attributes, samples };
     set_of(vec![profile], assembly.dictionary, resource)
+}
+
+/// A sample for each entry, in whole periods.
+fn cpu_samples<'a>(entries: &[Entry<'a>], assembly: &mut Assembly<'a>, period: Duration) -> Vec<Sample> {
+    // Where the rate changed, samples weigh periods of another length.
+    let mut whole = Whole::of(u64::try_from(period.as_nanos()).unwrap_or(u64::MAX));
+    let mut samples: Vec<_> =
+        entries.iter().map(|entry| assembly.sample(entry, whole.units(entry.tally.nanos))).collect();
+    if let Some(first) = samples.first_mut().filter(|_| whole.told == 0) {
+        // All of it is less than half a period: the least that can be said.
+        first.value = 1;
+    }
+    merged(samples.into_iter())
 }
 
 /// A start and a length as the model has them.
@@ -87,23 +100,37 @@ struct Assembly<'a> {
     labels: HashMap<(u32, u32, Option<&'a str>), AttributeSetId>,
     tags: HashMap<u32, Vec<(&'static str, String)>>,
     threads: ThreadLabels<'a>,
-    untold: Untold,
 }
 
-/// Time that is not a whole period yet: where the rate changed, samples weigh periods of another length.
-#[derive(Debug, Default)]
-struct Untold {
-    nanos: u64,
+/// Amounts in whole units, of which only all together are rounded: rounded each by itself, many small ones of a kind would be wrong
+/// together.
+#[derive(Debug)]
+struct Whole {
+    unit: u64,
+    /// What was not a whole unit yet.
+    left: u64,
+    told: i64,
 }
 
-impl Untold {
-    /// The whole periods in `nanos` and what was left before; what is left goes to the next sample.
-    fn periods(&mut self, nanos: u64, period: Duration) -> i64 {
-        let period = u64::try_from(period.as_nanos()).unwrap_or(u64::MAX).max(1);
-        self.nanos += nanos;
-        let periods = self.nanos / period;
-        self.nanos %= period;
-        i64::try_from(periods).unwrap_or(i64::MAX)
+impl Whole {
+    /// To the nearest.
+    fn of(unit: u64) -> Self {
+        Self::drawn(unit, unit / 2)
+    }
+
+    /// Up or down as `drawn` has it: where it is any number with the same chance, what is told is right on average, however little it is of.
+    fn drawn(unit: u64, drawn: u64) -> Self {
+        let unit = unit.max(1);
+        Self { unit, left: drawn % unit, told: 0 }
+    }
+
+    /// The whole units in `amount` and what was left before; what is left goes to the next one.
+    fn units(&mut self, amount: u64) -> i64 {
+        self.left = self.left.saturating_add(amount);
+        let units = i64::try_from(self.left / self.unit).unwrap_or(i64::MAX);
+        self.left %= self.unit;
+        self.told = self.told.saturating_add(units);
+        units
     }
 }
 
@@ -123,16 +150,15 @@ impl<'a> Assembly<'a> {
             labels: HashMap::new(),
             tags,
             threads,
-            untold: Untold::default(),
         }
     }
 
-    fn sample(&mut self, entry: &Entry<'a>, window: &Window) -> Sample {
+    fn sample(&mut self, entry: &Entry<'a>, value: i64) -> Sample {
         Sample {
             stack: self.stack(entry),
             attributes: self.labels(entry.tag_set, entry.tid, entry.thread_name),
             link: self.link(entry),
-            value: self.untold.periods(entry.tally.nanos, window.period),
+            value,
         }
     }
 
@@ -253,6 +279,44 @@ mod tests {
     use crate::aggregate::Aggregate;
     use crate::cpu::Sample as Taken;
     use crate::cpu::record::Head;
+
+    /// The samples of a window of 100 ns a period, whose stacks stand for so many nanoseconds.
+    fn values(nanos: &[u32]) -> Vec<i64> {
+        let mut aggregate = Aggregate::begin(Instant::now(), SystemTime::now());
+        let modules = &Arc::new(Modules::default());
+        for (address, nanos) in (1..).zip(nanos) {
+            let head = Head { weight: 1, period: *nanos, ..Head::default() };
+            aggregate.add(&Taken { head, tags: &[], addresses: &[address], modules, thread_name: None }).unwrap();
+        }
+        let window = aggregate.end(Instant::now(), SystemTime::now(), Duration::from_nanos(100));
+        let set = assemble(&window, &Symbolizer::new(None), &Resource::default());
+        set.profiles[0].samples.iter().map(|sample| sample.value).collect()
+    }
+
+    /// Check that samples of other lengths than the period's are told in whole periods, to the nearest all in all, and that
+    /// those of next to nothing are not told as nothing.
+    #[test]
+    fn time_is_told_in_whole_periods() {
+        assert_eq!(values(&[100, 200]), [1, 2]);
+        assert_eq!(values(&[149]).iter().chain(&values(&[151])).copied().collect::<Vec<_>>(), [1, 2]);
+        assert_eq!(values(&[40; 5]).iter().sum::<i64>(), 2);
+        assert_eq!((values(&[10, 10]), values(&[])), (vec![1], vec![]));
+    }
+
+    /// Check that many small amounts are right together, in whichever unit.
+    #[test]
+    fn amounts_are_whole_together() {
+        let told = |unit: u64, amounts: &[u64]| {
+            let mut whole = Whole::of(unit);
+            let told: i64 = amounts.iter().map(|amount| whole.units(*amount)).sum();
+            assert_eq!(told, whole.told);
+            told
+        };
+        // A thousand spans with a block of twice the interval each, which stands for 1.1565 of its kind.
+        assert_eq!(told(1024, &[1184; 1000]), 1156);
+        assert_eq!((told(1024, &[0; 9]), told(1024, &[511]), told(1024, &[512]), told(1, &[7, 0, 5])), (0, 0, 1, 12));
+        assert_eq!(told(0, &[u64::MAX]), i64::MAX);
+    }
 
     /// Check that an address at which there was one library, then another, then the first one again, is two places: each
     /// in its own library.

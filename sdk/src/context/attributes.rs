@@ -61,11 +61,17 @@ impl Block {
 #[inline]
 pub(crate) fn merge(inner: &[u8], outer: &[u8], into: &mut [u8; MAX_TAG_BYTES]) -> (usize, u64) {
     let inner = inner.get(..MAX_TAG_BYTES).unwrap_or(inner);
-    if !(copy_ends::<8>(inner, into) || copy_ends::<16>(inner, into)) {
+    if !copy_short(inner, into) {
         into[..inner.len()].copy_from_slice(inner);
     }
     let end = inner.len();
     if outer.is_empty() { (end, 0) } else { append(inner, outer, into, end) }
+}
+
+/// Copies from 8 to 32 bytes; `false` if there are fewer or more.
+#[inline]
+pub(crate) fn copy_short(from: &[u8], into: &mut [u8; MAX_TAG_BYTES]) -> bool {
+    copy_ends::<8>(from, into) || copy_ends::<16>(from, into)
 }
 
 /// Copies from `N` bytes to twice as many, as their beginning and their end, which takes less time than a call; `false` if there are

@@ -38,4 +38,14 @@ impl Thread {
         let with = |thread: &Self| Some(work(&mut *thread.scopes.try_borrow_mut().ok()?, &thread.in_force));
         THREAD.try_with(with).ok().flatten()
     }
+
+    /// Enters a scope of the calling thread where that needs no allocator; else `None`, and nothing is done.
+    pub(super) fn enter_at_once(tags: &[u8], replaces: bool) -> Option<u32> {
+        Self::with_here(|scopes, in_force| scopes.enter_at_once(in_force, tags, replaces)).flatten()
+    }
+
+    /// Leaves it likewise.
+    pub(super) fn leave_at_once(scope: u32) -> Option<()> {
+        Self::with_here(|scopes, in_force| scopes.leave_at_once(in_force, scope)).flatten()
+    }
 }

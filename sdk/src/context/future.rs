@@ -27,7 +27,7 @@ pub trait FutureExt: Future + Sized {
         WithTags { inner: Some(self), tags }
     }
 
-    /// Has those tags in force that are in force now, for a task that is to inherit them:
+    /// Has those tags in force that are in force now, and no others, for a task that is to inherit them:
     /// `tokio::spawn(send(mail).with_current_tags())`.
     fn with_current_tags(self) -> WithTags<Self> {
         self.with_tags(Tags::current())
@@ -51,7 +51,7 @@ pin_project! {
     #[derive(Debug, Clone)]
     #[must_use = "futures and streams do nothing unless they are polled"]
     pub struct WithTags<T> {
-        // Taken away only within `drop`: what is said of `None` in the functions below, and in `tower`, is never asked.
+        // Taken away at its end, while its tags are in force.
         #[pin]
         pub(super) inner: Option<T>,
         pub(super) tags: Tags,
@@ -60,9 +60,11 @@ pin_project! {
     impl<T> PinnedDrop for WithTags<T> {
         fn drop(this: Pin<&mut Self>) {
             let mut this = this.project();
-            // What it still holds is let go for the same request that it worked for.
-            let _scope = Scope::enter(&*this.tags);
-            this.inner.set(None);
+            if this.inner.is_some() {
+                // What it still holds is let go for the same request that it worked for.
+                let _scope = Scope::enter(&*this.tags);
+                this.inner.set(None);
+            }
         }
     }
 }
@@ -72,9 +74,15 @@ impl<F: Future> Future for WithTags<F> {
 
     #[inline]
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        let this = self.project();
+        let mut this = self.project();
         let _scope = Scope::enter(&*this.tags);
-        this.inner.as_pin_mut().map_or(Poll::Pending, |inner| inner.poll(context))
+        // Polled again behind its end, it is pending for ever, as futures may be.
+        let Some(inner) = this.inner.as_mut().as_pin_mut() else { return Poll::Pending };
+        let outcome = inner.poll(context);
+        if outcome.is_ready() {
+            this.inner.set(None);
+        }
+        outcome
     }
 }
 
@@ -93,7 +101,7 @@ impl<S: Stream> Stream for WithTags<S> {
     }
 }
 
-/// `work` with the tags that are in force now, for another thread:
+/// `work` with the tags that are in force now, and no others, for another thread:
 /// `tokio::task::spawn_blocking(profiler::inherit(move || hash(password)))`, `rayon::spawn(profiler::inherit(..))`,
 /// `std::thread::spawn(profiler::inherit(..))`.
 ///

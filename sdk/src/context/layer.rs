@@ -184,6 +184,23 @@ impl Visit for Visitor<'_> {
     fn record_str(&mut self, field: &Field, value: &str) {
         self.read(field, &value);
     }
+
+    // An integer is no id, for its digits are decimal.
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.tag(field, &value);
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.tag(field, &value);
+    }
+
+    fn record_u128(&mut self, field: &Field, value: u128) {
+        self.tag(field, &value);
+    }
+
+    fn record_i128(&mut self, field: &Field, value: i128) {
+        self.tag(field, &value);
+    }
 }
 
 impl Visitor<'_> {
@@ -193,6 +210,11 @@ impl Visitor<'_> {
             "span_id" => self.kept.span_id = id(value).or(self.kept.span_id),
             _ => {}
         }
+        self.tag(field, value);
+    }
+
+    /// As a tag, where it is asked for.
+    fn tag(&mut self, field: &Field, value: &dyn Display) {
         if self.fields.contains(&field.name()) {
             self.kept.add(field.name(), value);
         }

@@ -15,6 +15,8 @@ pub(crate) mod layer;
 mod left_out;
 #[cfg(feature = "opentelemetry")]
 pub(crate) mod otel;
+#[cfg(feature = "tower")]
+mod recent;
 mod records;
 #[cfg(feature = "opentelemetry-sdk")]
 pub(crate) mod roots;
@@ -45,10 +47,16 @@ pub(crate) use self::signal::{Current, TAG_WORDS, covered, current_of_signal, ma
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 use self::thread::Thread;
 
-/// Puts tags in force on the calling thread, on top of those that are; the number by which the scope is left, `None` where
+/// Puts tags in force on the calling thread, on top of those that are or in their place; the number by which the scope is left, `None` where
 /// it could not be entered. Not callable from a signal handler, as the functions below.
-fn enter(tags: &[u8]) -> Option<u32> {
-    let number = Thread::with_here(|scopes, in_force| scopes.enter(in_force, tags));
+fn enter(tags: &[u8], replaces: bool) -> Option<u32> {
+    Thread::enter_at_once(tags, replaces).or_else(|| enter_any(tags, replaces))
+}
+
+/// The same wherever there is more to do.
+#[inline(never)]
+fn enter_any(tags: &[u8], replaces: bool) -> Option<u32> {
+    let number = Thread::with_here(|scopes, in_force| scopes.enter(in_force, tags, replaces));
     if number.is_none() {
         left_out::leave_out(attributes::pairs(tags).count() as u64);
     }
@@ -57,6 +65,14 @@ fn enter(tags: &[u8]) -> Option<u32> {
 
 /// Leaves a scope of the calling thread.
 fn leave(scope: u32) {
+    if Thread::leave_at_once(scope).is_none() {
+        leave_any(scope);
+    }
+}
+
+/// The same wherever there is more to do.
+#[inline(never)]
+fn leave_any(scope: u32) {
     Thread::with_here(|scopes, in_force| scopes.leave(in_force, scope));
 }
 
@@ -75,7 +91,7 @@ fn show(source: Source, tags: &[u8], span: Option<(&Span, u8)>) {
     Thread::with_here(|scopes, in_force| scopes.show(in_force, source, tags, span));
 }
 
-#[cfg(all(test, target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+#[cfg(all(test, feature = "opentelemetry", target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod tests {
     use super::*;
 
@@ -90,7 +106,7 @@ mod tests {
     /// Check that a change is seen by the handler of this thread, and on no other thread.
     #[test]
     fn a_change_belongs_to_its_thread() {
-        let outer = enter(&[1, 2, 7, 8]).unwrap();
+        let outer = enter(&[1, 2, 7, 8], false).unwrap();
         show(Source::OpenTelemetry, &[], Some((&Span { trace_id: [1; 16], span_id: [2; 8] }, 1)));
         let (current, tags) = read();
         assert_eq!(
@@ -98,7 +114,7 @@ mod tests {
             (vec![1, 2, 7, 8], [0x0101_0101_0101_0101; 2], 0x0202_0202_0202_0202)
         );
         assert_eq!(std::thread::spawn(read).join().unwrap(), (Current::default(), vec![]));
-        let inner = enter(&[2, 9, 1, 2, 3, 4, 5, 6, 7, 8, 9]).unwrap();
+        let inner = enter(&[2, 9, 1, 2, 3, 4, 5, 6, 7, 8, 9], false).unwrap();
         assert_eq!(read().1.len(), 15);
         leave(outer);
         assert_eq!(read().1, [2, 9, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
@@ -152,7 +168,7 @@ mod tests {
         impl Drop for Late {
             fn drop(&mut self) {
                 let before = left_out();
-                let entered = enter(&[1, 0, 2, 0]);
+                let entered = enter(&[1, 0, 2, 0], false);
                 self.0.send((entered, left_out() >= before + 2, read().0)).unwrap();
             }
         }

@@ -5,7 +5,7 @@
 #[cfg(feature = "opentelemetry")]
 use opentelemetry::trace::SpanContext;
 
-use super::attributes::{MAX_TAG_BYTES, merge};
+use super::attributes::{MAX_TAG_BYTES, copy_short, merge};
 
 /// What a thread is working for, laid out as the OpenTelemetry thread context record, so that profilers outside can read it.
 ///
@@ -68,20 +68,27 @@ impl Record {
         self.attrs_data_size == 0 && self.span == Span::NONE
     }
 
-    /// Writes all of it, the tags as [`merge`] does; how many of the outer ones found no room.
+    /// Writes the tags, as [`merge`] does; how many of the outer ones found no room.
     #[inline]
-    pub(super) fn write(&mut self, span: &Span, trace_flags: u8, inner: &[u8], outer: &[u8]) -> u64 {
+    pub(super) fn write(&mut self, inner: &[u8], outer: &[u8]) -> u64 {
         let (length, left_out) = merge(inner, outer, &mut self.attrs_data);
         self.attrs_data_size = length as u16;
-        self.link(span, trace_flags);
         left_out
     }
 
-    /// Writes the span alone. It is nearly always there already; asking takes less time than waiting for what was just written.
+    /// Writes these tags alone, where they are as short as tags are as a rule; else `false`.
+    #[inline]
+    pub(super) fn write_short(&mut self, tags: &[u8]) -> bool {
+        let is_short = copy_short(tags, &mut self.attrs_data);
+        if is_short {
+            self.attrs_data_size = tags.len() as u16;
+        }
+        is_short
+    }
+
+    /// Writes the span.
     #[inline]
     pub(super) fn link(&mut self, span: &Span, trace_flags: u8) {
-        if (&self.span, self.trace_flags) != (span, trace_flags) {
-            (self.span, self.trace_flags) = (*span, trace_flags);
-        }
+        (self.span, self.trace_flags) = (*span, trace_flags);
     }
 }

@@ -108,8 +108,9 @@ impl SpanProcessor for ProfiledSpans {
             return;
         }
         if asked.link == SpanLink::LocalRoot {
-            if let Some(root) = root_of_parent(parent) {
-                return insert(context.span_id(), root);
+            // Where there is no room for it, it stands for itself.
+            if root_of_parent(parent).is_some_and(|root| insert(context.span_id(), root)) {
+                return;
             }
             let name = span.exported_data().map(|data| data.name).unwrap_or_default();
             insert(context.span_id(), Arc::new(Root::new(&context, &name)));
@@ -144,13 +145,15 @@ fn root_of_parent(parent: &Context) -> Option<Arc<Root>> {
     of_span(context.span_id()).or_else(|| of_context(parent).cloned().map(Arc::new))
 }
 
-/// Keeps the root of a span until the span ends.
-fn insert(span: SpanId, root: Arc<Root>) {
-    let Some(mut map) = shard(span) else { return };
+/// Keeps the root of a span until the span ends; `false` if there is no room.
+fn insert(span: SpanId, root: Arc<Root>) -> bool {
+    let Some(mut map) = shard(span) else { return false };
     let map = map.get_or_insert_default();
-    if map.len() < MAX_SPANS {
+    let has_room = map.len() < MAX_SPANS;
+    if has_room {
         map.insert(span, root);
     }
+    has_room
 }
 
 impl Root {

@@ -39,8 +39,8 @@ pub(super) enum Source {
 }
 
 /// The scopes. Invariants: behind the top there is a level, whose record is the spare; of all records only the top's may be in
-/// force, so that all others may be written; the tags of a record are its level's own, and behind them those of the level below
-/// whose keys are others. (Its span is right only at the top.) The level of the scopes beyond the bound, if there are any, is the top. Whoever owns them takes what is in force back before dropping them.
+/// force, so that all others may be written; the tags of a record are its level's own, and behind them those of the level below, or of the lowest
+/// one where they replace the others, whose keys are others. (Its span is the current one only at the top.) The level of the scopes beyond the bound, if there are any, is the top. Whoever owns them takes what is in force back before dropping them.
 #[derive(Debug)]
 pub(super) struct Scopes {
     /// The lowest is of no scope: its own tags are those of spans.
@@ -50,6 +50,10 @@ pub(super) struct Scopes {
     next: u32,
     /// Scopes beyond the bound, which share a level; 0: there is no such level.
     beyond: usize,
+    /// The span that is current, with its flags.
+    span: (Span, u8),
+    /// How often another one became current.
+    turns: u64,
     /// The tags of the current span, by [`Source`].
     of_spans: [Vec<u8>; 2],
 }
@@ -58,15 +62,25 @@ pub(super) struct Scopes {
 struct Level {
     /// From a `Box`, which is freed with the scopes.
     record: *mut Record,
+    /// The turn whose span stands in the record.
+    turn: u64,
     /// Bytes of the tags that the scope itself brought.
     own: usize,
+    /// They stand in the place of all outer ones.
+    replaces: bool,
     /// The scope's number. One that comes round again, after 2^32 scopes of the thread, is taken for the newer scope.
     number: u32,
 }
 
 impl Level {
     fn new() -> Self {
-        Self { record: Box::into_raw(Box::new(Record::EMPTY)), own: 0, number: NOBODY }
+        Self { record: Box::into_raw(Box::new(Record::EMPTY)), turn: 0, own: 0, replaces: false, number: NOBODY }
+    }
+
+    /// Is that of a scope with this number from now on.
+    #[inline]
+    fn begin(&mut self, number: u32, own: usize, replaces: bool) {
+        (self.number, self.own, self.replaces) = (number, own, replaces);
     }
 
     #[inline]
@@ -81,6 +95,19 @@ impl Level {
     unsafe fn record_mut(&mut self) -> &mut Record {
         // SAFETY: as above, and not in force, as the caller has it: no handler that interrupts this reads it.
         unsafe { &mut *self.record }
+    }
+
+    /// Writes the span of this turn, where another one stands: it is nearly always there already.
+    ///
+    /// # Safety
+    /// The record is not in force.
+    #[inline]
+    unsafe fn link(&mut self, (span, flags): &(Span, u8), turn: u64) {
+        if self.turn != turn {
+            self.turn = turn;
+            // SAFETY: the caller has it.
+            unsafe { self.record_mut() }.link(span, *flags);
+        }
     }
 
     /// The tags that the scope itself brought.
@@ -104,69 +131,100 @@ impl Scopes {
             top: 0,
             next: 1,
             beyond: 0,
+            span: (Span::NONE, 0),
+            turns: 0,
             of_spans: [Vec::new(), Vec::new()],
         }
     }
 
-    /// Enters a scope with these tags; its number.
+    /// Enters a scope with these tags, on top of the outer ones or in their place; its number.
+    pub(super) fn enter(&mut self, in_force: &Cell<*const Record>, tags: &[u8], replaces: bool) -> u32 {
+        let number = self.enter_at_once(in_force, tags, replaces);
+        number.unwrap_or_else(|| self.enter_deeper(in_force, tags, replaces))
+    }
+
+    /// The same, without the allocator, where there is a level; else `None`, and nothing is done.
     #[inline]
-    pub(super) fn enter(&mut self, in_force: &Cell<*const Record>, tags: &[u8]) -> u32 {
+    pub(super) fn enter_at_once(&mut self, in_force: &Cell<*const Record>, tags: &[u8], replaces: bool) -> Option<u32> {
         // The third one: when the second is the top's, it has the spare.
-        let Some([below, level, _, ..]) = self.levels.get_mut(self.top..) else {
-            return self.enter_deeper(in_force, tags);
-        };
-        let number = self.next;
-        self.next = if number < NOBODY - 1 { number + 1 } else { 1 };
-        (level.own, level.number) = (tags.len(), number);
-        let below = below.record();
+        let [below, level, _, ..] = self.levels.get_mut(self.top..)? else { return None };
+        // As a rule no tags are in force and few are entered: that needs no call.
         // SAFETY: the level above the top is not in force.
+        if !below.record().tags().is_empty() || !unsafe { level.record_mut() }.write_short(tags) {
+            return self.enter_merged(in_force, tags, replaces);
+        }
+        let number = numbered(&mut self.next);
+        level.begin(number, tags.len(), replaces);
+        // SAFETY: as above.
+        unsafe { level.link(&self.span, self.turns) };
+        self.top += 1;
+        put_in_force(in_force, level.record);
+        Some(number)
+    }
+
+    /// The same for any tags, whatever is in force.
+    #[inline(never)]
+    fn enter_merged(&mut self, in_force: &Cell<*const Record>, tags: &[u8], replaces: bool) -> Option<u32> {
+        let (levels, above) = self.levels.split_at_mut(self.top + 1);
+        let (level, outer) = (above.first_mut()?, if replaces { levels.first() } else { levels.last() }?);
+        let number = numbered(&mut self.next);
+        level.begin(number, tags.len(), replaces);
+        // SAFETY: the level above the top is not in force.
+        unsafe { level.link(&self.span, self.turns) };
+        // SAFETY: as above.
         let record = unsafe { level.record_mut() };
-        leave_out(record.write(&below.span, below.trace_flags, tags, below.tags()));
+        leave_out(record.write(tags, outer.record().tags()));
         self.top += 1;
         publish(in_force, record);
-        number
+        Some(number)
     }
 
     /// Enters a scope for which there is no level.
     #[cold]
-    fn enter_deeper(&mut self, in_force: &Cell<*const Record>, tags: &[u8]) -> u32 {
+    fn enter_deeper(&mut self, in_force: &Cell<*const Record>, tags: &[u8], replaces: bool) -> u32 {
         if self.top < MAX_SCOPES && self.beyond == 0 {
             self.levels.push(Level::new());
-            return self.enter(in_force, tags);
+            return self.enter(in_force, tags, replaces);
         }
         leave_out(pairs(tags).count() as u64);
         self.beyond += 1;
         if self.beyond == 1 {
             self.levels.push(Level::new());
-            let (span, flags) = self.span();
-            // SAFETY: the level above the top is not in force.
-            unsafe { self.levels[self.top + 1].record_mut() }.write(&span, flags, OVERFLOW, &[]);
             self.top += 1;
-            (self.levels[self.top].own, self.levels[self.top].number) = (OVERFLOW.len(), NOBODY);
-            publish(in_force, self.levels[self.top].record());
+            let level = &mut self.levels[self.top];
+            level.begin(NOBODY, OVERFLOW.len(), true);
+            // SAFETY: the level above what was the top is not in force.
+            unsafe { level.link(&self.span, self.turns) };
+            // SAFETY: as above.
+            unsafe { level.record_mut() }.write(OVERFLOW, &[]);
+            publish(in_force, level.record());
         }
         BEYOND
     }
 
     /// Leaves a scope. Others keep what they brought, also those that are inside it and outlive it.
-    #[inline]
     pub(super) fn leave(&mut self, in_force: &Cell<*const Record>, number: u32) {
-        if self.levels[self.top].number == number {
-            self.leave_top(in_force);
-        } else if number == BEYOND {
+        if number == BEYOND {
             self.leave_beyond(in_force);
-        } else {
+        } else if self.leave_at_once(in_force, number).is_none() {
             self.leave_inside(in_force, number);
         }
     }
 
+    /// The same, without a call, where it is the innermost; else `None`, and nothing is done.
+    #[inline]
+    pub(super) fn leave_at_once(&mut self, in_force: &Cell<*const Record>, number: u32) -> Option<()> {
+        self.levels.get(self.top).filter(|top| top.number == number)?;
+        self.leave_top(in_force);
+        Some(())
+    }
+
     #[inline]
     fn leave_top(&mut self, in_force: &Cell<*const Record>) {
-        let (span, flags) = self.span();
         self.top -= 1;
         let level = &mut self.levels[self.top];
         // SAFETY: what is in force is the record of the top as it was.
-        unsafe { level.record_mut() }.link(&span, flags);
+        unsafe { level.link(&self.span, self.turns) };
         publish(in_force, level.record());
     }
 
@@ -184,14 +242,13 @@ impl Scopes {
     #[cold]
     fn leave_inside(&mut self, in_force: &Cell<*const Record>, number: u32) {
         let Some(level) = (1..self.top).rev().find(|level| self.levels[*level].number == number) else { return };
-        let (span, flags) = self.span();
         let left = self.levels.remove(level);
         self.top -= 1;
         // A scope above the one of those beyond the bound finds no level, and is one of them.
         if self.beyond == 0 {
             self.levels.push(left);
         }
-        self.rewrite(level, &span, flags);
+        self.rewrite(level);
         publish(in_force, self.levels[self.top].record());
     }
 
@@ -206,15 +263,20 @@ impl Scopes {
         tags: &[u8],
         span: Option<(&Span, u8)>,
     ) {
-        let (old, old_flags) = self.span();
-        let (span, flags) = span.unwrap_or((&old, old_flags));
+        let other = span.filter(|(span, flags)| (*span, *flags) != (&self.span.0, self.span.1));
+        if let Some((span, flags)) = other {
+            self.span = (*span, flags);
+            self.turns += 1;
+        }
         if self.set_span_tags(source, tags) {
-            self.rewrite(0, span, flags);
-        } else if (span, flags) != (&old, old_flags) {
+            self.rewrite(0);
+        } else if other.is_some() {
             let (levels, above) = self.levels.split_at_mut(self.top + 1);
-            let top = &levels[self.top];
+            let tags = levels[self.top].record().tags();
             // SAFETY: the level above the top is not in force.
-            unsafe { above[0].record_mut() }.write(span, flags, top.record().tags(), &[]);
+            unsafe { above[0].link(&self.span, self.turns) };
+            // SAFETY: as above.
+            unsafe { above[0].record_mut() }.write(tags, &[]);
             self.put_spare(self.top);
         } else {
             return;
@@ -239,38 +301,38 @@ impl Scopes {
     }
 
     /// Writes the records from this level on anew, all but the one in force, in whose place there is then another one.
-    fn rewrite(&mut self, from: usize, span: &Span, flags: u8) {
+    fn rewrite(&mut self, from: usize) {
         for level in from..=self.top {
             let (levels, above) = self.levels.split_at_mut(self.top + 1);
-            // SAFETY: the level above the top is not in force before the last turn has put the top's old record there.
+            // SAFETY: the level above the top is not in force before the last round has put the top's old record there.
+            unsafe { above[0].link(&self.span, self.turns) };
+            // SAFETY: as above.
             let spare = unsafe { above[0].record_mut() };
             let left_out = match level.checked_sub(1) {
-                Some(_) if self.beyond > 0 && level == self.top => spare.write(span, flags, OVERFLOW, &[]),
-                Some(below) => spare.write(span, flags, levels[level].own_tags(), levels[below].record().tags()),
-                None => spare.write(span, flags, &self.of_spans[1], &self.of_spans[0]),
+                Some(_) if self.beyond > 0 && level == self.top => spare.write(OVERFLOW, &[]),
+                Some(_) if levels[level].replaces => spare.write(levels[level].own_tags(), levels[0].record().tags()),
+                Some(below) => spare.write(levels[level].own_tags(), levels[below].record().tags()),
+                None => spare.write(&self.of_spans[1], &self.of_spans[0]),
             };
             leave_out(left_out);
             self.put_spare(level);
         }
     }
 
-    /// The span that is current, and its flags.
-    #[inline]
-    fn span(&self) -> (Span, u8) {
-        let record = self.levels[self.top].record();
-        (record.span, record.trace_flags)
-    }
-
     /// Makes the spare record that of a level, whose own is the spare from now on.
     #[inline]
     fn put_spare(&mut self, level: usize) {
-        let old = self.levels[level].record;
-        self.levels[level].record = std::mem::replace(&mut self.levels[self.top + 1].record, old);
+        let spare = &self.levels[self.top + 1];
+        let (record, turn) = (spare.record, spare.turn);
+        let old = &mut self.levels[level];
+        let (record, turn) = (std::mem::replace(&mut old.record, record), std::mem::replace(&mut old.turn, turn));
+        let spare = &mut self.levels[self.top + 1];
+        (spare.record, spare.turn) = (record, turn);
     }
 
     /// Writes the tags that are in force, but for those of spans: what a task inherits. The bytes written.
     pub(super) fn of_scopes(&self, into: &mut [u8; MAX_TAG_BYTES]) -> usize {
-        let first = if self.beyond > 0 { self.top } else { 1 };
+        let first = (1..=self.top).rev().find(|level| self.levels[*level].replaces).unwrap_or(1);
         self.levels[first..=self.top].iter().fold(0, |length, level| {
             let outer = *into;
             // What has no room was counted on entry.
@@ -279,10 +341,22 @@ impl Scopes {
     }
 }
 
+/// The number of the next scope.
+#[inline]
+fn numbered(next: &mut u32) -> u32 {
+    let number = *next;
+    *next = if number < NOBODY - 1 { number + 1 } else { 1 };
+    number
+}
+
 /// Puts a record in force; one that says nothing is none.
 #[inline]
 fn publish(in_force: &Cell<*const Record>, record: &Record) {
-    let new = if record.is_empty() { ptr::null() } else { ptr::from_ref(record) };
+    put_in_force(in_force, if record.is_empty() { ptr::null() } else { ptr::from_ref(record) });
+}
+
+#[inline]
+fn put_in_force(in_force: &Cell<*const Record>, new: *const Record) {
     // The handler runs on this thread, and who looks from outside looks while it stands still: program order is all that
     // they need, and this keeps the compiler to it.
     compiler_fence(Ordering::Release);
@@ -307,20 +381,53 @@ mod tests {
     #[test]
     fn scopes_take_with_them_what_they_brought() {
         let (mut scopes, in_force) = (Scopes::new(), Cell::new(ptr::null()));
-        let outer = scopes.enter(&in_force, &[1, 1, 10, 2, 1, 10]);
-        let middle = scopes.enter(&in_force, &[2, 1, 20]);
-        let inner = scopes.enter(&in_force, &[3, 1, 30]);
+        let outer = scopes.enter(&in_force, &[1, 1, 10, 2, 1, 10], false);
+        let middle = scopes.enter(&in_force, &[2, 1, 20], false);
+        let inner = scopes.enter(&in_force, &[3, 1, 30], false);
         assert_eq!(tags(&in_force), [(1, 10), (2, 20), (3, 30)]);
         scopes.leave(&in_force, outer);
         assert_eq!(tags(&in_force), [(2, 20), (3, 30)]);
         scopes.leave(&in_force, inner);
         assert_eq!(tags(&in_force), [(2, 20)]);
-        let next = scopes.enter(&in_force, &[4, 1, 40]);
+        let next = scopes.enter(&in_force, &[4, 1, 40], false);
         scopes.leave(&in_force, middle);
         assert_eq!(tags(&in_force), [(4, 40)]);
         scopes.leave(&in_force, next);
         assert!(in_force.get().is_null());
         assert_eq!(scopes.top, 0);
+    }
+
+    /// Check that tags that replace all others hide outer ones for as long as they are in force, but not those of spans, and that inner ones go
+    /// on top of them.
+    #[test]
+    fn tags_replace_all_others() {
+        let (mut scopes, in_force) = (Scopes::new(), Cell::new(ptr::null()));
+        let taken = |scopes: &Scopes| {
+            let mut bytes = [0; MAX_TAG_BYTES];
+            let length = scopes.of_scopes(&mut bytes);
+            bytes[..length].to_vec()
+        };
+        let outer = scopes.enter(&in_force, &[1, 1, 10], false);
+        let empty = scopes.enter(&in_force, &[], true);
+        assert_eq!((tags(&in_force), taken(&scopes)), (vec![], vec![]));
+        let inner = scopes.enter(&in_force, &[2, 1, 20], false);
+        assert_eq!((tags(&in_force), taken(&scopes)), (vec![(2, 20)], vec![2, 1, 20]));
+        #[cfg(any(feature = "opentelemetry", feature = "tracing-layer"))]
+        {
+            scopes.show(&in_force, Source::OpenTelemetry, &[9, 1, 90], None);
+            assert_eq!(tags(&in_force), [(2, 20), (9, 90)]);
+            scopes.show(&in_force, Source::OpenTelemetry, &[], None);
+        }
+        // Out of order: what was hidden is seen again.
+        scopes.leave(&in_force, empty);
+        assert_eq!(tags(&in_force), [(1, 10), (2, 20)]);
+        let all = scopes.enter(&in_force, &[3, 1, 30], true);
+        assert_eq!(tags(&in_force), [(3, 30)]);
+        scopes.leave(&in_force, all);
+        scopes.leave(&in_force, inner);
+        assert_eq!(tags(&in_force), [(1, 10)]);
+        scopes.leave(&in_force, outer);
+        assert!(in_force.get().is_null());
     }
 
     /// Check that no change writes the record that is in force before it.
@@ -336,9 +443,9 @@ mod tests {
             // SAFETY: as above; freed with the scopes only.
             assert_eq!(before, unsafe { old.as_ref() }.copied());
         };
-        change(&|scopes| assert_eq!(scopes.enter(&in_force, &[1, 1, 10]), 1));
-        change(&|scopes| assert_eq!(scopes.enter(&in_force, &[2, 1, 20]), 2));
-        change(&|scopes| assert_eq!(scopes.enter(&in_force, &[3, 1, 30]), 3));
+        change(&|scopes| assert_eq!(scopes.enter(&in_force, &[1, 1, 10], false), 1));
+        change(&|scopes| assert_eq!(scopes.enter(&in_force, &[2, 1, 20], false), 2));
+        change(&|scopes| assert_eq!(scopes.enter(&in_force, &[3, 1, 30], false), 3));
         change(&|scopes| scopes.leave(&in_force, 1));
         #[cfg(any(feature = "opentelemetry", feature = "tracing-layer"))]
         for (tags, byte) in [(&[] as &[u8], 1), (&[1, 1, 11], 1), (&[1, 1, 12], 2), (&[], 0)] {
@@ -353,18 +460,18 @@ mod tests {
     #[test]
     fn forgotten_scopes_are_bounded() {
         let (mut scopes, in_force) = (Scopes::new(), Cell::new(ptr::null()));
-        let kept = (0..1000).filter(|_| scopes.enter(&in_force, &[1, 0]) != BEYOND).count();
+        let kept = (0..1000).filter(|_| scopes.enter(&in_force, &[1, 0], false) != BEYOND).count();
         assert_eq!(kept, MAX_SCOPES);
         scopes.leave(&in_force, 1000);
         scopes.leave(&in_force, 1);
         scopes.leave(&in_force, BEYOND);
         assert_eq!((scopes.top, scopes.levels.len()), (MAX_SCOPES, MAX_SCOPES + 2));
         // There is room again, but not above those that share a level.
-        assert_eq!(scopes.enter(&in_force, &[1, 0]), BEYOND);
+        assert_eq!(scopes.enter(&in_force, &[1, 0], false), BEYOND);
         assert_eq!(tags(&in_force), [(keys::OF_TAGS, b'o')]);
         (0..1000).for_each(|_| scopes.leave(&in_force, BEYOND));
         assert_eq!((scopes.top, scopes.levels.len()), (MAX_SCOPES - 1, MAX_SCOPES + 1));
-        assert_eq!(scopes.enter(&in_force, &[1, 1, 7]), MAX_SCOPES as u32 + 1);
+        assert_eq!(scopes.enter(&in_force, &[1, 1, 7], false), MAX_SCOPES as u32 + 1);
         assert_eq!(tags(&in_force), [(1, 7)]);
     }
 
@@ -372,10 +479,10 @@ mod tests {
     #[test]
     fn a_scope_that_is_replaced_takes_no_room() {
         let (mut scopes, in_force) = (Scopes::new(), Cell::new(ptr::null()));
-        let outer = scopes.enter(&in_force, &[1, 1, 10]);
-        let mut scope = scopes.enter(&in_force, &[2, 1, 0]);
+        let outer = scopes.enter(&in_force, &[1, 1, 10], false);
+        let mut scope = scopes.enter(&in_force, &[2, 1, 0], false);
         for turn in 0..=255 {
-            let next = scopes.enter(&in_force, &[2, 1, turn]);
+            let next = scopes.enter(&in_force, &[2, 1, turn], false);
             scopes.leave(&in_force, scope);
             scope = next;
             assert_eq!(tags(&in_force), [(1, 10), (2, turn)]);

@@ -20,10 +20,12 @@ pub const MAX_KEY: usize = 64;
 pub const MAX_VALUE: usize = 255;
 
 /// A set of tags, built once and put in force as often as needed; cheap to clone.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone)]
 pub struct Tags {
     /// As `attributes` writes them.
     bytes: Arc<[u8]>,
+    /// In force, they stand in the place of all others.
+    replaces: bool,
 }
 
 impl Tags {
@@ -32,19 +34,26 @@ impl Tags {
     /// Control characters in keys and values become spaces. A tag with an empty key is left out, as are those for which there is no
     /// room; [`TagStats::left_out`](crate::TagStats::left_out) counts them.
     pub fn new<'a>(tags: impl IntoIterator<Item = (&'a str, &'a dyn Display), IntoIter: DoubleEndedIterator>) -> Self {
-        Self { bytes: block(tags).as_bytes().into() }
+        Self { bytes: block(tags).as_bytes().into(), replaces: false }
     }
 
-    /// The tags that are in force on this thread, to put them in force elsewhere: on another thread, or for a task.
+    /// The tags that are in force on this thread, to put them in force elsewhere: on another thread, or for a task. There they stand in the
+    /// place of all that are in force: who waits for a job of `rayon` runs other jobs meanwhile, which have nothing to do with its tags.
     #[must_use]
     pub fn current() -> Self {
-        Self { bytes: tags_in_force(|bytes| Arc::from(bytes)) }
+        Self { bytes: tags_in_force(|bytes| Arc::from(bytes)), replaces: true }
     }
 
     /// Its tags, as they stand in a record.
     #[cfg(any(feature = "opentelemetry-sdk", feature = "tracing-layer"))]
     pub(super) fn as_bytes(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// Whether they are one set, built once.
+    #[cfg(all(test, feature = "tower"))]
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.bytes, &other.bytes)
     }
 
     /// Whether there are none.
@@ -72,7 +81,7 @@ fn block<'a>(tags: impl IntoIterator<Item = (&'a str, &'a dyn Display), IntoIter
     // A block keeps the first of equal keys, and the last one shall hold.
     for (key, value) in tags.into_iter().rev() {
         let mut text = Text::new();
-        // Refuses what is longer than it takes; a value that fails to show itself is what it showed until then.
+        // A value that fails to show itself is what it showed until then.
         let (Ok(()) | Err(fmt::Error)) = write!(text, "{value}");
         let kept = number(key).is_some_and(|key| block.push(key, text.as_bytes()));
         left_out += u64::from(!kept);
@@ -95,36 +104,52 @@ fn number(key: &str) -> Option<u8> {
 struct Text {
     bytes: [u8; MAX_VALUE],
     length: usize,
+    is_cut: bool,
 }
 
 impl Text {
     fn new() -> Self {
-        Self { bytes: [0; MAX_VALUE], length: 0 }
+        Self { bytes: [0; MAX_VALUE], length: 0, is_cut: false }
     }
 
     fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.length]
     }
 
-    fn push(&mut self, text: &str) -> fmt::Result {
-        let cut = &text[..text.floor_char_boundary(MAX_VALUE - self.length)];
-        self.bytes[self.length..self.length + cut.len()].copy_from_slice(cut.as_bytes());
-        self.length += cut.len();
-        // An error ends the writing: what is megabytes long need not be written to its end.
-        if cut.len() < text.len() { Err(fmt::Error) } else { Ok(()) }
+    /// As much of what comes next as there is room for; behind a cut, nothing.
+    fn cut<'a>(&mut self, text: &'a str) -> &'a str {
+        let room = if self.is_cut { 0 } else { MAX_VALUE - self.length };
+        let fits = text.floor_char_boundary(room);
+        self.is_cut |= fits < text.len();
+        &text[..fits]
+    }
+
+    fn push(&mut self, fitting: &str) {
+        self.bytes[self.length..self.length + fitting.len()].copy_from_slice(fitting.as_bytes());
+        self.length += fitting.len();
     }
 }
 
 impl Write for Text {
+    /// Never an error, for values may rely on it, as `format!` gives none. What is megabytes long is not looked at to its end.
     fn write_str(&mut self, text: &str) -> fmt::Result {
+        let text = self.cut(text);
         // A short look, for nearly all texts: the control characters are below 0x20, 0x7f, and 0xc2 0x80 to 0xc2 0x9f.
         if !text.bytes().any(|byte| byte < 0x20 || byte == 0x7f || byte == 0xc2) {
-            return self.push(text);
+            self.push(text);
+            return Ok(());
         }
-        text.split_inclusive(char::is_control).try_for_each(|part| match part.char_indices().next_back() {
-            Some((at, last)) if last.is_control() => self.push(&part[..at]).and_then(|()| self.push(" ")),
-            _ => self.push(part),
-        })
+        // A space is no longer than what it stands for.
+        for part in text.split_inclusive(char::is_control) {
+            match part.char_indices().next_back() {
+                Some((at, last)) if last.is_control() => {
+                    self.push(&part[..at]);
+                    self.push(" ");
+                }
+                _ => self.push(part),
+            }
+        }
+        Ok(())
     }
 }
 
@@ -150,15 +175,17 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// Puts `tags` in force on this thread, on top of those that are; where a key stands in both, `tags` hold.
+    /// Puts `tags` in force on this thread, on top of those that are; where a key stands in both, `tags` hold. (Those that [`Tags::current`]
+    /// took elsewhere hold alone.)
     #[inline]
     pub fn enter(tags: impl Borrow<Tags>) -> Self {
-        Self { number: enter(&tags.borrow().bytes), thread: PhantomData }
+        let Tags { bytes, replaces } = tags.borrow();
+        Self { number: enter(bytes, *replaces), thread: PhantomData }
     }
 
     /// The same for tags that are built for this alone. Use [`tag!`](crate::tag!) instead.
     pub fn of<'a>(tags: impl IntoIterator<Item = (&'a str, &'a dyn Display), IntoIter: DoubleEndedIterator>) -> Self {
-        Self { number: enter(block(tags).as_bytes()), thread: PhantomData }
+        Self { number: enter(block(tags).as_bytes(), false), thread: PhantomData }
     }
 }
 
@@ -256,6 +283,22 @@ mod tests {
         assert!(left_out::left_out() > before);
     }
 
+    /// Check that a value that relies on its writing is written, however long it is, and nothing behind the cut.
+    #[test]
+    fn a_value_may_rely_on_its_writing() {
+        struct Relies;
+        impl Display for Relies {
+            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str(&"x".repeat(MAX_VALUE - 1)).unwrap();
+                formatter.write_str("é").unwrap();
+                formatter.write_str("y").unwrap();
+                Ok(())
+            }
+        }
+        let tags = crate::tags!("long" => Relies);
+        assert_eq!(texts(&tags.bytes).collect::<Vec<_>>(), [pair("long", &"x".repeat(MAX_VALUE - 1))]);
+    }
+
     /// Check that of very many tags, as many as have room are kept, and the others are counted.
     #[test]
     fn what_has_no_room_is_counted() {
@@ -274,8 +317,9 @@ mod tests {
     fn tags_are_carried_to_another_thread() {
         let _scope = crate::tag!("endpoint" => "/orders");
         let tags = Tags::current();
-        let there = std::thread::spawn(move || with_tags(tags, in_force)).join().unwrap();
-        assert_eq!(there, [pair("endpoint", "/orders")]);
+        // Those of another work, which waits on that thread, are none of its own.
+        let there = std::thread::spawn(move || with_tags(crate::tags!("tenant" => 7), || with_tags(tags, in_force)));
+        assert_eq!(there.join().unwrap(), [pair("endpoint", "/orders")]);
         assert_eq!(format!("{:?}", Tags::current()), r#"{"endpoint": "/orders"}"#);
     }
 }

@@ -8,7 +8,7 @@
 //! `pthread` key when it first changes its record, and a handler that finds none knows that there is nothing to read.
 
 use std::arch::global_asm;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, UnsafeCell};
 use std::io;
 use std::ptr;
 use std::sync::atomic::{AtomicIsize, AtomicU32, Ordering, compiler_fence};
@@ -30,7 +30,7 @@ pub(super) struct Thread {
     /// First, and a pointer: the shape that OTEP 4947 asks of a published thread context.
     in_force: Cell<*const Record>,
     /// Made when the thread first changes what is in force, freed when it ends.
-    scopes: Cell<*mut RefCell<Scopes>>,
+    scopes: Cell<*mut Guarded>,
     /// Where on the stack a handler of somebody else was called from ours; 0: nowhere.
     handed_on_at: Cell<usize>,
     /// The generation of the sampler in which this thread's own timer fired on it.
@@ -46,6 +46,12 @@ const _: () = {
     assert!(align_of::<Thread>() == 8);
     assert!(std::mem::offset_of!(Thread, in_force) == 0);
 };
+
+/// The scopes, while they are changed nobody else's: an allocator that a change calls may come here.
+struct Guarded {
+    is_changing: Cell<bool>,
+    scopes: UnsafeCell<Scopes>,
+}
 
 /// Frees what the thread has when it ends.
 struct End;
@@ -185,15 +191,59 @@ impl Thread {
 
     /// Does `work` with the scopes of the calling thread and the pointer to what is in force; `None` when the thread is ending, and
     /// for an allocator that is called while they are made or changed. Not callable from a signal handler.
-    #[inline]
     pub(super) fn with_here<R>(work: impl FnOnce(&mut Scopes, &Cell<*const Record>) -> R) -> Option<R> {
         let thread = Self::here();
         if thread.scopes.get().is_null() {
             thread.begin()?;
         }
-        // SAFETY: not null, from a `Box` that is freed only when the thread ends (`End`); the borrow ends with this call.
-        let scopes = unsafe { &*thread.scopes.get() };
-        Some(work(&mut *scopes.try_borrow_mut().ok()?, &thread.in_force))
+        // SAFETY: not null, from a `Box` that is freed only when the thread ends (`End`).
+        let guarded = unsafe { &*thread.scopes.get() };
+        if guarded.is_changing.replace(true) {
+            return None;
+        }
+        /// Also when `work` panics.
+        struct Done<'a>(&'a Cell<bool>);
+        impl Drop for Done<'_> {
+            fn drop(&mut self) {
+                self.0.set(false);
+            }
+        }
+        let _done = Done(&guarded.is_changing);
+        // SAFETY: nobody else has them until `_done` goes: whoever comes here meanwhile, on this thread, turns back above and in
+        //         `at_once`; handlers never come here.
+        Some(work(unsafe { &mut *guarded.scopes.get() }, &thread.in_force))
+    }
+
+    /// Enters a scope of the calling thread where that needs no allocator and nobody is at it; else `None`, and nothing is done.
+    #[inline]
+    pub(super) fn enter_at_once(tags: &[u8], replaces: bool) -> Option<u32> {
+        // SAFETY: the scopes call nothing but their own.
+        unsafe { Self::at_once(|scopes, in_force| scopes.enter_at_once(in_force, tags, replaces)) }
+    }
+
+    /// Leaves it likewise.
+    #[inline]
+    pub(super) fn leave_at_once(scope: u32) -> Option<()> {
+        // SAFETY: as above.
+        unsafe { Self::at_once(|scopes, in_force| scopes.leave_at_once(in_force, scope)) }
+    }
+
+    /// What [`with_here`](Self::with_here) does, for work that takes less time than to keep others away.
+    ///
+    /// # Safety
+    /// `work` calls nothing of anybody else's, the allocator above all: it could come here again.
+    #[inline]
+    unsafe fn at_once<R>(work: impl FnOnce(&mut Scopes, &Cell<*const Record>) -> Option<R>) -> Option<R> {
+        // SAFETY: as in `here`.
+        let thread = unsafe { &*fixed()? };
+        // SAFETY: null, or as in `with_here`.
+        let guarded = unsafe { thread.scopes.get().as_ref() }?;
+        if guarded.is_changing.get() {
+            return None;
+        }
+        // SAFETY: nobody has them, for nobody is changing them, and nobody comes here before `work` is done, as the caller has it;
+        //         handlers never do.
+        work(unsafe { &mut *guarded.scopes.get() }, &thread.in_force)
     }
 
     /// The first change: `None` when the thread has ended as far as thread-local values are concerned, and for an allocator that is
@@ -205,7 +255,8 @@ impl Thread {
         }
         let lives = END.try_with(|_| ()).is_ok();
         if lives {
-            self.scopes.set(Box::into_raw(Box::new(RefCell::new(Scopes::new()))));
+            let guarded = Guarded { is_changing: Cell::new(false), scopes: UnsafeCell::new(Scopes::new()) };
+            self.scopes.set(Box::into_raw(Box::new(guarded)));
         }
         self.beginning.set(false);
         lives.then_some(())

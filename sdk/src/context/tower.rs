@@ -11,15 +11,15 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use http::header::CONTENT_TYPE;
-use http::request::Parts;
-use http::{Method, Request, Response};
+use http::{Extensions, HeaderMap, Method, Request, Response, Uri, Version};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use tower_layer::Layer;
 use tower_service::Service;
 
 use super::future::{FutureExt, WithTags};
-use super::tags::{Tags, with_tags};
+use super::recent::recent;
+use super::tags::{Scope, Tags, with_tags};
 
 /// Puts tags in force for each request to a service, on top of those that are.
 ///
@@ -49,7 +49,7 @@ use super::tags::{Tags, with_tags};
 /// `ServiceBuilder::new().layer(..).service(router)`, it comes before routing, when no route is known. In tonic:
 /// `Server::builder().layer(TagLayer::new())`.
 #[derive(Debug, Clone, Copy)]
-pub struct TagLayer<F = fn(&Parts) -> Tags> {
+pub struct TagLayer<F = fn(&Head<'_>) -> Tags> {
     tags_of: F,
 }
 
@@ -67,7 +67,7 @@ impl Default for TagLayer {
     }
 }
 
-impl<F: Fn(&Parts) -> Tags> TagLayer<F> {
+impl<F: Fn(&Head<'_>) -> Tags> TagLayer<F> {
     /// With the tags that `tags_of` finds for a request. Take values of which there are few: route, tenant, plan.
     ///
     /// ```
@@ -81,6 +81,34 @@ impl<F: Fn(&Parts) -> Tags> TagLayer<F> {
     }
 }
 
+/// What a request says before its body.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct Head<'a> {
+    /// Its method.
+    pub method: &'a Method,
+    /// What it is for.
+    pub uri: &'a Uri,
+    /// The version of HTTP.
+    pub version: Version,
+    /// Its headers.
+    pub headers: &'a HeaderMap,
+    /// What came with it within the program, as from other layers.
+    pub extensions: &'a Extensions,
+}
+
+impl<'a> Head<'a> {
+    fn of<B>(request: &'a Request<B>) -> Self {
+        Self {
+            method: request.method(),
+            uri: request.uri(),
+            version: request.version(),
+            headers: request.headers(),
+            extensions: request.extensions(),
+        }
+    }
+}
+
 impl<S, F: Clone> Layer<S> for TagLayer<F> {
     type Service = TagService<S, F>;
 
@@ -91,7 +119,7 @@ impl<S, F: Clone> Layer<S> for TagLayer<F> {
 
 /// A service with a [`TagLayer`] around it.
 #[derive(Debug, Clone, Copy)]
-pub struct TagService<S, F = fn(&Parts) -> Tags> {
+pub struct TagService<S, F = fn(&Head<'_>) -> Tags> {
     inner: S,
     tags_of: F,
 }
@@ -99,7 +127,7 @@ pub struct TagService<S, F = fn(&Parts) -> Tags> {
 impl<S, F, B, R> Service<Request<B>> for TagService<S, F>
 where
     S: Service<Request<B>, Response = Response<R>>,
-    F: Fn(&Parts) -> Tags,
+    F: Fn(&Head<'_>) -> Tags,
 {
     type Response = Response<WithTags<R>>;
     type Error = S::Error;
@@ -110,9 +138,8 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let (head, body) = request.into_parts();
-        let tags = (self.tags_of)(&head);
-        let future = with_tags(&tags, || self.inner.call(Request::from_parts(head, body)));
+        let tags = (self.tags_of)(&Head::of(&request));
+        let future = with_tags(&tags, || self.inner.call(request));
         ResponseFuture { inner: future.with_tags(tags) }
     }
 }
@@ -147,10 +174,14 @@ impl<B: Body> Body for WithTags<B> {
     type Error = B::Error;
 
     fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
-        let this = self.project();
-        let tags = &*this.tags;
-        let body = this.inner.as_pin_mut();
-        body.map_or(Poll::Ready(None), |body| with_tags(tags, || body.poll_frame(context)))
+        let mut this = self.project();
+        let Some(mut body) = this.inner.as_mut().as_pin_mut() else { return Poll::Ready(None) };
+        let _scope = Scope::enter(&*this.tags);
+        let frame = body.as_mut().poll_frame(context);
+        if matches!(frame, Poll::Ready(None)) || (frame.is_ready() && body.is_end_stream()) {
+            this.inner.set(None);
+        }
+        frame
     }
 
     fn is_end_stream(&self) -> bool {
@@ -163,21 +194,21 @@ impl<B: Body> Body for WithTags<B> {
 }
 
 /// The tags of a request when nobody says others.
-fn request_tags(request: &Parts) -> Tags {
+fn request_tags(request: &Head<'_>) -> Tags {
     if let Some((service, method)) = grpc_method(request) {
-        return crate::tags!("rpc.service" => service, "rpc.method" => method);
+        return recent(["rpc.service", "rpc.method"], [service, method]);
     }
-    let method = method(&request.method);
+    let method = method(request.method);
     match route(request) {
-        Some(route) => crate::tags!("endpoint" => route, "method" => method),
-        None => crate::tags!("method" => method),
+        Some(route) => recent(["endpoint", "method"], [route, method]),
+        None => recent(["method", ""], [method, ""]),
     }
 }
 
 /// `application/grpc`, also `application/grpc+proto` and the like: the service and the method of `/service/method`.
 ///
 /// Source: gRPC over HTTP2, "Requests".
-fn grpc_method(request: &Parts) -> Option<(&str, &str)> {
+fn grpc_method<'a>(request: &Head<'a>) -> Option<(&'a str, &'a str)> {
     let kind = request.headers.get(CONTENT_TYPE)?.as_bytes();
     let behind = kind.strip_prefix(b"application/grpc")?;
     if !matches!(behind.first(), None | Some(b'+' | b';' | b'-')) {
@@ -197,12 +228,12 @@ fn method(method: &Method) -> &str {
 }
 
 #[cfg(feature = "axum")]
-fn route(request: &Parts) -> Option<&str> {
+fn route<'a>(request: &Head<'a>) -> Option<&'a str> {
     request.extensions.get::<axum::extract::MatchedPath>().map(axum::extract::MatchedPath::as_str)
 }
 
 #[cfg(not(feature = "axum"))]
-fn route(_: &Parts) -> Option<&str> {
+fn route<'a>(_: &Head<'a>) -> Option<&'a str> {
     None
 }
 
@@ -250,7 +281,7 @@ mod tests {
     }
 
     fn tags(request: http::request::Builder) -> String {
-        format!("{:?}", request_tags(&request.body(()).unwrap().into_parts().0))
+        format!("{:?}", request_tags(&Head::of(&request.body(()).unwrap())))
     }
 
     /// Check that a path is no tag, and that words that HTTP does not know are one value.

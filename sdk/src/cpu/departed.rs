@@ -29,6 +29,35 @@ pub(super) struct Departed {
     /// Looks since samples last stood for any.
     waited: u8,
     tick: Duration,
+    chance: Chance,
+}
+
+/// How much may be missing by chance, of what was told at whichever rate: nanoseconds. What one thread tells differs from what it used by
+/// up to a period, for its first signal comes at random; the sum over many, by the root of their number. The process-wide alarm
+/// tells of a tick at once, whichever thread that hits.
+#[derive(Debug, Clone, Default)]
+struct Chance {
+    /// Two periods, or ticks, of the longest there were.
+    longest: u64,
+    /// The sum of their squares over the threads that ended, and over the signals of the process-wide alarm.
+    squares: u128,
+    /// What the process-wide alarm had told at the last look.
+    process_told: u64,
+}
+
+impl Chance {
+    /// So many threads have ended since the last look.
+    fn note(&mut self, ended: u64, process_told: u64, of_period: u64, tick: u64) {
+        let at_once = (tick / of_period).max(1);
+        self.longest = self.longest.max(2 * at_once * of_period);
+        let told = process_told.saturating_sub(std::mem::replace(&mut self.process_told, process_told));
+        let periods = u128::from(ended) * u128::from(of_period) + u128::from(told) * u128::from(at_once);
+        self.squares = self.squares.saturating_add(periods * u128::from(of_period));
+    }
+
+    fn nanos(&self) -> u64 {
+        self.longest.saturating_add(u64::try_from(self.squares.isqrt() / 4).unwrap_or(u64::MAX))
+    }
 }
 
 /// CPU time of the process, and what is known of it without those that have ended.
@@ -46,7 +75,8 @@ impl Departed {
     /// Nobody has ended yet.
     pub(super) fn begin(process: Duration, process_told: u64, tick: Duration) -> Self {
         let from = nanos(process).saturating_sub_unsigned(process_told);
-        Self { from, told: 0, ended: 0, looked_at: 0, missing: 0, waited: 0, tick }
+        let chance = Chance { process_told, ..Chance::default() };
+        Self { from, told: 0, ended: 0, looked_at: 0, missing: 0, waited: 0, tick, chance }
     }
 
     /// A thread has ended, or lost its alarm, whose samples and losses stood for `told` nanoseconds.
@@ -60,9 +90,19 @@ impl Departed {
         self.told = self.told.saturating_add(nanos);
     }
 
-    /// The process used so much while no sample was to be taken.
-    pub(super) fn skip(&mut self, cpu: Duration) {
-        self.from = self.from.saturating_add(nanos(cpu));
+    /// Goes on after a time in which no sample was to be taken, or begins: so much, and no more, is untold now. All clocks are looked
+    /// at again for this: what is used while alarms are set is in some of them, and told by nobody.
+    pub(super) fn go_on(&mut self, used: Use, untold: i64) {
+        self.from = self.from.saturating_add(self.untold(used).saturating_sub(untold));
+    }
+
+    /// Nanoseconds of the process's that neither living threads owe nor anything stands for.
+    pub(super) fn untold(&self, used: Use) -> i64 {
+        nanos(used.process)
+            .saturating_sub(self.from)
+            .saturating_sub(nanos(used.living))
+            .saturating_sub_unsigned(used.process_told)
+            .saturating_sub(self.told)
     }
 
     /// Compares the clock with what was told. `left` is how many periods a thread that does not block the signal may leave
@@ -70,14 +110,10 @@ impl Departed {
     /// before they come to as much as a thread may be behind by.
     pub(super) fn look(&mut self, used: Use, period: Duration, left: u32) -> u64 {
         let of_period = whole(period).max(1);
-        let untold = nanos(used.process)
-            .saturating_sub(self.from)
-            .saturating_sub(nanos(used.living))
-            .saturating_sub_unsigned(used.process_told)
-            .saturating_sub(self.told);
-        let by_chance = self.by_chance(used.process_told, of_period).saturating_mul(of_period);
-        let untold = u64::try_from(untold).unwrap_or(0).saturating_sub(by_chance);
+        let untold = self.untold(used);
         let ended = self.ended - std::mem::replace(&mut self.looked_at, self.ended);
+        self.chance.note(ended, used.process_told, of_period, whole(self.tick));
+        let untold = u64::try_from(untold).unwrap_or(0).saturating_sub(self.chance.nanos());
         let may_be_left = ended.saturating_mul(left.into()).saturating_mul(of_period);
         self.missing = untold.min(self.missing.saturating_add(may_be_left));
         self.waited = if self.missing < of_period { 0 } else { self.waited + 1 };
@@ -88,15 +124,6 @@ impl Departed {
         let given_up = if beyond < BLOCKED_NANOS { 0 } else { beyond / of_period };
         self.tell(given_up, period);
         given_up
-    }
-
-    /// Periods that may be missing by chance. What one thread tells differs from what it used by up to a period, for its first
-    /// signal comes at random; the sum over many, by the root of their number. The process-wide alarm tells of a tick at
-    /// once, whichever thread that hits.
-    fn by_chance(&self, process_told: u64, of_period: u64) -> u64 {
-        let at_once = (whole(self.tick) / of_period).max(1);
-        let events = self.ended.saturating_add((process_told / of_period).saturating_mul(at_once));
-        2 * at_once + events.isqrt() / 4
     }
 
     /// Takes up to so many of the missing periods, for samples to stand for.
@@ -139,7 +166,7 @@ mod tests {
         (0..100).for_each(|_| departed.leave(15_000_000));
         assert_eq!(departed.look(used(1000 + 2000 + 700, 700), PERIOD, 1), 0);
         // 500 ms less two periods and a quarter of the root of 100.
-        assert_eq!((departed.take(30, PERIOD), departed.take(30, PERIOD), departed.take(30, PERIOD)), (30, 16, 0));
+        assert_eq!((departed.take(30, PERIOD), departed.take(30, PERIOD), departed.take(30, PERIOD)), (30, 15, 0));
         assert_eq!((departed.look(used(1000 + 2000 + 900, 900), PERIOD, 1), departed.take(9, PERIOD)), (0, 0));
     }
 
@@ -148,8 +175,8 @@ mod tests {
     fn what_no_tick_explains_is_given_up() {
         let mut departed = Departed::begin(Duration::ZERO, 0, 4 * MS);
         (0..4).for_each(|_| departed.leave(0));
-        // 40 periods, two of leeway; four threads may leave one each.
-        assert_eq!(departed.look(used(400, 0), PERIOD, 1), 34);
+        // 40 periods, two and a half of leeway; four threads may leave one each.
+        assert_eq!(departed.look(used(400, 0), PERIOD, 1), 33);
         assert_eq!((departed.take(9, PERIOD), departed.look(used(400, 0), PERIOD, 1)), (4, 0));
         // Less than 250 ms waits for more.
         assert_eq!((departed.look(used(640, 0), PERIOD, 1), departed.look(used(650, 0), PERIOD, 1)), (0, 25));
@@ -161,7 +188,7 @@ mod tests {
         let mut departed = Departed::begin(Duration::ZERO, 0, 4 * MS);
         (0..100).for_each(|_| departed.leave(0));
         let given_up: Vec<u64> = (0..12).map(|_| departed.look(used(600, 0), PERIOD, 1)).collect();
-        assert_eq!(given_up, [0, 0, 0, 0, 0, 0, 0, 0, 0, 56, 0, 0]);
+        assert_eq!(given_up, [0, 0, 0, 0, 0, 0, 0, 0, 0, 55, 0, 0]);
         assert_eq!(departed.take(9, PERIOD), 0);
     }
 
@@ -184,6 +211,32 @@ mod tests {
         let mut departed = Departed::begin(Duration::ZERO, 0, 4 * MS);
         (0..100).for_each(|_| departed.leave(0));
         assert_eq!(departed.look(used(1000, 0), PERIOD, 1), 0);
-        assert_eq!((departed.take(99, 10 * PERIOD), departed.take(99, PERIOD)), (9, 6));
+        assert_eq!((departed.take(99, 10 * PERIOD), departed.take(99, PERIOD)), (9, 5));
+    }
+
+    /// Check that what the process uses while nothing is sampled, and while alarms are set again, is nobody's, and that what was
+    /// untold before still is.
+    #[test]
+    fn what_is_used_meanwhile_is_nobodys() {
+        let mut departed = Departed::begin(Duration::ZERO, 0, 4 * MS);
+        (0..4).for_each(|_| departed.leave(0));
+        let before = used(1000, 700);
+        let untold = departed.untold(before);
+        departed.leave_to_living(nanos(before.living));
+        // Seven milliseconds of the threads' own count since their new alarms; three of the process-wide alarm's tell of nobody's time.
+        departed.go_on(Use { process: 5000 * MS, living: 7 * MS, process_told: 3_000_000 }, untold);
+        let later = Use { process: 5300 * MS, living: 307 * MS, process_told: 3_000_000 };
+        assert_eq!((untold, departed.untold(later)), (300_000_000, 300_000_000));
+    }
+
+    /// Check that what chance left untold at a low rate is no loss at a high one, and that what is missing beyond it still is.
+    #[test]
+    fn chance_at_a_low_rate_is_no_loss_at_a_high_one() {
+        let (second, mut departed) = (1000 * MS, Departed::begin(Duration::ZERO, 0, 4 * MS));
+        (0..2).for_each(|_| departed.leave(1_000_000_000));
+        assert_eq!(departed.look(used(3650, 0), second, 1), 0);
+        (0..2).for_each(|_| departed.leave(1_000_000_000));
+        assert_eq!((departed.look(used(5650, 0), PERIOD, 1), departed.take(9, PERIOD)), (0, 0));
+        assert!((200..300).contains(&departed.look(used(8400, 0), PERIOD, 1)));
     }
 }

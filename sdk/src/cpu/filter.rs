@@ -81,7 +81,7 @@ impl Filter {
             match try_from(from, quietly) {
                 Ok(None) => return filter,
                 Ok(Some(BEFORE_ALL)) if quietly => quietly = false,
-                Ok(Some(deadly)) if deadly < Call::ALL.len() => {
+                Ok(Some(deadly)) if deadly < BEHIND_ALL => {
                     filter.deadly.push(Call::ALL[deadly]);
                     from = deadly + 1;
                 }
@@ -109,6 +109,8 @@ fn is_filtered() -> bool {
 
 /// The child came to none of the calls.
 const BEFORE_ALL: usize = usize::MAX;
+/// It came through them all.
+const BEHIND_ALL: usize = Call::ALL.len();
 
 /// Lets a child try the calls from `from` on; the one that it did not survive. `quietly`: without a core file.
 fn try_from(from: usize, quietly: bool) -> io::Result<Option<usize>> {
@@ -125,8 +127,10 @@ fn try_from(from: usize, quietly: bool) -> io::Result<Option<usize>> {
     if child < 0 {
         return Err(io::Error::last_os_error());
     }
-    let survived = wait_for(child);
-    Ok((!survived).then(|| progress.counter().load(Ordering::Relaxed)))
+    wait_for(child);
+    // Not by how it ended: another thread may have waited for all children that there are, and has the answer.
+    let reached = progress.counter().load(Ordering::Relaxed);
+    Ok((reached != BEHIND_ALL).then_some(reached))
 }
 
 /// The child: makes each call with arguments that it cannot do anything with, and ends.
@@ -141,14 +145,15 @@ fn try_calls(from: usize, quietly: bool, progress: &AtomicUsize) -> ! {
         //         (perf_event_open(2), timer_create(2), setitimer(2), process_vm_readv(2), memfd_create(2)); the filter comes before that.
         unsafe { libc::syscall(call.number(), -1_i64, -1_i64, -1_i64, -1_i64, -1_i64, -1_i64) };
     }
+    progress.store(BEHIND_ALL, Ordering::Relaxed);
     loop {
         // SAFETY: exit_group(2) ends the child.
         unsafe { libc::syscall(libc::SYS_exit_group, 0) };
     }
 }
 
-/// Waits for the child; whether it came to its end by itself.
-fn wait_for(child: libc::pid_t) -> bool {
+/// Waits until the child has ended; ends it where that takes too long.
+fn wait_for(child: libc::pid_t) {
     let end = Instant::now() + LIMIT;
     loop {
         let mut status = 0;
@@ -161,12 +166,11 @@ fn wait_for(child: libc::pid_t) -> bool {
                     libc::kill(child, libc::SIGKILL);
                     libc::waitpid(child, &raw mut status, libc::__WALL);
                 }
-                return false;
+                return;
             }
             -1 if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
-            // Somebody else waited for all children there are: nothing is known.
-            -1 => return true,
-            _ => return libc::WIFEXITED(status),
+            // It is gone; `-1` where somebody else waited for all children there are.
+            _ => return,
         }
     }
 }

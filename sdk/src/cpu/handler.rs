@@ -40,10 +40,10 @@ pub(crate) struct Shared {
     pub(crate) snapshot: AtomicPtr<Snapshot>,
     /// Counts starts and resumes; 0 while no sample is to be taken.
     pub(crate) generation: AtomicU32,
-    /// Nanoseconds of CPU time between samples.
+    /// Nanoseconds of CPU time between samples; each slot has its own, which follows when its alarm is set.
     pub(crate) period_nanos: AtomicU64,
-    /// This process, as `process_vm_readv` knows it.
-    pub(crate) pid: u32,
+    /// This process.
+    pid: u32,
     /// Threads without an alarm of their own that used CPU.
     pub(crate) newcomers: Newcomers,
     /// Nanoseconds of CPU time that signals of the process-wide alarm stood for, on threads without one of their own.
@@ -220,14 +220,15 @@ unsafe fn origin(shared: &Shared, info: *const libc::siginfo_t) -> Origin<'_> {
 }
 
 fn on_timer(shared: &Shared, slot: &Slot, registers: &Registers, overrun: u64) {
-    let Some((generation, period)) = shared.in_force() else { return };
+    let Some((generation, _)) = shared.in_force() else { return };
     context::mark_covered(generation);
+    let period = slot.period();
     let mut periods = 1 + slot.not_written_off(overrun);
     let nanos = periods.saturating_mul(period);
     slot.mark_timed(nanos);
     if slot.has_some_event() {
         // The event tells of the time in the program's code; what the kernel worked for the thread, the timer alone sees.
-        periods = if registers.in_system_call(shared.pid) { slot.take_kernel_periods(nanos, period) } else { 0 };
+        periods = if registers.in_system_call(slot.tid()) { slot.take_kernel_periods(nanos, period) } else { 0 };
     }
     if periods > 0 {
         sample_own(shared, slot, registers, Weight { periods, period });
@@ -235,9 +236,9 @@ fn on_timer(shared: &Shared, slot: &Slot, registers: &Registers, overrun: u64) {
 }
 
 fn on_event(shared: &Shared, slot: &Slot, registers: &Registers) {
-    let Some((generation, period)) = shared.in_force() else { return };
+    let Some((generation, _)) = shared.in_force() else { return };
     context::mark_covered(generation);
-    sample_own(shared, slot, registers, Weight { periods: 1, period });
+    sample_own(shared, slot, registers, Weight { periods: 1, period: slot.period() });
 }
 
 /// A sample by the thread's own alarm.
@@ -306,11 +307,14 @@ fn own_tid(shared: &Shared) -> Option<u32> {
     Some(unsafe { ((thread_pointer() as usize).wrapping_add(offset) as *const u32).read_volatile() })
 }
 
-/// The calling thread's own stack from `sp` on, where it is known; else nothing. For hooks of the allocator, on the thread itself.
+/// The calling thread's own stack from `sp` on, where it is known, else nothing; and its id. For hooks of the allocator, on the thread itself.
 #[cfg(feature = "heap")]
-pub(crate) fn own_stack(sp: u64) -> std::ops::Range<u64> {
-    let slot = made().and_then(|shared| shared.slots.find(own_tid(shared)?));
-    slot.map_or(0..0, |slot| slot.stack(sp, thread_pointer()))
+pub(crate) fn own_stack(sp: u64) -> (std::ops::Range<u64>, u32) {
+    let known = made().and_then(|shared| Some((shared, own_tid(shared)?)));
+    let Some((shared, tid)) = known else { return (0..0, super::thread_id::own_id()) };
+    let slot = shared.slots.find(tid);
+    let stack = |slot: &Slot| slot.stack_by_id(sp, thread_pointer(), tid == shared.pid);
+    (slot.map_or(0..0, stack), tid)
 }
 
 fn sample(shared: &Shared, mut held: Held<'_>, slot: Option<&Slot>, registers: &Registers, weight: Weight) {
@@ -326,12 +330,14 @@ fn sample(shared: &Shared, mut held: Held<'_>, slot: Option<&Slot>, registers: &
     };
     let Work { cache, frames, window, stack: own_stack, tags } = held.work();
     frames.clear();
+    // By the thread itself, not by the process: once the first thread of that has ended, its memory is found no more.
+    let tid = slot.map(Slot::tid).or_else(|| own_tid(shared)).unwrap_or(shared.pid);
     let mut written = false;
     // All that takes room happens on the scratch's stack.
     own_stack.run(|| {
         // SAFETY: `stack` reaches from this thread's stack pointer to the end of its own stack, checked by `Slot::stack`;
         //         while the handler runs, on whichever stack, it stays.
-        let mut memory = unsafe { StackMemory::new(stack.clone(), window, shared.pid) };
+        let mut memory = unsafe { StackMemory::new(stack.clone(), window, tid) };
         let end = snapshot.walk(registers, cache, &mut memory, frames);
         let head = Head {
             epoch,

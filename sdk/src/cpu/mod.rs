@@ -7,7 +7,9 @@
 
 mod action;
 mod atomic;
+mod bounds;
 mod clocks;
+mod covered;
 mod departed;
 mod engine;
 mod filter;
@@ -282,6 +284,10 @@ impl Sampler {
         self.refresh_modules();
         self.states.settle();
         let mut counted = self.shared.pool.close(epoch);
+        let overrun = counted.lost.count(Cause::Blocked);
+        if overrun > 0 {
+            tracing::debug!(periods = overrun, "signals came long after they fell due: lost as blocked");
+        }
         let waiting = std::mem::take(&mut self.waiting[usize::from(epoch)]);
         let drained = self.hand_on(&waiting, see);
         self.states.end_epoch();

@@ -68,7 +68,7 @@ impl ProcessAlarm {
     /// Goes on at another rate.
     pub(super) fn set_period(&mut self, shared: &Shared, period: Duration) {
         let told = shared.process_told.load(Ordering::Relaxed);
-        let pace = self.progress.change_period(process_cpu_time(), told, period);
+        let pace = self.progress.keep_step(process_cpu_time(), told, period);
         self.set_pace(pace);
     }
 

@@ -48,6 +48,9 @@ impl Head {
         [origin, weight, owner, trace_high, trace_low, span_id]
     }
 
+    /// Bits of a shape; what stands above them is the caller's.
+    pub(crate) const SHAPE_BITS: u32 = 48;
+
     /// What this head says of its stack, in one word.
     pub(crate) fn shape(self) -> u64 {
         u64::from(self.end as u8) | u64::from(self.elided) << 16 | u64::from(self.leaf_frames) << 32

@@ -10,7 +10,7 @@ use crate::unwind::frames::Frames;
 use crate::unwind::memory::Window;
 use crate::unwind::rules::Cache;
 
-/// What a handler works with; about 60 KiB, once it is used, a spare one 12.
+/// What a handler works with; about 56 KiB, once it is used, a spare one 16.
 #[derive(Debug)]
 pub(crate) struct Work {
     pub(crate) cache: Cache,

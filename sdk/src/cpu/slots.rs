@@ -8,6 +8,8 @@ use std::collections::TryReserveError;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
+use super::bounds::Bounds;
+
 /// Slots of a process.
 const SLOTS: usize = 4096;
 /// How far a thread's slot may be from the place that its id gives.
@@ -26,6 +28,8 @@ pub(crate) struct Slot {
     event: AtomicI32,
     /// Its own alarm has gone off on it.
     signalled: AtomicBool,
+    /// Nanoseconds of CPU time between its alarm's signals.
+    period: AtomicU64,
     /// Nanoseconds of CPU time that its own samples stand for; written by its handler.
     told: AtomicU64,
     /// Nanoseconds of CPU time that signals of its timer tell of, also those without a sample; written by its handler.
@@ -38,10 +42,8 @@ pub(crate) struct Slot {
     made_good: AtomicI64,
     /// Periods without a signal that were counted as lost already; the next overrun tells of them again.
     written_off: AtomicU32,
-    /// Readable stack of this thread: from here …
-    stack_start: AtomicU64,
-    /// … to here; 0 while unknown.
-    stack_end: AtomicU64,
+    /// Readable stack of this thread, once it is known.
+    stack: Bounds,
     /// A stack pointer seen outside the known stack; 0: nothing to find out.
     unknown_sp: AtomicU64,
     /// The thread's control block; see [`crate::unwind::arch::thread_pointer`].
@@ -83,7 +85,7 @@ impl Slots {
         slot.in_kernel.store(0, Ordering::Relaxed);
         slot.made_good.store(0, Ordering::Relaxed);
         slot.written_off.store(0, Ordering::Relaxed);
-        slot.stack_end.store(0, Ordering::Relaxed);
+        slot.stack.set(&(0..0));
         slot.unknown_sp.store(0, Ordering::Relaxed);
         // Release: pairs with the Acquire load in `find`.
         slot.tid.store(tid, Ordering::Release);
@@ -128,6 +130,16 @@ impl Slot {
         descriptor != NO_EVENT && self.event.load(Ordering::Relaxed) == descriptor
     }
 
+    /// Its alarm is set to so many nanoseconds between signals: each stands for as much from now on.
+    pub(crate) fn set_period(&self, nanos: u64) {
+        self.period.store(nanos, Ordering::Relaxed);
+    }
+
+    /// Nanoseconds of CPU time that a signal of its alarm stands for.
+    pub(crate) fn period(&self) -> u64 {
+        self.period.load(Ordering::Relaxed)
+    }
+
     /// Whether this thread has a perf event at all.
     pub(crate) fn has_some_event(&self) -> bool {
         self.event.load(Ordering::Relaxed) != NO_EVENT
@@ -152,7 +164,7 @@ impl Slot {
         add(&self.in_kernel, nanos);
         let in_kernel = self.in_kernel.load(Ordering::Relaxed);
         let periods = in_kernel.min(u64::try_from(self.untold()).unwrap_or(0)) / period.max(1);
-        self.in_kernel.store(in_kernel - periods * period, Ordering::Relaxed);
+        self.in_kernel.fetch_sub(periods * period, Ordering::Relaxed);
         periods
     }
 
@@ -200,16 +212,21 @@ impl Slot {
     /// What can be read directly above `sp`: up to the end of this thread's stack if `sp` is on it, else nothing, and the
     /// `profiler` thread is asked to find out. Called by the handler on the slot's thread.
     pub(crate) fn stack(&self, sp: u64, thread_pointer: u64) -> Range<u64> {
-        // Acquire: pairs with the Release store in `set_stack`; who sees the end sees the start that belongs to it.
-        let end = self.stack_end.load(Ordering::Acquire);
-        let start = self.stack_start.load(Ordering::Relaxed);
-        if (start..end).contains(&sp) {
-            return sp..end;
+        if let Some(known) = self.stack.above(sp) {
+            return known;
         }
         self.thread_pointer.store(thread_pointer, Ordering::Relaxed);
         // Release: pairs with the Acquire swap in `unknown_stack`.
         self.unknown_sp.store(sp, Ordering::Release);
         0..0
+    }
+
+    /// The same for whoever found the slot by its own id alone, which a thread that has ended may have had before: what the C library made as a
+    /// thread's stack ends at the thread pointer, and only the first thread has another one.
+    #[cfg(feature = "heap")]
+    pub(crate) fn stack_by_id(&self, sp: u64, thread_pointer: u64, is_first: bool) -> Range<u64> {
+        let stack = self.stack(sp, thread_pointer);
+        if is_first || stack.end == thread_pointer { stack } else { 0..0 }
     }
 
     /// What the handler asked since the last call.
@@ -225,17 +242,14 @@ impl Slot {
 
     /// Makes the stack of this thread known.
     pub(crate) fn set_stack(&self, stack: &Range<u64>) {
-        // A handler between these stores sees an end of 0 and reads nothing directly.
-        self.stack_end.store(0, Ordering::Release);
-        self.stack_start.store(stack.start, Ordering::Relaxed);
-        // Release: pairs with the Acquire load in `stack`.
-        self.stack_end.store(stack.end, Ordering::Release);
+        self.stack.set(stack);
     }
 }
 
-/// Adds to what only the calling thread's handler writes, one at a time.
+/// Adds to what the handler of the slot's thread writes: at once, for where a thread's id cannot be told, a late signal of a timer
+/// whose slot has got another thread runs it there too.
 fn add(counter: &AtomicU64, nanos: u64) {
-    counter.store(counter.load(Ordering::Relaxed).wrapping_add(nanos), Ordering::Relaxed);
+    counter.fetch_add(nanos, Ordering::Relaxed);
 }
 
 #[cfg(test)]
@@ -309,5 +323,19 @@ mod tests {
         assert_eq!(slot.unknown_stack(), None);
         slot.set_stack(&(0x4000..0x9000));
         assert_eq!((slot.stack(0x5000, 0x9000), slot.stack(0x3000, 0x9000)), (0x5000..0x9000, 0..0));
+    }
+
+    /// Check that the stack of a thread that has ended is not taken for that of one which has got its id, whose own ends somewhere else.
+    #[cfg(feature = "heap")]
+    #[test]
+    fn an_id_alone_says_nothing_of_the_stack() {
+        let slots = Slots::new().unwrap();
+        let slot = slots.insert(1).unwrap();
+        slot.set_stack(&(0x4000..0x9000));
+        let stack = |thread_pointer, is_first| slot.stack_by_id(0x5000, thread_pointer, is_first);
+        assert_eq!(
+            [stack(0x9000, false), stack(0x8000, false), stack(0x8000, true)],
+            [0x5000..0x9000, 0..0, 0x5000..0x9000]
+        );
     }
 }

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use super::record::Head;
-use crate::unwind::changes::Left;
+use crate::unwind::changes::Movable;
 use crate::unwind::frames::StackEnd;
 use crate::unwind::modules::Modules;
 use crate::unwind::walk::Snapshot;
@@ -18,7 +18,7 @@ pub(super) struct States {
     states: Vec<State>,
     /// Epochs closed so far.
     closed: u64,
-    left: Left,
+    movable: Movable,
 }
 
 #[derive(Debug)]
@@ -35,7 +35,7 @@ impl States {
     /// Handlers work with this one from now on.
     pub(super) fn put_in_force(&mut self, snapshot: &Snapshot) {
         if let Some(before) = self.states.last() {
-            self.left.note(&before.modules, &snapshot.modules);
+            self.movable.note(&before.modules, &snapshot.modules);
         }
         let ends = self.closed + 2;
         self.states.iter_mut().for_each(|state| state.ends = state.ends.or(Some(ends)));
@@ -48,7 +48,7 @@ impl States {
     pub(super) fn settle(&mut self) {
         let Some((now, before)) = self.states.split_last_mut() else { return };
         for state in before {
-            state.certain = Arc::new(Modules::between(&state.modules, &now.modules, &self.left));
+            state.certain = Arc::new(Modules::between(&state.modules, &now.modules, &self.movable));
         }
     }
 

@@ -20,8 +20,7 @@ pub(crate) struct Candidates(Vec<usize>);
 impl Candidates {
     /// The offsets on the calling thread.
     pub(crate) fn here() -> Self {
-        // SAFETY: gettid(2) has no argument and cannot fail.
-        let tid = unsafe { libc::gettid() }.cast_unsigned();
+        let tid = own_id();
         let pointer = thread_pointer();
         let start = pointer.wrapping_add_signed(THREAD_DESCRIPTOR.start) & !(BLOCK - 1);
         let end = pointer.wrapping_add_signed(THREAD_DESCRIPTOR.end);
@@ -40,6 +39,12 @@ impl Candidates {
         let common = self.0.iter().find(|offset| here.0.contains(offset));
         shared.tid_offset.store(common.copied().unwrap_or(0), Ordering::Relaxed);
     }
+}
+
+/// The calling thread's id, by a system call.
+pub(super) fn own_id() -> u32 {
+    // SAFETY: gettid(2) has no argument and cannot fail.
+    unsafe { libc::gettid() }.cast_unsigned()
 }
 
 #[cfg(test)]

@@ -12,16 +12,17 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::clocks::{Progress, cpu_time, nanos, process_cpu_time};
+use super::covered::Covered;
 use super::departed::{Departed, Use};
-use super::engine::{self, Alarm, Engine, Findings, Pace, Target};
+use super::engine::{self, Engine, Findings, Pace, Target};
 use super::filter::{Call, DEADLY, Filter};
-use super::handler::{BLOCKED_NANOS, Shared};
+use super::handler::Shared;
 use super::phases::Phases;
 use super::process_alarm::ProcessAlarm;
-use super::slots::Slot;
 use super::stack_bounds::StackBounds;
 use super::tasks::{name_of, thread_count, thread_ids};
-use super::untold::{Left, Untold};
+use super::thread_id::own_id;
+use super::untold::Untold;
 use crate::engine::EngineChoice;
 use crate::error::Error;
 use crate::unwind::memory::read_own_memory;
@@ -50,35 +51,12 @@ pub(crate) struct Threads {
     stacks: StackBounds,
     phases: Phases,
     departed: Departed,
-    /// What the process's clock said then.
-    looked_at: Duration,
     /// What alarms before these left untold.
     untold: Untold,
     /// Periods written off since they were taken.
     written_off: u64,
     /// A better engine than the one that threads start with is there, and took all that it was given.
     may_promote: bool,
-}
-
-/// A thread with an alarm of its own. Its alarms go before the slot is free for another thread.
-#[derive(Debug)]
-struct Covered {
-    alarm: Box<dyn Alarm>,
-    /// One of the best engine, beside the first one.
-    better: Option<Box<dyn Alarm>>,
-    /// Index of the best engine that covers it.
-    engine: usize,
-    slot: &'static Slot,
-    progress: Progress,
-    /// What its clock said when the alarm was set.
-    since: Duration,
-    /// When that was.
-    met: Instant,
-    /// What its clock said last: one that says less is another thread's.
-    cpu: Duration,
-    name: Option<Arc<str>>,
-    /// What its signals told when the name was read.
-    named_at: u64,
 }
 
 impl Threads {
@@ -97,7 +75,7 @@ impl Threads {
         let tells_threads = shared.tid_offset.load(Ordering::Relaxed) != 0;
         let engines = engine::for_threads(choice, period, filter, tells_threads, &mut findings);
         let (call, known) = (Call::ProcessVmReadv, 1_u64);
-        if read_own_memory(shared.pid, (&raw const known) as u64, &mut [0]) == 0 {
+        if read_own_memory(own_id(), (&raw const known) as u64, &mut [0]) == 0 {
             let why = if filter.is_deadly(call) { DEADLY } else { "it is refused" };
             findings
                 .note(format!("{call}: {why}: coroutines' stacks cannot be walked, nor a thread's own when it is new"));
@@ -107,6 +85,10 @@ impl Threads {
         // Where sampling goes on, what threads use until they are covered is known by their clocks, and must not be told twice.
         let first = if untold.goes_on() && !engines.is_empty() { LATER } else { pace.first };
         let process = ProcessAlarm::start(shared, choice, Pace { first, ..pace }, filter, &mut findings)?;
+        let (departed, nobody_told) = untold.departed().unwrap_or_else(|| {
+            let told = shared.process_told.load(Ordering::Relaxed);
+            (Departed::begin(process_cpu_time(), told, engine::kernel_tick()), 0)
+        });
         let mut threads = Self {
             shared,
             period,
@@ -119,17 +101,17 @@ impl Threads {
             count: None,
             stacks: StackBounds::default(),
             phases,
-            departed: untold.departed().unwrap_or_else(|| {
-                let told = shared.process_told.load(Ordering::Relaxed);
-                Departed::begin(process_cpu_time(), told, engine::kernel_tick())
-            }),
-            looked_at: Duration::ZERO,
+            departed,
             untold,
             written_off: 0,
             may_promote: false,
         };
         threads.find();
         threads.may_promote = threads.engines.len() > 1;
+        if !threads.untold.goes_on() {
+            let used = threads.used();
+            threads.departed.go_on(used, nobody_told);
+        }
         if first == LATER {
             threads.process.begin_anew(shared, pace);
         }
@@ -178,15 +160,8 @@ impl Threads {
     /// Goes on at another rate.
     pub(crate) fn set_period(&mut self, period: Duration) {
         self.period = period;
-        let lost = self.covered.extract_if(|tid, thread| {
-            let cpu = cpu_time(*tid).unwrap_or_default();
-            let pace = thread.progress.change_period(cpu, thread.slot.told(), period);
-            thread.slot.make_all_good();
-            if thread.better.as_mut().is_some_and(|alarm| alarm.set_pace(pace).is_err()) {
-                thread.lose_better();
-            }
-            thread.alarm.set_pace(pace).is_err()
-        });
+        let phases = &mut self.phases;
+        let lost = self.covered.extract_if(|tid, thread| !thread.set_period(*tid, phases.pace(period), phases.draw()));
         let lost: Vec<(u32, Covered)> = lost.collect();
         for (tid, thread) in lost {
             self.departed.leave(thread.end());
@@ -248,11 +223,28 @@ impl Threads {
     /// Looks a last time: the periods to write off, and what threads leave untold.
     pub(crate) fn end(mut self) -> (u64, Untold) {
         self.sweep(Instant::now());
-        let used = self.covered.values().map(|thread| nanos(thread.cpu.saturating_sub(thread.since)));
-        used.for_each(|nanos| self.departed.leave_to_living(nanos));
+        let used = self.used();
+        let nobody_told = self.departed.untold(used);
+        self.departed.leave_to_living(nanos(used.living));
         let living = self.covered.iter().map(|(tid, thread)| (*tid, thread.left()));
-        let untold = Untold::of(living, self.departed.clone(), self.looked_at);
+        let untold = Untold::of(living, self.departed.clone(), nobody_told);
         (self.take_written_off(), untold)
+    }
+
+    /// What all clocks say, one look right behind the other.
+    fn used(&mut self) -> Use {
+        // Before the clocks of the threads: what they use meanwhile must not look like time of others.
+        let process = process_cpu_time();
+        let process_told = self.shared.process_told.load(Ordering::Relaxed);
+        for (tid, thread) in &mut self.covered {
+            thread.cpu = cpu_time(*tid).unwrap_or_default().max(thread.cpu);
+        }
+        Use { process, living: self.living(), process_told }
+    }
+
+    /// What threads that live used since they have their alarms, by the last look at their clocks.
+    fn living(&self) -> Duration {
+        self.covered.values().map(|thread| thread.cpu.saturating_sub(thread.since)).sum()
     }
 
     /// The periods of threads that block the signal, which were written off since the last call.
@@ -266,20 +258,26 @@ impl Threads {
         self.strangers.clear();
         // Before the clocks of the threads: what they use meanwhile must not look like time of others.
         let process = process_cpu_time();
-        self.looked_at = process;
         let ended = self.covered.extract_if(|tid, thread| !thread.is_alive(*tid));
         ended.for_each(|(_, thread)| self.departed.leave(thread.end()));
-        let living = self.covered.values().map(|thread| thread.cpu.saturating_sub(thread.since)).sum();
         if !self.engines.is_empty() {
             let process_told = self.shared.process_told.load(Ordering::Relaxed);
-            self.written_off +=
-                self.departed.look(Use { process, living, process_told }, self.period, left_to_timer(self.period));
+            let used = Use { process, living: self.living(), process_told };
+            let given_up = self.departed.look(used, self.period, left_to_timer(self.period));
+            if given_up > 0 {
+                tracing::debug!(periods = given_up, "CPU time of ended threads that nobody told of: lost as blocked");
+            }
+            self.written_off += given_up;
         }
         self.find();
         self.may_promote = self.engines.len() > 1;
         for (tid, thread) in &mut self.covered {
             thread.read_name(*tid);
-            self.written_off += u64::from(thread.write_off(self.period));
+            let periods = thread.write_off(self.period);
+            if periods > 0 {
+                tracing::debug!(tid, periods, "a thread told of none of its CPU time for long: lost as blocked");
+            }
+            self.written_off += u64::from(periods);
         }
     }
 
@@ -295,8 +293,11 @@ impl Threads {
         }
     }
 
-    /// A thread was met without an alarm of its own: whoever had its id before has ended.
+    /// A thread was met without an alarm of its own: whoever had its id before has ended. Or it got its alarm right after it was met.
     fn meet(&mut self, tid: u32) {
+        if self.covered.get_mut(&tid).is_some_and(|thread| thread.is_alive(tid)) {
+            return;
+        }
         if let Some(thread) = self.covered.remove(&tid) {
             self.departed.leave(thread.end());
         }
@@ -312,12 +313,17 @@ impl Threads {
         let Some(slot) = self.shared.slots.insert(tid) else {
             return self.findings.note("too many threads: some are covered by the process-wide alarm only".to_owned());
         };
+        slot.set_period(nanos(self.period).unsigned_abs());
+        let fresh = self.phases.pace(self.period);
         let (progress, pace) = match self.untold.of_thread(tid, cpu) {
-            Some(untold) => Progress::go_on(cpu, untold, self.period),
-            None => {
-                let pace = self.phases.pace(self.period);
-                (Progress::begin(cpu, 0, pace), pace)
+            Some((untold, phase)) => {
+                // Sampling goes on at once where there is another period.
+                let fresh = nanos(self.period.saturating_sub(fresh.first));
+                let (untold, phase) =
+                    if self.untold.goes_on() { (untold - phase + fresh, fresh) } else { (untold, phase) };
+                Progress::go_on(cpu, untold, phase, self.period, self.phases.draw())
             }
+            None => (Progress::begin(cpu, 0, fresh), fresh),
         };
         for engine in (0..self.engines.len()).rev() {
             match self.engines[engine].arm(Target::Thread(slot), pace) {
@@ -391,66 +397,5 @@ impl Drop for Threads {
             thread.end();
         }
         self.shared.interval_timer.store(false, Ordering::Relaxed);
-    }
-}
-
-impl Covered {
-    /// Whether the thread still lives: an alarm outlives its thread, whose id may have gone to another one since.
-    fn is_alive(&mut self, tid: u32) -> bool {
-        let cpu = cpu_time(tid).filter(|cpu| *cpu >= self.cpu);
-        self.cpu = cpu.unwrap_or_default();
-        if self.better.as_ref().is_some_and(|alarm| !alarm.is_alive()) {
-            self.lose_better();
-        }
-        cpu.is_some() && self.alarm.is_alive()
-    }
-
-    /// The program closed the better alarm's descriptor, with all of them: the first one goes on alone until there is another.
-    fn lose_better(&mut self) {
-        self.better = None;
-        self.engine += 1;
-    }
-
-    /// Takes the alarms away and frees the slot; the nanoseconds that signals told of and that were made good.
-    fn end(self) -> i64 {
-        let Self { alarm, better, slot, progress, .. } = self;
-        drop((alarm, better));
-        let accounted = progress.accounted(slot.told());
-        slot.free();
-        accounted
-    }
-
-    /// Reads the name again if the thread did something: many get theirs only after they have begun.
-    fn read_name(&mut self, tid: u32) {
-        let told = self.slot.told();
-        if self.named_at != told || self.name.is_none() {
-            self.name = name_of(tid).or_else(|| self.name.take());
-            self.named_at = told;
-        }
-    }
-
-    /// Gives up periods that no signal told of for so long that it must be blocked; how many.
-    fn write_off(&mut self, period: Duration) -> u32 {
-        // The signal of the last one may be under way.
-        let waiting = u64::from(self.untold(period).saturating_sub(1));
-        if waiting.saturating_mul(period.as_nanos() as u64) < BLOCKED_NANOS {
-            return 0;
-        }
-        let behind = self.progress.behind(self.cpu, self.slot.told(), period);
-        self.slot.write_off(behind);
-        self.progress.make_good(behind, period);
-        behind + self.progress.take_due(period)
-    }
-
-    /// What its next alarm has to tell.
-    fn left(&self) -> Left {
-        let (cpu, told) = (self.cpu, self.slot.told());
-        let used = nanos(cpu.saturating_sub(self.since));
-        Left { cpu, nanos: self.progress.left(cpu, told), unaccounted: used - self.progress.accounted(told) }
-    }
-
-    /// Periods that passed by its clock and that neither a signal nor a sample stands for.
-    fn untold(&self, period: Duration) -> u32 {
-        self.progress.behind(self.cpu, self.slot.told(), period) + self.progress.due(period)
     }
 }

@@ -8,15 +8,15 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::clocks::{nanos, process_cpu_time};
+use super::clocks::nanos;
 use super::departed::Departed;
 
 /// What threads left untold.
 #[derive(Debug, Default)]
 pub(crate) struct Untold {
     by_thread: HashMap<u32, Left>,
-    /// What those left that had ended, and the process's clock then.
-    departed: Option<(Departed, Duration)>,
+    /// What those left that had ended, and how much nobody had told of: nanoseconds.
+    departed: Option<(Departed, i64)>,
     /// Sampling went on meanwhile, as far as anybody was told: what threads use until they have their next alarm counts.
     goes_on: bool,
 }
@@ -29,14 +29,16 @@ pub(super) struct Left {
     /// Nanoseconds that its next sample stands for already: what nobody told of, and at first a part of a period at random. Less than
     /// none where its samples stand for more than it used, by chance.
     pub(super) nanos: i64,
+    /// The part of a period of these, which it did not use.
+    pub(super) phase: i64,
     /// Nanoseconds that it used and that its samples do not stand for.
     pub(super) unaccounted: i64,
 }
 
 impl Untold {
-    /// What these threads left, and those that had `departed` when the process's clock stood at `process`.
-    pub(super) fn of(threads: impl Iterator<Item = (u32, Left)>, departed: Departed, process: Duration) -> Self {
-        Self { by_thread: threads.collect(), departed: Some((departed, process)), goes_on: false }
+    /// What these threads left, and those that had `departed`: so many nanoseconds that nobody told of.
+    pub(super) fn of(threads: impl Iterator<Item = (u32, Left)>, departed: Departed, untold: i64) -> Self {
+        Self { by_thread: threads.collect(), departed: Some((departed, untold)), goes_on: false }
     }
 
     /// The same, where sampling goes on at once.
@@ -44,13 +46,9 @@ impl Untold {
         Self { goes_on: true, ..self }
     }
 
-    /// What threads left that had ended, once. What the process used since is nobody's, unless sampling goes on.
-    pub(super) fn departed(&mut self) -> Option<Departed> {
-        let (mut departed, process) = self.departed.take()?;
-        if !self.goes_on {
-            departed.skip(process_cpu_time().saturating_sub(process));
-        }
-        Some(departed)
+    /// What threads left that had ended, and the nanoseconds that nobody had told of, once.
+    pub(super) fn departed(&mut self) -> Option<(Departed, i64)> {
+        self.departed.take()
     }
 
     /// Whether sampling goes on.
@@ -58,12 +56,12 @@ impl Untold {
         self.goes_on
     }
 
-    /// Nanoseconds that thread `tid`, whose clock stands at `cpu`, begins with. A clock that stands lower is another thread's,
-    /// which has got the id.
-    pub(super) fn of_thread(&self, tid: u32, cpu: Duration) -> Option<i64> {
+    /// What thread `tid`, whose clock stands at `cpu`, begins with: nanoseconds, and how many of them are a part of a period at random.
+    /// A clock that stands lower is another thread's, which has got the id.
+    pub(super) fn of_thread(&self, tid: u32, cpu: Duration) -> Option<(i64, i64)> {
         let left = self.by_thread.get(&tid).filter(|left| left.cpu <= cpu)?;
         let meanwhile = if self.goes_on { nanos(cpu - left.cpu) } else { 0 };
-        Some(left.nanos.saturating_add(meanwhile))
+        Some((left.nanos.saturating_add(meanwhile), left.phase))
     }
 
     /// The thread has an alarm again, which tells of it: of so many nanoseconds too that it used meanwhile.
@@ -96,9 +94,9 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     fn left() -> Untold {
-        let left = |tid, cpu: u32, nanos| (tid, Left { cpu: cpu * MS, nanos, unaccounted: nanos / 3 });
+        let left = |tid, cpu: u32, nanos| (tid, Left { cpu: cpu * MS, nanos, phase: 1, unaccounted: nanos / 3 });
         let threads = [left(7, 100, 3_000_000), left(8, 50, 9_000_000), left(9, 10, 12_000_000)];
-        Untold::of(threads.into_iter(), Departed::begin(Duration::ZERO, 0, 4 * MS), Duration::ZERO)
+        Untold::of(threads.into_iter(), Departed::begin(Duration::ZERO, 0, 4 * MS), 0)
     }
 
     /// Check that a thread begins with what it left, once, and that what it used meanwhile counts only where sampling went on.
@@ -106,7 +104,7 @@ mod tests {
     fn a_thread_begins_with_what_it_left() {
         let (mut paused, mut going_on) = (left(), left().going_on());
         let of = |untold: &Untold| untold.of_thread(7, 150 * MS);
-        assert_eq!((of(&paused), of(&going_on)), (Some(3_000_000), Some(53_000_000)));
+        assert_eq!((of(&paused), of(&going_on)), (Some((3_000_000, 1)), Some((53_000_000, 1))));
         let take_over = |untold: &mut Untold| untold.take_over(7, 150 * MS);
         assert_eq!((take_over(&mut paused), take_over(&mut going_on)), (0, 50_000_000));
         assert_eq!((of(&paused), of(&going_on)), (None, None));

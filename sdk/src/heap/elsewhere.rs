@@ -1,6 +1,6 @@
 //! Heap sampling in builds without the feature `heap`: there is none.
 //!
-//! In: settings. Out: an error or a line that says what is missing. The twin of `sampler`; its values cannot exist, so
+//! In: settings. Out: an error or a line that says what is missing. The twin of `either`; its values cannot exist, so
 //! nothing of them can be called.
 
 use std::time::{Instant, SystemTime};
@@ -34,7 +34,11 @@ pub(crate) enum Since {
 pub(crate) struct Mark;
 
 impl Heap {
-    pub(crate) fn start(settings: HeapSettings, _modules: &Modules) -> Result<Result<Self, String>, Error> {
+    pub(crate) fn start(
+        settings: HeapSettings,
+        _modules: &Modules,
+        _memfd: bool,
+    ) -> Result<Result<Self, String>, Error> {
         const WHY: &str = "the crate was built without its feature `heap`";
         match settings.wanted {
             Some(true) => Err(Error::misuse("heap profiles", WHY, "add the feature `heap`, or do not ask for them")),
@@ -54,7 +58,16 @@ impl Heap {
         match *self {}
     }
 
+    pub(crate) fn forgets_with_interval(&self) -> bool {
+        match *self {}
+    }
+
     pub(crate) fn set_lg_interval(&self, _lg: u32) -> Result<(), Error> {
+        match *self {}
+    }
+
+    #[cfg(feature = "serve")]
+    pub(crate) fn keep(&self) {
         match *self {}
     }
 
@@ -68,6 +81,10 @@ impl Heap {
         _began: Option<(Instant, SystemTime)>,
         _first: Option<&'static str>,
     ) -> HeapWindow {
+        match *self {}
+    }
+
+    pub(crate) fn is_last(&self) -> bool {
         match *self {}
     }
 

@@ -7,6 +7,7 @@ use std::alloc::{self, Layout};
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use super::jemalloc;
 use crate::unwind::walk::Snapshot;
 
 /// Most functions that are known.
@@ -69,11 +70,16 @@ impl AllocatorFrames {
         }
     }
 
+    /// How many are known.
+    pub(super) fn count(&self) -> usize {
+        self.count.load(Ordering::Acquire)
+    }
+
     /// Learns them with the hooks, which must be in force and call [`AllocatorFrames::is_lesson`]; sampled is one of
-    /// `2^lg` bytes, or was until now. How many are known.
-    pub(super) fn learn(&self, snapshot: &Snapshot, lg: u32) -> usize {
-        let size = INTERVALS.saturating_mul(1 << lg.min(62)).clamp(1 << 16, LONGEST);
-        let Some(learning) = snapshot.function_at(allocate as *const () as u64) else { return 0 };
+    /// `2^lg` bytes, or was until now.
+    pub(super) fn learn(&self, snapshot: &Snapshot, lg: u32) {
+        let size = size_of_lesson(lg);
+        let Some(learning) = snapshot.function_at(allocate as *const () as u64) else { return };
         self.learning.store(learning, Ordering::Release);
         for align in [8, 4096] {
             if let Ok(layout) = Layout::from_size_align(size, align) {
@@ -81,7 +87,19 @@ impl AllocatorFrames {
             }
         }
         self.learning.store(0, Ordering::Release);
-        self.count.load(Ordering::Acquire)
+    }
+
+    /// Learns them without hooks: `see` looks through stacks of a time in which there was a [`Held`], and asks of each whether it is a lesson.
+    pub(super) fn learn_from(&self, snapshot: &Snapshot, see: impl FnOnce(&dyn Fn(&[u64]) -> bool)) {
+        let Some(learning) = snapshot.function_at(hold as *const () as u64) else { return };
+        self.learning.store(learning, Ordering::Release);
+        see(&|stack| self.is_lesson(snapshot, stack, 0));
+        self.learning.store(0, Ordering::Release);
+    }
+
+    /// Whether a lesson is under way.
+    pub(super) fn is_learning(&self) -> bool {
+        self.learning.load(Ordering::Relaxed) != 0
     }
 
     /// Whether this stack is one of the lessons; then its functions are known from now on.
@@ -138,6 +156,10 @@ impl AllocatorFrames {
     }
 }
 
+fn size_of_lesson(lg: u32) -> usize {
+    INTERVALS.saturating_mul(1 << lg.min(62)).clamp(1 << 16, LONGEST)
+}
+
 /// Allocates in every way that there is, from this one function.
 #[inline(never)]
 fn allocate(layout: Layout) -> usize {
@@ -159,4 +181,50 @@ fn allocate(layout: Layout) -> usize {
         }
     }
     touched
+}
+
+/// Blocks that are all but certainly sampled, though this thread's are not, and live until this is dropped. Nothing of them is touched.
+#[derive(Debug)]
+pub(super) struct Held(Vec<(*mut u8, Layout)>);
+
+impl Held {
+    /// Of one sample in `2^lg` bytes.
+    pub(super) fn new(lg: u32) -> Self {
+        let mut held = Vec::with_capacity(2 * 3);
+        // Where it cannot be turned on, nothing is learned.
+        drop(jemalloc::write(c"thread.prof.active", true));
+        for align in [8, 4096] {
+            if let Ok(layout) = Layout::from_size_align(size_of_lesson(lg), align) {
+                hold(black_box(layout), &mut held);
+            }
+        }
+        drop(jemalloc::write(c"thread.prof.active", false));
+        Self(held)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        for (block, layout) in self.0.drain(..) {
+            // SAFETY: a block of this layout, which nobody else has.
+            unsafe { alloc::dealloc(block, layout) };
+        }
+    }
+}
+
+/// Allocates as [`allocate`] does, and frees nothing. `held` has room.
+#[inline(never)]
+fn hold(layout: Layout, held: &mut Vec<(*mut u8, Layout)>) {
+    let shorter = layout.size() / 2;
+    // SAFETY: the layout has a size; a block that is resized has this layout, and the other one from then on.
+    unsafe {
+        held.push((alloc::alloc(layout), layout));
+        held.push((alloc::alloc_zeroed(layout), layout));
+        let block = alloc::alloc(layout);
+        // Shorter, so that nothing is copied.
+        let moved = if block.is_null() { block } else { alloc::realloc(block, layout, shorter) };
+        let short = Layout::from_size_align_unchecked(shorter, layout.align());
+        held.push(if moved.is_null() { (block, layout) } else { (moved, short) });
+    }
+    held.retain(|(block, _)| !block.is_null());
 }

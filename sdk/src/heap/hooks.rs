@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::ffi::{c_uint, c_void};
 use std::io;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 use super::jemalloc::{self, BACKTRACE_HOOK, BacktraceHook, FREE_HOOK, FreeHook, SAMPLE_HOOK, SampleHook};
 use super::state::State;
@@ -20,6 +20,9 @@ static IN_FORCE: AtomicPtr<State> = AtomicPtr::new(ptr::null_mut());
 static SAMPLE_BEFORE: AtomicUsize = AtomicUsize::new(0);
 static FREE_BEFORE: AtomicUsize = AtomicUsize::new(0);
 static BACKTRACE_BEFORE: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether others' hook was found in the place of ours for frees, of which ours may have missed some.
+static MISSED_FREES: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     /// The block of which hooks that were there before are being told, for they may call ours; 0: none.
@@ -33,15 +36,19 @@ pub(super) fn in_force() -> Option<&'static State> {
 }
 
 /// Has jemalloc call the hooks, which work on `state`. `takes_stacks`: also the one that takes stacks for jemalloc itself, unless
-/// somebody had a hook that gets them.
+/// somebody had a hook that gets them. Whether frees may have been missed since the hooks were installed before, if they were.
 ///
 /// # Errors
 /// What jemalloc says: `ENOENT` where it knows no hooks.
-pub(super) fn install(state: &'static State, takes_stacks: bool) -> io::Result<()> {
+pub(super) fn install(state: &'static State, takes_stacks: bool) -> io::Result<bool> {
+    let was_installed = in_force().is_some();
     // Release: pairs with the Acquire load in `in_force`.
     IN_FORCE.store(ptr::from_ref(state).cast_mut(), Ordering::Release);
     // First the one that takes blocks out, so that none stays in; and each once it knows what was there, so that nobody misses a call.
     let free: Option<FreeHook> = jemalloc::read(FREE_HOOK)?;
+    if was_installed && !is_ours(free) {
+        MISSED_FREES.store(true, Ordering::Relaxed);
+    }
     keep(&FREE_BEFORE, free.map_or(0, |hook| hook as usize), on_free as FreeHook as usize);
     jemalloc::write(FREE_HOOK, Some(on_free as FreeHook))?;
     let sample: Option<SampleHook> = jemalloc::read(SAMPLE_HOOK)?;
@@ -53,7 +60,11 @@ pub(super) fn install(state: &'static State, takes_stacks: bool) -> io::Result<(
         keep(&BACKTRACE_BEFORE, before.map_or(0, |hook| hook as usize), own);
         jemalloc::write(BACKTRACE_HOOK, Some(on_backtrace as BacktraceHook))?;
     }
-    Ok(())
+    Ok(MISSED_FREES.swap(false, Ordering::Relaxed))
+}
+
+fn is_ours(hook: Option<FreeHook>) -> bool {
+    hook.is_some_and(|hook| hook as usize == on_free as FreeHook as usize)
 }
 
 /// Keeps what was there before, unless it was ours.
@@ -71,9 +82,11 @@ pub(super) fn others() -> bool {
 /// Whether others have put hooks in the place of ours since.
 pub(super) fn are_displaced() -> bool {
     let sample = jemalloc::read::<Option<SampleHook>>(SAMPLE_HOOK).ok().flatten();
-    let free = jemalloc::read::<Option<FreeHook>>(FREE_HOOK).ok().flatten();
-    sample.is_none_or(|hook| hook as usize != on_sample as SampleHook as usize)
-        || free.is_none_or(|hook| hook as usize != on_free as FreeHook as usize)
+    let misses_frees = !is_ours(jemalloc::read(FREE_HOOK).ok().flatten());
+    if misses_frees {
+        MISSED_FREES.store(true, Ordering::Relaxed);
+    }
+    misses_frees || sample.is_none_or(|hook| hook as usize != on_sample as SampleHook as usize)
 }
 
 /// The state in force, in the process that made it.
@@ -111,7 +124,7 @@ unsafe extern "C" fn on_free(block: *const c_void, usable: usize) {
     }
     let errno = Errno::kept();
     if let Some(state) = own_state() {
-        state.freed(block as u64);
+        state.freed(block as u64, usable as u64);
     }
     drop(errno);
     let before = FREE_BEFORE.load(Ordering::Acquire);
@@ -123,10 +136,11 @@ unsafe extern "C" fn on_free(block: *const c_void, usable: usize) {
     }
 }
 
-/// One frame, the same for all: jemalloc's own profile is not used while ours is made. Otherwise what was there before.
+/// One frame, the same for all: jemalloc's own profile is not used while ours is made, nor in a child of such a process, where jemalloc goes on
+/// to take samples, and only a word is looked at. Otherwise what was there before.
 unsafe extern "C" fn on_backtrace(stack: *mut *mut c_void, length: *mut c_uint, most: c_uint) {
     let before = BACKTRACE_BEFORE.load(Ordering::Acquire);
-    if before != 0 && !own_state().is_some_and(State::is_recording) {
+    if before != 0 && !in_force().is_some_and(State::is_recording) {
         // SAFETY: jemalloc had this address as a hook of this type; it gets the arguments that jemalloc gave.
         return unsafe { std::mem::transmute::<usize, BacktraceHook>(before)(stack, length, most) };
     }

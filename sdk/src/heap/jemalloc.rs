@@ -84,6 +84,12 @@ pub(super) fn write<T: Value>(name: &CStr, value: T) -> io::Result<()> {
     done(outcome)
 }
 
+/// Sets this name to a text.
+pub(super) fn write_text(name: &CStr, text: &CStr) -> io::Result<()> {
+    // jemalloc follows the pointer during the call, or keeps a copy (jemalloc(3), `prof.dump`, `prof.prefix`).
+    write(name, text.as_ptr())
+}
+
 /// The text of this name; none where it is not set.
 pub(super) fn text(name: &CStr) -> Option<String> {
     let text: *const c_char = read(name).ok()?;

@@ -22,6 +22,8 @@ macro_rules! jemalloc {
 /// every 512 KiB allocated, from [`start`](crate::start) on. What stands in the environment variable `_RJEM_MALLOC_CONF` goes before
 /// these. More options are added so: `profiler::jemalloc!("background_thread:true,dirty_decay_ms:1000");`.
 ///
+/// On `tikv-jemallocator` 0.6, which a program may be on, samples have no tags and no spans: see [`HeapStats::dumps`](crate::HeapStats::dumps).
+///
 /// A program that declares `tikv_jemallocator::Jemalloc` itself does not use this; it sets those options its own way
 /// (a static that is exported as `_rjem_malloc_conf`, or the environment).
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]

@@ -2,9 +2,10 @@
 //!
 //! In: settings, and the hooks that jemalloc calls for one allocation in so many bytes. Out: a [`HeapWindow`] for whoever asks. In
 //! the order of a sample: `setup` finds the allocator, `hooks` are called, `capture` takes stack, tags and span without
-//! the frames of the allocator (`frames`), `sites` numbers them, `eras` knows the modules that they are in, `live` keeps the block until it is freed, `window`
+//! the frames of the allocator (`frames`), `sites` numbers them (`shard`), `eras` knows the modules that they are in, `live` keeps the block until it is freed, `window`
 //! copies both. `state` holds it all together, `sampler` starts and stops it. Without the feature `heap`, `elsewhere` says so.
-//! docs/design/0010-heap.md says why.
+//! A jemalloc without hooks has its own profile `dump`ed, of which `reading` makes such a window; `dumps` starts and stops that. `either` is what the
+//! rest of the crate knows. docs/design/0010-heap.md says why.
 
 // What samples: with the feature, on the systems that `cpu` needs.
 macro_rules! where_it_samples {
@@ -15,6 +16,10 @@ macro_rules! where_it_samples {
 
 where_it_samples! {
     mod capture;
+    mod control;
+    mod dump;
+    mod dumps;
+    mod either;
     mod eras;
     mod figures;
     mod frames;
@@ -22,13 +27,18 @@ where_it_samples! {
     mod inherited;
     mod jemalloc;
     mod live;
+    mod reading;
     mod sampler;
     mod setup;
+    mod shard;
     mod sites;
     mod state;
     mod weight;
     mod window;
-    pub(crate) use self::sampler::{Heap, leave_out_this_thread};
+    pub(crate) use self::either::{Heap, leave_out_this_thread};
+    pub(crate) use self::weight::PARTS;
+    #[cfg(test)]
+    pub(crate) use self::weight::Weight;
     pub(crate) use self::window::{HeapWindow, Mark, Row, Since, Site};
 }
 #[cfg(all(not(feature = "heap"), target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
@@ -38,7 +48,7 @@ mod macros;
 mod settings;
 
 #[cfg(all(not(feature = "heap"), target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
-pub(crate) use self::elsewhere::{Heap, Mark, Since, leave_out_this_thread};
+pub(crate) use self::elsewhere::{Heap, HeapWindow, Mark, Since, leave_out_this_thread};
 #[cfg(feature = "heap")]
 pub use self::macros::Options;
 pub(crate) use self::settings::HeapSettings;

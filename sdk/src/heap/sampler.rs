@@ -1,4 +1,4 @@
-//! The heap profiler as the rest of the crate knows it.
+//! The heap profiler where jemalloc has hooks of samples.
 //!
 //! In: settings, and calls of both threads of ours. Out: windows, marks, figures. Starts and stops the hooks.
 
@@ -8,10 +8,10 @@ use std::time::{Instant, SystemTime};
 
 use super::HeapSettings;
 use super::inherited::Mark as Inherited;
-use super::setup::{Missing, Setup};
+use super::setup::Setup;
 use super::state::State;
 use super::window::{Found, HeapWindow, Mark, Since};
-use super::{figures, hooks, jemalloc, weight, window};
+use super::{control, figures, hooks, jemalloc, weight, window};
 use crate::error::Error;
 use crate::stats::{HeapLost, HeapStats};
 use crate::unwind::modules::Modules;
@@ -19,8 +19,10 @@ use crate::unwind::walk::Snapshot;
 
 /// A running heap profiler; cheap to clone.
 #[derive(Debug, Clone)]
-pub(crate) struct Heap {
+pub(crate) struct Sampler {
     state: &'static State,
+    /// Which start of the state's this is.
+    number: u32,
     shared: Arc<Mutex<Shared>>,
 }
 
@@ -36,31 +38,16 @@ struct Shared {
     allocator: Option<crate::stats::AllocatorStats>,
     /// Whether jemalloc takes samples now.
     active: bool,
-    /// Whether others have put hooks in the place of ours.
+    /// Whether others have put hooks in the place of ours since the start.
     displaced: bool,
 }
 
-impl Heap {
-    /// Starts recording. `Ok(Err(why))` where it cannot be had and was not asked for by name.
+impl Sampler {
+    /// Starts recording.
     ///
     /// # Errors
-    /// Where it cannot be had and was asked for.
-    pub(crate) fn start(settings: HeapSettings, modules: &Modules) -> Result<Result<Self, String>, Error> {
-        if settings.wanted == Some(false) {
-            return Ok(Err("turned off by Config::heap or PROFILER_HEAP".to_owned()));
-        }
-        let heap = match Setup::find() {
-            Ok(setup) => Self::on(setup, settings, modules),
-            Err(missing) => Err(error(missing)),
-        };
-        match heap {
-            Ok(heap) => Ok(Ok(heap)),
-            Err(error) if settings.wanted == Some(true) => Err(error),
-            Err(error) => Ok(Err(error.to_string())),
-        }
-    }
-
-    fn on(mut setup: Setup, settings: HeapSettings, modules: &Modules) -> Result<Self, Error> {
+    /// What jemalloc or the kernel refused.
+    pub(super) fn start(mut setup: Setup, settings: HeapSettings, modules: &Modules) -> Result<Self, Error> {
         let snapshot = Arc::new(Snapshot::take(modules));
         let known = hooks::in_force().filter(|state| state.mark.is_ours());
         let state = match known {
@@ -70,35 +57,28 @@ impl Heap {
             }
         };
         let replaced = state.replace(Arc::clone(&snapshot));
-        let refused = |name: &'static str| {
-            move |why| Error::environment(name, why, "turn heap profiles off with PROFILER_HEAP=0")
-        };
-        let read_lg = || jemalloc::read::<usize>(c"prof.lg_sample").map_err(refused("mallctl prof.lg_sample"));
-        let lg_before = read_lg()?;
-        if let Some(lg) = settings.lg_interval {
-            jemalloc::write(c"prof.reset", lg as usize).map_err(refused("mallctl prof.reset"))?;
+        let lg_before = control::lg_interval()?;
+        settings.lg_interval.map(control::set_lg_interval).transpose()?;
+        let lg = control::lg_interval()?;
+        state.set_lg(lg);
+        let installed = hooks::install(state, !setup.was_active);
+        if installed.map_err(control::refused("mallctl experimental.hooks"))? {
+            setup.notes.extend(given_up(state));
         }
-        let lg = read_lg()?;
-        state.set_lg(lg as u32);
-        hooks::install(state, !setup.was_active).map_err(refused("mallctl experimental.hooks"))?;
         if hooks::others() {
             setup.notes.push("hooks of samples that were there before are called, too".to_owned());
         }
         if setup.was_active {
             setup.notes.push("jemalloc took samples before: it still takes stacks of its own for its profile".to_owned());
         }
-        state.record(true);
-        if setup.kept_inactive {
-            let note = "no samples: prof_active:false in the environment; mallctl prof.active turns them on";
-            setup.notes.push(note.to_owned());
-        } else if !setup.was_active {
-            jemalloc::write(c"prof.active", true).map_err(refused("mallctl prof.active"))?;
-        }
-        let active = jemalloc::read(c"prof.active").unwrap_or(false);
+        let number = state.start_over();
+        let active = setup.begin()?;
         // This thread's first sample may still come at the distance that was drawn before.
-        if active && state.frames.learn(&snapshot, lg.max(lg_before) as u32) == 0 {
-            setup.notes.push("frames of the allocator are shown: they could not be told apart".to_owned());
+        if active {
+            state.frames.learn(&snapshot, lg.max(lg_before));
         }
+        // Behind the lessons: stacks that other threads had taken before would show the allocator's frames for as long as their blocks live.
+        state.record(true);
         let now = (Instant::now(), SystemTime::now());
         let shared = Shared {
             setup,
@@ -109,7 +89,7 @@ impl Heap {
             active,
             displaced: false,
         };
-        Ok(Self { state, shared: Arc::new(Mutex::new(shared)) })
+        Ok(Self { state, number, shared: Arc::new(Mutex::new(shared)) })
     }
 
     /// Looks after modules and settings that others may change. For the `profiler` thread, each turn.
@@ -117,38 +97,31 @@ impl Heap {
         if let Ok(lg) = jemalloc::read::<usize>(c"prof.lg_sample") {
             self.state.set_lg(lg as u32);
         }
-        let mut shared = self.shared();
-        shared.active = jemalloc::read(c"prof.active").unwrap_or(false);
-        shared.displaced = hooks::are_displaced();
+        let (active, displaced) = (control::is_active(), hooks::are_displaced());
         let (known, _) = self.state.snapshot();
-        if Modules::changes_now() != known.modules.changes {
-            let snapshot = Arc::new(Snapshot::take(&known.modules));
-            let replaced = self.state.replace(snapshot);
-            shared.replaced.push(replaced);
-        }
+        // Takes long where there are many modules, and whoever asks for figures waits for the lock.
+        let replaced = (Modules::changes_now() != known.modules.changes)
+            .then(|| self.state.replace(Arc::new(Snapshot::take(&known.modules))));
         drop(known);
+        let mut shared = self.shared();
+        shared.active = active;
+        // Also where theirs are gone again.
+        shared.displaced |= displaced;
+        shared.replaced.extend(replaced);
         shared.replaced.retain(|snapshot| Arc::strong_count(snapshot) > 1);
     }
 
     /// Stops taking samples; frees of those taken are still seen.
     pub(crate) fn pause(&self) {
         self.state.record(false);
-        let mut shared = self.shared();
-        if !shared.setup.was_active {
-            // It was set before, so it can be.
-            drop(jemalloc::write(c"prof.active", false));
-            shared.active = false;
-        }
+        self.shared().active = control::pause();
     }
 
     /// Takes samples again.
     pub(crate) fn resume(&self) {
         self.state.record(true);
         let mut shared = self.shared();
-        if !shared.setup.kept_inactive {
-            drop(jemalloc::write(c"prof.active", true));
-            shared.active = true;
-        }
+        shared.active = shared.setup.resume();
     }
 
     /// Goes on with another interval, `2^lg` bytes.
@@ -156,15 +129,20 @@ impl Heap {
     /// # Errors
     /// What jemalloc says.
     pub(crate) fn set_lg_interval(&self, lg: u32) -> Result<(), Error> {
-        jemalloc::write(c"prof.reset", lg as usize)
-            .map_err(|why| Error::environment("mallctl prof.reset", why, "leave the interval as it is"))?;
+        control::set_lg_interval(lg)?;
         self.state.set_lg(lg);
         Ok(())
     }
 
+    /// Has no site forgotten until what is returned is dropped.
+    #[cfg(feature = "serve")]
+    pub(super) fn keep(&self) -> super::sites::Kept {
+        self.state.sites.keep()
+    }
+
     /// What was allocated until now.
     pub(crate) fn mark(&self) -> Mark {
-        Mark::now(self.state)
+        Mark::now(&self.state.sites)
     }
 
     /// What is known of the heap now, of which what was allocated `began` at the mark, where there is one; viewers of pprof
@@ -193,14 +171,24 @@ impl Heap {
             rows,
             without_span,
             eras,
+            is_part: !matches!(since, Since::Start),
+            knows_allocated: true,
             first,
             stats: self.stats(),
         }
     }
 
+    /// Whether no other one was started since. What is to be sent is that one's then.
+    pub(super) fn is_last(&self) -> bool {
+        self.state.is_last(self.number)
+    }
+
     /// The next profile begins; nobody gets the one that ends.
     pub(crate) fn skip(&self) {
-        drop(self.window(&Since::LastProfile, None, None));
+        let allocator = figures::now();
+        window::skip(&self.state.sites, &self.state.live);
+        let mut shared = self.shared();
+        (shared.allocator, shared.since) = (allocator, (Instant::now(), SystemTime::now()));
     }
 
     /// Figures.
@@ -211,6 +199,9 @@ impl Heap {
         let mut notes = shared.setup.notes.clone();
         if !shared.active && self.state.is_recording() && !shared.setup.kept_inactive {
             notes.push("jemalloc's prof.active was turned off by others: no samples".to_owned());
+        }
+        if self.state.frames.count() == 0 {
+            notes.push("frames of the allocator are shown: they could not be told apart at the start".to_owned());
         }
         if shared.displaced {
             notes.push(
@@ -231,10 +222,11 @@ impl Heap {
                 table_full: get(&counts.table_full),
                 no_memory: get(&counts.no_memory),
             },
-            not_noted: self.state.sites.not_noted(),
             without_stack: get(&counts.beyond),
-            table_bytes: (self.state.live.bytes() + self.state.sites.bytes()) as u64,
+            profiles_lost: 0,
+            table_bytes: (self.state.live.bytes() + self.state.sites.table_bytes()) as u64,
             allocator: shared.allocator,
+            dumps: None,
             notes,
         }
     }
@@ -244,12 +236,10 @@ impl Heap {
     }
 }
 
-/// Nothing that the calling thread allocates is sampled: for our own threads.
-pub(crate) fn leave_out_this_thread() {
-    // Fails where jemalloc has no profiling, and nothing is sampled anyway.
-    drop(jemalloc::write(c"thread.prof.active", false));
-}
-
-fn error(missing: Missing) -> Error {
-    Error::misuse("heap profiles", missing.why, missing.remedy)
+/// Gives up what lives, for frees may have been missed; what is said of it.
+fn given_up(state: &State) -> Option<String> {
+    let gone = state.give_up_live();
+    (gone > 0).then(|| {
+        format!("{gone} samples of what lived before this start are given up: others had set jemalloc's hooks, so their frees may not be known")
+    })
 }

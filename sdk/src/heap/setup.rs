@@ -5,6 +5,7 @@
 use std::alloc::{self, Layout};
 use std::hint::black_box;
 
+use super::control;
 use super::jemalloc::{self, BACKTRACE_HOOK, FREE_HOOK, SAMPLE_HOOK};
 use super::jemalloc::{BacktraceHook, FreeHook, SampleHook};
 
@@ -16,6 +17,8 @@ const VARIABLES: &str = "_RJEM_MALLOC_CONF (MALLOC_CONF where jemalloc takes the
 pub(super) struct Setup {
     /// Whether samples are being taken already: somebody else wants them.
     pub(super) was_active: bool,
+    /// Whether it tells of each sample; if not, it still dumps what it counts.
+    pub(super) has_hooks: bool,
     /// The user said in the environment that none are to be taken.
     pub(super) kept_inactive: bool,
     /// Where options come from, for who looks.
@@ -62,18 +65,12 @@ impl Setup {
         let has_hooks = jemalloc::read::<Option<SampleHook>>(SAMPLE_HOOK).is_ok()
             && jemalloc::read::<Option<FreeHook>>(FREE_HOOK).is_ok()
             && jemalloc::read::<Option<BacktraceHook>>(BACKTRACE_HOOK).is_ok();
-        if !has_hooks {
-            return missing(
-                "this jemalloc has no hooks for samples (5.3.1 has)",
-                "use tikv-jemallocator 0.7 or newer",
-            );
-        }
         let kept_inactive = variable.as_deref().is_some_and(|text| text.contains("prof_active:false"));
         let mut notes = Vec::new();
         if let Some(text) = &variable {
             notes.push(format!("jemalloc's options {text:?} come from {VARIABLES} and go before the program's own"));
         }
-        Ok(Self { was_active: jemalloc::read(c"prof.active").unwrap_or(false), kept_inactive, notes })
+        Ok(Self { was_active: control::is_active_for_others(), has_hooks, kept_inactive, notes })
     }
 }
 

@@ -1,64 +1,49 @@
 //! Where allocations come from: distinct stacks with their tags, and what was allocated there.
 //!
 //! In: stacks and tags as hooks take them. Out: a number for each site, which the live table keeps; what was allocated, in
-//! all by site, and since the last profile by site and span. Bounded in bytes: beyond, new sites share [`BEYOND`]; sites
-//! that nothing refers to are forgotten in time. By content, 64 locks.
+//! all since the start by site, and since the last profile by site and span. Bounded in bytes: beyond, new sites share [`BEYOND`]; sites
+//! that nothing refers to are forgotten in time. By content, 64 locks; what each guards is in `shard`.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::shard::{Pair, Shard};
 use super::weight::Weight;
 
 /// Locks of a table, and the bits of a site's number that say which.
 const SHARDS: usize = 64;
 const SHARD_BITS: u32 = SHARDS.trailing_zeros();
+/// Numbers within a shard are below.
+pub(super) const MOST_LOCAL: u32 = BEYOND >> SHARD_BITS;
 /// The site of samples whose own one did not fit.
 pub(super) const BEYOND: u32 = u32::MAX;
-/// What a site costs beside its words: pointer and length, number, the map's slack, its sums.
+/// What a site costs beside its words: its entry with a quarter for growth, its chain. They stay when it is forgotten, for the next one.
 const SITE_BYTES: usize = 96;
-/// Most entries by span that wait for a profile, for each lock.
-const MAX_PENDING: usize = 1 << 11;
 
 /// A span that samples of a site belong to.
 pub(super) type Span = ([u64; 2], u64);
 /// No span.
-const NO_SPAN: Span = ([0; 2], 0);
+pub(super) const NO_SPAN: Span = ([0; 2], 0);
 
 /// The table.
 #[derive(Debug)]
 pub(super) struct Sites {
     shards: Box<[Mutex<Shard>]>,
-    hasher: RandomState,
+    /// What hashes begin with, so that nobody can choose tags whose sites have the same one.
+    seeds: [u64; 2],
     bytes: AtomicUsize,
     most_bytes: usize,
     /// Counts looks at what is in use.
     age: AtomicU32,
-    /// Samples that the next profile lacks, for there was no memory to note them.
-    not_noted: AtomicU64,
+    /// Shared with all that are [`Kept`].
+    kept: Kept,
 }
 
-#[derive(Debug, Default)]
-struct Shard {
-    /// By words: number within the shard.
-    numbers: HashMap<Box<[u64]>, u32>,
-    sums: Vec<Sum>,
-    /// Numbers that stand for nothing any more.
-    free: Vec<u32>,
-    /// What was allocated since the last profile.
-    pending: HashMap<(u32, Span), Weight>,
-    /// What was allocated at sites that were forgotten, and at those beyond the bound.
-    forgotten: Weight,
-}
-
-/// What was allocated at a site.
-#[derive(Debug, Default)]
-struct Sum {
-    allocated: Weight,
-    /// When it was last met.
-    age: u32,
-}
+/// While one is out, no site is forgotten: its number and its sums stay what they are.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Kept(Arc<()>);
 
 /// What a site is: words as [`Sites::enter`] got them.
 #[derive(Debug)]
@@ -70,56 +55,58 @@ pub(super) struct Site {
 impl Sites {
     /// An empty table of so many bytes at most.
     pub(super) fn new(most_bytes: usize) -> Self {
+        let random = RandomState::new();
         Self {
-            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
-            hasher: RandomState::new(),
+            shards: (0..SHARDS).map(|_| Mutex::new(Shard::new())).collect(),
+            seeds: [random.hash_one(0), random.hash_one(1)],
             bytes: AtomicUsize::new(0),
             most_bytes,
             age: AtomicU32::new(0),
-            not_noted: AtomicU64::new(0),
+            kept: Kept::default(),
+        }
+    }
+
+    /// From now on nothing was allocated before: a profiler starts. The sites stay, for there may be live blocks of theirs.
+    pub(super) fn start_over(&self) {
+        for shard in &self.shards {
+            let waited = locked(shard).start_over();
+            drop(waited);
         }
     }
 
     /// Adds what one sample stands for to the site of these words. The site's number; [`BEYOND`] where it does not fit.
     pub(super) fn enter(&self, words: &[u64], span: Span, weight: Weight) -> u32 {
-        let at = self.hasher.hash_one(words) as usize % SHARDS;
+        let hash = self.hash(words);
+        let at = (hash >> (u64::BITS - SHARD_BITS)) as usize;
         let mut shard = locked(&self.shards[at]);
-        let local = match shard.numbers.get(words) {
-            Some(known) => Some(*known),
-            None => self.learn(&mut shard, words),
+        // The lower half is not what the shard was chosen by.
+        let known = shard.find(words, hash as u32);
+        let local = known.or_else(|| self.learn(&mut shard, words, hash as u32));
+        let age = self.age.load(Ordering::Relaxed);
+        shard.add(local, span, weight, age);
+        local.map_or(BEYOND, |local| number(local, at))
+    }
+
+    /// By folded products, two words at a time.
+    fn hash(&self, words: &[u64]) -> u64 {
+        let [first, second] = self.seeds;
+        let fold = |hash: u64, a: u64, b: u64| {
+            let product = u128::from(a ^ first) * u128::from(b ^ hash);
+            product as u64 ^ (product >> 64) as u64
         };
-        let Some(local) = local else {
-            shard.forgotten += weight;
-            self.note(&mut shard, BEYOND, span, weight);
-            return BEYOND;
-        };
-        let number = local << SHARD_BITS | at as u32;
-        if let Some(sum) = shard.sums.get_mut(local as usize) {
-            sum.allocated += weight;
-            sum.age = self.age.load(Ordering::Relaxed);
-        }
-        self.note(&mut shard, number, span, weight);
-        number
+        let (pairs, rest) = words.as_chunks::<2>();
+        let hash = pairs.iter().fold(second, |hash, [a, b]| fold(hash, *a, *b));
+        fold(hash, rest.first().copied().unwrap_or(0), words.len() as u64 ^ second)
     }
 
-    fn note(&self, shard: &mut Shard, number: u32, span: Span, weight: Weight) {
-        if !shard.note(number, span, weight) {
-            self.not_noted.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    /// Samples that a profile lacks, for there was no memory to note them.
-    pub(super) fn not_noted(&self) -> u64 {
-        self.not_noted.load(Ordering::Relaxed)
-    }
-
-    fn learn(&self, shard: &mut Shard, words: &[u64]) -> Option<u32> {
-        let bytes = size_of_val(words) + SITE_BYTES;
+    #[cold]
+    fn learn(&self, shard: &mut Shard, words: &[u64], hash: u32) -> Option<u32> {
+        let bytes = size_of_val(words) + if shard.has_free() { 0 } else { SITE_BYTES };
         if self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes > self.most_bytes {
             self.bytes.fetch_sub(bytes, Ordering::Relaxed);
             return None;
         }
-        let local = shard.learn(words);
+        let local = shard.learn(words, hash);
         if local.is_none() {
             self.bytes.fetch_sub(bytes, Ordering::Relaxed);
         }
@@ -127,41 +114,49 @@ impl Sites {
     }
 
     /// Bytes that the sites take, as they are counted.
-    pub(super) fn bytes(&self) -> usize {
+    fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Takes what was allocated since the last call.
-    pub(super) fn take_pending(&self, mut see: impl FnMut(u32, Span, Weight)) {
-        for shard in &self.shards {
-            let pending = std::mem::take(&mut locked(shard).pending);
-            pending.into_iter().for_each(|((number, span), weight)| see(number, span, weight));
-        }
+    /// Bytes of memory that the table takes, with what waits for a profile.
+    pub(super) fn table_bytes(&self) -> usize {
+        self.bytes() + self.shards.iter().map(|shard| locked(shard).bytes_of_pairs()).sum::<usize>()
     }
 
-    /// What was allocated in all, by site. Nothing is allocated under a lock: a user's thread may call this, whose
-    /// allocations are sampled.
+    /// Takes what was allocated since the last call, with the number of samples where there is a span; a pair of site and span may come more than
+    /// once. Of how many samples the span is left out, for there was no room for it.
+    pub(super) fn take_pending(&self, mut see: impl FnMut(u32, Span, Weight, u64)) -> u64 {
+        let mut without_span = 0;
+        for (at, shard) in self.shards.iter().enumerate() {
+            let mut outside = Vec::new();
+            let (pairs, left_out) = with_room(shard, &mut outside).take(&mut outside);
+            without_span += left_out;
+            let numbered = |local: Option<u32>| local.map_or(BEYOND, |local| number(local, at));
+            outside.into_iter().for_each(|(local, weight)| see(numbered(local), NO_SPAN, weight, 0));
+            let seen = |pair: Pair| see(numbered(pair.local()), pair.span, pair.weight, pair.samples.into());
+            pairs.into_iter().for_each(seen);
+        }
+        without_span
+    }
+
+    /// What was allocated in all, by site.
     pub(super) fn allocated(&self) -> Vec<(u32, Weight)> {
         let mut all = Vec::new();
-        let mut forgotten = Weight::default();
+        let mut beyond = Weight::default();
         for (at, shard) in self.shards.iter().enumerate() {
-            loop {
-                let sites = locked(shard).sums.len();
-                // Some more, for there may be some more by then.
-                all.reserve(sites + sites / 8 + 16);
-                let shard = locked(shard);
-                if shard.sums.len() <= all.capacity() - all.len() {
-                    let sums = (0_u32..).zip(&shard.sums).filter(|(_, sum)| sum.allocated != Weight::default());
-                    all.extend(sums.map(|(local, sum)| (local << SHARD_BITS | at as u32, sum.allocated)));
-                    forgotten += shard.forgotten;
-                    break;
-                }
-            }
+            let shard = with_room(shard, &mut all);
+            all.extend(shard.allocated().map(|(local, weight)| (number(local, at), weight)));
+            beyond += shard.beyond();
         }
-        if forgotten != Weight::default() {
-            all.push((BEYOND, forgotten));
+        if beyond != Weight::default() {
+            all.push((BEYOND, beyond));
         }
         all
+    }
+
+    /// Has no site forgotten until this is dropped.
+    pub(super) fn keep(&self) -> Kept {
+        self.kept.clone()
     }
 
     /// The words of these sites. Only for our own threads, whose allocations are not sampled: copies are made under locks.
@@ -169,47 +164,53 @@ impl Sites {
         let mut found = Vec::new();
         for (at, shard) in self.shards.iter().enumerate() {
             let shard = locked(shard);
-            let numbered = shard.numbers.iter().map(|(words, local)| (*local << SHARD_BITS | at as u32, words));
+            let numbered = shard.words().map(|(local, words)| (number(local, at), words));
             let used = numbered.filter(|(number, _)| wanted.contains(number));
-            found.extend(used.map(|(number, words)| Site { number, words: words.clone() }));
+            found.extend(used.map(|(number, words)| Site { number, words: words.into() }));
         }
         found
     }
 
-    /// A look at what is in use begins: what hooks meet from now on is, too.
+    /// Whether so much of the memory is full that sites are to be forgotten.
+    pub(super) fn is_short(&self) -> bool {
+        self.bytes() >= self.most_bytes / 4 * 3
+    }
+
+    /// A look at what is in use begins, behind which sites may be forgotten: what hooks meet from now on is in use, too.
     pub(super) fn begin_look(&self) {
         self.age.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Forgets the sites that are not `used` and that no hook met since the look before this one began, if three
-    /// quarters of the memory are full. How many went.
+    /// Forgets the sites that are not `used` and that no hook met since the look before this one began, if memory
+    /// is short and nobody has them [`Kept`]. How many went.
     ///
     /// A hook that met a site longer ago and has not entered its block yet would find another site under its number: it
-    /// stood still for a whole interval.
+    /// stood still from one look to the next, which is an interval, or as long as lies between two flushes.
     pub(super) fn forget_unused(&self, used: &HashSet<u32>) -> usize {
-        if self.bytes() < self.most_bytes / 4 * 3 {
+        if !self.is_short() {
             return 0;
         }
-        let age = self.age.load(Ordering::Relaxed);
+        let now = self.age.load(Ordering::Relaxed);
         let mut gone = 0;
         for (at, shard) in self.shards.iter().enumerate() {
+            let is_used = |local, age: u32| used.contains(&number(local, at)) || age.wrapping_add(1) >= now;
             let mut shard = locked(shard);
-            let Shard { numbers, sums, free, forgotten, .. } = &mut *shard;
-            numbers.retain(|words, local| {
-                let number = *local << SHARD_BITS | at as u32;
-                let Some(sum) = sums.get_mut(*local as usize) else { return false };
-                if used.contains(&number) || sum.age.wrapping_add(1) >= age {
-                    return true;
-                }
-                *forgotten += std::mem::take(&mut sum.allocated);
-                free.push(*local);
-                self.bytes.fetch_sub(size_of_val::<[u64]>(words) + SITE_BYTES, Ordering::Relaxed);
+            // Under the lock: who has them kept from now on finds this shard as it is behind it.
+            if Arc::strong_count(&self.kept.0) > 1 {
+                break;
+            }
+            shard.forget(is_used, |words| {
+                self.bytes.fetch_sub(size_of_val(words), Ordering::Relaxed);
                 gone += 1;
-                false
             });
         }
         gone
     }
+}
+
+/// The number of a site by that within its shard.
+fn number(local: u32, shard: usize) -> u32 {
+    local << SHARD_BITS | shard as u32
 }
 
 /// What the lock guards is whole even if it is poisoned: nothing panics under it.
@@ -217,42 +218,24 @@ fn locked(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Shard {
-    /// A number for these words; `None` where there is no memory.
-    fn learn(&mut self, words: &[u64]) -> Option<u32> {
-        self.numbers.try_reserve(1).ok()?;
-        let mut owned = Vec::new();
-        owned.try_reserve_exact(words.len()).ok()?;
-        owned.extend_from_slice(words);
-        let local = match self.free.pop() {
-            Some(local) => local,
-            None => {
-                let local = u32::try_from(self.sums.len()).ok().filter(|local| *local < BEYOND >> SHARD_BITS)?;
-                self.sums.try_reserve(1).ok()?;
-                // As long as the other, so that forgetting needs no memory.
-                let spare = self.sums.len() + 1 - self.free.len();
-                self.free.try_reserve(spare).ok()?;
-                self.sums.push(Sum::default());
-                local
-            }
-        };
-        self.numbers.insert(owned.into_boxed_slice(), local);
-        Some(local)
-    }
-
-    /// Adds to what waits for a profile, without its span where there is no room for it; `false` where there is no memory.
-    fn note(&mut self, number: u32, span: Span, weight: Weight) -> bool {
-        let span = if self.pending.len() < MAX_PENDING { span } else { NO_SPAN };
-        let has_room = self.pending.try_reserve(1).is_ok();
-        if has_room {
-            *self.pending.entry((number, span)).or_default() += weight;
+/// The shard, with room in `all` for something of each of its sites and one more. Nothing is allocated under the lock: a user's thread may
+/// call this, whose allocations are sampled.
+fn with_room<'a, T>(shard: &'a Mutex<Shard>, all: &mut Vec<T>) -> MutexGuard<'a, Shard> {
+    loop {
+        let sites = locked(shard).len();
+        // Some more, for there may be some more by then.
+        all.reserve(sites + sites / 8 + 16);
+        let shard = locked(shard);
+        if shard.len() < all.capacity() - all.len() {
+            return shard;
         }
-        has_room
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
     use super::*;
 
     const SPAN: Span = ([1, 2], 3);
@@ -270,14 +253,33 @@ mod tests {
         let second = sites.enter(&[1, 2], SPAN, one());
         assert_ne!(first, second);
         let mut pending = Vec::new();
-        sites.take_pending(|number, span, weight| pending.push((number, span, weight)));
+        sites.take_pending(|number, span, weight, _| pending.push((number, span, weight)));
         assert_eq!(pending.len(), 3);
         assert!(pending.contains(&(first, SPAN, one())) && pending.contains(&(first, NO_SPAN, one())));
-        sites.take_pending(|_, _, _| panic!("taken twice"));
+        sites.take_pending(|_, _, _, _| panic!("taken twice"));
         let all: HashMap<_, _> = sites.allocated().into_iter().collect();
         assert_eq!((all[&first].bytes(), all[&second].objects()), (200, 1));
         let words = sites.words(&HashSet::from([second]));
         assert_eq!((words.len(), words[0].number, &*words[0].words), (1, second, &[1, 2][..]));
+    }
+
+    /// Check that a start over leaves nothing of what was allocated before, neither in all nor for the next profile, beyond the sites neither, and that these are
+    /// found again.
+    #[test]
+    fn a_start_over_begins_with_nothing() {
+        let sites = Sites::new(2 * SITE_BYTES);
+        let enter = |n: u64, span| sites.enter(&[n, 1], span, one());
+        let before = [enter(1, SPAN), enter(1, NO_SPAN), enter(2, SPAN), enter(2, NO_SPAN)];
+        assert_eq!((before[0] == BEYOND, before[2]), (false, BEYOND));
+        sites.start_over();
+        sites.take_pending(|number, span, weight, _| panic!("{weight:?} at {number} in {span:?}"));
+        assert_eq!(sites.allocated(), []);
+        assert_eq!([enter(1, SPAN), enter(2, SPAN)], [before[0], BEYOND]);
+        let mut pending = Vec::new();
+        sites.take_pending(|number, span, weight, _| pending.push((number, span, weight)));
+        pending.sort_unstable_by_key(|one| one.0);
+        assert_eq!(pending, [(before[0], SPAN, one()), (BEYOND, SPAN, one())]);
+        assert_eq!(sites.allocated(), [(before[0], one()), (BEYOND, one())]);
     }
 
     /// Check that memory is bounded, that what is beyond is still counted, and that what nobody uses makes room in time.
@@ -294,10 +296,29 @@ mod tests {
         sites.begin_look();
         assert_eq!(enter(1), numbers[1]);
         assert_eq!(sites.forget_unused(&used), 98);
-        assert_eq!(sites.bytes(), 2 * (80 + SITE_BYTES));
+        assert_eq!(sites.bytes(), 2 * 80 + 100 * SITE_BYTES);
         assert_eq!((enter(0), enter(1)), (numbers[0], numbers[1]));
         assert_ne!(enter(149), BEYOND);
+        let places = sites.shards.iter().map(|shard| locked(shard).len()).sum::<usize>();
+        assert_eq!(sites.bytes(), 3 * 80 + places * SITE_BYTES, "those that are free count");
+        let pairs = sites.table_bytes() - sites.bytes();
+        sites.take_pending(|_, _, _, _| {});
+        assert!(pairs > 0 && sites.table_bytes() == sites.bytes(), "{pairs}");
         let total: i64 = sites.allocated().iter().map(|(_, weight)| weight.objects()).sum();
         assert_eq!(total, 154);
+    }
+
+    /// Check that no site is forgotten while anybody has them kept, and that they are behind that.
+    #[test]
+    fn sites_are_kept() {
+        let sites = Sites::new(10 * SITE_BYTES);
+        assert!((1..).map_while(|n| (sites.enter(&[n, 1], SPAN, one()) != BEYOND).then_some(n)).count() > 5);
+        (0..2).for_each(|_| sites.begin_look());
+        let (kept, also_kept) = (sites.keep(), sites.keep());
+        assert_eq!(sites.forget_unused(&HashSet::new()), 0);
+        drop(kept);
+        assert_eq!(sites.forget_unused(&HashSet::new()), 0);
+        drop(also_kept);
+        assert!(sites.forget_unused(&HashSet::new()) > 5);
     }
 }

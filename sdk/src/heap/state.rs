@@ -10,16 +10,15 @@ use super::capture::{self, Captured, Work};
 use super::eras::Eras;
 use super::frames::AllocatorFrames;
 use super::inherited::Mark;
-use super::live::{Block, Live, Refused};
+use super::live::{BLOCK_BYTES, Block, Live, Refused};
 use super::sites::{BEYOND, Sites};
 use super::weight::Weight;
 use crate::cpu::pool::Pool;
 use crate::unwind::arch::Registers;
 use crate::unwind::walk::Snapshot;
 
-/// Most bytes of live blocks, of which each takes 52 and a quarter for growth.
+/// Most bytes of live blocks.
 const LIVE_BYTES: usize = 64 << 20;
-const BLOCK_BYTES: usize = 64;
 /// Most bytes of sites.
 const SITE_BYTES: usize = 32 << 20;
 
@@ -28,8 +27,9 @@ const SITE_BYTES: usize = 32 << 20;
 pub(super) struct State {
     /// Zero in a forked child.
     pub(super) mark: Mark,
-    pid: u32,
     recording: AtomicBool,
+    /// How many profilers were started on it.
+    starts: AtomicU32,
     /// The interval in force, as a power of two.
     lg: AtomicU32,
     pool: Pool<Work>,
@@ -76,8 +76,8 @@ impl State {
         let era = eras.enter(&snapshot.modules);
         Self {
             mark,
-            pid: std::process::id(),
             recording: AtomicBool::new(false),
+            starts: AtomicU32::new(0),
             lg: AtomicU32::new(0),
             pool: capture::pool(processors),
             snapshot: RwLock::new((snapshot, era)),
@@ -87,6 +87,19 @@ impl State {
             live: Live::new(most_live.unwrap_or(LIVE_BYTES / BLOCK_BYTES)),
             counts: Counts::default(),
         }
+    }
+
+    /// A profiler starts, for which nothing was allocated before: its number.
+    pub(super) fn start_over(&self) -> u32 {
+        // First the number, so that one before takes nothing of what comes.
+        let number = self.starts.fetch_add(1, Ordering::Relaxed) + 1;
+        self.sites.start_over();
+        number
+    }
+
+    /// Whether no other profiler was started since the one of this number.
+    pub(super) fn is_last(&self, number: u32) -> bool {
+        self.starts.load(Ordering::Relaxed) == number
     }
 
     pub(super) fn is_recording(&self) -> bool {
@@ -128,16 +141,23 @@ impl State {
 
     /// A block was sampled; `registers` are the hook's.
     pub(super) fn sampled(&self, registers: &Registers, address: u64, size: u64) {
-        if !self.is_recording() {
+        let records = self.is_recording();
+        if !records && !self.frames.is_learning() {
             return;
         }
         let Some(mut held) = capture::hold(&self.pool, registers.sp) else {
-            count(&self.counts.sampled);
-            return count(&self.counts.no_scratch);
+            if records {
+                count(&self.counts.sampled);
+                count(&self.counts.no_scratch);
+            }
+            return;
         };
         let (snapshot, era) = self.snapshot();
-        let captured = held.work().capture(registers, (&snapshot, era), &self.frames, self.pid, address);
+        let captured = held.work().capture(registers, (&snapshot, era), &self.frames, address);
         let Captured::Site(words, span) = captured else { return };
+        if !records {
+            return;
+        }
         let lg = self.lg();
         let site = self.sites.enter(words, span, Weight::of(size, lg));
         count(&self.counts.sampled);
@@ -152,12 +172,38 @@ impl State {
         });
     }
 
-    /// A sampled block is being freed.
-    pub(super) fn freed(&self, address: u64) {
-        if self.live.remove(address).is_some() {
+    /// Gives up all that lives, for it is not known any more what of it does; how many samples that were.
+    pub(super) fn give_up_live(&self) -> usize {
+        let gone = self.live.clear();
+        self.counts.freed.fetch_add(gone as u64, Ordering::Relaxed);
+        gone
+    }
+
+    /// A sampled block of `size` usable bytes is being freed.
+    pub(super) fn freed(&self, address: u64, size: u64) {
+        if self.live.remove(address, size).is_some() {
             count(&self.counts.freed);
         } else if !self.frames.ends_lesson(address) {
             count(&self.counts.unknown);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sites::NO_SPAN;
+    use super::*;
+    use crate::unwind::modules::Modules;
+
+    /// Check that a start leaves nothing of what was allocated before, and takes the word from the profiler that was started before it.
+    #[test]
+    fn the_last_start_is_in_force() {
+        let snapshot = Arc::new(Snapshot::take(&Modules::default()));
+        let state = State::new(snapshot, None, Mark::make().unwrap());
+        let first = state.start_over();
+        state.sites.enter(&[1, 2], NO_SPAN, Weight::of(100, 0));
+        assert!(state.is_last(first));
+        let second = state.start_over();
+        assert_eq!((state.is_last(first), state.is_last(second), state.sites.allocated()), (false, true, vec![]));
     }
 }

@@ -86,9 +86,9 @@ impl Profiler {
     /// Takes samples again after [`Profiler::pause`].
     ///
     /// # Errors
-    /// When no timer can be had any more.
+    /// When no timer can be had any more, and in a forked child.
     pub fn resume(&self) -> Result<(), Error> {
-        self.running().map_or(Ok(()), Running::resume)
+        self.own("Profiler::resume")?.map_or(Ok(()), Running::resume)
     }
 
     /// Goes on at another rate, in samples per second of CPU time and thread, 1 to 10,000. What was sampled until now
@@ -96,20 +96,23 @@ impl Profiler {
     ///
     /// # Errors
     /// For a rate that cannot be, and where it asks for another engine (see [`EngineChoice`](crate::EngineChoice)), of which
-    /// none can be had any more.
+    /// none can be had any more; in a forked child.
     pub fn set_rate_hz(&self, rate_hz: u32) -> Result<(), Error> {
-        let rate_hz = config::checked_rate("Profiler::set_rate_hz", rate_hz)?;
-        self.running().map_or(Ok(()), |running| running.set_rate_hz(rate_hz))
+        const HERE: &str = "Profiler::set_rate_hz";
+        let rate_hz = config::checked_rate(HERE, rate_hz)?;
+        self.own(HERE)?.map_or(Ok(()), |running| running.set_rate_hz(rate_hz))
     }
 
     /// Goes on with another interval between samples of the heap, in bytes: a power of two, 1 to 1 TiB. jemalloc forgets what
-    /// it counted for profiles of its own (`prof.reset`).
+    /// it counted for profiles of its own (`prof.reset`). Where these are all that there is (before 5.3.1), they are sent first, which takes as long as
+    /// a profile does.
     ///
     /// # Errors
-    /// For an interval that cannot be.
+    /// For an interval that cannot be, and where that profile is not made in time; in a forked child.
     pub fn set_heap_interval(&self, bytes: u64) -> Result<(), Error> {
-        let lg_interval = config::checked_heap_interval("Profiler::set_heap_interval", bytes)?;
-        self.running().map_or(Ok(()), |running| running.set_heap_interval(lg_interval))
+        const HERE: &str = "Profiler::set_heap_interval";
+        let lg_interval = config::checked_heap_interval(HERE, bytes)?;
+        self.own(HERE)?.map_or(Ok(()), |running| running.set_heap_interval(lg_interval))
     }
 
     /// One consistent snapshot of what the profiler did.
@@ -121,10 +124,11 @@ impl Profiler {
     /// Samples for `duration` from now on, beside what is exported, and returns the profile. Blocks for as long.
     ///
     /// # Errors
-    /// When sampling is off, too many captures run, or the program has closed the descriptors of the profiler.
+    /// When sampling is off, too many captures run, or the program has closed the descriptors of the profiler; in a forked child.
     pub fn capture(&self, kind: ProfileKind, duration: Duration) -> Result<ProfileSet, Error> {
-        let off = || Error::misuse("Profiler::capture", "sampling is off", "resume the profiler first");
-        let (running, duration) = (self.running().ok_or_else(off)?, duration.min(LONGEST));
+        const HERE: &str = "Profiler::capture";
+        let off = || Error::misuse(HERE, "the profiler is turned off", "start it without PROFILER_ENABLED=0");
+        let (running, duration) = (self.own(HERE)?.ok_or_else(off)?, duration.min(LONGEST));
         match kind {
             ProfileKind::Cpu => running.capture(duration),
             ProfileKind::Heap => running.capture_heap(duration),
@@ -140,6 +144,16 @@ impl Profiler {
     /// A forked child inherits the guard, but no thread: there it does nothing.
     fn running(&self) -> Option<&Running> {
         self.running.as_ref().filter(|running| !running.is_inherited())
+    }
+
+    /// What runs, if anything does, for a call that would be in vain in a forked child.
+    fn own(&self, what: &'static str) -> Result<Option<&Running>, Error> {
+        let inherited =
+            || Error::misuse(what, "this is a forked child, in which nothing runs", "start a profiler here");
+        match &self.running {
+            Some(running) if running.is_inherited() => Err(inherited()),
+            running => Ok(running.as_ref()),
+        }
     }
 
     fn end(&mut self, timeout: Duration) -> bool {

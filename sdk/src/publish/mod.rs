@@ -15,6 +15,8 @@ use profiler_proto::model::Value;
 use profiler_proto::otlp::ProcessContext;
 use profiler_proto::resource::Resource;
 
+#[cfg(feature = "heap")]
+pub(crate) use self::region::memory_file;
 use self::region::{AREA, Region};
 use crate::context::{keys, thread};
 
@@ -56,7 +58,9 @@ impl Publication {
                 Err(error) => this.give_up(&format!("no memory for it: {error}")),
             },
             Ok(true) => this.give_up("another library of this process publishes one already"),
-            Err(error) => this.give_up(&format!("/proc/self/maps cannot be read, which would tell of others: {error}")),
+            Err(error) => {
+                this.give_up(&format!("/proc/thread-self/maps cannot be read, which would tell of others: {error}"));
+            }
         }
         if left_out > 0 {
             let note = "attributes of the resource are not in the process context: it has no more room";
@@ -94,7 +98,7 @@ impl Publication {
 /// Whether there is a process context already, of whoever else. Source: OTEP 4719, "Reading Protocol".
 fn is_taken() -> io::Result<bool> {
     const NAMES: [&str; 3] = ["[anon_shmem:OTEL_CTX]", "[anon:OTEL_CTX]", "/memfd:OTEL_CTX"];
-    let mut maps = BufReader::new(File::open("/proc/self/maps")?);
+    let mut maps = BufReader::new(File::open("/proc/thread-self/maps")?);
     let mut line = Vec::new();
     while maps.read_until(b'\n', &mut line)? > 0 {
         // Behind five fields and the spaces that align it; none of these has one of the characters that a name begins with.

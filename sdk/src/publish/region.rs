@@ -131,16 +131,27 @@ impl Drop for Region {
 
 /// A file in memory of the name and the length, where one can be had.
 fn file() -> Option<OwnedFd> {
-    let plain = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
-    // Older kernels do not know the flag by which it can never be run.
-    let file = [plain | libc::MFD_NOEXEC_SEAL, plain].into_iter().find_map(|flags| {
-        // SAFETY: memfd_create(2) with a text that ends with a zero.
-        let descriptor = unsafe { libc::memfd_create(NAME.as_ptr(), flags) };
-        // SAFETY: a new descriptor, which nobody else has.
-        (descriptor >= 0).then(|| unsafe { OwnedFd::from_raw_fd(descriptor) })
-    })?;
+    let file = memory_file(NAME).ok()?;
     // SAFETY: ftruncate(2) of our own descriptor.
     (unsafe { libc::ftruncate(file.as_raw_fd(), LENGTH as libc::off_t) } == 0).then_some(file)
+}
+
+/// A file of this name that is nowhere but in memory, and not inherited by programs that this one runs.
+///
+/// # Errors
+/// Where the kernel has none, or a filter refuses it.
+pub(crate) fn memory_file(name: &CStr) -> io::Result<OwnedFd> {
+    let plain = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+    // Older kernels do not know the flag by which it can never be run.
+    for flags in [plain | libc::MFD_NOEXEC_SEAL, plain] {
+        // SAFETY: memfd_create(2) with a text that ends with a zero.
+        let descriptor = unsafe { libc::memfd_create(name.as_ptr(), flags) };
+        if descriptor >= 0 {
+            // SAFETY: a new descriptor, which nobody else has.
+            return Ok(unsafe { OwnedFd::from_raw_fd(descriptor) });
+        }
+    }
+    Err(io::Error::last_os_error())
 }
 
 /// Names the mapping; whether the kernel took it.

@@ -36,8 +36,11 @@ impl Site {
 
     /// The types that can be asked for: on-CPU time, what is in the store, and, where the heap is sampled, what will be.
     pub(super) fn types(&self) -> Vec<SampleType> {
-        let (stored, heap) = (self.store.types(), self.source.stats().heap.on);
-        let is_there = |sample_type| sample_type == SampleType::Cpu || heap || stored.contains(&sample_type);
+        let (stored, heap) = (self.store.types(), self.source.stats().heap);
+        let allocated = heap.dumps.is_none_or(|dumps| dumps.accumulated);
+        let will_be = |sample_type: SampleType| heap.on && (sample_type.is_state() || allocated);
+        let is_there =
+            |sample_type| sample_type == SampleType::Cpu || will_be(sample_type) || stored.contains(&sample_type);
         SampleType::ALL.into_iter().filter(|sample_type| is_there(*sample_type)).collect()
     }
 

@@ -71,6 +71,7 @@ impl Site {
                 return self.source.heap(first).await;
             }
             let _place = self.changes.try_acquire().map_err(|_| CaptureError::TooMany)?;
+            let _kept = self.source.keep_heap();
             let before = self.source.heap(first).await?;
             tokio::time::sleep(Duration::from_secs(seconds)).await;
             Ok(change(before, self.source.heap(first).await?))

@@ -31,6 +31,12 @@ pub trait Source: Send + Sync + 'static {
         Box::pin(std::future::ready(Err(CaptureError::NoHeap)))
     }
 
+    /// Until what is returned is dropped, what was allocated at a stack stays at that stack, so that two profiles of the heap can be
+    /// subtracted.
+    fn keep_heap(&self) -> Box<dyn Send> {
+        Box::new(())
+    }
+
     /// One consistent snapshot.
     fn stats(&self) -> Stats;
 }

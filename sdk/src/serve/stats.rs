@@ -59,6 +59,15 @@ fn heap(stats: &HeapStats) -> Value {
             "retained": allocator.retained,
         })
     });
+    let dumps = stats.dumps.as_ref().map(|dumps| {
+        json!({
+            "read": dumps.read,
+            "failed": dumps.failed,
+            "bytes": dumps.bytes,
+            "cut": dumps.cut,
+            "accumulated": dumps.accumulated,
+        })
+    });
     json!({
         "on": stats.on,
         "interval_bytes": stats.interval_bytes,
@@ -72,10 +81,11 @@ fn heap(stats: &HeapStats) -> Value {
             "table_full": stats.lost.table_full,
             "no_memory": stats.lost.no_memory,
         },
-        "not_noted": stats.not_noted,
         "without_stack": stats.without_stack,
+        "profiles_lost": stats.profiles_lost,
         "table_bytes": stats.table_bytes,
         "allocator": allocator,
+        "dumps": dumps,
         "notes": stats.notes,
     })
 }

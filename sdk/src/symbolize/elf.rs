@@ -64,13 +64,13 @@ impl Elf {
     pub(super) fn vdso(range: &Range<u64>) -> io::Result<Self> {
         // Its section headers lie behind what its program headers name, on the same pages.
         let len = (range.end - range.start).next_multiple_of(4096);
-        Self::parse(Storage::file(File::open("/proc/self/mem")?, range.start, len))
+        Self::parse(Storage::file(File::open("/proc/thread-self/mem")?, range.start, len))
     }
 
     /// The first bytes of a module as they are in memory.
     pub(super) fn loaded_head(range: &Range<u64>, len: u64) -> Option<Cursor> {
         let len = len.min(range.end - range.start);
-        Storage::file(File::open("/proc/self/mem").ok()?, range.start, len).cursor(0, len)
+        Storage::file(File::open("/proc/thread-self/mem").ok()?, range.start, len).cursor(0, len)
     }
 
     fn parse(storage: Rc<Storage>) -> io::Result<Self> {

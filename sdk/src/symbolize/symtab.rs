@@ -50,7 +50,16 @@ pub(super) async fn functions(elf: &Elf, wanted: &[u64], pace: &mut Pace) -> Res
             pace.rest().await;
         }
     }
-    Ok(chosen(&places).map(|name| names.text(u64::from(name?)).ok().filter(|name| !name.is_empty())).collect())
+    let text = |name: u32| Some(unversioned(names.text(u64::from(name)).ok()?));
+    Ok(chosen(&places).map(|name| text(name?).filter(|name| !name.is_empty())).collect())
+}
+
+/// The name without the version that linkers write behind it in `.symtab`: `memcpy` for `memcpy@@GLIBC_2.14`.
+///
+/// Source: GNU ld manual, "VERSION Command".
+fn unversioned(mut name: String) -> String {
+    name.truncate(name.find('@').unwrap_or(name.len()));
+    name
 }
 
 /// Reads one entry of the table.
@@ -106,6 +115,13 @@ mod tests {
     fn entry(name: u32, info: u8, start: u64, size: u64) -> Vec<u8> {
         let parts = [&name.to_le_bytes()[..], &[info, 0, 1, 0], &start.to_le_bytes(), &size.to_le_bytes()];
         parts.concat()
+    }
+
+    /// Check that a function goes by its name alone, whichever of its versions it is.
+    #[test]
+    fn a_version_is_no_part_of_a_name() {
+        let names = ["memcpy@@GLIBC_2.14", "memcpy@GLIBC_2.2.5", "main", "@"].map(|name| unversioned(name.into()));
+        assert_eq!(names, ["memcpy", "memcpy", "main", ""]);
     }
 
     /// Check that an address is in the function that covers it, that a function without a size ends where the next one

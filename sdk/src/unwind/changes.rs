@@ -11,22 +11,23 @@ use super::modules::{Module, Modules, linker};
 
 /// Most modules that are remembered with others that came after they had gone.
 const MAX_GONE: usize = 16;
-/// Most names of modules that went; beyond, all may have gone.
-const MAX_LEFT: usize = 1024;
+/// Most names of modules that came or went; beyond, all may have gone.
+const MAX_MOVABLE: usize = 1024;
 
-/// The modules that were seen to go, as far as the process was looked at.
+/// The modules that were seen to come or to go, as far as the process was looked at.
 #[derive(Debug, Default)]
-pub(crate) struct Left(HashSet<u64>);
+pub(crate) struct Movable(HashSet<u64>);
 
-impl Left {
-    /// Notes what has gone between two states.
+impl Movable {
+    /// Notes what has come and gone between two states.
     pub(crate) fn note(&mut self, before: &Modules, now: &Modules) {
-        let room = MAX_LEFT.saturating_sub(self.0.len());
-        self.0.extend(before.without(now).iter().map(|module| hash(&module.name)).take(room));
+        let room = MAX_MOVABLE.saturating_sub(self.0.len());
+        let (went, came) = (before.without(now), now.without(before));
+        self.0.extend(went.iter().chain(&came).map(|module| hash(&module.name)).take(room));
     }
 
     fn holds(&self, module: &Module) -> bool {
-        self.0.len() >= MAX_LEFT || self.0.contains(&hash(&module.name))
+        self.0.len() >= MAX_MOVABLE || self.0.contains(&hash(&module.name))
     }
 }
 
@@ -39,7 +40,7 @@ fn hash(name: &str) -> u64 {
 impl Modules {
     /// What was loaded at a time that is not before `old` was read, nor behind `new`. Code of which that is not certain
     /// is left out: where one module took the place of another, and where modules came and went that neither has seen.
-    pub(crate) fn between(old: &Self, new: &Self, left: &Left) -> Self {
+    pub(crate) fn between(old: &Self, new: &Self, movable: &Movable) -> Self {
         let (mut went, mut came) = (old.without(new), new.without(old));
         let unseen = unseen(old, new, went.len(), came.len());
         let before = came.len() + went.len();
@@ -51,7 +52,7 @@ impl Modules {
             went.retain(|module| !overlaps(module, &came));
             came.retain(|module| !overlaps(module, &displaced));
         }
-        let stayed = new.stayed(old, unseen, left);
+        let stayed = new.stayed(old, unseen, movable);
         let in_doubt = unseen > 0 || came.len() + went.len() < before;
         // The counters of the older one: a library without build id that came by then is known by what was gone before.
         Self::of([stayed, went, came].concat(), old.changes, in_doubt)
@@ -87,10 +88,10 @@ impl Modules {
         self.modules.iter().any(|one| Arc::ptr_eq(one, module)) || self.same(module).is_some()
     }
 
-    /// The modules of both, but those in doubt: one that was seen to go before may have gone again, have let another one in, and
+    /// The modules of both, but those in doubt: one that is known to move may have gone, have let another one in, and
     /// have come back. That takes one unseen load for the other one, and one for each of both from there on: what is
     /// loaded again stands behind all others.
-    fn stayed(&self, old: &Self, unseen: u64, left: &Left) -> Vec<Arc<Module>> {
+    fn stayed(&self, old: &Self, unseen: u64, movable: &Movable) -> Vec<Arc<Module>> {
         let linker = linker();
         // What came with the program stands before the dynamic linker, most of it, and never goes.
         let first = self.modules.iter().position(|module| linker != 0 && module.range.start == linker);
@@ -98,7 +99,7 @@ impl Modules {
         let behind = |place: usize| (both.len() - place) as u64;
         let is_certain = |place: usize, index: usize, module: &Module| {
             let never_goes = module.never_goes() || first.is_some_and(|first| index <= first);
-            never_goes || unseen <= behind(place) || !left.holds(module)
+            never_goes || unseen <= behind(place) || !movable.holds(module)
         };
         let certain = both.iter().enumerate().filter(|(place, (index, module))| is_certain(*place, *index, module));
         certain.map(|(_, (_, module))| Arc::clone(module)).collect()
@@ -138,9 +139,9 @@ mod tests {
 
     /// What is found in between, where libraries were seen to go before.
     fn between(old: &Modules, new: &Modules) -> ([Option<String>; 2], bool) {
-        let mut left = Left::default();
-        left.note(&state((1, 0), &[("aa", PLACE)]), &Modules::default());
-        let between = Modules::between(old, new, &left);
+        let mut movable = Movable::default();
+        movable.note(&state((1, 0), &[("aa", PLACE)]), &Modules::default());
+        let between = Modules::between(old, new, &movable);
         (found(&between).map(|found| found.map(str::to_owned)), between.in_doubt)
     }
 
@@ -176,23 +177,26 @@ mod tests {
         let two = |changes| state(changes, &[("aa", PLACE), ("cc", ELSEWHERE)]);
         assert_eq!(between(&two((2, 0)), &two((4, 2))), ([some("aa"), None], true));
         assert_eq!(between(&two((2, 0)), &two((5, 3))), ([None, None], true));
-        // One that never went is not taken to have gone and come back.
-        let between = Modules::between(&two((2, 0)), &two((9, 7)), &Left::default());
+        // One that is not known to move is not taken to have gone and come back.
+        let mut movable = Movable::default();
+        let between = Modules::between(&two((2, 0)), &two((9, 7)), &movable);
         assert_eq!((found(&between), between.in_doubt), ([Some("aa"), Some("cc")], true));
+        movable.note(&state((1, 0), &[]), &two((2, 0)));
+        assert_eq!(found(&Modules::between(&two((2, 0)), &two((9, 7)), &movable)), [None, None]);
     }
 
-    /// Check that names of modules that went are bounded, and that beyond the bound any module may have gone.
+    /// Check that names of modules that came or went are bounded, and that beyond the bound any module may have.
     #[test]
-    fn names_of_modules_that_went_are_bounded() {
-        let mut left = Left::default();
+    fn names_of_modules_that_came_or_went_are_bounded() {
+        let mut movable = Movable::default();
         let named = |n: usize| Module { name: n.to_string(), ..Module::at(PLACE, "aa") };
-        for n in 0..MAX_LEFT {
-            assert!(!left.holds(&named(n)) && left.0.len() == n);
-            left.note(&Modules::only(named(n)), &Modules::default());
-            assert!(left.holds(&named(n)));
+        for n in 0..MAX_MOVABLE {
+            assert!(!movable.holds(&named(n)) && movable.0.len() == n);
+            movable.note(&Modules::only(named(n)), &Modules::default());
+            assert!(movable.holds(&named(n)));
         }
-        left.note(&Modules::only(named(MAX_LEFT)), &Modules::default());
-        assert!(left.holds(&named(MAX_LEFT + 1)) && left.0.len() == MAX_LEFT);
+        movable.note(&Modules::only(named(MAX_MOVABLE)), &Modules::default());
+        assert!(movable.holds(&named(MAX_MOVABLE + 1)) && movable.0.len() == MAX_MOVABLE);
     }
 
     /// Check that what this program stands on is never in doubt.
@@ -201,9 +205,9 @@ mod tests {
         let old = Modules::read(&Modules::default());
         let mut new = Modules::read(&old);
         new.changes = (old.changes.0 + 1000, old.changes.1 + 1000);
-        let mut left = Left::default();
-        left.note(&old, &Modules::default());
-        let between = Modules::between(&old, &new, &left);
+        let mut movable = Movable::default();
+        movable.note(&old, &Modules::default());
+        let between = Modules::between(&old, &new, &movable);
         assert!(between.in_doubt);
         let known = [what_came_with_the_program_never_goes as *const () as u64, libc::getpid as *const () as u64];
         assert!(known.iter().all(|address| between.find(*address).is_some()));
@@ -222,7 +226,7 @@ mod tests {
         let again = state((9, 5), &[("aa", PLACE)]);
         assert!(Arc::ptr_eq(&Modules::joined(&both, &again).unwrap(), &both));
         assert!(Arc::ptr_eq(&Modules::joined(&again, &both).unwrap(), &both));
-        let doubtful = |old: &Modules, new: &Modules| Arc::new(Modules::between(old, new, &Left::default()));
+        let doubtful = |old: &Modules, new: &Modules| Arc::new(Modules::between(old, new, &Movable::default()));
         let (there, back) = (doubtful(&first, &second), doubtful(&second, &state((3, 2), &[("aa", PLACE)])));
         assert!(Modules::joined(&there, &back).is_some_and(|joined| joined.in_doubt && found(&joined) == [None, None]));
         assert!(Modules::joined(&first, &there).is_none() && Modules::joined(&there, &elsewhere).is_none());

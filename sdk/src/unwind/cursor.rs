@@ -66,9 +66,9 @@ impl Cursor {
     pub(crate) fn apply(&mut self, frame: &Frame, memory: &mut StackMemory<'_>) -> Option<()> {
         let base = self.register(frame.register, memory)?;
         let cfa = base.checked_add_signed(i64::from(frame.offset))?;
-        let pc = match frame.return_address {
-            0 => self.register(RETURN_ADDRESS, memory)?,
-            words => memory.read(cfa.checked_add_signed(8 * i64::from(words))?).ok()?,
+        let pc = match frame.in_register {
+            true => self.register(RETURN_ADDRESS, memory)?,
+            false => memory.read(cfa.checked_add_signed(8 * i64::from(frame.return_address))?).ok()?,
         };
         // Without branches, which nothing could predict here.
         for (register, words) in PRESERVED.iter().zip(frame.saved) {

@@ -2,8 +2,9 @@
 //!
 //! In: addresses that unwinding rules ask for, right or wrong. Out: the word there, or nothing. Between the stack pointer
 //! and the end of the mapping that is known to hold this thread's stack, the word is read directly. Anything else goes
-//! through `process_vm_readv(2)` on ourselves, which answers with an error where a load would fault; it fetches up to
-//! the end of the page, so that a walk over a foreign stack costs one system call a page. Runs in the signal handler.
+//! through `process_vm_readv(2)` on ourselves, which answers with an error where a load would fault; it fetches the whole
+//! page, and two are kept, so that a walk over a foreign stack that looks at code in between costs one system call a page. Runs
+//! in the signal handler.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,10 +23,10 @@ pub(crate) fn forbid_reads() {
     FORBIDDEN.store(true, Ordering::Relaxed);
 }
 
-/// Copies memory of process `pid`, ourselves, into `buffer`; the number of bytes copied, 0 where nothing can be read.
+/// Copies memory of the process of thread `tid`, ourselves, into `buffer`; the number of bytes copied, 0 where nothing can be read.
 /// Callable from a signal handler.
-pub(crate) fn read_own_memory(pid: u32, address: u64, buffer: &mut [u64]) -> u64 {
-    if FORBIDDEN.load(Ordering::Relaxed) { 0 } else { arch::read_own_memory(pid, address, buffer) }
+pub(crate) fn read_own_memory(tid: u32, address: u64, buffer: &mut [u64]) -> u64 {
+    if FORBIDDEN.load(Ordering::Relaxed) { 0 } else { arch::read_own_memory(tid, address, buffer) }
 }
 
 /// Whether the word at `address` can be read, by a call that every program makes, and that is allowed where
@@ -38,17 +39,28 @@ pub(crate) fn is_readable(address: u64) -> bool {
     outcome != 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL)
 }
 
-/// A copy of the rest of one page.
+/// Copies of two pages: one of a stack, one of code or of what it refers to.
 #[derive(Debug)]
 pub(crate) struct Window {
-    words: [u64; (PAGE / WORD) as usize],
-    start: u64,
-    length: u64,
+    pages: [Page; 2],
+    /// Which one was read last: the other one makes room.
+    last: usize,
 }
+
+#[derive(Debug)]
+struct Page {
+    words: [u64; (PAGE / WORD) as usize],
+    /// [`NOWHERE`]: nothing is in it.
+    start: u64,
+}
+
+/// Where no page begins.
+const NOWHERE: u64 = 1;
 
 impl Window {
     pub(crate) fn new() -> Self {
-        Self { words: [0; (PAGE / WORD) as usize], start: 0, length: 0 }
+        let page = || Page { words: [0; (PAGE / WORD) as usize], start: NOWHERE };
+        Self { pages: [page(), page()], last: 0 }
     }
 }
 
@@ -57,19 +69,19 @@ impl Window {
 pub(crate) struct StackMemory<'a> {
     direct: Range<u64>,
     window: &'a mut Window,
-    pid: u32,
+    tid: u32,
 }
 
 impl<'a> StackMemory<'a> {
-    /// Memory of a thread of process `pid` (ourselves).
+    /// Memory of our process, which any of its threads that lives stands for: `tid`.
     ///
     /// # Safety
     /// `direct` must stay readable until this value is dropped: it lies between the stack pointer of the calling thread
     /// and the end of that thread's own stack, or is empty.
-    pub(crate) unsafe fn new(direct: Range<u64>, window: &'a mut Window, pid: u32) -> Self {
+    pub(crate) unsafe fn new(direct: Range<u64>, window: &'a mut Window, tid: u32) -> Self {
         // What an earlier walk fetched is stale.
-        window.length = 0;
-        Self { direct, window, pid }
+        window.pages.iter_mut().for_each(|page| page.start = NOWHERE);
+        Self { direct, window, tid }
     }
 
     /// The word at `address`.
@@ -81,21 +93,25 @@ impl<'a> StackMemory<'a> {
         if !address.is_multiple_of(WORD) {
             return Err(());
         }
-        if !(self.window.start..self.window.start + self.window.length).contains(&address) {
-            self.fetch(address)?;
+        let start = address & !(PAGE - 1);
+        let Window { pages, last } = &mut *self.window;
+        if pages[*last].start != start {
+            *last = 1 - *last;
+            if pages[*last].start != start {
+                pages[*last].fetch(self.tid, start)?;
+            }
         }
-        let index = (address - self.window.start) / WORD;
-        self.window.words.get(index as usize).copied().ok_or(())
+        pages[*last].words.get(((address - start) / WORD) as usize).copied().ok_or(())
     }
+}
 
-    fn fetch(&mut self, address: u64) -> Result<(), ()> {
-        let length = PAGE - address % PAGE;
-        self.window.length = 0;
-        let buffer = &mut self.window.words[..(length / WORD) as usize];
-        if read_own_memory(self.pid, address, buffer) != length {
+impl Page {
+    fn fetch(&mut self, tid: u32, start: u64) -> Result<(), ()> {
+        self.start = NOWHERE;
+        if read_own_memory(tid, start, &mut self.words) != PAGE {
             return Err(());
         }
-        (self.window.start, self.window.length) = (address, length);
+        self.start = start;
         Ok(())
     }
 }
@@ -119,6 +135,25 @@ mod tests {
         for (index, word) in words.iter().enumerate() {
             assert_eq!(memory.read(start + 8 * index as u64), Ok(*word));
         }
+    }
+
+    /// Check that a page is fetched once while one other is looked at in between, and all of it, whichever word is asked for first.
+    #[test]
+    fn two_pages_are_fetched_once_each() {
+        const WORDS: usize = (PAGE / WORD) as usize;
+        let mut words = vec![7_u64; 4 * WORDS];
+        // Three whole pages lie in it.
+        let first = words.as_ptr().align_offset(PAGE as usize);
+        let at = |words: &[u64], page: usize, word: usize| (&raw const words[first + page * WORDS + word]) as u64;
+        let mut window = Window::new();
+        // SAFETY: the direct range is empty.
+        let mut memory = unsafe { StackMemory::new(0..0, &mut window, pid()) };
+        assert_eq!((memory.read(at(&words, 0, 90)), memory.read(at(&words, 1, 90))), (Ok(7), Ok(7)));
+        words.fill(8);
+        // What was copied before.
+        assert_eq!((memory.read(at(&words, 0, 0)), memory.read(at(&words, 1, WORDS - 1))), (Ok(7), Ok(7)));
+        assert_eq!((memory.read(at(&words, 2, 0)), memory.read(at(&words, 1, 3))), (Ok(8), Ok(7)));
+        assert_eq!(memory.read(at(&words, 0, 90)), Ok(8), "it made room");
     }
 
     /// Check that null, unmapped, unaligned and overflowing addresses are refused.
@@ -156,6 +191,8 @@ mod tests {
         assert_eq!((is_readable(base + 4088), is_readable(base + 4096)), (true, false));
         // SAFETY: unmaps exactly what was mapped above.
         assert_eq!(unsafe { libc::munmap(base as *mut _, 8192) }, 0);
+        // SAFETY: the direct range is empty.
+        let mut memory = unsafe { StackMemory::new(0..0, &mut window, pid()) };
         assert_eq!((memory.read(base), is_readable(base)), (Err(()), false));
     }
 }

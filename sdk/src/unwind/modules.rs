@@ -16,7 +16,7 @@ use std::sync::Arc;
 use super::cfi;
 
 /// The link to the running program.
-const EXECUTABLE: &str = "/proc/self/exe";
+const EXECUTABLE: &str = "/proc/thread-self/exe";
 
 /// All modules that were loaded at one time; or at several ([`super::changes`]).
 #[derive(Debug, Default)]
@@ -274,10 +274,12 @@ impl Image<'_> {
         }
         if is_executable {
             // The link leads to the running image even when its file was replaced or deleted.
-            let name = std::env::current_exe().map(|path| path.to_string_lossy().into_owned());
+            let name = std::fs::read_link(EXECUTABLE).map(|path| path.to_string_lossy().into_owned());
             return (Some(PathBuf::from(EXECUTABLE)), name.unwrap_or_else(|_| "[exe]".to_owned()));
         }
-        (Some(PathBuf::from(OsStr::from_bytes(name.to_bytes()))), name.to_string_lossy().into_owned())
+        // From the folder that the program is in: it may go to another one.
+        let path = Path::new(OsStr::from_bytes(name.to_bytes()));
+        (Some(std::path::absolute(path).unwrap_or_else(|_| path.to_owned())), name.to_string_lossy().into_owned())
     }
 
     /// The GNU build id, from the notes.
@@ -444,7 +446,7 @@ mod tests {
         let modules = Modules::read(&Modules::default());
         let code = loaded_modules_are_found as *const () as u64;
         let own = modules.find(code).unwrap();
-        assert_eq!(own.path.as_deref(), Some(std::path::Path::new("/proc/self/exe")));
+        assert_eq!(own.path.as_deref(), Some(std::path::Path::new("/proc/thread-self/exe")));
         assert!(own.code.contains(&code) && own.unwind.is_some());
         let libc = modules.find(libc::getpid as *const () as u64).unwrap();
         // A static program holds it itself.

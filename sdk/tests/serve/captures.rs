@@ -45,6 +45,17 @@ fn a_heap_that_is_not_profiled_is_not_found() {
     }
 }
 
+/// Check that what was allocated stays at its stack from one end of a change of the heap to the other, and not for longer.
+#[test]
+fn stacks_keep_their_figures_during_a_change() {
+    let server = serve(shop());
+    server.source.heap.store(true, Ordering::Relaxed);
+    for path in ["/debug/pprof/heap?seconds=1", "/debug/pprof/heap"] {
+        assert_eq!(server.get(path).status, 200, "{path}");
+    }
+    assert_eq!(*server.source.kept_at.lock().unwrap(), [1, 1, 0]);
+}
+
 /// Check that a capture ends when its client goes, so that its place is free for the next.
 #[test]
 fn a_capture_ends_with_its_client() {

@@ -1,12 +1,12 @@
 //! The source of the tests: it captures by waiting, two captures at once.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use profiler::serve::{CaptureError, CaptureFuture, Source, Target};
 
-use crate::samples::{now, set};
+use crate::samples::{heap, now, set};
 
 /// A source that takes as long as it is told to, at most two captures at once.
 #[derive(Default)]
@@ -15,6 +15,9 @@ pub(crate) struct Waiting {
     /// Whether it samples the heap.
     pub(crate) heap: AtomicBool,
     pub(crate) running: Arc<AtomicUsize>,
+    /// How many have the heap's figures kept, and how many had at each profile of it.
+    kept: Arc<AtomicUsize>,
+    pub(crate) kept_at: Arc<Mutex<Vec<usize>>>,
 }
 
 impl Source for Waiting {
@@ -35,6 +38,19 @@ impl Source for Waiting {
         })
     }
 
+    fn heap(&self, _first: Option<&'static str>) -> CaptureFuture {
+        let (on, kept, kept_at) =
+            (self.heap.load(Ordering::Relaxed), Arc::clone(&self.kept), Arc::clone(&self.kept_at));
+        Box::pin(async move {
+            kept_at.lock().unwrap().push(kept.load(Ordering::Relaxed));
+            if on { Ok(heap(now(), 1, &[("main;lives", 1, 1024, &[])])) } else { Err(CaptureError::NoHeap) }
+        })
+    }
+
+    fn keep_heap(&self) -> Box<dyn Send> {
+        Box::new(Place::take(Arc::clone(&self.kept)))
+    }
+
     fn stats(&self) -> profiler::Stats {
         let mut stats = profiler::Stats::default();
         stats.sampling = !self.off.load(Ordering::Relaxed);
@@ -47,7 +63,7 @@ impl Source for Waiting {
     }
 }
 
-/// One of the two places for captures, given back when the capture ends or is dropped.
+/// One of two places, given back when what took it ends or is dropped.
 struct Place(Arc<AtomicUsize>);
 
 impl Place {

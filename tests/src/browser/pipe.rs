@@ -3,7 +3,7 @@
 //! In: calls. Out: their answers; what the browser says unasked is kept in order. A thread reads, so that a browser that
 //! hangs costs an error and not the test. Only the process that was started here is ended.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -136,9 +136,15 @@ fn messages_of(answers: impl Read) -> impl Iterator<Item = Value> {
 
 fn fresh_folder() -> Result<PathBuf> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    // Partner: other threads of this process; the number only has to differ.
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let folder = std::env::temp_dir().join(format!("profiler-browser-{}-{number}", std::process::id()));
-    std::fs::create_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    Ok(folder)
+    loop {
+        // Partner: other threads of this process; the number only has to differ.
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("profiler-browser-{}-{number}", std::process::id()));
+        match std::fs::create_dir(&folder) {
+            Ok(()) => return Ok(folder),
+            // A process that was killed left it, and this one has its number.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(format!("{}: {error}", folder.display()).into()),
+        }
+    }
 }

@@ -101,7 +101,7 @@ async fn serve(cli: &Cli) -> Result<Summary, Box<dyn std::error::Error>> {
     let (close, closing) = oneshot::channel::<()>();
     let router = routes::router(shop.clone())
         .layer(profiler::tower::TagLayer::new()) // all work for a request: endpoint=/orders, method=POST
-        .layer(profiler::tower::TagLayer::with(|request| profiler::tags!("tenant" => routes::tenant(&request.headers))))
+        .layer(profiler::tower::TagLayer::with(|request| profiler::tags!("tenant" => routes::tenant(request.headers))))
         .layer(middleware::from_fn(traces::trace));
     let server = axum::serve(listener, router).with_graceful_shutdown(async { closing.await.unwrap_or_default() });
     let server = tokio::spawn(server.into_future());

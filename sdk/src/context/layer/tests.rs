@@ -62,6 +62,10 @@ fn ids_become_the_link() {
         assert_eq!(record(), seen("span=child", 255));
         let _own = info_span!("own", trace_id = TRACE, span_id = "00000000000000aa").entered();
         assert_eq!(record(), seen("span=own", 170));
+        // Sixteen digits, but no hexadecimal ones.
+        let _integer =
+            info_span!(parent: None, "integer", trace_id = TRACE, span_id = 1_234_567_890_123_456_u64).entered();
+        assert_eq!(record(), seen("span=integer", 0));
         let _none = info_span!(parent: None, "none").entered();
         assert_eq!(record(), seen("span=none", 0));
     });

@@ -109,6 +109,26 @@ fn samples_link_to_the_first_span_of_the_process() {
     drop((root, child));
     assert_eq!(kept(), 0);
 
+    // Where there is no room, a child stands for itself, and says so.
+    let root = begin(&tracer, "root", &Context::new());
+    let kept_root = of_span(root.span().span_context().span_id()).unwrap();
+    (1..=(SHARDS * MAX_SPANS) as u64).for_each(|id| {
+        insert(SpanId::from(id), Arc::clone(&kept_root));
+    });
+    assert_eq!(kept(), SHARDS * MAX_SPANS);
+    let child = begin(&tracer, "crowded", &root);
+    {
+        let _child = child.clone().attach();
+        assert_eq!(record().0, written(&child));
+    }
+    child.span().end();
+    let marks = ended.profile_ids();
+    assert!(marks.contains(&("crowded".to_owned(), Some(written(&child)))), "{marks:?}");
+    root.span().end();
+    ROOTS.iter().for_each(|shard| *shard.lock().unwrap() = None);
+    ended.profile_ids();
+    drop((root, child, kept_root));
+
     ask(SpanSettings::default());
     let parent = begin(&tracer, "parent", &Context::new());
     let child = begin(&tracer, "child", &parent);
@@ -118,7 +138,7 @@ fn samples_link_to_the_first_span_of_the_process() {
     }
     child.span().end();
     parent.span().end();
-    let expected = [&child, &parent].map(|context| Some(written(context)));
-    assert_eq!(ended.profile_ids().into_iter().map(|(_, id)| id).collect::<Vec<_>>(), expected);
+    let expected = [("child", &child), ("parent", &parent)].map(|(name, span)| (name.to_owned(), Some(written(span))));
+    assert_eq!(ended.profile_ids(), expected);
     assert_eq!(kept(), 0);
 }

@@ -15,6 +15,7 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
 use super::{Alarm, Call, Engine, Pace, Target};
+use crate::cpu::clocks::cpu_time;
 use crate::cpu::slots::{NO_EVENT, Slot};
 
 /// The engine `perf`.
@@ -83,9 +84,18 @@ impl Event {
     fn enable(&self) -> io::Result<()> {
         let owner = Owner { kind: F_OWNER_TID, pid: self.slot.tid().cast_signed() };
         // SAFETY: fcntl(2) on a descriptor that we own; F_SETOWN_EX reads a structure that is valid for the call.
+        let owned = unsafe { libc::fcntl(self.fd(), F_SETOWN_EX, &raw const owner) == 0 };
+        if !owned {
+            return Err(io::Error::last_os_error());
+        }
+        // The thread may have ended, and its id be that of another process's, which SIGPROF would end. Who has the descriptor's
+        // signals is settled by now.
+        if cpu_time(self.slot.tid()).is_none() {
+            return Err(io::Error::from_raw_os_error(libc::ESRCH));
+        }
+        // SAFETY: as above, with numbers only.
         let set = unsafe {
-            libc::fcntl(self.fd(), F_SETOWN_EX, &raw const owner) == 0
-                && libc::fcntl(self.fd(), F_SETSIG, libc::SIGPROF) == 0
+            libc::fcntl(self.fd(), F_SETSIG, libc::SIGPROF) == 0
                 && libc::fcntl(self.fd(), libc::F_SETFL, libc::O_ASYNC) == 0
         };
         if !set {
@@ -254,3 +264,40 @@ struct Owner {
 const F_SETSIG: i32 = 10;
 const F_SETOWN_EX: i32 = 15;
 const F_OWNER_TID: i32 = 0;
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::cpu::slots::Slots;
+
+    /// Check that no event is set for a thread of another process, where an id went to one: it lives on.
+    #[test]
+    fn another_process_gets_no_signals() {
+        // Where the kernel allows no events, there is nothing to go wrong.
+        let Ok(perf) = Perf::try_out() else { return };
+        // SAFETY: fork(2); the child does nothing until it is killed, by us or by a signal that was not for it.
+        let busy = unsafe { libc::fork() };
+        if busy == 0 {
+            // SAFETY: signal(2).
+            unsafe { libc::signal(libc::SIGPROF, libc::SIG_DFL) };
+            loop {
+                std::hint::spin_loop();
+            }
+        }
+        let slots: &'static Slots = Box::leak(Box::new(Slots::new().unwrap()));
+        let slot = slots.insert(busy.cast_unsigned()).unwrap();
+        let period = Duration::from_millis(1);
+        let armed = perf.arm(Target::Thread(slot), Pace { first: period, period });
+        std::thread::sleep(Duration::from_millis(200));
+        // SAFETY: waitpid(2), kill(2) of the child made above.
+        let ended = unsafe { libc::waitpid(busy, std::ptr::null_mut(), libc::WNOHANG) };
+        // SAFETY: as above; it is still to be waited for.
+        let outcome = unsafe { (libc::kill(busy, libc::SIGKILL), libc::waitpid(busy, std::ptr::null_mut(), 0)) };
+        assert_eq!(
+            (armed.err().and_then(|error| error.raw_os_error()), ended, outcome),
+            (Some(libc::ESRCH), 0, (0, busy))
+        );
+    }
+}

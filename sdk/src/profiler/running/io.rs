@@ -6,6 +6,7 @@
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::task::Poll;
 use std::time::{Duration, Instant};
@@ -23,7 +24,7 @@ use crate::aggregate::Window;
 use crate::assemble::assemble;
 use crate::error::Error;
 use crate::export::{Destination, Exporter, Limits};
-use crate::heap::{Heap, Since};
+use crate::heap::{HeapWindow, Since};
 use crate::symbolize::{Folders, Symbolizer};
 
 /// Tasks that may wait; beyond it the `profiler` thread keeps its windows open.
@@ -130,15 +131,21 @@ impl Io {
         let mut symbolizer = Symbolizer::new(self.folders.take());
         while let Some(task) = inbox.recv().await {
             match task {
+                // Names take long to find where there are many: not for nobody.
+                Task::Capture { reply, .. } | Task::Heap { reply, .. } if !reply.is_awaited() => {}
                 Task::Export { window } => self.export(&window, &mut symbolizer, &exporter).await,
                 Task::Capture { window, reply } => {
-                    reply(self.profile(&window, &mut symbolizer).await.ok_or(Refusal::Off));
+                    reply.answer(self.profile(&window, &mut symbolizer).await.ok_or(Refusal::Off));
                 }
                 Task::ExportHeap => {
                     self.export_heap(sends, &mut symbolizer, &exporter).await;
                 }
                 Task::Heap { asked, reply } => {
-                    reply(self.heap_profile(&asked, &mut symbolizer).await.ok_or(Refusal::NoHeap));
+                    reply.answer(self.heap_profile(&asked, &mut symbolizer).await.ok_or(Refusal::NoHeap));
+                }
+                Task::SetHeapInterval { lg_interval, reply } => {
+                    let heap = self.handle.heap();
+                    reply.answer(heap.map_or(Ok(()), |heap| heap.set_lg_interval(lg_interval)));
                 }
                 Task::Flush { deadline, reply } => {
                     let exporter = Arc::clone(&exporter);
@@ -177,13 +184,24 @@ impl Io {
 
     /// Sends what was allocated since the last time, and what lives; where nobody gets it, no names are looked up.
     async fn export_heap(&self, sends: bool, symbolizer: &mut Symbolizer, exporter: &Exporter) {
+        // Where the time to stop was over, this thread goes on beside that of the next profiler.
+        let Some(heap) = self.handle.heap().filter(|heap| heap.is_last()) else { return };
         if !sends {
-            return self.handle.heap().into_iter().for_each(Heap::skip);
+            return heap.skip();
         }
         let asked = HeapAsked { since: Since::LastProfile, began: None, first: None };
-        let Some(set) = self.heap_profile(&asked, symbolizer).await else { return };
-        if !set.profiles.is_empty() {
-            exporter.offer(Arc::new(set));
+        if let Some(window) = self.heap_window(&asked) {
+            self.export_heap_window(&window, symbolizer, exporter).await;
+        }
+    }
+
+    async fn export_heap_window(&self, window: &HeapWindow, symbolizer: &mut Symbolizer, exporter: &Exporter) {
+        match self.named_heap(window, symbolizer).await {
+            Some(set) if set.profiles.is_empty() => {}
+            Some(set) => exporter.offer(Arc::new(set)),
+            None => {
+                self.handle.heap_profiles_lost.fetch_add(1, Ordering::Relaxed);
+            }
         }
     }
 
@@ -197,20 +215,37 @@ impl Io {
     }
 
     /// The heap's profiles as they are asked for; `None` where there are none.
-    #[cfg(feature = "heap")]
     async fn heap_profile(&self, asked: &HeapAsked, symbolizer: &mut Symbolizer) -> Option<ProfileSet> {
+        self.named_heap(&self.heap_window(asked)?, symbolizer).await
+    }
+
+    #[cfg(feature = "heap")]
+    fn heap_window(&self, asked: &HeapAsked) -> Option<HeapWindow> {
         let window = self.handle.heap()?.window(&asked.since, asked.began, asked.first);
+        let mut window = window.inspect_err(|error| tracing::warn!(%error, "no profile of the heap")).ok()?;
+        window.stats.profiles_lost = self.handle.heap_profiles_lost.load(Ordering::Relaxed);
+        Some(window)
+    }
+
+    #[cfg(not(feature = "heap"))]
+    fn heap_window(&self, asked: &HeapAsked) -> Option<HeapWindow> {
+        self.handle.heap().map(|heap| heap.window(&asked.since, asked.began, asked.first))
+    }
+
+    /// The window's profiles.
+    #[cfg(feature = "heap")]
+    async fn named_heap(&self, window: &HeapWindow, symbolizer: &mut Symbolizer) -> Option<ProfileSet> {
         self.with_symbols(symbolizer, async |symbolizer| {
             symbolizer.learn(&window.places()).await;
-            crate::assemble::assemble_heap(&window, symbolizer, &self.resource)
+            crate::assemble::assemble_heap(window, symbolizer, &self.resource)
         })
         .await
     }
 
     #[cfg(not(feature = "heap"))]
     #[expect(clippy::unused_async, reason = "as the other one, which waits")]
-    async fn heap_profile(&self, asked: &HeapAsked, _symbolizer: &mut Symbolizer) -> Option<ProfileSet> {
-        match self.handle.heap()?.window(&asked.since, asked.began, asked.first) {}
+    async fn named_heap(&self, window: &HeapWindow, _symbolizer: &mut Symbolizer) -> Option<ProfileSet> {
+        match *window {}
     }
 
     /// What `work` makes with the symbolizer. Symbolizing lets requests through between its slices. It reads strange files
@@ -256,6 +291,47 @@ mod tests {
     use crate::cpu::record::Head;
     use crate::unwind::modules::Modules;
 
+    /// The thread's state, without destinations.
+    fn io(server: Option<crate::serve::Bound>, mark: &Arc<Mark>) -> Io {
+        let settings = Config::new("a").resolve(&|_| None).unwrap();
+        let (commands, _mailbox) = std::sync::mpsc::channel();
+        let handle = Handle::new(commands, &settings, Arc::clone(mark));
+        let (folders, resource) = (Some(Folders::new(&|_| None)), settings.resource);
+        Io { server, destinations: Vec::new(), resource, folders, handle }
+    }
+
+    /// Check that a profile of the heap is counted that is lost as its names are looked up, and none that is not.
+    #[cfg(feature = "heap")]
+    #[test]
+    fn a_profile_of_the_heap_that_is_lost_is_counted() {
+        let window = |rows| HeapWindow {
+            started_at: SystemTime::now(),
+            duration: Duration::from_secs(1),
+            interval: 1,
+            sites: Vec::new(),
+            rows,
+            without_span: 0,
+            is_part: true,
+            knows_allocated: true,
+            eras: Vec::new(),
+            first: None,
+            stats: crate::stats::HeapStats::default(),
+        };
+        let mark = Arc::new(Mark::set().unwrap());
+        let io = io(None, &mark);
+        let mut symbolizer = Symbolizer::new(None);
+        // Of a site that is not there: who looks for it panics.
+        let panics = window(vec![crate::heap::Row { site: 1, ..Default::default() }]);
+        let lost = [panics, window(Vec::new())].map(|window| {
+            runtime(&mark).unwrap().block_on(async {
+                let exporter = Exporter::start(Vec::new(), Arc::clone(&io.handle.ledger), Limits::default()).unwrap();
+                io.export_heap_window(&window, &mut symbolizer, &exporter).await;
+            });
+            io.handle.stats().heap.profiles_lost
+        });
+        assert_eq!(lost, [1, 1]);
+    }
+
     /// A window with addresses all over this program.
     fn large_window() -> Box<Window> {
         let modules = Arc::new(Modules::read(&Modules::default()));
@@ -289,14 +365,10 @@ mod tests {
     /// the answer. Client and server share the thread, so that no scheduler decides.
     #[test]
     fn requests_are_answered_while_a_window_is_symbolized() {
-        let settings = Config::new("a").resolve(&|_| None).unwrap();
-        let (commands, _mailbox) = std::sync::mpsc::channel();
         let mark = Arc::new(Mark::set().unwrap());
-        let handle = Handle::new(commands, &settings, Arc::clone(&mark));
         let server = crate::serve::Server::bind("127.0.0.1:0").unwrap();
         let address = server.local_addr();
-        let (folders, resource) = (Some(Folders::new(&|_| None)), settings.resource);
-        let io = Io { server: Some(server), destinations: Vec::new(), resource, folders, handle };
+        let io = io(Some(server), &mark);
         let (tasks, inbox) = channel(&mark);
         assert!(tasks.try_send(Task::Export { window: large_window() }).is_ok());
         runtime(&mark).unwrap().block_on(async {

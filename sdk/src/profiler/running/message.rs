@@ -3,7 +3,7 @@
 //! The guard and the server send [`Command`]s to `profiler`, which sends [`Task`]s to `profiler-io`; answers go back through
 //! the [`Reply`] that came with the question. Nobody waits without a bound.
 
-use std::sync::{Weak, mpsc};
+use std::sync::{Arc, Weak, mpsc};
 use std::time::{Duration, Instant, SystemTime};
 
 use profiler_proto::ProfileSet;
@@ -19,10 +19,8 @@ pub(super) const AFTER_CLOSED: &str = "shut this profiler down, start another on
 
 /// What `profiler` is asked to do.
 pub(super) enum Command {
-    /// `asker` dies when nobody waits for the outcome any more.
     Capture {
         duration: Duration,
-        asker: Weak<()>,
         reply: CaptureReply,
     },
     Flush {
@@ -41,7 +39,7 @@ pub(super) enum Command {
     },
     /// The heap as it is now.
     Heap {
-        asked: HeapAsked,
+        asked: Box<HeapAsked>,
         reply: CaptureReply,
     },
     SetHeapInterval {
@@ -67,8 +65,13 @@ pub(super) enum Task {
     ExportHeap,
     /// Tells what is known of the heap.
     Heap {
-        asked: HeapAsked,
+        asked: Box<HeapAsked>,
         reply: CaptureReply,
+    },
+    /// Sets an interval of the heap's, behind the profile of what is forgotten with it.
+    SetHeapInterval {
+        lg_interval: u32,
+        reply: Reply<Result<(), Error>>,
     },
     Flush {
         deadline: Instant,
@@ -85,7 +88,11 @@ impl Task {
     pub(super) fn refuse(self) {
         match self {
             Self::Export { .. } | Self::ExportHeap => {}
-            Self::Capture { reply, .. } | Self::Heap { reply, .. } => reply(Err(Refusal::TooMany)),
+            Self::Capture { reply, .. } | Self::Heap { reply, .. } => reply.answer(Err(Refusal::TooMany)),
+            Self::SetHeapInterval { reply, .. } => {
+                let why = "profiles that are to leave with the interval before wait to be made";
+                reply.answer(Err(Error::misuse("Profiler::set_heap_interval", why, "ask again")));
+            }
             Self::Flush { reply, .. } | Self::Stop { reply, .. } => reply.answer(false),
         }
     }
@@ -114,7 +121,25 @@ impl HeapAsked {
 }
 
 /// Where the outcome of a capture goes.
-pub(super) type CaptureReply = Box<dyn FnOnce(Result<ProfileSet, Refusal>) + Send>;
+pub(super) struct CaptureReply {
+    answer: Box<dyn FnOnce(Result<ProfileSet, Refusal>) + Send>,
+    asker: Weak<()>,
+}
+
+impl CaptureReply {
+    /// To `answer`, for as long as the asker lives: then nobody waits for it any more.
+    pub(super) fn new(asker: &Arc<()>, answer: impl FnOnce(Result<ProfileSet, Refusal>) + Send + 'static) -> Self {
+        Self { answer: Box::new(answer), asker: Arc::downgrade(asker) }
+    }
+
+    pub(super) fn is_awaited(&self) -> bool {
+        self.asker.strong_count() > 0
+    }
+
+    pub(super) fn answer(self, captured: Result<ProfileSet, Refusal>) {
+        (self.answer)(captured);
+    }
+}
 
 /// Why a capture is not made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use profiler_proto::ProfileSet;
 
 use self::mark::Mark;
-use self::message::{Command, HeapAsked, Refusal, Reply};
+use self::message::{CaptureReply, Command, HeapAsked, Refusal, Reply};
 use self::sampling::Sampling;
 use self::source::Handle;
 use crate::config::Settings;
@@ -30,11 +30,9 @@ use crate::publish::Publication;
 use crate::stats::Stats;
 use crate::symbolize::Folders;
 
-/// How long a command may take that asks for nothing but to be obeyed, and a profile beyond its own time.
-const PATIENCE: Duration = Duration::from_secs(2);
-
-/// How long a profile of the heap may take, beyond its own time: the first one has names from all over the program.
-const HEAP_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a call may take, beyond the time that it asks for: with thousands of threads, or where the first profile has names from all
+/// over a program.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How much longer than a command may take is waited for what comes of it.
 const GRACE: Duration = Duration::from_millis(50);
@@ -77,11 +75,11 @@ impl Running {
     }
 
     pub(super) fn resume(&self) -> Result<(), Error> {
-        self.obeyed("Profiler::resume", |reply| Command::Resume { reply })
+        self.obeyed("Profiler::resume", PATIENCE, |reply| Command::Resume { reply })
     }
 
     pub(super) fn set_rate_hz(&self, rate_hz: u32) -> Result<(), Error> {
-        self.obeyed("Profiler::set_rate_hz", |reply| Command::SetRate { rate_hz, reply })
+        self.obeyed("Profiler::set_rate_hz", PATIENCE, |reply| Command::SetRate { rate_hz, reply })
     }
 
     pub(super) fn stats(&self) -> Stats {
@@ -93,32 +91,29 @@ impl Running {
     }
 
     pub(super) fn set_heap_interval(&self, lg_interval: u32) -> Result<(), Error> {
-        self.obeyed("Profiler::set_heap_interval", |reply| Command::SetHeapInterval { lg_interval, reply })
+        // Where jemalloc forgets with it what it counted, a profile of that is made before.
+        let command = |reply| Command::SetHeapInterval { lg_interval, reply };
+        self.obeyed("Profiler::set_heap_interval", PATIENCE, command)
     }
 
     pub(super) fn capture(&self, duration: Duration) -> Result<ProfileSet, Error> {
-        let asker = Arc::new(());
-        let asked = Arc::downgrade(&asker);
-        self.captured(duration + PATIENCE, |reply| Command::Capture { duration, asker: asked, reply })
+        self.captured(duration + PATIENCE, |reply| Command::Capture { duration, reply })
     }
 
     /// The heap: what is allocated within `duration` from now on, and what lives then.
     pub(super) fn capture_heap(&self, duration: Duration) -> Result<ProfileSet, Error> {
         let asked = match self.handle.heap() {
-            Some(heap) if !duration.is_zero() => HeapAsked::from(heap.mark()),
-            _ => HeapAsked::in_all(None),
+            Some(heap) if !duration.is_zero() => Box::new(HeapAsked::from(heap.mark())),
+            _ => Box::new(HeapAsked::in_all(None)),
         };
         std::thread::sleep(duration);
-        self.captured(HEAP_PATIENCE, |reply| Command::Heap { asked, reply })
+        self.captured(PATIENCE, |reply| Command::Heap { asked, reply })
     }
 
-    fn captured(
-        &self,
-        patience: Duration,
-        command: impl FnOnce(message::CaptureReply) -> Command,
-    ) -> Result<ProfileSet, Error> {
+    fn captured(&self, patience: Duration, command: impl FnOnce(CaptureReply) -> Command) -> Result<ProfileSet, Error> {
         let (reply, outcome) = Reply::new();
-        self.handle.send(command(Box::new(|captured| reply.answer(captured))));
+        let asker = Arc::new(());
+        self.handle.send(command(CaptureReply::new(&asker, |captured| reply.answer(captured))));
         let (why, remedy) = match outcome.recv_timeout(patience) {
             Ok(Ok(set)) => return Ok(set),
             Ok(Err(Refusal::TooMany)) => ("too many captures at once", "wait until one of them has ended"),
@@ -159,13 +154,14 @@ impl Running {
     fn obeyed(
         &self,
         what: &'static str,
+        patience: Duration,
         command: impl FnOnce(Reply<Result<(), Error>>) -> Command,
     ) -> Result<(), Error> {
         let no_answer = || {
             let remedy = "ask again; where a library is being loaded for seconds, wait until it is";
             Err(Error::environment(what, std::io::Error::from(std::io::ErrorKind::TimedOut), remedy))
         };
-        self.ask(PATIENCE, command).unwrap_or_else(no_answer)
+        self.ask(patience, command).unwrap_or_else(no_answer)
     }
 
     /// Sends a command and waits for its answer; `None` when the time is over or the thread is gone.
@@ -246,7 +242,7 @@ fn wire(settings: Settings, claim: Claim) -> Result<Running, Error> {
     let runtime = io::runtime(&mark)?;
     let io = spawn("profiler-io", move || io_thread.run(runtime, inbox))?;
     let sampler = Sampler::start(engine, period, ring_words)?;
-    let heap = Heap::start(settings.heap, sampler.modules())?;
+    let heap = Heap::start(settings.heap, sampler.modules(), sampler.may_make_memfd())?;
     if let Err(why) = &heap {
         tracing::info!(why, "the heap is not profiled");
     }

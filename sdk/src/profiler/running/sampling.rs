@@ -3,9 +3,9 @@
 //! In: records of the handlers, [`Command`]s of the guard and the server. Out: windows for the `profiler-io` thread, one
 //! per interval and one per capture; entries in the ledger. Never waits for anything but its next turn.
 
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::sync::{PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
 use profiler_proto::loss::{Cause, Degraded, Loss};
@@ -32,7 +32,6 @@ const MAX_CAPTURES: usize = 8;
 struct Capture {
     window: Aggregate,
     until: Instant,
-    asker: Weak<()>,
     reply: CaptureReply,
 }
 
@@ -139,12 +138,14 @@ impl Sampling {
         }
     }
 
-    /// Has what is known of the heap sent. Where the `profiler-io` thread is behind, it is later.
-    fn send_heap(&mut self) {
-        if self.handle.heap().is_some() && self.tasks.has_room() {
+    /// Has what is known of the heap sent. Where the `profiler-io` thread is behind, it is later; `false` then.
+    fn send_heap(&mut self) -> bool {
+        let sends = self.handle.heap().is_some() && self.tasks.has_room();
+        if sends {
             self.heap_due = Instant::now() + self.interval;
             self.tasks.try_send(Task::ExportHeap).unwrap_or_else(Task::refuse);
         }
+        sends
     }
 
     /// Takes in one epoch; `false` where a handler that began in it still runs.
@@ -158,7 +159,7 @@ impl Sampling {
                 Err(_) => refused += 1,
             }
             for capture in captures.iter_mut() {
-                // A capture that is full is cut there; its profile's own attribute says how many stacks it holds.
+                // One that is full lacks it and says so in its profile. The account is the window's.
                 drop(capture.window.add(sample));
             }
         });
@@ -169,7 +170,6 @@ impl Sampling {
         self.captures.iter_mut().for_each(|capture| capture.window.lose(&lost));
         if refused > 0 {
             ledger.lost(refused, Cause::AggregateFull);
-            self.window.lose(&loss(Cause::AggregateFull, refused));
         }
         true
     }
@@ -210,7 +210,7 @@ impl Sampling {
     }
 
     fn end_captures(&mut self, now: Instant, closed: bool) {
-        self.captures.retain(|capture| capture.asker.strong_count() > 0);
+        self.captures.retain(|capture| capture.reply.is_awaited());
         let room = |tasks: &Tasks| closed && tasks.has_room();
         while let Some(index) = self.captures.iter().position(|capture| capture.until <= now && room(&self.tasks)) {
             let mut capture = self.captures.swap_remove(index);
@@ -243,9 +243,9 @@ impl Sampling {
         self.strand_if_gone();
         match command {
             Command::Capture { reply, .. } | Command::Heap { reply, .. } if self.stranded => {
-                reply(Err(Refusal::Closed));
+                reply.answer(Err(Refusal::Closed));
             }
-            Command::Capture { duration, asker, reply } => self.begin_capture(duration, asker, reply),
+            Command::Capture { duration, reply } => self.begin_capture(duration, reply),
             Command::Flush { deadline, reply } => self.begin_flush(deadline, reply),
             Command::Pause { reply } => {
                 self.pause();
@@ -253,32 +253,28 @@ impl Sampling {
             }
             Command::Resume { reply } => reply.answer(self.resume()),
             Command::SetRate { rate_hz, reply } => reply.answer(self.set_rate(rate_hz)),
-            Command::Heap { reply, .. } if self.handle.heap().is_none() => reply(Err(Refusal::NoHeap)),
+            Command::Heap { reply, .. } if self.handle.heap().is_none() => reply.answer(Err(Refusal::NoHeap)),
             Command::Heap { asked, reply } => {
                 self.tasks.try_send(Task::Heap { asked, reply }).unwrap_or_else(Task::refuse);
             }
-            Command::SetHeapInterval { lg_interval, reply } => {
-                // What was sampled until now leaves with the interval that it was sampled with.
-                self.send_heap();
-                reply.answer(self.handle.heap().map_or(Ok(()), |heap| heap.set_lg_interval(lg_interval)));
-            }
+            Command::SetHeapInterval { lg_interval, reply } => self.set_heap_interval(lg_interval, reply),
             // `run` takes it before it comes here.
             Command::Stop { reply, .. } => reply.answer(false),
         }
     }
 
-    fn begin_capture(&mut self, duration: Duration, asker: Weak<()>, reply: CaptureReply) {
+    fn begin_capture(&mut self, duration: Duration, reply: CaptureReply) {
         if self.paused {
-            return reply(Err(Refusal::Off));
+            return reply.answer(Err(Refusal::Off));
         }
         if self.captures.len() >= MAX_CAPTURES {
-            return reply(Err(Refusal::TooMany));
+            return reply.answer(Err(Refusal::TooMany));
         }
         // What was taken before does not belong to it.
         self.collect_all(soon());
         let now = Instant::now();
         let window = Aggregate::begin(now, SystemTime::now());
-        self.captures.push(Capture { window, until: now + duration, asker, reply });
+        self.captures.push(Capture { window, until: now + duration, reply });
     }
 
     fn begin_flush(&mut self, deadline: Instant, reply: Reply<bool>) {
@@ -325,6 +321,22 @@ impl Sampling {
         set
     }
 
+    /// What was sampled until now leaves with the interval that it was sampled with.
+    fn set_heap_interval(&mut self, lg_interval: u32, reply: Reply<Result<(), Error>>) {
+        if self.stranded {
+            return reply.answer(Err(Error::misuse("Profiler::set_heap_interval", CLOSED, AFTER_CLOSED)));
+        }
+        let is_sent = self.send_heap();
+        match self.handle.heap() {
+            Some(heap) if heap.forgets_with_interval() => {
+                let task = Task::SetHeapInterval { lg_interval, reply };
+                let taken = if is_sent { self.tasks.try_send(task) } else { Err(task) };
+                taken.unwrap_or_else(Task::refuse);
+            }
+            heap => reply.answer(heap.map_or(Ok(()), |heap| heap.set_lg_interval(lg_interval))),
+        }
+    }
+
     fn stop(mut self, deadline: Instant, reply: Reply<bool>) {
         self.strand_if_gone();
         if self.stranded {
@@ -347,7 +359,7 @@ impl Sampling {
             reply.answer(false);
         }
         for capture in self.captures.drain(..) {
-            (capture.reply)(Err(Refusal::Off));
+            capture.reply.answer(Err(Refusal::Off));
         }
         self.tasks.try_send(Task::Stop { deadline, reply }).unwrap_or_else(Task::refuse);
     }
@@ -369,7 +381,7 @@ impl Sampling {
             reply.answer(true);
         }
         for capture in self.captures.drain(..) {
-            (capture.reply)(Err(Refusal::Closed));
+            capture.reply.answer(Err(Refusal::Closed));
         }
     }
 
@@ -383,6 +395,13 @@ impl Sampling {
         if *engine != now {
             *engine = now;
         }
+    }
+}
+
+impl Drop for Sampling {
+    /// Also where the thread could not be made, or has panicked: nobody would read what the heap's hooks go on to take.
+    fn drop(&mut self) {
+        self.handle.heap().into_iter().for_each(Heap::pause);
     }
 }
 

@@ -3,7 +3,7 @@
 //! In: calls of the guard (any thread) and of the server (`profiler-io`). Out: [`Command`]s to the `profiler` thread, and
 //! [`Stats`] put together from the ledger and what each stage published. Nothing here blocks.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -28,6 +28,8 @@ pub(super) struct Handle {
     pub(super) mark: Arc<Mark>,
     /// The heap profiler, or why there is none; set once by `start`.
     pub(super) heap: Arc<OnceLock<Result<Heap, String>>>,
+    /// Its profiles that were to be sent and were not.
+    pub(super) heap_profiles_lost: Arc<AtomicU64>,
 }
 
 impl Handle {
@@ -43,6 +45,7 @@ impl Handle {
             rate_hz: Arc::new(AtomicU32::new(settings.rate_hz)),
             mark,
             heap: Arc::default(),
+            heap_profiles_lost: Arc::default(),
         }
     }
 
@@ -66,17 +69,45 @@ impl Handle {
             symbols: self.symbols.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             tags: TagStats { left_out: crate::context::left_out() },
             spans: crate::context::spans::stats(),
-            heap: match self.heap.get() {
-                Some(Ok(heap)) => heap.stats(),
-                Some(Err(why)) => HeapStats { notes: vec![why.clone()], ..HeapStats::default() },
-                None => HeapStats::default(),
-            },
+            heap: self.heap_stats(),
         }
+    }
+
+    fn heap_stats(&self) -> HeapStats {
+        let of_sampler = match self.heap.get() {
+            Some(Ok(heap)) => heap.stats(),
+            Some(Err(why)) => HeapStats { notes: vec![why.clone()], ..HeapStats::default() },
+            None => HeapStats::default(),
+        };
+        HeapStats { profiles_lost: self.heap_profiles_lost.load(Ordering::Relaxed), ..of_sampler }
     }
 
     /// The heap profiler, if there is one.
     pub(super) fn heap(&self) -> Option<&Heap> {
         self.heap.get()?.as_ref().ok()
+    }
+
+    /// Has the `profiler` thread make a profile for a request, whose end is the end of what is returned.
+    #[cfg(feature = "serve")]
+    fn captured(&self, command: impl FnOnce(super::message::CaptureReply) -> Command) -> crate::serve::CaptureFuture {
+        use super::message::{CaptureReply, Refusal};
+        use crate::serve::CaptureError;
+
+        let (reply, outcome) = tokio::sync::oneshot::channel();
+        let reply = Waiting { reply: Some(reply), mark: Arc::clone(&self.mark) };
+        let asker = Arc::new(());
+        self.send(command(CaptureReply::new(&asker, move |captured| reply.answer(captured))));
+        Box::pin(async move {
+            // Dropped with this future, when the client goes.
+            let _asker = asker;
+            match outcome.await {
+                Ok(Ok(set)) => Ok(set),
+                Ok(Err(Refusal::TooMany)) => Err(CaptureError::TooMany),
+                Ok(Err(Refusal::NoHeap)) => Err(CaptureError::NoHeap),
+                // Where the descriptors are closed, so is the connection: nobody hears it.
+                Ok(Err(Refusal::Off | Refusal::Closed)) | Err(_) => Err(CaptureError::Off),
+            }
+        })
     }
 }
 
@@ -115,47 +146,16 @@ impl crate::serve::Source for Handle {
     }
 
     fn capture(&self, duration: std::time::Duration) -> crate::serve::CaptureFuture {
-        use super::message::Refusal;
-        use crate::serve::CaptureError;
-
-        let (reply, outcome) = tokio::sync::oneshot::channel();
-        let reply = Waiting { reply: Some(reply), mark: Arc::clone(&self.mark) };
-        let reply = Box::new(move |captured| reply.answer(captured));
-        let asker = Arc::new(());
-        self.send(Command::Capture { duration, asker: Arc::downgrade(&asker), reply });
-        Box::pin(async move {
-            // Dropped with this future, when the client goes.
-            let _asker = asker;
-            match outcome.await {
-                Ok(Ok(set)) => Ok(set),
-                Ok(Err(Refusal::TooMany)) => Err(CaptureError::TooMany),
-                Ok(Err(Refusal::NoHeap)) => Err(CaptureError::NoHeap),
-                // Where the descriptors are closed, so is the connection: nobody hears it.
-                Ok(Err(Refusal::Off | Refusal::Closed)) | Err(_) => Err(CaptureError::Off),
-            }
-        })
+        self.captured(|reply| Command::Capture { duration, reply })
     }
 
     fn heap(&self, first: Option<&'static str>) -> crate::serve::CaptureFuture {
-        use super::message::{HeapAsked, Refusal};
-        use crate::serve::CaptureError;
+        let asked = Box::new(super::message::HeapAsked::in_all(first));
+        self.captured(|reply| Command::Heap { asked, reply })
+    }
 
-        let (reply, outcome) = tokio::sync::oneshot::channel();
-        let reply = Box::new(move |captured| {
-            if reply.send(captured).is_err() {
-                tracing::debug!("nobody waits for this profile any more");
-            }
-        });
-        self.send(Command::Heap { asked: HeapAsked::in_all(first), reply });
-        Box::pin(async move {
-            match outcome.await {
-                Ok(Ok(set)) => Ok(set),
-                Ok(Err(Refusal::TooMany)) => Err(CaptureError::TooMany),
-                Ok(Err(Refusal::NoHeap)) => Err(CaptureError::NoHeap),
-                // Where the descriptors are closed, so is the connection: nobody hears it.
-                Ok(Err(Refusal::Off | Refusal::Closed)) | Err(_) => Err(CaptureError::Off),
-            }
-        })
+    fn keep_heap(&self) -> Box<dyn Send> {
+        Box::new(Self::heap(self).map(Heap::keep))
     }
 
     fn stats(&self) -> Stats {

@@ -37,10 +37,12 @@ function ofStacks({ taken, exported, pending, lost, degraded, symbols: { resolve
   ];
 }
 
-function ofBlocks({ heap: { sampled, live, lost, without_stack: bare }, symbols: { resolved, unresolved } }) {
+function ofBlocks({ heap: { sampled, live, lost, without_stack: bare, dumps }, symbols: { resolved, unresolved } }) {
+  const known = part('Unresolved', unresolved, resolved + unresolved);
+  if (dumps) return [['Dumps', count(dumps.read)], ['Live', count(live)], part('Failed', dumps.failed, dumps.read + dumps.failed), known];
   return [
     ['Sampled', count(sampled)], ['Live', count(live)], part('Lost', sum(lost), sampled),
-    part('Without stack', bare, sampled), part('Unresolved', unresolved, resolved + unresolved),
+    part('Without stack', bare, sampled), known,
   ];
 }
 
@@ -92,12 +94,16 @@ function ledger({ taken, exported, pending, lost, degraded, engine, destinations
 }
 
 /** The same of the heap, and what the allocator says. */
-function ledgerOfHeap({ sampled, recorded, freed, live, lost, allocator, notes }) {
+function ledgerOfHeap({ sampled, recorded, freed, live, lost, allocator, dumps, notes }) {
   const groups = {
     'Lost, by cause': Object.entries(lost).filter(([, n]) => n).map(([name, n]) => [name.replaceAll('_', ' '), count(n)]),
     Allocator: Object.entries(allocator ?? {}).map(([name, n]) => [name, bytes(n)]),
     Notes: notes.map((note) => ['note', note]),
   };
+  if (dumps) {
+    const text = `jemalloc's own profile, dumped ${count(dumps.read)} times: ${count(live)} sampled blocks live, without tags and spans.`;
+    return [el('p', { text }), ...Object.entries(groups).flatMap(list)];
+  }
   return [
     el('p', { text: `Sampled blocks since the start: ${count(sampled)} = ${count(recorded)} recorded + ${
       count(sum(lost))} lost; ${count(recorded)} recorded = ${count(freed)} freed + ${count(live)} live.` }),
@@ -111,6 +117,7 @@ export function notices({ answer: { debug_info: lines, trimmed, tags_cut: cut, s
     evidence < FEW && ['amber', `Only ${plural(Math.round(evidence), 'sample')}: a share of 50 % is known to ± ${
       error(0.5, evidence)} at best. Wait, or choose a longer window.`],
     !(timed ? stats : stats.heap)[timed ? 'sampling' : 'on'] && ['amber', 'Sampling is off: nothing new is recorded.'],
+    !timed && stats.heap.dumps && ['', 'This jemalloc has no hooks of samples: blocks of the heap have no tags and no spans.'],
     lines === false && ['', 'Inlined frames and line numbers are absent. In the [profile.release] of the program:',
       'debug = "line-tables-only"'],
     trimmed && ['', `${plural(trimmed, 'small node')} are shown as (trimmed), to keep the page fast.`],

@@ -16,7 +16,9 @@ use super::lines::Site;
 use super::units::{OPENING, Unit, Units, each_range, inside};
 
 /// Most functions inlined into each other at one address.
-const MAX_CHAIN: usize = 96;
+pub(super) const MAX_CHAIN: usize = 96;
+/// Most functions at all addresses of one unit: 16 MB. Of what is beyond, the functions inlined last are not known.
+const MAX_ENTRIES: usize = 1 << 19;
 /// Most steps from an entry to the one that has its name.
 const MAX_HOPS: usize = 8;
 
@@ -37,7 +39,7 @@ pub(super) async fn chains(
     wanted: &[u64],
     pace: &mut Pace,
 ) -> Result<Vec<Vec<Entry>>, Unreadable> {
-    let mut chains = vec![Vec::new(); wanted.len()];
+    let (mut chains, mut room) = (vec![Vec::new(); wanted.len()], MAX_ENTRIES);
     let abbreviations = &unit.inner.abbreviations;
     let mut entries = unit.inner.header.entries_raw(abbreviations, None)?;
     let mut attributes = Vec::new();
@@ -57,27 +59,70 @@ pub(super) async fn chains(
             continue;
         }
         entries.read_attributes(entry.attributes(), &mut attributes)?;
-        let mut covered = Vec::new();
-        let cover = |range| covered.extend(Some(inside(wanted, &range)).filter(|indexes| !indexes.is_empty()));
-        each_range(sections, unit, &attributes, pace, cover).await?;
+        let covered = covered(sections, unit, &attributes, wanted, pace).await?;
+        let indexes: usize = covered.iter().map(ExactSizeIterator::len).sum();
+        if pace.step(u32::try_from(indexes).unwrap_or(u32::MAX))? {
+            pace.rest().await;
+        }
         let found = Entry { offset, site: site(&attributes) };
-        if add(&mut chains, covered, &found, is_function) && is_function {
+        if add(&mut chains, covered, &found, is_function, &mut room) && is_function {
             within = within.or(Some(depth));
         }
     }
     Ok(chains)
 }
 
-/// Adds an entry to the chains of what it covers; whether that is anything.
-fn add(chains: &mut [Vec<Entry>], covered: Vec<Range<usize>>, found: &Entry, is_function: bool) -> bool {
+/// The indexes of the addresses that an entry with these attributes covers, each once.
+async fn covered(
+    sections: &Sections,
+    unit: &Unit,
+    attributes: &[Attribute<Cursor>],
+    wanted: &[u64],
+    pace: &mut Pace,
+) -> Result<Vec<Range<usize>>, Unreadable> {
+    let mut covered = Vec::new();
+    let cover = |range| {
+        covered.extend(Some(inside(wanted, &range)).filter(|indexes| !indexes.is_empty()));
+        // A list may say the same over and over.
+        if covered.len() > 2 * wanted.len() {
+            unite(&mut covered);
+        }
+    };
+    each_range(sections, unit, attributes, pace, cover).await?;
+    unite(&mut covered);
+    Ok(covered)
+}
+
+/// Sorted, and those that meet as one.
+fn unite(ranges: &mut Vec<Range<usize>>) {
+    ranges.sort_unstable_by_key(|range| range.start);
+    ranges.dedup_by(|later, earlier| {
+        let meets = later.start <= earlier.end;
+        if meets {
+            earlier.end = earlier.end.max(later.end);
+        }
+        meets
+    });
+}
+
+/// Adds an entry to the chains of what it covers, as far as there is room; whether that is anything.
+fn add(
+    chains: &mut [Vec<Entry>],
+    covered: Vec<Range<usize>>,
+    found: &Entry,
+    is_function: bool,
+    room: &mut usize,
+) -> bool {
     let mut any = false;
     for index in covered.into_iter().flatten() {
         any = true;
         let chain = &mut chains[index];
         if is_function {
+            *room += chain.len();
             chain.clear();
         }
-        if chain.len() < MAX_CHAIN && chain.last() != Some(found) {
+        if *room > 0 && chain.len() < MAX_CHAIN {
+            *room -= 1;
             chain.push(found.clone());
         }
     }
@@ -190,5 +235,24 @@ fn next(attributes: &[Attribute<Cursor>]) -> Option<Next> {
         AttributeValue::UnitRef(offset) => Some(Next::Here(offset)),
         AttributeValue::DebugInfoRef(offset) => Some(Next::Elsewhere(offset)),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that what a list says over and over counts once, and that there is room for so many entries and no more.
+    #[test]
+    fn entries_are_added_once_and_up_to_a_bound() {
+        let mut covered = vec![3..5, 0..2, 3..4, 1..3, 7..8, 3..5];
+        unite(&mut covered);
+        assert_eq!(covered, [0..5, 7..8]);
+        let found = Entry { offset: UnitOffset(1), site: Site::default() };
+        let (mut chains, mut room) = (vec![Vec::new(); 8], 8);
+        let mut add = |is_function| add(&mut chains, covered.clone(), &found, is_function, &mut room);
+        assert!(add(true) && add(false) && add(false));
+        let lengths = |chains: &[Vec<Entry>]| chains.iter().map(Vec::len).collect::<Vec<_>>();
+        assert_eq!(lengths(&chains), [2, 2, 1, 1, 1, 0, 0, 1]);
     }
 }

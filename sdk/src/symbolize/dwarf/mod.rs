@@ -20,6 +20,9 @@ use super::pace::{Pace, Unreadable};
 /// How many units are asked about one address; more than one claims it only where the file is strange.
 const MAX_CLAIMS: usize = 4;
 
+/// Most steps that an address takes beside those over its units: it is claimed by some, and covered by functions in each.
+const STEPS_OF_ADDRESS: usize = MAX_CLAIMS * (1 + functions::MAX_CHAIN);
+
 /// Most steps of one look-up, some seconds: enough for gigabytes.
 const MAX_STEPS: u64 = 1 << 28;
 
@@ -94,8 +97,8 @@ impl Debug {
         places: &mut [Place],
         pace: &mut Pace,
     ) -> Result<(), Unreadable> {
-        pace.allow(steps(&self.sections));
-        for (unit, indexes) in self.units.claims(wanted) {
+        pace.allow(steps(&self.sections) + (wanted.len() * STEPS_OF_ADDRESS) as u64);
+        for (unit, indexes) in self.units.claims(wanted, pace).await? {
             let here: Vec<u64> = indexes.iter().map(|index| wanted[*index]).collect();
             // A unit that cannot be read takes the names of its own addresses with it and no others.
             match self.look_up_in(unit, &here, pace).await {

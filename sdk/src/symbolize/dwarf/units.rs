@@ -55,8 +55,12 @@ impl Units {
             let number = units.offsets.len() as u32;
             units.offsets.push(offset.0);
             if let Ok(unit) = Unit::open(sections, header) {
-                let mut spans = Vec::new();
-                let add = |span| spans.push(span);
+                let (mut spans, room) = (Vec::new(), MAX_SPANS - units.spans.len());
+                let add = |span| {
+                    if spans.len() < room {
+                        spans.push(span);
+                    }
+                };
                 match each_range(sections, &unit, &unit.root, pace, add).await {
                     Ok(()) | Err(Unreadable::Malformed(_)) => {}
                     Err(error) => return Err(error),
@@ -73,13 +77,23 @@ impl Units {
     }
 
     /// The units that cover some of the sorted addresses, with the indexes of these.
-    pub(super) fn claims(&self, wanted: &[u64]) -> BTreeMap<usize, Vec<usize>> {
+    pub(super) async fn claims(
+        &self,
+        wanted: &[u64],
+        pace: &mut Pace,
+    ) -> Result<BTreeMap<usize, Vec<usize>>, Unreadable> {
         let mut claims: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         let mut claimed = vec![0; wanted.len()];
         for (span, unit) in &self.spans {
             for index in inside(wanted, span) {
+                if pace.step(1)? {
+                    pace.rest().await;
+                }
+                if claimed[index] >= MAX_CLAIMS {
+                    continue;
+                }
                 let indexes = claims.entry(*unit as usize).or_default();
-                if claimed[index] < MAX_CLAIMS && indexes.last() != Some(&index) {
+                if indexes.last() != Some(&index) {
                     claimed[index] += 1;
                     indexes.push(index);
                 }
@@ -89,8 +103,7 @@ impl Units {
             indexes.sort_unstable();
             indexes.dedup();
         }
-        claims.retain(|_, indexes| !indexes.is_empty());
-        claims
+        Ok(claims)
     }
 
     pub(super) fn open(&self, sections: &Sections, number: usize) -> Result<Unit, Unreadable> {
@@ -220,6 +233,20 @@ fn joined(mut spans: Vec<Range<u64>>) -> impl Iterator<Item = Range<u64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::symbolize::tests::run;
+
+    /// Check that a file all of whose units claim all addresses is given up, and no address is claimed by more units than are asked.
+    #[test]
+    fn units_that_claim_everything_are_given_up() {
+        let units = Units { offsets: (0..100).collect(), spans: (0..100).map(|unit| (0..1000, unit)).collect() };
+        let (wanted, mut pace): (Vec<u64>, _) = ((0..100).collect(), Pace::default());
+        let mut claims = |steps| {
+            pace.allow(steps);
+            run(units.claims(&wanted, &mut pace))
+        };
+        assert_eq!(claims(10_000).unwrap().values().map(Vec::len).sum::<usize>(), 100 * MAX_CLAIMS);
+        assert!(matches!(claims(9_999), Err(Unreadable::TooLong)));
+    }
 
     /// Check that neighbours become one span, and that each address is claimed by those that hold it.
     #[test]
@@ -228,7 +255,8 @@ mod tests {
         assert_eq!(spans, [0x100..0x140, 0x200..0x210]);
         let spans = spans.into_iter().map(|span| (span, 0)).chain([(0x130..0x204, 1)]).collect();
         let units = Units { offsets: vec![0, 100], spans };
-        let claims = units.claims(&[0xff, 0x100, 0x13f, 0x140, 0x203, 0x204, 0x210]);
+        let wanted = [0xff, 0x100, 0x13f, 0x140, 0x203, 0x204, 0x210];
+        let claims = run(units.claims(&wanted, &mut Pace::default())).unwrap();
         assert_eq!(claims, BTreeMap::from([(0, vec![1, 2, 4, 5]), (1, vec![2, 3, 4])]));
         assert_eq!((units.holding(DebugInfoOffset(99)), units.holding(DebugInfoOffset(100))), (Some(0), Some(1)));
     }

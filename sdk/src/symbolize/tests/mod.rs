@@ -12,7 +12,7 @@ mod split;
 use super::*;
 
 /// Runs what never waits for anything but its next turn.
-fn run<T>(work: impl Future<Output = T>) -> T {
+pub(super) fn run<T>(work: impl Future<Output = T>) -> T {
     let mut work = std::pin::pin!(work);
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     loop {

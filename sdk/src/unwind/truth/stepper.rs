@@ -153,6 +153,7 @@ impl Run {
     }
 
     /// `look` runs behind every instruction, too, in the handler of the trap. It must not allocate.
+    #[cfg(feature = "opentelemetry")]
     pub(super) fn look(mut self, look: fn()) -> Self {
         self.look = Some(look);
         self

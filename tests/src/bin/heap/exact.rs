@@ -36,12 +36,17 @@ impl Block {
         Self::new(unsafe { alloc(layout) }, layout)
     }
 
-    fn resized(self, size: usize) -> Self {
+    pub(crate) fn resized(self, size: usize) -> Self {
         let Self { address, layout: old } = self;
         std::mem::forget(self);
         // SAFETY: allocated with this layout (invariant); the new size is not 0. It is freed by its new layout only.
         let address = unsafe { realloc(address, old, size) };
         Self::new(address, layout(size, old.align()))
+    }
+
+    /// Where it begins.
+    pub(crate) fn address(&self) -> usize {
+        self.address as usize
     }
 
     /// What the allocator says that it holds.

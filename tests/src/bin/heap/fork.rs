@@ -15,6 +15,8 @@ use super::{start, sums};
 
 /// Exit code of a child in which everything went well.
 const WELL: i32 = 7;
+/// How long a child may take: longer than its profile, for which it looks up names, may be asked for.
+const LIMIT: Duration = Duration::from_secs(120);
 
 /// Forks, again and again.
 pub(crate) fn fork(options: &Options) -> Result<Value> {
@@ -78,7 +80,9 @@ fn child(inherited: &[Vec<u8>], profiles: bool) -> i32 {
         let kept = kept_by_a_child();
         let sums = sums(&profiler)?;
         let [_, _, objects, _] = sums.function("kept_by_a_child");
-        Ok(objects == kept.len() as i64 + 1)
+        // What the parent turned on is its own: nobody else's, and off once it ends.
+        let notes = profiler.stats().heap.notes;
+        Ok(objects == kept.len() as i64 + 1 && notes.is_empty())
     };
     if well().unwrap_or(false) { WELL } else { 8 }
 }
@@ -91,9 +95,9 @@ fn kept_by_a_child() -> Vec<Vec<u8>> {
     kept
 }
 
-/// Waits for `child`, a minute at most: one that profiles itself looks up names. None if it did not exit by itself.
+/// Waits for `child`, [`LIMIT`] at most. None if it did not exit by itself.
 fn exit_code(child: i32) -> std::io::Result<Option<i32>> {
-    let end = Instant::now() + Duration::from_secs(60);
+    let end = Instant::now() + LIMIT;
     loop {
         let mut status = 0;
         // SAFETY: waitpid(2) writes the status of our own child.

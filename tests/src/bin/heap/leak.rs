@@ -17,7 +17,7 @@ use super::truth::Sum;
 use super::{say, wait_for_word};
 
 /// Blocks that each function allocates.
-const BLOCKS: usize = 20_000;
+const BLOCKS: usize = 32_000;
 
 // A body of its own for each, for the linker folds equal functions.
 macro_rules! functions {

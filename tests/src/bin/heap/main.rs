@@ -5,24 +5,30 @@
 
 mod crowd;
 mod exact;
+mod figures;
 mod fork;
+mod leader;
 mod leak;
 mod pull;
 mod restart;
 mod sums;
+mod swaps;
 mod truth;
 
 use std::io::{self, BufRead, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use profiler::{Config, ProfileKind, Profiler};
-use profiler_tests::Result;
+use profiler::{Config, Profiler};
 use profiler_tests::stats::heap_to_json;
 use profiler_tests::subject::Options;
+use profiler_tests::{Result, capture};
 use serde_json::{Value, json};
 
 use self::sums::Sums;
+
+/// How long a last flush may take where the machine is busy with other things, and slow to find the names of a debug build.
+const FLUSH: Duration = Duration::from_secs(200);
 
 profiler::jemalloc!();
 
@@ -56,12 +62,16 @@ fn run() -> Result<Value> {
         "options" => in_force(&options),
         "exact" => exact::exact(),
         "full" => exact::full(),
+        "figures" => figures::figures(),
         "truth" => truth::truth(&options),
         "crowd" => crowd::crowd(&options),
         "fork" => fork::fork(&options),
+        "leader" => leader::leader(),
         "leak" => leak::leak(&options),
         "pull" => pull::pull(),
         "restart" => restart::restart(),
+        "resized" => restart::resized(),
+        "swaps" => swaps::swaps(&options),
         other => Err(format!("there is no scenario {other:?}").into()),
     }
 }
@@ -71,12 +81,9 @@ fn start(lg: u32) -> Result<Profiler> {
     Ok(profiler::start(Config::new("heap").heap(true).heap_interval(1 << lg))?)
 }
 
-/// What is known of the heap since the start. Asked for again where names take longer to find than anybody waits: those that
-/// were found are kept.
+/// What is known of the heap since the start.
 fn sums(profiler: &Profiler) -> Result<Sums> {
-    let capture = || profiler.capture(ProfileKind::Heap, Duration::ZERO);
-    let captured = (0..5).map(|_| capture()).find(std::result::Result::is_ok).unwrap_or_else(capture);
-    Ok(Sums::of(&captured?))
+    Ok(Sums::of(&capture::heap(profiler)?))
 }
 
 /// What is in force with the settings of the environment, before and after another interval is set.
@@ -91,6 +98,10 @@ fn in_force(options: &Options) -> Result<Value> {
     let paused = profiler.stats().heap.on;
     profiler.resume()?;
     let resumed = profiler.stats().heap.on;
+    // While something is in use, which the profile tells.
+    let flushed = profiler.flush(FLUSH);
     drop(kept);
-    Ok(json!({ "before": before, "set": set, "after": after, "paused": paused, "resumed": resumed, "sums": sums }))
+    Ok(json!({
+        "before": before, "set": set, "after": after, "paused": paused, "resumed": resumed, "sums": sums, "flushed": flushed,
+    }))
 }

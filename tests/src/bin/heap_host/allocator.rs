@@ -1,4 +1,4 @@
-//! An allocator of the host's around jemalloc, which can refuse what is asked for inside jemalloc's hooks.
+//! An allocator of the host's around jemalloc, which can refuse what is asked for inside jemalloc's hooks, and wait.
 //!
 //! In: calls of Rust's allocations. Out: jemalloc's memory; none, where it is told to, for a call within another one: only hooks make these.
 
@@ -6,8 +6,11 @@ use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
 
 use tikv_jemallocator::Jemalloc;
+
+use super::mallctl::is_active;
 
 thread_local! {
     /// Calls of this thread that are under way.
@@ -18,6 +21,14 @@ thread_local! {
 pub(crate) static REFUSES: AtomicBool = AtomicBool::new(false);
 /// How often one got none.
 pub(crate) static REFUSED: AtomicU64 = AtomicU64::new(0);
+
+/// Whether the next large block, once samples are taken, waits until another thread has allocated so often.
+pub(crate) static WAITS: AtomicBool = AtomicBool::new(false);
+/// How often it has.
+pub(crate) static OTHERS: AtomicU64 = AtomicU64::new(0);
+
+const LARGE: usize = 1 << 16;
+const OFTEN: u64 = 100;
 
 /// The allocator.
 #[derive(Debug)]
@@ -39,6 +50,13 @@ fn within(call: impl FnOnce() -> *mut u8) -> *mut u8 {
 // SAFETY: hands on to an allocator what it got, or gives null, as an allocator may.
 unsafe impl GlobalAlloc for Around {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if layout.size() >= LARGE && WAITS.load(Ordering::Relaxed) && is_active().unwrap_or(false) {
+            WAITS.store(false, Ordering::Relaxed);
+            let begun = OTHERS.load(Ordering::Relaxed);
+            while OTHERS.load(Ordering::Relaxed) < begun + OFTEN {
+                thread::yield_now();
+            }
+        }
         // SAFETY: as the caller promises.
         within(|| unsafe { Jemalloc.alloc(layout) })
     }

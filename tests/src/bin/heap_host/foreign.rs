@@ -1,22 +1,25 @@
 //! Hooks of the host: there before the profiler's, or set later, with and without a call of those that were there.
 //!
-//! In: nothing. Out: how often the host's hooks were called, and what the profiler counted meanwhile.
+//! In: nothing. Out: how often the host's hooks were called, also in a forked child, and what the profiler counted meanwhile.
 
 use std::ffi::{c_uint, c_void};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use profiler::HeapStats;
 use profiler_tests::Result;
+use profiler_tests::sandbox::refuse;
 use profiler_tests::stats::heap_to_json;
 use serde_json::{Value, json};
 
-use super::mallctl::{FREE_HOOK, FreeHook, SAMPLE_HOOK, SampleHook, hook, write};
-use super::{blocks, start, wait_for};
+use super::mallctl::{FREE_HOOK, FreeHook, SAMPLE_HOOK, SampleHook, hook, is_active, write};
+use super::{blocks, refusal, start, wait_for};
 
 /// Calls of the host's hooks, and frames that they were told.
 static SAMPLED: AtomicU64 = AtomicU64::new(0);
 static FREED: AtomicU64 = AtomicU64::new(0);
 static FRAMES: AtomicU64 = AtomicU64::new(0);
+/// Whether the next sample has the calling thread make no threads any more.
+static REFUSES_THREADS: AtomicBool = AtomicBool::new(false);
 /// What was there before and is called, too; 0: nothing is.
 static NEXT_SAMPLE: AtomicUsize = AtomicUsize::new(0);
 static NEXT_FREE: AtomicUsize = AtomicUsize::new(0);
@@ -30,6 +33,10 @@ unsafe extern "C" fn on_sample(
 ) {
     SAMPLED.fetch_add(1, Ordering::Relaxed);
     FRAMES.fetch_add(length.into(), Ordering::Relaxed);
+    if REFUSES_THREADS.swap(false, Ordering::Relaxed) {
+        // Where it cannot be, the start succeeds, which is seen.
+        drop(refuse(&[libc::SYS_clone, libc::SYS_clone3]));
+    }
     let next = NEXT_SAMPLE.load(Ordering::Relaxed);
     if next != 0 {
         // SAFETY: jemalloc had this address as a hook of this type; it gets the arguments that jemalloc gave.
@@ -81,7 +88,8 @@ pub(crate) fn first() -> Result<Value> {
     Ok(json!({ "during": during, "after": after, "notes": notes }))
 }
 
-/// They come later, call those of the profiler, and are there when it is started again; then they do not call anybody any more.
+/// They come later, call those of the profiler, and are there when it is started again; then they do not call anybody any more, and it is started
+/// once more.
 pub(crate) fn later() -> Result<Value> {
     let profiler = start()?;
     let alone = heap_to_json(&profiler.stats().heap);
@@ -94,9 +102,61 @@ pub(crate) fn later() -> Result<Value> {
     drop(profiler);
     let profiler = start()?;
     let again = meanwhile(|| Some(profiler.stats().heap));
+    let kept = blocks(1000);
+    let in_use = refusal::in_use(&profiler)?[1];
     NEXT_SAMPLE.store(0, Ordering::Relaxed);
     NEXT_FREE.store(0, Ordering::Relaxed);
     set_hooks()?;
     let deaf = meanwhile(|| Some(profiler.stats().heap));
-    Ok(json!({ "alone": alone, "calling": calling, "notes": notes, "again": again, "deaf": deaf }))
+    drop(kept);
+    drop(profiler);
+    let profiler = start()?;
+    let left = refusal::in_use(&profiler)?[1];
+    let last = meanwhile(|| Some(profiler.stats().heap));
+    let stats = heap_to_json(&profiler.stats().heap);
+    Ok(json!({
+        "alone": alone, "calling": calling, "notes": notes, "again": again, "in_use": in_use, "deaf": deaf, "left": left, "last": last, "stats": stats,
+    }))
+}
+
+/// A child forked while the profiler runs: whether jemalloc's stacks have one frame there, and whether it takes none once a profiler of the
+/// child's own has ended.
+pub(crate) fn child() -> Result<Value> {
+    let profiler = start()?;
+    // They tell of stacks, and call nobody.
+    set_hooks()?;
+    // SAFETY: fork(2). The child allocates, profiles itself, and exits without running anything of the parent's.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let code = in_child().unwrap_or(0);
+        // SAFETY: _exit(2) ends the child at once.
+        unsafe { libc::_exit(code) }
+    }
+    let mut status = 0;
+    // SAFETY: waitpid(2) writes the status of our own child; of one that could not be made there is none.
+    if child < 0 || unsafe { libc::waitpid(child, &raw mut status, 0) } != child {
+        return Err(std::io::Error::last_os_error().into());
+    }
+    let code = if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { 0 };
+    drop(profiler);
+    Ok(json!({ "one_frame": code & 1 != 0, "off": code & 2 != 0, "code": code }))
+}
+
+/// 1: stacks have one frame; 2: sampling is off once a profiler has ended.
+fn in_child() -> Result<i32> {
+    let before = seen();
+    drop(blocks(1000));
+    let after = seen();
+    let (sampled, frames) = (after[0] - before[0], after[2] - before[2]);
+    drop(start()?);
+    Ok(i32::from(sampled >= 1000 && frames == sampled) | i32::from(!is_active()?) << 1)
+}
+
+/// A start that fails behind its heap, for its last thread cannot be made: the error, and whether samples are taken and recorded all the same.
+pub(crate) fn refused() -> Result<Value> {
+    set_hooks()?;
+    REFUSES_THREADS.store(true, Ordering::Relaxed);
+    let error = start().map(drop).map_err(|error| error.to_string()).err();
+    let sampled = meanwhile(|| None)["host"][0].clone();
+    Ok(json!({ "error": error, "active": is_active()?, "sampled": sampled }))
 }

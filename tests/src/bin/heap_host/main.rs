@@ -4,6 +4,7 @@
 //! that does not use `profiler::jemalloc!()`.
 
 mod allocator;
+mod amid;
 mod foreign;
 mod mallctl;
 mod refusal;
@@ -40,8 +41,13 @@ fn run() -> Result<Value> {
     match std::env::args().nth(1).as_deref() {
         Some("first") => foreign::first(),
         Some("later") => foreign::later(),
+        Some("child") => foreign::child(),
+        Some("amid") => amid::amid(),
+        Some("refused") => foreign::refused(),
         Some("refusal") => refusal::refusal(),
         Some("toggled") => toggled::toggled(),
+        Some("asked") => toggled::asked(),
+        Some("resumed") => toggled::resumed(),
         other => Err(format!("there is no scenario {other:?}").into()),
     }
 }

@@ -32,10 +32,21 @@ pub(crate) fn write<T: Copy>(name: &CStr, value: T) -> io::Result<()> {
 
 /// The address of a hook that is set, 0 for none.
 pub(crate) fn hook(name: &CStr) -> io::Result<usize> {
-    let (mut hook, mut length) = (0_usize, size_of::<usize>());
-    // SAFETY: mallctl(3) writes `length` bytes, a pointer, to `hook`.
+    read(name)
+}
+
+/// Whether jemalloc takes samples.
+pub(crate) fn is_active() -> io::Result<bool> {
+    // C's `bool` is a byte.
+    Ok(read::<u8>(c"prof.active")? != 0)
+}
+
+/// A number.
+fn read<T: Copy + Default>(name: &CStr) -> io::Result<T> {
+    let (mut value, mut length) = (T::default(), size_of::<T>());
+    // SAFETY: mallctl(3) writes `length` bytes to `value`, or gives an error where that is not the size that `name` has.
     let outcome = unsafe {
-        tikv_jemalloc_sys::mallctl(name.as_ptr(), (&raw mut hook).cast(), &raw mut length, ptr::null_mut(), 0)
+        tikv_jemalloc_sys::mallctl(name.as_ptr(), (&raw mut value).cast(), &raw mut length, ptr::null_mut(), 0)
     };
-    if outcome == 0 { Ok(hook) } else { Err(io::Error::from_raw_os_error(outcome)) }
+    if outcome == 0 { Ok(value) } else { Err(io::Error::from_raw_os_error(outcome)) }
 }

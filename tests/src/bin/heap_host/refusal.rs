@@ -5,11 +5,13 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use profiler::{ProfileKind, Profiler};
+use opentelemetry::Context;
+use opentelemetry::trace::{SpanContext, SpanId, TraceContextExt, TraceFlags, TraceId, TraceState};
+use profiler::Profiler;
 use profiler_proto::ProfileSet;
-use profiler_tests::Result;
 use profiler_tests::stats::heap_to_json;
 use profiler_tests::workload::{Random, on_path};
+use profiler_tests::{Result, capture};
 use serde_json::{Value, json};
 
 use super::allocator::{REFUSED, REFUSES};
@@ -18,15 +20,17 @@ use super::{blocks, start};
 /// Blocks, each from a stack of its own.
 const STACKS: u64 = 3000;
 
-/// Allocates with and without memory for hooks.
+/// Allocates with and without memory for hooks, in a span while there is none.
 pub(crate) fn refusal() -> Result<Value> {
     let profiler = start()?;
     let mut random = Random::new(3);
     let mut room = Vec::with_capacity(STACKS as usize);
     REFUSES.store(true, Ordering::Relaxed);
+    let in_span = span().attach();
     for _ in 0..STACKS {
         on_path(random.draw(), 20, &mut || room.push(Vec::<u8>::with_capacity(100)));
     }
+    drop(in_span);
     REFUSES.store(false, Ordering::Relaxed);
     let without = heap_to_json(&profiler.stats().heap);
     let in_use = in_use(&profiler)?;
@@ -36,15 +40,25 @@ pub(crate) fn refusal() -> Result<Value> {
     let of_blocks = self::in_use(&profiler)?;
     drop(later);
     let left = self::in_use(&profiler)?;
+    profiler.pause();
+    let sent = profiler.flush(Duration::from_secs(60));
+    let last = heap_to_json(&profiler.stats().heap);
     Ok(json!({
         "stacks": STACKS, "refused": REFUSED.load(Ordering::Relaxed), "without": without, "in_use": in_use, "with": with,
-        "of_blocks": of_blocks, "left": left,
+        "of_blocks": of_blocks, "left": left, "sent": sent, "last": last,
     }))
 }
 
+/// A context in which a span is current.
+fn span() -> Context {
+    let (trace, span) = (TraceId::from_bytes([5; 16]), SpanId::from_bytes([7; 8]));
+    let context = SpanContext::new(trace, span, TraceFlags::SAMPLED, false, TraceState::NONE);
+    Context::new().with_remote_span_context(context)
+}
+
 /// Objects that live by what a profile says: all, those of [`blocks`], and those whose stack had no room.
-fn in_use(profiler: &Profiler) -> Result<[i64; 3]> {
-    let set = profiler.capture(ProfileKind::Heap, Duration::ZERO)?;
+pub(crate) fn in_use(profiler: &Profiler) -> Result<[i64; 3]> {
+    let set = capture::heap(profiler)?;
     let is_in_use =
         |kind: &profiler_proto::model::Kind| set.dictionary.strings.text(kind.sample_type.kind) == "inuse_objects";
     let profile = set.profiles.iter().find(|profile| is_in_use(&profile.kind)).ok_or("no profile of what lives")?;
@@ -58,7 +72,7 @@ fn in_use(profiler: &Profiler) -> Result<[i64; 3]> {
     Ok(sums)
 }
 
-fn functions(set: &ProfileSet, stack: profiler_proto::model::StackId) -> Vec<String> {
+pub(crate) fn functions(set: &ProfileSet, stack: profiler_proto::model::StackId) -> Vec<String> {
     let dictionary = &set.dictionary;
     let locations = dictionary.stacks.get(stack).map_or(&[][..], |stack| &stack.locations);
     let lines = locations.iter().filter_map(|id| dictionary.locations.get(*id)).flat_map(|location| &location.lines);

@@ -1,4 +1,4 @@
-//! A host that turns jemalloc's sampling off and on, and takes another interval, while the profiler runs.
+//! A host that turns jemalloc's sampling off and on, also where its user kept it off, and takes another interval, while the profiler runs.
 //!
 //! In: nothing. Out: what the profiler says and samples after each.
 
@@ -7,7 +7,7 @@ use profiler_tests::Result;
 use profiler_tests::stats::heap_to_json;
 use serde_json::{Value, json};
 
-use super::mallctl::write;
+use super::mallctl::{is_active, write};
 use super::{blocks, start, wait_for};
 
 /// Turns it.
@@ -19,8 +19,9 @@ pub(crate) fn toggled() -> Result<Value> {
     write(c"prof.active", true)?;
     wait_for(|| profiler.stats().heap.on)?;
     let on = sampled(&profiler);
-    write(c"prof.reset", 30_usize)?;
-    wait_for(|| profiler.stats().heap.interval_bytes == 1 << 30)?;
+    // So long an interval that none of the few blocks is a sample, but once in millions of runs.
+    write(c"prof.reset", 40_usize)?;
+    wait_for(|| profiler.stats().heap.interval_bytes == 1 << 40)?;
     // The distance to the first sample was drawn with the interval before.
     drop(blocks(1));
     let rarely = sampled(&profiler);
@@ -28,6 +29,49 @@ pub(crate) fn toggled() -> Result<Value> {
     profiler.resume()?;
     let resumed = heap_to_json(&profiler.stats().heap);
     Ok(json!({ "off": off, "on": on, "rarely": rarely, "resumed": resumed }))
+}
+
+/// Turns it on where the environment said that it is to be off, pauses and ends the profiler: whether it is on after each.
+pub(crate) fn asked() -> Result<Value> {
+    let profiler = start()?;
+    let started = is_active()?;
+    write(c"prof.active", true)?;
+    wait_for(|| profiler.stats().heap.on)?;
+    // The distance to the first sample was drawn with the interval before: so long a block is all but certainly beyond it.
+    drop(std::hint::black_box(Vec::<u8>::with_capacity(16 << 19)));
+    let on = sampled(&profiler);
+    profiler.pause();
+    let paused = is_active()?;
+    profiler.resume()?;
+    let resumed = sampled(&profiler);
+    drop(profiler);
+    Ok(json!({ "started": started, "on": on, "paused": paused, "resumed": resumed, "ended": is_active()? }))
+}
+
+/// Turns it, the other way round, between the profiler's own turns: whether it is on at the end where the host had it on first and off since, and where the
+/// host had it off first and turned it on in a pause.
+pub(crate) fn resumed() -> Result<Value> {
+    let left_off = ended(true, |profiler| {
+        write(c"prof.active", false)?;
+        profiler.pause();
+        Ok(())
+    })?;
+    let left_on = ended(false, |profiler| {
+        profiler.pause();
+        Ok(write(c"prof.active", true)?)
+    })?;
+    Ok(json!({ "left_off": left_off, "left_on": left_on }))
+}
+
+/// Whether it is on behind a pause and behind the end of a profiler that is started with it on or off and goes on behind `turn`.
+fn ended(on: bool, turn: impl FnOnce(&Profiler) -> Result<()>) -> Result<Value> {
+    write(c"prof.active", on)?;
+    let profiler = start()?;
+    turn(&profiler)?;
+    profiler.resume()?;
+    let resumed = is_active()?;
+    drop(profiler);
+    Ok(json!({ "resumed": resumed, "ended": is_active()? }))
 }
 
 /// What is sampled of a thousand blocks, and what is said.

@@ -68,7 +68,8 @@ impl Lab {
         let built = build(workspace(), &[&options[..], &bins[..]].concat())?;
         let program =
             |who: Who| built.iter().find(|path| path.ends_with(who.program())).map(|path| (who, path.clone()));
-        Ok(Self { programs: Who::ALL.into_iter().filter_map(program).collect(), heap: OnceLock::new(), shop, quick })
+        let programs = Who::ALL.into_iter().chain([Who::Off]).filter_map(program).collect();
+        Ok(Self { programs, heap: OnceLock::new(), shop, quick })
     }
 
     /// The program of `who`.
@@ -183,7 +184,7 @@ impl Lab {
     /// Plays the other side for `who` while `said` runs the program, and counts what arrives.
     fn counted(who: Who, said: &dyn Fn(&str) -> Result<Value>) -> Result<Outcome> {
         match who {
-            Who::Nobody | Who::Pprof | Who::Jemalloc | Who::JemallocPprof => {
+            Who::Nobody | Who::Off | Who::Pprof | Who::Jemalloc | Who::JemallocPprof | Who::BareHooks => {
                 let said = said("")?;
                 let stacks = said["stacks"].as_f64();
                 Ok(Outcome { said, stacks, weight: stacks })
@@ -210,6 +211,9 @@ impl Lab {
     fn command(&self, who: Who, task: &[String], url: &str) -> Result<Command> {
         let mut command = Command::new(self.program(who)?);
         command.args(task).arg(format!("url={url}"));
+        if who == Who::Off {
+            command.env("PROFILER_ENABLED", "0");
+        }
         Ok(command)
     }
 }

@@ -12,7 +12,7 @@ use crate::lab::Lab;
 use crate::rows::{heap, packages};
 use crate::who::Who;
 
-/// The figures so far.
+/// What was measured so far.
 #[derive(Debug)]
 pub(crate) struct Report {
     lines: Vec<Line>,
@@ -44,6 +44,11 @@ impl Report {
     /// Adds a figure.
     pub(crate) fn add(&mut self, line: Line) {
         self.lines.push(line);
+    }
+
+    /// The figures so far.
+    pub(crate) fn lines(&self) -> &[Line] {
+        &self.lines
     }
 
     /// Writes the JSON below `target`, and says where.
@@ -117,7 +122,7 @@ fn head(f: &mut fmt::Formatter<'_>, columns: &[Who]) -> fmt::Result {
 
 /// Those that ours is compared with.
 fn peers(columns: &[Who]) -> impl Iterator<Item = Who> + '_ {
-    columns.iter().copied().filter(|who| !matches!(who, Who::Nobody | Who::Ours))
+    columns.iter().copied().filter(|who| !matches!(who, Who::Nobody | Who::BareHooks | Who::Ours))
 }
 
 /// The title of a column of ratios.
@@ -181,7 +186,7 @@ mod tests {
         assert_eq!(heads.len(), 2, "{text}");
         assert!(heads[0].contains("pyroscope") && !heads[0].contains("jemalloc"), "{text}");
         let columns: Vec<_> = heads[1].split_whitespace().collect();
-        assert_eq!(columns[..5], ["unit", "none", "profiler", "jemalloc", "jemalloc_pprof"]);
+        assert_eq!(columns[..6], ["unit", "none", "bare_hooks", "profiler", "jemalloc", "jemalloc_pprof"]);
         let places = |line: &str| line.chars().count();
         assert_eq!(text.lines().last().map(places), Some(places(heads[1])), "{text}");
     }

@@ -9,6 +9,9 @@ pub(crate) enum Who {
     Nobody,
     /// This one.
     Ours,
+    /// This one's program, with the profiler turned off by the environment: what differs from it is the profiler's work alone, not where
+    /// a linker placed the program's own code.
+    Off,
     /// The crate `pprof`.
     Pprof,
     /// The crate `pyroscope`.
@@ -17,13 +20,16 @@ pub(crate) enum Who {
     Jemalloc,
     /// The crate `jemalloc_pprof`, which makes files of the former.
     JemallocPprof,
+    /// jemalloc's sampling with hooks that do nothing: the least that one by its hooks can cost.
+    BareHooks,
 }
 
 impl Who {
     /// All that are measured at the CPU.
     pub(crate) const ALL: [Self; 4] = [Self::Nobody, Self::Ours, Self::Pprof, Self::Pyroscope];
     /// All that are measured at the heap: one program, on jemalloc.
-    pub(crate) const OF_THE_HEAP: [Self; 4] = [Self::Nobody, Self::Ours, Self::Jemalloc, Self::JemallocPprof];
+    pub(crate) const OF_THE_HEAP: [Self; 5] =
+        [Self::Nobody, Self::BareHooks, Self::Ours, Self::Jemalloc, Self::JemallocPprof];
     /// Those at the CPU that are profilers.
     pub(crate) const PROFILERS: [Self; 3] = [Self::Ours, Self::Pprof, Self::Pyroscope];
 
@@ -32,10 +38,12 @@ impl Who {
         match self {
             Self::Nobody => "none",
             Self::Ours => "profiler",
+            Self::Off => "off",
             Self::Pprof => "pprof",
             Self::Pyroscope => "pyroscope",
             Self::Jemalloc => "jemalloc",
             Self::JemallocPprof => "jemalloc_pprof",
+            Self::BareHooks => "bare_hooks",
         }
     }
 
@@ -43,17 +51,17 @@ impl Who {
     pub(crate) fn program(self) -> &'static str {
         match self {
             Self::Nobody => "subject_none",
-            Self::Ours => "subject_ours",
+            Self::Ours | Self::Off => "subject_ours",
             Self::Pprof => "subject_pprof",
             Self::Pyroscope => "subject_pyroscope",
-            Self::Jemalloc | Self::JemallocPprof => "subject_heap",
+            Self::Jemalloc | Self::JemallocPprof | Self::BareHooks => "subject_heap",
         }
     }
 
-    /// The package that a user adds to their own; none for nobody.
+    /// The package that a user adds to their own; none for who is no profiler.
     pub(crate) fn package(self) -> Option<&'static str> {
         match self {
-            Self::Nobody => None,
+            Self::Nobody | Self::Off | Self::BareHooks => None,
             Self::Ours => Some("profiler-sdk"),
             Self::Pprof => Some("pprof"),
             Self::Pyroscope => Some("pyroscope"),

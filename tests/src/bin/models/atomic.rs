@@ -4,7 +4,7 @@
 //! place are `SeqCst`, as those of the pool's states and epoch are, each sees the last one before it in one order of all;
 //! a read-modify-write does just that in the checker. So `SeqCst` loads and stores are made of one.
 
-pub(crate) use loom::sync::atomic::{AtomicU64, Ordering};
+pub(crate) use loom::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// An atomic whose `SeqCst` accesses are in one order of all.
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! The sampler's lock-free parts under a model checker: the ring and the pool, in every order in which their threads can
+//! The sampler's lock-free parts under a model checker: the ring, the pool and the bounds of stacks, in every order in which their threads can
 //! meet, with every value that the memory model lets them see.
 //!
 //! In: `preemptions=…`, how often a thread is stopped in the middle at most, and `seconds=…`, how long each model may go
@@ -6,10 +6,13 @@
 //! library's. Out: a line of JSON with the number of orders that each model was run in; a panic where one breaks a rule.
 
 mod atomic;
+#[path = "../../../../sdk/src/cpu/bounds.rs"]
+mod bounds;
 mod epochs;
 #[expect(dead_code, reason = "the models use a part of it")]
 #[path = "../../../../sdk/src/cpu/pool.rs"]
 mod pool;
+mod ranges;
 mod records;
 #[expect(dead_code, reason = "the models use a part of it")]
 #[path = "../../../../sdk/src/cpu/ring.rs"]
@@ -26,12 +29,13 @@ use profiler_tests::subject::Options;
 use serde_json::{Map, json};
 
 /// The models by name.
-const MODELS: [(&str, fn()); 5] = [
+const MODELS: [(&str, fn()); 6] = [
     ("two writers, one reader", records::two_writers),
     ("a ring that is full", records::a_full_ring),
     ("a scratch has one holder", epochs::one_holder),
     ("taken is what was written or lost", epochs::account),
     ("what was replaced is freed when nobody uses it", epochs::replacement),
+    ("bounds of two stacks are not mixed", ranges::replaced),
 ];
 
 fn main() -> ExitCode {

@@ -14,13 +14,8 @@ use profiler_tests::workload::{self, Part, Random};
 use profiler_tests::{Error, Result, signal};
 use serde_json::{Value, json};
 
-use crate::{say, wait_for_word};
+use crate::{FLUSH, MORE, say, wait_for_word};
 use profiler_tests::stats;
-
-/// How much longer than it should a workload may take where the machine is busy with other things.
-const MORE: Duration = Duration::from_secs(60);
-/// How long a last flush may take here.
-const FLUSH: Duration = Duration::from_secs(30);
 
 /// Burns CPU in the parts of [`workload`], each under its tag, until standard input says that it is enough.
 pub(crate) fn shares(options: &Options) -> Result<Value> {

@@ -1,8 +1,8 @@
 //! A host that closes all descriptors, as daemons do, and goes on to open its own.
 //!
 //! In: `first`, how many files it opens before the others, so that each number of the profiler's comes to mean something else
-//! from run to run; `names`, whether it is busy finding names meanwhile; `patience`, how many seconds its profiles may take at
-//! the end. Out: what became of the host's descriptors (opened at once, so that they have the numbers that were the
+//! from run to run; `names`, whether it is busy finding names meanwhile; `delivers`, whether a profile has arrived before;
+//! `patience`, how many seconds its profiles may take at the end. Out: what became of the host's descriptors (opened at once, so that they have the numbers that were the
 //! profiler's), of its work, of the profiler, and of another one that is started afterwards.
 
 use std::fs::{self, File};
@@ -11,7 +11,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use profiler::{Config, ProfileKind, Profiler};
 use profiler_tests::subject::Options;
@@ -19,10 +19,14 @@ use profiler_tests::workload::spin;
 use profiler_tests::{Result, stats};
 use serde_json::{Value, json};
 
+use crate::MORE;
+
 /// Many times as many of each kind as the profiler can have had.
 const ROUNDS: usize = 20;
 /// What is in each file.
 const TEXT: &[u8] = b"the host's own";
+/// How long the profiler may take, on a busy machine, to see that there is nothing left to do.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Samples, closes everything, opens its own, works on, and looks at what is left.
 pub(crate) fn closed(options: &Options) -> Result<Value> {
@@ -31,19 +35,23 @@ pub(crate) fn closed(options: &Options) -> Result<Value> {
     let config = Config::new("closed").interval(Duration::from_millis(300)).symbolize(options.value_or("names", true)?);
     let profiler = profiler::start(config.serve("127.0.0.1:0"))?;
     spin(Duration::from_millis(1000));
+    let end = Instant::now() + MORE;
+    while options.value_or("delivers", true)? && profiler.stats().account.exported == 0 && Instant::now() < end {
+        spin(Duration::from_millis(10));
+    }
     let before = stats::to_json(&profiler.stats());
     // SAFETY: close_range(2) with numbers only. Nobody here uses a descriptor above standard error, but the profiler.
     if unsafe { libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, 0_u32) } != 0 {
         return Err(io::Error::last_os_error().into());
     }
     let mut own = Descriptors::open(options.value("first")?)?;
-    let flushed = profiler.flush(Duration::from_secs(1));
+    let flushed = profiler.flush(PATIENCE);
     spin(Duration::from_secs(2));
     let refused = refused(&profiler);
     let work_goes_on = workers.into_iter().all(|worker| worker.join().is_ok());
     let mut changed = own.changed();
     let after = stats::to_json(&profiler.stats());
-    let stopped = profiler.shutdown(Duration::from_secs(2));
+    let stopped = profiler.shutdown(PATIENCE);
     changed.extend(own.changed());
     let again = again(Duration::from_secs(options.value_or("patience", 60)?))?;
     changed.extend(own.changed());

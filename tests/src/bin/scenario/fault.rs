@@ -1,10 +1,12 @@
 //! A machine that refuses: from the start, or half-way.
 //!
-//! In: `what` it refuses. Out: the account, the engine and the reasons it gives, and the CPU time of the eight threads that
+//! In: `what` it refuses. Out: why that cannot be had here; or the account, the engine and the reasons it gives, and the CPU time of the eight threads that
 //! worked meanwhile, half of which were made after the start.
 
 use std::ffi::CStr;
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use profiler::Config;
@@ -14,6 +16,8 @@ use profiler_tests::workload::spin;
 use profiler_tests::{Result, sandbox, stats};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
+
+use crate::FLUSH;
 
 /// Samples a second.
 const RATE: u32 = 100;
@@ -27,17 +31,27 @@ pub(crate) fn fault(options: &Options) -> Result<Value> {
     match what.as_str() {
         "calls_refused" => sandbox::refuse(&[libc::SYS_timer_create, libc::SYS_perf_event_open])?,
         "reads_refused" => sandbox::refuse(&[libc::SYS_process_vm_readv])?,
-        "calls_deadly" => {
+        "calls_deadly" | "calls_deadly_reaped" => {
             let timers = [libc::SYS_timer_create, libc::SYS_perf_event_open];
             sandbox::forbid(&[timers, [libc::SYS_process_vm_readv, libc::SYS_memfd_create]].concat())?;
         }
         // One signal may wait for each timer: enough for a few threads.
-        "few_signals" => few_signals(5)?,
-        "no_proc" => without_proc()?,
+        "few_signals" => {
+            if let Some(why) = refusal(few_signals(5))? {
+                return Ok(json!({ "refused": why }));
+            }
+        }
+        "no_proc" => {
+            if let Some(why) = refusal(without_proc())? {
+                return Ok(json!({ "refused": why }));
+            }
+        }
         "few_descriptors" | "no_memory" => {}
         other => return Err(format!("what={other:?} is unknown").into()),
     }
+    let reaper = (what == "calls_deadly_reaped").then(Reaper::start);
     let profiler = profiler::start(Config::new("fault").rate_hz(RATE).interval(Duration::from_secs(1)))?;
+    drop(reaper);
     let cpu = process_cpu();
     if what == "no_memory" {
         no_memory()?;
@@ -54,11 +68,45 @@ pub(crate) fn fault(options: &Options) -> Result<Value> {
     // nothing could be delivered.
     limited.map_or(Ok(()), |before| setrlimit(Resource::Nofile, before))?;
     profiler.pause();
-    let flushed = profiler.flush(Duration::from_secs(20));
+    let flushed = profiler.flush(FLUSH);
     let stats = stats::to_json(&profiler.stats());
     Ok(json!({
         "due": cpu.as_secs_f64() * f64::from(RATE), "running": running, "flushed": flushed, "stats": stats,
     }))
+}
+
+/// A thread that waits for all children that there are, whoever made them, until this is dropped.
+struct Reaper(Arc<AtomicBool>);
+
+impl Reaper {
+    fn start() -> Self {
+        let enough = Arc::new(AtomicBool::new(false));
+        let is_enough = Arc::clone(&enough);
+        std::thread::spawn(move || {
+            while !is_enough.load(Ordering::Relaxed) {
+                // SAFETY: waitpid(2) without a place for the status.
+                unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::__WALL) };
+            }
+        });
+        Self(enough)
+    }
+}
+
+impl Drop for Reaper {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Why the kernel does not let this be tried: in a container root has fewer rights than elsewhere, and may know of no other user.
+fn refusal(outcome: io::Result<()>) -> Result<Option<String>> {
+    match outcome {
+        Ok(()) => Ok(None),
+        Err(error) => match error.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES | libc::EINVAL) => Ok(Some(error.to_string())),
+            _ => Err(error.into()),
+        },
+    }
 }
 
 /// `then`: CPU time of each thread after it has been found.
@@ -77,23 +125,28 @@ fn work(threads: usize, then: Duration) -> Result<()> {
 }
 
 /// Becomes a user that has no other process, so that the kernel's count of its signals begins at 0, and may have few.
-fn few_signals(most: u64) -> Result<()> {
+fn few_signals(most: u64) -> io::Result<()> {
     setrlimit(Resource::Sigpending, Rlimit { current: Some(most), maximum: Some(most) })?;
     let user = 60_000 + std::process::id() % 5_000;
     // SAFETY: setresuid(2) and prctl(2) with numbers only; no other thread runs yet.
     let outcome = unsafe { libc::setresuid(user, user, user) };
     if outcome != 0 {
-        return Err(io::Error::last_os_error().into());
+        return Err(io::Error::last_os_error());
     }
     // SAFETY: as above. Without this, `/proc/self` would belong to root from now on.
     unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1) };
     Ok(())
 }
 
-/// Leaves no room for another mapping.
+/// Leaves no room for another mapping, and some in the heap for what this program tells of itself.
 fn no_memory() -> Result<()> {
+    let room: Vec<Vec<u8>> = (0..16).map(|_| vec![1; 32 << 10]).collect();
+    // Above it, so that the C library does not give it back.
+    std::mem::forget(Box::new([1_u8; 64]));
     let pages: u64 = std::fs::read_to_string("/proc/self/statm")?.split(' ').next().ok_or("no size")?.parse()?;
-    setrlimit(Resource::As, Rlimit { current: Some(pages * 4096), maximum: Some(pages * 4096) })?;
+    let size = pages * rustix::param::page_size() as u64;
+    setrlimit(Resource::As, Rlimit { current: Some(size), maximum: Some(size) })?;
+    drop(room);
     Ok(())
 }
 
@@ -107,7 +160,7 @@ fn few_descriptors() -> Result<Rlimit> {
 }
 
 /// Moves into a mount namespace in which `/proc` is not mounted.
-fn without_proc() -> Result<()> {
+fn without_proc() -> io::Result<()> {
     const PROC: &CStr = c"/proc";
     // SAFETY: unshare(2), mount(2) and umount2(2): strings that are valid for the calls; no other thread runs yet.
     let done = unsafe {
@@ -121,5 +174,5 @@ fn without_proc() -> Result<()> {
             ) == 0
             && libc::umount2(PROC.as_ptr(), libc::MNT_DETACH) == 0
     };
-    if done { Ok(()) } else { Err(io::Error::last_os_error().into()) }
+    if done { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

@@ -1,6 +1,6 @@
 //! A fork in the middle of sampling.
 //!
-//! In: nothing. Out: how the child ended, and that the parent took samples before and after. The child burns CPU, holds the
+//! In: nothing. Out: how the child ended, and the weight of the samples that the parent took afterwards. The child burns CPU, holds the
 //! guard, drops it and exits, as a child of any service might.
 
 use std::time::{Duration, Instant};
@@ -12,6 +12,8 @@ use profiler_tests::workload::spin;
 use serde_json::{Value, json};
 
 use profiler_tests::stats;
+
+use crate::FLUSH;
 
 /// Exit code of a child in which everything went well.
 const WELL: i32 = 7;
@@ -28,19 +30,20 @@ pub(crate) fn fork(options: &Options) -> Result<Value> {
             0 => {
                 spin(Duration::from_millis(100));
                 let still = profiler.stats().account.taken;
+                let is_told = profiler.resume().is_err_and(|error| error.to_string().contains("forked child"));
                 drop(profiler);
                 // SAFETY: _exit(2) ends the child at once.
-                unsafe { libc::_exit(if still == 0 { WELL } else { 8 }) }
+                unsafe { libc::_exit(if still == 0 && is_told { WELL } else { 8 }) }
             }
             child => well += u32::from(exit_code(child)? == Some(WELL)),
         }
     }
-    let before = profiler.stats().account.taken;
+    let before = profiler.stats().weight;
     spin(Duration::from_millis(500));
     profiler.pause();
-    let flushed = profiler.flush(Duration::from_secs(10));
+    let flushed = profiler.flush(FLUSH);
     let stats = profiler.stats();
-    let after = stats.account.taken - before;
+    let after = stats.weight - before;
     Ok(json!({ "well": well, "times": times, "after": after, "flushed": flushed, "stats": stats::to_json(&stats) }))
 }
 

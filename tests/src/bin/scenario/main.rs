@@ -11,7 +11,9 @@ mod closed;
 mod exit;
 mod fault;
 mod fork;
+mod leader;
 mod published;
+mod resumes;
 mod settings;
 mod spans;
 mod takeover;
@@ -20,10 +22,16 @@ mod watched;
 
 use std::io::{self, BufRead, Write};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use profiler_tests::Result;
 use profiler_tests::subject::Options;
 use serde_json::{Value, json};
+
+/// How much longer than it should a workload may take where the machine is busy with other things.
+const MORE: Duration = Duration::from_secs(60);
+/// How long a last flush may take there, where it is not the time that is tried.
+const FLUSH: Duration = Duration::from_secs(100);
 
 fn main() -> ExitCode {
     match run() {
@@ -48,12 +56,14 @@ fn run() -> Result<Value> {
         "brief" => burn::brief(&options),
         "paused" => burn::paused(&options),
         "account" => account::account(&options),
+        "resumes" => resumes::resumes(&options),
         "settings" => settings::start(&options),
         "second" => settings::second(),
         "closed" => closed::closed(&options),
         "limits" => settings::without_timers(),
         "fault" => fault::fault(&options),
         "fork" => fork::fork(&options),
+        "leader" => leader::leader(),
         "tasks" => tasks::tasks(&options),
         "observed_by_another" => spans::observed_by_another(),
         "spans" => spans::spans(&options),

@@ -15,6 +15,8 @@ use serde_json::{Value, json};
 
 use profiler_tests::stats;
 
+use crate::FLUSH;
+
 /// Starts with the settings given, works, and says what came of it.
 pub(crate) fn start(options: &Options) -> Result<Value> {
     let mut config = match options.value_or("service", String::from("-"))?.as_str() {
@@ -60,7 +62,7 @@ fn outcome(config: Config) -> Result<Value> {
     spin(Duration::from_secs(1));
     let running = stats::to_json(&profiler.stats());
     profiler.pause();
-    let flushed = profiler.flush(Duration::from_secs(10));
+    let flushed = profiler.flush(FLUSH);
     let stats = stats::to_json(&profiler.stats());
     Ok(json!({ "started": true, "flushed": flushed, "running": running, "stats": stats }))
 }

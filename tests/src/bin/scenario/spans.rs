@@ -27,6 +27,8 @@ use tracing_subscriber::layer::SubscriberExt;
 
 use profiler_tests::stats;
 
+use crate::FLUSH;
+
 /// A function that works.
 type Work = fn(Duration);
 
@@ -115,7 +117,7 @@ pub(crate) fn spans(options: &Options) -> Result<Value> {
     })?;
     drop(runtime);
     profiler.pause();
-    let flushed = profiler.flush(Duration::from_secs(100));
+    let flushed = profiler.flush(FLUSH);
     let stats = stats::to_json(&profiler.stats());
     let ids = ids.lock().unwrap_or_else(PoisonError::into_inner).clone();
     Ok(json!({ "flushed": flushed, "ids": ids, "stats": stats }))

@@ -18,6 +18,8 @@ use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
+use crate::FLUSH;
+
 /// Functions that the work of a task is called through: enough for 1,024 tasks.
 const DEPTH: u32 = 10;
 /// CPU time of one piece of work.
@@ -69,7 +71,7 @@ pub(crate) fn tasks(options: &Options) -> Result<Value> {
         other => return Err(format!("runtime={other:?} is unknown").into()),
     }
     profiler.pause();
-    let flushed = profiler.flush(Duration::from_secs(100));
+    let flushed = profiler.flush(FLUSH);
     Ok(json!({ "flushed": flushed, "stats": stats::to_json(&profiler.stats()) }))
 }
 
@@ -156,7 +158,9 @@ fn nested(number: u64) {
 }
 
 fn parallel(number: u64, steps: u32) {
-    with_tags(tags!("task" => number), || {
+    // A key that the jobs do not all have: a thread that waits for one runs others meanwhile.
+    let own = if number.is_multiple_of(2) { "even" } else { "odd" };
+    with_tags(tags!("task" => number, own => number), || {
         for _ in 0..steps {
             rayon::join(inherit(|| work(number)), inherit(|| work(number)));
             let tags = Tags::current();

@@ -1,9 +1,14 @@
-//! Profilers of the heap under measurement, in one program on jemalloc: ours, jemalloc's own, `jemalloc_pprof`, or none.
+//! Profilers of the heap under measurement, in one program on jemalloc: ours, jemalloc's own, `jemalloc_pprof`, hooks that do nothing, or
+//! none.
 //!
 //! In: `profiler=…`, the task and its numbers as `key=value` on the command line; jemalloc's options in its own variable. Out: lines
 //! of JSON on standard output. One program for all, so that nothing but the profiler differs: none of them wants what another
 //! one has. Measured by `measure`'s row `heap`.
 
+mod bare;
+#[expect(dead_code, reason = "the host of its own uses more of it")]
+#[path = "../heap_host/mallctl.rs"]
+mod mallctl;
 mod memory;
 mod pause;
 mod requests;

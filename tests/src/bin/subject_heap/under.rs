@@ -1,6 +1,6 @@
 //! Which profiler of the heap runs, and how it is used: as its users use it.
 //!
-//! In: `profiler=none|ours|jemalloc|jemalloc_pprof`, for ours `rate=` of its CPU samples, which cannot be turned off, `lg=` of its interval
+//! In: `profiler=none|ours|jemalloc|jemalloc_pprof|bare_hooks`, for ours `rate=` of its CPU samples, which cannot be turned off, `lg=` of its interval
 //! where that is not the default, and `url=` that it sends to; for ours and `jemalloc_pprof`, `interval=` between two profiles, in
 //! seconds. jemalloc's own is a matter of its options. What `jemalloc_pprof` makes goes nowhere: it has no exporter.
 
@@ -13,9 +13,11 @@ use profiler::{Config, Profiler};
 use profiler_tests::Result;
 use profiler_tests::subject::Options;
 
+use super::bare;
+
 /// The profiler that runs.
 pub(crate) enum Under {
-    /// None, or jemalloc's own, which nobody asks for anything.
+    /// None; or jemalloc's own, or hooks that do nothing, which nobody asks for anything.
     Nobody,
     Ours(Profiler),
     JemallocPprof(Dumps),
@@ -33,9 +35,12 @@ impl Under {
         let interval = Duration::from_secs_f64(options.value_or("interval", 10.0)?);
         match options.value::<String>("profiler")?.as_str() {
             "none" | "jemalloc" => Ok(Self::Nobody),
+            "bare_hooks" => bare::begin().map(|()| Self::Nobody),
             "ours" => Ok(Self::Ours(profiler::start(config(options, interval)?)?)),
             "jemalloc_pprof" => Ok(Self::JemallocPprof(Dumps::begin(interval)?)),
-            other => Err(format!("profiler={other:?} is none of none, ours, jemalloc, jemalloc_pprof").into()),
+            other => {
+                Err(format!("profiler={other:?} is none of none, ours, jemalloc, jemalloc_pprof, bare_hooks").into())
+            }
         }
     }
 

@@ -9,13 +9,13 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
 
+use profiler_tests::library::{Library, paths};
 use profiler_tests::subject::Options;
 use profiler_tests::workload::spin;
 use profiler_tests::{Error, Result};
 use serde_json::{Value, json};
 
 use crate::bench::{self, Time, beside_busy, torture};
-use crate::libraries::{Library, paths};
 
 const PROGRAM: &str = "/bin/true";
 /// As many are started at least, however slow the machine is.

@@ -1,13 +1,14 @@
 //! A program that becomes another one in the middle of sampling, again and again.
 //!
-//! In: the bench; `image`, which one this is, `end`, when it is enough. Out: how many images there were. An image has no
+//! In: the bench; `image`, which one this is, `end`, at which uptime it is enough. Out: how many images there were. An image has no
 //! handler of SIGPROF until it starts a profiler, and the last one never does: a signal left over would end it.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use profiler_tests::Result;
+use profiler_tests::clock::uptime;
 use profiler_tests::subject::Options;
 use profiler_tests::workload::spin;
 use serde_json::{Value, json};
@@ -20,7 +21,7 @@ const LEAST: u64 = 3;
 /// Works without a profiler, then with one, then becomes the next image.
 pub(crate) fn exec(options: &Options) -> Result<Value> {
     let image: u64 = options.value_or("image", 0)?;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
+    let now = uptime();
     let end = options.value_or("end", (now + Duration::from_secs_f64(options.value("seconds")?)).as_secs_f64())?;
     spin(Duration::from_millis(30));
     if now.as_secs_f64() >= end && image >= LEAST {

@@ -2,7 +2,7 @@
 //!
 //! In: `/proc/self`. Out: counts, to be compared before and after.
 
-use std::fs;
+use std::{fs, io};
 
 use profiler_tests::Result;
 use serde_json::{Value, json};
@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Held {
     pub(crate) descriptors: usize,
-    pub(crate) timers: usize,
+    /// Where the kernel tells of them.
+    pub(crate) timers: Option<usize>,
     pub(crate) threads: usize,
     /// Resident memory in bytes.
     pub(crate) resident: u64,
@@ -25,7 +26,7 @@ impl Held {
         let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB"));
         Ok(Self {
             descriptors: entries("/proc/self/fd")?,
-            timers: timers()?.len(),
+            timers: timers()?.map(|timers| timers.len()),
             threads: entries("/proc/self/task")?,
             resident: resident.ok_or("there is no VmRSS")?.parse::<u64>()? * 1024,
         })
@@ -38,10 +39,16 @@ impl Held {
     }
 }
 
-/// The POSIX timers of this process: whom each one signals, as the kernel writes it (`signal/tid.17`).
+/// The POSIX timers of this process: whom each one signals, as the kernel writes it (`signal/tid.17`). A kernel that was built
+/// without `CONFIG_CHECKPOINT_RESTORE` does not.
 ///
 /// Source: proc(5), "/proc/pid/timers".
-pub(crate) fn timers() -> Result<Vec<String>> {
-    let text = fs::read_to_string("/proc/self/timers")?;
-    Ok(text.lines().filter_map(|line| line.strip_prefix("notify: ")).map(str::to_owned).collect())
+pub(crate) fn timers() -> Result<Option<Vec<String>>> {
+    match fs::read_to_string("/proc/self/timers") {
+        Ok(text) => {
+            Ok(Some(text.lines().filter_map(|line| line.strip_prefix("notify: ")).map(str::to_owned).collect()))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }

@@ -161,13 +161,16 @@ pub(crate) fn stack(options: &Options) -> Result<Value> {
     })
 }
 
-/// The most of many samples, for they do not all take the same way.
+/// The most of many samples, for they do not all take the same way. Twice in turn: the kernel writes as much of its frame as the thread
+/// has registers in use, which grow more with the functions that are called for the first time.
 fn measure(stack: &Range<usize>) {
     let Ok(signal) = own_signal() else { return };
     let most = || (0..100).map(|_| written_by(stack.start, &|| signal.replay())).max().unwrap_or(0);
-    OURS.store(most(), Ordering::Relaxed);
-    if let Ok(empty) = with_empty_handler(most) {
-        EMPTY.store(empty, Ordering::Relaxed);
+    for _ in 0..2 {
+        OURS.fetch_max(most(), Ordering::Relaxed);
+        if let Ok(empty) = with_empty_handler(most) {
+            EMPTY.fetch_max(empty, Ordering::Relaxed);
+        }
     }
 }
 

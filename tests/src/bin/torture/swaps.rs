@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use profiler::{Config, ProfileKind, Profiler};
 use profiler_tests::Result;
+use profiler_tests::library::{Library, paths};
 use profiler_tests::subject::Options;
 use profiler_tests::truth::{Known, LIBRARIES, Verdict};
 use profiler_tests::workload::Random;
 use serde_json::{Value, json};
 
 use crate::bench::torture_under;
-use crate::libraries::{Library, paths};
 
 /// How often samples come in while a library stays, and how often until none is left of the moment when it came.
 const STAYS: u32 = 9;

@@ -1,7 +1,7 @@
 //! Threads that come and go, 2,000 a second: nothing may be left of them.
 //!
 //! In: the bench. Out: how many threads there were; descriptors, timers and memory early on and at the end; whether a
-//! thread that comes after all of them still gets a timer of its own.
+//! thread that comes after all of them still gets a timer of its own, if the kernel tells of timers.
 
 use std::time::{Duration, Instant};
 
@@ -49,32 +49,34 @@ pub(crate) fn threads(options: &Options) -> Result<Value> {
     })
 }
 
-/// What is held once no timer is left of a thread that has ended, and whether it came to that.
-fn settled() -> Result<(Held, bool)> {
+/// What is held once no timer is left of a thread that has ended, and whether it came to that; `None` where nobody can tell.
+fn settled() -> Result<(Held, Option<bool>)> {
     let end = Instant::now() + LIMIT;
     loop {
         let held = Held::now()?;
         // One for each thread, and the one of the process.
-        let is_clear = held.timers <= held.threads + 1;
-        if is_clear || Instant::now() > end {
+        let is_clear = held.timers.map(|timers| timers <= held.threads + 1);
+        if is_clear != Some(false) || Instant::now() > end {
             return Ok((held, is_clear));
         }
         std::thread::sleep(Duration::from_millis(50));
     }
 }
 
-/// Whether a busy thread gets a timer of its own.
-fn newcomer_is_covered() -> Result<bool> {
+/// Whether a busy thread gets a timer of its own; `None` where nobody can tell.
+fn newcomer_is_covered() -> Result<Option<bool>> {
     let newcomer = std::thread::spawn(|| {
         let own = format!("tid.{}", rustix::thread::gettid().as_raw_nonzero());
         let end = Instant::now() + LIMIT;
         while Instant::now() < end {
             spin(Duration::from_millis(5));
-            if timers()?.iter().any(|whom| whom.ends_with(&own)) {
-                return Ok(true);
+            match timers()? {
+                None => return Ok(None),
+                Some(timers) if timers.iter().any(|whom| whom.ends_with(&own)) => return Ok(Some(true)),
+                Some(_) => {}
             }
         }
-        Ok(false)
+        Ok(Some(false))
     });
     newcomer.join().map_err(|_| "a thread panicked")?
 }

@@ -76,7 +76,9 @@ const USER: &str = "user-of-a-profiler";
 /// The manifest of a user who adds the profiler of `who` and nothing else.
 fn manifest(who: Who) -> Result<String> {
     let dependency = match who {
-        Who::Nobody | Who::Jemalloc | Who::JemallocPprof => return Err("no size is measured of it".into()),
+        Who::Nobody | Who::Off | Who::Jemalloc | Who::JemallocPprof | Who::BareHooks => {
+            return Err("no size is measured of it".into());
+        }
         Who::Ours => format!("profiler-sdk = {{ path = {:?} }}", workspace().canonicalize()?.join("sdk")),
         Who::Pprof => "pprof = { version = \"0.15\", default-features = false }".into(),
         // Its other TLS features bring an implementation in C of their own.

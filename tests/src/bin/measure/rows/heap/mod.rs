@@ -2,7 +2,8 @@
 //!
 //! Its own program on jemalloc for all of them (`bin/subject_heap`), a release build beside the others'. Ours runs with its defaults, at one
 //! sample in 512 KiB, tags on, and CPU samples at 1 Hz, for they cannot be turned off, unless a line says otherwise; jemalloc's own at the
-//! same interval; `jemalloc_pprof` makes a profile as often as ours, which goes nowhere, while ours sends its own.
+//! same interval; `jemalloc_pprof` makes a profile as often as ours, which goes nowhere, while ours sends its own. `bare_hooks` is ours
+//! without what is ours: the same options of jemalloc, sampling on, hooks that do nothing.
 
 mod memory;
 mod pause;
@@ -33,6 +34,6 @@ fn options(who: Who, lg: u32) -> String {
     match who {
         Who::Nobody => "prof:false".into(),
         Who::Jemalloc | Who::JemallocPprof => format!("prof:true,prof_active:true,lg_prof_sample:{lg}"),
-        Who::Ours | Who::Pprof | Who::Pyroscope => String::new(),
+        Who::Ours | Who::Off | Who::BareHooks | Who::Pprof | Who::Pyroscope => String::new(),
     }
 }

@@ -28,12 +28,13 @@ pub(super) fn measure(lab: &Lab, report: &mut Report, cost: f64) -> Result<()> {
         Line { row: ROW.name, what, unit: "", digits: 3, values }
     };
     let (mut means, mut bounds) = (Vec::new(), Vec::new());
-    for (who, pairs) in [(Who::Ours, pairs), (Who::Jemalloc, others), (Who::JemallocPprof, others)] {
+    let all = [(Who::Ours, pairs), (Who::BareHooks, others), (Who::Jemalloc, others), (Who::JemallocPprof, others)];
+    for (who, pairs) in all {
         let ratios = ratios(lab, who, 1, pairs)?;
         means.push((who, mean(&ratios)));
         bounds.push((who, upper_bound(&ratios)));
     }
-    report.add(line(&format!("mean of {pairs} pairs (peers {others})"), "", means));
+    report.add(line(&format!("mean of {pairs} pairs (the others {others})"), "", means));
     report.add(line("upper 95 % bound", "", bounds));
     let with_cpu = ratios(lab, Who::Ours, RATE_HZ, pairs)?;
     let described = format!(", with CPU samples at {RATE_HZ} Hz");

@@ -1,0 +1,84 @@
+//! How often jemalloc takes a sample, and whether it takes any: the same with hooks and with dumps.
+//!
+//! In: settings. Out: what is in force, or what jemalloc refused.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::jemalloc;
+use super::setup::Setup;
+use crate::error::Error;
+
+/// Whether samples are taken because we turned them on: here, or before the fork in the process that this one is a child of.
+static TURNED_ON: AtomicBool = AtomicBool::new(false);
+
+/// An error that says what jemalloc refused.
+pub(super) fn refused(name: &'static str) -> impl FnOnce(io::Error) -> Error {
+    move |why| Error::environment(name, why, "turn heap profiles off with PROFILER_HEAP=0")
+}
+
+/// Bytes between samples, as a power of two.
+pub(super) fn lg_interval() -> Result<u32, Error> {
+    let lg = jemalloc::read::<usize>(c"prof.lg_sample").map_err(refused("mallctl prof.lg_sample"))?;
+    Ok(lg as u32)
+}
+
+/// Goes on with this interval; whether it is another one, upon which jemalloc forgets what it counted itself.
+pub(super) fn set_lg_interval(lg: u32) -> Result<bool, Error> {
+    if lg == lg_interval()? {
+        return Ok(false);
+    }
+    let remedy = "leave the interval as it is";
+    jemalloc::write(c"prof.reset", lg as usize).map_err(|why| Error::environment("mallctl prof.reset", why, remedy))?;
+    Ok(true)
+}
+
+/// Whether jemalloc takes samples now.
+pub(super) fn is_active() -> bool {
+    jemalloc::read(c"prof.active").unwrap_or(false)
+}
+
+/// Whether it does because somebody else wants it.
+pub(super) fn is_active_for_others() -> bool {
+    is_active() && !TURNED_ON.load(Ordering::Relaxed)
+}
+
+/// Has jemalloc take samples, unless it does: then it is for others, or we turned it on.
+fn turn_on() -> io::Result<()> {
+    if !is_active() {
+        jemalloc::write(c"prof.active", true)?;
+        TURNED_ON.store(true, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+/// Has jemalloc take none, unless somebody else turned them on; whether it does.
+pub(super) fn pause() -> bool {
+    if TURNED_ON.swap(false, Ordering::Relaxed) {
+        // It was set before, so it can be.
+        drop(jemalloc::write(c"prof.active", false));
+    }
+    is_active()
+}
+
+impl Setup {
+    /// Has jemalloc take samples, unless the user said no; whether it does.
+    pub(super) fn begin(&mut self) -> Result<bool, Error> {
+        if self.kept_inactive {
+            let note = "no samples: prof_active:false in the environment; mallctl prof.active turns them on";
+            self.notes.push(note.to_owned());
+        } else {
+            turn_on().map_err(refused("mallctl prof.active"))?;
+        }
+        Ok(is_active())
+    }
+
+    /// Has it take them again, as others have left it by now; whether it does.
+    pub(super) fn resume(&self) -> bool {
+        if !self.kept_inactive {
+            // It was set before, so it can be.
+            drop(turn_on());
+        }
+        is_active()
+    }
+}
