@@ -61,7 +61,11 @@ pub(crate) fn tasks(options: &Options) -> Result<Value> {
         "smol" => smol::block_on(all(SMOL, tasks, steps)),
         "rayon" => {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(4).build()?;
-            pool.install(|| (0..tasks).into_par_iter().for_each(|number| parallel(number, steps)));
+            pool.install(|| {
+                // A job may run on a thread that waits within another one: it begins with the tags of where it was made.
+                let here = Tags::current();
+                (0..tasks).into_par_iter().for_each(|number| with_tags(&here, || parallel(number, steps)));
+            });
         }
         "threads" => std::thread::scope(|scope| {
             for first in 0..4 {
