@@ -125,7 +125,7 @@ impl Config {
     }
 
     /// Bytes allocated between samples of the heap, on average: a power of two, 1 to 1 TiB. As jemalloc's options say if not
-    /// set; `profiler::jemalloc!()` says 512 KiB.
+    /// set; `profiler::jemalloc!()` says 1 MiB, jemalloc by itself 512 KiB.
     pub fn heap_interval(mut self, bytes: u64) -> Self {
         self.heap_interval = Some(bytes);
         self

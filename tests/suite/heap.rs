@@ -276,7 +276,7 @@ fn the_change_of_the_heap_is_served() {
 fn one_line_is_enough() {
     let outcome = result(&mut heap("options", &["blocks=20"]));
     let (before, after) = (&outcome["before"], &outcome["after"]);
-    assert_eq!((&before["on"], number(before, "/interval_bytes")), (&Value::from(true), 1 << 19), "{outcome}");
+    assert_eq!((&before["on"], number(before, "/interval_bytes")), (&Value::from(true), 1 << 20), "{outcome}");
     assert_eq!(before["notes"], Value::Array(Vec::new()), "{outcome}");
     assert_eq!((&outcome["set"], number(after, "/interval_bytes")), (&Value::Null, 1 << 16), "{outcome}");
     assert_eq!((&outcome["paused"], &outcome["resumed"]), (&Value::from(false), &Value::from(true)), "{outcome}");

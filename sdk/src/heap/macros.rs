@@ -18,8 +18,8 @@ macro_rules! jemalloc {
 /// }
 /// ```
 ///
-/// It is the `#[global_allocator]`, and jemalloc's options `prof:true,prof_active:false,lg_prof_sample:19`: one sample for
-/// every 512 KiB allocated, from [`start`](crate::start) on. What stands in the environment variable `_RJEM_MALLOC_CONF` goes before
+/// It is the `#[global_allocator]`, and jemalloc's options `prof:true,prof_active:false,lg_prof_sample:20`: one sample for
+/// every MiB allocated, from [`start`](crate::start) on. What stands in the environment variable `_RJEM_MALLOC_CONF` goes before
 /// these. More options are added so: `profiler::jemalloc!("background_thread:true,dirty_decay_ms:1000");`.
 ///
 /// On `tikv-jemallocator` 0.6, which a program may be on, samples have no tags and no spans: see [`HeapStats::dumps`](crate::HeapStats::dumps).
@@ -30,10 +30,10 @@ macro_rules! jemalloc {
 #[macro_export]
 macro_rules! jemalloc {
     () => {
-        $crate::jemalloc!(@ "prof:true,prof_active:false,lg_prof_sample:19\0");
+        $crate::jemalloc!(@ "prof:true,prof_active:false,lg_prof_sample:20\0");
     };
     ($options:literal) => {
-        $crate::jemalloc!(@ concat!("prof:true,prof_active:false,lg_prof_sample:19,", $options, "\0"));
+        $crate::jemalloc!(@ concat!("prof:true,prof_active:false,lg_prof_sample:20,", $options, "\0"));
     };
     (@ $text:expr) => {
         #[global_allocator]

@@ -1,8 +1,8 @@
 //! Profiles of the heap: what they cost beside jemalloc without profiling, with its own, and with `jemalloc_pprof` on top.
 //!
 //! Its own program on jemalloc for all of them (`bin/subject_heap`), a release build beside the others'. Ours runs with its defaults, at one
-//! sample in 512 KiB, tags on, and CPU samples at 1 Hz, for they cannot be turned off, unless a line says otherwise; jemalloc's own at the
-//! same interval; `jemalloc_pprof` makes a profile as often as ours, which goes nowhere, while ours sends its own. `bare_hooks` is ours
+//! sample in a MiB, tags on, and CPU samples at 1 Hz, for they cannot be turned off, unless a line says otherwise; jemalloc's own with its default, at one in
+//! 512 KiB; `jemalloc_pprof` makes a profile as often as ours, which goes nowhere, while ours sends its own. `bare_hooks` is ours
 //! without what is ours: the same options of jemalloc, sampling on, hooks that do nothing.
 
 mod memory;

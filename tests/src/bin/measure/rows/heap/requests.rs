@@ -17,7 +17,7 @@ use crate::who::Who;
 const THREADS: u32 = 2;
 /// CPU samples a second where they belong to what is measured: the default.
 const RATE_HZ: u32 = 100;
-/// The default of jemalloc, and of ours.
+/// The default of jemalloc, half of ours.
 const LG_INTERVAL: u32 = 19;
 
 /// Adds the lines; `cost` is that of a sample, in nanoseconds.
@@ -30,18 +30,23 @@ pub(super) fn measure(lab: &Lab, report: &mut Report, cost: f64) -> Result<()> {
     let (mut means, mut bounds) = (Vec::new(), Vec::new());
     let all = [(Who::Ours, pairs), (Who::BareHooks, others), (Who::Jemalloc, others), (Who::JemallocPprof, others)];
     for (who, pairs) in all {
-        let ratios = ratios(lab, who, 1, pairs)?;
+        let ratios = ratios(lab, who, &options(who, LG_INTERVAL), 1, pairs)?;
         means.push((who, mean(&ratios)));
         bounds.push((who, upper_bound(&ratios)));
     }
-    report.add(line(&format!("mean of {pairs} pairs (the others {others})"), "", means));
-    report.add(line("upper 95 % bound", "", bounds));
-    let with_cpu = ratios(lab, Who::Ours, RATE_HZ, pairs)?;
-    let described = format!(", with CPU samples at {RATE_HZ} Hz");
-    report.add(line(&format!("mean of {pairs}"), &described, vec![(Who::Ours, mean(&with_cpu))]));
-    report.add(line("upper 95 % bound", &described, vec![(Who::Ours, upper_bound(&with_cpu))]));
+    report.add(line(&format!("mean of {pairs} pairs (the others {others})"), ", each at its default", means));
+    report.add(line("upper 95 % bound", ", each at its default", bounds));
+    let as_often = format!("lg_prof_sample:{LG_INTERVAL}");
+    let with_cpu = format!(", with CPU samples at {RATE_HZ} Hz");
+    for (described, options, rate_hz) in
+        [(", as often as jemalloc", as_often.as_str(), 1), (with_cpu.as_str(), "", RATE_HZ)]
+    {
+        let ratios = ratios(lab, Who::Ours, options, rate_hz, others)?;
+        report.add(line(&format!("mean of {others}"), described, vec![(Who::Ours, mean(&ratios))]));
+        report.add(line("upper 95 % bound", described, vec![(Who::Ours, upper_bound(&ratios))]));
+    }
     let seconds = if lab.quick { 5 } else { 30 };
-    for (what, said) in [("such requests", one(lab, Who::Ours, 1)?), ("the shop", lab.serve_heap(seconds)?)] {
+    for (what, said) in [("such requests", one(lab, Who::Ours, "", 1)?), ("the shop", lab.serve_heap(seconds)?)] {
         let values = vec![(Who::Ours, 100.0 * computed(&said, cost)?)];
         report.add(Line { row: ROW.name, what: format!("computed, {what}"), unit: "%", digits: 3, values });
         let each = figure(&said, "sampled")? / figure(&said, "cpu_seconds")?;
@@ -52,15 +57,15 @@ pub(super) fn measure(lab: &Lab, report: &mut Report, cost: f64) -> Result<()> {
 }
 
 /// CPU time per request under `who` ÷ that without a profiler, at the same time; so many.
-fn ratios(lab: &Lab, who: Who, rate_hz: u32, pairs: u32) -> Result<Vec<f64>> {
-    let each = |who: Who| -> Result<f64> {
-        let said = one(lab, who, rate_hz)?;
+fn ratios(lab: &Lab, who: Who, options_of_who: &str, rate_hz: u32, pairs: u32) -> Result<Vec<f64>> {
+    let each = |who: Who, options: &str| -> Result<f64> {
+        let said = one(lab, who, options, rate_hz)?;
         Ok(figure(&said, "cpu_seconds")? / figure(&said, "requests")?)
     };
     let ratio = |_| {
         std::thread::scope(|scope| {
-            let with = scope.spawn(|| each(who).map_err(|error| error.to_string()));
-            let without = each(Who::Nobody)?;
+            let with = scope.spawn(|| each(who, options_of_who).map_err(|error| error.to_string()));
+            let without = each(Who::Nobody, &options(Who::Nobody, LG_INTERVAL))?;
             Ok(with.join().map_err(|_| "a run panicked")?? / without)
         })
     };
@@ -68,11 +73,11 @@ fn ratios(lab: &Lab, who: Who, rate_hz: u32, pairs: u32) -> Result<Vec<f64>> {
 }
 
 /// One run. It lasts so long that one profile is due within it.
-fn one(lab: &Lab, who: Who, rate_hz: u32) -> Result<Value> {
+fn one(lab: &Lab, who: Who, options: &str, rate_hz: u32) -> Result<Value> {
     let (interval, seconds) = if lab.quick { (2.0, 2.2) } else { (10.0, 10.5) };
     let task = ["task=requests".to_owned(), format!("threads={THREADS}"), format!("rate={rate_hz}")];
     let times = [format!("interval={interval}"), format!("seconds={seconds}")];
-    lab.run_heap(who, &options(who, LG_INTERVAL), &[&task[..], &times[..]].concat())
+    lab.run_heap(who, options, &[&task[..], &times[..]].concat())
 }
 
 fn computed(said: &Value, cost: f64) -> Result<f64> {
