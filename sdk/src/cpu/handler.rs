@@ -24,8 +24,8 @@ use crate::unwind::arch::{Registers, thread_pointer};
 use crate::unwind::memory::StackMemory;
 use crate::unwind::walk::Snapshot;
 
-/// CPU time in nanoseconds that one overrun may stand for; beyond it the signal was blocked, and the stack found at last
-/// says nothing of that time.
+/// CPU time in nanoseconds that one overrun may stand for, on each processor; beyond it the signal was blocked, and the stack found
+/// at last says nothing of that time.
 pub(crate) const BLOCKED_NANOS: u64 = 250_000_000;
 
 /// What handlers and the `profiler` thread share. One per process, made by the first `start` and never freed, for a late
@@ -44,6 +44,8 @@ pub(crate) struct Shared {
     pub(crate) period_nanos: AtomicU64,
     /// This process.
     pid: u32,
+    /// Those that may run it at once.
+    processors: u64,
     /// Threads without an alarm of their own that used CPU.
     pub(crate) newcomers: Newcomers,
     /// Nanoseconds of CPU time that signals of the process-wide alarm stood for, on threads without one of their own.
@@ -71,6 +73,7 @@ impl Shared {
             generation: AtomicU32::new(0),
             period_nanos: AtomicU64::new(0),
             pid: std::process::id(),
+            processors: processors as u64,
             newcomers: Newcomers::new(),
             process_told: AtomicU64::new(0),
             interval_timer: AtomicBool::new(false),
@@ -243,15 +246,9 @@ fn on_event(shared: &Shared, slot: &Slot, registers: &Registers) {
 
 /// A sample by the thread's own alarm.
 fn sample_own(shared: &Shared, slot: &Slot, registers: &Registers, mut weight: Weight) {
-    slot.mark_signalled(weight.periods.saturating_mul(weight.period));
+    slot.mark_signalled(weight.nanos());
     let Some(held) = shared.pool.hold(scratch_hint(registers.sp)) else { return };
-    held.count_taken(1);
-    let overrun = weight.periods - 1;
-    if overrun.saturating_mul(weight.period) >= BLOCKED_NANOS {
-        held.count_taken(overrun);
-        held.count_blocked(overrun);
-        weight.periods = 1;
-    }
+    count(&held, weight.write_off(BLOCKED_NANOS));
     sample(shared, held, Some(slot), registers, weight);
 }
 
@@ -261,11 +258,19 @@ fn on_process_timer(shared: &Shared, registers: &Registers, overrun: u64) {
         return;
     }
     shared.newcomers.meet(own_tid(shared).unwrap_or(0));
-    let weight = Weight { periods: 1 + overrun, period };
-    shared.process_told.fetch_add(weight.periods.saturating_mul(weight.period), Ordering::Relaxed);
+    let mut weight = Weight { periods: 1 + overrun, period };
+    shared.process_told.fetch_add(weight.nanos(), Ordering::Relaxed);
     let Some(held) = shared.pool.hold(scratch_hint(registers.sp)) else { return };
-    held.count_taken(1);
+    count(&held, weight.write_off(shared.processors.saturating_mul(BLOCKED_NANOS)));
     sample(shared, held, None, registers, weight);
+}
+
+/// Counts a stack, and so many beside it that it says nothing of.
+fn count(held: &Held<'_>, blocked: u64) {
+    held.count_taken(1 + blocked);
+    if blocked > 0 {
+        held.count_blocked(blocked);
+    }
 }
 
 /// What a sample stands for.
@@ -274,6 +279,22 @@ struct Weight {
     periods: u64,
     /// Nanoseconds of each.
     period: u64,
+}
+
+impl Weight {
+    fn nanos(self) -> u64 {
+        self.periods.saturating_mul(self.period)
+    }
+
+    /// Leaves one period where the others come to `bound` nanoseconds: how many are to be written off.
+    fn write_off(&mut self, bound: u64) -> u64 {
+        let overrun = self.periods.saturating_sub(1);
+        if overrun.saturating_mul(self.period) < bound {
+            return 0;
+        }
+        self.periods -= overrun;
+        overrun
+    }
 }
 
 /// The scratch that this thread tries first, the same one each time while it works on one stack, so that it finds its
@@ -358,5 +379,19 @@ fn sample(shared: &Shared, mut held: Held<'_>, slot: Option<&Slot>, registers: &
     });
     if !written {
         held.count_ring_full();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that what stands for too long is one period, and that nothing goes without being counted.
+    #[test]
+    fn what_was_blocked_is_written_off() {
+        for (periods, left, blocked) in [(1, 1, 0), (25, 25, 0), (26, 1, 25), (430, 1, 429)] {
+            let mut weight = Weight { periods, period: 10_000_000 };
+            assert_eq!((weight.write_off(BLOCKED_NANOS), weight.periods), (blocked, left));
+        }
     }
 }

@@ -67,8 +67,9 @@ impl ProcessAlarm {
 
     /// Goes on at another rate.
     pub(super) fn set_period(&mut self, shared: &Shared, period: Duration) {
-        let told = shared.process_told.load(Ordering::Relaxed);
-        let pace = self.progress.keep_step(process_cpu_time(), told, period);
+        // The clock first: what is told between the two looks is less than was used, not more.
+        let cpu = process_cpu_time();
+        let pace = self.progress.keep_step(cpu, shared.process_told.load(Ordering::Relaxed), period);
         self.set_pace(pace);
     }
 
@@ -83,8 +84,8 @@ impl ProcessAlarm {
         if self.engine.tells_all() {
             return self.progress.take_due(period);
         }
-        let told = shared.process_told.load(Ordering::Relaxed);
-        let behind = self.progress.behind(process_cpu_time(), told, period);
+        let cpu = process_cpu_time();
+        let behind = self.progress.behind(cpu, shared.process_told.load(Ordering::Relaxed), period);
         self.progress.make_good(behind, period);
         behind + self.progress.take_due(period)
     }
