@@ -4,10 +4,8 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
-use profiler::ProfileKind;
-use profiler_tests::Result;
+use profiler_tests::{Result, capture};
 use serde_json::{Value, json};
 
 use super::allocator::{OTHERS, WAITS};
@@ -31,7 +29,7 @@ fn sampled() -> Result<Value> {
     let waited = !WAITS.load(Ordering::Relaxed);
     wait_for(|| profiler.stats().heap.sampled > 1000)?;
     profiler.pause();
-    let set = profiler.capture(ProfileKind::Heap, Duration::ZERO)?;
+    let set = capture::heap(&profiler)?;
     let samples = set.profiles.iter().flat_map(|profile| &profile.samples);
     let leaves: BTreeSet<String> =
         samples.filter_map(|sample| functions(&set, sample.stack).into_iter().next()).collect();
