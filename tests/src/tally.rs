@@ -11,8 +11,6 @@ use profiler_proto::model::{Dictionary, Kind, Location, Profile, ProfileSet, Sam
 /// Sums over the on-CPU samples of any number of profiles.
 #[derive(Debug, Clone, Default)]
 pub struct Tally {
-    /// Profiles that were counted.
-    pub profiles: u64,
     /// Stacks that the profiles say they stand for.
     pub stacks: u64,
     /// Sum of the samples' values: their weight, in periods.
@@ -63,7 +61,6 @@ impl Tally {
     }
 
     fn add_profile(&mut self, profile: &Profile, dictionary: &Dictionary) {
-        self.profiles += 1;
         self.stacks += stacks_of(profile, dictionary);
         self.nanos += profile.kind.period * profile.samples.iter().map(|sample| sample.value).sum::<i64>();
         for (key, count) in dictionary.attributes_of(profile.attributes) {
@@ -189,7 +186,7 @@ mod tests {
         set.profiles = vec![profile.clone(), Profile { kind: Kind::default(), ..profile }];
 
         let tally = Tally::of([&set, &set]);
-        assert_eq!((tally.profiles, tally.stacks, tally.weight), (2, 4, 6));
+        assert_eq!((tally.stacks, tally.weight), (4, 6));
         assert_eq!((tally.by_leaf["a::inlined"], tally.by_function["a::work"]), (6, 6));
         assert_eq!((tally.below("work"), tally.below("wor"), tally.tagged("endpoint", "/a")), (6, 0, 6));
         assert_eq!(tally.counts["profiler.lost.ring_full"], 8);

@@ -223,7 +223,7 @@ mod tests {
         assert_eq!(answers.iter().map(status).collect::<Vec<_>>(), expected);
         assert!(receiver.wait(Duration::from_secs(5), |bodies| bodies.len() == 4));
         let tally = receiver.accepted();
-        assert_eq!((tally.profiles, tally.stacks, tally.weight), (2, 10, 14));
+        assert_eq!((tally.stacks, tally.weight), (10, 14));
     }
 
     /// Check that bytes that are no request are a finding.

@@ -62,7 +62,8 @@ fn tagged(part: &Part, slice: Duration) -> Duration {
 pub(crate) fn spinning(options: &Options) -> Result<Value> {
     let (threads, seconds) = (options.value::<u32>("threads")?, options.value::<f64>("seconds")?);
     let nap = Duration::from_micros(options.value_or("nap_micros", 0)?);
-    let end = Instant::now() + Duration::from_secs_f64(seconds);
+    let began = Instant::now();
+    let end = began + Duration::from_secs_f64(seconds);
     static ENOUGH: AtomicBool = AtomicBool::new(false);
     let (begin, begun) = std::sync::mpsc::channel::<()>();
     let begun = std::sync::Arc::new(std::sync::Mutex::new(begun));
@@ -101,9 +102,11 @@ pub(crate) fn spinning(options: &Options) -> Result<Value> {
         cpu += joined(thread)?;
     }
     profiler.pause();
-    let process = process_cpu() - process;
+    let process_after = process_cpu();
     let seconds = json!({
-        "cpu_seconds": cpu.as_secs_f64(), "process_cpu_seconds": process.as_secs_f64(), "engine": engine,
+        "cpu_seconds": cpu.as_secs_f64(), "process_cpu_seconds": (process_after - process).as_secs_f64(), "engine": engine,
+        // For a failure that a clock of the machine would explain.
+        "process_clock": [process.as_secs_f64(), process_after.as_secs_f64()], "wall_seconds": began.elapsed().as_secs_f64(),
     });
     finished(profiler, seconds)
 }
