@@ -1,6 +1,6 @@
-//! What the kernel says that this process uses: memory, and CPU time of the profiler's own threads.
+//! What the kernel says that a process uses: memory, and CPU time, that of the profiler's own threads by itself, too.
 //!
-//! In: files below `/proc/self`. Out: bytes, durations. Any thread.
+//! In: files below `/proc`. Out: bytes, durations. Any thread.
 
 use std::fs::File;
 use std::io;
@@ -25,18 +25,30 @@ pub fn status_bytes(name: &str) -> Result<u64> {
 /// # Errors
 /// When the kernel does not tell.
 pub fn own_cpu() -> Result<Duration> {
-    let mut own = Duration::ZERO;
-    for task in std::fs::read_dir("/proc/self/task")? {
+    cpu_of_threads("self", |name| name.starts_with("profiler"))
+}
+
+/// CPU time of the threads that the process has now: exact as long as none ends, unlike the ticks of `/proc/PID/stat`.
+///
+/// # Errors
+/// When the kernel does not tell.
+pub fn cpu_of(process: u32) -> Result<Duration> {
+    cpu_of_threads(&process.to_string(), |_| true)
+}
+
+fn cpu_of_threads(process: &str, is_counted: impl Fn(&str) -> bool) -> Result<Duration> {
+    let mut sum = Duration::ZERO;
+    for task in std::fs::read_dir(format!("/proc/{process}/task"))? {
         let path = task?.path();
         // A thread that ends meanwhile is none of the profiler's.
         let Ok(name) = std::fs::read_to_string(path.join("comm")) else { continue };
-        if name.starts_with("profiler") {
+        if is_counted(&name) {
             // The first figure of schedstat is the time on the processor, in nanoseconds (proc(5)).
             let stat = std::fs::read_to_string(path.join("schedstat"))?;
-            own += Duration::from_nanos(stat.split(' ').next().unwrap_or_default().parse()?);
+            sum += Duration::from_nanos(stat.split(' ').next().unwrap_or_default().parse()?);
         }
     }
-    Ok(own)
+    Ok(sum)
 }
 
 /// How long the calling thread has waited for a processor, read again and again without allocating.

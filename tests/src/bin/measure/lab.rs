@@ -1,7 +1,7 @@
 //! Builds the profilers' programs and runs one task in one of them, counting what it sends.
 //!
 //! In: who and which task. Out: what the program says of itself, with the stacks and the weight that arrived. Only one
-//! program runs at a time: they would take the processor from each other.
+//! program runs at a time, for they would take the processor from each other, but where they are compared side by side.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,10 +11,11 @@ use std::time::Duration;
 
 use profiler_tests::Result;
 use profiler_tests::process::{Running, build};
-use profiler_tests::receiver::Receiver;
+use profiler_tests::usage::cpu_of;
 use serde_json::Value;
 
-use crate::push::Server;
+use crate::shop::{Serving, Shop};
+use crate::sink::Sink;
 use crate::who::Who;
 
 /// How long a program may run: many times what it needs.
@@ -122,25 +123,56 @@ impl Lab {
         Self::counted(who, &said)
     }
 
-    /// Lets the shop serve for `seconds` under `who`; `spans`: with a span and tags for each request.
-    pub(crate) fn serve(&self, who: Who, rate_hz: u32, seconds: u64, spans: bool) -> Result<Outcome> {
-        let task = ["task=serve".into(), format!("rate={rate_hz}"), format!("spans={spans}")];
-        Self::counted(who, &|url| self.under_load(self.start(who, &task, url)?, seconds))
+    /// Lets the shop serve for `seconds` under `who`.
+    pub(crate) fn serve(&self, who: Who, serving: Serving, seconds: u64) -> Result<Outcome> {
+        Self::counted(who, &|url| self.under_load(self.start(who, &serving.task(), url)?, seconds))
+    }
+
+    /// Lets shops serve side by side, one under each of `all`, for `seconds` once they have done for as long as `warm` what is done once;
+    /// the CPU time of each for one request, in seconds.
+    pub(crate) fn serve_beside(
+        &self,
+        all: &[Who],
+        serving: Serving,
+        warm: Duration,
+        time: Duration,
+    ) -> Result<Vec<f64>> {
+        let sinks = all.iter().map(|who| Sink::of(*who)).collect::<Result<Vec<_>>>()?;
+        let started = |(who, sink): (&Who, &Sink)| Shop::start(self.start(*who, &serving.task(), &sink.url())?);
+        let mut shops = all.iter().zip(&sinks).map(started).collect::<Result<Vec<_>>>()?;
+        self.load(&shops, warm)?;
+        let spent = |shops: &[Shop]| shops.iter().map(|shop| cpu_of(shop.program.id())).collect::<Result<Vec<_>>>();
+        let before = spent(&shops)?;
+        let requests = self.load(&shops, time)?;
+        let after = spent(&shops)?;
+        shops.drain(..).try_for_each(|shop| shop.program.finish()?.json().map(drop))?;
+        let each = after.iter().zip(before).zip(requests);
+        Ok(each.map(|((after, before), requests)| (*after - before).as_secs_f64() / requests).collect())
+    }
+
+    /// Sends requests to all of the shops for as long as `time`; how many each has answered.
+    fn load(&self, shops: &[Shop], time: Duration) -> Result<Vec<f64>> {
+        let clients = shops.iter().map(|shop| {
+            let mut client = Command::new(&self.shop);
+            Running::start(client.args(["client", &shop.address, &CONNECTIONS.to_string()]), LIMIT)
+        });
+        let clients = clients.collect::<Result<Vec<_>>>()?;
+        std::thread::sleep(time);
+        let counted = |client: Running| {
+            let said = client.finish()?.json()?;
+            let count = said["requests"].as_f64().filter(|count| *count > 0.0 && said["errors"] == 0);
+            count.ok_or_else(|| format!("the shop did not serve well: {said}").into())
+        };
+        clients.into_iter().map(counted).collect()
     }
 
     /// Sends requests to a shop for `seconds`; what it said, and how many requests there were.
-    fn under_load(&self, mut shop: Running, seconds: u64) -> Result<Value> {
-        let address = shop.json()?["ready"].as_str().ok_or("the shop did not say where it is")?.to_owned();
-        let mut client = Command::new(&self.shop);
-        let client = Running::start(client.args(["client", &address, &CONNECTIONS.to_string()]), LIMIT)?;
-        std::thread::sleep(Duration::from_secs(seconds));
-        let requests = client.finish()?.json()?;
-        let mut said = shop.finish()?.json()?;
-        said["requests"] = requests["requests"].clone();
-        match requests["errors"].as_u64() {
-            Some(0) => Ok(said),
-            _ => Err(format!("the shop did not serve well: {requests}").into()),
-        }
+    fn under_load(&self, shop: Running, seconds: u64) -> Result<Value> {
+        let shop = Shop::start(shop)?;
+        let requests = self.load(std::slice::from_ref(&shop), Duration::from_secs(seconds))?;
+        let mut said = shop.program.finish()?.json()?;
+        said["requests"] = requests[0].into();
+        Ok(said)
     }
 
     /// Builds the program on jemalloc, once: it says where it is.
@@ -183,25 +215,20 @@ impl Lab {
 
     /// Plays the other side for `who` while `said` runs the program, and counts what arrives.
     fn counted(who: Who, said: &dyn Fn(&str) -> Result<Value>) -> Result<Outcome> {
-        match who {
-            Who::Nobody | Who::Off | Who::Pprof | Who::Jemalloc | Who::JemallocPprof | Who::BareHooks => {
-                let said = said("")?;
-                let stacks = said["stacks"].as_f64();
-                Ok(Outcome { said, stacks, weight: stacks })
-            }
-            Who::Ours => {
-                let receiver = Receiver::start()?;
-                let said = said(&receiver.endpoint())?;
+        let sink = Sink::of(who)?;
+        let said = said(&sink.url())?;
+        let (stacks, weight) = match sink {
+            Sink::None => (said["stacks"].as_f64(), said["stacks"].as_f64()),
+            Sink::Otlp(receiver) => {
                 let tally = receiver.accepted();
-                Ok(Outcome { said, stacks: Some(tally.stacks as f64), weight: Some(tally.weight as f64) })
+                (Some(tally.stacks as f64), Some(tally.weight as f64))
             }
-            Who::Pyroscope => {
-                let server = Server::start()?;
-                let said = said(&server.url())?;
+            Sink::Pyroscope(server) => {
                 let stacks = server.periods()?;
-                Ok(Outcome { said, stacks: Some(stacks), weight: Some(stacks) })
+                (Some(stacks), Some(stacks))
             }
-        }
+        };
+        Ok(Outcome { said, stacks, weight })
     }
 
     fn start(&self, who: Who, task: &[String], url: &str) -> Result<Running> {

@@ -10,6 +10,8 @@ mod lab;
 mod push;
 mod report;
 mod rows;
+mod shop;
+mod sink;
 mod who;
 
 use std::io::{self, Write};

@@ -12,6 +12,7 @@ use profiler_tests::Result;
 use super::Row;
 use crate::lab::{Lab, Outcome};
 use crate::report::{Line, Report};
+use crate::shop::Serving;
 use crate::who::Who;
 
 /// The row.
@@ -29,7 +30,9 @@ fn measure(lab: &Lab, report: &mut Report) -> Result<()> {
         add(report, &format!("spin loop, {threads} busy, {rate} Hz"), rate, &|who| lab.run(who, &task))?;
     }
     for rate in SHOP_RATES {
-        add(report, &format!("shop under load, {rate} Hz"), rate, &|who| lab.serve(who, rate, seconds, false))?;
+        add(report, &format!("shop under load, {rate} Hz"), rate, &|who| {
+            lab.serve(who, Serving { rate_hz: rate, spans: false }, seconds)
+        })?;
     }
     Ok(())
 }

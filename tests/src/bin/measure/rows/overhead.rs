@@ -2,12 +2,15 @@
 //!
 //! *Computed*, for this one: (samples × (handler + delivery of the signal) + CPU time of its own threads) ÷ CPU time of the
 //! process, all from counters: the samples and the threads' clocks in the shop under load, handler and delivery from the cost
-//! of one signal at stacks of 60 frames. *Paired*: CPU time per request with the profiler ÷ without, of two shops side by side, so that
-//! what else happens on the machine happens to both; the mean and the upper end of its 95 % interval (Student's t). This one
-//! also by its own program turned off: two programs differ in where their common code lies, too.
+//! of one signal at stacks of 60 frames. *Paired*: CPU time per request with the profiler ÷ without, of shops that serve side by side,
+//! so that what else happens on the machine happens to all; the mean and the upper end of its 95 % interval (Student's t). What is
+//! done once, the start and the first search for names, is over before it is counted, and what is done at each interval is done within.
+//! Ours is compared with its own program turned off, too: two programs differ in where their common code lies.
 //!
 //! Once as it is and once more with a span for each request on either side, and under this profiler with tags, too: then
 //! what the row `tags` measures belongs to the computed figure.
+
+use std::time::Duration;
 
 use profiler_tests::Result;
 use profiler_tests::statistics::{mean, median, upper_bound};
@@ -17,6 +20,7 @@ use super::cost::numbers;
 use super::tags::nanos;
 use crate::lab::Lab;
 use crate::report::{Line, Report};
+use crate::shop::Serving;
 use crate::who::Who;
 
 /// The row.
@@ -30,48 +34,56 @@ fn measure(lab: &Lab, report: &mut Report) -> Result<()> {
 
 /// Both figures, of `all`.
 fn both(lab: &Lab, report: &mut Report, all: &[Who], spans: bool, described: &str) -> Result<()> {
-    // Runs differ more than what passes within one: many short ones. Ours must be told from nothing, the peers' need not.
-    let (pairs, peers, seconds) = if lab.quick { (3, 3, 3) } else { (60, 20, 5) };
-    for (base, all, name) in [(Who::Nobody, all, "none"), (Who::Off, &[Who::Ours], "itself turned off")] {
-        let ratios = all.iter().map(|&who| {
-            let pairs = if who == Who::Ours { pairs } else { peers };
-            Ok((who, (0..pairs).map(|_| ratio(lab, who, base, seconds, spans)).collect::<Result<Vec<_>>>()?))
-        });
-        let ratios = ratios.collect::<Result<Vec<_>>>()?;
-        let peers = if all.len() > 1 { format!(" (peers {peers})") } else { String::new() };
+    let serving = Serving { rate_hz: RATE_HZ, spans };
+    // Runs differ more than what passes within one: many of them. Ours must be told from nothing, the peers' need not.
+    let (runs, of_peers) = if lab.quick { (3, 3) } else { (40, 10) };
+    let (mut to_none, mut to_itself) = (Vec::new(), Vec::new());
+    for &who in all {
+        let is_ours = who == Who::Ours;
+        let beside = if is_ours { &[Who::Nobody, Who::Ours, Who::Off][..] } else { &[Who::Nobody, who] };
+        let runs = 0..if is_ours { runs } else { of_peers };
+        let spent = runs.map(|run| spent(lab, beside, serving, run)).collect::<Result<Vec<_>>>()?;
+        to_none.push((who, spent.iter().map(|each| each[1] / each[0]).collect::<Vec<_>>()));
+        if is_ours {
+            to_itself.push((who, spent.iter().map(|each| each[1] / each[2]).collect()));
+        }
+    }
+    let peers = if all.len() > 1 { format!(" (peers {of_peers})") } else { String::new() };
+    for (ratios, name) in [(to_none, "none"), (to_itself, "itself turned off")] {
         for (of, figure) in [("mean", mean as fn(&[f64]) -> f64), ("upper 95 % bound", upper_bound)] {
             let values = ratios.iter().map(|(who, ratios)| (*who, figure(ratios))).collect();
-            let what = format!("CPU per request ÷ {name}, {of} of {pairs} pairs{peers}{described}");
+            let what = format!("CPU per request ÷ {name}, {of} of {runs} runs{peers}{described}");
             report.add(Line { row: ROW.name, what, unit: "", digits: 3, values });
         }
     }
     // Over two windows at least: what is done once, the first search for names above all, is not what a service pays for.
-    let seconds = if lab.quick { seconds } else { 60 };
-    let share = 100.0 * computed(lab, seconds, spans)?;
+    let seconds = if lab.quick { 3 } else { 60 };
+    let share = 100.0 * computed(lab, seconds, serving)?;
     let what = format!("of the process in {seconds} s, computed, {RATE_HZ} Hz{described}");
     report.add(Line { row: ROW.name, what, unit: "%", digits: 3, values: vec![(Who::Ours, share)] });
     Ok(())
 }
 
-/// CPU time per request under `who` ÷ that of `base`, at the same time.
-fn ratio(lab: &Lab, who: Who, base: Who, seconds: u64, spans: bool) -> Result<f64> {
-    let each = |who: Who| -> Result<f64> {
-        let outcome = lab.serve(who, RATE_HZ, seconds, spans)?;
-        Ok(outcome.figure("cpu_seconds")? / outcome.figure("requests")?)
-    };
-    std::thread::scope(|scope| {
-        let with = scope.spawn(|| each(who).map_err(|error| error.to_string()));
-        let without = each(base)?;
-        Ok(with.join().map_err(|_| "a run panicked")?? / without)
-    })
+/// CPU time per request under each of `all`, at the same time.
+fn spent(lab: &Lab, all: &[Who], serving: Serving, run: usize) -> Result<Vec<f64>> {
+    // Longer than one interval of each profiler, and as long as one.
+    let (warm, time) = if lab.quick { (1, 3) } else { (11, 10) };
+    // Each is the first to start as often as the others.
+    let mut order: Vec<usize> = (0..all.len()).collect();
+    order.rotate_left(run % all.len());
+    let in_order: Vec<Who> = order.iter().map(|place| all[*place]).collect();
+    let in_turn = lab.serve_beside(&in_order, serving, Duration::from_secs(warm), Duration::from_secs(time))?;
+    let mut each = vec![0.0; all.len()];
+    order.iter().zip(in_turn).for_each(|(place, spent)| each[*place] = spent);
+    Ok(each)
 }
 
-fn computed(lab: &Lab, seconds: u64, spans: bool) -> Result<f64> {
+fn computed(lab: &Lab, seconds: u64, serving: Serving) -> Result<f64> {
     let cost = ["task=cost", "depth=60", "batches=30", "size=200", "stack=same"].map(String::from);
     let full = lab.run(Who::Ours, &cost)?;
     let signal = median(&numbers(&full.said["full_ns"])) / 1e9;
-    let shop = lab.serve(Who::Ours, RATE_HZ, seconds, spans)?;
-    let told = if spans { told(lab, shop.figure("requests")?, shop.figure("polls")?)? } else { 0.0 };
+    let shop = lab.serve(Who::Ours, serving, seconds)?;
+    let told = if serving.spans { told(lab, shop.figure("requests")?, shop.figure("polls")?)? } else { 0.0 };
     let samples = shop.stacks.ok_or("no stacks arrived")?;
     Ok((samples * signal + shop.figure("own_cpu_seconds")? + told) / shop.figure("cpu_seconds")?)
 }
