@@ -35,18 +35,28 @@ impl Block {
         Self { bytes: [0; MAX_TAG_BYTES], length: 0, keys: Keys([0; 4]) }
     }
 
-    /// Adds a tag, unless there is one with this key; `false` if there is no room. A value has at most 255 bytes.
+    /// Adds a tag, unless there is one with this key; `false` if there is no room. A value has at most 255 bytes. One without room is left
+    /// empty, so that no other one with its key, which comes later or is outside, can stand for it; where there is no room even for that,
+    /// there is none for those.
     pub(crate) fn push(&mut self, key: u8, value: &[u8]) -> bool {
         if self.keys.has(key) {
             return true;
         }
+        self.keys.add(key);
+        let fits = self.write(key, value);
+        if !fits {
+            self.write(key, &[]);
+        }
+        fits
+    }
+
+    fn write(&mut self, key: u8, value: &[u8]) -> bool {
         let length = u8::try_from(value.len());
         let place = self.bytes.get_mut(self.length..self.length + 2 + value.len());
         let (Ok(length), Some([at_key, at_length, at_value @ ..])) = (length, place) else { return false };
         (*at_key, *at_length) = (key, length);
         at_value.copy_from_slice(value);
         self.length += 2 + value.len();
-        self.keys.add(key);
         true
     }
 
@@ -151,8 +161,23 @@ mod tests {
         let (inner, outer) = (block(&[(1, &long), (2, &long)]), block(&[(3, &long), (4, "y")]));
         let (length, left_out) = merge(inner.as_bytes(), outer.as_bytes(), &mut into);
         assert_eq!((length, left_out), (2 * 257 + 3, 1));
-        assert!(!block(&[(1, &long), (2, &long)]).push(3, &[b'x'; 97]));
         assert!(!Block::new().push(3, &[b'x'; 256]));
+    }
+
+    /// Check that a tag whose value has no room has none, in the place of all others with its key; without room even for that, there is
+    /// room for no other.
+    #[test]
+    fn a_value_without_room_has_its_key_none_the_less() {
+        let long = "x".repeat(255);
+        let mut full = block(&[(1, &long), (2, &long)]);
+        assert!(!full.push(3, &[b'x'; 97]));
+        assert!(full.push(3, b"earlier"));
+        assert_eq!(pairs(full.as_bytes()).last(), Some((3, &b""[..])));
+        assert!(full.push(4, &[b'x'; 94]));
+        let mut into = [0; MAX_TAG_BYTES];
+        let outer = block(&[(3, "outer")]);
+        assert_eq!(merge(full.as_bytes(), outer.as_bytes(), &mut into), (612, 0));
+        assert!(!full.push(5, b"") && !full.push(6, b"x"));
     }
 
     /// Check that bytes that are cut off say what is whole.

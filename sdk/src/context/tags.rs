@@ -31,7 +31,7 @@ pub struct Tags {
 impl Tags {
     /// A set of these tags; where a key stands twice, the last one holds. Use [`tags!`](crate::tags!) instead.
     ///
-    /// Control characters in keys and values become spaces. A tag with an empty key is left out, as are those for which there is no
+    /// Control characters in keys and values become spaces. A tag with an empty key is left out, as is a value for which there is no
     /// room; [`TagStats::left_out`](crate::TagStats::left_out) counts them.
     pub fn new<'a>(tags: impl IntoIterator<Item = (&'a str, &'a dyn Display), IntoIter: DoubleEndedIterator>) -> Self {
         Self { bytes: block(tags).as_bytes().into(), replaces: false }
@@ -308,8 +308,17 @@ mod tests {
         assert_eq!(texts(&tags.bytes).collect::<Vec<_>>(), [pair("many", "value 999")]);
         let wide = "x".repeat(MAX_VALUE);
         let tags = crate::tags!("w1" => wide, "w2" => wide, "w3" => wide);
-        assert_eq!(texts(&tags.bytes).count(), 2);
+        assert_eq!(texts(&tags.bytes).collect::<Vec<_>>(), [pair("w3", &wide), pair("w2", &wide), pair("w1", "")]);
         assert!(left_out::left_out() > before);
+    }
+
+    /// Check that a value without room is not replaced by another one of its key, whether that came before it or from outside.
+    #[test]
+    fn no_other_value_stands_for_one_without_room() {
+        let _outer = crate::tag!("k" => "outer");
+        let (long, wide) = ("x".repeat(200), "x".repeat(MAX_VALUE));
+        let _inner = crate::tag!("k" => "old", "k" => long, "a" => wide, "b" => wide);
+        assert_eq!(in_force(), [pair("a", &wide), pair("b", &wide), pair("k", "")]);
     }
 
     /// Check that the tags in force can be carried to another thread.

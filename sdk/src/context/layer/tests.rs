@@ -122,6 +122,19 @@ fn what_has_no_room_is_counted() {
     });
 }
 
+/// Check that a value that had no room in a span is not replaced by its parent's.
+#[test]
+fn no_value_of_a_parent_stands_for_one_without_room() {
+    let layer = tracing_layer().with_field("w1").with_field("w2").with_field("w3");
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+        let wide = "x".repeat(255);
+        let wide = wide.as_str();
+        let _parent = info_span!("parent", w1 = 7).entered();
+        let _child = info_span!("child", w1 = wide, w2 = wide, w3 = wide).entered();
+        assert_eq!(record(), seen(&format!("span=child w1= w2={wide} w3={wide}"), 0));
+    });
+}
+
 /// Check that what is no id is none.
 #[test]
 fn what_is_no_id_is_none() {
