@@ -35,6 +35,11 @@ impl Block {
         Self { bytes: [0; MAX_TAG_BYTES], length: 0, keys: Keys([0; 4]) }
     }
 
+    /// Whether there is room for one more tag, if its value is short.
+    pub(crate) fn has_room(&self) -> bool {
+        self.length + 2 <= MAX_TAG_BYTES
+    }
+
     /// Adds a tag, unless there is one with this key; `false` if there is no room. A value has at most 255 bytes. One without room is left
     /// empty, so that no other one with its key, which comes later or is outside, can stand for it; where there is no room even for that,
     /// there is none for those.

@@ -19,7 +19,7 @@ use super::left_out::leave_out;
 use super::records::Span;
 use super::scopes::Source;
 use super::show;
-use super::tags::Tags;
+use super::tags::{Tags, reserve};
 
 /// Key of the name.
 const NAME: &str = "span";
@@ -45,11 +45,12 @@ const SAMPLED: u8 = 1;
 /// ```
 #[must_use = "a layer does nothing until it is added to a subscriber"]
 pub fn tracing_layer() -> TracingLayer {
-    TracingLayer::default()
+    reserve(&[NAME]);
+    TracingLayer { fields: Vec::new(), ids: AtomicBool::new(false) }
 }
 
 /// See [`tracing_layer`].
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct TracingLayer {
     fields: Vec<&'static str>,
     /// Some span has had ids: only then are a span's ancestors asked for theirs.
@@ -60,8 +61,15 @@ impl TracingLayer {
     /// Makes the value of this field a tag with the field's name, in spans that have it and in their children.
     #[must_use = "this returns the layer"]
     pub fn with_field(mut self, name: &'static str) -> Self {
+        reserve(&[name]);
         self.fields.push(name);
         self
+    }
+}
+
+impl Default for TracingLayer {
+    fn default() -> Self {
+        tracing_layer()
     }
 }
 

@@ -17,7 +17,7 @@ use opentelemetry_sdk::trace::{Span as SdkSpan, SpanData, SpanProcessor};
 
 use super::records::Span;
 use super::spans::{SpanLink, asked, note_processed};
-use super::tags::Tags;
+use super::tags::{Tags, reserve};
 
 /// What Pyroscope looks for on a span, to show its profile.
 ///
@@ -49,7 +49,7 @@ const TRIES: u32 = 1000;
 /// one, for each has samples of its own. Only sampled spans are marked, unless
 /// [`Config::link_unsampled_spans`](crate::Config::link_unsampled_spans) asks for the others. `span_name` is the name that a root has when it
 /// begins.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct ProfiledSpans;
 
@@ -96,7 +96,14 @@ impl ProfiledSpans {
     /// One for a `TracerProvider`.
     #[must_use]
     pub fn new() -> Self {
+        reserve(&[SPAN_NAME]);
         Self
+    }
+}
+
+impl Default for ProfiledSpans {
+    fn default() -> Self {
+        Self::new()
     }
 }
 

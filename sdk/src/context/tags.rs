@@ -83,11 +83,20 @@ fn block<'a>(tags: impl IntoIterator<Item = (&'a str, &'a dyn Display), IntoIter
         let mut text = Text::new();
         // A value that fails to show itself is what it showed until then.
         let (Ok(()) | Err(fmt::Error)) = write!(text, "{value}");
-        let kept = number(key).is_some_and(|key| block.push(key, text.as_bytes()));
+        // Asked first: a key has its number for the life of the process.
+        let kept = block.has_room() && number(key).is_some_and(|key| block.push(key, text.as_bytes()));
         left_out += u64::from(!kept);
     }
     left_out::leave_out(left_out);
     block
+}
+
+/// Gives keys their numbers, so that they have them also where all are taken later.
+#[cfg(any(feature = "opentelemetry-sdk", feature = "tower", feature = "tracing-layer"))]
+pub(super) fn reserve(keys: &[&str]) {
+    for key in keys {
+        number(key);
+    }
 }
 
 /// The number of a key, by the rules.

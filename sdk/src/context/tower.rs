@@ -19,7 +19,7 @@ use tower_service::Service;
 
 use super::future::{FutureExt, WithTags};
 use super::recent::recent;
-use super::tags::{Scope, Tags, with_tags};
+use super::tags::{Scope, Tags, reserve, with_tags};
 
 /// Puts tags in force for each request to a service, on top of those that are.
 ///
@@ -57,6 +57,7 @@ impl TagLayer {
     /// With the tags named above.
     #[must_use]
     pub fn new() -> Self {
+        reserve(&["endpoint", "method", "rpc.service", "rpc.method"]);
         Self { tags_of: request_tags }
     }
 }
