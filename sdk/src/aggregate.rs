@@ -10,6 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use profiler_proto::loss::{Cause, Degraded, Flaw, Loss};
 
+use crate::context::attributes::pairs;
 use crate::context::tags::texts;
 use crate::context::{Current, keys};
 use crate::cpu::Sample;
@@ -25,6 +26,8 @@ const MAX_SETS: usize = 16_384;
 /// Number of the empty set, and of the one beyond the bound.
 const NO_TAGS: u32 = 0;
 const OVERFLOW: u32 = u32::MAX;
+/// What `profiler.tags` says of tags beyond a bound, here and in `context::scopes`.
+const BEYOND: &str = "overflow";
 /// What a stack costs beside its words: the key's pointer and length, its number, the map's control byte and slack.
 const STACK_BYTES: usize = 48;
 /// What an entry costs, the map's control byte and slack included.
@@ -125,7 +128,7 @@ impl Aggregate {
         let tally = self.entries.entry(key).or_default();
         tally.count += 1;
         tally.nanos += u64::from(head.weight) * u64::from(head.period);
-        let flaws = flaws(head, tag_set);
+        let flaws = flaws(head, tag_set == OVERFLOW || are_beyond(sample.tags));
         self.degraded.merge(&flaws);
         Ok(flaws)
     }
@@ -229,8 +232,13 @@ impl Aggregate {
     }
 }
 
+/// Whether tags say that there are others which a thread's record had no room for.
+fn are_beyond(tags: &[u8]) -> bool {
+    pairs(tags).any(|tag| tag == (keys::OF_TAGS, BEYOND.as_bytes()))
+}
+
 /// What is less than perfect about a sample.
-fn flaws(head: &Head, tag_set: u32) -> Degraded {
+fn flaws(head: &Head, is_beyond: bool) -> Degraded {
     let mut degraded = Degraded::default();
     if head.elided > 0 || head.end == StackEnd::TooDeep {
         degraded.add(Flaw::Truncated, 1);
@@ -238,7 +246,7 @@ fn flaws(head: &Head, tag_set: u32) -> Degraded {
     if head.end == StackEnd::Stopped {
         degraded.add(Flaw::UnwindStopped, 1);
     }
-    if tag_set == OVERFLOW {
+    if is_beyond {
         degraded.add(Flaw::NoContext, 1);
     }
     if head.scaled {
@@ -319,7 +327,7 @@ impl Window {
     /// The sets of tags, by number.
     pub(crate) fn tags(&self) -> HashMap<u32, Vec<(&'static str, String)>> {
         let sets = self.tag_sets.iter().map(|(bytes, number)| (*number, texts(bytes).collect()));
-        let overflow = keys::text(keys::OF_TAGS).map(|key| (key, "overflow".to_owned()));
+        let overflow = keys::text(keys::OF_TAGS).map(|key| (key, BEYOND.to_owned()));
         sets.chain([(NO_TAGS, Vec::new()), (OVERFLOW, overflow.into_iter().collect())]).collect()
     }
 
@@ -433,5 +441,14 @@ mod tests {
         let beyond: Vec<_> = window.entries().into_iter().filter(|entry| entry.tag_set == OVERFLOW).collect();
         assert_eq!((beyond.len(), beyond[0].tally.count), (1, 10));
         assert_eq!(window.tags()[&OVERFLOW], [("profiler.tags", "overflow".to_owned())]);
+    }
+
+    /// Check that it is also said of samples whose tags a thread's record had no room for, alone and below others.
+    #[test]
+    fn tags_beyond_a_threads_bound_are_counted() {
+        let head = Head { weight: 1, ..Head::default() };
+        let sets: [&[u8]; 5] = [b"\0\x08overflow", b"\x01\x01a\0\x08overflow", b"\x01\x08overflow", b"\0\x01a", b""];
+        let (window, _) = window(&sets.map(|set| (head, set, &[1][..])));
+        assert_eq!((window.degraded.count(Flaw::NoContext), window.stacks()), (2, 5));
     }
 }
