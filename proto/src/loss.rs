@@ -110,7 +110,7 @@ counters! {
         Truncated = "truncated",
         /// The walk ended before the root.
         UnwindStopped = "unwind_stopped",
-        /// Tags could not be read, or their set was over the bound.
+        /// Tags or the span are not told, for they were over a bound.
         NoContext = "no_context",
         /// The weight is corrected by the thread's CPU clock.
         Scaled = "scaled",

@@ -1,8 +1,8 @@
 //! Adds up equal samples of one window of time.
 //!
 //! In: records from the ring, on the `profiler` thread. Out: a [`Window`], handed to the `profiler-io` thread, in which
-//! every distinct stack stands once for each context and thread, with its count and weight. Bounded in bytes; what does not fit is refused
-//! and noted as lost.
+//! every distinct stack stands once for each context and thread, with its count and weight. Bounded in bytes: where there is
+//! little room left, samples lose what tells them apart; what does not fit then is refused and noted as lost.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,6 +23,8 @@ use crate::unwind::modules::Modules;
 const MAX_BYTES: usize = 8 << 20;
 /// Most distinct sets of tags in one window; beyond, samples say `profiler.tags = overflow`.
 const MAX_SETS: usize = 16_384;
+/// Most bytes with which there are still new sets and spans. Beyond, samples say `overflow`, so that fewer are lost.
+const MAX_LABELLED: usize = MAX_BYTES / 4 * 3;
 /// Number of the empty set, and of the one beyond the bound.
 const NO_TAGS: u32 = 0;
 const OVERFLOW: u32 = u32::MAX;
@@ -121,14 +123,18 @@ impl Aggregate {
         let name = self.name(head.tid, sample.thread_name.as_ref())?;
         let tag_set = self.tag_set(sample.tags);
         let Current { trace_id, span_id, .. } = head.context;
-        let key = Key { stack, tid: head.tid, name, tag_set, trace_id, span_id };
+        let mut key = Key { stack, tid: head.tid, name, tag_set, trace_id, span_id };
+        let is_labelled = (tag_set, span_id) != (NO_TAGS, 0);
+        if is_labelled && self.is_crowded() && !self.entries.contains_key(&key) {
+            key = Key { tag_set: OVERFLOW, trace_id: [0; 2], span_id: 0, ..key };
+        }
         if !self.entries.contains_key(&key) {
             self.take(ENTRY_BYTES)?;
         }
         let tally = self.entries.entry(key).or_default();
         tally.count += 1;
         tally.nanos += u64::from(head.weight) * u64::from(head.period);
-        let flaws = flaws(head, tag_set == OVERFLOW || are_beyond(sample.tags));
+        let flaws = flaws(head, key.tag_set == OVERFLOW || are_beyond(sample.tags));
         self.degraded.merge(&flaws);
         Ok(flaws)
     }
@@ -141,7 +147,7 @@ impl Aggregate {
         if let Some(number) = self.tag_sets.get(tags) {
             return *number;
         }
-        if self.tag_sets.len() >= MAX_SETS || self.take(tags.len() + STACK_BYTES).is_err() {
+        if self.tag_sets.len() >= MAX_SETS || self.is_crowded() || self.take(tags.len() + STACK_BYTES).is_err() {
             return OVERFLOW;
         }
         let number = self.tag_sets.len() as u32 + 1;
@@ -188,6 +194,10 @@ impl Aggregate {
         let number = self.names.len() as u32 + 1;
         self.names.insert(Arc::clone(name), number);
         Ok(number)
+    }
+
+    fn is_crowded(&self) -> bool {
+        self.bytes > MAX_LABELLED
     }
 
     fn take(&mut self, bytes: usize) -> Result<(), Full> {
@@ -423,6 +433,27 @@ mod tests {
         let kept = (MAX_BYTES - THREAD_BYTES) / (513 * 8 + STACK_BYTES + ENTRY_BYTES);
         assert_eq!((window.stacks() as usize, refused), (kept, 3000 - kept));
         assert_eq!(window.lost.count(Cause::AggregateFull) as usize, refused, "and a profile says so");
+    }
+
+    /// Check that requests without number, each with its span, fill a window only so far: further samples of the same stack lose their
+    /// labels, and this is said and counted, rather than being lost; others are as they would be.
+    #[test]
+    fn spans_without_number_lose_no_samples() {
+        let head = |span_id| Head {
+            weight: 1,
+            context: Current { trace_id: [span_id; 2], span_id, ..Current::default() },
+            ..Head::default()
+        };
+        let samples = (1..100_001).map(|span| (head(span), &[1, 1, b'a'][..], &[1][..]));
+        let plain = (0..1000).map(|_| (head(0), &[][..], &[2][..]));
+        let (window, refused) = window(&samples.chain(plain).collect::<Vec<_>>());
+        let (linked, beyond): (Vec<_>, Vec<_>) = window.entries().into_iter().partition(|entry| entry.span_id != 0);
+        let beyond: Vec<_> = beyond.iter().map(|entry| (entry.tag_set, entry.trace_id, entry.tally.count)).collect();
+        assert!(linked.len().abs_diff(MAX_LABELLED / ENTRY_BYTES) < 10, "{}", linked.len());
+        let unlabelled = 100_000 - linked.len() as u64;
+        assert_eq!(beyond, [(OVERFLOW, [0; 2], unlabelled), (NO_TAGS, [0; 2], 1000)]);
+        assert_eq!((refused, window.stacks()), (0, 101_000));
+        assert_eq!(window.degraded.count(Flaw::NoContext), unlabelled);
     }
 
     /// Check that sets of tags are bounded, that those beyond share one, and that this is said of each sample.
