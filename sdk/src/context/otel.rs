@@ -68,7 +68,7 @@ impl ContextObserver for Observer {
             return Some(Arc::new(Mark));
         }
         #[cfg(feature = "opentelemetry-sdk")]
-        if asked().link == SpanLink::LocalRoot && context.has_active_span() {
+        if asked().is_some_and(|asked| asked.link == SpanLink::LocalRoot) && context.has_active_span() {
             let root = super::roots::of_span(context.span().span_context().span_id())?;
             return Some(root);
         }
@@ -84,7 +84,7 @@ impl ObserverContextView for Mark {
 
 /// Makes the span of a context the thread's, or the one that it descends from.
 fn show_context(context: &Context) {
-    let asked = asked();
+    let asked = asked().unwrap_or_default();
     let current = context.has_active_span().then(|| context.span());
     let current = current.as_ref().map(SpanRef::span_context).filter(|span| is_linked(span, asked));
     let Some(current) = current else {

@@ -6,6 +6,7 @@
 
 use std::any::Any;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{Span as SdkSpan, SpanData, SpanProcessor};
 
 use super::records::Span;
-use super::spans::{SpanLink, asked, note_processed};
+use super::spans::{SpanLink, asked, note, note_processed};
 use super::tags::{Tags, reserve};
 
 /// What Pyroscope looks for on a span, to show its profile.
@@ -46,7 +47,7 @@ const TRIES: u32 = 1000;
 /// ```
 ///
 /// With [`SpanLink::LocalRoot`] the first span of this process in a trace has the attribute; with [`SpanLink::Current`] every span has
-/// one, for each has samples of its own. Only sampled spans are marked, unless
+/// one, for each has samples of its own; while no profiler runs, none has. Only sampled spans are marked, unless
 /// [`Config::link_unsampled_spans`](crate::Config::link_unsampled_spans) asks for the others. `span_name` is the name that a root has when it
 /// begins.
 #[derive(Debug, Clone, Copy)]
@@ -66,6 +67,8 @@ type Roots = HashMap<SpanId, Arc<Root>>;
 
 /// The roots of the spans that have begun and not ended.
 static ROOTS: [Mutex<Option<Roots>>; SHARDS] = [const { Mutex::new(None) }; SHARDS];
+/// Some root has been kept: until then no map is looked at.
+static KEPT: AtomicBool = AtomicBool::new(false);
 
 /// The root of a span that has not ended.
 pub(super) fn of_span(span: SpanId) -> Option<Arc<Root>> {
@@ -110,7 +113,8 @@ impl Default for ProfiledSpans {
 impl SpanProcessor for ProfiledSpans {
     fn on_start(&self, span: &mut SdkSpan, parent: &Context) {
         note_processed();
-        let (asked, context) = (asked(), span.span_context().clone());
+        let Some(asked) = asked() else { return };
+        let context = span.span_context().clone();
         if !context.is_sampled() && !asked.unsampled {
             return;
         }
@@ -126,6 +130,9 @@ impl SpanProcessor for ProfiledSpans {
     }
 
     fn on_end(&self, span: SpanData) {
+        if !KEPT.load(Ordering::Relaxed) {
+            return;
+        }
         let id = span.span_context.span_id();
         // Whatever was asked for when it began.
         let removed = shard(id).and_then(|mut map| map.as_mut()?.remove(&id));
@@ -154,6 +161,7 @@ fn root_of_parent(parent: &Context) -> Option<Arc<Root>> {
 
 /// Keeps the root of a span until the span ends; `false` if there is no room.
 fn insert(span: SpanId, root: Arc<Root>) -> bool {
+    note(&KEPT);
     let Some(mut map) = shard(span) else { return false };
     let map = map.get_or_insert_default();
     let has_room = map.len() < MAX_SPANS;

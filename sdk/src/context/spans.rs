@@ -33,29 +33,33 @@ pub(crate) struct SpanSettings {
     pub(crate) unsampled: bool,
 }
 
-/// The settings in force: [`LOCAL_ROOT`] and [`UNSAMPLED`].
+/// The settings in force: [`ON`], [`LOCAL_ROOT`] and [`UNSAMPLED`].
 static ASKED: AtomicU8 = AtomicU8::new(0);
-const LOCAL_ROOT: u8 = 1;
-const UNSAMPLED: u8 = 2;
+const ON: u8 = 1;
+const LOCAL_ROOT: u8 = 2;
+const UNSAMPLED: u8 = 4;
 
 /// What was found out, once and for all.
 static OBSERVED: AtomicBool = AtomicBool::new(false);
 static SEEN: AtomicBool = AtomicBool::new(false);
 static PROCESSED: AtomicBool = AtomicBool::new(false);
 
-/// Puts settings in force.
-pub(crate) fn ask(settings: SpanSettings) {
-    let root = if settings.link == SpanLink::LocalRoot { LOCAL_ROOT } else { 0 };
-    ASKED.store(root | if settings.unsampled { UNSAMPLED } else { 0 }, Ordering::Relaxed);
+/// Puts settings in force; `None`: no profiler runs.
+pub(crate) fn ask(settings: Option<SpanSettings>) {
+    let asked = settings.map_or(0, |settings| {
+        let root = if settings.link == SpanLink::LocalRoot { LOCAL_ROOT } else { 0 };
+        ON | root | if settings.unsampled { UNSAMPLED } else { 0 }
+    });
+    ASKED.store(asked, Ordering::Relaxed);
 }
 
-/// The settings in force.
+/// The settings in force; `None`: no profiler runs.
 #[cfg(feature = "opentelemetry")]
 #[inline]
-pub(super) fn asked() -> SpanSettings {
+pub(super) fn asked() -> Option<SpanSettings> {
     let asked = ASKED.load(Ordering::Relaxed);
     let link = if asked & LOCAL_ROOT != 0 { SpanLink::LocalRoot } else { SpanLink::Current };
-    SpanSettings { link, unsampled: asked & UNSAMPLED != 0 }
+    (asked & ON != 0).then_some(SpanSettings { link, unsampled: asked & UNSAMPLED != 0 })
 }
 
 /// Our observer of `opentelemetry`'s contexts is the one that is called.
@@ -80,7 +84,7 @@ pub(super) fn note_processed() {
 /// Writes only the first time: memory that all threads read stays in all their caches.
 #[cfg(any(feature = "opentelemetry", feature = "tracing-layer"))]
 #[inline]
-fn note(flag: &AtomicBool) {
+pub(super) fn note(flag: &AtomicBool) {
     if !flag.load(Ordering::Relaxed) {
         flag.store(true, Ordering::Relaxed);
     }

@@ -69,8 +69,19 @@ fn samples_link_to_the_first_span_of_the_process() {
     let provider =
         SdkTracerProvider::builder().with_span_processor(ProfiledSpans::new()).with_span_processor(ended.clone());
     let tracer = provider.build().tracer("test");
-    ask(SpanSettings { link: SpanLink::LocalRoot, ..SpanSettings::default() });
 
+    // By default nothing is kept, and nothing is looked for when a span ends.
+    ask(Some(SpanSettings::default()));
+    let lone = begin(&tracer, "lone", &Context::new());
+    let id = lone.span().span_context().span_id();
+    let root = Arc::new(Root::new(lone.span().span_context(), "lone"));
+    shard(id).unwrap().get_or_insert_default().insert(id, root);
+    drop(lone);
+    assert_eq!(kept(), 1);
+    shard(id).unwrap().take();
+    ended.profile_ids();
+
+    ask(Some(SpanSettings { link: SpanLink::LocalRoot, ..SpanSettings::default() }));
     let remote = SpanId::from(9_u64);
     let remote = SpanContext::new(TraceId::from(7_u128), remote, TraceFlags::SAMPLED, true, TraceState::default());
     let root = begin(&tracer, "GET /orders", &Context::new().with_remote_span_context(remote));
@@ -129,7 +140,7 @@ fn samples_link_to_the_first_span_of_the_process() {
     ended.profile_ids();
     drop((root, child, kept_root));
 
-    ask(SpanSettings::default());
+    ask(Some(SpanSettings::default()));
     let parent = begin(&tracer, "parent", &Context::new());
     let child = begin(&tracer, "child", &parent);
     {

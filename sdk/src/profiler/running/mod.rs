@@ -23,6 +23,7 @@ use self::message::{CaptureReply, Command, HeapAsked, Refusal, Reply};
 use self::sampling::Sampling;
 use self::source::Handle;
 use crate::config::Settings;
+use crate::context::spans;
 use crate::cpu::{Sampler, ring};
 use crate::error::Error;
 use crate::heap::Heap;
@@ -53,9 +54,10 @@ pub(super) struct Running {
 impl Running {
     /// Starts it.
     pub(super) fn start(settings: Settings) -> Result<Self, Error> {
-        let spans = settings.spans;
-        let running = wire(settings, Claim::take()?)?;
-        crate::context::spans::ask(spans);
+        let claim = Claim::take()?;
+        // Taken back with the claim, also where the start fails.
+        spans::ask(Some(settings.spans));
+        let running = wire(settings, claim)?;
         #[cfg(feature = "opentelemetry")]
         crate::context::otel::observe();
         Ok(running)
@@ -196,7 +198,7 @@ impl Claim {
         let pid = std::process::id();
         // A forked child finds its parent's id here and may start a profiler of its own.
         let claimed =
-            RUNNING_IN.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |running| (running != pid).then_some(pid));
+            RUNNING_IN.fetch_update(Ordering::Acquire, Ordering::Relaxed, |running| (running != pid).then_some(pid));
         claimed.map(|_| Self).map_err(|_| {
             let remedy =
                 "keep the guard of the first start, or shut it down, and give it the time to end, before the next";
@@ -207,7 +209,9 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        RUNNING_IN.store(0, Ordering::Relaxed);
+        spans::ask(None);
+        // Release: pairs with the Acquire in `take`; what the next profiler asks of spans comes behind this one's end.
+        RUNNING_IN.store(0, Ordering::Release);
     }
 }
 
