@@ -6,7 +6,7 @@
 use proc_macro2::{Delimiter, Group, Ident, Spacing, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use syn::punctuated::Punctuated;
-use syn::{GenericArgument, PathArguments, PathSegment, ReturnType, Token, Type, TypeParamBound};
+use syn::{GenericArgument, PathArguments, PathSegment, ReturnType, Token, Type, TypeGroup, TypeParamBound, TypeParen};
 
 /// Work that is still to come when the function returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +20,8 @@ pub(crate) struct Later {
 /// Finds out whether there is work still to come.
 pub(crate) fn later(output: &ReturnType) -> Option<Later> {
     let ReturnType::Type(_, output) = output else { return None };
-    if let Type::ImplTrait(opaque) = &**output {
+    let output = bare(output);
+    if let Type::ImplTrait(opaque) = output {
         return Some(Later { extension: of_bounds(&opaque.bounds)?, boxed: false });
     }
     let segment = last_segment(output)?;
@@ -52,6 +53,14 @@ fn of_bounds(bounds: &Punctuated<TypeParamBound, Token![+]>) -> Option<&'static 
     })
 }
 
+/// A type without what is around it: parentheses, or what stands for none where a macro wrote the type (`$returned:ty`).
+fn bare(mut whole: &Type) -> &Type {
+    while let Type::Paren(TypeParen { elem, .. }) | Type::Group(TypeGroup { elem, .. }) = whole {
+        whole = elem;
+    }
+    whole
+}
+
 fn last_segment(whole: &Type) -> Option<&PathSegment> {
     let Type::Path(path) = whole else { return None };
     path.path.segments.last()
@@ -62,7 +71,7 @@ fn argument<'t>(whole: &'t Type, name: &str) -> Option<&'t Type> {
     let segment = last_segment(whole).filter(|segment| segment.ident == name)?;
     let PathArguments::AngleBracketed(arguments) = &segment.arguments else { return None };
     match arguments.args.first()? {
-        GenericArgument::Type(argument) => Some(argument),
+        GenericArgument::Type(argument) => Some(bare(argument)),
         _ => None,
     }
 }
@@ -71,7 +80,7 @@ fn argument<'t>(whole: &'t Type, name: &str) -> Option<&'t Type> {
 pub(crate) fn written_inside(output: &ReturnType) -> Option<TokenStream> {
     match output {
         ReturnType::Default => Some(quote!(())),
-        ReturnType::Type(_, output) if matches!(**output, Type::Never(_)) => None,
+        ReturnType::Type(_, output) if matches!(bare(output), Type::Never(_)) => None,
         ReturnType::Type(_, output) => Some(without_impl(output.to_token_stream())),
     }
 }
@@ -141,6 +150,8 @@ mod tests {
         assert_eq!(of(parse_quote!(-> Pin<&mut u8>)), None);
         assert_eq!(of(parse_quote!(-> Option<Box<dyn Future<Output = ()>>>)), None);
         assert_eq!(of(parse_quote!()), None);
+        assert_eq!(of(parse_quote!(-> (Pin<Box<(dyn Future<Output = u8> + Send)>>))), Some((FUTURE, true)));
+        assert_eq!(of(parse_quote!(-> (impl Stream + Send))), Some((STREAM, false)));
     }
 
     /// Check that what cannot be written in a body is left to the compiler to find, and nothing else is.

@@ -96,6 +96,16 @@ macro_rules! function {
 }
 function!(of_a_macro, 1 + 2);
 
+macro_rules! returning {
+    ($name:ident, $returned:ty) => {
+        #[tagged(a = 1)]
+        async fn $name() -> $returned {
+            std::process::exit(0)
+        }
+    };
+}
+returning!(never_of_a_macro, !);
+
 // On one line: the braces would be unnecessary around an expression.
 #[rustfmt::skip]
 #[tagged(number = number)]
@@ -123,6 +133,7 @@ fn all_kinds_can_be_called() {
     drop(is_send(Holder { value: 1 }.give()));
     drop(is_send(Holder { value: 1 }.give_boxed()));
     drop(never_later());
+    drop(never_of_a_macro());
     assert_eq!((by_another_name(), two_attributes(1, 2, 3)), (2, 5));
     let never: fn() -> ! = never;
     assert!(std::mem::size_of_val(&never) > 0);

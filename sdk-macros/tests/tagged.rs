@@ -293,6 +293,33 @@ fn tags_follow_futures_that_are_handed_out() {
     assert_eq!(on_threads(|| async { only_a_block(1).await.1 }), ["", "a: 1"]);
 }
 
+/// Check the same where a macro says what is handed out.
+#[test]
+fn tags_follow_futures_whose_type_a_macro_says() {
+    macro_rules! function {
+        ($name:ident, $returned:ty, $inner:ty) => {
+            #[tagged(id = id)]
+            fn $name(id: u8) -> $returned {
+                let called = in_force();
+                Box::pin(async move { called + " then " + &seen().await })
+            }
+            mod $name {
+                use super::*;
+                #[tagged(id = id)]
+                pub(super) fn inner(id: u8) -> Pin<Box<$inner>> {
+                    Box::pin(seen())
+                }
+            }
+        };
+    }
+    function!(boxed, BoxFuture<'static, String>, dyn Future<Output = String> + Send);
+    function!(opaque, impl Future<Output = String> + Send, impl Future<Output = String> + Send);
+    assert_eq!(on_threads(|| boxed(7)), ["", "id: 7 then id: 7"]);
+    assert_eq!(on_threads(|| opaque(7)), ["", "id: 7 then id: 7"]);
+    assert_eq!(on_threads(|| boxed::inner(7)), ["", "id: 7"]);
+    assert_eq!(on_threads(|| opaque::inner(7)), ["", "id: 7"]);
+}
+
 /// Check that a stream that is handed out has the tags whenever it is asked for more.
 #[test]
 fn tags_follow_streams_that_are_handed_out() {
