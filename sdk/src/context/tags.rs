@@ -219,6 +219,9 @@ macro_rules! tags {
     ($($key:expr => $value:expr),* $(,)?) => {
         $crate::Tags::new([$(($key, &$value as &dyn ::std::fmt::Display)),*])
     };
+    ($($other:tt)*) => {
+        ::core::compile_error!("write tags as `tags!(\"endpoint\" => \"/orders\", \"method\" => method)`")
+    };
 }
 
 /// Puts tags in force on this thread until the guard is dropped:
@@ -227,6 +230,9 @@ macro_rules! tags {
 macro_rules! tag {
     ($($key:expr => $value:expr),+ $(,)?) => {
         $crate::Scope::of([$(($key, &$value as &dyn ::std::fmt::Display)),+])
+    };
+    ($($other:tt)*) => {
+        ::core::compile_error!("write tags as `tag!(\"endpoint\" => \"/orders\", \"method\" => method)`")
     };
 }
 
