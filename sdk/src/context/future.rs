@@ -23,12 +23,33 @@ pub trait FutureExt: Future + Sized {
     /// place(order).with_tags(profiler::tags!("endpoint" => "/orders", "customer" => customer)).await;
     /// # }
     /// ```
+    ///
+    /// Together with the tags of here: `place(order).with_tags(more).with_current_tags()`, in this order.
     fn with_tags(self, tags: Tags) -> WithTags<Self> {
         WithTags { inner: Some(self), tags }
     }
 
     /// Has those tags in force that are in force now, and no others, for a task that is to inherit them:
     /// `tokio::spawn(send(mail).with_current_tags())`.
+    ///
+    /// They stand in the place of all that the code around it brings, so `send(mail).with_current_tags().with_tags(more)` has nothing of
+    /// `more`. Write `send(mail).with_tags(more).with_current_tags()`.
+    ///
+    /// What begins when a request has been answered has none of its tags. For a websocket, take them before:
+    ///
+    /// ```
+    /// use profiler::{FutureExt, Tags};
+    /// # struct Socket;
+    /// # struct Upgrade;
+    /// # impl Upgrade {
+    /// #     fn on_upgrade<F: Future>(self, serve: impl FnOnce(Socket) -> F) { drop(serve(Socket)) }
+    /// # }
+    /// # async fn serve(socket: Socket) {}
+    /// # fn handle(upgrade: Upgrade) {
+    /// let here = Tags::current();
+    /// upgrade.on_upgrade(move |socket| serve(socket).with_tags(here))
+    /// # }
+    /// ```
     fn with_current_tags(self) -> WithTags<Self> {
         self.with_tags(Tags::current())
     }
@@ -48,6 +69,9 @@ impl<S: Stream> StreamExt for S {}
 
 pin_project! {
     /// A future or a stream with tags: see [`FutureExt::with_tags`] and [`StreamExt::with_tags`].
+    ///
+    /// A future is dropped when it has ended, and not only with this: what it still holds is let go while its tags are in force. Polled
+    /// again after that, this is pending for ever.
     #[derive(Debug, Clone)]
     #[must_use = "futures and streams do nothing unless they are polled"]
     pub struct WithTags<T> {
@@ -76,7 +100,7 @@ impl<F: Future> Future for WithTags<F> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         let mut this = self.project();
         let _scope = Scope::enter(&*this.tags);
-        // Polled again behind its end, it is pending for ever, as futures may be.
+        // Polled again behind its end: there is nothing left that could say more, and a guest does not panic.
         let Some(inner) = this.inner.as_mut().as_pin_mut() else { return Poll::Pending };
         let outcome = inner.poll(context);
         if outcome.is_ready() {

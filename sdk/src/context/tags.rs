@@ -170,6 +170,9 @@ impl Write for Text {
 ///
 /// A thread keeps the tags of 256 scopes at once. Within further ones samples carry `profiler.tags=overflow` instead of all tags.
 ///
+/// Neither a scope nor anything else that enters tags may be used by a signal handler of the program: it may come in the middle of a change, and
+/// the first scope of a thread allocates.
+///
 /// ```compile_fail,E0277
 /// let scope = profiler::tag!("endpoint" => "/orders");
 /// std::thread::spawn(move || drop(scope)); // a scope belongs to its thread
@@ -225,7 +228,8 @@ macro_rules! tags {
 }
 
 /// Puts tags in force on this thread until the guard is dropped:
-/// `let _scope = profiler::tag!("endpoint" => "/orders");`. See [`Scope`] for what it must not cross.
+/// `let _scope = profiler::tag!("endpoint" => "/orders");`. See [`Scope`] for what it must not cross. `let _ = profiler::tag!(…)` keeps no
+/// guard, so these tags end at once.
 #[macro_export]
 macro_rules! tag {
     ($($key:expr => $value:expr),+ $(,)?) => {
