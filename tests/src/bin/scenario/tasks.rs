@@ -1,8 +1,9 @@
-//! Many tasks that share few threads, each with a tag of its own and work that names it.
+//! Many tasks that share few threads, each with a tag and a span of its own and work that names it.
 //!
 //! In: the `runtime` (tokio with four workers or on one thread, smol, rayon, plain threads), how many `tasks`, and how many
 //! `steps` each makes; every step may move it to another thread, cancel something, panic, or work elsewhere for it. Out: the account.
 //! The stack of every sample of the work says whose it is, by the functions that it is called through; see `workload::on_path`.
+//! The ids of a task's span are its number, too; every fourth task has no span.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -10,6 +11,8 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use opentelemetry::Context as Spans;
+use opentelemetry::trace::{FutureExt as _, SpanContext, TraceContextExt, TraceFlags, TraceState};
 use profiler::{Config, FutureExt, Tags, inherit, tag, tags, with_tags};
 use profiler_tests::subject::Options;
 use profiler_tests::workload::{Random, on_path, spin};
@@ -85,6 +88,25 @@ fn work(number: u64) {
     on_path(number, DEPTH, &mut || spin(PIECE));
 }
 
+/// The context of a task with this number.
+fn context(number: u64) -> Spans {
+    if number.is_multiple_of(4) {
+        return Spans::new();
+    }
+    let (flags, state) = (TraceFlags::SAMPLED, TraceState::default());
+    let span = SpanContext::new(u128::from(number).into(), number.into(), flags, false, state);
+    Spans::new().with_remote_span_context(span)
+}
+
+/// `work` with the tags and the span of here.
+fn as_here(work: impl FnOnce() + Send) -> impl FnOnce() + Send {
+    let (work, here) = (inherit(work), Spans::current());
+    move || {
+        let _current = here.attach();
+        work();
+    }
+}
+
 /// Works for a task when it is dropped, as what a task holds may.
 struct Held(u64);
 
@@ -95,7 +117,10 @@ impl Drop for Held {
 }
 
 async fn all(runtime: Runtime, tasks: u64, steps: u32) {
-    let spawn = |number| (runtime.spawn)(Box::pin(task(runtime, number, steps).with_tags(tags!("task" => number))));
+    let spawn = |number| {
+        let task = task(runtime, number, steps).with_context(context(number));
+        (runtime.spawn)(Box::pin(task.with_tags(tags!("task" => number))))
+    };
     let spawned: Vec<_> = (0..tasks).map(spawn).collect();
     for task in spawned {
         task.await;
@@ -123,8 +148,8 @@ async fn task(runtime: Runtime, number: u64, steps: u32) {
                 };
                 tokio::select! { () = never => {}, () = Yield(false) => work(number) }
             }
-            2 => (runtime.spawn)(Box::pin(child(number).with_current_tags())).await,
-            3 => (runtime.block)(Box::new(inherit(move || work(number)))).await,
+            2 => (runtime.spawn)(Box::pin(child(number).with_current_context().with_current_tags())).await,
+            3 => (runtime.block)(Box::new(as_here(move || work(number)))).await,
             4 => nested(number),
             5 => {
                 let fails = async {
@@ -133,7 +158,7 @@ async fn task(runtime: Runtime, number: u64, steps: u32) {
                     work(number);
                     resume_unwind(Box::new("expected"));
                 };
-                Caught(pin!(fails)).await;
+                Caught(pin!(fails.with_context(context(number)))).await;
             }
             _ => {}
         }
@@ -146,16 +171,16 @@ async fn child(number: u64) {
     work(number);
 }
 
-/// Scopes of the task's own that end in and out of order, and by a panic.
+/// Scopes and contexts of the task's own that end in and out of order, and by a panic.
 fn nested(number: u64) {
-    let outer = tag!("nested" => "outer");
-    let inner = tag!("nested" => "inner", "task" => number);
+    let outer = (tag!("nested" => "outer"), context(1).attach());
+    let inner = (tag!("nested" => "inner", "task" => number), context(number).attach());
     work(number);
     drop(outer);
     work(number);
     drop(inner);
     drop(catch_unwind(|| {
-        let _scope = tag!("nested" => "panic");
+        let _inner = (tag!("nested" => "panic"), context(1).attach());
         resume_unwind(Box::new("expected"));
     }));
     work(number);
@@ -164,17 +189,22 @@ fn nested(number: u64) {
 fn parallel(number: u64, steps: u32) {
     // A key that the jobs do not all have: a thread that waits for one runs others meanwhile.
     let own = if number.is_multiple_of(2) { "even" } else { "odd" };
+    // Also for one without a span, which else has that of whoever waits.
+    let _current = context(number).attach();
     with_tags(tags!("task" => number, own => number), || {
         for _ in 0..steps {
-            rayon::join(inherit(|| work(number)), inherit(|| work(number)));
-            let tags = Tags::current();
-            (0..2).into_par_iter().for_each(|_| with_tags(&tags, || work(number)));
+            rayon::join(as_here(|| work(number)), as_here(|| work(number)));
+            let (tags, spans) = (Tags::current(), Spans::current());
+            (0..2).into_par_iter().for_each(|_| {
+                let _current = spans.clone().attach();
+                with_tags(&tags, || work(number));
+            });
         }
     });
 }
 
 fn serial(number: u64, steps: u32) {
-    let _scope = tag!("task" => number);
+    let _own = (tag!("task" => number), context(number).attach());
     for _ in 0..steps {
         work(number);
         nested(number);
