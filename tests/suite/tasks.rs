@@ -123,29 +123,29 @@ fn check(runtime: &str, steps: u32) {
 /// Check that every sample of a thousand tasks on tokio's four workers has its task's tag and link.
 #[test]
 fn tasks_of_tokio_have_their_own_tags() {
-    check("tokio", 40);
+    check("tokio", 100);
 }
 
 /// Check the same on tokio's current thread.
 #[test]
 fn tasks_of_one_thread_have_their_own_tags() {
-    check("tokio-current", 15);
+    check("tokio-current", 25);
 }
 
 /// Check the same on smol.
 #[test]
 fn tasks_of_smol_have_their_own_tags() {
-    check("smol", 15);
+    check("smol", 25);
 }
 
 /// Check the same for rayon's jobs.
 #[test]
 fn jobs_of_rayon_have_their_own_tags() {
-    check("rayon", 10);
+    check("rayon", 25);
 }
 
 /// Check the same for scopes on plain threads.
 #[test]
 fn threads_have_their_own_tags() {
-    check("threads", 10);
+    check("threads", 25);
 }
