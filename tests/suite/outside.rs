@@ -1,7 +1,7 @@
 //! What a reader in another process sees: who a process is, and what its threads work for while they stand still.
 //!
 //! In: the scenarios `published` and `watched`. Out: every look is right, at random instructions and behind every one. The
-//! reader is `profiler_tests::outside`. `make torture` looks 100,000 times.
+//! reader is `profiler_tests::outside`.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -21,9 +21,7 @@ use crate::scenario::{command, not_run, number, start, turn};
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// Looks at random instructions.
-fn looks() -> u64 {
-    if std::env::var_os("TORTURE_SECONDS").is_some() { 100_000 } else { 5_000 }
-}
+const LOOKS: u64 = 100_000;
 
 /// What the process `pid` publishes, once it is as it should be.
 #[track_caller]
@@ -233,8 +231,7 @@ fn torture_by_a_reader_outside() {
     let mut stopped: Vec<_> = threads.iter().map(|(tid, ..)| Stopped::attach(*tid).unwrap()).collect();
     child.say("begin").unwrap();
     let (mut looks, mut random) = (Looks::default(), Random::new(1));
-    let count = self::looks();
-    for number in 0..count {
+    for number in 0..LOOKS {
         let index = number as usize % threads.len();
         let until = Instant::now() + Duration::from_nanos(random.below(40_000));
         let meanwhile = || while Instant::now() < until {};
@@ -242,8 +239,8 @@ fn torture_by_a_reader_outside() {
         reader.look(place(&stopped[index], &reader), threads[index].1, &mut looks);
     }
     println!("{looks:?}");
-    assert_eq!(looks.between + looks.old + looks.new, count);
-    assert!(looks.old * 50 > count && looks.new * 50 > count, "hardly ever in a change: {looks:?}");
+    assert_eq!(looks.between + looks.old + looks.new, LOOKS);
+    assert!(looks.old * 50 > LOOKS && looks.new * 50 > LOOKS, "hardly ever in a change: {looks:?}");
 }
 
 /// Check that behind every instruction of a thread's life the record is the old or the new one: its first scope, scopes left in
