@@ -59,8 +59,10 @@ impl fmt::Display for Call {
     }
 }
 
-/// How long a child may take; one that a supervisor of the filter does not answer never ends.
-const LIMIT: Duration = Duration::from_millis(200);
+/// How long a child may sleep on end; one that a supervisor of the filter does not answer never ends.
+const ASLEEP: Duration = Duration::from_millis(200);
+/// How long it may take in all: where processors are scarce, it waits for one and has done nothing wrong.
+const LIMIT: Duration = Duration::from_secs(2);
 
 /// What the filter in force does.
 #[derive(Debug, Clone, Default)]
@@ -114,6 +116,12 @@ const BEHIND_ALL: usize = Call::ALL.len();
 
 /// Lets a child try the calls from `from` on; the one that it did not survive. `quietly`: without a core file.
 fn try_from(from: usize, quietly: bool) -> io::Result<Option<usize>> {
+    let reached = in_child(|progress| try_calls(from, quietly, progress))?;
+    Ok((reached != BEHIND_ALL).then_some(reached))
+}
+
+/// How far `work` came in a child: what it stored last. It may make system calls and store, and no more.
+fn in_child(work: impl FnOnce(&AtomicUsize)) -> io::Result<usize> {
     let progress = Progress::map()?;
     progress.counter().store(BEFORE_ALL, Ordering::Relaxed);
     let signals = AllBlocked::new();
@@ -121,7 +129,11 @@ fn try_from(from: usize, quietly: bool) -> io::Result<Option<usize>> {
     //         calls and stores to the page that it shares with us; the signal mask that it inherits holds all signals back.
     let child = unsafe { libc::syscall(libc::SYS_clone, 0, 0, 0, 0, 0) } as libc::pid_t;
     if child == 0 {
-        try_calls(from, quietly, progress.counter());
+        work(progress.counter());
+        loop {
+            // SAFETY: exit_group(2) ends the child.
+            unsafe { libc::syscall(libc::SYS_exit_group, 0) };
+        }
     }
     drop(signals);
     if child < 0 {
@@ -129,12 +141,11 @@ fn try_from(from: usize, quietly: bool) -> io::Result<Option<usize>> {
     }
     wait_for(child);
     // Not by how it ended: another thread may have waited for all children that there are, and has the answer.
-    let reached = progress.counter().load(Ordering::Relaxed);
-    Ok((reached != BEHIND_ALL).then_some(reached))
+    Ok(progress.counter().load(Ordering::Relaxed))
 }
 
-/// The child: makes each call with arguments that it cannot do anything with, and ends.
-fn try_calls(from: usize, quietly: bool, progress: &AtomicUsize) -> ! {
+/// The child: makes each call with arguments that it cannot do anything with.
+fn try_calls(from: usize, quietly: bool, progress: &AtomicUsize) {
     if quietly {
         // SAFETY: prctl(2) with numbers only, in the child.
         unsafe { libc::syscall(libc::SYS_prctl, libc::PR_SET_DUMPABLE, 0, 0, 0, 0) };
@@ -146,21 +157,22 @@ fn try_calls(from: usize, quietly: bool, progress: &AtomicUsize) -> ! {
         unsafe { libc::syscall(call.number(), -1_i64, -1_i64, -1_i64, -1_i64, -1_i64, -1_i64) };
     }
     progress.store(BEHIND_ALL, Ordering::Relaxed);
-    loop {
-        // SAFETY: exit_group(2) ends the child.
-        unsafe { libc::syscall(libc::SYS_exit_group, 0) };
-    }
 }
 
 /// Waits until the child has ended; ends it where that takes too long.
 fn wait_for(child: libc::pid_t) {
-    let end = Instant::now() + LIMIT;
+    let (start, mut asleep) = (Instant::now(), None);
     loop {
         let mut status = 0;
         // SAFETY: waitpid(2) of our own child, whose end sends no signal: `__WALL` is needed to find it.
         match unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG | libc::__WALL) } {
-            0 if Instant::now() < end => std::thread::sleep(Duration::from_micros(100)),
             0 => {
+                asleep = sleeps(child).then(|| asleep.unwrap_or_else(Instant::now));
+                let too_long = asleep.is_some_and(|since| since.elapsed() >= ASLEEP) || start.elapsed() >= LIMIT;
+                if !too_long {
+                    std::thread::sleep(Duration::from_micros(100));
+                    continue;
+                }
                 // SAFETY: our own child, which was not waited for yet: the number is still its.
                 unsafe {
                     libc::kill(child, libc::SIGKILL);
@@ -173,6 +185,14 @@ fn wait_for(child: libc::pid_t) {
             _ => return,
         }
     }
+}
+
+/// Whether the child neither runs nor waits for a processor. Source: proc(5), "/proc/pid/stat": the state stands behind the name.
+fn sleeps(child: libc::pid_t) -> bool {
+    // Where it cannot be read, it may sleep.
+    let Ok(stat) = fs::read(format!("/proc/{child}/stat")) else { return true };
+    let state = stat.iter().rposition(|byte| *byte == b')').and_then(|name| stat.get(name + 2));
+    state != Some(&b'R')
 }
 
 /// A page that parent and child share, with a counter in it.
@@ -238,5 +258,23 @@ mod tests {
         assert_eq!(try_from(0, true).unwrap(), None);
         let filter = Filter::probe();
         assert!(Call::ALL.into_iter().all(|call| !filter.is_deadly(call)));
+    }
+
+    /// Check that a child that runs, or waits for a processor, has longer than one that sleeps, which is ended.
+    #[test]
+    fn only_a_child_that_sleeps_is_ended_soon() {
+        let busy = in_child(|progress| {
+            let start = Instant::now();
+            while start.elapsed() < 3 * ASLEEP {}
+            progress.store(BEHIND_ALL, Ordering::Relaxed);
+        });
+        assert_eq!(busy.unwrap(), BEHIND_ALL);
+        let start = Instant::now();
+        let asleep = in_child(|_| {
+            // SAFETY: ppoll(2) of no descriptors and without a time, in the child: it waits for signals, all of which are blocked.
+            unsafe { libc::syscall(libc::SYS_ppoll, 0, 0, 0, 0, 0) };
+        });
+        assert_eq!(asleep.unwrap(), BEFORE_ALL);
+        assert!((ASLEEP..LIMIT).contains(&start.elapsed()), "{:?}", start.elapsed());
     }
 }
