@@ -7,6 +7,7 @@ use std::process::Command;
 use profiler_tests::receiver::{Answer, Protocol, Receiver};
 use profiler_tests::tally::Tally;
 use serde_json::Value;
+use tokio::net::TcpSocket;
 
 use crate::scenario::{assert_lawful, command, half_turn, number, result, sending};
 
@@ -99,7 +100,10 @@ fn an_unavailable_receiver_is_tried_again() {
 /// Check that with nobody at the endpoint the account balances and nothing counts as exported.
 #[test]
 fn an_unreachable_receiver_gets_nothing() {
-    let endpoint = Receiver::start().unwrap().endpoint(); // and gone again
+    // Bound and not listening: refuses who connects, and nobody else gets its port.
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let endpoint = format!("http://{}", socket.local_addr().unwrap());
     let mut command = command("account", &["seconds=3", "flush=10"]);
     command.env("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint).env("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc");
     let outcome = account(&mut command);

@@ -12,6 +12,7 @@ use std::net::TcpListener;
 use std::process::Command;
 
 use serde_json::Value;
+use tokio::net::TcpSocket;
 
 use program::{Program, ask, children_of, gone, send};
 
@@ -155,7 +156,10 @@ fn the_inventory_answers_in_the_trace_of_its_caller() {
 /// Check that an order is refused, with the reason, where the stock cannot be asked.
 #[test]
 fn without_its_inventory_the_shop_takes_no_orders() {
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    // Bound and not listening: refuses who connects, and nobody else gets its port.
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let nobody = socket.local_addr().unwrap().to_string();
     let shop = Program::shop(&["--inventory", &nobody]);
     let (head, body) = send(&shop.line("ready http://"), "POST", "/orders", ORDER, "");
     assert!(head.starts_with("HTTP/1.0 502") && body.contains(&nobody), "{head} {body}");

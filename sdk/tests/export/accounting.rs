@@ -14,8 +14,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 
 use super::grpc_peer::GrpcPeer;
-use super::http::free_address;
-use super::http_peer::{HttpPeer, Reaction, Received};
+use super::http_peer::{HttpPeer, Reaction, Received, free_address};
 use super::profiles::{cpu_profile, decode, set, stacks};
 use super::rig::{Rig, limits};
 
@@ -86,8 +85,8 @@ async fn a_hanging_destination_holds_up_no_other() {
 async fn retries_end_with_the_budget() {
     let mut limits = limits();
     limits.retry.budget = Duration::from_millis(200);
-    let otlp = Otlp::http(format!("http://{}", free_address()));
-    let rig = Rig::start(vec![Destination::otlp(otlp).unwrap()], limits);
+    let (_port, address) = free_address();
+    let rig = Rig::start(vec![Destination::otlp(Otlp::http(format!("http://{address}"))).unwrap()], limits);
     rig.offer(&set(10));
     rig.settle().await;
     rig.assert_settled(0, 10, Cause::Unreachable);
@@ -97,7 +96,7 @@ async fn retries_end_with_the_budget() {
 /// Check that a queue stays within its bound while the peer is down: the oldest go, what is left arrives.
 #[tokio::test]
 async fn a_full_queue_loses_the_oldest() {
-    let address = free_address();
+    let (_port, address) = free_address();
     let mut limits = limits();
     limits.queue_bytes = 4000;
     let rig = Rig::start(vec![Destination::otlp(Otlp::http(format!("http://{address}"))).unwrap()], limits);
@@ -180,7 +179,7 @@ async fn shutdown_is_bounded_and_final() {
 /// Check that shutdown delivers what waits for a retry, if the peer is back, instead of sleeping its time away.
 #[tokio::test]
 async fn shutdown_tries_once_more() {
-    let address = free_address();
+    let (_port, address) = free_address();
     let mut limits = limits();
     limits.retry.initial = Duration::from_secs(3600);
     limits.retry.max = Duration::from_secs(3600);

@@ -8,8 +8,7 @@ use profiler_proto::loss::Cause;
 use tonic::{Code, Status};
 
 use super::grpc_peer::{GrpcPeer, Reaction};
-use super::http::free_address;
-use super::http_peer::{self, HttpPeer};
+use super::http_peer::{self, HttpPeer, free_address};
 use super::profiles::{decode, set, stacks};
 use super::rig::Rig;
 
@@ -111,7 +110,7 @@ async fn retry_info_is_obeyed() {
 /// Check that a collector that is started later, and one that is restarted, get what was offered.
 #[tokio::test]
 async fn a_collector_may_be_started_later_and_restarted() {
-    let address = free_address();
+    let (_port, address) = free_address();
     let rig = Rig::to([Otlp::grpc(format!("http://{address}"))]);
     for restart in 0..3 {
         rig.offer(&set(10));

@@ -22,6 +22,8 @@ use tonic::codec::CompressionEncoding;
 use tonic::metadata::MetadataMap;
 use tonic::{Response, Status};
 
+use super::http_peer::bind;
+
 /// What the server does with one call.
 #[derive(Debug, Clone)]
 pub(crate) enum Reaction {
@@ -68,7 +70,7 @@ impl GrpcPeer {
 
     /// The same at `address`.
     pub(crate) async fn start_at(address: SocketAddr, script: impl IntoIterator<Item = Reaction>) -> Self {
-        let listener = TcpListener::bind(address).await.expect("a port on loopback");
+        let listener = bind(address).listen(64).expect("a listener");
         let address = listener.local_addr().expect("an address");
         let seen = Arc::new(Seen { script: Mutex::new(script.into_iter().collect()), ..Seen::default() });
         let accepting = tokio::spawn(accept(listener, Arc::clone(&seen)));

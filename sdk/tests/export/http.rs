@@ -1,12 +1,11 @@
 //! OTLP over HTTP.
 
-use std::net::{SocketAddr, TcpListener};
 use std::time::{Duration, Instant, SystemTime};
 
 use profiler::export::{Compression, Otlp};
 use profiler_proto::loss::Cause;
 
-use super::http_peer::{HttpPeer, Reaction};
+use super::http_peer::{HttpPeer, Reaction, free_address};
 use super::profiles::{decode, set, stacks};
 use super::rig::Rig;
 
@@ -139,7 +138,7 @@ async fn retry_after_is_obeyed() {
 /// Check that a collector that is started later gets what was offered before.
 #[tokio::test]
 async fn a_collector_may_be_started_later() {
-    let address = free_address();
+    let (_port, address) = free_address();
     let rig = Rig::to([Otlp::http(format!("http://{address}"))]);
     rig.offer(&set(10));
     let error = rig.failure().await;
@@ -150,9 +149,4 @@ async fn a_collector_may_be_started_later() {
     rig.settle().await;
     assert_eq!(stacks(&peer.requests()[0].message()), 10);
     rig.assert_settled(10, 0, Cause::Rejected);
-}
-
-/// An address that nobody listens at.
-pub(crate) fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").expect("a port on loopback").local_addr().expect("an address")
 }

@@ -15,7 +15,7 @@ use hyper::body::{Body, Frame, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinHandle;
 
 use super::profiles::gunzip;
@@ -87,7 +87,7 @@ impl HttpPeer {
 
     /// The same at `address`.
     pub(crate) async fn start_at(address: SocketAddr, script: impl IntoIterator<Item = Reaction>) -> Self {
-        let listener = TcpListener::bind(address).await.expect("a port on loopback");
+        let listener = bind(address).listen(64).expect("a listener");
         let address = listener.local_addr().expect("an address");
         let seen = Arc::new(Seen { script: Mutex::new(script.into_iter().collect()), ..Seen::default() });
         let accepting = tokio::spawn(accept(listener, Arc::clone(&seen)));
@@ -108,6 +108,23 @@ impl HttpPeer {
     pub(crate) fn connections(&self) -> usize {
         *self.seen.connections.lock().unwrap()
     }
+}
+
+/// A socket at `address`, a free port if its is 0. While it lives nobody else gets that port, and until a peer is started there, who
+/// connects is refused.
+pub(crate) fn bind(address: SocketAddr) -> TcpSocket {
+    let socket = TcpSocket::new_v4().expect("a socket");
+    // A socket that keeps a port lets peers listen at it.
+    socket.set_reuseport(true).expect("a socket");
+    socket.bind(address).expect("a port on loopback");
+    socket
+}
+
+/// An address that nobody listens at, for as long as the socket lives.
+pub(crate) fn free_address() -> (TcpSocket, SocketAddr) {
+    let socket = bind(SocketAddr::from(([127, 0, 0, 1], 0)));
+    let address = socket.local_addr().expect("an address");
+    (socket, address)
 }
 
 impl Drop for HttpPeer {
