@@ -24,9 +24,9 @@ fn state(leaked: i64, drained: i64) -> Vec<Block<'static>> {
 
 /// CPU profiles, and three states of a heap that leaks, ten seconds apart, the last one just now.
 fn leaky() -> Running {
-    let store = shop();
+    let (store, now) = (shop(), now());
     for (ago, leaked, drained) in [(20, 4, 6), (10, 8, 3), (0, 12, 0)] {
-        store.add(Arc::new(heap(now() - ago - 10, 10, &state(leaked, drained))));
+        store.add(Arc::new(heap(now - ago - 10, 10, &state(leaked, drained))));
     }
     serve(store)
 }

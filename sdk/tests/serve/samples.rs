@@ -70,9 +70,9 @@ pub(crate) fn heap(start: u64, seconds: u64, blocks: &[Block<'_>]) -> ProfileSet
 
 /// A store with two profiles of the last minute.
 pub(crate) fn shop() -> Store {
-    let store = Store::default();
+    let (store, now) = (Store::default(), now());
     store.add(Arc::new(set(
-        now() - 40,
+        now - 40,
         10,
         &[
             ("main;shop::orders;shop::sign", 30, &[("endpoint", "/orders"), ("method", "POST")]),
@@ -83,6 +83,6 @@ pub(crate) fn shop() -> Store {
         ("main;shop::search;core::str::find", 20, &[("endpoint", "/search"), ("method", "GET")]),
         ("main;tokio::runtime::park", 5, &[]),
     ];
-    store.add(Arc::new(set(now() - 10, 10, rows)));
+    store.add(Arc::new(set(now - 10, 10, rows)));
     store
 }
