@@ -58,7 +58,7 @@ fn run_shop(profile: &str, enough: i64) -> Shop {
 }
 
 /// Checks that every stack of a handler reaches the start of its thread, that work there was, and that of all other samples,
-/// whatever they caught, no more than one in a thousand has a stack that does not.
+/// whatever they caught, no more than one in a thousand has a stack that does not, within five standard errors.
 #[expect(clippy::print_stdout, reason = "the figure, for who looks")]
 fn assert_whole(tally: &Tally) {
     let is_whole =
@@ -66,7 +66,9 @@ fn assert_whole(tally: &Tally) {
     let (whole, torn): (Vec<_>, Vec<_>) = tally.by_stack.iter().partition(|(stack, _)| is_whole(stack));
     let weight = |stacks: &[(&Vec<String>, &i64)]| stacks.iter().map(|(_, weight)| **weight).sum::<i64>();
     println!("{} of {} samples have a stack that is not whole", weight(&torn), tally.weight);
-    assert!(weight(&torn) * 1000 <= tally.weight, "{} of {} samples are torn: {torn:#?}", weight(&torn), tally.weight);
+    let most = tally.weight as f64 / 1000.0;
+    let is_rare = weight(&torn) as f64 <= most + 5.0 * most.sqrt();
+    assert!(is_rare, "{} of {} samples are torn: {torn:#?}", weight(&torn), tally.weight);
     let of_handlers = |stacks: &[(&Vec<String>, &i64)]| {
         let is_handler = |stack: &[String]| stack.iter().any(|name| name.starts_with("shop::"));
         stacks.iter().filter(|(stack, _)| is_handler(stack)).map(|(_, weight)| **weight).sum::<i64>()
