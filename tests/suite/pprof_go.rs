@@ -18,7 +18,7 @@ use profiler_tests::process::{Finished, Running};
 /// The profiles that the writer writes.
 const PROFILES: [&str; 7] = ["cpu", "heap", "allocs", "goroutine", "mutex", "block", "threadcreate"];
 
-/// Long enough to fetch a toolchain and build its standard library on a slow machine.
+/// Long enough to fetch a toolchain and build its standard library on a slow machine, where `.ci/tools.sh` has not done it.
 const LIMIT: Duration = Duration::from_secs(600);
 
 /// Runs `go` with `arguments` under toolchain `version`; gives what it wrote to standard output.

@@ -15,6 +15,7 @@ import (
 	"sort"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -74,15 +75,24 @@ func write(folder, name string) error {
 	return file.Close()
 }
 
-// work burns CPU for d under labels: two endpoints, one of them in a span, each label set made anew for each request,
-// as a server does.
+// work burns d of CPU time under labels: two endpoints with about as much each, one of them in a span, each label set made
+// anew for each request, as a server does.
 func work(d time.Duration) {
 	span := pprof.Labels("endpoint", "/orders", "trace_id", "4bf92f3577b34da6a3ce929d0e0e4736", "span_id", "00f067aa0ba902b7")
-	for end := time.Now().Add(d); time.Now().Before(end); {
-		pprof.Do(context.Background(), span, func(context.Context) { hash(200) })
+	for end := used() + d; used() < end; {
+		pprof.Do(context.Background(), span, func(context.Context) { hash(400) })
 		pprof.Do(context.Background(), pprof.Labels("endpoint", "/search", "method", "GET"), func(context.Context) { order(200) })
 		hash(50)
 	}
+}
+
+// used is the CPU time that this process has used.
+func used() time.Duration {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		panic(err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
 func hash(n int) {
