@@ -57,6 +57,8 @@ fn a_leak_is_found_with_two_clicks() {
     let mut child = start(&mut heap("leak", &["lg=12"]));
     let before = child.json().unwrap();
     let address: SocketAddr = before["serve"].as_str().unwrap().parse().unwrap();
+    // A state has the time at which all of it was read: the first one behind `began` may have been read in part before it.
+    wait_for_states(address, 1);
     let began = now();
     wait_for_states(address, 1);
     child.say("leak").unwrap();
