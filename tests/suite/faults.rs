@@ -27,9 +27,9 @@ fn takeover(how: &str) -> (Value, String) {
     let _turn = half_turn();
     let outcome = result(&mut command("takeover", &[&format!("how={how}")]));
     let notes = outcome["notes"].as_array().unwrap();
-    // Four times as long, of which a second or two without samples; how much of it this process ran is up to the machine.
+    // Four times as long, of which a second or two without samples.
     let (before, after) = (number(&outcome, "/before"), number(&outcome, "/after"));
-    assert!(before > 0 && 3 * after > before, "{outcome}");
+    assert!(before > 0 && after > before, "{outcome}");
     assert_eq!(notes.len(), 1, "{outcome}");
     let note = notes[0].as_str().unwrap().to_owned();
     (outcome, note)

@@ -4,10 +4,11 @@
 //! the profiler says about it.
 
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use profiler::{Config, Profiler};
 use profiler_tests::Result;
+use profiler_tests::clock::thread_cpu;
 use profiler_tests::subject::Options;
 use profiler_tests::workload::spin;
 use serde_json::{Value, json};
@@ -30,7 +31,7 @@ extern "C" fn passing(signal: i32, info: *mut libc::siginfo_t, context: *mut lib
     before(signal, info, context);
 }
 
-/// Burns CPU under the profiler, lets him come after a second, and goes on for four.
+/// Burns CPU under the profiler, lets him come after a second of it, and goes on for four.
 pub(crate) fn takeover(options: &Options) -> Result<Value> {
     let handler = match options.value::<String>("how")?.as_str() {
         "ignore" => libc::SIG_IGN,
@@ -51,11 +52,11 @@ pub(crate) fn takeover(options: &Options) -> Result<Value> {
     Ok(json!({ "before": before, "after": after, "got": got, "foreign": foreign, "notes": notes }))
 }
 
-/// Stacks that are taken while this thread burns CPU for so many seconds.
+/// Stacks that are taken while this thread burns so many seconds of CPU time.
 fn burn(profiler: &Profiler, seconds: u64) -> u64 {
     let taken = || profiler.stats().account.taken;
-    let (start, end) = (taken(), Instant::now() + Duration::from_secs(seconds));
-    while Instant::now() < end {
+    let (start, end) = (taken(), thread_cpu() + Duration::from_secs(seconds));
+    while thread_cpu() < end {
         spin(Duration::from_millis(1));
     }
     taken() - start
