@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::sync::atomic::Ordering;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use profiler_proto::{Limits, pprof};
 
@@ -14,15 +14,14 @@ use crate::samples::shop;
 #[test]
 fn two_captures_at_once_both_end() {
     let server = serve(shop());
-    let started = Instant::now();
     thread::scope(|scope| {
-        let both = [(); 2].map(|()| scope.spawn(|| server.get("/debug/pprof/profile?seconds=2")));
+        let both = [(); 2].map(|()| scope.spawn(|| server.get("/debug/pprof/profile?seconds=5")));
         while server.source.running.load(Ordering::Relaxed) < 2 {
             thread::sleep(Duration::from_millis(5));
         }
         let third = server.get("/debug/pprof/profile?seconds=1");
         assert_eq!((third.status, third.header("retry-after")), (503, Some("30")));
-        assert!(started.elapsed() < Duration::from_secs(2), "others are answered while captures run");
+        assert_eq!(server.source.running.load(Ordering::Relaxed), 2, "others are answered while captures run");
         for capture in both {
             let answer = capture.join().unwrap();
             assert_eq!((answer.status, answer.header("content-type")), (200, Some("application/octet-stream")));
