@@ -59,6 +59,22 @@ fn a_zoom_that_is_gone_shows_the_nearest_ancestor() {
     reader.leave();
 }
 
+/// Check that a refresh that is under way when the reader pauses brings nothing any more.
+#[test]
+fn a_pause_drops_the_refresh_under_way() {
+    let site = Site::with(SHOP);
+    let mut reader = Reader::at(site.address, "");
+    site.add(SHOP);
+    let held = "const real = window.fetch; window.fetch = async (...asked) => { const answer = await real(...asked); \
+        await new Promise((release) => { window.release = release; }); return answer; };";
+    reader.ask(held);
+    reader.wait("window.release");
+    reader.press(&[" "]);
+    reader.ask("new Promise((done) => { window.release(); setTimeout(done, 500); })");
+    assert_eq!((reader.state("samples"), reader.text("#live")), (json!(1000), "Paused".into()));
+    reader.leave();
+}
+
 /// Check that the space bar stops the refresh and starts it again.
 #[test]
 fn the_space_bar_pauses() {

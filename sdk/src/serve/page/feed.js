@@ -9,9 +9,10 @@ export class Feed {
     Object.assign(this, { address, moving, on, paused: false });
   }
 
-  /** Loads now; what is under way is dropped. */
-  async load() {
+  /** Loads now, because the reader asked or by itself; what is under way is dropped. */
+  async load(itself = false) {
     clearTimeout(this.timer);
+    this.itself = itself;
     this.request?.abort();
     const request = (this.request = new AbortController());
     const patience = setTimeout(() => request.abort(), PATIENCE_MS);
@@ -32,7 +33,7 @@ export class Feed {
     const wait = Math.max(EVERY_MS, 8 * (performance.now() - started));
     const again = () => {
       if (document.hidden) document.addEventListener('visibilitychange', again, { once: true });
-      else if (!this.paused) this.load();
+      else if (!this.paused) this.load(true);
     };
     if (!this.paused && this.moving()) this.timer = setTimeout(again, wait);
   }
@@ -41,5 +42,9 @@ export class Feed {
     this.paused = paused;
     clearTimeout(this.timer);
     if (!paused) this.load();
+    else if (this.itself) {
+      this.request.abort();
+      this.request = null;
+    }
   }
 }
