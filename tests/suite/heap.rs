@@ -227,7 +227,7 @@ fn what_lives_keeps_its_library() {
     let outcome = result(&mut heap("swaps", &[&crate::torture::swapped()]));
     let (comes, leaves) = (number(&outcome, "/comes"), number(&outcome, "/leaves"));
     // Somebody else may take the place between the two.
-    assert!(2 * number(&outcome, "/in_place") >= comes, "{outcome}");
+    assert!(4 * number(&outcome, "/in_place") >= comes, "{outcome}");
     let verdicts = outcome["verdicts"].as_array().unwrap();
     assert_eq!(verdicts.len() as u64, comes + 1, "{outcome}");
     for (come, verdict) in (1..).zip(verdicts) {

@@ -15,7 +15,7 @@ use super::exact::Block;
 use super::start;
 
 /// How often a library comes, and how many blocks it leaves each time.
-const COMES: usize = 6;
+const COMES: usize = 12;
 const LEAVES: usize = 50;
 /// Functions of the library above the one that calls back.
 const DEPTH: u32 = 3;
