@@ -31,14 +31,14 @@ const MANY_NODES: &str = "
     window.fetch = (url, options) => (String(url).includes('api/profile') ? real('page.css').then(() => real('api/profile?from=-1')).then(() => new Response(answer)) : real(url, options));
 ";
 
-/// Time until the next frame is painted after `action`, in milliseconds.
-fn painted(action: &str) -> String {
-    format!(
-        "new Promise((done) => {{ const start = performance.now(); {action}; \
-         requestAnimationFrame(() => setTimeout(() => done(performance.now() - start))); }})"
-    )
+/// CPU time of the page's thread until the next frame is painted after `action`, in milliseconds.
+fn painted(reader: &mut Reader, action: &str) -> f64 {
+    let start = reader.browser.worked().unwrap();
+    reader.ask(&format!("new Promise((done) => {{ {action}; requestAnimationFrame(() => setTimeout(done)); }})"));
+    reader.browser.worked().unwrap() - start
 }
 
+/// CPU time to show a profile of that size, to point at it and to zoom.
 fn a_large_profile_is_drawn(nodes: u32) -> [f64; 3] {
     let site = Site::with(SHOP);
     let mut browser = Browser::start(1600, 900).unwrap();
@@ -48,32 +48,35 @@ fn a_large_profile_is_drawn(nodes: u32) -> [f64; 3] {
     let boxes = reader.state("boxes").as_u64().unwrap();
     assert!((500..20_000).contains(&boxes), "{boxes}");
     reader.press(&[" "]);
-    let flame = "document.querySelector('#flame')";
-    let all = reader.state("timings")["arrived"].as_f64().unwrap();
-    let hover =
-        painted(&format!("{flame}.dispatchEvent(new PointerEvent('pointermove', {{ clientX: 400, clientY: 300 }}))"));
-    let hover = reader.ask(&hover).as_f64().unwrap();
-    let zoom = painted(&format!("{flame}.dispatchEvent(new MouseEvent('click', {{ clientX: 400, clientY: 300 }}))"));
-    let zoom = reader.ask(&zoom).as_f64().unwrap();
+    let (answers, start) = (reader.state("answers").as_u64().unwrap(), reader.browser.worked().unwrap());
+    reader.press(&[" "]);
+    reader.wait(&format!("profilerPage.state().answers > {answers}"));
+    let all = reader.browser.worked().unwrap() - start;
+    reader.press(&[" "]);
+    let mut at = |event: &str| {
+        let event = format!("{event}', {{ clientX: 400, clientY: 300 }})");
+        painted(&mut reader, &format!("document.querySelector('#flame').dispatchEvent(new {event})"))
+    };
+    let (hover, zoom) = (at("PointerEvent('pointermove"), at("MouseEvent('click"));
     assert!(!reader.state("zoom").as_array().unwrap().is_empty());
     println!("{nodes} nodes, {boxes} boxes: shown in {all:.0} ms, hover {hover:.1} ms, zoom {zoom:.1} ms");
     reader.leave();
     [all, hover, zoom]
 }
 
-/// Check that 100,000 nodes are shown, pointed at and zoomed without a wait; the bounds are far above what is usual, so
-/// that a busy machine does not decide.
+/// Check that 100,000 nodes are shown, pointed at and zoomed without a wait: in CPU time, for other work on the machine is not the
+/// page's. The bounds are far above what is usual.
 #[test]
 fn a_hundred_thousand_nodes_are_quick() {
     let [all, hover, zoom] = a_large_profile_is_drawn(100_000);
-    assert!(all < 5_000.0 && hover < 2_000.0 && zoom < 2_000.0, "{all} {hover} {zoom}");
+    assert!(all < 1_000.0 && hover < 200.0 && zoom < 500.0, "{all} {hover} {zoom}");
 }
 
 /// Check that a million nodes work; bounds as above.
 #[test]
 fn a_million_nodes_work() {
     let [all, hover, zoom] = a_large_profile_is_drawn(1_000_000);
-    assert!(all < 20_000.0 && hover < 5_000.0 && zoom < 10_000.0, "{all} {hover} {zoom}");
+    assert!(all < 4_000.0 && hover < 200.0 && zoom < 1_000.0, "{all} {hover} {zoom}");
 }
 
 /// Check that a stack of 5,000 frames is scrolled through, zoomed and linked to, on a canvas no taller than the window.

@@ -38,6 +38,7 @@ impl Browser {
         for domain in ["Page", "Runtime", "Network", "Log"] {
             browser.pipe.call(&format!("{domain}.enable"), &json!({}))?;
         }
+        browser.pipe.call("Performance.enable", &json!({ "timeDomain": "threadTicks" }))?;
         browser.resize(width, height, 1.0)?;
         browser.prefer_dark(false)?;
         Ok(browser)
@@ -102,6 +103,18 @@ impl Browser {
                 _ => std::thread::sleep(Duration::from_millis(20)),
             }
         }
+    }
+
+    /// How long the page's own thread has worked until now, in milliseconds of CPU time.
+    ///
+    /// # Errors
+    /// When the browser does not answer.
+    pub fn worked(&mut self) -> Result<f64> {
+        let answer = self.pipe.call("Performance.getMetrics", &json!({}))?;
+        let metrics = answer["metrics"].as_array().ok_or("no metrics")?;
+        let duration = metrics.iter().find(|metric| metric["name"] == "TaskDuration");
+        let seconds = duration.and_then(|metric| metric["value"].as_f64());
+        Ok(1000.0 * seconds.ok_or("nothing says how long tasks took")?)
     }
 
     /// Runs a script in every page that is opened from now on, before the page's own.
