@@ -64,7 +64,7 @@ fn brief(options: &[&str]) -> (Value, f64, f64) {
 /// time. What they left untold in the last second has no time to be made good; without that they weigh 0.9 and less.
 #[test]
 fn brief_threads_are_complete() {
-    let (outcome, weight, blocked) = brief(&["millis=20", "threads=24", "seconds=8"]);
+    let (outcome, weight, blocked) = brief(&["millis=20", "threads=24", "seconds=16"]);
     assert!((0.94..=1.05).contains(&weight) && blocked < 0.02, "{weight:.3} {blocked:.3}: {outcome}");
 }
 
