@@ -269,7 +269,7 @@ fn descriptors_that_the_host_closed_are_left_alone() {
         let mut command = command("closed", &[&format!("first={first}")]);
         let sending = sending(command.env("PROFILER_ENGINE", engine), &receiver, Protocol::Grpc);
         let finished = start(sending).finish().unwrap();
-        assert_eq!(finished.stderr, "", "something was printed");
+        assert_printed_nothing(&finished.stderr);
         let outcome = finished.json().unwrap();
         assert_eq!(outcome["changed"], serde_json::json!([]), "{outcome}");
         assert!(number(&outcome, "/before/exported") > 0 && number(&outcome, "/descriptors") >= 140, "{outcome}");
@@ -287,6 +287,16 @@ fn descriptors_that_the_host_closed_are_left_alone() {
     }
 }
 
+/// Checks that nothing was printed. But for one case, which a machine that takes the processor away at the wrong instant brings about: where the
+/// host closes the descriptors between the profiler's look at them and the runtime's use of them, the runtime panics, and what hook the host has
+/// for panics prints that.
+#[track_caller]
+fn assert_printed_nothing(stderr: &str) {
+    let of_the_runtime = "unexpected error when polling the I/O driver";
+    let panics = stderr.matches("panicked at").count();
+    assert!(stderr.is_empty() || (panics == 1 && stderr.contains(of_the_runtime)), "something was printed: {stderr}");
+}
+
 /// Check the same while nothing is done but to wait for the answer to a request, whose time is over only afterwards.
 #[test]
 fn descriptors_that_the_host_closed_during_a_request_are_left_alone() {
@@ -296,7 +306,7 @@ fn descriptors_that_the_host_closed_during_a_request_are_left_alone() {
     let mut command = command("closed", &["first=2", "names=false", "delivers=false", "patience=1"]);
     command.env("OTEL_EXPORTER_OTLP_TIMEOUT", "1000");
     let finished = start(sending(&mut command, &receiver, Protocol::Http)).finish().unwrap();
-    assert_eq!(finished.stderr, "", "something was printed");
+    assert_printed_nothing(&finished.stderr);
     let outcome = finished.json().unwrap();
     assert_eq!(outcome["changed"], serde_json::json!([]), "{outcome}");
     assert_eq!(outcome["after"]["lost"]["closed"], outcome["after"]["taken"], "{outcome}");

@@ -3,8 +3,8 @@
 //! A host may close all descriptors that it does not know (`close_range(2)`, as daemons do). The numbers of ours then come to
 //! mean the host's files, and whoever goes on would write to them and close them. One descriptor of ours, used for nothing else,
 //! tells: it is a pipe's end, and every pipe has a number of its own in the kernel. It is looked at before anything of ours
-//! that holds descriptors gets its turn. Between a look and what follows it are
-//! microseconds, in which the runtime's panic is caught and nothing of it is taken down (`io`).
+//! that holds descriptors gets its turn. Between a look and what follows it are microseconds, in which the runtime's panic is
+//! caught (the host's hook for panics is told of it) and nothing of it is taken down (`io`).
 //!
 //! It stands for the others only where the host closes all from a number on that is not above its own. It has the lowest of ours
 //! that was free at the start, and the exporter connects later: a host that closes only what is above some number, or single
