@@ -128,26 +128,30 @@ impl Lab {
         Self::counted(who, &|url| self.under_load(self.start(who, &serving.task(), url)?, seconds))
     }
 
-    /// Lets shops serve side by side, one under each of `all`, for `seconds` once they have done for as long as `warm` what is done once;
-    /// the CPU time of each for one request, in seconds.
-    pub(crate) fn serve_beside(
+    /// Has shops serve, one under each of `all`: together for as long as `warm` what is done once, then in turn, `rounds` times for as
+    /// long as `turn`; the CPU time of each for one request in its turns, in seconds.
+    pub(crate) fn serve_in_turn(
         &self,
         all: &[Who],
         serving: Serving,
         warm: Duration,
-        time: Duration,
+        turn: Duration,
+        rounds: u32,
     ) -> Result<Vec<f64>> {
         let sinks = all.iter().map(|who| Sink::of(*who)).collect::<Result<Vec<_>>>()?;
         let started = |(who, sink): (&Who, &Sink)| Shop::start(self.start(*who, &serving.task(), &sink.url())?);
-        let mut shops = all.iter().zip(&sinks).map(started).collect::<Result<Vec<_>>>()?;
+        let shops = all.iter().zip(&sinks).map(started).collect::<Result<Vec<_>>>()?;
         self.load(&shops, warm)?;
-        let spent = |shops: &[Shop]| shops.iter().map(|shop| cpu_of(shop.program.id())).collect::<Result<Vec<_>>>();
-        let before = spent(&shops)?;
-        let requests = self.load(&shops, time)?;
-        let after = spent(&shops)?;
-        shops.drain(..).try_for_each(|shop| shop.program.finish()?.json().map(drop))?;
-        let each = after.iter().zip(before).zip(requests);
-        Ok(each.map(|((after, before), requests)| (*after - before).as_secs_f64() / requests).collect())
+        let mut spent = vec![(0.0, 0.0); all.len()];
+        for _ in 0..rounds {
+            for (shop, (cpu, requests)) in shops.iter().zip(&mut spent) {
+                let before = cpu_of(shop.program.id())?;
+                *requests += self.load(std::slice::from_ref(shop), turn)?[0];
+                *cpu += (cpu_of(shop.program.id())? - before).as_secs_f64();
+            }
+        }
+        shops.into_iter().try_for_each(|shop| shop.program.finish()?.json().map(drop))?;
+        Ok(spent.into_iter().map(|(cpu, requests)| cpu / requests).collect())
     }
 
     /// Sends requests to all of the shops for as long as `time`; how many each has answered.

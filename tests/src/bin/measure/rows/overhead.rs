@@ -2,8 +2,8 @@
 //!
 //! *Computed*, for this one: (samples × (handler + delivery of the signal) + CPU time of its own threads) ÷ CPU time of the
 //! process, all from counters: the samples and the threads' clocks in the shop under load, handler and delivery from the cost
-//! of one signal at stacks of 60 frames. *Paired*: CPU time per request with the profiler ÷ without, of shops that serve side by side,
-//! so that what else happens on the machine happens to all; the mean and the upper end of its 95 % interval (Student's t). What is
+//! of one signal at stacks of 60 frames. *Paired*: CPU time per request with the profiler ÷ without, of shops that serve in turn,
+//! a second each, so that what else happens on the machine happens to all; the mean and the upper end of its 95 % interval (Student's t). What is
 //! done once, the start and the first search for names, is over before it is counted, and what is done at each interval is done within.
 //! Ours is compared with its own program turned off, too: two programs differ in where their common code lies.
 //!
@@ -36,7 +36,7 @@ fn measure(lab: &Lab, report: &mut Report) -> Result<()> {
 fn both(lab: &Lab, report: &mut Report, all: &[Who], spans: bool, described: &str) -> Result<()> {
     let serving = Serving { rate_hz: RATE_HZ, spans };
     // Runs differ more than what passes within one: many of them. Ours must be told from nothing, the peers' need not.
-    let (runs, of_peers) = if lab.quick { (3, 3) } else { (40, 10) };
+    let (runs, of_peers) = if lab.quick { (3, 3) } else { (16, 6) };
     let (mut to_none, mut to_itself) = (Vec::new(), Vec::new());
     for &who in all {
         let is_ours = who == Who::Ours;
@@ -64,15 +64,16 @@ fn both(lab: &Lab, report: &mut Report, all: &[Who], spans: bool, described: &st
     Ok(())
 }
 
-/// CPU time per request under each of `all`, at the same time.
+/// CPU time per request under each of `all`, in turn.
 fn spent(lab: &Lab, all: &[Who], serving: Serving, run: usize) -> Result<Vec<f64>> {
-    // Longer than one interval of each profiler, and as long as one.
-    let (warm, time) = if lab.quick { (1, 3) } else { (11, 10) };
+    // Longer than one interval of each profiler; then turns so short that what else happens on the machine happens to all.
+    let (warm, rounds) = if lab.quick { (1, 3) } else { (11, 8) };
+    let turn = Duration::from_secs(1);
     // Each is the first to start as often as the others.
     let mut order: Vec<usize> = (0..all.len()).collect();
     order.rotate_left(run % all.len());
     let in_order: Vec<Who> = order.iter().map(|place| all[*place]).collect();
-    let in_turn = lab.serve_beside(&in_order, serving, Duration::from_secs(warm), Duration::from_secs(time))?;
+    let in_turn = lab.serve_in_turn(&in_order, serving, Duration::from_secs(warm), turn, rounds)?;
     let mut each = vec![0.0; all.len()];
     order.iter().zip(in_turn).for_each(|(place, spent)| each[*place] = spent);
     Ok(each)
