@@ -23,8 +23,10 @@ use crate::unwind::modules::Modules;
 const MAX_BYTES: usize = 8 << 20;
 /// Most distinct sets of tags in one window; beyond, samples say `profiler.tags = overflow`.
 const MAX_SETS: usize = 16_384;
-/// Most bytes with which there are still new sets and spans. Beyond, samples say `overflow`, so that fewer are lost.
-const MAX_LABELLED: usize = MAX_BYTES / 4 * 3;
+/// Most bytes with which samples still have entries of their own for their spans. Beyond, they have no link, so that fewer are lost.
+const MAX_LINKED: usize = MAX_BYTES / 4 * 3;
+/// Most bytes with which they still have them for their tags. Beyond, they say `overflow`.
+const MAX_TAGGED: usize = MAX_BYTES / 8 * 7;
 /// Number of the empty set, and of the one beyond the bound.
 const NO_TAGS: u32 = 0;
 const OVERFLOW: u32 = u32::MAX;
@@ -124,9 +126,11 @@ impl Aggregate {
         let tag_set = self.tag_set(sample.tags);
         let Current { trace_id, span_id, .. } = head.context;
         let mut key = Key { stack, tid: head.tid, name, tag_set, trace_id, span_id };
-        let is_labelled = (tag_set, span_id) != (NO_TAGS, 0);
-        if is_labelled && self.is_crowded() && !self.entries.contains_key(&key) {
-            key = Key { tag_set: OVERFLOW, trace_id: [0; 2], span_id: 0, ..key };
+        if self.bytes > MAX_LINKED && !self.entries.contains_key(&key) {
+            (key.trace_id, key.span_id) = ([0; 2], 0);
+        }
+        if self.bytes > MAX_TAGGED && tag_set != NO_TAGS && !self.entries.contains_key(&key) {
+            key.tag_set = OVERFLOW;
         }
         if !self.entries.contains_key(&key) {
             self.take(ENTRY_BYTES)?;
@@ -134,7 +138,8 @@ impl Aggregate {
         let tally = self.entries.entry(key).or_default();
         tally.count += 1;
         tally.nanos += u64::from(head.weight) * u64::from(head.period);
-        let flaws = flaws(head, key.tag_set == OVERFLOW || are_beyond(sample.tags));
+        let lacks_context = key.tag_set == OVERFLOW || key.span_id != span_id || are_beyond(sample.tags);
+        let flaws = flaws(head, lacks_context);
         self.degraded.merge(&flaws);
         Ok(flaws)
     }
@@ -147,7 +152,7 @@ impl Aggregate {
         if let Some(number) = self.tag_sets.get(tags) {
             return *number;
         }
-        if self.tag_sets.len() >= MAX_SETS || self.is_crowded() || self.take(tags.len() + STACK_BYTES).is_err() {
+        if self.tag_sets.len() >= MAX_SETS || self.bytes > MAX_TAGGED || self.take(tags.len() + STACK_BYTES).is_err() {
             return OVERFLOW;
         }
         let number = self.tag_sets.len() as u32 + 1;
@@ -194,10 +199,6 @@ impl Aggregate {
         let number = self.names.len() as u32 + 1;
         self.names.insert(Arc::clone(name), number);
         Ok(number)
-    }
-
-    fn is_crowded(&self) -> bool {
-        self.bytes > MAX_LABELLED
     }
 
     fn take(&mut self, bytes: usize) -> Result<(), Full> {
@@ -248,7 +249,7 @@ fn are_beyond(tags: &[u8]) -> bool {
 }
 
 /// What is less than perfect about a sample.
-fn flaws(head: &Head, is_beyond: bool) -> Degraded {
+fn flaws(head: &Head, lacks_context: bool) -> Degraded {
     let mut degraded = Degraded::default();
     if head.elided > 0 || head.end == StackEnd::TooDeep {
         degraded.add(Flaw::Truncated, 1);
@@ -256,7 +257,7 @@ fn flaws(head: &Head, is_beyond: bool) -> Degraded {
     if head.end == StackEnd::Stopped {
         degraded.add(Flaw::UnwindStopped, 1);
     }
-    if is_beyond {
+    if lacks_context {
         degraded.add(Flaw::NoContext, 1);
     }
     if head.scaled {
@@ -436,7 +437,7 @@ mod tests {
     }
 
     /// Check that requests without number, each with its span, fill a window only so far: further samples of the same stack lose their
-    /// labels, and this is said and counted, rather than being lost; others are as they would be.
+    /// links and keep their tags, and this is counted, rather than being lost; others are as they would be.
     #[test]
     fn spans_without_number_lose_no_samples() {
         let head = |span_id| Head {
@@ -447,13 +448,29 @@ mod tests {
         let samples = (1..100_001).map(|span| (head(span), &[1, 1, b'a'][..], &[1][..]));
         let plain = (0..1000).map(|_| (head(0), &[][..], &[2][..]));
         let (window, refused) = window(&samples.chain(plain).collect::<Vec<_>>());
-        let (linked, beyond): (Vec<_>, Vec<_>) = window.entries().into_iter().partition(|entry| entry.span_id != 0);
-        let beyond: Vec<_> = beyond.iter().map(|entry| (entry.tag_set, entry.trace_id, entry.tally.count)).collect();
-        assert!(linked.len().abs_diff(MAX_LABELLED / ENTRY_BYTES) < 10, "{}", linked.len());
-        let unlabelled = 100_000 - linked.len() as u64;
-        assert_eq!(beyond, [(OVERFLOW, [0; 2], unlabelled), (NO_TAGS, [0; 2], 1000)]);
+        let (linked, others): (Vec<_>, Vec<_>) = window.entries().into_iter().partition(|entry| entry.span_id != 0);
+        let others: Vec<_> = others.iter().map(|entry| (entry.tag_set, entry.trace_id, entry.tally.count)).collect();
+        assert!(linked.len().abs_diff(MAX_LINKED / ENTRY_BYTES) < 10, "{}", linked.len());
+        let unlinked = 100_000 - linked.len() as u64;
+        assert_eq!(others, [(1, [0; 2], unlinked), (NO_TAGS, [0; 2], 1000)]);
         assert_eq!((refused, window.stacks()), (0, 101_000));
-        assert_eq!(window.degraded.count(Flaw::NoContext), unlabelled);
+        assert_eq!(window.degraded.count(Flaw::NoContext), unlinked);
+    }
+
+    /// Check that many tags at many stacks fill a window only so far: further samples say that they lack theirs.
+    #[test]
+    fn tags_at_many_stacks_lose_no_samples() {
+        let head = Head { weight: 1, ..Head::default() };
+        let tags: Vec<[u8; 4]> = (0..1000_u16).map(|tag| [1, 2, tag.to_le_bytes()[0], tag.to_le_bytes()[1]]).collect();
+        let stacks: Vec<[u64; 1]> = (1..=100).map(|stack| [stack]).collect();
+        let samples = tags.iter().flat_map(|tags| stacks.iter().map(move |stack| (head, &tags[..], &stack[..])));
+        let (window, refused) = window(&samples.collect::<Vec<_>>());
+        let entries = window.entries();
+        let beyond: Vec<_> = entries.iter().filter(|entry| entry.tag_set == OVERFLOW).collect();
+        let beyond_samples: u64 = beyond.iter().map(|entry| entry.tally.count).sum();
+        assert!((MAX_TAGGED / ENTRY_BYTES).abs_diff(entries.len()) < 3000, "{}", entries.len());
+        assert_eq!((beyond.len(), refused, window.stacks()), (stacks.len(), 0, 100_000));
+        assert_eq!((window.degraded.count(Flaw::NoContext), beyond_samples > 10_000), (beyond_samples, true));
     }
 
     /// Check that sets of tags are bounded, that those beyond share one, and that this is said of each sample.

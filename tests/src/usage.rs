@@ -40,11 +40,11 @@ fn cpu_of_threads(process: &str, is_counted: impl Fn(&str) -> bool) -> Result<Du
     let mut sum = Duration::ZERO;
     for task in std::fs::read_dir(format!("/proc/{process}/task"))? {
         let path = task?.path();
-        // A thread that ends meanwhile is none of the profiler's.
-        let Ok(name) = std::fs::read_to_string(path.join("comm")) else { continue };
+        // One that ends meanwhile is not there any more.
+        let read = |file| std::fs::read_to_string(path.join(file));
+        let (Ok(name), Ok(stat)) = (read("comm"), read("schedstat")) else { continue };
         if is_counted(&name) {
             // The first figure of schedstat is the time on the processor, in nanoseconds (proc(5)).
-            let stat = std::fs::read_to_string(path.join("schedstat"))?;
             sum += Duration::from_nanos(stat.split(' ').next().unwrap_or_default().parse()?);
         }
     }

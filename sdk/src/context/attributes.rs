@@ -44,15 +44,20 @@ impl Block {
     /// empty, so that no other one with its key, which comes later or is outside, can stand for it; where there is no room even for that,
     /// there is none for those.
     pub(crate) fn push(&mut self, key: u8, value: &[u8]) -> bool {
-        if self.keys.has(key) {
-            return true;
-        }
-        self.keys.add(key);
-        let fits = self.write(key, value);
+        let fits = self.push_outer(key, value);
         if !fits {
             self.write(key, &[]);
         }
         fits
+    }
+
+    /// The same for a tag of something around that of which the block is; nothing stands for one without room.
+    pub(crate) fn push_outer(&mut self, key: u8, value: &[u8]) -> bool {
+        if self.keys.has(key) {
+            return true;
+        }
+        self.keys.add(key);
+        self.write(key, value)
     }
 
     fn write(&mut self, key: u8, value: &[u8]) -> bool {

@@ -121,7 +121,8 @@ impl TracingLayer {
         for span in span.into_iter().flat_map(SpanRef::scope) {
             if let Some(kept) = span.extensions().get::<Kept>() {
                 // What is there already is of an inner span, and stays.
-                push_all(&mut tags, kept.tags.as_bytes());
+                let left_out = pairs(kept.tags.as_bytes()).filter(|(key, value)| !tags.push_outer(*key, value));
+                leave_out(left_out.count() as u64);
                 ids = ids.or_else(|| kept.ids());
             }
             if !links && self.fields.is_empty() {

@@ -80,11 +80,15 @@ fn block<'a>(tags: impl IntoIterator<Item = (&'a str, &'a dyn Display), IntoIter
     let mut left_out = 0;
     // A block keeps the first of equal keys, and the last one shall hold.
     for (key, value) in tags.into_iter().rev() {
+        // Asked first: a key has its number for the life of the process.
+        if !block.has_room() {
+            left_out += 1;
+            continue;
+        }
         let mut text = Text::new();
         // A value that fails to show itself is what it showed until then.
         let (Ok(()) | Err(fmt::Error)) = write!(text, "{value}");
-        // Asked first: a key has its number for the life of the process.
-        let kept = block.has_room() && number(key).is_some_and(|key| block.push(key, text.as_bytes()));
+        let kept = number(key).is_some_and(|key| block.push(key, text.as_bytes()));
         left_out += u64::from(!kept);
     }
     left_out::leave_out(left_out);

@@ -116,12 +116,16 @@ const BEHIND_ALL: usize = Call::ALL.len();
 
 /// Lets a child try the calls from `from` on; the one that it did not survive. `quietly`: without a core file.
 fn try_from(from: usize, quietly: bool) -> io::Result<Option<usize>> {
-    let reached = in_child(|progress| try_calls(from, quietly, progress))?;
+    // SAFETY: system calls with numbers only, and stores.
+    let reached = unsafe { in_child(|progress| try_calls(from, quietly, progress)) }?;
     Ok((reached != BEHIND_ALL).then_some(reached))
 }
 
-/// How far `work` came in a child: what it stored last. It may make system calls and store, and no more.
-fn in_child(work: impl FnOnce(&AtomicUsize)) -> io::Result<usize> {
+/// How far `work` came in a child: what it stored last.
+///
+/// # Safety
+/// `work` makes system calls and stores, and no more: the child is a copy of one thread of many, whose locks nobody opens.
+unsafe fn in_child(work: impl FnOnce(&AtomicUsize)) -> io::Result<usize> {
     let progress = Progress::map()?;
     progress.counter().store(BEFORE_ALL, Ordering::Relaxed);
     let signals = AllBlocked::new();
@@ -189,7 +193,7 @@ fn wait_for(child: libc::pid_t) {
 
 /// Whether the child neither runs nor waits for a processor. Source: proc(5), "/proc/pid/stat": the state stands behind the name.
 fn sleeps(child: libc::pid_t) -> bool {
-    // Where it cannot be read, it may sleep.
+    // Where it cannot be read, as with `hidepid`, it may sleep.
     let Ok(stat) = fs::read(format!("/proc/{child}/stat")) else { return true };
     let state = stat.iter().rposition(|byte| *byte == b')').and_then(|name| stat.get(name + 2));
     state != Some(&b'R')
@@ -263,17 +267,22 @@ mod tests {
     /// Check that a child that runs, or waits for a processor, has longer than one that sleeps, which is ended.
     #[test]
     fn only_a_child_that_sleeps_is_ended_soon() {
-        let busy = in_child(|progress| {
-            let start = Instant::now();
-            while start.elapsed() < 3 * ASLEEP {}
-            progress.store(BEHIND_ALL, Ordering::Relaxed);
-        });
+        // SAFETY: looks at the clock, and stores.
+        let busy = unsafe {
+            in_child(|progress| {
+                let start = Instant::now();
+                while start.elapsed() < 3 * ASLEEP {}
+                progress.store(BEHIND_ALL, Ordering::Relaxed);
+            })
+        };
         assert_eq!(busy.unwrap(), BEHIND_ALL);
         let start = Instant::now();
-        let asleep = in_child(|_| {
-            // SAFETY: ppoll(2) of no descriptors and without a time, in the child: it waits for signals, all of which are blocked.
-            unsafe { libc::syscall(libc::SYS_ppoll, 0, 0, 0, 0, 0) };
-        });
+        // SAFETY: ppoll(2) of no descriptors and without a time: it waits for signals, all of which are blocked.
+        let asleep = unsafe {
+            in_child(|_| {
+                libc::syscall(libc::SYS_ppoll, 0, 0, 0, 0, 0);
+            })
+        };
         assert_eq!(asleep.unwrap(), BEFORE_ALL);
         assert!((ASLEEP..LIMIT).contains(&start.elapsed()), "{:?}", start.elapsed());
     }

@@ -44,7 +44,7 @@ pub(crate) struct Shared {
     pub(crate) period_nanos: AtomicU64,
     /// This process.
     pid: u32,
-    /// Those that may run it at once.
+    /// Processors of the machine: its threads may run on other ones than the one that starts.
     processors: u64,
     /// Threads without an alarm of their own that used CPU.
     pub(crate) newcomers: Newcomers,
@@ -73,7 +73,8 @@ impl Shared {
             generation: AtomicU32::new(0),
             period_nanos: AtomicU64::new(0),
             pid: std::process::id(),
-            processors: processors as u64,
+            // SAFETY: sysconf(3) with a number only; −1, where it does not know, is none of them.
+            processors: u64::try_from(unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }).unwrap_or(0).max(1),
             newcomers: Newcomers::new(),
             process_told: AtomicU64::new(0),
             interval_timer: AtomicBool::new(false),

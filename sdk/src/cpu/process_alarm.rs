@@ -67,7 +67,7 @@ impl ProcessAlarm {
 
     /// Goes on at another rate.
     pub(super) fn set_period(&mut self, shared: &Shared, period: Duration) {
-        // The clock first: what is told between the two looks is less than was used, not more.
+        // The clock first: what is told between the two looks makes the difference too small, never too large.
         let cpu = process_cpu_time();
         let pace = self.progress.keep_step(cpu, shared.process_told.load(Ordering::Relaxed), period);
         self.set_pace(pace);

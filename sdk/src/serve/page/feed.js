@@ -12,7 +12,8 @@ export class Feed {
   /** Loads now, because the reader asked or by itself; what is under way is dropped. */
   async load(itself = false) {
     clearTimeout(this.timer);
-    this.itself = itself;
+    // What the reader asked for and did not get is still asked for.
+    this.itself = itself && !this.failed;
     this.request?.abort();
     const request = (this.request = new AbortController());
     const patience = setTimeout(() => request.abort(), PATIENCE_MS);
@@ -27,6 +28,7 @@ export class Feed {
     }
     clearTimeout(patience);
     if (this.request !== request) return;
+    this.failed = !answer;
     if (answer) this.on.answer(answer);
     else this.on.failure(failure);
     // What takes long to load is asked for less often; a page out of sight waits until it is looked at.

@@ -129,7 +129,7 @@ impl Lab {
     }
 
     /// Has shops serve, one under each of `all`: together for as long as `warm` what is done once, then in turn, `rounds` times for as
-    /// long as `turn`; the CPU time of each for one request in its turns, in seconds.
+    /// long as `turn`; the CPU time of each for one request, in seconds. What it does while it waits for its turn counts, too.
     pub(crate) fn serve_in_turn(
         &self,
         all: &[Who],
@@ -142,16 +142,18 @@ impl Lab {
         let started = |(who, sink): (&Who, &Sink)| Shop::start(self.start(*who, &serving.task(), &sink.url())?);
         let shops = all.iter().zip(&sinks).map(started).collect::<Result<Vec<_>>>()?;
         self.load(&shops, warm)?;
-        let mut spent = vec![(0.0, 0.0); all.len()];
+        let cpu = || shops.iter().map(|shop| cpu_of(shop.program.id())).collect::<Result<Vec<_>>>();
+        let before = cpu()?;
+        let mut requests = vec![0.0; all.len()];
         for _ in 0..rounds {
-            for (shop, (cpu, requests)) in shops.iter().zip(&mut spent) {
-                let before = cpu_of(shop.program.id())?;
+            for (shop, requests) in shops.iter().zip(&mut requests) {
                 *requests += self.load(std::slice::from_ref(shop), turn)?[0];
-                *cpu += (cpu_of(shop.program.id())? - before).as_secs_f64();
             }
         }
+        let spent = cpu()?.into_iter().zip(before).map(|(after, before)| after.saturating_sub(before).as_secs_f64());
+        let each = spent.zip(requests).map(|(spent, requests)| spent / requests).collect();
         shops.into_iter().try_for_each(|shop| shop.program.finish()?.json().map(drop))?;
-        Ok(spent.into_iter().map(|(cpu, requests)| cpu / requests).collect())
+        Ok(each)
     }
 
     /// Sends requests to all of the shops for as long as `time`; how many each has answered.
