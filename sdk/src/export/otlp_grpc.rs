@@ -7,6 +7,8 @@
 //! Source: gRPC over HTTP/2 (PROTOCOL-HTTP2.md), its HTTP status mapping (http-grpc-status-mapping.md), and the OTLP
 //! specification, "Failures" and "OTLP/gRPC Throttling".
 
+use std::borrow::Cow;
+use std::io::Read;
 use std::time::Duration;
 
 use base64::Engine;
@@ -22,7 +24,7 @@ use super::answer::{Answer, RpcStatus, excerpt};
 use super::batch::Batch;
 use super::protocol::{Compression, Version};
 use super::settings::Settings;
-use super::transport::{Connection, Reply};
+use super::transport::{Connection, LONGEST_ANSWER, Reply};
 
 /// The client of one OTLP/gRPC endpoint.
 #[derive(Debug)]
@@ -35,6 +37,8 @@ pub(super) struct OtlpGrpc {
 }
 
 const GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
+const GRPC_ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grpc-accept-encoding");
+const GZIP: HeaderValue = HeaderValue::from_static("gzip");
 const GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 
 impl OtlpGrpc {
@@ -43,6 +47,7 @@ impl OtlpGrpc {
         let mut headers = settings.request_headers();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
         headers.insert(TE, HeaderValue::from_static("trailers"));
+        headers.insert(GRPC_ACCEPT_ENCODING, GZIP);
         // Milliseconds with at most 8 digits; settings allow no more than 600,000.
         if let Ok(timeout) = HeaderValue::from_str(&format!("{}m", settings.timeout.as_millis())) {
             headers.insert(GRPC_TIMEOUT, timeout);
@@ -59,7 +64,7 @@ impl OtlpGrpc {
         *request.uri_mut() = self.uri.clone();
         *request.headers_mut() = self.headers.clone();
         if body.is_gzip() {
-            request.headers_mut().insert(GRPC_ENCODING, HeaderValue::from_static("gzip"));
+            request.headers_mut().insert(GRPC_ENCODING, GZIP);
         }
         match self.connection.exchange(request, self.timeout).await {
             Ok(reply) => answer(&reply),
@@ -122,8 +127,8 @@ fn answer(reply: &Reply) -> Answer {
     let why = format!("{name}: {}", status.message);
     let asked = status.details.retry_delay();
     match status.code {
-        code::OK => match message(&reply.body) {
-            Some(message) => Answer::of_success(message),
+        code::OK => match message(reply) {
+            Some(message) => Answer::of_success(&message),
             None => Answer::Refused { why: "answered OK with a message that cannot be read".into() },
         },
         code::RESOURCE_EXHAUSTED if asked.is_some() => Answer::Later { why, after: asked },
@@ -195,15 +200,28 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// The one message of a unary answer: behind an uncompressed flag and its length, with nothing after it.
-fn message(body: &[u8]) -> Option<&[u8]> {
-    let (prefix, message) = body.split_first_chunk::<5>()?;
-    let [0, length @ ..] = *prefix else { return None };
-    (message.len() == u32::from_be_bytes(length) as usize).then_some(message)
+/// The one message of a unary answer: behind a flag and its length, with nothing after it. The flag 1 says that it is compressed, as
+/// a peer may where the request was (PROTOCOL-HTTP2.md, "Length-Prefixed-Message").
+fn message(reply: &Reply) -> Option<Cow<'_, [u8]>> {
+    let ([flag, length @ ..], message) = reply.body.split_first_chunk::<5>()?;
+    if message.len() != u32::from_be_bytes(*length) as usize {
+        return None;
+    }
+    match flag {
+        0 => Some(Cow::Borrowed(message)),
+        1 if reply.headers.get(GRPC_ENCODING) == Some(&GZIP) => {
+            let mut plain = Vec::new();
+            flate2::read::GzDecoder::new(message).take(LONGEST_ANSWER as u64 + 1).read_to_end(&mut plain).ok()?;
+            (plain.len() <= LONGEST_ANSWER).then_some(Cow::Owned(plain))
+        }
+        _ => None,
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use bytes::Bytes;
 
     use super::super::answer::Any;
@@ -260,6 +278,30 @@ mod tests {
         assert_eq!(answer(&reply(&partial, &ok)), Answer::Refused { why: "rejected 5 profiles: ".into() });
         for odd in [&b""[..], &[1, 0, 0, 0, 0], &[0, 0, 0, 0, 9, 1], &[0, 0, 0, 0, 0, 0]] {
             assert!(matches!(answer(&reply(odd, &ok)), Answer::Refused { .. }), "{odd:?}");
+        }
+    }
+
+    /// Check that a compressed message is read, and that one that is cut off, longer than any answer, or compressed in another way is none.
+    #[test]
+    fn an_acknowledgement_may_be_compressed() {
+        let compressed = |message: &[u8]| {
+            let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+            encoder.write_all(message).unwrap();
+            encoder.finish().unwrap()
+        };
+        let answered = |encoding: &'static str, bytes: &[u8]| {
+            let length = u32::try_from(bytes.len()).unwrap().to_be_bytes();
+            let mut reply = reply(&[&[1][..], &length, bytes].concat(), &[("grpc-status", "0")]);
+            reply.headers.insert(GRPC_ENCODING, HeaderValue::from_static(encoding));
+            answer(&reply)
+        };
+        assert_eq!(answered("gzip", &compressed(&[0x0a, 0])), Answer::Accepted { warning: None });
+        let partial = answered("gzip", &compressed(&[0x0a, 2, 0x08, 5]));
+        assert_eq!(partial, Answer::Refused { why: "rejected 5 profiles: ".into() });
+        let bomb = compressed(&vec![0; LONGEST_ANSWER + 1]);
+        let cut = compressed(&[0x0a, 0]);
+        for (encoding, bytes) in [("gzip", &bomb[..]), ("gzip", &cut[..cut.len() - 9]), ("br", &cut[..])] {
+            assert!(matches!(answered(encoding, bytes), Answer::Refused { .. }), "{encoding}");
         }
     }
 

@@ -21,7 +21,7 @@ use super::protocol::Version;
 use super::tls::Tls;
 
 /// No answer is read further than this (OTLP specification: response size limit of 4 MiB).
-const LONGEST_ANSWER: usize = 4 << 20;
+pub(super) const LONGEST_ANSWER: usize = 4 << 20;
 
 /// A peer and, while there is one, the connection to it.
 #[derive(Debug)]

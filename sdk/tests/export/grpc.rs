@@ -32,12 +32,21 @@ async fn a_set_arrives_as_it_was_offered() {
     }
 }
 
+/// A text of so many bytes that compression makes little shorter: the top bits of a linear congruential generator (Knuth, MMIX).
+fn incompressible(bytes: usize) -> String {
+    let next =
+        |state: &u64| Some(state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407));
+    let letters = std::iter::successors(Some(1_u64), next).map(|state| char::from(b'0' + (state >> 58) as u8));
+    letters.take(bytes).collect()
+}
+
 /// Check that refusals are final: one call each, its stacks lost as rejected, the reason kept.
 #[tokio::test]
 async fn what_is_refused_is_not_sent_again() {
     let cases = [
         (Reaction::Ok(Some((3, "too old".into()))), "rejected 3 profiles: too old"),
-        (Reaction::Ok(Some((0, "x".repeat(5 << 20)))), "longer than any OTLP answer"),
+        (Reaction::Ok(Some((0, "x".repeat(5 << 20)))), "a message that cannot be read"),
+        (Reaction::Ok(Some((0, incompressible(8 << 20)))), "longer than any OTLP answer"),
         (Reaction::Fail(Status::invalid_argument("no mapping")), "INVALID_ARGUMENT: no mapping"),
         (Reaction::Fail(Status::unimplemented("")), "UNIMPLEMENTED"),
         (Reaction::Fail(Status::resource_exhausted("full")), "RESOURCE_EXHAUSTED: full"),

@@ -123,6 +123,8 @@ async fn accept(listener: TcpListener, seen: Arc<Seen>) {
 async fn serve(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static, seen: Arc<Seen>) {
     let service = ProfilesServiceServer::from_arc(Arc::new(Scripted(Arc::clone(&seen))))
         .accept_compressed(CompressionEncoding::Gzip)
+        // As a Collector does where the request was compressed.
+        .send_compressed(CompressionEncoding::Gzip)
         .max_decoding_message_size(64 << 20);
     let mut connection = http2::Builder::new(TokioExecutor::new())
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
