@@ -18,7 +18,12 @@ pub struct Split {
     pub too_large: Vec<ProfileSet>,
 }
 
-/// Divides `set` so that [`request_bytes`] of each part is at most `limit`: first by profiles, then by samples.
+/// Most samples of a profile that backends take: Pyroscope refuses more, with its default limits
+/// (`max_profile_stacktrace_samples`), and with them all of the request.
+pub const MAX_SAMPLES: usize = 16_000;
+
+/// Divides `set` so that [`request_bytes`] of each part is at most `limit`, and no profile has more than [`MAX_SAMPLES`]: first by
+/// profiles, then by samples.
 ///
 /// What [`loss::is_count`] counts on a profile is shared out among its parts in proportion to the weight of their
 /// samples; the sums over the parts and what is too large are exactly the original's.
@@ -41,7 +46,8 @@ pub fn request_bytes(set: &ProfileSet) -> usize {
 }
 
 fn halve(set: ProfileSet, limit: usize, split: &mut Split) {
-    if request_bytes(&set) <= limit {
+    let are_short = set.profiles.iter().all(|profile| profile.samples.len() <= MAX_SAMPLES);
+    if are_short && request_bytes(&set) <= limit {
         split.parts.push(set);
         return;
     }

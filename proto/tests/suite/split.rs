@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use profiler_proto::loss;
 use profiler_proto::model::{Dictionary, Profile, ProfileSet, Value, merge};
-use profiler_proto::split::{request_bytes, split};
+use profiler_proto::split::{MAX_SAMPLES, request_bytes, split};
 use proptest::prelude::*;
 
 use crate::arbitrary::{plans, values};
@@ -55,6 +55,21 @@ fn wide(n: i64) -> ProfileSet {
         })
         .collect();
     set.compacted()
+}
+
+/// Check that a profile of more samples than backends take is divided, however small it is, and that nothing of it is lost.
+#[test]
+fn no_part_has_more_samples_than_backends_take() {
+    let most = MAX_SAMPLES as i64;
+    // Of two profiles the longer one.
+    for (number, parts) in [(most, 1), (most + 1, 3)] {
+        let set = wide(number);
+        let split = split(&set, usize::MAX);
+        assert_eq!((split.parts.len(), split.too_large.len()), (parts, 0));
+        let longest = split.parts.iter().flat_map(|part| &part.profiles).map(|profile| profile.samples.len()).max();
+        assert!(longest <= Some(MAX_SAMPLES), "{longest:?}");
+        assert_eq!(samples(&merge(&split.parts)), samples(&set));
+    }
 }
 
 /// Check that a set within the bound is its own only part.
