@@ -100,7 +100,12 @@ impl Variables<'_> {
         match variable.value.as_str() {
             "http/protobuf" => Ok(Protocol::Http),
             "grpc" => Ok(Protocol::Grpc),
-            "http/json" => Err(variable.refuse("profiles are not sent as JSON", PROTOCOL)),
+            "http/json" if variable.own => Err(variable.refuse("profiles are not sent as JSON", PROTOCOL)),
+            "http/json" => {
+                // For the other signals: whoever takes it takes protobuf at the same address.
+                tracing::warn!("{}=http/json: profiles are sent as http/protobuf", variable.name);
+                Ok(Protocol::Http)
+            }
             _ => Err(variable.refuse("it is not a protocol of OTLP", PROTOCOL)),
         }
     }
@@ -248,6 +253,13 @@ mod tests {
         assert_eq!(mixed.endpoint.uri.path(), "/base/v1development/profiles");
         assert_eq!((mixed.timeout, mixed.headers.len()), (Duration::from_secs(3), 2));
         assert_eq!(mixed.compression, Compression::None);
+    }
+
+    /// Check that what is meant for the other signals, and profiles are not sent as, does not keep a service from its start.
+    #[test]
+    fn json_for_all_signals_means_protobuf() {
+        let all = [("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:4318"), ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json")];
+        assert_eq!(found(&all).protocol, Protocol::Http);
     }
 
     /// Check that a gRPC endpoint needs no scheme, and that `INSECURE` then decides between TLS and clear text.
