@@ -1,4 +1,6 @@
 //! The shop under one of the profilers, as a process that serves.
+//!
+//! In: a program that was started with the task. Out: the address where it is asked. Waits on the caller's thread.
 
 use profiler_tests::Result;
 use profiler_tests::process::Running;

@@ -1,4 +1,6 @@
 //! The other side of each profiler: what it sends to, played by this process.
+//!
+//! In: whose. Out: the URL that its program is told, and what arrived there. Serves on threads of its own until it is dropped.
 
 use profiler_tests::Result;
 use profiler_tests::receiver::Receiver;
