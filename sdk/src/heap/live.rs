@@ -10,8 +10,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Locks of a table.
 const SHARDS: usize = 64;
-/// Most bytes that a block takes: its entry with a quarter for growth, and up to two links of the index.
-pub(super) const BLOCK_BYTES: usize = size_of::<Entry>() * 5 / 4 + 2 * size_of::<u32>();
+/// Most bytes that a block takes: its entry with an eighth for growth, and up to two links of the index.
+pub(super) const BLOCK_BYTES: usize = size_of::<Entry>() * 9 / 8 + 2 * size_of::<u32>();
 /// Stands for no entry.
 const NONE: u32 = u32::MAX;
 /// The interval stands above so many bits of the size.
@@ -219,7 +219,7 @@ impl Shard {
             None => {
                 let place = u32::try_from(self.entries.len()).map_err(|_| Refused::Full)?;
                 if self.entries.len() == self.entries.capacity() {
-                    self.entries.try_reserve_exact((self.entries.len() / 4).max(16))?;
+                    self.entries.try_reserve_exact((self.entries.len() / 8).max(16))?;
                 }
                 self.entries.push(entry);
                 place

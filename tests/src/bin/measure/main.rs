@@ -40,12 +40,7 @@ fn run() -> Result<()> {
     let mut report = Report::new(&lab)?;
     for row in rows::ALL.iter().filter(|row| cli.wants(row.name)) {
         writeln!(io::stderr(), "measuring {}: {}", row.name, row.what)?;
-        let before = report.lines().len();
         (row.measure)(&lab, &mut report)?;
-        // The table comes at the end, which may be an hour away.
-        for line in &report.lines()[before..] {
-            writeln!(io::stderr(), "{line}")?;
-        }
     }
     writeln!(io::stdout(), "{report}")?;
     let path = report.write(lab.target())?;

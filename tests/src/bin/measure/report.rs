@@ -3,6 +3,7 @@
 //! In: one line per figure, with a value per profiler. Out: both forms, with the machine and the versions they hold for.
 
 use std::fmt;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use profiler_tests::Result;
@@ -41,14 +42,11 @@ impl Report {
         Ok(Self { lines: Vec::new(), machine: machine(lab)?, quick: lab.quick })
     }
 
-    /// Adds a figure.
+    /// Adds a figure, and shows it: the table comes at the end, which may be an hour away, or never.
     pub(crate) fn add(&mut self, line: Line) {
+        // Nobody is left to be told when standard error is gone.
+        let _written = writeln!(io::stderr(), "{line}");
         self.lines.push(line);
-    }
-
-    /// The figures so far.
-    pub(crate) fn lines(&self) -> &[Line] {
-        &self.lines
     }
 
     /// Writes the JSON below `target`, and says where.
