@@ -12,7 +12,7 @@ use crate::{loss, otlp};
 /// What became of a set.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Split {
-    /// Parts within the bound, in the order of the original.
+    /// Parts within the bound, compact, in the order of the original.
     pub parts: Vec<ProfileSet>,
     /// Single samples that are beyond it alone, one set each.
     pub too_large: Vec<ProfileSet>,
@@ -34,10 +34,10 @@ pub fn split(set: &ProfileSet, limit: usize) -> Split {
     split
 }
 
-/// The size of `set` as an OTLP request, in bytes before compression, with the dictionary counted once per profile.
+/// The size of `set`, which is compact, as an OTLP request, in bytes before compression, with the dictionary counted once per profile.
 #[must_use]
 pub fn request_bytes(set: &ProfileSet) -> usize {
-    let request = otlp::encode(set);
+    let request = otlp::encode_compact(set);
     let dictionary = request.dictionary.as_ref().map_or(0, Message::encoded_len);
     let scopes = request.resource_profiles.iter().flat_map(|of_resource| &of_resource.scope_profiles);
     let profiles: usize =

@@ -21,7 +21,17 @@ use crate::resource::Resource;
 /// with period 1, for a request without one harms some receivers.
 #[must_use]
 pub fn encode(set: &ProfileSet) -> ExportProfilesServiceRequest {
-    let kept = set.with_profiles(set.profiles.iter().filter(|profile| !profile.samples.is_empty()));
+    encode_kept(&set.with_profiles(set.profiles.iter().filter(|profile| !profile.samples.is_empty())))
+}
+
+/// The same of a set that is compact already, as the parts of a [`split`](crate::split::split) are: it is not made so again, which takes
+/// as long as the rest.
+#[must_use]
+pub fn encode_compact(set: &ProfileSet) -> ExportProfilesServiceRequest {
+    if set.profiles.iter().any(|profile| profile.samples.is_empty()) { encode(set) } else { encode_kept(set) }
+}
+
+fn encode_kept(kept: &ProfileSet) -> ExportProfilesServiceRequest {
     let profiles: Vec<_> = kept.profiles.iter().map(|profile| encode_profile(profile, &kept.dictionary)).collect();
     let scope = wire::InstrumentationScope {
         name: kept.scope.name.clone(),

@@ -13,7 +13,7 @@ mod source;
 
 pub use context::ProcessContext;
 pub use decode::{decode, decode_bytes};
-pub use encode::{encode, encode_to_vec};
+pub use encode::{encode, encode_compact, encode_to_vec};
 
 pub use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
 

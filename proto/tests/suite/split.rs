@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use profiler_proto::loss;
 use profiler_proto::model::{Dictionary, Profile, ProfileSet, Value, merge};
 use profiler_proto::split::{MAX_SAMPLES, request_bytes, split};
+use profiler_proto::{loss, otlp};
 use proptest::prelude::*;
 
 use crate::arbitrary::{plans, values};
@@ -134,6 +134,7 @@ proptest! {
         let set = set.compacted();
         let parts = split(&set, limit);
         prop_assert!(parts.parts.iter().all(|part| request_bytes(part) <= limit));
+        prop_assert!(parts.parts.iter().all(|part| otlp::encode_compact(part) == otlp::encode(part)));
         let all: Vec<_> = parts.parts.iter().chain(&parts.too_large).collect();
         prop_assert_eq!(counts(all.iter().copied()), counts([&set]));
         let mut sums = BTreeMap::new();

@@ -108,7 +108,7 @@ impl Exporter {
     }
 
     fn enqueue(&self, part: &ProfileSet) {
-        let (request, stacks) = (otlp::encode(part), stacks_in(part));
+        let (request, stacks) = (otlp::encode_compact(part), stacks_in(part));
         if request.resource_profiles.is_empty() {
             // Nothing was sampled: a request would say nothing, and some peers refuse an empty one.
             return self.drop_unsent(stacks);
