@@ -114,7 +114,7 @@ pub use profiler_proto as proto;
 #[cfg(feature = "macros")]
 pub use profiler_sdk_macros::tagged;
 pub use stats::{
-    AllocatorStats, DestinationStats, EngineStats, HeapDumps, HeapLost, HeapStats, Ledger, SpanStats, Stats,
+    AllocatorStats, DestinationStats, EngineStats, HeapDumps, HeapLost, HeapStats, KindStats, Ledger, SpanStats, Stats,
     SymbolStats, TagStats,
 };
 

@@ -1,11 +1,17 @@
-//! What the profiler says about itself: one consistent snapshot, and the ledger it is taken from.
+//! What the profiler says about itself: one consistent snapshot, and the ledger ([`Ledger`]) it is taken from.
 //!
 //! In: the epochs that the `profiler` thread closes, and the fate of what was handed to destinations. Out: `stats()`,
 //! `/stats`, the attributes of loss on every profile. Leaf module: `export`, `serve` and the sampler use it.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+mod kinds;
+mod ledger;
 
-use profiler_proto::loss::{Account, Cause, Degraded, Loss};
+use profiler_proto::loss::{Account, Degraded, Loss};
+
+pub use self::kinds::KindStats;
+#[cfg(feature = "export")]
+pub(crate) use self::kinds::{Contents, Kinds};
+pub use self::ledger::Ledger;
 
 /// A snapshot of what the profiler did since it was started.
 #[derive(Debug, Clone, Default)]
@@ -21,6 +27,8 @@ pub struct Stats {
     pub degraded: Degraded,
     /// Sum of the weights of the stacks that were taken, in periods.
     pub weight: u64,
+    /// Profiles that were handed to export, by kind: `cpu`, `heap`, `other`.
+    pub kinds: Vec<KindStats>,
     /// The engine in use and why better ones are not.
     pub engine: EngineStats,
     /// One entry per destination, in the order of configuration.
@@ -162,7 +170,7 @@ pub struct EngineStats {
     pub notes: Vec<String>,
 }
 
-/// What became of the stacks that were handed to one destination.
+/// What became of what was handed to one destination.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DestinationStats {
@@ -174,6 +182,8 @@ pub struct DestinationStats {
     pub queued: u64,
     /// Stacks that it will never get, by cause.
     pub dropped: Loss,
+    /// Profiles by kind: handed to it, acknowledged, waiting, dropped.
+    pub kinds: Vec<KindStats>,
     /// What it answered last when it did not accept.
     pub last_error: Option<String>,
 }
@@ -188,76 +198,4 @@ pub struct SymbolStats {
     pub resolved: u64,
     /// Addresses without a name; they are shown as `file+0xoffset`.
     pub unresolved: u64,
-}
-
-/// The account that the sampler and the exporter share: every change is one entry under one lock, so that whoever looks
-/// sees a state in which the equation holds.
-#[derive(Debug, Default)]
-pub struct Ledger {
-    entries: Mutex<Entries>,
-}
-
-impl Entries {
-    fn write_off(&mut self) {
-        if let Some(cause) = self.abandoned {
-            self.account.lost(self.account.pending, cause);
-        }
-    }
-}
-
-/// What the ledger's lock guards.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Entries {
-    pub(crate) account: Account,
-    pub(crate) degraded: Degraded,
-    pub(crate) weight: u64,
-    /// What becomes of stacks that are on their way is settled: they are lost.
-    abandoned: Option<Cause>,
-}
-
-impl Ledger {
-    /// Enters one closed epoch of the sampler: see [`Account::enter`].
-    pub fn enter(&self, taken: u64, drained: u64, weight: u64, lost: &Loss, degraded: &Degraded) {
-        let mut entries = self.entries();
-        entries.account.enter(taken, drained, lost);
-        entries.degraded.merge(degraded);
-        entries.weight += weight;
-        entries.write_off();
-    }
-
-    /// `stacks` were accepted by a destination.
-    pub fn exported(&self, stacks: u64) {
-        let mut entries = self.entries();
-        if entries.abandoned.is_none() {
-            entries.account.exported(stacks);
-        }
-    }
-
-    /// `stacks` that were pending will never arrive.
-    pub fn lost(&self, stacks: u64, cause: Cause) {
-        let mut entries = self.entries();
-        if entries.abandoned.is_none() {
-            entries.account.lost(stacks, cause);
-        }
-    }
-
-    /// Nothing arrives any more: what is pending is lost, now and whenever there is more of it. Whoever still believes to
-    /// have it in hand says nothing new.
-    pub fn abandon(&self, cause: Cause) {
-        let mut entries = self.entries();
-        entries.abandoned = Some(cause);
-        entries.write_off();
-    }
-
-    /// The account as it stands.
-    #[must_use]
-    pub fn account(&self) -> Account {
-        self.entries().account
-    }
-
-    /// Everything as it stands.
-    pub(crate) fn entries(&self) -> MutexGuard<'_, Entries> {
-        // Each method changes plain numbers and cannot panic half-way: what a poisoned lock guards is whole.
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }

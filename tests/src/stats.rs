@@ -3,7 +3,7 @@
 //! In: a snapshot. Out: what a test compares with the receiver's figures. It says itself whether the equation holds, so
 //! that a scenario can ask it of many snapshots.
 
-use profiler::{HeapStats, Stats};
+use profiler::{HeapStats, KindStats, Stats};
 use serde_json::{Map, Value, json};
 
 /// A snapshot as JSON.
@@ -17,6 +17,7 @@ pub fn to_json(stats: &Stats) -> Value {
             "delivered": destination.delivered,
             "queued": destination.queued,
             "dropped": destination.dropped.total(),
+            "kinds": kinds_to_json(&destination.kinds),
             "last_error": destination.last_error,
         })
     });
@@ -29,9 +30,10 @@ pub fn to_json(stats: &Stats) -> Value {
         "pending": stats.account.pending,
         "lost": lost,
         "lost_total": stats.account.lost.total(),
-        "balances": stats.account.balances(),
+        "balances": balances(stats),
         "degraded": degraded,
         "weight": stats.weight,
+        "kinds": kinds_to_json(&stats.kinds),
         "engine": {
             "name": stats.engine.name,
             "threads": stats.engine.threads.iter().map(|(name, n)| (name.clone(), json!(n))).collect::<Map<_, _>>(),
@@ -44,6 +46,27 @@ pub fn to_json(stats: &Stats) -> Value {
         "tags_left_out": stats.tags.left_out,
         "spans": { "observed": stats.spans.observed, "seen": stats.spans.seen, "notes": stats.spans.notes },
     })
+}
+
+/// Whether the equation holds of the stacks, and of the profiles of each kind, at each destination too.
+#[must_use]
+pub fn balances(stats: &Stats) -> bool {
+    let mut kinds = stats.kinds.iter().chain(stats.destinations.iter().flat_map(|destination| &destination.kinds));
+    stats.account.balances() && kinds.all(KindStats::balances)
+}
+
+fn kinds_to_json(kinds: &[KindStats]) -> Map<String, Value> {
+    let row = |kind: &KindStats| {
+        let lost: Map<_, _> = kind.lost.iter().map(|(cause, n)| (cause.name().into(), json!(n))).collect();
+        json!({
+            "offered": kind.offered,
+            "exported": kind.exported,
+            "pending": kind.pending,
+            "lost": lost,
+            "lost_total": kind.lost.total(),
+        })
+    };
+    kinds.iter().map(|kind| (kind.name.into(), row(kind))).collect()
 }
 
 /// What is said of the heap, as JSON.

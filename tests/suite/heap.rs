@@ -8,7 +8,7 @@ mod page;
 use std::process::Command;
 
 use profiler_tests::process::run;
-use profiler_tests::receiver::{Protocol, Receiver};
+use profiler_tests::receiver::{Answer, Protocol, Receiver};
 use profiler_tests::statistics::STANDARD_ERRORS;
 use serde_json::Value;
 
@@ -340,4 +340,24 @@ fn the_heap_is_sent() {
     let of_heap: Vec<_> = sets.filter(|set| types(set).contains(&"inuse_space".to_owned())).collect();
     let first = of_heap.first().unwrap_or_else(|| panic!("no profile of the heap was sent: {outcome}"));
     assert!(types(first).iter().all(|kind| kind.starts_with("alloc_") || kind.starts_with("inuse_")));
+}
+
+/// Check that profiles of the heap that a receiver refuses are a counted loss, and that they are not when it takes them.
+#[test]
+fn a_heap_that_is_refused_is_a_counted_loss() {
+    for (answer, found, missing) in
+        [(Answer::Reject, "lost/rejected", "exported"), (Answer::Accept, "exported", "lost_total")]
+    {
+        let receiver = Receiver::start().unwrap();
+        receiver.answer(answer);
+        let mut command = heap("options", &["blocks=50"]);
+        sending(&mut command, &receiver, Protocol::Grpc);
+        let outcome = result(command.env("PROFILER_INTERVAL", "200ms"));
+        let of = |name: &str| number(&outcome, &format!("/stats/kinds/heap/{name}"));
+        assert!(of(found) > 0 && of(missing) == 0, "{outcome}");
+        assert_eq!(of("offered"), of("exported") + of("pending") + of("lost_total"), "{outcome}");
+        let at_destination = |name: &str| number(&outcome, &format!("/stats/destinations/0/kinds/heap/{name}"));
+        // Looked at a little later than the ledger.
+        assert!(at_destination(found) >= of(found), "{outcome}");
+    }
 }

@@ -1,4 +1,4 @@
-//! The task of one destination: takes the oldest batch, sends it, settles it or tries again.
+//! The task of one destination: takes the oldest parcel, sends it, settles it or tries again.
 //!
 //! In: its queue. Out: verdicts to the queue, a log line when the destination begins to fail and when it is well again.
 //! Each destination has a task of its own on the runtime of the exporting thread, so that one that hangs holds up no
@@ -11,13 +11,13 @@ use profiler_proto::loss::Cause;
 use tokio::sync::Notify;
 
 use super::answer::Answer;
-use super::batch::Batch;
 use super::otlp_grpc::OtlpGrpc;
 use super::otlp_http::OtlpHttp;
+use super::parcel::Parcel;
 use super::queue::Queue;
 use super::retry::{Backoff, Retry};
 
-/// What sends a batch to one kind of peer.
+/// What sends a parcel to one kind of peer.
 #[derive(Debug)]
 pub(super) enum Sender {
     Grpc(OtlpGrpc),
@@ -25,10 +25,10 @@ pub(super) enum Sender {
 }
 
 impl Sender {
-    async fn send(&mut self, batch: &Batch) -> Answer {
+    async fn send(&mut self, parcel: &Parcel) -> Answer {
         match self {
-            Self::Grpc(grpc) => grpc.send(batch).await,
-            Self::Http(http) => http.send(batch).await,
+            Self::Grpc(grpc) => grpc.send(&parcel.body).await,
+            Self::Http(http) => http.send(&parcel.body).await,
         }
     }
 }
@@ -38,10 +38,10 @@ pub(super) async fn deliver(queue: Arc<Queue>, mut sender: Sender, retry: Retry,
     let mut backoff = Backoff::new(retry);
     let mut health = Health { name: queue.stats().name, failing: false };
     loop {
-        let (number, batch) = queue.next().await;
-        match sender.send(&batch).await {
+        let (number, parcel) = queue.next().await;
+        match sender.send(&parcel).await {
             Answer::Accepted { warning } => {
-                health.well();
+                health.well(&parcel);
                 backoff.reset();
                 queue.accepted(number, warning);
             }
@@ -56,6 +56,7 @@ pub(super) async fn deliver(queue: Arc<Queue>, mut sender: Sender, retry: Retry,
                     None => queue.given_up(number, Cause::Unreachable, why),
                     Some(delay) => {
                         queue.put_back(why);
+                        drop(parcel);
                         pause(delay, after.is_some(), &hurry).await;
                     }
                 }
@@ -87,7 +88,9 @@ impl Health {
         self.failing = true;
     }
 
-    fn well(&mut self) {
+    fn well(&mut self, parcel: &Parcel) {
+        let (bytes, uncompressed, samples) = (parcel.body.len(), parcel.body.uncompressed, parcel.body.samples);
+        tracing::debug!(destination = %self.name, samples, bytes, uncompressed, "profiles were accepted");
         if self.failing {
             tracing::info!(destination = %self.name, "profiles are being accepted again");
         }

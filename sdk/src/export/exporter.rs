@@ -6,27 +6,20 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use profiler_proto::loss::{Cause, stacks_of};
+use profiler_proto::ProfileSet;
+use profiler_proto::loss::Cause;
 use profiler_proto::split::{Split, split};
-use profiler_proto::{ProfileSet, otlp};
 use tokio::runtime::Handle;
-use tokio::sync::Notify;
-use tokio::task::AbortHandle;
 
-use super::batch::Batch;
-use super::delivery::{Sender, deliver};
-use super::destination::{Deliver, Destination, Kind};
-use super::otlp_grpc::OtlpGrpc;
-use super::otlp_http::OtlpHttp;
-use super::protocol::{Compression, Protocol};
-use super::queue::Queue;
+use super::destination::Destination;
+use super::form::Form;
+use super::outlet::{Outlet, Remote};
+use super::parcel::{Fate, Parcel};
 use super::retry::Retry;
-use super::settings::Settings;
 use crate::error::Error;
-use crate::stats::{DestinationStats, Ledger};
+use crate::stats::{Contents, DestinationStats, Ledger};
 
 /// What exporting may use.
 #[derive(Debug, Clone, Copy)]
@@ -53,15 +46,10 @@ impl Default for Limits {
 pub struct Exporter {
     /// In the order of configuration.
     outlets: Vec<Outlet>,
-    /// Of each remote outlet: how its bodies are compressed.
-    compressions: Vec<Compression>,
+    /// Those of the remote outlets, each once.
+    forms: Vec<Form>,
     request_bytes: usize,
     ledger: Arc<Ledger>,
-}
-
-enum Outlet {
-    Local { name: String, deliver: Deliver, delivered: AtomicU64 },
-    Remote { queue: Arc<Queue>, hurry: Arc<Notify>, task: AbortHandle },
 }
 
 impl Exporter {
@@ -75,70 +63,84 @@ impl Exporter {
         let runtime = Handle::try_current().map_err(|_| {
             Error::misuse("Exporter::start", "there is no tokio runtime here", "call it inside the exporting runtime")
         })?;
-        let compressions = destinations.iter().filter_map(|destination| match &destination.kind {
-            Kind::Otlp(settings) => Some(settings.compression),
-            Kind::Local { .. } => None,
-        });
-        let compressions = compressions.collect();
-        let outlets = destinations.into_iter().map(|destination| Outlet::open(destination, limits, &runtime)).collect();
-        Ok(Self { outlets, compressions, request_bytes: limits.request_bytes, ledger })
+        let open = |destination| Outlet::open(destination, limits, &runtime);
+        let outlets: Vec<Outlet> = destinations.into_iter().map(open).collect();
+        let mut forms = Vec::new();
+        for remote in remotes(&outlets) {
+            if !forms.contains(&remote.form) {
+                forms.push(remote.form);
+            }
+        }
+        Ok(Self { outlets, forms, request_bytes: limits.request_bytes, ledger })
     }
 
     /// Hands `set` to every destination. Never waits; what cannot be taken in is counted as lost.
     #[expect(clippy::needless_pass_by_value, reason = "the set is given away; how often it is shared is our matter")]
     pub fn offer(&self, set: Arc<ProfileSet>) {
-        let stacks = stacks_in(&set);
+        let contents = Contents::of(&set);
         for outlet in &self.outlets {
-            outlet.deliver_locally(&set, stacks);
+            if let Outlet::Local(local) = outlet {
+                local.take(&set, &contents);
+            }
         }
-        match (self.compressions.is_empty(), self.outlets.is_empty()) {
-            (false, _) => self.send(&set),
-            (true, false) => self.ledger.exported(stacks),
-            (true, true) => self.ledger.lost(stacks, Cause::NoDestination),
+        if !self.forms.is_empty() {
+            return self.send(&set);
+        }
+        self.ledger.offered(&contents);
+        match self.outlets.is_empty() {
+            false => self.ledger.exported(&contents),
+            true => self.ledger.given_up(&contents, Cause::NoDestination),
         }
     }
 
     /// Splits `set` and queues its parts for all remote destinations.
     fn send(&self, set: &ProfileSet) {
         let Split { parts, too_large } = split(set, self.request_bytes);
+        parts.iter().chain(&too_large).for_each(|part| self.ledger.offered(&Contents::of(part)));
         for part in &parts {
-            self.enqueue(part);
+            match Contents::of(part).profiles() {
+                // Nothing was sampled: a request would say nothing, and some peers refuse an empty one.
+                0 => self.refuse(part),
+                _ => self.queue(part),
+            }
         }
-        self.drop_unsent(too_large.iter().map(stacks_in).sum());
+        too_large.iter().for_each(|part| self.refuse(part));
     }
 
-    fn enqueue(&self, part: &ProfileSet) {
-        let (request, stacks) = (otlp::encode_compact(part), stacks_in(part));
-        if request.resource_profiles.is_empty() {
-            // Nothing was sampled: a request would say nothing, and some peers refuse an empty one.
-            return self.drop_unsent(stacks);
-        }
-        match Batch::encode(&request, stacks, &self.compressions, Arc::clone(&self.ledger)) {
-            Ok(batch) => {
-                let batch = Arc::new(batch);
-                self.queues().for_each(|queue| queue.push(Arc::clone(&batch)));
-            }
-            Err(error) => {
+    /// Gives up `part`, which no request can hold.
+    fn refuse(&self, part: &ProfileSet) {
+        let fate = self.fate(part);
+        self.remotes().for_each(|remote| remote.queue.refuse(&fate, Cause::TooLarge));
+    }
+
+    /// Queues `part` for all remote destinations, written once for those of one form.
+    fn queue(&self, part: &ProfileSet) {
+        let fate = self.fate(part);
+        for form in &self.forms {
+            let body = form.write(part);
+            if let Err(error) = &body {
                 tracing::error!(%error, "a request cannot be encoded");
-                self.drop_unsent(stacks);
+            }
+            for Remote { queue, .. } in self.remotes().filter(|remote| remote.form == *form) {
+                match &body {
+                    Ok(body) => queue.push(Parcel { fate: Arc::clone(&fate), body: body.clone() }),
+                    Err(_) => queue.refuse(&fate, Cause::TooLarge),
+                }
             }
         }
     }
 
-    /// Counts `stacks` that no request can hold.
-    fn drop_unsent(&self, stacks: u64) {
-        if stacks > 0 {
-            self.queues().for_each(|queue| queue.count_dropped(stacks, Cause::TooLarge));
-            self.ledger.lost(stacks, Cause::TooLarge);
-        }
+    /// A fate for `part` at all remote destinations.
+    fn fate(&self, part: &ProfileSet) -> Arc<Fate> {
+        Arc::new(Fate::new(Contents::of(part), self.remotes().count(), Arc::clone(&self.ledger)))
     }
 
     /// Waits until all that was offered before is accepted or lost; `false` if `timeout` was over first. To be awaited
     /// on the exporting runtime, as is [`Exporter::shutdown`].
     pub async fn flush(&self, timeout: Duration) -> bool {
         let flushed = async {
-            for queue in self.queues() {
-                queue.flushed().await;
+            for remote in self.remotes() {
+                remote.queue.flushed().await;
             }
         };
         tokio::time::timeout(timeout, flushed).await.is_ok()
@@ -149,17 +151,13 @@ impl Exporter {
     ///
     /// What is offered afterwards is lost to remote destinations.
     pub async fn shutdown(&self, timeout: Duration) -> bool {
-        for outlet in &self.outlets {
-            if let Outlet::Remote { hurry, .. } = outlet {
-                hurry.notify_one();
-            }
-        }
+        self.remotes().for_each(|remote| remote.hurry.notify_one());
         let flushed = self.flush(timeout).await;
         self.close();
         flushed
     }
 
-    /// What became of the stacks, per destination in the order of configuration.
+    /// What became of what was offered, per destination in the order of configuration.
     #[must_use]
     pub fn destinations(&self) -> Vec<DestinationStats> {
         self.outlets.iter().map(Outlet::stats).collect()
@@ -167,22 +165,17 @@ impl Exporter {
 
     /// Gives up all that is here and all that comes, and wakes nobody for it: for when what would wake them is gone.
     pub fn abandon(&self, cause: Cause) {
-        self.queues().for_each(|queue| queue.abandon(cause));
+        self.remotes().for_each(|remote| remote.queue.abandon(cause));
     }
 
-    fn queues(&self) -> impl Iterator<Item = &Queue> {
-        self.outlets.iter().filter_map(|outlet| match outlet {
-            Outlet::Local { .. } => None,
-            Outlet::Remote { queue, .. } => Some(&**queue),
-        })
+    fn remotes(&self) -> impl Iterator<Item = &Remote> {
+        remotes(&self.outlets)
     }
 
     fn close(&self) {
-        for outlet in &self.outlets {
-            if let Outlet::Remote { queue, task, .. } = outlet {
-                queue.close();
-                task.abort();
-            }
+        for Remote { queue, task, .. } in self.remotes() {
+            queue.close();
+            task.abort();
         }
     }
 }
@@ -199,48 +192,9 @@ impl fmt::Debug for Exporter {
     }
 }
 
-impl Outlet {
-    fn open(destination: Destination, limits: Limits, runtime: &Handle) -> Self {
-        match destination.kind {
-            Kind::Local { name, deliver } => Self::Local { name, deliver, delivered: AtomicU64::new(0) },
-            Kind::Otlp(settings) => Self::connect(*settings, limits, runtime),
-        }
-    }
-
-    fn connect(settings: Settings, limits: Limits, runtime: &Handle) -> Self {
-        let queue = Arc::new(Queue::new(settings.name(), settings.compression, limits.queue_bytes));
-        let sender = match settings.protocol {
-            Protocol::Grpc => Sender::Grpc(OtlpGrpc::new(settings)),
-            Protocol::Http => Sender::Http(OtlpHttp::new(settings)),
-        };
-        let hurry = Arc::new(Notify::new());
-        let task = deliver(Arc::clone(&queue), sender, limits.retry, Arc::clone(&hurry));
-        let task = runtime.spawn(task).abort_handle();
-        Self::Remote { queue, hurry, task }
-    }
-
-    fn deliver_locally(&self, set: &Arc<ProfileSet>, stacks: u64) {
-        if let Self::Local { deliver, delivered, .. } = self {
-            deliver(set);
-            // A figure on its own: nothing is read on the strength of it.
-            delivered.fetch_add(stacks, Ordering::Relaxed);
-        }
-    }
-
-    fn stats(&self) -> DestinationStats {
-        match self {
-            Self::Remote { queue, .. } => queue.stats(),
-            Self::Local { name, delivered, .. } => DestinationStats {
-                name: name.clone(),
-                delivered: delivered.load(Ordering::Relaxed),
-                ..DestinationStats::default()
-            },
-        }
-    }
-}
-
-/// On-CPU stacks that `set` stands for.
-fn stacks_in(set: &ProfileSet) -> u64 {
-    let on_cpu = set.profiles.iter().filter(|profile| profile.kind.is_cpu(&set.dictionary));
-    on_cpu.map(|profile| stacks_of(profile, &set.dictionary)).sum()
+fn remotes(outlets: &[Outlet]) -> impl Iterator<Item = &Remote> {
+    outlets.iter().filter_map(|outlet| match outlet {
+        Outlet::Local(_) => None,
+        Outlet::Remote(remote) => Some(remote),
+    })
 }

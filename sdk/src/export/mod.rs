@@ -1,24 +1,30 @@
 //! Sends profiles to where they are kept: split, encode, queue, compress, retry.
 //!
 //! In: sets of profiles ([`Exporter::offer`], from any thread). Out: OTLP requests over gRPC or HTTP, and for every
-//! on-CPU stack one entry in the ledger: exported, or lost with its cause. Everything is bounded: what waits, in bytes;
+//! on-CPU stack and every profile one entry in the ledger: exported, or lost with its cause. Everything is bounded: what waits, in bytes;
 //! an attempt and its retries, in time; an answer, in bytes. Runs on a `tokio` runtime that the caller owns; nothing here
 //! blocks it or ever fails the host.
 //!
 //! ```text
-//! offer ─► split ─► encode + compress, once ─► queue of A ─► deliver, retry ─► A
-//!    └───► local destinations                ╰► queue of B ─► deliver, retry ─► B
+//! offer ─► split ─► write + compress, once a form ─► queue of A ─► deliver, retry ─► A
+//!    └───► local destinations                     ╰► queue of B ─► deliver, retry ─► B
 //! ```
+//!
+//! A destination names its form (`outlet`, `form`). What waits in its queue is a parcel: a body of that form, and the fate that the
+//! same profiles share at all destinations.
 
 mod answer;
-mod batch;
+mod body;
 mod delivery;
 mod destination;
 mod endpoint;
 mod env;
 mod exporter;
+mod form;
 mod otlp_grpc;
 mod otlp_http;
+mod outlet;
+mod parcel;
 mod protocol;
 mod queue;
 mod retry;

@@ -1,6 +1,6 @@
-//! OTLP over gRPC: one unary call per batch, over HTTP/2.
+//! OTLP over gRPC: one unary call per body, over HTTP/2.
 //!
-//! In: a batch, already encoded, compressed and framed. Out: what the peer's status means. Written on `hyper` rather
+//! In: a body, already encoded, compressed and framed. Out: what the peer's status means. Written on `hyper` rather
 //! than on a gRPC library for two reasons: a body compressed once serves every destination and every retry, and nothing
 //! that a peer sends may panic in the host, not even a status whose details are not base64.
 //!
@@ -21,7 +21,7 @@ use percent_encoding::percent_decode;
 use prost::Message;
 
 use super::answer::{Answer, RpcStatus, excerpt};
-use super::batch::Batch;
+use super::body::Body;
 use super::protocol::{Compression, Version};
 use super::settings::Settings;
 use super::transport::{Connection, LONGEST_ANSWER, Reply};
@@ -32,7 +32,6 @@ pub(super) struct OtlpGrpc {
     connection: Connection,
     uri: Uri,
     headers: HeaderMap,
-    compression: Compression,
     timeout: Duration,
 }
 
@@ -48,24 +47,22 @@ impl OtlpGrpc {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
         headers.insert(TE, HeaderValue::from_static("trailers"));
         headers.insert(GRPC_ACCEPT_ENCODING, GZIP);
+        if settings.compression == Compression::Gzip {
+            headers.insert(GRPC_ENCODING, GZIP);
+        }
         // Milliseconds with at most 8 digits; settings allow no more than 600,000.
         if let Ok(timeout) = HeaderValue::from_str(&format!("{}m", settings.timeout.as_millis())) {
             headers.insert(GRPC_TIMEOUT, timeout);
         }
-        let Settings { compression, timeout, .. } = settings;
-        Self { connection, uri: settings.endpoint.uri, headers, compression, timeout }
+        Self { connection, uri: settings.endpoint.uri, headers, timeout: settings.timeout }
     }
 
-    /// Sends `batch` once.
-    pub(super) async fn send(&mut self, batch: &Batch) -> Answer {
-        let body = batch.body(self.compression);
+    /// Sends `body`, compressed as the settings say, once.
+    pub(super) async fn send(&mut self, body: &Body) -> Answer {
         let mut request = Request::new(Full::new(body.framed()));
         *request.method_mut() = Method::POST;
         *request.uri_mut() = self.uri.clone();
         *request.headers_mut() = self.headers.clone();
-        if body.is_gzip() {
-            request.headers_mut().insert(GRPC_ENCODING, GZIP);
-        }
         match self.connection.exchange(request, self.timeout).await {
             Ok(reply) => answer(&reply),
             Err(why) => Answer::Later { why, after: None },

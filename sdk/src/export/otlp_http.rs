@@ -1,6 +1,6 @@
-//! OTLP over HTTP: one `POST` of a protobuf message per batch.
+//! OTLP over HTTP: one `POST` of a protobuf message per body.
 //!
-//! In: a batch, already encoded and compressed. Out: what the peer's answer means. Which status codes may be retried,
+//! In: a body, already encoded and compressed. Out: what the peer's answer means. Which status codes may be retried,
 //! and how long to wait, is as the OTLP specification says ("OTLP/HTTP Response", "OTLP/HTTP Throttling"). Redirects are
 //! refused, not followed: they could take headers with credentials elsewhere.
 
@@ -12,7 +12,7 @@ use http_body_util::Full;
 use prost::Message;
 
 use super::answer::{Answer, RpcStatus, excerpt};
-use super::batch::Batch;
+use super::body::Body;
 use super::protocol::{Compression, Version};
 use super::settings::Settings;
 use super::transport::{Connection, Reply};
@@ -25,7 +25,6 @@ pub(super) struct OtlpHttp {
     connection: Connection,
     uri: Uri,
     headers: HeaderMap,
-    compression: Compression,
     timeout: Duration,
 }
 
@@ -35,20 +34,18 @@ impl OtlpHttp {
         let mut headers = settings.request_headers();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(PROTOBUF));
         headers.insert(HOST, settings.endpoint.authority);
-        let Settings { compression, timeout, .. } = settings;
-        Self { connection, uri: settings.endpoint.uri, headers, compression, timeout }
+        if settings.compression == Compression::Gzip {
+            headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        }
+        Self { connection, uri: settings.endpoint.uri, headers, timeout: settings.timeout }
     }
 
-    /// Sends `batch` once.
-    pub(super) async fn send(&mut self, batch: &Batch) -> Answer {
-        let body = batch.body(self.compression);
+    /// Sends `body`, compressed as the settings say, once.
+    pub(super) async fn send(&mut self, body: &Body) -> Answer {
         let mut request = Request::new(Full::new(body.message()));
         *request.method_mut() = Method::POST;
         *request.uri_mut() = self.uri.clone();
         *request.headers_mut() = self.headers.clone();
-        if body.is_gzip() {
-            request.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-        }
         match self.connection.exchange(request, self.timeout).await {
             Ok(reply) => answer(&reply, SystemTime::now()),
             Err(why) => Answer::Later { why, after: None },

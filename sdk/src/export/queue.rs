@@ -1,7 +1,7 @@
-//! What waits for one destination: batches in order, bounded in bytes, the oldest out first.
+//! What waits for one destination: parcels in order, bounded in bytes, the oldest out first.
 //!
-//! In: batches from any thread ([`Queue::push`] never waits), verdicts from the one task that delivers. Out: the batch
-//! whose turn it is, figures for `stats()`, and how far everything is settled, for flush. Every batch that was pushed
+//! In: parcels from any thread ([`Queue::push`] never waits), verdicts from the one task that delivers. Out: the parcel
+//! whose turn it is, figures for `stats()`, and how far everything is settled, for flush. Every parcel that was pushed
 //! gets exactly one verdict from here: accepted, or given up with its cause.
 
 use std::collections::VecDeque;
@@ -10,61 +10,64 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use profiler_proto::loss::Cause;
 use tokio::sync::{Notify, watch};
 
-use super::batch::Batch;
-use super::protocol::Compression;
-use crate::stats::DestinationStats;
+use super::parcel::{Fate, Parcel};
+use crate::stats::{DestinationStats, Kinds};
 
 /// The queue of one destination.
 #[derive(Debug)]
 pub(super) struct Queue {
-    /// The form of a batch that waits here; its size counts.
-    compression: Compression,
     /// Bound of [`State::bytes`].
     capacity: usize,
     state: Mutex<State>,
     /// Something to send has come.
     arrived: Notify,
-    /// Every batch with a number below this has its verdict.
+    /// Every parcel with a number below this has its verdict.
     settled: watch::Sender<u64>,
 }
 
 #[derive(Debug)]
 struct State {
-    /// Oldest first. Invariant: numbers ascend, `bytes` is the sum of the entries' sizes.
+    /// Oldest first. Invariant: numbers ascend, `bytes` is the sum of the bodies' lengths.
     entries: VecDeque<Entry>,
     bytes: usize,
     /// The first entry is on the wire and cannot be dropped for room.
     sending: bool,
     closed: bool,
-    /// The number of the next batch.
+    /// The number of the next parcel.
     next: u64,
+    kinds: Kinds,
     stats: DestinationStats,
 }
 
 #[derive(Debug)]
 struct Entry {
     number: u64,
-    bytes: usize,
-    batch: Arc<Batch>,
+    parcel: Parcel,
 }
 
 impl Queue {
-    /// An empty queue for the destination called `name`.
-    pub(super) fn new(name: String, compression: Compression, capacity: usize) -> Self {
-        let stats = DestinationStats { name, ..DestinationStats::default() };
-        let state = State { entries: VecDeque::new(), bytes: 0, sending: false, closed: false, next: 0, stats };
-        let settled = watch::Sender::new(0);
-        Self { compression, capacity, state: Mutex::new(state), arrived: Notify::new(), settled }
+    /// An empty queue for the destination called `name`, with room for bodies of `capacity` bytes.
+    pub(super) fn new(name: String, capacity: usize) -> Self {
+        let state = State {
+            entries: VecDeque::new(),
+            bytes: 0,
+            sending: false,
+            closed: false,
+            next: 0,
+            kinds: Kinds::default(),
+            stats: DestinationStats { name, ..DestinationStats::default() },
+        };
+        Self { capacity, state: Mutex::new(state), arrived: Notify::new(), settled: watch::Sender::new(0) }
     }
 
-    /// Takes `batch` in, dropping the oldest if there is no room. Never waits.
-    pub(super) fn push(&self, batch: Arc<Batch>) {
+    /// Takes `parcel` in, dropping the oldest if there is no room. Never waits.
+    pub(super) fn push(&self, parcel: Parcel) {
         let mut state = self.state();
-        let bytes = batch.body(self.compression).len();
         let number = state.next;
         state.next += 1;
-        state.bytes += bytes;
-        state.entries.push_back(Entry { number, bytes, batch });
+        state.bytes += parcel.body.len();
+        state.kinds.offer(parcel.fate.contents());
+        state.entries.push_back(Entry { number, parcel });
         if state.closed {
             state.give_up_at(0, Cause::Shutdown);
         }
@@ -76,9 +79,16 @@ impl Queue {
         self.arrived.notify_one();
     }
 
-    /// The oldest batch with its number, as soon as there is one. It stays here, safe from being dropped for room, until
+    /// Gives up, for this destination, what cannot be made a parcel.
+    pub(super) fn refuse(&self, fate: &Fate, cause: Cause) {
+        let mut state = self.state();
+        state.kinds.offer(fate.contents());
+        state.give_up(fate, cause);
+    }
+
+    /// The oldest parcel with its number, as soon as there is one. It stays here, safe from being dropped for room, until
     /// [`Queue::accepted`], [`Queue::given_up`] or [`Queue::put_back`].
-    pub(super) async fn next(&self) -> (u64, Arc<Batch>) {
+    pub(super) async fn next(&self) -> (u64, Parcel) {
         loop {
             if let Some(front) = self.begin() {
                 return front;
@@ -87,37 +97,38 @@ impl Queue {
         }
     }
 
-    fn begin(&self) -> Option<(u64, Arc<Batch>)> {
+    fn begin(&self) -> Option<(u64, Parcel)> {
         let mut state = self.state();
-        let front = state.entries.front().map(|entry| (entry.number, Arc::clone(&entry.batch)));
+        let front = state.entries.front().map(|entry| (entry.number, entry.parcel.clone()));
         state.sending = front.is_some();
         front
     }
 
-    /// The batch being sent was acknowledged, perhaps with a warning.
+    /// The parcel being sent was acknowledged, perhaps with a warning.
     pub(super) fn accepted(&self, number: u64, warning: Option<String>) {
         let mut state = self.state();
         state.sending = false;
-        if let Some(entry) = state.take_front(number) {
-            state.stats.delivered += entry.batch.stacks();
+        if let Some(fate) = state.take_front(number) {
+            state.stats.delivered += fate.contents().stacks;
+            state.kinds.export(fate.contents());
             state.stats.last_error = warning.or(state.stats.last_error.take());
-            entry.batch.accepted();
+            fate.accepted();
         }
         self.publish(&state);
     }
 
-    /// The batch being sent will not be sent again.
+    /// The parcel being sent will not be sent again.
     pub(super) fn given_up(&self, number: u64, cause: Cause, why: String) {
         let mut state = self.state();
         state.sending = false;
         state.stats.last_error = Some(why);
-        if state.entries.front().is_some_and(|entry| entry.number == number) {
-            state.give_up_at(0, cause);
+        if let Some(fate) = state.take_front(number) {
+            state.give_up(&fate, cause);
         }
         self.publish(&state);
     }
 
-    /// The batch being sent waits for another attempt; in the meantime it may be dropped for room, as the oldest.
+    /// The parcel being sent waits for another attempt; in the meantime it may be dropped for room, as the oldest.
     pub(super) fn put_back(&self, why: String) {
         let mut state = self.state();
         state.sending = false;
@@ -146,13 +157,8 @@ impl Queue {
     /// The figures as they stand.
     pub(super) fn stats(&self) -> DestinationStats {
         let state = self.state();
-        let queued = state.entries.iter().map(|entry| entry.batch.stacks()).sum();
-        DestinationStats { queued, ..state.stats.clone() }
-    }
-
-    /// Counts `stacks` that this destination lost before they could be queued.
-    pub(super) fn count_dropped(&self, stacks: u64, cause: Cause) {
-        self.state().stats.dropped.add(cause, stacks);
+        let queued = state.entries.iter().map(|entry| entry.parcel.fate.contents().stacks).sum();
+        DestinationStats { queued, kinds: state.kinds.to_vec(), ..state.stats.clone() }
     }
 
     /// Announces how far everything is settled. Under the lock, so that whoever sees it also sees the ledger settled.
@@ -177,99 +183,23 @@ impl State {
 
     fn give_up_at(&mut self, index: usize, cause: Cause) {
         if let Some(entry) = self.entries.remove(index) {
-            self.bytes -= entry.bytes;
-            self.stats.dropped.add(cause, entry.batch.stacks());
-            entry.batch.given_up(cause);
+            self.bytes -= entry.parcel.body.len();
+            self.give_up(&entry.parcel.fate, cause);
         }
     }
 
-    fn take_front(&mut self, number: u64) -> Option<Entry> {
+    fn give_up(&mut self, fate: &Fate, cause: Cause) {
+        self.stats.dropped.add(cause, fate.contents().stacks);
+        self.kinds.lose(fate.contents(), cause);
+        fate.given_up(cause);
+    }
+
+    fn take_front(&mut self, number: u64) -> Option<Arc<Fate>> {
         let entry = self.entries.pop_front_if(|entry| entry.number == number)?;
-        self.bytes -= entry.bytes;
-        Some(entry)
+        self.bytes -= entry.parcel.body.len();
+        Some(entry.parcel.fate)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::batch::tests::{batch, ledger};
-    use super::*;
-    use crate::stats::Ledger;
-
-    /// A queue with room for two batches of 100 bytes, and the ledger of 60 stacks that they come from.
-    fn queue() -> (Queue, Arc<Ledger>) {
-        (Queue::new("test".into(), Compression::None, 250), ledger(60))
-    }
-
-    fn push(queue: &Queue, stacks: u64, bytes: usize, ledger: &Arc<Ledger>) {
-        queue.push(Arc::new(batch(stacks, bytes, 1, ledger)));
-    }
-
-    /// Check that a full queue drops the oldest, counts it, and stays within its bound.
-    #[test]
-    fn a_full_queue_drops_the_oldest() {
-        let (queue, ledger) = queue();
-        for stacks in [10, 20, 30] {
-            push(&queue, stacks, 100, &ledger);
-        }
-        assert!(queue.state().bytes <= 250);
-        assert_eq!(queue.stats().queued, 50);
-        assert_eq!(queue.stats().dropped.count(Cause::QueueFull), 10);
-        assert_eq!(ledger.account().lost.count(Cause::QueueFull), 10);
-        assert_eq!(queue.begin().map(|(number, batch)| (number, batch.stacks())), Some((1, 20)));
-    }
-
-    /// Check that what is on the wire is not dropped for room, and is again the oldest once it waits for a retry.
-    #[test]
-    fn what_is_being_sent_is_not_dropped_for_room() {
-        let (queue, ledger) = queue();
-        push(&queue, 10, 100, &ledger);
-        let (number, _) = queue.begin().unwrap();
-        push(&queue, 20, 100, &ledger);
-        push(&queue, 25, 100, &ledger);
-        assert_eq!((queue.stats().queued, ledger.account().lost.total()), (35, 20));
-        queue.put_back("busy".into());
-        push(&queue, 5, 100, &ledger);
-        assert_eq!((queue.stats().queued, ledger.account().lost.total()), (30, 30));
-        queue.accepted(number, None);
-        assert_eq!(queue.stats().delivered, 0, "the verdict on a dropped batch came too late to count");
-        assert!(ledger.account().balances());
-    }
-
-    /// Check that a batch larger than the whole queue is dropped at once and harms nothing else.
-    #[test]
-    fn a_batch_larger_than_the_queue_is_dropped() {
-        let (queue, ledger) = queue();
-        push(&queue, 60, 1000, &ledger);
-        assert_eq!((queue.stats().queued, queue.state().bytes), (0, 0));
-        assert_eq!(ledger.account().lost.count(Cause::QueueFull), 60);
-    }
-
-    /// Check that closing gives up what waits, what is on the wire and what comes later, as lost to shutdown.
-    #[test]
-    fn closing_settles_everything() {
-        let (queue, ledger) = queue();
-        push(&queue, 10, 100, &ledger);
-        push(&queue, 20, 100, &ledger);
-        let (number, _) = queue.begin().unwrap();
-        queue.close();
-        push(&queue, 30, 100, &ledger);
-        queue.accepted(number, None);
-        let account = ledger.account();
-        assert_eq!((account.pending, account.exported, account.lost.count(Cause::Shutdown)), (0, 0, 60));
-        assert_eq!(*queue.settled.borrow(), 3);
-    }
-
-    /// Check that flush waits for what was pushed before it, the one on the wire included, and for nothing later.
-    #[test]
-    fn flush_waits_for_what_came_before() {
-        let (queue, ledger) = queue();
-        push(&queue, 10, 100, &ledger);
-        let (number, _) = queue.begin().unwrap();
-        let settled = queue.settled.subscribe();
-        assert_eq!((queue.state().next, *settled.borrow()), (1, 0));
-        push(&queue, 10, 100, &ledger);
-        queue.accepted(number, None);
-        assert_eq!(*settled.borrow(), 1);
-    }
-}
+mod tests;

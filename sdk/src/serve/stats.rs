@@ -1,12 +1,12 @@
 //! `/stats`: the profiler's account of itself, as JSON.
 //!
 //! In: one consistent snapshot. Out: an object whose top level counts on-CPU stacks; `taken = exported + pending + Σ lost`
-//! holds in it as in the snapshot.
+//! holds in it as in the snapshot, and `offered = exported + pending + Σ lost` of the profiles of each kind.
 
 use profiler_proto::loss::{Degraded, Loss};
 use serde_json::{Map, Value, json};
 
-use crate::stats::{DestinationStats, HeapStats, Stats};
+use crate::stats::{DestinationStats, HeapStats, KindStats, Stats};
 
 /// The snapshot as an object. Every cause stands in it, those at zero too, so that a reader can rely on them.
 pub(super) fn json(stats: &Stats) -> Value {
@@ -20,7 +20,7 @@ pub(super) fn json(stats: &Stats) -> Value {
         "degraded": degraded(&stats.degraded),
         "weight": stats.weight,
         "destinations": stats.destinations.iter().map(destination).collect::<Vec<_>>(),
-        "kinds": {},
+        "kinds": kinds(&stats.kinds),
         "engine": {
             "name": stats.engine.name,
             "threads": stats.engine.threads.iter().map(|(name, n)| (name.clone(), Value::from(*n))).collect::<Map<_, _>>(),
@@ -44,8 +44,21 @@ fn destination(stats: &DestinationStats) -> Value {
         "delivered": stats.delivered,
         "queued": stats.queued,
         "dropped": lost(&stats.dropped),
+        "kinds": kinds(&stats.kinds),
         "last_error": stats.last_error,
     })
+}
+
+fn kinds(stats: &[KindStats]) -> Map<String, Value> {
+    let row = |kind: &KindStats| {
+        json!({
+            "offered": kind.offered,
+            "exported": kind.exported,
+            "pending": kind.pending,
+            "lost": lost(&kind.lost),
+        })
+    };
+    stats.iter().map(|kind| (kind.name.to_owned(), row(kind))).collect()
 }
 
 fn heap(stats: &HeapStats) -> Value {
@@ -120,7 +133,15 @@ mod tests {
             refused: vec![("perf".into(), "EACCES".into())],
             notes: vec!["a note".into()],
         };
-        stats.destinations.push(DestinationStats { name: "store".into(), delivered: 5, ..DestinationStats::default() });
+        let mut heap = KindStats { name: "heap", offered: 4, exported: 1, pending: 1, ..KindStats::default() };
+        heap.lost.add(Cause::Rejected, 2);
+        stats.kinds.push(heap);
+        stats.destinations.push(DestinationStats {
+            name: "collector".into(),
+            delivered: 5,
+            kinds: stats.kinds.clone(),
+            ..DestinationStats::default()
+        });
         let json = json(&stats);
         let sum: u64 = json["lost"].as_object().unwrap().values().filter_map(Value::as_u64).sum();
         let of = |name: &str| json[name].as_u64().unwrap();
@@ -134,6 +155,10 @@ mod tests {
             "notes": ["a note"],
         });
         assert_eq!(json["engine"], expected);
-        assert_eq!((&json["destinations"][0]["delivered"], &json["kinds"]), (&json!(5), &json!({})));
+        let (kind, destination) = (&json["kinds"]["heap"], &json["destinations"][0]);
+        let lost = ["rejected", "too_large"].map(|cause| kind["lost"][cause].as_u64());
+        let rest = ["offered", "exported", "pending"].map(|name| kind[name].as_u64());
+        assert_eq!((rest, lost), ([Some(4), Some(1), Some(1)], [Some(2), Some(0)]));
+        assert_eq!((&destination["delivered"], &destination["kinds"]["heap"]), (&json!(5), kind));
     }
 }

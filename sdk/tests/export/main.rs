@@ -10,6 +10,7 @@ mod grpc;
 mod grpc_peer;
 mod http;
 mod http_peer;
+mod kinds;
 mod profiles;
 mod rig;
 mod tls;

@@ -57,6 +57,15 @@ pub(crate) fn cpu_profile(stacks: u32, samples: u32) -> ProfileSet {
     }
 }
 
+/// The four profiles of the heap, of `samples` samples each.
+pub(crate) fn heap_profiles(samples: u32) -> ProfileSet {
+    let mut set = cpu_profile(0, samples);
+    let kinds = Kind::heap(&mut set.dictionary, 1 << 19);
+    let attributes = set.dictionary.attribute_set([]);
+    set.profiles = kinds.map(|kind| Profile { kind, attributes, ..set.profiles[0].clone() }).into();
+    set
+}
+
 /// What the message of a body that arrived holds; it must be valid OTLP.
 pub(crate) fn decode(message: &[u8]) -> ProfileSet {
     assert_eq!(validate_bytes(message), [], "the body keeps every rule");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use profiler::export::{Destination, Exporter, Limits, Otlp};
-use profiler::{DestinationStats, Ledger};
+use profiler::{DestinationStats, KindStats, Ledger};
 use profiler_proto::ProfileSet;
 use profiler_proto::loss::{Account, Cause, Degraded, Loss, stacks_of};
 
@@ -78,6 +78,17 @@ impl Rig {
         let account = self.account();
         assert_eq!((account.pending, account.exported, account.lost.total()), (0, exported, lost), "{account:?}");
         assert_eq!(account.lost.count(cause), lost, "{account:?}");
+    }
+
+    /// The figures of the profiles of the heap in the ledger, and at the first destination if there is one; they must agree and balance.
+    pub(crate) fn heap(&self) -> KindStats {
+        let heap = |kinds: Vec<KindStats>| kinds.into_iter().find(|kind| kind.name == "heap").unwrap();
+        let in_all = heap(self.ledger.kinds());
+        if let Some(first) = self.exporter.destinations().into_iter().next() {
+            assert_eq!(heap(first.kinds), in_all);
+        }
+        assert!(in_all.balances(), "{in_all:?}");
+        in_all
     }
 
     /// The figures of one destination.

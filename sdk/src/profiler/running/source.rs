@@ -64,6 +64,7 @@ impl Handle {
             account: entries.account,
             degraded: entries.degraded,
             weight: entries.weight,
+            kinds: entries.kinds.to_vec(),
             engine,
             destinations: self.exporter.get().map(|exporter| exporter.destinations()).unwrap_or_default(),
             symbols: self.symbols.lock().unwrap_or_else(PoisonError::into_inner).clone(),

@@ -20,7 +20,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use profiler::{Config, Profiler};
-use profiler_tests::stats::heap_to_json;
+use profiler_tests::stats::{self, heap_to_json};
 use profiler_tests::subject::Options;
 use profiler_tests::{Result, capture};
 use serde_json::{Value, json};
@@ -100,8 +100,10 @@ fn in_force(options: &Options) -> Result<Value> {
     let resumed = profiler.stats().heap.on;
     // While something is in use, which the profile tells.
     let flushed = profiler.flush(FLUSH);
+    let stats = stats::to_json(&profiler.stats());
     drop(kept);
     Ok(json!({
         "before": before, "set": set, "after": after, "paused": paused, "resumed": resumed, "sums": sums, "flushed": flushed,
+        "stats": stats,
     }))
 }

@@ -72,11 +72,11 @@ fn watch(profiler: &Profiler, time: Duration) -> Watched {
     let is_enough = |watched: &Watched, taken| watched.snapshots >= LEAST.0 && taken >= LEAST.1;
     while start.elapsed() < time || !is_enough(&watched, taken) && start.elapsed() < time + MORE {
         let asked = Instant::now();
-        let account = profiler.stats().account;
+        let stats = profiler.stats();
         watched.longest = watched.longest.max(asked.elapsed());
         watched.snapshots += 1;
-        watched.wrong += u64::from(!account.balances());
-        taken = account.taken;
+        watched.wrong += u64::from(!stats::balances(&stats));
+        taken = stats.account.taken;
         std::thread::sleep(Duration::from_millis(3));
     }
     watched

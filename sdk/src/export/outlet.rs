@@ -1,0 +1,110 @@
+//! One destination as the exporter has it: in this process, or behind a queue with a task that delivers.
+//!
+//! In: sets for local ones, parcels for remote ones. Out: the figures of the destination. What is to be known to add a kind of
+//! destination stands here: its form, and what sends it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use profiler_proto::ProfileSet;
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+
+use super::delivery::{Sender, deliver};
+use super::destination::{Deliver, Destination, Kind};
+use super::exporter::Limits;
+use super::form::Form;
+use super::otlp_grpc::OtlpGrpc;
+use super::otlp_http::OtlpHttp;
+use super::protocol::Protocol;
+use super::queue::Queue;
+use super::settings::Settings;
+use crate::stats::{Contents, DestinationStats, Kinds};
+
+pub(super) enum Outlet {
+    Local(Box<Local>),
+    Remote(Remote),
+}
+
+/// A destination in this process.
+pub(super) struct Local {
+    deliver: Deliver,
+    figures: Mutex<Figures>,
+}
+
+struct Figures {
+    kinds: Kinds,
+    stats: DestinationStats,
+}
+
+/// A destination behind a queue.
+pub(super) struct Remote {
+    /// What it takes.
+    pub(super) form: Form,
+    pub(super) queue: Arc<Queue>,
+    /// Cuts the wait for a retry short.
+    pub(super) hurry: Arc<Notify>,
+    pub(super) task: AbortHandle,
+}
+
+impl Outlet {
+    pub(super) fn open(destination: Destination, limits: Limits, runtime: &Handle) -> Self {
+        match destination.kind {
+            Kind::Local { name, deliver } => Self::Local(Box::new(Local::new(name, deliver))),
+            Kind::Otlp(settings) => {
+                let (name, form) = (settings.name(), Form::Otlp(settings.compression));
+                Self::Remote(Remote::new(name, form, sender(*settings), limits, runtime))
+            }
+        }
+    }
+
+    pub(super) fn stats(&self) -> DestinationStats {
+        match self {
+            Self::Local(local) => local.stats(),
+            Self::Remote(remote) => remote.queue.stats(),
+        }
+    }
+}
+
+fn sender(settings: Settings) -> Sender {
+    match settings.protocol {
+        Protocol::Grpc => Sender::Grpc(OtlpGrpc::new(settings)),
+        Protocol::Http => Sender::Http(OtlpHttp::new(settings)),
+    }
+}
+
+impl Remote {
+    fn new(name: String, form: Form, sender: Sender, limits: Limits, runtime: &Handle) -> Self {
+        let queue = Arc::new(Queue::new(name, limits.queue_bytes));
+        let hurry = Arc::new(Notify::new());
+        let task = deliver(Arc::clone(&queue), sender, limits.retry, Arc::clone(&hurry));
+        let task = runtime.spawn(task).abort_handle();
+        Self { form, queue, hurry, task }
+    }
+}
+
+impl Local {
+    fn new(name: String, deliver: Deliver) -> Self {
+        let stats = DestinationStats { name, ..DestinationStats::default() };
+        Self { deliver, figures: Mutex::new(Figures { kinds: Kinds::default(), stats }) }
+    }
+
+    /// Hands `set` over.
+    pub(super) fn take(&self, set: &Arc<ProfileSet>, contents: &Contents) {
+        (self.deliver)(set);
+        let mut figures = self.figures();
+        figures.stats.delivered += contents.stacks;
+        figures.kinds.offer(contents);
+        figures.kinds.export(contents);
+    }
+
+    fn stats(&self) -> DestinationStats {
+        let figures = self.figures();
+        DestinationStats { kinds: figures.kinds.to_vec(), ..figures.stats.clone() }
+    }
+
+    fn figures(&self) -> MutexGuard<'_, Figures> {
+        // Plain numbers, changed in steps that cannot panic: what a poisoned lock guards is whole.
+        self.figures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

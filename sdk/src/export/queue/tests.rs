@@ -1,0 +1,115 @@
+//! The queue by itself: bounds, verdicts, figures.
+
+use super::super::parcel::tests::parcel;
+use super::*;
+use crate::stats::{KindStats, Ledger};
+
+/// A queue with room for two bodies of 100 bytes, and a ledger for what is pushed.
+fn queue() -> (Queue, Arc<Ledger>) {
+    (Queue::new("test".into(), 250), Arc::default())
+}
+
+fn push(queue: &Queue, stacks: u64, bytes: usize, ledger: &Arc<Ledger>) {
+    queue.push(parcel(stacks, bytes, 1, ledger));
+}
+
+/// Check that a full queue drops the oldest, counts it, and stays within its bound.
+#[test]
+fn a_full_queue_drops_the_oldest() {
+    let (queue, ledger) = queue();
+    for stacks in [10, 20, 30] {
+        push(&queue, stacks, 100, &ledger);
+    }
+    assert!(queue.state().bytes <= 250);
+    assert_eq!(queue.stats().queued, 50);
+    assert_eq!(queue.stats().dropped.count(Cause::QueueFull), 10);
+    assert_eq!(ledger.account().lost.count(Cause::QueueFull), 10);
+    assert_eq!(queue.begin().map(|(number, parcel)| (number, parcel.fate.contents().stacks)), Some((1, 20)));
+}
+
+/// Check that what is on the wire is not dropped for room, and is again the oldest once it waits for a retry.
+#[test]
+fn what_is_being_sent_is_not_dropped_for_room() {
+    let (queue, ledger) = queue();
+    push(&queue, 10, 100, &ledger);
+    let (number, _) = queue.begin().unwrap();
+    push(&queue, 20, 100, &ledger);
+    push(&queue, 25, 100, &ledger);
+    assert_eq!((queue.stats().queued, ledger.account().lost.total()), (35, 20));
+    queue.put_back("busy".into());
+    push(&queue, 5, 100, &ledger);
+    assert_eq!((queue.stats().queued, ledger.account().lost.total()), (30, 30));
+    queue.accepted(number, None);
+    assert_eq!(queue.stats().delivered, 0, "the verdict on a dropped parcel came too late to count");
+    assert!(ledger.account().balances());
+}
+
+/// Check that a parcel larger than the whole queue is dropped at once and harms nothing else.
+#[test]
+fn a_parcel_larger_than_the_queue_is_dropped() {
+    let (queue, ledger) = queue();
+    push(&queue, 60, 1000, &ledger);
+    assert_eq!((queue.stats().queued, queue.state().bytes), (0, 0));
+    assert_eq!(ledger.account().lost.count(Cause::QueueFull), 60);
+}
+
+/// Check that closing gives up what waits, what is on the wire and what comes later, as lost to shutdown.
+#[test]
+fn closing_settles_everything() {
+    let (queue, ledger) = queue();
+    push(&queue, 10, 100, &ledger);
+    push(&queue, 20, 100, &ledger);
+    let (number, _) = queue.begin().unwrap();
+    queue.close();
+    push(&queue, 30, 100, &ledger);
+    queue.accepted(number, None);
+    let account = ledger.account();
+    assert_eq!((account.pending, account.exported, account.lost.count(Cause::Shutdown)), (0, 0, 60));
+    assert_eq!(*queue.settled.borrow(), 3);
+}
+
+/// Check that flush waits for what was pushed before it, the one on the wire included, and for nothing later.
+#[test]
+fn flush_waits_for_what_came_before() {
+    let (queue, ledger) = queue();
+    push(&queue, 10, 100, &ledger);
+    let (number, _) = queue.begin().unwrap();
+    let settled = queue.settled.subscribe();
+    assert_eq!((queue.state().next, *settled.borrow()), (1, 0));
+    push(&queue, 10, 100, &ledger);
+    queue.accepted(number, None);
+    assert_eq!(*settled.borrow(), 1);
+}
+
+/// Check that the profiles of each kind are where their stacks are, here and in the ledger, after every step.
+#[test]
+fn kinds_balance_after_every_step() {
+    let (queue, ledger) = queue();
+    let columns = |kind: &KindStats| [kind.offered, kind.exported, kind.pending, kind.lost.total()];
+    let check = |expected: [u64; 4]| {
+        for kinds in [ledger.kinds(), queue.stats().kinds] {
+            assert!(kinds.iter().all(KindStats::balances), "{kinds:?}");
+            assert_eq!(kinds.iter().map(|kind| kind.name).collect::<Vec<_>>(), ["cpu", "heap", "other"]);
+            assert_eq!(kinds.iter().map(columns).collect::<Vec<_>>(), [expected, expected, [0; 4]]);
+        }
+    };
+    push(&queue, 10, 100, &ledger);
+    check([1, 0, 1, 0]);
+    push(&queue, 10, 100, &ledger);
+    push(&queue, 10, 100, &ledger);
+    check([3, 0, 2, 1]);
+    let (number, _) = queue.begin().unwrap();
+    queue.accepted(number, None);
+    check([3, 1, 1, 1]);
+    queue.refuse(&parcel(10, 0, 1, &ledger).fate, Cause::TooLarge);
+    check([4, 1, 1, 2]);
+    let (number, _) = queue.begin().unwrap();
+    queue.given_up(number, Cause::Rejected, "no".into());
+    check([4, 1, 0, 3]);
+    queue.close();
+    push(&queue, 10, 100, &ledger);
+    check([5, 1, 0, 4]);
+    let heap = queue.stats().kinds[1].lost;
+    let causes = [Cause::QueueFull, Cause::TooLarge, Cause::Rejected, Cause::Shutdown];
+    assert_eq!(causes.map(|cause| heap.count(cause)), [1; 4]);
+}
