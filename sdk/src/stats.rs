@@ -6,6 +6,8 @@
 mod kinds;
 mod ledger;
 
+use std::time::Duration;
+
 use profiler_proto::loss::{Account, Degraded, Loss};
 
 pub use self::kinds::KindStats;
@@ -170,7 +172,7 @@ pub struct EngineStats {
     pub notes: Vec<String>,
 }
 
-/// What became of what was handed to one destination.
+/// What became of what was handed to one destination, and what that took.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DestinationStats {
@@ -184,7 +186,22 @@ pub struct DestinationStats {
     pub dropped: Loss,
     /// Profiles by kind: handed to it, acknowledged, waiting, dropped.
     pub kinds: Vec<KindStats>,
-    /// What it answered last when it did not accept.
+    /// Profiles that it said it rejected when it took the rest (OTLP specification, "Partial Success"). All of such a body is dropped, for
+    /// it does not say which ones.
+    pub rejected_profiles: u64,
+    /// Requests that came to an end, whatever end.
+    pub requests: u64,
+    /// Those of them that sent a body again.
+    pub retried: u64,
+    /// Bytes of bodies, as they are after compression, that were handed to a connection, each time.
+    pub sent_bytes: u64,
+    /// Bytes of bodies that wait for it.
+    pub queued_bytes: u64,
+    /// How long the last request took, from connecting to the end of the answer, or until it failed.
+    pub last_latency: Option<Duration>,
+    /// The longest that one took.
+    pub longest_latency: Option<Duration>,
+    /// What it answered last when it did not accept, or accepted with a warning.
     pub last_error: Option<String>,
 }
 

@@ -18,6 +18,11 @@ pub fn to_json(stats: &Stats) -> Value {
             "queued": destination.queued,
             "dropped": destination.dropped.total(),
             "kinds": kinds_to_json(&destination.kinds),
+            "rejected_profiles": destination.rejected_profiles,
+            "requests": destination.requests,
+            "retried": destination.retried,
+            "sent_bytes": destination.sent_bytes,
+            "queued_bytes": destination.queued_bytes,
             "last_error": destination.last_error,
         })
     });

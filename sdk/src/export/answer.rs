@@ -1,4 +1,4 @@
-//! What an attempt to deliver a request came to, in the three ways that matter to whoever sent it.
+//! What an attempt to deliver a request came to, in the four ways that matter to whoever sent it.
 //!
 //! In: texts and messages from a peer, which are not to be trusted. Out: an [`Answer`]; texts are bounded and printable.
 
@@ -13,7 +13,9 @@ use prost::Message;
 pub(super) enum Answer {
     /// The peer took all of it; it may have added a warning.
     Accepted { warning: Option<String> },
-    /// The peer did not take all of it and must not be asked again.
+    /// The peer took it but for so many of its profiles, and must not be asked again.
+    Partial { rejected: u64, why: String },
+    /// The peer did not take it and must not be asked again.
     Refused { why: String },
     /// It may be tried again, not before `after` if the peer said so.
     Later { why: String, after: Option<Duration> },
@@ -22,8 +24,8 @@ pub(super) enum Answer {
 impl Answer {
     /// What the body of a success says: nothing, a warning, or that a part was rejected.
     ///
-    /// A partial success counts as a refusal of the whole body: the peer names a number of profiles, not which ones, so
-    /// no stack of the body can be said to have arrived.
+    /// A partial success is no acknowledgement of any of the body: the peer names a number of profiles, not which ones, so
+    /// no stack of it can be said to have arrived.
     ///
     /// Source: OTLP specification, "Partial Success"; `rejected_profiles = 0` with a message is a warning.
     pub(super) fn of_success(body: &[u8]) -> Self {
@@ -34,7 +36,10 @@ impl Answer {
         let message = excerpt(partial.error_message.as_bytes());
         match partial.rejected_profiles {
             0 => Self::Accepted { warning: Some(message).filter(|message| !message.is_empty()) },
-            rejected => Self::Refused { why: format!("rejected {rejected} profiles: {message}") },
+            rejected => {
+                let why = format!("rejected {rejected} profiles: {message}");
+                Self::Partial { rejected: u64::try_from(rejected).unwrap_or(0), why }
+            }
         }
     }
 }
@@ -124,7 +129,12 @@ mod tests {
         let warning = [0x0a, 0x05, 0x12, 0x03, b'o', b'l', b'd'];
         assert_eq!(Answer::of_success(&warning), Answer::Accepted { warning: Some("old".into()) });
         let partial = [0x0a, 0x07, 0x08, 0x02, 0x12, 0x03, b'b', b'a', b'd'];
-        assert_eq!(Answer::of_success(&partial), Answer::Refused { why: "rejected 2 profiles: bad".into() });
+        assert_eq!(
+            Answer::of_success(&partial),
+            Answer::Partial { rejected: 2, why: "rejected 2 profiles: bad".into() }
+        );
+        let below_zero = [0x0a, 0x0b, 0x08, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01];
+        assert!(matches!(Answer::of_success(&below_zero), Answer::Partial { rejected: 0, .. }));
         let Answer::Refused { why } = Answer::of_success(b"<html>please log in</html>") else {
             panic!("a login page is not an acknowledgement")
         };

@@ -1,7 +1,6 @@
 //! The task of one destination: takes the oldest parcel, sends it, settles it or tries again.
 //!
-//! In: its queue. Out: verdicts to the queue, a log line when the destination begins to fail and when it is well again.
-//! Each destination has a task of its own on the runtime of the exporting thread, so that one that hangs holds up no
+//! In: its queue. Out: attempts and verdicts to the queue, a log line when the destination begins to fail and when it is well again. Each destination has a task of its own on the runtime of the exporting thread, so that one that hangs holds up no
 //! other. Runs until it is aborted.
 
 use std::sync::Arc;
@@ -14,7 +13,7 @@ use super::answer::Answer;
 use super::otlp_grpc::OtlpGrpc;
 use super::otlp_http::OtlpHttp;
 use super::parcel::Parcel;
-use super::queue::Queue;
+use super::queue::{Attempt, Queue};
 use super::retry::{Backoff, Retry};
 
 /// What sends a parcel to one kind of peer.
@@ -31,6 +30,14 @@ impl Sender {
             Self::Http(http) => http.send(&parcel.body).await,
         }
     }
+
+    /// Bytes of bodies that were handed to a connection until now.
+    fn sent_bytes(&self) -> u64 {
+        match self {
+            Self::Grpc(grpc) => grpc.sent_bytes(),
+            Self::Http(http) => http.sent_bytes(),
+        }
+    }
 }
 
 /// Delivers what comes into `queue`. `hurry` cuts the wait for a retry short.
@@ -39,11 +46,22 @@ pub(super) async fn deliver(queue: Arc<Queue>, mut sender: Sender, retry: Retry,
     let mut health = Health { name: queue.stats().name, failing: false };
     loop {
         let (number, parcel) = queue.next().await;
-        match sender.send(&parcel).await {
+        let start = Instant::now();
+        let answer = sender.send(&parcel).await;
+        let now = Instant::now();
+        queue.attempted(Attempt { number, latency: now - start, sent_bytes: sender.sent_bytes() });
+        match answer {
             Answer::Accepted { warning } => {
                 health.well(&parcel);
                 backoff.reset();
                 queue.accepted(number, warning);
+            }
+            Answer::Partial { rejected, why } => {
+                health.ill(&why);
+                backoff.reset();
+                // No more than there are: it is the peer who says it.
+                queue.count_rejected(rejected.min(parcel.fate.contents().profiles()));
+                queue.given_up(number, Cause::Rejected, why);
             }
             Answer::Refused { why } => {
                 health.ill(&why);
@@ -52,7 +70,7 @@ pub(super) async fn deliver(queue: Arc<Queue>, mut sender: Sender, retry: Retry,
             }
             Answer::Later { why, after } => {
                 health.ill(&why);
-                match backoff.delay(number, after, Instant::now()) {
+                match backoff.delay(number, after, now) {
                     None => queue.given_up(number, Cause::Unreachable, why),
                     Some(delay) => {
                         queue.put_back(why);

@@ -68,6 +68,11 @@ impl OtlpGrpc {
             Err(why) => Answer::Later { why, after: None },
         }
     }
+
+    /// Bytes of bodies that were handed to a connection until now.
+    pub(super) fn sent_bytes(&self) -> u64 {
+        self.connection.sent_bytes()
+    }
 }
 
 /// The status codes that are told apart here (grpc/doc/statuscodes.md).
@@ -272,7 +277,7 @@ mod tests {
         assert_eq!(answer(&reply(&[0; 5], &ok)), Answer::Accepted { warning: None });
         assert_eq!(answer(&reply(&[0, 0, 0, 0, 2, 0x0a, 0], &ok)), Answer::Accepted { warning: None });
         let partial = [0, 0, 0, 0, 4, 0x0a, 2, 0x08, 5];
-        assert_eq!(answer(&reply(&partial, &ok)), Answer::Refused { why: "rejected 5 profiles: ".into() });
+        assert_eq!(answer(&reply(&partial, &ok)), Answer::Partial { rejected: 5, why: "rejected 5 profiles: ".into() });
         for odd in [&b""[..], &[1, 0, 0, 0, 0], &[0, 0, 0, 0, 9, 1], &[0, 0, 0, 0, 0, 0]] {
             assert!(matches!(answer(&reply(odd, &ok)), Answer::Refused { .. }), "{odd:?}");
         }
@@ -294,7 +299,7 @@ mod tests {
         };
         assert_eq!(answered("gzip", &compressed(&[0x0a, 0])), Answer::Accepted { warning: None });
         let partial = answered("gzip", &compressed(&[0x0a, 2, 0x08, 5]));
-        assert_eq!(partial, Answer::Refused { why: "rejected 5 profiles: ".into() });
+        assert_eq!(partial, Answer::Partial { rejected: 5, why: "rejected 5 profiles: ".into() });
         let bomb = compressed(&vec![0; LONGEST_ANSWER + 1]);
         let cut = compressed(&[0x0a, 0]);
         for (encoding, bytes) in [("gzip", &bomb[..]), ("gzip", &cut[..cut.len() - 9]), ("br", &cut[..])] {

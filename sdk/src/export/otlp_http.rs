@@ -51,6 +51,11 @@ impl OtlpHttp {
             Err(why) => Answer::Later { why, after: None },
         }
     }
+
+    /// Bytes of bodies that were handed to a connection until now.
+    pub(super) fn sent_bytes(&self) -> u64 {
+        self.connection.sent_bytes()
+    }
 }
 
 /// What `reply`, read at `now`, means.

@@ -1,11 +1,12 @@
 //! What waits for one destination: parcels in order, bounded in bytes, the oldest out first.
 //!
-//! In: parcels from any thread ([`Queue::push`] never waits), verdicts from the one task that delivers. Out: the parcel
+//! In: parcels from any thread ([`Queue::push`] never waits), attempts and verdicts from the one task that delivers. Out: the parcel
 //! whose turn it is, figures for `stats()`, and how far everything is settled, for flush. Every parcel that was pushed
 //! gets exactly one verdict from here: accepted, or given up with its cause.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use profiler_proto::loss::Cause;
 use tokio::sync::{Notify, watch};
@@ -35,6 +36,8 @@ struct State {
     closed: bool,
     /// The number of the next parcel.
     next: u64,
+    /// The parcel that was sent last.
+    sent: Option<u64>,
     kinds: Kinds,
     stats: DestinationStats,
 }
@@ -43,6 +46,17 @@ struct State {
 struct Entry {
     number: u64,
     parcel: Parcel,
+}
+
+/// What one attempt to send a parcel took.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Attempt {
+    /// The parcel's number.
+    pub(super) number: u64,
+    /// From connecting to the end of the answer, or until it failed.
+    pub(super) latency: Duration,
+    /// Bytes of bodies that were handed to a connection until now, in all attempts.
+    pub(super) sent_bytes: u64,
 }
 
 impl Queue {
@@ -54,6 +68,7 @@ impl Queue {
             sending: false,
             closed: false,
             next: 0,
+            sent: None,
             kinds: Kinds::default(),
             stats: DestinationStats { name, ..DestinationStats::default() },
         };
@@ -104,6 +119,18 @@ impl Queue {
         front
     }
 
+    /// An attempt to send the first parcel has ended; what it came to is said next.
+    pub(super) fn attempted(&self, attempt: Attempt) {
+        let mut state = self.state();
+        let again = state.sent.replace(attempt.number) == Some(attempt.number);
+        let stats = &mut state.stats;
+        stats.requests += 1;
+        stats.retried += u64::from(again);
+        stats.sent_bytes = attempt.sent_bytes;
+        stats.last_latency = Some(attempt.latency);
+        stats.longest_latency = stats.longest_latency.max(Some(attempt.latency));
+    }
+
     /// The parcel being sent was acknowledged, perhaps with a warning.
     pub(super) fn accepted(&self, number: u64, warning: Option<String>) {
         let mut state = self.state();
@@ -126,6 +153,11 @@ impl Queue {
             state.give_up(&fate, cause);
         }
         self.publish(&state);
+    }
+
+    /// The peer said that it rejected so many of the profiles of a parcel.
+    pub(super) fn count_rejected(&self, profiles: u64) {
+        self.state().stats.rejected_profiles += profiles;
     }
 
     /// The parcel being sent waits for another attempt; in the meantime it may be dropped for room, as the oldest.
@@ -158,7 +190,12 @@ impl Queue {
     pub(super) fn stats(&self) -> DestinationStats {
         let state = self.state();
         let queued = state.entries.iter().map(|entry| entry.parcel.fate.contents().stacks).sum();
-        DestinationStats { queued, kinds: state.kinds.to_vec(), ..state.stats.clone() }
+        DestinationStats {
+            queued,
+            queued_bytes: state.bytes as u64,
+            kinds: state.kinds.to_vec(),
+            ..state.stats.clone()
+        }
     }
 
     /// Announces how far everything is settled. Under the lock, so that whoever sees it also sees the ledger settled.

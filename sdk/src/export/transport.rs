@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -32,6 +32,8 @@ pub(super) struct Connection {
     /// `None` speaks in the clear.
     tls: Option<Tls>,
     open: Option<Open>,
+    /// Bytes of bodies that were handed to an open connection.
+    sent_bytes: u64,
 }
 
 /// What a peer answered.
@@ -61,7 +63,7 @@ enum Requests {
 impl Connection {
     /// A peer that is not connected to yet.
     pub(super) fn new(host: String, port: u16, version: Version, tls: Option<Tls>) -> Self {
-        Self { host, port, version, tls, open: None }
+        Self { host, port, version, tls, open: None, sent_bytes: 0 }
     }
 
     /// Sends `request` and reads the answer, all within `timeout`.
@@ -71,18 +73,27 @@ impl Connection {
     pub(super) async fn exchange(&mut self, request: Request<Full<Bytes>>, timeout: Duration) -> Result<Reply, String> {
         // Taken out, so that a failure or a timeout leaves nothing behind: the next request starts afresh.
         let open = self.open.take();
+        let (bytes, mut sent_bytes) = (request.body().size_hint().lower(), 0);
         let attempt = async {
             let mut open = self.ready(open).await?;
+            sent_bytes = bytes;
             let reply = open.exchange(request).await?;
             Ok::<_, String>((open, reply))
         };
-        let (open, reply) = match tokio::time::timeout(timeout, attempt).await {
+        let outcome = tokio::time::timeout(timeout, attempt).await;
+        self.sent_bytes += sent_bytes;
+        let (open, reply) = match outcome {
             Ok(outcome) => outcome?,
             Err(_) => return Err(format!("{}:{}: no answer within {timeout:?}", self.host, self.port)),
         };
         // A body that was left unread would stand before the next answer.
         self.open = reply.whole.then_some(open);
         Ok(reply)
+    }
+
+    /// Bytes of bodies that were handed to an open connection until now, by all requests.
+    pub(super) fn sent_bytes(&self) -> u64 {
+        self.sent_bytes
     }
 
     /// The connection at hand if it is still good, else a new one.

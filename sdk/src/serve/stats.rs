@@ -45,6 +45,13 @@ fn destination(stats: &DestinationStats) -> Value {
         "queued": stats.queued,
         "dropped": lost(&stats.dropped),
         "kinds": kinds(&stats.kinds),
+        "rejected_profiles": stats.rejected_profiles,
+        "requests": stats.requests,
+        "retried": stats.retried,
+        "sent_bytes": stats.sent_bytes,
+        "queued_bytes": stats.queued_bytes,
+        "last_latency_seconds": stats.last_latency.map(|latency| latency.as_secs_f64()),
+        "longest_latency_seconds": stats.longest_latency.map(|latency| latency.as_secs_f64()),
         "last_error": stats.last_error,
     })
 }
@@ -113,6 +120,8 @@ fn degraded(degraded: &Degraded) -> Map<String, Value> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use profiler_proto::loss::{Cause, Flaw};
 
     use super::*;
@@ -140,6 +149,7 @@ mod tests {
             name: "collector".into(),
             delivered: 5,
             kinds: stats.kinds.clone(),
+            last_latency: Some(Duration::from_millis(250)),
             ..DestinationStats::default()
         });
         let json = json(&stats);
@@ -160,5 +170,7 @@ mod tests {
         let rest = ["offered", "exported", "pending"].map(|name| kind[name].as_u64());
         assert_eq!((rest, lost), ([Some(4), Some(1), Some(1)], [Some(2), Some(0)]));
         assert_eq!((&destination["delivered"], &destination["kinds"]["heap"]), (&json!(5), kind));
+        let latencies = ["last", "longest"].map(|which| &destination[format!("{which}_latency_seconds")]);
+        assert_eq!(latencies, [&json!(0.25), &Value::Null]);
     }
 }

@@ -8,6 +8,7 @@ use profiler::KindStats;
 use profiler::export::{Destination, Limits, Otlp};
 use profiler_proto::loss::Cause;
 
+use super::grpc_peer::{self, GrpcPeer};
 use super::http_peer::{HttpPeer, Reaction, free_address};
 use super::profiles::{heap_profiles, set};
 use super::rig::{Rig, limits};
@@ -86,6 +87,26 @@ async fn a_divided_heap_is_counted_in_parts() {
     let (heap, requests) = (rig.heap(), peer.requests().len() as u64);
     assert!(requests > 4, "{requests}");
     assert_eq!((heap.offered, heap.exported, heap.lost.count(Cause::Rejected)), (requests, requests - 1, 1));
+}
+
+/// Check that what a partial success says was rejected is counted, no more than there was, and that all of the body is lost.
+#[tokio::test]
+async fn rejected_profiles_are_counted() {
+    let partial = |rejected| grpc_peer::Reaction::Ok(Some((rejected, "too old".into())));
+    let grpc = GrpcPeer::start([partial(3), partial(i64::MAX), partial(-1)]).await;
+    let rig = Rig::to([Otlp::grpc(grpc.url())]);
+    for (rejected, lost) in [(3, 4), (7, 8), (7, 12)] {
+        offer_heap(&rig);
+        rig.settle().await;
+        assert_eq!((rig.stats(0).rejected_profiles, rig.heap().lost.count(Cause::Rejected)), (rejected, lost));
+    }
+    let http = HttpPeer::start([Reaction::answer(200, b"\x0a\x02\x08\x01"), Reaction::answer(400, b"")]).await;
+    let rig = Rig::to([Otlp::http(http.url())]);
+    for _ in 0..2 {
+        offer_heap(&rig);
+        rig.settle().await;
+        assert_eq!(rig.stats(0).rejected_profiles, 1, "a refusal is no partial success");
+    }
 }
 
 /// Check that the equation holds for each kind in every snapshot, in all and at each destination, while profiles come, are

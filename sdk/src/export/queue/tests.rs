@@ -113,3 +113,19 @@ fn kinds_balance_after_every_step() {
     let causes = [Cause::QueueFull, Cause::TooLarge, Cause::Rejected, Cause::Shutdown];
     assert_eq!(causes.map(|cause| heap.count(cause)), [1; 4]);
 }
+
+/// Check that attempts are counted, those again apart, and that the longest latency stays.
+#[test]
+fn attempts_are_counted() {
+    let (queue, ledger) = queue();
+    push(&queue, 10, 100, &ledger);
+    push(&queue, 10, 100, &ledger);
+    assert_eq!((queue.stats().queued_bytes, queue.stats().last_latency), (214, None));
+    for (number, milliseconds, sent_bytes) in [(0, 5, 0), (0, 30, 107), (1, 10, 214)] {
+        queue.attempted(Attempt { number, latency: Duration::from_millis(milliseconds), sent_bytes });
+    }
+    let stats = queue.stats();
+    assert_eq!((stats.requests, stats.retried, stats.sent_bytes), (3, 1, 214));
+    let latencies = [stats.last_latency, stats.longest_latency];
+    assert_eq!(latencies, [10, 30].map(|milliseconds| Some(Duration::from_millis(milliseconds))));
+}

@@ -1,0 +1,98 @@
+//! How honest the bound of a queue is: what waits for destinations that are away, compared with what the allocator gave out.
+//!
+//! A binary of its own, for it counts every allocation of the process.
+
+#![cfg(feature = "export")]
+#![expect(clippy::expect_used, reason = "what a set of profiles cannot be fails the test")]
+
+#[expect(dead_code, reason = "the other tests of export use the rest")]
+#[path = "export/profiles.rs"]
+mod profiles;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use http_body_util::{BodyExt, Empty};
+use hyper::body::{Bytes, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use profiler::Ledger;
+use profiler::export::{Compression, Destination, Exporter, Limits, Otlp};
+use tokio::net::{TcpListener, TcpSocket};
+
+/// Bytes that are given out and not given back.
+static LIVE: AtomicUsize = AtomicUsize::new(0);
+
+/// The system's allocator, counting.
+struct Counting;
+
+// SAFETY: every call goes to `System` unchanged; counting touches no memory that it gives out.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        LIVE.fetch_add(layout.size(), Ordering::Relaxed);
+        // SAFETY: the caller keeps the contract of `GlobalAlloc::alloc`, which is also `System`'s.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
+        LIVE.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: `place` comes from `alloc` above, hence from `System`, with the same layout.
+        unsafe { System.dealloc(place, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Takes every request in and keeps none.
+async fn swallow(request: Request<Incoming>) -> Result<Response<Empty<Bytes>>, Infallible> {
+    let mut body = request.into_body();
+    while body.frame().await.is_some() {}
+    Ok(Response::new(Empty::new()))
+}
+
+/// Serves whoever comes.
+async fn serve(listener: TcpListener) {
+    while let Ok((stream, _)) = listener.accept().await {
+        let connection = http1::Builder::new().serve_connection(TokioIo::new(stream), service_fn(swallow));
+        tokio::spawn(async { drop(connection.await) });
+    }
+}
+
+/// Check that two destinations that are away hold one compressed body for each set between them, within a quarter of what they say, and
+/// nothing of what a third one, which is well, is sent without compression.
+#[tokio::test]
+async fn what_waits_is_what_is_counted() {
+    const SETS: u64 = 80;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let well = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(serve(listener));
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let away = format!("http://{}", socket.local_addr().unwrap());
+    let endpoints = [Otlp::http(&away), Otlp::grpc(&away), Otlp::http(well).compression(Compression::None)];
+    let endpoints = endpoints.map(|otlp| Destination::otlp(otlp).unwrap());
+    let exporter = Exporter::start(endpoints.into(), Arc::new(Ledger::default()), Limits::default()).unwrap();
+
+    let (set, before) = (profiles::set(1000), LIVE.load(Ordering::Relaxed));
+    for _ in 0..SETS {
+        exporter.offer(Arc::clone(&set));
+    }
+    let start = Instant::now();
+    while exporter.destinations()[2].delivered < SETS * 1000 {
+        assert!(start.elapsed() < Duration::from_secs(60), "{exporter:?}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let (taken, stats) = (LIVE.load(Ordering::Relaxed) - before, exporter.destinations());
+    let (counted, plain) = (stats[0].queued_bytes as usize, stats[2].sent_bytes as usize);
+    assert_eq!((stats[1].queued_bytes as usize, stats[0].queued), (counted, SETS * 1000));
+    // Half a megabyte: what connections and tasks take.
+    let most = counted * 5 / 4 + (512 << 10);
+    assert!(plain > most, "nothing can be told apart: {plain} sent, {most} allowed");
+    assert!(taken >= counted && taken <= most, "counted {counted}, taken {taken}, sent without compression {plain}");
+}
