@@ -1,9 +1,14 @@
-//! What is told of a destination beside the account: requests, bytes, latencies.
+//! What is told of a destination beside the account: requests, bytes, latencies, and what stands in the log.
 
+use std::fmt::{Debug, Write};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use profiler::export::{Compression, Otlp};
 use profiler_proto::loss::Cause;
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
 use super::http_peer::{HttpPeer, Reaction, free_address};
 use super::profiles::set;
@@ -56,4 +61,62 @@ async fn each_queue_counts_its_own_form() {
     let bytes = [0, 1, 2].map(|index| rig.stats(index).queued_bytes);
     assert_eq!(bytes[0], bytes[2]);
     assert!(bytes[0] * 2 < bytes[1], "{bytes:?}");
+}
+
+/// Check that a peer that warns of every request is quoted once, as a warning, and that nothing is lost by it.
+#[tokio::test]
+async fn a_warning_is_logged_once() {
+    let lines = Lines::default();
+    let _guard = tracing::subscriber::set_default(tracing_subscriber::registry().with(lines.clone()));
+    let peer = HttpPeer::start(vec![Reaction::answer(200, b"\x0a\x0a\x12\x08old attr"); 5]).await;
+    let rig = Rig::to([Otlp::http(peer.url())]);
+    for _ in 0..5 {
+        rig.offer(&set(10));
+    }
+    rig.settle().await;
+    rig.assert_settled(50, 0, Cause::Rejected);
+    let lines = lines.0.lock().unwrap();
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(lines[0].contains("old attr") && lines[0].contains(&peer.url()), "{lines:?}");
+}
+
+/// Check that a peer that fails and is well in turn does not fill the log: one line says that it fails, one that it is well again.
+#[tokio::test]
+async fn a_peer_that_fails_now_and_then_is_logged_once() {
+    let lines = Lines::default();
+    let _guard = tracing::subscriber::set_default(tracing_subscriber::registry().with(lines.clone()));
+    let answers = [400, 200].map(|status| Reaction::answer(status, b""));
+    let peer = HttpPeer::start(answers.into_iter().cycle().take(10)).await;
+    let rig = Rig::to([Otlp::http(peer.url())]);
+    for _ in 0..10 {
+        rig.offer(&set(10));
+    }
+    rig.settle().await;
+    rig.assert_settled(50, 50, Cause::Rejected);
+    let lines = lines.0.lock().unwrap();
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert!(lines[0].contains("not being accepted") && lines[1].contains("accepted again"), "{lines:?}");
+}
+
+/// Keeps the profiler's lines of the levels that operators see.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<String>>>);
+
+impl<S: Subscriber> Layer<S> for Lines {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        if *event.metadata().level() <= Level::INFO && event.metadata().target().starts_with("profiler") {
+            let mut line = Line::default();
+            event.record(&mut line);
+            self.0.lock().unwrap().push(line.0);
+        }
+    }
+}
+
+#[derive(Default)]
+struct Line(String);
+
+impl Visit for Line {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        write!(self.0, "{field}={value:?} ").unwrap();
+    }
 }
