@@ -1,9 +1,10 @@
 //! What a user can set, and where from: code first, then `PROFILER_*`, then `OTEL_*`.
 //!
 //! In: [`Config`] as code built it, and the environment. Out: [`Settings`], checked, of which every later stage may rely
-//! on every field. Runs once, in `start`; reads the environment and nothing else.
+//! on every field. Runs once, in `start`, on the caller's thread; waits for nothing.
 
 mod environment;
+mod resource;
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use self::environment::Environment;
 use crate::context::spans::{SpanLink, SpanSettings};
 use crate::engine::EngineChoice;
 use crate::error::Error;
-use crate::export::{self, Destination, Otlp};
+use crate::export::{self, Destination, Limits, Target};
 use crate::heap::HeapSettings;
 
 /// Samples per second of CPU time where nothing else is set.
@@ -25,6 +26,9 @@ const MAX_RATE_HZ: u32 = 10_000;
 const DEFAULT_INTERVAL: Duration = Duration::from_secs(10);
 /// Shortest and longest interval.
 const INTERVALS: std::ops::RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(3600);
+
+/// Bytes that may wait for a destination: at least the largest request, so that one always fits.
+const QUEUES: std::ops::RangeInclusive<usize> = 2_000_000..=1 << 30;
 
 /// The longest interval between samples of the heap.
 const MAX_HEAP_INTERVAL: u64 = 1 << 40;
@@ -39,7 +43,8 @@ pub struct Config {
     rate_hz: Option<u32>,
     interval: Option<Duration>,
     engine: Option<EngineChoice>,
-    destinations: Vec<Otlp>,
+    destinations: Vec<Destination>,
+    queue_bytes: Option<usize>,
     serve: Option<String>,
     symbolize: Option<bool>,
     span_link: Option<SpanLink>,
@@ -85,9 +90,16 @@ impl Config {
         self
     }
 
-    /// Adds a destination. Where code adds none, `OTEL_EXPORTER_OTLP_*` say where to.
-    pub fn export(mut self, destination: Otlp) -> Self {
-        self.destinations.push(destination);
+    /// Adds a destination, such as an [`Otlp`](export::Otlp). Where code adds none, `OTEL_EXPORTER_OTLP_*` say where to.
+    pub fn export(mut self, destination: impl Into<Destination>) -> Self {
+        self.destinations.push(destination.into());
+        self
+    }
+
+    /// Most bytes of encoded profiles that wait for each destination, 2 MB to 1 GiB; 16 MiB if not set. Beyond it the oldest are
+    /// lost, and counted (`queue_full`).
+    pub fn queue_bytes(mut self, bytes: usize) -> Self {
+        self.queue_bytes = Some(bytes);
         self
     }
 
@@ -166,7 +178,8 @@ pub(crate) struct Settings {
     pub(crate) rate_hz: u32,
     pub(crate) interval: Duration,
     pub(crate) engine: EngineChoice,
-    pub(crate) destinations: Vec<Destination>,
+    pub(crate) destinations: Vec<Target>,
+    pub(crate) limits: Limits,
     pub(crate) serve: Option<String>,
     /// Whether addresses get names.
     pub(crate) symbolize: bool,
@@ -187,46 +200,31 @@ impl Settings {
 impl Config {
     /// These settings, completed from the variables that `lookup` finds.
     pub(crate) fn resolve(self, lookup: &dyn Fn(&str) -> Option<OsString>) -> Result<Settings, Error> {
-        let environment = Environment { lookup };
-        let rate_hz = match self.rate_hz {
-            Some(rate) => checked_rate("Config::rate_hz", rate)?,
-            None => environment.rate()?.unwrap_or(DEFAULT_RATE_HZ),
-        };
-        let interval = match self.interval {
-            Some(interval) => checked_interval("Config::interval", interval)?,
-            None => environment.interval()?.unwrap_or(DEFAULT_INTERVAL),
-        };
+        let environment = Environment::new(lookup);
         let (service, resource) = environment.resource(self.service, self.tags)?;
-        let destinations = if self.destinations.is_empty() {
-            export::from_env(lookup)?
-        } else {
-            self.destinations.into_iter().map(Destination::otlp).collect::<Result<_, _>>()?
-        };
-        Ok(Settings {
+        let settings = Settings {
             service,
             resource,
-            rate_hz,
-            interval,
-            engine: self.engine.map_or_else(|| environment.engine(), Ok)?,
-            destinations,
-            serve: self.serve.map_or_else(|| environment.serve(), |address| Ok(Some(address)))?,
-            symbolize: self.symbolize.map_or_else(|| environment.flag("PROFILER_SYMBOLIZE", true), Ok)?,
+            rate_hz: environment.rate(self.rate_hz)?,
+            interval: environment.interval(self.interval)?,
+            engine: environment.engine(self.engine)?,
+            destinations: export::resolve(self.destinations, lookup)?,
+            limits: Limits { queue_bytes: environment.queue_bytes(self.queue_bytes)?, ..Limits::default() },
+            serve: environment.serve(self.serve)?,
+            symbolize: environment.symbolize(self.symbolize)?,
             spans: SpanSettings {
-                link: self.span_link.map_or_else(|| environment.span_link(), Ok)?,
-                unsampled: self
-                    .link_unsampled_spans
-                    .map_or_else(|| environment.flag("PROFILER_LINK_UNSAMPLED_SPANS", false), Ok)?,
+                link: environment.span_link(self.span_link)?,
+                unsampled: environment.link_unsampled_spans(self.link_unsampled_spans)?,
             },
             ring_words: self.ring_words,
             heap: HeapSettings {
-                wanted: self.heap.map_or_else(|| environment.heap(), |on| Ok(Some(on)))?,
-                lg_interval: match self.heap_interval {
-                    Some(bytes) => Some(checked_heap_interval("Config::heap_interval", bytes)?),
-                    None => environment.heap_interval()?,
-                },
+                wanted: environment.heap(self.heap)?,
+                lg_interval: environment.heap_interval(self.heap_interval)?,
                 most_live: self.heap_blocks,
             },
-        })
+        };
+        environment.variables.log_outweighed();
+        Ok(settings)
     }
 }
 
@@ -237,7 +235,7 @@ pub(crate) fn period(rate_hz: u32) -> Duration {
 
 /// Whether the profiler is to run at all.
 pub(crate) fn enabled(lookup: &dyn Fn(&str) -> Option<OsString>) -> Result<bool, Error> {
-    Environment { lookup }.flag("PROFILER_ENABLED", true)
+    Environment::new(lookup).enabled()
 }
 
 /// The rate, if it can be; `name` is what set it.
@@ -256,6 +254,14 @@ fn checked_interval(name: &str, interval: Duration) -> Result<Duration, Error> {
     Err(Error::setting(name, value, "the interval must be 100 ms to 1 h", "set an interval such as 10s"))
 }
 
+fn checked_queue_bytes(name: &str, bytes: usize) -> Result<usize, Error> {
+    if QUEUES.contains(&bytes) {
+        return Ok(bytes);
+    }
+    let why = "a queue has room for 2000000 (the largest request) to 1073741824 bytes";
+    Err(Error::setting(name, bytes, why, "set a size such as 16777216"))
+}
+
 /// The interval as a power of two, if it is one; `name` is what set it.
 pub(crate) fn checked_heap_interval(name: &str, bytes: u64) -> Result<u32, Error> {
     if bytes.is_power_of_two() && bytes <= MAX_HEAP_INTERVAL {
@@ -265,147 +271,5 @@ pub(crate) fn checked_heap_interval(name: &str, bytes: u64) -> Result<u32, Error
     Err(Error::setting(name, bytes, why, "set an interval such as 524288"))
 }
 
-fn no_service_name(name: &str) -> Error {
-    let remedy = "name the service: profiler::start(\"checkout\"), or OTEL_SERVICE_NAME=checkout";
-    Error::setting("service.name", name, "the service has no name", remedy)
-}
-
-/// Attributes that this process knows of itself. Source of the names: OpenTelemetry semantic conventions, resource.
-fn detected() -> Resource {
-    let mut resource = Resource::new()
-        .with("process.pid", i64::from(std::process::id()))
-        .with("process.runtime.name", "rustc")
-        .with("telemetry.sdk.name", "profiler")
-        .with("telemetry.sdk.language", "rust")
-        .with("telemetry.sdk.version", env!("CARGO_PKG_VERSION"));
-    if let Some(name) =
-        std::env::current_exe().ok().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()))
-    {
-        resource.set("process.executable.name", name);
-    }
-    if let Ok(host) = std::fs::read_to_string("/proc/sys/kernel/hostname") {
-        resource.set("host.name", host.trim());
-    }
-    resource
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::os::unix::ffi::OsStringExt;
-
-    fn resolve(config: Config, variables: &[(&str, &str)]) -> Result<Settings, Error> {
-        config.resolve(&|name| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into()))
-    }
-
-    fn message(config: Config, variables: &[(&str, &str)]) -> String {
-        resolve(config, variables).unwrap_err().to_string()
-    }
-
-    /// Check that durations have units, and fractions, and nothing else.
-    #[test]
-    fn durations_have_units() {
-        let millis = |text| environment::parse_duration(text).map(|duration| duration.as_millis());
-        assert_eq!(["10", "1.5s", "500ms", "2m", "1h"].map(millis), [10_000, 1500, 500, 120_000, 3_600_000].map(Some));
-        assert_eq!(["", "s", "-1s", "1.5.1s", "1e3", "10 s", "9999999999999999999999h"].map(millis), [None; 7]);
-    }
-
-    /// Check that code wins over `PROFILER_*`, and that over the default.
-    #[test]
-    fn code_wins_over_the_environment() {
-        let variables = [("PROFILER_RATE_HZ", "50"), ("PROFILER_INTERVAL", "500ms"), ("PROFILER_SERVE", "127.0.0.1:1")];
-        let from_env = resolve(Config::new("a"), &variables).unwrap();
-        assert_eq!((from_env.rate_hz, from_env.interval), (50, Duration::from_millis(500)));
-        assert_eq!(from_env.serve.as_deref(), Some("127.0.0.1:1"));
-        let config = Config::new("a").rate_hz(20).interval(Duration::from_secs(2)).serve("127.0.0.1:2");
-        let from_code = resolve(config, &variables).unwrap();
-        assert_eq!((from_code.rate_hz, from_code.interval), (20, Duration::from_secs(2)));
-        assert_eq!(from_code.serve.as_deref(), Some("127.0.0.1:2"));
-        for (name, choice) in EngineChoice::NAMES {
-            assert_eq!(resolve(Config::new("a"), &[("PROFILER_ENGINE", name)]).unwrap().engine, *choice);
-        }
-        let default = resolve(Config::new("a"), &[]).unwrap();
-        assert_eq!((default.rate_hz, default.interval, default.serve), (100, Duration::from_secs(10), None));
-        assert_eq!(default.destinations.len(), 0);
-    }
-
-    /// Check that the name of the service comes from code, else from `OTEL_SERVICE_NAME`, else from the attributes.
-    #[test]
-    fn the_service_name_has_three_sources() {
-        let all = [("OTEL_SERVICE_NAME", "b"), ("OTEL_RESOURCE_ATTRIBUTES", "service.name=c,team=x%20y")];
-        assert_eq!(resolve(Config::new("a"), &all).unwrap().service, "a");
-        let settings = resolve(Config::from_env(), &all).unwrap();
-        assert_eq!((settings.service.as_str(), settings.resource.get("team")), ("b", Some(&"x y".into())));
-        assert_eq!(resolve(Config::from_env(), &all[1..]).unwrap().service, "c");
-        assert!(message(Config::from_env(), &[]).contains("OTEL_SERVICE_NAME"));
-    }
-
-    /// Check that every setting that cannot be is refused by name, with its value and what to do.
-    #[test]
-    fn impossible_settings_are_named() {
-        for (name, value) in [
-            ("PROFILER_RATE_HZ", "0"),
-            ("PROFILER_RATE_HZ", "10001"),
-            ("PROFILER_RATE_HZ", "fast"),
-            ("PROFILER_INTERVAL", "1ms"),
-            ("PROFILER_INTERVAL", "soon"),
-            ("PROFILER_ENGINE", "diesel"),
-            ("PROFILER_SPAN_LINK", "leaf"),
-            ("PROFILER_LINK_UNSAMPLED_SPANS", "some"),
-            ("PROFILER_SERVE", "6060x"),
-            ("OTEL_RESOURCE_ATTRIBUTES", "novalue"),
-            ("OTEL_RESOURCE_ATTRIBUTES", "a=%ff"),
-        ] {
-            let message = message(Config::new("a"), &[(name, value)]);
-            assert!(message.contains(name) && message.contains("; "), "{message}");
-        }
-        assert!(message(Config::new("a").rate_hz(0), &[]).contains("Config::rate_hz=\"0\""));
-        assert!(message(Config::new(" "), &[]).contains("service.name"));
-        assert!(message(Config::new("a").tag("", "b"), &[]).contains("Config::tag"));
-    }
-
-    /// Check that a variable that is not UTF-8 is refused by name.
-    #[test]
-    fn a_variable_that_is_not_utf8_is_refused() {
-        let broken = |name: &str| (name == "OTEL_SERVICE_NAME").then(|| OsString::from_vec(vec![0xff, b'a']));
-        let message = Config::from_env().resolve(&broken).unwrap_err().to_string();
-        assert!(message.contains("OTEL_SERVICE_NAME") && message.contains("UTF-8"), "{message}");
-    }
-
-    /// Check that symbolizing is on unless code or the environment says no, code first.
-    #[test]
-    fn symbolizing_can_be_turned_off() {
-        let on = |config: Config, value: &str| resolve(config, &[("PROFILER_SYMBOLIZE", value)]).unwrap().symbolize;
-        assert!(on(Config::new("a"), "") && on(Config::new("a"), "1") && !on(Config::new("a"), "0"));
-        assert!(on(Config::new("a").symbolize(true), "0") && !on(Config::new("a").symbolize(false), "1"));
-        assert!(message(Config::new("a"), &[("PROFILER_SYMBOLIZE", "often")]).contains("PROFILER_SYMBOLIZE=\"often\""));
-    }
-
-    /// Check that samples link to current spans that are sampled, unless code or the environment says otherwise, code first.
-    #[test]
-    fn links_can_be_chosen() {
-        let link = |config: Config, value: &str| resolve(config, &[("PROFILER_SPAN_LINK", value)]).unwrap().spans.link;
-        let (unset, local_root) = (Config::new("a"), Config::new("a").span_link(SpanLink::LocalRoot));
-        assert_eq!([link(unset.clone(), ""), link(unset, "local_root")], [SpanLink::Current, SpanLink::LocalRoot]);
-        assert_eq!(link(local_root, "current"), SpanLink::LocalRoot);
-        let unsampled = |config: Config, value: &str| {
-            resolve(config, &[("PROFILER_LINK_UNSAMPLED_SPANS", value)]).unwrap().spans.unsampled
-        };
-        assert!(!unsampled(Config::new("a"), "") && unsampled(Config::new("a"), "1"));
-        assert!(!unsampled(Config::new("a").link_unsampled_spans(false), "1"));
-    }
-
-    /// Check that the profiler can be turned off.
-    #[test]
-    fn the_profiler_can_be_turned_off() {
-        for (value, expected) in [("0", false), ("off", false), ("1", true), ("", true)] {
-            assert_eq!(
-                enabled(&|name| (name == "PROFILER_ENABLED").then(|| value.into())).unwrap(),
-                expected,
-                "{value}"
-            );
-        }
-        let message = enabled(&|_| Some("maybe".into())).unwrap_err().to_string();
-        assert!(message.contains("PROFILER_ENABLED=\"maybe\""), "{message}");
-    }
-}
+mod tests;

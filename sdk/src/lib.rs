@@ -24,7 +24,8 @@
 //!
 //! # Settings
 //!
-//! Code wins over `PROFILER_*`, that over `OTEL_EXPORTER_OTLP_PROFILES_*`, that over other `OTEL_*`.
+//! Code wins over `PROFILER_*`, that over `OTEL_EXPORTER_OTLP_PROFILES_*`, that over other `OTEL_*`, each setting by itself. What
+//! code and environment both set is named in the log at the start.
 //!
 //! | variable | code | default |
 //! |---|---|---|
@@ -38,7 +39,10 @@
 //! | `PROFILER_SPAN_LINK` | [`Config::span_link`] | `current`; `local_root`: see [`SpanLink`] |
 //! | `PROFILER_LINK_UNSAMPLED_SPANS` | [`Config::link_unsampled_spans`] | `0`; with `1`, samples link also to spans that are not sampled |
 //! | `PROFILER_SERVE` | [`Config::serve`] | not served |
-//! | `OTEL_EXPORTER_OTLP_[PROFILES_]{ENDPOINT,PROTOCOL,HEADERS,TIMEOUT,COMPRESSION,CERTIFICATE}` | [`Config::export`] | no endpoint: nothing is sent |
+//! | `PROFILER_QUEUE_BYTES` | [`Config::queue_bytes`] | `16777216` for each destination; 2000000 to 1073741824 |
+//! | `OTEL_EXPORTER_OTLP_[PROFILES_]{ENDPOINT,PROTOCOL,INSECURE}` | [`Config::export`] | no endpoint: nothing is sent |
+//! | `OTEL_EXPORTER_OTLP_[PROFILES_]{HEADERS,TIMEOUT,COMPRESSION}` | [`export::Otlp`], each by itself | none, `10000` ms, `gzip` |
+//! | `OTEL_EXPORTER_OTLP_[PROFILES_]{CERTIFICATE,CLIENT_CERTIFICATE,CLIENT_KEY}` | [`export::Otlp`], each by itself | the machine's authorities |
 //! | `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES` | [`Config::new`], [`Config::tag`] | |
 //!
 //! # A guest in the process
@@ -86,6 +90,8 @@ mod stats;
 mod symbolize;
 #[cfg(all(feature = "cpu", target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod unwind;
+#[cfg(feature = "export")]
+mod variables;
 
 #[cfg(feature = "cpu")]
 pub use config::Config;

@@ -22,7 +22,7 @@ use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use profiler::Ledger;
-use profiler::export::{Compression, Destination, Exporter, Limits, Otlp};
+use profiler::export::{Compression, Exporter, Limits, Otlp, resolve};
 use tokio::net::{TcpListener, TcpSocket};
 
 /// Bytes that are given out and not given back.
@@ -76,8 +76,8 @@ async fn what_waits_is_what_is_counted() {
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let away = format!("http://{}", socket.local_addr().unwrap());
     let endpoints = [Otlp::http(&away), Otlp::grpc(&away), Otlp::http(well).compression(Compression::None)];
-    let endpoints = endpoints.map(|otlp| Destination::otlp(otlp).unwrap());
-    let exporter = Exporter::start(endpoints.into(), Arc::new(Ledger::default()), Limits::default()).unwrap();
+    let targets = resolve(endpoints.map(Into::into).into(), &|_| None).unwrap();
+    let exporter = Exporter::start(targets, Arc::new(Ledger::default()), Limits::default()).unwrap();
 
     let (set, before) = (profiles::set(1000), LIVE.load(Ordering::Relaxed));
     for _ in 0..SETS {

@@ -24,6 +24,7 @@ const CRATES: &[(&str, Option<&[&str]>)] = &[
 const STAGES: &[&str] = &[
     "error",
     "stats",
+    "variables",
     "engine",
     "export",
     "serve",
@@ -41,7 +42,7 @@ const STAGES: &[&str] = &[
 /// Modules that both halves of the project share, and all that they may use: the sidecar has nothing else.
 const SHARED: &[&str] = &["export", "serve"];
 /// What the shared modules may use.
-const LEAVES: &[&str] = &["error", "stats"];
+const LEAVES: &[&str] = &["error", "stats", "variables"];
 
 /// The word itself, written so that this file does not count as using it.
 const UNSAFE: &str = concat!("un", "safe");

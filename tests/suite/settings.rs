@@ -4,9 +4,10 @@ use std::ffi::OsStr;
 use std::net::TcpListener;
 use std::os::unix::ffi::OsStrExt;
 
+use profiler_tests::receiver::Receiver;
 use serde_json::Value;
 
-use crate::scenario::{command, number, result};
+use crate::scenario::{assert_lawful, command, number, result};
 
 /// What a start with `options` under `variables` answers.
 fn outcome(options: &[&str], variables: &[(&str, &OsStr)]) -> Value {
@@ -84,6 +85,43 @@ fn headers_are_refused_without_their_values() {
     let outcome = outcome(&["service=a"], &variables.map(|(name, value)| (name, OsStr::new(value))));
     let message = outcome["message"].as_str().unwrap();
     assert!(message.contains("OTEL_EXPORTER_OTLP_HEADERS") && !message.contains("s3cret"), "{message}");
+}
+
+/// Check that code wins over the environment, setting by setting, and that what both set is named in the log, once and without
+/// values.
+#[test]
+fn what_code_and_environment_both_set_is_said() {
+    let receiver = Receiver::start().unwrap();
+    let variables = [
+        ("OTEL_SERVICE_NAME", "b"),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1"),
+        ("OTEL_EXPORTER_OTLP_HEADERS", "authorization=s3cret"),
+        ("PROFILER_RATE_HZ", "50"),
+        ("PROFILER_QUEUE_BYTES", "4000000"),
+    ];
+    let options = ["service=a", "rate=20", &format!("grpc={}", receiver.endpoint()), "token=s3cret"];
+    let outcome = outcome(&options, &variables.map(|(name, value)| (name, OsStr::new(value))));
+    assert_eq!((number(&outcome, "/stats/rate_hz"), number(&outcome, "/stats/lost_total")), (20, 0), "{outcome}");
+    assert_lawful(&receiver);
+    let log = outcome["log"].to_string();
+    for both in [
+        "Config::new over OTEL_SERVICE_NAME",
+        "Config::export over OTEL_EXPORTER_OTLP_ENDPOINT",
+        "Otlp::header(authorization) over OTEL_EXPORTER_OTLP_HEADERS",
+        "Config::rate_hz over PROFILER_RATE_HZ",
+    ] {
+        assert_eq!(log.matches(both).count(), 1, "{log} does not say {both:?} once");
+    }
+    assert!(!log.contains("QUEUE_BYTES") && !log.contains("s3cret"), "{log}");
+}
+
+/// Check that an endpoint of code does not keep variables for endpoints from being read.
+#[test]
+fn variables_are_read_for_endpoints_of_code_too() {
+    let certificate = ("OTEL_EXPORTER_OTLP_CERTIFICATE", "/does/not/exist.pem");
+    let outcome = outcome(&["service=a", "grpc=https://127.0.0.1:1"], &[(certificate.0, OsStr::new(certificate.1))]);
+    let message = outcome["message"].as_str().unwrap();
+    assert!(message.contains(certificate.0) && message.contains(certificate.1), "{message}");
 }
 
 /// Check that an address that somebody else has is an error that names it, and that one that is free is bound.

@@ -1,153 +1,153 @@
-//! The variables that settings come from where code says nothing.
+//! The settings that have a variable: what code says, else what the environment says, else the default.
 //!
-//! In: a look-up of variables. Out: values, checked, or an error that names the variable, what stands in it and what may. Runs in
-//! `start`, on the caller's thread.
+//! In: what code set, and a look-up of variables. Out: values, checked, or an error that names method or variable, what stands in it
+//! and what may. Runs in `start`, on the caller's thread.
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use percent_encoding::percent_decode_str;
-use profiler_proto::resource::Resource;
-
-use super::{checked_heap_interval, checked_interval, checked_rate, detected, no_service_name};
+use super::{
+    DEFAULT_INTERVAL, DEFAULT_RATE_HZ, checked_heap_interval, checked_interval, checked_queue_bytes, checked_rate,
+};
 use crate::context::spans::SpanLink;
 use crate::engine::EngineChoice;
 use crate::error::Error;
+use crate::export::Limits;
+use crate::variables::Variables;
 
-/// The variables that this module reads.
+/// Whether a setting is made by code or by the environment, it is known by these names.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Names {
+    pub(super) method: &'static str,
+    variable: &'static str,
+}
+
+impl Names {
+    pub(super) const fn new(method: &'static str, variable: &'static str) -> Self {
+        Self { method, variable }
+    }
+}
+
+/// The variables that settings come from where code says nothing.
 pub(super) struct Environment<'a> {
-    pub(super) lookup: &'a dyn Fn(&str) -> Option<OsString>,
+    pub(super) variables: Variables<'a>,
+}
+
+impl<'a> Environment<'a> {
+    pub(super) fn new(lookup: &'a dyn Fn(&str) -> Option<OsString>) -> Self {
+        Self { variables: Variables::new(lookup) }
+    }
 }
 
 impl Environment<'_> {
-    /// The text of a variable; unset and empty are the same, as OpenTelemetry says.
-    pub(super) fn text(&self, name: &str) -> Result<Option<String>, Error> {
-        let Some(value) = (self.lookup)(name).filter(|value| !value.is_empty()) else { return Ok(None) };
-        value.into_string().map(Some).map_err(|value| {
-            Error::setting(name, value.to_string_lossy(), "it is not UTF-8", "set it to UTF-8 text, or unset it")
-        })
+    /// Whether the profiler is to run; no method says so.
+    pub(super) fn enabled(&self) -> Result<bool, Error> {
+        const NAME: &str = "PROFILER_ENABLED";
+        self.variables.text(NAME)?.map_or(Ok(true), |text| yes_or_no(NAME, &text))
     }
 
-    /// Yes or no; `unset` where it says nothing.
-    pub(super) fn flag(&self, name: &str, unset: bool) -> Result<bool, Error> {
-        let Some(text) = self.text(name)? else { return Ok(unset) };
-        match text.to_ascii_lowercase().as_str() {
-            "1" | "true" | "on" | "yes" => Ok(true),
-            "0" | "false" | "off" | "no" => Ok(false),
-            _ => Err(Error::setting(name, text, "it is neither yes nor no", "set it to 1 or 0")),
-        }
+    pub(super) fn rate(&self, code: Option<u32>) -> Result<u32, Error> {
+        const NAMES: Names = Names::new("Config::rate_hz", "PROFILER_RATE_HZ");
+        let (why, remedy) = ("it is not a whole number of Hz from 1 to 10000", "set a rate such as 100");
+        let read = |text: &str| text.parse().map_err(|_| Error::setting(NAMES.variable, text, why, remedy));
+        self.chosen(NAMES, code, read)?.map_or(Ok(DEFAULT_RATE_HZ), |(name, rate)| checked_rate(name, rate))
     }
 
-    pub(super) fn heap(&self) -> Result<Option<bool>, Error> {
-        const NAME: &str = "PROFILER_HEAP";
-        let is_set = self.text(NAME)?.is_some();
-        is_set.then(|| self.flag(NAME, true)).transpose()
+    pub(super) fn interval(&self, code: Option<Duration>) -> Result<Duration, Error> {
+        const NAMES: Names = Names::new("Config::interval", "PROFILER_INTERVAL");
+        let (why, remedy) = ("it is not a duration", "set seconds, or a number with ms, s, m or h, as 10s");
+        let read = |text: &str| parse_duration(text).ok_or_else(|| Error::setting(NAMES.variable, text, why, remedy));
+        let found = self.chosen(NAMES, code, read)?;
+        found.map_or(Ok(DEFAULT_INTERVAL), |(name, interval)| checked_interval(name, interval))
     }
 
-    pub(super) fn heap_interval(&self) -> Result<Option<u32>, Error> {
-        const NAME: &str = "PROFILER_HEAP_INTERVAL";
-        let Some(text) = self.text(NAME)? else { return Ok(None) };
-        let bytes = text.trim().parse().map_err(|_| {
-            Error::setting(NAME, &text, "it is not a whole number of bytes", "set a power of two such as 524288")
-        })?;
-        checked_heap_interval(NAME, bytes).map(Some)
+    pub(super) fn engine(&self, code: Option<EngineChoice>) -> Result<EngineChoice, Error> {
+        const NAMES: Names = Names::new("Config::engine", "PROFILER_ENGINE");
+        let (why, remedy) = ("there is no such engine", "set auto, perf, timer, process_timer or setitimer");
+        let read = |text: &str| {
+            let known = EngineChoice::NAMES.iter().find(|(name, _)| text.eq_ignore_ascii_case(name));
+            known.map(|(_, choice)| *choice).ok_or_else(|| Error::setting(NAMES.variable, text, why, remedy))
+        };
+        Ok(self.chosen(NAMES, code, read)?.map(|(_, engine)| engine).unwrap_or_default())
     }
 
-    pub(super) fn rate(&self) -> Result<Option<u32>, Error> {
-        const NAME: &str = "PROFILER_RATE_HZ";
-        let Some(text) = self.text(NAME)? else { return Ok(None) };
-        let rate = text.trim().parse().map_err(|_| {
-            Error::setting(NAME, &text, "it is not a whole number of Hz from 1 to 10000", "set a rate such as 100")
-        })?;
-        checked_rate(NAME, rate).map(Some)
+    pub(super) fn queue_bytes(&self, code: Option<usize>) -> Result<usize, Error> {
+        const NAMES: Names = Names::new("Config::queue_bytes", "PROFILER_QUEUE_BYTES");
+        let (why, remedy) = ("it is not a whole number of bytes", "set a size such as 16777216");
+        let read = |text: &str| text.parse().map_err(|_| Error::setting(NAMES.variable, text, why, remedy));
+        let found = self.chosen(NAMES, code, read)?;
+        found.map_or_else(|| Ok(Limits::default().queue_bytes), |(name, bytes)| checked_queue_bytes(name, bytes))
     }
 
-    pub(super) fn interval(&self) -> Result<Option<Duration>, Error> {
-        const NAME: &str = "PROFILER_INTERVAL";
-        let Some(text) = self.text(NAME)? else { return Ok(None) };
-        let interval = parse_duration(text.trim()).ok_or_else(|| {
-            Error::setting(NAME, &text, "it is not a duration", "set seconds, or a number with ms, s, m or h, as 10s")
-        })?;
-        checked_interval(NAME, interval).map(Some)
-    }
-
-    pub(super) fn engine(&self) -> Result<EngineChoice, Error> {
-        const NAME: &str = "PROFILER_ENGINE";
-        let Some(text) = self.text(NAME)? else { return Ok(EngineChoice::default()) };
-        let known = EngineChoice::NAMES.iter().find(|(name, _)| text.trim().eq_ignore_ascii_case(name));
-        known.map(|(_, choice)| *choice).ok_or_else(|| {
-            let why = "there is no such engine";
-            Error::setting(NAME, text, why, "set auto, perf, timer, process_timer or setitimer")
-        })
-    }
-
-    pub(super) fn span_link(&self) -> Result<SpanLink, Error> {
-        const NAME: &str = "PROFILER_SPAN_LINK";
-        let Some(text) = self.text(NAME)? else { return Ok(SpanLink::default()) };
-        let known = SpanLink::NAMES.iter().find(|(name, _)| text.trim().eq_ignore_ascii_case(name));
-        let unknown = || Error::setting(NAME, &text, "there is no such link", "set current or local_root");
-        known.map(|(_, link)| *link).ok_or_else(unknown)
-    }
-
-    pub(super) fn serve(&self) -> Result<Option<String>, Error> {
-        let Some(text) = self.text("PROFILER_SERVE")? else { return Ok(None) };
-        match text.parse::<SocketAddr>() {
-            Ok(_) => Ok(Some(text)),
+    pub(super) fn serve(&self, code: Option<String>) -> Result<Option<String>, Error> {
+        const NAMES: Names = Names::new("Config::serve", "PROFILER_SERVE");
+        let (why, remedy) = ("it is not an address with a port", "set an address such as 127.0.0.1:6060");
+        let read = |text: &str| match text.parse::<SocketAddr>() {
+            Ok(_) => Ok(text.to_owned()),
             // `localhost`; any other name is refused when it is bound.
-            Err(_) if text.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) => Ok(Some(text)),
-            Err(_) => {
-                let why = "it is not an address with a port";
-                Err(Error::setting("PROFILER_SERVE", text, why, "set an address such as 127.0.0.1:6060"))
-            }
-        }
+            Err(_) if text.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) => Ok(text.to_owned()),
+            Err(_) => Err(Error::setting(NAMES.variable, text, why, remedy)),
+        };
+        Ok(self.chosen(NAMES, code, read)?.map(|(_, address)| address))
     }
 
-    /// The name of the service and the attributes of the process: what code says over what the environment says over
-    /// what can be detected.
-    pub(super) fn resource(
+    pub(super) fn symbolize(&self, code: Option<bool>) -> Result<bool, Error> {
+        Ok(self.flag(Names::new("Config::symbolize", "PROFILER_SYMBOLIZE"), code)?.unwrap_or(true))
+    }
+
+    pub(super) fn span_link(&self, code: Option<SpanLink>) -> Result<SpanLink, Error> {
+        const NAMES: Names = Names::new("Config::span_link", "PROFILER_SPAN_LINK");
+        let (why, remedy) = ("there is no such link", "set current or local_root");
+        let read = |text: &str| {
+            let known = SpanLink::NAMES.iter().find(|(name, _)| text.eq_ignore_ascii_case(name));
+            known.map(|(_, link)| *link).ok_or_else(|| Error::setting(NAMES.variable, text, why, remedy))
+        };
+        Ok(self.chosen(NAMES, code, read)?.map(|(_, link)| link).unwrap_or_default())
+    }
+
+    pub(super) fn link_unsampled_spans(&self, code: Option<bool>) -> Result<bool, Error> {
+        let names = Names::new("Config::link_unsampled_spans", "PROFILER_LINK_UNSAMPLED_SPANS");
+        Ok(self.flag(names, code)?.unwrap_or(false))
+    }
+
+    pub(super) fn heap(&self, code: Option<bool>) -> Result<Option<bool>, Error> {
+        self.flag(Names::new("Config::heap", "PROFILER_HEAP"), code)
+    }
+
+    pub(super) fn heap_interval(&self, code: Option<u64>) -> Result<Option<u32>, Error> {
+        const NAMES: Names = Names::new("Config::heap_interval", "PROFILER_HEAP_INTERVAL");
+        let (why, remedy) = ("it is not a whole number of bytes", "set a power of two such as 524288");
+        let read = |text: &str| text.parse().map_err(|_| Error::setting(NAMES.variable, text, why, remedy));
+        self.chosen(NAMES, code, read)?.map(|(name, bytes)| checked_heap_interval(name, bytes)).transpose()
+    }
+
+    fn flag(&self, names: Names, code: Option<bool>) -> Result<Option<bool>, Error> {
+        let found = self.chosen(names, code, |text| yes_or_no(names.variable, text))?;
+        Ok(found.map(|(_, flag)| flag))
+    }
+
+    /// What code set, else what `read` makes of the variable, with the name of that which set it; `None` where neither did.
+    pub(super) fn chosen<T>(
         &self,
-        service: Option<String>,
-        tags: Vec<(String, String)>,
-    ) -> Result<(String, Resource), Error> {
-        let mut resource = detected();
-        for (key, value) in self.resource_attributes()? {
-            resource.set(key, value);
+        names: Names,
+        code: Option<T>,
+        read: impl FnOnce(&str) -> Result<T, Error>,
+    ) -> Result<Option<(&'static str, T)>, Error> {
+        if let Some(value) = code {
+            self.variables.outweigh(names.method, names.variable);
+            return Ok(Some((names.method, value)));
         }
-        if let Some(name) = self.text("OTEL_SERVICE_NAME")? {
-            resource.set("service.name", name);
-        }
-        if let Some(name) = service {
-            if name.trim().is_empty() {
-                return Err(no_service_name(&name));
-            }
-            resource.set("service.name", name);
-        }
-        for (key, value) in tags {
-            if key.trim().is_empty() {
-                return Err(Error::setting("Config::tag", key, "the key is empty", "name the attribute"));
-            }
-            resource.set(key, value);
-        }
-        let name = resource.service_name().map(str::to_owned).ok_or_else(|| no_service_name(""))?;
-        Ok((name, resource))
+        let Some(text) = self.variables.text(names.variable)? else { return Ok(None) };
+        Ok(Some((names.variable, read(&text)?)))
     }
+}
 
-    /// Source: OpenTelemetry specification, "Resource SDK", `OTEL_RESOURCE_ATTRIBUTES`: `key=value` pairs, separated by
-    /// commas, percent-encoded where needed.
-    pub(super) fn resource_attributes(&self) -> Result<Vec<(String, String)>, Error> {
-        const NAME: &str = "OTEL_RESOURCE_ATTRIBUTES";
-        let Some(text) = self.text(NAME)? else { return Ok(Vec::new()) };
-        let pairs = text.split(',').filter(|pair| !pair.trim().is_empty()).map(|pair| {
-            let (key, value) = pair.split_once('=').filter(|(key, _)| !key.trim().is_empty()).ok_or_else(|| {
-                Error::setting(NAME, pair, "it is not key=value", "write pairs such as region=eu-1,team=core")
-            })?;
-            let decoded = percent_decode_str(value.trim()).decode_utf8().map_err(|_| {
-                Error::setting(NAME, pair, "it is not UTF-8 once decoded", "encode UTF-8 text, a space as %20")
-            })?;
-            Ok((key.trim().to_owned(), decoded.into_owned()))
-        });
-        pairs.collect()
+fn yes_or_no(name: &str, text: &str) -> Result<bool, Error> {
+    match text.to_ascii_lowercase().as_str() {
+        "1" | "true" | "on" | "yes" => Ok(true),
+        "0" | "false" | "off" | "no" => Ok(false),
+        _ => Err(Error::setting(name, text, "it is neither yes nor no", "set it to 1 or 0")),
     }
 }
 

@@ -1,124 +1,39 @@
-//! Where profiles are sent, as a user says it: endpoint, headers, timeout, compression, trust.
+//! Where profiles are sent: destinations as a user says them, and as they are once checked.
 //!
-//! In: settings from code ([`Otlp`]) or the environment ([`super::env`]). Out: [`Destination`]s, checked, for
-//! [`Exporter::start`](super::Exporter::start). Nothing is connected to here.
+//! In: what code asks for ([`Destination`]) and the environment. Out: [`Target`]s for
+//! [`Exporter::start`](super::Exporter::start), complete and known to be good. Nothing is connected to here.
+//!
+//! A new kind of destination is a builder in a file of its own, a variant of [`Destination`] with its `From`, and a variant of
+//! [`Kind`]; the compiler then asks for the rest. What the environment says of it by itself goes into `described`.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
-use http::HeaderMap;
 use profiler_proto::ProfileSet;
 
-use super::endpoint::{Endpoint, PathRule};
-use super::protocol::{Compression, Protocol};
-use super::settings::{DEFAULT_TIMEOUT, Settings, checked_timeout, set_header};
-use super::tls::{AUTHORITIES, IDENTITY, TlsSettings};
+use super::env::Environment;
+use super::otlp::{Otlp, Unsaid};
+use super::settings::Settings;
 use crate::error::Error;
 
-/// An OTLP endpoint, as code sets it. What cannot be is refused when the profiler is started.
-///
-/// ```
-/// use std::time::Duration;
-/// use profiler::export::Otlp;
-///
-/// let grpc = Otlp::grpc("http://collector:4317");
-/// let http = Otlp::http("https://otlp.example.com").header("x-tenant", "shop").timeout(Duration::from_secs(5));
-/// ```
-#[derive(Clone)]
-#[must_use]
-pub struct Otlp {
-    protocol: Protocol,
-    endpoint: String,
-    headers: Vec<(String, String)>,
-    timeout: Duration,
-    compression: Compression,
-    /// PEM of the authorities to trust.
-    authorities: Option<Vec<u8>>,
-    /// PEM of our certificate, and of its key.
-    identity: Option<(Vec<u8>, Vec<u8>)>,
+/// Somewhere that profiles go, as code asks for it. What cannot be is refused when the profiler is started.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Destination {
+    /// An OTLP endpoint.
+    Otlp(Otlp),
 }
 
-impl Otlp {
-    /// OTLP over gRPC; `endpoint` is `http://host:port` or, with TLS, `https://host:port`. The customary port is 4317.
-    pub fn grpc(endpoint: impl Into<String>) -> Self {
-        Self::new(Protocol::Grpc, endpoint.into())
-    }
-
-    /// OTLP over HTTP with protobuf bodies; `endpoint` is a URL, to which `/v1development/profiles` is added if it has
-    /// no path. The customary port is 4318.
-    pub fn http(endpoint: impl Into<String>) -> Self {
-        Self::new(Protocol::Http, endpoint.into())
-    }
-
-    fn new(protocol: Protocol, endpoint: String) -> Self {
-        Self {
-            protocol,
-            endpoint,
-            headers: Vec::new(),
-            timeout: DEFAULT_TIMEOUT,
-            compression: Compression::default(),
-            authorities: None,
-            identity: None,
-        }
-    }
-
-    /// Sends this header (gRPC: metadata) with every request, as for a token or a tenant. The same name again replaces
-    /// the value.
-    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        self.headers.push((name.into(), value.into()));
-        self
-    }
-
-    /// How long one attempt may take, from connecting to the end of the answer. Default: 10 s.
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
-        self
-    }
-
-    /// How bodies are compressed. Default: gzip.
-    pub fn compression(mut self, compression: Compression) -> Self {
-        self.compression = compression;
-        self
-    }
-
-    /// Trusts these certificate authorities (PEM, one or more) instead of the machine's.
-    pub fn ca_certificate(mut self, pem: impl Into<Vec<u8>>) -> Self {
-        self.authorities = Some(pem.into());
-        self
-    }
-
-    /// Shows this certificate (PEM, with the chain that leads to it) and proves it by its key (PEM), for peers that ask
-    /// who we are.
-    pub fn client_certificate(mut self, certificate: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
-        self.identity = Some((certificate.into(), key.into()));
-        self
-    }
-
-    fn tls(&self) -> Result<TlsSettings, Error> {
-        let mut tls = TlsSettings::default();
-        if let Some(pem) = &self.authorities {
-            let refuse = |why| Error::setting("Otlp::ca_certificate", "PEM", why, AUTHORITIES);
-            tls = tls.trusting(pem).map_err(refuse)?;
-        }
-        if let Some((certificate, key)) = &self.identity {
-            let refuse = |why| Error::setting("Otlp::client_certificate", "PEM", why, IDENTITY);
-            tls = tls.showing(certificate, key).map_err(refuse)?;
-        }
-        Ok(tls)
+impl From<Otlp> for Destination {
+    fn from(otlp: Otlp) -> Self {
+        Self::Otlp(otlp)
     }
 }
 
-impl fmt::Debug for Otlp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<_> = self.headers.iter().map(|(name, _)| name).collect();
-        f.debug_struct("Otlp").field("protocol", &self.protocol).field("headers", &names).finish_non_exhaustive()
-    }
-}
-
-/// Somewhere that profiles go.
+/// A destination that can be sent to: all its settings are known and good.
 #[derive(Debug)]
-pub struct Destination {
+pub struct Target {
     pub(super) kind: Kind,
 }
 
@@ -130,28 +45,53 @@ pub(super) enum Kind {
 /// Takes a set in, at once; called on whatever thread offers it.
 pub type Deliver = Arc<dyn Fn(&Arc<ProfileSet>) + Send + Sync>;
 
-impl Destination {
-    /// The destination that `otlp` describes.
-    ///
-    /// # Errors
-    /// If endpoint, a header, the timeout or the certificate cannot be; the error names it.
-    pub fn otlp(otlp: Otlp) -> Result<Self, Error> {
-        let constructor = match otlp.protocol {
-            Protocol::Grpc => "Otlp::grpc",
-            Protocol::Http => "Otlp::http",
-        };
-        let endpoint = Endpoint::parse(constructor, &otlp.endpoint, otlp.protocol, PathRule::AddIfBare)?;
-        let tls = otlp.tls()?;
-        let mut headers = HeaderMap::new();
-        for (name, value) in otlp.headers {
-            set_header(&mut headers, "Otlp::header", &name, &value)?;
-        }
-        let timeout = checked_timeout("Otlp::timeout", otlp.timeout)?;
-        let compression = otlp.compression;
-        let settings = Settings { protocol: otlp.protocol, endpoint, headers, timeout, compression, tls };
-        Ok(Self { kind: Kind::Otlp(Box::new(settings)) })
-    }
+/// The destinations in force: those of code, with what they leave open from the environment; where there are none, those
+/// that the environment describes. `lookup` gives the value of a variable. What both set is said in the log, by name.
+///
+/// Read are `ENDPOINT`, `PROTOCOL` (`http/protobuf`, the default, or `grpc`), `HEADERS`, `TIMEOUT` (milliseconds),
+/// `COMPRESSION` (`gzip`, the default, or `none`), `CERTIFICATE`, `CLIENT_CERTIFICATE` and `CLIENT_KEY` (paths of PEM
+/// files) and `INSECURE`, each first behind `OTEL_EXPORTER_OTLP_PROFILES_`, then behind `OTEL_EXPORTER_OTLP_`. The first two
+/// and the last are for destinations of the environment alone.
+///
+/// # Errors
+/// If an endpoint, a header, a timeout or a certificate cannot be; the error names method or variable.
+pub fn resolve(
+    destinations: Vec<Destination>,
+    lookup: &dyn Fn(&str) -> Option<OsString>,
+) -> Result<Vec<Target>, Error> {
+    let environment = Environment::new(lookup);
+    let targets = if destinations.is_empty() {
+        described(&environment)?
+    } else {
+        environment.outweigh("Config::export", "ENDPOINT");
+        destinations.into_iter().map(|destination| destination.target(&environment)).collect::<Result<_, _>>()?
+    };
+    environment.variables.log_outweighed();
+    Ok(targets)
+}
 
+/// What the environment describes by itself.
+fn described(environment: &Environment<'_>) -> Result<Vec<Target>, Error> {
+    let Some((protocol, endpoint)) = environment.endpoint()? else { return Ok(Vec::new()) };
+    let settings = Unsaid::default().settings(protocol, endpoint, environment)?;
+    Ok(vec![settings.into()])
+}
+
+impl Destination {
+    fn target(self, environment: &Environment<'_>) -> Result<Target, Error> {
+        match self {
+            Self::Otlp(otlp) => otlp.settings(environment).map(Target::from),
+        }
+    }
+}
+
+impl From<Settings> for Target {
+    fn from(settings: Settings) -> Self {
+        Self { kind: Kind::Otlp(Box::new(settings)) }
+    }
+}
+
+impl Target {
     /// A destination in this process, such as the store that the page is drawn from. `deliver` is called for every set
     /// on the thread that offers it, must be quick, and always accepts.
     pub fn local(name: impl Into<String>, deliver: Deliver) -> Self {
@@ -179,58 +119,30 @@ impl fmt::Debug for Kind {
 
 #[cfg(test)]
 mod tests {
-    use http::header::USER_AGENT;
-
     use super::*;
 
-    /// Check that each setting that cannot be is refused by its name, and that no value of a header is repeated.
-    #[test]
-    fn bad_settings_are_refused_by_name() {
-        let good = || Otlp::grpc("http://c:4317");
-        let cases = [
-            (Otlp::grpc("c:4317"), "Otlp::grpc=\"c:4317\""),
-            (Otlp::http("gopher://c"), "Otlp::http=\"gopher://c\""),
-            (good().header("bad name", "hunter2"), "Otlp::header=\"bad name\""),
-            (good().header("token", "hunter2\nx: y"), "Otlp::header=\"token\""),
-            (good().header("Content-Type", "hunter2"), "sets this header itself"),
-            (good().header("grpc-timeout", "1S"), "sets this header itself"),
-            (good().timeout(Duration::ZERO), "Otlp::timeout=\"0ns\""),
-            (good().ca_certificate("hunter2"), "Otlp::ca_certificate"),
-            (good().client_certificate("hunter2", "hunter2"), "Otlp::client_certificate"),
-        ];
-        for (otlp, expected) in cases {
-            let error = Destination::otlp(otlp).unwrap_err().to_string();
-            assert!(error.contains(expected), "{error}");
-            assert!(!error.contains("hunter2"), "{error}");
-        }
+    fn names(destinations: Vec<Destination>, variables: &[(&str, &str)]) -> Vec<String> {
+        let lookup = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into());
+        resolve(destinations, &lookup).unwrap().iter().map(Target::name).collect()
     }
 
-    /// Check that secrets are not in what `Debug` prints, of builder and destination.
-    #[test]
-    fn debug_hides_header_values() {
-        let otlp = Otlp::http("http://c:4318").header("authorization", "Bearer hunter2");
-        let shown = format!("{otlp:?} {:?}", Destination::otlp(otlp.clone()).unwrap());
-        assert!(shown.contains("authorization") && !shown.contains("hunter2"), "{shown}");
-    }
-
-    /// Check the names that `stats()` shows, which leave a query out.
+    /// Check the names that `stats()` shows, which leave a query out, and that destinations of code replace that of the
+    /// environment.
     #[test]
     fn a_destination_is_named_after_its_endpoint() {
-        let name = |otlp| Destination::otlp(otlp).unwrap().name();
-        assert_eq!(name(Otlp::grpc("http://c:4317")), "otlp-grpc http://c:4317");
-        assert_eq!(name(Otlp::http("https://c?key=hunter2")), "otlp-http https://c/v1development/profiles");
+        let grpc = || vec![Otlp::grpc("http://c:4317").into()];
+        assert_eq!(names(grpc(), &[]), ["otlp-grpc http://c:4317"]);
+        let http = vec![Otlp::http("https://c?key=hunter2").into()];
+        assert_eq!(names(http, &[]), ["otlp-http https://c/v1development/profiles"]);
+        let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", "http://e:4318")];
+        assert_eq!(names(Vec::new(), &variables), ["otlp-http http://e:4318/v1development/profiles"]);
+        assert_eq!(names(grpc(), &variables), ["otlp-grpc http://c:4317"]);
     }
 
-    /// Check that a user's own `User-Agent` stands, and that ours names product and exporter.
+    /// Check that without an endpoint nothing is sent, whatever else is set.
     #[test]
-    fn requests_say_who_sends_them() {
-        let agent = |otlp| match Destination::otlp(otlp).unwrap().kind {
-            Kind::Otlp(settings) => settings.request_headers()[USER_AGENT].to_str().unwrap().to_owned(),
-            Kind::Local { .. } => unreachable!("it was made from an endpoint"),
-        };
-        let version = env!("CARGO_PKG_VERSION");
-        let ours = format!("profiler-sdk/{version} OTel-OTLP-Exporter-Rust/{version}");
-        assert_eq!(agent(Otlp::http("http://c")), ours);
-        assert_eq!(agent(Otlp::http("http://c").header("user-agent", "mine")), "mine");
+    fn without_an_endpoint_there_is_no_destination() {
+        let variables = [("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"), ("OTEL_EXPORTER_OTLP_ENDPOINT", "")];
+        assert_eq!((names(Vec::new(), &[]).len(), names(Vec::new(), &variables).len()), (0, 0));
     }
 }

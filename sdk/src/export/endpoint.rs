@@ -56,7 +56,10 @@ impl Endpoint {
         };
         let (authority, target) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
         if authority.contains('@') {
-            return Err(refuse("it holds a user name or password", "send credentials as a header instead"));
+            return Err(refuse(
+                "it holds a user name or password",
+                "set credentials as a header, or by `basic_auth`, instead",
+            ));
         }
         let (host, port) = host_and_port(authority, default_port).map_err(|why| refuse(why, HOST))?;
         let target = request_target(target, protocol, rule).map_err(|why| refuse(&why, PATH))?;
@@ -193,7 +196,7 @@ mod tests {
             ("http://c:", "port", HOST),
             ("http://a b:1", "uri character", HOST),
             ("http://c:1/a b", "uri character", PATH),
-            ("http://user:hunter2@c:4317", "user name or password", "send credentials as a header"),
+            ("http://user:hunter2@c:4317", "user name or password", "set credentials as a header"),
         ];
         for (text, reason, remedy) in cases {
             let error = parse(text, Protocol::Http, PathRule::AsIs).unwrap_err();

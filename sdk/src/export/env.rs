@@ -1,7 +1,7 @@
-//! Destinations from the environment: `OTEL_EXPORTER_OTLP_PROFILES_*` over `OTEL_EXPORTER_OTLP_*`.
+//! OTLP's settings in the environment: `OTEL_EXPORTER_OTLP_PROFILES_*` over `OTEL_EXPORTER_OTLP_*`.
 //!
-//! In: a way to look variables up (in tests, a table). Out: the destinations that they describe, none if no endpoint is
-//! set; or an error that names variable, value and remedy. Reads nothing else of the process.
+//! In: a way to look variables up (in tests, a table). Out: each setting, or its default; or an error that names variable,
+//! value and remedy. Reads nothing else of the process but the files of certificates that are named.
 //!
 //! Source: OpenTelemetry specification, "OpenTelemetry Protocol Exporter". The profiles' own variables are by analogy
 //! with those of the other signals. An empty value counts as not set.
@@ -12,43 +12,19 @@ use std::time::Duration;
 use http::HeaderMap;
 use percent_encoding::percent_decode_str;
 
-use super::destination::{Destination, Kind};
 use super::endpoint::{Endpoint, PathRule};
 use super::protocol::{Compression, Protocol};
-use super::settings::{DEFAULT_TIMEOUT, Settings, checked_timeout, set_header};
+use super::settings::{DEFAULT_TIMEOUT, checked_timeout, set_header};
 use super::tls::{AUTHORITIES, IDENTITY, TlsSettings};
 use crate::error::Error;
-
-/// The destinations that the environment describes; `lookup` gives the value of a variable. Without an endpoint there
-/// are none: nothing is sent.
-///
-/// Read are `ENDPOINT`, `PROTOCOL` (`http/protobuf`, the default, or `grpc`), `HEADERS`, `TIMEOUT` (milliseconds),
-/// `COMPRESSION` (`gzip`, the default, or `none`), `CERTIFICATE`, `CLIENT_CERTIFICATE` and `CLIENT_KEY` (paths of PEM
-/// files) and `INSECURE`, each first behind `OTEL_EXPORTER_OTLP_PROFILES_`, then behind `OTEL_EXPORTER_OTLP_`.
-///
-/// # Errors
-/// If a value cannot be, or the certificate file cannot be read.
-pub fn from_env(lookup: &dyn Fn(&str) -> Option<OsString>) -> Result<Vec<Destination>, Error> {
-    let variables = Variables { lookup };
-    let Some(endpoint) = variables.find("ENDPOINT")? else { return Ok(Vec::new()) };
-    let protocol = variables.protocol()?;
-    let settings = Settings {
-        protocol,
-        endpoint: variables.endpoint(&endpoint, protocol)?,
-        headers: variables.headers()?,
-        timeout: variables.timeout()?,
-        compression: variables.compression()?,
-        tls: variables.tls()?,
-    };
-    Ok(vec![Destination { kind: Kind::Otlp(Box::new(settings)) }])
-}
+use crate::variables::Variables;
 
 const PROFILES: &str = "OTEL_EXPORTER_OTLP_PROFILES_";
 const ALL_SIGNALS: &str = "OTEL_EXPORTER_OTLP_";
 
-/// The variables of the environment, by the end of their names.
-struct Variables<'a> {
-    lookup: &'a dyn Fn(&str) -> Option<OsString>,
+/// The variables of OTLP, by the end of their names.
+pub(super) struct Environment<'a> {
+    pub(super) variables: Variables<'a>,
 }
 
 /// The largest file of certificates or keys that is read.
@@ -79,17 +55,40 @@ impl Variable {
     }
 }
 
-impl Variables<'_> {
+impl<'a> Environment<'a> {
+    pub(super) fn new(lookup: &'a dyn Fn(&str) -> Option<OsString>) -> Self {
+        Self { variables: Variables::new(lookup) }
+    }
+}
+
+impl Environment<'_> {
+    /// Notes that `setting`, which code made, is in force, where variables that end in `suffix` are set as well.
+    pub(super) fn outweigh(&self, setting: &str, suffix: &str) {
+        for prefix in [PROFILES, ALL_SIGNALS] {
+            self.variables.outweigh(setting, &format!("{prefix}{suffix}"));
+        }
+    }
+
+    /// Where to send to if code does not say it, and how.
+    pub(super) fn endpoint(&self) -> Result<Option<(Protocol, Endpoint)>, Error> {
+        let Some(variable) = self.find("ENDPOINT")? else { return Ok(None) };
+        let protocol = self.protocol()?;
+        let rule = if variable.own { PathRule::AsIs } else { PathRule::Append };
+        if protocol == Protocol::Grpc && !variable.value.contains("://") {
+            let scheme = if self.insecure()? { "http" } else { "https" };
+            let text = format!("{scheme}://{}", variable.value);
+            return Endpoint::parse(&variable.name, &text, protocol, rule).map(|endpoint| Some((protocol, endpoint)));
+        }
+        let endpoint = Endpoint::parse(&variable.name, &variable.value, protocol, rule)?;
+        Ok(Some((protocol, endpoint)))
+    }
+
     /// The profiles' own variable that ends in `suffix`, else the one for all signals.
     fn find(&self, suffix: &str) -> Result<Option<Variable>, Error> {
         for (prefix, own) in [(PROFILES, true), (ALL_SIGNALS, false)] {
             let name = format!("{prefix}{suffix}");
-            let Some(value) = (self.lookup)(&name).filter(|value| !value.is_empty()) else { continue };
-            let value = value.into_string().map_err(|value| {
-                Error::setting(&name, value.to_string_lossy(), "it is not UTF-8", "set it to UTF-8 text or unset it")
-            })?;
-            if !value.trim().is_empty() {
-                return Ok(Some(Variable { name, value: value.trim().to_owned(), own }));
+            if let Some(value) = self.variables.text(&name)? {
+                return Ok(Some(Variable { name, value, own }));
             }
         }
         Ok(None)
@@ -110,16 +109,6 @@ impl Variables<'_> {
         }
     }
 
-    fn endpoint(&self, variable: &Variable, protocol: Protocol) -> Result<Endpoint, Error> {
-        let rule = if variable.own { PathRule::AsIs } else { PathRule::Append };
-        if protocol == Protocol::Grpc && !variable.value.contains("://") {
-            let scheme = if self.insecure()? { "http" } else { "https" };
-            let text = format!("{scheme}://{}", variable.value);
-            return Endpoint::parse(&variable.name, &text, protocol, rule);
-        }
-        Endpoint::parse(&variable.name, &variable.value, protocol, rule)
-    }
-
     /// Whether a gRPC endpoint without a scheme is spoken to in the clear.
     fn insecure(&self) -> Result<bool, Error> {
         let Some(variable) = self.find("INSECURE")? else { return Ok(false) };
@@ -131,7 +120,7 @@ impl Variables<'_> {
     }
 
     /// `key=value` pairs between commas, values percent-encoded as in W3C Baggage. No error repeats a value.
-    fn headers(&self) -> Result<HeaderMap, Error> {
+    pub(super) fn headers(&self) -> Result<HeaderMap, Error> {
         let mut headers = HeaderMap::new();
         let Some(variable) = self.find("HEADERS")? else { return Ok(headers) };
         for (position, pair) in variable.value.split(',').enumerate().filter(|(_, pair)| !pair.trim().is_empty()) {
@@ -150,7 +139,7 @@ impl Variables<'_> {
         Ok(headers)
     }
 
-    fn timeout(&self) -> Result<Duration, Error> {
+    pub(super) fn timeout(&self) -> Result<Duration, Error> {
         let Some(variable) = self.find("TIMEOUT")? else { return Ok(DEFAULT_TIMEOUT) };
         match variable.value.parse() {
             Ok(milliseconds) => checked_timeout(&variable.name, Duration::from_millis(milliseconds)),
@@ -158,21 +147,29 @@ impl Variables<'_> {
         }
     }
 
-    fn compression(&self) -> Result<Compression, Error> {
+    pub(super) fn compression(&self) -> Result<Compression, Error> {
         let Some(variable) = self.find("COMPRESSION")? else { return Ok(Compression::default()) };
         match variable.value.as_str() {
             "gzip" => Ok(Compression::Gzip),
             "none" => Ok(Compression::None),
+            "zstd" if !variable.own => {
+                // For the other signals, whose exporters may know it.
+                tracing::warn!("{}=zstd: profiles are sent with gzip", variable.name);
+                Ok(Compression::Gzip)
+            }
             _ => Err(variable.refuse("it is not a compression of OTLP", "set it to gzip or none")),
         }
     }
 
-    fn tls(&self) -> Result<TlsSettings, Error> {
-        let mut tls = TlsSettings::default();
-        if let Some(authorities) = self.find("CERTIFICATE")? {
-            let pem = authorities.contents()?;
-            tls = tls.trusting(&pem).map_err(|why| authorities.refuse(&why, AUTHORITIES))?;
-        }
+    /// Whom to trust.
+    pub(super) fn authorities(&self) -> Result<TlsSettings, Error> {
+        let tls = TlsSettings::default();
+        let Some(authorities) = self.find("CERTIFICATE")? else { return Ok(tls) };
+        tls.trusting(&authorities.contents()?).map_err(|why| authorities.refuse(&why, AUTHORITIES))
+    }
+
+    /// The same, with who we are.
+    pub(super) fn identity(&self, tls: TlsSettings) -> Result<TlsSettings, Error> {
         match (self.find("CLIENT_CERTIFICATE")?, self.find("CLIENT_KEY")?) {
             (None, None) => Ok(tls),
             (Some(own), Some(key)) => {
@@ -189,32 +186,21 @@ const PROTOCOL: &str = "set it to http/protobuf or grpc";
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::ffi::OsStringExt;
-
+    use super::super::destination::{Kind, resolve};
+    use super::super::settings::Settings;
     use super::*;
 
-    fn settings(variables: &[(&str, &str)]) -> Result<Option<Settings>, String> {
+    fn settings(variables: &[(&str, &str)]) -> Result<Settings, String> {
         let lookup = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into());
-        let mut destinations = from_env(&lookup).map_err(|error| error.to_string())?;
-        Ok(destinations.pop().map(|destination| match destination.kind {
-            Kind::Otlp(settings) => *settings,
+        let mut targets = resolve(Vec::new(), &lookup).map_err(|error| error.to_string())?;
+        match targets.pop().unwrap().kind {
+            Kind::Otlp(settings) => Ok(*settings),
             Kind::Local { .. } => unreachable!("the environment describes no local destination"),
-        }))
+        }
     }
 
     fn found(variables: &[(&str, &str)]) -> Settings {
-        settings(variables).unwrap().unwrap()
-    }
-
-    /// Check that without an endpoint nothing is sent, whatever else is set.
-    #[test]
-    fn without_an_endpoint_there_is_no_destination() {
-        assert!(settings(&[]).unwrap().is_none());
-        assert!(
-            settings(&[("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"), ("OTEL_EXPORTER_OTLP_ENDPOINT", "")])
-                .unwrap()
-                .is_none()
-        );
+        settings(variables).unwrap()
     }
 
     /// Check the defaults beside an endpoint.
@@ -257,9 +243,11 @@ mod tests {
 
     /// Check that what is meant for the other signals, and profiles are not sent as, does not keep a service from its start.
     #[test]
-    fn json_for_all_signals_means_protobuf() {
+    fn what_other_signals_are_sent_as_is_no_error() {
         let all = [("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:4318"), ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json")];
         assert_eq!(found(&all).protocol, Protocol::Http);
+        let all = [all[0], ("OTEL_EXPORTER_OTLP_COMPRESSION", "zstd")];
+        assert_eq!(found(&all).compression, Compression::Gzip);
     }
 
     /// Check that a gRPC endpoint needs no scheme, and that `INSECURE` then decides between TLS and clear text.
@@ -293,6 +281,7 @@ mod tests {
             ("PROTOCOL", "thrift", "not a protocol"),
             ("TIMEOUT", "10s", "not a number of milliseconds"),
             ("TIMEOUT", "0", "1 ms to 10 min"),
+            ("COMPRESSION", "zstd", "set it to gzip or none"),
             ("COMPRESSION", "zip", "set it to gzip or none"),
             ("HEADERS", "hunter2", "pair 1"),
             ("HEADERS", "a=1,key=hunter2%0Aevil: 1", "newline"),
@@ -309,14 +298,5 @@ mod tests {
             assert!(error.contains(&name) && error.contains(expected), "{suffix}={value}: {error}");
             assert!(!error.contains("hunter2"), "{error}");
         }
-    }
-
-    /// Check that a value that is not UTF-8 is refused by its variable's name.
-    #[test]
-    fn a_value_that_is_not_utf8_is_refused() {
-        let lookup =
-            |name: &str| (name == "OTEL_EXPORTER_OTLP_ENDPOINT").then(|| OsString::from_vec(b"http://c\xff".to_vec()));
-        let error = from_env(&lookup).unwrap_err().to_string();
-        assert!(error.contains("OTEL_EXPORTER_OTLP_ENDPOINT") && error.contains("not UTF-8"), "{error}");
     }
 }

@@ -13,7 +13,7 @@ use profiler_proto::loss::Cause;
 use profiler_proto::split::{Split, split};
 use tokio::runtime::Handle;
 
-use super::destination::Destination;
+use super::destination::Target;
 use super::form::Form;
 use super::outlet::{Outlet, Remote};
 use super::parcel::{Fate, Parcel};
@@ -59,7 +59,7 @@ impl Exporter {
     ///
     /// # Errors
     /// If the caller is not inside a runtime.
-    pub fn start(destinations: Vec<Destination>, ledger: Arc<Ledger>, limits: Limits) -> Result<Self, Error> {
+    pub fn start(destinations: Vec<Target>, ledger: Arc<Ledger>, limits: Limits) -> Result<Self, Error> {
         let runtime = Handle::try_current().map_err(|_| {
             Error::misuse("Exporter::start", "there is no tokio runtime here", "call it inside the exporting runtime")
         })?;

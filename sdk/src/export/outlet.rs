@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use super::delivery::{Sender, deliver};
-use super::destination::{Deliver, Destination, Kind};
+use super::destination::{Deliver, Kind, Target};
 use super::exporter::Limits;
 use super::form::Form;
 use super::otlp_grpc::OtlpGrpc;
@@ -48,7 +48,7 @@ pub(super) struct Remote {
 }
 
 impl Outlet {
-    pub(super) fn open(destination: Destination, limits: Limits, runtime: &Handle) -> Self {
+    pub(super) fn open(destination: Target, limits: Limits, runtime: &Handle) -> Self {
         match destination.kind {
             Kind::Local { name, deliver } => Self::Local(Box::new(Local::new(name, deliver))),
             Kind::Otlp(settings) => {

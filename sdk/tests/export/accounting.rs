@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use profiler::Ledger;
-use profiler::export::{Destination, Exporter, Limits, Otlp, from_env};
+use profiler::export::{Exporter, Limits, Otlp, Target, resolve};
 use profiler_proto::ProfileSet;
 use profiler_proto::loss::Cause;
 use profiler_proto::split::request_bytes;
@@ -16,14 +16,14 @@ use tokio::net::TcpListener;
 use super::grpc_peer::GrpcPeer;
 use super::http_peer::{HttpPeer, Reaction, Received, free_address};
 use super::profiles::{cpu_profile, decode, set, stacks};
-use super::rig::{Rig, limits};
+use super::rig::{Rig, limits, target};
 
 /// A local destination with what it was given.
-fn store() -> (Destination, Arc<Mutex<Vec<Arc<ProfileSet>>>>) {
+fn store() -> (Target, Arc<Mutex<Vec<Arc<ProfileSet>>>>) {
     let kept = Arc::new(Mutex::new(Vec::new()));
     let keep = Arc::clone(&kept);
     let deliver = move |set: &Arc<ProfileSet>| keep.lock().unwrap().push(Arc::clone(set));
-    (Destination::local("store", Arc::new(deliver)), kept)
+    (Target::local("store", Arc::new(deliver)), kept)
 }
 
 /// Check that without any destination everything is lost for that reason, at once.
@@ -51,7 +51,7 @@ async fn a_store_alone_counts() {
 async fn a_store_beside_a_refusing_peer_does_not_count() {
     let peer = HttpPeer::start([Reaction::answer(400, b"")]).await;
     let (local, kept) = store();
-    let remote = Destination::otlp(Otlp::http(peer.url())).unwrap();
+    let remote = target(Otlp::http(peer.url()));
     let rig = Rig::start(vec![local, remote], limits());
     rig.offer(&set(10));
     rig.settle().await;
@@ -86,7 +86,7 @@ async fn retries_end_with_the_budget() {
     let mut limits = limits();
     limits.retry.budget = Duration::from_millis(200);
     let (_port, address) = free_address();
-    let rig = Rig::start(vec![Destination::otlp(Otlp::http(format!("http://{address}"))).unwrap()], limits);
+    let rig = Rig::start(vec![target(Otlp::http(format!("http://{address}")))], limits);
     rig.offer(&set(10));
     rig.settle().await;
     rig.assert_settled(0, 10, Cause::Unreachable);
@@ -99,7 +99,7 @@ async fn a_full_queue_loses_the_oldest() {
     let (_port, address) = free_address();
     let mut limits = limits();
     limits.queue_bytes = 4000;
-    let rig = Rig::start(vec![Destination::otlp(Otlp::http(format!("http://{address}"))).unwrap()], limits);
+    let rig = Rig::start(vec![target(Otlp::http(format!("http://{address}")))], limits);
     for stacks in 1..=100 {
         rig.offer(&set(stacks));
     }
@@ -123,7 +123,7 @@ async fn a_large_set_is_settled_in_parts() {
     let grpc = GrpcPeer::start([]).await;
     let http = HttpPeer::start([Reaction::answer(400, b""), Reaction::answer(200, b"")]).await;
     let (refused, kept) = {
-        let rig = Rig::start(vec![Destination::otlp(Otlp::http(http.url())).unwrap()], small_requests());
+        let rig = Rig::start(vec![target(Otlp::http(http.url()))], small_requests());
         rig.offer(&Arc::new(cpu_profile(1000, 500)));
         rig.settle().await;
         let parts: Vec<u64> = http.requests().iter().map(|request| stacks(&request.message())).collect();
@@ -131,7 +131,7 @@ async fn a_large_set_is_settled_in_parts() {
         rig.assert_settled(1000 - parts[0], parts[0], Cause::Rejected);
         (parts[0], 1000 - parts[0])
     };
-    let endpoints = [Otlp::http(http.url()), Otlp::grpc(grpc.url())].map(|otlp| Destination::otlp(otlp).unwrap());
+    let endpoints = [Otlp::http(http.url()), Otlp::grpc(grpc.url())].map(target);
     let rig = Rig::start(endpoints.into(), small_requests());
     rig.offer(&Arc::new(cpu_profile(1000, 500)));
     rig.settle().await;
@@ -146,7 +146,7 @@ async fn what_no_request_can_hold_is_lost() {
     let peer = HttpPeer::start([]).await;
     let mut limits = limits();
     limits.request_bytes = 100;
-    let rig = Rig::start(vec![Destination::otlp(Otlp::http(peer.url())).unwrap()], limits);
+    let rig = Rig::start(vec![target(Otlp::http(peer.url()))], limits);
     rig.offer(&set(10));
     rig.offer(&set(0));
     rig.settle().await;
@@ -183,7 +183,7 @@ async fn shutdown_tries_once_more() {
     let mut limits = limits();
     limits.retry.initial = Duration::from_secs(3600);
     limits.retry.max = Duration::from_secs(3600);
-    let rig = Rig::start(vec![Destination::otlp(Otlp::grpc(format!("http://{address}"))).unwrap()], limits);
+    let rig = Rig::start(vec![target(Otlp::grpc(format!("http://{address}")))], limits);
     rig.offer(&set(10));
     rig.failure().await;
     let peer = GrpcPeer::start_at(address, []).await;
@@ -274,7 +274,7 @@ async fn the_environment_leads_to_a_server() {
     ];
     for (variables, name) in variables {
         let lookup = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, v)| OsString::from(v));
-        let rig = Rig::start(from_env(&lookup).unwrap(), limits());
+        let rig = Rig::start(resolve(Vec::new(), &lookup).unwrap(), limits());
         rig.offer(&set(10));
         rig.settle().await;
         rig.assert_settled(10, 0, Cause::Rejected);

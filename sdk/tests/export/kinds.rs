@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use profiler::KindStats;
-use profiler::export::{Destination, Limits, Otlp};
+use profiler::export::{Limits, Otlp, Target};
 use profiler_proto::loss::Cause;
 
 use super::grpc_peer::{self, GrpcPeer};
 use super::http_peer::{HttpPeer, Reaction, free_address};
 use super::profiles::{heap_profiles, set};
-use super::rig::{Rig, limits};
+use super::rig::{Rig, limits, target};
 
 /// Offers the four profiles of a heap.
 fn offer_heap(rig: &Rig) {
@@ -22,8 +22,8 @@ fn offer_heap(rig: &Rig) {
 #[tokio::test]
 async fn a_heap_that_arrives_is_counted() {
     let peer = HttpPeer::start([]).await;
-    let store = Destination::local("store", Arc::new(|_| {}));
-    for destination in [Destination::otlp(Otlp::http(peer.url())).unwrap(), store] {
+    let store = Target::local("store", Arc::new(|_| {}));
+    for destination in [target(Otlp::http(peer.url())), store] {
         let rig = Rig::start(vec![destination], limits());
         offer_heap(&rig);
         rig.settle().await;
@@ -50,7 +50,7 @@ async fn a_heap_that_is_lost_is_counted() {
         (url.clone(), with(|limits| limits.request_bytes = 100), Cause::TooLarge),
     ];
     for (url, limits, cause) in cases {
-        let rig = Rig::start(vec![Destination::otlp(Otlp::http(url)).unwrap()], limits);
+        let rig = Rig::start(vec![target(Otlp::http(url))], limits);
         offer_heap(&rig);
         rig.settle().await;
         assert_eq!((rig.heap().offered, rig.heap().lost.count(cause)), (4, 4), "{cause:?}");
@@ -81,7 +81,7 @@ async fn a_divided_heap_is_counted_in_parts() {
     let peer = HttpPeer::start([Reaction::answer(400, b"")]).await;
     let mut limits = limits();
     limits.request_bytes = 8000;
-    let rig = Rig::start(vec![Destination::otlp(Otlp::http(peer.url())).unwrap()], limits);
+    let rig = Rig::start(vec![target(Otlp::http(peer.url()))], limits);
     rig.offer(&Arc::new(heap_profiles(500)));
     rig.settle().await;
     let (heap, requests) = (rig.heap(), peer.requests().len() as u64);
@@ -118,7 +118,7 @@ async fn every_snapshot_balances() {
     let (_port, away) = free_address();
     let mut limits = limits();
     limits.queue_bytes = 10_000;
-    let endpoints = [peer.url(), format!("http://{away}")].map(|url| Destination::otlp(Otlp::http(url)).unwrap());
+    let endpoints = [peer.url(), format!("http://{away}")].map(|url| target(Otlp::http(url)));
     let rig = Rig::start(endpoints.into(), limits);
     let (snapshots, done) = (AtomicU64::new(0), AtomicBool::new(false));
     let watch = || {

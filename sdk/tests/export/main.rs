@@ -14,4 +14,5 @@ mod http_peer;
 mod kinds;
 mod profiles;
 mod rig;
+mod settings;
 mod tls;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use profiler::export::{Destination, Exporter, Limits, Otlp};
+use profiler::export::{Exporter, Limits, Otlp, Target, resolve};
 use profiler::{DestinationStats, KindStats, Ledger};
 use profiler_proto::ProfileSet;
 use profiler_proto::loss::{Account, Cause, Degraded, Loss, stacks_of};
@@ -17,6 +17,11 @@ pub(crate) struct Rig {
     pub(crate) ledger: Arc<Ledger>,
 }
 
+/// A destination that is this endpoint, without an environment.
+pub(crate) fn target(endpoint: Otlp) -> Target {
+    resolve(vec![endpoint.into()], &|_| None).expect("a good endpoint").remove(0)
+}
+
 /// Limits with retries after milliseconds.
 pub(crate) fn limits() -> Limits {
     let mut limits = Limits::default();
@@ -28,12 +33,11 @@ pub(crate) fn limits() -> Limits {
 impl Rig {
     /// An exporter to these endpoints.
     pub(crate) fn to(endpoints: impl IntoIterator<Item = Otlp>) -> Self {
-        let destinations = endpoints.into_iter().map(|otlp| Destination::otlp(otlp).expect("a good endpoint"));
-        Self::start(destinations.collect(), limits())
+        Self::start(endpoints.into_iter().map(target).collect(), limits())
     }
 
     /// An exporter to these destinations.
-    pub(crate) fn start(destinations: Vec<Destination>, limits: Limits) -> Self {
+    pub(crate) fn start(destinations: Vec<Target>, limits: Limits) -> Self {
         let ledger = Arc::new(Ledger::default());
         let exporter = Exporter::start(destinations, Arc::clone(&ledger), limits).expect("inside a runtime");
         Self { exporter, ledger }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use profiler::export::{Destination, Otlp, from_env};
+use profiler::export::{Otlp, resolve};
 use profiler_proto::loss::Cause;
 use rcgen::{BasicConstraints, Certificate, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -120,7 +120,7 @@ async fn our_certificate_is_shown_to_a_peer_that_asks() {
 
     let (_, other_key) = authority.certificate("shop");
     let mismatched = otlp().client_certificate(certificate.pem(), other_key.serialize_pem());
-    let error = Destination::otlp(mismatched).unwrap_err().to_string();
+    let error = resolve(vec![mismatched.into()], &|_| None).unwrap_err().to_string();
     assert!(error.contains("Otlp::client_certificate") && error.contains("KeyMismatch"), "{error}");
 }
 
@@ -144,7 +144,7 @@ async fn certificates_may_come_from_files() {
         ("OTEL_EXPORTER_OTLP_CLIENT_KEY", file("client.key", key.serialize_pem())),
     ];
     let lookup = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.clone());
-    let destinations = from_env(&lookup);
+    let destinations = resolve(Vec::new(), &lookup);
     std::fs::remove_dir_all(&directory).unwrap();
     let rig = Rig::start(destinations.unwrap(), limits());
     rig.offer(&set(10));

@@ -23,7 +23,7 @@ use super::source::Handle;
 use crate::aggregate::Window;
 use crate::assemble::assemble;
 use crate::error::Error;
-use crate::export::{Destination, Exporter, Limits};
+use crate::export::{Exporter, Limits, Target};
 use crate::heap::{HeapWindow, Since};
 use crate::symbolize::{Folders, Symbolizer};
 
@@ -87,7 +87,8 @@ pub(super) fn no_descriptor(what: &'static str) -> impl FnOnce(std::io::Error) -
 pub(super) struct Io {
     #[cfg(feature = "serve")]
     pub(super) server: Option<crate::serve::Bound>,
-    pub(super) destinations: Vec<Destination>,
+    pub(super) destinations: Vec<Target>,
+    pub(super) limits: Limits,
     pub(super) resource: Resource,
     /// Where to look for debug information; `None`: addresses get no names.
     pub(super) folders: Option<Folders>,
@@ -123,7 +124,7 @@ impl Io {
         self.serve();
         let sends = !self.destinations.is_empty();
         let destinations = std::mem::take(&mut self.destinations);
-        let exporter = match Exporter::start(destinations, Arc::clone(&self.handle.ledger), Limits::default()) {
+        let exporter = match Exporter::start(destinations, Arc::clone(&self.handle.ledger), self.limits) {
             Ok(exporter) => Arc::new(exporter),
             Err(error) => return tracing::error!(%error, "no exporter: every profile is lost"),
         };
@@ -170,7 +171,7 @@ impl Io {
         let store = Arc::new(crate::serve::Store::default());
         let sink = Arc::clone(&store);
         let add = move |set: &Arc<ProfileSet>| sink.add(Arc::clone(set));
-        self.destinations.push(Destination::local("store", Arc::new(add)));
+        self.destinations.push(Target::local("store", Arc::new(add)));
         tokio::spawn(server.run(Arc::new(self.handle.clone()), store));
     }
 
@@ -297,7 +298,7 @@ mod tests {
         let (commands, _mailbox) = std::sync::mpsc::channel();
         let handle = Handle::new(commands, &settings, Arc::clone(mark));
         let (folders, resource) = (Some(Folders::new(&|_| None)), settings.resource);
-        Io { server, destinations: Vec::new(), resource, folders, handle }
+        Io { server, destinations: Vec::new(), limits: settings.limits, resource, folders, handle }
     }
 
     /// Check that a profile of the heap is counted that is lost as its names are looked up, and none that is not.
@@ -344,6 +345,26 @@ mod tests {
             aggregate.add(&sample).unwrap();
         }
         Box::new(aggregate.end(Instant::now(), SystemTime::now(), Duration::from_millis(10)))
+    }
+
+    /// Check that queues are as large as they were set to be: in one without room nothing waits.
+    #[test]
+    fn queues_are_as_large_as_they_were_set() {
+        let mark = Arc::new(Mark::set().unwrap());
+        let mut io = io(None, &mark);
+        let endpoint = crate::export::Otlp::http("http://127.0.0.1:1").into();
+        io.destinations = crate::export::resolve(vec![endpoint], &|_| None).unwrap();
+        io.limits.queue_bytes = 1;
+        let (handle, window) = (io.handle.clone(), large_window());
+        let stacks = window.stacks();
+        handle.ledger.enter(stacks, stacks, stacks, &window.lost, &window.degraded);
+        let (tasks, inbox) = channel(&mark);
+        let (reply, _answer) = Reply::new();
+        assert!(tasks.try_send(Task::Export { window }).is_ok());
+        assert!(tasks.try_send(Task::Stop { deadline: Instant::now(), reply }).is_ok());
+        runtime(&mark).unwrap().block_on(io.work(inbox));
+        let account = handle.stats().account;
+        assert_eq!((account.lost.count(Cause::QueueFull), account.pending), (stacks, 0), "{account:?}");
     }
 
     async fn get_stats(address: std::net::SocketAddr) -> String {

@@ -239,6 +239,7 @@ fn wire(settings: Settings, claim: Claim) -> Result<Running, Error> {
         #[cfg(feature = "serve")]
         server,
         destinations: settings.destinations,
+        limits: settings.limits,
         resource: settings.resource,
         folders: settings.symbolize.then(|| Folders::new(&|name| std::env::var_os(name))),
         handle: handle.clone(),

@@ -1,8 +1,9 @@
 //! What `start` makes of settings and of a machine that refuses: an error that says so, or a profiler that works.
 //!
 //! In: settings on the command line and in the environment. Out: the error's words and kind, or the account after some
-//! work. Either way the program goes on and ends well: that is the point.
+//! work, and what was logged. Either way the program goes on and ends well: that is the point.
 
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use profiler::export::Otlp;
@@ -12,6 +13,9 @@ use profiler_tests::subject::Options;
 use profiler_tests::workload::spin;
 use rustix::process::{Resource, Rlimit, setrlimit};
 use serde_json::{Value, json};
+use tracing::{Event, Subscriber};
+use tracing_subscriber::Layer;
+use tracing_subscriber::layer::{Context, SubscriberExt};
 
 use profiler_tests::stats;
 
@@ -30,9 +34,34 @@ pub(crate) fn start(options: &Options) -> Result<Value> {
         config = config.serve(address);
     }
     if let Ok(endpoint) = options.value::<String>("grpc") {
-        config = config.export(Otlp::grpc(endpoint));
+        let otlp = Otlp::grpc(endpoint);
+        config = config.export(match options.value::<String>("token") {
+            Ok(token) => otlp.bearer_token(token),
+            Err(_) => otlp,
+        });
     }
-    outcome(config)
+    let log = Log::default();
+    tracing::subscriber::set_global_default(tracing_subscriber::registry().with(log.clone()))?;
+    let mut outcome = outcome(config)?;
+    outcome["log"] = log.0.lock().unwrap_or_else(PoisonError::into_inner).as_slice().into();
+    Ok(outcome)
+}
+
+/// What is logged at the level `INFO` and above: the messages.
+#[derive(Debug, Clone, Default)]
+struct Log(Arc<Mutex<Vec<String>>>);
+
+impl<S: Subscriber> Layer<S> for Log {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        if *event.metadata().level() > tracing::Level::INFO {
+            return;
+        }
+        event.record(&mut |field: &tracing::field::Field, value: &dyn std::fmt::Debug| {
+            if field.name() == "message" {
+                self.0.lock().unwrap_or_else(PoisonError::into_inner).push(format!("{value:?}"));
+            }
+        });
+    }
 }
 
 /// Starts twice.

@@ -1,0 +1,158 @@
+//! Settings: where they come from, which wins, what is refused.
+
+use std::os::unix::ffi::OsStringExt;
+
+use super::*;
+
+fn resolve(config: Config, variables: &[(&str, &str)]) -> Result<Settings, Error> {
+    config.resolve(&|name| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into()))
+}
+
+fn message(config: Config, variables: &[(&str, &str)]) -> String {
+    resolve(config, variables).unwrap_err().to_string()
+}
+
+/// Check that durations have units, and fractions, and nothing else.
+#[test]
+fn durations_have_units() {
+    let millis = |text| environment::parse_duration(text).map(|duration| duration.as_millis());
+    assert_eq!(["10", "1.5s", "500ms", "2m", "1h"].map(millis), [10_000, 1500, 500, 120_000, 3_600_000].map(Some));
+    assert_eq!(["", "s", "-1s", "1.5.1s", "1e3", "10 s", "9999999999999999999999h"].map(millis), [None; 7]);
+}
+
+/// Check that code wins over `PROFILER_*`, and that over the default.
+#[test]
+fn code_wins_over_the_environment() {
+    let variables = [("PROFILER_RATE_HZ", "50"), ("PROFILER_INTERVAL", "500ms"), ("PROFILER_SERVE", "127.0.0.1:1")];
+    let from_env = resolve(Config::new("a"), &variables).unwrap();
+    assert_eq!((from_env.rate_hz, from_env.interval), (50, Duration::from_millis(500)));
+    assert_eq!(from_env.serve.as_deref(), Some("127.0.0.1:1"));
+    let config = Config::new("a").rate_hz(20).interval(Duration::from_secs(2)).serve("127.0.0.1:2");
+    let from_code = resolve(config, &variables).unwrap();
+    assert_eq!((from_code.rate_hz, from_code.interval), (20, Duration::from_secs(2)));
+    assert_eq!(from_code.serve.as_deref(), Some("127.0.0.1:2"));
+    for (name, choice) in EngineChoice::NAMES {
+        assert_eq!(resolve(Config::new("a"), &[("PROFILER_ENGINE", name)]).unwrap().engine, *choice);
+    }
+    let default = resolve(Config::new("a"), &[]).unwrap();
+    assert_eq!((default.rate_hz, default.interval, default.serve), (100, Duration::from_secs(10), None));
+    assert_eq!(default.destinations.len(), 0);
+}
+
+/// Check that the size of queues comes from code, else from the environment, and has bounds.
+#[test]
+fn queues_have_a_size() {
+    let bytes =
+        |config: Config, value: &str| resolve(config, &[("PROFILER_QUEUE_BYTES", value)]).unwrap().limits.queue_bytes;
+    assert_eq!((bytes(Config::new("a"), ""), bytes(Config::new("a"), "4000000")), (16 << 20, 4_000_000));
+    assert_eq!(bytes(Config::new("a").queue_bytes(2_000_000), "4000000"), 2_000_000);
+    let refused = message(Config::new("a").queue_bytes(1_999_999), &[]);
+    assert!(refused.contains("Config::queue_bytes=\"1999999\"") && refused.contains("2000000"), "{refused}");
+}
+
+/// Check that what code and environment both set is named, and nothing else.
+#[test]
+fn what_code_outweighs_is_named() {
+    let outweighed = |config: Config, variables: &[(&str, &str)]| {
+        let lookup = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into());
+        let environment = Environment::new(&lookup);
+        environment.rate(config.rate_hz).unwrap();
+        environment.interval(config.interval).unwrap();
+        environment.resource(config.service, config.tags).unwrap();
+        environment.variables.outweighed()
+    };
+    let variables = [
+        ("PROFILER_RATE_HZ", "50"),
+        ("PROFILER_INTERVAL", ""),
+        ("OTEL_SERVICE_NAME", "b"),
+        ("OTEL_RESOURCE_ATTRIBUTES", "service.name=c,team=x,region=y"),
+    ];
+    assert_eq!(outweighed(Config::from_env(), &variables), [""; 0]);
+    let config = Config::new("a").rate_hz(20).interval(Duration::from_secs(2)).tag("team", "core").tag("tier", "1");
+    let expected = [
+        "Config::new over OTEL_RESOURCE_ATTRIBUTES",
+        "Config::new over OTEL_SERVICE_NAME",
+        "Config::rate_hz over PROFILER_RATE_HZ",
+        "Config::tag(team) over OTEL_RESOURCE_ATTRIBUTES",
+    ];
+    assert_eq!(outweighed(config, &variables), expected);
+}
+
+/// Check that the name of the service comes from code, else from `OTEL_SERVICE_NAME`, else from the attributes.
+#[test]
+fn the_service_name_has_three_sources() {
+    let all = [("OTEL_SERVICE_NAME", "b"), ("OTEL_RESOURCE_ATTRIBUTES", "service.name=c,team=x%20y")];
+    assert_eq!(resolve(Config::new("a"), &all).unwrap().service, "a");
+    let settings = resolve(Config::from_env(), &all).unwrap();
+    assert_eq!((settings.service.as_str(), settings.resource.get("team")), ("b", Some(&"x y".into())));
+    assert_eq!(resolve(Config::from_env(), &all[1..]).unwrap().service, "c");
+    assert!(message(Config::from_env(), &[]).contains("OTEL_SERVICE_NAME"));
+}
+
+/// Check that every setting that cannot be is refused by name, with its value and what to do.
+#[test]
+fn impossible_settings_are_named() {
+    for (name, value) in [
+        ("PROFILER_RATE_HZ", "0"),
+        ("PROFILER_RATE_HZ", "10001"),
+        ("PROFILER_RATE_HZ", "fast"),
+        ("PROFILER_INTERVAL", "1ms"),
+        ("PROFILER_INTERVAL", "soon"),
+        ("PROFILER_ENGINE", "diesel"),
+        ("PROFILER_SPAN_LINK", "leaf"),
+        ("PROFILER_LINK_UNSAMPLED_SPANS", "some"),
+        ("PROFILER_SERVE", "6060x"),
+        ("PROFILER_QUEUE_BYTES", "16MiB"),
+        ("PROFILER_QUEUE_BYTES", "100"),
+        ("OTEL_RESOURCE_ATTRIBUTES", "novalue"),
+        ("OTEL_RESOURCE_ATTRIBUTES", "a=%ff"),
+    ] {
+        let message = message(Config::new("a"), &[(name, value)]);
+        assert!(message.contains(name) && message.contains("; "), "{message}");
+    }
+    assert!(message(Config::from_env(), &[("OTEL_RESOURCE_ATTRIBUTES", "service.name=")]).contains("no name"));
+    assert!(message(Config::new("a").rate_hz(0), &[]).contains("Config::rate_hz=\"0\""));
+    assert!(message(Config::new(" "), &[]).contains("service.name"));
+    assert!(message(Config::new("a").tag("", "b"), &[]).contains("Config::tag"));
+}
+
+/// Check that a variable that is not UTF-8 is refused by name.
+#[test]
+fn a_variable_that_is_not_utf8_is_refused() {
+    let broken = |name: &str| (name == "OTEL_SERVICE_NAME").then(|| OsString::from_vec(vec![0xff, b'a']));
+    let message = Config::from_env().resolve(&broken).unwrap_err().to_string();
+    assert!(message.contains("OTEL_SERVICE_NAME") && message.contains("UTF-8"), "{message}");
+}
+
+/// Check that symbolizing is on unless code or the environment says no, code first.
+#[test]
+fn symbolizing_can_be_turned_off() {
+    let on = |config: Config, value: &str| resolve(config, &[("PROFILER_SYMBOLIZE", value)]).unwrap().symbolize;
+    assert!(on(Config::new("a"), "") && on(Config::new("a"), "1") && !on(Config::new("a"), "0"));
+    assert!(on(Config::new("a").symbolize(true), "0") && !on(Config::new("a").symbolize(false), "1"));
+    assert!(message(Config::new("a"), &[("PROFILER_SYMBOLIZE", "often")]).contains("PROFILER_SYMBOLIZE=\"often\""));
+}
+
+/// Check that samples link to current spans that are sampled, unless code or the environment says otherwise, code first.
+#[test]
+fn links_can_be_chosen() {
+    let link = |config: Config, value: &str| resolve(config, &[("PROFILER_SPAN_LINK", value)]).unwrap().spans.link;
+    let (unset, local_root) = (Config::new("a"), Config::new("a").span_link(SpanLink::LocalRoot));
+    assert_eq!([link(unset.clone(), ""), link(unset, "local_root")], [SpanLink::Current, SpanLink::LocalRoot]);
+    assert_eq!(link(local_root, "current"), SpanLink::LocalRoot);
+    let unsampled = |config: Config, value: &str| {
+        resolve(config, &[("PROFILER_LINK_UNSAMPLED_SPANS", value)]).unwrap().spans.unsampled
+    };
+    assert!(!unsampled(Config::new("a"), "") && unsampled(Config::new("a"), "1"));
+    assert!(!unsampled(Config::new("a").link_unsampled_spans(false), "1"));
+}
+
+/// Check that the profiler can be turned off.
+#[test]
+fn the_profiler_can_be_turned_off() {
+    for (value, expected) in [("0", false), ("off", false), ("1", true), ("", true)] {
+        assert_eq!(enabled(&|name| (name == "PROFILER_ENABLED").then(|| value.into())).unwrap(), expected, "{value}");
+    }
+    let message = enabled(&|_| Some("maybe".into())).unwrap_err().to_string();
+    assert!(message.contains("PROFILER_ENABLED=\"maybe\""), "{message}");
+}
