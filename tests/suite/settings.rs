@@ -115,6 +115,29 @@ fn what_code_and_environment_both_set_is_said() {
     assert!(!log.contains("QUEUE_BYTES") && !log.contains("s3cret"), "{log}");
 }
 
+/// Check that of more attributes than backends take those are sent that matter most, that long ones are cut, and that both is said.
+#[test]
+fn too_many_attributes_are_left_out_by_name() {
+    let receiver = Receiver::start().unwrap();
+    let pairs: Vec<_> =
+        (0..40).map(|n| format!("attribute.{n}={}", "x".repeat(if n == 7 { 3000 } else { 1 }))).collect();
+    let grpc = format!("grpc={}", receiver.endpoint());
+    let outcome = outcome(&["service=a", &grpc], &[("OTEL_RESOURCE_ATTRIBUTES", OsStr::new(&pairs.join(",")))]);
+    assert_lawful(&receiver);
+    let bodies = receiver.bodies();
+    let resource = &bodies[0].profiles[0].resource;
+    assert_eq!((resource.attributes().len(), resource.service_name()), (25, Some("a")));
+    let (kept, left_out) = ("attribute.23", "attribute.24");
+    assert!(resource.get(kept).is_some() && resource.get(left_out).is_none(), "{resource:?}");
+    assert!(resource.get("attribute.7").is_some_and(|value| value.as_str().is_some_and(|text| text.len() == 2048)));
+    let log = outcome["log"].to_string();
+    assert!(
+        log.contains(&format!("without {left_out}, ")) && log.contains("process.pid") && !log.contains(kept),
+        "{log}"
+    );
+    assert!(log.contains("values: attribute.7\""), "{log}");
+}
+
 /// Check that an endpoint of code does not keep variables for endpoints from being read.
 #[test]
 fn variables_are_read_for_endpoints_of_code_too() {

@@ -9,6 +9,10 @@ use crate::otlp::messages::{AnyKind, AnyValue, KeyValue};
 /// How many attributes of a resource become labels at most; Pyroscope has 30 with five or so of its own.
 const RESOURCE_ATTRIBUTES: usize = 25;
 
+/// How many labels a sample may have, and how long a text may be. Source: Pyroscope, pkg/validation/limits.go.
+const SAMPLE_LABELS: usize = 100;
+const LABEL_BYTES: usize = 2048;
+
 /// Keys whose value is an array by definition.
 const ARRAYS: &[&str] = &["pprof.profile.comment"];
 
@@ -19,7 +23,15 @@ pub(super) fn check_resource(attributes: &[KeyValue], path: &str, report: &mut R
         let kind = attribute.value.as_ref().and_then(|value| value.value.as_ref());
         matches!(kind, Some(AnyKind::StringValue(_) | AnyKind::IntValue(_)))
     });
-    report.check(labels.count() <= RESOURCE_ATTRIBUTES, path, Rule::ResourceAttributes);
+    report.check(labels.count() <= RESOURCE_ATTRIBUTES, &path, Rule::ResourceAttributes);
+    for (i, attribute) in attributes.iter().enumerate() {
+        check_length(attribute.value.as_ref(), &format!("{path}[{i}].value"), report);
+    }
+}
+
+fn check_length(value: Option<&AnyValue>, path: &str, report: &mut Report) {
+    let Some(AnyKind::StringValue(text)) = value.and_then(|value| value.value.as_ref()) else { return };
+    report.check(text.len() <= LABEL_BYTES, path, Rule::LabelTooLong);
 }
 
 /// Checks attributes that have their keys in them.
@@ -93,14 +105,17 @@ pub(super) fn check_indices<'a>(
     keys
 }
 
-/// Checks that a sample's single texts are no arrays.
-pub(super) fn check_arrays(indices: &[i32], path: &str, references: &References<'_>, report: &mut Report) {
+/// Checks what becomes labels of a sample: how many they are, how long, and that single texts are no arrays.
+pub(super) fn check_labels(indices: &[i32], path: &str, references: &References<'_>, report: &mut Report) {
+    report.check(indices.len() <= SAMPLE_LABELS, format!("{path}.attribute_indices"), Rule::LabelsTooMany);
     for (i, index) in indices.iter().enumerate() {
         let attribute = usize::try_from(*index).ok().and_then(|i| references.dictionary.attribute_table.get(i));
         let Some(attribute) = attribute else { continue };
+        let path = format!("{path}.attribute_indices[{i}]");
+        check_length(attribute.value.as_ref(), &path, report);
         if let Some(AnyKind::ArrayValue(array)) = attribute.value.as_ref().and_then(|value| value.value.as_ref()) {
             let one = array.values.len() == 1 && !ARRAYS.contains(&references.text(attribute.key_strindex));
-            report.check(!one, format!("{path}.attribute_indices[{i}]"), Rule::ArrayOfOne);
+            report.check(!one, path, Rule::ArrayOfOne);
         }
     }
 }

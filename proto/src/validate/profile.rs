@@ -2,10 +2,11 @@
 
 use std::collections::HashSet;
 
-use super::attributes::{check_arrays, check_indices};
+use super::attributes::{check_indices, check_labels};
 use super::references::{References, Table};
 use super::{Report, Rule, is_name};
 use crate::otlp::messages::{Profile, Sample, ValueType};
+use crate::split::MAX_SAMPLES;
 
 pub(super) fn check(profile: &Profile, path: &str, references: &mut References<'_>, report: &mut Report) {
     check_type(profile.sample_type, &format!("{path}.sample_type"), Rule::SampleType, references, report);
@@ -41,6 +42,7 @@ fn check_type(
 
 fn check_samples(profile: &Profile, path: &str, references: &mut References<'_>, report: &mut Report) {
     report.check(!profile.samples.is_empty(), format!("{path}.samples"), Rule::Samples);
+    report.check(profile.samples.len() <= MAX_SAMPLES, format!("{path}.samples"), Rule::SamplesTooMany);
     let mut known = HashSet::new();
     let shape = |sample: &Sample| (sample.values.is_empty(), sample.timestamps_unix_nano.is_empty());
     let first = profile.samples.first().map(shape);
@@ -62,7 +64,7 @@ fn check_sample(sample: &Sample, path: &str, references: &mut References<'_>, re
     references.to(Table::Stack, sample.stack_index, &format!("{path}.stack_index"), report);
     references.to(Table::Link, sample.link_index, &format!("{path}.link_index"), report);
     check_indices(&sample.attribute_indices, path, references, report);
-    check_arrays(&sample.attribute_indices, path, references, report);
+    check_labels(&sample.attribute_indices, path, references, report);
     match (sample.values.len(), sample.timestamps_unix_nano.len()) {
         (0, 0) => report.add(path, Rule::SampleEmpty),
         (1, 0) | (0, _) => {}

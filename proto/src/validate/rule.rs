@@ -43,6 +43,7 @@ rules! {
     Scope: "the scope message is there, even if empty", "Parca: seen to end the process without it";
     Profiles: "there are profiles", "profcheck";
     Samples: "there are samples", "Parca";
+    SamplesTooMany: "a profile has at most 16000 samples", "Pyroscope: seen to answer 400";
 
     TableEmpty: "each of the seven tables has its element 0", "profiles.proto, ProfilesDictionary; Pyroscope: seen to answer 500";
     ZeroElement: "element 0 is the empty message", "profcheck, checkZeroVal; Parca, isEmptyLink";
@@ -56,6 +57,8 @@ rules! {
     AttributeValue: "an attribute's value is set", "Parca";
     ArrayOfOne: "a single text of a sample is a string, not an array of one", "Parca: seen to drop such";
     CodeAttribute: "functions, files and lines are no attributes", "semantic conventions, registry code.*";
+    LabelTooLong: "a text of a resource or a sample has at most 2048 bytes", "Pyroscope, validation.max-length-label-value";
+    LabelsTooMany: "a sample has at most 100 attributes", "Pyroscope, validation.max-profile-stacktrace-sample-labels";
     ResourceAttributes: "a resource has at most 25 string or integer attributes", "Pyroscope, at most 30 labels with its own";
 
     MappingRange: "memory_start < memory_limit, or both are 0", "profcheck";

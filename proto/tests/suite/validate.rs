@@ -55,6 +55,21 @@ fn text(text: &str) -> Option<AnyValue> {
     Some(AnyValue { value: Some(AnyKind::StringValue(text.into())) })
 }
 
+/// The index of a text that is new to the request.
+fn string_added(request: &mut ExportProfilesServiceRequest, text: &str) -> i32 {
+    let table = &mut dictionary(request).string_table;
+    table.push(text.into());
+    i32::try_from(table.len() - 1).unwrap()
+}
+
+/// The index of an attribute with this key and number that is new to the request.
+fn attribute_added(request: &mut ExportProfilesServiceRequest, key_strindex: i32, number: i64) -> i32 {
+    let table = &mut dictionary(request).attribute_table;
+    let value = Some(AnyValue { value: Some(AnyKind::IntValue(number)) });
+    table.push(KeyValueAndUnit { key_strindex, value, unit_strindex: 0 });
+    i32::try_from(table.len() - 1).unwrap()
+}
+
 fn string_index(request: &mut ExportProfilesServiceRequest, wanted: &str) -> usize {
     dictionary(request).string_table.iter().position(|text| text == wanted).unwrap()
 }
@@ -119,6 +134,25 @@ const BREACHES: &[(Rule, &str, Breach)] = &[
     (Rule::ResourceAttributes, "resource_profiles[0].resource.attributes", |r| {
         let more = (0..24).map(|i| KeyValue { key: format!("key{i}"), value: text("value"), key_strindex: 0 });
         attributes(r).extend(more);
+    }),
+    (Rule::LabelTooLong, "resource_profiles[0].resource.attributes[0].value", |r| {
+        attributes(r)[0].value = text(&"x".repeat(2049));
+    }),
+    (Rule::LabelsTooMany, "resource_profiles[0].scope_profiles[0].profiles[0].samples[0].attribute_indices", |r| {
+        for i in 0..100 {
+            let key = string_added(r, &format!("label{i}"));
+            let index = attribute_added(r, key, 0);
+            sample(r).attribute_indices.push(index);
+        }
+    }),
+    (Rule::SamplesTooMany, "resource_profiles[0].scope_profiles[0].profiles[0].samples", |r| {
+        let key = string_added(r, "number");
+        let first = sample(r).clone();
+        for i in 0..16_000 {
+            let mut another = first.clone();
+            another.attribute_indices.push(attribute_added(r, key, i));
+            profile(r).samples.push(another);
+        }
     }),
     (Rule::MappingRange, "dictionary.mapping_table[1].memory_limit", |r| {
         for location in &mut dictionary(r).location_table {
