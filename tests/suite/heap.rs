@@ -11,6 +11,7 @@ use profiler_tests::process::run;
 use profiler_tests::receiver::{Answer, Protocol, Receiver};
 use profiler_tests::statistics::STANDARD_ERRORS;
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 
 use crate::scenario::{LIMIT, assert_lawful, clean, command, number, result, sending, turn};
 
@@ -359,5 +360,30 @@ fn a_heap_that_is_refused_is_a_counted_loss() {
         let at_destination = |name: &str| number(&outcome, &format!("/stats/destinations/0/kinds/heap/{name}"));
         // Looked at a little later than the ledger.
         assert!(at_destination(found) >= of(found), "{outcome}");
+    }
+}
+
+/// Check that a program without a build id, which this one is linked without, is known by the hash of its file.
+#[test]
+fn a_program_without_a_build_id_is_known_by_its_file() {
+    let program = std::fs::read(env!("CARGO_BIN_EXE_heap")).unwrap();
+    let (head, tail) = (&program[..4096], &program[program.len() - 4096..]);
+    let digest = Sha256::digest([head, tail, &(program.len() as u64).to_be_bytes()].concat());
+    let hash: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+    for symbolize in ["1", "0"] {
+        let receiver = Receiver::start().unwrap();
+        let mut command = heap("options", &["blocks=50"]);
+        sending(&mut command, &receiver, Protocol::Http);
+        result(command.env("PROFILER_INTERVAL", "200ms").env("PROFILER_SYMBOLIZE", symbolize));
+        assert_lawful(&receiver);
+        let bodies = receiver.bodies();
+        let dictionaries = bodies.iter().flat_map(|body| &body.profiles).map(|set| &set.dictionary);
+        let mappings = dictionaries.flat_map(|dictionary| dictionary.mappings.iter().map(move |one| (dictionary, one)));
+        let (dictionary, mapping) = mappings
+            .into_iter()
+            .find(|(dictionary, mapping)| dictionary.strings.text(mapping.filename).ends_with("/heap"))
+            .unwrap();
+        let ids: Vec<_> = dictionary.attributes_of(mapping.attributes).collect();
+        assert_eq!(ids, [("process.executable.build_id.htlhash", &hash.as_str().into())], "{symbolize}");
     }
 }

@@ -22,7 +22,7 @@ use profiler_proto::resource::Resource;
 pub(crate) use self::heap::assemble as assemble_heap;
 use self::threads::ThreadLabels;
 use crate::aggregate::{Entry, Window};
-use crate::symbolize::{Language, Symbol, Symbolizer};
+use crate::symbolize::{Language, Symbol, Symbolizer, file_id};
 use crate::unwind::frames::StackEnd;
 use crate::unwind::modules::{Module, Modules};
 
@@ -223,8 +223,11 @@ impl<'a> Assembly<'a> {
         if let Some(known) = self.mappings.get(&std::ptr::from_ref(module)) {
             return *known;
         }
-        let build_id = module.build_id.as_deref();
-        let build_id = build_id.map(|id| self.dictionary.attribute("process.executable.build_id.gnu", id));
+        let build_id = match module.build_id.as_deref() {
+            Some(id) => Some(("process.executable.build_id.gnu", id)),
+            None => file_id(module).map(|id| ("process.executable.build_id.htlhash", id)),
+        };
+        let build_id = build_id.map(|(key, id)| self.dictionary.attribute(key, id));
         let mapping = Mapping {
             start: module.code.start,
             limit: module.code.end,

@@ -9,7 +9,9 @@ use std::cell::RefCell;
 use std::fmt;
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::ops::Range;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
 use std::rc::Rc;
 
 use gimli::{Error, LittleEndian, Reader, ReaderOffsetId, Result};
@@ -45,6 +47,23 @@ struct Page {
 }
 
 impl Storage {
+    /// Opens a file. What is no ordinary file is not opened: reading a pipe might wait for ever.
+    pub(super) fn open(path: &Path) -> io::Result<Rc<Self>> {
+        let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not an ordinary file"));
+        }
+        Ok(Self::file(file, 0, metadata.len()))
+    }
+
+    /// Opens the image of the vDSO, which is in memory only.
+    pub(super) fn vdso(range: &Range<u64>) -> io::Result<Rc<Self>> {
+        // Its section headers lie behind what its program headers name, on the same pages.
+        let len = (range.end - range.start).next_multiple_of(4096);
+        Ok(Self::file(File::open("/proc/thread-self/mem")?, range.start, len))
+    }
+
     pub(super) fn file(file: File, start: u64, len: u64) -> Rc<Self> {
         Rc::new(Self { origin: Origin::File { file, start, len }, kept: RefCell::new([const { None }; PAGES]) })
     }

@@ -7,7 +7,6 @@ use std::cell::Cell;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::rc::Rc;
 
@@ -50,21 +49,14 @@ struct Section {
 }
 
 impl Elf {
-    /// Opens a file. What is no ordinary file is not opened: reading a pipe might wait for ever.
+    /// Opens a file.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
-        let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
-        let metadata = file.metadata()?;
-        if !metadata.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not an ordinary file"));
-        }
-        Self::parse(Storage::file(file, 0, metadata.len()))
+        Self::parse(Storage::open(path)?)
     }
 
-    /// Opens the image of the vDSO, which is in memory only.
+    /// Opens the image of the vDSO.
     pub(super) fn vdso(range: &Range<u64>) -> io::Result<Self> {
-        // Its section headers lie behind what its program headers name, on the same pages.
-        let len = (range.end - range.start).next_multiple_of(4096);
-        Self::parse(Storage::file(File::open("/proc/thread-self/mem")?, range.start, len))
+        Self::parse(Storage::vdso(range)?)
     }
 
     /// The first bytes of a module as they are in memory.

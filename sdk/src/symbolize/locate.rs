@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use gimli::Reader;
 
+use super::bytes::Cursor;
 use super::dwarf::Debug;
 use super::elf::Elf;
 use super::pace::{Pace, Unreadable};
@@ -151,13 +152,16 @@ fn is_loaded(file: &Elf, module: &Module) -> bool {
         return true;
     }
     match (&file.build_id, &module.build_id) {
-        (None, None) => {
-            let in_file = file.head(HEAD).map(|mut head| bytes(&mut head));
-            let loaded = Elf::loaded_head(&module.range, HEAD).map(|mut head| bytes(&mut head));
-            in_file.zip(loaded).is_some_and(|(file, loaded)| !file.is_empty() && loaded.starts_with(&file))
-        }
+        (None, None) => begins_alike(file.head(HEAD), module),
         (file, module) => file == module,
     }
+}
+
+/// Whether a module begins in memory as its file does, of which this is the head.
+pub(super) fn begins_alike(head: Option<Cursor>, module: &Module) -> bool {
+    let in_file = head.map(|mut head| bytes(&mut head));
+    let loaded = Elf::loaded_head(&module.range, HEAD).map(|mut head| bytes(&mut head));
+    in_file.zip(loaded).is_some_and(|(file, loaded)| !file.is_empty() && loaded.starts_with(&file))
 }
 
 fn bytes(source: &mut impl Read) -> Vec<u8> {

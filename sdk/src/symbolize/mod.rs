@@ -9,6 +9,7 @@ mod bytes;
 mod cache;
 mod dwarf;
 mod elf;
+mod file_id;
 mod inflate;
 mod locate;
 mod names;
@@ -28,6 +29,7 @@ use self::pace::Pace;
 use crate::stats::SymbolStats;
 use crate::unwind::modules::{Module, Modules};
 
+pub(crate) use self::file_id::file_id;
 pub(crate) use self::locate::Folders;
 
 /// Modules whose files are open at once.

@@ -11,7 +11,7 @@ use std::ops::{Deref, Range};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::slice;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::cfi;
 
@@ -50,6 +50,8 @@ pub(crate) struct Module {
     pub(crate) segments: Vec<Range<u64>>,
     /// GNU build id (`NT_GNU_BUILD_ID`), hexadecimal.
     pub(crate) build_id: Option<String>,
+    /// What names the build where there is none; empty until somebody needs it.
+    pub(crate) file_id: OnceLock<String>,
     pub(crate) unwind: Option<UnwindTables>,
 }
 
@@ -245,6 +247,7 @@ impl Image<'_> {
             code_offset: code.p_offset,
             segments: executable().map(|load| self.span(load)).collect(),
             build_id: self.build_id(),
+            file_id: OnceLock::new(),
             unwind: self.unwind_tables(),
             range,
             path,
@@ -350,6 +353,7 @@ impl Module {
             code_offset: 0,
             segments,
             build_id,
+            file_id: OnceLock::new(),
             unwind: None,
         }
     }

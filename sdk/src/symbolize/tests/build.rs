@@ -154,6 +154,7 @@ pub(super) fn loaded_as(file: &Path, build_id: Option<String>) -> Module {
         range,
         code_offset: 0,
         build_id,
+        file_id: std::sync::OnceLock::new(),
         unwind: None,
     }
 }

@@ -4,6 +4,7 @@
 //! `cargo test`; the files are in a folder of their own below the system's for temporary files.
 
 mod build;
+mod file_id;
 mod hostile;
 mod memory;
 mod oracle;
