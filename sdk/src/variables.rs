@@ -35,7 +35,7 @@ impl<'a> Variables<'a> {
 
     /// Notes that `setting`, which code made, is in force, if `variable` is set as well.
     pub(crate) fn outweigh(&self, setting: &str, variable: &str) {
-        if (self.lookup)(variable).is_some_and(|value| !value.is_empty()) {
+        if (self.lookup)(variable).is_some_and(|value| !value.to_string_lossy().trim().is_empty()) {
             self.outweighed.borrow_mut().insert(format!("{setting} over {variable}"));
         }
     }
@@ -80,9 +80,11 @@ mod tests {
     /// Check that only what is set twice is noted, once however often it is asked for.
     #[test]
     fn what_code_outweighs_is_noted_once() {
-        let lookup = |name: &str| (name == "A").then(|| "1".into());
+        let lookup = |name: &str| {
+            [("A", "1"), ("C", " ")].iter().find(|(known, _)| *known == name).map(|(_, value)| value.into())
+        };
         let variables = Variables::new(&lookup);
-        for variable in ["A", "B", "A"] {
+        for variable in ["A", "B", "A", "C"] {
             variables.outweigh("Config::a", variable);
         }
         assert_eq!(variables.outweighed(), ["Config::a over A"]);

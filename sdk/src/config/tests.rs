@@ -46,6 +46,7 @@ fn queues_have_a_size() {
         |config: Config, value: &str| resolve(config, &[("PROFILER_QUEUE_BYTES", value)]).unwrap().limits.queue_bytes;
     assert_eq!((bytes(Config::new("a"), ""), bytes(Config::new("a"), "4000000")), (16 << 20, 4_000_000));
     assert_eq!(bytes(Config::new("a").queue_bytes(2_000_000), "4000000"), 2_000_000);
+    assert_eq!(*QUEUES.start(), Limits::default().request_bytes, "the largest request must fit");
     let refused = message(Config::new("a").queue_bytes(1_999_999), &[]);
     assert!(refused.contains("Config::queue_bytes=\"1999999\"") && refused.contains("2000000"), "{refused}");
 }
