@@ -31,13 +31,14 @@ pub(crate) struct Row {
 }
 
 /// All rows in the order of the table.
-pub(crate) const ALL: [Row; 11] = [
+pub(crate) const ALL: [Row; 12] = [
     completeness::ROW,
     engines::ROW,
     short::ROW,
     cost::ROW,
     tags::ROW,
     overhead::ROW,
+    overhead::TOLD,
     memory::ROW,
     rest::ROW,
     start::ROW,

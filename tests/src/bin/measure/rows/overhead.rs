@@ -25,17 +25,35 @@ use crate::shop::Serving;
 use crate::who::Who;
 
 /// The row.
-pub(crate) const ROW: Row = Row { name: "overhead", what: "what it costs the shop", measure };
+pub(crate) const ROW: Row = Row { name: "overhead", what: "what it costs the shop", measure: plain };
+/// The same with tags and spans.
+pub(crate) const TOLD: Row =
+    Row { name: "overhead-told", what: "the same with tags and a span per request", measure: told };
 
 const RATE_HZ: u32 = 100;
-fn measure(lab: &Lab, report: &mut Report) -> Result<()> {
-    both(lab, report, &Who::PROFILERS, false, "")?;
-    both(lab, report, &[Who::Ours], true, ", tags and a span per request")
+
+fn plain(lab: &Lab, report: &mut Report) -> Result<()> {
+    both(lab, report, &Who::PROFILERS, Serving { rate_hz: RATE_HZ, spans: false }, "")
 }
 
-/// Both figures, of `all`.
-fn both(lab: &Lab, report: &mut Report, all: &[Who], spans: bool, described: &str) -> Result<()> {
-    let serving = Serving { rate_hz: RATE_HZ, spans };
+fn told(lab: &Lab, report: &mut Report) -> Result<()> {
+    both(lab, report, &[Who::Ours], Serving { rate_hz: RATE_HZ, spans: true }, ", tags and a span per request")
+}
+
+/// Both figures, of `all`; the one that is soon known first.
+fn both(lab: &Lab, report: &mut Report, all: &[Who], serving: Serving, described: &str) -> Result<()> {
+    // Over two windows at least: what is done once, the first search for names above all, is not what a service pays for.
+    let seconds = if lab.quick { 3 } else { 60 };
+    let parts = computed(lab, seconds, serving)?;
+    let whole = ("in all", parts.iter().map(|(_, share)| share).sum());
+    for (part, share) in parts.into_iter().chain([whole]) {
+        let what = format!("of the process in {seconds} s, computed, {RATE_HZ} Hz{described}: {part}");
+        report.add(Line { row: ROW.name, what, unit: "%", digits: 3, values: vec![(Who::Ours, 100.0 * share)] });
+    }
+    paired(lab, report, all, serving, described)
+}
+
+fn paired(lab: &Lab, report: &mut Report, all: &[Who], serving: Serving, described: &str) -> Result<()> {
     // Runs differ more than what passes within one: many of them. Ours must be told from nothing, the peers' need not.
     let (runs, of_peers) = if lab.quick { (3, 3) } else { (12, 4) };
     let (mut to_none, mut to_itself) = (Vec::new(), Vec::new());
@@ -57,11 +75,6 @@ fn both(lab: &Lab, report: &mut Report, all: &[Who], spans: bool, described: &st
             report.add(Line { row: ROW.name, what, unit: "", digits: 3, values });
         }
     }
-    // Over two windows at least: what is done once, the first search for names above all, is not what a service pays for.
-    let seconds = if lab.quick { 3 } else { 60 };
-    let share = 100.0 * computed(lab, seconds, serving)?;
-    let what = format!("of the process in {seconds} s, computed, {RATE_HZ} Hz{described}");
-    report.add(Line { row: ROW.name, what, unit: "%", digits: 3, values: vec![(Who::Ours, share)] });
     Ok(())
 }
 
@@ -80,19 +93,23 @@ fn spent(lab: &Lab, all: &[Who], serving: Serving, run: usize) -> Result<Vec<f64
     Ok(each)
 }
 
-fn computed(lab: &Lab, seconds: u64, serving: Serving) -> Result<f64> {
+/// What it takes of the process's CPU time, by what takes it.
+fn computed(lab: &Lab, seconds: u64, serving: Serving) -> Result<[(&'static str, f64); 3]> {
     let cost = ["task=cost", "depth=60", "batches=30", "size=200", "stack=same"].map(String::from);
     let full = lab.run(Who::Ours, &cost)?;
     let signal = median(&numbers(&full.said["full_ns"])) / 1e9;
     let shop = lab.serve(Who::Ours, serving, seconds)?;
-    let told = if serving.spans { told(lab, shop.figure("requests")?, shop.figure("polls")?)? } else { 0.0 };
+    let told = if serving.spans { telling(lab, shop.figure("requests")?, shop.figure("polls")?)? } else { 0.0 };
     let samples = shop.stacks.ok_or("no stacks arrived")?;
-    Ok((samples * signal + shop.figure("own_cpu_seconds")? + told) / shop.figure("cpu_seconds")?)
+    let spent =
+        [("samples", samples * signal), ("its threads", shop.figure("own_cpu_seconds")?), ("tags and spans", told)];
+    let whole = shop.figure("cpu_seconds")?;
+    Ok(spent.map(|(part, seconds)| (part, seconds / whole)))
 }
 
 /// What it takes to tell the profiler of so many requests, in seconds: of each whose future is polled once as the row `tags` has it, and
 /// of the other polls.
-fn told(lab: &Lab, requests: f64, polls: f64) -> Result<f64> {
+fn telling(lab: &Lab, requests: f64, polls: f64) -> Result<f64> {
     let task = ["task=tags", "threads=1", "rounds=100000"].map(String::from);
     let (with, without) = (lab.run(Who::Ours, &task)?, lab.run(Who::Nobody, &task)?);
     let of = |outcome, name| nanos(outcome, name).ok_or_else(|| format!("no figure for {name}"));
