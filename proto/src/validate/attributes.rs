@@ -16,9 +16,14 @@ const LABEL_BYTES: usize = 2048;
 /// Keys whose value is an array by definition.
 const ARRAYS: &[&str] = &["pprof.profile.comment"];
 
-pub(super) fn check_resource(attributes: &[KeyValue], path: &str, report: &mut Report) {
+pub(super) fn check_resource(
+    attributes: &[KeyValue],
+    path: &str,
+    references: &mut References<'_>,
+    report: &mut Report,
+) {
     let path = format!("{path}.attributes");
-    check_in_place(attributes, &path, report);
+    check_in_place(attributes, &path, references, report);
     let labels = attributes.iter().filter(|attribute| {
         let kind = attribute.value.as_ref().and_then(|value| value.value.as_ref());
         matches!(kind, Some(AnyKind::StringValue(_) | AnyKind::IntValue(_)))
@@ -35,52 +40,65 @@ fn check_length(value: Option<&AnyValue>, path: &str, report: &mut Report) {
 }
 
 /// Checks attributes that have their keys in them.
-pub(super) fn check_in_place(attributes: &[KeyValue], path: &str, report: &mut Report) {
+pub(super) fn check_in_place(
+    attributes: &[KeyValue],
+    path: &str,
+    references: &mut References<'_>,
+    report: &mut Report,
+) {
     let mut keys = HashSet::new();
     for (i, attribute) in attributes.iter().enumerate() {
         let path = format!("{path}[{i}]");
         if attribute.key_strindex != 0 {
-            report.add(format!("{path}.key_strindex"), Rule::StringReference);
+            refer(attribute.key_strindex, &format!("{path}.key_strindex"), references, report);
         } else {
             report.check(!attribute.key.is_empty(), format!("{path}.key"), Rule::AttributeKey);
             report.check(keys.insert(&attribute.key), format!("{path}.key"), Rule::AttributeKeyTwice);
         }
-        check_value(attribute.value.as_ref(), &format!("{path}.value"), report);
+        check_value(attribute.value.as_ref(), &format!("{path}.value"), references, report);
     }
 }
 
 /// Checks the value of an attribute.
-pub(super) fn check_value(value: Option<&AnyValue>, path: &str, report: &mut Report) {
+pub(super) fn check_value(value: Option<&AnyValue>, path: &str, references: &mut References<'_>, report: &mut Report) {
     match value.and_then(|value| value.value.as_ref()) {
         None => report.add(path, Rule::AttributeValue),
-        Some(kind) => check_kind(kind, path, report),
+        Some(kind) => check_kind(kind, path, references, report),
     }
 }
 
 /// Within lists and maps, a value may be left open.
-fn check_kind(kind: &AnyKind, path: &str, report: &mut Report) {
+fn check_kind(kind: &AnyKind, path: &str, references: &mut References<'_>, report: &mut Report) {
     match kind {
-        AnyKind::StringValueStrindex(_) => report.add(path, Rule::StringReference),
+        AnyKind::StringValueStrindex(index) => refer(*index, path, references, report),
         AnyKind::ArrayValue(array) => {
             for (i, value) in array.values.iter().enumerate() {
-                check_nested(Some(value), &format!("{path}.array_value.values[{i}]"), report);
+                check_nested(Some(value), &format!("{path}.array_value.values[{i}]"), references, report);
             }
         }
         AnyKind::KvlistValue(map) => {
             for (i, pair) in map.values.iter().enumerate() {
                 let path = format!("{path}.kvlist_value.values[{i}]");
-                report.check(pair.key_strindex == 0, format!("{path}.key_strindex"), Rule::StringReference);
-                check_nested(pair.value.as_ref(), &format!("{path}.value"), report);
+                if pair.key_strindex != 0 {
+                    refer(pair.key_strindex, &format!("{path}.key_strindex"), references, report);
+                }
+                check_nested(pair.value.as_ref(), &format!("{path}.value"), references, report);
             }
         }
         _ => {}
     }
 }
 
-fn check_nested(value: Option<&AnyValue>, path: &str, report: &mut Report) {
+fn check_nested(value: Option<&AnyValue>, path: &str, references: &mut References<'_>, report: &mut Report) {
     if let Some(kind) = value.and_then(|value| value.value.as_ref()) {
-        check_kind(kind, path, report);
+        check_kind(kind, path, references, report);
     }
+}
+
+/// Reports a reference where a text should stand; the text has somebody who refers to it all the same.
+fn refer(index: i32, path: &str, references: &mut References<'_>, report: &mut Report) {
+    report.add(path, Rule::StringReference);
+    references.to(Table::String, index, path, report);
 }
 
 /// Checks the `attribute_indices` of the message at `path`; gives their keys.

@@ -87,7 +87,9 @@ impl Report {
 fn check_resource(of_resource: &ResourceProfiles, path: &str, references: &mut References<'_>, report: &mut Report) {
     match &of_resource.resource {
         None => report.add(format!("{path}.resource"), Rule::Resource),
-        Some(resource) => attributes::check_resource(&resource.attributes, &format!("{path}.resource"), report),
+        Some(resource) => {
+            attributes::check_resource(&resource.attributes, &format!("{path}.resource"), references, report);
+        }
     }
     report.check(!of_resource.scope_profiles.is_empty(), format!("{path}.scope_profiles"), Rule::ScopeProfiles);
     for (i, of_scope) in of_resource.scope_profiles.iter().enumerate() {
@@ -100,7 +102,7 @@ fn check_scope(of_scope: &ScopeProfiles, path: &str, references: &mut References
         None => report.add(format!("{path}.scope"), Rule::Scope),
         Some(scope) => {
             report.check(is_name(&scope.name), format!("{path}.scope.name"), Rule::Name);
-            attributes::check_in_place(&scope.attributes, &format!("{path}.scope.attributes"), report);
+            attributes::check_in_place(&scope.attributes, &format!("{path}.scope.attributes"), references, report);
         }
     }
     report.check(!of_scope.profiles.is_empty(), format!("{path}.profiles"), Rule::Profiles);

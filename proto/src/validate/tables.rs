@@ -123,5 +123,5 @@ fn check_attribute(attribute: &KeyValueAndUnit, path: &str, references: &mut Ref
     references.to(Table::String, attribute.key_strindex, &format!("{path}.key_strindex"), report);
     references.to(Table::String, attribute.unit_strindex, &format!("{path}.unit_strindex"), report);
     report.check(attribute.key_strindex != 0, format!("{path}.key_strindex"), Rule::AttributeKey);
-    check_value(attribute.value.as_ref(), &format!("{path}.value"), report);
+    check_value(attribute.value.as_ref(), &format!("{path}.value"), references, report);
 }

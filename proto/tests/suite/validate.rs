@@ -115,6 +115,12 @@ const BREACHES: &[(Rule, &str, Breach)] = &[
     (Rule::StringReference, "resource_profiles[0].resource.attributes[0].key_strindex", |r| {
         attributes(r)[0].key_strindex = 1;
     }),
+    (Rule::StringReference, "resource_profiles[0].resource.attributes[0].value", |r| {
+        // A text that nothing else refers to.
+        dictionary(r).string_table.push("elsewhere".into());
+        let index = dictionary(r).string_table.len() as i32 - 1;
+        attributes(r)[0].value = Some(AnyValue { value: Some(AnyKind::StringValueStrindex(index)) });
+    }),
     (Rule::AttributeKey, "resource_profiles[0].resource.attributes[0].key", |r| attributes(r)[0].key.clear()),
     (Rule::AttributeKeyTwice, "resource_profiles[0].resource.attributes[1].key", |r| {
         attributes(r)[1].key = attributes(r)[0].key.clone();
