@@ -8,7 +8,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use profiler_tests::process::{Running, run};
-use profiler_tests::receiver::{Protocol, Receiver};
+use profiler_tests::receiver::{Protocol, Receiver, list};
 use serde_json::Value;
 
 /// How long a scenario may take that does not say otherwise: many times what it needs.
@@ -32,11 +32,16 @@ pub(crate) fn clean(command: &mut Command) {
 
 /// Lets `command` send to `receiver`.
 pub(crate) fn sending<'a>(command: &'a mut Command, receiver: &Receiver, protocol: Protocol) -> &'a mut Command {
+    sending_to(command, &receiver.endpoint(), protocol)
+}
+
+/// Lets `command` send to whoever is at `endpoint`.
+pub(crate) fn sending_to<'a>(command: &'a mut Command, endpoint: &str, protocol: Protocol) -> &'a mut Command {
     let protocol = match protocol {
         Protocol::Grpc => "grpc",
         Protocol::Http => "http/protobuf",
     };
-    command.env("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.endpoint()).env("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)
+    command.env("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint).env("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)
 }
 
 /// Starts `command`.
@@ -95,7 +100,7 @@ pub(crate) fn not_run(what: &str, why: &str) {
 #[track_caller]
 pub(crate) fn assert_lawful(receiver: &Receiver) {
     let findings = receiver.findings();
-    assert!(findings.is_empty(), "what was sent breaks rules:\n{}", findings.join("\n"));
+    assert!(findings.is_empty(), "what was sent breaks rules:{}", list(&findings));
     assert!(!receiver.bodies().is_empty(), "nothing was sent");
 }
 

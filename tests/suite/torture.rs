@@ -45,8 +45,6 @@ fn suffer(name: &str, options: &[String], engine: &str, receiver: &Receiver) -> 
     let _turn = half_turn();
     let child = Running::start(sending(&mut command, receiver, Protocol::Grpc), limit).unwrap();
     let outcome = child.finish().unwrap().json().unwrap();
-    let findings = receiver.findings();
-    assert!(findings.is_empty(), "what was sent breaks rules:\n{}", findings.join("\n"));
     println!("{name}, {engine}: {}", outcome.get("own").unwrap_or(&outcome));
     outcome
 }

@@ -23,6 +23,7 @@ use tonic::metadata::MetadataMap;
 use tonic::{Response, Status};
 
 use super::http_peer::bind;
+use super::profiles::assert_lawful;
 
 /// What the server does with one call.
 #[derive(Debug, Clone)]
@@ -45,7 +46,7 @@ pub(crate) struct Received {
     pub(crate) message: Vec<u8>,
 }
 
-/// The server. Ends when it is dropped.
+/// The server. Ends when it is dropped, and panics then if a body broke a rule of OTLP or of a backend.
 pub(crate) struct GrpcPeer {
     pub(crate) address: SocketAddr,
     seen: Arc<Seen>,
@@ -97,6 +98,10 @@ impl GrpcPeer {
 impl Drop for GrpcPeer {
     fn drop(&mut self) {
         self.accepting.abort();
+        // A second panic would hide the first.
+        if !std::thread::panicking() {
+            self.calls().iter().for_each(|call| assert_lawful(&call.message));
+        }
     }
 }
 

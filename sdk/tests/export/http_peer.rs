@@ -18,7 +18,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinHandle;
 
-use super::profiles::gunzip;
+use super::profiles::{assert_lawful, gunzip};
 
 /// What the server does with one request.
 #[derive(Debug, Clone)]
@@ -65,7 +65,7 @@ impl Received {
     }
 }
 
-/// The server. Ends when it is dropped.
+/// The server. Ends when it is dropped, and panics then if a body broke a rule of OTLP or of a backend.
 pub(crate) struct HttpPeer {
     address: SocketAddr,
     seen: Arc<Seen>,
@@ -130,6 +130,10 @@ pub(crate) fn free_address() -> (TcpSocket, SocketAddr) {
 impl Drop for HttpPeer {
     fn drop(&mut self) {
         self.accepting.abort();
+        // A second panic would hide the first.
+        if !std::thread::panicking() {
+            self.requests().iter().for_each(|request| assert_lawful(&request.message()));
+        }
     }
 }
 

@@ -66,9 +66,13 @@ pub(crate) fn heap_profiles(samples: u32) -> ProfileSet {
     set
 }
 
-/// What the message of a body that arrived holds; it must be valid OTLP.
-pub(crate) fn decode(message: &[u8]) -> ProfileSet {
+/// Checks that the message of a body that arrived keeps every rule of OTLP and of the backends.
+pub(crate) fn assert_lawful(message: &[u8]) {
     assert_eq!(validate_bytes(message), [], "the body keeps every rule");
+}
+
+/// What the message of a body that arrived holds; the peers hold it to the rules when they end.
+pub(crate) fn decode(message: &[u8]) -> ProfileSet {
     let mut sets = otlp::decode_bytes(message, &Limits::default()).expect("the body is OTLP");
     assert_eq!(sets.len(), 1, "one resource");
     sets.remove(0)

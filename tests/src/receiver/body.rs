@@ -1,8 +1,9 @@
 //! One request as it came: decoded, checked, and with the answer it got.
 //!
-//! In: the uncompressed bytes of an `ExportProfilesServiceRequest`. Out: its profiles, and what is wrong with it in words.
+//! In: the uncompressed bytes of an `ExportProfilesServiceRequest`. Out: its profiles, and what is wrong with it.
 
-use profiler_proto::{Limits, ProfileSet, otlp, validate};
+use profiler_proto::validate::{Finding, Rule, validate_bytes};
+use profiler_proto::{Limits, ProfileSet, otlp};
 
 use super::Answer;
 
@@ -27,14 +28,14 @@ pub struct Body {
     /// What it says; nothing if it cannot be decoded.
     pub profiles: Vec<ProfileSet>,
     /// What is wrong with it.
-    pub findings: Vec<String>,
+    pub findings: Vec<Finding>,
 }
 
 impl Body {
     pub(super) fn new(protocol: Protocol, bytes: &[u8], answer: Answer) -> Self {
-        let mut findings: Vec<String> = validate::validate_bytes(bytes).iter().map(ToString::to_string).collect();
+        let mut findings = validate_bytes(bytes);
         let profiles = otlp::decode_bytes(bytes, &Limits::default()).unwrap_or_else(|error| {
-            findings.push(error.to_string());
+            findings.push(Finding { path: error.to_string(), rule: Rule::Protobuf });
             Vec::new()
         });
         Self { protocol, length: bytes.len(), answer, profiles, findings }

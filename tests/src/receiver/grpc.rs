@@ -46,6 +46,7 @@ impl UnaryService<Bytes> for Export {
                 Answer::AcceptBut(rejected) => Ok(tonic::Response::new(reply(rejected))),
                 Answer::Unavailable => Err(Status::unavailable("come back later")),
                 Answer::Reject => Err(Status::invalid_argument("not like this")),
+                Answer::Status(_, code) => Err(Status::new(code, "so it is")),
                 Answer::Hang => std::future::pending().await,
             }
         })

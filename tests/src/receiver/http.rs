@@ -54,6 +54,7 @@ async fn export(request: Request<Incoming>, state: &State) -> Result<Response<Gr
         Answer::AcceptBut(rejected) => response(StatusCode::OK, reply(rejected)),
         Answer::Unavailable => response(StatusCode::SERVICE_UNAVAILABLE, Bytes::new()),
         Answer::Reject => response(StatusCode::BAD_REQUEST, Bytes::new()),
+        Answer::Status(status, _) => response(StatusCode::from_u16(status)?, Bytes::new()),
         Answer::Hang => std::future::pending().await,
     }
 }

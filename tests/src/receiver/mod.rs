@@ -1,8 +1,9 @@
-//! A collector: takes OTLP profiles over gRPC and over HTTP on one loopback port, and keeps what it took.
+//! A receiver: takes OTLP profiles over gRPC and over HTTP on one loopback port, and keeps what it took.
 //!
 //! In: requests of whoever is profiled, and a script of how to answer them. Out: every body as it came, decoded, checked
 //! by [`profiler_proto::validate`], with the answer it got. Real sockets, real HTTP, real gRPC; a thread and a runtime of
-//! its own, so that a test can wait without one.
+//! its own, so that a test can wait without one. When it is dropped it panics if a body broke a rule that the test did not
+//! allow: no test need ask for that.
 
 mod body;
 mod grpc;
@@ -17,7 +18,9 @@ use std::time::{Duration, Instant};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
+use profiler_proto::validate::{Finding, Rule};
 use tokio::sync::oneshot;
+use tonic::Code;
 
 pub use body::{Body, Protocol};
 
@@ -35,11 +38,13 @@ pub enum Answer {
     Unavailable,
     /// gRPC `INVALID_ARGUMENT`, HTTP 400: not to be tried again.
     Reject,
+    /// This status of HTTP, or this one of gRPC.
+    Status(u16, Code),
     /// None at all, until the client gives up.
     Hang,
 }
 
-/// A running collector; dropping it closes its port.
+/// A running receiver; dropping it closes its port, and panics if a body broke a rule that it may not break.
 #[derive(Debug)]
 pub struct Receiver {
     address: SocketAddr,
@@ -60,6 +65,7 @@ struct Kept {
     bodies: Vec<Body>,
     next: VecDeque<Answer>,
     always: Answer,
+    allowed: Vec<Rule>,
 }
 
 impl Receiver {
@@ -71,7 +77,7 @@ impl Receiver {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
-        let kept = Kept { bodies: Vec::new(), next: VecDeque::new(), always: Answer::Accept };
+        let kept = Kept { bodies: Vec::new(), next: VecDeque::new(), always: Answer::Accept, allowed: Vec::new() };
         let state = Arc::new(State { kept: Mutex::new(kept), changed: Condvar::new() });
         let (stop, stopped) = oneshot::channel();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -103,6 +109,11 @@ impl Receiver {
         self.state.kept().always = always;
     }
 
+    /// Lets bodies break these rules.
+    pub fn allow(&self, rules: impl IntoIterator<Item = Rule>) {
+        self.state.kept().allowed.extend(rules);
+    }
+
     /// Everything that came so far.
     #[must_use]
     pub fn bodies(&self) -> Vec<Body> {
@@ -132,10 +143,13 @@ impl Receiver {
         Tally::of(accepted.flat_map(|body| &body.profiles))
     }
 
-    /// What is wrong with what came: undecodable bodies, and rules of OTLP or of a backend that a body breaks.
+    /// What is wrong with what came: undecodable bodies, and rules of OTLP or of a backend that a body breaks, but for those that it
+    /// may break.
     #[must_use]
-    pub fn findings(&self) -> Vec<String> {
-        self.state.kept().bodies.iter().flat_map(|body| body.findings.clone()).collect()
+    pub fn findings(&self) -> Vec<Finding> {
+        let kept = self.state.kept();
+        let findings = kept.bodies.iter().flat_map(|body| &body.findings);
+        findings.filter(|finding| !kept.allowed.contains(&finding.rule)).cloned().collect()
     }
 }
 
@@ -144,7 +158,19 @@ impl Drop for Receiver {
         // Fails only when the thread has ended already.
         let _sent = self.stop.take().map(|stop| stop.send(()));
         let _joined = self.thread.take().map(JoinHandle::join);
+        // A second panic would hide the first.
+        assert!(
+            std::thread::panicking() || self.findings().is_empty(),
+            "what was sent breaks rules:{}",
+            list(&self.findings())
+        );
     }
+}
+
+/// Findings in words, a line each.
+#[must_use]
+pub fn list(findings: &[Finding]) -> String {
+    findings.iter().map(|finding| format!("\n{finding}")).collect()
 }
 
 impl State {
@@ -179,6 +205,7 @@ async fn accept(listener: TcpListener, state: Arc<State>) {
 mod tests {
     use std::io::{Read, Write};
     use std::net::TcpStream;
+    use std::panic::AssertUnwindSafe;
 
     use profiler_proto::loss::STACKS;
     use profiler_proto::model::{Kind, Profile, ProfileSet, Sample};
@@ -231,6 +258,21 @@ mod tests {
     fn what_cannot_be_decoded_is_a_finding() {
         let receiver = Receiver::start().unwrap();
         assert!(post(&receiver, b"\xff\xff\xff").contains("200"));
-        assert!(receiver.findings().join(" ").contains("not valid protobuf"), "{:?}", receiver.findings());
+        let findings = receiver.findings();
+        assert!(list(&findings).contains("not valid protobuf"), "{findings:?}");
+        receiver.allow([Rule::Protobuf]);
+        assert_eq!(receiver.findings(), []);
+    }
+
+    /// Check that a receiver of a body that breaks a rule does not end in silence, unless it may break that rule.
+    #[test]
+    fn a_broken_rule_fails_the_test() {
+        for allowed in [&[][..], &[Rule::Period], &[Rule::Dictionary]] {
+            let receiver = Receiver::start().unwrap();
+            receiver.allow(allowed.iter().copied());
+            assert!(post(&receiver, b"").contains("200"));
+            let ended = std::panic::catch_unwind(AssertUnwindSafe(|| drop(receiver)));
+            assert_eq!(ended.is_ok(), allowed == [Rule::Dictionary], "{allowed:?}");
+        }
     }
 }
