@@ -1,4 +1,4 @@
-//! What a profile says, summed so that a test can compare it: by function, by tag, by whole stack.
+//! What a profile says, summed so that a test can compare it: by function, by tag, by span, by whole stack.
 //!
 //! In: profiles as they were decoded, from OTLP or from pprof. Out: sums of weights, and of stacks where the profile says
 //! how many it stands for. Only on-CPU profiles are counted; pure.
@@ -9,7 +9,7 @@ use profiler_proto::loss::stacks_of;
 use profiler_proto::model::{Dictionary, Kind, Location, Profile, ProfileSet, Sample, StackId, Value};
 
 /// Sums over the on-CPU samples of any number of profiles.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Tally {
     /// Stacks that the profiles say they stand for.
     pub stacks: u64,
@@ -23,6 +23,8 @@ pub struct Tally {
     pub by_function: BTreeMap<String, i64>,
     /// Weight by tag, written `key=value`.
     pub by_tag: BTreeMap<String, i64>,
+    /// Weight by the ids of the span, in hexadecimal, written `trace/span`.
+    pub by_link: BTreeMap<String, i64>,
     /// Weight by the whole stack, names from the leaf to the root.
     pub by_stack: BTreeMap<Vec<String>, i64>,
     /// Sum of the counts that the profiles carry as attributes: `profiler.lost.*`, `profiler.degraded.*`.
@@ -83,6 +85,9 @@ impl Tally {
         for (key, value) in dictionary.attributes_of(sample.attributes) {
             *self.by_tag.entry(format!("{key}={}", text_of(value))).or_default() += sample.value;
         }
+        if let Some(link) = dictionary.links.get(sample.link).filter(|_| !sample.link.is_zero()) {
+            *self.by_link.entry(format!("{}/{}", hex(&link.trace_id), hex(&link.span_id))).or_default() += sample.value;
+        }
         *self.by_stack.entry(stack).or_default() += sample.value;
     }
 }
@@ -142,6 +147,12 @@ fn functions_of<'a>(location: &'a Location, dictionary: &'a Dictionary) -> impl 
     functions.map(|function| dictionary.strings.text(function.name).to_owned())
 }
 
+/// Bytes in hexadecimal.
+#[must_use]
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 fn text_of(value: &Value) -> String {
     match value {
         Value::String(text) => text.to_string(),
@@ -153,7 +164,7 @@ fn text_of(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use profiler_proto::loss::STACKS;
-    use profiler_proto::model::{Function, Line, LocationId, Stack};
+    use profiler_proto::model::{Function, Line, Link, LocationId, Stack};
 
     use super::*;
 
@@ -167,20 +178,21 @@ mod tests {
         dictionary.locations.intern(Location { lines, ..Location::default() })
     }
 
-    /// Check that inlined functions count as functions, a recursive one once, and tags by key and value.
+    /// Check that inlined functions count as functions, a recursive one once, tags by key and value, and spans by their ids.
     #[test]
-    fn weights_are_summed_by_function_and_tag() {
+    fn weights_are_summed_by_function_tag_and_span() {
         let mut set = ProfileSet::default();
         let dictionary = &mut set.dictionary;
         let (leaf, main) = (frame(dictionary, &["a::inlined", "a::work"]), frame(dictionary, &["main"]));
         let stack = dictionary.stacks.intern(Stack { locations: [leaf, leaf, main].into() });
         let tag = dictionary.attribute("endpoint", "/a");
         let attributes = dictionary.attribute_set([tag]);
+        let link = dictionary.links.intern(Link { trace_id: [0xab; 16], span_id: [1; 8] });
         let (stacks, lost) = (dictionary.attribute(STACKS, 2), dictionary.attribute("profiler.lost.ring_full", 4));
         let profile = Profile {
             kind: Kind::cpu(dictionary, 10_000_000),
             attributes: dictionary.attribute_set([stacks, lost]),
-            samples: vec![Sample { stack, attributes, value: 3, ..Sample::default() }],
+            samples: vec![Sample { stack, attributes, link, value: 3 }],
             ..Profile::default()
         };
         set.profiles = vec![profile.clone(), Profile { kind: Kind::default(), ..profile }];
@@ -189,6 +201,7 @@ mod tests {
         assert_eq!((tally.stacks, tally.weight), (4, 6));
         assert_eq!((tally.by_leaf["a::inlined"], tally.by_function["a::work"]), (6, 6));
         assert_eq!((tally.below("work"), tally.below("wor"), tally.tagged("endpoint", "/a")), (6, 0, 6));
+        assert_eq!(tally.by_link[&format!("{}/{}", "ab".repeat(16), "01".repeat(8))], 6);
         assert_eq!(tally.counts["profiler.lost.ring_full"], 8);
     }
 }

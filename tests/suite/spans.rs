@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use profiler_proto::model::{Dictionary, ProfileSet, Sample};
 use profiler_tests::receiver::{Protocol, Receiver};
-use profiler_tests::tally::is_named;
+use profiler_tests::tally::{hex, is_named};
 use serde_json::Value;
 
 use crate::scenario::{assert_lawful, command, half_turn, result, sending};
@@ -88,10 +88,6 @@ fn functions_of<'a>(sample: &Sample, dictionary: &'a Dictionary) -> Vec<&'a str>
     let locations = locations.iter().filter_map(|id| dictionary.locations.get(*id));
     let functions = locations.flat_map(|at| &at.lines).filter_map(|line| dictionary.functions.get(line.function));
     functions.map(|function| dictionary.strings.text(function.name)).collect()
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// CPU seconds that are enough for samples of the work, and for some of each of its functions: those of the spans of children have a
