@@ -138,6 +138,26 @@ need_go() {
     go tool pprof -h >/dev/null 2>&1 # Builds it.
 }
 
+# Builds tests/go/collector of modules from the ordinary proxy, unless the program is there; $collector is its path. Needs go in PATH.
+build_collector() {
+    local source=$root/tests/go/collector try
+    collector=$cache/collector/$(cat "$source"/main.go "$source"/go.mod "$source"/go.sum | sha256sum | cut -c 1-16)
+    [ -x "$collector" ] && return 0
+    say "Building an OpenTelemetry Collector, once (a minute or two)."
+    for try in 1 2 3; do
+        (cd "$source" && CGO_ENABLED=0 go build -mod=readonly -buildvcs=false -trimpath -ldflags "-s -w" -o "$collector.$$" .) >&2 &&
+            mv "$collector.$$" "$collector" && return 0
+    done
+    return 1
+}
+
+# An OpenTelemetry Collector with profiles, to send ours through.
+need_collector() {
+    { find_go || install_go; } && build_collector && return 0
+    say "missing: the OpenTelemetry Collector of tests/go/collector, which go could not build"
+    return 1
+}
+
 # Python, a host for a plugin with the profiler in it.
 need_python() {
     command -v python3 >/dev/null && return 0

@@ -101,6 +101,15 @@ impl Running {
         Ok(stdin.flush()?)
     }
 
+    /// Whether it has ended. Its number stays its own: it is not waited for yet.
+    ///
+    /// # Errors
+    /// When the system does not say.
+    pub fn has_ended(&self) -> Result<bool> {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        Ok(waitid(WaitId::Pid(Pid::from_child(&self.child)), options)?.is_some())
+    }
+
     /// Closes its standard input and waits for its end. What it started and left behind is killed.
     ///
     /// # Errors
@@ -116,12 +125,6 @@ impl Running {
         let status = self.kill()?;
         let lines = self.lines.iter().collect();
         Ok(Finished { status, lines, stderr: self.stderr() })
-    }
-
-    /// Whether it has ended. Its number stays its own: it is not waited for yet.
-    fn has_ended(&self) -> Result<bool> {
-        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        Ok(waitid(WaitId::Pid(Pid::from_child(&self.child)), options)?.is_some())
     }
 
     /// Kills it, and says why and what it had to say about it.

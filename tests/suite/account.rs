@@ -21,7 +21,8 @@ fn assert_balanced(outcome: &Value) {
     assert!(of("/stats/taken") > 300, "too few stacks to say anything: {outcome}");
 }
 
-fn account(command: &mut Command) -> Value {
+/// Runs the scenario, and checks that its account balances.
+pub(crate) fn account(command: &mut Command) -> Value {
     let _turn = half_turn();
     let outcome = result(command);
     assert_balanced(&outcome);

@@ -16,7 +16,7 @@ use sha2::{Digest, Sha256};
 use crate::scenario::{LIMIT, assert_lawful, clean, command, number, result, sending, turn};
 
 /// The command of a scenario of the heap, in an environment in which no variable of ours or of jemalloc is set.
-fn heap(name: &str, options: &[&str]) -> Command {
+pub(crate) fn heap(name: &str, options: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_heap"));
     command.arg(name).args(options).env_remove("MALLOC_CONF").env_remove("_RJEM_MALLOC_CONF");
     clean(&mut command);

@@ -1,4 +1,4 @@
-//! End-to-end tests: real processes under the profiler, a real collector, real tools.
+//! End-to-end tests: real processes under the profiler, a real Collector, real tools.
 //!
 //! Each test starts programs (`src/bin/scenario`, the examples) as children with an end, receives what they send, and
 //! compares it with what they did. Nothing here is profiled itself, so tests may run side by side; those that
@@ -12,6 +12,7 @@
 )]
 
 mod account;
+mod collector;
 mod completeness;
 mod engines;
 mod faults;

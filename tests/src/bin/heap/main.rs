@@ -11,6 +11,7 @@ mod leader;
 mod leak;
 mod pull;
 mod restart;
+mod sent;
 mod sums;
 mod swaps;
 mod truth;
@@ -71,6 +72,7 @@ fn run() -> Result<Value> {
         "pull" => pull::pull(),
         "restart" => restart::restart(),
         "resized" => restart::resized(),
+        "sent" => sent::sent(&options),
         "swaps" => swaps::swaps(&options),
         other => Err(format!("there is no scenario {other:?}").into()),
     }
