@@ -81,7 +81,8 @@ impl Block {
 #[inline]
 pub(crate) fn merge(inner: &[u8], outer: &[u8], into: &mut [u8; MAX_TAG_BYTES]) -> (usize, u64) {
     let inner = inner.get(..MAX_TAG_BYTES).unwrap_or(inner);
-    if !copy_short(inner, into) {
+    // Nothing is not worth a call.
+    if !inner.is_empty() && !copy_short(inner, into) {
         into[..inner.len()].copy_from_slice(inner);
     }
     let end = inner.len();

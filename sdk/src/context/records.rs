@@ -33,7 +33,7 @@ const _: () = {
 };
 
 /// A span, as W3C Trace Context writes it; all zero: none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 #[repr(C, align(8))]
 pub(crate) struct Span {
     pub(crate) trace_id: [u8; 16],
@@ -42,7 +42,23 @@ pub(crate) struct Span {
 
 impl Span {
     pub(crate) const NONE: Self = Self { trace_id: [0; 16], span_id: [0; 8] };
+
+    fn words(&self) -> [u64; 3] {
+        let ([high, low], _) = self.trace_id.as_chunks() else { return [0; 3] };
+        [*high, *low, self.span_id].map(u64::from_ne_bytes)
+    }
 }
+
+/// By words, as spans are written a moment before: a processor waits where 16 bytes are read of which 8 were written last.
+impl PartialEq for Span {
+    #[inline]
+    fn eq(&self, other: &Self) -> bool {
+        let ([a, b, c], [d, e, f]) = (self.words(), other.words());
+        (a ^ d) | (b ^ e) | (c ^ f) == 0
+    }
+}
+
+impl Eq for Span {}
 
 #[cfg(feature = "opentelemetry")]
 impl From<&SpanContext> for Span {

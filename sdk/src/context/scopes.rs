@@ -58,14 +58,17 @@ pub(super) struct Scopes {
     of_spans: [Vec<u8>; 2],
 }
 
+/// The two that change places with the spare's are not neighbours: moved as 16 bytes, of which 8 were written a moment before, they make a
+/// processor wait.
 #[derive(Debug)]
+#[repr(C)]
 struct Level {
     /// From a `Box`, which is freed with the scopes.
     record: *mut Record,
-    /// The turn whose span stands in the record.
-    turn: u64,
     /// Bytes of the tags that the scope itself brought.
     own: usize,
+    /// The turn whose span stands in the record.
+    turn: u64,
     /// They stand in the place of all outer ones.
     replaces: bool,
     /// The scope's number. One that comes round again, after 2^32 scopes of the thread, is taken for the newer scope.
