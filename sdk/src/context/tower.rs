@@ -17,9 +17,9 @@ use pin_project_lite::pin_project;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::future::{FutureExt, WithTags};
+use super::future::WithTags;
 use super::recent::recent;
-use super::tags::{Scope, Tags, reserve, with_tags};
+use super::tags::{Scope, Tags, reserve};
 
 /// Puts tags in force for each request to a service, on top of those that are.
 ///
@@ -140,8 +140,9 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let tags = (self.tags_of)(&Head::of(&request));
-        let future = with_tags(&tags, || self.inner.call(request));
-        ResponseFuture { inner: future.with_tags(tags) }
+        let _scope = Scope::enter(&tags);
+        // Made where it stays: futures of services are long, and a copy takes as long as a scope.
+        ResponseFuture { inner: WithTags { inner: Some(self.inner.call(request)), tags } }
     }
 }
 
