@@ -29,8 +29,14 @@ pub const MAX_SAMPLES: usize = 16_000;
 /// samples; the sums over the parts and what is too large are exactly the original's.
 #[must_use]
 pub fn split(set: &ProfileSet, limit: usize) -> Split {
+    split_by(set, |part| request_bytes(part) <= limit)
+}
+
+/// The same where `fits` says of a compact part whether it is small enough, as the form that it is to be sent in has it.
+#[must_use]
+pub fn split_by(set: &ProfileSet, fits: impl Fn(&ProfileSet) -> bool) -> Split {
     let mut split = Split::default();
-    halve(set.compacted(), limit, &mut split);
+    halve(set.compacted(), &fits, &mut split);
     split
 }
 
@@ -45,9 +51,9 @@ pub fn request_bytes(set: &ProfileSet) -> usize {
     profiles.max(dictionary)
 }
 
-fn halve(set: ProfileSet, limit: usize, split: &mut Split) {
+fn halve(set: ProfileSet, fits: &impl Fn(&ProfileSet) -> bool, split: &mut Split) {
     let are_short = set.profiles.iter().all(|profile| profile.samples.len() <= MAX_SAMPLES);
-    if are_short && request_bytes(&set) <= limit {
+    if are_short && fits(&set) {
         split.parts.push(set);
         return;
     }
@@ -64,7 +70,7 @@ fn halve(set: ProfileSet, limit: usize, split: &mut Split) {
     };
     // The whole goes before its halves are divided further, so that memory stays within a few times the original.
     drop(set);
-    halves.into_iter().for_each(|half| halve(half, limit, split));
+    halves.into_iter().for_each(|half| halve(half, fits, split));
 }
 
 fn halves_of(profile: &Profile, set: &ProfileSet) -> [ProfileSet; 2] {

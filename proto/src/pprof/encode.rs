@@ -3,6 +3,7 @@
 //! In: a [`ProfileSet`]. Out: bytes, with gzip or without; equal sets give equal bytes. Ids in the file are the positions
 //! in the compact dictionary's tables, from 1.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::Write;
 
@@ -33,7 +34,14 @@ pub fn encode_uncompressed(set: &ProfileSet) -> Vec<u8> {
     let first = set.profiles.first().map(window);
     let capture = set.profiles.iter().filter(|profile| Some(window(profile)) == first).take(MOST_TYPES);
     let set = set.with_profiles(capture);
-    Writer::new(&set).file().encode_to_vec()
+    Writer::new(&set, |key| key.into()).file().encode_to_vec()
+}
+
+/// [`encode_uncompressed`] of a set that is one capture ([`is_capture`]) and compact, as the parts of a
+/// [`split`](crate::split::split_by) are. Labels have the names that `rename` makes of their keys; names of a link are a link's.
+#[must_use]
+pub fn encode_compact(set: &ProfileSet, rename: fn(&str) -> Cow<'_, str>) -> Vec<u8> {
+    Writer::new(set, rename).file().encode_to_vec()
 }
 
 /// How many sample types a file has at most; with them grows every sample, and no producer knows more than four.
@@ -50,6 +58,12 @@ pub fn captures(set: &ProfileSet) -> Vec<ProfileSet> {
         *count += 1;
     }
     groups.into_values().map(|group| set.with_profiles(group)).collect()
+}
+
+/// Whether [`encode`] makes one file of all of `set`.
+#[must_use]
+pub fn is_capture(set: &ProfileSet) -> bool {
+    set.profiles.len() <= MOST_TYPES && set.profiles.iter().all(|profile| window(profile) == window(&set.profiles[0]))
 }
 
 /// What is the same for all profiles of a file: start, length, period type, period.
@@ -79,11 +93,13 @@ struct Writer<'a> {
     dictionary: &'a Dictionary,
     /// The texts in use so far, by their index.
     strings: IndexSet<Box<str>>,
+    /// The name of a label, from its key.
+    rename: fn(&str) -> Cow<'_, str>,
 }
 
 impl<'a> Writer<'a> {
-    fn new(set: &'a ProfileSet) -> Self {
-        Self { set, dictionary: &set.dictionary, strings: IndexSet::from(["".into()]) }
+    fn new(set: &'a ProfileSet, rename: fn(&str) -> Cow<'_, str>) -> Self {
+        Self { set, dictionary: &set.dictionary, strings: IndexSet::from(["".into()]), rename }
     }
 
     fn file(mut self) -> wire::Profile {
@@ -121,14 +137,14 @@ impl<'a> Writer<'a> {
                 row.or_insert_with(|| vec![0; columns.len()])[i] = sample.value.saturating_mul(column.factor);
             }
         }
-        let dictionary = self.dictionary;
+        let (dictionary, rename) = (self.dictionary, self.rename);
         let sample = |((stack, attributes, link), value)| {
             let locations = dictionary.stacks.get(stack).map_or(&[][..], |stack| &stack.locations);
             let sample = Sample { stack, attributes, link, value: 0 };
             wire::Sample {
                 location_id: locations.iter().map(|id| element(*id, dictionary.locations.len())).collect(),
                 value,
-                label: labels::encode(&sample, dictionary, &mut |text| self.text(text)),
+                label: labels::encode(&sample, dictionary, rename, &mut |text| self.text(text)),
             }
         };
         rows.into_iter().map(sample).collect()

@@ -2,6 +2,8 @@
 //!
 //! pprof knows texts and numbers with a unit, and lets a key stand several times; such a key is an attribute with a list.
 
+use std::borrow::Cow;
+
 use super::messages::Label;
 use crate::model::{AttributeSet, Dictionary, Link, Sample, Value};
 
@@ -10,16 +12,21 @@ const TRACE_ID: &str = "trace_id";
 /// The key of a link's span id, 16 hexadecimal digits.
 const SPAN_ID: &str = "span_id";
 
-/// The labels of `sample`; `text` gives the index of a string in the file.
+/// The labels of `sample`; `rename` gives the name of a label from its key, `text` the index of a string in the file.
 ///
 /// Empty texts are left out, for in pprof they are not there; values of other types become text.
-pub(super) fn encode(sample: &Sample, dictionary: &Dictionary, text: &mut impl FnMut(&str) -> i64) -> Vec<Label> {
+pub(super) fn encode(
+    sample: &Sample,
+    dictionary: &Dictionary,
+    rename: fn(&str) -> Cow<'_, str>,
+    text: &mut impl FnMut(&str) -> i64,
+) -> Vec<Label> {
     let mut labels = Vec::new();
     let link = dictionary.links.get(sample.link).filter(|link| **link != Link::default());
     let set = dictionary.attribute_sets.get(sample.attributes);
     for attribute in set.into_iter().flat_map(AttributeSet::ids).filter_map(|id| dictionary.attributes.get(*id)) {
-        let key = dictionary.strings.text(attribute.key);
-        if link.is_some() && is_link_key(key) {
+        let key = rename(dictionary.strings.text(attribute.key));
+        if link.is_some() && is_link_key(&key) {
             continue;
         }
         let values = match &attribute.value {
@@ -27,7 +34,7 @@ pub(super) fn encode(sample: &Sample, dictionary: &Dictionary, text: &mut impl F
             single => std::slice::from_ref(single),
         };
         let unit = dictionary.strings.text(attribute.unit);
-        labels.extend(values.iter().filter_map(|value| label(key, value, unit, text)));
+        labels.extend(values.iter().filter_map(|value| label(&key, value, unit, text)));
     }
     if let Some(link) = link {
         labels.push(Label { key: text(TRACE_ID), str: text(&hex(&link.trace_id)), ..Label::default() });
