@@ -27,6 +27,7 @@ mod otlp_grpc;
 mod otlp_http;
 mod outlet;
 mod parcel;
+mod post;
 mod protocol;
 mod queue;
 mod retry;

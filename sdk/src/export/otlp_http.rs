@@ -1,52 +1,34 @@
 //! OTLP over HTTP: one `POST` of a protobuf message per body.
 //!
 //! In: a body, already encoded and compressed. Out: what the peer's answer means. Which status codes may be retried,
-//! and how long to wait, is as the OTLP specification says ("OTLP/HTTP Response", "OTLP/HTTP Throttling"). Redirects are
-//! refused, not followed: they could take headers with credentials elsewhere.
+//! and how long to wait, is as the OTLP specification says ("OTLP/HTTP Response", "OTLP/HTTP Throttling").
 
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HOST, LOCATION, RETRY_AFTER};
-use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
-use http_body_util::Full;
+use http::StatusCode;
+use http::header::CONTENT_TYPE;
 use prost::Message;
 
 use super::answer::{Answer, RpcStatus, excerpt};
 use super::body::Body;
-use super::protocol::{Compression, Version};
+use super::post::{Post, redirected, retry_after};
 use super::settings::Settings;
-use super::transport::{Connection, Reply};
+use super::transport::Reply;
 
 const PROTOBUF: &str = "application/x-protobuf";
 
 /// The client of one OTLP/HTTP endpoint.
 #[derive(Debug)]
-pub(super) struct OtlpHttp {
-    connection: Connection,
-    uri: Uri,
-    headers: HeaderMap,
-    timeout: Duration,
-}
+pub(super) struct OtlpHttp(Post);
 
 impl OtlpHttp {
     pub(super) fn new(settings: Settings) -> Self {
-        let connection = settings.connection(Version::Http1);
-        let mut headers = settings.request_headers();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static(PROTOBUF));
-        headers.insert(HOST, settings.endpoint.authority);
-        if settings.compression == Compression::Gzip {
-            headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-        }
-        Self { connection, uri: settings.endpoint.uri, headers, timeout: settings.timeout }
+        Self(Post::new(settings, PROTOBUF))
     }
 
     /// Sends `body`, compressed as the settings say, once.
     pub(super) async fn send(&mut self, body: &Body) -> Answer {
-        let mut request = Request::new(Full::new(body.message()));
-        *request.method_mut() = Method::POST;
-        *request.uri_mut() = self.uri.clone();
-        *request.headers_mut() = self.headers.clone();
-        match self.connection.exchange(request, self.timeout).await {
+        match self.0.send(body).await {
             Ok(reply) => answer(&reply, SystemTime::now()),
             Err(why) => Answer::Later { why, after: None },
         }
@@ -54,7 +36,7 @@ impl OtlpHttp {
 
     /// Bytes of bodies that were handed to a connection until now.
     pub(super) fn sent_bytes(&self) -> u64 {
-        self.connection.sent_bytes()
+        self.0.sent_bytes()
     }
 }
 
@@ -72,20 +54,8 @@ fn answer(reply: &Reply, now: SystemTime) -> Answer {
         | StatusCode::BAD_GATEWAY
         | StatusCode::SERVICE_UNAVAILABLE
         | StatusCode::GATEWAY_TIMEOUT => Answer::Later { why: why(), after: retry_after(&reply.headers, now) },
-        status if status.is_redirection() => {
-            let location = reply.headers.get(LOCATION).map_or(&b"elsewhere"[..], HeaderValue::as_bytes);
-            Answer::Refused { why: format!("{status}: redirected to {}; set that as endpoint", excerpt(location)) }
-        }
+        status if status.is_redirection() => redirected(reply),
         _ => Answer::Refused { why: why() },
-    }
-}
-
-/// `Retry-After` in its two forms, seconds and HTTP-date (RFC 9110, 10.2.3).
-fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
-    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
-    match text.parse() {
-        Ok(seconds) => Some(Duration::from_secs(seconds)),
-        Err(_) => Some(httpdate::parse_http_date(text).ok()?.duration_since(now).unwrap_or_default()),
     }
 }
 
@@ -101,7 +71,10 @@ fn error_text(reply: &Reply) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use bytes::Bytes;
+    use http::{HeaderMap, HeaderValue};
 
     use super::*;
 

@@ -1,0 +1,70 @@
+//! One `POST` per body to one address, and what answers in HTTP have in common.
+//!
+//! In: a body, encoded and compressed. Out: the whole reply, or why there is none. Redirects are refused, not followed: they could
+//! take headers with credentials elsewhere.
+
+use std::time::{Duration, SystemTime};
+
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HOST, LOCATION, RETRY_AFTER};
+use http::{HeaderMap, HeaderValue, Method, Request, Uri};
+use http_body_util::Full;
+
+use super::answer::{Answer, excerpt};
+use super::body::Body;
+use super::protocol::{Compression, Version};
+use super::settings::Settings;
+use super::transport::{Connection, Reply};
+
+/// A client of one address.
+#[derive(Debug)]
+pub(super) struct Post {
+    connection: Connection,
+    uri: Uri,
+    headers: HeaderMap,
+    timeout: Duration,
+}
+
+impl Post {
+    pub(super) fn new(settings: Settings, content_type: &'static str) -> Self {
+        let connection = settings.connection(Version::Http1);
+        let mut headers = settings.request_headers();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+        headers.insert(HOST, settings.endpoint.authority);
+        if settings.compression == Compression::Gzip {
+            headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        }
+        Self { connection, uri: settings.endpoint.uri, headers, timeout: settings.timeout }
+    }
+
+    /// Sends `body`, compressed as the settings say, once.
+    ///
+    /// # Errors
+    /// Why there is no reply, for people.
+    pub(super) async fn send(&mut self, body: &Body) -> Result<Reply, String> {
+        let mut request = Request::new(Full::new(body.message()));
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = self.uri.clone();
+        *request.headers_mut() = self.headers.clone();
+        self.connection.exchange(request, self.timeout).await
+    }
+
+    /// Bytes of bodies that were handed to a connection until now.
+    pub(super) fn sent_bytes(&self) -> u64 {
+        self.connection.sent_bytes()
+    }
+}
+
+/// What a redirection means.
+pub(super) fn redirected(reply: &Reply) -> Answer {
+    let location = reply.headers.get(LOCATION).map_or(&b"elsewhere"[..], HeaderValue::as_bytes);
+    Answer::Refused { why: format!("{}: redirected to {}; set that as endpoint", reply.status, excerpt(location)) }
+}
+
+/// `Retry-After` in its two forms, seconds and HTTP-date (RFC 9110, 10.2.3).
+pub(super) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    match text.parse() {
+        Ok(seconds) => Some(Duration::from_secs(seconds)),
+        Err(_) => Some(httpdate::parse_http_date(text).ok()?.duration_since(now).unwrap_or_default()),
+    }
+}
