@@ -14,6 +14,7 @@ use super::answer::Answer;
 use super::otlp_grpc::OtlpGrpc;
 use super::otlp_http::OtlpHttp;
 use super::parcel::Parcel;
+use super::pusher::Pusher;
 use super::queue::{Attempt, Queue};
 use super::retry::{Backoff, Retry};
 
@@ -22,6 +23,7 @@ use super::retry::{Backoff, Retry};
 pub(super) enum Sender {
     Grpc(OtlpGrpc),
     Http(OtlpHttp),
+    Pyroscope(Pusher),
 }
 
 impl Sender {
@@ -29,6 +31,7 @@ impl Sender {
         match self {
             Self::Grpc(grpc) => grpc.send(&parcel.body).await,
             Self::Http(http) => http.send(&parcel.body).await,
+            Self::Pyroscope(pusher) => pusher.send(&parcel.body).await,
         }
     }
 
@@ -37,6 +40,7 @@ impl Sender {
         match self {
             Self::Grpc(grpc) => grpc.sent_bytes(),
             Self::Http(http) => http.sent_bytes(),
+            Self::Pyroscope(pusher) => pusher.sent_bytes(),
         }
     }
 }

@@ -14,6 +14,7 @@ use profiler_proto::ProfileSet;
 
 use super::env::Environment;
 use super::otlp::{Otlp, Unsaid};
+use super::pyroscope::{Pyroscope, PyroscopeSettings, SERVER_ADDRESS};
 use super::settings::Settings;
 use crate::error::Error;
 
@@ -23,11 +24,19 @@ use crate::error::Error;
 pub enum Destination {
     /// An OTLP endpoint.
     Otlp(Otlp),
+    /// A Pyroscope server.
+    Pyroscope(Pyroscope),
 }
 
 impl From<Otlp> for Destination {
     fn from(otlp: Otlp) -> Self {
         Self::Otlp(otlp)
+    }
+}
+
+impl From<Pyroscope> for Destination {
+    fn from(pyroscope: Pyroscope) -> Self {
+        Self::Pyroscope(pyroscope)
     }
 }
 
@@ -40,6 +49,7 @@ pub struct Target {
 pub(super) enum Kind {
     Local { name: String, deliver: Deliver },
     Otlp(Box<Settings>),
+    Pyroscope(Box<PyroscopeSettings>),
 }
 
 /// Takes a set in, at once; called on whatever thread offers it.
@@ -51,7 +61,8 @@ pub type Deliver = Arc<dyn Fn(&Arc<ProfileSet>) + Send + Sync>;
 /// Read are `ENDPOINT`, `PROTOCOL` (`http/protobuf`, the default, or `grpc`), `HEADERS`, `TIMEOUT` (milliseconds),
 /// `COMPRESSION` (`gzip`, the default, or `none`), `CERTIFICATE`, `CLIENT_CERTIFICATE` and `CLIENT_KEY` (paths of PEM
 /// files) and `INSECURE`, each first behind `OTEL_EXPORTER_OTLP_PROFILES_`, then behind `OTEL_EXPORTER_OTLP_`. The first two
-/// and the last are for destinations of the environment alone.
+/// and the last are for destinations of the environment alone. `PYROSCOPE_SERVER_ADDRESS` describes another one, to which
+/// `PYROSCOPE_BASIC_AUTH_USER`, `PYROSCOPE_BASIC_AUTH_PASSWORD` and `PYROSCOPE_TENANT_ID` belong.
 ///
 /// # Errors
 /// If an endpoint, a header, a timeout or a certificate cannot be; the error names method or variable.
@@ -64,6 +75,7 @@ pub fn resolve(
         described(&environment)?
     } else {
         environment.outweigh("Config::export", "ENDPOINT");
+        environment.variables.outweigh("Config::export", SERVER_ADDRESS);
         destinations.into_iter().map(|destination| destination.target(&environment)).collect::<Result<_, _>>()?
     };
     environment.variables.log_outweighed();
@@ -72,15 +84,19 @@ pub fn resolve(
 
 /// What the environment describes by itself.
 fn described(environment: &Environment<'_>) -> Result<Vec<Target>, Error> {
-    let Some((protocol, endpoint)) = environment.endpoint()? else { return Ok(Vec::new()) };
-    let settings = Unsaid::default().settings(protocol, endpoint, environment)?;
-    Ok(vec![settings.into()])
+    let mut targets = Vec::new();
+    if let Some((protocol, endpoint)) = environment.endpoint()? {
+        targets.push(Unsaid::default().settings(protocol, endpoint, environment)?.into());
+    }
+    targets.extend(Pyroscope::described(&environment.variables)?.map(Target::from));
+    Ok(targets)
 }
 
 impl Destination {
     fn target(self, environment: &Environment<'_>) -> Result<Target, Error> {
         match self {
             Self::Otlp(otlp) => otlp.settings(environment).map(Target::from),
+            Self::Pyroscope(pyroscope) => pyroscope.settings(&environment.variables).map(Target::from),
         }
     }
 }
@@ -88,6 +104,12 @@ impl Destination {
 impl From<Settings> for Target {
     fn from(settings: Settings) -> Self {
         Self { kind: Kind::Otlp(Box::new(settings)) }
+    }
+}
+
+impl From<PyroscopeSettings> for Target {
+    fn from(settings: PyroscopeSettings) -> Self {
+        Self { kind: Kind::Pyroscope(Box::new(settings)) }
     }
 }
 
@@ -104,6 +126,7 @@ impl Target {
         match &self.kind {
             Kind::Local { name, .. } => name.clone(),
             Kind::Otlp(settings) => settings.name(),
+            Kind::Pyroscope(settings) => settings.name(),
         }
     }
 }
@@ -113,6 +136,7 @@ impl fmt::Debug for Kind {
         match self {
             Self::Local { name, .. } => f.debug_struct("Local").field("name", name).finish_non_exhaustive(),
             Self::Otlp(settings) => settings.fmt(f),
+            Self::Pyroscope(settings) => settings.fmt(f),
         }
     }
 }

@@ -39,6 +39,8 @@ pub(super) enum PathRule {
     Append,
     /// `OTEL_EXPORTER_OTLP_PROFILES_ENDPOINT`: as it is.
     AsIs,
+    /// The address of a server that has other methods too: this path is appended, whatever there is.
+    Below(&'static str),
 }
 
 impl Endpoint {
@@ -112,6 +114,7 @@ fn request_target(target: &str, protocol: Protocol, rule: PathRule) -> Result<Pa
         (Protocol::Grpc, _) => GRPC_PATH.to_owned(),
         (Protocol::Http, PathRule::AddIfBare) if matches!(path, "" | "/") => format!("{HTTP_PATH}{query}"),
         (Protocol::Http, PathRule::Append) => format!("{}{HTTP_PATH}{query}", path.trim_end_matches('/')),
+        (Protocol::Http, PathRule::Below(method)) => format!("{}{method}{query}", path.trim_end_matches('/')),
         (Protocol::Http, _) if path.is_empty() => format!("/{query}"),
         (Protocol::Http, _) => target.to_owned(),
     };
@@ -157,6 +160,8 @@ mod tests {
             ("http://c:4318", PathRule::AsIs, "/"),
             ("http://c:4318?k=v", PathRule::AsIs, "/?k=v"),
             ("http://c:4318/exact/", PathRule::AsIs, "/exact/"),
+            ("http://c:4040/base/", PathRule::Below("/v1.S/M"), "/base/v1.S/M"),
+            ("http://c:4040?k=v", PathRule::Below("/v1.S/M"), "/v1.S/M?k=v"),
         ];
         for (text, rule, expected) in cases {
             assert_eq!(parse(text, Protocol::Http, rule).unwrap().uri, expected, "{text} {rule:?}");

@@ -195,7 +195,7 @@ mod tests {
         let mut targets = resolve(Vec::new(), &lookup).map_err(|error| error.to_string())?;
         match targets.pop().unwrap().kind {
             Kind::Otlp(settings) => Ok(*settings),
-            Kind::Local { .. } => unreachable!("the environment describes no local destination"),
+            kind => unreachable!("the environment describes an OTLP endpoint, not {kind:?}"),
         }
     }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use profiler_proto::ProfileSet;
 use profiler_proto::loss::Cause;
-use profiler_proto::split::{Split, split};
+use profiler_proto::split::{Split, split_by};
 use tokio::runtime::Handle;
 
 use super::destination::Target;
@@ -27,7 +27,7 @@ use crate::stats::{Contents, DestinationStats, Ledger};
 pub struct Limits {
     /// Bytes of encoded requests that wait for one destination. Default: 16 MiB.
     pub queue_bytes: usize,
-    /// Bytes of one request before compression, as [`profiler_proto::split::request_bytes`] counts them: some backends
+    /// Bytes of one request before compression, of OTLP as [`profiler_proto::split::request_bytes`] counts them: some backends
     /// copy the dictionary for each profile and store half a request if that grows too large. Default: 2 MB.
     pub request_bytes: usize,
     /// How failed requests are tried again.
@@ -68,7 +68,7 @@ impl Exporter {
         let mut forms = Vec::new();
         for remote in remotes(&outlets) {
             if !forms.contains(&remote.form) {
-                forms.push(remote.form);
+                forms.push(remote.form.clone());
             }
         }
         Ok(Self { outlets, forms, request_bytes: limits.request_bytes, ledger })
@@ -95,7 +95,8 @@ impl Exporter {
 
     /// Splits `set` and queues its parts for all remote destinations.
     fn send(&self, set: &ProfileSet) {
-        let Split { parts, too_large } = split(set, self.request_bytes);
+        let fits = |part: &ProfileSet| self.forms.iter().all(|form| form.fits(part, self.request_bytes));
+        let Split { parts, too_large } = split_by(set, fits);
         parts.iter().chain(&too_large).for_each(|part| self.ledger.offered(&Contents::of(part)));
         for part in &parts {
             match Contents::of(part).profiles() {

@@ -3,28 +3,42 @@
 //! In: a part of a set, small enough for a request. Out: the body of one request. Pure.
 
 use std::io;
+use std::sync::Arc;
 
+use profiler_proto::split::request_bytes;
 use profiler_proto::{ProfileSet, otlp};
 
 use super::body::Body;
 use super::protocol::Compression;
+use super::push;
 
 /// What a destination takes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Form {
     /// A request of OTLP, over gRPC and HTTP alike.
     Otlp(Compression),
+    /// A request of Pyroscope's push.v1, with these labels over those of the process.
+    Pyroscope(Arc<[(String, String)]>),
 }
 
 impl Form {
+    /// Whether a request of at most so many bytes holds `part`, which is compact.
+    pub(super) fn fits(&self, part: &ProfileSet, bytes: usize) -> bool {
+        match self {
+            Self::Otlp(_) => request_bytes(part) <= bytes,
+            Self::Pyroscope(_) => push::fits(part, bytes),
+        }
+    }
+
     /// Writes `part` in this form.
     ///
     /// # Errors
     /// If it cannot be.
-    pub(super) fn write(self, part: &ProfileSet) -> io::Result<Body> {
+    pub(super) fn write(&self, part: &ProfileSet) -> io::Result<Body> {
         let samples = part.profiles.iter().map(|profile| profile.samples.len()).sum();
         match self {
-            Self::Otlp(compression) => Body::new(&otlp::encode_compact(part), samples, compression),
+            Self::Otlp(compression) => Body::new(&otlp::encode_compact(part), samples, *compression),
+            Self::Pyroscope(labels) => Body::new(&push::request(part, labels), samples, Compression::Gzip),
         }
     }
 }

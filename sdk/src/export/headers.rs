@@ -14,7 +14,7 @@ use super::settings::set_header;
 use crate::error::Error;
 
 /// Names the tenant to Mimir's family, of which Pyroscope is one. Source: Pyroscope's documentation, "Configure tenant IDs".
-const TENANT: &str = "x-scope-orgid";
+pub(super) const TENANT: &str = "x-scope-orgid";
 
 /// Headers in the order in which they were set.
 #[derive(Clone, Default)]
@@ -50,9 +50,14 @@ impl Headers {
     /// # Errors
     /// If one cannot be; named by the method that set it.
     pub(super) fn checked(&self, builder: &str) -> Result<HeaderMap, Error> {
+        self.checked_as(|method| format!("{builder}::{method}"))
+    }
+
+    /// The same, where `setting` gives the name of what set a header from that of the method here.
+    pub(super) fn checked_as(&self, setting: impl Fn(&str) -> String) -> Result<HeaderMap, Error> {
         let mut headers = HeaderMap::new();
         for header in &self.0 {
-            let setting = format!("{builder}::{}", header.method());
+            let setting = setting(header.method());
             let value = header.value().map_err(|why| Error::setting(&setting, header.name(), why, SECRET))?;
             set_header(&mut headers, &setting, header.name(), &value)?;
         }

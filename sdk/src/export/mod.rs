@@ -1,6 +1,6 @@
 //! Sends profiles to where they are kept: split, encode, queue, compress, retry.
 //!
-//! In: sets of profiles ([`Exporter::offer`], from any thread). Out: OTLP requests over gRPC or HTTP, and for every
+//! In: sets of profiles ([`Exporter::offer`], from any thread). Out: requests of OTLP and of other backends, and for every
 //! on-CPU stack and every profile one entry in the ledger: exported, or lost with its cause. Everything is bounded: what waits, in bytes;
 //! an attempt and its retries, in time; an answer, in bytes. Runs on a `tokio` runtime that the caller owns; nothing here
 //! blocks it or ever fails the host.
@@ -29,6 +29,9 @@ mod outlet;
 mod parcel;
 mod post;
 mod protocol;
+mod push;
+mod pusher;
+mod pyroscope;
 mod queue;
 mod retry;
 mod settings;
@@ -39,4 +42,5 @@ pub use destination::{Deliver, Destination, Target, resolve};
 pub use exporter::{Exporter, Limits};
 pub use otlp::Otlp;
 pub use protocol::Compression;
+pub use pyroscope::Pyroscope;
 pub use retry::Retry;

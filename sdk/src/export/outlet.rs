@@ -17,6 +17,7 @@ use super::form::Form;
 use super::otlp_grpc::OtlpGrpc;
 use super::otlp_http::OtlpHttp;
 use super::protocol::Protocol;
+use super::pusher::Pusher;
 use super::queue::Queue;
 use super::settings::Settings;
 use crate::stats::{Contents, DestinationStats, Kinds};
@@ -54,6 +55,10 @@ impl Outlet {
             Kind::Otlp(settings) => {
                 let (name, form) = (settings.name(), Form::Otlp(settings.compression));
                 Self::Remote(Remote::new(name, form, sender(*settings), limits, runtime))
+            }
+            Kind::Pyroscope(settings) => {
+                let (name, form) = (settings.name(), Form::Pyroscope(settings.labels));
+                Self::Remote(Remote::new(name, form, Sender::Pyroscope(Pusher::new(settings.http)), limits, runtime))
             }
         }
     }
