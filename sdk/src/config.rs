@@ -90,7 +90,8 @@ impl Config {
         self
     }
 
-    /// Adds a destination, such as an [`Otlp`](export::Otlp). Where code adds none, `OTEL_EXPORTER_OTLP_*` say where to.
+    /// Adds a destination, such as an [`Otlp`](export::Otlp) or a [`Pyroscope`](export::Pyroscope). Where code adds none,
+    /// `OTEL_EXPORTER_OTLP_*` and `PYROSCOPE_*` say where to.
     pub fn export(mut self, destination: impl Into<Destination>) -> Self {
         self.destinations.push(destination.into());
         self

@@ -43,6 +43,8 @@
 //! | `OTEL_EXPORTER_OTLP_[PROFILES_]{ENDPOINT,PROTOCOL,INSECURE}` | [`Config::export`] | no endpoint: nothing is sent |
 //! | `OTEL_EXPORTER_OTLP_[PROFILES_]{HEADERS,TIMEOUT,COMPRESSION}` | [`export::Otlp`], each by itself | none, `10000` ms, `gzip` |
 //! | `OTEL_EXPORTER_OTLP_[PROFILES_]{CERTIFICATE,CLIENT_CERTIFICATE,CLIENT_KEY}` | [`export::Otlp`], each by itself | the machine's authorities |
+//! | `PYROSCOPE_SERVER_ADDRESS` | [`export::Pyroscope`] | no server: nothing is pushed |
+//! | `PYROSCOPE_BASIC_AUTH_USER`, `PYROSCOPE_BASIC_AUTH_PASSWORD`, `PYROSCOPE_TENANT_ID` | [`export::Pyroscope`], each by itself | none |
 //! | `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES` | [`Config::new`], [`Config::tag`] | |
 //!
 //! # A guest in the process

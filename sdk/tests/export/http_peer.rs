@@ -19,6 +19,7 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinHandle;
 
 use super::profiles::{assert_lawful, gunzip};
+use super::push::Push;
 
 /// What the server does with one request.
 #[derive(Debug, Clone)]
@@ -61,6 +62,14 @@ impl Received {
                 gunzip(&self.body)
             }
             None => self.body.clone(),
+        }
+    }
+
+    /// Checks that the body keeps the rules of its form.
+    fn assert_lawful(&self) {
+        match self.headers["content-type"].as_bytes() {
+            b"application/proto" => drop(Push::of(&self.message())),
+            _ => assert_lawful(&self.message()),
         }
     }
 }
@@ -132,7 +141,7 @@ impl Drop for HttpPeer {
         self.accepting.abort();
         // A second panic would hide the first.
         if !std::thread::panicking() {
-            self.requests().iter().for_each(|request| assert_lawful(&request.message()));
+            self.requests().iter().for_each(Received::assert_lawful);
         }
     }
 }

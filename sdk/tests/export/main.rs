@@ -13,6 +13,8 @@ mod http;
 mod http_peer;
 mod kinds;
 mod profiles;
+mod push;
+mod pyroscope;
 mod rig;
 mod settings;
 mod tls;

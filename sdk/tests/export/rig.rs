@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use profiler::export::{Exporter, Limits, Otlp, Target, resolve};
+use profiler::export::{Destination, Exporter, Limits, Target, resolve};
 use profiler::{DestinationStats, KindStats, Ledger};
 use profiler_proto::ProfileSet;
 use profiler_proto::loss::{Account, Cause, Degraded, Loss, stacks_of};
@@ -17,9 +17,9 @@ pub(crate) struct Rig {
     pub(crate) ledger: Arc<Ledger>,
 }
 
-/// A destination that is this endpoint, without an environment.
-pub(crate) fn target(endpoint: Otlp) -> Target {
-    resolve(vec![endpoint.into()], &|_| None).expect("a good endpoint").remove(0)
+/// This destination, without an environment.
+pub(crate) fn target(destination: impl Into<Destination>) -> Target {
+    resolve(vec![destination.into()], &|_| None).expect("a good destination").remove(0)
 }
 
 /// Limits with retries after milliseconds.
@@ -31,9 +31,9 @@ pub(crate) fn limits() -> Limits {
 }
 
 impl Rig {
-    /// An exporter to these endpoints.
-    pub(crate) fn to(endpoints: impl IntoIterator<Item = Otlp>) -> Self {
-        Self::start(endpoints.into_iter().map(target).collect(), limits())
+    /// An exporter to these destinations, without an environment.
+    pub(crate) fn to(destinations: impl IntoIterator<Item = impl Into<Destination>>) -> Self {
+        Self::start(destinations.into_iter().map(target).collect(), limits())
     }
 
     /// An exporter to these destinations.
