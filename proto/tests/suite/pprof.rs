@@ -1,6 +1,6 @@
 //! pprof there and back, and what is refused.
 
-use profiler_proto::model::{Attribute, Kind, Location, LocationId, Profile, Stack, Value, ValueType};
+use profiler_proto::model::{Attribute, Kind, Link, Location, LocationId, Profile, Stack, Value, ValueType};
 use profiler_proto::resource::Resource;
 use profiler_proto::{DecodeError, Limits, ProfileSet, fuzz, pprof};
 use proptest::prelude::*;
@@ -58,6 +58,31 @@ fn a_capture_is_a_file() {
     let plain = pprof::encode_uncompressed(&set);
     let nanos = [0x80, 0xe1, 0xeb, 0x17];
     assert!(plain.windows(4).any(|window| window == nanos), "5 samples × 10 ms = 50,000,000 ns as a varint");
+}
+
+/// Check that what is one capture is known, and written alike with and without being made compact; and that labels may be renamed, but
+/// not to what those of a span are called.
+#[test]
+fn a_compact_capture_is_written_as_it_is() {
+    let captures = pprof::captures(&checkout());
+    assert!(!pprof::is_capture(&checkout()) && captures.iter().all(pprof::is_capture));
+    for capture in &captures {
+        assert_eq!(pprof::encode_compact(capture, |key| key.into()), pprof::encode_uncompressed(capture));
+    }
+    let renamed = decoded(&pprof::encode_compact(&captures[0], |key| format!("my_{key}").into()));
+    let sample = captures[0].profiles[0].samples[0];
+    let keys: Vec<_> =
+        captures[0].dictionary.attributes_of(sample.attributes).map(|(key, _)| format!("my_{key}")).collect();
+    let found = |set: &ProfileSet| {
+        let sample = set.profiles[0].samples[0];
+        let keys: Vec<_> = set.dictionary.attributes_of(sample.attributes).map(|(key, _)| key.to_owned()).collect();
+        (keys, set.dictionary.links.get(sample.link).copied())
+    };
+    let link = captures[0].dictionary.links.get(sample.link).copied();
+    assert!(!keys.is_empty() && link != Some(Link::default()));
+    assert_eq!(found(&renamed), (keys, link));
+    let clashing = decoded(&pprof::encode_compact(&captures[0], |_| "span_id".into()));
+    assert_eq!(found(&clashing), (Vec::new(), link));
 }
 
 /// Check that resource and loss are readable as comments, once, and that comments come back.
