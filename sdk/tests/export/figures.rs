@@ -7,7 +7,8 @@ use std::time::Duration;
 use profiler::export::{Compression, Otlp};
 use profiler_proto::loss::Cause;
 use tracing::field::{Field, Visit};
-use tracing::{Event, Level, Subscriber};
+use tracing::subscriber::DefaultGuard;
+use tracing::{Dispatch, Event, Level, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
 use super::http_peer::{HttpPeer, Reaction, free_address};
@@ -67,7 +68,7 @@ async fn each_queue_counts_its_own_form() {
 #[tokio::test]
 async fn a_warning_is_logged_once() {
     let lines = Lines::default();
-    let _guard = tracing::subscriber::set_default(tracing_subscriber::registry().with(lines.clone()));
+    let _kept = keep(&lines);
     let peer = HttpPeer::start(vec![Reaction::answer(200, b"\x0a\x0a\x12\x08old attr"); 5]).await;
     let rig = Rig::to([Otlp::http(peer.url())]);
     for _ in 0..5 {
@@ -84,7 +85,7 @@ async fn a_warning_is_logged_once() {
 #[tokio::test]
 async fn a_peer_that_fails_now_and_then_is_logged_once() {
     let lines = Lines::default();
-    let _guard = tracing::subscriber::set_default(tracing_subscriber::registry().with(lines.clone()));
+    let _kept = keep(&lines);
     let answers = [400, 200].map(|status| Reaction::answer(status, b""));
     let peer = HttpPeer::start(answers.into_iter().cycle().take(10)).await;
     let rig = Rig::to([Otlp::http(peer.url())]);
@@ -96,6 +97,13 @@ async fn a_peer_that_fails_now_and_then_is_logged_once() {
     let lines = lines.0.lock().unwrap();
     assert_eq!(lines.len(), 2, "{lines:?}");
     assert!(lines[0].contains("not being accepted") && lines[1].contains("accepted again"), "{lines:?}");
+}
+
+/// The subscriber of this thread that keeps `lines`. A second one must be there: `tracing` asks that of the thread that comes to a line
+/// first, where there is but one, and takes its answer for all threads.
+fn keep(lines: &Lines) -> (DefaultGuard, Dispatch) {
+    let second = Dispatch::new(tracing_subscriber::registry());
+    (tracing::subscriber::set_default(tracing_subscriber::registry().with(lines.clone())), second)
 }
 
 /// Keeps the profiler's lines of the levels that operators see.
