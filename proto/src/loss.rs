@@ -92,8 +92,12 @@ counters! {
         TooLarge = "too_large",
         /// The peer refused it for good: a status that must not be retried, or a partial success.
         Rejected = "rejected",
-        /// The peer could not be reached in all the tries that there are.
+        /// The peer did not take it in all the tries that there are.
         Unreachable = "unreachable",
+        /// It was sent, and no answer came in all the tries that there are: it may have arrived.
+        Unanswered = "unanswered",
+        /// It waited for longer than what waits is kept.
+        TooOld = "too_old",
         /// Shutdown's time was over.
         Shutdown = "shutdown",
         /// The program closed the profiler's connections, with all descriptors that it does not know.

@@ -1,4 +1,4 @@
-//! What an attempt to deliver a request came to, in the four ways that matter to whoever sent it.
+//! What an attempt to deliver a request came to, in the ways that matter to whoever sent it.
 //!
 //! In: texts and messages from a peer, which are not to be trusted. Out: an [`Answer`]; texts are bounded and printable.
 
@@ -19,6 +19,10 @@ pub(super) enum Answer {
     Refused { why: String },
     /// It may be tried again, not before `after` if the peer said so.
     Later { why: String, after: Option<Duration> },
+    /// It is more than the peer takes now, and it does not say when it takes more.
+    Throttled { why: String },
+    /// There was no answer: no connection, or it broke, or time was over.
+    Unanswered { why: String },
 }
 
 impl Answer {

@@ -13,10 +13,11 @@ use tokio::sync::Notify;
 use super::answer::Answer;
 use super::otlp_grpc::OtlpGrpc;
 use super::otlp_http::OtlpHttp;
+use super::pace::Pace;
 use super::parcel::Parcel;
 use super::pusher::Pusher;
 use super::queue::{Attempt, Queue};
-use super::retry::{Backoff, Retry};
+use super::retry::{Backoff, Consequence, Retry, Setback};
 
 /// What sends a parcel to one kind of peer.
 #[derive(Debug)]
@@ -45,55 +46,91 @@ impl Sender {
     }
 }
 
-/// Delivers what comes into `queue`. `hurry` cuts the wait for a retry short.
-pub(super) async fn deliver(queue: Arc<Queue>, mut sender: Sender, retry: Retry, hurry: Arc<Notify>) {
-    let mut backoff = Backoff::new(retry);
-    let mut log = Log::new(queue.stats().name);
+/// Delivers what comes into `queue`. `hurry` cuts short the waits that no peer asked for.
+pub(super) async fn deliver(queue: Arc<Queue>, sender: Sender, retry: Retry, hurry: Arc<Notify>) {
+    let log = Log::new(queue.stats().name);
+    let mut delivery = Delivery { queue, sender, backoff: Backoff::new(retry), pace: None, log, hurry };
     loop {
-        let (number, parcel) = queue.next().await;
-        let start = Instant::now();
-        let answer = sender.send(&parcel).await;
-        let now = Instant::now();
-        queue.attempted(Attempt { number, latency: now - start, sent_bytes: sender.sent_bytes() });
-        match answer {
-            Answer::Accepted { warning } => {
-                log.accepted(&parcel, warning.as_deref(), now);
-                backoff.reset();
-                queue.accepted(number, warning);
-            }
-            Answer::Partial { rejected, why } => {
-                log.failed(&why, now);
-                backoff.reset();
-                // No more than there are: it is the peer who says it.
-                queue.count_rejected(rejected.min(parcel.fate.contents().profiles()));
-                queue.given_up(number, Cause::Rejected, why);
-            }
-            Answer::Refused { why } => {
-                log.failed(&why, now);
-                backoff.reset();
-                queue.given_up(number, Cause::Rejected, why);
-            }
-            Answer::Later { why, after } => {
-                log.failed(&why, now);
-                match backoff.delay(number, after, now) {
-                    None => queue.given_up(number, Cause::Unreachable, why),
-                    Some(delay) => {
-                        queue.put_back(why);
-                        drop(parcel);
-                        pause(delay, after.is_some(), &hurry).await;
-                    }
-                }
-            }
-        }
+        delivery.step().await;
     }
 }
 
-/// Waits for `delay`; a wait that the peer asked for is not cut short.
-async fn pause(delay: Duration, asked: bool, hurry: &Notify) {
-    if asked {
-        tokio::time::sleep(delay).await;
-    } else {
-        let _ = tokio::time::timeout(delay, hurry.notified()).await;
+struct Delivery {
+    queue: Arc<Queue>,
+    sender: Sender,
+    backoff: Backoff,
+    /// While what piled up in an outage is sent, unless somebody hurries: rather too fast for the peer than too late.
+    pace: Option<Pace>,
+    log: Log,
+    hurry: Arc<Notify>,
+}
+
+impl Delivery {
+    /// Sends the oldest parcel once, does what follows from the answer, and waits until the next may be sent.
+    async fn step(&mut self) {
+        let (number, parcel) = self.queue.next().await;
+        let (start, before) = (Instant::now(), self.sender.sent_bytes());
+        let answer = self.sender.send(&parcel).await;
+        let (now, sent_bytes) = (Instant::now(), self.sender.sent_bytes());
+        self.queue.attempted(Attempt { number, latency: now - start, sent_bytes });
+        let (why, setback) = match answer {
+            Answer::Accepted { warning } => return self.accept(number, &parcel, warning, now).await,
+            Answer::Partial { rejected, why } => {
+                // No more than there are: it is the peer who says it.
+                self.queue.count_rejected(rejected.min(parcel.fate.contents().profiles()));
+                return self.reject(number, why, now);
+            }
+            Answer::Refused { why } => return self.reject(number, why, now),
+            Answer::Later { why, after } => (why, Setback::Later(after)),
+            Answer::Throttled { why } => (why, Setback::Throttled),
+            Answer::Unanswered { why } => (why, Setback::Unanswered),
+        };
+        drop(parcel);
+        self.fail(number, if sent_bytes > before { setback } else { Setback::Unreached }, why, now).await;
+    }
+
+    async fn accept(&mut self, number: u64, parcel: &Parcel, warning: Option<String>, now: Instant) {
+        self.log.accepted(parcel, warning.as_deref(), now);
+        self.backoff.reset();
+        self.queue.accepted(number, warning);
+        let Some(came) = self.queue.backlog() else { return self.pace = None };
+        let wait = self.pace.as_mut().map(|pace| pace.wait(parcel.body.uncompressed as u64, came));
+        if let Some(wait) = wait
+            && self.pause(wait).await
+        {
+            self.pace = None;
+        }
+    }
+
+    fn reject(&mut self, number: u64, why: String, now: Instant) {
+        self.log.failed(&why, now);
+        self.backoff.reset();
+        self.queue.given_up(number, Cause::Rejected, why);
+    }
+
+    async fn fail(&mut self, number: u64, setback: Setback, why: String, now: Instant) {
+        self.log.failed(&why, now);
+        let Consequence { wait, given_up } = self.backoff.fail(number, setback, now);
+        match given_up {
+            Some(cause) => self.queue.given_up(number, cause, why),
+            None => self.queue.put_back(why),
+        }
+        let hurried = match setback {
+            Setback::Later(Some(_)) => {
+                tokio::time::sleep(wait).await;
+                false
+            }
+            _ => self.pause(wait).await,
+        };
+        self.pace = self.queue.backlog().filter(|_| !hurried).map(Pace::new);
+    }
+
+    /// Waits for `wait` unless somebody hurries; says whether that is so.
+    async fn pause(&self, wait: Duration) -> bool {
+        // Not at once: a program that flushes all the time must not beat on a peer that is down.
+        let at_least = wait.min(Duration::from_millis(100));
+        tokio::time::sleep(at_least).await;
+        tokio::time::timeout(wait - at_least, self.hurry.notified()).await.is_ok()
     }
 }
 

@@ -136,9 +136,11 @@ impl Exporter {
         Arc::new(Fate::new(Contents::of(part), self.remotes().count(), Arc::clone(&self.ledger)))
     }
 
-    /// Waits until all that was offered before is accepted or lost; `false` if `timeout` was over first. To be awaited
-    /// on the exporting runtime, as is [`Exporter::shutdown`].
+    /// Waits until all that was offered before is accepted or lost; `false` if `timeout` was over first. Waits of our own are cut
+    /// short, so that each destination gets one more chance; those that a peer asked for are not. To be awaited on the exporting
+    /// runtime, as is [`Exporter::shutdown`].
     pub async fn flush(&self, timeout: Duration) -> bool {
+        self.remotes().for_each(|remote| remote.hurry.notify_one());
         let flushed = async {
             for remote in self.remotes() {
                 remote.queue.flushed().await;
@@ -147,12 +149,10 @@ impl Exporter {
         tokio::time::timeout(timeout, flushed).await.is_ok()
     }
 
-    /// Flushes, gives up what is left after `timeout`, and ends the tasks. Waits for a retry are cut short, so that each
-    /// destination gets one more chance. `false` if something was given up for lack of time.
+    /// Flushes, gives up what is left after `timeout`, and ends the tasks. `false` if something was given up for lack of time.
     ///
     /// What is offered afterwards is lost to remote destinations.
     pub async fn shutdown(&self, timeout: Duration) -> bool {
-        self.remotes().for_each(|remote| remote.hurry.notify_one());
         let flushed = self.flush(timeout).await;
         self.close();
         flushed

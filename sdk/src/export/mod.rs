@@ -26,6 +26,7 @@ mod otlp;
 mod otlp_grpc;
 mod otlp_http;
 mod outlet;
+mod pace;
 mod parcel;
 mod post;
 mod protocol;

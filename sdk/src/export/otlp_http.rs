@@ -30,7 +30,7 @@ impl OtlpHttp {
     pub(super) async fn send(&mut self, body: &Body) -> Answer {
         match self.0.send(body).await {
             Ok(reply) => answer(&reply, SystemTime::now()),
-            Err(why) => Answer::Later { why, after: None },
+            Err(why) => Answer::Unanswered { why },
         }
     }
 
@@ -53,7 +53,10 @@ fn answer(reply: &Reply, now: SystemTime) -> Answer {
         StatusCode::TOO_MANY_REQUESTS
         | StatusCode::BAD_GATEWAY
         | StatusCode::SERVICE_UNAVAILABLE
-        | StatusCode::GATEWAY_TIMEOUT => Answer::Later { why: why(), after: retry_after(&reply.headers, now) },
+        | StatusCode::GATEWAY_TIMEOUT => match retry_after(&reply.headers, now) {
+            None if reply.status == StatusCode::TOO_MANY_REQUESTS => Answer::Throttled { why: why() },
+            after => Answer::Later { why: why(), after },
+        },
         status if status.is_redirection() => redirected(reply),
         _ => Answer::Refused { why: why() },
     }
@@ -96,7 +99,8 @@ mod tests {
             let answer = answer(&reply(status, &[], b""), SystemTime::now());
             let expected = match status {
                 200..=299 => matches!(answer, Answer::Accepted { warning: None }),
-                429 | 502 | 503 | 504 => matches!(answer, Answer::Later { after: None, .. }),
+                429 => matches!(answer, Answer::Throttled { .. }),
+                502..=504 => matches!(answer, Answer::Later { after: None, .. }),
                 _ => matches!(answer, Answer::Refused { .. }),
             };
             assert!(expected, "{status}: {answer:?}");
@@ -115,10 +119,10 @@ mod tests {
             ("-1", None),
         ];
         for (text, seconds) in cases {
-            let Answer::Later { after, .. } = answer(&reply(503, &[("retry-after", text)], b""), now) else {
-                panic!("503 is retried")
-            };
+            let answer = |status| answer(&reply(status, &[("retry-after", text)], b""), now);
+            let Answer::Later { after, .. } = answer(503) else { panic!("503 is retried") };
             assert_eq!(after, seconds.map(Duration::from_secs), "{text}");
+            assert_eq!(matches!(answer(429), Answer::Later { .. }), seconds.is_some(), "{text}");
         }
     }
 

@@ -80,7 +80,7 @@ fn sender(settings: Settings) -> Sender {
 
 impl Remote {
     fn new(name: String, form: Form, sender: Sender, limits: Limits, runtime: &Handle) -> Self {
-        let queue = Arc::new(Queue::new(name, limits.queue_bytes));
+        let queue = Arc::new(Queue::new(name, limits.queue_bytes, limits.retry.max_age));
         let hurry = Arc::new(Notify::new());
         let task = deliver(Arc::clone(&queue), sender, limits.retry, Arc::clone(&hurry));
         let task = runtime.spawn(task).abort_handle();

@@ -1,4 +1,4 @@
-//! What waits for one destination: parcels in order, bounded in bytes, the oldest out first.
+//! What waits for one destination: parcels in order, bounded in bytes and in age, the oldest out first.
 //!
 //! In: parcels from any thread ([`Queue::push`] never waits), attempts and verdicts from the one task that delivers. Out: the parcel
 //! whose turn it is, figures for `stats()`, and how far everything is settled, for flush. Every parcel that was pushed
@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use profiler_proto::loss::Cause;
 use tokio::sync::{Notify, watch};
@@ -19,6 +19,8 @@ use crate::stats::{DestinationStats, Kinds};
 pub(super) struct Queue {
     /// Bound of [`State::bytes`].
     capacity: usize,
+    /// Nothing is sent that has waited for longer.
+    max_age: Duration,
     state: Mutex<State>,
     /// Something to send has come.
     arrived: Notify,
@@ -36,6 +38,8 @@ struct State {
     closed: bool,
     /// The number of the next parcel.
     next: u64,
+    /// Bytes before compression of all that was pushed.
+    came: u64,
     /// The parcel that was sent last.
     sent: Option<u64>,
     kinds: Kinds,
@@ -45,6 +49,7 @@ struct State {
 #[derive(Debug)]
 struct Entry {
     number: u64,
+    pushed: Instant,
     parcel: Parcel,
 }
 
@@ -60,19 +65,20 @@ pub(super) struct Attempt {
 }
 
 impl Queue {
-    /// An empty queue for the destination called `name`, with room for bodies of `capacity` bytes.
-    pub(super) fn new(name: String, capacity: usize) -> Self {
+    /// An empty queue for the destination called `name`, with room for bodies of `capacity` bytes that wait for `max_age`.
+    pub(super) fn new(name: String, capacity: usize, max_age: Duration) -> Self {
         let state = State {
             entries: VecDeque::new(),
             bytes: 0,
             sending: false,
             closed: false,
             next: 0,
+            came: 0,
             sent: None,
             kinds: Kinds::default(),
             stats: DestinationStats { name, ..DestinationStats::default() },
         };
-        Self { capacity, state: Mutex::new(state), arrived: Notify::new(), settled: watch::Sender::new(0) }
+        Self { capacity, max_age, state: Mutex::new(state), arrived: Notify::new(), settled: watch::Sender::new(0) }
     }
 
     /// Takes `parcel` in, dropping the oldest if there is no room. Never waits.
@@ -81,8 +87,9 @@ impl Queue {
         let number = state.next;
         state.next += 1;
         state.bytes += parcel.body.len();
+        state.came += parcel.body.uncompressed as u64;
         state.kinds.offer(parcel.fate.contents());
-        state.entries.push_back(Entry { number, parcel });
+        state.entries.push_back(Entry { number, pushed: Instant::now(), parcel });
         if state.closed {
             state.give_up_at(0, Cause::Shutdown);
         }
@@ -101,19 +108,23 @@ impl Queue {
         state.give_up(fate, cause);
     }
 
-    /// The oldest parcel with its number, as soon as there is one. It stays here, safe from being dropped for room, until
+    /// The oldest parcel with its number, as soon as there is one; what is too old is given up first. It stays here, safe from being dropped for room, until
     /// [`Queue::accepted`], [`Queue::given_up`] or [`Queue::put_back`].
     pub(super) async fn next(&self) -> (u64, Parcel) {
         loop {
-            if let Some(front) = self.begin() {
+            if let Some(front) = self.begin(Instant::now()) {
                 return front;
             }
             self.arrived.notified().await;
         }
     }
 
-    fn begin(&self) -> Option<(u64, Parcel)> {
+    fn begin(&self, now: Instant) -> Option<(u64, Parcel)> {
         let mut state = self.state();
+        while state.entries.front().is_some_and(|entry| now.duration_since(entry.pushed) > self.max_age) {
+            state.give_up_at(0, Cause::TooOld);
+        }
+        self.publish(&state);
         let front = state.entries.front().map(|entry| (entry.number, entry.parcel.clone()));
         state.sending = front.is_some();
         front
@@ -165,6 +176,12 @@ impl Queue {
         let mut state = self.state();
         state.sending = false;
         state.stats.last_error = Some(why);
+    }
+
+    /// Bytes before compression of all that was pushed until now; `None` when nothing waits.
+    pub(super) fn backlog(&self) -> Option<u64> {
+        let state = self.state();
+        (!state.entries.is_empty()).then_some(state.came)
     }
 
     /// Gives up all that is here and all that comes: shutdown's time is over.

@@ -1,12 +1,14 @@
 //! When a request that failed is tried again: exponential backoff with full jitter, within a budget of time.
 //!
-//! In: the moments at which attempts failed, and what the peer asked for. Out: how long to wait, or that the budget is
-//! used up. Pure but for the source of jitter; the clock is an argument.
+//! In: the moments at which attempts failed and in what way. Out: how long to wait, and whether the request is
+//! given up. Pure but for the source of jitter; the clock is an argument.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
 
-/// How a destination that does not answer is tried again.
+use profiler_proto::loss::Cause;
+
+/// How a destination that does not accept is tried again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Retry {
@@ -14,18 +16,53 @@ pub struct Retry {
     pub initial: Duration,
     /// No wait of our own is longer. Default: 30 s.
     pub max: Duration,
-    /// A request is given up when it fails this long after its first attempt. Default: 5 min.
+    /// A request is given up when it has failed for this long at a peer that was reached. Time in which there is no connection
+    /// does not count. Default: 5 min.
     pub budget: Duration,
+    /// What has waited for longer is given up, reached or not. Default: 55 min, for Pyroscope takes nothing that began an hour
+    /// ago.
+    pub max_age: Duration,
 }
 
 impl Default for Retry {
     fn default() -> Self {
-        Self { initial: Duration::from_secs(1), max: Duration::from_secs(30), budget: Duration::from_secs(300) }
+        Self {
+            initial: Duration::from_secs(1),
+            max: Duration::from_secs(30),
+            budget: Duration::from_secs(300),
+            max_age: Duration::from_secs(55 * 60),
+        }
     }
 }
 
 /// What a peer asks for is obeyed up to here, so that one wrong answer cannot silence us for a day.
 const LONGEST_OBEYED: Duration = Duration::from_secs(600);
+
+/// So often is a request sent again that a peer throttles without saying until when: what is above its burst never passes, and
+/// of each attempt some peers keep a part.
+const THROTTLED_REPEATS: u32 = 2;
+
+/// In what way an attempt failed that may be repeated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Setback {
+    /// There was no connection: nothing was sent.
+    Unreached,
+    /// It was sent, and no answer came.
+    Unanswered,
+    /// The peer wants it later, after this time if it says so.
+    Later(Option<Duration>),
+    /// It is too much for the peer now, which does not say until when.
+    Throttled,
+}
+
+/// What follows from a failed attempt.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Consequence {
+    /// How long to wait before the next attempt, be it with another request.
+    pub(super) wait: Duration,
+    /// Why the request is not sent again.
+    pub(super) given_up: Option<Cause>,
+}
 
 /// The backoff of one destination. It lasts over several requests: a peer that is down is not asked faster because the
 /// next request's turn has come.
@@ -33,8 +70,21 @@ const LONGEST_OBEYED: Duration = Duration::from_secs(600);
 pub(super) struct Backoff {
     retry: Retry,
     ceiling: Duration,
-    /// The request that failed last, and when its first attempt did.
-    failing: Option<(u64, Instant)>,
+    /// The request that failed last.
+    failing: Option<Failing>,
+}
+
+/// A request that has failed.
+#[derive(Debug)]
+struct Failing {
+    request: u64,
+    /// How much of the budget is used.
+    used: Duration,
+    /// When the last attempt failed, if it reached the peer.
+    reached: Option<Instant>,
+    throttled: u32,
+    /// Whether an attempt went without an answer: it may have arrived.
+    unanswered: bool,
 }
 
 impl Backoff {
@@ -42,26 +92,51 @@ impl Backoff {
         Self { retry, ceiling: retry.initial, failing: None }
     }
 
-    /// The peer answered, be it with a refusal: the next wait is short again.
+    /// The peer took or refused a request for good: the next wait is short again.
     pub(super) fn reset(&mut self) {
         self.ceiling = self.retry.initial;
         self.failing = None;
     }
 
-    /// How long to wait after `request` failed at `now`, at least `asked` if the peer asked for it; `None` when the
-    /// request's budget is used up.
-    pub(super) fn delay(&mut self, request: u64, asked: Option<Duration>, now: Instant) -> Option<Duration> {
-        let first = match self.failing {
-            Some((failing, first)) if failing == request => first,
-            _ => now,
-        };
-        self.failing = Some((request, first));
-        if now.duration_since(first) >= self.retry.budget {
-            return None;
-        }
+    /// What follows from the setback that `request` met with at `now`.
+    pub(super) fn fail(&mut self, request: u64, setback: Setback, now: Instant) -> Consequence {
+        let failing = self.failing.take().filter(|failing| failing.request == request);
+        let mut failing = failing.unwrap_or_else(|| Failing::new(request));
+        failing.enter(setback, now);
+        let given_up = failing.given_up(self.retry.budget).filter(|_| setback != Setback::Unreached);
+        self.failing = Some(failing);
+        Consequence { wait: self.wait(setback), given_up }
+    }
+
+    /// The next wait: at least as long as the peer asked for.
+    fn wait(&mut self, setback: Setback) -> Duration {
         let own = jitter(self.ceiling);
         self.ceiling = self.ceiling.saturating_mul(2).min(self.retry.max);
-        Some(asked.map_or(own, |asked| asked.min(LONGEST_OBEYED).saturating_add(jitter(self.retry.initial))))
+        match setback {
+            Setback::Later(Some(asked)) => asked.min(LONGEST_OBEYED).saturating_add(jitter(self.retry.initial)),
+            _ => own,
+        }
+    }
+}
+
+impl Failing {
+    fn new(request: u64) -> Self {
+        Self { request, used: Duration::ZERO, reached: None, throttled: 0, unanswered: false }
+    }
+
+    fn enter(&mut self, setback: Setback, now: Instant) {
+        self.used += self.reached.map_or(Duration::ZERO, |last| now.duration_since(last));
+        self.reached = (setback != Setback::Unreached).then_some(now);
+        self.throttled += u32::from(setback == Setback::Throttled);
+        self.unanswered |= setback == Setback::Unanswered;
+    }
+
+    fn given_up(&self, budget: Duration) -> Option<Cause> {
+        if self.throttled > THROTTLED_REPEATS {
+            return Some(Cause::Rejected);
+        }
+        let cause = if self.unanswered { Cause::Unanswered } else { Cause::Unreachable };
+        (self.used >= budget).then_some(cause)
     }
 }
 
@@ -73,55 +148,4 @@ fn jitter(ceiling: Duration) -> Duration {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const RETRY: Retry =
-        Retry { initial: Duration::from_secs(1), max: Duration::from_secs(8), budget: Duration::from_secs(60) };
-
-    /// Check that the ceiling of the waits doubles up to its maximum, and that waits differ.
-    #[test]
-    fn waits_grow_to_the_maximum_and_are_jittered() {
-        let now = Instant::now();
-        let runs: Vec<Vec<Duration>> = (0..200)
-            .map(|_| {
-                let mut backoff = Backoff::new(RETRY);
-                (0..6).map(|_| backoff.delay(1, None, now).unwrap()).collect()
-            })
-            .collect();
-        for (attempt, ceiling) in [1, 2, 4, 8, 8, 8].into_iter().enumerate() {
-            let ceiling = Duration::from_secs(ceiling);
-            let longest = runs.iter().map(|run| run[attempt]).max().unwrap();
-            let shortest = runs.iter().map(|run| run[attempt]).min().unwrap();
-            // 200 uniform draws: none above 3/4, or none below 1/4, has probability 1e-25.
-            assert!(longest <= ceiling && longest > ceiling.mul_f64(0.75), "attempt {attempt}: {longest:?}");
-            assert!(shortest < ceiling.mul_f64(0.25), "attempt {attempt}: {shortest:?}");
-        }
-    }
-
-    /// Check that a request is given up once its budget is over, and that the next one has a budget of its own while
-    /// the backoff goes on.
-    #[test]
-    fn each_request_has_its_own_budget() {
-        let start = Instant::now();
-        let mut backoff = Backoff::new(RETRY);
-        assert!(backoff.delay(1, None, start).is_some());
-        assert!(backoff.delay(1, None, start + Duration::from_secs(59)).is_some());
-        assert_eq!(backoff.delay(1, None, start + Duration::from_secs(60)), None);
-        assert!(backoff.delay(2, None, start + Duration::from_secs(61)).is_some());
-        assert_eq!(backoff.ceiling, RETRY.max);
-        backoff.reset();
-        assert_eq!(backoff.ceiling, RETRY.initial);
-    }
-
-    /// Check that the peer's wish is a lower bound, and that an absurd one is cut.
-    #[test]
-    fn the_peers_wish_is_obeyed_within_reason() {
-        let mut backoff = Backoff::new(RETRY);
-        let asked = Duration::from_secs(20);
-        let delay = backoff.delay(1, Some(asked), Instant::now()).unwrap();
-        assert!(delay >= asked && delay <= asked + RETRY.initial, "{delay:?}");
-        let delay = backoff.delay(1, Some(Duration::MAX), Instant::now()).unwrap();
-        assert!(delay <= LONGEST_OBEYED + RETRY.initial, "{delay:?}");
-    }
-}
+mod tests;

@@ -80,19 +80,6 @@ async fn a_hanging_destination_holds_up_no_other() {
     assert_eq!((rig.stats(0).dropped.count(Cause::Shutdown), rig.stats(1).delivered), (30, 30));
 }
 
-/// Check that retries end with the budget, and the stacks are lost as unreachable.
-#[tokio::test]
-async fn retries_end_with_the_budget() {
-    let mut limits = limits();
-    limits.retry.budget = Duration::from_millis(200);
-    let (_port, address) = free_address();
-    let rig = Rig::start(vec![target(Otlp::http(format!("http://{address}")))], limits);
-    rig.offer(&set(10));
-    rig.settle().await;
-    rig.assert_settled(0, 10, Cause::Unreachable);
-    assert_eq!(rig.stats(0).dropped.count(Cause::Unreachable), 10);
-}
-
 /// Check that a queue stays within its bound while the peer is down: the oldest go, what is left arrives.
 #[tokio::test]
 async fn a_full_queue_loses_the_oldest() {

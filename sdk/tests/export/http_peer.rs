@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
+use std::time::Instant;
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
@@ -51,6 +52,8 @@ pub(crate) struct Received {
     pub(crate) headers: HeaderMap,
     /// As it came.
     pub(crate) body: Vec<u8>,
+    /// When it had come.
+    pub(crate) at: Instant,
 }
 
 impl Received {
@@ -160,7 +163,7 @@ async fn react(request: Request<Incoming>, seen: Arc<Seen>) -> io::Result<Respon
     let (head, body) = request.into_parts();
     let body = body.collect().await.map_err(io::Error::other)?.to_bytes().to_vec();
     let (method, path) = (head.method.to_string(), head.uri.to_string());
-    seen.requests.lock().unwrap().push(Received { method, path, headers: head.headers, body });
+    seen.requests.lock().unwrap().push(Received { method, path, headers: head.headers, body, at: Instant::now() });
     let next = seen.script.lock().unwrap().pop_front();
     match next.unwrap_or(Reaction::answer(200, b"")) {
         Reaction::Hang => std::future::pending::<Result<Infallible, _>>().await.map(|never| match never {}),

@@ -37,6 +37,9 @@ async fn a_heap_that_arrives_is_counted() {
 async fn a_heap_that_is_lost_is_counted() {
     let (_port, away) = free_address();
     let refusing = HttpPeer::start(vec![Reaction::answer(400, b""); 2]).await;
+    let [busy, silent] =
+        [Reaction::answer(503, b""), Reaction::Close].map(|reaction| HttpPeer::start(vec![reaction; 2]));
+    let (busy, silent) = (busy.await, silent.await);
     let url = format!("http://{away}");
     let with = |change: fn(&mut Limits)| {
         let mut limits = limits();
@@ -45,7 +48,9 @@ async fn a_heap_that_is_lost_is_counted() {
     };
     let cases = [
         (refusing.url(), limits(), Cause::Rejected),
-        (url.clone(), with(|limits| limits.retry.budget = Duration::ZERO), Cause::Unreachable),
+        (busy.url(), with(|limits| limits.retry.budget = Duration::ZERO), Cause::Unreachable),
+        (silent.url(), with(|limits| limits.retry.budget = Duration::ZERO), Cause::Unanswered),
+        (url.clone(), with(|limits| limits.retry.max_age = Duration::ZERO), Cause::TooOld),
         (url.clone(), with(|limits| limits.queue_bytes = 10), Cause::QueueFull),
         (url.clone(), with(|limits| limits.request_bytes = 100), Cause::TooLarge),
     ];

@@ -12,6 +12,7 @@ mod grpc_peer;
 mod http;
 mod http_peer;
 mod kinds;
+mod patience;
 mod profiles;
 mod push;
 mod pyroscope;

@@ -6,7 +6,7 @@ use crate::stats::{KindStats, Ledger};
 
 /// A queue with room for two bodies of 100 bytes, and a ledger for what is pushed.
 fn queue() -> (Queue, Arc<Ledger>) {
-    (Queue::new("test".into(), 250), Arc::default())
+    (Queue::new("test".into(), 250, Duration::from_secs(3600)), Arc::default())
 }
 
 fn push(queue: &Queue, stacks: u64, bytes: usize, ledger: &Arc<Ledger>) {
@@ -24,7 +24,10 @@ fn a_full_queue_drops_the_oldest() {
     assert_eq!(queue.stats().queued, 50);
     assert_eq!(queue.stats().dropped.count(Cause::QueueFull), 10);
     assert_eq!(ledger.account().lost.count(Cause::QueueFull), 10);
-    assert_eq!(queue.begin().map(|(number, parcel)| (number, parcel.fate.contents().stacks)), Some((1, 20)));
+    assert_eq!(
+        queue.begin(Instant::now()).map(|(number, parcel)| (number, parcel.fate.contents().stacks)),
+        Some((1, 20))
+    );
 }
 
 /// Check that what is on the wire is not dropped for room, and is again the oldest once it waits for a retry.
@@ -32,7 +35,7 @@ fn a_full_queue_drops_the_oldest() {
 fn what_is_being_sent_is_not_dropped_for_room() {
     let (queue, ledger) = queue();
     push(&queue, 10, 100, &ledger);
-    let (number, _) = queue.begin().unwrap();
+    let (number, _) = queue.begin(Instant::now()).unwrap();
     push(&queue, 20, 100, &ledger);
     push(&queue, 25, 100, &ledger);
     assert_eq!((queue.stats().queued, ledger.account().lost.total()), (35, 20));
@@ -59,7 +62,7 @@ fn closing_settles_everything() {
     let (queue, ledger) = queue();
     push(&queue, 10, 100, &ledger);
     push(&queue, 20, 100, &ledger);
-    let (number, _) = queue.begin().unwrap();
+    let (number, _) = queue.begin(Instant::now()).unwrap();
     queue.close();
     push(&queue, 30, 100, &ledger);
     queue.accepted(number, None);
@@ -73,7 +76,7 @@ fn closing_settles_everything() {
 fn flush_waits_for_what_came_before() {
     let (queue, ledger) = queue();
     push(&queue, 10, 100, &ledger);
-    let (number, _) = queue.begin().unwrap();
+    let (number, _) = queue.begin(Instant::now()).unwrap();
     let settled = queue.settled.subscribe();
     assert_eq!((queue.state().next, *settled.borrow()), (1, 0));
     push(&queue, 10, 100, &ledger);
@@ -98,12 +101,12 @@ fn kinds_balance_after_every_step() {
     push(&queue, 10, 100, &ledger);
     push(&queue, 10, 100, &ledger);
     check([3, 0, 2, 1]);
-    let (number, _) = queue.begin().unwrap();
+    let (number, _) = queue.begin(Instant::now()).unwrap();
     queue.accepted(number, None);
     check([3, 1, 1, 1]);
     queue.refuse(&parcel(10, 0, 1, &ledger).fate, Cause::TooLarge);
     check([4, 1, 1, 2]);
-    let (number, _) = queue.begin().unwrap();
+    let (number, _) = queue.begin(Instant::now()).unwrap();
     queue.given_up(number, Cause::Rejected, "no".into());
     check([4, 1, 0, 3]);
     queue.close();
@@ -128,4 +131,19 @@ fn attempts_are_counted() {
     assert_eq!((stats.requests, stats.retried, stats.sent_bytes), (3, 1, 214));
     let latencies = [stats.last_latency, stats.longest_latency];
     assert_eq!(latencies, [10, 30].map(|milliseconds| Some(Duration::from_millis(milliseconds))));
+}
+
+/// Check that what has waited for too long is given up instead of sent, with its cause, and nothing younger.
+#[test]
+fn what_is_too_old_is_not_sent() {
+    let (queue, ledger) = queue();
+    push(&queue, 10, 100, &ledger);
+    let pushed = queue.state().entries[0].pushed;
+    assert_eq!(queue.begin(pushed + Duration::from_secs(3600)).map(|(number, _)| number), Some(0));
+    queue.put_back("away".into());
+    push(&queue, 20, 100, &ledger);
+    queue.state().entries[1].pushed = pushed + Duration::from_secs(60);
+    assert_eq!(queue.begin(pushed + Duration::from_secs(3601)).map(|(number, _)| number), Some(1));
+    assert_eq!((queue.stats().queued, queue.stats().dropped.count(Cause::TooOld)), (20, 10));
+    assert_eq!((ledger.account().lost.count(Cause::TooOld), *queue.settled.borrow()), (10, 1));
 }
