@@ -1,6 +1,7 @@
 //! What the end-to-end tests and `measure` share.
 //!
-//! [`receiver`] is what a profiled process sends to, [`collector`] a real Collector between the two, [`workload`] is what it burns its CPU on, [`process`]
+//! [`receiver`] is what a profiled process sends to, [`collector`] a real Collector between the two,
+//! [`proxy`] what breaks on the way, [`workload`] is what it burns its CPU on, [`process`]
 //! runs it as a child, [`browser`] looks at its page, [`tally`] reads what came out, [`stats`] is what it says of itself, [`usage`] what
 //! it takes, [`capture`] what it knows of the heap, [`outside`] what others see of it, and [`statistics`] and [`truth`] say whether it is right. What is global to a
 //! process (signal handler, timers, environment) is tried in a child process of its own: see
@@ -14,6 +15,7 @@ pub mod fetch;
 pub mod library;
 pub mod outside;
 pub mod process;
+pub mod proxy;
 pub mod receiver;
 pub mod sandbox;
 pub mod signal;

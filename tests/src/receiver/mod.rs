@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
+use profiler_proto::ProfileSet;
 use profiler_proto::validate::{Finding, Rule};
 use tokio::sync::oneshot;
 use tonic::Code;
@@ -99,6 +100,12 @@ impl Receiver {
         format!("http://{}", self.address)
     }
 
+    /// The same as an address.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// Answers the next requests like this, one after the other.
     pub fn answer_next(&self, answers: impl IntoIterator<Item = Answer>) {
         self.state.kept().next.extend(answers);
@@ -141,6 +148,19 @@ impl Receiver {
         let kept = self.state.kept();
         let accepted = kept.bodies.iter().filter(|body| body.answer == Answer::Accept);
         Tally::of(accepted.flat_map(|body| &body.profiles))
+    }
+
+    /// The sums over the bodies that came, each once however often it came, and whatever it was answered.
+    #[must_use]
+    pub fn unique(&self) -> Tally {
+        let kept = self.state.kept();
+        let mut unique: Vec<&[ProfileSet]> = Vec::new();
+        for body in &kept.bodies {
+            if !unique.contains(&&body.profiles[..]) {
+                unique.push(&body.profiles);
+            }
+        }
+        Tally::of(unique.into_iter().flatten())
     }
 
     /// What is wrong with what came: undecodable bodies, and rules of OTLP or of a backend that a body breaks, but for those that it
@@ -208,7 +228,7 @@ mod tests {
     use std::panic::AssertUnwindSafe;
 
     use profiler_proto::loss::STACKS;
-    use profiler_proto::model::{Kind, Profile, ProfileSet, Sample};
+    use profiler_proto::model::{Kind, Profile, Sample};
     use profiler_proto::otlp;
 
     use super::*;
