@@ -2,9 +2,10 @@
 //!
 //! In: a request with its body. Out: the whole answer, bounded in time and in bytes, or why there is none. HTTP/1.1 for
 //! OTLP/HTTP, HTTP/2 for gRPC, over TCP or TLS. Names are resolved again for each new connection, so that a peer that
-//! moved is found. Runs on the exporting thread's runtime; redirects are not followed, proxies not used.
+//! moved is found; of its addresses, one that is dead hides no other. Runs on the exporting thread's runtime; redirects are not followed, proxies not used.
 
-use std::time::Duration;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, Request, StatusCode};
@@ -13,7 +14,7 @@ use hyper::body::{Body, Incoming};
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, lookup_host};
 use tokio::task::AbortHandle;
 
 use super::answer::chain;
@@ -22,6 +23,9 @@ use super::tls::Tls;
 
 /// No answer is read further than this (OTLP specification: response size limit of 4 MiB).
 pub(super) const LONGEST_ANSWER: usize = 4 << 20;
+
+/// No address of several is waited for longer, but for the last.
+const LONGEST_SHARE: Duration = Duration::from_secs(2);
 
 /// A peer and, while there is one, the connection to it.
 #[derive(Debug)]
@@ -32,6 +36,8 @@ pub(super) struct Connection {
     /// `None` speaks in the clear.
     tls: Option<Tls>,
     open: Option<Open>,
+    /// The address that was connected to last, and whether it answered.
+    last: Option<(SocketAddr, bool)>,
     /// Bytes of bodies that were handed to an open connection.
     sent_bytes: u64,
 }
@@ -63,7 +69,7 @@ enum Requests {
 impl Connection {
     /// A peer that is not connected to yet.
     pub(super) fn new(host: String, port: u16, version: Version, tls: Option<Tls>) -> Self {
-        Self { host, port, version, tls, open: None, sent_bytes: 0 }
+        Self { host, port, version, tls, open: None, last: None, sent_bytes: 0 }
     }
 
     /// Sends `request` and reads the answer, all within `timeout`.
@@ -75,13 +81,16 @@ impl Connection {
         let open = self.open.take();
         let (bytes, mut sent_bytes) = (request.body().size_hint().lower(), 0);
         let attempt = async {
-            let mut open = self.ready(open).await?;
+            let mut open = self.ready(open, Instant::now() + timeout).await?;
             sent_bytes = bytes;
             let reply = open.exchange(request).await?;
             Ok::<_, String>((open, reply))
         };
         let outcome = tokio::time::timeout(timeout, attempt).await;
         self.sent_bytes += sent_bytes;
+        if sent_bytes > 0 {
+            self.last = self.last.map(|(address, _)| (address, matches!(outcome, Ok(Ok(_)))));
+        }
         let (open, reply) = match outcome {
             Ok(outcome) => outcome?,
             Err(_) => return Err(format!("{}:{}: no answer within {timeout:?}", self.host, self.port)),
@@ -96,24 +105,60 @@ impl Connection {
         self.sent_bytes
     }
 
-    /// The connection at hand if it is still good, else a new one.
-    async fn ready(&self, open: Option<Open>) -> Result<Open, String> {
+    /// The connection at hand if it is still good, else a new one, by `deadline`.
+    async fn ready(&mut self, open: Option<Open>, deadline: Instant) -> Result<Open, String> {
         if let Some(mut open) = open
             && open.ready().await
         {
             return Ok(open);
         }
-        let (host, port) = (&self.host, self.port);
-        let connect = |error: &dyn std::error::Error| format!("connect to {host}:{port}: {}", chain(error));
-        let tcp = TcpStream::connect((host.as_str(), port)).await.map_err(|error| connect(&error))?;
-        tcp.set_nodelay(true).map_err(|error| connect(&error))?;
-        match &self.tls {
-            None => Open::new(tcp, self.version).await.map_err(|error| connect(&error)),
-            Some(tls) => {
-                let stream = tls.handshake(tcp, host, self.version).await.map_err(|error| connect(&error))?;
-                Open::new(stream, self.version).await.map_err(|error| connect(&error))
+        let found = lookup_host((self.host.as_str(), self.port)).await;
+        let found = found.map_err(|error| format!("connect to {}:{}: {}", self.host, self.port, chain(&error)))?;
+        self.connect(found.collect(), deadline).await
+    }
+
+    /// Connects to the first of `addresses` that lets us, each within its share of the time that is left.
+    async fn connect(&mut self, mut addresses: Vec<SocketAddr>, deadline: Instant) -> Result<Open, String> {
+        addresses.sort_by_key(|address| self.rank(*address));
+        let mut why = "the name has no address".to_owned();
+        for (index, address) in addresses.iter().enumerate() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let share = match u32::try_from(addresses.len() - index) {
+                Ok(several @ 2..) => (left / several).min(LONGEST_SHARE),
+                _ => left,
+            };
+            match tokio::time::timeout(share, self.open(*address)).await {
+                Ok(Ok(open)) => {
+                    self.last = Some((*address, false));
+                    return Ok(open);
+                }
+                Ok(Err(error)) => why = error,
+                Err(_) => why = format!("{address}: no connection within {share:?}"),
             }
         }
+        Err(format!("connect to {}:{}: {why}", self.host, self.port))
+    }
+
+    /// In which order addresses are tried: first the one that answered last; one that did not, at the end.
+    fn rank(&self, address: SocketAddr) -> u8 {
+        match self.last {
+            Some((last, true)) if last == address => 0,
+            Some((last, false)) if last == address => 2,
+            _ => 1,
+        }
+    }
+
+    async fn open(&self, address: SocketAddr) -> Result<Open, String> {
+        let tcp = TcpStream::connect(address).await.map_err(|error| chain(&error))?;
+        tcp.set_nodelay(true).map_err(|error| chain(&error))?;
+        let open = match &self.tls {
+            None => Open::new(tcp, self.version).await,
+            Some(tls) => {
+                let stream = tls.handshake(tcp, &self.host, self.version).await.map_err(|error| chain(&error))?;
+                Open::new(stream, self.version).await
+            }
+        };
+        open.map_err(|error| chain(&error))
     }
 }
 
@@ -187,3 +232,6 @@ impl Reply {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

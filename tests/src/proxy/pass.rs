@@ -25,9 +25,9 @@ pub(super) async fn on(mut client: TcpStream, receiver: SocketAddr, fault: Fault
     let broken = {
         let (mut from_client, mut to_client) = client.split();
         let (mut from_server, mut to_server) = server.split();
-        tokio::select! {
-            ended = async { tokio::try_join!(up.pass(&mut from_client, &mut to_server), down.pass(&mut from_server, &mut to_client)) } => ended.is_err(),
-        }
+        let up = up.pass(&mut from_client, &mut to_server);
+        let down = down.pass(&mut from_server, &mut to_client);
+        tokio::try_join!(up, down).is_err()
     };
     if broken {
         client.set_zero_linger()?;
