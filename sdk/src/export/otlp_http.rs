@@ -11,7 +11,7 @@ use prost::Message;
 
 use super::answer::{Answer, RpcStatus, excerpt};
 use super::body::Body;
-use super::post::{Post, redirected, retry_after};
+use super::post::{Post, later, redirected};
 use super::settings::Settings;
 use super::transport::Reply;
 
@@ -53,10 +53,7 @@ fn answer(reply: &Reply, now: SystemTime) -> Answer {
         StatusCode::TOO_MANY_REQUESTS
         | StatusCode::BAD_GATEWAY
         | StatusCode::SERVICE_UNAVAILABLE
-        | StatusCode::GATEWAY_TIMEOUT => match retry_after(&reply.headers, now) {
-            None if reply.status == StatusCode::TOO_MANY_REQUESTS => Answer::Throttled { why: why() },
-            after => Answer::Later { why: why(), after },
-        },
+        | StatusCode::GATEWAY_TIMEOUT => later(reply, why(), now),
         status if status.is_redirection() => redirected(reply),
         _ => Answer::Refused { why: why() },
     }

@@ -6,7 +6,7 @@
 use std::time::{Duration, SystemTime};
 
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HOST, LOCATION, RETRY_AFTER};
-use http::{HeaderMap, HeaderValue, Method, Request, Uri};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
 use http_body_util::Full;
 
 use super::answer::{Answer, excerpt};
@@ -60,8 +60,16 @@ pub(super) fn redirected(reply: &Reply) -> Answer {
     Answer::Refused { why: format!("{}: redirected to {}; set that as endpoint", reply.status, excerpt(location)) }
 }
 
+/// What an answer means, read at `now`, that lets the same be sent again.
+pub(super) fn later(reply: &Reply, why: String, now: SystemTime) -> Answer {
+    match retry_after(&reply.headers, now) {
+        None if reply.status == StatusCode::TOO_MANY_REQUESTS => Answer::Throttled { why },
+        after => Answer::Later { why, after },
+    }
+}
+
 /// `Retry-After` in its two forms, seconds and HTTP-date (RFC 9110, 10.2.3).
-pub(super) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     match text.parse() {
         Ok(seconds) => Some(Duration::from_secs(seconds)),

@@ -12,7 +12,7 @@ use http::{HeaderName, HeaderValue, StatusCode};
 
 use super::answer::{Answer, excerpt};
 use super::body::Body;
-use super::post::{Post, redirected, retry_after};
+use super::post::{Post, later, redirected};
 use super::settings::Settings;
 use super::transport::Reply;
 
@@ -37,7 +37,7 @@ impl Pusher {
     pub(super) async fn send(&mut self, body: &Body) -> Answer {
         match self.0.send(body).await {
             Ok(reply) => answer(&reply, SystemTime::now()),
-            Err(why) => Answer::Later { why, after: None },
+            Err(why) => Answer::Unanswered { why },
         }
     }
 
@@ -62,7 +62,7 @@ fn answer(reply: &Reply, now: SystemTime) -> Answer {
         None => format!("{status}: {}", excerpt(&reply.body)),
     };
     match error.map_or_else(|| may_pass(status), |error| error.may_pass()) {
-        true => Answer::Later { why, after: retry_after(&reply.headers, now) },
+        true => later(reply, why, now),
         false => Answer::Refused { why },
     }
 }
@@ -124,7 +124,8 @@ mod tests {
             let answer = answered(status, "text/plain", b"");
             let expected = match status {
                 200..=299 => matches!(answer, Answer::Accepted { warning: None }),
-                408 | 429 | 502 | 503 | 504 => matches!(answer, Answer::Later { after: None, .. }),
+                429 => matches!(answer, Answer::Throttled { .. }),
+                408 | 502 | 503 | 504 => matches!(answer, Answer::Later { after: None, .. }),
                 _ => matches!(answer, Answer::Refused { .. }),
             };
             assert!(expected, "{status}: {answer:?}");
@@ -158,7 +159,7 @@ mod tests {
         for (status, code) in codes {
             let body = format!(r#"{{"code":"{code}","message":"push rate\n exceeded","details":[]}}"#);
             let (why, tries_again) = match answered(status, "application/json", body.as_bytes()) {
-                Answer::Later { why, .. } => (why, true),
+                Answer::Later { why, .. } | Answer::Throttled { why } => (why, true),
                 Answer::Refused { why } => (why, false),
                 answer => panic!("{code}: {answer:?}"),
             };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use profiler::export::{Limits, Otlp};
+use profiler::export::{Limits, Otlp, Pyroscope};
 use profiler_proto::loss::Cause;
 use tonic::Status;
 
@@ -81,16 +81,19 @@ async fn retries_end_with_the_budget() {
 /// for which it names a time is sent as often as it asks.
 #[tokio::test]
 async fn what_is_throttled_is_sent_twice_again() {
-    let peer = HttpPeer::start(vec![Reaction::answer(429, b"rate limit"); 3]).await;
-    let rig = Rig::to([Otlp::http(peer.url())]);
-    rig.offer(&set(10));
-    rig.offer(&set(7));
-    rig.settle().await;
-    assert_eq!(peer.requests().iter().map(|request| stacks(&request.message())).collect::<Vec<_>>(), [10, 10, 10, 7]);
-    assert!(rig.last_error().contains("429 Too Many Requests: rate limit"), "{}", rig.last_error());
-    let account = rig.account();
-    assert_eq!((account.exported, account.lost.count(Cause::Rejected), account.lost.total()), (7, 10, 10));
-
+    for pushes in [false, true] {
+        let peer = HttpPeer::start(vec![Reaction::answer(429, b"rate limit"); 3]).await;
+        let to = if pushes { target(Pyroscope::new(peer.url())) } else { target(Otlp::http(peer.url())) };
+        let rig = Rig::start(vec![to], limits());
+        rig.offer(&set(10));
+        rig.offer(&set(7));
+        rig.settle().await;
+        let requests = peer.requests();
+        assert!(requests.len() == 4 && requests[..3].iter().all(|request| request.body == requests[0].body));
+        assert!(rig.last_error().contains("429 Too Many Requests: rate limit"), "{}", rig.last_error());
+        let account = rig.account();
+        assert_eq!((account.exported, account.lost.count(Cause::Rejected), account.lost.total()), (7, 10, 10));
+    }
     let asking = Reaction::Answer(429, vec![("retry-after", "0".into())], Vec::new());
     let peer = HttpPeer::start(vec![asking; 5]).await;
     let rig = Rig::to([Otlp::http(peer.url())]);
