@@ -36,6 +36,8 @@ mod pyroscope;
 mod queue;
 mod retry;
 mod settings;
+#[expect(dead_code, reason = "parts of what the exporter will use")]
+mod spool;
 mod tls;
 mod transport;
 

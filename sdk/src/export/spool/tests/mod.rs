@@ -1,0 +1,3 @@
+//! What holds for a spool.
+
+mod bytes;
