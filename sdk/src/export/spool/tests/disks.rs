@@ -1,0 +1,139 @@
+//! Disks that are full, read-only, or gone.
+
+use std::fs;
+use std::path::Path;
+
+use super::super::folder::{Bounds, Folder};
+use super::super::record::MAX_HEADER;
+use super::super::settled::Cursors;
+use super::{Place, again, open, records, run};
+
+const BODY: usize = 10_000;
+const LARGE: Bounds = Bounds { folder: 64 << 20, segment: 4 << 20 };
+
+/// Appends until it cannot; how many times it could, and what was said then.
+fn fill(folder: &mut Folder) -> (u64, String) {
+    let refused = (0..).find_map(|n| folder.append(1, &[], &[n as u8; BODY]).err().map(|error| (n, error.to_string())));
+    refused.unwrap()
+}
+
+fn bodies(count: u64) -> Vec<(u64, Vec<u8>)> {
+    (0..count).map(|n| (n + 1, vec![n as u8; BODY])).collect()
+}
+
+/// Whether this process may mount something where nobody else sees it.
+fn may_mount() -> bool {
+    let script = "mount -t tmpfs none /mnt";
+    let tried = std::process::Command::new("unshare").args(["-m", "sh", "-c", script]).output();
+    let may = tried.is_ok_and(|output| output.status.success());
+    if !may {
+        eprintln!("NOT RUN: on a file system of its own: needs `unshare -m` and the right to mount");
+    }
+    may
+}
+
+/// The test `name` again, in a mount namespace in which the folder is a tmpfs with `options`.
+fn on_tmpfs(options: &str, name: &str, path: &Path) {
+    let mount = format!("mount -t tmpfs -o {options} none \"$0\" && exec \"$@\"");
+    let script = format!("exec unshare -m sh -c '{mount}' \"$0\" \"$@\";");
+    run(&mut again(&script, name, path));
+}
+
+/// Check that a full disk is an error that says so, that all from before comes back, and that it goes on once there is room.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_is_said_and_survived() {
+    let Some(path) = Place::of_child() else {
+        if may_mount() {
+            on_tmpfs("size=256k", "disks::a_full_disk_is_said_and_survived", &Place::new().0);
+        }
+        return;
+    };
+    let mut folder = open(&path, Bounds { segment: 64 << 10, ..LARGE });
+    folder.save(&Cursors { next: 7, ..Cursors::default() }).unwrap();
+    let (count, error) = fill(&mut folder);
+    assert!(error.contains("No space left") && error.contains("make room") && error.contains("segment"), "{error}");
+    assert!((10..26).contains(&count), "{count}");
+    assert_eq!(records(&folder), bodies(count));
+    let (more, error) = fill(&mut folder);
+    assert!(more == 0 && error.contains("No space left"), "{more}: {error}");
+    assert!(fs::write(path.join("filler"), [0; 300_000]).is_err());
+    assert!(folder.save(&Cursors { next: 8, ..Cursors::default() }).is_err());
+    assert_eq!(folder.cursors().unwrap().next, 7, "what was saved before is gone");
+    fs::remove_file(path.join("filler")).unwrap();
+    let (first, segment) = folder.oldest().unwrap();
+    folder.remove(first).unwrap();
+    let number = folder.append(1, &[], b"again").unwrap();
+    assert_eq!(
+        records(&folder),
+        [bodies(count).split_off(segment.end as usize - 1), vec![(number, b"again".to_vec())]].concat()
+    );
+    folder.sync().unwrap();
+    drop(folder);
+    assert_eq!(records(&open(&path, LARGE)).last(), Some(&(number, b"again".to_vec())));
+}
+
+/// Check the same where the system limits the size of files: the record that was refused leaves nothing, the next one goes elsewhere.
+#[cfg(unix)]
+#[test]
+fn a_limit_of_file_size_is_said_and_survived() {
+    let Some(path) = Place::of_child() else {
+        let script = "ulimit -f 100; trap '' XFSZ;";
+        return run(&mut again(script, "disks::a_limit_of_file_size_is_said_and_survived", &Place::new().0));
+    };
+    let mut folder = open(&path, LARGE);
+    let (count, error) = fill(&mut folder);
+    assert!(error.contains("too large") && error.contains("make room"), "{error}");
+    assert!((3..12).contains(&count), "{count}");
+    let (_, segment) = folder.oldest().unwrap();
+    assert_eq!(fs::metadata(folder.segment(1)).unwrap().len(), segment.bytes, "half a record is left");
+    let number = folder.append(1, &[], b"again").unwrap();
+    assert_eq!(number, count + 1);
+    assert_eq!(records(&folder), [bodies(count), vec![(number, b"again".to_vec())]].concat());
+    assert!(folder.bytes() < 2 * (BODY + MAX_HEADER) as u64 * count);
+}
+
+/// Check that a folder that cannot be written to is refused with its name and what to do.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_read_only_folder_is_refused() {
+    let refused = |path: &Path, why: &str| {
+        let error = Folder::open(path, LARGE).unwrap_err().to_string();
+        assert!(error.contains(why) && error.contains(path.to_str().unwrap()), "{error}");
+        assert!(error.contains("a folder that the process may write to"), "{error}");
+    };
+    if let Some(path) = Place::of_child() {
+        return refused(&path, "Read-only file system");
+    }
+    let place = Place::new();
+    fs::write(place.0.join("file"), "mine").unwrap();
+    refused(&place.0.join("file"), "File exists");
+    refused(&place.0.join("file/spool"), "Not a directory");
+    if may_mount() {
+        on_tmpfs("ro", "disks::a_read_only_folder_is_refused", &place.0);
+    }
+}
+
+/// Check that a folder that was removed, or put aside for another one, is told from ours, and that nothing goes into the other one.
+#[test]
+fn a_folder_that_is_gone_is_noticed() {
+    for put_aside in [false, true] {
+        let place = Place::new();
+        let path = place.0.join("spool");
+        let mut folder = open(&path, LARGE);
+        folder.append(1, &[], b"body").unwrap();
+        assert!(folder.is_held());
+        if put_aside {
+            fs::rename(&path, place.0.join("aside")).unwrap();
+            fs::create_dir(&path).unwrap();
+        } else {
+            fs::remove_dir_all(&path).unwrap();
+        }
+        assert!(!folder.is_held());
+        let error = folder.sync().unwrap_err().to_string();
+        assert!(error.contains("leave the folder to the profiler"), "{error}");
+        (0..3).for_each(|_| assert!(folder.append(1, &[], b"body").is_err()));
+        assert!(folder.save(&Cursors::default()).is_err());
+        assert_eq!(fs::read_dir(&path).map_or(0, Iterator::count), 0);
+    }
+}
