@@ -3,6 +3,8 @@
 mod bytes;
 mod disks;
 mod folder;
+mod front;
+mod processes;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,0 +1,118 @@
+//! What one destination has not settled: which records it takes, which it has, which memory still holds for it.
+//!
+//! In: records as they are written, found and settled. Out: which record is to be read next for it, and which ones are lost
+//! to it when a segment goes. Belongs to the thread that has the folder.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::record::Header;
+use super::replay::Position;
+use super::settled::Settled;
+
+/// A destination, and the records that it takes.
+#[derive(Debug, Clone)]
+pub(in crate::export) struct Taker {
+    /// Its name: by it, it is known to the next process.
+    pub(in crate::export) name: String,
+    /// Forms of bodies that it takes.
+    pub(in crate::export) forms: Vec<u8>,
+}
+
+/// A record that was given to the spool, or came out of it.
+#[derive(Debug)]
+pub(in crate::export) struct Receipt {
+    /// How the body is encoded.
+    pub(in crate::export) form: u8,
+    /// What is in the body.
+    pub(in crate::export) counts: Box<[u8]>,
+    /// Its number while the folder has it, else 0: not written yet, or could not be, or gone for room. One thread writes it, and
+    /// nothing else is read on the strength of it.
+    number: AtomicU64,
+}
+
+impl Receipt {
+    /// A record that is to be written (`number` 0), or was read.
+    pub(super) fn new(form: u8, counts: Box<[u8]>, number: u64) -> Arc<Self> {
+        Arc::new(Self { form, counts, number: AtomicU64::new(number) })
+    }
+
+    /// Whether the record is in the folder: it can be forgotten, and will come again.
+    pub(in crate::export) fn is_kept(&self) -> bool {
+        self.number() != 0
+    }
+
+    /// Its number, or 0.
+    pub(super) fn number(&self) -> u64 {
+        self.number.load(Ordering::Relaxed)
+    }
+
+    /// It is in the folder by this number; 0: it is not.
+    pub(super) fn keep(&self, number: u64) {
+        self.number.store(number, Ordering::Relaxed);
+    }
+}
+
+/// The state of one destination.
+#[derive(Debug)]
+pub(super) struct Backlog {
+    pub(super) taker: Taker,
+    pub(super) settled: Settled,
+    /// Records that are in memory for it, by number: they are not read for it.
+    held: BTreeMap<u64, Arc<Receipt>>,
+    pub(super) position: Position,
+}
+
+impl Backlog {
+    pub(super) fn new(taker: Taker) -> Self {
+        Self { taker, settled: Settled::default(), held: BTreeMap::new(), position: Position::default() }
+    }
+
+    /// Begins anew with what an earlier process, or this one, left in the folder.
+    pub(super) fn reset(&mut self, settled: Settled) {
+        self.held.values().for_each(|receipt| receipt.keep(0));
+        *self = Self { settled, ..Self::new(self.taker.clone()) };
+    }
+
+    pub(super) fn takes(&self, form: u8) -> bool {
+        self.taker.forms.contains(&form)
+    }
+
+    /// A record was written that is in memory, too.
+    pub(super) fn hold(&mut self, number: u64, receipt: &Arc<Receipt>) {
+        if self.takes(receipt.form) {
+            self.held.insert(number, Arc::clone(receipt));
+        } else {
+            self.settle(number);
+        }
+    }
+
+    /// Memory has forgotten it: it is to be read.
+    pub(super) fn release(&mut self, number: u64) {
+        if self.held.remove(&number).is_some() {
+            self.position.rewind(number);
+        }
+    }
+
+    /// It needs `number` no more.
+    pub(super) fn settle(&mut self, number: u64) {
+        self.held.remove(&number);
+        self.settled.add(number..number.saturating_add(1));
+    }
+
+    /// Whether a record is to be read for it.
+    pub(super) fn wants(&self, header: &Header) -> bool {
+        self.takes(header.form) && !self.settled.contains(header.number) && !self.held.contains_key(&header.number)
+    }
+
+    /// A record goes out of the folder: whether it is lost to this destination. What is in memory is not.
+    pub(super) fn loses(&mut self, header: &Header) -> bool {
+        let lost = self.wants(header);
+        if let Some(receipt) = self.held.remove(&header.number) {
+            receipt.keep(0);
+        }
+        self.settle(header.number);
+        lost
+    }
+}
