@@ -55,8 +55,11 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        if !self.has_descriptor() {
-            std::mem::forget(self.file.take());
+        let is_ours = self.has_descriptor();
+        match self.file.take() {
+            // A child that was forked has it too: closing ours alone would leave the folder locked as long as that lives.
+            Some(file) if is_ours => _ = file.unlock(),
+            other => std::mem::forget(other),
         }
     }
 }
@@ -80,4 +83,29 @@ fn identity(metadata: &Metadata) -> Identity {
 #[cfg(not(unix))]
 fn identity(_: &Metadata) -> Identity {
     (0, 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that a folder is free once its owner lets go, also while a forked child has the descriptor too, and that a descriptor
+    /// that was closed under us is not taken for ours.
+    #[test]
+    fn letting_go_frees_the_folder() {
+        let path = std::env::temp_dir().join(format!("profiler-spool-lock-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        let mut lock = Lock::take(&path).unwrap();
+        // What a fork makes: another descriptor of the same open file.
+        let of_child = lock.file.as_ref().unwrap().try_clone().unwrap();
+        assert!(Lock::take(&path).is_err());
+        drop(lock);
+        lock = Lock::take(&path).unwrap();
+        drop(of_child);
+        assert!(lock.is_held());
+        let of_host = File::open("/dev/null").unwrap();
+        drop(lock.file.replace(of_host));
+        assert!(!lock.is_held());
+        std::fs::remove_dir_all(&path).unwrap();
+    }
 }
