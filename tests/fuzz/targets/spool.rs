@@ -1,6 +1,7 @@
 //! Files of a spool; see `sdk/src/export/spool/fuzz.rs`. The modules that read them stand by themselves, for the SDK does not show them.
 
 #![no_main]
+#![expect(dead_code, reason = "the fuzzer reads; what writes is here too")]
 
 #[path = "../../../sdk/src/export/spool/fuzz.rs"]
 mod fuzz;

@@ -1,12 +1,18 @@
 //! Disks that are full, read-only, or gone.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use bytes::Bytes;
+use tokio::runtime::Handle;
+
+use super::super::backlog::Taker;
 use super::super::folder::{Bounds, Folder};
 use super::super::record::MAX_HEADER;
 use super::super::settled::Cursors;
-use super::{Place, again, open, records, run};
+use super::super::{Gone, Pace, Spool};
+use super::{Place, again, open, records, run, until};
 
 const BODY: usize = 10_000;
 const LARGE: Bounds = Bounds { folder: 64 << 20, segment: 4 << 20 };
@@ -37,6 +43,54 @@ fn on_tmpfs(options: &str, name: &str, path: &Path) {
     let mount = format!("mount -t tmpfs -o {options} none \"$0\" && exec \"$@\"");
     let script = format!("exec unshare -m sh -c '{mount}' \"$0\" \"$@\";");
     run(&mut again(&script, name, path));
+}
+
+/// A shell's words that run the rest on a disk of its own at `$0`, which can be frozen, and thaw it whatever the rest does.
+const ON_A_DISK: &str = r#"truncate -s 32M "$0.img" && mkfs.ext4 -q "$0.img" && mkdir "$0" && exec unshare -m sh -c '
+    mount -o loop "$0.img" "$0" && fsfreeze -f "$0" && fsfreeze -u "$0" && "$@"
+    status=$?; fsfreeze -u "$0" 2>/dev/null; exit $status' "$0" "$@";"#;
+
+/// Check that a disk that hangs makes nobody wait and is said, and that what waited for it is written when it comes back.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_frozen_disk_makes_nobody_wait() {
+    if let Some(path) = Place::of_child() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        return runtime.block_on(freeze(path));
+    }
+    let place = Place::new();
+    let tried =
+        std::process::Command::new("sh").args(["-c", ON_A_DISK]).arg(place.0.join("tried")).arg("true").output();
+    if tried.is_ok_and(|output| output.status.success()) {
+        run(&mut again(ON_A_DISK, "disks::a_frozen_disk_makes_nobody_wait", &place.0.join("disk")));
+    } else {
+        eprintln!("NOT RUN: on a disk that is frozen: needs `unshare -m`, a loop device, ext4 and the right to mount");
+    }
+}
+
+async fn freeze(path: PathBuf) {
+    let frozen = |option| {
+        let mut command = std::process::Command::new("fsfreeze");
+        assert!(command.arg(option).arg(&path).status().unwrap().success());
+    };
+    let pace = Pace { sync: Duration::from_millis(5), patience: Duration::from_millis(50), ..Pace::default() };
+    let taker = Taker { name: "collector".into(), forms: vec![1] };
+    let lose = Box::new(|gone: Gone<'_>| panic!("{gone:?}"));
+    let spool = Spool::start(&Handle::current(), path.join("spool"), (LARGE, pace), vec![taker], lose);
+    let append = || spool.append(1, Box::from([]), Bytes::from_static(b"body"));
+    let before = append().unwrap();
+    until(|| before.is_kept() && spool.figures().synced_below == 2).await;
+    frozen("-f");
+    let amid = append().unwrap();
+    until(|| spool.figures().trouble.is_some_and(|trouble| trouble.contains("has not answered"))).await;
+    assert!(append().unwrap_err().to_string().contains("has not answered"));
+    assert!(spool.read(0).await.unwrap_err().to_string().contains("has not answered"));
+    assert!(!amid.is_kept());
+    frozen("-u");
+    until(|| amid.is_kept() && spool.figures().trouble.is_none() && spool.figures().synced_below == 3).await;
+    spool.release(0, before);
+    assert_eq!(spool.read(0).await.unwrap().unwrap().body, b"body"[..]);
+    assert!(spool.close(Duration::from_secs(60)).await);
 }
 
 /// Check that a full disk is an error that says so, that all from before comes back, and that it goes on once there is room.
@@ -87,9 +141,8 @@ fn a_limit_of_file_size_is_said_and_survived() {
     assert!((3..12).contains(&count), "{count}");
     let (_, segment) = folder.oldest().unwrap();
     assert_eq!(fs::metadata(folder.segment(1)).unwrap().len(), segment.bytes, "half a record is left");
-    let number = folder.append(1, &[], b"again").unwrap();
-    assert_eq!(number, count + 1);
-    assert_eq!(records(&folder), [bodies(count), vec![(number, b"again".to_vec())]].concat());
+    assert_eq!(folder.append(1, &[], &[count as u8; BODY]).unwrap(), count + 1);
+    assert_eq!(records(&folder), bodies(count + 1));
     assert!(folder.bytes() < 2 * (BODY + MAX_HEADER) as u64 * count);
 }
 

@@ -9,6 +9,7 @@ mod processes;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use super::folder::{Bounds, Folder};
 use super::replay::{Found, Position};
@@ -93,4 +94,14 @@ fn run(command: &mut Command) {
     let text = [output.stdout, output.stderr].concat();
     let text = String::from_utf8_lossy(&text);
     assert!(output.status.success() && text.contains("1 passed"), "{text}");
+}
+
+/// Waits for what a thread of the spool does.
+async fn until(mut is_done: impl FnMut() -> bool) {
+    let waited = async {
+        while !is_done() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), waited).await.unwrap();
 }

@@ -45,7 +45,10 @@ fn a_killed_writer_loses_nothing_that_it_had_written() {
         for (number, index) in &all {
             assert_eq!(found.get(number), Some(&body(*index)), "record {number}");
         }
-        assert!((1..synced).all(|number| found.contains_key(&number)), "not all below {synced} came back");
+        // The number of a record that was to be the first of a segment, and was being written at the kill, is not used again.
+        let begun = |number: &u64| folder.segments.get(number).is_some_and(|segment| segment.end == *number);
+        let lost: Vec<u64> = (1..synced).filter(|number| !found.contains_key(number) && !begun(number)).collect();
+        assert!(lost.is_empty(), "{lost:?} of those below {synced}, which were confirmed");
     }
     // Most writers live for several confirmations: that hardly any saw one would say that nothing was tried.
     assert!(confirmed > KILLS as u64 / 4, "only {confirmed} writers confirmed anything");
