@@ -157,7 +157,7 @@ async fn flush_lifts_the_pace() {
     limits.request_bytes = 20_000_000;
     let rig = Rig::start(vec![target(Otlp::http(format!("http://{address}")))], limits);
     let mut large = cpu_profile(10, 10);
-    large.scope.version = "0".repeat(10_000_000).into();
+    large.scope.version = "0".repeat(10_000_000);
     (0..6).for_each(|_| rig.offer(&Arc::new(large.clone())));
     rig.failure().await;
     let peer = HttpPeer::start_at(address, []).await;
