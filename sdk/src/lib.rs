@@ -81,6 +81,8 @@ mod error;
 pub mod export;
 #[cfg(feature = "cpu")]
 mod heap;
+#[cfg(feature = "opentelemetry-metrics")]
+mod metrics;
 #[cfg(feature = "cpu")]
 mod profiler;
 #[cfg(all(feature = "cpu", target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]

@@ -197,6 +197,8 @@ pub struct DestinationStats {
     pub sent_bytes: u64,
     /// Bytes of bodies that wait for it.
     pub queued_bytes: u64,
+    /// How long all requests took together.
+    pub total_latency: Duration,
     /// How long the last request took, from connecting to the end of the answer, or until it failed.
     pub last_latency: Option<Duration>,
     /// The longest that one took.

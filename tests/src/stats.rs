@@ -23,6 +23,7 @@ pub fn to_json(stats: &Stats) -> Value {
             "retried": destination.retried,
             "sent_bytes": destination.sent_bytes,
             "queued_bytes": destination.queued_bytes,
+            "total_latency_seconds": destination.total_latency.as_secs_f64(),
             "last_error": destination.last_error,
         })
     });

@@ -37,6 +37,7 @@ const STAGES: &[&str] = &[
     "symbolize",
     "assemble",
     "config",
+    "metrics",
     "profiler",
 ];
 /// Modules that both halves of the project share, and all that they may use: the sidecar has nothing else.

@@ -20,6 +20,7 @@ mod heap;
 mod heap_dumps;
 mod heap_host;
 mod layering;
+mod metrics;
 mod models;
 mod outside;
 mod plugin;

@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod leak;
+mod metrics;
 mod program;
 
 use std::io::{BufRead, BufReader, Write};

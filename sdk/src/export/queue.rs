@@ -138,6 +138,7 @@ impl Queue {
         stats.requests += 1;
         stats.retried += u64::from(again);
         stats.sent_bytes = attempt.sent_bytes;
+        stats.total_latency += attempt.latency;
         stats.last_latency = Some(attempt.latency);
         stats.longest_latency = stats.longest_latency.max(Some(attempt.latency));
     }

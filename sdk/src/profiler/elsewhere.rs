@@ -66,6 +66,11 @@ impl Running {
         match *self {}
     }
 
+    #[cfg(feature = "opentelemetry-metrics")]
+    pub(super) fn watch(&self) -> crate::metrics::Watch {
+        match *self {}
+    }
+
     pub(super) fn stop(self, _timeout: Duration) -> bool {
         match self {}
     }

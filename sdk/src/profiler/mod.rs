@@ -121,6 +121,16 @@ impl Profiler {
         self.running().map(Running::stats).unwrap_or_default()
     }
 
+    /// Has `meter` observe what [`Profiler::stats`] says, as metrics of OpenTelemetry: what was taken, sent, and lost by cause;
+    /// `docs/export.md` lists them. Once for a meter provider; one that is set as global afterwards is another one. The figures of one
+    /// collection are of one snapshot. When the profiler has ended, nothing is observed.
+    #[cfg(feature = "opentelemetry-metrics")]
+    pub fn observe(&self, meter: &opentelemetry::metrics::Meter) {
+        if let Some(running) = self.running() {
+            crate::metrics::observe(meter, running.watch());
+        }
+    }
+
     /// Samples for `duration` from now on, beside what is exported, and returns the profile. Blocks for as long.
     ///
     /// # Errors

@@ -50,6 +50,7 @@ fn destination(stats: &DestinationStats) -> Value {
         "retried": stats.retried,
         "sent_bytes": stats.sent_bytes,
         "queued_bytes": stats.queued_bytes,
+        "total_latency_seconds": stats.total_latency.as_secs_f64(),
         "last_latency_seconds": stats.last_latency.map(|latency| latency.as_secs_f64()),
         "longest_latency_seconds": stats.longest_latency.map(|latency| latency.as_secs_f64()),
         "last_error": stats.last_error,
@@ -149,6 +150,7 @@ mod tests {
             name: "collector".into(),
             delivered: 5,
             kinds: stats.kinds.clone(),
+            total_latency: Duration::from_millis(500),
             last_latency: Some(Duration::from_millis(250)),
             ..DestinationStats::default()
         });
@@ -170,7 +172,7 @@ mod tests {
         let rest = ["offered", "exported", "pending"].map(|name| kind[name].as_u64());
         assert_eq!((rest, lost), ([Some(4), Some(1), Some(1)], [Some(2), Some(0)]));
         assert_eq!((&destination["delivered"], &destination["kinds"]["heap"]), (&json!(5), kind));
-        let latencies = ["last", "longest"].map(|which| &destination[format!("{which}_latency_seconds")]);
-        assert_eq!(latencies, [&json!(0.25), &Value::Null]);
+        let latencies = ["total", "last", "longest"].map(|which| &destination[format!("{which}_latency_seconds")]);
+        assert_eq!(latencies, [&json!(0.5), &json!(0.25), &Value::Null]);
     }
 }

@@ -1,9 +1,10 @@
 //! `shop`: a small web shop under the profiler, as a service of yours could be.
 //!
-//! In: the command line and `OTEL_EXPORTER_OTLP_*` (where profiles and traces go). Out: HTTP on `--listen`, profiles on
+//! In: the command line and `OTEL_EXPORTER_OTLP_*` (where profiles, traces and metrics go). Out: HTTP on `--listen`, profiles on
 //! `--serve`, on standard output `ready URL` and, as the last line, one JSON object with what was served.
 //! Runs the async runtime on all cores; with `--load`, requests come from a child process, so that its work is not in
-//! the profile. Read `service` next: that is where work is tagged; `traces` gives each request a span. `shop inventory` is a second
+//! the profile. Read `service` next: that is where work is tagged; `traces` gives each request a span, `metrics` says how the
+//! profiler fares. `shop inventory` is a second
 //! service, which the first one calls.
 
 mod book;
@@ -14,7 +15,9 @@ mod client;
 mod dice;
 mod inventory;
 mod load;
+mod metrics;
 mod orders;
+mod otlp;
 mod pricing;
 mod report;
 mod routes;
@@ -38,6 +41,7 @@ use tokio::sync::oneshot;
 use cache::Cache;
 use cli::{Cli, Command};
 use load::Load;
+use profiler::Profiler;
 use service::Shop;
 
 profiler::jemalloc!(); // profiles of the heap, too
@@ -81,7 +85,7 @@ fn run(cli: &Cli) -> Result<(), Box<dyn std::error::Error>> {
     }
 
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let summary = runtime.block_on(serve(cli))?;
+    let summary = runtime.block_on(serve(cli, &profiler))?;
     runtime.shutdown_timeout(Duration::from_secs(1));
     drop(profiler); // sends what is left
     say(&serde_json::to_string(&summary)?)?;
@@ -89,12 +93,13 @@ fn run(cli: &Cli) -> Result<(), Box<dyn std::error::Error>> {
 }
 
 /// Opens the shop, and its load if asked for, until a signal or a limit of the command line ends it.
-async fn serve(cli: &Cli) -> Result<Summary, Box<dyn std::error::Error>> {
+async fn serve(cli: &Cli, profiler: &Profiler) -> Result<Summary, Box<dyn std::error::Error>> {
     let listener = TcpListener::bind(cli.listen)
         .await
         .map_err(|error| format!("--listen {}: {error}; name a free address, such as 127.0.0.1:0", cli.listen))?;
     let address = listener.local_addr()?;
     let spans = traces::open("shop")?;
+    let meters = metrics::open("shop", profiler)?;
     let shop = Shop::open(cli.inventory, cli.leak.then(Cache::default));
     // Before anyone is told that the shop is ready, and so could tell it to stop.
     let stops = Stops::listen()?;
@@ -126,6 +131,7 @@ async fn serve(cli: &Cli) -> Result<Summary, Box<dyn std::error::Error>> {
     drop(close);
     let _overdue = tokio::time::timeout(GRACE, server).await;
     traces::close(&spans);
+    metrics::close(&meters);
     Ok(Summary { requests, errors, cpu_seconds })
 }
 

@@ -17,6 +17,8 @@ use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::SdkTracerProvider;
 
+use crate::otlp;
+
 const TRACE_ID: HeaderName = HeaderName::from_static("x-trace-id");
 
 /// Makes spans from now on for the service of this name; the provider is to be shut down at the end. Needs a runtime, on which an
@@ -27,9 +29,9 @@ pub(crate) fn open(service: &'static str) -> Result<SdkTracerProvider, Box<dyn E
         .with_resource(Resource::builder().with_service_name(service).build())
         // Marks the spans that profiles belong to, for Grafana.
         .with_span_processor(profiler::ProfiledSpans::new());
-    let provider = match exporter()? {
-        Some(exporter) => provider.with_batch_exporter(exporter).build(),
-        None => provider.build(),
+    let provider = match otlp::is_sent("TRACES") {
+        true => provider.with_batch_exporter(SpanExporter::builder().with_tonic().build()?).build(),
+        false => provider.build(),
     };
     global::set_tracer_provider(provider.clone());
     Ok(provider)
@@ -40,23 +42,6 @@ pub(crate) fn close(provider: &SdkTracerProvider) {
     if let Err(error) = provider.shutdown() {
         tracing::warn!(%error, "not all spans were sent");
     }
-}
-
-/// An exporter over gRPC, if the environment names an endpoint that takes it.
-fn exporter() -> Result<Option<SpanExporter>, Box<dyn Error>> {
-    let set =
-        |names: [&str; 2]| names.into_iter().find_map(|name| std::env::var(name).ok().filter(|text| !text.is_empty()));
-    if set(["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"]).is_none() {
-        return Ok(None);
-    }
-    let protocol = set(["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"]);
-    if protocol.as_deref() != Some("grpc") {
-        tracing::warn!(
-            "traces are not sent: the shop sends them over gRPC alone; set OTEL_EXPORTER_OTLP_TRACES_PROTOCOL=grpc"
-        );
-        return Ok(None);
-    }
-    Ok(Some(SpanExporter::builder().with_tonic().build()?))
 }
 
 /// Answers a request in a span of its own, named after its route.

@@ -43,7 +43,7 @@ static RUNNING_IN: AtomicU32 = AtomicU32::new(0);
 
 #[derive(Debug)]
 pub(super) struct Running {
-    handle: Handle,
+    handle: Arc<Handle>,
     sampling: JoinHandle<()>,
     io: JoinHandle<()>,
     serve_address: Option<SocketAddr>,
@@ -86,6 +86,13 @@ impl Running {
 
     pub(super) fn stats(&self) -> Stats {
         self.handle.stats()
+    }
+
+    /// Figures for whoever may outlive this: none then, nor in a forked child.
+    #[cfg(feature = "opentelemetry-metrics")]
+    pub(super) fn watch(&self) -> crate::metrics::Watch {
+        let (handle, pid) = (Arc::downgrade(&self.handle), self.pid);
+        Box::new(move || handle.upgrade().filter(|_| pid == std::process::id()).map(|handle| handle.stats()))
     }
 
     pub(super) fn serve_address(&self) -> Option<SocketAddr> {
@@ -259,7 +266,7 @@ fn wire(settings: Settings, claim: Claim) -> Result<Running, Error> {
         drop(claim);
     })?;
     tracing::info!(service = settings.service, rate_hz = settings.rate_hz, "profiling");
-    Ok(Running { handle, sampling, io, serve_address, pid: std::process::id() })
+    Ok(Running { handle: Arc::new(handle), sampling, io, serve_address, pid: std::process::id() })
 }
 
 /// Starts a thread that gets no signal but SIGPROF: the host's handlers never run on it. Waits until it runs: it takes

@@ -12,6 +12,7 @@ mod exit;
 mod fault;
 mod fork;
 mod leader;
+mod metrics;
 mod published;
 mod resumes;
 mod settings;
@@ -64,6 +65,7 @@ fn run() -> Result<Value> {
         "fault" => fault::fault(&options),
         "fork" => fork::fork(&options),
         "leader" => leader::leader(),
+        "metrics" => metrics::metrics(),
         "tasks" => tasks::tasks(&options),
         "observed_by_another" => spans::observed_by_another(),
         "spans" => spans::spans(&options),
