@@ -45,13 +45,14 @@
 //! | `OTEL_EXPORTER_OTLP_[PROFILES_]{CERTIFICATE,CLIENT_CERTIFICATE,CLIENT_KEY}` | [`export::Otlp`], each by itself | the machine's authorities |
 //! | `PYROSCOPE_SERVER_ADDRESS` | [`export::Pyroscope`] | no server: nothing is pushed |
 //! | `PYROSCOPE_BASIC_AUTH_USER`, `PYROSCOPE_BASIC_AUTH_PASSWORD`, `PYROSCOPE_TENANT_ID` | [`export::Pyroscope`], each by itself | none |
+//! | `PROFILER_FILES_DIR` | [`export::Files`], [`Config::export`] | no files |
 //! | `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES` | [`Config::new`], [`Config::tag`] | |
 //!
 //! # A guest in the process
 //!
 //! The profiler never prints (it logs with `tracing`), never panics, and bounds its memory and its time. What it could
-//! not deliver is counted by cause: [`Profiler::stats`]. It owns two threads, `profiler` and `profiler-io`, and the signal
-//! SIGPROF; a handler of SIGPROF that was there before still gets the signals that are not ours.
+//! not deliver is counted by cause: [`Profiler::stats`]. It owns two threads, `profiler` and `profiler-io`, a third, `profiler-files`,
+//! where it writes files, and the signal SIGPROF; a handler of SIGPROF that was there before still gets the signals that are not ours.
 //!
 //! # Platforms
 //!

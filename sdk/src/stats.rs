@@ -12,7 +12,7 @@ use profiler_proto::loss::{Account, Degraded, Loss};
 
 pub use self::kinds::KindStats;
 #[cfg(feature = "export")]
-pub(crate) use self::kinds::{Contents, Kinds};
+pub(crate) use self::kinds::{Contents, Kinds, kind_of};
 pub use self::ledger::Ledger;
 
 /// A snapshot of what the profiler did since it was started.
@@ -176,7 +176,7 @@ pub struct EngineStats {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DestinationStats {
-    /// `otlp-grpc http://collector:4317`, `store`, …
+    /// `otlp-grpc http://collector:4317`, `files /var/profiles`, `store`, …
     pub name: String,
     /// Stacks in bodies that it acknowledged.
     pub delivered: u64,

@@ -16,6 +16,7 @@ mod collector;
 mod completeness;
 mod engines;
 mod faults;
+mod files;
 mod heap;
 mod heap_dumps;
 mod heap_host;

@@ -11,6 +11,7 @@ use profiler_proto::loss::Cause;
 use tokio::sync::Notify;
 
 use super::answer::Answer;
+use super::files::writer::Writer;
 use super::otlp_grpc::OtlpGrpc;
 use super::otlp_http::OtlpHttp;
 use super::pace::Pace;
@@ -25,6 +26,7 @@ pub(super) enum Sender {
     Grpc(OtlpGrpc),
     Http(OtlpHttp),
     Pyroscope(Pusher),
+    Files(Writer),
 }
 
 impl Sender {
@@ -33,6 +35,7 @@ impl Sender {
             Self::Grpc(grpc) => grpc.send(&parcel.body).await,
             Self::Http(http) => http.send(&parcel.body).await,
             Self::Pyroscope(pusher) => pusher.send(&parcel.body).await,
+            Self::Files(writer) => writer.send(&parcel.body).await,
         }
     }
 
@@ -42,6 +45,7 @@ impl Sender {
             Self::Grpc(grpc) => grpc.sent_bytes(),
             Self::Http(http) => http.sent_bytes(),
             Self::Pyroscope(pusher) => pusher.sent_bytes(),
+            Self::Files(writer) => writer.written_bytes(),
         }
     }
 }

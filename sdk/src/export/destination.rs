@@ -13,6 +13,8 @@ use std::sync::Arc;
 use profiler_proto::ProfileSet;
 
 use super::env::Environment;
+use super::files::Files;
+use super::files::folder::Folder;
 use super::otlp::{Otlp, Unsaid};
 use super::pyroscope::{Pyroscope, PyroscopeSettings, SERVER_ADDRESS};
 use super::settings::Settings;
@@ -26,6 +28,8 @@ pub enum Destination {
     Otlp(Otlp),
     /// A Pyroscope server.
     Pyroscope(Pyroscope),
+    /// A folder for pprof files.
+    Files(Files),
 }
 
 impl From<Otlp> for Destination {
@@ -40,6 +44,12 @@ impl From<Pyroscope> for Destination {
     }
 }
 
+impl From<Files> for Destination {
+    fn from(files: Files) -> Self {
+        Self::Files(files)
+    }
+}
+
 /// A destination that can be sent to: all its settings are known and good.
 #[derive(Debug)]
 pub struct Target {
@@ -50,6 +60,7 @@ pub(super) enum Kind {
     Local { name: String, deliver: Deliver },
     Otlp(Box<Settings>),
     Pyroscope(Box<PyroscopeSettings>),
+    Files(Folder),
 }
 
 /// Takes a set in, at once; called on whatever thread offers it.
@@ -63,6 +74,7 @@ pub type Deliver = Arc<dyn Fn(&Arc<ProfileSet>) + Send + Sync>;
 /// files) and `INSECURE`, each first behind `OTEL_EXPORTER_OTLP_PROFILES_`, then behind `OTEL_EXPORTER_OTLP_`. The first two
 /// and the last are for destinations of the environment alone. `PYROSCOPE_SERVER_ADDRESS` describes another one, to which
 /// `PYROSCOPE_BASIC_AUTH_USER`, `PYROSCOPE_BASIC_AUTH_PASSWORD` and `PYROSCOPE_TENANT_ID` belong.
+/// `PROFILER_FILES_DIR` names a folder for files.
 ///
 /// # Errors
 /// If an endpoint, a header, a timeout or a certificate cannot be; the error names method or variable.
@@ -76,6 +88,7 @@ pub fn resolve(
     } else {
         environment.outweigh("Config::export", "ENDPOINT");
         environment.variables.outweigh("Config::export", SERVER_ADDRESS);
+        Files::outweigh(&environment.variables);
         destinations.into_iter().map(|destination| destination.target(&environment)).collect::<Result<_, _>>()?
     };
     environment.variables.log_outweighed();
@@ -89,6 +102,7 @@ fn described(environment: &Environment<'_>) -> Result<Vec<Target>, Error> {
         targets.push(Unsaid::default().settings(protocol, endpoint, environment)?.into());
     }
     targets.extend(Pyroscope::described(&environment.variables)?.map(Target::from));
+    targets.extend(Files::described(&environment.variables)?.map(Target::from));
     Ok(targets)
 }
 
@@ -97,6 +111,7 @@ impl Destination {
         match self {
             Self::Otlp(otlp) => otlp.settings(environment).map(Target::from),
             Self::Pyroscope(pyroscope) => pyroscope.settings(&environment.variables).map(Target::from),
+            Self::Files(files) => files.checked("Files::new").map(Target::from),
         }
     }
 }
@@ -113,6 +128,12 @@ impl From<PyroscopeSettings> for Target {
     }
 }
 
+impl From<Folder> for Target {
+    fn from(folder: Folder) -> Self {
+        Self { kind: Kind::Files(folder) }
+    }
+}
+
 impl Target {
     /// A destination in this process, such as the store that the page is drawn from. `deliver` is called for every set
     /// on the thread that offers it, must be quick, and always accepts.
@@ -120,13 +141,14 @@ impl Target {
         Self { kind: Kind::Local { name: name.into(), deliver } }
     }
 
-    /// The name in `stats()`: `otlp-grpc http://collector:4317`, `store`.
+    /// The name in `stats()`: `otlp-grpc http://collector:4317`, `files /var/profiles`, `store`.
     #[must_use]
     pub fn name(&self) -> String {
         match &self.kind {
             Kind::Local { name, .. } => name.clone(),
             Kind::Otlp(settings) => settings.name(),
             Kind::Pyroscope(settings) => settings.name(),
+            Kind::Files(folder) => folder.name(),
         }
     }
 }
@@ -137,6 +159,7 @@ impl fmt::Debug for Kind {
             Self::Local { name, .. } => f.debug_struct("Local").field("name", name).finish_non_exhaustive(),
             Self::Otlp(settings) => settings.fmt(f),
             Self::Pyroscope(settings) => settings.fmt(f),
+            Self::Files(folder) => folder.fmt(f),
         }
     }
 }

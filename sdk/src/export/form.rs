@@ -9,6 +9,7 @@ use profiler_proto::split::request_bytes;
 use profiler_proto::{ProfileSet, otlp};
 
 use super::body::Body;
+use super::files::batch::{self, Batch};
 use super::protocol::Compression;
 use super::push;
 
@@ -19,6 +20,8 @@ pub(super) enum Form {
     Otlp(Compression),
     /// A request of Pyroscope's push.v1, with these labels over those of the process.
     Pyroscope(Arc<[(String, String)]>),
+    /// pprof files with their names.
+    Files,
 }
 
 impl Form {
@@ -27,6 +30,7 @@ impl Form {
         match self {
             Self::Otlp(_) => request_bytes(part) <= bytes,
             Self::Pyroscope(_) => push::fits(part, bytes),
+            Self::Files => batch::fits(part, bytes),
         }
     }
 
@@ -39,6 +43,8 @@ impl Form {
         match self {
             Self::Otlp(compression) => Body::new(&otlp::encode_compact(part), samples, *compression),
             Self::Pyroscope(labels) => Body::new(&push::request(part, labels), samples, Compression::Gzip),
+            // Each file is compressed by itself.
+            Self::Files => Body::new(&Batch::of(part), samples, Compression::None),
         }
     }
 }

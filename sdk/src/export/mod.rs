@@ -1,6 +1,6 @@
 //! Sends profiles to where they are kept: split, encode, queue, compress, retry.
 //!
-//! In: sets of profiles ([`Exporter::offer`], from any thread). Out: requests of OTLP and of other backends, and for every
+//! In: sets of profiles ([`Exporter::offer`], from any thread). Out: requests of OTLP and of other backends, files, and for every
 //! on-CPU stack and every profile one entry in the ledger: exported, or lost with its cause. Everything is bounded: what waits, in bytes;
 //! an attempt and its retries, in time; an answer, in bytes. Runs on a `tokio` runtime that the caller owns; nothing here
 //! blocks it or ever fails the host.
@@ -20,6 +20,7 @@ mod destination;
 mod endpoint;
 mod env;
 mod exporter;
+mod files;
 mod form;
 mod headers;
 mod otlp;
@@ -43,6 +44,7 @@ mod transport;
 
 pub use destination::{Deliver, Destination, Target, resolve};
 pub use exporter::{Exporter, Limits};
+pub use files::Files;
 pub use otlp::Otlp;
 pub use protocol::Compression;
 pub use pyroscope::Pyroscope;

@@ -13,6 +13,7 @@ use tokio::task::AbortHandle;
 use super::delivery::{Sender, deliver};
 use super::destination::{Deliver, Kind, Target};
 use super::exporter::Limits;
+use super::files::writer::Writer;
 use super::form::Form;
 use super::otlp_grpc::OtlpGrpc;
 use super::otlp_http::OtlpHttp;
@@ -52,6 +53,10 @@ impl Outlet {
     pub(super) fn open(destination: Target, limits: Limits, runtime: &Handle) -> Self {
         match destination.kind {
             Kind::Local { name, deliver } => Self::Local(Box::new(Local::new(name, deliver))),
+            Kind::Files(folder) => {
+                let name = folder.name();
+                Self::Remote(Remote::new(name, Form::Files, Sender::Files(Writer::new(folder)), limits, runtime))
+            }
             Kind::Otlp(settings) => {
                 let (name, form) = (settings.name(), Form::Otlp(settings.compression));
                 Self::Remote(Remote::new(name, form, sender(*settings), limits, runtime))

@@ -77,6 +77,12 @@ fn place_of(profile: &Profile, dictionary: &Dictionary) -> usize {
     }
 }
 
+/// The name of a profile's kind.
+#[cfg(feature = "export")]
+pub(crate) fn kind_of(profile: &Profile, dictionary: &Dictionary) -> &'static str {
+    NAMES[place_of(profile, dictionary)]
+}
+
 /// A row for each kind, in the order of [`NAMES`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Kinds {

@@ -7,6 +7,7 @@
 
 mod accounting;
 mod figures;
+mod files;
 mod grpc;
 mod grpc_peer;
 mod http;

@@ -1,0 +1,129 @@
+//! The folder itself: room is made in it, files are written to it.
+//!
+//! In: a batch. Out: its files, each whole and on the disk before it has its name. Runs on a thread of its own, which a disk may hold
+//! up for ever. What is in the folder is not to be trusted: nothing is followed, opened or removed that is not ours by its name.
+
+use std::fs::{self, DirEntry, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::batch::{Batch, PprofFile, start_of};
+
+/// Where files go, and how many stay.
+#[derive(Debug)]
+pub(in crate::export) struct Folder {
+    pub(super) path: PathBuf,
+    /// Of one service, as are the bytes.
+    pub(super) most_files: usize,
+    pub(super) most_bytes: u64,
+}
+
+/// A file that is there. In the order of time.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Kept {
+    start: String,
+    path: PathBuf,
+    bytes: u64,
+}
+
+/// How long a file may take to get its name: one that still has none was left by a process that was killed.
+const LONGEST_DRAFT: Duration = Duration::from_secs(600);
+
+impl Folder {
+    /// The name in `stats()`.
+    pub(in crate::export) fn name(&self) -> String {
+        format!("files {}", self.path.display())
+    }
+
+    /// Writes `batch`, after the oldest files have gone that there is no room for beside it.
+    ///
+    /// # Errors
+    /// If anything cannot be done, which is said with its path. All of it may be tried again.
+    pub(super) fn write(&self, batch: &Batch) -> Result<(), String> {
+        self.make_room(batch)?;
+        for file in &batch.files {
+            self.write_file(file)?;
+        }
+        // The names, too, are to be there after the power has failed.
+        File::open(&self.path).and_then(|folder| folder.sync_all()).map_err(said("sync", &self.path))
+    }
+
+    fn make_room(&self, batch: &Batch) -> Result<(), String> {
+        let mut kept = self.kept(&batch.service)?;
+        kept.sort();
+        let mut files = kept.len() + batch.files.len();
+        let mut bytes = kept.iter().map(|file| file.bytes).sum::<u64>() + batch.bytes();
+        for oldest in kept {
+            if files <= self.most_files && bytes <= self.most_bytes {
+                break;
+            }
+            remove(&oldest.path)?;
+            files -= 1;
+            bytes -= oldest.bytes;
+        }
+        Ok(())
+    }
+
+    /// The files of `service`. What was left without a name is removed.
+    fn kept(&self, service: &str) -> Result<Vec<Kept>, String> {
+        let entries = fs::read_dir(&self.path).map_err(said("read", &self.path))?;
+        let mut kept = Vec::new();
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            let Some(name) = name.to_str() else { continue };
+            let draft = name.strip_prefix('.').and_then(|name| name.strip_suffix(DRAFT));
+            let Some(start) = start_of(draft.unwrap_or(name), service) else { continue };
+            // Of the link itself, where it is one.
+            let Some(metadata) = entry.metadata().ok().filter(fs::Metadata::is_file) else { continue };
+            match draft {
+                None => kept.push(Kept { start: start.to_owned(), path: entry.path(), bytes: metadata.len() }),
+                Some(_) if is_left(&entry) => remove(&entry.path())?,
+                Some(_) => {}
+            }
+        }
+        Ok(kept)
+    }
+
+    fn write_file(&self, file: &PprofFile) -> Result<(), String> {
+        let path = self.path.join(&file.name);
+        let draft = self.path.join(format!(".{}{DRAFT}", file.name));
+        let written = write_whole(&draft, &file.contents).and_then(|()| fs::rename(&draft, &path));
+        written.map_err(|error| {
+            // Where not even that can be done, it is removed later.
+            let _removed = fs::remove_file(&draft);
+            said("write", &path)(error)
+        })
+    }
+}
+
+/// What a file's name ends with, behind a dot before it, until it is whole.
+const DRAFT: &str = ".tmp";
+
+/// A new file; one that is there, or a link, is not written through.
+fn write_whole(path: &Path, contents: &[u8]) -> io::Result<()> {
+    let mut file = File::options().write(true).create_new(true).open(path)?;
+    file.write_all(contents)?;
+    file.sync_data()
+}
+
+/// Whether nobody can be writing to it any more.
+fn is_left(draft: &DirEntry) -> bool {
+    let modified = draft.metadata().and_then(|metadata| metadata.modified());
+    modified.is_ok_and(|modified| modified.elapsed().is_ok_and(|age| age > LONGEST_DRAFT))
+}
+
+/// Removes a file that another process may remove as well.
+fn remove(path: &Path) -> Result<(), String> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(said("remove", path)(error)),
+        _ => Ok(()),
+    }
+}
+
+fn said(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> String {
+    move |error| format!("cannot {what} {}: {error}", path.display())
+}
+
+#[cfg(test)]
+mod tests;
