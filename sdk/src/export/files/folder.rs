@@ -46,7 +46,8 @@ impl Folder {
             self.write_file(file)?;
         }
         // The names, too, are to be there after the power has failed.
-        File::open(&self.path).and_then(|folder| folder.sync_all()).map_err(said("sync", &self.path))
+        let synced = File::open(&self.path).and_then(|folder| Descriptor::of(folder)?.with(File::sync_all));
+        synced.map_err(said("sync", &self.path))
     }
 
     fn make_room(&self, batch: &Batch) -> Result<(), String> {
@@ -102,9 +103,59 @@ const DRAFT: &str = ".tmp";
 
 /// A new file; one that is there, or a link, is not written through.
 fn write_whole(path: &Path, contents: &[u8]) -> io::Result<()> {
-    let mut file = File::options().write(true).create_new(true).open(path)?;
-    file.write_all(contents)?;
-    file.sync_data()
+    let file = Descriptor::of(File::options().write(true).create_new(true).open(path)?)?;
+    file.with(|mut file| {
+        file.write_all(contents)?;
+        file.sync_data()
+    })
+}
+
+/// An open file, closed only if it still is the one that was opened: a disk takes its time, in which a host may close all descriptors
+/// that it does not know, and open files of its own in their place.
+struct Descriptor {
+    /// `None` only while it is dropped.
+    file: Option<File>,
+    identity: Identity,
+}
+
+impl Descriptor {
+    fn of(file: File) -> io::Result<Self> {
+        Ok(Self { identity: identity(&file)?, file: Some(file) })
+    }
+
+    /// Does `work`, which came to nothing if the file is another one afterwards.
+    fn with(&self, work: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
+        let done = self.file.as_ref().map_or(Ok(()), work);
+        if self.is_ours() { done } else { Err(io::Error::other("the program has closed the descriptor")) }
+    }
+
+    fn is_ours(&self) -> bool {
+        self.file.as_ref().is_some_and(|file| identity(file).is_ok_and(|identity| identity == self.identity))
+    }
+}
+
+impl Drop for Descriptor {
+    fn drop(&mut self) {
+        if !self.is_ours() {
+            std::mem::forget(self.file.take());
+        }
+    }
+}
+
+/// What tells a file from others: device and number.
+type Identity = (u64, u64);
+
+#[cfg(unix)]
+fn identity(file: &File) -> io::Result<Identity> {
+    use std::os::unix::fs::MetadataExt;
+
+    file.metadata().map(|metadata| (metadata.dev(), metadata.ino()))
+}
+
+/// Nothing runs there that writes files.
+#[cfg(not(unix))]
+fn identity(file: &File) -> io::Result<Identity> {
+    file.metadata().map(|_| (0, 0))
 }
 
 /// Whether nobody can be writing to it any more.

@@ -1,5 +1,6 @@
 //! What stays in a folder, what goes, and what is left alone.
 
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::symlink;
 use std::time::SystemTime;
 
@@ -112,4 +113,23 @@ fn what_cannot_be_written_is_named() {
     assert_eq!(folder.write(&batch("cpu", 0, 1)), Ok(()));
     let why = Folder { path: "/nowhere".into(), ..folder }.write(&batch("cpu", 0, 1)).unwrap_err();
     assert!(why.starts_with("cannot read /nowhere: No such file"), "{why}");
+}
+
+/// Check that a descriptor that has come to mean another file is not closed, and what was done with it did not succeed; and that one of
+/// ours is closed.
+#[test]
+fn descriptors_of_others_are_not_closed() {
+    let place = Place::new("descriptors");
+    let is_open =
+        |number: i32, path: &Path| fs::read_link(format!("/proc/self/fd/{number}")).is_ok_and(|opened| opened == path);
+    let [ours, hosts] = ["ours", "hosts"].map(|name| place.0.join(name));
+    let open = |path: &Path| Descriptor::of(File::create(path).unwrap()).unwrap();
+    let (kept, mut taken) = (open(&ours), open(&hosts));
+    let numbers = [&kept, &taken].map(|descriptor| descriptor.file.as_ref().unwrap().as_raw_fd());
+    taken.identity = kept.identity;
+    let why = taken.with(|_| Ok(())).unwrap_err().to_string();
+    assert!(why.contains("closed the descriptor"), "{why}");
+    assert!(kept.with(|_| Ok(())).is_ok());
+    drop((kept, taken));
+    assert_eq!([is_open(numbers[0], &ours), is_open(numbers[1], &hosts)], [false, true]);
 }
