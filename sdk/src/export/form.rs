@@ -20,7 +20,7 @@ pub(super) enum Form {
     Otlp(Compression),
     /// A request of Pyroscope's push.v1, with these labels over those of the process.
     Pyroscope(Arc<[(String, String)]>),
-    /// pprof files with their names.
+    /// A pprof file with its name.
     Files,
 }
 

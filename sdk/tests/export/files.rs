@@ -10,6 +10,7 @@ use std::time::Duration;
 use profiler::export::{Files, Otlp, Target, resolve};
 use profiler_proto::folded::{self, Tags};
 use profiler_proto::loss::Cause;
+use profiler_proto::split::request_bytes;
 use profiler_proto::{Limits, Profile, ProfileSet, pprof};
 
 use super::http_peer::HttpPeer;
@@ -70,6 +71,25 @@ async fn sets_become_files() {
     let bytes: u64 = files.iter().map(|file| file.metadata().unwrap().len()).sum();
     assert_eq!((stats.requests, stats.sent_bytes, stats.queued_bytes, stats.last_error), (2, bytes, 0, None));
     assert_eq!(stats.name, format!("files {}", place.0.display()));
+}
+
+/// Check that what fits into one file is one, though OTLP, which counts names once for each type, would divide it; and that more is divided.
+#[tokio::test]
+async fn all_types_of_the_heap_are_one_file() {
+    let place = Place::new("types");
+    let (set, mut limits) = (Arc::new(heap_profiles(2000)), limits());
+    limits.request_bytes = request_bytes(&set) / 2;
+    let rig = Rig::start(vec![place.target()], limits);
+    rig.offer(&set);
+    rig.settle().await;
+    let read = |file: &PathBuf| pprof::decode(&fs::read(file).unwrap(), &Limits::default()).unwrap();
+    let types: Vec<_> = place.files().iter().map(|file| read(file).profiles.len()).collect();
+    assert_eq!(types, [4]);
+    limits.request_bytes /= 8;
+    let rig = Rig::start(vec![place.target()], limits);
+    rig.offer(&set);
+    rig.settle().await;
+    assert!(place.files().len() > 2 && rig.stats(0).dropped.total() == 0, "{:?}", rig.stats(0));
 }
 
 /// Check that a folder that is away loses nothing while there is time, is named, and that all arrives once it is there.
