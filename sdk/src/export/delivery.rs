@@ -130,7 +130,7 @@ impl Delivery {
     }
 
     /// Waits for `wait` unless somebody hurries; says whether that is so.
-    async fn pause(&self, wait: Duration) -> bool {
+    async fn pause(&mut self, wait: Duration) -> bool {
         // Not at once: a program that flushes all the time must not beat on a peer that is down.
         let at_least = wait.min(Duration::from_millis(100));
         tokio::time::sleep(at_least).await;
