@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 use super::answer::Answer;
 use super::files::writer::Writer;
-use super::otlp_grpc::OtlpGrpc;
+use super::grpc::Grpc;
 use super::otlp_http::OtlpHttp;
 use super::pace::Pace;
 use super::parcel::Parcel;
@@ -23,7 +23,7 @@ use super::retry::{Backoff, Consequence, Retry, Setback};
 /// What sends a parcel to one kind of peer.
 #[derive(Debug)]
 pub(super) enum Sender {
-    Grpc(OtlpGrpc),
+    Grpc(Grpc),
     Http(OtlpHttp),
     Pyroscope(Pusher),
     Files(Writer),

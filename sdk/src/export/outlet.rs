@@ -10,12 +10,13 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
+use super::answer::Answer;
 use super::delivery::{Sender, deliver};
 use super::destination::{Deliver, Kind, Target};
 use super::exporter::Limits;
 use super::files::writer::Writer;
 use super::form::Form;
-use super::otlp_grpc::OtlpGrpc;
+use super::grpc::Grpc;
 use super::otlp_http::OtlpHttp;
 use super::protocol::Protocol;
 use super::pusher::Pusher;
@@ -78,7 +79,7 @@ impl Outlet {
 
 fn sender(settings: Settings) -> Sender {
     match settings.protocol {
-        Protocol::Grpc => Sender::Grpc(OtlpGrpc::new(settings)),
+        Protocol::Grpc => Sender::Grpc(Grpc::new(settings, Answer::of_success)),
         Protocol::Http => Sender::Http(OtlpHttp::new(settings)),
     }
 }

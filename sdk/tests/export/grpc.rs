@@ -46,7 +46,7 @@ async fn what_is_refused_is_not_sent_again() {
     let cases = [
         (Reaction::Ok(Some((3, "too old".into()))), "rejected 3 profiles: too old"),
         (Reaction::Ok(Some((0, "x".repeat(5 << 20)))), "a message that cannot be read"),
-        (Reaction::Ok(Some((0, incompressible(8 << 20)))), "longer than any OTLP answer"),
+        (Reaction::Ok(Some((0, incompressible(8 << 20)))), "longer than any answer"),
         (Reaction::Fail(Status::invalid_argument("no mapping")), "INVALID_ARGUMENT: no mapping"),
         (Reaction::Fail(Status::unimplemented("")), "UNIMPLEMENTED"),
         (Reaction::Fail(Status::resource_exhausted("full")), "RESOURCE_EXHAUSTED: full"),

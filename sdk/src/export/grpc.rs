@@ -1,6 +1,7 @@
-//! OTLP over gRPC: one unary call per body, over HTTP/2.
+//! A unary call of gRPC per body, over HTTP/2: of OTLP and of every other destination that speaks gRPC.
 //!
-//! In: a body, already encoded, compressed and framed. Out: what the peer's status means. Written on `hyper` rather
+//! In: a body, already encoded, compressed and framed. Out: what the peer's status means; what the message of a success says is for the
+//! destination to read. Written on `hyper` rather
 //! than on a gRPC library for two reasons: a body compressed once serves every destination and every retry, and nothing
 //! that a peer sends may panic in the host, not even a status whose details are not base64.
 //!
@@ -8,7 +9,7 @@
 //! specification, "Failures" and "OTLP/gRPC Throttling".
 
 use std::borrow::Cow;
-use std::io::Read;
+use std::io::Read as _;
 use std::time::Duration;
 
 use base64::Engine;
@@ -26,22 +27,26 @@ use super::protocol::{Compression, Version};
 use super::settings::Settings;
 use super::transport::{Connection, LONGEST_ANSWER, Reply};
 
-/// The client of one OTLP/gRPC endpoint.
+/// The client of one method of one endpoint.
 #[derive(Debug)]
-pub(super) struct OtlpGrpc {
+pub(super) struct Grpc {
     connection: Connection,
     uri: Uri,
     headers: HeaderMap,
     timeout: Duration,
+    read: Read,
 }
+
+/// Reads the message of a success.
+pub(super) type Read = fn(&[u8]) -> Answer;
 
 const GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 const GRPC_ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grpc-accept-encoding");
 const GZIP: HeaderValue = HeaderValue::from_static("gzip");
 const GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 
-impl OtlpGrpc {
-    pub(super) fn new(settings: Settings) -> Self {
+impl Grpc {
+    pub(super) fn new(settings: Settings, read: Read) -> Self {
         let connection = settings.connection(Version::Http2);
         let mut headers = settings.request_headers();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
@@ -54,7 +59,7 @@ impl OtlpGrpc {
         if let Ok(timeout) = HeaderValue::from_str(&format!("{}m", settings.timeout.as_millis())) {
             headers.insert(GRPC_TIMEOUT, timeout);
         }
-        Self { connection, uri: settings.endpoint.uri, headers, timeout: settings.timeout }
+        Self { connection, uri: settings.endpoint.uri, headers, timeout: settings.timeout, read }
     }
 
     /// Sends `body`, compressed as the settings say, once.
@@ -64,7 +69,7 @@ impl OtlpGrpc {
         *request.uri_mut() = self.uri.clone();
         *request.headers_mut() = self.headers.clone();
         match self.connection.exchange(request, self.timeout).await {
-            Ok(reply) => answer(&reply),
+            Ok(reply) => answer(&reply, self.read),
             Err(why) => Answer::Later { why, after: None },
         }
     }
@@ -120,8 +125,8 @@ struct Status {
     details: RpcStatus,
 }
 
-/// What `reply` means.
-fn answer(reply: &Reply) -> Answer {
+/// What `reply` means; OTLP's table says which codes are final, also for other destinations.
+fn answer(reply: &Reply, read: Read) -> Answer {
     let Some(status) = Status::read(&reply.trailers).or_else(|| Status::read(&reply.headers)) else {
         return answer_without_status(reply);
     };
@@ -130,7 +135,7 @@ fn answer(reply: &Reply) -> Answer {
     let asked = status.details.retry_delay();
     match status.code {
         code::OK => match message(reply) {
-            Some(message) => Answer::of_success(&message),
+            Some(message) => read(&message),
             None => Answer::Refused { why: "answered OK with a message that cannot be read".into() },
         },
         code::RESOURCE_EXHAUSTED if asked.is_some() => Answer::Later { why, after: asked },
@@ -143,7 +148,7 @@ fn answer(reply: &Reply) -> Answer {
 fn answer_without_status(reply: &Reply) -> Answer {
     let code = match reply.status {
         StatusCode::OK if !reply.whole => {
-            return Answer::Refused { why: "the answer is longer than any OTLP answer may be".into() };
+            return Answer::Refused { why: "the answer is longer than any answer may be".into() };
         }
         // HTTP/2 shows some resets as the end of the body: we cannot know what became of the request.
         StatusCode::OK if reply.headers.get(CONTENT_TYPE).is_some_and(is_grpc) => {
@@ -228,6 +233,11 @@ mod tests {
 
     use super::super::answer::Any;
     use super::*;
+
+    /// What a reply means to a client of OTLP.
+    fn answer(reply: &Reply) -> Answer {
+        super::answer(reply, Answer::of_success)
+    }
 
     /// An answer of status 200 that ends with these trailers.
     fn reply(body: &[u8], trailers: &[(&'static str, &str)]) -> Reply {
