@@ -45,6 +45,7 @@
 //! | `OTEL_EXPORTER_OTLP_[PROFILES_]{CERTIFICATE,CLIENT_CERTIFICATE,CLIENT_KEY}` | [`export::Otlp`], each by itself | the machine's authorities |
 //! | `PYROSCOPE_SERVER_ADDRESS` | [`export::Pyroscope`] | no server: nothing is pushed |
 //! | `PYROSCOPE_BASIC_AUTH_USER`, `PYROSCOPE_BASIC_AUTH_PASSWORD`, `PYROSCOPE_TENANT_ID` | [`export::Pyroscope`], each by itself | none |
+//! | `PARCA_BEARER_TOKEN` | [`export::Parca::bearer_token`] | none |
 //! | `PROFILER_FILES_DIR` | [`export::Files`], [`Config::export`] | no files |
 //! | `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES` | [`Config::new`], [`Config::tag`] | |
 //!

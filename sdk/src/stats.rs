@@ -176,7 +176,7 @@ pub struct EngineStats {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DestinationStats {
-    /// `otlp-grpc http://collector:4317`, `files /var/profiles`, `store`, …
+    /// `otlp-grpc http://collector:4317`, `parca http://parca:7070`, `files /var/profiles`, `store`, …
     pub name: String,
     /// Stacks in bodies that it acknowledged.
     pub delivered: u64,
@@ -189,6 +189,9 @@ pub struct DestinationStats {
     /// Profiles that it said it rejected when it took the rest (OTLP specification, "Partial Success"). All of such a body is dropped, for
     /// it does not say which ones.
     pub rejected_profiles: u64,
+    /// Samples that were made ready for it without their tags, for there were too many sets of tags in one request of
+    /// Parca's.
+    pub untagged_samples: u64,
     /// Requests that came to an end, whatever end.
     pub requests: u64,
     /// Those of them that sent a body again.

@@ -19,6 +19,7 @@ pub fn to_json(stats: &Stats) -> Value {
             "dropped": destination.dropped.total(),
             "kinds": kinds_to_json(&destination.kinds),
             "rejected_profiles": destination.rejected_profiles,
+            "untagged_samples": destination.untagged_samples,
             "requests": destination.requests,
             "retried": destination.retried,
             "sent_bytes": destination.sent_bytes,

@@ -27,20 +27,48 @@ impl ProfileSet {
     pub(crate) fn with_samples<'a>(
         &self,
         profiles: impl IntoIterator<Item = &'a Profile>,
-        mut keep: impl FnMut(&Sample) -> bool,
+        keep: impl FnMut(&Sample) -> bool,
     ) -> Self {
-        let (mut dictionary, mut import) = (Dictionary::default(), Import::new(&self.dictionary));
-        let mut copies = Vec::new();
+        let excerpt = Excerpts::new(&self.dictionary).of_samples(profiles, keep);
+        Self { resource: self.resource.clone(), scope: self.scope.clone(), ..excerpt }
+    }
+}
+
+/// Compact sets of profiles that refer to one dictionary, made one after another. Each costs what it holds, not what the dictionary holds.
+#[derive(Debug)]
+pub struct Excerpts<'a> {
+    import: Import<'a>,
+}
+
+impl<'a> Excerpts<'a> {
+    /// Excerpts from `dictionary`, none made yet.
+    #[must_use]
+    pub fn new(dictionary: &'a Dictionary) -> Self {
+        Self { import: Import::new(dictionary) }
+    }
+
+    /// The compact set of `profiles`, without resource and scope.
+    pub fn of<'p>(&mut self, profiles: impl IntoIterator<Item = &'p Profile>) -> ProfileSet {
+        self.of_samples(profiles, |_| true)
+    }
+
+    fn of_samples<'p>(
+        &mut self,
+        profiles: impl IntoIterator<Item = &'p Profile>,
+        mut keep: impl FnMut(&Sample) -> bool,
+    ) -> ProfileSet {
+        let mut set = ProfileSet::default();
         for profile in profiles {
-            let mut copy = import.head(profile, &mut dictionary);
+            let mut copy = self.import.head(profile, &mut set.dictionary);
             let mut sums = Sums::default();
             for sample in profile.samples.iter().filter(|sample| keep(sample)) {
-                sums.add(import.sample(sample, &mut dictionary));
+                sums.add(self.import.sample(sample, &mut set.dictionary));
             }
             copy.samples = sums.into_samples();
-            copies.push(copy);
+            set.profiles.push(copy);
         }
-        Self { resource: self.resource.clone(), scope: self.scope.clone(), dictionary, profiles: copies }
+        self.import.forget();
+        set
     }
 }
 

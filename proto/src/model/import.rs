@@ -23,7 +23,7 @@ pub(crate) struct Import<'a> {
 }
 
 impl<'a> Import<'a> {
-    /// A copy out of `from`; use it with one target only.
+    /// A copy out of `from`; use it with one target only, or [`Import::forget`] between two.
     pub(crate) fn new(from: &'a Dictionary) -> Self {
         Self {
             from,
@@ -36,6 +36,18 @@ impl<'a> Import<'a> {
             attribute_sets: Memo::new(from.attribute_sets.len()),
             links: Memo::new(from.links.len()),
         }
+    }
+
+    /// Another target follows.
+    pub(crate) fn forget(&mut self) {
+        self.strings.forget();
+        self.mappings.forget();
+        self.functions.forget();
+        self.locations.forget();
+        self.stacks.forget();
+        self.attributes.forget();
+        self.attribute_sets.forget();
+        self.links.forget();
     }
 
     /// All of `profile` but its samples.

@@ -21,6 +21,7 @@ mod string;
 mod table;
 
 pub use attribute::{Attribute, AttributeSet, Double, Value};
+pub use compact::Excerpts;
 pub use difference::Difference;
 pub use filter::TagFilter;
 pub use function::Function;

@@ -1,7 +1,7 @@
 //! Sums of sets, differences of states, and choosing samples by tag.
 
 use profiler_proto::ProfileSet;
-use profiler_proto::model::{Difference, Kind, Merge, Stack, TagFilter, Value, merge};
+use profiler_proto::model::{Difference, Excerpts, Kind, Merge, Stack, TagFilter, Value, merge};
 use proptest::prelude::*;
 
 use crate::arbitrary::{plans, values};
@@ -164,5 +164,17 @@ proptest! {
         let mut twice = set.compacted();
         twice.profiles.iter_mut().flat_map(|profile| &mut profile.samples).for_each(|sample| sample.value *= 2);
         prop_assert_eq!(merge([&set, &set]), twice);
+    }
+
+    /// Check that excerpts of one dictionary, made one after another, are what each is alone.
+    #[test]
+    fn an_excerpt_knows_nothing_of_the_one_before(plan in plans(values())) {
+        let set = plan.build(false);
+        let mut excerpts = Excerpts::new(&set.dictionary);
+        for profile in &set.profiles {
+            let alone =
+                ProfileSet { dictionary: set.dictionary.clone(), profiles: vec![profile.clone()], ..ProfileSet::default() };
+            prop_assert_eq!(excerpts.of([profile]), alone.compacted());
+        }
     }
 }

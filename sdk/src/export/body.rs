@@ -20,6 +20,8 @@ pub(super) struct Body {
     pub(super) uncompressed: usize,
     /// Samples in all of its profiles.
     pub(super) samples: usize,
+    /// Those of them whose tags were left out, for there were too many sets of tags for the form.
+    pub(super) untagged: usize,
 }
 
 /// Bytes before the message.
@@ -42,7 +44,19 @@ impl Body {
         framed[0] = u8::from(compression == Compression::Gzip);
         framed[1..PREFIX].copy_from_slice(&length.to_be_bytes());
         // Without the room that is left in it: what waits is counted by its length.
-        Ok(Self { framed: framed.into_boxed_slice().into(), uncompressed, samples })
+        Ok(Self { framed: framed.into_boxed_slice().into(), uncompressed, samples, untagged: 0 })
+    }
+
+    /// The same, so many of whose samples lack their tags.
+    pub(super) fn without_tags(self, untagged: usize) -> Self {
+        Self { untagged, ..self }
+    }
+
+    /// What is to be said of it even if it is accepted.
+    pub(super) fn warning(&self) -> Option<String> {
+        let (untagged, samples) = (self.untagged, self.samples);
+        (untagged > 0)
+            .then(|| format!("too many sets of tags: {untagged} of {samples} samples were sent without theirs"))
     }
 
     /// What HTTP sends: the message, compressed or not.

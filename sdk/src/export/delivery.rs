@@ -78,7 +78,10 @@ impl Delivery {
         let (now, sent_bytes) = (Instant::now(), self.sender.sent_bytes());
         self.queue.attempted(Attempt { number, latency: now - start, sent_bytes });
         let (why, setback) = match answer {
-            Answer::Accepted { warning } => return self.accept(number, &parcel, warning, now).await,
+            Answer::Accepted { warning } => {
+                let warning = warning.or_else(|| parcel.body.warning());
+                return self.accept(number, &parcel, warning, now).await;
+            }
             Answer::Partial { rejected, why } => {
                 // No more than there are: it is the peer who says it.
                 self.queue.count_rejected(rejected.min(parcel.fate.contents().profiles()));

@@ -16,6 +16,7 @@ use super::env::Environment;
 use super::files::Files;
 use super::files::folder::Folder;
 use super::otlp::{Otlp, Unsaid};
+use super::parca::{self, Parca};
 use super::pyroscope::{Pyroscope, PyroscopeSettings, SERVER_ADDRESS};
 use super::settings::Settings;
 use crate::error::Error;
@@ -30,6 +31,8 @@ pub enum Destination {
     Pyroscope(Pyroscope),
     /// A folder for pprof files.
     Files(Files),
+    /// A Parca.
+    Parca(Parca),
 }
 
 impl From<Otlp> for Destination {
@@ -50,6 +53,12 @@ impl From<Files> for Destination {
     }
 }
 
+impl From<Parca> for Destination {
+    fn from(parca: Parca) -> Self {
+        Self::Parca(parca)
+    }
+}
+
 /// A destination that can be sent to: all its settings are known and good.
 #[derive(Debug)]
 pub struct Target {
@@ -61,6 +70,7 @@ pub(super) enum Kind {
     Otlp(Box<Settings>),
     Pyroscope(Box<PyroscopeSettings>),
     Files(Folder),
+    Parca(Box<Settings>, Arc<parca::Labels>),
 }
 
 /// Takes a set in, at once; called on whatever thread offers it.
@@ -112,6 +122,10 @@ impl Destination {
             Self::Otlp(otlp) => otlp.settings(environment).map(Target::from),
             Self::Pyroscope(pyroscope) => pyroscope.settings(&environment.variables).map(Target::from),
             Self::Files(files) => files.checked("Files::new").map(Target::from),
+            Self::Parca(parca) => {
+                let (settings, labels) = parca.settings(environment)?;
+                Ok(Target { kind: Kind::Parca(Box::new(settings), labels) })
+            }
         }
     }
 }
@@ -141,7 +155,7 @@ impl Target {
         Self { kind: Kind::Local { name: name.into(), deliver } }
     }
 
-    /// The name in `stats()`: `otlp-grpc http://collector:4317`, `files /var/profiles`, `store`.
+    /// The name in `stats()`: `otlp-grpc http://collector:4317`, `parca http://parca:7070`, `files /var/profiles`, `store`.
     #[must_use]
     pub fn name(&self) -> String {
         match &self.kind {
@@ -149,6 +163,7 @@ impl Target {
             Kind::Otlp(settings) => settings.name(),
             Kind::Pyroscope(settings) => settings.name(),
             Kind::Files(folder) => folder.name(),
+            Kind::Parca(settings, _) => parca::name(settings),
         }
     }
 }
@@ -160,6 +175,7 @@ impl fmt::Debug for Kind {
             Self::Otlp(settings) => settings.fmt(f),
             Self::Pyroscope(settings) => settings.fmt(f),
             Self::Files(folder) => folder.fmt(f),
+            Self::Parca(settings, _) => settings.fmt(f),
         }
     }
 }

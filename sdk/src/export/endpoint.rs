@@ -41,6 +41,8 @@ pub(super) enum PathRule {
     AsIs,
     /// The address of a server that has other methods too: this path is appended, whatever there is.
     Below(&'static str),
+    /// There is none: this method of gRPC, other than OTLP's, is called.
+    Method(&'static str),
 }
 
 impl Endpoint {
@@ -111,6 +113,7 @@ fn request_target(target: &str, protocol: Protocol, rule: PathRule) -> Result<Pa
         (Protocol::Grpc, _) if !matches!(path, "" | "/") || !query.is_empty() => {
             return Err("a gRPC endpoint has no path".into());
         }
+        (Protocol::Grpc, PathRule::Method(path)) => path.to_owned(),
         (Protocol::Grpc, _) => GRPC_PATH.to_owned(),
         (Protocol::Http, PathRule::AddIfBare) if matches!(path, "" | "/") => format!("{HTTP_PATH}{query}"),
         (Protocol::Http, PathRule::Append) => format!("{}{HTTP_PATH}{query}", path.trim_end_matches('/')),

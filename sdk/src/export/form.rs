@@ -10,6 +10,7 @@ use profiler_proto::{ProfileSet, otlp};
 
 use super::body::Body;
 use super::files::batch::{self, Batch};
+use super::parca;
 use super::protocol::Compression;
 use super::push;
 
@@ -22,13 +23,15 @@ pub(super) enum Form {
     Pyroscope(Arc<[(String, String)]>),
     /// A pprof file with its name.
     Files,
+    /// A `WriteRaw` of Parca, whose series all have these labels.
+    Parca(Arc<parca::Labels>),
 }
 
 impl Form {
     /// Whether a request of at most so many bytes holds `part`, which is compact.
     pub(super) fn fits(&self, part: &ProfileSet, bytes: usize) -> bool {
         match self {
-            Self::Otlp(_) => request_bytes(part) <= bytes,
+            Self::Otlp(_) | Self::Parca(_) => request_bytes(part) <= bytes,
             Self::Pyroscope(_) => push::fits(part, bytes),
             Self::Files => batch::fits(part, bytes),
         }
@@ -45,6 +48,10 @@ impl Form {
             Self::Pyroscope(labels) => Body::new(&push::request(part, labels), samples, Compression::Gzip),
             // Each file is compressed by itself.
             Self::Files => Body::new(&Batch::of(part), samples, Compression::None),
+            Self::Parca(labels) => {
+                let (request, untagged) = parca::request(part, labels);
+                Ok(Body::new(&request, samples, Compression::Gzip)?.without_tags(untagged))
+            }
         }
     }
 }

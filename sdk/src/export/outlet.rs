@@ -18,6 +18,7 @@ use super::files::writer::Writer;
 use super::form::Form;
 use super::grpc::Grpc;
 use super::otlp_http::OtlpHttp;
+use super::parca;
 use super::protocol::Protocol;
 use super::pusher::Pusher;
 use super::queue::Queue;
@@ -65,6 +66,11 @@ impl Outlet {
             Kind::Pyroscope(settings) => {
                 let (name, form) = (settings.name(), Form::Pyroscope(settings.labels));
                 Self::Remote(Remote::new(name, form, Sender::Pyroscope(Pusher::new(settings.http)), limits, runtime))
+            }
+            Kind::Parca(settings, labels) => {
+                let (name, form) = (parca::name(&settings), Form::Parca(labels));
+                let sender = Sender::Grpc(Grpc::new(*settings, parca::acknowledgement));
+                Self::Remote(Remote::new(name, form, sender, limits, runtime))
             }
         }
     }

@@ -88,6 +88,7 @@ impl Queue {
         state.next += 1;
         state.bytes += parcel.body.len();
         state.came += parcel.body.uncompressed as u64;
+        state.stats.untagged_samples += parcel.body.untagged as u64;
         state.kinds.offer(parcel.fate.contents());
         state.entries.push_back(Entry { number, pushed: Instant::now(), parcel });
         if state.closed {

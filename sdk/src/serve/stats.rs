@@ -46,6 +46,7 @@ fn destination(stats: &DestinationStats) -> Value {
         "dropped": lost(&stats.dropped),
         "kinds": kinds(&stats.kinds),
         "rejected_profiles": stats.rejected_profiles,
+        "untagged_samples": stats.untagged_samples,
         "requests": stats.requests,
         "retried": stats.retried,
         "sent_bytes": stats.sent_bytes,

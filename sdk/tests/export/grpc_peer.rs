@@ -1,10 +1,14 @@
-//! A real gRPC server (`tonic`'s generated service over `hyper`) that does what a script says, call by call.
+//! A real gRPC server (`tonic`'s services over `hyper`: OTLP's, and Parca's) that does what a script says, call by call.
 
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http2;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::service::TowerToHyperService;
 use opentelemetry_proto::tonic::collector::profiles::v1development::profiles_service_server::{
@@ -23,6 +27,7 @@ use tonic::metadata::MetadataMap;
 use tonic::{Response, Status};
 
 use super::http_peer::bind;
+use super::parca_peer;
 use super::profiles::assert_lawful;
 
 /// What the server does with one call.
@@ -44,17 +49,20 @@ pub(crate) struct Received {
     pub(crate) metadata: MetadataMap,
     /// The message, encoded again.
     pub(crate) message: Vec<u8>,
+    /// Panics if the message breaks a rule of its method.
+    assert_lawful: fn(&[u8]),
 }
 
-/// The server. Ends when it is dropped, and panics then if a body broke a rule of OTLP or of a backend.
+/// The server. Ends when it is dropped, and panics then if a message broke a rule of its method or of a backend.
 pub(crate) struct GrpcPeer {
     pub(crate) address: SocketAddr,
     seen: Arc<Seen>,
     accepting: JoinHandle<()>,
 }
 
+/// What the server is to do, and what it saw.
 #[derive(Default)]
-struct Seen {
+pub(crate) struct Seen {
     script: Mutex<VecDeque<Reaction>>,
     calls: Mutex<Vec<Received>>,
     /// The script says to close the connections.
@@ -100,7 +108,7 @@ impl Drop for GrpcPeer {
         self.accepting.abort();
         // A second panic would hide the first.
         if !std::thread::panicking() {
-            self.calls().iter().for_each(|call| assert_lawful(&call.message));
+            self.calls().iter().for_each(|call| (call.assert_lawful)(&call.message));
         }
     }
 }
@@ -131,8 +139,17 @@ async fn serve(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static, see
         // As a Collector does where the request was compressed.
         .send_compressed(CompressionEncoding::Gzip)
         .max_decoding_message_size(64 << 20);
-    let mut connection = http2::Builder::new(TokioExecutor::new())
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
+    let otlp = TowerToHyperService::new(service);
+    let service = service_fn(|request: Request<Incoming>| {
+        let (otlp, seen) = (otlp.clone(), Arc::clone(&seen));
+        async move {
+            match request.uri().path() {
+                parca_peer::WRITE_RAW => Ok::<_, Infallible>(parca_peer::answer(request, seen).await),
+                _ => otlp.call(request).await,
+            }
+        }
+    });
+    let mut connection = http2::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), service);
     tokio::select! {
         _ = &mut connection => {}
         () = seen.close.notified() => {}
@@ -147,21 +164,31 @@ impl ProfilesService for Scripted {
         &self,
         request: tonic::Request<ExportProfilesServiceRequest>,
     ) -> Result<Response<ExportProfilesServiceResponse>, Status> {
+        let partial = self.0.react(request, assert_lawful).await?;
+        let partial_success = partial.map(|(rejected_profiles, error_message)| ExportProfilesPartialSuccess {
+            rejected_profiles,
+            error_message,
+        });
+        Ok(Response::new(ExportProfilesServiceResponse { partial_success }))
+    }
+}
+
+impl Seen {
+    /// Keeps a call and does what the script says; gives what a success says.
+    pub(crate) async fn react(
+        &self,
+        request: tonic::Request<impl Message>,
+        assert_lawful: fn(&[u8]),
+    ) -> Result<Option<(i64, String)>, Status> {
         let (metadata, _, message) = request.into_parts();
-        self.0.calls.lock().unwrap().push(Received { metadata, message: message.encode_to_vec() });
-        let next = self.0.script.lock().unwrap().pop_front();
+        self.calls.lock().unwrap().push(Received { metadata, message: message.encode_to_vec(), assert_lawful });
+        let next = self.script.lock().unwrap().pop_front();
         match next.unwrap_or(Reaction::Ok(None)) {
-            Reaction::Ok(partial) => {
-                let partial_success = partial.map(|(rejected_profiles, error_message)| ExportProfilesPartialSuccess {
-                    rejected_profiles,
-                    error_message,
-                });
-                Ok(Response::new(ExportProfilesServiceResponse { partial_success }))
-            }
+            Reaction::Ok(partial) => Ok(partial),
             Reaction::Fail(status) => Err(status),
             Reaction::Hang => std::future::pending().await,
             Reaction::Close => {
-                self.0.close.notify_waiters();
+                self.close.notify_waiters();
                 std::future::pending().await
             }
         }

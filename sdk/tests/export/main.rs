@@ -13,6 +13,8 @@ mod grpc_peer;
 mod http;
 mod http_peer;
 mod kinds;
+mod parca;
+mod parca_peer;
 mod patience;
 mod profiles;
 mod push;
