@@ -1,7 +1,7 @@
 //! From the model to a pprof file.
 //!
 //! In: a [`ProfileSet`]. Out: bytes, with gzip or without; equal sets give equal bytes. Ids in the file are the positions
-//! in the compact dictionary's tables, from 1.
+//! of their elements in it, from 1, for some readers (Parca) refuse others.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -95,11 +95,15 @@ struct Writer<'a> {
     strings: IndexSet<Box<str>>,
     /// The name of a label, from its key.
     rename: fn(&str) -> Cow<'_, str>,
+    /// The mapping that stands first in the file, by its id. Readers take the first for the program itself (pprof's profile.proto, `mapping`).
+    program: u32,
 }
 
 impl<'a> Writer<'a> {
     fn new(set: &'a ProfileSet, rename: fn(&str) -> Cow<'_, str>) -> Self {
-        Self { set, dictionary: &set.dictionary, strings: IndexSet::from(["".into()]), rename }
+        let program = set.dictionary.mappings.entries().skip(1).find(|(_, mapping)| is_program(mapping, set));
+        let program = program.map_or(1, |(id, _)| id.index());
+        Self { set, dictionary: &set.dictionary, strings: IndexSet::from(["".into()]), rename, program }
     }
 
     fn file(mut self) -> wire::Profile {
@@ -160,18 +164,17 @@ impl<'a> Writer<'a> {
                 note_symbols(&mut mappings[position], location, dictionary);
             }
         }
-        // Readers take the first mapping for the program itself (pprof's profile.proto, `mapping`).
-        if let Some(program) = dictionary.mappings.iter().skip(1).position(|mapping| self.is_program(mapping)) {
-            mappings[..=program].rotate_right(1);
-        }
+        mappings.sort_unstable_by_key(|mapping| mapping.id);
         mappings
     }
 
-    /// Whether a mapping is of the executable that the resource names.
-    fn is_program(&self, mapping: &Mapping) -> bool {
-        let program = self.set.resource.get("process.executable.name").and_then(Value::as_str);
-        let file = self.dictionary.strings.text(mapping.filename).rsplit('/').next();
-        file.is_some() && file == program
+    /// The id of a mapping in the file: the program's first, the others in their order.
+    fn mapping_id(&self, mapping: MappingId) -> u64 {
+        match mapping.index() {
+            index if index == self.program => 1,
+            index if (1..self.program).contains(&index) => u64::from(index) + 1,
+            index => index.into(),
+        }
     }
 
     fn mapping(&mut self, mapping_id: MappingId, mapping: &Mapping) -> wire::Mapping {
@@ -180,7 +183,7 @@ impl<'a> Writer<'a> {
         let build_id = build_id.iter().find_map(|name| dictionary.value_of(mapping.attributes, name)?.as_str());
         let flag = |name| is_true(mapping.attributes, name, dictionary);
         wire::Mapping {
-            id: id(mapping_id),
+            id: self.mapping_id(mapping_id),
             memory_start: mapping.start,
             memory_limit: mapping.limit,
             file_offset: mapping.offset,
@@ -196,15 +199,17 @@ impl<'a> Writer<'a> {
     fn locations(&self) -> Vec<wire::Location> {
         let stacks = self.dictionary.stacks.iter();
         let unknown = stacks.flat_map(|stack| &stack.locations).any(|id| id.is_zero());
-        let rows = self.dictionary.locations.entries().skip(usize::from(!unknown));
-        rows.map(|(id, location)| self.location(id, location)).collect()
+        zero_last(self.dictionary.locations.entries(), unknown)
+            .map(|(id, location)| self.location(id, location))
+            .collect()
     }
 
     fn functions(&mut self) -> Vec<wire::Function> {
         let locations = self.dictionary.locations.iter();
         let unknown = locations.flat_map(|location| &location.lines).any(|line| line.function.is_zero());
-        let rows = self.dictionary.functions.entries().skip(usize::from(!unknown));
-        rows.map(|(id, function)| self.function(id, function)).collect()
+        zero_last(self.dictionary.functions.entries(), unknown)
+            .map(|(id, function)| self.function(id, function))
+            .collect()
     }
 
     fn location(&self, location_id: impl Id, location: &Location) -> wire::Location {
@@ -215,7 +220,7 @@ impl<'a> Writer<'a> {
         };
         wire::Location {
             id: element(location_id, self.dictionary.locations.len()),
-            mapping_id: id(location.mapping),
+            mapping_id: self.mapping_id(location.mapping),
             address: location.address,
             line: location.lines.iter().map(line).collect(),
             is_folded: is_true(location.attributes, names::IS_FOLDED, self.dictionary),
@@ -285,6 +290,19 @@ impl<'a> Writer<'a> {
     }
 }
 
+/// Whether a mapping is of the executable that the resource names.
+fn is_program(mapping: &Mapping, set: &ProfileSet) -> bool {
+    let program = set.resource.get("process.executable.name").and_then(Value::as_str);
+    let file = set.dictionary.strings.text(mapping.filename).rsplit('/').next();
+    file.is_some() && file == program
+}
+
+/// The rows of a table, the zero value at the end if it is `wanted`.
+fn zero_last<T>(mut rows: impl Iterator<Item = T>, wanted: bool) -> impl Iterator<Item = T> {
+    let zero = rows.next().filter(|_| wanted);
+    rows.chain(zero)
+}
+
 /// The columns of a capture. Nanoseconds follow on-CPU samples, but where a profile of the set already holds them.
 fn columns(set: &ProfileSet) -> Vec<Column<'_>> {
     let has_nanos = set.profiles.iter().any(|profile| profile.kind.sample_type == profile.kind.period_type);
@@ -321,8 +339,4 @@ fn is_true(set: AttributeSetId, name: &str, dictionary: &Dictionary) -> bool {
 /// so that the unknown one is an element too, where it is in use.
 fn element(id: impl Id, len: usize) -> u64 {
     if id.index() == 0 { len as u64 } else { id.index().into() }
-}
-
-fn id(id: impl Id) -> u64 {
-    id.index().into()
 }

@@ -1,6 +1,9 @@
 //! pprof there and back, and what is refused.
 
-use profiler_proto::model::{Attribute, Kind, Link, Location, LocationId, Profile, Stack, Value, ValueType};
+use profiler_proto::model::{
+    Attribute, Dictionary, FunctionId, Kind, Line, Link, Location, LocationId, Mapping, Profile, Sample, Stack, Value,
+    ValueType,
+};
 use profiler_proto::resource::Resource;
 use profiler_proto::{DecodeError, Limits, ProfileSet, fuzz, pprof};
 use proptest::prelude::*;
@@ -160,6 +163,53 @@ fn unknown_frames_are_elements() {
     let (locations, functions) = (set.dictionary.locations.len() as u8, set.dictionary.functions.len() as u8);
     assert!(plain.windows(4).any(|window| window == [10, 2, 1, locations]));
     assert!(plain.windows(4).any(|window| window == [34, 2, 8, functions]));
+}
+
+/// The fields of number `field` of a message, each without its tag and length; all lengths and numbers here are below 128.
+fn fields(mut bytes: &[u8], field: u8) -> Vec<Vec<u8>> {
+    let mut found = Vec::new();
+    while let [tag, rest @ ..] = bytes {
+        let length = match tag & 7 {
+            2 => usize::from(rest[0]) + 1,
+            _ => rest.iter().position(|byte| byte & 0x80 == 0).unwrap() + 1,
+        };
+        if tag >> 3 == field {
+            found.push(rest[usize::from(tag & 7 == 2)..length].to_vec());
+        }
+        bytes = &rest[length..];
+    }
+    found
+}
+
+/// Check that ids are positions, without which Parca refuses a file (its pkg/normalizer/validate.go), also where the program's mapping was
+/// not the first to be referred to, and where a location and a function are unknown.
+#[test]
+fn ids_are_positions() {
+    let mut set = checkout();
+    set.resource = Resource::new().with("process.executable.name", "shop");
+    let file = |name: &str, start, d: &mut Dictionary| {
+        let filename = d.strings.intern_str(name);
+        let mapping = d.mappings.intern(Mapping { start, limit: start + 0x1000, filename, ..Mapping::default() });
+        let lines = [Line { function: FunctionId::ZERO, line: 1, column: 0 }].into();
+        d.locations.intern(Location { mapping, address: start, lines, ..Location::default() })
+    };
+    let d = &mut set.dictionary;
+    let [libc, shop, last] =
+        [("/lib/libc.so", 0x1000), ("/bin/shop", 0x3000), ("/lib/z.so", 0x5000)].map(|(n, s)| file(n, s, d));
+    let stack = d.stacks.intern(Stack { locations: [libc, LocationId::ZERO, shop, last].into() });
+    set.profiles.truncate(1);
+    set.profiles[0].samples = vec![Sample { stack, value: 1, ..Sample::default() }];
+
+    let bytes = pprof::encode_uncompressed(&set);
+    let ids = |field| -> Vec<u8> { fields(&bytes, field).iter().map(|element| fields(element, 1)[0][0]).collect() };
+    assert_eq!((ids(3), ids(4), ids(5)), (vec![1, 2, 3], vec![1, 2, 3, 4], vec![1]));
+    let again = decoded(&bytes);
+    let mapping = |id: &LocationId| again.dictionary.locations.get(*id).unwrap().mapping;
+    let names = again.dictionary.stacks.get(again.profiles[0].samples[0].stack).unwrap().locations.iter().map(|id| {
+        let mapping = again.dictionary.mappings.get(mapping(id)).unwrap();
+        again.dictionary.strings.text(mapping.filename)
+    });
+    assert_eq!(names.collect::<Vec<_>>(), ["/lib/libc.so", "", "/bin/shop", "/lib/z.so"]);
 }
 
 /// Check that a key that stands several times becomes a list, and comes back.
