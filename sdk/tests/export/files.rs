@@ -108,11 +108,11 @@ async fn a_folder_that_comes_later_gets_all() {
     assert_eq!(place.files().len(), 2);
 }
 
-/// Check that what cannot be written in its time is lost as unreachable, to this destination alone.
+/// Check that what cannot be written in its time is lost as too old, to this destination alone.
 #[tokio::test]
 async fn a_folder_that_is_none_is_given_up() {
     let mut limits = limits();
-    limits.retry.budget = Duration::from_millis(100);
+    limits.retry.max_age = Duration::from_millis(100);
     let otlp = HttpPeer::start([]).await;
     let destinations = vec![Files::new("/dev/null").into(), Otlp::http(otlp.url()).into()];
     let rig = Rig::start(resolve(destinations, &|_| None).unwrap(), limits);
@@ -120,7 +120,7 @@ async fn a_folder_that_is_none_is_given_up() {
     rig.settle().await;
     rig.assert_settled(10, 0, Cause::Unreachable);
     let stats = rig.stats(0);
-    assert_eq!((stats.delivered, stats.dropped.count(Cause::Unreachable), rig.stats(1).delivered), (0, 10, 10));
+    assert_eq!((stats.delivered, stats.dropped.count(Cause::TooOld), rig.stats(1).delivered), (0, 10, 10));
     assert!(rig.last_error().contains("/dev/null: Not a directory"), "{stats:?}");
 }
 
@@ -154,11 +154,11 @@ async fn a_full_disk_is_said() {
     }
     let place = Place::new("full");
     let mut limits = limits();
-    limits.retry.budget = Duration::from_millis(100);
+    limits.retry.max_age = Duration::from_millis(100);
     let rig = Rig::start(vec![place.target()], limits);
     rig.offer(&set(10));
     rig.settle().await;
-    rig.assert_settled(0, 10, Cause::Unreachable);
+    rig.assert_settled(0, 10, Cause::TooOld);
     assert!(rig.last_error().contains("File too large"), "{}", rig.last_error());
     assert_eq!(place.files(), Vec::<PathBuf>::new());
 }
