@@ -104,17 +104,19 @@ async fn a_restarted_server_costs_nothing() {
 /// Check that what arrived each time and was never answered is lost as unanswered alone: what the receiver has of it is that.
 #[tokio::test]
 async fn what_is_never_answered_is_told_apart() {
-    let mut limits = limits();
-    limits.retry.budget = Duration::from_millis(100);
-    let rig = Rig::start(Protocol::Http, Duration::from_secs(30), limits);
-    offer(&rig);
-    rig.settle().await;
-    rig.proxy.close().unwrap();
-    rig.proxy.open().unwrap();
-    rig.proxy.break_next([Fault::ResetAfterBody; 1000]);
-    rig.offer(40);
-    rig.settle().await;
-    let account = rig.account();
-    assert_eq!((account.exported, account.lost.count(Cause::Unanswered), account.lost.total()), (CAPTURED, 40, 40));
-    assert_eq!(rig.receiver.unique().stacks, account.exported + account.lost.count(Cause::Unanswered));
+    for protocol in [Protocol::Grpc, Protocol::Http] {
+        let mut limits = limits();
+        limits.retry.budget = Duration::from_millis(100);
+        let rig = Rig::start(protocol, Duration::from_secs(30), limits);
+        offer(&rig);
+        rig.settle().await;
+        rig.proxy.close().unwrap();
+        rig.proxy.open().unwrap();
+        rig.proxy.break_next([Fault::ResetAfterBody; 1000]);
+        rig.offer(40);
+        rig.settle().await;
+        let account = rig.account();
+        assert_eq!((account.exported, account.lost.count(Cause::Unanswered), account.lost.total()), (CAPTURED, 40, 40));
+        assert_eq!(rig.receiver.unique().stacks, account.exported + account.lost.count(Cause::Unanswered));
+    }
 }

@@ -70,7 +70,7 @@ impl Grpc {
         *request.headers_mut() = self.headers.clone();
         match self.connection.exchange(request, self.timeout).await {
             Ok(reply) => answer(&reply, self.read),
-            Err(why) => Answer::Later { why, after: None },
+            Err(why) => Answer::Unanswered { why },
         }
     }
 
@@ -152,7 +152,7 @@ fn answer_without_status(reply: &Reply) -> Answer {
         }
         // HTTP/2 shows some resets as the end of the body: we cannot know what became of the request.
         StatusCode::OK if reply.headers.get(CONTENT_TYPE).is_some_and(is_grpc) => {
-            return Answer::Later { why: "the answer ended before its status".into(), after: None };
+            return Answer::Unanswered { why: "the answer ended before its status".into() };
         }
         StatusCode::BAD_REQUEST => code::INTERNAL,
         StatusCode::UNAUTHORIZED => code::UNAUTHENTICATED,

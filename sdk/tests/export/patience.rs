@@ -67,6 +67,7 @@ async fn retries_end_with_the_budget() {
         (Otlp::grpc(grpc.url()), Cause::Unreachable),
         (Otlp::http(busy.url()), Cause::Unreachable),
         (Otlp::http(silent.url()), Cause::Unanswered),
+        (Otlp::grpc(silent.url()), Cause::Unanswered),
     ];
     for (otlp, cause) in cases {
         let rig = Rig::start(vec![target(otlp)], impatient());
