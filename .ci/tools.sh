@@ -145,7 +145,7 @@ build_collector() {
     [ -x "$collector" ] && return 0
     say "Building an OpenTelemetry Collector, once (a minute or two)."
     for try in 1 2 3; do
-        (cd "$source" && CGO_ENABLED=0 go build -mod=readonly -buildvcs=false -trimpath -ldflags "-s -w" -o "$collector.$$" .) >&2 &&
+        (cd "$source" && CGO_ENABLED=0 GOTOOLCHAIN=auto go build -mod=readonly -buildvcs=false -trimpath -ldflags "-s -w" -o "$collector.$$" .) >&2 &&
             mv "$collector.$$" "$collector" && return 0
     done
     return 1

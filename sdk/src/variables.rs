@@ -27,9 +27,10 @@ impl<'a> Variables<'a> {
     /// If it is not UTF-8.
     pub(crate) fn text(&self, name: &str) -> Result<Option<String>, Error> {
         let Some(value) = (self.lookup)(name) else { return Ok(None) };
-        let text = value.into_string().map_err(|value| {
-            Error::setting(name, value.to_string_lossy(), "it is not UTF-8", "set it to UTF-8 text, or unset it")
-        })?;
+        // Without the value, which may be a secret.
+        let text = value
+            .into_string()
+            .map_err(|_| Error::setting(name, "…", "it is not UTF-8", "set it to UTF-8 text, or unset it"))?;
         Ok(Some(text.trim()).filter(|text| !text.is_empty()).map(str::to_owned))
     }
 

@@ -78,6 +78,8 @@ async fn a_host_that_is_away_costs_nothing() {
             offer(&rig);
             rig.until("it was tried again", |rig| rig.stats().retried > 0).await;
             assert_eq!((rig.account().pending, rig.stats().sent_bytes), (CAPTURED, 0));
+            let why = rig.stats().last_error.unwrap();
+            assert_eq!(why.contains("within"), walled, "{why}");
             rig.proxy.open().unwrap();
             rig.settle().await;
             assert_delivered(&rig, 0, &format!("{protocol:?}, walled: {walled}"));

@@ -126,8 +126,8 @@ fn too_many_attributes_are_left_out_by_name() {
     assert_lawful(&receiver);
     let bodies = receiver.bodies();
     let resource = &bodies[0].profiles[0].resource;
-    assert_eq!((resource.attributes().len(), resource.service_name()), (25, Some("a")));
-    let (kept, left_out) = ("attribute.23", "attribute.24");
+    assert_eq!((resource.attributes().len(), resource.service_name()), (18, Some("a")));
+    let (kept, left_out) = ("attribute.16", "attribute.17");
     assert!(resource.get(kept).is_some() && resource.get(left_out).is_none(), "{resource:?}");
     assert!(resource.get("attribute.7").is_some_and(|value| value.as_str().is_some_and(|text| text.len() == 2048)));
     let log = outcome["log"].to_string();

@@ -10,9 +10,9 @@ use profiler_proto::resource::Resource;
 use super::environment::{Environment, Names};
 use crate::error::Error;
 
-/// Most attributes. Source: Pyroscope refuses a profile of more than 30 labels, of which it adds some itself
-/// (`validation.max-label-names-per-series`).
-const MOST: usize = 25;
+/// Most attributes. Source: Pyroscope refuses a profile of which a sample has more than 30 labels
+/// (`validation.max-label-names-per-series`): four are its own, two say the thread, and six are left for tags.
+const MOST: usize = 18;
 /// Longest value in bytes. Source: Pyroscope refuses a profile with a longer one (`validation.max-length-label-value`).
 const LONGEST: usize = 2048;
 
@@ -154,8 +154,8 @@ mod tests {
         let many = resource(&tags, &pairs(&attributes));
         let expected: Vec<_> = [SERVICE, "t0", "t1"].into_iter().chain(attributes.iter().map(String::as_str)).collect();
         assert_eq!(keys(&many), expected[..MOST]);
-        let detected = resource(&tags, &pairs(&attributes[..20]));
-        assert_eq!(keys(&detected)[23..], ["host.name", "process.pid"]);
+        let detected = resource(&tags, &pairs(&attributes[..13]));
+        assert_eq!(keys(&detected)[16..], ["host.name", "process.pid"]);
         let named_late = format!("{},service.name=late", pairs(&attributes));
         let lookup = |name: &str| (name == ATTRIBUTES).then(|| named_late.as_str().into());
         let (name, late) = Environment::new(&lookup).resource(None, Vec::new()).unwrap();

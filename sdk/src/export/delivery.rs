@@ -85,9 +85,9 @@ impl Delivery {
             Answer::Partial { rejected, why } => {
                 // No more than there are: it is the peer who says it.
                 self.queue.count_rejected(rejected.min(parcel.fate.contents().profiles()));
-                return self.reject(number, why, now);
+                return self.reject(number, &parcel, why, now).await;
             }
-            Answer::Refused { why } => return self.reject(number, why, now),
+            Answer::Refused { why } => return self.reject(number, &parcel, why, now).await,
             Answer::Later { why, after } => (why, Setback::Later(after)),
             Answer::Throttled { why } => (why, Setback::Throttled),
             Answer::Unanswered { why } => (why, Setback::Unanswered),
@@ -100,6 +100,11 @@ impl Delivery {
         self.log.accepted(parcel, warning.as_deref(), now);
         self.backoff.reset();
         self.queue.accepted(number, warning);
+        self.keep_pace(parcel).await;
+    }
+
+    /// Waits as the pace has it, if there is one: also behind what was refused, for "too much" is refused for good over gRPC.
+    async fn keep_pace(&mut self, parcel: &Parcel) {
         let Some(came) = self.queue.backlog() else { return self.pace = None };
         let wait = self.pace.as_mut().map(|pace| pace.wait(parcel.body.uncompressed as u64, came));
         if let Some(wait) = wait
@@ -109,10 +114,11 @@ impl Delivery {
         }
     }
 
-    fn reject(&mut self, number: u64, why: String, now: Instant) {
+    async fn reject(&mut self, number: u64, parcel: &Parcel, why: String, now: Instant) {
         self.log.failed(&why, now);
         self.backoff.reset();
         self.queue.given_up(number, Cause::Rejected, why);
+        self.keep_pace(parcel).await;
     }
 
     async fn fail(&mut self, number: u64, setback: Setback, why: String, now: Instant) {

@@ -3,6 +3,8 @@
 //! In: text from code or the environment, with the name of the setting that it came from. Out: an [`Endpoint`], or an
 //! error that names the setting and says what to write. Secrets in a URL are never repeated.
 
+use std::fmt;
+
 use http::uri::{Authority, PathAndQuery};
 use http::{HeaderValue, Uri};
 
@@ -15,7 +17,7 @@ const HTTP_PATH: &str = "/v1development/profiles";
 const GRPC_PATH: &str = "/opentelemetry.proto.collector.profiles.v1development.ProfilesService/Export";
 
 /// Where a peer listens, and what to ask it for.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub(super) struct Endpoint {
     /// Whether to speak TLS.
     pub(super) secure: bool,
@@ -43,6 +45,13 @@ pub(super) enum PathRule {
     Below(&'static str),
     /// There is none: this method of gRPC, other than OTLP's, is called.
     Method(&'static str),
+}
+
+/// Without the query, which may hold a secret.
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Endpoint").field(&self.shown).finish()
+    }
 }
 
 impl Endpoint {
@@ -133,7 +142,7 @@ fn shown_path(target: &PathAndQuery, protocol: Protocol) -> &str {
 }
 
 /// `text` without what may be secret: user name and password, query.
-fn redacted(text: &str) -> String {
+pub(super) fn redacted(text: &str) -> String {
     let (before_query, _) = text.split_at(text.find('?').unwrap_or(text.len()));
     match (before_query.find("://"), before_query.rfind('@')) {
         (Some(scheme), Some(at)) if scheme < at => format!("{}://…{}", &before_query[..scheme], &before_query[at..]),

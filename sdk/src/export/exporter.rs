@@ -141,9 +141,11 @@ impl Exporter {
     /// runtime, as is [`Exporter::shutdown`].
     pub async fn flush(&self, timeout: Duration) -> bool {
         self.remotes().for_each(|remote| remote.hurry.notify_one());
+        // All marks first: what comes while one destination is waited for is not waited for at the next.
+        let marks: Vec<_> = self.remotes().map(|remote| (&remote.queue, remote.queue.mark())).collect();
         let flushed = async {
-            for remote in self.remotes() {
-                remote.queue.flushed().await;
+            for (queue, mark) in marks {
+                queue.flushed(mark).await;
             }
         };
         tokio::time::timeout(timeout, flushed).await.is_ok()

@@ -350,6 +350,6 @@ mod tests {
             let answer = answer(&http(StatusCode::from_u16(status).unwrap()));
             assert!(matches!(answer, Answer::Refused { .. }), "{status}: {answer:?}");
         }
-        assert!(matches!(answer(&reply(b"", &[])), Answer::Later { .. }));
+        assert!(matches!(answer(&reply(b"", &[])), Answer::Unanswered { .. }));
     }
 }

@@ -11,6 +11,7 @@ use http_body_util::Full;
 
 use super::answer::{Answer, excerpt};
 use super::body::Body;
+use super::endpoint::redacted;
 use super::protocol::{Compression, Version};
 use super::settings::Settings;
 use super::transport::{Connection, Reply};
@@ -57,7 +58,9 @@ impl Post {
 /// What a redirection means.
 pub(super) fn redirected(reply: &Reply) -> Answer {
     let location = reply.headers.get(LOCATION).map_or(&b"elsewhere"[..], HeaderValue::as_bytes);
-    Answer::Refused { why: format!("{}: redirected to {}; set that as endpoint", reply.status, excerpt(location)) }
+    // As an endpoint is shown: a query may hold a secret, and comes back in most redirections.
+    let location = redacted(&excerpt(location));
+    Answer::Refused { why: format!("{}: redirected to {location}; set that as endpoint", reply.status) }
 }
 
 /// What an answer means, read at `now`, that lets the same be sent again.

@@ -198,9 +198,13 @@ impl Queue {
         self.state().close(cause);
     }
 
-    /// Waits until all that was pushed before this call has its verdict.
-    pub(super) async fn flushed(&self) {
-        let mark = self.state().next;
+    /// The number up to which parcels were pushed until now.
+    pub(super) fn mark(&self) -> u64 {
+        self.state().next
+    }
+
+    /// Waits until all that was pushed before `mark` has its verdict.
+    pub(super) async fn flushed(&self, mark: u64) {
         // The sender lives as long as this queue: the wait ends by the value alone.
         let _ = self.settled.subscribe().wait_for(|settled| *settled >= mark).await;
     }

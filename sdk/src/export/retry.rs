@@ -80,7 +80,7 @@ struct Failing {
     request: u64,
     /// How much of the budget is used.
     used: Duration,
-    /// When the last attempt failed, if it reached the peer.
+    /// When the last attempt failed, if it reached the peer, or when the peer wanted to be asked again.
     reached: Option<Instant>,
     throttled: u32,
     /// Whether an attempt went without an answer: it may have arrived.
@@ -125,8 +125,10 @@ impl Failing {
     }
 
     fn enter(&mut self, setback: Setback, now: Instant) {
-        self.used += self.reached.map_or(Duration::ZERO, |last| now.duration_since(last));
-        self.reached = (setback != Setback::Unreached).then_some(now);
+        self.used += self.reached.map_or(Duration::ZERO, |last| now.saturating_duration_since(last));
+        // A wait that the peer asked for is none of ours.
+        let asked = if let Setback::Later(Some(asked)) = setback { asked.min(LONGEST_OBEYED) } else { Duration::ZERO };
+        self.reached = (setback != Setback::Unreached).then_some(now + asked);
         self.throttled += u32::from(setback == Setback::Throttled);
         self.unanswered |= setback == Setback::Unanswered;
     }

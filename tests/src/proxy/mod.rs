@@ -157,20 +157,20 @@ async fn keep_doors(
 ) -> Result<()> {
     let mut order = orders.recv().await;
     while let Some((door, done)) = order {
-        let listener = match door {
-            Door::Open => Some(socket(address)?.listen(64)?),
-            Door::Closed => None,
-            Door::Walled => Some(socket(address)?.listen(0)?),
-        };
+        let open = if door == Door::Open { Some(socket(address)?.listen(64)?) } else { None };
         // One fills the queue of a listener without room, which nobody empties: the kernel drops what asks for more.
-        let filler = if door == Door::Walled { Some(TcpStream::connect(address).await?) } else { None };
+        let wall = if door == Door::Walled {
+            Some((socket(address)?.listen(0)?, TcpStream::connect(address).await?))
+        } else {
+            None
+        };
         let _told = done.send(());
         // Ends with its connections when there is another order.
         tokio::select! {
             next = orders.recv() => order = next,
-            never = accept(listener.filter(|_| door == Door::Open), receiver, &script) => match never? {},
+            never = accept(open, receiver, &script) => match never? {},
         }
-        drop(filler);
+        drop(wall);
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 //! In: a batch. Out: its files, each whole and on the disk before it has its name. Runs on a thread of its own, which a disk may hold
 //! up for ever. What is in the folder is not to be trusted: nothing is followed, opened or removed that is not ours by its name.
 
-use std::fs::{self, DirEntry, File};
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -47,43 +47,66 @@ impl Folder {
         }
         // The names, too, are to be there after the power has failed.
         let synced = File::open(&self.path).and_then(|folder| Descriptor::of(folder)?.with(File::sync_all));
-        synced.map_err(said("sync", &self.path))
+        match synced {
+            // What some file systems say of every folder: there the names are there with the files.
+            Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => Ok(()),
+            synced => synced.map_err(said("sync", &self.path)),
+        }
     }
 
     fn make_room(&self, batch: &Batch) -> Result<(), String> {
         let mut kept = self.kept(&batch.service)?;
         kept.sort();
         let mut files = kept.len() + batch.files.len();
-        let mut bytes = kept.iter().map(|file| file.bytes).sum::<u64>() + batch.bytes();
+        let mut bytes = kept.iter().fold(batch.bytes(), |sum, file| sum.saturating_add(file.bytes));
+        let mut failed = Ok(());
         for oldest in kept {
             if files <= self.most_files && bytes <= self.most_bytes {
-                break;
+                return Ok(());
             }
-            remove(&oldest.path)?;
-            files -= 1;
-            bytes -= oldest.bytes;
+            // One that somebody else holds fast is no reason to keep the next.
+            match remove(&oldest.path) {
+                Ok(()) => (files, bytes) = (files - 1, bytes.saturating_sub(oldest.bytes)),
+                Err(why) => failed = Err(why),
+            }
         }
-        Ok(())
+        if files <= self.most_files && bytes <= self.most_bytes { Ok(()) } else { failed }
     }
 
     /// The files of `service`. What was left without a name is removed.
     fn kept(&self, service: &str) -> Result<Vec<Kept>, String> {
-        let entries = fs::read_dir(&self.path).map_err(said("read", &self.path))?;
         let mut kept = Vec::new();
-        for entry in entries.flatten() {
-            let name = entry.file_name();
-            let Some(name) = name.to_str() else { continue };
-            let draft = name.strip_prefix('.').and_then(|name| name.strip_suffix(DRAFT));
-            let Some(start) = start_of(draft.unwrap_or(name), service) else { continue };
+        for name in self.names(service)? {
+            let draft = draft_of(&name);
+            let Some(start) = start_of(draft.unwrap_or(&name), service) else { continue };
+            let path = self.path.join(&name);
             // Of the link itself, where it is one.
-            let Some(metadata) = entry.metadata().ok().filter(fs::Metadata::is_file) else { continue };
+            let Some(metadata) = fs::symlink_metadata(&path).ok().filter(fs::Metadata::is_file) else { continue };
             match draft {
-                None => kept.push(Kept { start: start.to_owned(), path: entry.path(), bytes: metadata.len() }),
-                Some(_) if is_left(&entry) => remove(&entry.path())?,
+                None => kept.push(Kept { start: start.to_owned(), path, bytes: metadata.len() }),
+                // Tidying: what cannot be removed stays.
+                Some(_) if is_left(&metadata) => _ = fs::remove_file(&path),
                 Some(_) => {}
             }
         }
         Ok(kept)
+    }
+
+    /// The names of the files of `service`, drafts among them.
+    fn names(&self, service: &str) -> Result<Vec<String>, String> {
+        let said = || said("read", &self.path);
+        // Opened before the listing and closed after it: closed by the host in between, it says that the listing's descriptor may be, too,
+        // and the standard library panics where that cannot be closed.
+        let witness = File::open(&self.path).and_then(Descriptor::of).map_err(said())?;
+        let mut entries = fs::read_dir(&self.path).map_err(said())?;
+        let is_of_service = |name: &String| start_of(draft_of(name).unwrap_or(name), service).is_some();
+        let names = entries.by_ref().flatten().filter_map(|entry| entry.file_name().into_string().ok());
+        let names = names.filter(is_of_service).collect();
+        if !witness.is_ours() {
+            std::mem::forget(entries);
+            return Err(said()(io::Error::other("the program has closed the descriptor")));
+        }
+        Ok(names)
     }
 
     fn write_file(&self, file: &PprofFile) -> Result<(), String> {
@@ -159,9 +182,13 @@ fn identity(file: &File) -> io::Result<Identity> {
 }
 
 /// Whether nobody can be writing to it any more.
-fn is_left(draft: &DirEntry) -> bool {
-    let modified = draft.metadata().and_then(|metadata| metadata.modified());
-    modified.is_ok_and(|modified| modified.elapsed().is_ok_and(|age| age > LONGEST_DRAFT))
+/// The name that a draft will have.
+fn draft_of(name: &str) -> Option<&str> {
+    name.strip_prefix('.')?.strip_suffix(DRAFT)
+}
+
+fn is_left(draft: &fs::Metadata) -> bool {
+    draft.modified().is_ok_and(|modified| modified.elapsed().is_ok_and(|age| age > LONGEST_DRAFT))
 }
 
 /// Removes a file that another process may remove as well.

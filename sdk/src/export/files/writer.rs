@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use prost::Message;
 
 use super::batch::Batch;
@@ -31,8 +32,8 @@ pub(in crate::export) struct Writer {
 struct Lane {
     jobs: Sender<Job>,
     outcomes: Receiver<Outcome>,
-    /// A job was given that has no outcome yet.
-    is_busy: bool,
+    /// What a job was given of which there is no outcome yet.
+    busy: Option<Bytes>,
 }
 
 type Job = Box<dyn FnOnce() -> Outcome + Send>;
@@ -50,11 +51,12 @@ impl Writer {
     /// Writes the batch that `body` holds, once.
     pub(in crate::export) async fn send(&mut self, body: &Body) -> Answer {
         let (folder, message) = (Arc::clone(&self.folder), body.message());
+        let contents = message.clone();
         let job = move || {
-            let batch = Batch::decode(message).map_err(|error| error.to_string())?;
+            let batch = Batch::decode(contents).map_err(|error| error.to_string())?;
             folder.write(&batch).map(|()| batch.bytes())
         };
-        match self.attempt(Box::new(job)).await {
+        match self.attempt(message, Box::new(job)).await {
             Ok(bytes) => {
                 self.written_bytes += bytes;
                 Answer::Accepted { warning: None }
@@ -68,14 +70,14 @@ impl Writer {
         self.written_bytes
     }
 
-    async fn attempt(&mut self, job: Job) -> Outcome {
+    async fn attempt(&mut self, message: Bytes, job: Job) -> Outcome {
         let timeout = self.timeout;
         let too_long = || Err(format!("writing to {} takes longer than {timeout:?}", self.folder.path.display()));
         let lane = match &mut self.lane {
             Some(lane) => lane,
             none => none.insert(Lane::open()?),
         };
-        match tokio::time::timeout(timeout, lane.run(job)).await {
+        match tokio::time::timeout(timeout, lane.run(message, job)).await {
             Ok(Some(outcome)) => outcome,
             Ok(None) => {
                 self.lane = None;
@@ -92,16 +94,21 @@ impl Lane {
         let work = move || while inbox.recv().is_ok_and(|job| results.send(job()).is_ok()) {};
         let thread = std::thread::Builder::new().name("profiler-files".to_owned()).spawn(work);
         thread.map_err(|error| format!("cannot make a thread: {error}"))?;
-        Ok(Self { jobs, outcomes, is_busy: false })
+        Ok(Self { jobs, outcomes, busy: None })
     }
 
-    /// What comes of `job`, which begins when the one before has ended; `None` where the thread has ended.
-    async fn run(&mut self, job: Job) -> Option<Outcome> {
-        if self.is_busy {
-            drop(self.outcome().await?);
+    /// What comes of `job`, which writes `message` and begins when the one before has ended: where that wrote the same, for longer than
+    /// an attempt may take, what came of it. `None` where the thread has ended.
+    async fn run(&mut self, message: Bytes, job: Job) -> Option<Outcome> {
+        if let Some(before) = self.busy.clone() {
+            let outcome = self.outcome().await?;
+            // Kept until now, so it is at an address of its own.
+            if before.as_ptr() == message.as_ptr() {
+                return Some(outcome);
+            }
         }
         self.jobs.send(job).ok()?;
-        self.is_busy = true;
+        self.busy = Some(message);
         self.outcome().await
     }
 
@@ -111,7 +118,7 @@ impl Lane {
         loop {
             match self.outcomes.try_recv() {
                 Ok(outcome) => {
-                    self.is_busy = false;
+                    self.busy = None;
                     return Some(outcome);
                 }
                 Err(TryRecvError::Empty) => tokio::time::sleep(ASKED_EVERY).await,
@@ -130,6 +137,9 @@ mod tests {
         Writer { timeout: Duration::from_millis(50), ..Writer::new(folder) }
     }
 
+    const ONE: Bytes = Bytes::from_static(b"one");
+    const OTHER: Bytes = Bytes::from_static(b"other");
+
     /// Check that a disk that hangs holds up nobody, that no second write begins beside the one that hangs, and that all goes on when
     /// it is there again.
     #[tokio::test]
@@ -146,7 +156,7 @@ mod tests {
         };
         let (mut ticks, mut tick) = (0, tokio::time::interval(Duration::from_millis(1)));
         let outcome = {
-            let mut attempt = std::pin::pin!(writer.attempt(hanging));
+            let mut attempt = std::pin::pin!(writer.attempt(ONE, hanging));
             loop {
                 tokio::select! {
                     outcome = &mut attempt => break outcome,
@@ -156,12 +166,25 @@ mod tests {
         };
         assert_eq!(outcome, Err("writing to /nowhere takes longer than 50ms".to_owned()));
         assert!(ticks > 1, "{ticks}");
-        assert!(writer.attempt(Box::new(job.clone())).await.is_err());
+        assert!(writer.attempt(OTHER, Box::new(job.clone())).await.is_err());
         assert!(begins.try_recv().is_err(), "nothing is written beside what hangs");
         release.send(()).unwrap();
         writer.timeout = Duration::from_secs(60);
-        assert_eq!(writer.attempt(Box::new(job)).await, Ok(2));
+        assert_eq!(writer.attempt(OTHER, Box::new(job)).await, Ok(2));
         assert_eq!(begins.try_iter().count(), 1);
+    }
+
+    /// Check that what was written after an attempt gave up waiting for it is not written again.
+    #[tokio::test]
+    async fn what_a_slow_disk_has_written_is_not_written_again() {
+        let mut writer = writer();
+        let (release, held) = mpsc::channel::<()>();
+        let slow = Box::new(move || held.recv().map(|()| 1).map_err(|error| error.to_string()));
+        assert!(writer.attempt(ONE, slow).await.is_err());
+        release.send(()).unwrap();
+        writer.timeout = Duration::from_secs(60);
+        assert_eq!(writer.attempt(ONE, Box::new(|| Ok(2))).await, Ok(1));
+        assert_eq!(writer.attempt(ONE, Box::new(|| Ok(3))).await, Ok(3));
     }
 
     /// Check that a thread that has ended is said, and replaced.
@@ -169,7 +192,9 @@ mod tests {
     async fn a_thread_that_ends_is_replaced() {
         let mut writer = writer();
         writer.timeout = Duration::from_secs(60);
-        assert!(writer.attempt(Box::new(|| -> Outcome { std::panic::resume_unwind(Box::new(())) })).await.is_err());
-        assert_eq!(writer.attempt(Box::new(|| Ok(3))).await, Ok(3));
+        assert!(
+            writer.attempt(ONE, Box::new(|| -> Outcome { std::panic::resume_unwind(Box::new(())) })).await.is_err()
+        );
+        assert_eq!(writer.attempt(ONE, Box::new(|| Ok(3))).await, Ok(3));
     }
 }
