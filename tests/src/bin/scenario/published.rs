@@ -37,7 +37,9 @@ pub(crate) fn published(options: &Options) -> Result<Value> {
 }
 
 fn start(service: &str, note: usize) -> Result<Profiler> {
-    Ok(profiler::start(Config::new(service).tag("region", "eu-1").tag("note", "x".repeat(note)))?)
+    Ok(profiler::start(
+        Config::new(service).tag("region", "eu-1").tag("note", "x".repeat(note)).tag("remark", "x".repeat(note)),
+    )?)
 }
 
 /// A process context of somebody else.
