@@ -16,6 +16,8 @@ const CRATES: &[(&str, Option<&[&str]>)] = &[
     ("profiler-proto", Some(&[])),
     ("profiler-sdk-macros", Some(&[])),
     ("profiler-sdk", Some(&["profiler-proto", "profiler-sdk-macros"])),
+    ("profiler-sidecar-ebpf", Some(&[])),
+    ("profiler-sidecar", Some(&["profiler-proto", "profiler-sdk", "profiler-sidecar-ebpf"])),
     ("profiler-examples", None),
     ("profiler-tests", None),
 ];
@@ -39,6 +41,30 @@ const STAGES: &[&str] = &[
     "config",
     "metrics",
     "profiler",
+];
+/// The modules of the sidecar, each of which may use those before it.
+const SIDECAR_STAGES: &[&str] = &[
+    "error",
+    "sample",
+    "elf",
+    "target",
+    "go",
+    "privilege",
+    "discover",
+    "bpf",
+    "drain",
+    "naming",
+    "aggregate",
+    "assemble",
+    "capture",
+    "config",
+    "budget",
+    "receive",
+    "inspect",
+    "record",
+    "doctor",
+    "run",
+    "cli",
 ];
 /// Modules that both halves of the project share, and all that they may use: the sidecar has nothing else.
 const SHARED: &[&str] = &["export", "serve"];
@@ -107,26 +133,43 @@ fn crates_point_downwards() {
     }
 }
 
-/// The top-level modules that a file's code names.
-fn modules_named(text: &str) -> BTreeSet<String> {
+/// Those of `stages` that a file's code names.
+fn modules_named(text: &str, stages: &[&str]) -> BTreeSet<String> {
     let paths = text.lines().flat_map(|line| code(line).split("crate::").skip(1));
     let first = |path: &str| path.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or("").to_owned();
-    paths.map(first).filter(|name| STAGES.contains(&name.as_str())).collect()
+    paths.map(first).filter(|name| stages.contains(&name.as_str())).collect()
+}
+
+/// The module that a source file belongs to, and those of `stages` before it. `None`: the root of the crate, which has them all.
+fn module_and_those_before<'a>(file: &str, stages: &'a [&'a str]) -> Option<(String, &'a [&'a str])> {
+    let module = file.split("/src/").nth(1).unwrap().split(['/', '.']).next().unwrap();
+    if ["lib", "main"].contains(&module) {
+        return None;
+    }
+    let level = stages.iter().position(|stage| *stage == module);
+    let level = level.unwrap_or_else(|| panic!("{file}: which modules may `{module}` use?"));
+    Some((module.to_owned(), &stages[..level]))
 }
 
 /// Check that the SDK's modules point downwards only, and that `export` and `serve` stand on the leaves alone.
 #[test]
 fn modules_point_downwards() {
     for (file, text) in sources("sdk/src") {
-        let module = file.trim_start_matches("sdk/src/").split(['/', '.']).next().unwrap();
-        if module == "lib" {
-            continue;
-        }
-        let level = STAGES.iter().position(|stage| *stage == module);
-        let level = level.unwrap_or_else(|| panic!("{file}: which modules may `{module}` use?"));
-        let allowed: &[&str] = if SHARED.contains(&module) { LEAVES } else { &STAGES[..level] };
-        for used in modules_named(&text).iter().filter(|used| *used != module) {
+        let Some((module, before)) = module_and_those_before(&file, STAGES) else { continue };
+        let allowed = if SHARED.contains(&module.as_str()) { LEAVES } else { before };
+        for used in modules_named(&text, STAGES).iter().filter(|used| **used != module) {
             assert!(allowed.contains(&used.as_str()), "{file} must not use crate::{used}");
+        }
+    }
+}
+
+/// Check that the sidecar's modules point downwards only.
+#[test]
+fn modules_of_the_sidecar_point_downwards() {
+    for (file, text) in sources("sidecar/src") {
+        let Some((module, before)) = module_and_those_before(&file, SIDECAR_STAGES) else { continue };
+        for used in modules_named(&text, SIDECAR_STAGES).iter().filter(|used| **used != module) {
+            assert!(before.contains(&used.as_str()), "{file} must not use crate::{used}");
         }
     }
 }

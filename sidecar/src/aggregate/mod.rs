@@ -1,0 +1,1 @@
+//! Equal samples of a window as one.

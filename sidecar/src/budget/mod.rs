@@ -1,0 +1,1 @@
+//! The sidecar's own CPU and memory, kept within bounds by itself.

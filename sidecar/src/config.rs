@@ -1,0 +1,1 @@
+//! Settings: command line, environment, a file of TOML; each checked once, here.

@@ -1,0 +1,1 @@
+//! Which processes there are, what they are, whose pod, what is left out.

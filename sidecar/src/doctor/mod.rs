@@ -1,0 +1,1 @@
+//! The command `doctor`: what works here, and what is missing.

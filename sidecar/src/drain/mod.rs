@@ -1,0 +1,1 @@
+//! From the bytes of the ring buffer to [`Sample`](crate::sample::Sample)s.

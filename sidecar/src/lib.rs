@@ -1,0 +1,27 @@
+//! Profiles the processes of a pod from outside: Go and other native ones.
+//!
+//! The way of a sample: `bpf` (kernel) → `drain` → `naming` → `aggregate` → `assemble` → the exporter and the store of the SDK's crate. Beside it
+//! `capture` reads what Go's runtime keeps, and `receive` takes what the pod's SDKs send. `discover` says which processes there are. A
+//! binary with a library, so that its parts can be tried by tests: nothing here is an interface for others.
+
+pub mod aggregate;
+pub mod assemble;
+pub mod bpf;
+pub mod budget;
+pub mod capture;
+pub mod cli;
+pub mod config;
+pub mod discover;
+pub mod doctor;
+pub mod drain;
+pub mod elf;
+pub mod error;
+pub mod go;
+pub mod inspect;
+pub mod naming;
+pub mod privilege;
+pub mod receive;
+pub mod record;
+pub mod run;
+pub mod sample;
+pub mod target;

@@ -1,0 +1,5 @@
+//! The command line of the sidecar.
+
+fn main() -> std::process::ExitCode {
+    profiler_sidecar::cli::main()
+}

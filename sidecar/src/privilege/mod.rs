@@ -1,0 +1,1 @@
+//! Which capabilities there are, what works with them, and how they are dropped.

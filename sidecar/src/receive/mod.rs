@@ -1,0 +1,1 @@
+//! OTLP profiles from the pod's SDKs, over gRPC and HTTP.

@@ -1,0 +1,1 @@
+//! The command `record`: one capture into a file.

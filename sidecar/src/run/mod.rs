@@ -1,0 +1,1 @@
+//! The command `run`: the agent.

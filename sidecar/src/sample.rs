@@ -1,0 +1,81 @@
+//! One on-CPU sample as it left the kernel: addresses and bytes, nothing looked up yet.
+//!
+//! Made by `drain`, taken by `naming` and `aggregate`.
+
+/// A sample of one thread on one processor.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Sample {
+    /// Process and thread, as the sidecar's own pid namespace numbers them.
+    pub pid: u32,
+    /// The thread.
+    pub tid: u32,
+    /// The processor it ran on.
+    pub cpu: u32,
+    /// Nanoseconds of `CLOCK_BOOTTIME`.
+    pub time_nanos: u64,
+    /// Nanoseconds of CPU time that it stands for: the period in force when it was taken.
+    pub period_nanos: u64,
+    /// `comm` of the thread, without the zeros behind it.
+    pub comm: String,
+    /// Whether it was in the kernel, whose addresses then stand in `kernel`.
+    pub kernel: Vec<u64>,
+    /// Addresses of user space, leaf first: `user[0]` is the interrupted instruction where it was in user space, the others are return addresses.
+    pub user: Vec<u64>,
+    /// Where the walk of user space ended.
+    pub end: End,
+    /// Registers of user space.
+    pub registers: Registers,
+    /// Up to 128 bytes from `registers.sp` on.
+    pub top: Vec<u8>,
+    /// What Go's runtime says of the goroutine that ran.
+    pub goroutine: Option<Goroutine>,
+    /// Tags: Go's labels of `pprof.Do`, or the attributes of a published thread context (OTEP 4947).
+    pub labels: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Whether labels were more, or longer, than there is room for.
+    pub labels_cut: bool,
+    /// The span of a published thread context.
+    pub span: Option<Span>,
+}
+
+/// Registers that a walk begins with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Registers {
+    /// Instruction.
+    pub ip: u64,
+    /// Stack.
+    pub sp: u64,
+    /// Frame: `rbp`, `x29`.
+    pub fp: u64,
+    /// Link register, of processors that have one.
+    pub lr: u64,
+}
+
+/// How a walk ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum End {
+    /// At the root: a frame pointer of zero, or the goroutine's entry.
+    #[default]
+    Root,
+    /// There are more frames than the kernel side walks.
+    Cut,
+    /// At memory that could not be read, or a frame pointer that leads nowhere.
+    Lost,
+}
+
+/// A goroutine, as the kernel side reads it from `g`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Goroutine {
+    /// `goid`.
+    pub id: u64,
+    /// `startpc`: its function, the root of its stack.
+    pub start_pc: u64,
+}
+
+/// A span.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Span {
+    /// Its trace.
+    pub trace_id: [u8; 16],
+    /// Itself.
+    pub span_id: [u8; 8],
+}

@@ -1,0 +1,1 @@
+//! A process from outside: its memory, its mappings, its files.
