@@ -28,6 +28,8 @@ mod error;
 pub mod folded;
 #[doc(hidden)]
 pub mod fuzz;
+#[doc(hidden)]
+pub mod hash;
 pub mod heap_v2;
 mod limits;
 pub mod loss;

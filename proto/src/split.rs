@@ -4,6 +4,8 @@
 //! its own. Some backends copy the dictionary of a request for each of its profiles, and store half a request if that
 //! grows too large; so it is counted once per profile ([`request_bytes`]).
 
+mod bound;
+
 use prost::Message;
 
 use crate::model::{Attribute, AttributeSet, Dictionary, Profile, ProfileSet, Sample, Value};
@@ -29,7 +31,13 @@ pub const MAX_SAMPLES: usize = 16_000;
 /// samples; the sums over the parts and what is too large are exactly the original's.
 #[must_use]
 pub fn split(set: &ProfileSet, limit: usize) -> Split {
-    split_by(set, |part| request_bytes(part) <= limit)
+    split_by(set, |part| fits(part, limit))
+}
+
+/// Whether [`request_bytes`] of `set`, which is compact, is at most `limit`; told without encoding it where it is far below.
+#[must_use]
+pub fn fits(set: &ProfileSet, limit: usize) -> bool {
+    bound::request_bytes_at_most(set) <= limit || request_bytes(set) <= limit
 }
 
 /// The same where `fits` says of a compact part whether it is small enough, as the form that it is to be sent in has it.

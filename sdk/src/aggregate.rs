@@ -4,10 +4,10 @@
 //! every distinct stack stands once for each context and thread, with its count and weight. Bounded in bytes: where there is
 //! little room left, samples lose what tells them apart; what does not fit then is refused and noted as lost.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use profiler_proto::hash::Map;
 use profiler_proto::loss::{Cause, Degraded, Flaw, Loss};
 
 use crate::context::attributes::pairs;
@@ -43,13 +43,13 @@ const THREAD_BYTES: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Aggregate {
     /// By shape with the number of its era above it, and addresses: the number of the stack.
-    stacks: HashMap<Box<[u64]>, u32>,
-    entries: HashMap<Key, Tally>,
+    stacks: Map<Box<[u64]>, u32>,
+    entries: Map<Key, Tally>,
     /// By their bytes: the number of the set, from 1.
-    tag_sets: HashMap<Box<[u8]>, u32>,
-    threads: HashMap<u32, Named>,
+    tag_sets: Map<Box<[u8]>, u32>,
+    threads: Map<u32, Named>,
     /// Names of threads: the number of each, from 1.
-    names: HashMap<Arc<str>, u32>,
+    names: Map<Arc<str>, u32>,
     bytes: usize,
     /// The stack that is looked up.
     words: Vec<u64>,
@@ -99,11 +99,11 @@ impl Aggregate {
     /// An empty window that begins now.
     pub(crate) fn begin(now: Instant, now_at: SystemTime) -> Self {
         Self {
-            stacks: HashMap::new(),
-            entries: HashMap::new(),
-            tag_sets: HashMap::new(),
-            threads: HashMap::new(),
-            names: HashMap::new(),
+            stacks: Map::default(),
+            entries: Map::default(),
+            tag_sets: Map::default(),
+            threads: Map::default(),
+            names: Map::default(),
             bytes: 0,
             words: Vec::new(),
             started: now,
@@ -277,11 +277,11 @@ pub(crate) struct Window {
     pub(crate) degraded: Degraded,
     /// What the addresses of each era are in.
     pub(crate) eras: Vec<Arc<Modules>>,
-    stacks: HashMap<Box<[u64]>, u32>,
-    entries: HashMap<Key, Tally>,
-    tag_sets: HashMap<Box<[u8]>, u32>,
-    threads: HashMap<u32, Named>,
-    names: HashMap<Arc<str>, u32>,
+    stacks: Map<Box<[u64]>, u32>,
+    entries: Map<Key, Tally>,
+    tag_sets: Map<Box<[u8]>, u32>,
+    threads: Map<u32, Named>,
+    names: Map<Arc<str>, u32>,
 }
 
 /// A distinct stack in one context on one thread.
@@ -336,7 +336,7 @@ impl Window {
     }
 
     /// The sets of tags, by number.
-    pub(crate) fn tags(&self) -> HashMap<u32, Vec<(&'static str, String)>> {
+    pub(crate) fn tags(&self) -> Map<u32, Vec<(&'static str, String)>> {
         let sets = self.tag_sets.iter().map(|(bytes, number)| (*number, texts(bytes).collect()));
         let overflow = keys::text(keys::OF_TAGS).map(|key| (key, BEYOND.to_owned()));
         sets.chain([(NO_TAGS, Vec::new()), (OVERFLOW, overflow.into_iter().collect())]).collect()

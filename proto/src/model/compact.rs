@@ -7,6 +7,7 @@ use indexmap::IndexMap;
 use super::import::Import;
 use super::table::{AttributeSetId, LinkId, StackId};
 use super::{Dictionary, Profile, ProfileSet, Sample};
+use crate::hash::State;
 
 impl ProfileSet {
     /// The same profiles with a dictionary that holds only what they refer to, in the order of first reference, and with
@@ -81,7 +82,7 @@ pub(crate) type SumEntry = (Identity, i64, u64, u64, Sample);
 /// Samples of one profile, summed by identity, in the order of their first appearance.
 #[derive(Debug, Default)]
 pub(crate) struct Sums {
-    values: IndexMap<Identity, i64>,
+    values: IndexMap<Identity, i64, State>,
 }
 
 impl Sums {

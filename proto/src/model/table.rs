@@ -10,6 +10,8 @@ use std::marker::PhantomData;
 
 use indexmap::{Equivalent, IndexSet};
 
+use crate::hash::State;
+
 /// A typed index into one table of one [`Dictionary`](super::Dictionary). Zero stands for "not set".
 pub trait Id: Copy + Eq + Hash + Ord + fmt::Debug {
     /// The id of the element at `index`.
@@ -72,7 +74,7 @@ ids! {
 /// nothing is ever removed.
 #[derive(Clone)]
 pub struct Table<T, I> {
-    elements: IndexSet<T>,
+    elements: IndexSet<T, State>,
     id: PhantomData<fn() -> I>,
 }
 

@@ -13,6 +13,7 @@ use indexmap::{IndexMap, IndexSet};
 use prost::Message;
 
 use super::{default_sample_type, labels, messages as wire, names};
+use crate::hash::State;
 use crate::model::compact::Identity;
 use crate::model::{
     AttributeSetId, Dictionary, Function, Id, Kind, Location, Mapping, MappingId, Profile, ProfileSet, Sample,
@@ -92,7 +93,7 @@ struct Writer<'a> {
     set: &'a ProfileSet,
     dictionary: &'a Dictionary,
     /// The texts in use so far, by their index.
-    strings: IndexSet<Box<str>>,
+    strings: IndexSet<Box<str>, State>,
     /// The name of a label, from its key.
     rename: fn(&str) -> Cow<'_, str>,
     /// The mapping that stands first in the file, by its id. Readers take the first for the program itself (pprof's profile.proto, `mapping`).
@@ -103,7 +104,7 @@ impl<'a> Writer<'a> {
     fn new(set: &'a ProfileSet, rename: fn(&str) -> Cow<'_, str>) -> Self {
         let program = set.dictionary.mappings.entries().skip(1).find(|(_, mapping)| is_program(mapping, set));
         let program = program.map_or(1, |(id, _)| id.index());
-        Self { set, dictionary: &set.dictionary, strings: IndexSet::from(["".into()]), rename, program }
+        Self { set, dictionary: &set.dictionary, strings: IndexSet::from_iter(["".into()]), rename, program }
     }
 
     fn file(mut self) -> wire::Profile {
@@ -134,7 +135,7 @@ impl<'a> Writer<'a> {
 
     /// One sample per stack, attributes and link, with the values of all columns; 0 where a profile has no such sample.
     fn samples(&mut self, columns: &[Column<'_>]) -> Vec<wire::Sample> {
-        let mut rows: IndexMap<Identity, Vec<i64>> = IndexMap::new();
+        let mut rows: IndexMap<Identity, Vec<i64>, State> = IndexMap::default();
         for (i, column) in columns.iter().enumerate() {
             for sample in &column.profile.samples {
                 let row = rows.entry((sample.stack, sample.attributes, sample.link));

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use profiler_proto::model::{Dictionary, Profile, ProfileSet, Value, merge};
-use profiler_proto::split::{MAX_SAMPLES, request_bytes, split};
+use profiler_proto::model::{Dictionary, Function, Line, Location, Mapping, Profile, ProfileSet, Stack, Value, merge};
+use profiler_proto::split::{MAX_SAMPLES, fits, request_bytes, split};
 use profiler_proto::{loss, otlp};
 use proptest::prelude::*;
 
@@ -121,7 +121,44 @@ fn a_sample_too_large_is_handed_back() {
     assert_eq!(samples(&merge(all)), samples(&set));
 }
 
+/// Check that a set whose texts and numbers are as long as they can be is not told to be smaller than it is.
+#[test]
+fn long_numbers_and_texts_are_counted_whole() {
+    let mut set = checkout();
+    let d = &mut set.dictionary;
+    let texts = (0..20_000).map(|i| d.strings.intern_str(&format!("{i:0200}"))).collect::<Vec<_>>();
+    let stacks = texts.iter().map(|text| {
+        let function =
+            d.functions.intern(Function { name: *text, system_name: *text, filename: *text, start_line: u32::MAX });
+        let line = Line { function, line: u32::MAX, column: u32::MAX };
+        let mapping =
+            Mapping { start: u64::MAX - 1, limit: u64::MAX, offset: u64::MAX, filename: *text, ..Mapping::default() };
+        let mapping = d.mappings.intern(mapping);
+        let location = Location { mapping, address: u64::MAX, lines: [line; 1].into(), ..Location::default() };
+        let location = d.locations.intern(location);
+        d.stacks.intern(Stack { locations: [location; 1].into() })
+    });
+    let stacks: Vec<_> = stacks.collect();
+    let sample = set.profiles[0].samples[0];
+    let value = i64::MAX / stacks.len() as i64;
+    set.profiles.truncate(1);
+    set.profiles[0].samples =
+        stacks.into_iter().map(|stack| profiler_proto::Sample { stack, value, ..sample }).collect();
+    let set = set.compacted();
+    let bytes = request_bytes(&set);
+    assert!(fits(&set, bytes) && !fits(&set, bytes - 1));
+}
+
 proptest! {
+    /// Check that what is told of a set without encoding it never lets one pass that is too large.
+    #[test]
+    fn a_set_fits_from_its_size_on(plan in plans(values())) {
+        let set = plan.build(true).compacted();
+        let bytes = request_bytes(&set);
+        prop_assert!(fits(&set, bytes) && fits(&set, 100 * bytes + 1_000));
+        prop_assert!(bytes == 0 || !fits(&set, bytes - 1));
+    }
+
     /// Check that nothing is lost, whatever the set and the bound.
     #[test]
     fn nothing_is_lost(plan in plans(values()), stacks in any::<u32>(), lost in any::<u32>(), limit in 0..4_000_usize) {

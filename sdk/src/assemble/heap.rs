@@ -3,10 +3,10 @@
 //! In: a [`HeapWindow`], the symbols, the resource. Out: a [`ProfileSet`] in Go's types and order, each sample with the tags and the
 //! span that were in force when its memory was allocated; the allocator's own figures as attributes.
 
-use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::SystemTime;
 
+use profiler_proto::hash::Map;
 use profiler_proto::model::{
     AttributeId, AttributeSetId, Dictionary, Kind, LinkId, Profile, ProfileSet, Sample, StackId, Value,
 };
@@ -72,8 +72,8 @@ fn drawn(sites: &[Site], part: Option<SystemTime>) -> Vec<u64> {
 
 /// The tags of each site by a number, and the number of each.
 #[expect(clippy::type_complexity, reason = "it is what `Assembly` takes, and what it is asked by")]
-fn tag_sets(sites: &[Site]) -> (HashMap<u32, Vec<(&'static str, String)>>, Vec<u32>) {
-    let mut numbers: HashMap<&[u8], u32> = HashMap::new();
+fn tag_sets(sites: &[Site]) -> (Map<u32, Vec<(&'static str, String)>>, Vec<u32>) {
+    let mut numbers: Map<&[u8], u32> = Map::default();
     let mut tag_sets = Vec::with_capacity(sites.len());
     for site in sites {
         let next = numbers.len() as u32;
@@ -166,7 +166,7 @@ mod tests {
     }
 
     /// The objects of each site by its address: those allocated, those in use.
-    fn told(window: &HeapWindow) -> [HashMap<u64, i64>; 2] {
+    fn told(window: &HeapWindow) -> [Map<u64, i64>; 2] {
         let set = assemble(window, &Symbolizer::new(None), &Resource::default());
         [0, 2].map(|place| {
             let address = |stack| {

@@ -7,10 +7,10 @@
 mod heap;
 mod threads;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use profiler_proto::hash::Map;
 use profiler_proto::loss::STACKS;
 use profiler_proto::model::{
     AttributeId, AttributeSetId, Dictionary, Function, Kind, Line, Link, LinkId, Location, LocationId, Mapping,
@@ -74,7 +74,7 @@ fn set_of(profiles: Vec<Profile>, dictionary: Dictionary, resource: &Resource) -
 
 /// Adds up samples that differ only in what a profile does not show; one that stands for nothing is left out.
 fn merged(samples: impl Iterator<Item = Sample>) -> Vec<Sample> {
-    let mut places = HashMap::new();
+    let mut places = Map::default();
     let mut merged: Vec<Sample> = Vec::new();
     for sample in samples {
         let place = *places.entry((sample.stack, sample.attributes, sample.link)).or_insert(merged.len());
@@ -93,12 +93,12 @@ struct Assembly<'a> {
     /// What the addresses of each era are in.
     eras: &'a [Arc<Modules>],
     /// By era and address.
-    locations: HashMap<(usize, u64), LocationId>,
+    locations: Map<(usize, u64), LocationId>,
     /// By the module itself: where one was, another one may have been at another time.
-    mappings: HashMap<*const Module, MappingId>,
+    mappings: Map<*const Module, MappingId>,
     /// By tag set, thread and its name.
-    labels: HashMap<(u32, u32, Option<&'a str>), AttributeSetId>,
-    tags: HashMap<u32, Vec<(&'static str, String)>>,
+    labels: Map<(u32, u32, Option<&'a str>), AttributeSetId>,
+    tags: Map<u32, Vec<(&'static str, String)>>,
     threads: ThreadLabels<'a>,
 }
 
@@ -138,16 +138,16 @@ impl<'a> Assembly<'a> {
     fn new(
         symbolizer: &'a Symbolizer,
         eras: &'a [Arc<Modules>],
-        tags: HashMap<u32, Vec<(&'static str, String)>>,
+        tags: Map<u32, Vec<(&'static str, String)>>,
         threads: ThreadLabels<'a>,
     ) -> Self {
         Self {
             dictionary: Dictionary::default(),
             symbolizer,
             eras,
-            locations: HashMap::new(),
-            mappings: HashMap::new(),
-            labels: HashMap::new(),
+            locations: Map::default(),
+            mappings: Map::default(),
+            labels: Map::default(),
             tags,
             threads,
         }

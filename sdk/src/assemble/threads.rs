@@ -3,9 +3,9 @@
 //! In: the entries of a window. Out: `thread.id` and `thread.name` of the threads that are told apart. A service that makes a thread per
 //! request would otherwise fill its profiles with them. Pure.
 
-use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 
+use profiler_proto::hash::{Map, Set};
 use profiler_proto::model::Value;
 
 use crate::aggregate::Entry;
@@ -18,8 +18,8 @@ const MAX_NAMES: usize = 256;
 /// The threads, and the names, that are told apart.
 #[derive(Debug, Default)]
 pub(super) struct ThreadLabels<'a> {
-    ids: HashSet<u32>,
-    names: HashSet<&'a str>,
+    ids: Set<u32>,
+    names: Set<&'a str>,
 }
 
 impl<'a> ThreadLabels<'a> {
@@ -41,8 +41,8 @@ impl<'a> ThreadLabels<'a> {
 }
 
 /// The `most` keys with the largest sums.
-fn busiest<K: Copy + Eq + Hash + Ord>(parts: impl Iterator<Item = (K, u64)>, most: usize) -> HashSet<K> {
-    let mut sums: HashMap<K, u64> = HashMap::new();
+fn busiest<K: Copy + Eq + Hash + Ord>(parts: impl Iterator<Item = (K, u64)>, most: usize) -> Set<K> {
+    let mut sums: Map<K, u64> = Map::default();
     parts.for_each(|(key, nanos)| *sums.entry(key).or_default() += nanos);
     let mut sorted: Vec<(K, u64)> = sums.into_iter().collect();
     sorted.sort_unstable_by_key(|(key, nanos)| (u64::MAX - nanos, *key));
@@ -83,8 +83,7 @@ mod tests {
         assert_eq!(of(2), ["thread.name=worker"]);
         assert_eq!((of(1), of(0)), (vec![], vec![]));
         let all: Vec<Vec<String>> = (1..=1000).map(of).collect();
-        let count =
-            |prefix: &str| all.iter().flatten().filter(|label| label.starts_with(prefix)).collect::<HashSet<_>>();
+        let count = |prefix: &str| all.iter().flatten().filter(|label| label.starts_with(prefix)).collect::<Set<_>>();
         assert_eq!((count("thread.id").len(), count("thread.name").len()), (MAX_IDS, MAX_NAMES));
     }
 }

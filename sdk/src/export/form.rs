@@ -5,7 +5,7 @@
 use std::io;
 use std::sync::Arc;
 
-use profiler_proto::split::request_bytes;
+use profiler_proto::split::fits;
 use profiler_proto::{ProfileSet, otlp};
 
 use super::body::Body;
@@ -31,7 +31,7 @@ impl Form {
     /// Whether a request of at most so many bytes holds `part`, which is compact.
     pub(super) fn fits(&self, part: &ProfileSet, bytes: usize) -> bool {
         match self {
-            Self::Otlp(_) | Self::Parca(_) => request_bytes(part) <= bytes,
+            Self::Otlp(_) | Self::Parca(_) => fits(part, bytes),
             Self::Pyroscope(_) => push::fits(part, bytes),
             Self::Files => batch::fits(part, bytes),
         }

@@ -3,8 +3,9 @@
 //! In: symbols. Out: symbols again, as long as there is room: the cache is bounded in bytes. Two generations: what a window
 //! uses moves to the young one, and the old one goes when room is needed. Equal names and paths are kept once.
 
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+
+use profiler_proto::hash::{Map, Set};
 
 use super::{Frame, Symbol};
 
@@ -27,8 +28,8 @@ pub(super) struct Cache {
 
 #[derive(Debug, Default)]
 struct Generation {
-    symbols: HashMap<Key, Arc<Symbol>>,
-    texts: HashSet<Arc<str>>,
+    symbols: Map<Key, Arc<Symbol>>,
+    texts: Set<Arc<str>>,
     bytes: usize,
 }
 
