@@ -245,11 +245,11 @@ impl Sampler {
     }
 
     /// Looks after threads: those that came since the last call are covered from now on.
-    pub(crate) fn tick(&mut self, now: Instant) {
-        if let Some(threads) = &mut self.threads {
-            threads.tick(now);
-            self.keeper.look(now, self.taken);
-        }
+    pub(crate) fn tick(&mut self, now: Instant) -> bool {
+        let Some(threads) = &mut self.threads else { return false };
+        let is_someone_new = threads.tick(now);
+        self.keeper.look(now, self.taken);
+        is_someone_new
     }
 
     /// Reads the ring, and closes the epoch if every handler that began in it has ended and all that they wrote has come

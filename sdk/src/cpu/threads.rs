@@ -141,13 +141,14 @@ impl Threads {
         &self.findings.notes
     }
 
-    /// Finds threads that came and went, where it is time to look. Cheap where nothing happened.
-    pub(crate) fn tick(&mut self, now: Instant) {
+    /// Finds threads that came and went, where it is time to look. Cheap where nothing happened. Whether somebody came or went since the
+    /// last call, as far as that shows at once.
+    pub(crate) fn tick(&mut self, now: Instant) -> bool {
         let newcomers = self.shared.newcomers.take();
+        let is_someone_new = newcomers.is_some() || thread_count() != self.count;
         if self.swept.is_none_or(|swept| now - swept >= SWEEP) {
             self.sweep(now);
         } else {
-            let is_someone_new = newcomers.is_some() || thread_count() != self.count;
             newcomers.into_iter().flatten().for_each(|tid| self.meet(tid));
             if is_someone_new {
                 self.find();
@@ -155,6 +156,7 @@ impl Threads {
         }
         self.promote();
         self.stacks.learn(self.covered.values().map(|thread| thread.slot), now);
+        is_someone_new
     }
 
     /// Goes on at another rate.

@@ -5,11 +5,12 @@
 
 use gimli::Reader;
 
-use super::bytes::Cursor;
 use super::elf::Elf;
 use super::pace::{Pace, Unreadable};
 
-const ENTRY: u64 = 24;
+const ENTRY: usize = 24;
+/// Entries that are read at once.
+const ENTRIES: usize = 128;
 /// Most entries that are read: more than a browser has.
 const MAX_ENTRIES: u64 = 1 << 22;
 const STT_FUNC: u8 = 2;
@@ -42,10 +43,17 @@ pub(super) async fn functions(elf: &Elf, wanted: &[u64], pace: &mut Pace) -> Res
     let (mut table, names) = (elf.plain(table), elf.plain(names));
     let mut places = vec![Place::default(); wanted.len()];
     pace.allow(MAX_ENTRIES);
-    while table.len() as u64 >= ENTRY {
+    let mut read = [0; ENTRIES * ENTRY];
+    loop {
+        let entries = read.len().min(table.len() / ENTRY * ENTRY);
+        let (entries, _) = read.split_at_mut(entries);
         // A table that goes on and on is used as far as it was read.
-        let Ok(rest) = pace.step(1) else { break };
-        note(&mut table, wanted, &mut places)?;
+        let Ok(rest) = pace.step((entries.len() / ENTRY) as u32) else { break };
+        if entries.is_empty() {
+            break;
+        }
+        table.read_slice(entries)?;
+        entries.as_chunks().0.iter().for_each(|entry| note(entry, wanted, &mut places));
         if rest {
             pace.rest().await;
         }
@@ -62,15 +70,14 @@ fn unversioned(mut name: String) -> String {
     name
 }
 
-/// Reads one entry of the table.
+/// Notes one entry of the table.
 ///
 /// Source: elf(5), "String and symbol tables": name, info, other, section, value, size.
-fn note(table: &mut Cursor, wanted: &[u64], places: &mut [Place]) -> gimli::Result<()> {
-    let entry: [u8; ENTRY as usize] = table.read_u8_array()?;
+fn note(entry: &[u8; ENTRY], wanted: &[u64], places: &mut [Place]) {
     let [n0, n1, n2, n3, info, _, s0, s1, rest @ ..] = entry;
-    let (name, section) = (u32::from_le_bytes([n0, n1, n2, n3]), u16::from_le_bytes([s0, s1]));
+    let (name, section) = (u32::from_le_bytes([*n0, *n1, *n2, *n3]), u16::from_le_bytes([*s0, *s1]));
     if !matches!(info & 0xf, STT_FUNC | STT_GNU_IFUNC) || section == 0 {
-        return Ok(());
+        return;
     }
     let [start, size] = [0, 8].map(|at| {
         let mut bytes = [0; 8];
@@ -83,7 +90,7 @@ fn note(table: &mut Cursor, wanted: &[u64], places: &mut [Place]) -> gimli::Resu
         if let Some(place) = places.get_mut(first) {
             place.unsized_before = place.unsized_before.max(candidate);
         }
-        return Ok(());
+        return;
     }
     let end = start.saturating_add(size);
     let behind = wanted.partition_point(|address| *address < end);
@@ -93,7 +100,6 @@ fn note(table: &mut Cursor, wanted: &[u64], places: &mut [Place]) -> gimli::Resu
     if let Some(place) = places.get_mut(behind) {
         place.end_before = place.end_before.max(end);
     }
-    Ok(())
 }
 
 /// The name of each place. A function without a size, as assembly has them, reaches to the next function.
@@ -136,14 +142,9 @@ mod tests {
             entry(4, local, 0x140, 0x20),
             entry(5, object, 0x170, 0x20),
         ];
-        let table = table.concat();
-        let len = table.len() as u64;
-        let mut cursor = super::super::bytes::Storage::memory(table).cursor(0, len).unwrap();
         let wanted = [0xff, 0x100, 0x10f, 0x110, 0x13f, 0x140, 0x160, 0x171];
         let mut places = vec![Place::default(); wanted.len()];
-        while !cursor.is_empty() {
-            note(&mut cursor, &wanted, &mut places).unwrap();
-        }
+        table.iter().for_each(|entry| note(entry.as_slice().try_into().unwrap(), &wanted, &mut places));
         let names: Vec<_> = chosen(&places).collect();
         assert_eq!(names, [None, Some(2), Some(2), Some(3), Some(3), Some(4), None, None]);
     }

@@ -22,6 +22,9 @@ use crate::publish::Publication;
 
 /// How often the ring is drained; see `ring::DEFAULT_WORDS`.
 const TURN: Duration = Duration::from_millis(100);
+/// The same where threads neither come nor go, and fill the ring no faster than at this period: each turn is a wake-up that the host pays for.
+const CALM_TURN: Duration = Duration::from_millis(250);
+const CALM_PERIOD: Duration = Duration::from_millis(4);
 /// When a handler was still running, so that the epoch could not be closed: the next try.
 const RETRY: Duration = Duration::from_millis(1);
 /// Closed epochs after which everything that was sampled before the first is in: its close may have begun earlier.
@@ -110,7 +113,7 @@ impl Sampling {
     fn turn(&mut self) -> Duration {
         let now = Instant::now();
         self.strand_if_gone();
-        self.sampler.tick(now);
+        let is_someone_new = self.sampler.tick(now);
         self.publish_engine();
         self.look_after_heap(now);
         let closed = self.collect();
@@ -126,7 +129,13 @@ impl Sampling {
             return RETRY;
         }
         let next_capture = self.captures.iter().map(|capture| capture.until.saturating_duration_since(now)).min();
-        next_capture.map_or(TURN, |next| next.clamp(RETRY, TURN))
+        let turn = self.next_turn(is_someone_new);
+        next_capture.map_or(turn, |next| next.clamp(RETRY, turn))
+    }
+
+    fn next_turn(&self, is_someone_new: bool) -> Duration {
+        let is_calm = !is_someone_new && self.period >= CALM_PERIOD && self.flushes.is_empty();
+        if is_calm { CALM_TURN.min(self.interval) } else { TURN }
     }
 
     /// Has the heap's profile sent when it is due.
