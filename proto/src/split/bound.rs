@@ -51,7 +51,7 @@ fn value(value: &Value) -> usize {
         Value::Empty | Value::Bool(_) | Value::Int(_) | Value::Double(_) => LONG,
         Value::String(text) => text.len(),
         Value::Bytes(bytes) => bytes.len(),
-        Value::List(values) => values.iter().map(|each| self::value(each)).fold(0, usize::saturating_add),
+        Value::List(values) => values.iter().map(self::value).fold(0, usize::saturating_add),
         Value::Map(pairs) => {
             let each = pairs.iter().map(|(key, each)| (2 * FIELD + key.len()).saturating_add(self::value(each)));
             each.fold(0, usize::saturating_add)
