@@ -113,6 +113,15 @@ impl Recorded {
         self.aimed().replay()
     }
 
+    /// The same signal of a timer that expired so many times more before it was delivered.
+    #[must_use]
+    pub fn overrun(mut self, times: i32) -> Self {
+        // `si_overrun` is the sixth number of a timer's siginfo_t: include/uapi/asm-generic/siginfo.h, `_timer`.
+        // SAFETY: a siginfo_t is 128 bytes of plain numbers, aligned for them.
+        unsafe { (&raw mut self.0).cast::<i32>().add(5).write(times) };
+        self
+    }
+
     /// The same for the calling thread alone, with one system call a time.
     #[must_use]
     pub fn aimed(&self) -> Aimed {

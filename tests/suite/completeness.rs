@@ -48,6 +48,22 @@ fn eight_busy_threads_are_complete() {
     assert_complete(8, 8, Protocol::Grpc);
 }
 
+/// Check that where the process-wide alarm's signal was held up for more than a quarter of a second of each processor, the stack that it finds at
+/// last does not stand for that time, which is lost as blocked; and that it does where it was held up for less.
+#[test]
+fn an_alarm_that_was_held_up_for_long_is_told_as_blocked() {
+    let _turn = half_turn();
+    let receiver = Receiver::start().unwrap();
+    let mut command = command("held_up", &["rate=100", "overruns=20,100000"]);
+    let outcome = result(sending(command.env("PROFILER_ENGINE", "process_timer"), &receiver, Protocol::Grpc));
+    assert_lawful(&receiver);
+    let stats = |name: &str| number(&outcome, &format!("/stats/{name}"));
+    assert_eq!((stats("lost/blocked"), stats("lost_total")), (100_000, 100_000), "{outcome}");
+    assert_eq!(stats("taken"), stats("exported") + 100_000, "{outcome}");
+    let weight = receiver.accepted().weight;
+    assert!((22..200).contains(&weight), "{weight}: {outcome}");
+}
+
 /// What the scenario `brief` said, and what its profiles tell and what was lost ÷ the CPU time of its process.
 fn brief(options: &[&str]) -> (Value, f64, f64) {
     let _turn = turn();

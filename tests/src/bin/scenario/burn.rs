@@ -147,6 +147,17 @@ pub(crate) fn brief(options: &Options) -> Result<Value> {
     finished(profiler, seconds)
 }
 
+/// Sends the process-wide alarm's own signal as it comes after it was held up for `overruns` periods.
+pub(crate) fn held_up(options: &Options) -> Result<Value> {
+    let profiler = profiler::start(Config::new("held_up").rate_hz(options.value("rate")?))?;
+    let recorded = signal::record(|_| Ok(true))?;
+    for overruns in options.value::<String>("overruns")?.split(',') {
+        recorded.overrun(overruns.parse()?).replay()?;
+    }
+    profiler.pause();
+    finished(profiler, json!({}))
+}
+
 /// Threads that burn CPU in one function for `seconds` while sampling is paused and resumed all the time, at `rate`: what the
 /// process used while it was not paused, at least and at most, for that takes effect within the calls.
 pub(crate) fn paused(options: &Options) -> Result<Value> {

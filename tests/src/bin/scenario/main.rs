@@ -55,6 +55,7 @@ fn run() -> Result<Value> {
         "shares" => burn::shares(&options),
         "spin" => burn::spinning(&options),
         "brief" => burn::brief(&options),
+        "held_up" => burn::held_up(&options),
         "paused" => burn::paused(&options),
         "account" => account::account(&options),
         "resumes" => resumes::resumes(&options),
