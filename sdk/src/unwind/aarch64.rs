@@ -112,6 +112,19 @@ pub(crate) fn thread_pointer() -> u64 {
     pointer
 }
 
+/// The word at `address`, which need not be aligned, by an instruction of our own: a stack holds words that the program has not written, or that
+/// a sanitizer guards, and the compiler must know nothing of reading them.
+///
+/// # Safety
+/// The eight bytes there must be readable.
+#[inline]
+pub(crate) unsafe fn load(address: u64) -> u64 {
+    let word;
+    // SAFETY: a load, from where the caller says that one may be made.
+    unsafe { asm!("ldr {}, [{}]", out(reg) word, in(reg) address, options(nostack, preserves_flags, readonly)) };
+    word
+}
+
 /// Copies memory of this process from `address` into `buffer`; the number of bytes copied, 0 where nothing can be read.
 ///
 /// `process_vm_readv(2)` as a bare instruction: the C library's wrapper would write `errno`.

@@ -88,7 +88,7 @@ impl<'a> StackMemory<'a> {
     pub(crate) fn read(&mut self, address: u64) -> Result<u64, ()> {
         if address >= self.direct.start && address.checked_add(WORD).is_some_and(|end| end <= self.direct.end) {
             // SAFETY: the word lies within `direct`, which is readable (contract of `new`); no alignment is assumed.
-            return Ok(unsafe { (address as *const u64).read_unaligned() });
+            return Ok(unsafe { arch::load(address) });
         }
         if !address.is_multiple_of(WORD) {
             return Err(());
