@@ -7,6 +7,7 @@
 //! [`MAX_KEYS`] keys in a process and 256 scopes on a thread. What is longer is cut, what is more is left out, and counted.
 
 use std::borrow::Borrow;
+use std::borrow::Cow;
 use std::fmt::{self, Debug, Display, Write};
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -42,6 +43,23 @@ impl Tags {
     #[must_use]
     pub fn current() -> Self {
         Self { bytes: tags_in_force(|bytes| Arc::from(bytes)), replaces: true }
+    }
+
+    /// The value of `key`, as samples show it: cut at [`MAX_VALUE`] bytes.
+    ///
+    /// ```
+    /// let tags = profiler::tags!("endpoint" => "/orders", "attempt" => 2);
+    /// assert_eq!(tags.get("attempt").as_deref(), Some("2"));
+    /// assert_eq!(tags.get("method"), None);
+    /// ```
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<Cow<'_, str>> {
+        self.iter().find(|(known, _)| *known == key).map(|(_, value)| value)
+    }
+
+    /// Keys and values, each key once, in no particular order.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, Cow<'_, str>)> {
+        pairs(&self.bytes).filter_map(|(key, value)| Some((keys::text(key)?, String::from_utf8_lossy(value))))
     }
 
     /// Its tags, as they stand in a record.
