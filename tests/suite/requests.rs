@@ -1,4 +1,4 @@
-//! Tags of requests: a server of axum and one of tonic with `TagLayer` around them, over loopback.
+//! Tags of requests: servers of axum, of tonic and of hyper alone, with `TagLayer` around them, over loopback.
 //!
 //! In: requests, and bytes that are none. Out: what the handlers, the bodies and the ends of both saw in force. Both servers run
 //! on several threads, and move their tasks between them.
@@ -20,6 +20,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Frame;
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::service::TowerToHyperService;
 use profiler::Tags;
 use profiler::tower::TagLayer;
 use profiler_tests::fetch;
@@ -29,6 +30,7 @@ use tokio::runtime::Runtime;
 use tonic::codegen::tokio_stream::Stream;
 use tonic::server::{Grpc, NamedService, ServerStreamingService};
 use tonic_prost::ProstCodec;
+use tower_layer::Layer as _;
 
 /// How often what is sent in parts is asked for more.
 const PARTS: usize = 20;
@@ -199,6 +201,43 @@ fn tags_are_what_the_service_says() {
         axum::serve(listener, app).await.unwrap();
     });
     assert_eq!(server.answer("/"), "endpoint: /, local: true, method: inner");
+}
+
+/// A service that nobody routes: a path is no tag of it, unless it says so itself.
+#[derive(Clone)]
+struct Alone;
+
+impl tower_service::Service<http::Request<hyper::body::Incoming>> for Alone {
+    type Response = http::Response<Full<Bytes>>;
+    type Error = Infallible;
+    type Future = Later<Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: http::Request<hyper::body::Incoming>) -> Self::Future {
+        let begun = in_force();
+        Box::pin(async move {
+            let seen = seen().await;
+            Ok(http::Response::new(Full::new(if seen == begun { seen } else { format!("{begun} then {seen}") }.into())))
+        })
+    }
+}
+
+/// Check that a service of hyper without any framework has the tags of its request, in its call and in its future.
+#[test]
+fn requests_of_hyper_alone_are_tagged() {
+    let server = Server::start(|listener, _| async move {
+        loop {
+            let Ok((stream, _)) = listener.accept().await else { return };
+            let path = TagLayer::with(|request| profiler::tags!("endpoint" => request.uri.path().len()));
+            let service = TowerToHyperService::new(TagLayer::new().layer(path.layer(Alone)));
+            tokio::spawn(hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service));
+        }
+    });
+    assert_eq!(server.answer("/orders/17"), "endpoint: 10, method: GET");
+    assert_eq!(server.between_requests(), [""]);
 }
 
 /// A gRPC service that answers in parts.
