@@ -5,9 +5,8 @@
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
 
-demo: ## Profile a web shop under load: flame graph in the browser, table here; ends with Ctrl-C or DEMO_SECONDS=30
-	@.ci/cargo build --locked --profile with-lines --package profiler-examples --bin shop --bin demo
-	@.ci/cargo run --quiet --locked --profile with-lines --package profiler-examples --bin demo
+demo: ## A web shop in Rust, its inventory in Go, the sidecar of both: one flame graph page, tables here; ends with Ctrl-C or DEMO_SECONDS=30
+	@.ci/demo
 
 test: ## Everything that must hold: formatting, lints, docs, licences, tests, fuzzing; what CI runs
 	@.ci/test

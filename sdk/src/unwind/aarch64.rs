@@ -121,7 +121,9 @@ pub(crate) fn thread_pointer() -> u64 {
 pub(crate) unsafe fn load(address: u64) -> u64 {
     let word;
     // SAFETY: a load, from where the caller says that one may be made.
-    unsafe { asm!("ldr {}, [{}]", out(reg) word, in(reg) address, options(nostack, preserves_flags, readonly)) };
+    unsafe {
+        asm!("ldr {}, [{}]", out(reg) word, in(reg) address, options(nostack, preserves_flags, readonly));
+    }
     word
 }
 

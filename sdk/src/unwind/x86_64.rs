@@ -110,8 +110,8 @@ pub(crate) unsafe fn load(address: u64) -> u64 {
     let word;
     // SAFETY: a load, from where the caller says that one may be made.
     unsafe {
-        asm!("mov {}, qword ptr [{}]", out(reg) word, in(reg) address, options(nostack, preserves_flags, readonly))
-    };
+        asm!("mov {}, qword ptr [{}]", out(reg) word, in(reg) address, options(nostack, preserves_flags, readonly));
+    }
     word
 }
 
