@@ -128,6 +128,14 @@ impl Location {
         Arc::new(Self { address: 0, module: None, lines: lines_of(text), kind: Kind::Remark })
     }
 
+    /// Bytes of memory, about, its names counted as if no other location had them.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let of = |function: &Function| function.name.len() + function.system_name.len() + function.file.len();
+        let lines: usize = self.lines.iter().map(|line| size_of::<Line>() + of(&line.function)).sum();
+        size_of::<Self>() + lines
+    }
+
     /// The name of the physical function.
     #[must_use]
     pub fn function(&self) -> &str {

@@ -140,7 +140,10 @@ mod tests {
     /// Check that hidden addresses are a state of their own, and that what is no line is left out.
     #[test]
     fn hidden_addresses_are_said() {
-        assert_eq!(Kernel::parse("0000000000000000 T _stext\n0000000000000000 t x\n".as_bytes()).state(), State::Hidden);
+        assert_eq!(
+            Kernel::parse("0000000000000000 T _stext\n0000000000000000 t x\n".as_bytes()).state(),
+            State::Hidden
+        );
         assert_eq!(Kernel::parse(&b"\xff\xfe\n\nzz T x\n1 T\n"[..]).state(), State::Missing);
         let long = format!("1000 T {}\n2000 T end\n", "n".repeat(5000));
         assert_eq!(Kernel::parse(long.as_bytes()).function(0x2000), Some(("end", None)));
