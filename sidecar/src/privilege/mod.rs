@@ -113,13 +113,26 @@ pub fn drop_setup() -> Result<(), Error> {
     if threads != 1 {
         return Err(Error::new("capset", format!("there are {threads} threads, of which only one would drop"), REMEDY));
     }
-    drop_in_this_thread().map_err(|error| Error::new("capset", error.to_string(), REMEDY))
+    let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let of_maps =
+        needed_for_maps(&text("/proc/sys/kernel/osrelease"), &text("/proc/sys/kernel/unprivileged_bpf_disabled"));
+    let given_up: Vec<Capability> = ONLY_FOR_SETUP.into_iter().filter(|one| !of_maps.contains(one)).collect();
+    drop_in_this_thread(&given_up).map_err(|error| Error::new("capset", error.to_string(), REMEDY))
 }
 
-/// The same for the calling thread alone: threads that it makes afterwards begin without.
-fn drop_in_this_thread() -> std::io::Result<()> {
+/// What every change of a map asks for: nothing, but on kernels before 5.19 where eBPF without privilege is off (Linux commit c8644cd0efe7,
+/// "bpf: refine kernel.unprivileged_bpf_disabled behaviour").
+fn needed_for_maps(release: &str, unprivileged_off: &str) -> &'static [Capability] {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|number| number.parse::<u32>().unwrap_or(0));
+    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    let refined = version >= (5, 19) || unprivileged_off.trim() == "0";
+    if refined { &[] } else { &[Capability::Bpf, Capability::SysAdmin] }
+}
+
+/// Gives `capabilities` up in the calling thread alone: threads that it makes afterwards begin without.
+fn drop_in_this_thread(capabilities: &[Capability]) -> std::io::Result<()> {
     let state = caps::read()?;
-    let without = |set: Set| ONLY_FOR_SETUP.into_iter().fold(set, Set::without);
+    let without = |set: Set| capabilities.iter().fold(set, |set, one| set.without(*one));
     caps::write(&caps::State {
         effective: without(state.effective),
         permitted: without(state.permitted),

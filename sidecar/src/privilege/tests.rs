@@ -58,7 +58,7 @@ fn what_set_up_needs_is_given_up() {
         println!("NOT RUN: this process has none of the capabilities that are given up");
     }
     let dropped = std::thread::spawn(|| {
-        drop_in_this_thread().unwrap();
+        drop_in_this_thread(&ONLY_FOR_SETUP).unwrap();
         let later = std::thread::spawn(|| shown(&this_task())).join().unwrap();
         [shown(&this_task()), later]
     });
@@ -73,4 +73,52 @@ fn nothing_is_given_up_by_halves() {
     let error = drop_setup().unwrap_err().to_string();
     assert!(error.contains("threads"), "{error}");
     assert_eq!(shown(&this_task()), before);
+}
+
+/// Check that BPF stays where every change of a map asks for it.
+#[test]
+fn old_kernels_ask_for_bpf_with_every_change_of_a_map() {
+    assert_eq!(needed_for_maps("6.18.5-generic", "2"), []);
+    assert_eq!(needed_for_maps("5.19.0", "1"), []);
+    assert_eq!(needed_for_maps("5.15.0-91", "0\n"), []);
+    assert_eq!(needed_for_maps("5.15.0-91", "2\n"), [Capability::Bpf, Capability::SysAdmin]);
+    assert_eq!(needed_for_maps("", ""), [Capability::Bpf, Capability::SysAdmin]);
+}
+
+/// A file of `deploy/`.
+fn manifest(path: &str) -> String {
+    fs::read_to_string(format!("{}/../deploy/{path}", env!("CARGO_MANIFEST_DIR"))).unwrap()
+}
+
+/// The elements of the one list, `key: [A, B]` or `key=A B`, of a manifest.
+fn list(text: &str, key: &str) -> Vec<String> {
+    let lines: Vec<&str> = text.lines().filter_map(|line| line.trim().strip_prefix(key)).collect();
+    let [line] = lines[..] else { panic!("{key} stands {} times", lines.len()) };
+    let elements = line.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|element| !element.is_empty());
+    elements.map(|element| element.trim_start_matches("CAP_").to_owned()).collect()
+}
+
+/// Check that every manifest grants what is wanted, nothing else, and takes all the rest.
+#[test]
+fn manifests_grant_what_is_wanted_and_nothing_else() {
+    let mut wanted: Vec<String> =
+        WANTED.iter().map(|capability| capability.name().trim_start_matches("CAP_").to_owned()).collect();
+    wanted.sort();
+    let pod = manifest("kubernetes/pod.yaml");
+    let compose = manifest("docker-compose/compose.yaml");
+    let unit = manifest("systemd/profiler-sidecar.service");
+    for (text, granted, dropped) in [
+        (&pod, "add:", Some("drop:")),
+        (&compose, "cap_add:", Some("cap_drop:")),
+        (&unit, "AmbientCapabilities=", None),
+        (&unit, "CapabilityBoundingSet=", None),
+    ] {
+        let mut listed = list(text, granted);
+        listed.sort();
+        assert_eq!(listed, wanted, "{granted}");
+        assert!(dropped.is_none_or(|dropped| list(text, dropped) == ["ALL"]), "{granted}");
+    }
+    for said in ["shareProcessNamespace: true", "readOnlyRootFilesystem: true", "allowPrivilegeEscalation: false"] {
+        assert!(pod.lines().any(|line| line.trim() == said), "{said}");
+    }
 }
