@@ -1,0 +1,85 @@
+//! What can go wrong with a process of others: it is gone, it is not ours to look at, or it is not what it was.
+
+use std::io;
+
+use rustix::io::Errno;
+
+/// Why something of a process could not be had.
+#[derive(Debug, thiserror::Error)]
+pub enum Fault {
+    /// It ended, or its number now is another process's.
+    #[error("process {pid} is gone")]
+    Gone {
+        /// Its number.
+        pid: u32,
+    },
+    /// The kernel does not let us.
+    #[error("{what} of process {pid}: not permitted (the same user, or CAP_SYS_PTRACE, is needed)")]
+    Refused {
+        /// Its number.
+        pid: u32,
+        /// What was asked for.
+        what: String,
+    },
+    /// It has none of that.
+    #[error("process {pid} has no {what}")]
+    Missing {
+        /// Its number.
+        pid: u32,
+        /// What was asked for.
+        what: String,
+    },
+    /// A pipe, a device, a folder: nothing that a program is read from.
+    #[error("{what} of process {pid} is no regular file and is not read")]
+    NotRegular {
+        /// Its number.
+        pid: u32,
+        /// The file.
+        what: String,
+    },
+    /// By that name there is another file by now.
+    #[error("{what} of process {pid} is another file than the one that it has mapped")]
+    Replaced {
+        /// Its number.
+        pid: u32,
+        /// The file.
+        what: String,
+    },
+    /// What the kernel said is not what proc(5) promises.
+    #[error("{what} of process {pid} cannot be understood")]
+    Unclear {
+        /// Its number.
+        pid: u32,
+        /// What was asked for.
+        what: String,
+    },
+    /// Whatever else.
+    #[error("{what} of process {pid}: {source}")]
+    Io {
+        /// Its number.
+        pid: u32,
+        /// What was asked for.
+        what: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+impl Fault {
+    /// The fault that an answer of the kernel about `what` of `pid` means.
+    pub(super) fn from_errno(pid: u32, what: impl Into<String>, errno: Errno) -> Self {
+        let what = what.into();
+        match errno {
+            Errno::SRCH => Self::Gone { pid },
+            Errno::ACCESS | Errno::PERM => Self::Refused { pid, what },
+            Errno::NOENT => Self::Missing { pid, what },
+            errno => Self::Io { pid, what, source: errno.into() },
+        }
+    }
+
+    /// Whether the process is there no more.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        matches!(self, Self::Gone { .. })
+    }
+}
