@@ -1,3 +1,219 @@
 //! What only Go has: build info, names, inlined calls, the depth of stacks, offsets in the runtime.
+//!
+//! In: an open ELF file. Out: a [`Program`], which any thread may ask about addresses as the file counts them (the caller takes off what
+//! the loader added). Lazy: opening reads a few pages, a name costs a dozen small reads once, what is kept is bounded. It never reads a
+//! process, and nothing that stands in a file makes it panic, wait or grow: what is damaged is answered in part, and counted.
 
+pub mod buildinfo;
+mod cache;
+mod inline;
 pub mod layouts;
+mod moduledata;
+mod pclntab;
+mod pcvalue;
+mod role;
+#[cfg(test)]
+mod tests;
+mod version;
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+pub use buildinfo::BuildInfo;
+pub use role::{Elision, Role};
+pub use version::Version;
+
+use crate::elf::{self, Fault, Why};
+use cache::{Frames as FrameCache, Names};
+use pclntab::Table;
+
+/// The functions that an address stands for, innermost inlined call first; none for an address that is not in Go's text.
+pub type Frames = Arc<[Frame]>;
+
+/// One function of an address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Frame {
+    /// Its name as the linker wrote it, with the shapes of generics: what a Go program's own profile has.
+    pub function: Arc<str>,
+    /// The source file; empty where the table does not say it.
+    pub file: Arc<str>,
+    /// The line that runs, or that calls the frame before; 0 where unknown.
+    pub line: u32,
+    /// The line where the function begins; 0 before Go 1.20, where the table has none.
+    pub start_line: u32,
+    /// What it is to whoever shows stacks.
+    pub role: Role,
+}
+
+/// How an address comes to be in a stack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Call {
+    /// The instruction that was interrupted, or that faulted.
+    Interrupted,
+    /// Where a call will return to: the call is the instruction before.
+    Return,
+}
+
+/// A function of the text, as the linker laid it out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Function {
+    /// Its first instruction.
+    pub entry: u64,
+    /// Where the next one begins.
+    pub end: u64,
+    /// Its name.
+    pub name: Arc<str>,
+    /// Bytes of arguments and results on the stack.
+    pub args: i32,
+    /// Where the call of `deferreturn` begins, from the entry on; 0 where there is none.
+    pub deferreturn: u32,
+    /// The linker's number for functions that the runtime knows. Source: internal/abi/symtab.go, `FuncID`.
+    pub func_id: u8,
+    /// Source: internal/abi/symtab.go, `FuncFlag`.
+    pub flags: u8,
+    /// The line where it begins; 0 before Go 1.20.
+    pub start_line: u32,
+    /// What it is to whoever shows stacks.
+    pub role: Role,
+}
+
+impl Function {
+    /// `FuncFlagTopFrame`: nothing called it, a stack ends here.
+    pub const TOP_FRAME: u8 = 1;
+    /// `FuncFlagSPWrite`: it sets the stack pointer as it likes, so [`Program::stack_depth`] says nothing of its callers.
+    pub const WRITES_SP: u8 = 2;
+    /// `FuncFlagAsm`: written in assembly.
+    pub const ASSEMBLY: u8 = 4;
+}
+
+/// A Go program or library, shared by all its processes.
+#[derive(Debug)]
+pub struct Program {
+    elf: Arc<elf::File>,
+    build: BuildInfo,
+    table: Table,
+    roles: role::Ids,
+    frames: FrameCache,
+    names: Names,
+    damaged: AtomicU64,
+}
+
+impl Program {
+    /// Finds Go's tables in `elf`; `None` where it was not made by Go.
+    ///
+    /// # Errors
+    ///
+    /// Where it was made by Go and its tables are not there, damaged, or of a Go before 1.18.
+    pub fn open(elf: Arc<elf::File>) -> Result<Option<Self>, Fault> {
+        let build = BuildInfo::read(&elf)?;
+        let version = build.as_ref().map(|build| &build.version);
+        if version.is_some_and(|version| version.is_before(18)) {
+            return Err(Fault::new("the table of functions", 0, Why::Malformed("written by a Go before 1.18")));
+        }
+        let Some(table) = Table::find(&elf, version)? else {
+            let missing = Fault::new("the table of functions", 0, Why::Malformed("not in this Go program"));
+            return build.map_or(Ok(None), |_| Err(missing));
+        };
+        let build = build.unwrap_or_default();
+        let roles = role::Ids::of(&build.version, table.form());
+        let (frames, names, damaged) = (FrameCache::default(), Names::default(), AtomicU64::new(0));
+        Ok(Some(Self { elf, build, table, roles, frames, names, damaged }))
+    }
+
+    /// The file.
+    #[must_use]
+    pub fn elf(&self) -> &Arc<elf::File> {
+        &self.elf
+    }
+
+    /// The Go that built it.
+    #[must_use]
+    pub fn version(&self) -> &Version {
+        &self.build.version
+    }
+
+    /// What the build left in it.
+    #[must_use]
+    pub fn build_info(&self) -> &BuildInfo {
+        &self.build
+    }
+
+    /// Addresses of Go's own text.
+    #[must_use]
+    pub fn text(&self) -> Range<u64> {
+        self.table.text()
+    }
+
+    /// Whether inlined calls are known: not where `moduledata` was not found.
+    #[must_use]
+    pub fn knows_inlined_calls(&self) -> bool {
+        self.table.knows_inlined_calls()
+    }
+
+    /// The functions that `pc` stands for. Wrappers that Go's own traces leave out are among them: [`Elision`] says which.
+    #[must_use]
+    pub fn frames(&self, pc: u64, call: Call) -> Frames {
+        let Some(at) = pc.checked_sub(u64::from(call == Call::Return)).filter(|at| self.table.text().contains(at))
+        else {
+            return Frames::default();
+        };
+        self.frames.known(at).unwrap_or_else(|| {
+            let frames: Frames = inline::frames(self, at).into();
+            self.frames.keep(at, &frames);
+            frames
+        })
+    }
+
+    /// The function that `pc` is in.
+    #[must_use]
+    pub fn function(&self, pc: u64) -> Option<Function> {
+        let function = self.table.function(pc)?;
+        Some(Function {
+            entry: function.entry,
+            end: function.end,
+            name: self.name(function.name),
+            args: function.args,
+            deferreturn: function.deferreturn,
+            func_id: function.func_id,
+            flags: function.flags,
+            start_line: function.start_line,
+            role: self.roles.role(function.func_id),
+        })
+    }
+
+    /// How far the stack pointer is below where it was at the function's entry when the instruction at `pc` runs: the return address lies
+    /// so far above it (of processors with a link register: where that was saved, and `None` or 0 where it was not).
+    #[must_use]
+    pub fn stack_depth(&self, pc: u64) -> Option<i32> {
+        let function = self.table.function(pc)?;
+        let depth = self.table.value(function.pcsp, &function, pc, &mut pcvalue::Steps::new());
+        (depth >= 0).then_some(depth)
+    }
+
+    /// The entry of the function of this name.
+    #[must_use]
+    pub fn find(&self, name: &str) -> Option<u64> {
+        self.find_all(&[name]).pop().flatten()
+    }
+
+    /// The entries of functions by their names: one walk through the tables, for as many names as are asked for.
+    #[must_use]
+    pub fn find_all(&self, names: &[&str]) -> Vec<Option<u64>> {
+        self.table.find_all(names)
+    }
+
+    /// Addresses whose tables said what cannot be: they were answered in part.
+    #[must_use]
+    pub fn damaged(&self) -> u64 {
+        self.damaged.load(Ordering::Relaxed)
+    }
+
+    fn name(&self, at: u32) -> Arc<str> {
+        self.names.text(self.table.name_offset(at), &self.elf)
+    }
+
+    fn file(&self, at: u32) -> Arc<str> {
+        self.names.text(self.table.file_offset(at), &self.elf)
+    }
+}

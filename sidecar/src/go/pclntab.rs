@@ -1,0 +1,354 @@
+//! The table that Go's runtime finds functions by: `pclntab`.
+//!
+//! A header with the offsets of its parts: names, compilation units, files, values by pc, functions. Source: runtime/symtab.go (`pcHeader`,
+//! `findfunc`, `funcline1`), runtime/runtime2.go (`_func`), cmd/link/internal/ld/pcln.go, of Go 1.18 to 1.27.
+
+use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
+
+use super::Version;
+use super::moduledata;
+use super::pcvalue::Steps;
+use crate::elf::{Fault, File, Machine, Pattern, Record, Segment, Why};
+
+/// Most functions; the largest programs have half a million.
+const MOST: u64 = 1 << 23;
+
+/// How functions and inlined calls are laid out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// Go 1.18 and 1.19.
+    Go118,
+    /// Go 1.20 and later.
+    Go120,
+}
+
+/// A program's table.
+#[derive(Debug)]
+pub(super) struct Table {
+    elf: Arc<File>,
+    header: Header,
+    /// Where the text begins, from which functions are counted, and where the last function ends.
+    text: Range<u64>,
+    /// `go:func.*`, from which the tables of inlined calls are counted.
+    inlined: Option<u64>,
+}
+
+/// The header, its offsets made good.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Header {
+    /// Its address.
+    pub(super) address: u64,
+    /// Its offset in the file, and how many bytes there are from there on.
+    pub(super) offset: u64,
+    pub(super) len: u64,
+    pub(super) form: Form,
+    /// Bytes of the smallest instruction.
+    pub(super) quantum: u8,
+    pub(super) functions: u32,
+    /// Where the text begins, up to Go 1.25; later, and where relocations say it, 0.
+    pub(super) text: u64,
+    /// Offsets from the header on: names, units, files, values by pc, functions.
+    pub(super) names: u64,
+    pub(super) units: u64,
+    pub(super) files: u64,
+    pub(super) values: u64,
+    pub(super) lines: u64,
+}
+
+/// A function: `_func`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Record118 {
+    pub(super) entry: u64,
+    pub(super) end: u64,
+    pub(super) name: u32,
+    pub(super) args: i32,
+    pub(super) deferreturn: u32,
+    pub(super) pcsp: u32,
+    pub(super) pcfile: u32,
+    pub(super) pcln: u32,
+    pub(super) unit: u32,
+    pub(super) start_line: u32,
+    pub(super) func_id: u8,
+    pub(super) flags: u8,
+    pcdata: u32,
+    funcdata: u8,
+    /// Where the offsets of its tables begin, from the header on.
+    tables: u64,
+}
+
+impl Table {
+    /// Finds the table; `None` where there is none.
+    pub(super) fn find(elf: &Arc<File>, version: Option<&Version>) -> Result<Option<Self>, Fault> {
+        const SECTIONS: [&str; 2] = [".gopclntab", ".data.rel.ro.gopclntab"];
+        let section = SECTIONS.iter().find_map(|name| elf.section(name)).filter(|section| section.address != 0);
+        if let Some(section) = section {
+            return Self::at(elf, section.address, version).map(Some);
+        }
+        // A file with sections that says of none that it is Go's is not searched, for that means to read all of it.
+        if !elf.sections().is_empty() && version.is_none() {
+            return Ok(None);
+        }
+        let mut fault = None;
+        let found = |address| match Self::at(elf, address, version) {
+            Ok(table) => ControlFlow::Break(table),
+            Err(inner) => {
+                fault.get_or_insert(inner);
+                ControlFlow::Continue(())
+            }
+        };
+        let table = elf.search(|segment: &Segment| !segment.executable, PATTERN, found);
+        // Without build info, what only looks like a table is no fault of a Go program.
+        match (table, fault.filter(|_| version.is_some())) {
+            (None, Some(fault)) => Err(fault),
+            (table, _) => Ok(table),
+        }
+    }
+
+    fn at(elf: &Arc<File>, address: u64, version: Option<&Version>) -> Result<Self, Fault> {
+        let header = Header::read(elf, address)?;
+        let found = moduledata::find(elf, &header);
+        let start = found.as_ref().map_or(header.text, moduledata::ModuleData::text);
+        let fault =
+            Fault::new("moduledata", address, Why::Malformed("not found, and the text's start is nowhere else"));
+        if start == 0 {
+            return Err(fault);
+        }
+        let mut table = Self { elf: Arc::clone(elf), header, text: start..u64::MAX, inlined: None };
+        let last = table.word(header.lines, 2 * u64::from(header.functions)).ok_or(fault)?;
+        table.text = start..start.checked_add(u64::from(last)).ok_or(fault)?;
+        table.inlined = found.and_then(|found| found.inlined(&table, version));
+        Ok(table)
+    }
+
+    pub(super) fn form(&self) -> Form {
+        self.header.form
+    }
+
+    pub(super) fn text(&self) -> Range<u64> {
+        self.text.clone()
+    }
+
+    pub(super) fn knows_inlined_calls(&self) -> bool {
+        self.inlined.is_some()
+    }
+
+    pub(super) fn functions(&self) -> u32 {
+        self.header.functions
+    }
+
+    /// The function that `pc` is in.
+    pub(super) fn function(&self, pc: u64) -> Option<Record118> {
+        let inside = pc.checked_sub(self.text.start).filter(|_| self.text.contains(&pc))?;
+        let inside = u32::try_from(inside).ok()?;
+        // The last function that begins at or before the address; equal entries do not occur.
+        let (mut low, mut high) = (0, self.header.functions);
+        while high - low > 1 {
+            let middle = low + (high - low) / 2;
+            if self.word(self.header.lines, 2 * u64::from(middle))? <= inside { low = middle } else { high = middle }
+        }
+        self.numbered(low).filter(|function| (function.entry..function.end).contains(&pc))
+    }
+
+    /// The function of this number, in the order of addresses.
+    pub(super) fn numbered(&self, number: u32) -> Option<Record118> {
+        let mut entry = [0; 12];
+        self.read(self.header.lines.checked_add(8 * u64::from(number))?, &mut entry)?;
+        let entry = Record::new(entry);
+        let start = self.text.start.checked_add(u64::from(entry.u32::<0>()))?;
+        let end = self.text.start.checked_add(u64::from(entry.u32::<8>()))?;
+        let at = self.header.lines.checked_add(u64::from(entry.u32::<4>()))?;
+        let mut fixed = [0; 40];
+        self.read(at, &mut fixed)?;
+        let fixed = Record::new(fixed);
+        let (start_line, kinds, len) = match self.header.form {
+            Form::Go118 => (0, fixed.u32::<36>(), 40),
+            Form::Go120 => (fixed.u32::<36>(), self.word(at, 10)?, 44),
+        };
+        let [func_id, flags, _, funcdata] = kinds.to_le_bytes();
+        Some(Record118 {
+            entry: start,
+            end,
+            name: fixed.u32::<4>(),
+            args: fixed.i32::<8>(),
+            deferreturn: fixed.u32::<12>(),
+            pcsp: fixed.u32::<16>(),
+            pcfile: fixed.u32::<20>(),
+            pcln: fixed.u32::<24>(),
+            unit: fixed.u32::<32>(),
+            start_line,
+            func_id,
+            flags,
+            pcdata: fixed.u32::<28>(),
+            funcdata,
+            tables: at.checked_add(len)?,
+        })
+    }
+
+    /// The value at `pc` of the table at `offset`, one of those that a function names; -1 where it has none, as the runtime says it.
+    pub(super) fn value(&self, offset: u32, function: &Record118, pc: u64, steps: &mut Steps) -> i32 {
+        if offset == 0 {
+            return -1;
+        }
+        let start = self.header.values.saturating_add(u64::from(offset));
+        steps.value(self, start, self.header.quantum, function.entry, pc).unwrap_or(-1)
+    }
+
+    /// The value at `pc` of the function's table `number` (`PCDATA`).
+    pub(super) fn pcdata(&self, number: u32, function: &Record118, pc: u64, steps: &mut Steps) -> i32 {
+        if number >= function.pcdata {
+            return -1;
+        }
+        let offset = self.word(function.tables, u64::from(number)).unwrap_or(0);
+        self.value(offset, function, pc, steps)
+    }
+
+    /// The offset of the function's datum `number` (`FUNCDATA`), from `go:func.*` on.
+    pub(super) fn funcdata(&self, number: u8, function: &Record118) -> Option<u32> {
+        if number >= function.funcdata {
+            return None;
+        }
+        let word = u64::from(function.pcdata) + u64::from(number);
+        self.word(function.tables, word).filter(|offset| *offset != u32::MAX)
+    }
+
+    /// Fills `into` with what the function's datum at `offset` has.
+    pub(super) fn read_inlined(&self, base: Option<u64>, offset: u64, into: &mut [u8]) -> Option<()> {
+        let at = base.or(self.inlined)?.checked_add(offset)?;
+        self.elf.read(at, into).ok()
+    }
+
+    /// Where file `number` of a compilation unit has its name, from the names of files on.
+    pub(super) fn file(&self, unit: u32, number: u32) -> Option<u32> {
+        let word = u64::from(unit.checked_add(number)?);
+        self.word(self.header.units, word).filter(|offset| *offset != u32::MAX)
+    }
+
+    /// The file's offset of the name of a function.
+    pub(super) fn name_offset(&self, at: u32) -> Option<u64> {
+        let inside = self.header.names.checked_add(u64::from(at)).filter(|inside| *inside < self.header.units)?;
+        (at != 0).then_some(self.header.offset + inside)
+    }
+
+    /// Whether a name begins there.
+    pub(super) fn is_name(&self, at: u32) -> bool {
+        let mut around = [0; 2];
+        let before = at.checked_sub(1).and_then(|before| self.header.names.checked_add(u64::from(before)));
+        let read =
+            before.filter(|before| *before < self.header.units).and_then(|before| self.read(before, &mut around));
+        read.is_some() && around[0] == 0 && around[1] != 0
+    }
+
+    /// The file's offset of the name of a file.
+    pub(super) fn file_offset(&self, at: u32) -> Option<u64> {
+        let inside = self.header.files.checked_add(u64::from(at)).filter(|inside| *inside < self.header.values)?;
+        Some(self.header.offset + inside)
+    }
+
+    /// Fills `into` from `inside` on, counted from the header.
+    pub(super) fn read(&self, inside: u64, into: &mut [u8]) -> Option<()> {
+        inside.checked_add(into.len() as u64).filter(|end| *end <= self.header.len)?;
+        self.elf.read_at(self.header.offset + inside, into).ok()
+    }
+
+    /// How many bytes there are from `inside` on.
+    pub(super) fn rest(&self, inside: u64) -> u64 {
+        self.header.len.saturating_sub(inside)
+    }
+
+    fn word(&self, base: u64, number: u64) -> Option<u32> {
+        let mut word = [0; 4];
+        self.read(base.checked_add(number.checked_mul(4)?)?, &mut word)?;
+        Some(u32::from_le_bytes(word))
+    }
+
+    /// The entries of functions by their names.
+    pub(super) fn find_all(&self, wanted: &[&str]) -> Vec<Option<u64>> {
+        let offsets = self.offsets_of(wanted);
+        let mut found = vec![None; wanted.len()];
+        for number in 0..self.header.functions {
+            let Some(at) = self.word(self.header.lines, 2 * u64::from(number) + 1) else { continue };
+            let Some(name) = self.word(self.header.lines.saturating_add(u64::from(at)), 1) else { continue };
+            for (found, offset) in found.iter_mut().zip(&offsets) {
+                if found.is_none() && *offset == Some(name) {
+                    *found = self.numbered(number).map(|function| function.entry);
+                }
+            }
+            if found.iter().zip(&offsets).all(|(found, offset)| found.is_some() || offset.is_none()) {
+                break;
+            }
+        }
+        found
+    }
+
+    /// Where the names are among the names of functions.
+    fn offsets_of(&self, wanted: &[&str]) -> Vec<Option<u32>> {
+        let mut offsets = vec![None; wanted.len()];
+        let (mut base, end) = (self.header.names, self.header.units);
+        let mut chunk = vec![0; 64 << 10];
+        while base < end && offsets.contains(&None) {
+            let len = (end - base).min(chunk.len() as u64) as usize;
+            let bytes = &mut chunk[..len];
+            if self.read(base, bytes).is_none() {
+                break;
+            }
+            let whole = bytes.iter().rposition(|byte| *byte == 0).map_or(len, |last| last + 1);
+            let mut at = base - self.header.names;
+            for name in bytes[..whole].split(|byte| *byte == 0) {
+                for (offset, _) in offsets.iter_mut().zip(wanted).filter(|(_, wanted)| wanted.as_bytes() == name) {
+                    offset.get_or_insert(at as u32);
+                }
+                at += name.len() as u64 + 1;
+            }
+            base += whole as u64;
+        }
+        offsets
+    }
+}
+
+/// Either magic, no padding, any instruction size, pointers of 8 bytes.
+const PATTERN: Pattern = Pattern { word: 0x0800_0000_ffff_fff0, mask: 0xff00_ffff_ffff_fffe, align: 8 };
+
+impl Header {
+    fn read(elf: &File, address: u64) -> Result<Self, Fault> {
+        let fault = |why| Fault::new("the header of the table of functions", address, why);
+        let mut bytes = [0; 72];
+        elf.read(address, &mut bytes).map_err(|inner| fault(inner.why))?;
+        let bytes = Record::new(bytes);
+        if bytes.u64::<0>() & PATTERN.mask != PATTERN.word {
+            return Err(fault(Why::Malformed("not one of Go 1.18 or later, of 64 bits, little-endian")));
+        }
+        let functions = bytes.u64::<8>();
+        if functions > MOST {
+            return Err(fault(Why::TooMuch(functions)));
+        }
+        let header = Self {
+            address,
+            offset: elf.offset_of(address).ok_or(fault(Why::Outside))?,
+            len: elf.readable(address),
+            form: if bytes.u32::<0>() & 1 == 0 { Form::Go118 } else { Form::Go120 },
+            quantum: bytes.u8::<6>(),
+            functions: functions as u32,
+            text: bytes.u64::<24>(),
+            names: bytes.u64::<32>(),
+            units: bytes.u64::<40>(),
+            files: bytes.u64::<48>(),
+            values: bytes.u64::<56>(),
+            lines: bytes.u64::<64>(),
+        };
+        header.check(elf).map_err(fault)?;
+        Ok(header)
+    }
+
+    fn check(&self, elf: &File) -> Result<(), Why> {
+        let quantum = if elf.machine() == Machine::X86_64 { 1 } else { 4 };
+        if self.functions == 0 || self.quantum != quantum {
+            return Err(Why::Malformed("it has no functions, or those of another processor"));
+        }
+        let parts = [72, self.names, self.units, self.files, self.values, self.lines, self.len];
+        if !parts.is_sorted() {
+            return Err(Why::Malformed("its parts are not in their order, or not in the file"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,82 @@
+//! Functions that Go's own traces treat apart: wrappers that the compiler made, and the panics that show them.
+
+use super::Version;
+use super::pclntab::Form;
+
+/// What a function is to whoever shows stacks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Role {
+    /// One like any other.
+    #[default]
+    Normal,
+    /// Made by the compiler: a method's wrapper, hash and equality functions.
+    Wrapper,
+    /// `runtime.gopanic`, `runtime.panicwrap`: the wrapper that called it is shown.
+    Panic,
+    /// `runtime.sigpanic`: as a panic; besides, its caller did not call it, so the address is that of the instruction that faulted.
+    SignalPanic,
+}
+
+/// Which frames of a stack Go's traces show: a wrapper is left out but where it called a panic.
+///
+/// Fed with a whole stack, leaf first, inlined frames included. Source: runtime/traceback.go, `tracebackPCs`, `elideWrapperCalling`.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Elision {
+    callee: Role,
+}
+
+impl Elision {
+    /// Whether the next frame is shown.
+    pub fn shows(&mut self, role: Role) -> bool {
+        let callee = std::mem::replace(&mut self.callee, role);
+        role != Role::Wrapper || matches!(callee, Role::Panic | Role::SignalPanic)
+    }
+}
+
+/// The linker's numbers for these functions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Ids {
+    gopanic: u8,
+    panicwrap: u8,
+    sigpanic: u8,
+    wrapper: u8,
+}
+
+impl Ids {
+    /// Source: runtime/symtab.go of Go 1.18 to 1.20, internal/abi/symtab.go of 1.21 to 1.27, `FuncID`.
+    pub(super) fn of(version: &Version, form: Form) -> Self {
+        if form == Form::Go118 || version.is_before(22) {
+            Self { gopanic: 9, panicwrap: 14, sigpanic: 18, wrapper: 21 }
+        } else if version.is_before(25) {
+            Self { gopanic: 10, panicwrap: 15, sigpanic: 19, wrapper: 22 }
+        } else {
+            Self { gopanic: 10, panicwrap: 15, sigpanic: 20, wrapper: 23 }
+        }
+    }
+
+    pub(super) fn role(self, id: u8) -> Role {
+        match id {
+            id if id == self.wrapper => Role::Wrapper,
+            id if id == self.sigpanic => Role::SignalPanic,
+            id if id == self.gopanic || id == self.panicwrap => Role::Panic,
+            _ => Role::Normal,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrapper_is_shown_only_where_it_called_a_panic() {
+        let shown = |stack: &[Role]| {
+            let mut elision = Elision::default();
+            stack.iter().map(|role| elision.shows(*role)).collect::<Vec<_>>()
+        };
+        assert_eq!(shown(&[Role::Normal, Role::Wrapper, Role::Wrapper, Role::Normal]), [true, false, false, true]);
+        assert_eq!(shown(&[Role::Panic, Role::Wrapper, Role::Wrapper]), [true, true, false]);
+        assert_eq!(shown(&[Role::SignalPanic, Role::Wrapper]), [true, true]);
+        assert_eq!(shown(&[Role::Wrapper]), [false]);
+    }
+}

@@ -1,0 +1,1 @@
+//! Real Go programs against what their own runtime says of itself.
