@@ -36,8 +36,12 @@ impl Kind {
     #[must_use]
     pub fn advice(self) -> &'static str {
         match self {
-            Self::Block => "block profiling is off: `runtime.SetBlockProfileRate(10_000)` in main turns it on, one event each 10 µs of waiting",
-            Self::Mutex => "mutex profiling is off: `runtime.SetMutexProfileFraction(100)` in main turns it on, one event in 100",
+            Self::Block => {
+                "block profiling is off: `runtime.SetBlockProfileRate(10_000)` in main turns it on, one event each 10 µs of waiting"
+            }
+            Self::Mutex => {
+                "mutex profiling is off: `runtime.SetMutexProfileFraction(100)` in main turns it on, one event in 100"
+            }
         }
     }
 }

@@ -66,7 +66,12 @@ impl<'m, M: Memory + ?Sized> Reader<'m, M> {
         let Some(slice) = self.pages.words(address, 2)? else { return Ok(None) };
         let &[at, count] = &slice[..] else { return Ok(None) };
         let Some(pairs) = self.pages.words(at, 4 * count.min(LABELS) as usize)? else { return Ok(None) };
-        pairs.as_chunks::<4>().0.iter().map(|&[key, length, value, size]| self.pair((key, length), (value, size))).collect()
+        pairs
+            .as_chunks::<4>()
+            .0
+            .iter()
+            .map(|&[key, length, value, size]| self.pair((key, length), (value, size)))
+            .collect()
     }
 
     /// `labelMap` is a map: a pointer to an `hmap` {count, flags, B, …, buckets @16}.

@@ -9,8 +9,7 @@
 use crate::elf::Machine;
 
 /// The addresses that `code`, which lies at `address`, refers to; in ascending order, each once.
-#[must_use]
-pub fn operands(machine: Machine, code: &[u8], address: u64) -> Vec<u64> {
+pub(super) fn operands(machine: Machine, code: &[u8], address: u64) -> Vec<u64> {
     let mut found = match machine {
         Machine::X86_64 => x86_64(code, address),
         Machine::Aarch64 => aarch64(code, address),
@@ -25,7 +24,20 @@ pub fn operands(machine: Machine, code: &[u8], address: u64) -> Vec<u64> {
 fn immediate(opcode: u8) -> Option<i64> {
     Some(match opcode {
         // CMP, TEST, MOV, XCHG, LEA, ADD, INC; MOVUPS, CMPXCHG, XADD (second byte).
-        0x01 | 0x03 | 0x0b | 0x10 | 0x11 | 0x23 | 0x2b | 0x38..=0x3b | 0x84..=0x8b | 0x8d | 0xb1 | 0xb6 | 0xc1 | 0xff => 0,
+        0x01
+        | 0x03
+        | 0x0b
+        | 0x10
+        | 0x11
+        | 0x23
+        | 0x2b
+        | 0x38..=0x3b
+        | 0x84..=0x8b
+        | 0x8d
+        | 0xb1
+        | 0xb6
+        | 0xc1
+        | 0xff => 0,
         // CMP, MOV and others with an immediate byte, or with four.
         0x80 | 0x83 | 0xc6 => 1,
         0x81 | 0xc7 => 4,
@@ -38,7 +50,9 @@ fn x86_64(code: &[u8], address: u64) -> Vec<u64> {
     let mut found = Vec::new();
     for (at, window) in code.windows(6).enumerate() {
         let [opcode, modrm, displacement @ ..] = window else { continue };
-        let (Some(behind), Ok(displacement)) = (immediate(*opcode), <[u8; 4]>::try_from(displacement)) else { continue };
+        let (Some(behind), Ok(displacement)) = (immediate(*opcode), <[u8; 4]>::try_from(displacement)) else {
+            continue;
+        };
         if modrm & 0b11_000_111 == RELATIVE {
             let next = address.wrapping_add(at as u64 + 6).wrapping_add_signed(behind);
             found.push(next.wrapping_add_signed(i64::from(i32::from_le_bytes(displacement))));
@@ -93,7 +107,11 @@ mod tests {
     #[test]
     fn addresses_are_relative_to_what_follows() {
         // MOVQ 0x10(IP), AX; LEAQ -0x20(IP), CX; CMPL $0, 0x100(IP).
-        let code = [&[0x48, 0x8b, 0x05, 0x10, 0, 0, 0][..], &[0x48, 0x8d, 0x0d, 0xe0, 0xff, 0xff, 0xff], &[0x83, 0x3d, 0, 1, 0, 0, 0]];
+        let code = [
+            &[0x48, 0x8b, 0x05, 0x10, 0, 0, 0][..],
+            &[0x48, 0x8d, 0x0d, 0xe0, 0xff, 0xff, 0xff],
+            &[0x83, 0x3d, 0, 1, 0, 0, 0],
+        ];
         let code = code.concat();
         assert_eq!(operands(Machine::X86_64, &code, 0x1000), [0xfee, 0x1017, 0x1115]);
     }
@@ -102,7 +120,8 @@ mod tests {
     #[test]
     fn pages_and_offsets_make_addresses() {
         // ADRP 1654784(PC), R27; ADD $192, R27, R27 and ADRP 1654784(PC), R27; MOVD 208(R27), R2.
-        let code: Vec<u8> = [0x9000_0cbb_u32, 0x9103_037b, 0x9000_0cbb, 0xf940_6b62].iter().flat_map(|i| i.to_le_bytes()).collect();
+        let code: Vec<u8> =
+            [0x9000_0cbb_u32, 0x9103_037b, 0x9000_0cbb, 0xf940_6b62].iter().flat_map(|i| i.to_le_bytes()).collect();
         let page = 0x58cd0 / 0x1000 * 0x1000 + 1_654_784;
         assert_eq!(operands(Machine::Aarch64, &code, 0x58cd0), [page + 192, page + 208]);
     }

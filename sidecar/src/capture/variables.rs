@@ -17,11 +17,26 @@ use super::operands::operands;
 /// Most bytes of a function that are looked through; `runtime.schedinit`, `selectgo` are the longest and below that.
 const FUNCTION: u64 = 16 << 10;
 
+/// The functions that use the variables.
+pub(super) const FUNCTIONS: &[&str] = &[
+    "runtime.stkbucket",
+    "runtime.mProf_FlushLocked",
+    "runtime.blockevent",
+    "runtime.selectgo",
+    "runtime.semacquire1",
+    "runtime.profilealloc",
+    "runtime.allocmcache",
+    "runtime.schedinit",
+    "runtime.tickspersecond",
+    "runtime.ticksPerSecond",
+    "runtime.allgadd",
+];
+
 /// The functions of a loaded Go program.
 pub trait Code {
     /// Which processor it is for.
     fn machine(&self) -> Machine;
-    /// Addresses of the function of this name in the process.
+    /// Addresses of the function of this name in the process; of [`FUNCTIONS`] only.
     fn extent(&self, name: &str) -> Option<Range<u64>>;
     /// Addresses of the program's variables in the process: its writable segment.
     fn data(&self) -> Range<u64>;
