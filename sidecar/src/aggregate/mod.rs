@@ -18,6 +18,7 @@ use profiler_proto::loss::{Cause, Loss};
 
 use crate::naming::Stack;
 use crate::sample::Sample;
+use crate::target::Process;
 
 pub use context::Context;
 pub use window::{Entry, Window};
@@ -27,20 +28,11 @@ const MAX_BYTES: usize = 24 << 20;
 /// Most bytes of one process's window, so that none takes the room of all others.
 const MAX_OF_ONE: usize = 8 << 20;
 
-/// Which process: its pid alone may be another one's by now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Who {
-    /// Its number.
-    pub pid: u32,
-    /// When it began, as `/proc/PID/stat` counts.
-    pub start_time: u64,
-}
-
 /// The windows that are open, one for each process that was sampled, all of the same time.
 #[derive(Debug)]
 pub struct Aggregate {
     started_at: SystemTime,
-    windows: BTreeMap<Who, Window>,
+    windows: BTreeMap<Process, Window>,
     bytes: usize,
 }
 
@@ -59,9 +51,9 @@ impl Aggregate {
     ///
     /// # Errors
     /// When there is no room.
-    pub fn add(&mut self, who: Who, sample: &Sample, stack: &Stack) -> Result<(), Full> {
+    pub fn add(&mut self, process: Process, sample: &Sample, stack: &Stack) -> Result<(), Full> {
         let room = MAX_BYTES.saturating_sub(self.bytes);
-        let window = self.windows.entry(who).or_insert_with(|| Window::begin(who));
+        let window = self.windows.entry(process).or_insert_with(|| Window::begin(process));
         let most = MAX_OF_ONE.min(window.bytes().saturating_add(room));
         let before = window.bytes();
         let added = window.add(sample, stack, most);
@@ -70,10 +62,10 @@ impl Aggregate {
     }
 
     /// Notes stacks of a process that were lost before they came here.
-    pub fn lose(&mut self, who: Who, cause: Cause, stacks: u64) {
+    pub fn lose(&mut self, process: Process, cause: Cause, stacks: u64) {
         let mut lost = Loss::default();
         lost.add(cause, stacks);
-        self.windows.entry(who).or_insert_with(|| Window::begin(who)).lose(&lost);
+        self.windows.entry(process).or_insert_with(|| Window::begin(process)).lose(&lost);
     }
 
     /// How many stacks there are so far.
@@ -89,15 +81,15 @@ impl Aggregate {
         let duration = now.duration_since(ended.started_at).unwrap_or_default();
         let (told, untold): (Vec<Window>, Vec<Window>) =
             ended.windows.into_values().partition(|window| window.stacks() > 0);
-        self.windows = untold.into_iter().map(|window| (window.who(), window)).collect();
+        self.windows = untold.into_iter().map(|window| (window.process(), window)).collect();
         self.bytes = self.windows.values().map(Window::bytes).sum();
         told.into_iter().map(|window| window.ended(ended.started_at, duration)).collect()
     }
 
     /// Forgets a process that ended and has nothing but losses to tell; those, for whoever sums them up.
-    pub fn forget(&mut self, who: Who) -> Loss {
-        match self.windows.get(&who).filter(|window| window.stacks() == 0) {
-            Some(_) => self.windows.remove(&who).map_or_else(Loss::default, |window| window.lost()),
+    pub fn forget(&mut self, process: Process) -> Loss {
+        match self.windows.get(&process).filter(|window| window.stacks() == 0) {
+            Some(_) => self.windows.remove(&process).map_or_else(Loss::default, |window| window.lost()),
             None => Loss::default(),
         }
     }

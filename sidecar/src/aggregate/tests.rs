@@ -7,7 +7,9 @@ use profiler_proto::loss::{Cause, Flaw};
 use super::*;
 use crate::naming::Location;
 
-const ONE: Who = Who { pid: 1, start_time: 10 };
+fn one() -> Process {
+    Process::new(1, 10)
+}
 
 fn sample(tid: u32, labels: &[(&str, &str)]) -> Sample {
     let labels = labels.iter().map(|(key, value)| (key.as_bytes().to_vec(), value.as_bytes().to_vec())).collect();
@@ -46,7 +48,7 @@ fn equal_samples_are_one() {
         (Sample { period_nanos: 50, ..sample(1, &[]) }, &root),
         (Sample { period_nanos: 50, ..sample(1, &[]) }, &root),
     ] {
-        aggregate.add(ONE, &sample, stack).unwrap();
+        aggregate.add(one(), &sample, stack).unwrap();
     }
     let (window, told) = told(&mut aggregate);
     assert_eq!(
@@ -58,7 +60,7 @@ fn equal_samples_are_one() {
             "root 1/work Some(\"\") 100ns ×1",
         ]
     );
-    assert_eq!((window.who(), window.stacks(), window.lost().total()), (ONE, 6, 0));
+    assert_eq!((window.process(), window.stacks(), window.lost().total()), (one(), 6, 0));
 }
 
 /// Check that each process has a window of its own, also one that has the pid of another, and that losses are told with the
@@ -67,19 +69,19 @@ fn equal_samples_are_one() {
 fn processes_are_told_apart() {
     let now = SystemTime::now();
     let mut aggregate = Aggregate::begin(now);
-    let two = Who { start_time: 20, ..ONE };
+    let two = Process::new(1, 20);
     aggregate.add(two, &sample(1, &[]), &stack(&["a"])).unwrap();
-    aggregate.lose(ONE, Cause::RingFull, 3);
+    aggregate.lose(one(), Cause::RingFull, 3);
     let windows = aggregate.end(now + Duration::from_secs(10));
     assert_eq!(
-        windows.iter().map(|window| (window.who(), window.duration())).collect::<Vec<_>>(),
+        windows.iter().map(|window| (window.process(), window.duration())).collect::<Vec<_>>(),
         [(two, Duration::from_secs(10))]
     );
-    aggregate.add(ONE, &sample(1, &[]), &stack(&["a"])).unwrap();
+    aggregate.add(one(), &sample(1, &[]), &stack(&["a"])).unwrap();
     let windows = aggregate.end(now);
     assert_eq!(
-        (windows[0].who(), windows[0].lost().count(Cause::RingFull), windows[0].duration()),
-        (ONE, 3, Duration::ZERO)
+        (windows[0].process(), windows[0].lost().count(Cause::RingFull), windows[0].duration()),
+        (one(), 3, Duration::ZERO)
     );
     aggregate.lose(two, Cause::RingFull, 1);
     assert_eq!((aggregate.forget(two).total(), aggregate.forget(two).total()), (1, 0));
@@ -95,7 +97,7 @@ fn what_does_not_fit_is_counted() {
         let id = format!("{:x}", number + 1);
         let labels = [("trace_id", id.as_str()), ("span_id", id.as_str()), ("user", &id[..id.len().min(4)])];
         let stack = &stacks[number as usize % stacks.len()];
-        refused += u64::from(aggregate.add(ONE, &sample(number as u32 % 700, &labels), stack).is_err());
+        refused += u64::from(aggregate.add(one(), &sample(number as u32 % 700, &labels), stack).is_err());
     }
     let (window, told) = told(&mut aggregate);
     assert!(window.bytes() <= MAX_OF_ONE, "{}", window.bytes());
@@ -110,15 +112,15 @@ fn what_does_not_fit_is_counted() {
 #[test]
 fn one_process_leaves_room_for_others() {
     let mut aggregate = Aggregate::begin(SystemTime::now());
-    let fill = |aggregate: &mut Aggregate, who| {
+    let fill = |aggregate: &mut Aggregate, process| {
         (0..).find(|number: &u32| {
-            aggregate.add(who, &sample(*number, &[]), &stack(&["name".repeat(500).as_str()])).is_err()
+            aggregate.add(process, &sample(*number, &[]), &stack(&["name".repeat(500).as_str()])).is_err()
         })
     };
-    assert!(fill(&mut aggregate, ONE).is_some());
-    aggregate.add(Who { pid: 2, start_time: 1 }, &sample(1, &[]), &stack(&["a"])).unwrap();
+    assert!(fill(&mut aggregate, one()).is_some());
+    aggregate.add(Process::new(2, 1), &sample(1, &[]), &stack(&["a"])).unwrap();
     for pid in 3..10 {
-        fill(&mut aggregate, Who { pid, start_time: 1 });
+        fill(&mut aggregate, Process::new(pid, 1));
     }
     assert!(aggregate.bytes <= MAX_BYTES);
     assert_eq!(aggregate.end(SystemTime::now()).iter().map(Window::bytes).sum::<usize>() <= MAX_BYTES, true);

@@ -9,11 +9,12 @@ use std::time::{Duration, SystemTime};
 
 use profiler_proto::loss::{Cause, Degraded, Flaw, Loss};
 
+use super::Full;
 use super::context::Context;
 use super::table::Table;
-use super::{Full, Who};
 use crate::naming::{Location, Stack};
 use crate::sample::{Sample, Span};
+use crate::target::Process;
 
 /// What a value in a table costs beside itself: its number, its key, the map's control byte and slack.
 const VALUE_BYTES: usize = 48;
@@ -26,7 +27,7 @@ type Tags = Box<[(String, String)]>;
 /// The samples of a process.
 #[derive(Debug)]
 pub struct Window {
-    who: Who,
+    process: Process,
     started_at: SystemTime,
     duration: Duration,
     locations: Vec<Arc<Location>>,
@@ -74,9 +75,9 @@ pub struct Entry<'a> {
 }
 
 impl Window {
-    pub(super) fn begin(who: Who) -> Self {
+    pub(super) fn begin(process: Process) -> Self {
         Self {
-            who,
+            process,
             started_at: SystemTime::UNIX_EPOCH,
             duration: Duration::ZERO,
             locations: Vec::new(),
@@ -138,8 +139,8 @@ impl Window {
 
     /// Which process it is of.
     #[must_use]
-    pub fn who(&self) -> Who {
-        self.who
+    pub fn process(&self) -> Process {
+        self.process
     }
 
     /// When it began.

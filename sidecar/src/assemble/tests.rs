@@ -10,11 +10,10 @@ use profiler_proto::validate::validate;
 use proptest::prelude::*;
 
 use super::*;
-use crate::aggregate::{Aggregate, Who};
+use crate::aggregate::Aggregate;
 use crate::naming::{self, BuildId, Line, Location, Module};
 use crate::sample;
-
-const WHO: Who = Who { pid: 7, start_time: 1 };
+use crate::target::Process;
 
 fn function(name: &str, file: &str) -> Arc<naming::Function> {
     Arc::new(naming::Function { name: name.into(), file: file.into(), start_line: 3, ..naming::Function::default() })
@@ -40,7 +39,7 @@ fn window(samples: &[(sample::Sample, naming::Stack)]) -> Window {
     let start = UNIX_EPOCH + Duration::from_secs(1_800_000_000);
     let mut aggregate = Aggregate::begin(start);
     for (sample, stack) in samples {
-        aggregate.add(WHO, sample, stack).unwrap();
+        aggregate.add(Process::new(7, 1), sample, stack).unwrap();
     }
     aggregate.end(start + Duration::from_secs(10)).pop().unwrap()
 }

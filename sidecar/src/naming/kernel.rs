@@ -3,6 +3,7 @@
 //! In: `/proc/kallsyms`, read once, before the capability that shows its addresses is dropped. Out: names with the module behind them. Kept as
 //! one sorted table and one string of names, a few megabytes, bounded. Where the kernel hides addresses (`kptr_restrict`), it says so.
 
+use std::fmt;
 use std::io::{self, BufRead, Read};
 
 /// Most functions that are kept: a kernel with all its modules has 200,000.
@@ -31,6 +32,25 @@ pub enum State {
     Hidden,
     /// There are names.
     Known,
+}
+
+/// A function of the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Function<'a> {
+    /// Where it begins.
+    pub address: u64,
+    /// Its name.
+    pub name: &'a str,
+    /// The module that it is of, if it is of one.
+    pub module: Option<&'a str>,
+}
+
+impl fmt::Display for Function<'_> {
+    /// `do_work`, `nf_hook [nf_tables]`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)?;
+        self.module.map_or(Ok(()), |module| write!(f, " [{module}]"))
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -94,16 +114,17 @@ impl Kernel {
         self.state
     }
 
-    /// The function at an address, and its module: `ext4_file_read_iter`, `ext4`.
+    /// The function at an address.
     #[must_use]
-    pub fn function(&self, address: u64) -> Option<(&str, Option<&str>)> {
+    pub fn function(&self, address: u64) -> Option<Function<'_>> {
         let behind = self.symbols.partition_point(|symbol| symbol.address <= address);
         let symbol = self.symbols.get(behind.checked_sub(1)?)?;
         let line = self.names.get(symbol.name as usize..)?.split('\n').next()?;
-        match line.split_once('\t') {
-            Some((name, module)) => Some((name, Some(module.trim_start_matches('[').trim_end_matches(']')))),
-            None => Some((line, None)),
-        }
+        let (name, module) = match line.split_once('\t') {
+            Some((name, module)) => (name, Some(module.trim_start_matches('[').trim_end_matches(']'))),
+            None => (line, None),
+        };
+        Some(Function { address: symbol.address, name, module })
     }
 
     /// Bytes of memory.
@@ -125,16 +146,20 @@ fn function(line: &str) -> Option<(u64, &str)> {
 mod tests {
     use super::*;
 
+    fn name(kernel: &Kernel, address: u64) -> Option<String> {
+        kernel.function(address).map(|function| function.to_string())
+    }
+
     /// Check that an address is in the function that begins at or before it, that data is none, and that modules are told.
     #[test]
     fn functions_are_found_with_their_modules() {
         let text = "ffffffff81000000 T _stext\nffffffff81000100 t do_work\nffffffff81000180 D jiffies\nffffffffc0001000 t nf_hook\t[nf_tables]\n";
         let kernel = Kernel::parse(text.as_bytes());
         assert_eq!(kernel.state(), State::Known);
-        assert_eq!(kernel.function(0xffff_ffff_8100_00ff), Some(("_stext", None)));
-        assert_eq!(kernel.function(0xffff_ffff_8100_01ff), Some(("do_work", None)));
-        assert_eq!(kernel.function(0xffff_ffff_c000_1001), Some(("nf_hook", Some("nf_tables"))));
-        assert_eq!(kernel.function(0x1000), None);
+        assert_eq!(name(&kernel, 0xffff_ffff_8100_00ff), Some("_stext".into()));
+        assert_eq!(name(&kernel, 0xffff_ffff_8100_01ff), Some("do_work".into()));
+        assert_eq!(name(&kernel, 0xffff_ffff_c000_1001), Some("nf_hook [nf_tables]".into()));
+        assert_eq!(name(&kernel, 0x1000), None);
     }
 
     /// Check that hidden addresses are a state of their own, and that what is no line is left out.
@@ -146,7 +171,7 @@ mod tests {
         );
         assert_eq!(Kernel::parse(&b"\xff\xfe\n\nzz T x\n1 T\n"[..]).state(), State::Missing);
         let long = format!("1000 T {}\n2000 T end\n", "n".repeat(5000));
-        assert_eq!(Kernel::parse(long.as_bytes()).function(0x2000), Some(("end", None)));
+        assert_eq!(name(&Kernel::parse(long.as_bytes()), 0x2000), Some("end".into()));
     }
 
     /// Check that the running kernel's names are read within a few megabytes, or are said to be hidden.

@@ -53,7 +53,7 @@ pub struct Interrupted<'a> {
 impl Interrupted<'_> {
     /// The callers that are missing, where `depth` says how far the stack pointer is below where it was before the function's first instruction:
     /// `None` where it is not known, also of functions that set the stack pointer themselves.
-    pub fn callers(&self, depth: impl Fn(u64) -> Option<i32>) -> Top {
+    pub fn callers(&self, mut depth: impl FnMut(u64) -> Option<i32>) -> Top {
         let mut callers = Vec::new();
         let Registers { ip: mut pc, mut sp, fp, .. } = self.registers;
         while callers.len() < MAX_CALLERS {
