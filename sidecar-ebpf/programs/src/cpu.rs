@@ -13,9 +13,8 @@ use aya_ebpf::helpers::generated::{
 use profiler_sidecar_ebpf::{Counter, Flag, KERNEL_FRAMES, Kind, Sample, Setting, TOP, Target, TargetFlag};
 
 use crate::maps::{BODY, Scratch, Wake, count, kernel_word, scratch, send, setting, target};
-use crate::registers::{self, Registers};
 use crate::task::{self, Thread, Whose};
-use crate::{context, go, walk};
+use crate::{context, go, registers, walk};
 
 /// Bytes of the kernel's frames.
 const KERNEL_BYTES: usize = 8 * KERNEL_FRAMES;
@@ -54,23 +53,27 @@ fn ours(context: *mut c_void, thread: Thread) {
 
 #[inline(always)]
 unsafe fn sample(context: *mut c_void, scratch: *mut Scratch, thread: Thread, target: Option<*const Target>) {
-    let is_user = registers::is_user(context.cast());
-    let registers = if is_user { Some(registers::interrupted(context.cast())) } else { registers::entered() };
     // SAFETY: this processor's scratch, ours while `busy` is set.
     unsafe {
         begin(context.cast(), scratch, thread);
-        if let Some(registers) = &registers {
-            note(scratch, registers);
+        let is_user = registers::is_user(context.cast());
+        let has_user = if is_user {
+            registers::interrupted(context.cast(), scratch);
+            true
+        } else {
+            registers::entered() != 0
+        };
+        if has_user {
             walk::walk_user();
         }
         if !is_user {
             kernel(context, scratch);
         }
-        if registers.is_some() {
+        if has_user {
             top(scratch);
-        }
-        if let (Some(target), Some(registers)) = (target, &registers) {
-            known(scratch, &*target, registers);
+            if let Some(target) = target {
+                known(scratch, &*target);
+            }
         }
         end(scratch, if target.is_some() { Wake::WhenFull } else { Wake::Soon });
     }
@@ -98,18 +101,6 @@ unsafe fn begin(context: *const u64, scratch: *mut Scratch, thread: Thread) {
         // Before Linux 6.2 the helper leaves what is behind the name as it was: zeroed above.
         bpf_get_current_comm(addr_of_mut!((*sample).comm).cast(), 16);
         addr_of_mut!((*scratch).length).write_volatile(0);
-    }
-}
-
-#[inline(always)]
-unsafe fn note(scratch: *mut Scratch, registers: &Registers) {
-    // SAFETY: as in `sample`.
-    unsafe {
-        let sample = addr_of_mut!((*scratch).sample);
-        (*sample).ip = registers.ip;
-        (*sample).sp = registers.sp;
-        (*sample).fp = registers.fp;
-        (*sample).lr = registers.lr;
     }
 }
 
@@ -154,7 +145,7 @@ unsafe fn top(scratch: *mut Scratch) {
 
 /// What only processes that the user side knows have: a goroutine, a thread context.
 #[inline(always)]
-unsafe fn known(scratch: *mut Scratch, target: &Target, registers: &Registers) {
+unsafe fn known(scratch: *mut Scratch, target: &Target) {
     // SAFETY: as in `sample`; the task is the current one.
     unsafe {
         if setting(Setting::Offsets) != 0 {
@@ -162,7 +153,7 @@ unsafe fn known(scratch: *mut Scratch, target: &Target, registers: &Registers) {
             (*scratch).thread_pointer = kernel_word(task + setting(Setting::ThreadPointer)).unwrap_or(0);
         }
         if target.flags & TargetFlag::Go as u32 != 0 {
-            go::read(scratch, &target.go, registers.g);
+            go::read(scratch, &target.go);
         }
         if target.flags & TargetFlag::Context as u32 != 0 {
             context::read_context((*scratch).thread_pointer.wrapping_add(target.context_offset as u64));

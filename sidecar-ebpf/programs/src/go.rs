@@ -9,11 +9,11 @@ use crate::maps::{Scratch, count, user_word};
 
 /// Reads the goroutine into the scratch.
 #[inline(always)]
-pub(crate) unsafe fn read(scratch: *mut Scratch, go: &Go, register: u64) {
+pub(crate) unsafe fn read(scratch: *mut Scratch, go: &Go) {
     // SAFETY: this processor's scratch.
     unsafe {
         let g = if go.in_register != 0 {
-            Some(register)
+            Some((*scratch).g)
         } else {
             user_word((*scratch).thread_pointer.wrapping_add(go.tls_offset as u64))
         };

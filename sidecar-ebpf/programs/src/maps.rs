@@ -53,6 +53,8 @@ pub(crate) struct Scratch {
     pub(crate) map: [u64; 4],
     /// `g.labels`.
     pub(crate) labels: u64,
+    /// The register that Go keeps `g` in, of processors that have one.
+    pub(crate) g: u64,
     /// The thread pointer.
     pub(crate) thread_pointer: u64,
     /// A frame: saved frame pointer, return address.

@@ -3,10 +3,12 @@
 //! Source: `struct bpf_perf_event_data` (`include/uapi/linux/bpf_perf_event.h`): registers, then the period; `struct pt_regs` of x86_64,
 //! `struct user_pt_regs` of aarch64 (`arch/*/include/uapi/asm/ptrace.h`).
 
-use aya_ebpf::helpers::generated::{bpf_get_current_task_btf, bpf_task_pt_regs};
+use core::ptr::addr_of_mut;
+
+use aya_ebpf::helpers::generated::{bpf_get_current_task_btf, bpf_probe_read_kernel, bpf_task_pt_regs};
 use profiler_sidecar_ebpf::Setting;
 
-use crate::maps::setting;
+use crate::maps::{Scratch, scratch, setting};
 
 /// Indexes of words.
 #[cfg(bpf_target_arch = "x86_64")]
@@ -15,7 +17,6 @@ mod at {
     pub(super) const IP: usize = 16; // rip
     pub(super) const MODE: usize = 17; // cs
     pub(super) const SP: usize = 19; // rsp
-    pub(super) const G: usize = 1; // r14 holds g in Go's own calls; not used
     pub(super) const PERIOD: usize = 21;
     /// Privilege level 3 in `cs`.
     pub(super) const fn is_user(mode: u64) -> bool {
@@ -39,15 +40,8 @@ mod at {
     }
 }
 
-/// Registers of user space.
-#[derive(Clone, Copy)]
-pub(crate) struct Registers {
-    pub(crate) ip: u64,
-    pub(crate) sp: u64,
-    pub(crate) fp: u64,
-    pub(crate) lr: u64,
-    pub(crate) g: u64,
-}
+/// Bytes of the registers.
+const ALL: usize = 8 * at::PERIOD;
 
 /// Nanoseconds between two ticks.
 #[inline(always)]
@@ -63,39 +57,46 @@ pub(crate) fn is_user(context: *const u64) -> bool {
     at::is_user(unsafe { context.add(at::MODE).read_volatile() })
 }
 
-/// Those of the context, where the program was interrupted.
+/// Notes those of the context, where the program was interrupted.
 #[inline(always)]
-pub(crate) fn interrupted(context: *const u64) -> Registers {
-    // SAFETY: registers in the context.
-    unsafe { read(context) }
+pub(crate) unsafe fn interrupted(context: *const u64, scratch: *mut Scratch) {
+    // SAFETY: registers in the context; this processor's scratch.
+    unsafe { note(context, scratch) }
 }
 
-/// Those that the program came into the kernel with, where it did.
-#[inline(always)]
-pub(crate) fn entered() -> Option<Registers> {
+/// Notes those that the program came into the kernel with; 0 if it did not, as threads of the kernel. A function of its own, for compilers merge
+/// what it does with [`interrupted`], and the verifier wants other instructions for each.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub(crate) extern "C" fn entered() -> u32 {
     if setting(Setting::Offsets) == 0 {
-        return None;
+        return 0;
     }
-    // SAFETY: the current task, and its registers, of a type that the verifier knows.
+    let Some(scratch) = scratch() else { return 0 };
+    // SAFETY: the current task, and its registers; the table has room for them.
     unsafe {
-        let registers = bpf_task_pt_regs(bpf_get_current_task_btf()) as *const u64;
-        is_user(registers).then(|| read(registers))
+        let registers = addr_of_mut!((*scratch).work).cast::<u64>();
+        let from = bpf_task_pt_regs(bpf_get_current_task_btf());
+        if bpf_probe_read_kernel(registers.cast(), ALL as u32, from as *const _) != 0 || !is_user(registers) {
+            return 0;
+        }
+        note(registers, scratch);
     }
+    1
 }
 
 #[inline(always)]
-unsafe fn read(from: *const u64) -> Registers {
-    // SAFETY: the caller has registers there.
+unsafe fn note(from: *const u64, scratch: *mut Scratch) {
+    // SAFETY: the caller has registers there, and this processor's scratch.
     unsafe {
-        Registers {
-            ip: from.add(at::IP).read_volatile(),
-            sp: from.add(at::SP).read_volatile(),
-            fp: from.add(at::FP).read_volatile(),
-            #[cfg(bpf_target_arch = "aarch64")]
-            lr: from.add(at::LR).read_volatile(),
-            #[cfg(not(bpf_target_arch = "aarch64"))]
-            lr: 0,
-            g: from.add(at::G).read_volatile(),
+        let sample = addr_of_mut!((*scratch).sample);
+        (*sample).ip = from.add(at::IP).read_volatile();
+        (*sample).sp = from.add(at::SP).read_volatile();
+        (*sample).fp = from.add(at::FP).read_volatile();
+        #[cfg(bpf_target_arch = "aarch64")]
+        {
+            (*sample).lr = from.add(at::LR).read_volatile();
+            (*scratch).g = from.add(at::G).read_volatile();
         }
     }
 }

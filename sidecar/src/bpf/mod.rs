@@ -78,7 +78,6 @@ impl Sampler {
     }
 
     /// Waits until records are worth reading, at most `timeout`; whether the kernel side said so.
-    #[must_use]
     pub fn wait(&self, timeout: Duration) -> bool {
         self.records.wait(timeout)
     }
