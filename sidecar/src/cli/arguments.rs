@@ -2,11 +2,15 @@
 //!
 //! In: arguments. Out: what was asked for, unchecked but for its form; `config` and the commands check the rest.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::config::CommandLine;
+use crate::config::{CommandLine, parse_duration};
+use crate::error::Error;
+use crate::record::{HOLD, Options, Subject};
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 done; 1 it could not be done, standard error says why; 2 the command line or the settings cannot be.
@@ -23,6 +27,14 @@ Resource: OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES of each profiled process.
 
 Exit codes: 0 ended by SIGTERM or SIGINT; 1 it could not run; 2 the settings cannot be.";
 
+const RECORD_EXAMPLES: &str = "\
+Examples:
+  profiler-sidecar record -p 4711 -d 30s -o server.pb.gz && go tool pprof -http=: server.pb.gz
+  profiler-sidecar record -o build.folded -c go build ./...
+Ctrl-C ends it early; what was recorded until then is kept. A table of the hottest functions goes to standard error.
+
+Exit codes: 0 the file is written; 1 it is not, standard error says why; 2 the command line cannot be.";
+
 /// Profiles the processes of a pod from outside, with eBPF: Go with inlined functions and labels, and other native ones.
 #[derive(Debug, Parser)]
 #[command(name = "profiler-sidecar", version, about, after_help = EXIT_CODES, max_term_width = 110)]
@@ -35,6 +47,60 @@ pub(super) struct Arguments {
 pub(super) enum Command {
     /// Run the agent: profile all processes in sight, all the time; export, keep and serve their profiles
     Run(Box<RunArguments>),
+    /// Record one process, or a command with all that it starts, into a file
+    Record(RecordArguments),
+    /// What `record -c` starts: waits to be sampled, then becomes the command
+    #[command(name = HOLD, hide = true)]
+    Hold {
+        /// Where to wait
+        threshold: String,
+        /// Program and arguments
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        command: Vec<OsString>,
+    },
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = RECORD_EXAMPLES, group = clap::ArgGroup::new("subject").required(true))]
+pub(super) struct RecordArguments {
+    /// The process to record
+    #[arg(short, long, group = "subject")]
+    pid: Option<u32>,
+    /// The command to record, from its first instruction on; stands last, for all that follows belongs to it
+    #[arg(short, long, group = "subject", num_args = 1.., allow_hyphen_values = true)]
+    command: Vec<OsString>,
+    /// How long at most, as 10s or 1m [default: 10s of a process, all of a command]
+    #[arg(short, long, value_name = "DURATION")]
+    duration: Option<String>,
+    /// Where to: *.pb.gz (pprof), *.pb (without gzip), *.folded
+    #[arg(short, long, value_name = "FILE", default_value = "profile.pb.gz")]
+    output: PathBuf,
+    /// Samples per second and processor
+    #[arg(long, value_name = "HZ", default_value_t = 99, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    rate_hz: u32,
+    /// Leave out the kernel's frames
+    #[arg(long)]
+    no_kernel: bool,
+}
+
+impl RecordArguments {
+    /// What to record.
+    pub(super) fn options(self) -> Result<Options, Error> {
+        let subject = match self.pid {
+            Some(pid) => Subject::Process(pid),
+            None => Subject::Command(self.command),
+        };
+        let duration = match (&self.duration, &subject) {
+            (None, Subject::Process(_)) => Some(Duration::from_secs(10)),
+            (None, Subject::Command(_)) => None,
+            (Some(text), _) => Some(parse_duration(text).filter(|duration| !duration.is_zero()).ok_or_else(|| {
+                let remedy = "give seconds, or a number with ms, s, m or h, as 10s";
+                Error::new(format!("--duration={text}"), "it is not a duration", remedy)
+            })?),
+        };
+        let Self { output, rate_hz, no_kernel, .. } = self;
+        Ok(Options { subject, duration, output, rate_hz, kernel: !no_kernel })
+    }
 }
 
 #[derive(Debug, Args)]
@@ -104,8 +170,26 @@ mod tests {
     #[test]
     fn flags_are_read_each_time() {
         let line = ["profiler-sidecar", "run", "--pid", "7", "--pid=8", "--include", "a", "--rate-hz", "19"];
-        let Command::Run(run) = Arguments::try_parse_from(line).unwrap().command;
+        let Command::Run(run) = Arguments::try_parse_from(line).unwrap().command else { panic!("it is `run`") };
         let said = CommandLine::from(*run);
         assert_eq!((said.pids, said.include, said.rate_hz), (vec![7, 8], vec!["a".to_owned()], Some(19)));
+    }
+
+    /// Check that all that follows `-c` is the command's, and that exactly one subject is asked for.
+    #[test]
+    fn a_command_takes_all_that_follows() {
+        let options = |line: &[&str]| {
+            let line = ["profiler-sidecar", "record"].iter().chain(line);
+            let Command::Record(record) = Arguments::try_parse_from(line).ok()?.command else { return None };
+            record.options().ok()
+        };
+        let command = options(&["-o", "a.folded", "-c", "ls", "-l", "--pid"]).unwrap();
+        assert_eq!(command.subject, Subject::Command(vec!["ls".into(), "-l".into(), "--pid".into()]));
+        assert_eq!(command.duration, None);
+        let process = options(&["-p", "7"]).unwrap();
+        assert_eq!((process.subject, process.duration), (Subject::Process(7), Some(Duration::from_secs(10))));
+        for bad in [&[][..], &["-p", "7", "-c", "ls"], &["-p", "7", "-d", "soon"], &["-p", "7", "--rate-hz", "0"]] {
+            assert!(options(bad).is_none(), "{bad:?}");
+        }
     }
 }

@@ -14,6 +14,7 @@ use tracing_subscriber::EnvFilter;
 use self::arguments::{Arguments, Command, RunArguments};
 use crate::config::Config;
 use crate::error::Error;
+use crate::record;
 
 /// What was asked for could not be done.
 const FAILED: u8 = 1;
@@ -27,6 +28,11 @@ pub fn main() -> ExitCode {
     log();
     match arguments.command {
         Command::Run(run) => self::run(*run),
+        Command::Record(asked) => match asked.options() {
+            Ok(options) => ended(record::main(&options)),
+            Err(error) => complain(&error, MISUSE),
+        },
+        Command::Hold { threshold, command } => complain(&record::hold(&threshold, &command), FAILED),
     }
 }
 
@@ -46,7 +52,11 @@ fn run(arguments: RunArguments) -> ExitCode {
     if check_only {
         return say(&config.to_string());
     }
-    crate::run::main(config).map_or_else(|error| complain(&error, FAILED), |()| ExitCode::SUCCESS)
+    ended(crate::run::main(config))
+}
+
+fn ended(outcome: Result<(), Error>) -> ExitCode {
+    outcome.map_or_else(|error| complain(&error, FAILED), |()| ExitCode::SUCCESS)
 }
 
 /// An error for the person at the terminal.

@@ -103,12 +103,12 @@ impl fmt::Display for Missing {
 }
 
 /// Gives up, for the whole process, what only set-up needs: `BPF`, `PERFMON`, `SYSLOG`, `SYS_ADMIN`. To be called while there is one
-/// thread, for capabilities are each thread's own and new threads take those of their maker (capabilities(7)).
+/// thread, for capabilities are each thread's own and new threads take those of their maker (capabilities(7)). What opens perf events stays
+/// permitted, without effect, until [`drop_clock`]: the thread that samples takes it back to change the rate.
 ///
 /// # Errors
 /// If there are more threads, or the kernel refuses.
 pub fn drop_setup() -> Result<(), Error> {
-    const REMEDY: &str = "this is a bug of ours, please report it";
     let threads = std::fs::read_dir("/proc/self/task").map(Iterator::count).unwrap_or(1);
     if threads != 1 {
         return Err(Error::new("capset", format!("there are {threads} threads, of which only one would drop"), REMEDY));
@@ -117,7 +117,45 @@ pub fn drop_setup() -> Result<(), Error> {
     let of_maps =
         needed_for_maps(&text("/proc/sys/kernel/osrelease"), &text("/proc/sys/kernel/unprivileged_bpf_disabled"));
     let given_up: Vec<Capability> = ONLY_FOR_SETUP.into_iter().filter(|one| !of_maps.contains(one)).collect();
-    drop_in_this_thread(&given_up).map_err(|error| Error::new("capset", error.to_string(), REMEDY))
+    drop_in_this_thread(&given_up, clock_of).map_err(refused)
+}
+
+/// Gives up in the calling thread what [`drop_setup`] left permitted: for all threads but the one that samples.
+///
+/// # Errors
+/// If the kernel refuses.
+pub fn drop_clock() -> Result<(), Error> {
+    let all = [Capability::Perfmon, Capability::SysAdmin];
+    let effective = caps::read().map_err(refused)?.effective;
+    let idle: Vec<Capability> = all.into_iter().filter(|one| !effective.has(*one)).collect();
+    drop_in_this_thread(&idle, |_| None).map_err(refused)
+}
+
+/// Does `work` with what opens perf events in effect, if it is still permitted to the calling thread.
+///
+/// # Errors
+/// If the kernel refuses.
+pub fn with_clock<T>(work: impl FnOnce() -> T) -> Result<T, Error> {
+    let before = caps::read().map_err(refused)?;
+    let Some(clock) = clock_of(before.permitted).filter(|clock| !before.effective.has(*clock)) else {
+        return Ok(work());
+    };
+    caps::write(&caps::State { effective: before.effective.with(clock), ..before }).map_err(refused)?;
+    let done = work();
+    caps::write(&before).map_err(refused)?;
+    Ok(done)
+}
+
+const REMEDY: &str = "this is a bug of ours, please report it";
+
+#[expect(clippy::needless_pass_by_value, reason = "as `map_err` gives it")]
+fn refused(error: std::io::Error) -> Error {
+    Error::new("capset", error.to_string(), REMEDY)
+}
+
+/// What opens perf events, of these: `PERFMON`, or what it was a part of.
+fn clock_of(permitted: Set) -> Option<Capability> {
+    [Capability::Perfmon, Capability::SysAdmin].into_iter().find(|one| permitted.has(*one))
 }
 
 /// What every change of a map asks for: nothing, but on kernels before 5.19 where eBPF without privilege is off (Linux commit c8644cd0efe7,
@@ -129,15 +167,17 @@ fn needed_for_maps(release: &str, unprivileged_off: &str) -> &'static [Capabilit
     if refined { &[] } else { &[Capability::Bpf, Capability::SysAdmin] }
 }
 
-/// Gives `capabilities` up in the calling thread alone: threads that it makes afterwards begin without.
-fn drop_in_this_thread(capabilities: &[Capability]) -> std::io::Result<()> {
+/// Gives `capabilities` up in the calling thread alone: threads that it makes afterwards begin without. What `stays` of those permitted
+/// loses its effect alone.
+fn drop_in_this_thread(capabilities: &[Capability], stays: fn(Set) -> Option<Capability>) -> std::io::Result<()> {
     let state = caps::read()?;
     let without = |set: Set| capabilities.iter().fold(set, |set, one| set.without(*one));
-    caps::write(&caps::State {
-        effective: without(state.effective),
-        permitted: without(state.permitted),
-        inheritable: without(state.inheritable),
-    })
+    let mut permitted = without(state.permitted);
+    if let Some(stays) = stays(state.permitted) {
+        permitted = permitted.with(stays);
+    }
+    let effective = without(state.effective);
+    caps::write(&caps::State { effective, permitted, inheritable: without(state.inheritable) })
 }
 
 #[cfg(test)]

@@ -58,12 +58,31 @@ fn what_set_up_needs_is_given_up() {
         println!("NOT RUN: this process has none of the capabilities that are given up");
     }
     let dropped = std::thread::spawn(|| {
-        drop_in_this_thread(&ONLY_FOR_SETUP).unwrap();
+        drop_in_this_thread(&ONLY_FOR_SETUP, |_| None).unwrap();
         let later = std::thread::spawn(|| shown(&this_task())).join().unwrap();
         [shown(&this_task()), later]
     });
     let expected = before.map(|set| set & !gone);
     assert_eq!(dropped.join().unwrap(), [expected, expected]);
+}
+
+/// Check that the clock can be opened again for a moment, and no more once that is given up, too.
+#[test]
+fn the_clock_is_taken_back_for_a_moment() {
+    let clock = 1 << Capability::Perfmon as u8;
+    if shown(&this_task())[1] & clock == 0 {
+        return println!("NOT RUN: this process does not have CAP_PERFMON");
+    }
+    let has = move || shown(&this_task()).map(|set| set & clock != 0);
+    let test = move || {
+        drop_in_this_thread(&ONLY_FOR_SETUP, clock_of).unwrap();
+        let states = [has(), with_clock(has).unwrap(), has()];
+        drop_clock().unwrap();
+        (states, with_clock(has).unwrap())
+    };
+    let (states, after) = std::thread::spawn(test).join().unwrap();
+    assert_eq!(states, [[false, true], [true, true], [false, true]]);
+    assert_eq!(after, [false, false]);
 }
 
 /// Check that it is refused where other threads would keep theirs.

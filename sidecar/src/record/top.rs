@@ -73,6 +73,7 @@ fn add(sample: &Sample, nanos: u64, dictionary: &Dictionary, functions: &mut BTr
 fn names(location: &Location, dictionary: &Dictionary) -> Vec<String> {
     let text = |id| dictionary.strings.text(id);
     let named = location.lines.iter().filter_map(|line| dictionary.functions.get(line.function));
-    let names: Vec<String> = named.map(|function| text(function.name).to_owned()).filter(|name| !name.is_empty()).collect();
+    let names: Vec<String> =
+        named.map(|function| text(function.name).to_owned()).filter(|name| !name.is_empty()).collect();
     if names.is_empty() { vec![format!("{:#x}", location.address)] } else { names }
 }
