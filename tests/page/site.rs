@@ -54,10 +54,10 @@ struct Shop {
 
 impl Source for Shop {
     fn targets(&self) -> Vec<Target> {
-        vec![Target { service: "shop".into(), pid: 4711 }]
+        vec![Target::new("shop", 4711).in_language("rust")]
     }
 
-    fn capture(&self, _: Duration) -> CaptureFuture {
+    fn capture(&self, _: Duration, _: Option<u32>) -> CaptureFuture {
         Box::pin(std::future::ready(Err(CaptureError::Off)))
     }
 

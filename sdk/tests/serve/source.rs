@@ -22,10 +22,10 @@ pub(crate) struct Waiting {
 
 impl Source for Waiting {
     fn targets(&self) -> Vec<Target> {
-        vec![Target { service: "shop".into(), pid: std::process::id() }]
+        vec![Target::new("shop", std::process::id())]
     }
 
-    fn capture(&self, duration: Duration) -> CaptureFuture {
+    fn capture(&self, duration: Duration, _: Option<u32>) -> CaptureFuture {
         let (off, running) = (self.off.load(Ordering::Relaxed), Arc::clone(&self.running));
         Box::pin(async move {
             if off {
@@ -34,16 +34,16 @@ impl Source for Waiting {
             let place = Place::take(running).ok_or(CaptureError::TooMany)?;
             tokio::time::sleep(duration).await;
             drop(place);
-            Ok(set(now(), duration.as_secs(), &[("main;captured", 7, &[])]))
+            Ok(vec![set(now(), duration.as_secs(), &[("main;captured", 7, &[])])])
         })
     }
 
-    fn heap(&self, _first: Option<&'static str>) -> CaptureFuture {
+    fn heap(&self, _first: Option<&'static str>, _: Option<u32>) -> CaptureFuture {
         let (on, kept, kept_at) =
             (self.heap.load(Ordering::Relaxed), Arc::clone(&self.kept), Arc::clone(&self.kept_at));
         Box::pin(async move {
             kept_at.lock().unwrap().push(kept.load(Ordering::Relaxed));
-            if on { Ok(heap(now(), 1, &[("main;lives", 1, 1024, &[])])) } else { Err(CaptureError::NoHeap) }
+            if on { Ok(vec![heap(now(), 1, &[("main;lives", 1, 1024, &[])])]) } else { Err(CaptureError::NoHeap) }
         })
     }
 

@@ -1,1 +1,33 @@
 //! What a Go runtime keeps in its memory: heap, goroutines, block and mutex, read from outside.
+//!
+//! In: a process. `source` finds the program and, by `variables` and `operands`, where it keeps things; `heap`, `contention` (by `buckets`) and
+//! `goroutines` (by `stack`, `labels`) read them; `frames` gives names; `profile` makes profiles of them. Nothing is written into the process,
+//! it is not stopped and gets no signal. All that is read is taken for hostile: bounded, checked, and what cannot be is counted.
+
+mod buckets;
+pub mod contention;
+pub mod frames;
+pub mod goroutines;
+pub mod heap;
+mod labels;
+mod loaded;
+mod memory;
+mod operands;
+pub mod profile;
+mod source;
+mod stack;
+#[cfg(test)]
+mod tests;
+mod ticks;
+mod variables;
+
+pub use buckets::Walk;
+pub use contention::Contention;
+pub use goroutines::{Goroutine, Goroutines};
+pub use heap::Heap;
+pub use labels::Labels;
+pub use loaded::Loaded;
+pub use memory::Memory;
+pub use source::{Bounds, Code as Place, Source};
+pub use stack::{End, Pc};
+pub use variables::{Code, Function, Variables};

@@ -7,6 +7,7 @@
 pub mod buildinfo;
 mod cache;
 mod inline;
+pub mod layouts;
 mod moduledata;
 mod pclntab;
 mod pcvalue;

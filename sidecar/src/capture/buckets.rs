@@ -1,0 +1,127 @@
+//! The walk along one of the runtime's lists of profile buckets.
+//!
+//! In: the address of the list's head. Out: each bucket once, with its stack and its record as bytes; what could not be read or believed is counted.
+//! A bucket never changes but for its record and is never freed (mprof.go: "None of the fields in this bucket header are modified after
+//! creation"), so a list can be walked while the program runs: one begins at the newest and sees all that were there.
+//! Bounded: so many buckets, a stack of [`DEPTH_LIMIT`](bucket::DEPTH_LIMIT), each address once.
+
+use std::collections::HashSet;
+
+use crate::go::layouts::bucket;
+use crate::target::Fault;
+
+use super::memory::{Memory, Pages, word_at};
+use super::variables::Code;
+
+/// `logicalStackSentinel` (tracestack.go): the first word of a stack with an address for each inlined call, among those that have none.
+pub(super) const LOGICAL: u64 = u64::MAX;
+/// How far beyond the bound buckets are still counted, in times of it.
+const COUNTED: usize = 10;
+
+/// A bucket as it stands in memory.
+#[derive(Debug)]
+pub(super) struct Bucket {
+    /// Size of an object (heap).
+    pub(super) size: u64,
+    /// Return addresses, leaf first.
+    pub(super) stack: Vec<u64>,
+    /// What follows the stack.
+    pub(super) record: Vec<u8>,
+}
+
+/// What became of the buckets of a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Walk {
+    /// Handed out.
+    pub taken: u64,
+    /// Left out, as there were more than asked for.
+    pub beyond: u64,
+    /// Left out, as an address in the stack is no code of the program.
+    pub foreign: u64,
+    /// Places at which the list could not be followed: memory that is not there, a header that cannot be, a cycle. What stood behind is missing.
+    pub broken: u64,
+}
+
+/// Which list, and how it is read.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct List {
+    /// Address of the variable that points to the first bucket.
+    pub(super) head: u64,
+    /// `bucket.typ` of all of them.
+    pub(super) kind: u64,
+    /// Bytes of the record.
+    pub(super) record: usize,
+    /// Most buckets that are taken.
+    pub(super) most: usize,
+}
+
+impl List {
+    /// Hands each bucket to `each`.
+    pub(super) fn walk<M: Memory>(
+        self,
+        memory: &M,
+        code: &impl Code,
+        mut each: impl FnMut(Bucket),
+    ) -> Result<Walk, Fault> {
+        let mut pages = Pages::new(memory);
+        let (mut walk, mut seen) = (Walk::default(), HashSet::new());
+        let Some(mut next) = memory.word(self.head)? else { return Ok(Walk { broken: 1, ..walk }) };
+        while next != 0 {
+            let Some((header, depth)) = self.header(&mut pages, next)?.filter(|_| seen.insert(next)) else {
+                walk.broken += 1;
+                break;
+            };
+            if seen.len() > self.most {
+                walk.beyond += 1;
+                if seen.len() > self.most.saturating_mul(COUNTED) {
+                    break;
+                }
+            } else {
+                match self.bucket(&mut pages, next, &header, depth)? {
+                    None => walk.broken += 1,
+                    Some(bucket) if !is_ours(code, &bucket.stack) => walk.foreign += 1,
+                    Some(bucket) => {
+                        walk.taken += 1;
+                        each(bucket);
+                    }
+                }
+            }
+            next = word_at(&header, bucket::ALL_NEXT);
+        }
+        Ok(walk)
+    }
+
+    /// The header at `at`, with the depth of its stack; none where there is none or it cannot be one.
+    fn header<M: Memory>(
+        self,
+        pages: &mut Pages<'_, M>,
+        at: u64,
+    ) -> Result<Option<([u8; bucket::HEADER], usize)>, Fault> {
+        let mut header = [0; bucket::HEADER];
+        if at % 8 != 0 || !pages.fill(at, &mut header)? || word_at(&header, bucket::TYPE) != self.kind {
+            return Ok(None);
+        }
+        let depth = word_at(&header, bucket::DEPTH);
+        Ok((depth <= bucket::DEPTH_LIMIT).then_some((header, depth as usize)))
+    }
+
+    fn bucket<M: Memory>(
+        self,
+        pages: &mut Pages<'_, M>,
+        at: u64,
+        header: &[u8],
+        depth: usize,
+    ) -> Result<Option<Bucket>, Fault> {
+        let Some(stack) = pages.words(at.wrapping_add(bucket::HEADER as u64), depth)? else { return Ok(None) };
+        let mut record = vec![0; self.record];
+        let behind = at.wrapping_add((bucket::HEADER + 8 * depth) as u64);
+        let is_whole = pages.fill(behind, &mut record)?;
+        Ok(is_whole.then(|| Bucket { size: word_at(header, bucket::SIZE), stack, record }))
+    }
+}
+
+/// Whether all addresses are of the program's functions; each is a return address, which may lie one behind the last instruction.
+fn is_ours(code: &impl Code, stack: &[u64]) -> bool {
+    let stack = stack.strip_prefix(&[LOGICAL]).unwrap_or(stack);
+    stack.iter().all(|pc| code.function(pc.wrapping_sub(1)).is_some())
+}

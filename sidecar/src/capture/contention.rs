@@ -1,0 +1,111 @@
+//! Where goroutines waited for each other: the runtime's block and mutex profiles.
+//!
+//! In: `runtime.bbuckets` or `xbuckets`, the rate and the speed of the processor's clock. Out: [`Contention`]: events and nanoseconds for each
+//! stack, already unsampled by the runtime when it counts them; and a state where it is off, as it is by default.
+//!
+//! Sources: runtime/mprof.go (`saveBlockEventStack`, `blockProfileInternal`), runtime/pprof/pprof.go (`printCountCycleProfile`).
+
+use crate::go::layouts::{Layout, Stacks, bucket};
+use crate::target::Fault;
+
+use super::buckets::{LOGICAL, List, Walk};
+use super::memory::{Memory, word_at};
+use super::ticks;
+use super::variables::{Code, Variables};
+
+/// Which of the two profiles.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Waiting: for channels, mutexes and others.
+    Block,
+    /// Letting wait: who held a mutex.
+    Mutex,
+}
+
+impl Kind {
+    /// Its name in Go.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Block => "block",
+            Self::Mutex => "mutex",
+        }
+    }
+
+    /// What a person is told where it is off.
+    #[must_use]
+    pub fn advice(self) -> &'static str {
+        match self {
+            Self::Block => {
+                "block profiling is off: `runtime.SetBlockProfileRate(10_000)` in main turns it on, one event each 10 µs of waiting"
+            }
+            Self::Mutex => {
+                "mutex profiling is off: `runtime.SetMutexProfileFraction(100)` in main turns it on, one event in 100"
+            }
+        }
+    }
+}
+
+/// What is known of contention.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Contention {
+    /// Which profile.
+    pub kind: Kind,
+    /// `blockprofilerate` (ticks) or `mutexprofilerate` (events): 0 is off.
+    pub rate: u64,
+    /// A record for each stack, also what was counted before it was turned off.
+    pub records: Vec<Record>,
+    /// What became of the runtime's list.
+    pub walk: Walk,
+}
+
+/// The figures of one stack.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// Return addresses.
+    pub stack: Vec<u64>,
+    /// Whether inlined functions have addresses of their own in it.
+    pub shape: Stacks,
+    /// Events.
+    pub count: i64,
+    /// Nanoseconds waited.
+    pub delay_nanos: i64,
+}
+
+/// Reads the records of one profile, `most` of them at most; none where the variables were not found.
+///
+/// # Errors
+/// When the process is gone, or does not let us.
+pub fn contention<M: Memory>(
+    memory: &M,
+    code: &impl Code,
+    variables: &Variables,
+    layout: &Layout,
+    (kind, most): (Kind, usize),
+) -> Result<Option<Contention>, Fault> {
+    let (Some(heads), Some(rates)) = (variables.buckets, variables.block_rate) else { return Ok(None) };
+    let (typ, head, rate) = match kind {
+        Kind::Block => (bucket::BLOCK, heads + 8, rates),
+        Kind::Mutex => (bucket::MUTEX, heads + 16, rates + 8),
+    };
+    let Some(rate) = memory.word(rate)? else { return Ok(None) };
+    let mut records = Vec::new();
+    let list = List { head, kind: typ, record: bucket::BLOCK_RECORD, most };
+    let walk = list.walk(memory, code, |bucket| {
+        let (shape, stack) = match bucket.stack.strip_prefix(&[LOGICAL]) {
+            Some(rest) => (Stacks::Logical, rest.to_vec()),
+            None => (layout.contention, bucket.stack),
+        };
+        // A count below one event is shown as one, as Go does.
+        let count = (f64::from_bits(word_at(&bucket.record, 0)) as i64).max(1);
+        let cycles = word_at(&bucket.record, 8) as i64;
+        records.push(Record { stack, shape, count, delay_nanos: cycles });
+    })?;
+    if !records.is_empty() {
+        let speed = ticks::per_second(memory, code.machine(), variables.ticks, layout.ticks)? as f64 / 1e9;
+        for record in &mut records {
+            record.delay_nanos = (record.delay_nanos.max(0) as f64 / speed) as i64;
+        }
+    }
+    Ok(Some(Contention { kind, rate, records, walk }))
+}

@@ -1,0 +1,191 @@
+//! The heap as the runtime's own profile tells it: one record for each stack and size of object, unsampled.
+//!
+//! In: `runtime.mbuckets` and the rate. Out: [`Heap`]: the figures as of the last garbage collection (`memRecord.active`, what
+//! `runtime.MemProfile` reports), and a state where there is nothing to tell and why.
+//!
+//! Sources: runtime/mprof.go (`memRecord`, `memProfileInternal`), runtime/pprof/protomem.go (`scaleHeapSample`).
+
+use crate::go::layouts::{Cycle, Layout, bucket};
+use crate::target::Fault;
+
+use super::buckets::{List, Walk};
+use super::memory::{Memory, words};
+use super::variables::{Code, Variables};
+
+/// What is known of the heap.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Heap {
+    /// Whether there is something to tell.
+    pub state: State,
+    /// `runtime.MemProfileRate`: bytes from one sample to the next, on average.
+    pub rate: u64,
+    /// A record for each stack and size.
+    pub records: Vec<Record>,
+    /// What became of the runtime's list.
+    pub walk: Walk,
+    /// Records with more frees than allocations, as they were written while they were read; taken as nothing in use.
+    pub torn: u64,
+}
+
+/// Why a heap has the records that it has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// As of the last garbage collection.
+    Collected,
+    /// No garbage was collected yet: all allocations so far, as `runtime.MemProfile` then reports.
+    NoCollection,
+    /// `MemProfileRate` is 0: the program turned it off, or the linker did, for nothing in it reads heap profiles.
+    Off,
+}
+
+impl State {
+    /// What a person is told, with what to do; nothing where nothing is amiss.
+    #[must_use]
+    pub fn advice(self) -> Option<&'static str> {
+        match self {
+            Self::Collected => None,
+            Self::NoCollection => Some("no garbage was collected yet: these are all allocations since the start"),
+            Self::Off => Some(
+                "runtime.MemProfileRate is 0: the program set it so, or the linker left heap profiling out; \
+                 `import _ \"net/http/pprof\"` (or a use of runtime/pprof) keeps it in",
+            ),
+        }
+    }
+}
+
+/// The figures of one stack and size of object, as they were sampled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// Logical return addresses: one for each function, inlined ones too.
+    pub stack: Vec<u64>,
+    /// Bytes of each object.
+    pub size: u64,
+    /// Sampled allocations.
+    pub allocated: Amount,
+    /// Those of them that are in use.
+    pub in_use: Amount,
+}
+
+/// Objects and their bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Amount {
+    /// How many.
+    pub objects: i64,
+    /// How large together.
+    pub bytes: i64,
+}
+
+impl Amount {
+    /// What was allocated, where so much was sampled: each sample divided by its probability, `1 - exp(-size / rate)`.
+    ///
+    /// Source: runtime/pprof/protomem.go, `scaleHeapSample`.
+    #[must_use]
+    pub fn unsampled(self, rate: u64) -> Self {
+        if self.objects == 0 || self.bytes == 0 {
+            return Self::default();
+        }
+        if rate <= 1 {
+            return self;
+        }
+        let average = self.bytes as f64 / self.objects as f64;
+        let scale = 1.0 / (1.0 - (-average / rate as f64).exp());
+        let scaled = |value: i64| (value as f64 * scale) as i64;
+        Self { objects: scaled(self.objects), bytes: scaled(self.bytes) }
+    }
+}
+
+/// Reads the heap's records, `most` of them at most; none where the variables were not found.
+///
+/// # Errors
+/// When the process is gone, or does not let us.
+pub fn heap<M: Memory>(
+    memory: &M,
+    code: &impl Code,
+    variables: &Variables,
+    layout: &Layout,
+    most: usize,
+) -> Result<Option<Heap>, Fault> {
+    let (Some(head), Some(rate)) = (variables.buckets, variables.memory_rate) else { return Ok(None) };
+    let Some(rate) = memory.word(rate)? else { return Ok(None) };
+    let list = List { head, kind: bucket::MEMORY, record: 4 * layout.cycle.size(), most };
+    let mut read = Vec::new();
+    let walk = list.walk(memory, code, |bucket| {
+        read.push((Cycles::of(layout.cycle, bucket.size, &bucket.record), bucket.stack, bucket.size));
+    })?;
+    let is_collected = read.iter().any(|(cycles, ..)| cycles.active != Counts::default());
+    let state = match (read.is_empty(), is_collected) {
+        (true, _) if rate == 0 => State::Off,
+        (_, true) => State::Collected,
+        (_, false) => State::NoCollection,
+    };
+    let mut heap = Heap { state, rate, records: Vec::with_capacity(read.len()), walk, torn: 0 };
+    for (cycles, stack, size) in read {
+        let counts = if is_collected { cycles.active } else { cycles.all };
+        heap.torn += u64::from(counts.is_torn());
+        heap.records.push(Record { stack, size, allocated: counts.allocated(), in_use: counts.in_use() });
+    }
+    Ok(Some(heap))
+}
+
+/// The four `memRecordCycle`s of a record: what is published, and with it what will be.
+struct Cycles {
+    active: Counts,
+    all: Counts,
+}
+
+impl Cycles {
+    fn of(shape: Cycle, size: u64, record: &[u8]) -> Self {
+        let counts = |bytes: &[u8]| match (shape, &words(bytes)[..]) {
+            (Cycle::Counted, &[allocs, frees, alloc_bytes, free_bytes]) => {
+                Counts { allocs, frees, alloc_bytes, free_bytes }
+            }
+            (Cycle::Derived, &[allocs, frees]) => {
+                let bytes = |count: u64| count.wrapping_mul(size);
+                Counts { allocs, frees, alloc_bytes: bytes(allocs), free_bytes: bytes(frees) }
+            }
+            _ => Counts::default(),
+        };
+        let mut cycles = record.chunks_exact(shape.size()).map(counts);
+        let active = cycles.next().unwrap_or_default();
+        Self { active, all: cycles.fold(active, Counts::plus) }
+    }
+}
+
+/// `memRecordCycle`, with the bytes that newer versions do not keep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Counts {
+    allocs: u64,
+    frees: u64,
+    alloc_bytes: u64,
+    free_bytes: u64,
+}
+
+impl Counts {
+    fn plus(self, other: Self) -> Self {
+        Self {
+            allocs: self.allocs.wrapping_add(other.allocs),
+            frees: self.frees.wrapping_add(other.frees),
+            alloc_bytes: self.alloc_bytes.wrapping_add(other.alloc_bytes),
+            free_bytes: self.free_bytes.wrapping_add(other.free_bytes),
+        }
+    }
+
+    fn is_torn(self) -> bool {
+        self.frees > self.allocs || self.free_bytes > self.alloc_bytes
+    }
+
+    fn allocated(self) -> Amount {
+        Amount { objects: signed(self.allocs), bytes: signed(self.alloc_bytes) }
+    }
+
+    fn in_use(self) -> Amount {
+        if self.is_torn() {
+            return Amount::default();
+        }
+        Amount { objects: signed(self.allocs - self.frees), bytes: signed(self.alloc_bytes - self.free_bytes) }
+    }
+}
+
+fn signed(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}

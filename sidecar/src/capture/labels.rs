@@ -1,0 +1,122 @@
+//! The labels of a goroutine (`pprof.Do`), which are in force for it and for those that it starts.
+//!
+//! In: `g.labels`. Out: keys and values, bounded in number and length. Goroutines share sets of labels and never change one, so each is
+//! read once for a capture.
+//!
+//! Sources: runtime/pprof/label.go (`labelMap`: a map up to 1.23, a slice since), runtime/map.go (`hmap`, `bmap`).
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::go::layouts;
+use crate::target::Fault;
+
+use super::memory::{Memory, Pages, word_at, words};
+
+/// Most labels of a goroutine that are read.
+const LABELS: u64 = 64;
+/// Most bytes of a key or value that are read.
+const TEXT: u64 = 1024;
+/// Most sets that are kept; the next ones are read each time.
+const SETS: usize = 4096;
+/// `abi.OldMapBucketCount`: pairs of a bucket.
+const PAIRS: usize = 8;
+/// Bytes of a `bmap` of strings: the tops of hashes, keys, values, the bucket that overflows.
+const BUCKET: usize = PAIRS + 2 * 16 * PAIRS + 8;
+
+/// Keys with values, by key.
+pub type Labels = Arc<[(String, String)]>;
+
+/// Reads labels and keeps them.
+#[derive(Debug)]
+pub(super) struct Reader<'m, M: ?Sized> {
+    pages: Pages<'m, M>,
+    shape: layouts::Labels,
+    known: HashMap<u64, Labels>,
+}
+
+impl<'m, M: Memory + ?Sized> Reader<'m, M> {
+    pub(super) fn new(memory: &'m M, shape: layouts::Labels) -> Self {
+        Self { pages: Pages::new(memory), shape, known: HashMap::new() }
+    }
+
+    /// The labels at `address`; empty for null, and where they cannot be read.
+    pub(super) fn read(&mut self, address: u64) -> Result<Labels, Fault> {
+        if address == 0 {
+            return Ok(Labels::default());
+        }
+        if let Some(known) = self.known.get(&address) {
+            return Ok(Arc::clone(known));
+        }
+        let mut labels = match self.shape {
+            layouts::Labels::Slice => self.slice(address)?,
+            layouts::Labels::Map => self.map(address)?,
+        }
+        .unwrap_or_default();
+        labels.sort_unstable();
+        let labels = Labels::from(labels);
+        if self.known.len() < SETS {
+            self.known.insert(address, Arc::clone(&labels));
+        }
+        Ok(labels)
+    }
+
+    /// `labelMap` is a struct of a slice of pairs.
+    fn slice(&mut self, address: u64) -> Result<Option<Vec<(String, String)>>, Fault> {
+        let Some(slice) = self.pages.words(address, 2)? else { return Ok(None) };
+        let &[at, count] = &slice[..] else { return Ok(None) };
+        let Some(pairs) = self.pages.words(at, 4 * count.min(LABELS) as usize)? else { return Ok(None) };
+        pairs
+            .as_chunks::<4>()
+            .0
+            .iter()
+            .map(|&[key, length, value, size]| self.pair((key, length), (value, size)))
+            .collect()
+    }
+
+    /// `labelMap` is a map: a pointer to an `hmap` {count, flags, B, …, buckets @16}.
+    fn map(&mut self, address: u64) -> Result<Option<Vec<(String, String)>>, Fault> {
+        let Some(header) = self.pages.words(address, 1)? else { return Ok(None) };
+        let Some(header) = self.pages.words(header.first().copied().unwrap_or(0), 3)? else { return Ok(None) };
+        let &[count, flags, buckets] = &header[..] else { return Ok(None) };
+        // 2^B buckets, B behind the flags.
+        let log = (flags >> 8 & 0xff).min(LABELS.ilog2().into());
+        let mut found = Vec::new();
+        for number in 0..1_u64 << log {
+            let mut next = buckets.wrapping_add(number * BUCKET as u64);
+            while next != 0 && found.len() < count.min(LABELS) as usize {
+                let mut bucket = [0; BUCKET];
+                if !self.pages.fill(next, &mut bucket)? {
+                    return Ok(None);
+                }
+                let before = found.len();
+                self.pairs_of(&bucket, &mut found)?;
+                next = if found.len() > before { word_at(&bucket, BUCKET - 8) } else { 0 };
+            }
+        }
+        Ok(Some(found))
+    }
+
+    /// The pairs of a bucket whose places are taken: the top of a hash is then at least `minTopHash`, 5.
+    fn pairs_of(&mut self, bucket: &[u8], found: &mut Vec<(String, String)>) -> Result<(), Fault> {
+        let words = words(bucket);
+        for (place, top) in bucket.iter().take(PAIRS).enumerate() {
+            let text = |first: usize| Some((*words.get(first)?, *words.get(first + 1)?));
+            let (key, value) = (text(1 + 2 * place), text(1 + 2 * (PAIRS + place)));
+            if let Some((key, value)) = key.zip(value).filter(|_| *top >= 5) {
+                found.extend(self.pair(key, value)?);
+            }
+        }
+        Ok(())
+    }
+
+    fn pair(&mut self, key: (u64, u64), value: (u64, u64)) -> Result<Option<(String, String)>, Fault> {
+        Ok(self.text(key)?.zip(self.text(value)?))
+    }
+
+    fn text(&mut self, (at, length): (u64, u64)) -> Result<Option<String>, Fault> {
+        let mut bytes = vec![0; length.min(TEXT) as usize];
+        let is_whole = self.pages.fill(at, &mut bytes)?;
+        Ok(is_whole.then(|| String::from_utf8_lossy(&bytes).into_owned()))
+    }
+}

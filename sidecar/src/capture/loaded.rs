@@ -1,0 +1,111 @@
+//! A Go program as it is loaded in one process: its functions at the process's addresses.
+//!
+//! In: the program of a file and what the loader added. Out: what a walk of stacks and the search for variables ask ([`Code`]). What was asked about an
+//! address is kept, up to [`KNOWN`] of them, for stacks have few. On the thread that captures.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::elf::Machine;
+use crate::go::{Call, Frames, Program, Role};
+
+use super::variables::{Code, FUNCTIONS, Function};
+
+/// Most addresses that are kept.
+const KNOWN: usize = 1 << 16;
+
+/// A program in a process.
+#[derive(Debug)]
+pub struct Loaded {
+    program: Arc<Program>,
+    bias: u64,
+    data: Range<u64>,
+    extents: HashMap<&'static str, Range<u64>>,
+    known: RefCell<HashMap<u64, Option<(Function, Option<u64>)>>>,
+}
+
+impl Loaded {
+    /// `program` where each of the file's addresses is `bias` higher.
+    #[must_use]
+    pub fn new(program: Arc<Program>, bias: u64) -> Self {
+        let entries = program.find_all(FUNCTIONS).into_iter().map(|entry| program.function(entry?));
+        let extents = FUNCTIONS.iter().zip(entries).filter_map(|(name, found)| {
+            found.map(|found| (*name, found.entry.wrapping_add(bias)..found.end.wrapping_add(bias)))
+        });
+        let (extents, data) = (extents.collect(), data(&program));
+        let data = data.start.wrapping_add(bias)..data.end.wrapping_add(bias);
+        Self { program, bias, data, extents, known: RefCell::default() }
+    }
+
+    /// The program.
+    #[must_use]
+    pub fn program(&self) -> &Arc<Program> {
+        &self.program
+    }
+
+    /// The functions that an address of the process stands for.
+    #[must_use]
+    pub fn frames(&self, pc: u64, call: Call) -> Frames {
+        self.program.frames(pc.wrapping_sub(self.bias), call)
+    }
+
+    fn look_up(&self, pc: u64) -> Option<(Function, Option<u64>)> {
+        let at = pc.wrapping_sub(self.bias);
+        let found = self.program.function(at)?;
+        let depth = self.program.stack_depth(at).and_then(|depth| u64::try_from(depth).ok());
+        let function = Function {
+            entry: found.entry.wrapping_add(self.bias),
+            is_top: found.flags & crate::go::Function::TOP_FRAME != 0,
+            writes_sp: found.flags & crate::go::Function::WRITES_SP != 0,
+            is_injected: found.role == Role::SignalPanic || INJECTED.contains(&&*found.name),
+        };
+        Some((function, depth))
+    }
+
+    fn known(&self, pc: u64) -> Option<(Function, Option<u64>)> {
+        let mut known = self.known.borrow_mut();
+        if let Some(known) = known.get(&pc) {
+            return *known;
+        }
+        if known.len() >= KNOWN {
+            known.clear();
+        }
+        let found = self.look_up(pc);
+        known.insert(pc, found);
+        found
+    }
+}
+
+/// Besides `sigpanic`. Source: runtime/traceback.go, `isInjectedCall`.
+const INJECTED: [&str; 2] = ["runtime.asyncPreempt", "runtime.debugCallV2"];
+
+/// From the first to the last address that may be written.
+fn data(program: &Program) -> Range<u64> {
+    let writable = program.elf().loaded().filter(|segment| segment.writable);
+    let bounds = writable.map(|segment| (segment.address, segment.address.saturating_add(segment.memory_size)));
+    bounds.reduce(|all, next| (all.0.min(next.0), all.1.max(next.1))).map_or(0..0, |(start, end)| start..end)
+}
+
+impl Code for Loaded {
+    fn machine(&self) -> Machine {
+        self.program.elf().machine()
+    }
+
+    fn extent(&self, name: &str) -> Option<Range<u64>> {
+        self.extents.get(name).cloned()
+    }
+
+    fn data(&self) -> Range<u64> {
+        self.data.clone()
+    }
+
+    fn function(&self, pc: u64) -> Option<Function> {
+        self.known(pc).map(|(function, _)| function)
+    }
+
+    fn depth(&self, pc: u64) -> Option<u64> {
+        self.known(pc)?.1
+    }
+}

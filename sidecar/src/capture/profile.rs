@@ -1,0 +1,259 @@
+//! From what was captured to profiles: Go's kinds, names, stacks.
+//!
+//! In: a [`Source`] and what it captured. Out: profiles of one [`ProfileSet`], which `profiler_proto::validate` finds nothing amiss with. Pure: the
+//! clock is an argument.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use profiler_proto::model::{
+    AttributeId, AttributeSetId, Function, FunctionId, Kind, Line, LinkId, Location, LocationId, Mapping, MappingId,
+    Profile, ProfileSet, Sample, Scope, Stack, StackId, ValueType,
+};
+use profiler_proto::resource::Resource;
+
+use crate::go::Frame;
+
+use super::buckets::Walk;
+use super::contention::{self, Contention};
+use super::frames::{self, Place};
+use super::goroutines::{Goroutine, Goroutines};
+use super::heap::{Amount, Heap};
+use super::source::Source;
+use super::stack::Pc;
+
+/// When something was captured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Window {
+    /// Its start, nanoseconds since 1970 UTC.
+    pub start_unix_nanos: u64,
+    /// Its length, at least 1.
+    pub duration_nanos: u64,
+}
+
+/// Profiles of one process under way.
+#[derive(Debug)]
+pub struct Builder<'s> {
+    source: &'s Source,
+    set: ProfileSet,
+    mapping: MappingId,
+    functions: HashMap<(Arc<str>, Arc<str>, u32), FunctionId>,
+}
+
+impl<'s> Builder<'s> {
+    /// Begins with the process that `resource` is.
+    #[must_use]
+    pub fn new(source: &'s Source, resource: Resource) -> Self {
+        let scope = Scope { name: "profiler_sidecar".into(), version: env!("CARGO_PKG_VERSION").into() };
+        let mut set = ProfileSet { resource, scope, ..ProfileSet::default() };
+        let mapping = mapping(source, &mut set);
+        Self { source, set, mapping, functions: HashMap::new() }
+    }
+
+    /// What was added.
+    #[must_use]
+    pub fn finish(self) -> ProfileSet {
+        self.set
+    }
+
+    /// The four profiles of a heap.
+    pub fn heap(&mut self, heap: &Heap, window: Window) {
+        let period = i64::try_from(heap.rate).unwrap_or(i64::MAX).max(1);
+        let kinds = Kind::heap(&mut self.set.dictionary, period);
+        let mut sums: [Sums; 4] = Default::default();
+        for record in &heap.records {
+            let places = frames::of_heap(self.source.loaded(), &record.stack);
+            let stack = self.stack(&places);
+            let (all, live) = (record.allocated.unsampled(heap.rate), record.in_use.unsampled(heap.rate));
+            let Amount { objects, bytes } = all;
+            for (sums, value) in sums.iter_mut().zip([objects, bytes, live.objects, live.bytes]) {
+                sums.add(stack, AttributeSetId::ZERO, value);
+            }
+        }
+        let losses = self.losses(&heap.walk, &[("torn", heap.torn)]);
+        for (kind, sums) in kinds.into_iter().zip(sums) {
+            self.add(kind, window, losses, sums);
+        }
+    }
+
+    /// The profile of goroutines: how many have a stack, labels and state. Those of the runtime itself are left out, as in Go.
+    pub fn goroutines(&mut self, goroutines: &Goroutines, window: Window) {
+        let kind = self.count("goroutine", "count", "goroutine");
+        let mut sums = Sums::default();
+        for goroutine in &goroutines.list {
+            let places = places_of(self.source, goroutine);
+            if is_system(self.source, goroutine, &places) {
+                continue;
+            }
+            let stack = self.stack(&places);
+            let attributes = self.attributes_of(goroutine);
+            sums.add(stack, attributes, 1);
+        }
+        let all = Walk { beyond: goroutines.beyond, broken: goroutines.broken, ..Walk::default() };
+        let losses = self.losses(&all, &[("changed", goroutines.changed)]);
+        self.add(kind, window, losses, sums);
+    }
+
+    /// The two profiles of contention: events and time.
+    pub fn contention(&mut self, contention: &Contention, window: Window) {
+        let kinds = match contention.kind {
+            contention::Kind::Block => ("contentions", "delay", "block"),
+            contention::Kind::Mutex => ("contentions", "delay", "mutex"),
+        };
+        let (count, delay) = (self.count(kinds.0, "count", kinds.2), self.count(kinds.1, "nanoseconds", kinds.2));
+        let (mut counts, mut delays) = (Sums::default(), Sums::default());
+        for record in &contention.records {
+            let places = frames::kept(self.source.loaded(), &record.stack, record.shape);
+            let stack = self.stack(&places);
+            counts.add(stack, AttributeSetId::ZERO, record.count);
+            delays.add(stack, AttributeSetId::ZERO, record.delay_nanos);
+        }
+        let losses = self.losses(&contention.walk, &[]);
+        self.add(count, window, losses, counts);
+        self.add(delay, window, losses, delays);
+    }
+
+    /// A kind that counts each event. The period's type tells block from mutex, which Go has in files of their own.
+    fn count(&mut self, kind: &str, unit: &str, of: &str) -> Kind {
+        let dictionary = &mut self.set.dictionary;
+        Kind {
+            sample_type: ValueType::new(dictionary, kind, unit),
+            period_type: ValueType::new(dictionary, of, "count"),
+            period: 1,
+        }
+    }
+
+    fn add(&mut self, kind: Kind, window: Window, attributes: AttributeSetId, sums: Sums) {
+        self.set.profiles.push(Profile {
+            kind,
+            time_unix_nanos: window.start_unix_nanos,
+            duration_nanos: window.duration_nanos.max(1),
+            attributes,
+            samples: sums.samples(),
+        });
+    }
+
+    /// What is missing, by cause: `profiler.capture.beyond` and others.
+    fn losses(&mut self, walk: &Walk, others: &[(&str, u64)]) -> AttributeSetId {
+        let walked = [("beyond", walk.beyond), ("foreign", walk.foreign), ("broken", walk.broken)];
+        let told = walked.iter().chain(others).filter(|(_, count)| *count > 0);
+        let dictionary = &mut self.set.dictionary;
+        let attributes: Vec<AttributeId> = told
+            .map(|(cause, count)| {
+                dictionary.attribute(&format!("profiler.capture.{cause}"), i64::try_from(*count).unwrap_or(i64::MAX))
+            })
+            .collect();
+        dictionary.attribute_set(attributes)
+    }
+
+    fn attributes_of(&mut self, goroutine: &Goroutine) -> AttributeSetId {
+        let dictionary = &mut self.set.dictionary;
+        let labels = goroutine.labels.iter().filter(|(key, _)| !key.is_empty());
+        let mut attributes: Vec<AttributeId> =
+            labels.map(|(key, value)| dictionary.attribute(key, value.as_str())).collect();
+        attributes.push(dictionary.attribute("go.goroutine.state", goroutine.state()));
+        dictionary.attribute_set(attributes)
+    }
+
+    fn stack(&mut self, places: &[Place]) -> StackId {
+        let locations: Vec<LocationId> = places.iter().map(|place| self.location(place)).collect();
+        self.set.dictionary.stacks.intern(Stack { locations: locations.into() })
+    }
+
+    fn location(&mut self, place: &Place) -> LocationId {
+        let lines =
+            place.lines.iter().map(|frame| Line { function: self.function(frame), line: frame.line, column: 0 });
+        let lines = lines.collect();
+        let attributes = self.set.dictionary.attribute("profile.frame.type", "go");
+        let attributes = self.set.dictionary.attribute_set([attributes]);
+        let location = Location { mapping: self.mapping, address: place.address, lines, attributes };
+        self.set.dictionary.locations.intern(location)
+    }
+
+    fn function(&mut self, frame: &Frame) -> FunctionId {
+        let key = (Arc::clone(&frame.function), Arc::clone(&frame.file), frame.start_line);
+        if let Some(known) = self.functions.get(&key) {
+            return *known;
+        }
+        let dictionary = &mut self.set.dictionary;
+        let function = Function {
+            name: dictionary.strings.intern_str(&frame.function),
+            system_name: dictionary.strings.intern_str(&frame.function),
+            filename: dictionary.strings.intern_str(&frame.file),
+            start_line: frame.start_line,
+        };
+        let id = dictionary.functions.intern(function);
+        self.functions.insert(key, id);
+        id
+    }
+}
+
+/// The places of a goroutine's stack; of one that runs, its function alone.
+#[must_use]
+pub fn places_of(source: &Source, goroutine: &Goroutine) -> Vec<Place> {
+    let start = [Pc { address: goroutine.start_pc, is_return: false }];
+    let stack = if goroutine.stack.is_empty() { &start[..] } else { &goroutine.stack };
+    frames::walked(source.loaded(), stack)
+}
+
+/// Whether a goroutine is the runtime's own: Go's profiles leave such out.
+///
+/// Source: runtime/traceback.go, `isSystemGoroutine`; of those that run finalizers and cleanups, the stack says whether they are at it.
+#[must_use]
+pub fn is_system(source: &Source, goroutine: &Goroutine, places: &[Place]) -> bool {
+    /// `FuncID_runtime_main`, `FuncID_corostart`, `FuncID_handleAsyncEvent`.
+    const OURS: [&str; 3] = ["runtime.main", "runtime.corostart", "runtime.handleAsyncEvent"];
+    const CALLING: [&str; 3] = ["runtime.runfinq", "runtime.runFinalizers", "runtime.runCleanups"];
+    let frames = source.loaded().frames(goroutine.start_pc, crate::go::Call::Interrupted);
+    let Some(start) = frames.last().map(|frame| &*frame.function) else { return false };
+    let calls = || places.iter().flat_map(|place| &place.lines).any(|frame| !frame.function.starts_with("runtime."));
+    start.starts_with("runtime.") && !OURS.contains(&start) && !(CALLING.contains(&start) && calls())
+}
+
+/// Values by stack and attributes: equal ones are one sample.
+#[derive(Debug, Default)]
+struct Sums {
+    order: Vec<(StackId, AttributeSetId)>,
+    values: HashMap<(StackId, AttributeSetId), i64>,
+}
+
+impl Sums {
+    fn add(&mut self, stack: StackId, attributes: AttributeSetId, value: i64) {
+        if value == 0 {
+            return;
+        }
+        let key = (stack, attributes);
+        let sum = self.values.entry(key).or_insert_with(|| {
+            self.order.push(key);
+            0
+        });
+        *sum = sum.saturating_add(value);
+    }
+
+    fn samples(self) -> Vec<Sample> {
+        let sample = |key: &(StackId, AttributeSetId)| Sample {
+            stack: key.0,
+            attributes: key.1,
+            link: LinkId::ZERO,
+            value: self.values.get(key).copied().unwrap_or(0),
+        };
+        self.order.iter().map(sample).collect()
+    }
+}
+
+/// The program's code.
+fn mapping(source: &Source, set: &mut ProfileSet) -> MappingId {
+    let (code, elf) = (source.code(), source.loaded().program().elf());
+    let dictionary = &mut set.dictionary;
+    let gnu = elf.build_id().map(|id| ("gnu", id.iter().map(|byte| format!("{byte:02x}")).collect::<String>()));
+    let id = gnu.or_else(|| elf.go_build_id().filter(|id| !id.is_empty()).map(|id| ("go", id)));
+    let attributes = id.map(|(of, id)| dictionary.attribute(&format!("process.executable.build_id.{of}"), id));
+    let mapping = Mapping {
+        start: code.start,
+        limit: code.end,
+        offset: code.offset,
+        filename: dictionary.strings.intern_str(&code.path.to_string_lossy()),
+        attributes: dictionary.attribute_set(attributes),
+    };
+    dictionary.mappings.intern(mapping)
+}

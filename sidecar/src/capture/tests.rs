@@ -1,0 +1,1 @@
+//! Forged memory.

@@ -1,0 +1,161 @@
+//! Where a running Go program keeps the variables that are read: decoded from its own instructions, so stripped and position-independent programs
+//! are like any other.
+//!
+//! In: the program's functions by name, its code and data as they are loaded. Out: [`Variables`], addresses in the process; one that cannot be
+//! found is absent, by name, and only what needs it is refused. Nothing is guessed: an address counts where it lies in the program's
+//! data and all functions that use the variable agree on it. Verified against DWARF in `sidecar/tests/variables.rs`.
+
+use std::ops::Range;
+
+use crate::elf::Machine;
+use crate::go::layouts::{Layout, Ticks};
+use crate::target::Fault;
+
+use super::memory::Memory;
+use super::operands::operands;
+
+/// Most bytes of a function that are looked through; `runtime.schedinit`, `selectgo` are the longest and below that.
+const FUNCTION: u64 = 16 << 10;
+
+/// The functions that use the variables.
+pub(super) const FUNCTIONS: &[&str] = &[
+    "runtime.stkbucket",
+    "runtime.mProf_FlushLocked",
+    "runtime.blockevent",
+    "runtime.selectgo",
+    "runtime.semacquire1",
+    "runtime.profilealloc",
+    "runtime.allocmcache",
+    "runtime.schedinit",
+    "runtime.tickspersecond",
+    "runtime.ticksPerSecond",
+    "runtime.allgadd",
+];
+
+/// The functions of a loaded Go program.
+pub trait Code {
+    /// Which processor it is for.
+    fn machine(&self) -> Machine;
+    /// Addresses of the function of this name in the process; of [`FUNCTIONS`] only.
+    fn extent(&self, name: &str) -> Option<Range<u64>>;
+    /// Addresses of the program's variables in the process: its writable segment.
+    fn data(&self) -> Range<u64>;
+    /// The function that holds an address of the process.
+    fn function(&self, pc: u64) -> Option<Function>;
+    /// Bytes from the stack pointer at `pc` up to the return address (amd64), or to the caller's frame (arm64).
+    fn depth(&self, pc: u64) -> Option<u64>;
+}
+
+/// What the walk of a stack needs to know of a function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Function {
+    /// Its first address.
+    pub entry: u64,
+    /// Whether it is the outermost of its stack (`abi.FuncFlagTopFrame`).
+    pub is_top: bool,
+    /// Whether it switches stacks, so that no walk leads past it (`abi.FuncFlagSPWrite`).
+    pub writes_sp: bool,
+    /// Whether it was put there by a signal, not called: its caller's address is that of an instruction that has not ended.
+    pub is_injected: bool,
+}
+
+/// Addresses of variables of the runtime in a process; none for what was not found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Variables {
+    /// `runtime.mbuckets`; `bbuckets` and `xbuckets` stand behind it.
+    pub buckets: Option<u64>,
+    /// `runtime.MemProfileRate`.
+    pub memory_rate: Option<u64>,
+    /// `runtime.blockprofilerate`; `mutexprofilerate` stands behind it.
+    pub block_rate: Option<u64>,
+    /// `runtime.ticks`.
+    pub ticks: Option<u64>,
+    /// `runtime.allgs`: pointer, length, capacity.
+    pub goroutines: Option<u64>,
+}
+
+impl Variables {
+    /// Looks them up in a loaded program.
+    ///
+    /// # Errors
+    /// When the process is gone, or does not let us.
+    pub fn find(code: &impl Code, memory: &impl Memory, layout: &Layout) -> Result<Self, Fault> {
+        let search = Search { code, memory };
+        let (clock, words) = match layout.ticks {
+            Ticks::Rate => ("runtime.tickspersecond", 2),
+            Ticks::Start => ("runtime.ticksPerSecond", 4),
+        };
+        Ok(Self {
+            buckets: search.buckets()?,
+            memory_rate: search.common(&["runtime.profilealloc", "runtime.allocmcache", "runtime.schedinit"])?,
+            block_rate: search.block_rate()?,
+            ticks: search.run(clock, words)?,
+            goroutines: search.run("runtime.allgadd", 3)?,
+        })
+    }
+}
+
+struct Search<'a, C, M> {
+    code: &'a C,
+    memory: &'a M,
+}
+
+impl<C: Code, M: Memory> Search<'_, C, M> {
+    /// `mProf_FlushLocked` uses the first of the three, `stkbucket` all of them.
+    fn buckets(&self) -> Result<Option<u64>, Fault> {
+        let all = self.used("runtime.stkbucket")?;
+        let first = self.used("runtime.mProf_FlushLocked")?;
+        Ok(only(first.into_iter().filter(|address| in_a_row(&all, *address, 3))))
+    }
+
+    /// Who may wait reads the rate; `semacquire1` reads the one for mutexes too, which stands behind it.
+    fn block_rate(&self) -> Result<Option<u64>, Fault> {
+        let (event, select) = (self.used("runtime.blockevent")?, self.used("runtime.selectgo")?);
+        let acquire = self.used("runtime.semacquire1")?;
+        let both = event.into_iter().filter(|address| select.contains(address));
+        Ok(only(both.filter(|address| in_a_row(&acquire, *address, 2))))
+    }
+
+    /// What all these functions use, if it is one variable.
+    fn common(&self, names: &[&str]) -> Result<Option<u64>, Fault> {
+        let mut found: Option<Vec<u64>> = None;
+        for name in names {
+            let used = self.used(name)?;
+            found = Some(match found {
+                None => used,
+                Some(found) => found.into_iter().filter(|address| used.contains(address)).collect(),
+            });
+        }
+        Ok(only(found.unwrap_or_default().into_iter()))
+    }
+
+    /// The first of `count` words one behind the other that a function uses, if there is one such row.
+    fn run(&self, name: &str, count: u64) -> Result<Option<u64>, Fault> {
+        let used = self.used(name)?;
+        Ok(only(used.iter().copied().filter(|address| in_a_row(&used, *address, count))))
+    }
+
+    /// The variables that a function uses; none where there is no such function.
+    fn used(&self, name: &str) -> Result<Vec<u64>, Fault> {
+        let Some(extent) = self.code.extent(name) else { return Ok(Vec::new()) };
+        let length = extent.end.saturating_sub(extent.start).min(FUNCTION);
+        let mut bytes = vec![0; length as usize];
+        if !self.memory.fill(extent.start, &mut bytes)? {
+            return Ok(Vec::new());
+        }
+        let data = self.code.data();
+        let mut used = operands(self.code.machine(), &bytes, extent.start);
+        used.retain(|address| data.contains(address));
+        Ok(used)
+    }
+}
+
+fn in_a_row(used: &[u64], first: u64, count: u64) -> bool {
+    first.is_multiple_of(8) && (1..count).all(|word| used.contains(&first.wrapping_add(8 * word)))
+}
+
+/// The one of `found`; none where there are several, for then nothing says which.
+fn only(mut found: impl Iterator<Item = u64>) -> Option<u64> {
+    let first = found.next()?;
+    found.next().is_none().then_some(first)
+}

@@ -1,0 +1,506 @@
+//! Where Go's runtime keeps what is read from outside, by version: offsets in `g`, in the buckets of profiles, names of wait reasons.
+//!
+//! Pure tables: no I/O. Each number is compared with the DWARF of a program built by that version (`sidecar/tests/layouts.rs`). They are the same
+//! on amd64 and arm64. A version that is not here is refused by whoever asks, never guessed.
+
+/// The oldest minor version of Go 1 in the table.
+pub const OLDEST: u32 = 21;
+/// The newest one.
+pub const NEWEST: u32 = 27;
+
+/// Offsets of one version of Go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Layout {
+    /// `runtime.memRecordCycle`, four of which make a `memRecord`: `active`, then `future`.
+    pub cycle: Cycle,
+    /// `runtime.g`.
+    pub g: G,
+    /// `runtime.ticks`.
+    pub ticks: Ticks,
+    /// How stacks of block and mutex profiles are kept.
+    pub contention: Stacks,
+    /// `runtime.waitReasonStrings`, by `g.waitreason`.
+    pub wait_reasons: &'static [&'static str],
+    /// How `g.labels` points to labels.
+    pub labels: Labels,
+}
+
+/// The header of `runtime.bucket` (mprof.go; the same from 1.21 to 1.27), behind which its stack stands, then its record.
+pub mod bucket {
+    /// `*bucket`: the next one of the same type.
+    pub const ALL_NEXT: usize = 8;
+    /// `bucketType`: see [`MEMORY`], [`BLOCK`], [`MUTEX`].
+    pub const TYPE: usize = 16;
+    /// `uintptr`: size of an object, of the heap's.
+    pub const SIZE: usize = 32;
+    /// `uintptr`: length of the stack.
+    pub const DEPTH: usize = 40;
+    /// Length of the header: `unsafe.Sizeof(bucket{})`.
+    pub const HEADER: usize = 48;
+    /// `memProfile`.
+    pub const MEMORY: u64 = 1;
+    /// `blockProfile`.
+    pub const BLOCK: u64 = 2;
+    /// `mutexProfile`.
+    pub const MUTEX: u64 = 3;
+    /// `maxProfStackDepth`: no stack is deeper (1.23 and newer; `maxStack`, 32, before).
+    pub const DEPTH_LIMIT: u64 = 1024;
+    /// Size of a `blockRecord`: `count` (`float64`), then `cycles` (`int64`).
+    pub const BLOCK_RECORD: usize = 16;
+}
+
+/// `runtime.memRecordCycle`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cycle {
+    /// `allocs`, `frees`, `alloc_bytes`, `free_bytes`.
+    Counted,
+    /// `allocs`, `frees` (1.27 and newer): bytes are these times the bucket's size.
+    Derived,
+}
+
+impl Cycle {
+    /// Its size.
+    #[must_use]
+    pub const fn size(self) -> usize {
+        match self {
+            Self::Counted => 32,
+            Self::Derived => 16,
+        }
+    }
+}
+
+/// `runtime.g`, and what stands in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct G {
+    /// `sched.sp`; `sched.pc` stands behind it.
+    pub sched: usize,
+    /// `sched.lr`.
+    pub lr: usize,
+    /// `sched.bp`.
+    pub bp: usize,
+    /// `syscallsp`; `syscallpc` stands behind it.
+    pub syscall: usize,
+    /// `atomicstatus`, 4 bytes.
+    pub status: usize,
+    /// `goid`.
+    pub id: usize,
+    /// `waitsince`.
+    pub wait_since: usize,
+    /// `waitreason`, 1 byte.
+    pub wait_reason: usize,
+    /// `parentGoid`.
+    pub parent: usize,
+    /// `gopc`.
+    pub go_pc: usize,
+    /// `startpc`.
+    pub start_pc: usize,
+    /// `labels`.
+    pub labels: usize,
+}
+
+impl G {
+    /// `stack.lo`.
+    pub const STACK_LO: usize = 0;
+    /// `stack.hi`.
+    pub const STACK_HI: usize = 8;
+
+    /// As much of `g` as is read.
+    #[must_use]
+    pub const fn length(&self) -> usize {
+        self.labels + 8
+    }
+}
+
+/// `runtime.ticks`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ticks {
+    /// `lock`, `val`.
+    Rate,
+    /// `lock`, `startTicks`, `startTime`, `val` (1.22 and newer).
+    Start,
+}
+
+impl Ticks {
+    /// Offset of `val`.
+    #[must_use]
+    pub const fn rate(self) -> usize {
+        match self {
+            Self::Rate => 8,
+            Self::Start => 24,
+        }
+    }
+}
+
+/// How a stack of addresses stands for inlined calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stacks {
+    /// One address for each function, inlined ones included (`runtime.callers`).
+    Logical,
+    /// Return addresses as they stand on the stack (`fpTracebackPartialExpand`), 1.23 and newer.
+    Physical,
+}
+
+/// How `g.labels` points to labels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Labels {
+    /// `*labelMap`, which is a `map[string]string` (`hmap` of runtime/map.go).
+    Map,
+    /// `*labelMap`, which is a slice of pairs (1.24 and newer).
+    Slice,
+}
+
+/// States of `g.atomicstatus` (runtime2.go), without the bit [`status::SCAN`].
+pub mod status {
+    /// Just allocated.
+    pub const IDLE: u32 = 0;
+    /// On a run queue.
+    pub const RUNNABLE: u32 = 1;
+    /// On a processor.
+    pub const RUNNING: u32 = 2;
+    /// In a system call.
+    pub const SYSCALL: u32 = 3;
+    /// Parked.
+    pub const WAITING: u32 = 4;
+    /// Unused.
+    pub const DEAD: u32 = 6;
+    /// Its stack is being moved.
+    pub const COPYING: u32 = 8;
+    /// Stopped by itself for a suspension.
+    pub const PREEMPTED: u32 = 9;
+    /// Parked for ever, as the garbage collector found (1.26 and newer).
+    pub const LEAKED: u32 = 10;
+    /// Of a thread that is not Go's (1.26 and newer).
+    pub const DEAD_EXTRA: u32 = 11;
+    /// Its stack is being scanned.
+    pub const SCAN: u32 = 0x1000;
+}
+
+/// The layout of Go 1.`minor`, none for a version that is not in the table.
+#[must_use]
+pub fn of(minor: u32) -> Option<Layout> {
+    Some(match minor {
+        21 => Layout { ticks: Ticks::Rate, ..layout(G_21, &WAIT_21) },
+        22 => layout(G_21, &WAIT_22),
+        23 => Layout { contention: Stacks::Physical, ..layout(G_23, &WAIT_23) },
+        24 => newer(G_23, &WAIT_24),
+        25 => newer(G_25, &WAIT_25),
+        26 => newer(G_26, &WAIT_26),
+        27 => Layout { cycle: Cycle::Derived, ..newer(G_26, &WAIT_26) },
+        _ => return None,
+    })
+}
+
+const fn layout(g: G, wait_reasons: &'static [&'static str]) -> Layout {
+    Layout {
+        cycle: Cycle::Counted,
+        g,
+        ticks: Ticks::Start,
+        contention: Stacks::Logical,
+        wait_reasons,
+        labels: Labels::Map,
+    }
+}
+
+const fn newer(g: G, wait_reasons: &'static [&'static str]) -> Layout {
+    Layout { contention: Stacks::Physical, labels: Labels::Slice, ..layout(g, wait_reasons) }
+}
+
+const G_21: G = G {
+    sched: 56,
+    lr: 96,
+    bp: 104,
+    syscall: 112,
+    status: 144,
+    id: 152,
+    wait_since: 168,
+    wait_reason: 176,
+    parent: 272,
+    go_pc: 280,
+    start_pc: 296,
+    labels: 344,
+};
+
+const G_23: G = G {
+    status: 152,
+    id: 160,
+    wait_since: 176,
+    wait_reason: 184,
+    parent: 280,
+    go_pc: 288,
+    start_pc: 304,
+    labels: 352,
+    ..G_21
+};
+
+const G_25: G = G { lr: 88, bp: 96, syscall: 104, ..G_21 };
+
+const G_26: G = G { parent: 280, go_pc: 288, start_pc: 304, labels: 352, ..G_25 };
+
+/// `waitReasonStrings` of 1.21 (runtime2.go).
+const WAIT_21: [&str; 32] = [
+    "",
+    "GC assist marking",
+    "IO wait",
+    "chan receive (nil chan)",
+    "chan send (nil chan)",
+    "dumping heap",
+    "garbage collection",
+    "garbage collection scan",
+    "panicwait",
+    "select",
+    "select (no cases)",
+    "GC assist wait",
+    "GC sweep wait",
+    "GC scavenge wait",
+    "chan receive",
+    "chan send",
+    "finalizer wait",
+    "force gc (idle)",
+    "semacquire",
+    "sleep",
+    "sync.Cond.Wait",
+    "sync.Mutex.Lock",
+    "sync.RWMutex.RLock",
+    "sync.RWMutex.Lock",
+    "trace reader (blocked)",
+    "wait for GC cycle",
+    "GC worker (idle)",
+    "GC worker (active)",
+    "preempted",
+    "debug call",
+    "GC mark termination",
+    "stopping the world",
+];
+
+/// `waitReasonStrings` of 1.22 (runtime2.go).
+const WAIT_22: [&str; 37] = [
+    "",
+    "GC assist marking",
+    "IO wait",
+    "chan receive (nil chan)",
+    "chan send (nil chan)",
+    "dumping heap",
+    "garbage collection",
+    "garbage collection scan",
+    "panicwait",
+    "select",
+    "select (no cases)",
+    "GC assist wait",
+    "GC sweep wait",
+    "GC scavenge wait",
+    "chan receive",
+    "chan send",
+    "finalizer wait",
+    "force gc (idle)",
+    "semacquire",
+    "sleep",
+    "sync.Cond.Wait",
+    "sync.Mutex.Lock",
+    "sync.RWMutex.RLock",
+    "sync.RWMutex.Lock",
+    "trace reader (blocked)",
+    "wait for GC cycle",
+    "GC worker (idle)",
+    "GC worker (active)",
+    "preempted",
+    "debug call",
+    "GC mark termination",
+    "stopping the world",
+    "flushing proc caches",
+    "trace goroutine status",
+    "trace proc status",
+    "page trace flush",
+    "coroutine",
+];
+
+/// `waitReasonStrings` of 1.23 (runtime2.go).
+const WAIT_23: [&str; 38] = [
+    "",
+    "GC assist marking",
+    "IO wait",
+    "chan receive (nil chan)",
+    "chan send (nil chan)",
+    "dumping heap",
+    "garbage collection",
+    "garbage collection scan",
+    "panicwait",
+    "select",
+    "select (no cases)",
+    "GC assist wait",
+    "GC sweep wait",
+    "GC scavenge wait",
+    "chan receive",
+    "chan send",
+    "finalizer wait",
+    "force gc (idle)",
+    "semacquire",
+    "sleep",
+    "sync.Cond.Wait",
+    "sync.Mutex.Lock",
+    "sync.RWMutex.RLock",
+    "sync.RWMutex.Lock",
+    "trace reader (blocked)",
+    "wait for GC cycle",
+    "GC worker (idle)",
+    "GC worker (active)",
+    "preempted",
+    "debug call",
+    "GC mark termination",
+    "stopping the world",
+    "flushing proc caches",
+    "trace goroutine status",
+    "trace proc status",
+    "page trace flush",
+    "coroutine",
+    "GC weak to strong wait",
+];
+
+/// `waitReasonStrings` of 1.24 (runtime2.go).
+const WAIT_24: [&str; 44] = [
+    "",
+    "GC assist marking",
+    "IO wait",
+    "chan receive (nil chan)",
+    "chan send (nil chan)",
+    "dumping heap",
+    "garbage collection",
+    "garbage collection scan",
+    "panicwait",
+    "select",
+    "select (no cases)",
+    "GC assist wait",
+    "GC sweep wait",
+    "GC scavenge wait",
+    "chan receive",
+    "chan send",
+    "finalizer wait",
+    "force gc (idle)",
+    "semacquire",
+    "sleep",
+    "sync.Cond.Wait",
+    "sync.Mutex.Lock",
+    "sync.RWMutex.RLock",
+    "sync.RWMutex.Lock",
+    "sync.WaitGroup.Wait",
+    "trace reader (blocked)",
+    "wait for GC cycle",
+    "GC worker (idle)",
+    "GC worker (active)",
+    "preempted",
+    "debug call",
+    "GC mark termination",
+    "stopping the world",
+    "flushing proc caches",
+    "trace goroutine status",
+    "trace proc status",
+    "page trace flush",
+    "coroutine",
+    "GC weak to strong wait",
+    "synctest.Run",
+    "synctest.Wait",
+    "chan receive (synctest)",
+    "chan send (synctest)",
+    "select (synctest)",
+];
+
+/// `waitReasonStrings` of 1.25 (runtime2.go).
+const WAIT_25: [&str; 47] = [
+    "",
+    "GC assist marking",
+    "IO wait",
+    "chan receive (nil chan)",
+    "chan send (nil chan)",
+    "dumping heap",
+    "garbage collection",
+    "garbage collection scan",
+    "panicwait",
+    "select",
+    "select (no cases)",
+    "GC assist wait",
+    "GC sweep wait",
+    "GC scavenge wait",
+    "chan receive",
+    "chan send",
+    "finalizer wait",
+    "force gc (idle)",
+    "GOMAXPROCS updater (idle)",
+    "semacquire",
+    "sleep",
+    "sync.Cond.Wait",
+    "sync.Mutex.Lock",
+    "sync.RWMutex.RLock",
+    "sync.RWMutex.Lock",
+    "sync.WaitGroup.Wait",
+    "trace reader (blocked)",
+    "wait for GC cycle",
+    "GC worker (idle)",
+    "GC worker (active)",
+    "preempted",
+    "debug call",
+    "GC mark termination",
+    "stopping the world",
+    "flushing proc caches",
+    "trace goroutine status",
+    "trace proc status",
+    "page trace flush",
+    "coroutine",
+    "GC weak to strong wait",
+    "synctest.Run",
+    "synctest.Wait",
+    "chan receive (durable)",
+    "chan send (durable)",
+    "select (durable)",
+    "sync.WaitGroup.Wait (durable)",
+    "cleanup wait",
+];
+
+/// `waitReasonStrings` of 1.26 and 1.27 (runtime2.go).
+const WAIT_26: [&str; 47] = [
+    "",
+    "GC assist marking",
+    "IO wait",
+    "dumping heap",
+    "garbage collection",
+    "garbage collection scan",
+    "panicwait",
+    "GC assist wait",
+    "GC sweep wait",
+    "GC scavenge wait",
+    "finalizer wait",
+    "force gc (idle)",
+    "GOMAXPROCS updater (idle)",
+    "semacquire",
+    "sleep",
+    "chan receive (nil chan)",
+    "chan send (nil chan)",
+    "select (no cases)",
+    "select",
+    "chan receive",
+    "chan send",
+    "sync.Cond.Wait",
+    "sync.Mutex.Lock",
+    "sync.RWMutex.RLock",
+    "sync.RWMutex.Lock",
+    "sync.WaitGroup.Wait",
+    "trace reader (blocked)",
+    "wait for GC cycle",
+    "GC worker (idle)",
+    "GC worker (active)",
+    "preempted",
+    "debug call",
+    "GC mark termination",
+    "stopping the world",
+    "flushing proc caches",
+    "trace goroutine status",
+    "trace proc status",
+    "page trace flush",
+    "coroutine",
+    "GC weak to strong wait",
+    "synctest.Run",
+    "synctest.Wait",
+    "chan receive (durable)",
+    "chan send (durable)",
+    "select (durable)",
+    "sync.WaitGroup.Wait (durable)",
+    "cleanup wait",
+];

@@ -1,0 +1,3 @@
+module layouts
+
+go 1.21

@@ -1,0 +1,194 @@
+// A program whose heap, goroutines and contention are known and stand still. After the line "write FOLDER" on its standard input it collects
+// garbage, writes its own profiles into the folder and says "written"; it ends at the end of its input.
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"runtime/pprof"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+var (
+	kept    [][]byte
+	records []*record
+	nothing chan int
+)
+
+type record struct {
+	name  [3000]byte
+	other *record
+}
+
+// Inlined, into a function that is inlined itself.
+func fresh(size int) []byte { return make([]byte, size) }
+func keep(size int)         { kept = append(kept, fresh(size)) }
+
+//go:noinline
+func fill(n, size int) {
+	for i := 0; i < n; i++ {
+		keep(size)
+	}
+}
+
+//go:noinline
+func waste(n int) {
+	for i := 0; i < n; i++ {
+		sink = fresh(40000)
+	}
+	sink = nil
+}
+
+var sink []byte
+
+//go:noinline
+func grow(n int) {
+	if n > 0 {
+		grow(n - 1)
+		return
+	}
+	for i := 0; i < 200; i++ {
+		records = append(records, &record{})
+	}
+}
+
+type box[T any] struct{ value T }
+
+//go:noinline
+func (b *box[T]) wait(ready *sync.WaitGroup) {
+	ready.Done()
+	<-nothing
+}
+
+//go:noinline
+func deep(n int, ready *sync.WaitGroup) {
+	if n == 0 {
+		ready.Done()
+		select {}
+	}
+	deep(n-1, ready)
+}
+
+// Inlined into what receives: a goroutine's stack with inlined calls.
+func receive(c chan int) int { return <-c }
+
+func park() {
+	var ready sync.WaitGroup
+	start := func(f func()) {
+		ready.Add(1)
+		go func() {
+			ready.Done()
+			f()
+		}()
+	}
+	silent, full := make(chan int), make(chan int, 1)
+	full <- 1
+	for i := 0; i < 3; i++ {
+		start(func() { receive(silent) })
+	}
+	start(func() { full <- 2 })
+	start(func() { time.Sleep(1000 * time.Hour) })
+	start(func() {
+		select {
+		case <-silent:
+		case full <- 3:
+		}
+	})
+	var mutex sync.Mutex
+	mutex.Lock()
+	start(mutex.Lock)
+	var lock sync.RWMutex
+	lock.Lock()
+	start(lock.RLock)
+	var group sync.WaitGroup
+	group.Add(1)
+	start(group.Wait)
+	cond := sync.NewCond(&sync.Mutex{})
+	start(func() { cond.L.Lock(); cond.Wait() })
+	start(func() {
+		pprof.Do(context.Background(), pprof.Labels("endpoint", "/orders", "tier", "gold"), func(context.Context) { <-silent })
+	})
+	read, _, _ := os.Pipe()
+	start(func() { read.Read(make([]byte, 1)) })
+	var raw [2]int
+	syscall.Pipe(raw[:])
+	start(func() { syscall.Read(raw[0], make([]byte, 1)) })
+	start(func() { runtime.LockOSThread(); <-silent })
+	ready.Add(3)
+	go (&box[int]{}).wait(&ready)
+	go (&box[string]{}).wait(&ready)
+	go deep(20, &ready)
+	ready.Wait()
+}
+
+// contend makes two goroutines wait, for a mutex and for a channel, a known number of times.
+func contend() {
+	var mutex sync.Mutex
+	for i := 0; i < 5; i++ {
+		mutex.Lock()
+		done := make(chan bool)
+		go func() {
+			mutex.Lock()
+			mutex.Unlock()
+			close(done)
+		}()
+		time.Sleep(3 * time.Millisecond)
+		release(&mutex)
+		await(done)
+	}
+}
+
+//go:noinline
+func release(mutex *sync.Mutex) { mutex.Unlock() }
+
+func await(done chan bool) { <-done }
+
+func write(folder string) {
+	debug.SetGCPercent(-1)
+	runtime.GC()
+	runtime.GC()
+	for _, name := range []string{"heap", "goroutine", "block", "mutex"} {
+		file, err := os.Create(filepath.Join(folder, name+".pb.gz"))
+		if err != nil {
+			panic(err)
+		}
+		if err := pprof.Lookup(name).WriteTo(file, 0); err != nil {
+			panic(err)
+		}
+		file.Close()
+	}
+	file, _ := os.Create(filepath.Join(folder, "goroutines.txt"))
+	pprof.Lookup("goroutine").WriteTo(file, 2)
+	file.Close()
+}
+
+func main() {
+	if len(os.Args) > 1 && os.Args[1] == "off" {
+		runtime.MemProfileRate = 0
+	} else {
+		runtime.MemProfileRate = 1 << 14
+		runtime.SetBlockProfileRate(1)
+		runtime.SetMutexProfileFraction(1)
+	}
+	fill(300, 20000)
+	fill(50, 700000)
+	waste(300)
+	grow(12)
+	contend()
+	park()
+	fmt.Println("ready")
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		if folder, ok := strings.CutPrefix(lines.Text(), "write "); ok {
+			write(folder)
+			fmt.Println("written")
+		}
+	}
+}

@@ -1,0 +1,94 @@
+//! Compares `go::layouts` with what the DWARF of a program says that was built by each version of Go, for both processors.
+
+mod programs;
+
+use std::collections::HashMap;
+use std::process::Command;
+
+use profiler_sidecar::go::layouts::{self, Cycle, G, Layout, Ticks, bucket};
+
+/// Check that each number of the table is what the linker wrote, of each version and processor.
+#[test]
+fn layouts_are_those_of_dwarf() {
+    let tool = programs::build("layouts", "local", &[], "amd64");
+    for version in programs::VERSIONS {
+        for architecture in ["amd64", "arm64"] {
+            let program = programs::build("parked", version, &[], architecture);
+            let told = Command::new(&tool).arg(&program).output().unwrap();
+            let text = String::from_utf8(told.stdout).unwrap();
+            let facts = parse(&text);
+            let minor = version.split('.').nth(1).unwrap().parse().unwrap();
+            let layout = layouts::of(minor).unwrap();
+            for (name, ours) in claims(&layout) {
+                assert_eq!(facts.get(name), Some(&ours), "{name} of go{version} {architecture}");
+            }
+            assert_eq!(reasons(&text), layout.wait_reasons, "wait reasons of go{version} {architecture}");
+        }
+    }
+    assert_eq!(layouts::of(layouts::OLDEST - 1), None);
+    assert_eq!(layouts::of(layouts::NEWEST + 1), None);
+}
+
+/// `field runtime.g.goid 152 8` and `size runtime.g 408` as name and number; sizes under `size `.
+fn parse(text: &str) -> HashMap<String, usize> {
+    let words = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let facts = words.filter_map(|words| match words[..] {
+        ["field", name, offset, _] => Some((name.to_owned(), offset.parse().ok()?)),
+        ["size", name, size] => Some((format!("size {name}"), size.parse().ok()?)),
+        ["var", name, _, size, ..] => Some((format!("size {name}"), size.parse().ok()?)),
+        _ => None,
+    });
+    facts.collect()
+}
+
+fn reasons(text: &str) -> Vec<&str> {
+    let lines = text.lines().filter_map(|line| line.strip_prefix("reason "));
+    lines.map(|line| line.split_once(' ').unwrap().1).collect()
+}
+
+fn claims(layout: &Layout) -> Vec<(&'static str, usize)> {
+    let g = &layout.g;
+    let mut claims = vec![
+        ("runtime.stack.lo", G::STACK_LO),
+        ("runtime.stack.hi", G::STACK_HI),
+        ("runtime.g.stack", 0),
+        ("runtime.gobuf.sp", 0),
+        ("runtime.gobuf.pc", 8),
+        ("runtime.g.sched", g.sched),
+        ("runtime.gobuf.lr", g.lr - g.sched),
+        ("runtime.gobuf.bp", g.bp - g.sched),
+        ("runtime.g.syscallsp", g.syscall),
+        ("runtime.g.syscallpc", g.syscall + 8),
+        ("runtime.g.atomicstatus", g.status),
+        ("runtime.g.goid", g.id),
+        ("runtime.g.waitsince", g.wait_since),
+        ("runtime.g.waitreason", g.wait_reason),
+        ("runtime.g.parentGoid", g.parent),
+        ("runtime.g.gopc", g.go_pc),
+        ("runtime.g.startpc", g.start_pc),
+        ("runtime.g.labels", g.labels),
+        ("runtime.bucket.allnext", bucket::ALL_NEXT),
+        ("runtime.bucket.typ", bucket::TYPE),
+        ("runtime.bucket.size", bucket::SIZE),
+        ("runtime.bucket.nstk", bucket::DEPTH),
+        ("size runtime.bucket", bucket::HEADER),
+        ("size runtime.blockRecord", bucket::BLOCK_RECORD),
+        ("runtime.blockRecord.count", 0),
+        ("runtime.blockRecord.cycles", 8),
+        ("size runtime.memRecordCycle", layout.cycle.size()),
+        ("size runtime.memRecord", 4 * layout.cycle.size()),
+        ("runtime.memRecord.active", 0),
+        ("runtime.memRecord.future", layout.cycle.size()),
+        ("runtime.memRecordCycle.allocs", 0),
+        ("runtime.memRecordCycle.frees", 8),
+        ("runtime.ticksType.val", layout.ticks.rate()),
+        ("size runtime.waitReasonStrings", 16 * layout.wait_reasons.len()),
+    ];
+    if layout.cycle == Cycle::Counted {
+        claims.extend([("runtime.memRecordCycle.alloc_bytes", 16), ("runtime.memRecordCycle.free_bytes", 24)]);
+    }
+    if layout.ticks == Ticks::Start {
+        claims.extend([("runtime.ticksType.startTicks", 8), ("runtime.ticksType.startTime", 16)]);
+    }
+    claims
+}
