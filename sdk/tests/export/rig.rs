@@ -9,7 +9,7 @@ use profiler_proto::ProfileSet;
 use profiler_proto::loss::{Account, Cause, Degraded, Loss, stacks_of};
 
 /// Longer than anything here takes; a test that waits this long has failed.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The exporter under test.
 pub(crate) struct Rig {
