@@ -40,6 +40,8 @@
 //! | `PROFILER_LINK_UNSAMPLED_SPANS` | [`Config::link_unsampled_spans`] | `0`; with `1`, samples link also to spans that are not sampled |
 //! | `PROFILER_SERVE` | [`Config::serve`] | not served |
 //! | `PROFILER_QUEUE_BYTES` | [`Config::queue_bytes`] | `16777216` for each destination; 2000000 to 1073741824 |
+//! | `PROFILER_SPOOL_DIR` | [`Config::spool`] | none: what waits is in memory alone |
+//! | `PROFILER_SPOOL_BYTES` | [`Config::spool_bytes`] | `268435456`; 16777216 to 1099511627776 |
 //! | `OTEL_EXPORTER_OTLP_[PROFILES_]{ENDPOINT,PROTOCOL,INSECURE}` | [`Config::export`] | no endpoint: nothing is sent |
 //! | `OTEL_EXPORTER_OTLP_[PROFILES_]{HEADERS,TIMEOUT,COMPRESSION}` | [`export::Otlp`], each by itself | none, `10000` ms, `gzip` |
 //! | `OTEL_EXPORTER_OTLP_[PROFILES_]{CERTIFICATE,CLIENT_CERTIFICATE,CLIENT_KEY}` | [`export::Otlp`], each by itself | the machine's authorities |
@@ -127,7 +129,7 @@ pub use profiler_proto as proto;
 pub use profiler_sdk_macros::tagged;
 pub use stats::{
     AllocatorStats, DestinationStats, EngineStats, Figure, HeapDumps, HeapLost, HeapStats, KindStats, Ledger,
-    SpanStats, Stats, StatsSection, SymbolStats, TagStats,
+    SpanStats, SpoolStats, Stats, StatsSection, SymbolStats, TagStats,
 };
 
 /// What macros of this crate need in other crates: not for use.

@@ -61,6 +61,17 @@ impl Contents {
         contents
     }
 
+    /// As figures: the stacks, then the profiles by kind. Kept on disk by the spool: their order is part of its version.
+    pub(crate) fn figures(&self) -> [u64; 1 + NAMES.len()] {
+        let [cpu, heap, other] = self.profiles;
+        [self.stacks, cpu, heap, other]
+    }
+
+    /// What has these figures.
+    pub(crate) fn from_figures([stacks, cpu, heap, other]: [u64; 1 + NAMES.len()]) -> Self {
+        Self { stacks, profiles: [cpu, heap, other] }
+    }
+
     /// The profiles of all kinds.
     pub(crate) fn profiles(&self) -> u64 {
         self.profiles.iter().sum()

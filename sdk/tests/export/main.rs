@@ -21,4 +21,5 @@ mod push;
 mod pyroscope;
 mod rig;
 mod settings;
+mod spool;
 mod tls;

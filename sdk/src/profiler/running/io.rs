@@ -23,7 +23,7 @@ use super::source::Handle;
 use crate::aggregate::Window;
 use crate::assemble::assemble;
 use crate::error::Error;
-use crate::export::{Exporter, Limits, Target};
+use crate::export::{Exporter, Limits, SpoolSettings, Target};
 use crate::heap::{HeapWindow, Since};
 use crate::symbolize::{Folders, Symbolizer};
 
@@ -89,6 +89,7 @@ pub(super) struct Io {
     pub(super) server: Option<crate::serve::Bound>,
     pub(super) destinations: Vec<Target>,
     pub(super) limits: Limits,
+    pub(super) spool: Option<SpoolSettings>,
     pub(super) resource: Resource,
     /// Where to look for debug information; `None`: addresses get no names.
     pub(super) folders: Option<Folders>,
@@ -124,7 +125,8 @@ impl Io {
         self.serve();
         let sends = !self.destinations.is_empty();
         let destinations = std::mem::take(&mut self.destinations);
-        let exporter = match Exporter::start(destinations, Arc::clone(&self.handle.ledger), self.limits) {
+        let (ledger, spool) = (Arc::clone(&self.handle.ledger), self.spool.take());
+        let exporter = match Exporter::with_spool(destinations, ledger, self.limits, spool) {
             Ok(exporter) => Arc::new(exporter),
             Err(error) => return tracing::error!(%error, "no exporter: every profile is lost"),
         };
@@ -298,7 +300,7 @@ mod tests {
         let (commands, _mailbox) = std::sync::mpsc::channel();
         let handle = Handle::new(commands, &settings, Arc::clone(mark));
         let (folders, resource) = (Some(Folders::new(&|_| None)), settings.resource);
-        Io { server, destinations: Vec::new(), limits: settings.limits, resource, folders, handle }
+        Io { server, destinations: Vec::new(), limits: settings.limits, spool: None, resource, folders, handle }
     }
 
     /// Check that a profile of the heap is counted that is lost as its names are looked up, and none that is not.
