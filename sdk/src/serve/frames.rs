@@ -90,6 +90,11 @@ impl Frames {
         }
     }
 
+    /// The frame that stands for a process.
+    pub(super) fn process(&mut self, name: &str) -> u32 {
+        self.intern(name, (name, Sort::Process), None)
+    }
+
     /// Puts the frames of a location behind `into`, the outermost first.
     fn expand(&mut self, location: &Location, dictionary: &Dictionary, into: &mut Vec<u32>) {
         let file = mapped_file(location, dictionary);

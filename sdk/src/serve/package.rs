@@ -18,6 +18,8 @@ pub(super) enum Sort {
     Kernel = 4,
     /// An address that has no name.
     Unresolved = 5,
+    /// No code: a process, at the root of all that ran in it. (6 is what the page tells from other dependencies.)
+    Process = 7,
 }
 
 /// The crates that come with the compiler.
