@@ -115,7 +115,7 @@ mod tests {
     #[test]
     fn a_manifest_is_read_as_it_was_written() {
         let body = Body::new(&"x".repeat(1000), 5, Compression::Gzip).unwrap().without_tags(2);
-        let contents = Contents::from_figures([1, 2, 3, 4]);
+        let contents = Contents::from_figures([1, 2, 3, 4, 5, 6, 7]);
         let manifest = Manifest::of(&body, (u64::MAX, 7), 9, contents);
         let bytes = manifest.encode();
         assert_eq!((Manifest::decode(&bytes), bytes.len()), (Some(manifest.clone()), BYTES));

@@ -63,13 +63,14 @@ impl Contents {
 
     /// As figures: the stacks, then the profiles by kind. Kept on disk by the spool: their order is part of its version.
     pub(crate) fn figures(&self) -> [u64; 1 + NAMES.len()] {
-        let [cpu, heap, other] = self.profiles;
-        [self.stacks, cpu, heap, other]
+        let mut figures = [self.stacks; 1 + NAMES.len()];
+        figures[1..].copy_from_slice(&self.profiles);
+        figures
     }
 
     /// What has these figures.
-    pub(crate) fn from_figures([stacks, cpu, heap, other]: [u64; 1 + NAMES.len()]) -> Self {
-        Self { stacks, profiles: [cpu, heap, other] }
+    pub(crate) fn from_figures([stacks, profiles @ ..]: [u64; 1 + NAMES.len()]) -> Self {
+        Self { stacks, profiles }
     }
 
     /// The profiles of all kinds.
