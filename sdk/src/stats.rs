@@ -12,7 +12,7 @@ use profiler_proto::loss::{Account, Degraded, Loss};
 
 pub use self::kinds::KindStats;
 #[cfg(feature = "export")]
-pub(crate) use self::kinds::{Contents, Kinds, kind_of};
+pub(crate) use self::kinds::{Contents, Kinds, NAMES as KIND_NAMES, kind_of};
 pub use self::ledger::Ledger;
 
 /// A snapshot of what the profiler did since it was started.
@@ -32,7 +32,7 @@ pub struct Stats {
     pub degraded: Degraded,
     /// Sum of the weights of the stacks that were taken, in periods.
     pub weight: u64,
-    /// Profiles that were handed to export, by kind: `cpu`, `heap`, `other`.
+    /// Profiles that were handed to export, by kind: `cpu`, `heap`, `goroutine`, `block`, `mutex`, `other`.
     pub kinds: Vec<KindStats>,
     /// The engine in use and why better ones are not.
     pub engine: EngineStats,

@@ -44,6 +44,7 @@ mod testing;
 mod threads;
 mod top;
 mod tree;
+mod weight;
 mod window;
 
 pub use server::{Bound, Server};
