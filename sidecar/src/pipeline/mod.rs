@@ -20,7 +20,7 @@ use std::time::{Duration, Instant, SystemTime};
 use profiler::Ledger;
 use profiler_proto::loss::{Cause, Loss};
 
-use self::desk::Desk;
+use self::desk::{Desk, Numbers};
 pub use self::figures::Figures;
 pub use self::follow::Family;
 pub use self::tap::Tapped;
@@ -106,12 +106,12 @@ impl Pipeline {
             tracing::warn!("{lack}");
         }
         let kernel = Kernel::read().inspect_err(|error| tracing::warn!(%error, "kernel frames have no names"));
-        let family = options.family.clone();
+        let numbers = Numbers { pids: options.filter.pids.clone(), family: options.family.clone() };
         let table = Table::new(discovery(options));
         let namer = Namer::new(kernel.unwrap_or_default());
         let now = Instant::now();
         let counted = sampler.as_ref().and_then(|sampler| sampler.counters().ok()).unwrap_or_default();
-        let desk = Desk::new(table, namer, family, ledger);
+        let desk = Desk::new(table, namer, numbers, ledger);
         Ok(Self { sampler, desk, next_sweep: now, next_count: now, counted, lost: Loss::default() })
     }
 
