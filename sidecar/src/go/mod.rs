@@ -8,6 +8,7 @@ pub mod buildinfo;
 mod cache;
 mod inline;
 mod moduledata;
+pub mod offsets;
 mod pclntab;
 mod pcvalue;
 mod role;
