@@ -9,6 +9,7 @@ mod cache;
 mod inline;
 pub mod layouts;
 mod moduledata;
+pub mod offsets;
 mod pclntab;
 mod pcvalue;
 mod role;
