@@ -6,6 +6,7 @@
 
 pub mod buildinfo;
 mod cache;
+pub mod fuzz;
 mod inline;
 pub mod layouts;
 mod moduledata;
