@@ -6,6 +6,7 @@
 
 pub mod buildinfo;
 mod cache;
+mod implied;
 mod inline;
 pub mod layouts;
 mod moduledata;
