@@ -7,6 +7,7 @@
 pub mod buildinfo;
 mod cache;
 pub mod fuzz;
+mod implied;
 mod inline;
 pub mod layouts;
 mod moduledata;
