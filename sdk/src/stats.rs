@@ -12,7 +12,7 @@ use profiler_proto::loss::{Account, Degraded, Loss};
 
 pub use self::kinds::KindStats;
 #[cfg(feature = "export")]
-pub(crate) use self::kinds::{Contents, Kinds, kind_of};
+pub(crate) use self::kinds::{Contents, Kinds, NAMES as KIND_NAMES, kind_of};
 pub use self::ledger::Ledger;
 
 /// A snapshot of what the profiler did since it was started.

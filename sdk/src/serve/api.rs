@@ -58,7 +58,9 @@ impl Site {
         let mut targets = self.source.targets();
         let of = |target: &Target| (target.service.clone(), target.pid);
         let known: HashSet<(String, u32)> = targets.iter().map(of).collect();
-        targets.extend(self.store.targets().into_iter().filter(|target| !known.contains(&of(target))));
+        let is_named = |target: &Target| !target.service.is_empty() || target.pid != 0;
+        let stored = self.store.targets().into_iter().filter(is_named);
+        targets.extend(stored.filter(|target| !known.contains(&of(target))));
         targets.truncate(MOST_TARGETS);
         targets
     }

@@ -115,10 +115,8 @@ pub(super) fn of_go<'a>(name: &'a str, file: &'a str) -> (&'a str, Sort) {
         // Type equality, hash functions, wrappers: what the compiler made.
         None => ("runtime", Sort::Std),
         Some("main") => ("main", Sort::Own),
-        Some(package) if package.split('/').next().is_some_and(|first| first.contains('.')) => {
-            (package, Sort::Dependency)
-        }
-        Some(package) => (package, Sort::Std),
+        Some(package) if package.split('/').next().is_some_and(|first| GO_STD.contains(&first)) => (package, Sort::Std),
+        Some(package) => (package, Sort::Dependency),
     }
 }
 

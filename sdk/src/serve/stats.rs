@@ -50,6 +50,7 @@ fn of_all(stats: &Stats) -> Value {
             "notes": stats.engine.notes,
             "refused": stats.engine.refused.iter().map(|(name, why)| json!({"name": name, "why": why})).collect::<Vec<_>>(),
         },
+        "sections": stats.sections.iter().map(|section| section.name.as_str()).collect::<Vec<_>>(),
         "symbols": {
             "lines": stats.symbols.lines,
             "resolved": stats.symbols.resolved,

@@ -9,7 +9,7 @@ use std::fmt::Write;
 use profiler_proto::model::Id;
 use serde_json::{Value, json};
 
-use super::package::base_name;
+use super::package::{Sort, base_name};
 use super::tree::Tree;
 
 /// The functions of the samples that share a value of a tag.
@@ -49,7 +49,9 @@ pub(super) fn rows(tree: &Tree) -> Vec<Row> {
         on_path[name] += 1;
         path.push(name);
     }
-    let mut rows: Vec<Row> = rows.into_iter().flatten().collect();
+    let is_function =
+        |row: &Row| tree.frames.table.get(row.frame as usize).is_some_and(|frame| frame.sort != Sort::Process);
+    let mut rows: Vec<Row> = rows.into_iter().flatten().filter(is_function).collect();
     rows.sort_unstable_by_key(|row| (Reverse(row.own), Reverse(row.total), tree.frames.name(row.frame)));
     rows
 }

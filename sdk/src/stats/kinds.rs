@@ -35,7 +35,7 @@ impl KindStats {
 }
 
 /// The names of the kinds.
-const NAMES: [&str; 6] = ["cpu", "heap", "goroutine", "block", "mutex", "other"];
+pub(crate) const NAMES: [&str; 6] = ["cpu", "heap", "goroutine", "block", "mutex", "other"];
 
 /// What a set of profiles, or a part of one, is counted as.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

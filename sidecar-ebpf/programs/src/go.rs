@@ -17,12 +17,27 @@ pub(crate) unsafe fn read(scratch: *mut Scratch, go: &Go) {
         } else {
             user_word((*scratch).thread_pointer.wrapping_add(go.tls_offset as u64))
         };
-        match g.and_then(|g| user_word(g + u64::from(go.g_m))).and_then(|m| user_word(m + u64::from(go.m_curg))) {
-            None => count(Counter::NoGoroutine),
-            Some(0) => {}
-            Some(current) => describe(scratch, go, current),
+        match g.map(|g| running(g, go)) {
+            // A thread that Go has not seen.
+            Some(Some(0)) => {}
+            Some(Some(g)) => describe(scratch, go, g),
+            _ => count(Counter::NoGoroutine),
         }
     }
+}
+
+/// The goroutine of the thread that `g` is of; 0 if it runs none. What is no `g` hardly names an `m` whose goroutine names that `m`.
+#[inline(always)]
+fn running(g: u64, go: &Go) -> Option<u64> {
+    if g == 0 {
+        return Some(0);
+    }
+    let m = user_word(g + u64::from(go.g_m))?;
+    let current = user_word(m + u64::from(go.m_curg))?;
+    if current != 0 && current != g && user_word(current + u64::from(go.g_m))? != m {
+        return None;
+    }
+    Some(current)
 }
 
 #[inline(always)]

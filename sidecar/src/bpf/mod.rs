@@ -153,6 +153,11 @@ impl Sampler {
         Ok(())
     }
 
+    /// No more ticks: what is in the ring and in the counters is all, and both agree. [`Sampler::set_rate_hz`] starts the clock again.
+    pub fn stop_clock(&mut self) {
+        self.events.close();
+    }
+
     /// Follows processors that came or went since; how many are sampled. To be called now and then.
     pub fn follow_processors(&mut self) -> usize {
         if let Ok(program) = self.loaded.program() {

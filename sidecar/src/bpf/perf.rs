@@ -45,12 +45,13 @@ const _: () = assert!(size_of::<Attributes>() == 64);
 pub(super) struct Events {
     open: BTreeMap<u32, OwnedFd>,
     period: u64,
+    stopped: bool,
 }
 
 impl Events {
     /// Opens one on every processor that is online. One that goes offline meanwhile is left out.
     pub(super) fn open(program: BorrowedFd<'_>, period: u64) -> Result<Self, Error> {
-        let mut events = Self { open: BTreeMap::new(), period };
+        let mut events = Self { open: BTreeMap::new(), period, stopped: false };
         for processor in processors::online()? {
             match tick(processor, period, program) {
                 Ok(event) => drop(events.open.insert(processor, event)),
@@ -71,6 +72,9 @@ impl Events {
     /// Opens events on processors that came, and drops those of processors that went.
     pub(super) fn follow(&mut self, program: BorrowedFd<'_>) {
         let Ok(online) = processors::online() else { return };
+        if self.stopped {
+            return;
+        }
         self.open.retain(|processor, _| online.contains(processor));
         for processor in online {
             if !self.open.contains_key(&processor)
@@ -79,6 +83,12 @@ impl Events {
                 self.open.insert(processor, event);
             }
         }
+    }
+
+    /// Closes all. A tick under way is through by then: closing waits for it (`perf_event_release_kernel`, an IPI to the processor).
+    pub(super) fn close(&mut self) {
+        self.open.clear();
+        self.stopped = true;
     }
 
     pub(super) fn len(&self) -> usize {

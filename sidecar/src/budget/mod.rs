@@ -55,6 +55,8 @@ pub struct Governor {
     bounds: Bounds,
     step: usize,
     calm: u32,
+    /// Whether the last judgement found too much CPU used: one busy moment, such as the start, is none to act on.
+    was_hot: bool,
     last: Usage,
 }
 
@@ -62,7 +64,7 @@ impl Governor {
     /// Begins at the wanted rate.
     #[must_use]
     pub fn new(wanted_hz: u32, bounds: Bounds, now: Usage) -> Self {
-        Self { wanted_hz, bounds, step: 0, calm: 0, last: now }
+        Self { wanted_hz, bounds, step: 0, calm: 0, was_hot: false, last: now }
     }
 
     /// What to do, `elapsed` after the last judgement.
@@ -72,9 +74,13 @@ impl Governor {
         let cpu_percent = 100.0 * spent.as_secs_f64() / elapsed.as_secs_f64().max(1e-3);
         let shed = usage.resident > self.bounds.memory;
         let before_hz = self.rate_hz();
-        if cpu_percent > self.bounds.cpu_percent || shed {
+        let is_hot = cpu_percent > self.bounds.cpu_percent;
+        let was_hot = std::mem::replace(&mut self.was_hot, is_hot);
+        if (is_hot && was_hot) || shed {
             let far = cpu_percent > 3.0 * self.bounds.cpu_percent;
             self.step = (self.step + 1 + usize::from(far)).min(self.last_step());
+            self.calm = 0;
+        } else if is_hot {
             self.calm = 0;
         } else {
             self.recover(cpu_percent);
@@ -176,11 +182,12 @@ mod tests {
     fn over_budget_the_rate_goes_down_in_steps() {
         let mut process = Process::new(99);
         let rates: Vec<u32> = (0..6).map(|_| process.uses(6, 50).rate_hz).collect();
-        assert_eq!(rates, [49, 19, 9, 4, 4, 4]);
-        let mut far = Process::new(99);
-        assert_eq!([far.uses(50, 50).rate_hz, far.uses(50, 50).rate_hz], [19, 4]);
-        let mut slow = Process::new(2);
-        assert_eq!([slow.uses(50, 50).rate_hz, slow.uses(50, 50).rate_hz], [1, 1]);
+        assert_eq!(rates, [99, 49, 19, 9, 4, 4]);
+        let of = |wanted_hz| {
+            let mut process = Process::new(wanted_hz);
+            [(); 3].map(|()| process.uses(50, 50).rate_hz)
+        };
+        assert_eq!((of(99), of(2)), ([99, 19, 4], [2, 1, 1]));
     }
 
     /// Check that too much memory lowers the rate, too, and asks for memory to be let go.
@@ -200,11 +207,10 @@ mod tests {
     #[test]
     fn the_rate_recovers_where_there_is_room() {
         let mut process = Process::new(99);
-        process.uses(6, 50);
-        process.uses(6, 50);
+        (0..3).for_each(|_| _ = process.uses(6, 50));
         let calm: Vec<u32> = (0..12).map(|_| process.uses(1, 50).rate_hz).collect();
         assert_eq!(calm, [19, 19, 19, 19, 19, 49, 49, 49, 49, 49, 49, 99]);
-        process.uses(6, 50);
+        (0..2).for_each(|_| _ = process.uses(6, 50));
         // At 99 Hz it would take 6 %.
         assert_eq!((0..50).map(|_| process.uses(3, 50).rate_hz).max(), Some(49));
     }
@@ -213,7 +219,7 @@ mod tests {
     #[test]
     fn one_busy_moment_starts_the_wait_anew() {
         let mut process = Process::new(99);
-        process.uses(6, 50);
+        (0..2).for_each(|_| _ = process.uses(6, 50));
         for _ in 0..10 {
             (0..5).for_each(|_| assert_eq!(process.uses(1, 50).rate_hz, 49));
             assert_eq!(process.uses(4, 50).rate_hz, 49);

@@ -13,7 +13,7 @@ use crate::target::Fault;
 use super::memory::{Memory, Pages, word_at};
 use super::variables::Code;
 
-/// `logicalStackSentinel` (tracestack.go): the first word of a stack with an address for each inlined call, among those that have none.
+/// `logicalStackSentinel` (tracestack.go), which stands before stacks of the runtime's own locks (1.23, 1.24); it is no address.
 pub(super) const LOGICAL: u64 = u64::MAX;
 /// How far beyond the bound buckets are still counted, in times of it.
 const COUNTED: usize = 10;

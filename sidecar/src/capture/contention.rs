@@ -5,7 +5,7 @@
 //!
 //! Sources: runtime/mprof.go (`saveBlockEventStack`, `blockProfileInternal`), runtime/pprof/pprof.go (`printCountCycleProfile`).
 
-use crate::go::layouts::{Layout, Stacks, bucket};
+use crate::go::layouts::{Layout, bucket};
 use crate::target::Fault;
 
 use super::buckets::{LOGICAL, List, Walk};
@@ -64,8 +64,6 @@ pub struct Contention {
 pub struct Record {
     /// Return addresses.
     pub stack: Vec<u64>,
-    /// Whether inlined functions have addresses of their own in it.
-    pub shape: Stacks,
     /// Events.
     pub count: i64,
     /// Nanoseconds waited.
@@ -92,14 +90,11 @@ pub fn contention<M: Memory>(
     let mut records = Vec::new();
     let list = List { head, kind: typ, record: bucket::BLOCK_RECORD, most };
     let walk = list.walk(memory, code, |bucket| {
-        let (shape, stack) = match bucket.stack.strip_prefix(&[LOGICAL]) {
-            Some(rest) => (Stacks::Logical, rest.to_vec()),
-            None => (layout.contention, bucket.stack),
-        };
+        let stack = bucket.stack.strip_prefix(&[LOGICAL]).map_or_else(|| bucket.stack.clone(), <[u64]>::to_vec);
         // A count below one event is shown as one, as Go does.
         let count = (f64::from_bits(word_at(&bucket.record, 0)) as i64).max(1);
         let cycles = word_at(&bucket.record, 8) as i64;
-        records.push(Record { stack, shape, count, delay_nanos: cycles });
+        records.push(Record { stack, count, delay_nanos: cycles });
     })?;
     if !records.is_empty() {
         let speed = ticks::per_second(memory, code.machine(), variables.ticks, layout.ticks)? as f64 / 1e9;

@@ -1,13 +1,13 @@
 //! From the addresses of a stack to places with names, by the rule of the profile that it is of.
 //!
-//! The runtime keeps stacks in two ways: with an address for each function, inlined ones included (heap), or with return addresses alone
-//! (block and mutex since 1.23, and what we walk ourselves). Where the first is taken for the second, inlined functions show twice; where the second
-//! is taken for the first, they are lost. Out: a place for each call, with all functions inlined there, as Go's own profiles have them.
+//! The runtime keeps stacks with an address for each function, inlined ones included (heap; its own locks), or with return addresses alone (block
+//! and mutex since 1.23, but for the leaf), and nothing says which. So, as in Go: where the addresses behind one are those that it implies, they
+//! belong to the same place; else the functions around it come from the table. Taken for the other, inlined functions would show twice, or
+//! be lost. Out: a place for each call, with all functions inlined there, as Go's own profiles have them.
 //!
 //! Sources: runtime/pprof/proto.go (`appendLocsForStack`), runtime/traceback.go (`tracebackPCs`), runtime/symtab.go (`Frames.Next`).
 
-use crate::go::layouts::Stacks;
-use crate::go::{Call, Elision, Frame, Frames};
+use crate::go::{Call, Elision, Frame};
 
 use super::loaded::Loaded;
 use super::stack::Pc;
@@ -26,12 +26,15 @@ pub struct Place {
 
 /// The places of a stack that the runtime keeps.
 #[must_use]
-pub fn kept(loaded: &Loaded, stack: &[u64], shape: Stacks) -> Vec<Place> {
-    let mut places = match shape {
-        Stacks::Logical => logical(loaded, stack),
-        Stacks::Physical => stack.iter().map(|pc| physical(*pc, &loaded.frames(*pc, Call::Return))).collect(),
-    };
-    places.retain(|place| is_shown(place));
+pub fn kept(loaded: &Loaded, stack: &[u64]) -> Vec<Place> {
+    let mut places: Vec<Place> = Vec::new();
+    let mut rest = stack;
+    while let Some((pc, behind)) = rest.split_first() {
+        let (place, followers) = whole(loaded, *pc, behind);
+        rest = behind.get(followers..).unwrap_or_default();
+        places.push(place);
+    }
+    places.retain(is_shown);
     places
 }
 
@@ -48,8 +51,8 @@ pub fn of_heap(loaded: &Loaded, stack: &[u64]) -> Vec<Place> {
             .is_some_and(|frame| ["runtime.", "internal/runtime/"].iter().any(|of| frame.function.starts_with(of)))
     });
     let hidden = hidden.count();
-    let shown = kept(loaded, stack.get(hidden..).unwrap_or_default(), Stacks::Logical);
-    if shown.is_empty() { kept(loaded, stack, Stacks::Logical) } else { shown }
+    let shown = kept(loaded, stack.get(hidden..).unwrap_or_default());
+    if shown.is_empty() { kept(loaded, stack) } else { shown }
 }
 
 /// The places of a stack that was walked: wrappers left out as in the runtime's own traces.
@@ -62,37 +65,29 @@ pub fn walked(loaded: &Loaded, stack: &[Pc]) -> Vec<Place> {
         let lines = frames.iter().filter(|frame| elision.shows(frame.role)).cloned().collect();
         Place { address: pc.address, lines }
     });
-    places.filter(is_shown).collect()
+    let mut places: Vec<Place> = places.collect();
+    places.retain(is_shown);
+    places
 }
 
 fn is_shown(place: &Place) -> bool {
     place.lines.first().is_some_and(|frame| &*frame.function != EXIT)
 }
 
-/// All functions of a return address; of wrappers among those that others are inlined into, as `Frames.Next` does.
-fn physical(pc: u64, frames: &Frames) -> Place {
+/// All functions of a return address, but wrappers around them; and how many of the addresses behind it stand for these functions.
+fn whole(loaded: &Loaded, pc: u64, behind: &[u64]) -> (Place, usize) {
+    let (frames, implied) = (loaded.frames(pc, Call::Return), loaded.implied(pc));
     let mut elision = Elision::default();
-    let shown = frames.iter().enumerate().filter(|(at, frame)| elision.shows(frame.role) || *at == 0);
-    Place { address: pc, lines: shown.map(|(_, frame)| frame.clone()).collect() }
-}
-
-/// An address stands for its innermost function alone; those that this is inlined into follow with addresses of their own, which belong to the
-/// same place. Where the stack was cut they are missing, and come from the table.
-fn logical(loaded: &Loaded, stack: &[u64]) -> Vec<Place> {
-    let mut places: Vec<Place> = Vec::new();
-    let mut rest = stack;
-    while let Some((pc, behind)) = rest.split_first() {
-        rest = behind;
-        let frames = loaded.frames(*pc, Call::Return);
-        let mut place = physical(*pc, &frames);
-        let followers = place.lines.iter().skip(1).zip(behind);
-        let same = followers.take_while(|(line, pc)| loaded.frames(**pc, Call::Return).first() == Some(line)).count();
-        if same < place.lines.len().saturating_sub(1) && same < behind.len() {
-            // What follows is another call: the address stood for what is inlined up to there.
-            place.lines.truncate(same + 1);
+    let (mut lines, mut followers, mut follow) = (Vec::with_capacity(frames.len()), 0, true);
+    for (at, frame) in frames.iter().enumerate() {
+        let is_shown = elision.shows(frame.role) || at == 0;
+        let follows = at > 0 && follow && implied.get(at - 1).is_some_and(|pc| behind.get(followers) == Some(pc));
+        followers += usize::from(follows);
+        // A wrapper is left out of both; whatever else is missing ends the row.
+        follow = at == 0 || follow && (follows || !is_shown);
+        if is_shown || follows {
+            lines.push(frame.clone());
         }
-        rest = rest.get(same..).unwrap_or_default();
-        places.push(place);
     }
-    places
+    (Place { address: pc, lines }, followers)
 }

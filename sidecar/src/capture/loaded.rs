@@ -51,6 +51,13 @@ impl Loaded {
         self.program.frames(pc.wrapping_sub(self.bias), call)
     }
 
+    /// The addresses that stand for the functions around the innermost one, in stacks with one for each.
+    #[must_use]
+    pub fn implied(&self, pc: u64) -> Vec<u64> {
+        let implied = self.program.implied(pc.wrapping_sub(self.bias));
+        implied.into_iter().map(|pc| pc.wrapping_add(self.bias)).collect()
+    }
+
     fn look_up(&self, pc: u64) -> Option<(Function, Option<u64>)> {
         let at = pc.wrapping_sub(self.bias);
         let found = self.program.function(at)?;

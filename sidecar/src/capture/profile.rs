@@ -103,7 +103,7 @@ impl<'s> Builder<'s> {
         let (count, delay) = (self.count(kinds.0, "count", kinds.2), self.count(kinds.1, "nanoseconds", kinds.2));
         let (mut counts, mut delays) = (Sums::default(), Sums::default());
         for record in &contention.records {
-            let places = frames::kept(self.source.loaded(), &record.stack, record.shape);
+            let places = frames::kept(self.source.loaded(), &record.stack);
             let stack = self.stack(&places);
             counts.add(stack, AttributeSetId::ZERO, record.count);
             delays.add(stack, AttributeSetId::ZERO, record.delay_nanos);

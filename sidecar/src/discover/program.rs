@@ -4,15 +4,16 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
+use crate::elf::{self, Machine};
+use crate::go::{BuildInfo, Version};
 use crate::target::Identity;
 
 /// Most programs that are remembered.
 const MOST: usize = 1024;
 
-/// What stands in the file of a program.
+/// What stands in the file of a program, as far as it tells programs apart.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Program {
     /// What it is, where its stacks cannot be walked here: another processor, another mode, no ELF.
@@ -49,27 +50,38 @@ impl Programs {
 }
 
 impl Program {
-    /// Looks into a file.
+    /// Looks into a file: headers, notes and Go's build info, not its tables.
     #[must_use]
     pub fn examine(file: File) -> Self {
-        let mut head = [0; 20];
-        let foreign = match file.read_exact_at(&mut head, 0) {
-            Ok(()) => foreign(&head),
-            Err(_) => Some("no ELF file".to_owned()),
+        let elf = match elf::File::open(file) {
+            Ok(elf) => elf,
+            Err(fault) => {
+                return Self { foreign: Some(format!("a file that cannot be used ({fault})")), ..Self::default() };
+            }
         };
-        Self { foreign, go: None, build_id: None }
+        let name = match elf.machine() {
+            Machine::X86_64 => "x86_64".to_owned(),
+            Machine::Aarch64 => "aarch64".to_owned(),
+            Machine::Other(number) => format!("other (ELF machine {number})"),
+        };
+        let foreign = (elf.machine() != OURS).then(|| format!("for {name} processors"));
+        Self { foreign, go: go_version(&elf), build_id: elf.build_id().map(|id| hexadecimal(&id)) }
     }
 }
 
-/// What a file is that is not for this processor. Source: elf(5), `e_ident`, `e_machine`.
-fn foreign(head: &[u8; 20]) -> Option<String> {
-    const OURS: u16 = if cfg!(target_arch = "aarch64") { 183 } else { 62 };
-    let [b'\x7f', b'E', b'L', b'F', class, order, ..] = *head else { return Some("no ELF file".to_owned()) };
-    let machine = u16::from_le_bytes([head[18], head[19]]);
-    match (class, order, machine) {
-        (2, 1, OURS) => None,
-        (1, ..) => Some("a 32-bit program".to_owned()),
-        (_, 2, _) => Some("a big-endian program".to_owned()),
-        _ => Some(format!("for another processor (ELF machine {machine})")),
+const OURS: Machine = if cfg!(target_arch = "aarch64") { Machine::Aarch64 } else { Machine::X86_64 };
+
+/// The version of Go in its build info; where that was removed, what the section of its functions gives away.
+fn go_version(elf: &elf::File) -> Option<String> {
+    match BuildInfo::read(elf) {
+        Ok(Some(info)) => Some(info.version.text),
+        _ => elf.section(".gopclntab").map(|_| Version::default().text),
     }
+}
+
+/// Source: longer than any linker's, of which the longest is 32 bytes; a note may be of any length.
+const LONGEST_ID: usize = 64;
+
+fn hexadecimal(id: &[u8]) -> String {
+    id.iter().take(LONGEST_ID).map(|byte| format!("{byte:02x}")).collect()
 }

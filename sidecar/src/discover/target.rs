@@ -96,7 +96,7 @@ pub enum WhyNot {
     #[error("{0}")]
     Unreadable(String),
     /// Its program is for another processor, or for the 32-bit mode of this one.
-    #[error("its program is {0}, of which stacks cannot be walked here")]
+    #[error("its program is {0}: its stacks cannot be walked here")]
     OtherMachine(String),
 }
 

@@ -17,8 +17,6 @@ pub struct Layout {
     pub g: G,
     /// `runtime.ticks`.
     pub ticks: Ticks,
-    /// How stacks of block and mutex profiles are kept.
-    pub contention: Stacks,
     /// `runtime.waitReasonStrings`, by `g.waitreason`.
     pub wait_reasons: &'static [&'static str],
     /// How `g.labels` points to labels.
@@ -131,15 +129,6 @@ impl Ticks {
     }
 }
 
-/// How a stack of addresses stands for inlined calls.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stacks {
-    /// One address for each function, inlined ones included (`runtime.callers`).
-    Logical,
-    /// Return addresses as they stand on the stack (`fpTracebackPartialExpand`), 1.23 and newer.
-    Physical,
-}
-
 /// How `g.labels` points to labels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Labels {
@@ -181,7 +170,7 @@ pub fn of(minor: u32) -> Option<Layout> {
     Some(match minor {
         21 => Layout { ticks: Ticks::Rate, ..layout(G_21, &WAIT_21) },
         22 => layout(G_21, &WAIT_22),
-        23 => Layout { contention: Stacks::Physical, ..layout(G_23, &WAIT_23) },
+        23 => layout(G_23, &WAIT_23),
         24 => newer(G_23, &WAIT_24),
         25 => newer(G_25, &WAIT_25),
         26 => newer(G_26, &WAIT_26),
@@ -191,18 +180,11 @@ pub fn of(minor: u32) -> Option<Layout> {
 }
 
 const fn layout(g: G, wait_reasons: &'static [&'static str]) -> Layout {
-    Layout {
-        cycle: Cycle::Counted,
-        g,
-        ticks: Ticks::Start,
-        contention: Stacks::Logical,
-        wait_reasons,
-        labels: Labels::Map,
-    }
+    Layout { cycle: Cycle::Counted, g, ticks: Ticks::Start, wait_reasons, labels: Labels::Map }
 }
 
 const fn newer(g: G, wait_reasons: &'static [&'static str]) -> Layout {
-    Layout { contention: Stacks::Physical, labels: Labels::Slice, ..layout(g, wait_reasons) }
+    Layout { labels: Labels::Slice, ..layout(g, wait_reasons) }
 }
 
 const G_21: G = G {

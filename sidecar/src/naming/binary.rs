@@ -39,8 +39,10 @@ pub(super) struct Found {
     pub(super) lines: Vec<(Line, Role)>,
     /// What it was written in.
     pub(super) kind: Option<Kind>,
-    /// Of Go: how far the stack pointer is below the return address there, where that says something.
+    /// Of Go: how far the stack pointer is below the return address there.
     pub(super) depth: Option<i32>,
+    /// Of Go: whether the function sets the stack pointer as it likes, so that the depth may say nothing.
+    pub(super) writes_sp: bool,
     /// Of Go: where the function begins.
     pub(super) entry: Option<u64>,
     /// Of Go: nothing called it.
@@ -120,13 +122,14 @@ fn in_go(go: &Program, address: u64, call: Call) -> Option<Found> {
     }
     // The depth is that of the instruction which runs next, here as in Go's own traces.
     let function = go.function(address);
-    let tells_depth = function.as_ref().is_some_and(|function| function.flags & go::Function::WRITES_SP == 0);
+    let has = |flag| function.as_ref().is_some_and(|function| function.flags & flag != 0);
     Some(Found {
         lines: frames.iter().map(line).collect(),
         kind: Some(Kind::Go),
-        depth: if tells_depth { go.stack_depth(address) } else { None },
+        depth: go.stack_depth(address),
+        writes_sp: has(go::Function::WRITES_SP),
         entry: function.as_ref().map(|function| function.entry),
-        is_top: function.is_some_and(|function| function.flags & go::Function::TOP_FRAME != 0),
+        is_top: has(go::Function::TOP_FRAME),
     })
 }
 

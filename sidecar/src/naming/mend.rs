@@ -33,6 +33,8 @@ pub enum Top {
     Whole,
     /// These callers, nearest first, stand between the interrupted function and what the walk found.
     Missing(Vec<u64>),
+    /// Nothing is missing, but the first address that the walk found is none: what was left on the stack by an earlier call.
+    Stale,
     /// These callers are true, but the frame pointer is none of theirs: what the walk found is nothing.
     Astray(Vec<u64>),
     /// It cannot be told.
@@ -61,6 +63,14 @@ impl Interrupted<'_> {
             if self.is_frame_of(fp, sp, below) {
                 return if callers.is_empty() { Top::Whole } else { Top::Missing(callers) };
             }
+            if self.is_below(fp, sp, below) {
+                // The walk has found the last of them itself, where the call that pushed it has been made.
+                return match callers.pop() {
+                    None => Top::Stale,
+                    Some(_) if callers.is_empty() => Top::Whole,
+                    Some(_) => Top::Missing(callers),
+                };
+            }
             let Some(caller) = self.return_address(sp, below, callers.is_empty()) else { break };
             let Some(above) = self.above(sp, below) else { break };
             // Whatever is no Go function called nothing.
@@ -81,6 +91,12 @@ impl Interrupted<'_> {
             // The caller's is saved right below the stack pointer.
             Machine::Arm64 => below > 0 && sp.checked_sub(8) == Some(fp),
         }
+    }
+
+    /// Whether a frame pointer is the one that a function with a frame sets up for `duffzero` and `duffcopy`, which make none: below the stack
+    /// pointer, with its own saved there. Source: Go, src/cmd/compile/internal/amd64/ssa.go, `OpAMD64DUFFZERO`.
+    fn is_below(&self, fp: u64, sp: u64, below: u64) -> bool {
+        self.machine == Machine::Amd64 && below >= 8 && sp.checked_sub(16) == Some(fp)
     }
 
     fn return_address(&self, sp: u64, below: u64, is_leaf: bool) -> Option<u64> {
@@ -156,6 +172,15 @@ mod tests {
         assert_eq!(top, Top::Missing(vec![CALLER, ROOT]));
     }
 
+    /// Check that the frame which is made for `duffzero` is seen as what it is: within, before and after the call.
+    #[test]
+    fn a_frame_below_the_stack_is_no_frame() {
+        let depths = [(LEAF, 0), (CALLER, 24)];
+        assert_eq!(callers(Machine::Amd64, &[CALLER], 0x6ff8, 0, &depths), Top::Whole);
+        assert_eq!(callers(Machine::Amd64, &[1, 2, 3, CALLER], 0x6ff0, 0, &[(LEAF, 24)]), Top::Stale);
+        assert_eq!(callers(Machine::Amd64, &[CALLER], 0x6ff0, 0, &[(LEAF, 0), (CALLER, 8)]), Top::Astray(vec![CALLER]));
+    }
+
     /// Check that what is not shipped, not Go's or nobody's frame is not guessed.
     #[test]
     fn in_doubt_nothing_is_put_in() {
@@ -180,7 +205,7 @@ mod tests {
             let interrupted = Interrupted { registers: Registers { ip, sp, fp, lr }, top: &top, machine };
             match interrupted.callers(depth) {
                 Top::Missing(callers) | Top::Astray(callers) => prop_assert!((1..=MAX_CALLERS).contains(&callers.len())),
-                Top::Whole | Top::Unknown => {}
+                Top::Whole | Top::Stale | Top::Unknown => {}
             }
         }
     }

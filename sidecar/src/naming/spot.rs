@@ -20,6 +20,8 @@ pub(super) struct Spot {
     pub(super) role: Role,
     /// How far the stack pointer is below the return address, of Go.
     pub(super) depth: Option<i32>,
+    /// Whether its function sets the stack pointer as it likes, so that the depth may say nothing.
+    pub(super) writes_sp: bool,
     /// Where its Go function begins, in the file's numbering, and in which mapping: equal for two addresses of one function.
     pub(super) entry: Option<(u64, u64)>,
     /// What it is to the walk.
@@ -78,6 +80,7 @@ impl Spot {
             shown_by_panic: None,
             role,
             depth: found.depth,
+            writes_sp: found.writes_sp,
             entry,
             part,
             executable: place.executable,
@@ -110,6 +113,7 @@ impl Spot {
             shown_by_panic,
             role: Role::Normal,
             depth: None,
+            writes_sp: false,
             entry: None,
             part: Part::Native,
             executable: false,

@@ -90,30 +90,34 @@ impl Walk<'_> {
         let Some((_, behind)) = sample.user.split_first().filter(|(first, _)| **first == leaf) else {
             return (sample.user.clone(), TopState::Whole, false);
         };
-        if self.spot(leaf, Call::Interrupted).entry.is_none() {
+        let first = self.spot(leaf, Call::Interrupted);
+        if first.entry.is_none() {
             return (sample.user.clone(), TopState::Whole, false);
         }
         let interrupted = Interrupted { registers: sample.registers, top: &sample.top, machine: Machine::HERE };
-        let top = interrupted.callers(|pc| {
-            let call = if pc == leaf { Call::Interrupted } else { Call::Return };
-            self.spot(pc, call).depth
+        let top = interrupted.callers(|pc| match pc == leaf {
+            // What it says of a function that sets the stack pointer counts where the frame pointer bears it out.
+            true => first.depth,
+            false => Some(self.spot(pc, Call::Return)).filter(|caller| !caller.writes_sp)?.depth,
         });
         let with = |callers: &[u64], behind: &[u64]| [&[leaf], callers, behind].concat();
         match top {
             Top::Whole => (sample.user.clone(), TopState::Whole, false),
             Top::Missing(callers) => (with(&callers, behind), TopState::Mended, false),
+            Top::Stale => match behind {
+                [_, called, rest @ ..] => (with(&[*called], rest), TopState::Mended, false),
+                _ => (vec![leaf], TopState::Unmended, true),
+            },
             // Without a walk of its own there is nothing that they could stand in the way of.
-            Top::Astray(callers) if behind.is_empty() => (with(&callers, &[]), TopState::Mended, true),
+            Top::Astray(callers) if behind.is_empty() && !first.writes_sp => {
+                (with(&callers, &[]), TopState::Mended, true)
+            }
             Top::Astray(_) | Top::Unknown => {
-                let state = if self.is_top_of_stack(leaf) { TopState::Whole } else { TopState::Unmended };
+                // What nothing called lacks no caller.
+                let state = if first.part == Part::GoRoot { TopState::Whole } else { TopState::Unmended };
                 (sample.user.clone(), state, false)
             }
         }
-    }
-
-    /// Whether a function is one that nothing called, and so lacks no caller.
-    fn is_top_of_stack(&mut self, leaf: u64) -> bool {
-        matches!(self.spot(leaf, Call::Interrupted).part, Part::GoRoot)
     }
 
     /// What is known of each address, up to the root or to where the walk went wrong.

@@ -22,13 +22,28 @@ use crate::naming::Namer;
 use crate::sample::Sample;
 use crate::target::Process;
 
+/// Who is meant, as far as numbers say: of others nothing needs to be known.
+#[derive(Debug)]
+pub(super) struct Numbers {
+    /// These alone; empty: all.
+    pub(super) pids: Vec<u32>,
+    pub(super) family: Option<Family>,
+}
+
+impl Numbers {
+    fn take(&self, pid: u32) -> bool {
+        (self.pids.is_empty() || self.pids.contains(&pid))
+            && self.family.as_ref().is_none_or(|family| family.takes(pid).is_ok())
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Desk {
     table: Table,
     namer: Namer,
     aggregate: Aggregate,
     taps: Taps,
-    family: Option<Family>,
+    numbers: Numbers,
     ledger: Arc<Ledger>,
     /// What each process was that has samples in the open windows.
     sampled: HashMap<Process, Arc<Target>>,
@@ -43,13 +58,13 @@ pub(super) struct Desk {
 }
 
 impl Desk {
-    pub(super) fn new(table: Table, namer: Namer, family: Option<Family>, ledger: Arc<Ledger>) -> Self {
+    pub(super) fn new(table: Table, namer: Namer, numbers: Numbers, ledger: Arc<Ledger>) -> Self {
         Self {
             table,
             namer,
             aggregate: Aggregate::begin(SystemTime::now()),
             taps: Taps::default(),
-            family,
+            numbers,
             ledger,
             sampled: HashMap::new(),
             told: HashMap::new(),
@@ -71,10 +86,10 @@ impl Desk {
             Ok(Event::Exit { pid }) => {
                 self.end_of(pid);
                 self.table.told(discover::Event::Exit { pid });
-                self.family.iter().for_each(|family| family.left(pid));
+                self.numbers.family.iter().for_each(|family| family.left(pid));
             }
             Ok(Event::Fork { pid, child }) => {
-                self.family.iter().for_each(|family| family.born(pid, child));
+                self.numbers.family.iter().for_each(|family| family.born(pid, child));
                 self.table.told(discover::Event::Fork { parent: pid, child });
             }
             Err(fault) => {
@@ -87,6 +102,10 @@ impl Desk {
     }
 
     fn sample(&mut self, mut sample: Sample, now: Instant) {
+        if !self.numbers.take(sample.pid) {
+            self.figures.left_out += 1;
+            return;
+        }
         let Some(target) = self.table.visit(sample.pid, now) else {
             self.figures.gone += 1;
             self.taken();

@@ -12,6 +12,7 @@
 mod desk;
 mod figures;
 mod follow;
+mod goroutines;
 mod tap;
 
 use std::sync::Arc;
@@ -20,9 +21,10 @@ use std::time::{Duration, Instant, SystemTime};
 use profiler::Ledger;
 use profiler_proto::loss::{Cause, Loss};
 
-use self::desk::Desk;
+use self::desk::{Desk, Numbers};
 pub use self::figures::Figures;
 pub use self::follow::Family;
+use self::goroutines::Goroutines;
 pub use self::tap::Tapped;
 use crate::aggregate::Window;
 use crate::bpf::{self, Sampler};
@@ -79,6 +81,7 @@ impl Interval {
 pub struct Pipeline {
     sampler: Option<Sampler>,
     desk: Desk,
+    goroutines: Goroutines,
     next_sweep: Instant,
     next_count: Instant,
     counted: bpf::Counters,
@@ -106,13 +109,14 @@ impl Pipeline {
             tracing::warn!("{lack}");
         }
         let kernel = Kernel::read().inspect_err(|error| tracing::warn!(%error, "kernel frames have no names"));
-        let family = options.family.clone();
+        let numbers = Numbers { pids: options.filter.pids.clone(), family: options.family.clone() };
         let table = Table::new(discovery(options));
         let namer = Namer::new(kernel.unwrap_or_default());
         let now = Instant::now();
         let counted = sampler.as_ref().and_then(|sampler| sampler.counters().ok()).unwrap_or_default();
-        let desk = Desk::new(table, namer, family, ledger);
-        Ok(Self { sampler, desk, next_sweep: now, next_count: now, counted, lost: Loss::default() })
+        let desk = Desk::new(table, namer, numbers, ledger);
+        let goroutines = Goroutines::default();
+        Ok(Self { sampler, desk, goroutines, next_sweep: now, next_count: now, counted, lost: Loss::default() })
     }
 
     /// Whether anything is sampled.
@@ -189,7 +193,7 @@ impl Pipeline {
             sampler.forget(pid);
         }
         for target in self.desk.found() {
-            if let Err(error) = tell(sampler, &target) {
+            if let Err(error) = tell(sampler, &target, self.goroutines.of(&target)) {
                 tracing::warn!(%error, pid = target.process.pid(), "the kernel side does not know a process");
             }
         }
@@ -229,13 +233,16 @@ fn discovery(options: Options) -> discover::Options {
 }
 
 /// Tells the kernel side of one process.
-fn tell(sampler: &mut Sampler, target: &Target) -> Result<(), Error> {
+fn tell(sampler: &mut Sampler, target: &Target, go: Option<bpf::Go>) -> Result<(), Error> {
     let pid = target.process.pid();
     if target.profiled.is_err() {
         return sampler.exclude(pid);
     }
     if let Some(offset) = target.context.as_ref().and_then(|context| context.thread_offset()) {
         sampler.set_thread_context(pid, offset)?;
+    }
+    if let Some(go) = go {
+        sampler.set_go(pid, go)?;
     }
     sampler.include(pid)
 }

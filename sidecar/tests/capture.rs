@@ -1,0 +1,192 @@
+//! What is read of a Go program from outside, beside what its own `runtime/pprof` wrote at the same moment.
+//!
+//! The program (`tests/go/parked`) has a known heap, goroutines in all states and contention, collects garbage, writes its profiles and waits. The
+//! same stacks with the same names, files, lines and inlined functions must come out, with the same values. Left aside is what cannot be the same: the
+//! goroutine that wrote the files.
+
+mod programs;
+#[path = "programs/running.rs"]
+mod running;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use profiler_proto::model::{ProfileSet, Value};
+use profiler_proto::otlp;
+use profiler_proto::validate::validate_bytes;
+use profiler_proto::{Limits, pprof};
+use profiler_sidecar::capture::contention::Kind;
+use profiler_sidecar::capture::heap::State;
+use profiler_sidecar::capture::profile::{Builder, Window};
+use profiler_sidecar::capture::{Bounds, Source};
+use running::Running;
+
+/// Forms of a program: as it comes, without symbols and debug information, position-independent, both.
+const FORMS: [&[&str]; 4] = [&[], &["-ldflags=-s -w"], &["-buildmode=pie"], &["-buildmode=pie", "-ldflags=-s -w"]];
+
+const WINDOW: Window = Window { start_unix_nanos: 1_700_000_000_000_000_000, duration_nanos: 1 };
+
+/// Check the oldest version that is known, a middle one and the newest; the middle one in each form.
+#[test]
+fn captures_are_what_the_program_says_itself() {
+    for (version, forms) in [("go1.21.13", &FORMS[1..2]), ("go1.24.13", &FORMS[..]), ("go1.27.0", &FORMS[2..])] {
+        for form in forms {
+            compare(version, form);
+        }
+    }
+}
+
+/// Check each version in each form.
+#[test]
+#[ignore = "builds some thirty programs: `make torture`"]
+fn captures_of_each_version_and_form() {
+    for version in programs::VERSIONS {
+        for form in FORMS {
+            compare(version, form);
+        }
+    }
+}
+
+/// Check that a program that turned heap profiling off is told from one without a heap.
+#[test]
+fn what_is_off_is_said() {
+    let program = programs::build("parked", "go1.24.13", &[], "amd64");
+    let running = Running::start(&program, &["off"]);
+    let source = Source::find(running.pid()).unwrap();
+    let heap = source.heap(Bounds::default()).unwrap();
+    // What was allocated before `main`, at the usual rate, may be there.
+    assert_eq!(heap.rate, 0);
+    assert!(heap.records.is_empty() == (heap.state == State::Off), "{heap:?}");
+    for kind in [Kind::Block, Kind::Mutex] {
+        let contention = source.contention(kind, Bounds::default()).unwrap();
+        assert_eq!((contention.rate, contention.records.len()), (0, 0));
+    }
+}
+
+fn compare(version: &str, form: &[&str]) {
+    let program = programs::build("parked", version, form, "amd64");
+    let mut running = Running::start(&program, &[]);
+    let folder = program.with_extension(format!("{}.profiles", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    running.ask(&format!("write {}", folder.display()), "written");
+    let source = Source::find(running.pid()).unwrap();
+    let what = format!("{version} {form:?}");
+
+    let heap = source.heap(Bounds::default()).unwrap();
+    assert_eq!((heap.state, heap.torn, heap.walk.foreign, heap.walk.broken), (State::Collected, 0, 0, 0), "{what}");
+    let ours = built(&source, |builder| builder.heap(&heap, WINDOW));
+    same(&what, "heap", &table(&ours, |_| true), &table(&theirs(&folder, "heap"), |_| true));
+
+    let goroutines = source.goroutines(Bounds::default()).unwrap();
+    assert_eq!((goroutines.changed, goroutines.broken), (0, 0), "{what}");
+    let ours = built(&source, |builder| builder.goroutines(&goroutines, WINDOW));
+    // The one that writes the profiles is elsewhere by now.
+    let others = |stack: &[String]| !stack.iter().any(|frame| frame.starts_with("main.main "));
+    same(&what, "goroutine", &table(&ours, others), &table(&theirs(&folder, "goroutine"), others));
+    states(&what, &source, &folder);
+
+    for kind in [Kind::Block, Kind::Mutex] {
+        let contention = source.contention(kind, Bounds::default()).unwrap();
+        assert_eq!((contention.rate, contention.walk.foreign, contention.walk.broken), (1, 0, 0), "{what}");
+        let ours = built(&source, |builder| builder.contention(&contention, WINDOW));
+        // The runtime's own locks go on to be waited for.
+        let mains = |stack: &[String]| stack.iter().any(|frame| frame.starts_with("main."));
+        same(&what, kind.name(), &table(&ours, mains), &table(&theirs(&folder, kind.name()), mains));
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// Ours, sent and received as others do: nothing amiss, and as a file.
+fn built(source: &Source, fill: impl FnOnce(&mut Builder<'_>)) -> ProfileSet {
+    let mut builder = Builder::new(source, profiler_proto::resource::Resource::new().with("service.name", "parked"));
+    fill(&mut builder);
+    let set = builder.finish();
+    assert_eq!(validate_bytes(&otlp::encode_to_vec(&set)), []);
+    pprof::decode(&pprof::encode(&set), &Limits::default()).unwrap()
+}
+
+fn theirs(folder: &Path, name: &str) -> ProfileSet {
+    pprof::decode(&std::fs::read(folder.join(format!("{name}.pb.gz"))).unwrap(), &Limits::default()).unwrap()
+}
+
+type Table = BTreeMap<(Vec<String>, String), Vec<i64>>;
+
+/// Values by stack and labels; each function of a stack as name, file, line and first line, leaf first.
+fn table(set: &ProfileSet, wanted: impl Fn(&[String]) -> bool) -> Table {
+    let mut table = Table::new();
+    for (column, profile) in set.profiles.iter().enumerate() {
+        for sample in &profile.samples {
+            let stack = stack(set, sample);
+            if wanted(&stack) && sample.value != 0 {
+                let labels = labels(set, sample);
+                let values = table.entry((stack, labels)).or_insert_with(|| vec![0; set.profiles.len()]);
+                values[column] += sample.value;
+            }
+        }
+    }
+    table
+}
+
+fn stack(set: &ProfileSet, sample: &profiler_proto::Sample) -> Vec<String> {
+    let dictionary = &set.dictionary;
+    let text = |id| dictionary.strings.text(id);
+    let locations = &dictionary.stacks.get(sample.stack).unwrap().locations;
+    let lines = locations.iter().flat_map(|id| &dictionary.locations.get(*id).unwrap().lines);
+    let frame = |line: &profiler_proto::model::Line| {
+        let function = dictionary.functions.get(line.function).unwrap();
+        format!("{} {}:{} ({})", text(function.name), text(function.filename), line.line, function.start_line)
+    };
+    lines.map(frame).collect()
+}
+
+/// Without what only one side has: Go's size of objects, our state of goroutines.
+fn labels(set: &ProfileSet, sample: &profiler_proto::Sample) -> String {
+    let all = set
+        .dictionary
+        .attributes_of(sample.attributes)
+        .filter(|(key, _)| !["bytes", "go.goroutine.state"].contains(key));
+    let mut labels: Vec<String> = all.map(|(key, value)| format!("{key}={}", plain(value))).collect();
+    labels.sort();
+    labels.join(" ")
+}
+
+fn plain(value: &Value) -> String {
+    match value {
+        Value::List(values) => values.iter().map(plain).collect::<Vec<_>>().join(","),
+        value => value.to_string(),
+    }
+}
+
+fn same(what: &str, profile: &str, ours: &Table, theirs: &Table) {
+    assert!(!theirs.is_empty(), "{what}: {profile} is empty");
+    for (key, values) in theirs {
+        assert_eq!(ours.get(key), Some(values), "{what}: {profile}: {key:#?}, of ours:\n{:#?}", near(ours, key));
+    }
+    let more: Vec<_> = ours.iter().filter(|(key, _)| !theirs.contains_key(key)).collect();
+    assert!(more.is_empty(), "{what}: {profile}: ours alone: {more:#?}");
+}
+
+/// Stacks with the same leaf or root.
+fn near<'t>(table: &'t Table, (stack, _): &(Vec<String>, String)) -> Vec<(&'t (Vec<String>, String), &'t Vec<i64>)> {
+    table.iter().filter(|((other, _), _)| other.last() == stack.last() || other.first() == stack.first()).collect()
+}
+
+/// States and wait reasons by goroutine, as a panic would print them ("goroutine 7 [chan receive]:").
+fn states(what: &str, source: &Source, folder: &Path) {
+    let text = std::fs::read_to_string(PathBuf::from(folder).join("goroutines.txt")).unwrap();
+    let headers = text.lines().filter_map(|line| line.strip_prefix("goroutine ")?.split_once(" ["));
+    let theirs: BTreeMap<u64, String> = headers
+        .map(|(id, rest)| {
+            let state = rest.split(']').next().unwrap();
+            // Waiting times and threads stand behind a comma; newer versions write labels and more behind the number.
+            let id = id.split(' ').next().unwrap();
+            (id.parse().unwrap(), state.split(", ").next().unwrap().to_owned())
+        })
+        .collect();
+    let goroutines = source.goroutines(Bounds::default()).unwrap();
+    let ours: BTreeMap<u64, &str> = goroutines.list.iter().map(|goroutine| (goroutine.id, goroutine.state())).collect();
+    assert!(theirs.len() > 15, "{what}: {text}");
+    for (id, state) in theirs.iter().filter(|(id, _)| **id != 1) {
+        assert_eq!(ours.get(id), Some(&state.as_str()), "{what}: goroutine {id}");
+    }
+}
