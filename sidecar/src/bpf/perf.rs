@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
+use std::time::Duration;
 
 use super::processors;
 use crate::error::Error;
@@ -49,15 +50,19 @@ pub(super) struct Events {
 }
 
 impl Events {
-    /// Opens one on every processor that is online. One that goes offline meanwhile is left out.
+    /// Opens one on every processor that is online, one after the other within a period: were they all to tick at once, what one tick sets
+    /// off on another processor would be hit by that one's, every time. One that goes offline meanwhile is left out.
     pub(super) fn open(program: BorrowedFd<'_>, period: u64) -> Result<Self, Error> {
         let mut events = Self { open: BTreeMap::new(), period, stopped: false };
-        for processor in processors::online()? {
+        let online = processors::online()?;
+        let apart = Duration::from_nanos(period / online.len().max(1) as u64);
+        for processor in online {
             match tick(processor, period, program) {
                 Ok(event) => drop(events.open.insert(processor, event)),
                 Err((_, error)) if is_gone(&error) => {}
                 Err((call, error)) => return Err(refused(call, processor, &error)),
             }
+            std::thread::sleep(apart);
         }
         if events.open.is_empty() {
             return Err(Error::new(
