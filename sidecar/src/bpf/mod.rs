@@ -148,10 +148,9 @@ impl Sampler {
     ///
     /// # Errors
     ///
-    /// As [`Sampler::load`]; the old rate stays then.
+    /// As [`Sampler::load`]; processors that were not reached yet keep the old rate then.
     pub fn set_rate_hz(&mut self, rate_hz: u32) -> Result<(), Error> {
-        self.events = perf::Events::open(self.loaded.program()?, period(rate_hz)?)?;
-        Ok(())
+        self.events.restart(self.loaded.program()?, period(rate_hz)?)
     }
 
     /// No more ticks: what is in the ring and in the counters is all, and both agree. [`Sampler::set_rate_hz`] starts the clock again.
