@@ -82,8 +82,11 @@ impl Table {
             return Err(fault);
         }
         let mut table = Self { elf: Arc::clone(elf), header, text: start..u64::MAX, inlined: None };
-        let last = table.word(header.lines, 2 * u64::from(header.functions)).ok_or(fault)?;
-        table.text = start..start.checked_add(u64::from(last)).ok_or(fault)?;
+        let last = table.word(header.lines, 2 * u64::from(header.functions)).filter(|last| *last > 0);
+        let end = last.and_then(|last| start.checked_add(u64::from(last)));
+        let outside =
+            Fault::new("the table of functions", address, Why::Malformed("it does not say where the text ends"));
+        table.text = start..end.ok_or(outside)?;
         table.inlined = found.and_then(|found| found.inlined(&table, version));
         Ok(table)
     }
