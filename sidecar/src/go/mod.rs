@@ -6,8 +6,10 @@
 
 pub mod buildinfo;
 mod cache;
+mod find;
 pub mod fuzz;
 mod implied;
+mod header;
 mod inline;
 pub mod layouts;
 mod moduledata;
