@@ -308,6 +308,3 @@ impl Table {
         sweep.is_whole = true;
     }
 }
-
-#[cfg(test)]
-mod tests;
