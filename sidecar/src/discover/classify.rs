@@ -110,3 +110,35 @@ fn choose(target: &Target, options: &Options) -> Result<(), WhyNot> {
         None => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use profiler_proto::otlp::ProcessContext;
+    use profiler_proto::resource::Resource;
+
+    use super::super::program::Program;
+    use super::*;
+
+    /// Check that Go is Go whatever it publishes, that others are known by whether they say that they profile themselves, and no more.
+    #[test]
+    fn the_kind_is_told_by_program_and_context() {
+        let published = |attributes| Published {
+            header: 0,
+            time: 1,
+            context: ProcessContext { attributes, ..ProcessContext::default() },
+        };
+        let [on, off, silent] = ["on", "off", ""].map(|cpu| match cpu {
+            "" => published(Resource::new()),
+            cpu => published(Resource::new().with("profiler.cpu", cpu)),
+        });
+        let exe = |go: Option<&str>| Exe {
+            program: Some(Arc::new(Program { go: go.map(str::to_owned), ..Program::default() })),
+            ..Exe::default()
+        };
+        let [native, go] = [exe(None), exe(Some("go1.26.1"))];
+        let of_native = [Some(&on), Some(&off), Some(&silent), None].map(|context| kind(&native, context));
+        assert_eq!(of_native, [Kind::Sdk, Kind::Sdk, Kind::Native, Kind::Native]);
+        assert_eq!(kind(&go, Some(&on)), Kind::Go("go1.26.1".into()));
+        assert_eq!(kind(&Exe::default(), None), Kind::Native);
+    }
+}

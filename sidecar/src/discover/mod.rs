@@ -20,5 +20,5 @@ pub use context::Published;
 pub use environment::Environment;
 pub use program::{Program, Programs};
 pub use resource::{MOST_ATTRIBUTES, POD, Pod};
-pub use table::{Counters, Event, Options, Sweep, Table};
+pub use table::{Choose, Counters, Event, Options, Sweep, Table};
 pub use target::{Candidate, Exe, Kind, Target, WhyNot};

@@ -52,8 +52,11 @@ pub struct Options {
     /// Whether processes that profile themselves are profiled all the same.
     pub sdk_too: bool,
     /// Whether a process is to be profiled, or why not.
-    pub choose: Box<dyn Fn(&Candidate<'_>) -> Result<(), String> + Send>,
+    pub choose: Choose,
 }
+
+/// Says whether a process is to be profiled, or why not.
+pub type Choose = Box<dyn Fn(&Candidate<'_>) -> Result<(), String> + Send>;
 
 impl Default for Options {
     /// 4,096 processes, all chosen that do not profile themselves.

@@ -11,13 +11,15 @@ use super::check::Check;
 /// The kernel that the eBPF side is made for.
 const FLOOR: (u32, u32) = (5, 15);
 
-const CAPABILITIES: [(&str, u32, &str); 5] = [
+/// Name, number, what is lost without it: those that the manifests under `deploy/` grant.
+const CAPABILITIES: [(&str, u32, &str); 4] = [
     ("CAP_BPF", 39, "no eBPF program can be loaded: CPU time is not sampled"),
     ("CAP_PERFMON", 38, "no clock can be opened on processors: CPU time is not sampled"),
     ("CAP_SYS_PTRACE", 19, "memory and programs of other users' processes cannot be read: no names, no heap"),
     ("CAP_SYSLOG", 34, "addresses of the kernel are hidden: its functions have no names"),
-    ("CAP_CHECKPOINT_RESTORE", 40, "libraries that were deleted while in use have no names"),
 ];
+/// Opens `/proc/PID/map_files`, and is not asked for.
+const CHECKPOINT_RESTORE: u32 = 40;
 const SYS_ADMIN: u32 = 21;
 
 /// The files.
@@ -124,7 +126,13 @@ impl System {
                 _ => Check::lacks(name, lost, remedy),
             }
         };
-        CAPABILITIES.into_iter().map(check).collect()
+        let found = if self.has(CHECKPOINT_RESTORE) {
+            "there"
+        } else {
+            "not there: libraries that were deleted while in use have no names"
+        };
+        let restore = Check::works("CAP_CHECKPOINT_RESTORE", found);
+        CAPABILITIES.into_iter().map(check).chain([restore]).collect()
     }
 
     fn paranoid(&self) -> Option<Check> {
@@ -200,7 +208,7 @@ impl System {
         }
         let mounts = self.text("proc/self/mountinfo")?;
         let of_proc = |line: &&str| line.split(' ').nth(4) == Some("/proc");
-        let options = mounts.lines().filter(of_proc).last().unwrap_or_default();
+        let options = mounts.lines().filter(of_proc).next_back().unwrap_or_default();
         let hides = options.split([' ', ',']).find(|option| option.starts_with("hidepid="));
         Some(match hides.filter(|option| !["hidepid=0", "hidepid=off"].contains(option)) {
             Some(option) if !self.has(19) => Check::lacks(

@@ -64,7 +64,6 @@ fn what_is_missing_is_found() {
         ("CAP_PERFMON", Fails),
         ("CAP_SYS_PTRACE", Lacks),
         ("CAP_SYSLOG", Lacks),
-        ("CAP_CHECKPOINT_RESTORE", Lacks),
         ("perf_event_paranoid", Fails),
         ("kptr_restrict", Lacks),
         ("ptrace_scope", Lacks),
@@ -78,6 +77,13 @@ fn what_is_missing_is_found() {
     symlink("42", root.join("proc/7")).unwrap();
     assert_eq!(troubles(&root), [("BTF", Lacks), ("/proc", Fails)]);
     fs::remove_dir_all(&root).unwrap();
+}
+
+/// Check that nothing is wanted that is not looked at.
+#[test]
+fn every_capability_that_is_wanted_is_looked_at() {
+    let names: Vec<_> = System::here().checks().iter().map(|check| check.name).collect();
+    assert!(crate::privilege::WANTED.iter().all(|wanted| names.contains(&wanted.name())), "{names:?}");
 }
 
 fn report() -> Report {

@@ -163,3 +163,79 @@ fn a_thousand_short_lives_leave_no_trace() {
     sweep(&mut table);
     assert!(table.targets().iter().any(|other| other.process == target.process));
 }
+
+/// Says that this run is the inner one, in a pid namespace of its own.
+const INSIDE: &str = "PROFILER_TEST_INSIDE";
+
+/// Runs one of these tests again in a pid namespace of its own with a `/proc` of its own, as in a pod; `false`: that is not permitted here.
+fn again_in_a_namespace(test: &str) -> bool {
+    let unshare = || {
+        let mut command = Command::new("unshare");
+        command.args(["--pid", "--mount", "--fork", "--mount-proc"]);
+        command
+    };
+    if !unshare().arg("true").status().is_ok_and(|status| status.success()) {
+        return false;
+    }
+    let mut inner = unshare();
+    inner.arg(std::env::current_exe().unwrap()).args(["--exact", test, "--nocapture"]).env(INSIDE, "1");
+    assert!(inner.status().unwrap().success(), "{test} in a pid namespace");
+    true
+}
+
+/// Check that a later process with a number that was used before is another one, with an event and without, and that the earlier one is said to
+/// have ended. Needs root, and a kernel that lets numbers be chosen.
+#[test]
+fn a_number_that_is_used_again_is_another_process() {
+    const NEXT: &str = "/proc/sys/kernel/ns_last_pid";
+    if std::env::var_os(INSIDE).is_none() {
+        if !again_in_a_namespace("table::a_number_that_is_used_again_is_another_process") {
+            println!("left out: namespaces are not permitted here");
+        }
+        return;
+    }
+    go_program();
+    for is_told in [true, false] {
+        let first = Subject::start(Command::new(go_program()).env("OTEL_SERVICE_NAME", "first"));
+        let mut table = table();
+        sweep(&mut table);
+        let before = visit(&mut table, first.pid());
+        assert_eq!(before.service, "first");
+        let pid = first.pid();
+        first.end();
+        // Until it is in another tick of the clock that starts are told by.
+        let second = until("a process of the same number", || {
+            if let Err(error) = std::fs::write(NEXT, (pid - 1).to_string()) {
+                return Some(println!("left out: {NEXT}: {error}")).map(|()| None);
+            }
+            let second = Subject::start(Command::new(go_program()).env("OTEL_SERVICE_NAME", "second"));
+            let is_other = second.pid() == pid && Process::find(pid).unwrap() != before.process;
+            is_other.then_some(Some(second))
+        });
+        let Some(second) = second else { return };
+        if is_told {
+            table.told(Event::Fork { parent: 1, child: pid });
+        } else {
+            assert!(sweep(&mut table).contains(&before.process));
+        }
+        let after = visit(&mut table, second.pid());
+        assert_eq!((after.service.as_str(), after.process.pid()), ("second", pid));
+        assert!(before.process.mappings().unwrap_err().is_gone());
+    }
+}
+
+/// Check that in a pid namespace of its own, as in a pod, the table has its processes by its numbers, and no other.
+#[test]
+fn nothing_outside_of_the_pod_is_seen() {
+    if std::env::var_os(INSIDE).is_none() {
+        if !again_in_a_namespace("table::nothing_outside_of_the_pod_is_seen") {
+            println!("left out: namespaces are not permitted here");
+        }
+        return;
+    }
+    let subject = Subject::go(&[]);
+    let mut table = table();
+    sweep(&mut table);
+    let pids: Vec<_> = table.targets().iter().map(|target| target.process.pid()).collect();
+    assert_eq!(pids, [std::process::id(), subject.pid()]);
+}
