@@ -12,6 +12,7 @@ mod context;
 mod environment;
 mod program;
 mod resource;
+mod scout;
 mod table;
 mod target;
 

@@ -11,12 +11,12 @@ mod round;
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use self::entry::Entry;
 use self::round::Round;
-use super::program::Programs;
 use super::resource::Pod;
+use super::scout::Scout;
 use super::target::{Candidate, Target};
 use crate::target::Process;
 
@@ -51,6 +51,8 @@ pub struct Options {
     pub most: usize,
     /// Whether processes that profile themselves are profiled all the same.
     pub sdk_too: bool,
+    /// How long a look at a process may take, during which nothing else is done. A process can make a look hang on purpose.
+    pub patience: Duration,
     /// Whether a process is to be profiled, or why not.
     pub choose: Choose,
 }
@@ -59,9 +61,9 @@ pub struct Options {
 pub type Choose = Box<dyn Fn(&Candidate<'_>) -> Result<(), String> + Send>;
 
 impl Default for Options {
-    /// 4,096 processes, all chosen that do not profile themselves.
+    /// 4,096 processes, two seconds for a look, all chosen that do not profile themselves.
     fn default() -> Self {
-        Self { most: 4096, sdk_too: false, choose: Box::new(|_| Ok(())) }
+        Self { most: 4096, sdk_too: false, patience: Duration::from_secs(2), choose: Box::new(|_| Ok(())) }
     }
 }
 
@@ -102,7 +104,7 @@ pub struct Counters {
 pub struct Table {
     options: Options,
     pod: Pod,
-    programs: Programs,
+    scout: Scout,
     entries: HashMap<u32, Entry>,
     told: VecDeque<u32>,
     round: Round,
@@ -122,9 +124,9 @@ impl Table {
     #[must_use]
     pub fn within(options: Options, pod: Pod) -> Self {
         Self {
+            scout: Scout::new(options.patience),
             options,
             pod,
-            programs: Programs::default(),
             entries: HashMap::new(),
             told: VecDeque::new(),
             round: Round::default(),
@@ -226,6 +228,12 @@ impl Table {
         self.counters
     }
 
+    /// Threads that look at a process and have not come back yet: nothing can be done about them but to end the process.
+    #[must_use]
+    pub fn away(&self) -> usize {
+        self.scout.away()
+    }
+
     /// What the settings say.
     #[must_use]
     pub fn options(&self) -> &Options {
@@ -254,7 +262,7 @@ impl Table {
     fn look(&mut self, pid: u32, now: Instant) {
         let Ok((process, folder, stat)) = Process::find_with(pid) else { return self.lose(pid) };
         if let Some(entry) = self.entries.get_mut(&pid).filter(|entry| entry.process == process) {
-            if entry.is_current(&stat, now) {
+            if entry.is_current(&stat, &self.scout, now) {
                 return;
             }
         } else if !self.has_room(pid) {
@@ -262,7 +270,7 @@ impl Table {
             return;
         }
         let known = self.entries.remove(&pid).filter(|entry| entry.process == process);
-        let surroundings = (&self.options, &self.pod, &mut self.programs);
+        let surroundings = (&self.options, &self.pod, &self.scout);
         match Entry::classify(process, &stat, folder, surroundings, (known, now)) {
             Ok(mut entry) => {
                 self.counters.classified += 1;

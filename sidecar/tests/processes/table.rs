@@ -2,7 +2,7 @@
 
 use std::process::Command;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use profiler_proto::model::Value;
 use profiler_sidecar::discover::{Event, Kind, Options, Table, Target, WhyNot};
@@ -10,8 +10,11 @@ use profiler_sidecar::target::Process;
 
 use crate::subject::{Subject, copy_of, go_program, until};
 
+/// However slow the machine is.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 fn table() -> Table {
-    Table::new(Options::default())
+    Table::new(Options { patience: PATIENCE, ..Options::default() })
 }
 
 fn visit(table: &mut Table, pid: u32) -> Arc<Target> {
@@ -146,7 +149,7 @@ fn the_settings_are_asked() {
 /// live stay.
 #[test]
 fn a_thousand_short_lives_leave_no_trace() {
-    let mut table = Table::new(Options { most: 16, ..Options::default() });
+    let mut table = Table::new(Options { most: 16, patience: PATIENCE, ..Options::default() });
     let subject = Subject::go(&[]);
     let target = visit(&mut table, subject.pid());
     for _ in 0..1000 {
@@ -238,4 +241,26 @@ fn nothing_outside_of_the_pod_is_seen() {
     sweep(&mut table);
     let pids: Vec<_> = table.targets().iter().map(|target| target.process.pid()).collect();
     assert_eq!(pids, [std::process::id(), subject.pid()]);
+}
+
+/// Check that a process whose memory never answers costs one thread, is said to give no answer, keeps no other from being known, and that the thread
+/// is back when the process is gone.
+#[test]
+fn who_gives_no_answer_is_left_alone() {
+    let hangs = Subject::go(&["hang"]);
+    let mut table = Table::new(Options { patience: Duration::from_secs(1), ..Options::default() });
+    let target = visit(&mut table, hangs.pid());
+    assert_eq!((&target.profiled, table.away()), (&Err(WhyNot::NoAnswer), 1));
+    for _ in 0..20 {
+        table.told(Event::Exec { pid: hangs.pid() });
+        assert_eq!(visit(&mut table, hangs.pid()).profiled, Err(WhyNot::NoAnswer));
+    }
+    let other = Subject::go(&[]);
+    until("a look at another", || {
+        table.told(Event::Exec { pid: other.pid() });
+        Some(()).filter(|()| visit(&mut table, other.pid()).profiled.is_ok())
+    });
+    assert!(table.away() >= 1);
+    hangs.end();
+    until("the end of the look", || Some(()).filter(|()| table.away() == 0));
 }
