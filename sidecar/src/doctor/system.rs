@@ -208,7 +208,7 @@ impl System {
         }
         let mounts = self.text("proc/self/mountinfo")?;
         let of_proc = |line: &&str| line.split(' ').nth(4) == Some("/proc");
-        let options = mounts.lines().filter(of_proc).next_back().unwrap_or_default();
+        let options = mounts.lines().rfind(of_proc).unwrap_or_default();
         let hides = options.split([' ', ',']).find(|option| option.starts_with("hidepid="));
         Some(match hides.filter(|option| !["hidepid=0", "hidepid=off"].contains(option)) {
             Some(option) if !self.has(19) => Check::lacks(

@@ -209,7 +209,8 @@ fn a_number_that_is_used_again_is_another_process() {
         // Until it is in another tick of the clock that starts are told by.
         let second = until("a process of the same number", || {
             if let Err(error) = std::fs::write(NEXT, (pid - 1).to_string()) {
-                return Some(println!("left out: {NEXT}: {error}")).map(|()| None);
+                println!("left out: {NEXT}: {error}");
+                return Some(None);
             }
             let second = Subject::start(Command::new(go_program()).env("OTEL_SERVICE_NAME", "second"));
             let is_other = second.pid() == pid && Process::find(pid).unwrap() != before.process;
