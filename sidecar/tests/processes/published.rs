@@ -97,7 +97,8 @@ fn a_header_that_leads_astray_is_none() {
 #[test]
 fn who_profiles_itself_is_left_alone() {
     let mut subject = Subject::start(Command::new(go_program()).arg("publish").env("OTEL_SERVICE_NAME", "by variable"));
-    let [mut table, mut all] = [false, true].map(|sdk_too| Table::new(Options { sdk_too, ..Options::default() }));
+    let [mut table, mut all] = [false, true]
+        .map(|sdk_too| Table::new(Options { sdk_too, patience: Duration::from_secs(60), ..Options::default() }));
     let begin = Instant::now();
     let before = table.visit(subject.pid(), begin).unwrap();
     assert_eq!((before.service.as_str(), &before.profiled, &before.context), ("by variable", &Ok(()), &None));
