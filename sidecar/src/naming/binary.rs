@@ -117,7 +117,8 @@ impl Binary {
 /// By Go's tables.
 fn in_go(go: &Program, address: u64, call: Call) -> Option<Found> {
     let frames = go.frames(address, call);
-    if frames.is_empty() {
+    // What lies between functions, as the build id before the first one, is in the table under no name.
+    if frames.is_empty() || frames.iter().any(|frame| frame.function.is_empty()) {
         return None;
     }
     // The depth is that of the instruction which runs next, here as in Go's own traces.

@@ -95,10 +95,13 @@ impl Walk<'_> {
             return (sample.user.clone(), TopState::Whole, false);
         }
         let interrupted = Interrupted { registers: sample.registers, top: &sample.top, machine: Machine::HERE };
-        let top = interrupted.callers(|pc| match pc == leaf {
-            // What it says of a function that sets the stack pointer counts where the frame pointer bears it out.
-            true => first.depth,
-            false => Some(self.spot(pc, Call::Return)).filter(|caller| !caller.writes_sp)?.depth,
+        // What the table says of a function that sets the stack pointer counts only where the frame pointer bears it out.
+        let mut is_doubtful = first.writes_sp;
+        let top = interrupted.callers(|pc| {
+            let call = if pc == leaf { Call::Interrupted } else { Call::Return };
+            let spot = self.spot(pc, call);
+            is_doubtful |= spot.writes_sp;
+            spot.depth
         });
         let with = |callers: &[u64], behind: &[u64]| [&[leaf], callers, behind].concat();
         match top {
@@ -109,9 +112,7 @@ impl Walk<'_> {
                 _ => (vec![leaf], TopState::Unmended, true),
             },
             // Without a walk of its own there is nothing that they could stand in the way of.
-            Top::Astray(callers) if behind.is_empty() && !first.writes_sp => {
-                (with(&callers, &[]), TopState::Mended, true)
-            }
+            Top::Astray(callers) if behind.is_empty() && !is_doubtful => (with(&callers, &[]), TopState::Mended, true),
             Top::Astray(_) | Top::Unknown => {
                 // What nothing called lacks no caller.
                 let state = if first.part == Part::GoRoot { TopState::Whole } else { TopState::Unmended };

@@ -1,6 +1,6 @@
 //! Programs of the tests, built where the build has its temporary files, and run.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Mutex;
@@ -40,10 +40,15 @@ pub(crate) fn go(version: &str, arguments: &[&str]) -> PathBuf {
 /// Builds a C or C++ file of this folder.
 pub(crate) fn c(name: &str, arguments: &[&str]) -> PathBuf {
     let _one = BUILDING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let program = place(&format!("{}{}", name.replace('.', "-"), arguments.concat()));
+    let program = place(&format!("{}{}", name.replace('.', "-"), arguments.concat().replace(['"', '=', ','], "_")));
     let compiler = if name.ends_with(".cc") { "c++" } else { "cc" };
     run(Command::new(compiler).args(arguments).arg(source("naming").join(name)).arg("-o").arg(&program).arg("-ldl"));
     program
+}
+
+/// Builds a library whose one function has this name; `work` points to it.
+pub(crate) fn library(name: &str) -> PathBuf {
+    c("library.c", &["-shared", "-fPIC", &format!("-DNAME={name}")])
 }
 
 /// Runs a command to its end; gives what it wrote.
@@ -76,6 +81,11 @@ impl Running {
     pub(crate) fn address(&mut self) -> u64 {
         let line = self.line().unwrap();
         u64::from_str_radix(line.trim_start_matches("0x"), 16).unwrap_or_else(|_| panic!("{line}"))
+    }
+
+    /// Writes to its input.
+    pub(crate) fn write(&mut self, text: &str) {
+        self.child.stdin.as_mut().unwrap().write_all(text.as_bytes()).unwrap();
     }
 
     pub(crate) fn process(&self) -> Process {
