@@ -6,6 +6,7 @@
 
 pub mod buildinfo;
 mod cache;
+pub mod fuzz;
 mod inline;
 mod moduledata;
 mod pclntab;
@@ -181,13 +182,14 @@ impl Program {
         })
     }
 
-    /// How far the stack pointer is below where it was at the function's entry when the instruction at `pc` runs: the return address lies
-    /// so far above it (of processors with a link register: where that was saved, and `None` or 0 where it was not).
+    /// How far the stack pointer is below where it was at the function's entry when the instruction at `pc` runs: on x86-64 the return
+    /// address is at the stack pointer plus this, on aarch64 the caller's stack pointer is. It is negative where assembly took the return
+    /// address from the stack; `None` where there is no such table, and of no meaning in a function that [`Function::WRITES_SP`].
     #[must_use]
     pub fn stack_depth(&self, pc: u64) -> Option<i32> {
         let function = self.table.function(pc)?;
         let depth = self.table.value(function.pcsp, &function, pc, &mut pcvalue::Steps::new());
-        (depth >= 0).then_some(depth)
+        (depth != -1).then_some(depth)
     }
 
     /// The entry of the function of this name.

@@ -224,19 +224,18 @@ impl Table {
         self.word(self.header.units, word).filter(|offset| *offset != u32::MAX)
     }
 
-    /// The file's offset of the name of a function.
+    /// The file's offset of the name of a function. There is one at 0, though Go's runtime takes that for none and shows it as nothing.
     pub(super) fn name_offset(&self, at: u32) -> Option<u64> {
         let inside = self.header.names.checked_add(u64::from(at)).filter(|inside| *inside < self.header.units)?;
-        (at != 0).then_some(self.header.offset + inside)
+        Some(self.header.offset + inside)
     }
 
     /// Whether a name begins there.
     pub(super) fn is_name(&self, at: u32) -> bool {
+        let Some(before) = at.checked_sub(1) else { return true };
         let mut around = [0; 2];
-        let before = at.checked_sub(1).and_then(|before| self.header.names.checked_add(u64::from(before)));
-        let read =
-            before.filter(|before| *before < self.header.units).and_then(|before| self.read(before, &mut around));
-        read.is_some() && around[0] == 0 && around[1] != 0
+        let before = self.header.names.checked_add(u64::from(before)).filter(|before| *before < self.header.units);
+        before.and_then(|before| self.read(before, &mut around)).is_some() && around[0] == 0 && around[1] != 0
     }
 
     /// The file's offset of the name of a file.

@@ -1,0 +1,3 @@
+module example.com/symbols
+
+go 1.21

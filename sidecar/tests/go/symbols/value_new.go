@@ -1,0 +1,13 @@
+//go:build go1.22
+
+package main
+
+import _ "unsafe"
+
+//go:linkname pcvalue runtime.pcvalue
+func pcvalue(f funcInfo, offset uint32, pc uintptr, strict bool) (int32, uintptr)
+
+func value(f funcInfo, offset uint32, pc uintptr) int32 {
+	value, _ := pcvalue(f, offset, pc, false)
+	return value
+}

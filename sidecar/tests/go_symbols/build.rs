@@ -1,0 +1,98 @@
+//! Go programs in every form in which programs come, built once and kept.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+
+/// A version, as `GOTOOLCHAIN` takes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Version(pub(crate) &'static str);
+
+/// How a program is built, and what is then taken away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    Normal,
+    /// `-ldflags="-s -w"`: no symbols, no debug information.
+    Stripped,
+    Pie,
+    /// With C in it, so linked by the system's linker.
+    Cgo,
+    CgoPie,
+    /// Stripped, and its section headers gone.
+    Headless,
+    HeadlessCgoPie,
+    Trimmed,
+}
+
+/// A program, and what is read of it: the same file, or one of which something was taken away.
+pub(crate) struct Built {
+    pub(crate) whole: PathBuf,
+    pub(crate) stripped: PathBuf,
+}
+
+/// Tests of one process build one after the other: the machine has few cores, and Go uses them all.
+static BUILDING: Mutex<()> = Mutex::new(());
+
+/// Builds `tests/go/symbols` by `version` in this form.
+pub(crate) fn program(version: Version, form: Form) -> Built {
+    for_processor(version, form, None)
+}
+
+/// The same, for another processor than this machine's.
+pub(crate) fn for_processor(version: Version, form: Form, processor: Option<&str>) -> Built {
+    let _one = BUILDING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("go_symbols").join(version.0);
+    std::fs::create_dir_all(&folder).unwrap();
+    let whole = folder.join(format!("{form:?}{}", processor.unwrap_or_default()));
+    let cgo = matches!(form, Form::Cgo | Form::CgoPie | Form::HeadlessCgoPie);
+    let mut go = go(version);
+    go.arg("build").arg("-o").arg(&whole).env("CGO_ENABLED", if cgo { "1" } else { "0" });
+    if let Some(processor) = processor {
+        go.env("GOARCH", processor);
+    }
+    if matches!(form, Form::Pie | Form::CgoPie | Form::HeadlessCgoPie) {
+        go.arg("-buildmode=pie");
+    }
+    if form == Form::Trimmed {
+        go.arg("-trimpath");
+    }
+    let mut flags = Vec::new();
+    // Since 1.23 the linker keeps programs from the runtime's own functions, which the oracle asks.
+    if !["go1.21", "go1.22"].iter().any(|old| version.0.starts_with(old)) {
+        flags.push("-checklinkname=0");
+    }
+    if matches!(form, Form::Stripped | Form::Headless | Form::HeadlessCgoPie) {
+        flags.push("-s -w");
+    }
+    run(go.arg(format!("-ldflags={}", flags.join(" "))).arg("."));
+    let stripped = match form {
+        Form::Headless | Form::HeadlessCgoPie => without_section_headers(&whole),
+        _ => whole.clone(),
+    };
+    Built { whole, stripped }
+}
+
+/// The command `go` of `version`, in the program's folder.
+pub(crate) fn go(version: Version) -> Command {
+    let mut go = Command::new("go");
+    go.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/go/symbols"));
+    go.env("GOTOOLCHAIN", version.0).env("GOFLAGS", "-mod=mod -buildvcs=false");
+    go
+}
+
+/// Runs a command to its end; gives what it wrote.
+pub(crate) fn run(command: &mut Command) -> Vec<u8> {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}: run `make setup`"));
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    output.stdout
+}
+
+/// A copy whose header says that there are no section headers. Source: elf(5), `e_shoff`, `e_shnum`, `e_shstrndx`.
+fn without_section_headers(program: &Path) -> PathBuf {
+    let mut bytes = std::fs::read(program).unwrap();
+    bytes[0x28..0x30].fill(0);
+    bytes[0x3c..0x40].fill(0);
+    let path = program.with_extension("headless");
+    std::fs::write(&path, bytes).unwrap();
+    path
+}

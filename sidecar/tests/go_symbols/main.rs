@@ -1,0 +1,117 @@
+//! The reader of Go's tables against what the runtime of real Go programs says of its own text, address by address.
+//!
+//! The programs are built from `tests/go/symbols` by several versions of Go, in every form in which programs come. Versions other than the
+//! installed one come from the Go module proxy. `PROFILER_TEST_GO=all` tries all versions, not three, and
+//! all addresses, not every eleventh.
+
+mod arm64;
+mod build;
+mod damage;
+mod oracle;
+
+use std::sync::Arc;
+
+use build::{Form, Version};
+use profiler_sidecar::elf;
+use profiler_sidecar::go::Program;
+
+/// The oldest that the proxy has, one in the middle, the newest.
+const VERSIONS: [Version; 3] = [Version("go1.21.13"), Version("go1.24.13"), Version("go1.27.0")];
+const MORE: [Version; 4] = [Version("go1.22.12"), Version("go1.23.12"), Version("go1.25.3"), Version("go1.26.8")];
+
+/// Whether everything is tried, or what a minute has room for.
+fn all() -> bool {
+    std::env::var("PROFILER_TEST_GO").is_ok_and(|which| which == "all")
+}
+
+fn versions() -> Vec<Version> {
+    VERSIONS.into_iter().chain(MORE.into_iter().filter(|_| all())).collect()
+}
+
+fn open(path: &std::path::Path) -> Program {
+    let elf = elf::File::open(std::fs::File::open(path).unwrap()).unwrap();
+    Program::open(Arc::new(elf)).unwrap().unwrap()
+}
+
+/// Check for each version that in a program of this form every address has the functions, files, lines and depth of stack that the
+/// program's own runtime says.
+fn every_address_is_what_the_runtime_says(form: Form) {
+    for version in versions() {
+        let built = build::program(version, form);
+        let program = open(&built.stripped);
+        assert_eq!(program.version().text, version.0);
+        assert_eq!(program.build_info().path, "example.com/symbols");
+        assert_eq!(program.build_info().module.path, "example.com/symbols");
+        assert!(program.knows_inlined_calls(), "{version:?} {form:?}");
+        // Eleven has no common divisor with what functions and instructions are aligned to.
+        let step = if all() { 1 } else { 11 };
+        let compared = oracle::compare(&[&built.whole], &program, step);
+        assert!(compared > 400_000 / step, "{version:?} {form:?}: {compared} addresses");
+        assert_eq!(program.damaged(), 0, "{version:?} {form:?}");
+    }
+}
+
+#[test]
+fn of_a_normal_program() {
+    every_address_is_what_the_runtime_says(Form::Normal);
+}
+
+#[test]
+fn of_a_stripped_program() {
+    every_address_is_what_the_runtime_says(Form::Stripped);
+}
+
+#[test]
+fn of_a_position_independent_program() {
+    every_address_is_what_the_runtime_says(Form::Pie);
+}
+
+#[test]
+fn of_a_program_with_c() {
+    every_address_is_what_the_runtime_says(Form::Cgo);
+}
+
+#[test]
+fn of_a_position_independent_program_with_c() {
+    every_address_is_what_the_runtime_says(Form::CgoPie);
+}
+
+#[test]
+fn of_a_program_without_section_headers() {
+    every_address_is_what_the_runtime_says(Form::Headless);
+}
+
+#[test]
+fn of_a_position_independent_program_with_c_without_section_headers() {
+    every_address_is_what_the_runtime_says(Form::HeadlessCgoPie);
+}
+
+#[test]
+fn of_a_program_without_the_paths_of_its_sources() {
+    every_address_is_what_the_runtime_says(Form::Trimmed);
+}
+
+#[test]
+fn functions_are_found_by_their_names() {
+    let program = open(&build::program(VERSIONS[1], Form::Stripped).stripped);
+    let names = ["main.main", "main.recurse", "no.such", "runtime.goexit"];
+    let found = program.find_all(&names);
+    for (name, entry) in names.into_iter().zip(found) {
+        assert_eq!(entry, program.find(name));
+        let Some(entry) = entry else {
+            assert_eq!(name, "no.such");
+            continue;
+        };
+        let function = program.function(entry).unwrap();
+        assert_eq!((&*function.name, function.entry), (name, entry));
+        assert_eq!(program.stack_depth(entry), Some(0), "{name}");
+    }
+    let goexit = program.function(program.find("runtime.goexit").unwrap()).unwrap();
+    assert_eq!(goexit.flags & profiler_sidecar::go::Function::TOP_FRAME, 1);
+}
+
+#[test]
+fn a_program_of_another_language_is_not_one_of_go() {
+    let elf = elf::File::open(std::fs::File::open("/proc/self/exe").unwrap()).unwrap();
+    assert!(Program::open(Arc::new(elf)).unwrap().is_none());
+}
