@@ -66,7 +66,7 @@ impl Process {
         place.address = place.address.wrapping_add(address - within);
         let binary = self.space.binary(&place, book);
         let found = binary.map(|binary| binary.find(place.address, call)).unwrap_or_default();
-        (Spot::of(address, &place, found), true)
+        (Spot::of(address, &place, &found), true)
     }
 
     /// Opens the file that it runs, so that names can be had when it is gone.

@@ -65,13 +65,13 @@ const ROOTS: [&str; 10] = [
 
 impl Spot {
     /// What is known of `address`.
-    pub(super) fn of(address: u64, place: &Place, found: Found) -> Self {
+    pub(super) fn of(address: u64, place: &Place, found: &Found) -> Self {
         let kind = found.kind.unwrap_or(Kind::Native);
         let location = |lines: Arc<[Line]>| {
             let module = Some(Arc::clone(&place.image.module));
             Some(Arc::new(Location { address, module, lines, kind }))
         };
-        let part = part(&found, kind);
+        let part = part(found, kind);
         let role = found.lines.last().map_or(Role::Normal, |(_, role)| *role);
         let entry = found.entry.map(|entry| (place.image.module.start, entry));
         let all = found.lines.len();
