@@ -9,6 +9,7 @@ mod cache;
 pub mod fuzz;
 mod inline;
 mod moduledata;
+pub mod offsets;
 mod pclntab;
 mod pcvalue;
 mod role;
