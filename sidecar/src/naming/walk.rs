@@ -133,8 +133,9 @@ impl Walk<'_> {
             }
             let is_root = matches!(spot.part, Part::GoRoot | Part::NativeRoot);
             let after_main = spots.last().is_some_and(|callee| callee.part == Part::Main) && spot.part == Part::Native;
-            // A panic at a signal: the instruction faulted, it did not call.
-            call = if spot.role == Role::SignalPanic { Call::Interrupted } else { Call::Return };
+            // A panic at a signal: the instruction faulted, it did not call. A handler of signals returns to where no call is.
+            let has_call = spot.role != Role::SignalPanic && spot.part != Part::GoSignal;
+            call = if has_call { Call::Return } else { Call::Interrupted };
             spots.push(spot);
             if is_root || after_main {
                 return (spots, Last::Root);

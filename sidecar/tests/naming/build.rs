@@ -29,10 +29,15 @@ fn place(name: &str) -> PathBuf {
 
 /// Builds `tests/go/subject` by a version of Go, with these arguments.
 pub(crate) fn go(version: &str, arguments: &[&str]) -> PathBuf {
+    go_program("subject", version, arguments)
+}
+
+/// Builds a program of `tests/go`.
+pub(crate) fn go_program(name: &str, version: &str, arguments: &[&str]) -> PathBuf {
     let _one = BUILDING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let program = place(&format!("subject-{version}{}", arguments.concat().replace([' ', '/'], "_")));
+    let program = place(&format!("{name}-{version}{}", arguments.concat().replace([' ', '/'], "_")));
     let mut go = Command::new("go");
-    go.current_dir(source("go/subject")).env("GOTOOLCHAIN", version).env("GOFLAGS", "-mod=mod -buildvcs=false");
+    go.current_dir(source("go").join(name)).env("GOTOOLCHAIN", version).env("GOFLAGS", "-mod=mod -buildvcs=false");
     run(go.arg("build").args(arguments).arg("-o").arg(&program).arg("."));
     program
 }

@@ -5,5 +5,6 @@
 
 mod build;
 mod names;
+mod profile;
 #[cfg(target_arch = "x86_64")]
 mod steps;
