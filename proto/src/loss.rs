@@ -80,6 +80,8 @@ counters! {
         NoScratch = "no_scratch",
         /// The thread had SIGPROF blocked, or was in one system call, for so long that the stack found at last says nothing about that time.
         Blocked = "blocked",
+        /// The process had ended before anybody could look what it was.
+        Gone = "gone",
         /// Too many distinct stacks in one interval.
         AggregateFull = "aggregate_full",
         /// Symbolizing failed, or the thread that does it ended: a bug of ours.

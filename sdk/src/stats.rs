@@ -12,10 +12,13 @@ use profiler_proto::loss::{Account, Degraded, Loss};
 
 pub use self::kinds::KindStats;
 #[cfg(feature = "export")]
-pub(crate) use self::kinds::{Contents, Kinds, kind_of};
+pub(crate) use self::kinds::{Contents, Kinds, NAMES as KIND_NAMES, kind_of};
 pub use self::ledger::Ledger;
 
 /// A snapshot of what the profiler did since it was started.
+///
+/// Another crate that captures starts from [`Stats::of_ledger`] and sets the fields that it knows, each of which starts at its default;
+/// what it has beside them goes into [`Stats::sections`].
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Stats {
@@ -29,7 +32,7 @@ pub struct Stats {
     pub degraded: Degraded,
     /// Sum of the weights of the stacks that were taken, in periods.
     pub weight: u64,
-    /// Profiles that were handed to export, by kind: `cpu`, `heap`, `other`.
+    /// Profiles that were handed to export, by kind: `cpu`, `heap`, `goroutine`, `block`, `mutex`, `other`.
     pub kinds: Vec<KindStats>,
     /// The engine in use and why better ones are not.
     pub engine: EngineStats,
@@ -43,6 +46,95 @@ pub struct Stats {
     pub spans: SpanStats,
     /// What became of samples of the heap.
     pub heap: HeapStats,
+    /// Whether processes are profiled from outside: what only a profiler within its process knows (`heap`, `spans`, `tags`) is left out of
+    /// `/stats` then.
+    pub from_outside: bool,
+    /// What else there is to say, by name; each is an object at the top level of `/stats`, and a list on the page.
+    pub sections: Vec<StatsSection>,
+}
+
+impl Stats {
+    /// The accounts of `ledger`, taken at one moment; all else at its default.
+    #[must_use]
+    pub fn of_ledger(ledger: &Ledger) -> Self {
+        let entries = *ledger.entries();
+        Self {
+            account: entries.account,
+            degraded: entries.degraded,
+            weight: entries.weight,
+            kinds: entries.kinds.to_vec(),
+            ..Self::default()
+        }
+    }
+}
+
+/// Figures under one name.
+#[derive(Debug, Clone, Default, PartialEq)]
+#[non_exhaustive]
+pub struct StatsSection {
+    /// The name: small letters and `_`, none of those that `/stats` has already.
+    pub name: String,
+    /// What they are called, each once, in the order in which they are shown.
+    pub figures: Vec<(String, Figure)>,
+}
+
+impl StatsSection {
+    /// A section without figures.
+    #[must_use]
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into(), figures: Vec::new() }
+    }
+
+    /// The same with one figure more.
+    #[must_use]
+    pub fn with(mut self, name: impl Into<String>, figure: impl Into<Figure>) -> Self {
+        self.figures.push((name.into(), figure.into()));
+        self
+    }
+}
+
+/// One figure of a section.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Figure {
+    /// How many.
+    Count(u64),
+    /// How much.
+    Number(f64),
+    /// Whether.
+    Flag(bool),
+    /// What, in words.
+    Text(String),
+}
+
+impl From<u64> for Figure {
+    fn from(count: u64) -> Self {
+        Self::Count(count)
+    }
+}
+
+impl From<f64> for Figure {
+    fn from(number: f64) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl From<bool> for Figure {
+    fn from(flag: bool) -> Self {
+        Self::Flag(flag)
+    }
+}
+
+impl From<String> for Figure {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<&str> for Figure {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
 }
 
 /// What became of samples of the heap, and what the allocator says. `sampled = recorded + lost`, `live = recorded - freed`, once no

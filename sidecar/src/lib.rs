@@ -19,6 +19,7 @@ pub mod error;
 pub mod go;
 pub mod inspect;
 pub mod naming;
+pub mod pipeline;
 pub mod privilege;
 pub mod receive;
 pub mod record;

@@ -29,10 +29,13 @@ pub struct Sample {
     pub top: Vec<u8>,
     /// What Go's runtime says of the goroutine that ran.
     pub goroutine: Option<Goroutine>,
-    /// Tags: Go's labels of `pprof.Do`, or the attributes of a published thread context (OTEP 4947).
+    /// Tags: Go's labels of `pprof.Do`.
     pub labels: Vec<(Vec<u8>, Vec<u8>)>,
     /// Whether labels were more, or longer, than there is room for.
     pub labels_cut: bool,
+    /// Tags: the attributes of a published thread context (OTEP 4947), each key as its number in the process context's
+    /// `threadlocal.attribute_key_map`.
+    pub attributes: Vec<(u8, Vec<u8>)>,
     /// The span of a published thread context.
     pub span: Option<Span>,
 }

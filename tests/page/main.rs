@@ -14,6 +14,7 @@ mod colours;
 mod graph;
 mod heap;
 mod names;
+mod processes;
 mod quality;
 mod reader;
 mod refresh;

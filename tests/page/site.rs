@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use profiler::proto::loss::STACKS;
-use profiler::proto::model::{Function, Id, Kind, Line, Location, Mapping, Stack};
+use profiler::proto::model::{Function, Id, Kind, Line, Link, Location, Mapping, Stack};
 use profiler::proto::{Profile, ProfileSet, Sample};
 use profiler::serve::{CaptureError, CaptureFuture, Server, Source, Store, Target};
 use profiler::{EngineStats, Stats};
@@ -50,14 +50,15 @@ pub(crate) struct Site {
 /// Stands for the sampler: says of itself what a test wants.
 struct Shop {
     stats: Mutex<Stats>,
+    targets: Mutex<Vec<Target>>,
 }
 
 impl Source for Shop {
     fn targets(&self) -> Vec<Target> {
-        vec![Target { service: "shop".into(), pid: 4711 }]
+        self.targets.lock().unwrap().clone()
     }
 
-    fn capture(&self, _: Duration) -> CaptureFuture {
+    fn capture(&self, _: Duration, _: Option<u32>) -> CaptureFuture {
         Box::pin(std::future::ready(Err(CaptureError::Off)))
     }
 
@@ -76,7 +77,9 @@ impl Site {
             engine.name = "timer".into();
             engine
         };
-        let (shop, store) = (Arc::new(Shop { stats: Mutex::new(stats) }), Arc::new(Store::default()));
+        let targets = vec![Target::new("shop", 4711).in_language("rust")];
+        let shop = Arc::new(Shop { stats: Mutex::new(stats), targets: Mutex::new(targets) });
+        let store = Arc::new(Store::default());
         let bound = Server::bind("127.0.0.1:0").unwrap();
         let address = bound.local_addr();
         let run = bound.run(Arc::clone(&shop) as Arc<dyn Source>, Arc::clone(&store));
@@ -115,11 +118,46 @@ impl Site {
         self.says(|stats| (stats.heap.on, stats.heap.interval_bytes) = (true, INTERVAL as u64));
     }
 
+    /// Ten seconds, just over, of the process `pid` of `service`, as the sidecar has it; the first row ran in the trace [`TRACE`].
+    pub(crate) fn add_process(&self, service: &str, pid: u32, language: &str, rows: &[Row]) {
+        let rows =
+            rows.iter().map(|(path, weight, tags)| (path.split(';').map(str::to_owned).collect(), *weight, *tags));
+        let mut set = of(profile_of(rows.collect()), service, pid, language);
+        let link = Link { trace_id: TRACE, span_id: [7; 8] };
+        set.profiles[0].samples[0].link = set.dictionary.links.intern(link);
+        self.store.add(Arc::new(set));
+        let target = Target::new(service, pid).in_language(language);
+        let mut targets = self.shop.targets.lock().unwrap();
+        targets.retain(|known| (&*known.service, known.pid) != (service, pid));
+        targets.push(target);
+    }
+
+    /// The goroutines of the process `pid` of `service`, as they were so many seconds ago.
+    pub(crate) fn add_goroutines(&self, service: &str, pid: u32, ago: u64, rows: &[Row]) {
+        let rows =
+            rows.iter().map(|(path, weight, tags)| (path.split(';').map(str::to_owned).collect(), *weight, *tags));
+        let mut set = of(profile_of(rows.collect()), service, pid, "go");
+        set.profiles[0].kind = Kind::goroutine(&mut set.dictionary);
+        set.profiles[0].time_unix_nanos -= ago * 1_000_000_000;
+        self.store.add(Arc::new(set));
+    }
+
     /// Changes what the sampler says of itself.
     pub(crate) fn says(&self, change: impl FnOnce(&mut Stats)) {
         change(&mut self.shop.stats.lock().unwrap());
     }
 }
+
+/// `set` of a process.
+fn of(mut set: ProfileSet, service: &str, pid: u32, language: &str) -> ProfileSet {
+    set.resource.set("service.name", service);
+    set.resource.set("process.pid", i64::from(pid));
+    set.resource.set("process.runtime.name", language);
+    set
+}
+
+/// The trace that two processes work for.
+pub(crate) const TRACE: [u8; 16] = [0xab; 16];
 
 fn heap_of(mut set: ProfileSet, ago: u64) -> ProfileSet {
     let figures = [("jemalloc.allocated", 200_i64 << 20), ("jemalloc.resident", 300 << 20)];
@@ -133,6 +171,15 @@ fn heap_of(mut set: ProfileSet, ago: u64) -> ProfileSet {
         profile
     }));
     set
+}
+
+fn source_of(name: &str) -> &'static str {
+    match name.split(['.', ':']).next() {
+        Some("shop") => "src/shop.rs",
+        Some("main") if name.contains('.') => "/app/main.go",
+        Some("runtime") => "/usr/local/go/src/runtime/proc.go",
+        _ => "",
+    }
 }
 
 fn profile_of(rows: Vec<Sampled>) -> ProfileSet {
@@ -156,7 +203,7 @@ fn profile_of(rows: Vec<Sampled>) -> ProfileSet {
         let locations = path.iter().rev().map(|name| {
             let function = Function {
                 name: dictionary.strings.intern_str(name),
-                filename: dictionary.strings.intern_str(if name.starts_with("shop") { "src/shop.rs" } else { "" }),
+                filename: dictionary.strings.intern_str(source_of(name)),
                 ..Function::default()
             };
             let function = dictionary.functions.intern(function);

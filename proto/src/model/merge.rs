@@ -19,11 +19,11 @@ pub struct Merge {
 
 /// A profile whose samples still come in.
 #[derive(Debug)]
-struct Open {
+pub(super) struct Open {
     start: u64,
     end: u64,
     attributes: IndexMap<AttributeKey, AttributeId>,
-    sums: Sums,
+    pub(super) sums: Sums,
 }
 
 /// The key of an attribute, as an id of the sum's dictionary.
@@ -101,12 +101,12 @@ pub fn merge<'a>(sets: impl IntoIterator<Item = &'a ProfileSet>) -> ProfileSet {
 }
 
 impl Open {
-    fn new(head: &Profile) -> Self {
+    pub(super) fn new(head: &Profile) -> Self {
         let attributes = IndexMap::new();
         Self { start: head.time_unix_nanos, end: head.time_unix_nanos, attributes, sums: Sums::default() }
     }
 
-    fn join(&mut self, head: &Profile, dictionary: &mut Dictionary) {
+    pub(super) fn join(&mut self, head: &Profile, dictionary: &mut Dictionary) {
         self.start = self.start.min(head.time_unix_nanos);
         self.end = self.end.max(head.end_unix_nanos());
         for id in ids_of(head.attributes, dictionary) {
@@ -122,7 +122,7 @@ impl Open {
         }
     }
 
-    fn close(self, kind: Kind, dictionary: &mut Dictionary) -> Profile {
+    pub(super) fn close(self, kind: Kind, dictionary: &mut Dictionary) -> Profile {
         Profile {
             kind,
             time_unix_nanos: self.start,

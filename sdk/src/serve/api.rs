@@ -3,6 +3,8 @@
 //! In: parsed parameters. Out: replies. All of them count the same samples ([`Asked`]) in the same way, so that they
 //! agree.
 
+use std::collections::HashSet;
+
 use http::StatusCode;
 use profiler_proto::{ProfileSet, folded};
 use serde_json::json;
@@ -12,10 +14,12 @@ use super::flame;
 use super::profiles::{HeapFigures, Profiles};
 use super::query::{BadParameter, Query};
 use super::reply::Reply;
-use super::sample_type::SampleType;
 use super::site::Site;
+use super::source::Target;
 use super::{pull, stats};
 
+/// The most processes that are listed.
+const MOST_TARGETS: usize = 1000;
 /// The most groups of `/api/top`.
 const MOST_GROUPS: usize = 20;
 
@@ -36,18 +40,29 @@ impl Site {
     /// What the page draws.
     async fn flame(&self, asked: &Asked, profiles: &Profiles<'_>) -> Vec<u8> {
         let tree = profiles.tree().await;
-        let targets = self.source.targets();
         let stats = stats::json(&self.source.stats());
-        let of_heap = asked.sample_type != SampleType::Cpu;
+        let of_heap = asked.sample_type.is_heap();
         let header = flame::Header {
             asked,
             types: &self.types(),
-            target: targets.first(),
+            targets: &self.all_targets(),
             stats: &stats,
-            heap: of_heap.then(|| HeapFigures::at(asked.range.to, &self.store)).flatten(),
+            heap: of_heap.then(|| HeapFigures::at(asked.range.to, &asked.of, &self.store)).flatten(),
             shrank: asked.growth.then(|| profiles.shrank()),
         };
         flame::json(&header, &profiles.window, &tree)
+    }
+
+    /// The processes that are profiled, and those that there are profiles of.
+    fn all_targets(&self) -> Vec<Target> {
+        let mut targets = self.source.targets();
+        let of = |target: &Target| (target.service.clone(), target.pid);
+        let known: HashSet<(String, u32)> = targets.iter().map(of).collect();
+        let is_named = |target: &Target| !target.service.is_empty() || target.pid != 0;
+        let stored = self.store.targets().into_iter().filter(is_named);
+        targets.extend(stored.filter(|target| !known.contains(&of(target))));
+        targets.truncate(MOST_TARGETS);
+        targets
     }
 
     /// `/api/top`: the hottest functions, for each value of the tag `by`.

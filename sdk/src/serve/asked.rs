@@ -5,6 +5,7 @@
 
 use profiler_proto::model::TagFilter;
 
+use super::process::Chosen;
 use super::query::{BadParameter, Query};
 use super::range::Range;
 use super::sample_type::SampleType;
@@ -20,6 +21,8 @@ pub(super) struct Asked {
     /// When it was asked.
     pub(super) now: u64,
     pub(super) filter: TagFilter,
+    /// Of which processes.
+    pub(super) of: Chosen,
 }
 
 impl Site {
@@ -29,16 +32,17 @@ impl Site {
         let range = query.range(now, self.store.window())?;
         let (sample_type, growth) = (self.type_of(query)?, query.flag("growth")?);
         if growth && !sample_type.is_state() {
-            return Err(query.refusal("growth", "with type=inuse_space or type=inuse_objects only"));
+            return Err(query.refusal("growth", "with type=inuse_space, type=inuse_objects or type=goroutine only"));
         }
-        Ok(Asked { sample_type, growth, range, now, filter })
+        Ok(Asked { sample_type, growth, range, now, filter, of: query.process()? })
     }
 
     /// The types that can be asked for: on-CPU time, what is in the store, and, where the heap is sampled, what will be.
     pub(super) fn types(&self) -> Vec<SampleType> {
         let (stored, heap) = (self.store.types(), self.source.stats().heap);
         let allocated = heap.dumps.is_none_or(|dumps| dumps.accumulated);
-        let will_be = |sample_type: SampleType| heap.on && (sample_type.is_state() || allocated);
+        let will_be =
+            |sample_type: SampleType| heap.on && sample_type.is_heap() && (sample_type.is_state() || allocated);
         let is_there =
             |sample_type| sample_type == SampleType::Cpu || will_be(sample_type) || stored.contains(&sample_type);
         SampleType::ALL.into_iter().filter(|sample_type| is_there(*sample_type)).collect()
@@ -50,8 +54,12 @@ impl Site {
         if let Some(found) = there.iter().find(|known| known.name() == name) {
             return Ok(*found);
         }
-        let known = SampleType::ALL.iter().any(|known| known.name() == name);
-        let why = if known { "there are no heap profiles, /stats says why at heap.notes; " } else { "" };
+        let known = SampleType::ALL.iter().find(|known| known.name() == name);
+        let why = match known {
+            Some(heap) if heap.is_heap() => "there are no heap profiles, /stats says why at heap.notes; ",
+            Some(_) => "there are no such profiles: Go's runtime keeps them, and the sidecar reads it; ",
+            None => "",
+        };
         let names: Vec<&str> = there.iter().map(|sample_type| sample_type.name()).collect();
         Err(query.refusal("type", format!("{why}there are: {}", names.join(", "))))
     }

@@ -18,7 +18,7 @@ macro_rules! files {
 files! {
     "index.html" "page.css"
     "colours.js" "data.js" "details.js" "dom.js" "feed.js" "filters.js" "flame.js" "format.js" "header.js" "hook.js" "keys.js"
-    "layout.js" "main.js" "menu.js" "names.js" "path.js" "reshape.js" "search.js" "state.js" "table.js" "types.js"
+    "layout.js" "main.js" "menu.js" "names.js" "path.js" "processes.js" "reshape.js" "search.js" "state.js" "table.js" "traces.js" "types.js"
 }
 
 /// The file at a path, `/` being the page itself; `None` if there is none.

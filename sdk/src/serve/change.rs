@@ -3,11 +3,21 @@
 //! In: the profiles of the beginning and of the end. Out: one whose values are those of the end less those of the beginning, by stack, tags and
 //! span; a value below zero is memory that went. Pure.
 
+use std::collections::HashMap;
+
 use profiler_proto::ProfileSet;
 use profiler_proto::model::{AttributeSetId, Difference, merge};
 
+use super::process::Process;
+
+/// What changed of each process that is in both, in the order of `after`.
+pub(super) fn changes(before: Vec<ProfileSet>, after: Vec<ProfileSet>) -> Vec<ProfileSet> {
+    let mut before: HashMap<Process, ProfileSet> = before.into_iter().map(|set| (Process::of(&set), set)).collect();
+    after.into_iter().filter_map(|after| Some(change(before.remove(&Process::of(&after))?, after))).collect()
+}
+
 /// `after` less `before`, from the one's end to the other's. Of what is in use, spans are left out.
-pub(super) fn change(before: ProfileSet, after: ProfileSet) -> ProfileSet {
+fn change(before: ProfileSet, after: ProfileSet) -> ProfileSet {
     let mut states = Difference::of(&after);
     states.less(&before);
     let (mut before, mut after) = (totals(before), totals(after));
@@ -70,5 +80,17 @@ mod tests {
         let names: Vec<&str> =
             change.dictionary.functions.iter().map(|function| change.dictionary.strings.text(function.name)).collect();
         assert!(names.contains(&"comes") && !names.contains(&"stays"), "{names:?}");
+    }
+    /// Check that each process is compared with itself, and that one that came or went in between is left out.
+    #[test]
+    fn each_process_is_compared_with_itself() {
+        let of = |pid: i64, bytes: i64| {
+            let mut set = heap(bytes as u64, 512, &[("main;a", bytes)]);
+            set.resource.set("process.pid", pid);
+            set
+        };
+        let changes = changes(vec![of(1, 10), of(2, 20), of(3, 30)], vec![of(2, 25), of(1, 40), of(4, 50)]);
+        let values: Vec<i64> = changes.iter().map(|set| set.profiles[0].samples[0].value).collect();
+        assert_eq!(values, [5, 30]);
     }
 }

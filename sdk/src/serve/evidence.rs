@@ -4,13 +4,14 @@
 //! stacks it stands for. Of memory each block of u bytes was sampled with probability p = 1 − exp(−u / interval) and
 //! weighs u/p bytes or 1/p objects; how many blocks there are behind a stack follows from its bytes and objects, its mean
 //! size standing for all of its sizes. What a block adds to the variance is its squared weight times 1 − p: a block that was
-//! sampled for sure adds none.
+//! sampled for sure adds none. Goroutines are all counted. Behind time that was waited stands how often that was.
 
 use profiler_proto::loss::stacks_of;
 use profiler_proto::model::Id;
 use profiler_proto::{Profile, ProfileSet, Sample};
 
 use super::sample_type::SampleType;
+use super::weight::{sum, weighted};
 
 /// What stands behind all samples of some profiles.
 #[derive(Debug, Default)]
@@ -25,16 +26,23 @@ pub(super) struct Evidence {
 
 impl Evidence {
     /// Adds a profile of `set`.
-    pub(super) fn add(&mut self, sample_type: SampleType, profile: &Profile, set: &ProfileSet) {
-        self.weight += profile.samples.iter().map(weight_of).sum::<u64>();
-        let Some(counterpart) = sample_type.counterpart() else {
-            self.stacks += stacks_of(profile, &set.dictionary) as f64;
-            return;
-        };
-        let same_window = |other: &&Profile| {
-            (other.time_unix_nanos, other.duration_nanos) == (profile.time_unix_nanos, profile.duration_nanos)
-        };
-        let others = counterpart.profiles(set).find(same_window).map_or(&[][..], |other| &other.samples);
+    pub(super) fn add(&mut self, sample_type: SampleType, profile: &Profile, set: &ProfileSet, finest: Option<i64>) {
+        let weight = sum(weighted(profile, set, finest).map(|(_, weight)| weight));
+        self.weight = self.weight.saturating_add(weight);
+        match sample_type {
+            SampleType::Cpu => self.stacks += stacks_of(profile, &set.dictionary) as f64,
+            // All that there are were counted: nothing varies.
+            SampleType::Goroutine => self.stacks += weight as f64,
+            SampleType::BlockContentions | SampleType::MutexContentions => self.stacks += weight as f64,
+            SampleType::BlockDelay | SampleType::MutexDelay => self.stacks += times(sample_type, profile, set),
+            _ => self.add_blocks(sample_type, profile, set),
+        }
+    }
+
+    /// Adds sampled blocks of memory.
+    fn add_blocks(&mut self, sample_type: SampleType, profile: &Profile, set: &ProfileSet) {
+        let Some(counterpart) = sample_type.counterpart() else { return };
+        let others = beside(profile, counterpart, set).map_or(&[][..], |other| &other.samples);
         let in_bytes = counterpart.unit() == "objects";
         for (place, sample) in profile.samples.iter().enumerate().filter(|(_, sample)| sample.value > 0) {
             // Whoever makes both profiles makes them in the same order.
@@ -52,7 +60,7 @@ impl Evidence {
     pub(super) fn vary_as<'a>(&mut self, sample_type: SampleType, states: impl Iterator<Item = &'a ProfileSet>) {
         let mut all = Self::default();
         for set in states {
-            sample_type.profiles(set).for_each(|profile| all.add(sample_type, profile, set));
+            sample_type.profiles(set).for_each(|profile| all.add(sample_type, profile, set, None));
         }
         self.variance = all.variance;
     }
@@ -75,12 +83,24 @@ impl Evidence {
     pub(super) fn mean_weight(&self, sample_type: SampleType) -> f64 {
         if self.weight == 0 || self.stacks == 0.0 {
             1.0
-        } else if sample_type == SampleType::Cpu {
-            self.weight as f64 / self.stacks
-        } else {
+        } else if sample_type.is_heap() || sample_type == SampleType::Goroutine {
             self.variance / self.weight as f64
+        } else {
+            self.weight as f64 / self.stacks
         }
     }
+}
+
+/// The profile of another type over the same time.
+fn beside<'a>(profile: &Profile, other: SampleType, set: &'a ProfileSet) -> Option<&'a Profile> {
+    let window = |profile: &Profile| (profile.time_unix_nanos, profile.duration_nanos);
+    other.profiles(set).find(|other| window(other) == window(profile))
+}
+
+/// How often was waited for as long as `profile` says.
+fn times(sample_type: SampleType, profile: &Profile, set: &ProfileSet) -> f64 {
+    let contentions = sample_type.counterpart().and_then(|other| beside(profile, other, set));
+    contentions.map_or(0, |other| sum(other.samples.iter().map(weight_of))) as f64
 }
 
 /// A sample's value; what shrank weighs nothing.
@@ -104,12 +124,14 @@ fn blocks(bytes: f64, objects: f64, interval: f64) -> (f64, f64) {
 
 #[cfg(test)]
 mod tests {
+    use profiler_proto::model::{Contention, Kind};
+
     use super::*;
     use crate::serve::testing::{BLOCK, INTERVAL, Stacks};
 
     fn evidence(sample_type: SampleType, set: &ProfileSet) -> Evidence {
         let mut evidence = Evidence::default();
-        sample_type.profiles(set).for_each(|profile| evidence.add(sample_type, profile, set));
+        sample_type.profiles(set).for_each(|profile| evidence.add(sample_type, profile, set, None));
         evidence
     }
 
@@ -168,5 +190,24 @@ mod tests {
         let shrank = Stacks::new().sample("a", -BLOCK).heap();
         let shrank = evidence(SampleType::InuseSpace, &shrank);
         assert_eq!((shrank.weight(), shrank.stacks()), (0, 0));
+    }
+    /// Check that goroutines are known exactly, and that behind waited time stands how often it was waited.
+    #[test]
+    fn goroutines_are_exact_and_waits_are_counted() {
+        let mut set = Stacks::new().sample("a", 30).sample("b", 10).set();
+        set.profiles[0].kind = Kind::goroutine(&mut set.dictionary);
+        let goroutines = evidence(SampleType::Goroutine, &set);
+        assert_eq!((goroutines.stacks(), goroutines.mean_weight(SampleType::Goroutine)), (40, 0.0));
+        let kinds = Kind::contention(&mut set.dictionary, Contention::Mutex);
+        let mut delay = Profile { kind: kinds[1], ..set.profiles[0].clone() };
+        delay.samples.iter_mut().for_each(|sample| sample.value *= 1000);
+        set.profiles[0].kind = kinds[0];
+        set.profiles.push(delay);
+        let waited = evidence(SampleType::MutexDelay, &set);
+        assert_eq!(
+            (waited.stacks(), waited.weight(), waited.mean_weight(SampleType::MutexDelay)),
+            (40, 40_000, 1000.0)
+        );
+        assert_eq!(evidence(SampleType::MutexContentions, &set).mean_weight(SampleType::MutexContentions), 1.0);
     }
 }

@@ -21,7 +21,8 @@ pub(super) struct Header<'a> {
     pub(super) asked: &'a Asked,
     /// What can be asked for.
     pub(super) types: &'a [SampleType],
-    pub(super) target: Option<&'a Target>,
+    /// The processes that can be asked for, the first being the server's own if it has one.
+    pub(super) targets: &'a [Target],
     pub(super) stats: &'a Value,
     pub(super) heap: Option<HeapFigures>,
     /// By how much what shrank did, where growth was asked for.
@@ -30,18 +31,20 @@ pub(super) struct Header<'a> {
 
 /// The answer of `/api/profile`.
 ///
-/// * `kind`: what is measured. Weights are in periods, `period` being nanoseconds of CPU time; of the heap they are bytes or objects,
-///   and `period` is how many bytes there are to a sample. `types`: all that can be asked for.
+/// * `kind`: what is measured. Weights are in periods, `period` being nanoseconds of CPU time; of all else they are in `unit`: of the heap bytes
+///   or objects, `period` being how many bytes there are to a sample. `types`: all that can be asked for.
+/// * `targets`: the processes that can be asked for, by `service` and `pid`; `target`: the first of them. Where the tree has samples of several, they
+///   stand below its root, by service or, of one service, by pid.
 /// * Times are milliseconds since 1970 UTC: `from` and `to` as asked for, `first` and `last` of what is there (null if nothing is); of
 ///   what is in use both are the moment of that state.
-/// * `tags`: values seen in the range, before any tag was asked for, and `tag_weights` their weights, of `weight` in all;
+/// * `tags`: values seen in the range, before any tag was asked for, and traces as those of `trace_id`, and `tag_weights` their weights, of `weight` in all;
 ///   `tags_cut`: there are more.
 /// * `growth`: in answer to a request for it: by how much that shrank which did; the tree has what grew from `first` to `last`.
 /// * `heap`: bytes that the samples in use at the time `at` stand for, and what the allocator said then; null where unknown.
 /// * `samples`: weight of the tree. `stacks`: stacks taken in the range; of the heap, about how many sampled blocks. `sum_squares`: so that
 ///   `samples² ÷ sum_squares` is the number of stacks behind the tree, for standard errors; left out where unknown.
 /// * `frames`: by frame number, indexes into `names`, `packages`, `files`; line (0 unknown); whether inlined; kind: 0 own,
-///   1 standard library, 2 dependency, 3 native, 4 kernel, 5 unresolved. Frame 0 is the root's.
+///   1 standard library, 2 dependency, 3 native, 4 kernel, 5 unresolved, 7 a process. Frame 0 is the root's.
 /// * `nodes`: in preorder, node 0 the root; `self` in periods. `trimmed`: nodes that were merged into "(trimmed)".
 /// * `stats`: as `/stats`. `debug_info`: whether the executable has lines; null while unknown.
 pub(super) fn json(header: &Header<'_>, window: &Window, tree: &Tree) -> Vec<u8> {
@@ -51,7 +54,8 @@ pub(super) fn json(header: &Header<'_>, window: &Window, tree: &Tree) -> Vec<u8>
     answer.number("from", millis(header.asked.range.from)).number("to", millis(header.asked.range.to));
     answer.value("first", &json!(window.first.map(millis))).value("last", &json!(window.last.map(millis)));
     answer.number("duration_ms", millis(window.duration)).number("now", millis(header.asked.now));
-    answer.value("target", &json!(header.target.map(|target| json!({"service": target.service, "pid": target.pid}))));
+    let targets: Vec<Value> = header.targets.iter().map(target).collect();
+    answer.value("target", &targets.first().cloned().unwrap_or_default()).value("targets", &targets.into());
     tags(window, &mut answer);
     if let Some(shrank) = header.shrank {
         answer.value("growth", &json!({ "shrank": shrank }));
@@ -73,6 +77,13 @@ pub(super) fn json(header: &Header<'_>, window: &Window, tree: &Tree) -> Vec<u8>
     answer.finish()
 }
 
+fn target(target: &Target) -> Value {
+    match &target.language {
+        Some(language) => json!({ "service": target.service, "pid": target.pid, "language": language }),
+        None => json!({ "service": target.service, "pid": target.pid }),
+    }
+}
+
 fn tags(window: &Window, answer: &mut Object) {
     let (mut values, mut weights) = (Map::new(), Map::new());
     for (key, seen) in &window.tags {
@@ -88,9 +99,12 @@ fn tags(window: &Window, answer: &mut Object) {
 
 fn kind(window: &Window, stats: &Value) -> Value {
     let (name, unit) = (window.sample_type.name(), window.sample_type.unit());
-    if window.sample_type != SampleType::Cpu {
+    if window.sample_type.is_heap() {
         let period = window.period.map_or_else(|| stats["heap"]["interval_bytes"].clone(), Value::from);
         return json!({ "type": name, "unit": unit, "period": period });
+    }
+    if window.sample_type != SampleType::Cpu {
+        return json!({ "type": name, "unit": unit, "period": 1 });
     }
     let rate = stats["rate_hz"].as_u64().unwrap_or(0);
     // Before the first profile: what the rate makes it.

@@ -90,6 +90,11 @@ impl Frames {
         }
     }
 
+    /// The frame that stands for a process.
+    pub(super) fn process(&mut self, name: &str) -> u32 {
+        self.intern(name, (name, Sort::Process), None)
+    }
+
     /// Puts the frames of a location behind `into`, the outermost first.
     fn expand(&mut self, location: &Location, dictionary: &Dictionary, into: &mut Vec<u32>) {
         let file = mapped_file(location, dictionary);
@@ -102,6 +107,9 @@ impl Frames {
             let source = Source::of(&function, line, depth + 1 < location.lines.len(), dictionary);
             into.push(match name {
                 "" => self.intern(&unnamed(location, file, dictionary), package::of("", file), Some(source)),
+                name if package::is_go_source(source.file) => {
+                    self.intern(name, package::of_go(name, file), Some(source))
+                }
                 name => self.intern(name, package::of(name, file), Some(source)),
             });
         }
@@ -227,6 +235,18 @@ mod tests {
         assert_eq!((of("shop::a"), of("shop::b")), (("src/a.rs", 7), ("src/b.rs", 4)));
         let inlined = ["shop::main", "shop::a", "shop::b", "shop::c"].map(|name| frame(&frames, name).inlined);
         assert_eq!(inlined, [false, false, false, true]);
+    }
+
+    /// Check that functions of Go are of their packages, and that a module without a dot in its name is the program's own by its sources.
+    #[test]
+    fn functions_of_go_are_of_their_packages() {
+        let path = "main.main@/app/main.go;stock/shelf.Find@/app/shelf/find.go;github.com/x/y.(*T).M@/root/go/pkg/mod/github.com/x/y@v1.2.3/y.go;runtime.mallocgc@/usr/local/go/src/runtime/malloc.go";
+        let (_, frames) = nodes_of(&[Stacks::new().sample(path, 1).set()]);
+        let of = |name: &str| (frames.packages.text(frame(&frames, name).package), frames.sort(frame(&frames, name)));
+        assert_eq!(of("main.main"), ("main", Sort::Own));
+        assert_eq!(of("stock/shelf.Find"), ("stock/shelf", Sort::Own));
+        assert_eq!(of("github.com/x/y.(*T).M"), ("github.com/x/y", Sort::Dependency));
+        assert_eq!(of("runtime.mallocgc"), ("runtime", Sort::Std));
     }
 
     /// Check that a crate is the program's own for its name, or for where its sources stand, and otherwise is not.

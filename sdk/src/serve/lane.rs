@@ -43,6 +43,11 @@ impl Stored {
         self.bytes
     }
 
+    /// Whether it ends after `time`.
+    pub(super) fn ends_after(&self, time: u64) -> bool {
+        self.range.to > time
+    }
+
     /// Whether its time and `range` have a moment in common.
     pub(super) fn touches(&self, range: Range) -> bool {
         self.range.from <= range.to && self.range.to >= range.from
@@ -70,6 +75,10 @@ impl Lane {
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Stored> {
         self.sets.iter()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.sets.is_empty()
     }
 
     pub(super) fn len(&self) -> usize {

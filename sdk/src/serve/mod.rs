@@ -3,8 +3,11 @@
 //! In: closed profile sets, put into the [`Store`] by whoever assembles them, and captures on demand from a [`Source`].
 //! Out: HTTP/1.1 on one address. It runs on the caller's tokio runtime, on one thread; all it holds is bounded.
 //!
+//! Whoever captures from outside, as the sidecar does, has: a [`Source`] that gives a set for each process, [`Stats::of_ledger`](crate::Stats::of_ledger) with what it
+//! knows itself in [`StatsSection`](crate::StatsSection)s, and a [`Store`] that takes the sets of any number of processes.
+//!
 //! The way of a request: `server` (connections) → `site` (paths; `host`, `query`) → `api` and `pull` (answers) →
-//! `reply` (headers, compression). The way of samples: `store` (`lane`, `size`, `minutes`) → `profiles` (sums of what was `asked` for, of a
+//! `reply` (headers, compression). The way of samples: `store` (each `process` has a `room`: `lane`, `size`, `minutes`) → `profiles` (sums of what was `asked` for, of a
 //! `sample_type`; `window`, `evidence`: what is there) → `nodes` (a tree grows; `frames`, `package`) → `tree` (preorder, trimmed) → `flame` (the page's JSON), `top`, `svg`.
 
 mod api;
@@ -20,6 +23,7 @@ mod lane;
 mod minutes;
 mod nodes;
 mod package;
+mod process;
 mod profiles;
 mod pull;
 mod query;
@@ -37,10 +41,12 @@ mod store;
 mod svg;
 #[cfg(test)]
 mod testing;
+mod threads;
 mod top;
 mod tree;
+mod weight;
 mod window;
 
 pub use server::{Bound, Server};
-pub use source::{CaptureError, CaptureFuture, Source, Target};
+pub use source::{CaptureError, CaptureFuture, Snapshot, Source, Target};
 pub use store::Store;

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use profiler_proto::model::{Id, LocationId, StackId};
-use profiler_proto::{Profile, ProfileSet, Sample};
+use profiler_proto::{ProfileSet, Sample};
 
 use super::frames::{ALL, Frames, LocationFrames, TRIMMED};
 
@@ -37,22 +37,24 @@ impl Nodes {
         Self { parent: vec![0], frame: vec![ALL], own: vec![0], refused: 0, children: HashMap::default(), most }
     }
 
-    /// Adds the samples of `profile` that `wanted` lets through, weighted by their values.
-    pub(super) fn add(
+    /// Adds the `samples` of `set`, each with its weight.
+    pub(super) fn add<'s>(
         &mut self,
         set: &ProfileSet,
-        profile: &Profile,
-        wanted: impl Fn(&Sample) -> bool,
+        samples: impl Iterator<Item = (&'s Sample, u64)>,
         places: &mut Places,
         frames: &mut Frames,
     ) {
-        for sample in profile.samples.iter().filter(|sample| wanted(sample)) {
-            let weight = u64::try_from(sample.value).unwrap_or(0);
-            if weight > 0 {
-                let node = self.place(sample.stack, set, places, frames);
-                self.own[node as usize] += weight;
-            }
+        for (sample, weight) in samples.filter(|(_, weight)| *weight > 0) {
+            let node = self.place(sample.stack, set, places, frames) as usize;
+            self.own[node] = self.own[node].saturating_add(weight);
         }
+    }
+
+    /// The node of a process, below which its stacks stand; the root where there is no room.
+    pub(super) fn process(&mut self, name: &str, frames: &mut Frames) -> u32 {
+        let frame = frames.process(name);
+        self.child(0, frame).unwrap_or(0)
     }
 
     /// The node at which the stack ends.
@@ -77,7 +79,7 @@ impl Nodes {
         places: &mut Places,
         frames: &mut Frames,
     ) -> Option<u32> {
-        let mut node = 0;
+        let mut node = places.root;
         for (depth, location) in locations.iter().rev().enumerate() {
             match places.path.get(depth) {
                 Some((known, end)) if known == location => node = *end,
@@ -129,6 +131,8 @@ impl Nodes {
 
 /// Where the stacks and locations of one set stand in the tree; found once for each.
 pub(super) struct Places {
+    /// Below this node.
+    root: u32,
     locations: LocationFrames,
     of_stack: Vec<Option<u32>>,
     /// The locations of the stack before, from the root, each with the node where it ends: most of a stack is as before.
@@ -136,10 +140,11 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// Nothing found yet.
-    pub(super) fn new(set: &ProfileSet) -> Self {
+    /// Nothing found yet below the node `root`.
+    pub(super) fn new(set: &ProfileSet, root: u32) -> Self {
         let dictionary = &set.dictionary;
         Self {
+            root,
             locations: LocationFrames::new(dictionary),
             of_stack: vec![None; dictionary.stacks.len()],
             path: Vec::new(),

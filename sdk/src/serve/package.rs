@@ -18,11 +18,67 @@ pub(super) enum Sort {
     Kernel = 4,
     /// An address that has no name.
     Unresolved = 5,
+    /// No code: a process, at the root of all that ran in it. (6 is what the page tells from other dependencies.)
+    Process = 7,
 }
 
 /// The crates that come with the compiler.
 const STD: [&str; 9] =
     ["core", "core_arch", "alloc", "std", "proc_macro", "test", "panic_unwind", "std_detect", "compiler_builtins"];
+
+/// The first parts of the paths of Go's standard library (`go list std`, Go 1.26).
+const GO_STD: [&str; 50] = [
+    "archive",
+    "bufio",
+    "builtin",
+    "bytes",
+    "cmp",
+    "compress",
+    "container",
+    "context",
+    "crypto",
+    "database",
+    "debug",
+    "embed",
+    "encoding",
+    "errors",
+    "expvar",
+    "flag",
+    "fmt",
+    "go",
+    "hash",
+    "html",
+    "image",
+    "index",
+    "internal",
+    "io",
+    "iter",
+    "log",
+    "maps",
+    "math",
+    "mime",
+    "net",
+    "os",
+    "path",
+    "plugin",
+    "reflect",
+    "regexp",
+    "runtime",
+    "slices",
+    "sort",
+    "strconv",
+    "strings",
+    "structs",
+    "sync",
+    "syscall",
+    "testing",
+    "text",
+    "time",
+    "unicode",
+    "unique",
+    "unsafe",
+    "weak",
+];
 
 /// How many types inside types are looked through for a name; real names need two or three.
 const NESTING: u8 = 8;
@@ -48,9 +104,40 @@ pub(super) fn of<'a>(name: &'a str, file: &'a str) -> (&'a str, Sort) {
     }
 }
 
+/// The same for a function whose source file is known to be Go's.
+///
+/// A name is the path of its package, a dot, and what is in it: `net/http.(*conn).serve`, `github.com/x/y.Map[...].Put`, dots in the last
+/// part of a path being written `%2e` (Go 1.26, `cmd/internal/objabi/path.go`, `PathToPrefix`). What is `main` is the program's own.
+pub(super) fn of_go<'a>(name: &'a str, file: &'a str) -> (&'a str, Sort) {
+    let file = base_name(file);
+    match go_package(name) {
+        None if is_unresolved(name, file) || is_marker(name, file) => (file, Sort::Unresolved),
+        // Type equality, hash functions, wrappers: what the compiler made.
+        None => ("runtime", Sort::Std),
+        Some("main") => ("main", Sort::Own),
+        Some(package) if package.split('/').next().is_some_and(|first| GO_STD.contains(&first)) => (package, Sort::Std),
+        Some(package) => (package, Sort::Dependency),
+    }
+}
+
+/// The path in front of the first dot behind the last slash, slashes and dots in brackets (types) left aside.
+fn go_package(name: &str) -> Option<&str> {
+    let path = &name[..name.find(['[', '(', ' ', ':']).unwrap_or(name.len())];
+    let last = path.rfind('/').map_or(0, |slash| slash + 1);
+    let dot = last + path[last..].find('.')?;
+    (dot > last).then(|| &path[..dot])
+}
+
+/// Whether a source file is Go's, or assembly of a Go package.
+pub(super) fn is_go_source(file: &str) -> bool {
+    file.ends_with(".go") || (file.ends_with(".s") && file.contains("/src/"))
+}
+
 /// Whether a source file is the program's own: not the compiler's, not a registry's, not a git dependency's.
 pub(super) fn is_own_source(file: &str) -> bool {
-    const FOREIGN: [&str; 8] = [
+    const FOREIGN: [&str; 9] = [
+        // Go's modules.
+        "/pkg/mod/",
         "/rustc/",
         "/rustc-",
         "/rustlib/",
@@ -61,7 +148,9 @@ pub(super) fn is_own_source(file: &str) -> bool {
         "/vendor/",
     ];
     let relative_std = ["library/", "vendor/"].iter().any(|prefix| file.starts_with(prefix));
-    !file.is_empty() && !relative_std && file.ends_with(".rs") && !FOREIGN.iter().any(|part| file.contains(part))
+    // Built with `-trimpath`, a file of a module stands in `path@version/`.
+    let is_source = file.ends_with(".rs") || (file.ends_with(".go") && !file.contains("@v"));
+    !file.is_empty() && !relative_std && is_source && !FOREIGN.iter().any(|part| file.contains(part))
 }
 
 /// The last part of a path.
@@ -281,5 +370,47 @@ mod tests {
     fn an_executable_names_its_crate() {
         assert_eq!(crate_of_executable("/usr/bin/web-shop"), "web_shop");
         assert_eq!(crate_of_executable("target/debug/deps/serve-0123456789abcdef"), "serve");
+    }
+    /// Check that a function of Go belongs to the path of its package, and that the standard library, the program and modules are told
+    /// apart.
+    #[test]
+    fn a_function_of_go_belongs_to_its_package() {
+        let package = |name: &'static str| of_go(name, "/usr/bin/inventory");
+        for (name, expected) in [
+            ("main.main", ("main", Sort::Own)),
+            ("main.(*Stock).Reserve.func1", ("main", Sort::Own)),
+            ("runtime.mallocgc", ("runtime", Sort::Std)),
+            ("net/http.(*conn).serve", ("net/http", Sort::Std)),
+            ("internal/runtime/maps.(*Iter).Next", ("internal/runtime/maps", Sort::Std)),
+            ("slices.SortFunc[go.shape.[]main.Item,go.shape.struct { main.a/b int }]", ("slices", Sort::Std)),
+            ("github.com/x/y.(*T).M", ("github.com/x/y", Sort::Dependency)),
+            ("github.com/x/y/v2.Map[go.shape.string,github.com/a/b.C].Put", ("github.com/x/y/v2", Sort::Dependency)),
+            ("stock/shelf.Find", ("stock/shelf", Sort::Dependency)),
+            ("gopkg.in/yaml%2ev3.Unmarshal", ("gopkg.in/yaml%2ev3", Sort::Dependency)),
+            ("type:.eq.main.Key", ("runtime", Sort::Std)),
+            ("gosave_systemstack_switch", ("runtime", Sort::Std)),
+            ("inventory+0x1a", ("inventory", Sort::Unresolved)),
+            ("", ("inventory", Sort::Unresolved)),
+        ] {
+            assert_eq!(package(name), expected, "{name}");
+        }
+        for odd in [".", "/", "a/.", "[", "é.é", "...", "/.a", "a/b[", "(x.y)"] {
+            package(odd);
+        }
+        assert!(
+            is_go_source("/usr/local/go/src/runtime/proc.go") && is_go_source("/usr/local/go/src/runtime/asm_amd64.s")
+        );
+        assert!(!is_go_source("src/main.rs") && !is_go_source("../sysdeps/x86_64/memcpy.S"));
+    }
+
+    /// Check that a module's sources are told from the program's, trimmed or not.
+    #[test]
+    fn sources_of_modules_are_told_from_the_programs() {
+        assert!(is_own_source("/home/me/shop/stock/stock.go") && is_own_source("example.com/shop/stock/stock.go"));
+        for foreign in
+            ["/root/go/pkg/mod/github.com/x/y@v1.2.3/y.go", "github.com/x/y@v1.2.3/y.go", "/a/vendor/github.com/x/y.go"]
+        {
+            assert!(!is_own_source(foreign), "{foreign}");
+        }
     }
 }

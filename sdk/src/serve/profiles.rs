@@ -4,9 +4,10 @@
 //! What happened over a time is summed over the range; what is in use is the newest state, or what changed since the first.
 //! Whoever calls lets one sum be made at a time; each gives way to other work after every set, for the thread also exports.
 
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use profiler_proto::model::{Difference, Id, Merge, Value};
+use profiler_proto::model::{Difference, Id, Merge, Value, join};
 use profiler_proto::{ProfileSet, Sample};
 use tokio::task::yield_now;
 
@@ -14,10 +15,12 @@ use super::asked::Asked;
 use super::evidence::weight_of;
 use super::frames::Frames;
 use super::nodes::{Nodes, Places};
+use super::process::{Chosen, Process};
 use super::sample_type::SampleType;
 use super::store::{Store, moment_of};
 use super::top::Group;
 use super::tree::Tree;
+use super::weight::{sum, weighted};
 use super::window::{Window, weights_by};
 
 /// The sets that are asked for, with what is known of them.
@@ -31,44 +34,51 @@ pub(super) struct Profiles<'a> {
 impl<'a> Profiles<'a> {
     /// Looks up what is asked for.
     pub(super) async fn find(store: &Store, asked: &'a Asked) -> Self {
-        let Asked { sample_type, range, .. } = *asked;
+        let Asked { sample_type, range, ref of, .. } = *asked;
         let sets = match (sample_type.is_state(), asked.growth) {
             (true, true) => return Self::growth(store, asked).await,
-            (true, false) => store.newest_state(sample_type, range.to).into_iter().collect(),
-            (false, _) => store.select(sample_type, range),
+            (true, false) => store.newest_states(sample_type, range.to, of),
+            (false, _) => store.select(sample_type, range, of),
         };
         let window = Window::of(sample_type, sets.iter().map(Arc::as_ref));
         Self { asked, sets, window }
     }
 
-    /// What changed between the first state of the range and the newest; nothing if there are not two.
+    /// What changed of each process between its first state of the range and the newest; nothing of those that have not two.
     async fn growth(store: &Store, asked: &'a Asked) -> Self {
-        let newest = store.newest_state(asked.sample_type, asked.range.to);
-        let first = store.first_state(asked.sample_type, asked.range);
-        let mut sets = Vec::new();
-        let mut states = newest.zip(first);
-        if let Some((newest, first)) = states.take_if(|(newest, first)| !Arc::ptr_eq(newest, first)) {
+        let Asked { sample_type, range, ref of, .. } = *asked;
+        let first: HashMap<Process, Arc<ProfileSet>> =
+            store.first_states(sample_type, range, of).into_iter().map(|set| (Process::of(&set), set)).collect();
+        let (mut sets, mut states) = (Vec::new(), Vec::new());
+        for newest in store.newest_states(sample_type, range.to, of) {
+            let Some(first) = first.get(&Process::of(&newest)).filter(|first| !Arc::ptr_eq(&newest, first)) else {
+                continue;
+            };
             let mut difference = Difference::of(&newest);
             yield_now().await;
-            difference.less(&first);
+            difference.less(first);
             yield_now().await;
             sets.push(Arc::new(difference.finish()));
-            states = Some((newest, first));
+            states.extend([Arc::clone(first), newest]);
         }
-        let states = states.iter().flat_map(|(newest, first)| [newest.as_ref(), first.as_ref()]);
-        let window = Window::of_change(asked.sample_type, sets.iter().map(Arc::as_ref), states);
+        let window = Window::of_change(sample_type, sets.iter().map(Arc::as_ref), states.iter().map(Arc::as_ref));
         Self { asked, sets, window }
     }
 
-    /// The samples that are asked for, as one profile.
+    /// The samples that are asked for, as one profile; those of several processes carry labels that tell whose they are.
     pub(super) async fn merged(&self) -> ProfileSet {
-        let mut sum = Merge::new();
+        let mut sums: BTreeMap<Process, Merge> = BTreeMap::new();
         for set in &self.sets {
             let keeps = self.asked.filter.of(&set.dictionary);
-            sum.add_samples(set, |sample| sample.value != 0 && keeps(sample));
+            sums.entry(Process::of(set)).or_default().add_samples(set, |sample| sample.value != 0 && keeps(sample));
             yield_now().await;
         }
-        let mut sum = sum.finish();
+        let sums: Vec<(Process, ProfileSet)> = sums.into_iter().map(|(process, sum)| (process, sum.finish())).collect();
+        let labelled: Vec<_> = sums.iter().map(|(process, set)| (set, process.labels())).collect();
+        let mut sum = match sums.as_slice() {
+            [(_, set)] => set.clone(),
+            _ => join(&labelled),
+        };
         let of_type = self.asked.sample_type.profiles(&sum).cloned().collect();
         sum.profiles = of_type;
         sum
@@ -84,9 +94,9 @@ impl<'a> Profiles<'a> {
         let of_set = |set: &Arc<ProfileSet>| -> u64 {
             let keeps = self.asked.filter.of(&set.dictionary);
             let samples = self.asked.sample_type.profiles(set).flat_map(|profile| &profile.samples);
-            samples.filter(|sample| sample.value < 0 && keeps(sample)).map(|sample| sample.value.unsigned_abs()).sum()
+            sum(samples.filter(|sample| sample.value < 0 && keeps(sample)).map(|sample| sample.value.unsigned_abs()))
         };
-        self.sets.iter().map(of_set).sum()
+        sum(self.sets.iter().map(of_set))
     }
 
     /// A tree for each of the `most` heaviest values of the tag `by`, the heaviest first; without `by`, one for all.
@@ -107,14 +117,18 @@ impl<'a> Profiles<'a> {
         groups
     }
 
-    /// The tree of the samples that `wanted` picks out of each set.
+    /// The tree of the samples that `wanted` picks out of each set; where there are several processes, they stand below the root.
     async fn tree_of<F: Fn(&Sample) -> bool>(&self, wanted: impl Fn(&ProfileSet) -> F) -> Tree {
         let (mut nodes, mut frames) = (Nodes::new(), Frames::new());
+        let level = Level::of(&self.sets);
         for set in &self.sets {
-            let (wanted, mut places) = (wanted(set), Places::new(set));
+            let wanted = wanted(set);
+            let root = level.name(set).map_or(0, |name| nodes.process(&name, &mut frames));
+            let mut places = Places::new(set, root);
             frames.note_executable(set);
             for profile in self.asked.sample_type.profiles(set) {
-                nodes.add(set, profile, &wanted, &mut places, &mut frames);
+                let samples = weighted(profile, set, self.window.period).filter(|(sample, _)| wanted(sample));
+                nodes.add(set, samples, &mut places, &mut frames);
             }
             yield_now().await;
         }
@@ -140,17 +154,57 @@ pub(super) struct HeapFigures {
 }
 
 impl HeapFigures {
-    /// Those at or before `moment`; `None` if no state is that old.
-    pub(super) fn at(moment: u64, store: &Store) -> Option<Self> {
-        let set = store.newest_state(SampleType::InuseSpace, moment)?;
-        let attributes = SampleType::InuseSpace.profiles(&set).next()?.attributes;
-        let figure = |key| set.dictionary.value_of(attributes, key).and_then(Value::as_int);
+    /// Those at or before `moment`, of the chosen processes together; `None` if no state is that old. Of the allocator, where all of them
+    /// say it.
+    pub(super) fn at(moment: u64, of: &Chosen, store: &Store) -> Option<Self> {
+        let states = store.newest_states(SampleType::InuseSpace, moment, of);
+        let figure = |key| -> Option<i64> {
+            let of_set = |set: &Arc<ProfileSet>| {
+                let attributes = SampleType::InuseSpace.profiles(set).next()?.attributes;
+                set.dictionary.value_of(attributes, key).and_then(Value::as_int)
+            };
+            states.iter().map(of_set).try_fold(0_i64, |all, figure| Some(all.saturating_add(figure?)))
+        };
+        let live = |set: &Arc<ProfileSet>| {
+            sum(SampleType::InuseSpace.profiles(set).flat_map(|profile| &profile.samples).map(weight_of))
+        };
         Some(Self {
-            at: moment_of(SampleType::InuseSpace, &set)?,
-            live: SampleType::InuseSpace.profiles(&set).flat_map(|profile| &profile.samples).map(weight_of).sum(),
+            at: states.iter().filter_map(|set| moment_of(SampleType::InuseSpace, set)).max()?,
+            live: sum(states.iter().map(live)),
             allocated: figure("jemalloc.allocated"),
             resident: figure("jemalloc.resident"),
         })
+    }
+}
+
+/// By what processes are told apart at the root of a tree: not at all, by service, or, of one service, by pid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Level {
+    None,
+    Service,
+    Pid,
+}
+
+impl Level {
+    fn of(sets: &[Arc<ProfileSet>]) -> Self {
+        let processes: BTreeSet<Process> = sets.iter().map(|set| Process::of(set)).collect();
+        let services: BTreeSet<&str> = processes.iter().map(|process| &*process.service).collect();
+        match (processes.len(), services.len()) {
+            (0 | 1, _) => Self::None,
+            (_, 1) => Self::Pid,
+            _ => Self::Service,
+        }
+    }
+
+    /// What the process of `set` is called at the root.
+    fn name(self, set: &ProfileSet) -> Option<String> {
+        let process = Process::of(set);
+        match self {
+            Self::None => None,
+            Self::Service if process.service.is_empty() => Some("(no service name)".to_owned()),
+            Self::Service => Some(process.service.into()),
+            Self::Pid => Some(format!("pid {}", process.pid.map_or_else(|| "?".to_owned(), |pid| pid.to_string()))),
+        }
     }
 }
 

@@ -3,18 +3,22 @@
 //! In: parsed parameters. Out: gzip pprof of samples taken from now on, or of the heap as it is, or as it changes. Reference: Go's `net/http/pprof`.
 
 use std::fs::File;
+use std::future::ready;
 use std::io::Read;
 use std::time::Duration;
 
 use http::header::{CONTENT_DISPOSITION, RETRY_AFTER};
 use http::{HeaderValue, Method, StatusCode};
+use profiler_proto::model::join;
 use profiler_proto::{ProfileSet, pprof};
 
-use super::change::change;
+use super::change::changes;
+use super::process::{Chosen, Process};
 use super::query::{BadParameter, Query};
 use super::reply::Reply;
 use super::site::Site;
-use super::source::CaptureError;
+use super::source::{CaptureError, CaptureFuture, Snapshot};
+use super::threads;
 
 /// What Go takes if nothing is said.
 const DEFAULT_SECONDS: u64 = 30;
@@ -33,8 +37,11 @@ const INDEX: &str = "<!doctype html>
 <li><a href=\"/debug/pprof/profile?seconds=30\">profile</a>: CPU samples from now on; <code>seconds</code> is 1 to 300, 30 if not said</li>
 <li><a href=\"/debug/pprof/heap\">heap</a>: what lives of the memory that was sampled since the start, and what was allocated; with <code>seconds</code>, how much of both came and went within them</li>
 <li><a href=\"/debug/pprof/allocs\">allocs</a>: the same, with what was allocated first</li>
+<li><a href=\"/debug/pprof/goroutine\">goroutine</a>, <a href=\"/debug/pprof/block\">block</a>, <a href=\"/debug/pprof/mutex\">mutex</a>: of Go processes, what there is of goroutines, what they waited for since the start, who made them wait; with <code>seconds</code>, how that changed</li>
+<li><a href=\"/debug/pprof/threads\">threads</a>: the threads that there are, by name and state</li>
 <li><a href=\"/debug/pprof/cmdline\">cmdline</a>: the program's arguments</li>
 </ul>
+<p>Where several processes are profiled, samples of all carry the labels <code>service</code> and <code>pid</code>; <code>pid=N</code> is one process.</p>
 <p><a href=\"/\">The flame graph</a> shows the last minutes.</p>
 </body></html>
 ";
@@ -48,13 +55,12 @@ impl Site {
     /// `/debug/pprof/profile`: answers when the capture has ended; ends the capture when the client goes.
     pub(super) async fn capture(&self, query: &Query, method: &Method) -> Result<Reply, BadParameter> {
         let seconds = query.number("seconds", 1..=MOST_SECONDS, DEFAULT_SECONDS)?;
+        let chosen = query.process()?;
         if method == Method::HEAD {
             return Ok(attachment(&ProfileSet::default()).bare(StatusCode::OK));
         }
-        Ok(match self.source.capture(Duration::from_secs(seconds)).await {
-            Ok(set) => attachment(&set),
-            Err(error) => refused(error),
-        })
+        let captured = self.source.capture(Duration::from_secs(seconds), chosen.pid).await;
+        Ok(answer(captured, &chosen))
     }
 
     /// `/debug/pprof/heap`, and `/debug/pprof/allocs`, which is the same and shows what was allocated first: as it is, or, with
@@ -65,27 +71,62 @@ impl Site {
         first: Option<&'static str>,
         method: &Method,
     ) -> Result<Reply, BadParameter> {
+        let keep = || self.source.keep_heap();
+        self.now_or_change(query, method, |pid| self.source.heap(first, pid), keep).await
+    }
+
+    /// `/debug/pprof/{goroutine,block,mutex}`: what runtimes keep, as it is, or how it changed.
+    pub(super) async fn snapshot(&self, query: &Query, of: Snapshot, method: &Method) -> Result<Reply, BadParameter> {
+        self.now_or_change(query, method, |pid| self.source.snapshot(of, pid), || Box::new(())).await
+    }
+
+    /// `/debug/pprof/threads`: the threads that there are.
+    pub(super) async fn threads(&self, query: &Query, method: &Method) -> Result<Reply, BadParameter> {
+        let targets = self.source.targets();
+        let of_pid = |pid: Option<u32>| -> CaptureFuture {
+            let targets = targets.iter().filter(|target| pid.is_none_or(|pid| target.pid == pid));
+            let sets: Vec<ProfileSet> = targets.filter_map(threads::of).collect();
+            Box::pin(ready(if sets.is_empty() { Err(CaptureError::NoProcess) } else { Ok(sets) }))
+        };
+        self.now_or_change(query, method, of_pid, || Box::new(())).await
+    }
+
+    /// What `taken` gives, or, with `seconds`, how that changed when these are over; what `keep` gives is held as long.
+    async fn now_or_change(
+        &self,
+        query: &Query,
+        method: &Method,
+        taken: impl Fn(Option<u32>) -> CaptureFuture,
+        keep: impl FnOnce() -> Box<dyn Send>,
+    ) -> Result<Reply, BadParameter> {
         let seconds = query.number("seconds", 1..=MOST_SECONDS, 0)?;
+        let chosen = query.process()?;
         let profile = async {
             if seconds == 0 || method == Method::HEAD {
-                return self.source.heap(first).await;
+                return taken(chosen.pid).await;
             }
             let _place = self.changes.try_acquire().map_err(|_| CaptureError::TooMany)?;
-            let _kept = self.source.keep_heap();
-            let before = self.source.heap(first).await?;
+            let _kept = keep();
+            let before = taken(chosen.pid).await?;
             tokio::time::sleep(Duration::from_secs(seconds)).await;
-            Ok(change(before, self.source.heap(first).await?))
+            Ok(changes(before, taken(chosen.pid).await?))
         };
-        Ok(match profile.await {
-            Ok(set) if method == Method::HEAD => attachment(&set).bare(StatusCode::OK),
-            Ok(set) => attachment(&set),
-            Err(error) => refused(error),
+        let reply = answer(profile.await, &chosen);
+        Ok(if method == Method::HEAD { reply.without_body() } else { reply })
+    }
+
+    /// `/debug/pprof/cmdline`: the arguments of the profiled process, or the first one that is chosen, NUL between them.
+    pub(super) fn command_line(&self, query: &Query) -> Result<Reply, BadParameter> {
+        let chosen = query.process()?;
+        let wanted = self.source.targets().into_iter().find(|target| chosen.pid.is_none_or(|pid| pid == target.pid));
+        Ok(match wanted.map(|target| target.pid) {
+            Some(pid) => Self::arguments_of(pid),
+            None if chosen.pid.is_some() => refused(CaptureError::NoProcess),
+            None => Self::arguments_of(std::process::id()),
         })
     }
 
-    /// `/debug/pprof/cmdline`: the arguments of the profiled process, NUL between them.
-    pub(super) fn command_line(&self) -> Reply {
-        let pid = self.source.targets().first().map_or_else(std::process::id, |target| target.pid);
+    fn arguments_of(pid: u32) -> Reply {
         let path = format!("/proc/{pid}/cmdline");
         let mut arguments = Vec::new();
         match File::open(&path).and_then(|file| file.take(MOST_COMMAND_LINE).read_to_end(&mut arguments)) {
@@ -105,11 +146,34 @@ pub(super) fn attachment(set: &ProfileSet) -> Reply {
         .with(CONTENT_DISPOSITION, HeaderValue::from_static("attachment; filename=\"profile\""))
 }
 
+/// The profile of the chosen processes: of one as it is, of several joined, their samples labelled.
+fn answer(captured: Result<Vec<ProfileSet>, CaptureError>, chosen: &Chosen) -> Reply {
+    let sets = match captured {
+        Ok(sets) => sets,
+        Err(error) => return refused(error),
+    };
+    // Whoever captures only its own process may say nothing of its pid.
+    let alone = sets.len() == 1 && chosen.service.is_none();
+    let of_process = sets.iter().map(|set| (set, Process::of(set)));
+    let wanted: Vec<_> = of_process.filter(|(_, process)| alone || chosen.has(process)).collect();
+    match wanted.as_slice() {
+        [] if !sets.is_empty() => refused(CaptureError::NoProcess),
+        [] => attachment(&ProfileSet::default()),
+        [(set, _)] => attachment(set),
+        several => {
+            let labelled: Vec<_> = several.iter().map(|(set, process)| (*set, process.labels())).collect();
+            attachment(&join(&labelled))
+        }
+    }
+}
+
 fn refused(error: CaptureError) -> Reply {
     let refusal = Reply::refusal(StatusCode::SERVICE_UNAVAILABLE, error);
     match error {
         CaptureError::TooMany => refusal.with(RETRY_AFTER, HeaderValue::from_static("30")),
         CaptureError::Off => refusal,
-        CaptureError::NoHeap => Reply::refusal(StatusCode::NOT_FOUND, error),
+        CaptureError::NoHeap | CaptureError::NoRuntime | CaptureError::NoProcess => {
+            Reply::refusal(StatusCode::NOT_FOUND, error)
+        }
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use profiler_proto::model::TagFilter;
 
+use super::process::Chosen;
 use super::range::Range;
 
 /// A parameter that cannot be: answered with 400.
@@ -34,7 +35,7 @@ pub(super) struct Query {
 }
 
 /// The parameters that choose samples, wherever samples are shown.
-pub(super) const SAMPLES: [&str; 5] = ["from", "to", "tag", "type", "growth"];
+pub(super) const SAMPLES: [&str; 7] = ["from", "to", "tag", "type", "growth", "service", "pid"];
 /// The one parameter that may stand several times.
 const REPEATABLE: &str = "tag";
 /// So many tags can be asked for at once.
@@ -88,6 +89,12 @@ impl Query {
             Some("" | "1") => Ok(true),
             Some(value) => Err(bad(name, value, "allowed: 1, 0, or nothing behind the name")),
         }
+    }
+
+    /// `service` and `pid`: which processes.
+    pub(super) fn process(&self) -> Result<Chosen, BadParameter> {
+        let pid = self.one("pid").map(|_| self.number("pid", 0..=u64::from(u32::MAX), 0)).transpose()?;
+        Ok(Chosen { service: self.one("service").map(str::to_owned), pid: pid.and_then(|pid| u32::try_from(pid).ok()) })
     }
 
     /// The value of a parameter cannot be, for reasons that are not its own.

@@ -79,6 +79,12 @@ impl Reply {
         self
     }
 
+    /// The same without its body.
+    pub(super) fn without_body(self) -> Self {
+        let status = self.status;
+        self.bare(status)
+    }
+
     /// The response to a request with these headers.
     pub(super) fn response(mut self, request: &HeaderMap) -> Response<Full<Bytes>> {
         if self.compressible {

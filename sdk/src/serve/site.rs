@@ -17,24 +17,31 @@ use tokio::sync::Semaphore;
 use super::pull::MOST_CHANGES;
 use super::query::{BadParameter, Query, SAMPLES};
 use super::reply::Reply;
-use super::source::Source;
+use super::source::{Snapshot, Source};
 use super::store::Store;
 use super::{assets, host, stats};
 
 /// What can be asked for, for those who asked for something else.
 const PATHS: &str = "\
 /                            the flame graph page
-/flamegraph.svg              the flame graph as SVG: from, to, tag, type, growth
-/api/profile                 samples as a tree: from, to, tag, type, growth, format=json|pprof|folded
-/api/top                     the hottest functions: by, n, from, to, tag, type, growth, format=json|text
+/flamegraph.svg              the flame graph as SVG: from, to, tag, type, growth, service, pid
+/api/profile                 samples as a tree: from, to, tag, type, growth, service, pid, format=json|pprof|folded
+/api/top                     the hottest functions: by, n, from, to, tag, type, growth, service, pid, format=json|text
 /debug/pprof/                what `go tool pprof` can fetch
-/debug/pprof/profile         CPU samples from now on, as pprof: seconds
-/debug/pprof/heap            what lives of the memory, as pprof; what came and went: seconds
-/debug/pprof/allocs          what was allocated since the start, as pprof: seconds
+/debug/pprof/profile         CPU samples from now on, as pprof: seconds, service, pid
+/debug/pprof/heap            what lives of the memory, as pprof; what came and went: seconds; service, pid
+/debug/pprof/allocs          what was allocated since the start, as pprof: seconds, service, pid
+/debug/pprof/goroutine       goroutines of Go processes, as pprof: seconds, service, pid
+/debug/pprof/block           what goroutines waited for, as pprof: seconds, service, pid
+/debug/pprof/mutex           who made goroutines wait for locks, as pprof: seconds, service, pid
+/debug/pprof/threads         threads by name and state, as pprof: seconds, pid
 /debug/pprof/cmdline         the program's arguments
 /stats                       the profiler's account of itself
 /healthz                     whether samples are taken
 ";
+
+/// The parameters of named profiles. `gc` and `debug` are what Go knows: there is nothing to collect here, and no text.
+const NAMED: [&str; 5] = ["seconds", "pid", "service", "gc", "debug"];
 
 /// The answers of one server.
 pub(super) struct Site {
@@ -83,17 +90,27 @@ impl Site {
             "/api/top" => self.top(&samples(&["by", "n", "format"])?).await,
             "/flamegraph.svg" => self.flamegraph(&samples(&[])?).await,
             "/debug/pprof/" | "/debug/pprof" => query(&[]).map(|_| Self::pprof_index()),
-            "/debug/pprof/profile" => self.capture(&query(&["seconds"])?, &request.method).await,
-            // `gc` and `debug` are what Go knows: there is nothing to collect here, and no text.
-            "/debug/pprof/heap" => self.heap(&query(&["seconds", "gc", "debug"])?, None, &request.method).await,
-            "/debug/pprof/allocs" => {
-                self.heap(&query(&["seconds", "gc", "debug"])?, Some("alloc_space"), &request.method).await
-            }
-            "/debug/pprof/cmdline" => query(&[]).map(|_| self.command_line()),
+            "/debug/pprof/profile" => self.capture(&query(&["seconds", "pid", "service"])?, &request.method).await,
+            "/debug/pprof/cmdline" => self.command_line(&query(&["pid"])?),
+            path if path.starts_with("/debug/pprof/") => self.named(path, &query(&NAMED)?, request).await,
             "/stats" => query(&[]).map(|_| Reply::json(stats::json(&self.source.stats()).to_string())),
             "/healthz" => query(&[]).map(|_| self.health()),
             // The page keeps its state in its parameters; they are none of the server's.
             path => Ok(assets::find(path, &request.headers).unwrap_or_else(|| Self::not_found(path))),
+        }
+    }
+
+    /// The profiles that Go has by name.
+    async fn named(&self, path: &str, query: &Query, request: &Parts) -> Result<Reply, BadParameter> {
+        let method = &request.method;
+        match path.trim_start_matches("/debug/pprof/") {
+            "heap" => self.heap(query, None, method).await,
+            "allocs" => self.heap(query, Some("alloc_space"), method).await,
+            "goroutine" => self.snapshot(query, Snapshot::Goroutine, method).await,
+            "block" => self.snapshot(query, Snapshot::Block, method).await,
+            "mutex" => self.snapshot(query, Snapshot::Mutex, method).await,
+            "threads" => self.threads(query, method).await,
+            _ => Ok(Self::not_found(path)),
         }
     }
 

@@ -11,7 +11,11 @@ use profiler_proto::ProfileSet;
 
 use crate::stats::Stats;
 
-/// Whoever captures profiles.
+/// Whoever captures profiles: of its own process (the SDK), or of many from outside (the sidecar).
+///
+/// What is captured comes as one set for each process, with its [`Resource`](profiler_proto::model::resource::Resource): `process.pid` and `service.name` in it say
+/// whose it is. Whoever serves them joins them, and labels the samples with `pid` and `service`. Where `pid` is given, only that process is
+/// asked for; one that is not known is [`CaptureError::NoProcess`].
 pub trait Source: Send + Sync + 'static {
     /// The processes that are profiled; the SDK has exactly one, its own.
     fn targets(&self) -> Vec<Target>;
@@ -20,15 +24,23 @@ pub trait Source: Send + Sync + 'static {
     ///
     /// # Errors
     /// [`CaptureError`], when sampling is off or too many captures run already.
-    fn capture(&self, duration: Duration) -> CaptureFuture;
+    fn capture(&self, duration: Duration, pid: Option<u32>) -> CaptureFuture;
 
     /// The heap: what was allocated since the start, and what lives now. `first`: the type that viewers of pprof show first,
     /// where it is not memory in use.
     ///
     /// # Errors
     /// [`CaptureError`], where there are no heap profiles.
-    fn heap(&self, _first: Option<&'static str>) -> CaptureFuture {
+    fn heap(&self, _first: Option<&'static str>, _pid: Option<u32>) -> CaptureFuture {
         Box::pin(std::future::ready(Err(CaptureError::NoHeap)))
+    }
+
+    /// What else is known of the processes as they are now: the goroutines that there are, or what was waited for since the start.
+    ///
+    /// # Errors
+    /// [`CaptureError`], where there is no such profile.
+    fn snapshot(&self, _of: Snapshot, _pid: Option<u32>) -> CaptureFuture {
+        Box::pin(std::future::ready(Err(CaptureError::NoRuntime)))
     }
 
     /// Until what is returned is dropped, what was allocated at a stack stays at that stack, so that two profiles of the heap can be
@@ -41,16 +53,45 @@ pub trait Source: Send + Sync + 'static {
     fn stats(&self) -> Stats;
 }
 
-/// The outcome of a capture, later.
-pub type CaptureFuture = Pin<Box<dyn Future<Output = Result<ProfileSet, CaptureError>> + Send>>;
+/// The outcome of a capture, later: one set for each process.
+pub type CaptureFuture = Pin<Box<dyn Future<Output = Result<Vec<ProfileSet>, CaptureError>> + Send>>;
 
-/// A process that is profiled.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What a runtime keeps of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Snapshot {
+    /// Goroutines by stack ([`Kind::goroutine`](profiler_proto::model::Kind::goroutine)).
+    Goroutine,
+    /// What goroutines waited for since the start ([`Kind::contention`](profiler_proto::model::Kind::contention)).
+    Block,
+    /// What others waited for since the start, locks being held.
+    Mutex,
+}
+
+/// A process that is profiled. Made by [`Target::new`]; other crates cannot name all fields, for there may be more.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct Target {
     /// `service.name`.
     pub service: String,
     /// Process id as the capturing side sees it.
     pub pid: u32,
+    /// What it is written in, as `process.runtime.name` or `telemetry.sdk.language` says: `go`, `rust`; `None` where that is not known.
+    pub language: Option<String>,
+}
+
+impl Target {
+    /// The process `pid`, which is an instance of `service`.
+    #[must_use]
+    pub fn new(service: impl Into<String>, pid: u32) -> Self {
+        Self { service: service.into(), pid, language: None }
+    }
+
+    /// The same, written in `language`.
+    #[must_use]
+    pub fn in_language(self, language: impl Into<String>) -> Self {
+        Self { language: Some(language.into()), ..self }
+    }
 }
 
 /// Why a capture was not made.
@@ -66,4 +107,10 @@ pub enum CaptureError {
     /// The heap of this program is not profiled.
     #[error("there are no heap profiles; /stats says why, at heap.notes")]
     NoHeap,
+    /// No process has a runtime that keeps this.
+    #[error("no profiled process keeps such a profile: it is Go's runtime that does, and the sidecar that reads it")]
+    NoRuntime,
+    /// The process that was asked for is not profiled, or is gone.
+    #[error("no process with this pid is profiled; /stats and the page list those that are")]
+    NoProcess,
 }

@@ -6,10 +6,32 @@
 use profiler_proto::loss::{Degraded, Loss};
 use serde_json::{Map, Value, json};
 
-use crate::stats::{DestinationStats, HeapStats, KindStats, Stats};
+use crate::stats::{DestinationStats, Figure, HeapStats, KindStats, SpanStats, Stats, StatsSection};
 
 /// The snapshot as an object. Every cause stands in it, those at zero too, so that a reader can rely on them.
 pub(super) fn json(stats: &Stats) -> Value {
+    let mut object = of_all(stats);
+    let sections = stats.sections.iter().map(|section| (section.name.clone(), figures(section)));
+    let inside = || {
+        [
+            ("tags", json!({ "left_out": stats.tags.left_out })),
+            ("heap", heap(&stats.heap)),
+            ("spans", spans(&stats.spans)),
+        ]
+    };
+    if let Value::Object(object) = &mut object {
+        for (name, part) in sections {
+            object.entry(name).or_insert(part);
+        }
+        if !stats.from_outside {
+            object.extend(inside().map(|(name, part)| (name.to_owned(), part)));
+        }
+    }
+    object
+}
+
+/// What whoever captures can say.
+fn of_all(stats: &Stats) -> Value {
     json!({
         "sampling": stats.sampling,
         "rate_hz": stats.rate_hz,
@@ -27,15 +49,27 @@ pub(super) fn json(stats: &Stats) -> Value {
             "notes": stats.engine.notes,
             "refused": stats.engine.refused.iter().map(|(name, why)| json!({"name": name, "why": why})).collect::<Vec<_>>(),
         },
+        "sections": stats.sections.iter().map(|section| section.name.as_str()).collect::<Vec<_>>(),
         "symbols": {
             "lines": stats.symbols.lines,
             "resolved": stats.symbols.resolved,
             "unresolved": stats.symbols.unresolved,
         },
-        "tags": { "left_out": stats.tags.left_out },
-        "heap": heap(&stats.heap),
-        "spans": { "observed": stats.spans.observed, "seen": stats.spans.seen, "notes": stats.spans.notes },
     })
+}
+
+fn spans(stats: &SpanStats) -> Value {
+    json!({ "observed": stats.observed, "seen": stats.seen, "notes": stats.notes })
+}
+
+fn figures(section: &StatsSection) -> Value {
+    let value = |figure: &Figure| match figure {
+        Figure::Count(count) => Value::from(*count),
+        Figure::Number(number) => Value::from(*number),
+        Figure::Flag(flag) => Value::from(*flag),
+        Figure::Text(text) => Value::from(text.as_str()),
+    };
+    section.figures.iter().map(|(name, figure)| (name.clone(), value(figure))).collect::<Map<_, _>>().into()
 }
 
 fn destination(stats: &DestinationStats) -> Value {
@@ -175,5 +209,19 @@ mod tests {
         assert_eq!((&destination["delivered"], &destination["kinds"]["heap"]), (&json!(5), kind));
         let latencies = ["total", "last", "longest"].map(|which| &destination[format!("{which}_latency_seconds")]);
         assert_eq!(latencies, [&json!(0.5), &json!(0.25), &Value::Null]);
+    }
+    /// Check that what another crate knows stands under its own names, and that what only the process itself knows is left out of it.
+    #[test]
+    fn parts_of_others_stand_under_their_names() {
+        let mut stats = Stats { from_outside: true, ..Stats::default() };
+        stats
+            .sections
+            .push(StatsSection::new("budget").with("rate_hz", 49_u64).with("over", true).with("cpu_share", 0.25));
+        stats.sections.push(StatsSection::new("taken").with("not", "overwritten"));
+        let json = json(&stats);
+        assert_eq!(json["budget"], json!({"rate_hz": 49, "over": true, "cpu_share": 0.25}));
+        assert_eq!((&json["taken"], json.get("heap"), json.get("spans")), (&json!(0), None, None));
+        let own = super::json(&Stats::default());
+        assert!(["tags", "heap", "spans"].iter().all(|part| own.get(part).is_some()));
     }
 }

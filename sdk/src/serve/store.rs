@@ -1,9 +1,10 @@
-//! The profiles of the last minutes, in memory.
+//! The profiles of the last minutes, in memory, of any number of processes.
 //!
-//! In: closed profile sets, from the thread that assembles them. Out: those of a range of time, shared and not copied.
-//! Bounded by time and by bytes: the oldest go first, of the sort that takes more room (CPU, or all else). What is older than some
+//! In: closed profile sets, from the thread that assembles or receives them. Out: those of a range of time, shared and not copied.
+//! Bounded by time, by bytes and by processes: the oldest go first, of the process and sort (CPU, or all else) that takes most room. What is older than some
 //! minutes is joined into sets of a minute. The lock is held only while shares are handed over.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -11,8 +12,11 @@ use profiler_proto::ProfileSet;
 use profiler_proto::model::merge;
 
 use super::lane::{Lane, Stored};
+use super::process::{Chosen, Process};
 use super::range::Range;
 use super::sample_type::SampleType;
+use super::site;
+use super::source::Target;
 
 /// Profiles of the last minutes, bounded by time and by bytes.
 #[derive(Debug)]
@@ -22,11 +26,18 @@ pub struct Store {
     held: Mutex<Held>,
 }
 
-/// Sets with on-CPU time, and all others: neither drives the other out of its half.
+/// Of each process sets with on-CPU time, and all others: none drives those that take less room out.
 #[derive(Debug, Default)]
 struct Held {
-    lanes: [Lane; 2],
+    rooms: BTreeMap<Process, [Lane; 2]>,
 }
+
+/// Processes beyond this many are not kept apart: the one that said nothing for longest goes.
+const MOST_PROCESSES: usize = 512;
+/// A clock may be wrong by this much. What ends later would make all else look old.
+const FUTURE: Duration = Duration::from_secs(300);
+/// A process that gave no state for so long, while others did, is gone, and what it had with it.
+const GONE: Duration = Duration::from_secs(180);
 
 impl Store {
     /// How long profiles are kept by [`Store::default`].
@@ -41,24 +52,20 @@ impl Store {
         Self { window, max_bytes, held: Mutex::default() }
     }
 
-    /// Keeps `set`, which may drive out the oldest ones: where there is no room, of CPU profiles or of all others, whichever take
-    /// more. So each sort has half of the room, and what the other leaves of its half.
+    /// Keeps `set`, which may drive out the oldest ones: where there is no room, of that process's CPU profiles or other ones that take
+    /// most. So each has its share of the room, and what the others leave of theirs. A set from the future is not kept.
     pub fn add(&self, set: Arc<ProfileSet>) {
-        let lane = usize::from(!SampleType::Cpu.is_in(&set));
-        let Some(stored) = Stored::new(set) else { return };
-        if stored.bytes() > self.max_bytes {
-            let bytes = stored.bytes();
-            tracing::warn!(bytes, max_bytes = self.max_bytes, "a profile larger than the whole store is not kept");
-            return;
-        }
+        let (process, lane) = (Process::of(&set), usize::from(!SampleType::Cpu.is_in(&set)));
+        let Some(stored) = Stored::new(set).filter(|stored| self.may_be_kept(stored)) else { return };
         let driven_out: Vec<Stored> = {
             let mut held = self.held();
-            held.lanes[lane].push(stored);
-            self.drive_out(&mut held)
+            let gone = held.make_room(&process);
+            held.rooms.entry(process.clone()).or_default()[lane].push(stored);
+            gone.into_iter().flatten().chain(self.drive_out(&mut held)).collect()
         };
         // Outside of the lock: to free a large set takes a while.
         drop(driven_out);
-        self.join_minute(lane);
+        self.join_minute(&process, lane);
     }
 
     /// How long profiles are kept.
@@ -73,57 +80,94 @@ impl Store {
         self.held().bytes()
     }
 
-    /// The types that there are profiles of.
-    pub(super) fn types(&self) -> Vec<SampleType> {
+    /// The processes that there are profiles of, by service and pid.
+    #[must_use]
+    pub fn targets(&self) -> Vec<Target> {
         let held = self.held();
-        SampleType::ALL.into_iter().filter(|sample_type| held.of_type(*sample_type).next().is_some()).collect()
+        let newest = |lanes: &[Lane; 2]| {
+            lanes.iter().filter_map(|lane| lane.iter().last()).next().map(|stored| Arc::clone(stored.set()))
+        };
+        held.rooms.iter().filter_map(|(process, lanes)| Some(process.target(&newest(lanes)?.resource))).collect()
     }
 
-    /// The sets with profiles of a type that touch a range of time, in the order of their arrival. One that lies in it only in
-    /// part belongs to it as a whole: what is newest is shown rather than left out.
-    pub(super) fn select(&self, sample_type: SampleType, range: Range) -> Vec<Arc<ProfileSet>> {
+    /// The types that there are profiles of.
+    pub(super) fn types(&self) -> Vec<SampleType> {
+        let (held, all) = (self.held(), Chosen::default());
+        SampleType::ALL.into_iter().filter(|sample_type| held.of_type(*sample_type, &all).next().is_some()).collect()
+    }
+
+    /// The sets with profiles of a type, of the chosen processes, that touch a range of time, those of a process in the order of their
+    /// arrival. One that lies in it only in part belongs to it as a whole: what is newest is shown rather than left out.
+    pub(super) fn select(&self, sample_type: SampleType, range: Range, of: &Chosen) -> Vec<Arc<ProfileSet>> {
         let held = self.held();
-        let touched = held.of_type(sample_type).filter(|stored| stored.touches(range));
+        let touched = held.of_type(sample_type, of).filter(|stored| stored.touches(range));
         touched.map(|stored| Arc::clone(stored.set())).collect()
     }
 
-    /// The newest state of a type at or before `moment`.
-    pub(super) fn newest_state(&self, sample_type: SampleType, moment: u64) -> Option<Arc<ProfileSet>> {
+    /// Of each chosen process the newest state of a type at or before `moment`, of those that were there still.
+    pub(super) fn newest_states(&self, sample_type: SampleType, moment: u64, of: &Chosen) -> Vec<Arc<ProfileSet>> {
         let held = self.held();
-        let until = held.states(sample_type).filter(|(at, _)| *at <= moment);
-        until.max_by_key(|(at, _)| *at).map(|(_, set)| Arc::clone(set))
+        let newest = |lanes| states(sample_type, lanes).filter(|(at, _)| *at <= moment).max_by_key(|(at, _)| *at);
+        let states: Vec<_> = held.chosen(of).filter_map(newest).collect();
+        let last = states.iter().map(|(at, _)| *at).max().unwrap_or(0);
+        // One that is asked less often has longer.
+        let interval =
+            |set: &ProfileSet| sample_type.profiles(set).map(|profile| profile.duration_nanos).max().unwrap_or(0);
+        let patience = |set: &ProfileSet| interval(set).saturating_mul(2);
+        let until = |at: u64, set| at.saturating_add(nanos(GONE).max(patience(set)));
+        let alive = states.into_iter().filter(|(at, set)| until(*at, set) >= last);
+        alive.map(|(_, set)| Arc::clone(set)).collect()
     }
 
-    /// The first state of a type in a range of time.
-    pub(super) fn first_state(&self, sample_type: SampleType, range: Range) -> Option<Arc<ProfileSet>> {
+    /// Of each chosen process the first state of a type in a range of time.
+    pub(super) fn first_states(&self, sample_type: SampleType, range: Range, of: &Chosen) -> Vec<Arc<ProfileSet>> {
         let held = self.held();
-        let within = held.states(sample_type).filter(|(at, _)| (range.from..=range.to).contains(at));
-        within.min_by_key(|(at, _)| *at).map(|(_, set)| Arc::clone(set))
+        let first = |lanes| {
+            let within = states(sample_type, lanes).filter(|(at, _)| (range.from..=range.to).contains(at));
+            within.min_by_key(|(at, _)| *at)
+        };
+        held.chosen(of).filter_map(first).map(|(_, set)| Arc::clone(set)).collect()
+    }
+
+    fn may_be_kept(&self, stored: &Stored) -> bool {
+        let (bytes, max_bytes) = (stored.bytes(), self.max_bytes);
+        if bytes > max_bytes {
+            tracing::warn!(bytes, max_bytes, "a profile larger than the whole store is not kept");
+        }
+        let comes = stored.ends_after(site::now().saturating_add(nanos(FUTURE)));
+        if comes {
+            tracing::warn!("a profile that ends in the future is not kept; the clock of whoever sent it is wrong");
+        }
+        bytes <= max_bytes && !comes
     }
 
     /// Puts one merged set in the place of the sets of a minute, if one is due. They are merged outside of the lock.
-    fn join_minute(&self, lane: usize) {
+    fn join_minute(&self, process: &Process, lane: usize) {
         let apart = {
             let held = self.held();
-            held.lanes[lane].due(held.newest())
+            let newest = held.newest();
+            held.rooms.get(process).map(|lanes| lanes[lane].due(newest)).unwrap_or_default()
         };
         let Some(first) = apart.first() else { return };
         let set = Arc::new(merge(apart.iter().map(Arc::as_ref)));
         let Some(joined) = Stored::new(set) else { return };
-        let replaced = self.held().lanes[lane].replace(first, apart.len(), joined);
+        let replaced = self.held().rooms.get_mut(process).map(|lanes| lanes[lane].replace(first, apart.len(), joined));
         drop(replaced);
     }
 
     fn drive_out(&self, held: &mut Held) -> Vec<Stored> {
-        let oldest = held.newest().saturating_sub(u64::try_from(self.window.as_nanos()).unwrap_or(u64::MAX));
+        let oldest = held.newest().saturating_sub(nanos(self.window));
         let mut out = Vec::new();
-        for lane in &mut held.lanes {
+        for lane in held.rooms.values_mut().flatten() {
             out.extend(std::iter::from_fn(|| lane.pop_before(oldest)));
         }
-        while held.bytes() > self.max_bytes {
+        let mut bytes = held.bytes();
+        while bytes > self.max_bytes {
             let Some(oldest) = held.fullest().and_then(Lane::pop) else { break };
+            bytes -= oldest.bytes();
             out.push(oldest);
         }
+        held.rooms.retain(|_, lanes| lanes.iter().any(|lane| !lane.is_empty()));
         out
     }
 
@@ -136,27 +180,47 @@ impl Store {
 impl Held {
     /// The end of the newest profile.
     fn newest(&self) -> u64 {
-        self.lanes.iter().map(Lane::newest).max().unwrap_or(0)
+        self.rooms.values().flatten().map(Lane::newest).max().unwrap_or(0)
     }
 
     fn bytes(&self) -> usize {
-        self.lanes.iter().map(Lane::bytes).sum()
+        self.rooms.values().flatten().map(Lane::bytes).sum()
     }
 
-    /// Where there is no room: the lane that takes more, but the newest set of each stays as long as the other lane has older ones.
+    /// What a process had that goes, for there are too many beside a new one.
+    fn make_room(&mut self, process: &Process) -> Option<impl Iterator<Item = Stored> + use<>> {
+        if self.rooms.len() < MOST_PROCESSES || self.rooms.contains_key(process) {
+            return None;
+        }
+        let silent = |(_, lanes): &(&Process, &[Lane; 2])| lanes.iter().map(Lane::newest).max();
+        let gone = self.rooms.iter().min_by_key(silent).map(|(process, _)| process.clone())?;
+        let lanes = self.rooms.remove(&gone)?;
+        Some(lanes.into_iter().flat_map(|mut lane| std::iter::from_fn(move || lane.pop())))
+    }
+
+    /// Where there is no room: the lane that takes most, but the newest set of each stays as long as another lane has older ones.
     fn fullest(&mut self) -> Option<&mut Lane> {
-        self.lanes.iter_mut().max_by_key(|lane| (lane.len() > 1, lane.bytes()))
+        self.rooms.values_mut().flatten().max_by_key(|lane| (lane.len() > 1, lane.bytes()))
     }
 
-    fn of_type(&self, sample_type: SampleType) -> impl Iterator<Item = &Stored> {
-        self.lanes.iter().flat_map(Lane::iter).filter(move |stored| sample_type.is_in(stored.set()))
+    fn chosen(&self, of: &Chosen) -> impl Iterator<Item = &[Lane; 2]> {
+        self.rooms.iter().filter(|(process, _)| of.has(process)).map(|(_, lanes)| lanes)
     }
 
-    /// The states of a type, each with its moment: the end of its window.
-    fn states(&self, sample_type: SampleType) -> impl Iterator<Item = (u64, &Arc<ProfileSet>)> {
-        let sets = self.lanes.iter().flat_map(Lane::iter).map(Stored::set);
-        sets.filter_map(move |set| Some((moment_of(sample_type, set)?, set)))
+    fn of_type(&self, sample_type: SampleType, of: &Chosen) -> impl Iterator<Item = &Stored> {
+        let lanes = self.chosen(of).flatten();
+        lanes.flat_map(Lane::iter).filter(move |stored| sample_type.is_in(stored.set()))
     }
+}
+
+/// The states of a type that a process had, each with its moment: the end of its window.
+fn states(sample_type: SampleType, lanes: &[Lane; 2]) -> impl Iterator<Item = (u64, &Arc<ProfileSet>)> {
+    let sets = lanes.iter().flat_map(Lane::iter).map(Stored::set);
+    sets.filter_map(move |set| Some((moment_of(sample_type, set)?, set)))
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl Default for Store {
@@ -179,7 +243,11 @@ mod tests {
     const ALWAYS: Range = Range { from: 0, to: u64::MAX };
 
     fn starts(store: &Store, range: Range) -> Vec<u64> {
-        store.select(SampleType::Cpu, range).iter().map(|set| set.profiles[0].time_unix_nanos / 1_000_000_000).collect()
+        store
+            .select(SampleType::Cpu, range, &Chosen::default())
+            .iter()
+            .map(|set| set.profiles[0].time_unix_nanos / 1_000_000_000)
+            .collect()
     }
 
     /// Check that profiles older than the window, seen from the newest, go.
@@ -204,11 +272,11 @@ mod tests {
         (6..18).for_each(|n| store.add(set(600 + 10 * n)));
         assert_eq!(starts(&store, ALWAYS)[..3], [600, 660, 670]);
         assert!(store.bytes() < 3 * apart, "{} of {apart}", store.bytes());
-        let first = &store.select(SampleType::Cpu, Range { from: 0, to: 600_000_000_000 })[0];
+        let first = &store.select(SampleType::Cpu, Range { from: 0, to: 600_000_000_000 }, &Chosen::default())[0];
         let values: Vec<i64> = first.profiles[0].samples.iter().map(|sample| sample.value).collect();
         assert_eq!((first.profiles[0].duration_nanos, values), (60_000_000_000, vec![12, 6]));
         assert_eq!(profiler_proto::loss::stacks_of(&first.profiles[0], &first.dictionary), 18);
-        let sum: usize = store.held().lanes.iter().flat_map(Lane::iter).map(Stored::bytes).sum();
+        let sum: usize = store.held().rooms.values().flatten().flat_map(Lane::iter).map(Stored::bytes).sum();
         assert_eq!(store.bytes(), sum);
     }
 
@@ -225,7 +293,7 @@ mod tests {
         assert_eq!(starts(&store, ALWAYS), [1097, 1098, 1099]);
         let tiny = Store::new(Duration::from_secs(3600), bytes - 1);
         tiny.add(one);
-        assert_eq!((tiny.bytes(), tiny.select(SampleType::Cpu, ALWAYS).len()), (0, 0));
+        assert_eq!((tiny.bytes(), tiny.select(SampleType::Cpu, ALWAYS, &Chosen::default()).len()), (0, 0));
     }
 
     const SECOND: u64 = 1_000_000_000;
@@ -233,6 +301,10 @@ mod tests {
     /// A heap of ten seconds that ends at this second, with so many bytes in use.
     fn heap(end: u64, bytes: i64) -> Arc<ProfileSet> {
         Arc::new(Stacks::new().at(end - 10, 10).sample("main;a", bytes).heap())
+    }
+
+    fn newest_state(store: &Store, sample_type: SampleType, moment: u64) -> Option<Arc<ProfileSet>> {
+        store.newest_states(sample_type, moment, &Chosen::default()).pop()
     }
 
     fn values(set: &ProfileSet, sample_type: SampleType) -> Vec<i64> {
@@ -244,28 +316,32 @@ mod tests {
     #[test]
     fn states_are_found_by_their_moments() {
         let store = Store::new(Duration::from_secs(3600), 1 << 20);
-        assert_eq!(store.newest_state(SampleType::InuseSpace, u64::MAX), None);
+        assert_eq!(newest_state(&store, SampleType::InuseSpace, u64::MAX), None);
         let sets = [heap(1010, 1024), heap(1020, 0), heap(1030, 3072)];
         sets.iter().for_each(|set| store.add(Arc::clone(set)));
         let place = |found: Option<Arc<ProfileSet>>| {
             sets.iter().position(|set| found.as_ref().is_some_and(|f| Arc::ptr_eq(f, set)))
         };
         for sample_type in [SampleType::InuseSpace, SampleType::InuseObjects] {
-            let newest = |second: u64| place(store.newest_state(sample_type, second * SECOND));
+            let newest = |second: u64| place(newest_state(&store, sample_type, second * SECOND));
             assert_eq!(
                 [1009, 1010, 1019, 1020, 1030, 9999].map(newest),
                 [None, Some(0), Some(0), Some(1), Some(2), Some(2)]
             );
             let first = |from: u64, to: u64| {
-                place(store.first_state(sample_type, Range { from: from * SECOND, to: to * SECOND }))
+                place(
+                    store
+                        .first_states(sample_type, Range { from: from * SECOND, to: to * SECOND }, &Chosen::default())
+                        .pop(),
+                )
             };
             assert_eq!([first(0, 9999), first(1011, 1030), first(1020, 1020)], [Some(0), Some(1), Some(1)]);
             assert_eq!([first(1011, 1019), first(1031, 9999)], [None, None]);
         }
-        assert_eq!(store.types(), SampleType::ALL[1..]);
+        assert_eq!(store.types(), SampleType::ALL[1..5]);
         store.add(Stacks::new().sample("a", 1).shared());
-        assert_eq!(store.types(), SampleType::ALL);
-        assert!(store.select(SampleType::Cpu, ALWAYS).iter().all(|set| SampleType::Cpu.is_in(set)));
+        assert_eq!(store.types(), SampleType::ALL[..5]);
+        assert!(store.select(SampleType::Cpu, ALWAYS, &Chosen::default()).iter().all(|set| SampleType::Cpu.is_in(set)));
     }
 
     /// Check that heaps are joined into minutes beside CPU profiles: what was allocated is summed, of what is in use the last state
@@ -277,12 +353,13 @@ mod tests {
             store.add(heap(600 + 10 * n, 1024 * n as i64));
             store.add(Stacks::new().at(590 + 10 * n, 10).sample("main;a", 1).shared());
         }
-        let allocated = store.select(SampleType::AllocSpace, ALWAYS);
-        assert_eq!((allocated.len(), store.select(SampleType::Cpu, ALWAYS).len()), (13, 13));
+        let allocated = store.select(SampleType::AllocSpace, ALWAYS, &Chosen::default());
+        assert_eq!((allocated.len(), store.select(SampleType::Cpu, ALWAYS, &Chosen::default()).len()), (13, 13));
         assert_eq!(values(&allocated[0], SampleType::AllocSpace), [2 * 1024 * (1 + 2 + 3 + 4 + 5 + 6)]);
         assert_eq!(values(&allocated[0], SampleType::InuseSpace), [1024 * 6]);
         let state = |second: u64| {
-            store.newest_state(SampleType::InuseSpace, second * SECOND).map(|set| values(&set, SampleType::InuseSpace))
+            newest_state(&store, SampleType::InuseSpace, second * SECOND)
+                .map(|set| values(&set, SampleType::InuseSpace))
         };
         assert_eq!(
             [659, 660, 669, 670].map(state),
@@ -297,20 +374,21 @@ mod tests {
         let cpu = |n: u64| Stacks::new().at(1000 + n, 1).sample("main;a;b;c;d;e", 1).shared();
         let (of_cpu, of_heap) = (size::of(&cpu(0)), size::of(&heap(1000, 1)));
         let store = Store::new(Duration::from_secs(3600), 12 * of_heap.max(of_cpu));
-        let count = |sample_type| store.select(sample_type, ALWAYS).len();
+        let count = |sample_type| store.select(sample_type, ALWAYS, &Chosen::default()).len();
         (0..1000).for_each(|n| store.add(heap(2000 + n, 1)));
         let alone = count(SampleType::InuseSpace);
         assert!(alone > 10, "{alone}");
         (0..1000).for_each(|n| store.add(cpu(2000 + n)));
-        let bytes = |sample_type| store.select(sample_type, ALWAYS).iter().map(|set| size::of(set)).sum::<usize>();
+        let bytes = |sample_type| {
+            store.select(sample_type, ALWAYS, &Chosen::default()).iter().map(|set| size::of(set)).sum::<usize>()
+        };
         let half = store.max_bytes / 2;
         let is_about_half = |bytes: usize| (half - of_heap.max(of_cpu)..=half + of_heap.max(of_cpu)).contains(&bytes);
         assert!(is_about_half(bytes(SampleType::InuseSpace)) && is_about_half(bytes(SampleType::Cpu)));
         (0..1000).for_each(|n| store.add(heap(4000 + n, 1)));
         assert!(is_about_half(bytes(SampleType::InuseSpace)) && is_about_half(bytes(SampleType::Cpu)));
         assert!(
-            store
-                .newest_state(SampleType::InuseSpace, u64::MAX)
+            newest_state(&store, SampleType::InuseSpace, u64::MAX)
                 .is_some_and(|set| set.profiles[0].end_unix_nanos() == 4999 * SECOND)
         );
         let giant = (0..100_000).fold(Stacks::new().at(4990, 10), |stacks, n| stacks.sample("main", n + 1)).heap();
@@ -319,8 +397,88 @@ mod tests {
         tight.add(Arc::new(giant));
         tight.add(cpu(4999));
         assert_eq!(
-            (tight.select(SampleType::InuseSpace, ALWAYS).len(), tight.select(SampleType::Cpu, ALWAYS).len()),
+            (
+                tight.select(SampleType::InuseSpace, ALWAYS, &Chosen::default()).len(),
+                tight.select(SampleType::Cpu, ALWAYS, &Chosen::default()).len()
+            ),
             (1, 2)
         );
+    }
+    /// A profile of ten seconds of the process `pid` of `service` that ends at this second.
+    fn of(service: &str, pid: i64, end: u64) -> Arc<ProfileSet> {
+        let mut set = Stacks::new().at(end - 10, 10).sample("main;a", 1).set();
+        set.resource.set("service.name", service);
+        set.resource.set("process.pid", pid);
+        Arc::new(set)
+    }
+
+    fn chosen(service: Option<&str>, pid: Option<u32>) -> Chosen {
+        Chosen { service: service.map(str::to_owned), pid }
+    }
+
+    /// Check that processes are listed, told apart, and each joined into minutes by itself although their sets come in turns.
+    #[test]
+    fn processes_are_kept_apart() {
+        let store = Store::new(Duration::from_secs(3600), 1 << 20);
+        for n in 0..18 {
+            for (service, pid) in [("shop", 1), ("shop", 2), ("cart", 1)] {
+                store.add(of(service, pid, 610 + 10 * n));
+            }
+        }
+        let targets = store.targets();
+        let named: Vec<_> = targets.iter().map(|target| (target.service.as_str(), target.pid)).collect();
+        assert_eq!(named, [("cart", 1), ("shop", 1), ("shop", 2)]);
+        let count = |service, pid| store.select(SampleType::Cpu, ALWAYS, &chosen(service, pid)).len();
+        assert_eq!((count(None, None), count(Some("shop"), None), count(None, Some(1))), (39, 26, 26));
+        assert_eq!((count(Some("shop"), Some(2)), count(Some("cart"), Some(2))), (13, 0));
+    }
+
+    /// Check that no process drives out one that takes less, that the number of processes is bounded, and that the silent ones go.
+    #[test]
+    fn a_busy_process_drives_out_its_own() {
+        let bytes = size::of(&of("busy", 1, 1000));
+        let store = Store::new(Duration::from_secs(3600), 20 * bytes);
+        (0..3).for_each(|n| store.add(of("calm", 2, 1000 + n)));
+        (0..100).for_each(|n| store.add(of("busy", 1, 2000 + n)));
+        let count = |service| store.select(SampleType::Cpu, ALWAYS, &chosen(Some(service), None)).len();
+        assert_eq!((count("calm"), count("busy")), (3, 17));
+        let store = Store::new(Duration::from_secs(3600), 1 << 30);
+        (0..600).for_each(|n| store.add(of("many", n, 1000 + n.unsigned_abs())));
+        let pids: Vec<u32> = store.targets().iter().map(|target| target.pid).collect();
+        assert_eq!((pids.len(), pids.iter().min()), (MOST_PROCESSES, Some(&88)));
+        let sum: usize = store.held().rooms.values().flatten().flat_map(Lane::iter).map(Stored::bytes).sum();
+        assert_eq!(store.bytes(), sum);
+    }
+
+    /// Check that of each process the newest state counts, and that of one that is gone none does.
+    #[test]
+    fn each_process_has_its_own_state() {
+        let store = Store::new(Duration::from_secs(3600), 1 << 20);
+        let state = |pid: i64, end, bytes| {
+            let mut set = Stacks::new().at(end - 10, 10).sample("main;a", bytes).heap();
+            set.resource.set("process.pid", pid);
+            Arc::new(set)
+        };
+        [state(1, 1000, 1024), state(1, 1100, 2048), state(2, 1095, 4096)].into_iter().for_each(|set| store.add(set));
+        let sum = |second: u64| -> i64 {
+            let states = store.newest_states(SampleType::InuseSpace, second * SECOND, &Chosen::default());
+            states.iter().flat_map(|set| values(set, SampleType::InuseSpace)).sum()
+        };
+        assert_eq!([999, 1000, 1095, 1100].map(sum), [0, 1024, 1024 + 4096, 2048 + 4096]);
+        store.add(state(2, 1095 + 2 * GONE.as_secs(), 8192));
+        assert_eq!(sum(9999), 8192);
+    }
+
+    /// Check that a set from the future is not kept: all else would look old beside it.
+    #[test]
+    fn the_future_is_not_kept() {
+        let store = Store::new(Duration::from_secs(60), 1 << 20);
+        let now = site::now() / SECOND;
+        store.add(of("shop", 1, now));
+        for end in [now + 2 * FUTURE.as_secs(), u64::MAX / SECOND] {
+            store.add(of("shop", 2, end));
+        }
+        assert_eq!(store.targets().len(), 1);
+        assert_eq!(store.select(SampleType::Cpu, ALWAYS, &Chosen::default()).len(), 1);
     }
 }

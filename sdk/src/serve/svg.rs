@@ -51,6 +51,7 @@ mod tests {
     use profiler_proto::model::TagFilter;
 
     use super::*;
+    use crate::serve::process::Chosen;
     use crate::serve::range::Range;
     use crate::serve::sample_type::SampleType;
     use crate::serve::testing::{Stacks, nodes_of};
@@ -62,7 +63,7 @@ mod tests {
     fn drawn_as(stacks: Stacks, sample_type: SampleType, growth: bool) -> Option<String> {
         let (nodes, frames) = nodes_of(&[stacks.set()]);
         let (range, filter) = (Range { from: 0, to: 1 }, TagFilter::new());
-        let asked = Asked { sample_type, growth, range, now: 1, filter };
+        let asked = Asked { sample_type, growth, range, now: 1, filter, of: Chosen::default() };
         draw(&Tree::new(nodes, frames), "shop", &asked).map(|svg| String::from_utf8(svg).unwrap())
     }
 

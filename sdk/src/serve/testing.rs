@@ -10,6 +10,7 @@ use profiler_proto::{Profile, ProfileSet, Sample};
 
 use super::frames::Frames;
 use super::nodes::{Nodes, Places};
+use super::weight::weighted;
 
 /// Period of all of them: 100 Hz.
 pub(crate) const PERIOD: i64 = 10_000_000;
@@ -122,9 +123,9 @@ pub(crate) fn nodes_of(sets: &[ProfileSet]) -> (Nodes, Frames) {
     let (mut nodes, mut frames) = (Nodes::new(), Frames::new());
     for set in sets {
         frames.note_executable(set);
-        let mut places = Places::new(set);
+        let mut places = Places::new(set, 0);
         for profile in &set.profiles {
-            nodes.add(set, profile, |_| true, &mut places, &mut frames);
+            nodes.add(set, weighted(profile, set, None), &mut places, &mut frames);
         }
     }
     (nodes, frames)

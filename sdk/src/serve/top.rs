@@ -9,7 +9,7 @@ use std::fmt::Write;
 use profiler_proto::model::Id;
 use serde_json::{Value, json};
 
-use super::package::base_name;
+use super::package::{Sort, base_name};
 use super::tree::Tree;
 
 /// The functions of the samples that share a value of a tag.
@@ -44,12 +44,14 @@ pub(super) fn rows(tree: &Tree) -> Vec<Row> {
         }
         let name = name_of(tree.frame[node]);
         let row = rows[name].get_or_insert(Row { frame: tree.frame[node], own: 0, total: 0 });
-        row.own += tree.own[node];
-        row.total += if on_path[name] == 0 { total } else { 0 };
+        row.own = row.own.saturating_add(tree.own[node]);
+        row.total = row.total.saturating_add(if on_path[name] == 0 { total } else { 0 });
         on_path[name] += 1;
         path.push(name);
     }
-    let mut rows: Vec<Row> = rows.into_iter().flatten().collect();
+    let is_function =
+        |row: &Row| tree.frames.table.get(row.frame as usize).is_some_and(|frame| frame.sort != Sort::Process);
+    let mut rows: Vec<Row> = rows.into_iter().flatten().filter(is_function).collect();
     rows.sort_unstable_by_key(|row| (Reverse(row.own), Reverse(row.total), tree.frames.name(row.frame)));
     rows
 }
@@ -62,8 +64,8 @@ fn totals(tree: &Tree) -> Vec<u64> {
     for node in (0..totals.len()).rev() {
         let depth = tree.depth[node] as usize;
         below.resize(below.len().max(depth + 2), 0);
-        totals[node] += std::mem::take(&mut below[depth + 1]);
-        below[depth] += totals[node];
+        totals[node] = totals[node].saturating_add(std::mem::take(&mut below[depth + 1]));
+        below[depth] = below[depth].saturating_add(totals[node]);
     }
     totals
 }

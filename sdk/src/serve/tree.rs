@@ -66,7 +66,8 @@ impl Tree {
 fn totals(nodes: &Nodes) -> Vec<u64> {
     let mut totals = nodes.own.clone();
     for node in (1..totals.len()).rev() {
-        totals[nodes.parent[node] as usize] += totals[node];
+        let parent = nodes.parent[node] as usize;
+        totals[parent] = totals[parent].saturating_add(totals[node]);
     }
     totals
 }
@@ -120,7 +121,8 @@ impl Kept {
 
     /// A child of `parent` goes; what is below it goes with it, for its total holds that.
     fn merge(&mut self, parent: u32, total: u64) {
-        self.merged[parent as usize] += total;
+        let merged = &mut self.merged[parent as usize];
+        *merged = merged.saturating_add(total);
     }
 
     /// Adds the nodes that stand for what went; gives the totals.

@@ -1,20 +1,28 @@
 //! What is known of a range of time before any tag is asked for: when, how long, how many stacks, which tags.
 //!
-//! In: the sets of the store, of which one type is looked at. Out: figures, and the tags that can be chosen, with their weights.
-//! Bounded: at most [`MOST_KEYS`] keys with [`MOST_VALUES`] values each.
+//! In: the sets of the store, of which one type is looked at. Out: figures, and the tags and traces that can be chosen, with their weights.
+//! Bounded: at most [`MOST_KEYS`] keys with [`MOST_VALUES`] values each, and [`MOST_TRACES`] traces.
 
 use std::collections::{BTreeMap, HashMap};
 
-use profiler_proto::model::{AttributeSetId, Id, TagFilter, Value};
+use profiler_proto::model::{AttributeSetId, Id, Link, TagFilter, Value};
 use profiler_proto::{Profile, ProfileSet, Sample};
 
-use super::evidence::{Evidence, weight_of};
+use super::evidence::Evidence;
+use super::process::Process;
 use super::sample_type::SampleType;
+use super::weight::{finest, weighted};
 
 /// The most keys of tags that are listed.
 const MOST_KEYS: usize = 100;
 /// The most values of one key that are listed.
 const MOST_VALUES: usize = 200;
+
+/// The most traces that are listed, and that are counted to find the heaviest.
+const MOST_TRACES: usize = 50;
+const COUNTED_TRACES: usize = 100_000;
+/// The key that traces are listed under; a tag of this name is among them.
+const TRACE: &str = "trace_id";
 
 /// Of no use as a choice: threads come and go, and their names are a tag of their own.
 const NOT_LISTED: [&str; 1] = ["thread.id"];
@@ -27,9 +35,9 @@ pub(super) struct Window {
     pub(super) first: Option<u64>,
     /// End of the last one.
     pub(super) last: Option<u64>,
-    /// Sum of the profiles' durations in nanoseconds; a state has none.
+    /// Sum of the profiles' durations in nanoseconds, of the process that was profiled longest; a state has none.
     pub(super) duration: u64,
-    /// Nanoseconds of CPU time for each unit of weight, or bytes between samples of the heap; that of the newest profile.
+    /// Nanoseconds of CPU time for each unit of weight, or bytes between samples of the heap; the finest of all profiles.
     pub(super) period: Option<i64>,
     pub(super) evidence: Evidence,
     /// Values seen with their weights, by key, in order.
@@ -40,14 +48,14 @@ pub(super) struct Window {
 
 impl Window {
     /// The figures of the profiles of one type in `sets`; of states, how they are at their moments.
-    pub(super) fn of<'a>(sample_type: SampleType, sets: impl Iterator<Item = &'a ProfileSet>) -> Self {
+    pub(super) fn of<'a>(sample_type: SampleType, sets: impl Iterator<Item = &'a ProfileSet> + Clone) -> Self {
         Self::with_time(sample_type, !sample_type.is_state(), sets)
     }
 
     /// The same for what changed between `states`.
     pub(super) fn of_change<'a>(
         sample_type: SampleType,
-        change: impl Iterator<Item = &'a ProfileSet>,
+        change: impl Iterator<Item = &'a ProfileSet> + Clone,
         states: impl Iterator<Item = &'a ProfileSet>,
     ) -> Self {
         let mut window = Self::with_time(sample_type, true, change);
@@ -55,19 +63,29 @@ impl Window {
         window
     }
 
-    fn with_time<'a>(sample_type: SampleType, over_time: bool, sets: impl Iterator<Item = &'a ProfileSet>) -> Self {
-        let (first, last, duration, period) = (None, None, 0, None);
+    fn with_time<'a>(
+        sample_type: SampleType,
+        over_time: bool,
+        sets: impl Iterator<Item = &'a ProfileSet> + Clone,
+    ) -> Self {
+        let (first, last, duration, period) = (None, None, 0, finest(sample_type, sets.clone()));
         let (evidence, tags, tags_cut) = (Evidence::default(), BTreeMap::new(), false);
         let mut window = Self { sample_type, first, last, duration, period, evidence, tags, tags_cut };
-        let mut seen = HashMap::new();
+        let (mut seen, mut traces, mut times) = (HashMap::new(), HashMap::new(), HashMap::new());
         for set in sets {
             for profile in sample_type.profiles(set) {
-                window.count(profile, over_time);
-                window.evidence.add(sample_type, profile, set);
-                collect_tags(set, profile, &mut seen);
+                let spent = window.count(profile, over_time);
+                let time: &mut u64 = times.entry(Process::of(set)).or_default();
+                *time = time.saturating_add(spent);
+                window.evidence.add(sample_type, profile, set, period);
+                collect_tags(set, profile, period, &mut seen);
+                collect_traces(set, profile, period, &mut traces);
             }
         }
+        // Processes run beside each other.
+        window.duration = times.into_values().max().unwrap_or(0);
         window.list(seen);
+        window.list_traces(traces);
         window
     }
 
@@ -76,13 +94,27 @@ impl Window {
         self.evidence.mean_weight(self.sample_type)
     }
 
-    fn count(&mut self, profile: &Profile, over_time: bool) {
+    /// Takes in the time of a profile; gives how long it was.
+    fn count(&mut self, profile: &Profile, over_time: bool) -> u64 {
         let end = profile.end_unix_nanos();
         let start = if over_time { profile.time_unix_nanos } else { end };
         self.first = Some(self.first.map_or(start, |first| first.min(start)));
         self.last = Some(self.last.map_or(end, |last| last.max(end)));
-        self.duration = self.duration.saturating_add(end - start);
-        self.period = Some(profile.kind.period);
+        end - start
+    }
+
+    /// Lists the heaviest traces, the heaviest first.
+    fn list_traces(&mut self, seen: HashMap<[u8; 16], u64>) {
+        let mut traces: Vec<([u8; 16], u64)> = seen.into_iter().collect();
+        traces.sort_unstable_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        let named = traces.into_iter().take(MOST_TRACES).filter_map(|(trace_id, weight)| {
+            let link = Link { trace_id, ..Link::default() };
+            Some((link.trace()?, weight))
+        });
+        let named: Vec<(String, u64)> = named.collect();
+        if !named.is_empty() {
+            self.tags.entry(TRACE.to_owned()).or_default().extend(named);
+        }
     }
 
     /// Lists the heaviest values of each key, in order.
@@ -106,14 +138,15 @@ pub(super) fn weights_by<'a>(
     key: &str,
     sample_type: SampleType,
     filter: &TagFilter,
-    sets: impl Iterator<Item = &'a ProfileSet>,
+    sets: impl Iterator<Item = &'a ProfileSet> + Clone,
 ) -> HashMap<Option<String>, u64> {
-    let mut weights = HashMap::new();
+    let (mut weights, finest) = (HashMap::new(), finest(sample_type, sets.clone()));
     for set in sets {
         let keeps = filter.of(&set.dictionary);
-        for (id, weight) in weights_of(set, sample_type.profiles(set).flat_map(|p| &p.samples).filter(|s| keeps(s))) {
+        let samples = sample_type.profiles(set).flat_map(|profile| weighted(profile, set, finest));
+        for (id, weight) in weights_of(set, samples.filter(|(sample, _)| keeps(sample))) {
             let value = set.dictionary.value_of(id, key).map(Value::to_string);
-            *weights.entry(value).or_default() += weight;
+            add(weights.entry(value).or_default(), weight);
         }
     }
     weights
@@ -122,24 +155,40 @@ pub(super) fn weights_by<'a>(
 /// By key and value: the weight.
 type Seen<'a> = HashMap<&'a str, HashMap<String, u64>>;
 
-fn collect_tags<'a>(set: &'a ProfileSet, profile: &Profile, seen: &mut Seen<'a>) {
-    for (id, weight) in weights_of(set, profile.samples.iter()) {
+fn collect_tags<'a>(set: &'a ProfileSet, profile: &Profile, finest: Option<i64>, seen: &mut Seen<'a>) {
+    for (id, weight) in weights_of(set, weighted(profile, set, finest)) {
         for (key, value) in set.dictionary.attributes_of(id).filter(|(key, _)| !NOT_LISTED.contains(key)) {
-            *seen.entry(key).or_default().entry(value.to_string()).or_default() += weight;
+            add(seen.entry(key).or_default().entry(value.to_string()).or_default(), weight);
         }
     }
+}
+
+/// Adds the weights of traces by their ids, of not more than can be counted.
+fn collect_traces(set: &ProfileSet, profile: &Profile, finest: Option<i64>, seen: &mut HashMap<[u8; 16], u64>) {
+    let mut weights = vec![0; set.dictionary.links.len()];
+    for (sample, weight) in weighted(profile, set, finest) {
+        weights.get_mut(sample.link.index() as usize).into_iter().for_each(|sum| add(sum, weight));
+    }
+    for (link, weight) in set.dictionary.links.iter().zip(weights) {
+        let is_known = seen.len() < COUNTED_TRACES || seen.contains_key(&link.trace_id);
+        if weight > 0 && is_known && link.trace_id != [0; 16] {
+            add(seen.entry(link.trace_id).or_default(), weight);
+        }
+    }
+}
+
+fn add(sum: &mut u64, weight: u64) {
+    *sum = sum.saturating_add(weight);
 }
 
 /// The weight of samples by their attributes, where it is not zero.
 fn weights_of<'a>(
     set: &ProfileSet,
-    samples: impl Iterator<Item = &'a Sample>,
+    samples: impl Iterator<Item = (&'a Sample, u64)>,
 ) -> impl Iterator<Item = (AttributeSetId, u64)> {
     let mut weights = vec![0; set.dictionary.attribute_sets.len()];
-    for sample in samples {
-        if let Some(weight) = weights.get_mut(sample.attributes.index() as usize) {
-            *weight += weight_of(sample);
-        }
+    for (sample, weight) in samples {
+        weights.get_mut(sample.attributes.index() as usize).into_iter().for_each(|sum| add(sum, weight));
     }
     let ids = (0..=u32::MAX).map(AttributeSetId::from_index);
     ids.zip(weights).filter(|(_, weight)| *weight > 0)
@@ -151,6 +200,7 @@ mod tests {
     use crate::serve::testing::{PERIOD, Stacks};
 
     fn cpu<'a>(sets: impl IntoIterator<Item = &'a ProfileSet>) -> Window {
+        let sets: Vec<&ProfileSet> = sets.into_iter().collect();
         Window::of(SampleType::Cpu, sets.into_iter())
     }
 
@@ -213,5 +263,47 @@ mod tests {
         let weights = weights_by("endpoint", SampleType::Cpu, &filter, [&set].into_iter());
         let expected = [(Some("/orders".to_owned()), 1), (Some("/search".to_owned()), 2), (None, 4)];
         assert_eq!(weights, HashMap::from(expected));
+    }
+    /// Check that the heaviest traces are listed like a tag, the heaviest first, each with all that ran in it, and not more than there is
+    /// room for.
+    #[test]
+    fn the_heaviest_traces_are_listed() {
+        let traced = |traces: &[(u8, i64)]| {
+            let mut set = traces.iter().fold(Stacks::new(), |stacks, (_, weight)| stacks.sample("a", *weight)).set();
+            for (place, (trace, _)) in traces.iter().enumerate() {
+                let link = Link { trace_id: [*trace; 16], span_id: [place as u8 + 1; 8] };
+                set.profiles[0].samples[place].link = set.dictionary.links.intern(link);
+            }
+            set
+        };
+        let sets = [traced(&[(1, 5), (0, 90), (2, 7)]), traced(&[(1, 6), (3, 1)])];
+        let listed = [("01", 11), ("02", 7), ("03", 1)].map(|(digits, weight)| (digits.repeat(16), weight));
+        assert_eq!(cpu(&sets).tags["trace_id"], listed);
+        let many: Vec<(u8, i64)> = (1..=200).map(|trace| (trace, i64::from(trace))).collect();
+        let window = cpu(&[traced(&many)]);
+        assert_eq!((window.tags["trace_id"].len(), window.tags_cut), (MOST_TRACES, false));
+        assert_eq!(window.tags["trace_id"][0].1, 200);
+    }
+
+    /// Check that the time of processes that ran beside each other is not summed, and that their weights are, in one period.
+    #[test]
+    fn processes_run_beside_each_other() {
+        let set = |pid: i64, start, period| {
+            let mut set = Stacks::new().at(start, 10).stacks(3).sample("a", 3).set();
+            set.resource.set("process.pid", pid);
+            set.profiles[0].kind.period = period;
+            set
+        };
+        let window = cpu(&[set(1, 1000, PERIOD), set(2, 1000, 2 * PERIOD), set(1, 1010, PERIOD)]);
+        assert_eq!((window.duration, window.period), (20_000_000_000, Some(PERIOD)));
+        assert_eq!((window.evidence.stacks(), window.evidence.weight()), (9, 12));
+    }
+
+    /// Check that sums of what somebody sent end at the end of their type.
+    #[test]
+    fn sums_end_where_their_type_ends() {
+        let set = (0..3).fold(Stacks::new(), |s, _| s.tagged("a", i64::MAX, &[("user", "a")])).set();
+        let window = cpu([&set, &set]);
+        assert_eq!((window.evidence.weight(), window.tags["user"][0].1), (u64::MAX, u64::MAX));
     }
 }

@@ -14,7 +14,7 @@ use profiler_proto::{Dictionary, Profile, ProfileSet, loss::stacks_of};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KindStats {
-    /// `cpu`, `heap`, `other`.
+    /// `cpu`, `heap`, `goroutine`, `block`, `mutex`, `other`.
     pub name: &'static str,
     /// Profiles that were handed over.
     pub offered: u64,
@@ -35,7 +35,7 @@ impl KindStats {
 }
 
 /// The names of the kinds.
-const NAMES: [&str; 3] = ["cpu", "heap", "other"];
+pub(crate) const NAMES: [&str; 6] = ["cpu", "heap", "goroutine", "block", "mutex", "other"];
 
 /// What a set of profiles, or a part of one, is counted as.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -73,7 +73,10 @@ fn place_of(profile: &Profile, dictionary: &Dictionary) -> usize {
     match dictionary.strings.text(profile.kind.period_type.kind) {
         "cpu" => 0,
         "space" => 1,
-        _ => 2,
+        "goroutine" => 2,
+        "block" => 3,
+        "mutex" => 4,
+        _ => 5,
     }
 }
 

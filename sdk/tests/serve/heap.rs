@@ -167,7 +167,7 @@ fn what_is_not_there_is_refused_with_what_is() {
     for path in ["/api/profile?type=alloc_space&growth", "/api/top?type=cpu&growth=1", "/api/profile?growth="] {
         let answer = server.get(path);
         assert_eq!(
-            (answer.status, answer.text().contains("with type=inuse_space or type=inuse_objects only")),
+            (answer.status, answer.text().contains("with type=inuse_space, type=inuse_objects or type=goroutine only")),
             (400, true),
             "{path}"
         );

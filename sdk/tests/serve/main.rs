@@ -8,6 +8,7 @@ mod captures;
 mod client;
 mod heap;
 mod pages;
+mod processes;
 mod profiles;
 mod refusals;
 mod samples;

@@ -18,14 +18,21 @@ fn what_cannot_be_is_refused_by_name() {
         ("/debug/pprof/profile?second=1", ["\"second\" = \"1\"", "known: seconds"]),
         ("/debug/pprof/profile?seconds=1&seconds=2", ["\"seconds\" = \"2\"", "once"]),
         ("/debug/pprof/?debug=1", ["\"debug\" = \"1\"", "known: none"]),
-        ("/debug/pprof/cmdline?x", ["\"x\" = \"\"", "known: none"]),
+        ("/debug/pprof/cmdline?x", ["\"x\" = \"\"", "known: pid"]),
         ("/api/profile?from=yesterday", ["\"from\" = \"yesterday\"", "seconds since 1970"]),
         ("/api/profile?to=%zz", ["\"to\" = \"%zz\"", "UTF-8"]),
         ("/api/profile?from=-10&to=-20", ["\"from\" = \"-10\"", "behind `to`"]),
         ("/api/profile?tag=endpoint", ["\"tag\" = \"endpoint\"", "key=value"]),
         ("/api/profile?format=xml", ["\"format\" = \"xml\"", "json, pprof, folded"]),
-        ("/api/profile?kind=heap", ["\"kind\" = \"heap\"", "known: from, to, tag, type, growth, format"]),
-        ("/api/profile?type=goroutine", ["\"type\" = \"goroutine\"", "there are: cpu\n"]),
+        ("/api/profile?kind=heap", ["\"kind\" = \"heap\"", "known: from, to, tag, type, growth, service, pid, format"]),
+        (
+            "/api/profile?type=goroutine",
+            ["\"type\" = \"goroutine\": there are no such profiles: Go's", "there are: cpu\n"],
+        ),
+        ("/api/profile?type=goroutines", ["\"type\" = \"goroutines\": there are: cpu", "there are: cpu\n"]),
+        ("/api/profile?pid=-1", ["\"pid\" = \"-1\"", "from 0 to 4294967295"]),
+        ("/debug/pprof/profile?pid=x", ["\"pid\" = \"x\"", "from 0 to 4294967295"]),
+        ("/debug/pprof/block?seconds=0", ["\"seconds\" = \"0\"", "from 1 to 300"]),
         ("/api/profile?type=", ["\"type\" = \"\"", "there are: cpu\n"]),
         ("/api/profile?type=inuse_space", ["no heap profiles, /stats says why at heap.notes", "there are: cpu\n"]),
         ("/api/profile?type=cpu&type=cpu", ["\"type\" = \"cpu\"", "once"]),
@@ -35,7 +42,7 @@ fn what_cannot_be_is_refused_by_name() {
         ("/api/top?type=%00", ["\"type\" = \"\\0\"", "there are: cpu\n"]),
         ("/api/top?n=0", ["\"n\" = \"0\"", "from 1 to 1000"]),
         ("/api/top?format=csv", ["\"format\" = \"csv\"", "json, text"]),
-        ("/flamegraph.svg?width=9", ["\"width\" = \"9\"", "known: from, to, tag, type, growth"]),
+        ("/flamegraph.svg?width=9", ["\"width\" = \"9\"", "known: from, to, tag, type, growth, service, pid"]),
         ("/stats?pretty=1", ["\"pretty\" = \"1\"", "known: none"]),
         ("/healthz?verbose", ["\"verbose\" = \"\"", "known: none"]),
     ] {
@@ -53,7 +60,7 @@ fn an_unknown_path_lists_the_known_ones() {
     assert_eq!(answer.status, 404);
     let paths: Vec<&str> =
         answer.text().lines().filter(|line| line.starts_with('/')).filter_map(|line| line.split(' ').next()).collect();
-    assert_eq!(paths.len(), 11);
+    assert_eq!(paths.len(), 15);
     for path in paths {
         let method = if path == "/debug/pprof/profile" { "HEAD" } else { "GET" };
         let answer = server.send(method, path, "");

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use profiler::serve::Store;
+use profiler::serve::{Snapshot, Store};
 use profiler_proto::loss::STACKS;
-use profiler_proto::model::{Function, Kind, Line, Location, Stack};
+use profiler_proto::model::{Contention, Function, Kind, Line, Location, Stack};
 use profiler_proto::{Profile, ProfileSet, Sample};
 
 /// Seconds since 1970.
@@ -63,6 +63,25 @@ pub(crate) fn heap(start: u64, seconds: u64, blocks: &[Block<'_>]) -> ProfileSet
         for (sample, (_, objects, bytes, _)) in profile.samples.iter_mut().zip(blocks) {
             sample.value = [2 * objects, 2 * bytes, *objects, *bytes][place];
         }
+        profile
+    }));
+    set
+}
+
+/// What Go's runtime keeps at a moment: at each of two stacks so many goroutines, or waits of 1 ms each.
+pub(crate) fn runtime(what: Snapshot, at: u64, times: i64) -> ProfileSet {
+    let rows: &[Row<'_>] = &[("main.main;main.serve", times, &[]), ("main.main;runtime.gopark", times, &[])];
+    let mut set = set(at, 0, rows);
+    let template = set.profiles.remove(0);
+    let dictionary = &mut set.dictionary;
+    let kinds = match what {
+        Snapshot::Block => Kind::contention(dictionary, Contention::Block).to_vec(),
+        Snapshot::Mutex => Kind::contention(dictionary, Contention::Mutex).to_vec(),
+        _ => vec![Kind::goroutine(dictionary)],
+    };
+    set.profiles.extend(kinds.into_iter().zip([1, 1_000_000]).map(|(kind, factor)| {
+        let mut profile = Profile { kind, ..template.clone() };
+        profile.samples.iter_mut().for_each(|sample| sample.value *= factor);
         profile
     }));
     set

@@ -4,9 +4,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use profiler::serve::{CaptureError, CaptureFuture, Source, Target};
+use profiler::serve::{CaptureError, CaptureFuture, Snapshot, Source, Target};
+use profiler_proto::ProfileSet;
 
-use crate::samples::{heap, now, set};
+use crate::samples::{heap, now, runtime, set};
 
 /// A source that takes as long as it is told to, at most two captures at once.
 #[derive(Default)]
@@ -18,14 +19,40 @@ pub(crate) struct Waiting {
     /// How many have the heap's figures kept, and how many had at each profile of it.
     kept: Arc<AtomicUsize>,
     pub(crate) kept_at: Arc<Mutex<Vec<usize>>>,
+    /// Whether it stands for the sidecar: beside its own process it profiles one of Go.
+    pub(crate) several: AtomicBool,
+    /// What it was asked for, as `profile 7`.
+    pub(crate) asked: Mutex<Vec<String>>,
+    /// How many snapshots were taken: with each, there is more.
+    snapshots: Arc<AtomicUsize>,
+}
+
+/// The pid of the process of Go.
+pub(crate) const GO: u32 = 4_000_001;
+
+impl Waiting {
+    fn asked(&self, what: &str, pid: Option<u32>) {
+        self.asked.lock().unwrap().push(format!("{what} {pid:?}"));
+    }
+}
+
+/// `set` of the process `pid` of `service`.
+pub(crate) fn of(mut set: ProfileSet, service: &str, pid: u32) -> ProfileSet {
+    set.resource.set("service.name", service);
+    set.resource.set("process.pid", i64::from(pid));
+    set
 }
 
 impl Source for Waiting {
     fn targets(&self) -> Vec<Target> {
-        vec![Target { service: "shop".into(), pid: std::process::id() }]
+        let own = Target::new("shop", std::process::id());
+        let others = self.several.load(Ordering::Relaxed).then(|| Target::new("inventory", GO).in_language("go"));
+        std::iter::once(own).chain(others).collect()
     }
 
-    fn capture(&self, duration: Duration) -> CaptureFuture {
+    fn capture(&self, duration: Duration, pid: Option<u32>) -> CaptureFuture {
+        self.asked("profile", pid);
+        let several = self.several.load(Ordering::Relaxed);
         let (off, running) = (self.off.load(Ordering::Relaxed), Arc::clone(&self.running));
         Box::pin(async move {
             if off {
@@ -34,17 +61,30 @@ impl Source for Waiting {
             let place = Place::take(running).ok_or(CaptureError::TooMany)?;
             tokio::time::sleep(duration).await;
             drop(place);
-            Ok(set(now(), duration.as_secs(), &[("main;captured", 7, &[])]))
+            let own = set(now(), duration.as_secs(), &[("main;captured", 7, &[])]);
+            let go = || of(set(now(), duration.as_secs(), &[("main;captured", 5, &[])]), "inventory", GO);
+            if several { Ok(vec![of(own, "shop", std::process::id()), go()]) } else { Ok(vec![own]) }
         })
     }
 
-    fn heap(&self, _first: Option<&'static str>) -> CaptureFuture {
+    fn heap(&self, _first: Option<&'static str>, _: Option<u32>) -> CaptureFuture {
         let (on, kept, kept_at) =
             (self.heap.load(Ordering::Relaxed), Arc::clone(&self.kept), Arc::clone(&self.kept_at));
         Box::pin(async move {
             kept_at.lock().unwrap().push(kept.load(Ordering::Relaxed));
-            if on { Ok(heap(now(), 1, &[("main;lives", 1, 1024, &[])])) } else { Err(CaptureError::NoHeap) }
+            if on { Ok(vec![heap(now(), 1, &[("main;lives", 1, 1024, &[])])]) } else { Err(CaptureError::NoHeap) }
         })
+    }
+
+    fn snapshot(&self, what: Snapshot, pid: Option<u32>) -> CaptureFuture {
+        self.asked(&format!("{what:?}"), pid);
+        let taken = self.snapshots.fetch_add(1, Ordering::Relaxed) as i64;
+        let snapshot = if self.several.load(Ordering::Relaxed) {
+            Ok(vec![of(runtime(what, now(), 3 + taken), "inventory", GO)])
+        } else {
+            Err(CaptureError::NoRuntime)
+        };
+        Box::pin(std::future::ready(snapshot))
     }
 
     fn keep_heap(&self) -> Box<dyn Send> {

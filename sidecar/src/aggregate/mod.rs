@@ -1,1 +1,96 @@
 //! Equal samples of a window as one.
+//!
+//! In: samples with their named stacks, on the thread that drains. Out: a [`Window`] for each process that was sampled, in which every
+//! distinct stack stands once for each thread, set of tags, span and period, with how often it was seen. Bounded in bytes, all processes
+//! together and each alone: where there is little room left, samples lose first their spans, then their tags; what does not fit
+//! then is refused and noted as lost.
+
+mod context;
+mod table;
+#[cfg(test)]
+mod tests;
+mod window;
+
+use std::collections::BTreeMap;
+use std::time::SystemTime;
+
+use profiler_proto::loss::{Cause, Loss};
+
+use crate::naming::Stack;
+use crate::sample::Sample;
+use crate::target::Process;
+
+pub use context::Context;
+pub use window::{Entry, Window};
+
+/// Most bytes of all windows.
+const MAX_BYTES: usize = 24 << 20;
+/// Most bytes of one process's window, so that none takes the room of all others.
+const MAX_OF_ONE: usize = 8 << 20;
+
+/// The windows that are open, one for each process that was sampled, all of the same time.
+#[derive(Debug)]
+pub struct Aggregate {
+    started_at: SystemTime,
+    windows: BTreeMap<Process, Window>,
+    bytes: usize,
+}
+
+/// The windows hold as much as they may: the sample is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Full;
+
+impl Aggregate {
+    /// Empty windows that begin now.
+    #[must_use]
+    pub fn begin(now: SystemTime) -> Self {
+        Self { started_at: now, windows: BTreeMap::new(), bytes: 0 }
+    }
+
+    /// Adds one sample. One for which there is no room is noted as lost in its process's window.
+    ///
+    /// # Errors
+    /// When there is no room.
+    pub fn add(&mut self, process: Process, sample: &Sample, stack: &Stack) -> Result<(), Full> {
+        let room = MAX_BYTES.saturating_sub(self.bytes);
+        let window = self.windows.entry(process).or_insert_with(|| Window::begin(process));
+        let most = MAX_OF_ONE.min(window.bytes().saturating_add(room));
+        let before = window.bytes();
+        let added = window.add(sample, stack, most);
+        self.bytes = self.bytes.saturating_add(window.bytes() - before);
+        added
+    }
+
+    /// Notes stacks of a process that were lost before they came here.
+    pub fn lose(&mut self, process: Process, cause: Cause, stacks: u64) {
+        let mut lost = Loss::default();
+        lost.add(cause, stacks);
+        self.windows.entry(process).or_insert_with(|| Window::begin(process)).lose(&lost);
+    }
+
+    /// How many stacks there are so far.
+    #[must_use]
+    pub fn stacks(&self) -> u64 {
+        self.windows.values().map(Window::stacks).sum()
+    }
+
+    /// Ends the windows; the next ones begin at once. By process; a window of which nothing is left but what was lost goes on, for there is no
+    /// profile that could say so.
+    pub fn end(&mut self, now: SystemTime) -> Vec<Window> {
+        let ended = std::mem::replace(self, Self::begin(now));
+        let duration = now.duration_since(ended.started_at).unwrap_or_default();
+        let (told, untold): (Vec<Window>, Vec<Window>) =
+            ended.windows.into_values().partition(|window| window.stacks() > 0);
+        self.windows = untold.into_iter().map(|window| (window.process(), window)).collect();
+        self.bytes = self.windows.values().map(Window::bytes).sum();
+        told.into_iter().map(|window| window.ended(ended.started_at, duration)).collect()
+    }
+
+    /// Forgets a process that ended and has nothing but losses to tell; those, for whoever sums them up.
+    pub fn forget(&mut self, process: Process) -> Loss {
+        match self.windows.get(&process).filter(|window| window.stacks() == 0) {
+            Some(_) => self.windows.remove(&process).map_or_else(Loss::default, |window| window.lost()),
+            None => Loss::default(),
+        }
+    }
+}

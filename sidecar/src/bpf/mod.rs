@@ -1,3 +1,180 @@
 //! The kernel side's other half: loads the eBPF object, fills its maps, opens one perf event for each processor.
 //!
-//! In: what to leave out, what is known of targets. Out: records of the ring buffer, counters by cause. Owner of the descriptors.
+//! In: what to leave out, what is known of targets. Out: records of the ring buffer, counters by cause. Owner of the descriptors; used by one
+//! thread. Dropped, it takes everything out of the kernel again.
+
+mod btf;
+mod counters;
+mod load;
+mod namespace;
+mod perf;
+mod processors;
+mod ring;
+mod targets;
+
+use std::time::Duration;
+
+pub use counters::Counters;
+pub use profiler_sidecar_ebpf::{Go, LabelForm};
+
+use crate::error::Error;
+
+/// How samples are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    /// Samples a second on each processor.
+    pub rate_hz: u32,
+    /// Whether samples have the kernel's frames.
+    pub kernel_stacks: bool,
+    /// Bytes of the ring; rounded up to a power of two. `None`: 128 KiB a processor, 512 KiB at least.
+    pub ring_bytes: Option<u32>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { rate_hz: 99, kernel_stacks: true, ring_bytes: None }
+    }
+}
+
+/// Highest rate: the kernel's own default bound is 100,000, but a tick costs microseconds.
+pub const MAX_RATE_HZ: u32 = 10_000;
+
+/// The programs, loaded and running.
+pub struct Sampler {
+    loaded: load::Loaded,
+    events: perf::Events,
+    records: ring::Records,
+    targets: targets::Targets,
+    counters: counters::Source,
+}
+
+impl std::fmt::Debug for Sampler {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sampler").field("events", &self.events).finish_non_exhaustive()
+    }
+}
+
+impl Sampler {
+    /// Loads the programs and starts the clock. Needs `CAP_BPF` and `CAP_PERFMON` (or `CAP_SYS_ADMIN`).
+    ///
+    /// # Errors
+    ///
+    /// What the kernel refused, and which capability or setting would change that.
+    pub fn load(options: Options) -> Result<Self, Error> {
+        let period = period(options.rate_hz)?;
+        let mut loaded = load::Loaded::new(&options)?;
+        let records = loaded.records()?;
+        let targets = loaded.targets()?;
+        let counters = loaded.counters()?;
+        loaded.attach_events()?;
+        let events = perf::Events::open(loaded.program()?, period)?;
+        Ok(Self { loaded, events, records, targets, counters })
+    }
+
+    /// What does not work here though samples are taken, a sentence each: no BTF, no events of processes.
+    #[must_use]
+    pub fn lacks(&self) -> &[String] {
+        self.loaded.lacks()
+    }
+
+    /// Waits until records are worth reading, at most `timeout`; whether the kernel side said so.
+    pub fn wait(&self, timeout: Duration) -> bool {
+        self.records.wait(timeout)
+    }
+
+    /// Shows every record in the ring to `see`; how many.
+    pub fn drain(&mut self, see: impl FnMut(&[u8])) -> usize {
+        self.records.drain(see)
+    }
+
+    /// What was counted since load.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused to tell.
+    pub fn counters(&self) -> Result<Counters, Error> {
+        self.counters.read()
+    }
+
+    /// No more samples of this process.
+    ///
+    /// # Errors
+    ///
+    /// There is no room for one more process.
+    pub fn exclude(&mut self, pid: u32) -> Result<(), Error> {
+        self.targets.change(pid, |target| target.flags |= profiler_sidecar_ebpf::TargetFlag::Excluded as u32)
+    }
+
+    /// Samples of this process; the kernel side knows it from now on, and does not hurry to tell of it.
+    ///
+    /// # Errors
+    ///
+    /// There is no room for one more process.
+    pub fn include(&mut self, pid: u32) -> Result<(), Error> {
+        self.targets.change(pid, |target| target.flags &= !(profiler_sidecar_ebpf::TargetFlag::Excluded as u32))
+    }
+
+    /// This process is a Go program.
+    ///
+    /// # Errors
+    ///
+    /// There is no room for one more process.
+    pub fn set_go(&mut self, pid: u32, offsets: Go) -> Result<(), Error> {
+        self.targets.change(pid, |target| {
+            target.flags |= profiler_sidecar_ebpf::TargetFlag::Go as u32;
+            target.go = offsets;
+        })
+    }
+
+    /// This process publishes thread contexts (OTEP 4947): their pointer is `offset` bytes from the thread pointer.
+    ///
+    /// # Errors
+    ///
+    /// There is no room for one more process.
+    pub fn set_thread_context(&mut self, pid: u32, offset: i64) -> Result<(), Error> {
+        self.targets.change(pid, |target| {
+            target.flags |= profiler_sidecar_ebpf::TargetFlag::Context as u32;
+            target.context_offset = offset;
+        })
+    }
+
+    /// This process is no more, or is another program now: nothing is known of it.
+    pub fn forget(&mut self, pid: u32) {
+        self.targets.forget(pid);
+    }
+
+    /// Changes the rate while running; each sample carries the period it was taken with.
+    ///
+    /// # Errors
+    ///
+    /// As [`Sampler::load`]; the old rate stays then.
+    pub fn set_rate_hz(&mut self, rate_hz: u32) -> Result<(), Error> {
+        self.events = perf::Events::open(self.loaded.program()?, period(rate_hz)?)?;
+        Ok(())
+    }
+
+    /// No more ticks: what is in the ring and in the counters is all, and both agree. [`Sampler::set_rate_hz`] starts the clock again.
+    pub fn stop_clock(&mut self) {
+        self.events.close();
+    }
+
+    /// Follows processors that came or went since; how many are sampled. To be called now and then.
+    pub fn follow_processors(&mut self) -> usize {
+        if let Ok(program) = self.loaded.program() {
+            self.events.follow(program);
+        }
+        self.events.len()
+    }
+}
+
+/// Nanoseconds between two ticks.
+fn period(rate_hz: u32) -> Result<u64, Error> {
+    if (1..=MAX_RATE_HZ).contains(&rate_hz) {
+        return Ok(1_000_000_000 / u64::from(rate_hz));
+    }
+    Err(Error::new(
+        format!("a rate of {rate_hz} Hz"),
+        "samples can be taken 1 to 10,000 times a second",
+        "choose a rate in that range; 99 is usual",
+    ))
+}

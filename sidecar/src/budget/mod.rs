@@ -1,1 +1,238 @@
 //! The sidecar's own CPU and memory, kept within bounds by itself.
+//!
+//! In: what the kernel says this process used ([`Usage::read`]), every few seconds, on the thread that drains. Out: the rate to sample
+//! at from now on, and whether to let go of memory, with the reason for the log and `/stats`. Samples weigh as much as the rate they were
+//! taken at says, so that totals stay true whatever the rate.
+
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+/// Divisors of the wanted rate, one for each step: 99, 49, 19, 9, 4.
+const STEPS: [u32; 5] = [1, 2, 5, 10, 20];
+/// So many judgements in a row must leave room before the rate goes up a step.
+const CALM: u32 = 6;
+/// Share of the bound that the next higher rate may be expected to take.
+const ROOM: f64 = 0.8;
+
+/// What this process used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Usage {
+    /// CPU time since it began.
+    pub cpu: Duration,
+    /// Memory that it holds now, in bytes.
+    pub resident: u64,
+}
+
+/// What it may use.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Bounds {
+    /// Percent of one processor.
+    pub cpu_percent: f64,
+    /// Bytes.
+    pub memory: u64,
+}
+
+/// What to do.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Judgement {
+    /// Sample at this rate.
+    pub rate_hz: u32,
+    /// The rate before.
+    pub before_hz: u32,
+    /// Let go of what can be made again.
+    pub shed: bool,
+    /// CPU that was used, in percent of a processor.
+    pub cpu_percent: f64,
+    /// Memory that was held.
+    pub resident: u64,
+}
+
+/// Decides on the rate.
+#[derive(Debug)]
+pub struct Governor {
+    wanted_hz: u32,
+    bounds: Bounds,
+    step: usize,
+    calm: u32,
+    /// Whether the last judgement found too much CPU used: one busy moment, such as the start, is none to act on.
+    was_hot: bool,
+    last: Usage,
+}
+
+impl Governor {
+    /// Begins at the wanted rate.
+    #[must_use]
+    pub fn new(wanted_hz: u32, bounds: Bounds, now: Usage) -> Self {
+        Self { wanted_hz, bounds, step: 0, calm: 0, was_hot: false, last: now }
+    }
+
+    /// What to do, `elapsed` after the last judgement.
+    pub fn judge(&mut self, usage: Usage, elapsed: Duration) -> Judgement {
+        let spent = usage.cpu.saturating_sub(self.last.cpu);
+        self.last = usage;
+        let cpu_percent = 100.0 * spent.as_secs_f64() / elapsed.as_secs_f64().max(1e-3);
+        let shed = usage.resident > self.bounds.memory;
+        let before_hz = self.rate_hz();
+        let is_hot = cpu_percent > self.bounds.cpu_percent;
+        let was_hot = std::mem::replace(&mut self.was_hot, is_hot);
+        if (is_hot && was_hot) || shed {
+            let far = cpu_percent > 3.0 * self.bounds.cpu_percent;
+            self.step = (self.step + 1 + usize::from(far)).min(self.last_step());
+            self.calm = 0;
+        } else if is_hot {
+            self.calm = 0;
+        } else {
+            self.recover(cpu_percent);
+        }
+        Judgement { rate_hz: self.rate_hz(), before_hz, shed, cpu_percent, resident: usage.resident }
+    }
+
+    /// The rate in force.
+    #[must_use]
+    pub fn rate_hz(&self) -> u32 {
+        self.rate_of(self.step)
+    }
+
+    fn rate_of(&self, step: usize) -> u32 {
+        (self.wanted_hz / STEPS.get(step).copied().unwrap_or(1)).max(1)
+    }
+
+    /// The last step that lowers the rate.
+    fn last_step(&self) -> usize {
+        (1..STEPS.len()).take_while(|step| self.rate_of(*step) < self.rate_of(step - 1)).count()
+    }
+
+    /// Goes up a step once it has long been clear that there is room for it.
+    fn recover(&mut self, cpu_percent: f64) {
+        let Some(above) = self.step.checked_sub(1) else { return };
+        let expected = cpu_percent * f64::from(self.rate_of(above)) / f64::from(self.rate_hz());
+        self.calm = if expected < ROOM * self.bounds.cpu_percent { self.calm + 1 } else { 0 };
+        if self.calm >= CALM {
+            (self.step, self.calm) = (above, 0);
+        }
+    }
+}
+
+impl fmt::Display for Judgement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mib = self.resident >> 20;
+        write!(f, "used {:.1} % of a processor and {mib} MiB: ", self.cpu_percent)?;
+        match self.rate_hz.cmp(&self.before_hz) {
+            std::cmp::Ordering::Less => write!(f, "over the bound, rate lowered from {} Hz", self.before_hz)?,
+            std::cmp::Ordering::Equal => write!(f, "rate stays")?,
+            std::cmp::Ordering::Greater => write!(f, "room again, rate raised from {} Hz", self.before_hz)?,
+        }
+        write!(f, " to {} Hz", self.rate_hz)
+    }
+}
+
+impl Usage {
+    /// What this process used until now.
+    ///
+    /// # Errors
+    /// If procfs cannot be read.
+    pub fn read() -> io::Result<Self> {
+        let stat = std::fs::read_to_string("/proc/self/stat")?;
+        let status = std::fs::read_to_string("/proc/self/status")?;
+        let unreadable = || io::Error::other("/proc/self/stat or status is not as proc(5) says");
+        Self::parse(&stat, &status).ok_or_else(unreadable)
+    }
+
+    /// `utime` and `stime`, the 14th and 15th field, in ticks of 10 ms (proc_pid_stat(5); `USER_HZ` is 100 on all architectures of ours);
+    /// `VmRSS` of `status`, in KiB.
+    fn parse(stat: &str, status: &str) -> Option<Self> {
+        // The second field, a name in parentheses, may hold anything.
+        let fields: Vec<&str> = stat.get(stat.rfind(')')? + 1..)?.split_ascii_whitespace().collect();
+        let ticks = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
+        let cpu = Duration::from_millis(10).checked_mul(u32::try_from(ticks(14)?.checked_add(ticks(15)?)?).ok()?)?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+        let resident = line.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)?;
+        Some(Self { cpu, resident })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOUNDS: Bounds = Bounds { cpu_percent: 5.0, memory: 100 << 20 };
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// A process that uses so much of a processor, judged once a second.
+    struct Process {
+        governor: Governor,
+        usage: Usage,
+    }
+
+    impl Process {
+        fn new(wanted_hz: u32) -> Self {
+            Self { governor: Governor::new(wanted_hz, BOUNDS, Usage::default()), usage: Usage::default() }
+        }
+
+        fn uses(&mut self, percent: u32, mib: u64) -> Judgement {
+            self.usage.cpu += SECOND * percent / 100;
+            self.usage.resident = mib << 20;
+            self.governor.judge(self.usage, SECOND)
+        }
+    }
+
+    /// Check that over budget the rate goes down by steps to the last one, and not below 1 Hz.
+    #[test]
+    fn over_budget_the_rate_goes_down_in_steps() {
+        let mut process = Process::new(99);
+        let rates: Vec<u32> = (0..6).map(|_| process.uses(6, 50).rate_hz).collect();
+        assert_eq!(rates, [99, 49, 19, 9, 4, 4]);
+        let of = |wanted_hz| {
+            let mut process = Process::new(wanted_hz);
+            [(); 3].map(|()| process.uses(50, 50).rate_hz)
+        };
+        assert_eq!((of(99), of(2)), ([99, 19, 4], [2, 1, 1]));
+    }
+
+    /// Check that too much memory lowers the rate, too, and asks for memory to be let go.
+    #[test]
+    fn too_much_memory_is_let_go() {
+        let mut process = Process::new(99);
+        let judgement = process.uses(1, 101);
+        assert_eq!((judgement.rate_hz, judgement.shed), (49, true));
+        assert_eq!(
+            judgement.to_string(),
+            "used 1.0 % of a processor and 101 MiB: over the bound, rate lowered from 99 Hz to 49 Hz"
+        );
+        assert!(!process.uses(1, 99).shed);
+    }
+
+    /// Check that it goes up again only after a while in which the higher rate would have fitted, step by step.
+    #[test]
+    fn the_rate_recovers_where_there_is_room() {
+        let mut process = Process::new(99);
+        (0..3).for_each(|_| _ = process.uses(6, 50));
+        let calm: Vec<u32> = (0..12).map(|_| process.uses(1, 50).rate_hz).collect();
+        assert_eq!(calm, [19, 19, 19, 19, 19, 49, 49, 49, 49, 49, 49, 99]);
+        (0..2).for_each(|_| _ = process.uses(6, 50));
+        // At 99 Hz it would take 6 %.
+        assert_eq!((0..50).map(|_| process.uses(3, 50).rate_hz).max(), Some(49));
+    }
+
+    /// Check that a load that comes and goes does not make the rate swing at once.
+    #[test]
+    fn one_busy_moment_starts_the_wait_anew() {
+        let mut process = Process::new(99);
+        (0..2).for_each(|_| _ = process.uses(6, 50));
+        for _ in 0..10 {
+            (0..5).for_each(|_| assert_eq!(process.uses(1, 50).rate_hz, 49));
+            assert_eq!(process.uses(4, 50).rate_hz, 49);
+        }
+    }
+
+    /// Check that the figures are read past a name that looks like fields.
+    #[test]
+    fn usage_is_read_from_procfs() {
+        let stat = "7 (a) 1 2 (b) S 1 1 1 0 -1 4194560 1 0 0 0 150 25 0 0 20 0 3 0 100 1 1";
+        let usage = Usage::parse(stat, "Name:\ta\nVmRSS:\t    2048 kB\n").unwrap();
+        assert_eq!(usage, Usage { cpu: Duration::from_millis(1750), resident: 2 << 20 });
+        assert_eq!(Usage::parse("7 (a", "VmRSS:\t1 kB"), None);
+        assert!(Usage::read().unwrap().resident > 1 << 20);
+    }
+}

@@ -6,10 +6,12 @@
 
 pub mod buildinfo;
 mod cache;
+pub mod fuzz;
 mod implied;
 mod inline;
 pub mod layouts;
 mod moduledata;
+pub mod offsets;
 mod pclntab;
 mod pcvalue;
 mod role;

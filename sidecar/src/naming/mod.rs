@@ -1,1 +1,181 @@
 //! From addresses of a process to functions: Go's tables, ELF symbols, the kernel's.
+//!
+//! In: a [`Sample`], the process that it is of. Out: a [`Stack`] of locations, each with its functions, inlined ones too, and the mapping that
+//! it lies in; the callers that the kernel side's walk passes over are put in ([`mend`]). What has no name is named by file and
+//! address. Runs on the thread that drains; reads files and memory of targets, which may hold anything: an answer or a count of what is
+//! missing, in bounded memory, never a guess.
+
+mod binary;
+mod book;
+mod demangle;
+mod frame;
+pub mod kernel;
+pub mod mend;
+mod process;
+mod space;
+mod spot;
+mod walk;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::sample::Sample;
+use crate::target;
+
+use book::Book;
+use process::Process;
+
+pub use frame::{BuildId, Function, Kind, Line, Location, Module, Stack};
+pub use kernel::Kernel;
+
+/// Most processes of which names are kept.
+const MOST: usize = 1024;
+/// Most bytes of names and locations that are kept.
+const MAX_BYTES: usize = 16 << 20;
+/// Most functions of the kernel that are kept as locations.
+const MAX_KERNEL: usize = 1 << 15;
+
+/// Names stacks.
+#[derive(Debug, Default)]
+pub struct Namer {
+    book: Book,
+    processes: HashMap<target::Process, Process>,
+    kernel: Kernel,
+    /// By where the function begins.
+    kernel_locations: HashMap<u64, Arc<Location>>,
+    bytes: usize,
+    /// Counts samples, to tell which process had none for longest.
+    clock: u64,
+    stats: Stats,
+}
+
+/// What became of stacks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Stats {
+    /// Stacks in all.
+    pub stacks: u64,
+    /// Those of which every frame from the leaf to the root is there.
+    pub whole: u64,
+    /// Those whose top lacked a caller that was put in.
+    pub mended: u64,
+    /// Those of Go of whose top it cannot be told whether a caller is missing.
+    pub unmended: u64,
+    /// Those of processes whose mappings cannot be read: gone already, or not ours to look at.
+    pub closed: u64,
+    /// Frames in all.
+    pub frames: u64,
+    /// Frames without a name.
+    pub unnamed: u64,
+}
+
+impl Namer {
+    /// A namer that knows these functions of the kernel.
+    #[must_use]
+    pub fn new(kernel: Kernel) -> Self {
+        Self { kernel, ..Self::default() }
+    }
+
+    /// The stack of a sample of `process`.
+    pub fn name(&mut self, process: target::Process, sample: &Sample, now: Instant) -> Stack {
+        self.make_room();
+        self.clock += 1;
+        let known = self.processes.entry(process).or_insert_with(|| Process::new(process));
+        known.used = self.clock;
+        let before = known.bytes();
+        known.refresh(now);
+        let mut stack = Stack::default();
+        self.kernel_frames(sample, &mut stack);
+        if let Some(known) = self.processes.get_mut(&process) {
+            let outcome = walk::Walk { process: known, book: &mut self.book, now }.user_frames(sample, &mut stack);
+            self.stats.add(&outcome, &stack);
+            self.bytes = self.bytes.saturating_add(known.bytes()).saturating_sub(before);
+        }
+        stack
+    }
+
+    /// Looks at a process before its first sample, which one that ends at once may not outlive.
+    pub fn prepare(&mut self, process: target::Process, now: Instant) {
+        self.make_room();
+        self.clock += 1;
+        let known = self.processes.entry(process).or_insert_with(|| Process::new(process));
+        known.used = self.clock;
+        known.refresh(now);
+        known.open_program(&mut self.book);
+    }
+
+    /// Forgets a process: it ended, or runs another program now.
+    pub fn forget(&mut self, process: target::Process) {
+        if let Some(known) = self.processes.remove(&process) {
+            self.bytes = self.bytes.saturating_sub(known.bytes());
+        }
+    }
+
+    /// What became of stacks so far.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.stats
+    }
+
+    /// Whether the kernel's functions have names.
+    #[must_use]
+    pub fn kernel(&self) -> kernel::State {
+        self.kernel.state()
+    }
+
+    /// Bytes of names and locations, the kernel's table included, about.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes + self.kernel.bytes()
+    }
+
+    /// How many binaries are open.
+    #[must_use]
+    pub fn open_binaries(&self) -> usize {
+        self.book.len()
+    }
+
+    /// Keeps what is kept within its bounds.
+    fn make_room(&mut self) {
+        if self.bytes > MAX_BYTES {
+            self.processes.values_mut().for_each(Process::clear);
+            self.bytes = self.processes.values().map(Process::bytes).sum();
+        }
+        if self.processes.len() >= MOST
+            && let Some(oldest) = self.processes.iter().min_by_key(|(_, known)| known.used).map(|(process, _)| *process)
+        {
+            self.forget(oldest);
+        }
+    }
+
+    /// The kernel's frames. Their addresses are not told: they would tell whoever reads a profile where the kernel lies.
+    fn kernel_frames(&mut self, sample: &Sample, stack: &mut Stack) {
+        for (number, address) in sample.kernel.iter().enumerate() {
+            let at = address.saturating_sub(u64::from(number > 0));
+            let (start, name) = match self.kernel.function(at) {
+                Some(function) => (function.address, function.to_string()),
+                None => (0, "[kernel]".to_owned()),
+            };
+            if self.kernel_locations.len() >= MAX_KERNEL {
+                self.kernel_locations.clear();
+            }
+            let location = self.kernel_locations.entry(start).or_insert_with(|| {
+                let lines = frame::lines_of(&name);
+                Arc::new(Location { address: 0, module: None, lines, kind: Kind::Kernel })
+            });
+            stack.frames.push(Arc::clone(location));
+        }
+    }
+}
+
+impl Stats {
+    fn add(&mut self, outcome: &walk::Outcome, stack: &Stack) {
+        self.stacks += 1;
+        self.whole += u64::from(outcome.is_whole);
+        self.mended += u64::from(outcome.top == walk::TopState::Mended);
+        self.unmended += u64::from(outcome.top == walk::TopState::Unmended);
+        self.closed += u64::from(outcome.is_closed);
+        self.frames += stack.frames.len() as u64;
+        self.unnamed += outcome.unnamed;
+    }
+}

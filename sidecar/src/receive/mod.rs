@@ -1,1 +1,45 @@
 //! OTLP profiles from the pod's SDKs, over gRPC and HTTP.
+//!
+//! In: connections on one address, of either protocol, told apart by their first bytes. Out: sets of profiles to a [`Sink`], an answer to
+//! every request, [`Figures`]. On the exporting thread's runtime; nothing here blocks it for longer than decoding one request takes.
+//!
+//! Everything is bounded: connections, requests under way, the size of a body before and after decompression, what its content may
+//! occupy, and the time each of these may take. Beyond a bound the sender is told so, in a way that its retries are made for.
+//!
+//! The way of a request: `server` (connections) → `http` or `grpc` (form of request and answer) → `body` (collected, decompressed) →
+//! `intake` (decoded, judged, handed on).
+
+mod body;
+mod grpc;
+mod http;
+mod intake;
+mod server;
+
+pub use self::intake::{Figures, Intake, Sink};
+pub use self::server::{Bound, bind};
+
+/// What a receiver takes.
+#[derive(Debug, Clone, Copy)]
+pub struct Bounds {
+    /// Bytes of a body as it arrives.
+    pub body: usize,
+    /// Bytes of it after decompression, and of what it is decoded to.
+    pub content: usize,
+    /// Requests whose bodies are under way at once; with `body`, the memory that strangers can have.
+    pub requests: usize,
+    /// Connections at once; more wait in the kernel's queue.
+    pub connections: usize,
+    /// Time for a head, for a body, and between requests.
+    pub patience: std::time::Duration,
+}
+
+impl Default for Bounds {
+    /// A request of the SDK is 2 MB before compression at most (`export::Limits::request_bytes`).
+    fn default() -> Self {
+        let patience = std::time::Duration::from_secs(20);
+        Self { body: 4 << 20, content: 16 << 20, requests: 8, connections: 128, patience }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,44 @@
-//! The command `record`: one capture into a file.
+//! The command `record`: one capture of a process, or of a command with its descendants, into a file.
+//!
+//! In: whom, how long, where to ([`Options`]). Out: a file whose name says its form, a table of the hottest functions on standard error.
+//! One thread samples; another one waits for Ctrl-C, which ends the capture early and keeps it.
+
+mod command;
+mod output;
+mod session;
+mod top;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+pub use self::command::{HOLD, hold};
+pub use self::output::Form;
+pub use self::session::{interrupted, main};
+
+/// What to record.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Whom.
+    pub subject: Subject,
+    /// How long at most; `None`: until the command ends, or Ctrl-C.
+    pub duration: Option<Duration>,
+    /// Where to.
+    pub output: PathBuf,
+    /// Samples a second and processor.
+    pub rate_hz: u32,
+    /// Whether stacks go on into the kernel.
+    pub kernel: bool,
+}
+
+/// Whom to record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Subject {
+    /// A process that runs.
+    Process(u32),
+    /// A program with its arguments, from its first instruction on, and all processes that it starts.
+    Command(Vec<OsString>),
+}
+
+#[cfg(test)]
+mod tests;

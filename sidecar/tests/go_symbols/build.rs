@@ -35,13 +35,21 @@ static BUILDING: Mutex<()> = Mutex::new(());
 
 /// Builds `tests/go/symbols` by `version` in this form.
 pub(crate) fn program(version: Version, form: Form) -> Built {
+    for_processor(version, form, None)
+}
+
+/// The same, for another processor than this machine's.
+pub(crate) fn for_processor(version: Version, form: Form, processor: Option<&str>) -> Built {
     let _one = BUILDING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("go_symbols").join(version.0);
     std::fs::create_dir_all(&folder).unwrap();
-    let whole = folder.join(format!("{form:?}"));
+    let whole = folder.join(format!("{form:?}{}", processor.unwrap_or_default()));
     let cgo = matches!(form, Form::Cgo | Form::CgoPie | Form::HeadlessCgoPie);
     let mut go = go(version);
     go.arg("build").arg("-o").arg(&whole).env("CGO_ENABLED", if cgo { "1" } else { "0" });
+    if let Some(processor) = processor {
+        go.env("GOARCH", processor);
+    }
     if matches!(form, Form::Pie | Form::CgoPie | Form::HeadlessCgoPie) {
         go.arg("-buildmode=pie");
     }

@@ -45,7 +45,7 @@ fn every_address_is_what_the_runtime_says(form: Form) {
         assert!(program.knows_inlined_calls(), "{version:?} {form:?}");
         // Eleven has no common divisor with what functions and instructions are aligned to.
         let step = if all() { 1 } else { 11 };
-        let compared = oracle::compare(&built.whole, &program, step);
+        let compared = oracle::compare(&[&built.whole], &program, step);
         assert!(compared > 400_000 / step, "{version:?} {form:?}: {compared} addresses");
         assert_eq!(program.damaged(), 0, "{version:?} {form:?}");
     }

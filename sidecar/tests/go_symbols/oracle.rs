@@ -10,21 +10,28 @@ use profiler_sidecar::go::{Call, Elision, Function, Program};
 use super::build::run;
 
 /// Compares every `step`th address; gives how many.
-pub(crate) fn compare(path: &Path, program: &Program, step: u64) -> u64 {
-    let (theirs, ours) = (theirs(path, step), ours(program, step));
+pub(crate) fn compare(runner: &[&Path], program: &Program, step: u64) -> u64 {
+    let (theirs, ours) = (theirs(runner, step), ours(program, step));
     let differs = theirs.iter().find(|(entry, said)| ours.get(entry) != Some(said));
     if let Some((entry, said)) = differs.or_else(|| ours.iter().find(|(entry, _)| !theirs.contains_key(entry))) {
         let function = program.function(program.text().start + entry);
-        panic!("{function:?}: {said:x?}, not {:x?}\n{}", ours.get(entry), difference(path, program, *entry, step));
+        panic!("{function:?}: {said:x?}, not {:x?}\n{}", ours.get(entry), difference(runner, program, *entry, step));
     }
     ours.values().map(|(count, _)| count).sum()
+}
+
+/// The program, or an emulator and the program.
+fn command(runner: &[&Path]) -> Command {
+    let mut command = Command::new(runner[0]);
+    command.args(&runner[1..]);
+    command
 }
 
 /// Addresses and hash of each function, by its entry from the start of the text on.
 type Said = BTreeMap<u64, (u64, u64)>;
 
-fn theirs(path: &Path, step: u64) -> Said {
-    let text = String::from_utf8(run(Command::new(path).args(["-every", &step.to_string()]))).unwrap();
+fn theirs(runner: &[&Path], step: u64) -> Said {
+    let text = String::from_utf8(run(command(runner).args(["-every", &step.to_string()]))).unwrap();
     let line = |line: &str| {
         let mut parts = line.split(' ');
         let mut next = |radix| u64::from_str_radix(parts.next().unwrap(), radix).unwrap();
@@ -76,9 +83,9 @@ fn describe(program: &Program, pc: u64, into: &mut String) {
 }
 
 /// The first address of a function that is told differently.
-fn difference(path: &Path, program: &Program, entry: u64, step: u64) -> String {
+fn difference(runner: &[&Path], program: &Program, entry: u64, step: u64) -> String {
     let arguments = ["-of", &entry.to_string(), "-every", &step.to_string()];
-    let text = String::from_utf8(run(Command::new(path).args(arguments))).unwrap();
+    let text = String::from_utf8(run(command(runner).args(arguments))).unwrap();
     let mut theirs = text.split_inclusive('\n');
     let start = program.text().start;
     let function = program.function(start + entry).unwrap();

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use profiler_proto::{ProfileSet, pprof};
 use prost::Message;
 
-use crate::stats::kind_of;
+use crate::stats::{KIND_NAMES, kind_of};
 
 /// Files of one service, to be written as they are.
 #[derive(Clone, PartialEq, Message)]
@@ -76,7 +76,7 @@ pub(super) fn start_of<'a>(name: &'a str, service: &str) -> Option<&'a str> {
         15 => byte == b'Z',
         _ => byte.is_ascii_digit(),
     };
-    let is_ours = ["cpu", "heap", "other"].contains(&kind)
+    let is_ours = KIND_NAMES.contains(&kind)
         && start.len() == 16
         && start.bytes().enumerate().all(fits)
         && random.len() == 8

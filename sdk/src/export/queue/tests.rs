@@ -92,8 +92,11 @@ fn kinds_balance_after_every_step() {
     let check = |expected: [u64; 4]| {
         for kinds in [ledger.kinds(), queue.stats().kinds] {
             assert!(kinds.iter().all(KindStats::balances), "{kinds:?}");
-            assert_eq!(kinds.iter().map(|kind| kind.name).collect::<Vec<_>>(), ["cpu", "heap", "other"]);
-            assert_eq!(kinds.iter().map(columns).collect::<Vec<_>>(), [expected, expected, [0; 4]]);
+            assert_eq!(kinds.iter().map(|kind| kind.name).collect::<Vec<_>>(), crate::stats::KIND_NAMES);
+            assert_eq!(
+                kinds.iter().map(columns).collect::<Vec<_>>(),
+                [expected, expected, [0; 4], [0; 4], [0; 4], [0; 4]]
+            );
         }
     };
     push(&queue, 10, 100, &ledger);

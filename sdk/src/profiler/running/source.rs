@@ -56,21 +56,17 @@ impl Handle {
 
     /// One consistent snapshot: the account and what belongs to it come from under one lock.
     pub(super) fn stats(&self) -> Stats {
-        let entries = *self.ledger.entries();
         let engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner).clone();
         Stats {
             sampling: !engine.name.is_empty(),
             rate_hz: self.rate_hz.load(Ordering::Relaxed),
-            account: entries.account,
-            degraded: entries.degraded,
-            weight: entries.weight,
-            kinds: entries.kinds.to_vec(),
             engine,
             destinations: self.exporter.get().map(|exporter| exporter.destinations()).unwrap_or_default(),
             symbols: self.symbols.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             tags: TagStats { left_out: crate::context::left_out() },
             spans: crate::context::spans::stats(),
             heap: self.heap_stats(),
+            ..Stats::of_ledger(&self.ledger)
         }
     }
 
@@ -102,7 +98,7 @@ impl Handle {
             // Dropped with this future, when the client goes.
             let _asker = asker;
             match outcome.await {
-                Ok(Ok(set)) => Ok(set),
+                Ok(Ok(set)) => Ok(vec![set]),
                 Ok(Err(Refusal::TooMany)) => Err(CaptureError::TooMany),
                 Ok(Err(Refusal::NoHeap)) => Err(CaptureError::NoHeap),
                 // Where the descriptors are closed, so is the connection: nobody hears it.
@@ -143,14 +139,20 @@ impl Drop for Waiting {
 #[cfg(feature = "serve")]
 impl crate::serve::Source for Handle {
     fn targets(&self) -> Vec<crate::serve::Target> {
-        vec![crate::serve::Target { service: self.service.to_string(), pid: std::process::id() }]
+        vec![crate::serve::Target::new(&*self.service, std::process::id()).in_language("rust")]
     }
 
-    fn capture(&self, duration: std::time::Duration) -> crate::serve::CaptureFuture {
+    fn capture(&self, duration: std::time::Duration, pid: Option<u32>) -> crate::serve::CaptureFuture {
+        if is_other(pid) {
+            return no_process();
+        }
         self.captured(|reply| Command::Capture { duration, reply })
     }
 
-    fn heap(&self, first: Option<&'static str>) -> crate::serve::CaptureFuture {
+    fn heap(&self, first: Option<&'static str>, pid: Option<u32>) -> crate::serve::CaptureFuture {
+        if is_other(pid) {
+            return no_process();
+        }
         let asked = Box::new(super::message::HeapAsked::in_all(first));
         self.captured(|reply| Command::Heap { asked, reply })
     }
@@ -162,4 +164,15 @@ impl crate::serve::Source for Handle {
     fn stats(&self) -> Stats {
         Self::stats(self)
     }
+}
+
+/// Whether a process is asked for that is not this one.
+#[cfg(feature = "serve")]
+fn is_other(pid: Option<u32>) -> bool {
+    pid.is_some_and(|pid| pid != std::process::id())
+}
+
+#[cfg(feature = "serve")]
+fn no_process() -> crate::serve::CaptureFuture {
+    Box::pin(std::future::ready(Err(crate::serve::CaptureError::NoProcess)))
 }

@@ -13,6 +13,7 @@ export const KINDS = [
   ['kernel', 'kernel', 345, 20, 0.05, 0.87, 0.42],
   ['unresolved', 'unresolved', 0, 0, 0, 0.9, 0.37],
   ['runtime', 'async runtime', 246, 14, 0.035, 0.89, 0.39],
+  ['process', 'processes', 0, 360, 0.07, 0.8, 0.5],
 ];
 
 const RUNTIMES = /^(tokio|mio|futures|async|smol|rayon|crossbeam)([_-]|$)/;

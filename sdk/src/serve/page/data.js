@@ -8,7 +8,7 @@ import { bytes, count, digits, error, percent, plural, time } from './format.js'
 
 const FEW = 10;      // what fewer samples stand behind is grey
 
-/** The profile of one answer of `/api/profile`. Weights and values are in samples; of the heap, in bytes or objects. */
+/** The profile of one answer of `/api/profile`. Weights and values are in samples; of all but CPU time, in the unit of its kind. */
 export function decode(answer) {
   const { packages, files, frames, nodes, kind, samples: weight, sum_squares: squares, duration_ms: duration } = answer;
   // Characters that are not seen, or that turn what follows around, have no place in a name.
@@ -16,11 +16,11 @@ export function decode(answer) {
   // The samples that an error rests on: with weights, (Σw)²/Σw². Of blocks that were sampled for sure, no end of them.
   const evidence = weight && squares !== undefined ? weight ** 2 / squares : weight;
   const share = (n) => (weight ? n / weight : 0);
-  const worth = { nanoseconds: (n) => time(n * kind.period), bytes, objects: count }[kind.unit];
-  const timed = kind.unit === 'nanoseconds';
+  const worth = { nanoseconds: (n) => time(n * kind.period), bytes }[kind.unit] ?? count;
+  const timed = kind.type === 'cpu';
   const rate = (n) => (timed ? `${digits((n * kind.period) / duration / 1e6)} cores` : `${worth((1000 * n) / duration)}/s`);
   // Standard error of the value itself: how much is in use is an estimate, how much CPU time was used is not.
-  const spread = (n) => `± ${worth(Math.sqrt((n * weight) / evidence) || 0)}`;
+  const spread = (n) => (evidence < Infinity ? `± ${worth(Math.sqrt((n * weight) / evidence) || 0)}` : '');
   const kinds = frames.kind.map((sort, frame) => kindOf(sort, packages[frames.package[frame]]));
   const held = {};     // the own value of each kind's frames
   nodes.frame.forEach((frame, i) => { if (i) held[kinds[frame]] = (held[kinds[frame]] ?? 0) + nodes.self[i]; });
@@ -36,7 +36,7 @@ export function decode(answer) {
     spread,
     /** `412 ms · 5.0 % ± 0.7 · 41 samples`; of the heap, `3.20 MiB ± 0.41 MiB · 40.0 % ± 1.2`. */
     figures: (n) => [
-      timed ? worth(n) : `${kind.unit === 'objects' ? plural(n, 'object') : worth(n)} ${spread(n)}`,
+      timed ? worth(n) : `${worth === count ? plural(n, kind.unit.slice(0, -1)) : worth(n)} ${spread(n)}`,
       `${percent(share(n))} ± ${error(share(n), evidence)}`, timed && plural(n, 'sample'),
     ].filter(Boolean).join(' · '),
   };

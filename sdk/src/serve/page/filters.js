@@ -7,7 +7,7 @@ import { shortName } from './names.js';
 
 const WINDOWS = { '-60': '1 min', '-300': '5 min', '-900': '15 min' };
 const SHOWN = 6;       // buttons of one tag; more values are in a list
-const IN_ORDER = [0, 2, 6, 1, 3, 4, 5];
+const IN_ORDER = [7, 0, 2, 6, 1, 3, 4, 5];
 
 const flipped = (list, one) => (list.includes(one) ? list.filter((other) => other !== one) : [...list, one]);
 
@@ -34,13 +34,14 @@ export function setUpSpan(shown, choose) {
  * the heap the heaviest come first; CPU time changes with every answer, and buttons must not.
  */
 export function showTags({ answer: { tags: seen, tag_weights: weights, weight }, timed }, chosen, choose) {
-  const shares = new Map(Object.entries(seen).flatMap(([key, values]) =>
+  const listed = Object.entries(seen).filter(([key]) => key !== 'trace_id');
+  const shares = new Map(listed.flatMap(([key, values]) =>
     values.map((value, i) => [`${key}=${value}`, weights && weight ? weights[key][i] / weight : 0])));
   const byShare = (a, b) => shares.get(b) - shares.get(a);
-  const keys = Object.entries(seen).map(([key, values]) => [key, values.map((value) => `${key}=${value}`)]);
+  const keys = listed.map(([key, values]) => [key, values.map((value) => `${key}=${value}`)]);
   const known = keys.flatMap(([, tags]) => tags);
   if (!timed) keys.forEach(([, tags]) => tags.sort(byShare));
-  for (const tag of chosen.filter((one) => !known.includes(one))) {
+  for (const tag of chosen.filter((one) => !known.includes(one) && !one.startsWith('trace_id='))) {
     const [key] = tag.split('=', 1);
     (keys.find(([name]) => name === key) ?? keys[keys.push([key, []]) - 1])[1].push(tag);
   }

@@ -22,7 +22,7 @@ export function bytes(n) {
 const grouped = new Intl.NumberFormat('en-US', { maximumFractionDigits: 0 });
 export const count = (n) => grouped.format(n);
 
-export const plural = (n, noun) => `${count(n)} ${noun}${n === 1 ? '' : 's'}`;
+export const plural = (n, noun, ending = 's') => `${count(n)} ${noun}${n === 1 ? '' : ending}`;
 
 /** A share of 1: `5.0 %`. */
 export const percent = (p) => `${(100 * p).toFixed(1)} %`;

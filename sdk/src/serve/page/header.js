@@ -3,7 +3,7 @@
 
 import { byId, el, refill } from './dom.js';
 import { bytes, clock, count, error, percent, plural } from './format.js';
-import { isState, titleOf } from './types.js';
+import { accountOf, isHeap, isState, titleOf } from './types.js';
 
 const AMBER = 0.01;
 const RED = 0.05;
@@ -16,17 +16,20 @@ const tile = ([title, value, note = '', state = '']) =>
   el('div', { class: state }, el('dt', { text: title }), el('dd', {}, value, el('small', { text: ` ${note}` })));
 const VERDICTS = { red: 'Incomplete', amber: 'Small gaps', good: 'Complete' };
 
-export function showHeader(profile) {
-  const { answer: { target, kind, stats } } = profile;
-  document.title = `${target?.service ?? 'no process'} · ${titleOf(kind.type)} profile`;
-  refill(byId('service'), target, () => [target?.service, el('small', { text: `pid ${target?.pid}` })]);
-  const figures = profile.timed ? ofStacks(stats) : ofBlocks(stats);
-  const tiles = profile.timed ? ofTime(profile) : ofHeap(profile);
+export function showHeader(profile, { service, pid }) {
+  const { answer: { target, targets, kind, stats } } = profile;
+  const one = targets.length < 2 && !service && !pid ? target : null;
+  const name = one?.service ?? (service || (pid ? `pid ${pid}` : targets.length ? plural(targets.length, 'process', 'es') : 'no process'));
+  document.title = `${name} · ${titleOf(kind.type)} profile`;
+  refill(byId('service'), [name, one], () => (one ? [name, el('small', { text: `pid ${one.pid}` })] : []));
+  const ofSdk = stats.heap && isHeap(kind.type);
+  const figures = profile.timed ? ofStacks(stats) : ofSdk ? ofBlocks(stats) : ofProfiles(stats, accountOf(kind.type));
+  const tiles = profile.timed ? ofTime(profile) : ofOthers(profile);
   const worst = Object.keys(VERDICTS).find((state) => figures.some((figure) => figure[3] === state));
   refill(byId('tiles'), tiles, () => tiles.map(tile));
   refill(byId('figures'), figures, () => figures.map(tile));
   refill(byId('verdict'), worst, () => [el('i', { class: `dot ${worst}` }), VERDICTS[worst]]);
-  refill(byId('ledger'), [profile.timed, stats], () => (profile.timed ? ledger(stats) : ledgerOfHeap(stats.heap)));
+  refill(byId('ledger'), [ofSdk, stats], () => (ofSdk ? ledgerOfHeap(stats.heap) : ledger(stats)));
 }
 
 function ofStacks({ taken, exported, pending, lost, degraded, symbols: { resolved, unresolved } }) {
@@ -46,6 +49,12 @@ function ofBlocks({ heap: { sampled, live, lost, without_stack: bare, dumps }, s
   ];
 }
 
+/** Of profiles that are read, not sampled, or by others: what became of them. */
+function ofProfiles({ kinds }, name) {
+  const { offered, exported, pending, lost } = kinds[name] ?? { offered: 0, exported: 0, pending: 0, lost: {} };
+  return [['Profiles', count(offered)], ['Exported', count(exported)], ['Pending', count(pending)], part('Lost', sum(lost), offered)];
+}
+
 const span = ({ first, last }) => (first ? `${clock(first)} – ${clock(last)}` : '–');
 
 function ofTime({ answer, weight, worth, rate }) {
@@ -58,13 +67,14 @@ function ofTime({ answer, weight, worth, rate }) {
   ];
 }
 
-function ofHeap({ answer, weight, worth, rate, spread }) {
+function ofOthers({ answer, weight, worth, rate, spread }) {
   const { kind, growth, heap, last, stacks } = answer;
   const of = (name) => (Number.isFinite(heap[name]) ? ` of ${name} ${bytes(heap[name])}` : '');
   return [
     [growth ? 'Grew' : titleOf(kind.type), worth(weight), [spread(weight), rate(weight)].filter(Boolean).join(', ')],
     growth && ['Shrank', worth(growth.shrank)],
-    ['Sampled blocks', `≈ ${count(stacks)}`, `one in ${bytes(kind.period)}`],
+    kind.type.endsWith('_delay') && ['Waits', count(stacks)],
+    isHeap(kind.type) && ['Sampled blocks', `≈ ${count(stacks)}`, `one in ${bytes(kind.period)}`],
     isState(kind.type) && !growth ? ['State', last ? clock(last) : '–'] : ['Data', span(answer)],
     heap && ['Sampled live heap', bytes(heap.live), `${of('allocated')}${of('resident')}`.trim()],
   ].filter(Boolean);
@@ -74,7 +84,8 @@ const list = ([title, lines]) => [el('h3', { text: title }), lines.length
   ? el('dl', {}, ...lines.flatMap(([name, text]) => [el('dt', { text: name }), el('dd', { text })])) : 'none'];
 
 /** All that is known about loss. */
-function ledger({ taken, exported, pending, lost, degraded, engine, destinations }) {
+function ledger(stats) {
+  const { taken, exported, pending, lost, degraded, engine, destinations } = stats;
   const shares = (counts) => Object.entries(counts).filter(([, n]) => n)
     .map(([name, n]) => [name.replaceAll('_', ' '), `${count(n)} · ${percent(n / taken)}`]);
   const fate = ({ name, delivered, queued, dropped, last_error: said }) => [name, `${count(delivered)} delivered, ${
@@ -86,6 +97,9 @@ function ledger({ taken, exported, pending, lost, degraded, engine, destinations
       ...engine.refused.map(({ name, why }) => [name, `refused: ${why}`]), ...engine.notes.map((note) => ['note', note]),
     ],
   };
+  for (const name of stats.sections ?? []) {
+    groups[name.replaceAll('_', ' ')] = Object.entries(stats[name]).map(([key, value]) => [key.replaceAll('_', ' '), String(value)]);
+  }
   return [
     el('p', { text: `Stacks since the start: ${count(taken)} taken = ${count(exported)} exported + ${
       count(pending)} pending + ${count(sum(lost))} lost.` }),
@@ -112,12 +126,13 @@ function ledgerOfHeap({ sampled, recorded, freed, live, lost, allocator, dumps, 
 }
 
 /** What to know before believing a share: [level, text, code]. */
-export function notices({ answer: { debug_info: lines, trimmed, tags_cut: cut, stats }, weight, evidence, timed }) {
+export function notices({ answer: { debug_info: lines, trimmed, tags_cut: cut, stats, kind }, weight, evidence, timed }) {
+  const heap = isHeap(kind.type) && stats.heap;
   return [
     evidence < FEW && ['amber', `Only ${plural(Math.round(evidence), 'sample')}: a share of 50 % is known to ± ${
       error(0.5, evidence)} at best. Wait, or choose a longer window.`],
-    !(timed ? stats : stats.heap)[timed ? 'sampling' : 'on'] && ['amber', 'Sampling is off: nothing new is recorded.'],
-    !timed && stats.heap.dumps && ['', 'This jemalloc has no hooks of samples: blocks of the heap have no tags and no spans.'],
+    !(timed ? stats.sampling : heap ? heap.on : true) && ['amber', 'Sampling is off: nothing new is recorded.'],
+    heap?.dumps && ['', 'This jemalloc has no hooks of samples: blocks of the heap have no tags and no spans.'],
     lines === false && ['', 'Inlined frames and line numbers are absent. In the [profile.release] of the program:',
       'debug = "line-tables-only"'],
     trimmed && ['', `${plural(trimmed, 'small node')} are shown as (trimmed), to keep the page fast.`],
@@ -128,7 +143,7 @@ export function notices({ answer: { debug_info: lines, trimmed, tags_cut: cut, s
 /** Why there is nothing to see, and what to do. */
 export function whyEmpty({ answer, timed }, filtered) {
   const { stats, stacks } = answer;
-  if (!timed) return whyNoHeap(answer, filtered);
+  if (!timed) return stats.heap && isHeap(answer.kind.type) ? whyNoHeap(answer, filtered) : whyNothing(answer, filtered);
   const refused = stats.engine.refused.map(({ name, why }) => `${name}: ${why}`).join('; ');
   if (!stats.engine.name && refused) return ['No engine could be started', refused];
   if (!stats.sampling) return ['Sampling is off', 'Resume the profiler; PROFILER_ENABLED must not be 0.'];
@@ -139,6 +154,12 @@ export function whyEmpty({ answer, timed }, filtered) {
   if (stats.taken === sum(stats.lost)) return ['Every stack was lost', 'Causes are listed at the top right.'];
   if (stats.taken === stats.pending) return ['The first samples are on their way', 'They appear within seconds.'];
   return ['No samples in this window', 'The service used no CPU then, or they are no longer kept. Choose another window.'];
+}
+
+function whyNothing({ growth, stacks, first }, filtered) {
+  if (growth) return first ? ['Nothing grew', 'Every place holds as much as before, or less.'] : ['Growth needs two states', 'Wait, or choose a longer window.'];
+  if (filtered && stacks) return ['No sample has these tags', 'Those in this window have others.'];
+  return ['Nothing in this window', 'These profiles are taken more seldom than samples: wait, or choose a longer window.'];
 }
 
 function whyNoHeap({ stats: { heap }, growth, stacks, first, last, heap: known }, filtered) {

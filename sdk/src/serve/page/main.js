@@ -15,14 +15,17 @@ import { setUpKeys } from './keys.js';
 import { openMenu, setUpMenu } from './menu.js';
 import { shortName } from './names.js';
 import { linkTo, namesTo, resolve } from './path.js';
+import { showProcesses } from './processes.js';
 import { reshape } from './reshape.js';
 import { exactly, match, total } from './search.js';
 import { address, read, write } from './state.js';
 import { FunctionTable } from './table.js';
+import { showTraces } from './traces.js';
 import { isState, nextKind, otherUnit, showTypes } from './types.js';
 
 const WIDE = 1100;      // from this width on, graph and table stand side by side
 const VIEWS = ['graph', 'table', 'both'];
+const PROCESS = 7;      // the kind of frames that are no functions
 const system = matchMedia('(prefers-color-scheme: dark)');
 
 let state = read();
@@ -89,7 +92,7 @@ function derive(known) {
   const { node, found } = known >= 0 ? { node: known, found: true } : resolve(profile, view.tree, path, state.whole);
   if (found) state = { ...state, path: pathTo(node), whole: true };
   const { hits, error } = match(names, state.q, state.case);
-  const rows = functionsOf(profile, view.tree, node).filter(({ id }) => !hits || hits[id]);
+  const rows = functionsOf(profile, view.tree, node).filter(({ id, frame }) => kinds[frame] !== PROCESS && (!hits || hits[id]));
   const matches = hits && total(profile, view.tree, node, hits);
   if (!(view.place < matches?.nodes.length)) view.place = -1;
   Object.assign(view, { zoom: node, found, hits, error, rows, matches });
@@ -105,8 +108,10 @@ function show(reveal = false) {
   showControls();
   showNotices();
   if (!profile) return;
-  showHeader(profile);
+  showHeader(profile, state);
+  showProcesses(profile.answer.targets, state, go);
   showTags(profile, state.tag, (tag) => go({ tag }));
+  showTraces(profile, state.tag, (tag) => go({ tag }));
   showLegend(profile, state.h, (h) => go({ h, whole: false }));
   showPath();
   showFound();
@@ -266,9 +271,9 @@ function setUp() {
     [['i'], 'root at the top or at the bottom', upward],
     [['r'], 'collapse recursion', collapse],
     [['d'], 'light or dark', theme],
-    [['t'], 'CPU, heap in use, allocated', () => go(nextKind(state, types()))],
-    [['b'], 'bytes or objects', () => go(otherUnit(state))],
-    [['g'], 'growth of the heap', grow],
+    [['t'], 'CPU, heap in use, allocated, …', () => go(nextKind(state, types()))],
+    [['b'], 'bytes or objects, time or count', () => go(otherUnit(state))],
+    [['g'], 'growth of the heap or of goroutines', grow],
     [[' '], 'pause or resume', pause],
     [['?'], 'this help', help],
   ]);

@@ -1,6 +1,6 @@
 // The view as the address says it: reload, Back and a link show the same.
 //
-// `from`, `to`, `tag`, `type`, `growth` as the server's; `p` path of the zoom, `h` what is hidden (`@std`: a kind of package), `q` search,
+// `from`, `to`, `tag`, `type`, `growth`, `service`, `pid` as the server's; `p` path of the zoom, `h` what is hidden (`@std`: a kind of package), `q` search,
 // `case`, `view`, `sort`, `root`, `r` recursion collapsed, `theme`.
 
 import { isState } from './types.js';
@@ -9,7 +9,8 @@ const NUMBER = /^-?\d+(\.\d+)?$/;
 /** Valid values, default. */
 const CHOICES = {
   from: [NUMBER, '-300'], to: [NUMBER, ''],
-  type: [/^(cpu|(inuse|alloc)_(space|objects))$/, 'cpu'], growth: [/^1$/, ''],
+  type: [/^(cpu|goroutine|(inuse|alloc)_(space|objects)|(block|mutex)_(delay|contentions))$/, 'cpu'], growth: [/^1$/, ''],
+  service: [/./, ''], pid: [/^\d+$/, ''],
   view: [/^(graph|table|both)$/, ''], sort: [/^-?(name|self|total|samples)$/, '-self'], root: [/^bottom$/, 'top'],
   q: [/./, ''], case: [/^1$/, ''], r: [/^1$/, ''], theme: [/^(light|dark)$/, ''],
 };
@@ -38,10 +39,11 @@ export function write(state, p, replace) {
 }
 
 /** What the server is asked for. */
-export function address({ from, to, tag, type, growth }, format) {
+export function address({ from, to, tag, type, growth, service, pid }, format) {
   const query = new URLSearchParams({ from, ...(to && { to }), ...(format && { format }) });
   if (type !== 'cpu') query.set('type', type);
   if (growth && isState(type)) query.set('growth', growth);
+  for (const [key, value] of Object.entries({ service, pid })) if (value) query.set(key, value);
   tag.forEach((value) => query.append('tag', value));
   return `api/profile?${query}`;
 }

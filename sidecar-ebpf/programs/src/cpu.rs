@@ -1,0 +1,176 @@
+//! The program `cpu`: what ran when the CPU clock ticked, as one record.
+//!
+//! Runs in the timer's interrupt on each processor, with preemption off. In: the interrupted registers. Out: a record, or a counter that
+//! says why there is none.
+
+use core::ffi::c_void;
+use core::ptr::{addr_of, addr_of_mut};
+
+use aya_ebpf::helpers::generated::{
+    bpf_get_current_comm, bpf_get_current_task, bpf_get_smp_processor_id, bpf_get_stack, bpf_ktime_get_boot_ns,
+    bpf_probe_read_user,
+};
+use profiler_sidecar_ebpf::{Counter, Flag, KERNEL_FRAMES, Kind, Sample, Setting, TOP, Target, TargetFlag};
+
+use crate::maps::{BODY, Scratch, Wake, count, kernel_word, scratch, send, setting, target};
+use crate::task::{self, Thread, Whose};
+use crate::{context, go, registers, walk};
+
+/// Bytes of the kernel's frames.
+const KERNEL_BYTES: usize = 8 * KERNEL_FRAMES;
+
+#[unsafe(no_mangle)]
+#[unsafe(link_section = "perf_event")]
+extern "C" fn cpu(context: *mut c_void) -> u32 {
+    let thread = task::current();
+    match thread.whose {
+        Whose::Outside => count(Counter::Outside),
+        Whose::Below => count(Counter::ForeignPidns),
+        Whose::Ours => ours(context, thread),
+    }
+    0
+}
+
+#[inline(always)]
+fn ours(context: *mut c_void, thread: Thread) {
+    let target = target(thread.pid);
+    // SAFETY: a value of the map, which the verifier knows.
+    if target.is_some_and(|target| unsafe { (*target).flags } & TargetFlag::Excluded as u32 != 0) {
+        return count(Counter::Excluded);
+    }
+    let Some(scratch) = scratch() else { return };
+    // SAFETY: this processor's scratch, in nobody's hands while `busy` is not set.
+    unsafe {
+        count(Counter::Seen);
+        if (*scratch).busy != 0 {
+            return count(Counter::Nested);
+        }
+        addr_of_mut!((*scratch).busy).write_volatile(1);
+        sample(context, scratch, thread, target);
+        addr_of_mut!((*scratch).busy).write_volatile(0);
+    }
+}
+
+#[inline(always)]
+unsafe fn sample(context: *mut c_void, scratch: *mut Scratch, thread: Thread, target: Option<*const Target>) {
+    // SAFETY: this processor's scratch, ours while `busy` is set.
+    unsafe {
+        begin(context.cast(), scratch, thread);
+        let is_user = registers::is_user(context.cast());
+        let has_user = if is_user {
+            registers::interrupted(context.cast(), scratch);
+            true
+        } else {
+            registers::entered() != 0
+        };
+        if has_user {
+            walk::walk_user();
+        }
+        if !is_user {
+            kernel(context, scratch);
+        }
+        if has_user {
+            top(scratch);
+            if let Some(target) = target {
+                known(scratch, &*target);
+            }
+        }
+        end(scratch, if target.is_some() { Wake::WhenFull } else { Wake::Soon });
+    }
+}
+
+/// The head of the record, and an empty rest.
+#[inline(always)]
+unsafe fn begin(context: *const u64, scratch: *mut Scratch, thread: Thread) {
+    // SAFETY: as in `sample`. All words are written one by one, for `memset` is a call that the verifier does not know.
+    unsafe {
+        let sample = addr_of_mut!((*scratch).sample);
+        let words = sample.cast::<u64>();
+        (*sample).head.kind = Kind::Sample as u32;
+        (*sample).head.pid = thread.pid;
+        (*sample).head.tid = thread.tid;
+        (*sample).head.cpu = bpf_get_smp_processor_id();
+        (*sample).head.time_nanos = bpf_ktime_get_boot_ns();
+        (*sample).period_nanos = registers::period(context);
+        // From `comm` on.
+        let mut word = 4;
+        while word < size_of::<Sample>() / 8 {
+            words.add(word).write_volatile(0);
+            word += 1;
+        }
+        // Before Linux 6.2 the helper leaves what is behind the name as it was: zeroed above.
+        bpf_get_current_comm(addr_of_mut!((*sample).comm).cast(), 16);
+        addr_of_mut!((*scratch).length).write_volatile(0);
+    }
+}
+
+/// The kernel's stack.
+#[inline(always)]
+unsafe fn kernel(context: *mut c_void, scratch: *mut Scratch) {
+    // SAFETY: as in `sample`; there is room for the longest stack, as is checked.
+    unsafe {
+        (*scratch).sample.flags |= Flag::Kernel as u32;
+        if setting(Setting::KernelStacks) == 0 {
+            return;
+        }
+        let length = addr_of!((*scratch).length).read_volatile() as usize;
+        if length > BODY - KERNEL_BYTES {
+            return;
+        }
+        let at = addr_of_mut!((*scratch).body).cast::<u8>().add(length);
+        let written = bpf_get_stack(context, at.cast(), KERNEL_BYTES as u32, 0);
+        if written > 0 {
+            (*scratch).sample.kernel = (written / 8) as u16;
+            (*scratch).length = length as u32 + written as u32;
+        }
+    }
+}
+
+/// The bytes from the stack pointer on.
+#[inline(always)]
+unsafe fn top(scratch: *mut Scratch) {
+    // SAFETY: as in `sample`; there is room, as is checked.
+    unsafe {
+        let length = addr_of!((*scratch).length).read_volatile() as usize;
+        if length > BODY - TOP {
+            return;
+        }
+        let at = addr_of_mut!((*scratch).body).cast::<u8>().add(length);
+        if bpf_probe_read_user(at.cast(), TOP as u32, (*scratch).sample.sp as *const _) == 0 {
+            (*scratch).sample.top = TOP as u16;
+            (*scratch).length = (length + TOP) as u32;
+        }
+    }
+}
+
+/// What only processes that the user side knows have: a goroutine, a thread context.
+#[inline(always)]
+unsafe fn known(scratch: *mut Scratch, target: &Target) {
+    // SAFETY: as in `sample`; the task is the current one.
+    unsafe {
+        if setting(Setting::Offsets) != 0 {
+            let task = bpf_get_current_task();
+            (*scratch).thread_pointer = kernel_word(task + setting(Setting::ThreadPointer)).unwrap_or(0);
+        }
+        if target.flags & TargetFlag::Go as u32 != 0 {
+            go::read(scratch, &target.go);
+        }
+        if target.flags & TargetFlag::Context as u32 != 0 {
+            context::read_context((*scratch).thread_pointer.wrapping_add(target.context_offset as u64));
+        }
+    }
+}
+
+/// Into the ring.
+#[inline(always)]
+unsafe fn end(scratch: *mut Scratch, wake: Wake) {
+    // SAFETY: as in `sample`; the body follows the fixed part.
+    unsafe {
+        let length = addr_of!((*scratch).length).read_volatile() as usize;
+        if length > BODY {
+            return;
+        }
+        let sent = send(addr_of!((*scratch).sample).cast(), size_of::<Sample>() + length, wake);
+        count(if sent { Counter::Sent } else { Counter::RingFull });
+    }
+}

@@ -1,0 +1,73 @@
+//! The programs `exec`, `exit` and `fork`: what happens to processes, as small records, so that short ones are not missed.
+//!
+//! Run in the thread that it happens to (of `fork`, the parent). Source: `include/trace/events/sched.h`, arguments of the raw tracepoints.
+
+use aya_ebpf::EbpfContext as _;
+use aya_ebpf::helpers::generated::{bpf_get_smp_processor_id, bpf_ktime_get_boot_ns};
+use aya_ebpf::macros::raw_tracepoint;
+use aya_ebpf::programs::RawTracePointContext;
+use core::ptr::addr_of;
+use profiler_sidecar_ebpf::{Counter, Event, Head, Kind, Setting};
+
+use crate::maps::{Wake, count, kernel_half, kernel_word, send, setting};
+use crate::task::{self, Thread, Whose};
+
+/// `sched_process_exec(task, old_pid, bprm)`.
+#[raw_tracepoint]
+fn exec(_: RawTracePointContext) -> i32 {
+    tell(Kind::Exec, task::current(), 0);
+    0
+}
+
+/// `sched_process_exit(task)`: of each thread; of the last one the process ends.
+#[raw_tracepoint]
+fn exit(context: RawTracePointContext) -> i32 {
+    let thread = task::current();
+    if is_last(argument(&context, 0), thread) {
+        tell(Kind::Exit, thread, 0);
+    }
+    0
+}
+
+/// `sched_process_fork(parent, child)`: of threads, too, which are none of this.
+#[raw_tracepoint]
+fn fork(context: RawTracePointContext) -> i32 {
+    let (parent, child) = (argument(&context, 0), argument(&context, 1));
+    let tgid = |task: u64| kernel_half(task + setting(Setting::TaskTgid));
+    if setting(Setting::Offsets) != 0
+        && tgid(parent) != tgid(child)
+        && let Some(number) = task::number_in_ours(child)
+    {
+        tell(Kind::Fork, task::current(), number);
+    }
+    0
+}
+
+#[inline(always)]
+fn argument(context: &RawTracePointContext, index: usize) -> u64 {
+    // SAFETY: the arguments are words, of which each of these tracepoints has one more than the highest index asked for.
+    unsafe { context.as_ptr().cast::<u64>().add(index).read_volatile() }
+}
+
+/// Whether no thread of the process is left: `signal_struct.live` is 0 then (`do_exit` in `kernel/exit.c`). Without BTF, the leader's end.
+#[inline(always)]
+fn is_last(task: u64, thread: Thread) -> bool {
+    if setting(Setting::Offsets) == 0 {
+        return thread.pid == thread.tid;
+    }
+    let signal = kernel_word(task + setting(Setting::TaskSignal));
+    signal.and_then(|signal| kernel_half(signal + setting(Setting::SignalLive))) == Some(0)
+}
+
+#[inline(always)]
+fn tell(kind: Kind, thread: Thread, child: u32) {
+    if thread.whose != Whose::Ours {
+        return;
+    }
+    // SAFETY: no arguments.
+    let (cpu, time_nanos) = unsafe { (bpf_get_smp_processor_id(), bpf_ktime_get_boot_ns()) };
+    let head = Head { kind: kind as u32, pid: thread.pid, tid: thread.tid, cpu, time_nanos };
+    let event = Event { head, child, padding: 0 };
+    let sent = send(addr_of!(event).cast(), size_of::<Event>(), Wake::Soon);
+    count(if sent { Counter::Events } else { Counter::EventsLost });
+}

@@ -1,0 +1,150 @@
+//! The maps, and small accesses to them.
+
+use core::ptr::{addr_of, addr_of_mut};
+
+use aya_ebpf::helpers::generated::{bpf_probe_read_kernel, bpf_probe_read_user, bpf_ringbuf_output, bpf_ringbuf_query};
+use aya_ebpf::macros::map;
+use aya_ebpf::maps::{Array, HashMap, PerCpuArray, RingBuf};
+use profiler_sidecar_ebpf::{Counter, RECORD, SETTINGS, Sample, Setting, Target};
+
+/// `BPF_F_NO_PREALLOC`: memory as there are processes.
+const NO_PREALLOC: u32 = 1;
+/// `BPF_RB_NO_WAKEUP`.
+const NO_WAKEUP: u64 = 1;
+/// `BPF_RB_FORCE_WAKEUP`.
+const FORCE_WAKEUP: u64 = 2;
+
+/// To the reader; its size is set at load.
+#[map]
+static RECORDS: RingBuf = RingBuf::with_byte_size(1 << 20, 0);
+/// A record under construction.
+#[map]
+static SCRATCH: PerCpuArray<Scratch> = PerCpuArray::with_max_entries(1, 0);
+/// By [`Counter`].
+#[map]
+static COUNTERS: PerCpuArray<u64> = PerCpuArray::with_max_entries(Counter::COUNT, 0);
+/// What is known of processes, by pid.
+#[map]
+static TARGETS: HashMap<u32, Target> = HashMap::with_max_entries(32_768, NO_PREALLOC);
+/// By [`Setting`]: set at load, never changed, so the verifier knows the numbers.
+#[unsafe(no_mangle)]
+static SETTINGS_OF_LOAD: [u64; SETTINGS] = [0; SETTINGS];
+/// Depth of our pid namespace, and one; 0 until a process of ours was seen.
+#[map]
+static LEVEL: Array<u64> = Array::with_max_entries(1, 0);
+
+/// Bytes behind the fixed part of a record.
+pub(crate) const BODY: usize = RECORD - size_of::<Sample>();
+/// Bytes to read tables of a process into: 32 pairs of strings, or a bucket of a map.
+pub(crate) const WORK: usize = 1024;
+
+/// What a processor keeps while it makes a record.
+#[repr(C)]
+pub(crate) struct Scratch {
+    /// 1 while a record is being made.
+    pub(crate) busy: u32,
+    /// Bytes of `body` in use.
+    pub(crate) length: u32,
+    /// Which bucket of a map is next.
+    pub(crate) bucket: u64,
+    /// The bucket that the last one names as its overflow.
+    pub(crate) overflow: u64,
+    /// Head of a map: where its buckets are.
+    pub(crate) map: [u64; 4],
+    /// `g.labels`.
+    pub(crate) labels: u64,
+    /// The register that Go keeps `g` in, of processors that have one.
+    pub(crate) g: u64,
+    /// The thread pointer.
+    pub(crate) thread_pointer: u64,
+    /// A frame: saved frame pointer, return address.
+    pub(crate) frame: [u64; 2],
+    /// The record's fixed part.
+    pub(crate) sample: Sample,
+    /// What follows it.
+    pub(crate) body: [u8; BODY],
+    /// Tables of the process.
+    pub(crate) work: [u64; WORK / 8],
+}
+
+#[inline(always)]
+pub(crate) fn scratch() -> Option<*mut Scratch> {
+    SCRATCH.get_ptr_mut(0)
+}
+
+#[inline(always)]
+pub(crate) fn setting(which: Setting) -> u64 {
+    // SAFETY: an element of an array; volatile, for the loader writes other numbers than the compiler sees.
+    unsafe { addr_of!(SETTINGS_OF_LOAD).cast::<u64>().add(which as usize).read_volatile() }
+}
+
+#[inline(always)]
+pub(crate) fn count(what: Counter) {
+    if let Some(slot) = COUNTERS.get_ptr_mut(what as u32) {
+        // SAFETY: this processor's slot. A program that interrupts this line adds before or after it, but for a nested one of which a tick
+        // may be lost from the figure.
+        unsafe { *slot += 1 };
+    }
+}
+
+/// Where [`LEVEL`] is kept.
+#[inline(always)]
+pub(crate) fn level() -> Option<*mut u64> {
+    LEVEL.get_ptr_mut(0)
+}
+
+#[inline(always)]
+pub(crate) fn target(pid: u32) -> Option<*const Target> {
+    TARGETS.get_ptr(pid)
+}
+
+/// How the reader is told of a record.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wake {
+    /// Now, if it waits.
+    Soon,
+    /// When there is enough to read.
+    WhenFull,
+}
+
+/// Puts a record into the ring; `false` if there is no room.
+#[inline(always)]
+pub(crate) fn send(record: *const u8, length: usize, wake: Wake) -> bool {
+    // SAFETY: the map is a ring; `record` has `length` bytes, as the verifier proves.
+    unsafe {
+        let ring = addr_of!(RECORDS).cast_mut().cast();
+        let flags = match wake {
+            Wake::Soon => 0,
+            Wake::WhenFull if bpf_ringbuf_query(ring, 0) < setting(Setting::WakeAt) => NO_WAKEUP,
+            Wake::WhenFull => FORCE_WAKEUP,
+        };
+        bpf_ringbuf_output(ring, record.cast_mut().cast(), length as u64, flags) == 0
+    }
+}
+
+/// A word of the process's memory.
+#[inline(always)]
+pub(crate) fn user_word(at: u64) -> Option<u64> {
+    let mut word = 0_u64;
+    // SAFETY: the helper checks the address.
+    let read = unsafe { bpf_probe_read_user(addr_of_mut!(word).cast(), 8, at as *const _) };
+    (read == 0).then_some(word)
+}
+
+/// A word of the kernel's memory.
+#[inline(always)]
+pub(crate) fn kernel_word(at: u64) -> Option<u64> {
+    let mut word = 0_u64;
+    // SAFETY: the helper checks the address.
+    let read = unsafe { bpf_probe_read_kernel(addr_of_mut!(word).cast(), 8, at as *const _) };
+    (read == 0).then_some(word)
+}
+
+/// Four bytes of the kernel's memory.
+#[inline(always)]
+pub(crate) fn kernel_half(at: u64) -> Option<u32> {
+    let mut half = 0_u32;
+    // SAFETY: the helper checks the address.
+    let read = unsafe { bpf_probe_read_kernel(addr_of_mut!(half).cast(), 4, at as *const _) };
+    (read == 0).then_some(half)
+}

@@ -1,0 +1,102 @@
+//! Registers of user space at the moment of a tick, and the period, from the context of the perf event.
+//!
+//! Source: `struct bpf_perf_event_data` (`include/uapi/linux/bpf_perf_event.h`): registers, then the period; `struct pt_regs` of x86_64,
+//! `struct user_pt_regs` of aarch64 (`arch/*/include/uapi/asm/ptrace.h`).
+
+use core::ptr::addr_of_mut;
+
+use aya_ebpf::helpers::generated::{bpf_get_current_task_btf, bpf_probe_read_kernel, bpf_task_pt_regs};
+use profiler_sidecar_ebpf::Setting;
+
+use crate::maps::{Scratch, scratch, setting};
+
+/// Indexes of words.
+#[cfg(bpf_target_arch = "x86_64")]
+mod at {
+    pub(super) const FP: usize = 4; // rbp
+    pub(super) const IP: usize = 16; // rip
+    pub(super) const MODE: usize = 17; // cs
+    pub(super) const SP: usize = 19; // rsp
+    pub(super) const PERIOD: usize = 21;
+    /// Privilege level 3 in `cs`.
+    pub(super) const fn is_user(mode: u64) -> bool {
+        mode & 3 == 3
+    }
+}
+
+/// Indexes of words.
+#[cfg(bpf_target_arch = "aarch64")]
+mod at {
+    pub(super) const FP: usize = 29;
+    pub(super) const LR: usize = 30;
+    pub(super) const SP: usize = 31;
+    pub(super) const IP: usize = 32;
+    pub(super) const MODE: usize = 33; // pstate
+    pub(super) const G: usize = 28; // where Go keeps g
+    pub(super) const PERIOD: usize = 34;
+    /// `PSR_MODE_EL0t`.
+    pub(super) const fn is_user(mode: u64) -> bool {
+        mode & 0xf == 0
+    }
+}
+
+/// Bytes of the registers.
+const ALL: usize = 8 * at::PERIOD;
+
+/// Nanoseconds between two ticks.
+#[inline(always)]
+pub(crate) fn period(context: *const u64) -> u64 {
+    // SAFETY: the field of the context behind the registers.
+    unsafe { context.add(at::PERIOD).read_volatile() }
+}
+
+/// Whether the program was interrupted, not the kernel.
+#[inline(always)]
+pub(crate) fn is_user(context: *const u64) -> bool {
+    // SAFETY: a register in the context.
+    at::is_user(unsafe { context.add(at::MODE).read_volatile() })
+}
+
+/// Notes those of the context, where the program was interrupted.
+#[inline(always)]
+pub(crate) unsafe fn interrupted(context: *const u64, scratch: *mut Scratch) {
+    // SAFETY: registers in the context; this processor's scratch.
+    unsafe { note(context, scratch) }
+}
+
+/// Notes those that the program came into the kernel with; 0 if it did not, as threads of the kernel. A function of its own, for compilers merge
+/// what it does with [`interrupted`], and the verifier wants other instructions for each.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub(crate) extern "C" fn entered() -> u32 {
+    if setting(Setting::Offsets) == 0 {
+        return 0;
+    }
+    let Some(scratch) = scratch() else { return 0 };
+    // SAFETY: the current task, and its registers; the table has room for them.
+    unsafe {
+        let registers = addr_of_mut!((*scratch).work).cast::<u64>();
+        let from = bpf_task_pt_regs(bpf_get_current_task_btf());
+        if bpf_probe_read_kernel(registers.cast(), ALL as u32, from as *const _) != 0 || !is_user(registers) {
+            return 0;
+        }
+        note(registers, scratch);
+    }
+    1
+}
+
+#[inline(always)]
+unsafe fn note(from: *const u64, scratch: *mut Scratch) {
+    // SAFETY: the caller has registers there, and this processor's scratch.
+    unsafe {
+        let sample = addr_of_mut!((*scratch).sample);
+        (*sample).ip = from.add(at::IP).read_volatile();
+        (*sample).sp = from.add(at::SP).read_volatile();
+        (*sample).fp = from.add(at::FP).read_volatile();
+        #[cfg(bpf_target_arch = "aarch64")]
+        {
+            (*sample).lr = from.add(at::LR).read_volatile();
+            (*scratch).g = from.add(at::G).read_volatile();
+        }
+    }
+}

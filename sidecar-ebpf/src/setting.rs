@@ -1,0 +1,40 @@
+//! What the user side tells the kernel side once, at load: read-only data that the verifier takes for constants.
+
+/// Index of a number in `SETTINGS`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Setting {
+    /// 1: ours is the initial pid namespace.
+    InitialNamespace = 0,
+    /// `st_dev` of `/proc/self/ns/pid`, as the kernel's `dev_t`.
+    NamespaceDevice = 1,
+    /// `st_ino` of `/proc/self/ns/pid`.
+    NamespaceInode = 2,
+    /// 1: frames of the kernel are wanted.
+    KernelStacks = 3,
+    /// 1: the offsets below are those of the running kernel; 0: there is no BTF, so nothing that stands on them works.
+    Offsets = 4,
+    /// `task_struct.flags`.
+    TaskFlags = 5,
+    /// `task_struct.thread_pid`.
+    TaskThreadPid = 6,
+    /// `task_struct.tgid`.
+    TaskTgid = 7,
+    /// `task_struct.signal`.
+    TaskSignal = 8,
+    /// `signal_struct.live`.
+    SignalLive = 9,
+    /// `pid.level`.
+    PidLevel = 10,
+    /// `pid.numbers`, each of them `upid`: a number and, 8 bytes on, its namespace.
+    PidNumbers = 11,
+    /// `pid_namespace.ns.inum`.
+    NamespaceInum = 12,
+    /// The thread pointer: `task_struct.thread.fsbase` on x86_64, `task_struct.thread.uw.tp_value` on aarch64.
+    ThreadPointer = 13,
+    /// Bytes in the ring from which on the reader is woken up.
+    WakeAt = 14,
+}
+
+/// How many there are.
+pub const SETTINGS: usize = 16;

@@ -1,0 +1,94 @@
+//! What the kernel side knows of a process: the value of the map `TARGETS`, whose key is the pid.
+
+/// Words of a [`Target`].
+pub const TARGET_WORDS: usize = size_of::<Target>() / 8;
+
+/// A bit of [`Target::flags`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum TargetFlag {
+    /// No samples of it.
+    Excluded = 1,
+    /// [`Target::go`] holds.
+    Go = 2,
+    /// [`Target::context_offset`] holds.
+    Context = 4,
+}
+
+/// A process.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Target {
+    /// Bits of [`TargetFlag`].
+    pub flags: u32,
+    /// Nothing.
+    pub padding: u32,
+    /// From the thread pointer to the word that points to the thread's context record (OTEP 4947).
+    pub context_offset: i64,
+    /// Where Go keeps what.
+    pub go: Go,
+}
+
+/// How labels of `pprof.Do` are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum LabelForm {
+    /// Not read.
+    None = 0,
+    /// `*map[string]string`, of Go's maps before 1.24.
+    Map = 1,
+    /// A pointer to a slice of pairs of strings.
+    Slice = 2,
+}
+
+/// Offsets in Go's runtime.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Go {
+    /// From the thread pointer to the word that points to `g`.
+    pub tls_offset: i64,
+    /// 1: `g` is in its register (`x28` of aarch64), not behind the thread pointer.
+    pub in_register: u32,
+    /// `g.m`.
+    pub g_m: u32,
+    /// `m.curg`.
+    pub m_curg: u32,
+    /// `g.goid`.
+    pub g_goid: u32,
+    /// `g.startpc`.
+    pub g_startpc: u32,
+    /// `g.labels`.
+    pub g_labels: u32,
+    /// A [`LabelForm`].
+    pub labels: u32,
+    /// Nothing.
+    pub padding: u32,
+}
+
+const _: () = {
+    assert!(size_of::<Go>() == 40);
+    assert!(size_of::<Target>() == 56);
+};
+
+/// Two halves of a word, the first one first in memory.
+const fn pair(first: u32, second: u32) -> u64 {
+    let ([a, b, c, d], [e, f, g, h]) = (first.to_ne_bytes(), second.to_ne_bytes());
+    u64::from_ne_bytes([a, b, c, d, e, f, g, h])
+}
+
+impl Target {
+    /// As the map takes it.
+    #[must_use]
+    pub const fn words(&self) -> [u64; TARGET_WORDS] {
+        let go = &self.go;
+        [
+            pair(self.flags, self.padding),
+            self.context_offset.cast_unsigned(),
+            go.tls_offset.cast_unsigned(),
+            pair(go.in_register, go.g_m),
+            pair(go.m_curg, go.g_goid),
+            pair(go.g_startpc, go.g_labels),
+            pair(go.labels, go.padding),
+        ]
+    }
+}

@@ -1,0 +1,127 @@
+//! That equal samples are one, that totals are true, and that memory is bounded.
+
+use std::time::{Duration, SystemTime};
+
+use profiler_proto::loss::{Cause, Flaw};
+
+use super::*;
+use crate::naming::Location;
+
+fn one() -> Process {
+    Process::new(1, 10)
+}
+
+fn sample(tid: u32, labels: &[(&str, &str)]) -> Sample {
+    let labels = labels.iter().map(|(key, value)| (key.as_bytes().to_vec(), value.as_bytes().to_vec())).collect();
+    Sample { tid, comm: "work".into(), period_nanos: 100, labels, ..Sample::default() }
+}
+
+fn stack(names: &[&str]) -> Stack {
+    Stack { frames: names.iter().map(|name| Location::remark(name)).collect(), ..Stack::default() }
+}
+
+/// The one window, and its entries as text.
+fn told(aggregate: &mut Aggregate) -> (Window, Vec<String>) {
+    let window = aggregate.end(SystemTime::now()).pop().unwrap();
+    let entries = window.entries();
+    let text = entries.iter().map(|entry| {
+        let names: Vec<&str> = entry.stack.iter().map(|location| location.function()).collect();
+        let tags = entry
+            .tags
+            .map(|tags| tags.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(","));
+        format!("{} {}/{} {:?} {}ns ×{}", names.join(";"), entry.tid, entry.name, tags, entry.period_nanos, entry.count)
+    });
+    let text = text.collect();
+    (window, text)
+}
+
+/// Check that samples which differ in nothing are one, and that thread, tags, stack and period tell them apart.
+#[test]
+fn equal_samples_are_one() {
+    let mut aggregate = Aggregate::begin(SystemTime::now());
+    let (leaf, root) = (stack(&["leaf", "root"]), stack(&["root"]));
+    for (sample, stack) in [
+        (sample(1, &[("b", "2"), ("a", "1")]), &leaf),
+        (sample(1, &[("a", "1"), ("b", "2")]), &leaf),
+        (sample(2, &[]), &leaf),
+        (sample(1, &[]), &root),
+        (Sample { period_nanos: 50, ..sample(1, &[]) }, &root),
+        (Sample { period_nanos: 50, ..sample(1, &[]) }, &root),
+    ] {
+        aggregate.add(one(), &sample, stack).unwrap();
+    }
+    let (window, told) = told(&mut aggregate);
+    assert_eq!(
+        told,
+        [
+            "root 1/work Some(\"\") 50ns ×2",
+            "leaf;root 1/work Some(\"a=1,b=2\") 100ns ×2",
+            "leaf;root 2/work Some(\"\") 100ns ×1",
+            "root 1/work Some(\"\") 100ns ×1",
+        ]
+    );
+    assert_eq!((window.process(), window.stacks(), window.lost().total()), (one(), 6, 0));
+}
+
+/// Check that each process has a window of its own, also one that has the pid of another, and that losses are told with the
+/// next stacks where there are none.
+#[test]
+fn processes_are_told_apart() {
+    let now = SystemTime::now();
+    let mut aggregate = Aggregate::begin(now);
+    let two = Process::new(1, 20);
+    aggregate.add(two, &sample(1, &[]), &stack(&["a"])).unwrap();
+    aggregate.lose(one(), Cause::RingFull, 3);
+    let windows = aggregate.end(now + Duration::from_secs(10));
+    assert_eq!(
+        windows.iter().map(|window| (window.process(), window.duration())).collect::<Vec<_>>(),
+        [(two, Duration::from_secs(10))]
+    );
+    aggregate.add(one(), &sample(1, &[]), &stack(&["a"])).unwrap();
+    let windows = aggregate.end(now);
+    assert_eq!(
+        (windows[0].process(), windows[0].lost().count(Cause::RingFull), windows[0].duration()),
+        (one(), 3, Duration::ZERO)
+    );
+    aggregate.lose(two, Cause::RingFull, 1);
+    assert_eq!((aggregate.forget(two).total(), aggregate.forget(two).total()), (1, 0));
+}
+
+/// Check that memory is bounded whatever comes, that spans go first, then tags, then stacks, and that every one is accounted for.
+#[test]
+fn what_does_not_fit_is_counted() {
+    let mut aggregate = Aggregate::begin(SystemTime::now());
+    let (mut refused, all) = (0, 120_000_u64);
+    let stacks: Vec<Stack> = (0..50).map(|number| stack(&[&"deep".repeat(number), "root"])).collect();
+    for number in 0..all {
+        let id = format!("{:x}", number + 1);
+        let labels = [("trace_id", id.as_str()), ("span_id", id.as_str()), ("user", &id[..id.len().min(4)])];
+        let stack = &stacks[number as usize % stacks.len()];
+        refused += u64::from(aggregate.add(one(), &sample(number as u32 % 700, &labels), stack).is_err());
+    }
+    let (window, told) = told(&mut aggregate);
+    assert!(window.bytes() <= MAX_OF_ONE, "{}", window.bytes());
+    assert_eq!((window.stacks() + refused, window.lost().count(Cause::AggregateFull)), (all, refused));
+    let entries = window.entries();
+    assert!(entries.iter().any(|entry| entry.span.is_some()) && entries.iter().any(|entry| entry.span.is_none()));
+    assert!(window.degraded().count(Flaw::NoContext) > 0 && !told.is_empty());
+    assert_eq!(aggregate.stacks(), 0);
+}
+
+/// Check that one process that fills its window leaves room for others.
+#[test]
+fn one_process_leaves_room_for_others() {
+    let mut aggregate = Aggregate::begin(SystemTime::now());
+    let fill = |aggregate: &mut Aggregate, process| {
+        (0..).find(|number: &u32| {
+            aggregate.add(process, &sample(*number, &[]), &stack(&["name".repeat(500).as_str()])).is_err()
+        })
+    };
+    assert!(fill(&mut aggregate, one()).is_some());
+    aggregate.add(Process::new(2, 1), &sample(1, &[]), &stack(&["a"])).unwrap();
+    for pid in 3..10 {
+        fill(&mut aggregate, Process::new(pid, 1));
+    }
+    assert!(aggregate.bytes <= MAX_BYTES);
+    assert_eq!(aggregate.end(SystemTime::now()).iter().map(Window::bytes).sum::<usize>() <= MAX_BYTES, true);
+}

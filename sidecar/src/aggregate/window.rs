@@ -1,0 +1,264 @@
+//! The samples of one process in one window of time.
+//!
+//! In: samples with named stacks. Out: distinct entries with counts, in an order that depends on nothing but the samples. Numbers stand for
+//! locations, stacks, names and sets of tags, so that an entry is small.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use profiler_proto::loss::{Cause, Degraded, Flaw, Loss};
+
+use super::Full;
+use super::context::Context;
+use super::table::Table;
+use crate::naming::{Location, Stack};
+use crate::sample::{Sample, Span};
+use crate::target::Process;
+
+/// What a value in a table costs beside itself: its number, its key, the map's control byte and slack.
+const VALUE_BYTES: usize = 48;
+/// What an entry costs, the tree's slack included.
+const ENTRY_BYTES: usize = 2 * (size_of::<Key>() + size_of::<u64>());
+
+/// Tags by key.
+type Tags = Box<[(String, String)]>;
+
+/// The samples of a process.
+#[derive(Debug)]
+pub struct Window {
+    process: Process,
+    started_at: SystemTime,
+    duration: Duration,
+    locations: Vec<Arc<Location>>,
+    /// The number of each location by where it is kept: naming hands out the same one for the same place, and here it stays.
+    places: HashMap<usize, u32>,
+    stacks: Table<Box<[u32]>>,
+    names: Table<Box<str>>,
+    tags: Table<Tags>,
+    entries: BTreeMap<Key, u64>,
+    bytes: usize,
+    lost: Loss,
+    degraded: Degraded,
+}
+
+/// What tells entries apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    period_nanos: u64,
+    stack: u32,
+    tid: u32,
+    name: u32,
+    /// `None`: there is no room for its set of tags.
+    tags: Option<u32>,
+    /// Trace and span.
+    span: Option<([u8; 16], [u8; 8])>,
+}
+
+/// A distinct stack on one thread under one set of tags in one span, taken at one rate.
+#[derive(Debug, Clone)]
+pub struct Entry<'a> {
+    /// Nanoseconds of CPU time that each sample stands for.
+    pub period_nanos: u64,
+    /// Leaf first.
+    pub stack: Vec<&'a Arc<Location>>,
+    /// The thread.
+    pub tid: u32,
+    /// What it was called.
+    pub name: &'a str,
+    /// Its tags by key; `None`: there was no room for them.
+    pub tags: Option<&'a [(String, String)]>,
+    /// The span.
+    pub span: Option<Span>,
+    /// How often it was seen.
+    pub count: u64,
+}
+
+impl Window {
+    pub(super) fn begin(process: Process) -> Self {
+        Self {
+            process,
+            started_at: SystemTime::UNIX_EPOCH,
+            duration: Duration::ZERO,
+            locations: Vec::new(),
+            places: HashMap::new(),
+            stacks: Table::default(),
+            names: Table::default(),
+            tags: Table::default(),
+            entries: BTreeMap::new(),
+            bytes: 0,
+            lost: Loss::default(),
+            degraded: Degraded::default(),
+        }
+    }
+
+    /// The window, which was open from then on for so long.
+    pub(super) fn ended(self, started_at: SystemTime, duration: Duration) -> Self {
+        Self { started_at, duration, ..self }
+    }
+
+    /// Adds a sample, as long as all takes at most so many bytes.
+    pub(super) fn add(&mut self, sample: &Sample, stack: &Stack, most: usize) -> Result<(), Full> {
+        self.try_add(sample, stack, most).inspect_err(|Full| self.lost.add(Cause::AggregateFull, 1))
+    }
+
+    fn try_add(&mut self, sample: &Sample, stack: &Stack, most: usize) -> Result<(), Full> {
+        let mut room = Room { bytes: &mut self.bytes, most };
+        let numbers = locations(&mut self.places, &mut self.locations, stack, &mut room)?;
+        let number = known_or(&mut self.stacks, numbers, |stack| size_of_val(&**stack), &mut room).ok_or(Full)?;
+        let name = Box::from(sample.comm.as_str());
+        let name = known_or(&mut self.names, name, |name: &Box<str>| name.len(), &mut room).ok_or(Full)?;
+        let context = Context::of(sample);
+        let has_tags = !context.tags.is_empty();
+        // With little room left there is none for what would be seen once: spans first, then tags.
+        let tags = if room.is_below(7) || !has_tags || self.tags.find(context.tags.as_slice()).is_some() {
+            known_or(&mut self.tags, context.tags.into(), tags_bytes, &mut room)
+        } else {
+            None
+        };
+        let span = context.span.map(|span| (span.trace_id, span.span_id));
+        let mut key = Key { period_nanos: sample.period_nanos, stack: number, tid: sample.tid, name, tags, span };
+        if !room.is_below(6) && !self.entries.contains_key(&key) {
+            key.span = None;
+        }
+        if !self.entries.contains_key(&key) {
+            room.take(ENTRY_BYTES)?;
+        }
+        *self.entries.entry(key).or_default() += 1;
+        self.degraded.merge(&stack.flaws);
+        if context.is_cut || key.tags.is_none() || key.span != span {
+            self.degraded.add(Flaw::NoContext, 1);
+        }
+        Ok(())
+    }
+
+    /// Notes what was lost while this window was open.
+    pub(super) fn lose(&mut self, lost: &Loss) {
+        self.lost.merge(lost);
+    }
+
+    /// Which process it is of.
+    #[must_use]
+    pub fn process(&self) -> Process {
+        self.process
+    }
+
+    /// When it began.
+    #[must_use]
+    pub fn started_at(&self) -> SystemTime {
+        self.started_at
+    }
+
+    /// How long it was open.
+    #[must_use]
+    pub fn duration(&self) -> Duration {
+        self.duration
+    }
+
+    /// How many stacks it holds.
+    #[must_use]
+    pub fn stacks(&self) -> u64 {
+        self.entries.values().sum()
+    }
+
+    /// Stacks of its process that were lost.
+    #[must_use]
+    pub fn lost(&self) -> Loss {
+        self.lost
+    }
+
+    /// In what way its stacks are less than perfect.
+    #[must_use]
+    pub fn degraded(&self) -> Degraded {
+        self.degraded
+    }
+
+    /// Bytes of memory, about.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The entries, those of one period behind one another.
+    #[must_use]
+    pub fn entries(&self) -> Vec<Entry<'_>> {
+        let (stacks, names, tags) = (self.stacks.values(), self.names.values(), self.tags.values());
+        let entry = |(key, count): (&Key, &u64)| {
+            let places = stacks.get(key.stack as usize).map(|stack| stack.iter()).unwrap_or_default();
+            Entry {
+                period_nanos: key.period_nanos,
+                stack: places.filter_map(|place| self.locations.get(*place as usize)).collect(),
+                tid: key.tid,
+                name: names.get(key.name as usize).map_or("", |name| name),
+                tags: key.tags.and_then(|set| tags.get(set as usize)).map(|tags| &***tags),
+                span: key.span.map(|(trace_id, span_id)| Span { trace_id, span_id }),
+                count: *count,
+            }
+        };
+        self.entries.iter().map(entry).collect()
+    }
+}
+
+/// The bytes that are taken, and how many may be.
+struct Room<'a> {
+    bytes: &'a mut usize,
+    most: usize,
+}
+
+impl Room<'_> {
+    fn take(&mut self, bytes: usize) -> Result<(), Full> {
+        let taken = self.bytes.checked_add(bytes).filter(|taken| *taken <= self.most).ok_or(Full)?;
+        *self.bytes = taken;
+        Ok(())
+    }
+
+    /// Whether fewer than so many eighths are taken.
+    fn is_below(&self, eighths: usize) -> bool {
+        *self.bytes <= self.most / 8 * eighths
+    }
+}
+
+/// The numbers of a stack's locations.
+fn locations(
+    places: &mut HashMap<usize, u32>,
+    all: &mut Vec<Arc<Location>>,
+    stack: &Stack,
+    room: &mut Room<'_>,
+) -> Result<Box<[u32]>, Full> {
+    let mut numbers = Vec::with_capacity(stack.frames.len());
+    for location in &stack.frames {
+        let place = Arc::as_ptr(location).addr();
+        let number = match places.get(&place) {
+            Some(number) => *number,
+            None => {
+                room.take(VALUE_BYTES + location.bytes())?;
+                let number = u32::try_from(all.len()).map_err(|_| Full)?;
+                places.insert(place, number);
+                all.push(Arc::clone(location));
+                number
+            }
+        };
+        numbers.push(number);
+    }
+    Ok(numbers.into())
+}
+
+/// The number of a value, which is added if there is room.
+fn known_or<T: Eq + std::hash::Hash>(
+    table: &mut Table<T>,
+    value: T,
+    bytes: impl Fn(&T) -> usize,
+    room: &mut Room<'_>,
+) -> Option<u32> {
+    match table.find(&value) {
+        Some(number) => Some(number),
+        None => {
+            room.take(VALUE_BYTES + bytes(&value)).ok()?;
+            table.add(value)
+        }
+    }
+}
+
+fn tags_bytes(tags: &Tags) -> usize {
+    tags.iter().map(|(key, value)| key.len() + value.len() + size_of::<(String, String)>()).sum()
+}

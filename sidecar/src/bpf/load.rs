@@ -1,0 +1,171 @@
+//! From the object to programs in the kernel.
+
+use std::os::fd::{AsFd as _, BorrowedFd};
+
+use aya::maps::{HashMap, MapData, PerCpuArray, RingBuf};
+use aya::programs::{PerfEvent, RawTracePoint};
+use aya::{Ebpf, EbpfError, EbpfLoader};
+use profiler_sidecar_ebpf::{SETTINGS, Setting};
+
+use super::namespace::Namespace;
+use super::{Options, btf, counters, processors, ring, targets};
+use crate::error::Error;
+
+/// The programs, built for this architecture: `make ebpf`.
+#[cfg(target_arch = "x86_64")]
+const OBJECT: &[u8] = include_bytes!("object/x86_64.o");
+#[cfg(target_arch = "aarch64")]
+const OBJECT: &[u8] = include_bytes!("object/aarch64.o");
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+const OBJECT: &[u8] = &[];
+
+/// Raw tracepoints and the programs for them.
+const EVENTS: &[(&str, &str)] =
+    &[("exec", "sched_process_exec"), ("exit", "sched_process_exit"), ("fork", "sched_process_fork")];
+/// Bytes of the ring for each processor: two seconds of usual samples.
+const RING_PER_PROCESSOR: u32 = 128 << 10;
+const LEAST_RING: u32 = 512 << 10;
+const LARGEST_RING: u32 = 64 << 20;
+
+/// What is in the kernel.
+pub(super) struct Loaded {
+    object: Ebpf,
+    lacks: Vec<String>,
+}
+
+impl Loaded {
+    /// Loads all programs; none runs yet.
+    pub(super) fn new(options: &Options) -> Result<Self, Error> {
+        let mut lacks = Vec::new();
+        let ring = ring_bytes(options)?;
+        let settings = settings(options, ring, &mut lacks)?;
+        let object = another_object();
+        let bytes = object.as_deref().unwrap_or(OBJECT);
+        let mut object = EbpfLoader::new()
+            .btf(None)
+            .override_global("SETTINGS_OF_LOAD", &settings, true)
+            .map_max_entries("RECORDS", ring)
+            .load(bytes)
+            .map_err(|error| refused(&error))?;
+        let program = program::<&mut PerfEvent>(&mut object, "cpu")?;
+        program.load().map_err(|error| refused(&error.into()))?;
+        Ok(Self { object, lacks })
+    }
+
+    pub(super) fn lacks(&self) -> &[String] {
+        &self.lacks
+    }
+
+    pub(super) fn program(&self) -> Result<BorrowedFd<'_>, Error> {
+        let program: Option<&PerfEvent> = self.object.program("cpu").and_then(|program| program.try_into().ok());
+        let fd = program.and_then(|program| program.fd().ok()).ok_or_else(|| ours("program `cpu`"))?;
+        Ok(fd.as_fd())
+    }
+
+    /// Loads the programs of events and attaches them. Samples come without them.
+    pub(super) fn attach_events(&mut self) -> Result<(), Error> {
+        for (name, tracepoint) in EVENTS {
+            let program = program::<&mut RawTracePoint>(&mut self.object, name)?;
+            if let Err(error) = program.load().and_then(|()| program.attach(tracepoint)) {
+                let why = first_line(&error_text(&error));
+                self.lacks.push(format!(
+                    "no word of {name}: the tracepoint {tracepoint}: {why}; processes are found by looking"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn records(&mut self) -> Result<ring::Records, Error> {
+        let map = self.object.take_map("RECORDS").and_then(|map| RingBuf::try_from(map).ok());
+        map.map(ring::Records).ok_or_else(|| ours("map `RECORDS`"))
+    }
+
+    pub(super) fn targets(&mut self) -> Result<targets::Targets, Error> {
+        let map = self.object.take_map("TARGETS").and_then(|map| HashMap::<MapData, _, _>::try_from(map).ok());
+        map.map(targets::Targets::new).ok_or_else(|| ours("map `TARGETS`"))
+    }
+
+    pub(super) fn counters(&mut self) -> Result<counters::Source, Error> {
+        let map = self.object.take_map("COUNTERS").and_then(|map| PerCpuArray::<MapData, _>::try_from(map).ok());
+        map.map(counters::Source).ok_or_else(|| ours("map `COUNTERS`"))
+    }
+}
+
+/// An object built elsewhere, to be tried by the tests in place of the one that is committed.
+fn another_object() -> Option<Vec<u8>> {
+    std::fs::read(std::env::var_os("PROFILER_SIDECAR_EBPF_OBJECT")?).ok()
+}
+
+fn ring_bytes(options: &Options) -> Result<u32, Error> {
+    let processors = u32::try_from(processors::online()?.len()).unwrap_or(u32::MAX);
+    let usual = RING_PER_PROCESSOR.saturating_mul(processors).max(LEAST_RING);
+    Ok(options.ring_bytes.unwrap_or(usual).clamp(4096, LARGEST_RING).next_power_of_two())
+}
+
+fn settings(options: &Options, ring: u32, lacks: &mut Vec<String>) -> Result<[u64; SETTINGS], Error> {
+    let mut settings = [0; SETTINGS];
+    let namespace = Namespace::ours()?;
+    let known = std::fs::read(btf::PATH).map_err(|error| error.to_string());
+    if let Err(why) = known.and_then(|bytes| btf::fill(&mut settings, &bytes)) {
+        lacks.push(format!(
+            "no offsets of the running kernel ({}: {why}): no goroutines, labels and spans, no stacks of user space below system calls",
+            btf::PATH
+        ));
+    }
+    let mut set = |which: Setting, value: u64| {
+        if let Some(slot) = settings.get_mut(which as usize) {
+            *slot = value;
+        }
+    };
+    set(Setting::InitialNamespace, namespace.is_initial().into());
+    set(Setting::NamespaceDevice, namespace.device);
+    set(Setting::NamespaceInode, namespace.inode);
+    set(Setting::KernelStacks, options.kernel_stacks.into());
+    set(Setting::WakeAt, u64::from(ring / 4));
+    Ok(settings)
+}
+
+/// A program of the object, not loaded yet.
+fn program<'a, P: TryFrom<&'a mut aya::programs::Program>>(object: &'a mut Ebpf, name: &str) -> Result<P, Error> {
+    let program = object.program_mut(name).and_then(|program| program.try_into().ok());
+    program.ok_or_else(|| ours(&format!("program `{name}`")))
+}
+
+fn ours(what: &str) -> Error {
+    Error::new(
+        format!("the eBPF object's {what}"),
+        "it is missing, or of another kind",
+        "report this: the object is ours",
+    )
+}
+
+fn refused(error: &EbpfError) -> Error {
+    let text = error_text(error);
+    let remedy = if text.contains("EPERM") || text.contains("os error 1)") || text.contains("os error 13)") {
+        "give the sidecar CAP_BPF and CAP_PERFMON, a seccomp profile that allows bpf, and a kernel that is not locked down"
+    } else if text.contains("Verifier output") {
+        "report this with the name of the kernel: its verifier refused the program"
+    } else {
+        "the kernel must be 5.15 or newer, with CONFIG_BPF_SYSCALL"
+    };
+    Error::new("loading the eBPF programs (bpf(2))", text, remedy)
+}
+
+/// An error with those behind it.
+fn error_text(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(inner) = source {
+        let more = inner.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        source = inner.source();
+    }
+    text
+}
+
+fn first_line(text: &str) -> String {
+    text.lines().next().unwrap_or_default().to_owned()
+}

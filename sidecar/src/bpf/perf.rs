@@ -1,0 +1,152 @@
+//! The clock: a perf event on each processor, which runs the program `cpu` at every tick.
+//!
+//! Source: `perf_event_open(2)`; the software CPU clock is a timer of the processor, not of a thread.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
+
+use super::processors;
+use crate::error::Error;
+
+/// `PERF_TYPE_SOFTWARE`.
+const SOFTWARE: u32 = 1;
+/// `PERF_COUNT_SW_CPU_CLOCK`.
+const CPU_CLOCK: u64 = 0;
+/// Bits of the flags: `disabled`, `exclude_hv`, `exclude_idle`.
+const FLAGS: u64 = 1 | 1 << 6 | 1 << 7;
+/// `PERF_FLAG_FD_CLOEXEC`.
+const CLOSE_ON_EXEC: libc::c_ulong = 8;
+/// `PERF_EVENT_IOC_ENABLE`.
+const ENABLE: libc::Ioctl = 0x2400u32 as libc::Ioctl;
+/// `PERF_EVENT_IOC_SET_BPF`.
+const SET_PROGRAM: libc::Ioctl = 0x4004_2408u32 as libc::Ioctl;
+
+/// `struct perf_event_attr`, its first version (`PERF_ATTR_SIZE_VER0`, 64 bytes).
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+struct Attributes {
+    kind: u32,
+    size: u32,
+    config: u64,
+    sample_period: u64,
+    sample_type: u64,
+    read_format: u64,
+    flags: u64,
+    wakeup_events: u32,
+    breakpoint: u32,
+    more: u64,
+}
+
+const _: () = assert!(size_of::<Attributes>() == 64);
+
+/// The events, by processor.
+#[derive(Debug)]
+pub(super) struct Events {
+    open: BTreeMap<u32, OwnedFd>,
+    period: u64,
+    stopped: bool,
+}
+
+impl Events {
+    /// Opens one on every processor that is online. One that goes offline meanwhile is left out.
+    pub(super) fn open(program: BorrowedFd<'_>, period: u64) -> Result<Self, Error> {
+        let mut events = Self { open: BTreeMap::new(), period, stopped: false };
+        for processor in processors::online()? {
+            match tick(processor, period, program) {
+                Ok(event) => drop(events.open.insert(processor, event)),
+                Err((_, error)) if is_gone(&error) => {}
+                Err((call, error)) => return Err(refused(call, processor, &error)),
+            }
+        }
+        if events.open.is_empty() {
+            return Err(Error::new(
+                "the clock",
+                "no processor takes an event",
+                "look at /sys/devices/system/cpu/online",
+            ));
+        }
+        Ok(events)
+    }
+
+    /// Opens events on processors that came, and drops those of processors that went.
+    pub(super) fn follow(&mut self, program: BorrowedFd<'_>) {
+        let Ok(online) = processors::online() else { return };
+        if self.stopped {
+            return;
+        }
+        self.open.retain(|processor, _| online.contains(processor));
+        for processor in online {
+            if !self.open.contains_key(&processor)
+                && let Ok(event) = tick(processor, self.period, program)
+            {
+                self.open.insert(processor, event);
+            }
+        }
+    }
+
+    /// Closes all. A tick under way is through by then: closing waits for it (`perf_event_release_kernel`, an IPI to the processor).
+    pub(super) fn close(&mut self) {
+        self.open.clear();
+        self.stopped = true;
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.open.len()
+    }
+}
+
+/// An event on a processor, with the program, running; else the call that was refused.
+fn tick(processor: u32, period: u64, program: BorrowedFd<'_>) -> Result<OwnedFd, (&'static str, io::Error)> {
+    let event = open(processor, period).map_err(|error| ("perf_event_open", error))?;
+    // SAFETY: ioctl(2) on an event of ours; the argument is a descriptor.
+    if unsafe { libc::ioctl(event.as_raw_fd(), SET_PROGRAM, program.as_raw_fd()) } != 0 {
+        return Err(("ioctl(PERF_EVENT_IOC_SET_BPF)", io::Error::last_os_error()));
+    }
+    // SAFETY: ioctl(2) on an event of ours; no argument.
+    if unsafe { libc::ioctl(event.as_raw_fd(), ENABLE, 0) } != 0 {
+        return Err(("ioctl(PERF_EVENT_IOC_ENABLE)", io::Error::last_os_error()));
+    }
+    Ok(event)
+}
+
+fn open(processor: u32, period: u64) -> io::Result<OwnedFd> {
+    let attributes = Attributes {
+        kind: SOFTWARE,
+        size: size_of::<Attributes>() as u32,
+        config: CPU_CLOCK,
+        sample_period: period,
+        sample_type: 0,
+        read_format: 0,
+        flags: FLAGS,
+        wakeup_events: 0,
+        breakpoint: 0,
+        more: 0,
+    };
+    let processor = libc::c_int::try_from(processor).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
+    // SAFETY: perf_event_open(2) reads `size` bytes at the pointer. All threads, one processor, no group.
+    let event =
+        unsafe { libc::syscall(libc::SYS_perf_event_open, &raw const attributes, -1, processor, -1, CLOSE_ON_EXEC) };
+    match i32::try_from(event) {
+        // SAFETY: a new descriptor, nobody else's.
+        Ok(event @ 0..) => Ok(unsafe { OwnedFd::from_raw_fd(event) }),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// `perf_event_open(2)`: `ENODEV`, `ENXIO` for processors that are not there.
+fn is_gone(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENXIO))
+}
+
+fn refused(call: &str, processor: u32, error: &io::Error) -> Error {
+    let remedy = match error.raw_os_error() {
+        Some(libc::EACCES | libc::EPERM) => {
+            "give the sidecar CAP_PERFMON (CAP_SYS_ADMIN where kernel.perf_event_paranoid is above 2), and a seccomp profile that allows perf_event_open"
+        }
+        Some(libc::EMFILE) => "raise the limit of open files (RLIMIT_NOFILE): one is needed for each processor",
+        Some(libc::ENOSYS) => "run on a kernel with CONFIG_PERF_EVENTS",
+        _ => "look at `profiler-sidecar doctor`",
+    };
+    Error::new(format!("{call} on processor {processor}"), error.to_string(), remedy)
+}

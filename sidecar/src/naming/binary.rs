@@ -1,0 +1,180 @@
+//! A program or library, shared by all processes that run it: what is at an address of its own numbering.
+//!
+//! In: an open file. Out: functions with lines, Go's depth of the stack, what names the build. Reads the file in pieces, as it is asked;
+//! whatever stands in it, an answer.
+
+use std::fs::File;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::sync::Arc;
+
+use ring::digest::{Context, SHA256};
+
+use super::demangle::demangled;
+use super::frame::{BuildId, Function, Kind, Line};
+use crate::elf::{self, Segment};
+use crate::go::{self, Call, Program, Role};
+
+/// Which file, and which state of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Identity {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+}
+
+/// An open binary.
+#[derive(Debug)]
+pub(super) struct Binary {
+    /// `None`: not ELF.
+    elf: Option<Arc<elf::File>>,
+    go: Option<Program>,
+    build_ids: Arc<[(BuildId, Box<str>)]>,
+}
+
+/// What is known of an address.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Found {
+    /// Innermost inlined first; empty where there is no name.
+    pub(super) lines: Vec<(Line, Role)>,
+    /// What it was written in.
+    pub(super) kind: Option<Kind>,
+    /// Of Go: how far the stack pointer is below the return address there.
+    pub(super) depth: Option<i32>,
+    /// Of Go: whether the function sets the stack pointer as it likes, so that the depth may say nothing.
+    pub(super) writes_sp: bool,
+    /// Of Go: where the function begins.
+    pub(super) entry: Option<u64>,
+    /// Of Go: nothing called it.
+    pub(super) is_top: bool,
+}
+
+impl Identity {
+    /// That of an open file.
+    pub(super) fn of(file: &File) -> std::io::Result<Self> {
+        let stat = file.metadata()?;
+        let modified = (stat.mtime(), stat.mtime_nsec());
+        Ok(Self { device: stat.dev(), inode: stat.ino(), size: stat.size(), modified })
+    }
+}
+
+impl Binary {
+    /// Reads the head of `file`. One that is no ELF file, or a damaged one, has no names.
+    pub(super) fn open(file: File) -> Self {
+        let hash = hash(&file);
+        match elf::File::open(file) {
+            Ok(elf) => Self::of(elf, hash),
+            Err(fault) => {
+                tracing::debug!(%fault, "a mapped file has no names");
+                Self { elf: None, go: None, build_ids: build_ids(None, hash) }
+            }
+        }
+    }
+
+    /// The same of an image in memory.
+    pub(super) fn of_bytes(bytes: Vec<u8>) -> Option<Self> {
+        elf::File::of_bytes(bytes).ok().map(|elf| Self::of(elf, None))
+    }
+
+    fn of(elf: elf::File, hash: Option<String>) -> Self {
+        let elf = Arc::new(elf);
+        let go = Program::open(Arc::clone(&elf)).unwrap_or_else(|fault| {
+            tracing::debug!(%fault, "the tables of a Go program cannot be read");
+            None
+        });
+        Self { build_ids: build_ids(Some(&elf), hash), elf: Some(elf), go }
+    }
+
+    /// What names the build.
+    pub(super) fn build_ids(&self) -> &Arc<[(BuildId, Box<str>)]> {
+        &self.build_ids
+    }
+
+    /// What of it is loaded where.
+    pub(super) fn segments(&self) -> Vec<Segment> {
+        self.elf.iter().flat_map(|elf| elf.loaded()).copied().collect()
+    }
+
+    /// What is at an address of the file's numbering.
+    pub(super) fn find(&self, address: u64, call: Call) -> Found {
+        let go = self.go.as_ref().and_then(|go| in_go(go, address, call));
+        go.or_else(|| self.in_symbols(address, call)).unwrap_or_default()
+    }
+
+    /// By the symbol table.
+    fn in_symbols(&self, address: u64, call: Call) -> Option<Found> {
+        let elf = self.elf.as_ref()?;
+        let at = address.checked_sub(u64::from(call == Call::Return))?;
+        let symbol = elf.symbols()?.find(elf, at)?;
+        let (name, kind) = demangled(&symbol.name);
+        let system_name = if name == symbol.name { Arc::default() } else { symbol.name.into() };
+        let function = Function { name: name.into(), system_name, ..Function::default() };
+        let lines = vec![(Line { function: Arc::new(function), line: 0 }, Role::Normal)];
+        Some(Found { lines, kind: Some(kind), ..Found::default() })
+    }
+}
+
+/// By Go's tables.
+fn in_go(go: &Program, address: u64, call: Call) -> Option<Found> {
+    let frames = go.frames(address, call);
+    if frames.is_empty() {
+        return None;
+    }
+    // The depth is that of the instruction which runs next, here as in Go's own traces.
+    let function = go.function(address);
+    let has = |flag| function.as_ref().is_some_and(|function| function.flags & flag != 0);
+    Some(Found {
+        lines: frames.iter().map(line).collect(),
+        kind: Some(Kind::Go),
+        depth: go.stack_depth(address),
+        writes_sp: has(go::Function::WRITES_SP),
+        entry: function.as_ref().map(|function| function.entry),
+        is_top: has(go::Function::TOP_FRAME),
+    })
+}
+
+fn line(frame: &go::Frame) -> (Line, Role) {
+    let function = Function {
+        name: Arc::clone(&frame.function),
+        system_name: Arc::default(),
+        file: Arc::clone(&frame.file),
+        start_line: frame.start_line,
+    };
+    (Line { function: Arc::new(function), line: frame.line }, frame.role)
+}
+
+/// What names a build: what its linkers noted, else a hash of the file.
+fn build_ids(elf: Option<&elf::File>, hash: Option<String>) -> Arc<[(BuildId, Box<str>)]> {
+    let mut ids: Vec<(BuildId, Box<str>)> = Vec::new();
+    if let Some(id) = elf.and_then(elf::File::build_id).filter(|id| !id.is_empty() && id.len() <= 64) {
+        ids.push((BuildId::Gnu, hex(&id).into()));
+    }
+    if let Some(id) = elf.and_then(elf::File::go_build_id).filter(|id| !id.is_empty() && id.len() <= 256) {
+        ids.push((BuildId::Go, id.into()));
+    }
+    if ids.is_empty() {
+        ids.extend(hash.map(|hash| (BuildId::Hash, hash.into())));
+    }
+    ids.into()
+}
+
+/// Of the first and the last 4,096 bytes, which may be the same ones, and the length, big-endian: the first half of their SHA-256.
+///
+/// Source: OpenTelemetry specification, profiles/mappings.md, `process.executable.build_id.htlhash`.
+fn hash(file: &File) -> Option<String> {
+    const END: u64 = 4096;
+    let len = file.metadata().ok().filter(std::fs::Metadata::is_file)?.len();
+    let part = END.min(len);
+    let mut context = Context::new(&SHA256);
+    for start in [0, len - part] {
+        let mut bytes = vec![0; usize::try_from(part).ok()?];
+        file.read_exact_at(&mut bytes, start).ok()?;
+        context.update(&bytes);
+    }
+    context.update(&len.to_be_bytes());
+    context.finish().as_ref().get(..16).map(hex)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,149 @@
+//! What naming makes of addresses: stacks of locations.
+//!
+//! Plain data, shared between all that refer to it. Made by the rest of `naming`, taken by `aggregate` and `assemble`.
+
+use std::sync::Arc;
+
+use profiler_proto::loss::Degraded;
+
+/// A sample's stack with names, leaf first: kernel before user, as one follows the other.
+#[derive(Debug, Clone, Default)]
+pub struct Stack {
+    /// The locations; equal ones of a process are mostly one allocation.
+    pub frames: Vec<Arc<Location>>,
+    /// In what way it is less than perfect.
+    pub flaws: Degraded,
+}
+
+/// A place in the code of one process, or a remark where none is known.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub struct Location {
+    /// Address in the process or the kernel: of the interrupted instruction, or behind a call. 0 of a remark.
+    pub address: u64,
+    /// What is mapped there.
+    pub module: Option<Arc<Module>>,
+    /// The functions there, innermost inlined first; never empty.
+    pub lines: Arc<[Line]>,
+    /// What it was written in.
+    pub kind: Kind,
+}
+
+/// What code was written in: `profile.frame.type`.
+///
+/// Source: OpenTelemetry semantic conventions, `profile.frame.type`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// Go.
+    Go,
+    /// Rust, by its mangling.
+    Rust,
+    /// C and whatever else was compiled.
+    Native,
+    /// The kernel.
+    Kernel,
+    /// No code: a remark of whoever took the stack.
+    Remark,
+}
+
+/// A line of a function.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Line {
+    /// The function.
+    pub function: Arc<Function>,
+    /// From 1; 0: not known.
+    pub line: u32,
+}
+
+/// A function.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Function {
+    /// For people.
+    pub name: Arc<str>,
+    /// As the linker knows it, if that differs.
+    pub system_name: Arc<str>,
+    /// Source file; empty where that is not known.
+    pub file: Arc<str>,
+    /// Line where it begins, from 1; 0: not known.
+    pub start_line: u32,
+}
+
+/// A part of a file mapped as code.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Module {
+    /// First address.
+    pub start: u64,
+    /// First address behind it.
+    pub end: u64,
+    /// Offset of `start` in the file.
+    pub offset: u64,
+    /// Path of the file as the process sees it, or a name like `[vdso]`.
+    pub path: Arc<str>,
+    /// What names the build; empty where there is no file to tell it.
+    pub build_ids: Arc<[(BuildId, Box<str>)]>,
+}
+
+/// How a build is named.
+///
+/// Source: OpenTelemetry specification, profiles/mappings.md.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum BuildId {
+    /// The linker's note, hexadecimal.
+    Gnu,
+    /// Go's note.
+    Go,
+    /// A hash of the file.
+    Hash,
+}
+
+impl BuildId {
+    /// The attribute's key.
+    #[must_use]
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::Gnu => "process.executable.build_id.gnu",
+            Self::Go => "process.executable.build_id.go",
+            Self::Hash => "process.executable.build_id.htlhash",
+        }
+    }
+}
+
+impl Kind {
+    /// The attribute's value; remarks have none.
+    #[must_use]
+    pub fn name(self) -> Option<&'static str> {
+        match self {
+            Self::Go => Some("go"),
+            Self::Rust => Some("rust"),
+            Self::Native => Some("native"),
+            Self::Kernel => Some("kernel"),
+            Self::Remark => None,
+        }
+    }
+}
+
+impl Location {
+    /// A remark.
+    #[must_use]
+    pub fn remark(text: &str) -> Arc<Self> {
+        Arc::new(Self { address: 0, module: None, lines: lines_of(text), kind: Kind::Remark })
+    }
+
+    /// Bytes of memory, about, its names counted as if no other location had them.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let of = |function: &Function| function.name.len() + function.system_name.len() + function.file.len();
+        let lines: usize = self.lines.iter().map(|line| size_of::<Line>() + of(&line.function)).sum();
+        size_of::<Self>() + lines
+    }
+
+    /// The name of the physical function.
+    #[must_use]
+    pub fn function(&self) -> &str {
+        self.lines.last().map_or("", |line| &line.function.name)
+    }
+}
+
+/// A name that is all that is known.
+pub(super) fn lines_of(name: &str) -> Arc<[Line]> {
+    Arc::new([Line { function: Arc::new(Function { name: name.into(), ..Function::default() }), line: 0 }])
+}

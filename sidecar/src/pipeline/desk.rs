@@ -1,0 +1,246 @@
+//! What is done with every record.
+//!
+//! In: records, in the order in which they were written. Out: named samples in windows; processes that the kernel side is to be told of. Every
+//! sample is entered in the ledger as taken, and then either waits in a window or is lost by a cause.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use profiler::Ledger;
+use profiler_proto::loss::{Cause, Degraded, Loss};
+
+use super::Named;
+use super::figures::Figures;
+use super::follow::Family;
+use super::tap::{Tap, Tapped, Taps};
+use crate::aggregate::{Aggregate, Full};
+use crate::bpf::Counters;
+use crate::discover::{self, Table, Target};
+use crate::drain::{self, Event};
+use crate::naming::Namer;
+use crate::sample::Sample;
+use crate::target::Process;
+
+/// Who is meant, as far as numbers say: of others nothing needs to be known.
+#[derive(Debug)]
+pub(super) struct Numbers {
+    /// These alone; empty: all.
+    pub(super) pids: Vec<u32>,
+    pub(super) family: Option<Family>,
+}
+
+impl Numbers {
+    fn take(&self, pid: u32) -> bool {
+        (self.pids.is_empty() || self.pids.contains(&pid))
+            && self.family.as_ref().is_none_or(|family| family.takes(pid).is_ok())
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Desk {
+    table: Table,
+    namer: Namer,
+    aggregate: Aggregate,
+    taps: Taps,
+    numbers: Numbers,
+    ledger: Arc<Ledger>,
+    /// What each process was that has samples in the open windows.
+    sampled: HashMap<Process, Arc<Target>>,
+    /// What the kernel side knows of processes.
+    told: HashMap<u32, Arc<Target>>,
+    /// What it is to be told next.
+    found: Vec<Arc<Target>>,
+    ended: Vec<u32>,
+    /// Lost, of processes that can no more say it.
+    unattributed: Loss,
+    figures: Figures,
+}
+
+impl Desk {
+    pub(super) fn new(table: Table, namer: Namer, numbers: Numbers, ledger: Arc<Ledger>) -> Self {
+        Self {
+            table,
+            namer,
+            aggregate: Aggregate::begin(SystemTime::now()),
+            taps: Taps::default(),
+            numbers,
+            ledger,
+            sampled: HashMap::new(),
+            told: HashMap::new(),
+            found: Vec::new(),
+            ended: Vec::new(),
+            unattributed: Loss::default(),
+            figures: Figures::default(),
+        }
+    }
+
+    /// Takes one record.
+    pub(super) fn take(&mut self, record: &[u8], now: Instant) {
+        match drain::decode(record) {
+            Ok(Event::Sample(sample)) => self.sample(*sample, now),
+            Ok(Event::Exec { pid }) => {
+                self.end_of(pid);
+                self.table.told(discover::Event::Exec { pid });
+            }
+            Ok(Event::Exit { pid }) => {
+                self.end_of(pid);
+                self.table.told(discover::Event::Exit { pid });
+                self.numbers.family.iter().for_each(|family| family.left(pid));
+            }
+            Ok(Event::Fork { pid, child }) => {
+                self.numbers.family.iter().for_each(|family| family.born(pid, child));
+                self.table.told(discover::Event::Fork { parent: pid, child });
+            }
+            Err(fault) => {
+                tracing::error!(%fault, "a sample is lost; please report this");
+                self.figures.unreadable += 1;
+                self.taken();
+                self.ledger.lost(1, Cause::Failed);
+            }
+        }
+    }
+
+    fn sample(&mut self, mut sample: Sample, now: Instant) {
+        if !self.numbers.take(sample.pid) {
+            self.figures.left_out += 1;
+            return;
+        }
+        let Some(target) = self.table.visit(sample.pid, now) else {
+            self.figures.gone += 1;
+            self.taken();
+            self.ledger.lost(1, Cause::Gone);
+            self.unattributed.add(Cause::Gone, 1);
+            return;
+        };
+        self.find(&target);
+        if target.profiled.is_err() {
+            self.figures.left_out += 1;
+            return;
+        }
+        self.taken();
+        self.figures.sampled += 1;
+        let target = self.with_tags(&mut sample, target, now);
+        let stack = self.namer.name(target.process, &sample, now);
+        if let Err(Full) = self.aggregate.add(target.process, &sample, &stack) {
+            self.ledger.lost(1, Cause::AggregateFull);
+        }
+        self.taps.add(&target, &sample, &stack);
+        self.sampled.entry(target.process).or_insert(target);
+    }
+
+    /// A stack came out of the ring.
+    fn taken(&self) {
+        self.ledger.enter(1, 1, 1, &Loss::default(), &Degraded::default());
+    }
+
+    /// Gives the attributes of a thread context the names that its process publishes; where one is new, it is looked up.
+    fn with_tags(&mut self, sample: &mut Sample, mut target: Arc<Target>, now: Instant) -> Arc<Target> {
+        let Some(most) = sample.attributes.iter().map(|(number, _)| usize::from(*number)).max() else { return target };
+        let known = |target: &Target| target.context.as_ref().map_or(0, |context| context.keys().len());
+        if most >= known(&target) {
+            target = self.table.refresh(sample.pid, now).unwrap_or(target);
+        }
+        let keys = target.context.as_ref().map(|context| context.keys()).unwrap_or_default();
+        for (number, value) in std::mem::take(&mut sample.attributes) {
+            match keys.get(usize::from(number)) {
+                Some(key) => sample.labels.push((key.as_bytes().to_vec(), value)),
+                None => sample.labels_cut = true,
+            }
+        }
+        target
+    }
+
+    /// Notes what the kernel side is to be told, if it does not know it yet.
+    fn find(&mut self, target: &Arc<Target>) {
+        let pid = target.process.pid();
+        if self.told.get(&pid).is_none_or(|told| !Arc::ptr_eq(told, target)) {
+            self.told.insert(pid, Arc::clone(target));
+            self.found.push(Arc::clone(target));
+        }
+    }
+
+    /// The kernel side's knowledge of a process is of no use any more.
+    fn end_of(&mut self, pid: u32) {
+        if self.told.remove(&pid).is_some() {
+            self.found.retain(|target| target.process.pid() != pid);
+            self.ended.push(pid);
+        }
+    }
+
+    /// What the kernel side is to be told: it forgets those that ended first.
+    pub(super) fn ended(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.ended)
+    }
+
+    pub(super) fn found(&mut self) -> Vec<Arc<Target>> {
+        std::mem::take(&mut self.found)
+    }
+
+    /// Looks at up to `work` processes; whether all were seen by now.
+    pub(super) fn sweep(&mut self, work: usize, now: Instant) -> bool {
+        let sweep = self.table.sweep(work, now);
+        for target in &sweep.changed {
+            self.find(target);
+            if target.profiled.is_ok() {
+                self.namer.prepare(target.process, now);
+            }
+        }
+        for process in sweep.ended {
+            self.end_of(process.pid());
+            self.namer.forget(process);
+            self.unattributed.merge(&self.aggregate.forget(process));
+        }
+        sweep.is_whole
+    }
+
+    /// Enters stacks that were lost before they came here.
+    pub(super) fn lost_in_kernel(&mut self, lost: &Loss) {
+        self.ledger.enter(lost.total(), 0, lost.total(), lost, &Degraded::default());
+    }
+
+    /// What was lost of no process that could say it, since the last time.
+    pub(super) fn unattributed(&mut self) -> Loss {
+        std::mem::take(&mut self.unattributed)
+    }
+
+    /// Ends the windows.
+    pub(super) fn end(&mut self, now: SystemTime) -> Vec<Named> {
+        let windows = self.aggregate.end(now);
+        let sampled = std::mem::take(&mut self.sampled);
+        let mut degraded = Degraded::default();
+        let mut named = Vec::with_capacity(windows.len());
+        for window in windows {
+            degraded.merge(&window.degraded());
+            if let Some(target) = sampled.get(&window.process()) {
+                named.push((window, Arc::clone(target)));
+            }
+        }
+        self.ledger.enter(0, 0, 0, &Loss::default(), &degraded);
+        named
+    }
+
+    pub(super) fn tap(&mut self, until: Instant, pid: Option<u32>, tapped: Tapped) {
+        self.taps.begin(Tap::new(until, pid, tapped));
+    }
+
+    pub(super) fn end_taps(&mut self, now: Instant) {
+        self.taps.end(now);
+    }
+
+    pub(super) fn targets(&self) -> Vec<Arc<Target>> {
+        self.table.targets()
+    }
+
+    /// Lets go of what can be made again.
+    pub(super) fn shed(&mut self) {
+        for target in self.table.targets() {
+            self.namer.forget(target.process);
+        }
+    }
+
+    pub(super) fn figures(&self) -> Figures {
+        let naming = self.namer.stats();
+        Figures { naming, names_bytes: self.namer.bytes() as u64, kernel: Counters::default(), ..self.figures }
+    }
+}

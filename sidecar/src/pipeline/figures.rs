@@ -1,0 +1,24 @@
+//! What the sampling thread counts beside the ledger.
+
+use crate::bpf::Counters;
+use crate::naming::Stats;
+
+/// Figures since the start. Of samples that came out of the ring: `sampled + left_out + gone + unreadable`, which is what the kernel side
+/// sent, but for what is still in the ring.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Figures {
+    /// What the kernel side counted.
+    pub kernel: Counters,
+    /// Samples that were named.
+    pub sampled: u64,
+    /// Samples of processes that are not to be profiled, taken before the kernel side knew that.
+    pub left_out: u64,
+    /// Samples of processes that had ended before anybody looked.
+    pub gone: u64,
+    /// Records that are none.
+    pub unreadable: u64,
+    /// What became of stacks.
+    pub naming: Stats,
+    /// Bytes of names.
+    pub names_bytes: u64,
+}

@@ -1,0 +1,248 @@
+//! From the kernel side to windows of named samples: the stages of the sampling thread, wired.
+//!
+//! In: records of the ring ([`Sampler`](crate::bpf::Sampler)), the processes that there are ([`Table`](crate::discover::Table)). Out: windows,
+//! each with the process that it is of, and an entry in the ledger for every stack where it happens. One thread owns it; it
+//! waits for nothing but records. Without a sampler it still knows the processes.
+//!
+//! ```text
+//! wait ─► drain ─► decode ─► who is it? ─► name ─► aggregate ─► windows
+//!                    ╰ exec, exit, fork ─► discover        ╰──► captures on demand
+//! ```
+
+mod desk;
+mod figures;
+mod follow;
+mod goroutines;
+mod tap;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use profiler::Ledger;
+use profiler_proto::loss::{Cause, Loss};
+
+use self::desk::{Desk, Numbers};
+pub use self::figures::Figures;
+pub use self::follow::Family;
+use self::goroutines::Goroutines;
+pub use self::tap::Tapped;
+use crate::aggregate::Window;
+use crate::bpf::{self, Sampler};
+use crate::config::Filter;
+use crate::discover::{self, Candidate, Table, Target};
+use crate::error::Error;
+use crate::naming::{Kernel, Namer};
+use crate::privilege;
+
+/// How often all processes are looked at, beside what events tell.
+const SWEEP: Duration = Duration::from_secs(2);
+/// So many processes are looked at in one turn.
+const SWEEP_WORK: usize = 16;
+/// How often the kernel side's counters are read.
+const COUNT: Duration = Duration::from_secs(1);
+
+/// What to sample.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Samples a second and processor.
+    pub rate_hz: u32,
+    /// Whether stacks go on into the kernel.
+    pub kernel: bool,
+    /// Which processes.
+    pub filter: Filter,
+    /// A process with its descendants, and no others.
+    pub family: Option<Family>,
+    /// Whether processes that profile themselves are sampled all the same.
+    pub profile_sdk: bool,
+}
+
+/// The samples of one process in one window.
+pub type Named = (Window, Arc<Target>);
+
+/// All windows of one interval.
+#[derive(Debug, Default)]
+pub struct Interval {
+    /// One for each process that was sampled.
+    pub windows: Vec<Named>,
+    /// What was lost of no process in particular.
+    pub lost: Loss,
+}
+
+impl Interval {
+    /// Stacks in all windows.
+    #[must_use]
+    pub fn stacks(&self) -> u64 {
+        self.windows.iter().map(|(window, _)| window.stacks()).sum()
+    }
+}
+
+/// The sampling thread's stages.
+#[derive(Debug)]
+pub struct Pipeline {
+    sampler: Option<Sampler>,
+    desk: Desk,
+    goroutines: Goroutines,
+    next_sweep: Instant,
+    next_count: Instant,
+    counted: bpf::Counters,
+    /// Lost in the kernel, and told by no profile yet.
+    lost: Loss,
+}
+
+impl Pipeline {
+    /// Loads the kernel side and reads the kernel's names, for both of which privilege is needed that can be dropped afterwards. What
+    /// cannot be had is said in the log: without a kernel side nothing is sampled.
+    ///
+    /// # Errors
+    /// Why the kernel side cannot be loaded, if `must_sample`.
+    pub fn open(options: Options, ledger: Arc<Ledger>, must_sample: bool) -> Result<Self, Error> {
+        let wanted = bpf::Options { rate_hz: options.rate_hz, kernel_stacks: options.kernel, ..Default::default() };
+        let sampler = match Sampler::load(wanted) {
+            Ok(sampler) => Some(sampler),
+            Err(error) if must_sample => return Err(error),
+            Err(error) => {
+                tracing::error!(%error, "CPU is not sampled");
+                None
+            }
+        };
+        for lack in sampler.iter().flat_map(Sampler::lacks) {
+            tracing::warn!("{lack}");
+        }
+        let kernel = Kernel::read().inspect_err(|error| tracing::warn!(%error, "kernel frames have no names"));
+        let numbers = Numbers { pids: options.filter.pids.clone(), family: options.family.clone() };
+        let table = Table::new(discovery(options));
+        let namer = Namer::new(kernel.unwrap_or_default());
+        let now = Instant::now();
+        let counted = sampler.as_ref().and_then(|sampler| sampler.counters().ok()).unwrap_or_default();
+        let desk = Desk::new(table, namer, numbers, ledger);
+        let goroutines = Goroutines::default();
+        Ok(Self { sampler, desk, goroutines, next_sweep: now, next_count: now, counted, lost: Loss::default() })
+    }
+
+    /// Whether anything is sampled.
+    #[must_use]
+    pub fn samples(&self) -> bool {
+        self.sampler.is_some()
+    }
+
+    /// Waits for records, at most `timeout`, and takes all that are there.
+    pub fn turn(&mut self, timeout: Duration) {
+        match &self.sampler {
+            Some(sampler) => _ = sampler.wait(timeout),
+            None => std::thread::sleep(timeout),
+        }
+        let now = Instant::now();
+        if let Some(sampler) = &mut self.sampler {
+            sampler.drain(|record| self.desk.take(record, now));
+        }
+        if now >= self.next_sweep && self.desk.sweep(SWEEP_WORK, now) {
+            self.next_sweep = now + SWEEP;
+            self.follow_processors();
+        }
+        self.tell_kernel_side();
+        if now >= self.next_count {
+            self.next_count = now + COUNT;
+            self.count();
+        }
+        self.desk.end_taps(now);
+    }
+
+    /// Ends the windows; the next ones begin at once.
+    pub fn end(&mut self, now: SystemTime) -> Interval {
+        self.count();
+        let mut lost = std::mem::take(&mut self.lost);
+        lost.merge(&self.desk.unattributed());
+        Interval { windows: self.desk.end(now), lost }
+    }
+
+    /// Gives the samples of the next `duration` to `tapped`, beside the windows, if there are not too many such already.
+    pub fn tap(&mut self, duration: Duration, pid: Option<u32>, tapped: Tapped) {
+        self.desk.tap(Instant::now() + duration, pid, tapped);
+    }
+
+    /// Samples at another rate from now on; needs `CAP_PERFMON`, which is taken back for the moment.
+    ///
+    /// # Errors
+    /// Why the old rate stays.
+    pub fn set_rate_hz(&mut self, rate_hz: u32) -> Result<(), Error> {
+        let Some(sampler) = &mut self.sampler else { return Ok(()) };
+        privilege::with_clock(|| sampler.set_rate_hz(rate_hz))?
+    }
+
+    /// Lets go of names, which are looked up again as they are needed.
+    pub fn shed(&mut self) {
+        self.desk.shed();
+    }
+
+    /// The processes that are known.
+    #[must_use]
+    pub fn targets(&self) -> Vec<Arc<Target>> {
+        self.desk.targets()
+    }
+
+    /// What was counted until now.
+    #[must_use]
+    pub fn figures(&self) -> Figures {
+        Figures { kernel: self.counted, ..self.desk.figures() }
+    }
+
+    /// Tells the kernel side what was found out of processes.
+    fn tell_kernel_side(&mut self) {
+        let Some(sampler) = &mut self.sampler else { return };
+        for pid in self.desk.ended() {
+            sampler.forget(pid);
+        }
+        for target in self.desk.found() {
+            if let Err(error) = tell(sampler, &target, self.goroutines.of(&target)) {
+                tracing::warn!(%error, pid = target.process.pid(), "the kernel side does not know a process");
+            }
+        }
+    }
+
+    /// Samples on processors that came since.
+    fn follow_processors(&mut self) {
+        let Some(sampler) = &mut self.sampler else { return };
+        if let Err(error) = privilege::with_clock(|| sampler.follow_processors()) {
+            tracing::warn!(%error, "processors that come are not sampled");
+        }
+    }
+
+    /// Enters what the kernel side lost since the last time.
+    fn count(&mut self) {
+        let Some(now) = self.sampler.as_ref().and_then(|sampler| sampler.counters().ok()) else { return };
+        let before = std::mem::replace(&mut self.counted, now);
+        let mut lost = Loss::default();
+        lost.add(Cause::RingFull, now.ring_full.saturating_sub(before.ring_full));
+        lost.add(Cause::NoScratch, now.nested.saturating_sub(before.nested));
+        self.desk.lost_in_kernel(&lost);
+        self.lost.merge(&lost);
+    }
+}
+
+fn discovery(options: Options) -> discover::Options {
+    let Options { filter, family, profile_sdk, .. } = options;
+    let choose = move |candidate: &Candidate<'_>| {
+        if let Some(family) = &family {
+            family.takes(candidate.pid)?;
+        }
+        filter
+            .takes(candidate.pid, candidate.exe, candidate.service, candidate.container)
+            .map_err(|left_out| left_out.to_string())
+    };
+    discover::Options { sdk_too: profile_sdk, choose: Box::new(choose), ..Default::default() }
+}
+
+/// Tells the kernel side of one process.
+fn tell(sampler: &mut Sampler, target: &Target, go: Option<bpf::Go>) -> Result<(), Error> {
+    let pid = target.process.pid();
+    if target.profiled.is_err() {
+        return sampler.exclude(pid);
+    }
+    if let Some(offset) = target.context.as_ref().and_then(|context| context.thread_offset()) {
+        sampler.set_thread_context(pid, offset)?;
+    }
+    if let Some(go) = go {
+        sampler.set_go(pid, go)?;
+    }
+    sampler.include(pid)
+}

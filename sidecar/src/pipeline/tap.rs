@@ -1,0 +1,77 @@
+//! Captures on demand, beside the windows.
+//!
+//! In: named samples. Out: windows of the time that was asked for, to whoever asked. Bounded in number; each as an
+//! [`Aggregate`] is.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use super::Named;
+use crate::aggregate::Aggregate;
+use crate::discover::Target;
+use crate::naming::Stack;
+use crate::sample::Sample;
+use crate::target::Process;
+
+/// Captures at once.
+const MOST: usize = 4;
+
+/// Takes the windows of a capture; `None`: there are too many captures.
+pub type Tapped = Box<dyn FnOnce(Option<Vec<Named>>) + Send>;
+
+/// Those under way.
+#[derive(Debug, Default)]
+pub(super) struct Taps(Vec<Tap>);
+
+/// One capture.
+pub(super) struct Tap {
+    until: Instant,
+    pid: Option<u32>,
+    aggregate: Aggregate,
+    sampled: HashMap<Process, Arc<Target>>,
+    tapped: Tapped,
+}
+
+impl std::fmt::Debug for Tap {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tap").field("until", &self.until).field("pid", &self.pid).finish_non_exhaustive()
+    }
+}
+
+impl Tap {
+    pub(super) fn new(until: Instant, pid: Option<u32>, tapped: Tapped) -> Self {
+        Self { until, pid, aggregate: Aggregate::begin(SystemTime::now()), sampled: HashMap::new(), tapped }
+    }
+
+    fn end(mut self) {
+        let windows = self.aggregate.end(SystemTime::now()).into_iter();
+        let named = windows.filter_map(|window| {
+            let target = self.sampled.get(&window.process())?;
+            Some((window, Arc::clone(target)))
+        });
+        (self.tapped)(Some(named.collect()));
+    }
+}
+
+impl Taps {
+    pub(super) fn begin(&mut self, tap: Tap) {
+        if self.0.len() < MOST { self.0.push(tap) } else { (tap.tapped)(None) }
+    }
+
+    pub(super) fn add(&mut self, target: &Arc<Target>, sample: &Sample, stack: &Stack) {
+        for tap in self.0.iter_mut().filter(|tap| tap.pid.is_none_or(|pid| pid == sample.pid)) {
+            // What finds no room is noted in the capture's own window.
+            _ = tap.aggregate.add(target.process, sample, stack);
+            tap.sampled.entry(target.process).or_insert_with(|| Arc::clone(target));
+        }
+    }
+
+    /// Ends those whose time is over.
+    pub(super) fn end(&mut self, now: Instant) {
+        let (over, open) = std::mem::take(&mut self.0).into_iter().partition(|tap| tap.until <= now);
+        self.0 = open;
+        let over: Vec<Tap> = over;
+        over.into_iter().for_each(Tap::end);
+    }
+}

@@ -1,0 +1,89 @@
+//! Files of one capture.
+//!
+//! In: one set for each process. Out: a file, written beside its place and moved there, so that it is whole or not there.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use profiler_proto::model::{Value, join};
+use profiler_proto::{ProfileSet, folded, pprof};
+
+use crate::error::Error;
+
+/// What a file is, as its name says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// `.pb.gz`: pprof, as Go writes it.
+    Pprof,
+    /// `.pb`: pprof without gzip.
+    PprofPlain,
+    /// `.folded`: a line for each stack.
+    Folded,
+}
+
+impl Form {
+    /// The form that the name of `path` says.
+    ///
+    /// # Errors
+    /// If it says none that can be written.
+    pub fn of(path: &Path) -> Result<Self, Error> {
+        let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+        let ends_with = |end: &str| name.len() > end.len() && name.ends_with(end);
+        match () {
+            () if ends_with(".pb.gz") || ends_with(".pprof") => Ok(Self::Pprof),
+            () if ends_with(".pb") => Ok(Self::PprofPlain),
+            () if ends_with(".folded") => Ok(Self::Folded),
+            () if ends_with(".svg") => Err(Error::new(
+                path.display().to_string(),
+                "flame graphs are not drawn here",
+                "write .folded and draw it with `inferno-flamegraph`, or .pb.gz and open it with `go tool pprof -http=:`",
+            )),
+            () => {
+                let why = "the name does not say which form the file is to have";
+                Err(Error::new(path.display().to_string(), why, "end it in .pb.gz, .pb or .folded"))
+            }
+        }
+    }
+
+    fn bytes(self, set: &ProfileSet) -> Vec<u8> {
+        match self {
+            Self::Pprof => pprof::encode(set),
+            Self::PprofPlain => pprof::encode_uncompressed(set),
+            Self::Folded => {
+                let lines = set.profiles.iter().map(|p| folded::encode(p, &set.dictionary, folded::Tags::Left));
+                lines.collect::<String>().into_bytes()
+            }
+        }
+    }
+}
+
+/// One set of all: that of the one process, or all of them joined, told apart by `pid` and `service`.
+pub(super) fn joined(mut sets: Vec<ProfileSet>) -> ProfileSet {
+    if sets.len() < 2 {
+        return sets.pop().unwrap_or_default();
+    }
+    let labelled: Vec<_> = sets
+        .iter()
+        .map(|set| {
+            let pid = set.resource.get("process.pid").cloned().unwrap_or_default();
+            let service = set.resource.service_name().unwrap_or_default();
+            (set, vec![("pid", pid), ("service", Value::from(service))])
+        })
+        .collect();
+    join(&labelled)
+}
+
+/// Writes `set` to `path`; gives the size of the file.
+pub(super) fn write(set: &ProfileSet, path: &Path) -> Result<u64, Error> {
+    let bytes = Form::of(path)?.bytes(set);
+    let mut beside = PathBuf::from(path).into_os_string();
+    beside.push(format!(".{}.part", std::process::id()));
+    let written = fs::write(&beside, &bytes).and_then(|()| fs::rename(&beside, path));
+    if let Err(error) = written {
+        // The first error is the one to tell; what is left of the file may not be removable either.
+        drop(fs::remove_file(&beside));
+        return Err(Error::new(path.display().to_string(), error.to_string(), "give -o a path that can be written"));
+    }
+    Ok(bytes.len() as u64)
+}

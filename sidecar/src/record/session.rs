@@ -1,0 +1,194 @@
+//! A capture from its beginning to its end.
+//!
+//! In: [`Options`]. Out: the file and the table. Sampling runs on the main thread; nothing is in the file that was not sampled between the
+//! beginning and the end.
+
+use std::io::{self, IsTerminal as _, Write as _};
+use std::process::Child;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+use profiler::Ledger;
+use profiler_proto::ProfileSet;
+
+use super::command::Held;
+use super::output::{Form, joined, write};
+use super::top::table;
+use super::{Options, Subject};
+use crate::assemble::assemble;
+use crate::config::Filter;
+use crate::error::Error;
+use crate::pipeline::{self, Family, Figures, Pipeline};
+use crate::privilege::{self, Privilege};
+use crate::target::Process;
+
+/// Longest that records wait.
+const TURN: Duration = Duration::from_millis(100);
+/// So many functions stand in the table.
+const MOST_ROWS: usize = 20;
+
+/// Records, and writes the file.
+///
+/// # Errors
+/// The process is not there, the command cannot be started, nothing can be sampled, the file cannot be written.
+pub fn main(options: &Options) -> Result<(), Error> {
+    // Before any work: a name that cannot be written is told at once.
+    Form::of(&options.output)?;
+    Privilege::current()?.missing().iter().for_each(|missing| tracing::warn!("{missing}"));
+    let ledger = Arc::<Ledger>::default();
+    let (sampled, held) = begin(options)?;
+    let mut pipeline = Pipeline::open(sampled, Arc::clone(&ledger), true)?;
+    privilege::drop_setup()?;
+    let stopped = interrupted();
+    let child = held.map(Held::release).transpose()?;
+    let mut recording =
+        Recording { options, child, stopped: &stopped, begun: Instant::now(), progress: Progress::new() };
+    // What was sampled until now was not of the capture.
+    pipeline.turn(Duration::ZERO);
+    drop(pipeline.end(SystemTime::now()));
+    recording.run(&mut pipeline);
+    let interval = pipeline.end(SystemTime::now());
+    let sets: Vec<ProfileSet> =
+        interval.windows.iter().map(|(window, target)| assemble(window, &target.resource, &interval.lost)).collect();
+    finish(options, sets, &pipeline.figures(), recording.begun.elapsed())
+}
+
+/// Whom to sample, and the command that waits to be let go.
+fn begin(options: &Options) -> Result<(pipeline::Options, Option<Held>), Error> {
+    let sampled = |filter, family| pipeline::Options {
+        rate_hz: options.rate_hz,
+        kernel: options.kernel,
+        filter,
+        family,
+        profile_sdk: true,
+    };
+    match &options.subject {
+        Subject::Process(pid) => {
+            Process::find(*pid).map_err(|fault| {
+                let remedy = "give -p the id of a process that `ps` shows in this pid namespace";
+                Error::new(format!("process {pid}"), fault.to_string(), remedy)
+            })?;
+            Ok((sampled(Filter { pids: vec![*pid], ..Filter::default() }, None), None))
+        }
+        Subject::Command(command) => {
+            let held = Held::start(command)?;
+            Ok((sampled(Filter::default(), Some(Family::of(held.child.id()))), Some(held)))
+        }
+    }
+}
+
+struct Recording<'a> {
+    options: &'a Options,
+    child: Option<Child>,
+    stopped: &'a AtomicBool,
+    begun: Instant,
+    progress: Progress,
+}
+
+impl Recording<'_> {
+    /// Samples until the time is over, the process has ended, or Ctrl-C.
+    fn run(&mut self, pipeline: &mut Pipeline) {
+        while !self.is_over() {
+            let left = self.options.duration.map_or(TURN, |duration| duration.saturating_sub(self.begun.elapsed()));
+            pipeline.turn(TURN.min(left));
+            self.progress.show(self.begun.elapsed(), self.options.duration, pipeline.figures().sampled);
+        }
+        // What was sampled last is in the ring.
+        pipeline.turn(Duration::ZERO);
+        self.progress.clear();
+    }
+
+    fn is_over(&mut self) -> bool {
+        let ended = match (&mut self.child, &self.options.subject) {
+            // An error says that nobody can wait for it: it is gone, too.
+            (Some(child), _) => !matches!(child.try_wait(), Ok(None)),
+            (None, Subject::Process(pid)) => Process::find(*pid).is_err(),
+            (None, Subject::Command(_)) => true,
+        };
+        let late = self.options.duration.is_some_and(|duration| self.begun.elapsed() >= duration);
+        ended || late || self.stopped.load(Ordering::Relaxed)
+    }
+}
+
+/// Writes the file, says what is in it.
+fn finish(options: &Options, sets: Vec<ProfileSet>, figures: &Figures, took: Duration) -> Result<(), Error> {
+    let processes = sets.len();
+    let set = joined(sets);
+    let size = write(&set, &options.output)?;
+    let kernel = &figures.kernel;
+    let lost = kernel.ring_full + kernel.nested + figures.gone + figures.unreadable;
+    let text = format!(
+        "{}\n{} samples of {processes} processes in {:.1} s at {} Hz, {lost} lost; {size} bytes in {}\n",
+        table(&set, MOST_ROWS),
+        figures.sampled,
+        took.as_secs_f64(),
+        options.rate_hz,
+        options.output.display(),
+    );
+    // The file is written: a closed terminal is no failure.
+    drop(io::stderr().write_all(text.as_bytes()));
+    if figures.sampled == 0 {
+        tracing::warn!(
+            "nothing was sampled: no time was spent on a CPU, or `profiler-sidecar doctor` says what is missing"
+        );
+    }
+    Ok(())
+}
+
+/// A flag that Ctrl-C and SIGTERM set.
+///
+/// A second one ends the program, as without us.
+#[must_use]
+pub fn interrupted() -> Arc<AtomicBool> {
+    let flag = Arc::<AtomicBool>::default();
+    let set = Arc::clone(&flag);
+    let watch = move || {
+        let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_io().build() else { return };
+        runtime.block_on(async {
+            use tokio::signal::unix::{SignalKind, signal};
+            let (Ok(mut interrupt), Ok(mut terminate)) =
+                (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+            else {
+                return;
+            };
+            loop {
+                tokio::select! { _ = interrupt.recv() => {} _ = terminate.recv() => {} }
+                if set.swap(true, Ordering::Relaxed) {
+                    std::process::exit(130);
+                }
+            }
+        });
+    };
+    if let Err(error) = std::thread::Builder::new().name("signals".into()).spawn(watch) {
+        tracing::warn!(%error, "Ctrl-C ends without a file");
+    }
+    flag
+}
+
+/// A line on a terminal that says how far it is.
+struct Progress {
+    on: bool,
+    shown: Option<Instant>,
+}
+
+impl Progress {
+    fn new() -> Self {
+        Self { on: io::stderr().is_terminal(), shown: None }
+    }
+
+    fn show(&mut self, elapsed: Duration, of: Option<Duration>, samples: u64) {
+        if !self.on || self.shown.is_some_and(|shown| shown.elapsed() < Duration::from_millis(250)) {
+            return;
+        }
+        self.shown = Some(Instant::now());
+        let of = of.map_or_else(|| "until Ctrl-C".to_owned(), |of| format!("of {:.0} s", of.as_secs_f64()));
+        drop(write!(io::stderr(), "\r{:6.1} s {of}, {samples} samples ", elapsed.as_secs_f64()));
+    }
+
+    fn clear(&mut self) {
+        if self.shown.is_some() {
+            drop(write!(io::stderr(), "\r{:60}\r", ""));
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! The main thread: assembles, exports, keeps, serves, receives.
+//!
+//! In: intervals of the sampling thread, requests of the network, signals. Out: profiles, to destinations, to the store, to whoever asked. A
+//! current-thread runtime; nothing here waits but for descriptors and time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use profiler::export::{Exporter, Limits, Target};
+use profiler::serve::{self, Store};
+use profiler_proto::ProfileSet;
+use profiler_proto::loss::{Cause, Degraded, Loss, stacks_of};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+
+use super::source::{Handle, assembled};
+use crate::error::Error;
+use crate::pipeline::Interval;
+use crate::receive::{self, Bounds, Intake};
+
+/// Intervals that may wait; beyond it the sampling thread keeps its windows open.
+const QUEUE: usize = 4;
+/// Time for what there is to go out at the end.
+const FLUSH: Duration = Duration::from_secs(2);
+
+/// What the main thread is given to do.
+pub(super) enum Task {
+    /// Assemble and export the windows.
+    Export(Interval),
+}
+
+/// The sending end of its queue.
+pub(super) struct Tasks(mpsc::Sender<Task>);
+
+impl Tasks {
+    /// Whether the next task will be taken; also where nobody takes any more, for waiting is of no use then.
+    pub(super) fn has_room(&self) -> bool {
+        self.0.capacity() > 0 || self.0.is_closed()
+    }
+
+    /// Queues a task; what is not taken is entered as lost.
+    pub(super) fn send(&self, task: Task, handle: &Handle) {
+        if let Err(refused) = self.0.try_send(task) {
+            let Task::Export(interval) = refused.into_inner();
+            handle.ledger.lost(interval.stacks(), Cause::Shutdown);
+        }
+    }
+}
+
+/// The queue.
+pub(super) fn channel() -> (Tasks, mpsc::Receiver<Task>) {
+    let (tasks, inbox) = mpsc::channel(QUEUE);
+    (Tasks(tasks), inbox)
+}
+
+/// The thread's state.
+pub(super) struct Io {
+    pub(super) served: Option<serve::Bound>,
+    pub(super) received: Option<receive::Bound>,
+    /// Bytes that the agent may have, of which the store gets a part.
+    pub(super) memory: u64,
+    pub(super) queue_bytes: Option<usize>,
+    pub(super) handle: Handle,
+}
+
+impl Io {
+    /// Runs until a signal, then until all has gone out or the time for it is over.
+    pub(super) fn run(self, destinations: Vec<Target>, inbox: mpsc::Receiver<Task>) -> Result<(), Error> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
+        let runtime = runtime.map_err(|error| {
+            Error::new("a runtime", error.to_string(), "raise the limit of open files (RLIMIT_NOFILE)")
+        })?;
+        let handle = self.handle.clone();
+        let ran = runtime.block_on(self.work(destinations, inbox));
+        handle.stop();
+        // A look-up of a name may hang in a thread of the runtime's: it is left to end by itself.
+        runtime.shutdown_background();
+        ran
+    }
+
+    async fn work(mut self, mut destinations: Vec<Target>, mut inbox: mpsc::Receiver<Task>) -> Result<(), Error> {
+        let stop = stopped()?;
+        self.serve(&mut destinations);
+        let exporter = Arc::new(self.exporter(destinations)?);
+        drop(self.handle.exporter.set(Arc::clone(&exporter)));
+        self.receive(&exporter);
+        tokio::pin!(stop);
+        let mut is_ending = false;
+        loop {
+            tokio::select! {
+                task = inbox.recv() => match task {
+                    Some(Task::Export(interval)) => export(interval, &exporter).await,
+                    // The sampling thread has ended, as it was told to, or by a panic: what is here goes out.
+                    None => break,
+                },
+                () = &mut stop, if !is_ending => {
+                    tracing::info!("told to stop: the last profiles go out");
+                    is_ending = true;
+                    self.handle.stop();
+                }
+            }
+        }
+        if !exporter.shutdown(FLUSH).await {
+            tracing::warn!("not all profiles went out within {FLUSH:?}");
+        }
+        Ok(())
+    }
+
+    /// Starts the server; the store that it reads is one more destination.
+    fn serve(&mut self, destinations: &mut Vec<Target>) {
+        let Some(server) = self.served.take() else { return };
+        tracing::info!("page, /debug/pprof/ and /stats: http://{}", server.local_addr());
+        let bytes = usize::try_from(self.memory / 4).unwrap_or(usize::MAX).min(Store::MAX_BYTES);
+        let store = Arc::new(Store::new(Store::WINDOW, bytes));
+        let sink = Arc::clone(&store);
+        let add = move |set: &Arc<ProfileSet>| sink.add(Arc::clone(set));
+        destinations.push(Target::local("store", Arc::new(add)));
+        tokio::spawn(server.run(Arc::new(self.handle.clone()), store));
+    }
+
+    fn exporter(&self, destinations: Vec<Target>) -> Result<Exporter, Error> {
+        for destination in &destinations {
+            tracing::info!("profiles go to {}", destination.name());
+        }
+        let mut limits = Limits::default();
+        limits.queue_bytes = self.queue_bytes.unwrap_or(limits.queue_bytes);
+        Exporter::start(destinations, Arc::clone(&self.handle.ledger), limits).map_err(super::of_sdk)
+    }
+
+    /// Starts the receiver, whose sets go the way of our own.
+    fn receive(&mut self, exporter: &Arc<Exporter>) {
+        let Some(receiver) = self.received.take() else { return };
+        tracing::info!("OTLP profiles are taken at {}, by gRPC and HTTP", receiver.local_addr());
+        let (exporter, ledger) = (Arc::clone(exporter), Arc::clone(&self.handle.ledger));
+        let sink = move |set: ProfileSet| {
+            let of_cpu = set.profiles.iter().filter(|profile| profile.kind.is_cpu(&set.dictionary));
+            let stacks: u64 = of_cpu.map(|profile| stacks_of(profile, &set.dictionary)).sum();
+            ledger.enter(stacks, stacks, stacks, &Loss::default(), &Degraded::default());
+            exporter.offer(Arc::new(set));
+        };
+        let bounds = Bounds::default();
+        let intake = Arc::new(Intake::new(Box::new(sink), bounds.content));
+        drop(self.handle.intake.set(Arc::clone(&intake)));
+        tokio::spawn(receiver.run(intake, bounds));
+    }
+}
+
+/// Assembles and exports; between two sets others get their turn.
+async fn export(interval: Interval, exporter: &Exporter) {
+    for set in assembled(&interval.windows, &interval.lost) {
+        exporter.offer(Arc::new(set));
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Ends with the first SIGTERM or SIGINT.
+fn stopped() -> Result<impl Future<Output = ()>, Error> {
+    let refused = |error: std::io::Error| {
+        Error::new("signals", error.to_string(), "raise the limit of open files (RLIMIT_NOFILE)")
+    };
+    let mut terminate = signal(SignalKind::terminate()).map_err(refused)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(refused)?;
+    Ok(async move {
+        tokio::select! { _ = terminate.recv() => {} _ = interrupt.recv() => {} }
+    })
+}

@@ -1,0 +1,141 @@
+//! How the main thread reaches the one that samples: to ask for figures, to ask for a capture, to end it.
+//!
+//! In: requests of the server. Out: commands to the sampling thread; figures that it published. Nothing here blocks.
+
+use std::future::ready;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use profiler::export::Exporter;
+use profiler::serve::{CaptureError, CaptureFuture, Source, Target};
+use profiler::{Ledger, Stats};
+use profiler_proto::ProfileSet;
+use profiler_proto::loss::Loss;
+use tokio::sync::oneshot;
+
+use super::stats;
+use crate::assemble::assemble;
+use crate::budget::Judgement;
+use crate::discover;
+use crate::pipeline::{Figures, Named, Tapped};
+use crate::privilege::Tier;
+use crate::receive::Intake;
+
+/// What the sampling thread is told.
+pub(super) enum Command {
+    /// Give what is sampled from now on to `tapped`, too.
+    Capture { duration: Duration, pid: Option<u32>, tapped: Tapped },
+    /// End.
+    Stop,
+}
+
+/// A handle on the agent; cheap to clone.
+#[derive(Debug, Clone)]
+pub(super) struct Handle {
+    commands: Sender<Command>,
+    pub(super) ledger: Arc<Ledger>,
+    pub(super) exporter: Arc<OnceLock<Arc<Exporter>>>,
+    pub(super) intake: Arc<OnceLock<Arc<Intake>>>,
+    view: Arc<Mutex<View>>,
+}
+
+/// What the sampling thread published last.
+#[derive(Debug, Clone)]
+pub(super) struct View {
+    pub(super) tier: Tier,
+    pub(super) wanted_hz: u32,
+    pub(super) sampling: bool,
+    pub(super) targets: Vec<Arc<discover::Target>>,
+    pub(super) figures: Figures,
+    pub(super) judgement: Option<Judgement>,
+}
+
+impl Handle {
+    pub(super) fn new(ledger: Arc<Ledger>, wanted_hz: u32, tier: Tier) -> (Self, Receiver<Command>) {
+        let (commands, inbox) = channel();
+        let (targets, figures) = (Vec::new(), Figures::default());
+        let view = View { tier, wanted_hz, sampling: false, targets, figures, judgement: None };
+        let view = Arc::new(Mutex::new(view));
+        (Self { commands, ledger, exporter: Arc::default(), intake: Arc::default(), view }, inbox)
+    }
+
+    /// Tells the sampling thread to end.
+    pub(super) fn stop(&self) {
+        // Where it has ended already there is nobody to tell.
+        drop(self.commands.send(Command::Stop));
+    }
+
+    pub(super) fn sampling(&self, sampling: bool) {
+        self.view().sampling = sampling;
+    }
+
+    pub(super) fn judged(&self, judgement: Judgement) {
+        self.view().judgement = Some(judgement);
+    }
+
+    pub(super) fn publish(&self, targets: Vec<Arc<discover::Target>>, figures: Figures) {
+        let mut view = self.view();
+        (view.targets, view.figures) = (targets, figures);
+    }
+
+    fn view(&self) -> MutexGuard<'_, View> {
+        // Fields are replaced whole.
+        self.view.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether samples of `pid` are taken.
+    fn knows(&self, pid: u32) -> bool {
+        self.view().targets.iter().any(|target| target.process.pid() == pid && target.profiled.is_ok())
+    }
+}
+
+impl Source for Handle {
+    fn targets(&self) -> Vec<Target> {
+        let view = self.view();
+        let profiled = view.targets.iter().filter(|target| target.profiled.is_ok());
+        let target = |target: &Arc<discover::Target>| {
+            let served = Target::new(target.service.clone(), target.process.pid());
+            match target.kind {
+                discover::Kind::Go(_) => served.in_language("go"),
+                _ => served,
+            }
+        };
+        profiled.map(target).collect()
+    }
+
+    fn capture(&self, duration: Duration, pid: Option<u32>) -> CaptureFuture {
+        if !self.view().sampling {
+            return Box::pin(ready(Err(CaptureError::Off)));
+        }
+        if pid.is_some_and(|pid| !self.knows(pid)) {
+            return Box::pin(ready(Err(CaptureError::NoProcess)));
+        }
+        let (reply, outcome) = oneshot::channel();
+        // Whoever asked may have gone.
+        let tapped = Box::new(move |named| drop(reply.send(named)));
+        drop(self.commands.send(Command::Capture { duration, pid, tapped }));
+        Box::pin(async move {
+            match outcome.await {
+                Ok(Some(named)) => Ok(assembled(&named, &Loss::default())),
+                Ok(None) => Err(CaptureError::TooMany),
+                Err(_) => Err(CaptureError::Off),
+            }
+        })
+    }
+
+    fn stats(&self) -> Stats {
+        let view = self.view().clone();
+        stats::stats(self, &view)
+    }
+}
+
+/// One set for each process, in the order of the windows; the one with most stacks tells what was lost of none in particular.
+pub(super) fn assembled(windows: &[Named], lost: &Loss) -> Vec<ProfileSet> {
+    let largest = windows.iter().enumerate().max_by_key(|(_, (window, _))| window.stacks()).map(|(place, _)| place);
+    let assembled = windows.iter().enumerate().map(|(place, (window, target))| {
+        let lost = if Some(place) == largest { *lost } else { Loss::default() };
+        assemble(window, &target.resource, &lost)
+    });
+    assembled.collect()
+}

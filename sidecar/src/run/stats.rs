@@ -1,0 +1,95 @@
+//! What the agent says of itself at `/stats` and on the page.
+//!
+//! In: the ledger, what the sampling thread published, the receiver's figures. Out: one snapshot, with a section for what only the agent has.
+
+use std::sync::atomic::Ordering;
+
+use profiler::{EngineStats, Stats, StatsSection};
+
+use super::source::{Handle, View};
+use crate::privilege::Tier;
+use crate::receive::Intake;
+
+pub(super) fn stats(handle: &Handle, view: &View) -> Stats {
+    let mut stats = Stats::of_ledger(&handle.ledger);
+    stats.sampling = view.sampling;
+    stats.from_outside = true;
+    stats.rate_hz = view.judgement.map_or(view.wanted_hz, |judgement| judgement.rate_hz);
+    stats.engine = engine(view);
+    stats.destinations = handle.exporter.get().map(|exporter| exporter.destinations()).unwrap_or_default();
+    let naming = view.figures.naming;
+    stats.symbols.resolved = naming.frames.saturating_sub(naming.unnamed);
+    stats.symbols.unresolved = naming.unnamed;
+    stats.sections = vec![kernel(view), stacks(view), processes(view), budget(view)];
+    stats.sections.extend(handle.intake.get().map(|intake| received(intake)));
+    stats
+}
+
+fn engine(view: &View) -> EngineStats {
+    let mut engine = EngineStats::default();
+    match view.sampling {
+        true => engine.name = "ebpf".to_owned(),
+        false => engine.refused = vec![("ebpf".to_owned(), "see the log, and `profiler-sidecar doctor`".to_owned())],
+    }
+    engine
+}
+
+fn kernel(view: &View) -> StatsSection {
+    let kernel = view.figures.kernel;
+    StatsSection::new("kernel")
+        .with("seen", kernel.seen)
+        .with("sent", kernel.sent)
+        .with("ring_full", kernel.ring_full)
+        .with("nested", kernel.nested)
+        .with("excluded", kernel.excluded)
+        .with("foreign_pid_namespace", kernel.foreign_pidns)
+        .with("outside", kernel.outside)
+        .with("events", kernel.events)
+        .with("events_lost", kernel.events_lost)
+        .with("without_goroutine", kernel.no_goroutine)
+}
+
+fn stacks(view: &View) -> StatsSection {
+    let (figures, naming) = (view.figures, view.figures.naming);
+    StatsSection::new("stacks")
+        .with("sampled", figures.sampled)
+        .with("left_out", figures.left_out)
+        .with("gone", figures.gone)
+        .with("unreadable", figures.unreadable)
+        .with("whole", naming.whole)
+        .with("mended", naming.mended)
+        .with("unmended", naming.unmended)
+        .with("closed", naming.closed)
+        .with("names_bytes", figures.names_bytes)
+}
+
+fn processes(view: &View) -> StatsSection {
+    let profiled = view.targets.iter().filter(|target| target.profiled.is_ok()).count() as u64;
+    StatsSection::new("processes").with("known", view.targets.len() as u64).with("profiled", profiled)
+}
+
+fn budget(view: &View) -> StatsSection {
+    let tier = match view.tier {
+        Tier::Full => "full",
+        Tier::NoEbpf => "no eBPF",
+        Tier::None => "none",
+    };
+    let section = StatsSection::new("self").with("privilege", tier).with("wanted_hz", u64::from(view.wanted_hz));
+    match view.judgement {
+        Some(judgement) => section
+            .with("cpu_percent", judgement.cpu_percent)
+            .with("resident_bytes", judgement.resident)
+            .with("last", judgement.to_string()),
+        None => section,
+    }
+}
+
+fn received(intake: &Intake) -> StatsSection {
+    let figures = intake.figures();
+    StatsSection::new("received")
+        .with("requests", figures.accepted.load(Ordering::Relaxed))
+        .with("refused", figures.refused.load(Ordering::Relaxed))
+        .with("postponed", figures.postponed.load(Ordering::Relaxed))
+        .with("profiles", figures.profiles.load(Ordering::Relaxed))
+        .with("rejected_profiles", figures.rejected_profiles.load(Ordering::Relaxed))
+}

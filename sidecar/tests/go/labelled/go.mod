@@ -1,0 +1,3 @@
+module labelled
+
+go 1.18

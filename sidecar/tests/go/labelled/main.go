@@ -1,0 +1,82 @@
+// A Go program whose samples are known: each of its goroutines is busy under labels of its own.
+//
+// labelled PAIRS GOROUTINES MILLISECONDS: each goroutine has PAIRS labels "key-I": "value-I-of-G". It prints "goroutine G ID" for each and
+// "ready", waits for a line, works until the process has used so much CPU time, and prints how much it was, in nanoseconds.
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/pprof"
+	"strconv"
+	"sync"
+	"syscall"
+)
+
+func main() {
+	pairs, goroutines, most := number(1), number(2), int64(number(3))*1000000
+	start := make(chan bool)
+	var ready, done sync.WaitGroup
+	for g := 0; g < goroutines; g++ {
+		ready.Add(1)
+		done.Add(1)
+		go work(g, pairs, most, start, &ready, &done)
+	}
+	ready.Wait()
+	fmt.Println("ready")
+	os.Stdin.Read(make([]byte, 1))
+	close(start)
+	done.Wait()
+	fmt.Println("used", cpu())
+}
+
+func number(index int) int {
+	value, err := strconv.Atoi(os.Args[index])
+	if err != nil {
+		panic(err)
+	}
+	return value
+}
+
+func work(g, pairs int, most int64, start chan bool, ready, done *sync.WaitGroup) {
+	defer done.Done()
+	var labels []string
+	for i := 0; i < pairs; i++ {
+		labels = append(labels, fmt.Sprintf("key-%d", i), fmt.Sprintf("value-%d-of-%d", i, g))
+	}
+	pprof.Do(context.Background(), pprof.Labels(labels...), func(context.Context) {
+		fmt.Println("goroutine", g, id())
+		ready.Done()
+		<-start
+		for cpu() < most {
+			spin()
+		}
+	})
+}
+
+//go:noinline
+func spin() uint64 {
+	x := uint64(1)
+	for i := 0; i < 1000000; i++ {
+		x = x*6364136223846793005 + 1442695040888963407
+	}
+	return x
+}
+
+// id is the number of this goroutine: the first line of its stack is "goroutine 7 [running]:".
+func id() string {
+	text := make([]byte, 64)
+	fields := bytes.Fields(text[:runtime.Stack(text, false)])
+	return string(fields[1])
+}
+
+func cpu() int64 {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		panic(err)
+	}
+	return usage.Utime.Nano() + usage.Stime.Nano()
+}

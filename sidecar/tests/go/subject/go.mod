@@ -1,0 +1,3 @@
+module subject
+
+go 1.18

@@ -1,0 +1,142 @@
+//! Native programs: how many samples, how deep, and what becomes of those for which there is no room.
+
+use std::thread;
+
+use profiler_sidecar::bpf::Options;
+use profiler_sidecar::sample::{End, Sample};
+
+use crate::programs::{Talk, deep};
+use crate::recorder::{RATE_HZ, Recorder, assert_complete};
+
+/// Runs the program to its end; its samples, and the CPU time it says it used.
+fn record(recorder: &mut Recorder, depth: u32, milliseconds: u32) -> (Vec<Sample>, u64) {
+    let mut program = Talk::start(deep(depth, milliseconds));
+    let pid = program.pid();
+    // It is waited for elsewhere, so that nobody's samples fill the ring meanwhile.
+    let used = thread::spawn(move || {
+        let used = program.line().parse().unwrap();
+        program.child.wait().unwrap();
+        used
+    });
+    recorder.until_exit(pid);
+    (recorder.samples_of(pid).into_iter().cloned().collect(), used.join().unwrap())
+}
+
+/// Samples of the program's own code, at the bottom of its stack.
+fn at_work(samples: &[Sample]) -> Vec<&Sample> {
+    samples.iter().filter(|sample| sample.kernel.is_empty() && sample.user.len() > 2).collect()
+}
+
+#[test]
+fn a_busy_program_has_a_sample_for_each_period_of_its_cpu_time() {
+    let Some(mut recorder) = Recorder::usual() else { return };
+    let (samples, used) = record(&mut recorder, 10, 2000);
+    assert_complete(&samples.iter().collect::<Vec<_>>(), used);
+    for sample in &samples {
+        assert_eq!(sample.period_nanos, 1_000_000_000 / u64::from(RATE_HZ));
+        assert_eq!(sample.pid, sample.tid);
+        assert!(sample.goroutine.is_none() && sample.labels.is_empty() && sample.span.is_none());
+    }
+    assert!(samples.iter().filter(|sample| sample.comm == "deep-10-2000").count() * 100 > samples.len() * 98);
+}
+
+#[test]
+fn a_stack_of_450_calls_is_whole() {
+    let Some(mut recorder) = Recorder::usual() else { return };
+    let (samples, _) = record(&mut recorder, 450, 300);
+    let at_work = at_work(&samples);
+    // `down` 450 times, `spin`, `begin`, `_start`; `used` and what it calls on top of them now and then. A prologue hides one.
+    let whole =
+        at_work.iter().filter(|sample| (452..=455).contains(&sample.user.len()) && sample.end == End::Root).count();
+    assert!(whole > 100 && whole * 100 >= at_work.len() * 98, "{whole} of {}", at_work.len());
+    let sample = at_work.iter().find(|sample| sample.user.len() >= 453).unwrap();
+    assert_eq!(sample.user[0], sample.registers.ip);
+    assert_eq!(sample.top.len(), 128);
+    let down: Vec<_> = sample.user[200..300].to_vec();
+    assert!(down.windows(2).all(|pair| pair[0] == pair[1]), "one place calls: {down:x?}");
+}
+
+#[test]
+fn a_stack_of_600_calls_is_cut_and_says_so() {
+    let Some(mut recorder) = Recorder::usual() else { return };
+    let (samples, _) = record(&mut recorder, 600, 300);
+    let at_work = at_work(&samples);
+    let cut = at_work.iter().filter(|sample| sample.user.len() == 512 && sample.end == End::Cut).count();
+    assert!(cut > 100 && cut * 100 >= at_work.len() * 98, "{cut} of {}", at_work.len());
+}
+
+#[test]
+fn a_process_of_a_tenth_of_a_second_is_seen() {
+    let Some(mut recorder) = Recorder::usual() else { return };
+    let (samples, used) = record(&mut recorder, 10, 100);
+    // 100 samples are due; half a tick of error a slice of the scheduler.
+    let due = used * u64::from(RATE_HZ) / 1_000_000_000;
+    assert!(samples.len() as u64 * 4 >= due * 3 && samples.len() as u64 * 4 <= due * 5, "{} of {due}", samples.len());
+}
+
+#[test]
+fn what_was_seen_is_what_was_decoded_and_what_was_lost() {
+    let Some(mut recorder) = Recorder::usual() else { return };
+    let (_, _) = record(&mut recorder, 10, 200);
+    let counters = recorder.stop();
+    assert_eq!(counters.sent, recorder.samples.len() as u64, "{counters:?}");
+    assert_eq!(counters.events, recorder.events.len() as u64, "{counters:?}");
+    assert_eq!((counters.ring_full, counters.nested, counters.events_lost), (0, 0, 0), "{counters:?}");
+    assert_eq!(counters.seen, counters.sent, "{counters:?}");
+}
+
+#[test]
+fn a_full_ring_is_counted() {
+    let Some(mut recorder) =
+        Recorder::start(Options { rate_hz: RATE_HZ, ring_bytes: Some(4096), ..Options::default() })
+    else {
+        return;
+    };
+    let mut program = Talk::start(deep(10, 200));
+    program.line();
+    let counters = recorder.stop();
+    assert!(counters.ring_full > 0, "{counters:?}");
+    assert_eq!(counters.sent, recorder.samples.len() as u64, "{counters:?}");
+    assert_eq!(counters.seen, counters.sent + counters.ring_full + counters.nested, "{counters:?}");
+}
+
+#[test]
+fn a_process_that_is_left_out_has_no_samples() {
+    let Some(mut recorder) = Recorder::usual() else { return };
+    let own = std::process::id();
+    recorder.sampler.exclude(own).unwrap();
+    recorder.drain();
+    recorder.samples.clear();
+    let before = recorder.sampler.counters().unwrap();
+    let mut turns = 0_u64;
+    recorder.until("ticks of this process", |recorder| {
+        turns = (0..1_000_000).fold(turns, |turns, turn| std::hint::black_box(turns ^ turn));
+        recorder.sampler.counters().unwrap().excluded > before.excluded + 50
+    });
+    assert_eq!(recorder.samples_of(own).len(), 0);
+    recorder.sampler.include(own).unwrap();
+    recorder.until("samples of this process", |recorder| {
+        turns = (0..1_000_000).fold(turns, |turns, turn| std::hint::black_box(turns ^ turn));
+        recorder.samples_of(own).len() > 50
+    });
+}
+
+#[test]
+fn the_rate_changes_while_it_runs_and_samples_say_theirs() {
+    let Some(mut recorder) = Recorder::usual() else { return };
+    let mut program = Talk::start(deep(10, 60_000));
+    let pid = program.pid();
+    recorder.until("samples at the first rate", |recorder| recorder.samples_of(pid).len() > 20);
+    recorder.sampler.set_rate_hz(499).unwrap();
+    recorder.drain();
+    let taken = recorder.samples.len();
+    recorder.until("samples at the second rate", |recorder| {
+        recorder.samples[taken..].iter().filter(|sample| sample.pid == pid).count() > 20
+    });
+    program.child.kill().unwrap();
+    for (index, sample) in recorder.samples.iter().enumerate() {
+        let rate = if index < taken { RATE_HZ } else { 499 };
+        assert_eq!(sample.period_nanos, 1_000_000_000 / u64::from(rate), "{index} of {taken}");
+    }
+    assert!(recorder.sampler.set_rate_hz(0).is_err(), "no rate");
+}

@@ -1,0 +1,91 @@
+//! A sampler at work, and what came of it.
+
+use std::os::unix::fs::MetadataExt as _;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use profiler_sidecar::bpf::{Counters, Options, Sampler};
+use profiler_sidecar::drain::{self, Event};
+use profiler_sidecar::sample::Sample;
+
+/// A tick a millisecond, and no round number: programs that wake by the clock must not march in step with it. Slices of the scheduler are
+/// longer than that, so a process's share of ticks is that of its time within half a tick a slice, whatever else runs.
+pub(crate) const RATE_HZ: u32 = 997;
+
+/// Generous: the machine may be busy with twenty other things.
+const DEADLINE: Duration = Duration::from_secs(120);
+
+/// One at a time: each has its clock on every processor.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// All that was drained so far.
+pub(crate) struct Recorder {
+    pub(crate) sampler: Sampler,
+    pub(crate) samples: Vec<Sample>,
+    pub(crate) events: Vec<Event>,
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl Recorder {
+    /// Starts one; `None`, said loudly, where only root may.
+    pub(crate) fn start(options: Options) -> Option<Self> {
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        if std::fs::metadata("/proc/self").unwrap().uid() != 0 {
+            eprintln!("NOT RUN: eBPF programs can be loaded by root only; run the tests as root");
+            return None;
+        }
+        let sampler = Sampler::load(options).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(sampler.lacks(), [""; 0], "nothing is missing here");
+        Some(Self { sampler, samples: Vec::new(), events: Vec::new(), _alone: alone })
+    }
+
+    /// With the rate of these tests.
+    pub(crate) fn usual() -> Option<Self> {
+        Self::start(Options { rate_hz: RATE_HZ, ring_bytes: Some(4 << 20), ..Options::default() })
+    }
+
+    /// Takes what is in the ring.
+    pub(crate) fn drain(&mut self) {
+        let (samples, events) = (&mut self.samples, &mut self.events);
+        self.sampler.drain(|record| match drain::decode(record).unwrap() {
+            Event::Sample(sample) => samples.push(*sample),
+            event => events.push(event),
+        });
+    }
+
+    /// Drains until it is so.
+    pub(crate) fn until(&mut self, what: &str, mut so: impl FnMut(&Self) -> bool) {
+        let began = Instant::now();
+        loop {
+            self.drain();
+            if so(self) {
+                return;
+            }
+            assert!(began.elapsed() < DEADLINE, "{what}: not within {DEADLINE:?}; {:?}", self.sampler.counters());
+            self.sampler.wait(Duration::from_millis(20));
+        }
+    }
+
+    /// Drains until the process has ended: its samples are all there then.
+    pub(crate) fn until_exit(&mut self, pid: u32) {
+        self.until("the end of the process", |all| all.events.contains(&Event::Exit { pid }));
+    }
+
+    pub(crate) fn samples_of(&self, pid: u32) -> Vec<&Sample> {
+        self.samples.iter().filter(|sample| sample.pid == pid).collect()
+    }
+
+    /// Stops the clock, takes the rest.
+    pub(crate) fn stop(&mut self) -> Counters {
+        self.sampler.stop_clock();
+        self.drain();
+        self.sampler.counters().unwrap()
+    }
+}
+
+/// Fails unless the samples stand for the CPU time within a twentieth.
+pub(crate) fn assert_complete(samples: &[&Sample], used_nanos: u64) {
+    let weight: u64 = samples.iter().map(|sample| sample.period_nanos).sum();
+    let share = weight as f64 / used_nanos as f64;
+    assert!((0.95..=1.05).contains(&share), "{} samples, {used_nanos} ns: {share:.4}", samples.len());
+}

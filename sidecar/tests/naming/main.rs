@@ -1,0 +1,9 @@
+//! Names of real processes: Go and C programs that run, read from outside, against what their own tools say and what they really called.
+//!
+//! The programs are built from `tests/go/subject` and from the C files here. Versions of Go other than the installed one come from the Go module
+//! proxy; `PROFILER_TEST_GO=all` tries all of them.
+
+mod build;
+mod names;
+#[cfg(target_arch = "x86_64")]
+mod steps;

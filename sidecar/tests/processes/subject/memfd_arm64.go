@@ -1,0 +1,4 @@
+package main
+
+// asm-generic/unistd.h.
+const memfdCreate = 279
