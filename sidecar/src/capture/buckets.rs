@@ -98,7 +98,7 @@ impl List {
         at: u64,
     ) -> Result<Option<([u8; bucket::HEADER], usize)>, Fault> {
         let mut header = [0; bucket::HEADER];
-        if at % 8 != 0 || !pages.fill(at, &mut header)? || word_at(&header, bucket::TYPE) != self.kind {
+        if !at.is_multiple_of(8) || !pages.fill(at, &mut header)? || word_at(&header, bucket::TYPE) != self.kind {
             return Ok(None);
         }
         let depth = word_at(&header, bucket::DEPTH);

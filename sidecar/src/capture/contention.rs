@@ -5,6 +5,8 @@
 //!
 //! Sources: runtime/mprof.go (`saveBlockEventStack`, `blockProfileInternal`), runtime/pprof/pprof.go (`printCountCycleProfile`).
 
+pub use profiler_proto::model::Contention as Kind;
+
 use crate::go::layouts::{Layout, bucket};
 use crate::target::Fault;
 
@@ -13,35 +15,15 @@ use super::memory::{Memory, word_at};
 use super::ticks;
 use super::variables::{Code, Variables};
 
-/// Which of the two profiles.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// Waiting: for channels, mutexes and others.
-    Block,
-    /// Letting wait: who held a mutex.
-    Mutex,
-}
-
-impl Kind {
-    /// Its name in Go.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Block => "block",
-            Self::Mutex => "mutex",
+/// What a person is told where a profile is off.
+#[must_use]
+pub fn advice(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Block => {
+            "block profiling is off: `runtime.SetBlockProfileRate(10_000)` in main turns it on, one event each 10 µs of waiting"
         }
-    }
-
-    /// What a person is told where it is off.
-    #[must_use]
-    pub fn advice(self) -> &'static str {
-        match self {
-            Self::Block => {
-                "block profiling is off: `runtime.SetBlockProfileRate(10_000)` in main turns it on, one event each 10 µs of waiting"
-            }
-            Self::Mutex => {
-                "mutex profiling is off: `runtime.SetMutexProfileFraction(100)` in main turns it on, one event in 100"
-            }
+        Kind::Mutex => {
+            "mutex profiling is off: `runtime.SetMutexProfileFraction(100)` in main turns it on, one event in 100"
         }
     }
 }

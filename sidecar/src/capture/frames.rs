@@ -55,17 +55,22 @@ pub fn of_heap(loaded: &Loaded, stack: &[u64]) -> Vec<Place> {
     if shown.is_empty() { kept(loaded, stack) } else { shown }
 }
 
-/// The places of a stack that was walked: wrappers left out as in the runtime's own traces.
+/// The places of a stack that was walked: wrappers left out as in the runtime's own traces, unless there is nothing else.
 #[must_use]
 pub fn walked(loaded: &Loaded, stack: &[Pc]) -> Vec<Place> {
     let mut elision = Elision::default();
-    let places = stack.iter().map(|pc| {
+    let shown = named(loaded, stack, |frame| elision.shows(frame.role));
+    if shown.is_empty() { named(loaded, stack, |_| true) } else { shown }
+}
+
+fn named(loaded: &Loaded, stack: &[Pc], mut shows: impl FnMut(&Frame) -> bool) -> Vec<Place> {
+    let mut places = Vec::with_capacity(stack.len());
+    for pc in stack {
         let call = if pc.is_return { Call::Return } else { Call::Interrupted };
         let frames = loaded.frames(pc.address, call);
-        let lines = frames.iter().filter(|frame| elision.shows(frame.role)).cloned().collect();
-        Place { address: pc.address, lines }
-    });
-    let mut places: Vec<Place> = places.collect();
+        let lines = frames.iter().filter(|frame| shows(frame)).cloned().collect();
+        places.push(Place { address: pc.address, lines });
+    }
     places.retain(is_shown);
     places
 }

@@ -16,6 +16,9 @@ use super::variables::{Code, FUNCTIONS, Function};
 /// Most addresses that are kept.
 const KNOWN: usize = 1 << 16;
 
+/// What is known of an address: its function, and how deep the stack is there.
+type Known = Option<(Function, Option<u64>)>;
+
 /// A program in a process.
 #[derive(Debug)]
 pub struct Loaded {
@@ -23,7 +26,7 @@ pub struct Loaded {
     bias: u64,
     data: Range<u64>,
     extents: HashMap<&'static str, Range<u64>>,
-    known: RefCell<HashMap<u64, Option<(Function, Option<u64>)>>>,
+    known: RefCell<HashMap<u64, Known>>,
 }
 
 impl Loaded {
@@ -58,7 +61,7 @@ impl Loaded {
         implied.into_iter().map(|pc| pc.wrapping_add(self.bias)).collect()
     }
 
-    fn look_up(&self, pc: u64) -> Option<(Function, Option<u64>)> {
+    fn look_up(&self, pc: u64) -> Known {
         let at = pc.wrapping_sub(self.bias);
         let found = self.program.function(at)?;
         let depth = self.program.stack_depth(at).and_then(|depth| u64::try_from(depth).ok());
@@ -71,7 +74,7 @@ impl Loaded {
         Some((function, depth))
     }
 
-    fn known(&self, pc: u64) -> Option<(Function, Option<u64>)> {
+    fn known(&self, pc: u64) -> Known {
         let mut known = self.known.borrow_mut();
         if let Some(known) = known.get(&pc) {
             return *known;

@@ -8,14 +8,14 @@ use std::sync::Arc;
 
 use profiler_proto::model::{
     AttributeId, AttributeSetId, Function, FunctionId, Kind, Line, LinkId, Location, LocationId, Mapping, MappingId,
-    Profile, ProfileSet, Sample, Scope, Stack, StackId, ValueType,
+    Profile, ProfileSet, Sample, Scope, Stack, StackId,
 };
 use profiler_proto::resource::Resource;
 
 use crate::go::Frame;
 
 use super::buckets::Walk;
-use super::contention::{self, Contention};
+use super::contention::Contention;
 use super::frames::{self, Place};
 use super::goroutines::{Goroutine, Goroutines};
 use super::heap::{Amount, Heap};
@@ -78,7 +78,7 @@ impl<'s> Builder<'s> {
 
     /// The profile of goroutines: how many have a stack, labels and state. Those of the runtime itself are left out, as in Go.
     pub fn goroutines(&mut self, goroutines: &Goroutines, window: Window) {
-        let kind = self.count("goroutine", "count", "goroutine");
+        let kind = Kind::goroutine(&mut self.set.dictionary);
         let mut sums = Sums::default();
         for goroutine in &goroutines.list {
             let places = places_of(self.source, goroutine);
@@ -96,11 +96,7 @@ impl<'s> Builder<'s> {
 
     /// The two profiles of contention: events and time.
     pub fn contention(&mut self, contention: &Contention, window: Window) {
-        let kinds = match contention.kind {
-            contention::Kind::Block => ("contentions", "delay", "block"),
-            contention::Kind::Mutex => ("contentions", "delay", "mutex"),
-        };
-        let (count, delay) = (self.count(kinds.0, "count", kinds.2), self.count(kinds.1, "nanoseconds", kinds.2));
+        let [count, delay] = Kind::contention(&mut self.set.dictionary, contention.kind);
         let (mut counts, mut delays) = (Sums::default(), Sums::default());
         for record in &contention.records {
             let places = frames::kept(self.source.loaded(), &record.stack);
@@ -111,16 +107,6 @@ impl<'s> Builder<'s> {
         let losses = self.losses(&contention.walk, &[]);
         self.add(count, window, losses, counts);
         self.add(delay, window, losses, delays);
-    }
-
-    /// A kind that counts each event. The period's type tells block from mutex, which Go has in files of their own.
-    fn count(&mut self, kind: &str, unit: &str, of: &str) -> Kind {
-        let dictionary = &mut self.set.dictionary;
-        Kind {
-            sample_type: ValueType::new(dictionary, kind, unit),
-            period_type: ValueType::new(dictionary, of, "count"),
-            period: 1,
-        }
     }
 
     fn add(&mut self, kind: Kind, window: Window, attributes: AttributeSetId, sums: Sums) {

@@ -14,7 +14,7 @@ use tracing_subscriber::EnvFilter;
 use self::arguments::{Arguments, Command, RunArguments};
 use crate::config::Config;
 use crate::error::Error;
-use crate::record;
+use crate::{inspect, record};
 
 /// What was asked for could not be done.
 const FAILED: u8 = 1;
@@ -32,6 +32,9 @@ pub fn main() -> ExitCode {
             Ok(options) => ended(record::main(&options)),
             Err(error) => complain(&error, MISUSE),
         },
+        Command::Heap(asked) => shown(inspect::heap(&asked)),
+        Command::Goroutines(asked) => shown(inspect::goroutines(&asked)),
+        Command::Contention(asked) => shown(inspect::contention(&asked)),
         Command::Hold { threshold, command } => complain(&record::hold(&threshold, &command), FAILED),
     }
 }
@@ -57,6 +60,10 @@ fn run(arguments: RunArguments) -> ExitCode {
 
 fn ended(outcome: Result<(), Error>) -> ExitCode {
     outcome.map_or_else(|error| complain(&error, FAILED), |()| ExitCode::SUCCESS)
+}
+
+fn shown(text: Result<String, Error>) -> ExitCode {
+    text.map_or_else(|error| complain(&error, FAILED), |text| say(text.trim_end()))
 }
 
 /// An error for the person at the terminal.
