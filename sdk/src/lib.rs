@@ -128,8 +128,8 @@ pub use profiler_proto as proto;
 #[cfg(feature = "macros")]
 pub use profiler_sdk_macros::tagged;
 pub use stats::{
-    AllocatorStats, DestinationStats, EngineStats, HeapDumps, HeapLost, HeapStats, KindStats, Ledger, SpanStats, SpoolStats, Stats,
-    SymbolStats, TagStats,
+    AllocatorStats, DestinationStats, EngineStats, HeapDumps, HeapLost, HeapStats, KindStats, Ledger, SpanStats,
+    SpoolStats, Stats, SymbolStats, TagStats,
 };
 
 /// What macros of this crate need in other crates: not for use.
