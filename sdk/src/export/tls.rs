@@ -127,7 +127,7 @@ pub(super) fn why(error: &io::Error) -> String {
             Bad::NotValidForName | Bad::NotValidForNameContext { .. } => {
                 "it is another peer's certificate: write the endpoint with a name that is in it"
             }
-            Bad::UnknownIssuer => {
+            Bad::UnknownIssuer | Bad::BadSignature => {
                 "nobody here trusts who signed it: set that authority's certificate (`ca_certificate`, OTEL_EXPORTER_OTLP_CERTIFICATE)"
             }
             _ => "give the peer another certificate",

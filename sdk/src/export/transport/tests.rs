@@ -104,23 +104,25 @@ async fn an_old_connection_is_replaced_if_it_can_be() {
     let port = listener.local_addr().unwrap().port();
     let mut connection = Connection::new("127.0.0.1".into(), port, Version::Http1, None);
     connection.ages.most = Duration::ZERO;
+    let (gone, is_gone) = tokio::sync::oneshot::channel();
     let server = tokio::spawn(async move {
         let first = tokio::spawn(answer_all(listener.accept().await.unwrap().0));
         let second = tokio::spawn(answer_all(listener.accept().await.unwrap().0));
         assert_eq!(first.await.unwrap(), 1, "the first is closed when there is a second");
         drop(listener);
-        second
+        gone.send(()).unwrap();
+        second.await.unwrap()
     });
     for _ in 0..2 {
         assert!(connection.exchange(request(), LONG).await.is_ok());
     }
     // The listener has gone, and what was connected is still good.
-    let second = server.await.unwrap();
+    is_gone.await.unwrap();
     for _ in 0..2 {
         assert!(connection.exchange(request(), LONG).await.is_ok());
     }
     drop(connection);
-    assert_eq!(second.await.unwrap(), 3);
+    assert_eq!(server.await.unwrap(), 3);
 }
 
 /// Check that a connection that was idle for too long is closed by us, not at the next request only, and that the next request goes on another.
