@@ -54,8 +54,8 @@
 //! # A guest in the process
 //!
 //! The profiler never prints (it logs with `tracing`), never panics, and bounds its memory and its time. What it could
-//! not deliver is counted by cause: [`Profiler::stats`]. It owns two threads, `profiler` and `profiler-io`, a third, `profiler-files`,
-//! where it writes files, and the signal SIGPROF; a handler of SIGPROF that was there before still gets the signals that are not ours.
+//! not deliver is counted by cause: [`Profiler::stats`]. It owns two threads, `profiler` and `profiler-io`, others, `profiler-wait`,
+//! where it writes files or looks names up, and the signal SIGPROF; a handler of SIGPROF that was there before still gets the signals that are not ours.
 //!
 //! # Platforms
 //!
