@@ -136,6 +136,9 @@ pub(super) fn why(error: &io::Error) -> String {
         Some(Error::AlertReceived(Alert::CertificateRequired | Alert::BadCertificate | Alert::UnknownCA)) => {
             "the peer wants to see a certificate that it trusts: set one (`client_certificate`)"
         }
+        Some(Error::AlertReceived(Alert::NoApplicationProtocol)) => {
+            "the peer speaks another version of HTTP there: gRPC has another port than HTTP at most peers"
+        }
         _ => return chain(error),
     };
     format!("{remedy} ({})", chain(error))

@@ -205,7 +205,7 @@ async fn a_peer_that_cannot_be_trusted_is_refused() {
         (Otlp::grpc(wrong_name).ca_certificate(authority.pem()), ["another peer's certificate", "not valid for"]),
         (Otlp::grpc(old).ca_certificate(authority.pem()), ["has expired", "renew it"]),
         (Otlp::grpc(new).ca_certificate(authority.pem()), ["not valid yet", "set the clock"]),
-        (Otlp::grpc(no_http2).ca_certificate(authority.pem()), ["applicationprotocol", "peer"]),
+        (Otlp::grpc(no_http2).ca_certificate(authority.pem()), ["applicationprotocol", "another port"]),
     ];
     for (endpoint, expected) in cases {
         let rig = Rig::to([endpoint]);
