@@ -87,8 +87,11 @@ impl Environment<'_> {
         const BYTES: Names = Names::new("Config::spool_bytes", "PROFILER_SPOOL_BYTES");
         let (why, remedy) = ("it is not a whole number of bytes", "set a size such as 268435456");
         let read = |text: &str| text.parse().map_err(|_| Error::setting(BYTES.variable, text, why, remedy));
-        let bytes = self.chosen(BYTES, bytes, read)?.map(|(name, bytes)| checked_spool_bytes(name, bytes)).transpose()?;
-        let Some((name, folder)) = self.chosen(FOLDER, folder, |text| Ok(PathBuf::from(text)))? else { return Ok(None) };
+        let bytes =
+            self.chosen(BYTES, bytes, read)?.map(|(name, bytes)| checked_spool_bytes(name, bytes)).transpose()?;
+        let Some((name, folder)) = self.chosen(FOLDER, folder, |text| Ok(PathBuf::from(text)))? else {
+            return Ok(None);
+        };
         if folder.as_os_str().is_empty() {
             return Err(Error::setting(name, "", "it names no folder", "set a folder such as /var/lib/checkout/spool"));
         }

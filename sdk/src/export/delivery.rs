@@ -4,7 +4,10 @@
 //! it warns. Each destination has a task of its own on the runtime of the exporting thread, so that one that hangs holds up no
 //! other. Runs until it is aborted.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use profiler_proto::loss::Cause;
@@ -19,8 +22,9 @@ use super::pace::Pace;
 use super::parcel::Parcel;
 use super::pusher::Pusher;
 use super::queue::{Attempt, Queue};
-use super::replay::Replay;
+use super::replay::{Replay, Returned};
 use super::retry::{Backoff, Consequence, Retry, Setback};
+use super::shelf::Shelf;
 
 /// What sends bodies to one kind of peer.
 #[derive(Debug)]
@@ -86,11 +90,34 @@ impl Delivery {
         }
         let may_replay = match self.queue.next_by(self.replay.due()).await {
             Some((number, parcel)) => self.live(number, parcel).await,
-            None => true,
+            None => {
+                // Nothing is left of what piled up.
+                self.pace = None;
+                true
+            }
         };
         self.queue.read_mail();
         if may_replay && self.pace.is_none() && self.replay.due() <= Instant::now() {
-            self.replay().await;
+            self.beside().await;
+        }
+    }
+
+    /// Sends what comes back from disk once, unless something to send comes while the disk is waited for.
+    async fn beside(&mut self) {
+        let queue = Arc::clone(&self.queue);
+        let Some(shelf) = queue.shelf() else { return };
+        let next = {
+            let (mut live, mut back) = (pin!(queue.next()), pin!(self.replay.next(shelf)));
+            poll_fn(|context| match live.as_mut().poll(context) {
+                Poll::Ready(live) => Poll::Ready(Err(live)),
+                Poll::Pending => back.as_mut().poll(context).map(Ok),
+            })
+            .await
+        };
+        match next {
+            Ok(Some(returned)) => self.replay(shelf, returned).await,
+            Ok(None) => {}
+            Err((number, parcel)) => _ = self.live(number, parcel).await,
         }
     }
 
@@ -144,13 +171,10 @@ impl Delivery {
         (outcome, now)
     }
 
-    /// Sends what comes back from disk once, if there is anything.
-    async fn replay(&mut self) {
-        let Some(shelf) = self.queue.shelf() else { return };
-        let is_ageless = shelf.is_ageless();
-        let Some(returned) = self.replay.next(shelf).await else { return };
+    /// Sends what came back from disk once.
+    async fn replay(&mut self, shelf: &Shelf, returned: Returned) {
         let (manifest, receipt) = (&returned.record.manifest, Arc::clone(&returned.record.receipt));
-        if !is_ageless && returned.is_older(self.max_age) {
+        if !shelf.is_ageless() && returned.is_older(self.max_age) {
             self.queue.replay_given_up(manifest, receipt, Cause::TooOld);
             return self.replay.passed_over();
         }

@@ -13,9 +13,9 @@ use profiler_proto::loss::Cause;
 use profiler_proto::split::{Split, split_by};
 use tokio::runtime::Handle;
 
+use super::body::Body;
 use super::destination::Target;
 use super::form::Form;
-use super::body::Body;
 use super::outlet::{Outlet, Remote};
 use super::parcel::{Fate, Parcel};
 use super::retry::Retry;

@@ -52,9 +52,7 @@ impl Manifest {
         let mut bytes = Vec::with_capacity(BYTES);
         bytes.push(VERSION);
         [self.run, self.serial, self.made].iter().for_each(|n| bytes.extend(n.to_le_bytes()));
-        [self.key, self.uncompressed, self.samples, self.untagged]
-            .iter()
-            .for_each(|n| bytes.extend(n.to_le_bytes()));
+        [self.key, self.uncompressed, self.samples, self.untagged].iter().for_each(|n| bytes.extend(n.to_le_bytes()));
         self.contents.figures().iter().for_each(|n| bytes.extend(n.to_le_bytes()));
         bytes.into()
     }
@@ -65,16 +63,7 @@ impl Manifest {
         let [run, serial, made] = words(&mut rest)?;
         let [key, uncompressed, samples, untagged] = halves(&mut rest)?;
         let contents = Contents::from_figures(words(&mut rest)?);
-        rest.is_empty().then_some(Self {
-            run,
-            serial,
-            made,
-            key,
-            uncompressed,
-            samples,
-            untagged,
-            contents,
-        })
+        rest.is_empty().then_some(Self { run, serial, made, key, uncompressed, samples, untagged, contents })
     }
 
     /// How long ago it was made; nothing where the clock was set back since.

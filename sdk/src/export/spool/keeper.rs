@@ -14,18 +14,30 @@ use bytes::Bytes;
 use super::backlog::{Backlog, Receipt};
 use super::figures::Shared;
 use super::folder::{Bounds, Folder};
-use super::replay::Found;
 use super::record::NO_NUMBER;
+use super::replay::Found;
 use super::settled::{Cursors, Settled};
 use super::{Gone, Pace, Replayed, Why};
 use crate::error::Error;
 
 /// What there is to do.
 pub(super) enum Job {
-    Append { receipt: Arc<Receipt>, body: Bytes },
-    Settle { destination: usize, receipt: Arc<Receipt> },
-    Release { destination: usize, receipt: Arc<Receipt> },
-    Read { destination: usize, reply: Sender<Option<Replayed>> },
+    Append {
+        receipt: Arc<Receipt>,
+        body: Bytes,
+    },
+    Settle {
+        destination: usize,
+        receipt: Arc<Receipt>,
+    },
+    Release {
+        destination: usize,
+        receipt: Arc<Receipt>,
+    },
+    Read {
+        destination: usize,
+        reply: Sender<Option<Replayed>>,
+    },
     /// Nothing comes any more.
     End,
 }

@@ -74,7 +74,7 @@ pub(super) fn runtime(mark: &Arc<Mark>) -> Result<Runtime, Error> {
     let (before, after) = (Arc::clone(mark), Arc::clone(mark));
     let mut builder = tokio::runtime::Builder::new_current_thread();
     builder.on_thread_park(move || before.stop_if_gone()).on_thread_unpark(move || after.stop_if_gone());
-    builder.on_thread_start(crate::heap::leave_out_this_thread);
+    builder.on_thread_start(crate::heap::leave_out_this_thread).thread_name("profiler-wait");
     builder.enable_io().enable_time().build().map_err(no_descriptor("make a runtime for export"))
 }
 
