@@ -30,6 +30,8 @@ mod query;
 mod range;
 mod reply;
 mod sample_type;
+mod seats;
+mod security;
 mod server;
 mod site;
 mod size;
@@ -47,6 +49,7 @@ mod tree;
 mod weight;
 mod window;
 
+pub use security::Security;
 pub use server::{Bound, Server};
 pub use source::{CaptureError, CaptureFuture, Snapshot, Source, Target};
 pub use store::Store;
