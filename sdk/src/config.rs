@@ -50,6 +50,8 @@ pub struct Config {
     serve: Option<String>,
     #[cfg(feature = "serve")]
     security: crate::serve::Security,
+    #[cfg(feature = "serve")]
+    serves_within: bool,
     symbolize: Option<bool>,
     span_link: Option<SpanLink>,
     link_unsampled_spans: Option<bool>,
@@ -112,6 +114,14 @@ impl Config {
     /// free one. See [`Profiler::serve_address`](crate::Profiler::serve_address).
     pub fn serve(mut self, address: impl Into<String>) -> Self {
         self.serve = Some(address.into());
+        self
+    }
+
+    /// Keeps the profiles of the last minutes for `profiler::serve::service()` (feature `tower`), the same pages inside of the host's own
+    /// server. An address of [`Config::serve`] is not needed for that, and keeps them, too.
+    #[cfg(feature = "serve")]
+    pub fn serve_within(mut self) -> Self {
+        self.serves_within = true;
         self
     }
 
@@ -203,6 +213,9 @@ pub(crate) struct Settings {
     pub(crate) serve: Option<String>,
     #[cfg(feature = "serve")]
     pub(crate) security: crate::serve::Security,
+    /// Whether profiles are kept for the host's own server.
+    #[cfg(feature = "serve")]
+    pub(crate) serves_within: bool,
     /// Whether addresses get names.
     pub(crate) symbolize: bool,
     /// Which spans samples link to.
@@ -235,6 +248,8 @@ impl Config {
             serve: environment.serve(self.serve)?,
             #[cfg(feature = "serve")]
             security: self.security.or_variables(lookup)?,
+            #[cfg(feature = "serve")]
+            serves_within: self.serves_within,
             symbolize: environment.symbolize(self.symbolize)?,
             spans: SpanSettings {
                 link: environment.span_link(self.span_link)?,

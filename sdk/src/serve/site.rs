@@ -114,7 +114,9 @@ impl Site {
             "/api/profile" => self.profile(&samples(&["format"])?).await,
             "/api/top" => self.top(&samples(&["by", "n", "format"])?).await,
             "/flamegraph.svg" => self.flamegraph(&samples(&[])?).await,
-            "/debug/pprof/" | "/debug/pprof" => query(&[]).map(|_| Self::pprof_index()),
+            "/debug/pprof/" => query(&[]).map(|_| Self::pprof_index()),
+            // What is relative there would lead elsewhere.
+            "/debug/pprof" => query(&[]).map(|_| Reply::redirection("pprof/")),
             "/debug/pprof/profile" => self.capture(&query(&["seconds", "pid", "service"])?, &request.method).await,
             "/debug/pprof/cmdline" => self.command_line(&query(&["pid"])?),
             path if path.starts_with("/debug/pprof/") => self.named(path, &query(&NAMED)?, request).await,

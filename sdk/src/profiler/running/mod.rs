@@ -251,6 +251,12 @@ fn wire(settings: Settings, claim: Claim) -> Result<Running, Error> {
     let io_thread = io::Io {
         #[cfg(feature = "serve")]
         server,
+        #[cfg(feature = "serve")]
+        serves_within: settings.serves_within,
+        #[cfg(all(feature = "serve", feature = "tower"))]
+        security: settings.security,
+        #[cfg(all(feature = "serve", feature = "tower"))]
+        opened: None,
         destinations: settings.destinations,
         limits: settings.limits,
         resource: settings.resource,
