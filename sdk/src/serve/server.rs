@@ -97,16 +97,17 @@ impl Bound {
     /// Says what others can do who reach the address.
     fn warn(&self) {
         let (address, is_open) = (self.address, !self.address.ip().to_canonical().is_loopback());
-        match (&self.token, &self.acceptor) {
-            _ if !is_open => {}
-            (None, _) => {
-                tracing::warn!(%address, "profiles are served to everybody who can reach this address; there is no token: set PROFILER_SERVE_TOKEN")
-            }
+        let warning = match (&self.token, &self.acceptor) {
+            _ if !is_open => return,
+            (None, _) => "profiles are served to everybody who can reach this address; set PROFILER_SERVE_TOKEN",
             (Some(_), None) => {
-                tracing::warn!(%address, "profiles and their token go over the network unencrypted; set a certificate and key")
+                "profiles and their token go over the network unencrypted; set a certificate and its key"
             }
-            (Some(_), Some(_)) => tracing::info!(%address, "profiles are served over TLS to those who know the token"),
-        }
+            (Some(_), Some(_)) => {
+                return tracing::info!(%address, "profiles are served over TLS to those who know the token");
+            }
+        };
+        tracing::warn!(%address, warning);
     }
 
     /// Answers until it is dropped; spawn it on a tokio runtime with I/O and time. Connections end with it.

@@ -46,8 +46,8 @@ fn a_certificate_makes_it_tls() {
     std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
     let server = serve_securely(shop(), &Security::new().token(TOKEN).tls(&certificate, &key));
     let silent = server.connect();
-    let request = format!("GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
-    let answer = encrypted(server.connect(), made.cert.der().clone(), &request);
+    let request = "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    let answer = encrypted(server.connect(), made.cert.der().clone(), request);
     assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
     let mut plain = server.connect();
     plain.write_all(request.as_bytes()).unwrap();
