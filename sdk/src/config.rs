@@ -52,6 +52,10 @@ pub struct Config {
     spool: Option<PathBuf>,
     spool_bytes: Option<u64>,
     serve: Option<String>,
+    #[cfg(feature = "serve")]
+    security: crate::serve::Security,
+    #[cfg(feature = "serve")]
+    serves_within: bool,
     symbolize: Option<bool>,
     span_link: Option<SpanLink>,
     link_unsampled_spans: Option<bool>,
@@ -132,6 +136,29 @@ impl Config {
         self
     }
 
+    /// Keeps the profiles of the last minutes for `profiler::serve::service()` (feature `tower`), the same pages inside of the host's own
+    /// server. An address of [`Config::serve`] is not needed for that, and keeps them, too.
+    #[cfg(feature = "serve")]
+    pub fn serve_within(mut self) -> Self {
+        self.serves_within = true;
+        self
+    }
+
+    /// Has the server speak TLS, with the certificate (and its chain) and the private key of these PEM files.
+    #[cfg(feature = "serve")]
+    pub fn serve_tls(mut self, certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
+        self.security = self.security.tls(certificate, key);
+        self
+    }
+
+    /// Has the server answer only those who know `token`, of at least 16 characters: as `Authorization: Bearer`, or as the password that a
+    /// browser asks for.
+    #[cfg(feature = "serve")]
+    pub fn serve_token(mut self, token: impl Into<std::sync::Arc<str>>) -> Self {
+        self.security = self.security.token(token);
+        self
+    }
+
     /// Whether addresses get names here; on if not set. Off, profiles carry addresses, mappings and build ids for a backend
     /// that finds the names itself, and frames are called `libc.so.6+0x28b0`.
     pub fn symbolize(mut self, on: bool) -> Self {
@@ -205,6 +232,11 @@ pub(crate) struct Settings {
     /// Where what waits is kept on disk.
     pub(crate) spool: Option<SpoolSettings>,
     pub(crate) serve: Option<String>,
+    #[cfg(feature = "serve")]
+    pub(crate) security: crate::serve::Security,
+    /// Whether profiles are kept for the host's own server.
+    #[cfg(feature = "serve")]
+    pub(crate) serves_within: bool,
     /// Whether addresses get names.
     pub(crate) symbolize: bool,
     /// Which spans samples link to.
@@ -236,6 +268,10 @@ impl Config {
             limits: Limits { queue_bytes: environment.queue_bytes(self.queue_bytes)?, ..Limits::default() },
             spool: environment.spool(self.spool, self.spool_bytes)?,
             serve: environment.serve(self.serve)?,
+            #[cfg(feature = "serve")]
+            security: self.security.or_variables(lookup)?,
+            #[cfg(feature = "serve")]
+            serves_within: self.serves_within,
             symbolize: environment.symbolize(self.symbolize)?,
             spans: SpanSettings {
                 link: environment.span_link(self.span_link)?,

@@ -39,6 +39,8 @@
 //! | `PROFILER_SPAN_LINK` | [`Config::span_link`] | `current`; `local_root`: see [`SpanLink`] |
 //! | `PROFILER_LINK_UNSAMPLED_SPANS` | [`Config::link_unsampled_spans`] | `0`; with `1`, samples link also to spans that are not sampled |
 //! | `PROFILER_SERVE` | [`Config::serve`] | not served |
+//! | `PROFILER_SERVE_TOKEN` | [`Config::serve_token`] | everybody who reaches the address is answered |
+//! | `PROFILER_SERVE_CERTIFICATE`, `PROFILER_SERVE_KEY` | [`Config::serve_tls`] | plain HTTP; paths of PEM files |
 //! | `PROFILER_QUEUE_BYTES` | [`Config::queue_bytes`] | `16777216` for each destination; 2000000 to 1073741824 |
 //! | `PROFILER_SPOOL_DIR` | [`Config::spool`] | none: what waits is in memory alone |
 //! | `PROFILER_SPOOL_BYTES` | [`Config::spool_bytes`] | `268435456`; 16777216 to 1099511627776 |
