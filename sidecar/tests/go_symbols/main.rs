@@ -88,6 +88,11 @@ fn of_a_position_independent_program_with_c_without_section_headers() {
 }
 
 #[test]
+fn of_a_program_whose_addresses_are_in_its_relocations_only() {
+    every_address_is_what_the_runtime_says(Form::Unrelocated);
+}
+
+#[test]
 fn of_a_program_without_the_paths_of_its_sources() {
     every_address_is_what_the_runtime_says(Form::Trimmed);
 }
