@@ -75,6 +75,20 @@ pub(crate) fn for_processor(version: Version, form: Form, processor: Option<&str
     Built { whole, stripped }
 }
 
+/// A program without section headers that has the file `inner` in its data.
+pub(crate) fn holding(version: Version, inner: &Path) -> PathBuf {
+    const SOURCE: &str = "package main\n\nimport _ \"embed\"\n\n//go:embed inner\nvar inner string\n\n// The program.\nfunc main() { println(inner) }\n";
+    let _one = BUILDING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("go_symbols").join("holding");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("main.go"), SOURCE).unwrap();
+    std::fs::write(folder.join("go.mod"), "module example.com/holding\n\ngo 1.21\n").unwrap();
+    std::fs::copy(inner, folder.join("inner")).unwrap();
+    let program = folder.join("holding");
+    run(go(version).current_dir(&folder).args(["build", "-ldflags=-s -w", "-o"]).arg(&program).arg("."));
+    without_section_headers(&program)
+}
+
 /// The command `go` of `version`, in the program's folder.
 pub(crate) fn go(version: Version) -> Command {
     let mut go = Command::new("go");

@@ -116,6 +116,17 @@ fn functions_are_found_by_their_names() {
     assert_eq!(goexit.flags & profiler_sidecar::go::Function::TOP_FRAME, 1);
 }
 
+/// Check that without section headers a program's own table is told from that of a program which it holds as data.
+#[test]
+fn a_program_that_holds_another_one_is_read_by_its_own_table() {
+    let inner = build::program(VERSIONS[0], Form::Stripped).whole;
+    let program = open(&build::holding(VERSIONS[2], &inner));
+    assert!(program.knows_inlined_calls());
+    let main = program.function(program.find("main.main").unwrap()).unwrap();
+    assert_eq!((main.start_line, program.find("main.recurse")), (9, None));
+    assert_eq!(program.version().text, VERSIONS[2].0);
+}
+
 #[test]
 fn a_program_of_another_language_is_not_one_of_go() {
     let elf = elf::File::open(std::fs::File::open("/proc/self/exe").unwrap()).unwrap();
