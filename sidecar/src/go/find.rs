@@ -10,7 +10,7 @@ impl Table {
         let offsets = self.offsets_of(wanted);
         let mut found = vec![None; wanted.len()];
         for number in 0..self.header.functions {
-            let Some(at) = self.word(self.header.lines, 2 * u64::from(number) + 1) else { continue };
+            let Some(at) = self.word(self.header.lines, 2 * u64::from(number) + 1) else { break };
             let Some(name) = self.word(self.header.lines.saturating_add(u64::from(at)), 1) else { continue };
             for (found, offset) in found.iter_mut().zip(&offsets) {
                 if found.is_none() && *offset == Some(name) {

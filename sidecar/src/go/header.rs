@@ -77,7 +77,9 @@ impl Header {
         if self.functions == 0 || self.quantum != quantum {
             return Err(Why::Malformed("it has no functions, or those of another processor"));
         }
-        let parts = [72, self.names, self.units, self.files, self.values, self.lines, self.len];
+        // Entry and offset of each function, then where the last one ends.
+        let functions = self.lines.saturating_add(8 * u64::from(self.functions) + 4);
+        let parts = [72, self.names, self.units, self.files, self.values, self.lines, functions, self.len];
         if !parts.is_sorted() {
             return Err(Why::Malformed("its parts are not in their order, or not in the file"));
         }

@@ -12,6 +12,9 @@ use super::moduledata;
 use super::pcvalue::Steps;
 use crate::elf::{Fault, File, Record, Segment, Why};
 
+/// Most places that are tried as the table: each may cost a search for what points to it.
+const TRIES: usize = 8;
+
 /// A program's table.
 #[derive(Debug)]
 pub(super) struct Table {
@@ -21,6 +24,8 @@ pub(super) struct Table {
     text: Range<u64>,
     /// `go:func.*`, from which the tables of inlined calls are counted.
     inlined: Option<u64>,
+    /// Whether `moduledata` was found, which points to it.
+    is_pointed_to: bool,
 }
 
 /// A function: `_func`.
@@ -56,15 +61,7 @@ impl Table {
         if !elf.sections().is_empty() && version.is_none() {
             return Ok(None);
         }
-        let mut fault = None;
-        let found = |address| match Self::at(elf, address, version) {
-            Ok(table) => ControlFlow::Break(table),
-            Err(inner) => {
-                fault.get_or_insert(inner);
-                ControlFlow::Continue(())
-            }
-        };
-        let table = elf.search(|segment: &Segment| !segment.executable, PATTERN, found);
+        let (table, fault) = Self::search(elf, version);
         // Without build info, what only looks like a table is no fault of a Go program.
         match (table, fault.filter(|_| version.is_some())) {
             (None, Some(fault)) => Err(fault),
@@ -72,21 +69,46 @@ impl Table {
         }
     }
 
+    /// Looks for the table in all data; gives the first fault of what only looks like it, too. One that `moduledata` points to comes first:
+    /// a program may hold another program's file, which has a table like any.
+    fn search(elf: &Arc<File>, version: Option<&Version>) -> (Option<Self>, Option<Fault>) {
+        let (mut tries, mut fault, mut other) = (0, None, None);
+        let found = |address| {
+            let header = match Header::read(elf, address) {
+                Ok(header) => header,
+                Err(inner) => {
+                    fault.get_or_insert(inner);
+                    return ControlFlow::Continue(());
+                }
+            };
+            tries += 1;
+            match Self::of(elf, header, version) {
+                Ok(table) if table.is_pointed_to => return ControlFlow::Break(Some(table)),
+                Ok(table) => _ = other.get_or_insert(table),
+                Err(inner) => _ = fault.get_or_insert(inner),
+            }
+            if tries < TRIES { ControlFlow::Continue(()) } else { ControlFlow::Break(None) }
+        };
+        let table = elf.search(|segment: &Segment| !segment.executable, PATTERN, found).flatten();
+        (table.or(other), fault)
+    }
+
     fn at(elf: &Arc<File>, address: u64, version: Option<&Version>) -> Result<Self, Fault> {
-        let header = Header::read(elf, address)?;
+        Self::of(elf, Header::read(elf, address)?, version)
+    }
+
+    fn of(elf: &Arc<File>, header: Header, version: Option<&Version>) -> Result<Self, Fault> {
+        let fault = |what| Fault::new("the table of functions", header.address, Why::Malformed(what));
         let found = moduledata::find(elf, &header);
         let start = found.as_ref().map_or(header.text, moduledata::ModuleData::text);
-        let fault =
-            Fault::new("moduledata", address, Why::Malformed("not found, and the text's start is nowhere else"));
         if start == 0 {
-            return Err(fault);
+            return Err(fault("moduledata is not found, and the text's start is nowhere else"));
         }
-        let mut table = Self { elf: Arc::clone(elf), header, text: start..u64::MAX, inlined: None };
+        let (elf, is_pointed_to) = (Arc::clone(elf), found.is_some());
+        let mut table = Self { elf, header, text: start..u64::MAX, inlined: None, is_pointed_to };
         let last = table.word(header.lines, 2 * u64::from(header.functions)).filter(|last| *last > 0);
         let end = last.and_then(|last| start.checked_add(u64::from(last)));
-        let outside =
-            Fault::new("the table of functions", address, Why::Malformed("it does not say where the text ends"));
-        table.text = start..end.ok_or(outside)?;
+        table.text = start..end.ok_or(fault("it does not say where the text ends"))?;
         table.inlined = found.and_then(|found| found.inlined(&table, version));
         Ok(table)
     }

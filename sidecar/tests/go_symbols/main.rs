@@ -88,6 +88,11 @@ fn of_a_position_independent_program_with_c_without_section_headers() {
 }
 
 #[test]
+fn of_a_program_whose_addresses_are_in_its_relocations_only() {
+    every_address_is_what_the_runtime_says(Form::Unrelocated);
+}
+
+#[test]
 fn of_a_program_without_the_paths_of_its_sources() {
     every_address_is_what_the_runtime_says(Form::Trimmed);
 }
@@ -109,6 +114,17 @@ fn functions_are_found_by_their_names() {
     }
     let goexit = program.function(program.find("runtime.goexit").unwrap()).unwrap();
     assert_eq!(goexit.flags & profiler_sidecar::go::Function::TOP_FRAME, 1);
+}
+
+/// Check that without section headers a program's own table is told from that of a program which it holds as data.
+#[test]
+fn a_program_that_holds_another_one_is_read_by_its_own_table() {
+    let inner = build::program(VERSIONS[0], Form::Stripped).whole;
+    let program = open(&build::holding(VERSIONS[2], &inner));
+    assert!(program.knows_inlined_calls());
+    let main = program.function(program.find("main.main").unwrap()).unwrap();
+    assert_eq!((main.start_line, program.find("main.recurse")), (9, None));
+    assert_eq!(program.version().text, VERSIONS[2].0);
 }
 
 #[test]
