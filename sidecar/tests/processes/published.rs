@@ -57,7 +57,7 @@ fn what_changes_all_the_time_is_read_whole() {
     let subject = Subject::go(&["alternate", &hex(&a.encode_to_vec()), &hex(&b.encode_to_vec())]);
     let process = Process::find(subject.pid()).unwrap();
     let header = crate::subject::until("a context", || read(&subject)).header;
-    for _ in 0..2000 {
+    for _ in 0..20_000 {
         if let Some(published) = Published::at(header, process.memory()) {
             assert!(published.context == a || published.context == b, "neither of the two");
         }
