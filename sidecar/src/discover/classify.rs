@@ -1,8 +1,7 @@
 //! Finds out what a process is: the work that is done once for each program that it runs.
 //!
-//! In: an open `/proc/PID`. Out: a [`Target`], or `None` for what is no process to profile: threads of the kernel, those that ended. Takes
-//! about a millisecond for a program that was not seen before, a fraction of it otherwise, and where a process gives no answer as long as there
-//! is patience.
+//! In: an open `/proc/PID`. Out: a [`Target`], or `None` for what is no process to profile: threads of the kernel, those that ended. Where a process
+//! gives no answer it takes as long as there is patience.
 
 use std::sync::Arc;
 

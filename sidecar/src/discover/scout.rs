@@ -2,7 +2,7 @@
 //! FUSE file system or `userfaultfd`, so each look is done on a thread of its own, which is left behind when it does not come back.
 //!
 //! In: a process. Out: what was seen, or that there was no answer in time. Who has a thread away is not looked at again until it is back, and
-//! there is a bound on how many are away: from then on those that are new are not looked at, which is said. A thread costs 50 µs.
+//! there is a bound on how many are away: from then on those that are new are not looked at, which is said.
 
 use std::collections::HashSet;
 use std::sync::mpsc::sync_channel;
@@ -89,7 +89,9 @@ impl Scout {
             // Nobody is there any more where it took too long.
             let _ = give.send(answer);
         };
-        thread::Builder::new().name("profiler-look".into()).spawn(body).ok()?;
+        // By its name a person finds whom it waits for; 15 bytes are shown.
+        let name = format!("look-{}", process.pid());
+        thread::Builder::new().name(name).spawn(body).ok()?;
         take.recv_timeout(self.patience).ok()
     }
 }

@@ -100,8 +100,8 @@ impl Table {
         self.entries.get(&pid)?.target.clone()
     }
 
-    /// Looks at events and at up to `work` processes, going on where the last call ended. A process costs about 20 µs, one that is new or has
-    /// changed up to a millisecond.
+    /// Looks at events and at up to `work` processes, going on where the last call ended. A process costs a
+    /// few system calls, one that is new or has changed is looked into.
     pub fn sweep(&mut self, work: usize, now: Instant) -> Sweep {
         let mut sweep = Sweep::default();
         let mut work = work.max(1);

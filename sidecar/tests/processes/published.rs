@@ -53,11 +53,11 @@ fn what_is_published_is_read() {
 /// Check that of two contexts that take turns as fast as can be, what is read is always one of them, whole.
 #[test]
 fn what_changes_all_the_time_is_read_whole() {
-    let [a, b] = [context("a", "on"), context(&"b".repeat(20_000), "off")];
+    let [a, b] = ["a", "b"].map(|letter| context(&letter.repeat(30_000), "on"));
     let subject = Subject::go(&["alternate", &hex(&a.encode_to_vec()), &hex(&b.encode_to_vec())]);
     let process = Process::find(subject.pid()).unwrap();
     let header = crate::subject::until("a context", || read(&subject)).header;
-    for _ in 0..2000 {
+    for _ in 0..20_000 {
         if let Some(published) = Published::at(header, process.memory()) {
             assert!(published.context == a || published.context == b, "neither of the two");
         }

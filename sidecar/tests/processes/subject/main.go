@@ -65,7 +65,10 @@ func main() {
 			publish(area, a)
 			go func() {
 				for {
+					// Twice each, so that each place has both in turn.
 					publish(area, b)
+					publish(area, b)
+					publish(area, a)
 					publish(area, a)
 				}
 			}()
