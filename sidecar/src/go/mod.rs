@@ -6,7 +6,9 @@
 
 pub mod buildinfo;
 mod cache;
+mod find;
 pub mod fuzz;
+mod header;
 mod inline;
 mod moduledata;
 pub mod offsets;
