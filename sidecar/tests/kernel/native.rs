@@ -127,9 +127,9 @@ fn the_rate_changes_while_it_runs_and_samples_say_theirs() {
     let mut program = Talk::start(deep(10, 60_000));
     let pid = program.pid();
     recorder.until("samples at the first rate", |recorder| recorder.samples_of(pid).len() > 20);
-    recorder.sampler.set_rate_hz(499).unwrap();
-    recorder.drain();
+    recorder.stop();
     let taken = recorder.samples.len();
+    recorder.sampler.set_rate_hz(499).unwrap();
     recorder.until("samples at the second rate", |recorder| {
         recorder.samples[taken..].iter().filter(|sample| sample.pid == pid).count() > 20
     });
