@@ -223,6 +223,14 @@ impl Mappings {
         Self::parse(folder.file("maps")?).map_err(|error| folder.fault("maps", error))
     }
 
+    /// Calls `see` with every mapping of the process that `folder` is of, until it says `false`.
+    ///
+    /// # Errors
+    /// When the process is gone, or does not let us.
+    pub fn each(folder: &Folder, see: impl FnMut(&Line<'_>) -> bool) -> Result<Scan, Fault> {
+        scan(folder.file("maps")?, see).map_err(|error| folder.fault("maps", error))
+    }
+
     /// Reads the text of `maps`.
     ///
     /// # Errors

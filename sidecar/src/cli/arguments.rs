@@ -1,0 +1,111 @@
+//! The command line as `clap` reads it, with its help.
+//!
+//! In: arguments. Out: what was asked for, unchecked but for its form; `config` and the commands check the rest.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::config::CommandLine;
+
+const EXIT_CODES: &str = "\
+Exit codes: 0 done; 1 it could not be done, standard error says why; 2 the command line or the settings cannot be.
+PROFILER_LOG (or RUST_LOG) sets what is logged to standard error: error, warn, info (the default), debug.";
+
+const VARIABLES: &str = "\
+Settings, highest first: these flags, variables, the file.
+  PROFILER_CONFIG, PROFILER_RATE_HZ, PROFILER_INTERVAL, PROFILER_PID, PROFILER_INCLUDE, PROFILER_EXCLUDE (between
+  commas), PROFILER_SERVE, PROFILER_RECEIVE, PROFILER_PROFILE_SDK, PROFILER_KERNEL (kernel frames: 1),
+  PROFILER_CPU_PERCENT (of one processor, for itself: 5), PROFILER_MEMORY (for itself: 160MiB), PROFILER_QUEUE_BYTES
+Destinations: OTEL_EXPORTER_OTLP_[PROFILES_]ENDPOINT, PROTOCOL, HEADERS, TIMEOUT, COMPRESSION, CERTIFICATE, …;
+  PYROSCOPE_SERVER_ADDRESS; PROFILER_FILES_DIR; else [[export]] of the file. None: profiles are kept for the page.
+Resource: OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES of each profiled process.
+
+Exit codes: 0 ended by SIGTERM or SIGINT; 1 it could not run; 2 the settings cannot be.";
+
+/// Profiles the processes of a pod from outside, with eBPF: Go with inlined functions and labels, and other native ones.
+#[derive(Debug, Parser)]
+#[command(name = "profiler-sidecar", version, about, after_help = EXIT_CODES, max_term_width = 110)]
+pub(super) struct Arguments {
+    #[command(subcommand)]
+    pub(super) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Run the agent: profile all processes in sight, all the time; export, keep and serve their profiles
+    Run(Box<RunArguments>),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = VARIABLES)]
+pub(super) struct RunArguments {
+    /// A file of settings, in TOML
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Check all settings, show them, and end
+    #[arg(long)]
+    pub(super) check_config: bool,
+    /// Samples per second and processor [default: 99]
+    #[arg(long, value_name = "HZ")]
+    rate_hz: Option<u32>,
+    /// Length of a profile, as 10s, 500ms, 1m [default: 10s]
+    #[arg(long, value_name = "DURATION")]
+    interval: Option<String>,
+    /// Profile this process only; may stand several times
+    #[arg(long, value_name = "PID")]
+    pid: Vec<u32>,
+    /// Profile only what matches: GLOB or exe=GLOB (path of the executable, or its last part), service=GLOB, container=GLOB
+    #[arg(long, value_name = "GLOB")]
+    include: Vec<String>,
+    /// Leave out what matches
+    #[arg(long, value_name = "GLOB")]
+    exclude: Vec<String>,
+    /// Serve the page, /debug/pprof/ and /stats here; "off": nowhere [default: 127.0.0.1:6070]
+    #[arg(long, value_name = "ADDRESS")]
+    serve: Option<String>,
+    /// Take OTLP profiles here, over gRPC and HTTP, keep and forward them [default: nowhere]
+    #[arg(long, value_name = "ADDRESS")]
+    receive: Option<String>,
+    /// Sample also processes that profile themselves by the SDK
+    #[arg(long)]
+    profile_sdk: bool,
+}
+
+impl From<RunArguments> for CommandLine {
+    fn from(said: RunArguments) -> Self {
+        Self {
+            config: said.config,
+            rate_hz: said.rate_hz,
+            interval: said.interval,
+            pids: said.pid,
+            include: said.include,
+            exclude: said.exclude,
+            serve: said.serve,
+            receive: said.receive,
+            profile_sdk: said.profile_sdk,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    /// Check that `clap` finds no contradiction in what is declared here.
+    #[test]
+    fn the_command_line_is_sound() {
+        Arguments::command().debug_assert();
+    }
+
+    /// Check that flags that may stand several times do.
+    #[test]
+    fn flags_are_read_each_time() {
+        let line = ["profiler-sidecar", "run", "--pid", "7", "--pid=8", "--include", "a", "--rate-hz", "19"];
+        let Command::Run(run) = Arguments::try_parse_from(line).unwrap().command;
+        let said = CommandLine::from(*run);
+        assert_eq!((said.pids, said.include, said.rate_hz), (vec![7, 8], vec!["a".to_owned()], Some(19)));
+    }
+}

@@ -1,0 +1,65 @@
+//! What is said on the command line, and who does it.
+//!
+//! In: arguments and environment of the process. Out: an exit code; 0: done, 1: it could not be done, 2: the command line or the settings
+//! cannot be. Results go to standard output, everything else, logs included, to standard error. Main thread.
+
+mod arguments;
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use clap::Parser;
+use tracing_subscriber::EnvFilter;
+
+use self::arguments::{Arguments, Command, RunArguments};
+use crate::config::Config;
+use crate::error::Error;
+
+/// What was asked for could not be done.
+const FAILED: u8 = 1;
+/// What was asked for cannot be: the same code that `clap` exits with.
+const MISUSE: u8 = 2;
+
+/// Does what the command line says.
+#[must_use]
+pub fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    log();
+    match arguments.command {
+        Command::Run(run) => self::run(*run),
+    }
+}
+
+/// Logs to standard error what `PROFILER_LOG` or `RUST_LOG` asks for: `info` where neither does.
+fn log() {
+    let asked = ["PROFILER_LOG", "RUST_LOG"].iter().find_map(|name| std::env::var(name).ok().filter(|v| !v.is_empty()));
+    let filter = EnvFilter::builder().parse_lossy(asked.as_deref().unwrap_or("info"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
+}
+
+fn run(arguments: RunArguments) -> ExitCode {
+    let check_only = arguments.check_config;
+    let config = match Config::new(arguments.into(), &|name| std::env::var_os(name)) {
+        Ok(config) => config,
+        Err(error) => return complain(&error, MISUSE),
+    };
+    if check_only {
+        return say(&config.to_string());
+    }
+    crate::run::main(config).map_or_else(|error| complain(&error, FAILED), |()| ExitCode::SUCCESS)
+}
+
+/// An error for the person at the terminal.
+fn complain(error: &Error, code: u8) -> ExitCode {
+    // Nobody is left to tell where standard error is closed.
+    drop(writeln!(std::io::stderr(), "profiler-sidecar: {error}"));
+    ExitCode::from(code)
+}
+
+/// A result; a reader who has gone (`| head`) is no failure.
+fn say(text: &str) -> ExitCode {
+    match writeln!(std::io::stdout(), "{text}") {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => ExitCode::from(FAILED),
+        _ => ExitCode::SUCCESS,
+    }
+}

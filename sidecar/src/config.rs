@@ -1,1 +1,0 @@
-//! Settings: command line, environment, a file of TOML; each checked once, here.

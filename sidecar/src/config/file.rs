@@ -1,0 +1,120 @@
+//! The file of settings: TOML, in which every key is known.
+//!
+//! In: a path. Out: a layer and destinations, or an error with file and line. The keys:
+//!
+//! ```toml
+//! rate_hz = 99
+//! interval = "10s"
+//! serve = "127.0.0.1:6070"    # "off": nothing is served
+//! receive = "127.0.0.1:4317"
+//! profile_sdk = false
+//! kernel = true
+//! queue_bytes = 16777216
+//!
+//! [targets]
+//! pids = [7]
+//! include = ["*/server", "service=shop-*"]
+//! exclude = ["container=3f2a*"]
+//!
+//! [budget]
+//! cpu_percent = 5
+//! memory = "160MiB"
+//!
+//! [[export]]
+//! to = "otlp-grpc"            # otlp-http, pyroscope, parca, files
+//! endpoint = "http://collector:4317"
+//! headers = { "x-tenant" = "a" }
+//! ```
+
+use std::path::Path;
+
+use profiler::export::Destination;
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::export::Export;
+use super::layer::{Layer, Said};
+use super::text_of;
+use crate::error::Error;
+
+#[derive(Debug, Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+struct File {
+    rate_hz: Option<Spanned<u32>>,
+    interval: Option<Spanned<String>>,
+    serve: Option<Spanned<String>>,
+    receive: Option<Spanned<String>>,
+    profile_sdk: Option<Spanned<bool>>,
+    kernel: Option<Spanned<bool>>,
+    queue_bytes: Option<Spanned<usize>>,
+    targets: Targets,
+    budget: Budget,
+    export: Vec<Spanned<Export>>,
+}
+
+#[derive(Debug, Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+struct Targets {
+    pids: Vec<Spanned<u32>>,
+    include: Vec<Spanned<String>>,
+    exclude: Vec<Spanned<String>>,
+}
+
+#[derive(Debug, Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+struct Budget {
+    cpu_percent: Option<Spanned<f64>>,
+    memory: Option<Spanned<String>>,
+}
+
+/// Reads the file at `path`.
+pub(super) fn read(path: &Path) -> Result<(Layer, Vec<Destination>), Error> {
+    let text = text_of(path)?;
+    let source = Source { path, text: &text };
+    let file: File = toml::from_str(&text).map_err(|error| {
+        let place = error.span().map_or_else(|| path.display().to_string(), |span| source.place(span.start));
+        Error::new(place, error.message().trim().to_owned(), "write it as the documentation of the file shows")
+    })?;
+    let exports = file.export.into_iter().map(|export| {
+        let place = source.place(export.span().start);
+        export.into_inner().destination(&place)
+    });
+    let exports = exports.collect::<Result<_, _>>()?;
+    let layer = Layer {
+        rate_hz: source.said("rate_hz", file.rate_hz),
+        interval: source.said("interval", file.interval),
+        serve: source.said("serve", file.serve),
+        receive: source.said("receive", file.receive),
+        profile_sdk: source.said("profile_sdk", file.profile_sdk),
+        kernel: source.said("kernel", file.kernel),
+        queue_bytes: source.said("queue_bytes", file.queue_bytes),
+        pids: source.each("pids", file.targets.pids),
+        include: source.each("include", file.targets.include),
+        exclude: source.each("exclude", file.targets.exclude),
+        cpu_percent: source.said("cpu_percent", file.budget.cpu_percent),
+        memory: source.said("memory", file.budget.memory),
+    };
+    Ok((layer, exports))
+}
+
+struct Source<'a> {
+    path: &'a Path,
+    text: &'a str,
+}
+
+impl Source<'_> {
+    /// File and line of a byte.
+    fn place(&self, offset: usize) -> String {
+        let before = self.text.as_bytes().get(..offset).unwrap_or_default();
+        let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
+        format!("{}:{line}", self.path.display())
+    }
+
+    fn said<T>(&self, key: &str, value: Option<Spanned<T>>) -> Option<Said<T>> {
+        value.map(|value| Said::new(format!("{}: {key}", self.place(value.span().start)), value.into_inner()))
+    }
+
+    fn each<T>(&self, key: &str, values: Vec<Spanned<T>>) -> Vec<Said<T>> {
+        values.into_iter().filter_map(|value| self.said(key, Some(value))).collect()
+    }
+}

@@ -1,0 +1,100 @@
+//! One source of settings: each with the name of the place that said it.
+//!
+//! In: values as they were read. Out: the same, the higher source over the lower. Nothing is checked here.
+
+use std::path::PathBuf;
+
+/// A value, and who said it: a flag, a variable, a line of a file.
+#[derive(Debug, Clone)]
+pub(super) struct Said<T> {
+    pub(super) origin: String,
+    pub(super) value: T,
+}
+
+impl<T> Said<T> {
+    pub(super) fn new(origin: impl Into<String>, value: T) -> Self {
+        Self { origin: origin.into(), value }
+    }
+}
+
+/// What the command line says, unchecked.
+#[derive(Debug, Clone, Default)]
+pub struct CommandLine {
+    /// `--config`.
+    pub config: Option<PathBuf>,
+    /// `--rate-hz`.
+    pub rate_hz: Option<u32>,
+    /// `--interval`.
+    pub interval: Option<String>,
+    /// `--pid`, each time.
+    pub pids: Vec<u32>,
+    /// `--include`, each time.
+    pub include: Vec<String>,
+    /// `--exclude`, each time.
+    pub exclude: Vec<String>,
+    /// `--serve`.
+    pub serve: Option<String>,
+    /// `--receive`.
+    pub receive: Option<String>,
+    /// `--profile-sdk`.
+    pub profile_sdk: bool,
+}
+
+impl CommandLine {
+    pub(super) fn layer(self) -> Layer {
+        fn each<T>(flag: &str, values: Vec<T>) -> Vec<Said<T>> {
+            values.into_iter().map(|value| Said::new(flag, value)).collect()
+        }
+        Layer {
+            rate_hz: self.rate_hz.map(|value| Said::new("--rate-hz", value)),
+            interval: self.interval.map(|value| Said::new("--interval", value)),
+            pids: each("--pid", self.pids),
+            include: each("--include", self.include),
+            exclude: each("--exclude", self.exclude),
+            serve: self.serve.map(|value| Said::new("--serve", value)),
+            receive: self.receive.map(|value| Said::new("--receive", value)),
+            profile_sdk: self.profile_sdk.then(|| Said::new("--profile-sdk", true)),
+            ..Layer::default()
+        }
+    }
+}
+
+/// The settings of one source.
+#[derive(Debug, Default)]
+pub(super) struct Layer {
+    pub(super) rate_hz: Option<Said<u32>>,
+    pub(super) interval: Option<Said<String>>,
+    pub(super) pids: Vec<Said<u32>>,
+    pub(super) include: Vec<Said<String>>,
+    pub(super) exclude: Vec<Said<String>>,
+    pub(super) serve: Option<Said<String>>,
+    pub(super) receive: Option<Said<String>>,
+    pub(super) profile_sdk: Option<Said<bool>>,
+    pub(super) kernel: Option<Said<bool>>,
+    pub(super) cpu_percent: Option<Said<f64>>,
+    pub(super) memory: Option<Said<String>>,
+    pub(super) queue_bytes: Option<Said<usize>>,
+}
+
+impl Layer {
+    /// What this one says, and of all else what `lower` says. Lists are taken whole, from one of them.
+    pub(super) fn over(self, lower: Self) -> Self {
+        fn list<T>(own: Vec<T>, lower: Vec<T>) -> Vec<T> {
+            if own.is_empty() { lower } else { own }
+        }
+        Self {
+            rate_hz: self.rate_hz.or(lower.rate_hz),
+            interval: self.interval.or(lower.interval),
+            pids: list(self.pids, lower.pids),
+            include: list(self.include, lower.include),
+            exclude: list(self.exclude, lower.exclude),
+            serve: self.serve.or(lower.serve),
+            receive: self.receive.or(lower.receive),
+            profile_sdk: self.profile_sdk.or(lower.profile_sdk),
+            kernel: self.kernel.or(lower.kernel),
+            cpu_percent: self.cpu_percent.or(lower.cpu_percent),
+            memory: self.memory.or(lower.memory),
+            queue_bytes: self.queue_bytes.or(lower.queue_bytes),
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Settings: command line, environment, a file of TOML; each checked once, here.
+//!
+//! In: what the command line says ([`CommandLine`]), a look-up of variables, the text of a file. Out: a [`Config`] in which everything can
+//! be, or an error that names flag, variable, or file and line, and says what to write. Runs once, at start, on the main thread.
+//!
+//! Highest first: command line, `PROFILER_*`, the file; of destinations: `OTEL_*`, `PYROSCOPE_*` and `PROFILER_FILES_DIR` as the SDK reads
+//! them, then the file's `[[export]]`. So what a pod's manifest says outweighs what an image brought.
+
+mod environment;
+mod export;
+mod file;
+mod layer;
+mod pattern;
+mod units;
+
+use std::ffi::OsString;
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use profiler::export::{Destination, Target, resolve};
+
+pub use self::layer::CommandLine;
+use self::layer::{Layer, Said};
+pub use self::pattern::{Filter, Pattern, Subject};
+pub use self::units::{parse_bytes, parse_duration};
+use crate::error::Error;
+
+/// Samples a second and processor where nobody says another rate.
+pub const DEFAULT_RATE_HZ: u32 = 99;
+/// Length of a profile where nobody says another one.
+pub const DEFAULT_INTERVAL: Duration = Duration::from_secs(10);
+/// Where pages are served where nobody says another address.
+pub const DEFAULT_SERVE: &str = "127.0.0.1:6070";
+/// Own CPU time that is allowed, in percent of one processor.
+pub const DEFAULT_CPU_PERCENT: f64 = 5.0;
+/// Own memory that is allowed, in bytes.
+pub const DEFAULT_MEMORY: u64 = 160 << 20;
+
+/// What the agent does, checked.
+#[derive(Debug)]
+pub struct Config {
+    /// Samples a second and processor.
+    pub rate_hz: u32,
+    /// Length of a profile.
+    pub interval: Duration,
+    /// Which processes.
+    pub filter: Filter,
+    /// Address of page and pulls; `None`: nothing is served.
+    pub serve: Option<String>,
+    /// Address where OTLP profiles are taken; `None`: none are.
+    pub receive: Option<SocketAddr>,
+    /// Whether processes that profile themselves by the SDK are sampled all the same.
+    pub profile_sdk: bool,
+    /// Whether stacks go on into the kernel.
+    pub kernel: bool,
+    /// Own CPU time that is allowed, in percent of one processor.
+    pub cpu_percent: f64,
+    /// Own memory that is allowed, in bytes.
+    pub memory: u64,
+    /// Bytes that may wait for each destination.
+    pub queue_bytes: Option<usize>,
+    /// Where profiles are sent.
+    pub destinations: Vec<Target>,
+}
+
+impl Config {
+    /// The settings in force. `lookup` gives the value of a variable.
+    ///
+    /// # Errors
+    /// What cannot be: the error names flag, variable, or file and line.
+    pub fn new(command_line: CommandLine, lookup: &dyn Fn(&str) -> Option<OsString>) -> Result<Self, Error> {
+        let variables = environment::read(lookup)?;
+        let path = command_line.config.clone().or_else(|| lookup("PROFILER_CONFIG").map(PathBuf::from));
+        let (from_file, exports) = match path.filter(|path| !path.as_os_str().is_empty()) {
+            Some(path) => file::read(&path)?,
+            None => (Layer::default(), Vec::new()),
+        };
+        let layer = command_line.layer().over(variables).over(from_file);
+        let destinations = destinations(exports, lookup)?;
+        check(layer, destinations)
+    }
+}
+
+impl fmt::Display for Config {
+    /// For `--check-config`: without secrets, which stand in headers alone.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let off = || "off".to_owned();
+        writeln!(f, "rate: {} Hz, profiles of {:?}, kernel frames: {}", self.rate_hz, self.interval, self.kernel)?;
+        writeln!(f, "processes: {}", self.filter)?;
+        writeln!(f, "served at: {}", self.serve.clone().unwrap_or_else(off))?;
+        writeln!(f, "received at: {}", self.receive.map_or_else(off, |address| address.to_string()))?;
+        writeln!(f, "own bounds: {} % of a processor, {} MiB", self.cpu_percent, self.memory >> 20)?;
+        match self.destinations.is_empty() {
+            true => write!(f, "sent to: nobody; set OTEL_EXPORTER_OTLP_ENDPOINT"),
+            false => {
+                let names: Vec<String> = self.destinations.iter().map(Target::name).collect();
+                write!(f, "sent to: {}", names.join(", "))
+            }
+        }
+    }
+}
+
+/// The destinations of the environment, else those of the file.
+fn destinations(file: Vec<Destination>, lookup: &dyn Fn(&str) -> Option<OsString>) -> Result<Vec<Target>, Error> {
+    let refused = |error: profiler::Error| Error::new("destination", error.to_string(), "see `run --help`");
+    let targets = resolve(Vec::new(), lookup).map_err(refused)?;
+    if !targets.is_empty() || file.is_empty() {
+        return Ok(targets);
+    }
+    resolve(file, lookup).map_err(refused)
+}
+
+fn check(layer: Layer, destinations: Vec<Target>) -> Result<Config, Error> {
+    let interval = said_or(layer.interval, DEFAULT_INTERVAL, |said| units::interval(&said))?;
+    Ok(Config {
+        rate_hz: said_or(layer.rate_hz, DEFAULT_RATE_HZ, |said| units::rate(&said))?,
+        interval,
+        filter: Filter::new(layer.pids, layer.include, layer.exclude)?,
+        serve: said_or(layer.serve, Some(DEFAULT_SERVE.into()), |said| units::served(&said))?,
+        receive: said_or(layer.receive, None, |said| units::address(&said).map(Some))?,
+        profile_sdk: layer.profile_sdk.is_some_and(|said| said.value),
+        kernel: layer.kernel.is_none_or(|said| said.value),
+        cpu_percent: said_or(layer.cpu_percent, DEFAULT_CPU_PERCENT, |said| units::percent(&said))?,
+        memory: said_or(layer.memory, DEFAULT_MEMORY, |said| units::memory(&said))?,
+        queue_bytes: layer.queue_bytes.map(|said| units::queue_bytes(&said)).transpose()?,
+        destinations,
+    })
+}
+
+fn said_or<T, U>(
+    said: Option<Said<T>>,
+    default: U,
+    check: impl FnOnce(Said<T>) -> Result<U, Error>,
+) -> Result<U, Error> {
+    said.map_or(Ok(default), check)
+}
+
+/// The text of a file of settings, which is not read where it is no file or too long to be one.
+fn text_of(path: &Path) -> Result<String, Error> {
+    const MOST_BYTES: u64 = 1 << 20;
+    const REMEDY: &str = "give --config the path of a TOML file that this process can read";
+    let failed = |why: String| Error::new(path.display().to_string(), why, REMEDY);
+    let found = std::fs::metadata(path).map_err(|error| failed(error.to_string()))?;
+    if !found.is_file() || found.len() > MOST_BYTES {
+        return Err(failed("it is not a file of at most 1 MiB".into()));
+    }
+    std::fs::read_to_string(path).map_err(|error| failed(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,166 @@
+//! What may stand where, which source outweighs which, and what is said of that which cannot be.
+
+use super::*;
+
+fn no_variables(_: &str) -> Option<OsString> {
+    None
+}
+
+fn with_file(text: &str) -> CommandLine {
+    static COUNT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+    let count = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    let path = std::env::temp_dir().join(format!("profiler-sidecar-config-{}-{count}.toml", std::process::id()));
+    std::fs::write(&path, text).unwrap();
+    CommandLine { config: Some(path), ..CommandLine::default() }
+}
+
+/// What is said of a file with this text: without its path.
+fn refusal(text: &str) -> String {
+    let command_line = with_file(text);
+    let path = command_line.config.clone().unwrap();
+    let error = Config::new(command_line, &no_variables).unwrap_err().to_string();
+    std::fs::remove_file(&path).unwrap();
+    error.replace(path.to_str().unwrap(), "FILE")
+}
+
+/// Check the defaults.
+#[test]
+fn what_nobody_says_is_as_documented() {
+    let config = Config::new(CommandLine::default(), &no_variables).unwrap();
+    assert_eq!((config.rate_hz, config.interval), (99, Duration::from_secs(10)));
+    assert_eq!((config.serve.as_deref(), config.receive), (Some("127.0.0.1:6070"), None));
+    assert!(config.kernel && !config.profile_sdk && config.destinations.is_empty());
+}
+
+/// Check that the command line outweighs variables, and these the file, each setting by itself.
+#[test]
+fn the_command_line_outweighs_variables_and_these_the_file() {
+    let file = "rate_hz = 10\ninterval = \"30s\"\nserve = \"off\"\n[targets]\ninclude = [\"a\"]\n[budget]\nmemory = \"64MiB\"\n";
+    let command_line = CommandLine { rate_hz: Some(12), ..with_file(file) };
+    let lookup = |name: &str| {
+        let known = [("PROFILER_RATE_HZ", "11"), ("PROFILER_INTERVAL", "20"), ("PROFILER_EXCLUDE", "b, service=c")];
+        known.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).into())
+    };
+    let config = Config::new(command_line, &lookup).unwrap();
+    assert_eq!((config.rate_hz, config.interval, config.serve), (12, Duration::from_secs(20), None));
+    assert_eq!((config.filter.include.len(), config.filter.exclude.len(), config.memory), (1, 2, 64 << 20));
+}
+
+/// Check that destinations come from the variables that the SDK reads, and from the file where these say nothing.
+#[test]
+fn destinations_are_those_of_the_environment_else_of_the_file() {
+    let file = "[[export]]\nto = \"otlp-grpc\"\nendpoint = \"http://f:4317\"\nheaders = { a = \"b\" }\n[[export]]\nto = \"files\"\nfolder = \"/tmp\"\n";
+    let names = |config: &Config| config.destinations.iter().map(Target::name).collect::<Vec<_>>();
+    let config = Config::new(with_file(file), &no_variables).unwrap();
+    assert_eq!(names(&config), ["otlp-grpc http://f:4317", "files /tmp"]);
+    let lookup = |name: &str| (name == "OTEL_EXPORTER_OTLP_ENDPOINT").then(|| "http://e:4318".into());
+    let config = Config::new(with_file(file), &lookup).unwrap();
+    assert_eq!(names(&config), ["otlp-http http://e:4318/v1development/profiles"]);
+}
+
+/// Check that what cannot be is refused with the line it stands in, and what to do.
+#[test]
+fn errors_of_the_file_name_the_line() {
+    let unknown = refusal("rate_hz = 99\n\n[budget]\ncpu = 3\n");
+    assert!(unknown.starts_with("FILE:4: unknown field `cpu`") && unknown.contains("cpu_percent"), "{unknown}");
+    let rate = refusal("# rate\nrate_hz = 0\n");
+    assert_eq!(rate, "FILE:2: rate_hz=0: a rate is 1 to 10000 Hz; set a rate such as 99");
+    let glob = refusal("[targets]\ninclude = [\n  \"ok\",\n  \"[a\",\n]\n");
+    assert!(glob.starts_with("FILE:4: include=\"[a\": a [ has no ]"), "{glob}");
+    let kind = refusal("interval = 10\n");
+    assert!(kind.starts_with("FILE:1: invalid type"), "{kind}");
+    let export = refusal("\n[[export]]\nto = \"otlp-http\"\n");
+    assert!(export.starts_with("FILE:2: export: there is no endpoint"), "{export}");
+    let syntax = refusal("rate_hz = \n");
+    assert!(syntax.starts_with("FILE:1: "), "{syntax}");
+}
+
+/// Check that a file that is not there, or is none, is named.
+#[test]
+fn a_file_that_cannot_be_read_is_named() {
+    for path in ["/nowhere/at/all.toml", "/dev/zero", "/"] {
+        let command_line = CommandLine { config: Some(path.into()), ..CommandLine::default() };
+        let error = Config::new(command_line, &no_variables).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("{path}: ")) && error.contains("--config"), "{error}");
+    }
+}
+
+/// Check that variables that cannot be are named.
+#[test]
+fn variables_that_cannot_be_are_named() {
+    let refused = |name: &'static str, value: &'static str| {
+        let lookup = move |asked: &str| (asked == name).then(|| value.into());
+        Config::new(CommandLine::default(), &lookup).unwrap_err().to_string()
+    };
+    for (name, value) in [
+        ("PROFILER_RATE_HZ", "fast"),
+        ("PROFILER_INTERVAL", "1y"),
+        ("PROFILER_PID", "1,x"),
+        ("PROFILER_KERNEL", "maybe"),
+        ("PROFILER_SERVE", "6070"),
+        ("PROFILER_CPU_PERCENT", "0"),
+        ("PROFILER_CPU_PERCENT", "NaN"),
+        ("PROFILER_MEMORY", "1GiB and more"),
+        ("PROFILER_QUEUE_BYTES", "1"),
+        ("PROFILER_INCLUDE", "pid=3"),
+    ] {
+        let error = refused(name, value);
+        assert!(error.starts_with(&format!("{name}=")), "{error}");
+    }
+    assert!(refused("OTEL_EXPORTER_OTLP_ENDPOINT", "nonsense").contains("OTEL_EXPORTER_OTLP_ENDPOINT"));
+}
+
+/// Check that filters that contradict themselves are refused, with the names of both.
+#[test]
+fn filters_that_contradict_themselves_are_refused() {
+    let refused = |command_line| Config::new(command_line, &no_variables).unwrap_err().to_string();
+    let both = CommandLine { include: vec!["a*".into()], exclude: vec!["exe=a*".into()], ..Default::default() };
+    assert!(refused(both).starts_with("--include=a* and --exclude=exe=a*: "));
+    let all = CommandLine { exclude: vec!["**".into()], ..Default::default() };
+    assert!(refused(all).contains("leaves no process"));
+    let mixed = CommandLine { pids: vec![7], include: vec!["a".into()], ..Default::default() };
+    assert!(refused(mixed).starts_with("--pid and --include: "));
+    let zero = CommandLine { pids: vec![0], ..Default::default() };
+    assert!(refused(zero).starts_with("--pid=0: "));
+}
+
+/// Check which processes pass: by path or last part of it, by service, by container.
+#[test]
+fn a_filter_takes_what_is_meant() {
+    let filter = |include: &[&str], exclude: &[&str]| {
+        let owned = |patterns: &[&str]| patterns.iter().map(|text| (*text).to_owned()).collect();
+        let line = CommandLine { include: owned(include), exclude: owned(exclude), ..Default::default() };
+        Config::new(line, &no_variables).unwrap().filter
+    };
+    let takes = |filter: &Filter| filter.takes(7, "/app/bin/server", "shop", "3f2a77").is_ok();
+    for (include, expected) in [
+        ("server", true),
+        ("serv?r", true),
+        ("*", true),
+        ("[a-s]erver", true),
+        ("[!s]erver", false),
+        ("/app/*", true),
+        ("app", false),
+        ("*/server", true),
+        ("/app/bin", false),
+        ("service=sh*", true),
+        ("service=server", false),
+        ("container=3f*7", true),
+        (r"serve\r", true),
+        ("s*v*r*r", false),
+        ("s*v*r", true),
+    ] {
+        assert_eq!(takes(&filter(&[include], &[])), expected, "{include}");
+    }
+    assert!(!takes(&filter(&["server"], &["service=shop"])));
+    let why = filter(&[], &["container=3f*"]).takes(7, "", "", "3f2a77").unwrap_err();
+    assert_eq!(why.to_string(), "--exclude container=3f* matches it");
+}
+
+/// Check that a pattern made to take long does not.
+#[test]
+fn a_hostile_pattern_is_matched_in_bounded_steps() {
+    let pattern = Pattern::parse(&"a*".repeat(500)).unwrap();
+    let filter = Filter { include: vec![pattern], ..Filter::default() };
+    assert!(filter.takes(1, &"a".repeat(400), "", "").is_err());
+}

@@ -1,0 +1,246 @@
+//! The processes of our pid namespace, each known once, as long as samples of it can come.
+//!
+//! In: what the kernel side tells ([`Table::told`]), a look around in `/proc` now and then ([`Table::sweep`]), samples of pids
+//! ([`Table::visit`]). Out: targets. Events make it quick, sweeps make it true: without events all is found a sweep later. One thread owns
+//! it. Its size is bounded: those that ended go first, the longest unseen before others; when so many live that there is no room, further ones
+//! are left out and counted.
+
+mod entry;
+mod round;
+mod terms;
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Instant;
+
+use self::entry::Entry;
+use self::round::Round;
+pub use self::terms::{Choose, Counters, Event, Options, Sweep};
+use super::resource::Pod;
+use super::scout::Scout;
+use super::target::Target;
+use crate::target::Process;
+
+/// Most processes that wait to be looked at because of an event. Those beyond are found by a sample or a sweep.
+const MOST_TOLD: usize = 4096;
+
+/// The processes.
+#[derive(Debug)]
+pub struct Table {
+    options: Options,
+    pod: Pod,
+    scout: Scout,
+    entries: HashMap<u32, Entry>,
+    told: VecDeque<u32>,
+    round: Round,
+    counters: Counters,
+    /// Goes up with each use of an entry.
+    clock: u64,
+}
+
+impl Table {
+    /// A table without processes.
+    #[must_use]
+    pub fn new(options: Options) -> Self {
+        Self::within(options, Pod::detect())
+    }
+
+    /// The same, of a sidecar in this pod.
+    #[must_use]
+    pub fn within(options: Options, pod: Pod) -> Self {
+        Self {
+            scout: Scout::new(options.patience),
+            options,
+            pod,
+            entries: HashMap::new(),
+            told: VecDeque::new(),
+            round: Round::default(),
+            counters: Counters::default(),
+            clock: 0,
+        }
+    }
+
+    /// Takes an event. Looks at nothing: that is done when a sample comes or at the next sweep, for a machine may start a thousand processes
+    /// a second of which none is ever sampled.
+    pub fn told(&mut self, event: Event) {
+        match event {
+            Event::Exec { pid } | Event::Fork { child: pid, .. } => {
+                if let Some(entry) = self.entries.get_mut(&pid) {
+                    entry.is_stale = true;
+                }
+                if self.told.len() < MOST_TOLD {
+                    self.told.push_back(pid);
+                } else {
+                    self.counters.untold += 1;
+                }
+            }
+            Event::Exit { pid } => {
+                if let Some(entry) = self.entries.get_mut(&pid) {
+                    entry.has_ended = true;
+                }
+            }
+        }
+    }
+
+    /// The process that a sample is of, looked at now if it is not known. Ended ones are known until there is no room for them, so that
+    /// their last samples find them. `None`: it was gone before anybody looked, or is none to profile.
+    pub fn visit(&mut self, pid: u32, now: Instant) -> Option<Arc<Target>> {
+        self.clock += 1;
+        let clock = self.clock;
+        let is_fresh = match self.entries.get_mut(&pid) {
+            Some(entry) => {
+                entry.used = clock;
+                !entry.is_stale
+            }
+            None => false,
+        };
+        if !is_fresh {
+            self.look(pid, now);
+        }
+        self.entries.get(&pid)?.target.clone()
+    }
+
+    /// Looks at events and at up to `work` processes, going on where the last call ended. A process costs about 20 µs, one that is new or has
+    /// changed up to a millisecond.
+    pub fn sweep(&mut self, work: usize, now: Instant) -> Sweep {
+        let mut sweep = Sweep::default();
+        let mut work = work.max(1);
+        while let Some(pid) = self.told.pop_front() {
+            if self.entries.get(&pid).is_none_or(|entry| entry.is_stale) {
+                self.see(pid, now, &mut sweep);
+            }
+            work -= 1;
+            if work == 0 {
+                return sweep;
+            }
+        }
+        if self.round.is_done() && !self.round.begin() {
+            self.counters.unlisted += 1;
+            return sweep;
+        }
+        while work > 0 {
+            let Some(pid) = self.round.next() else { break };
+            self.see(pid, now, &mut sweep);
+            work -= 1;
+        }
+        if self.round.is_done() {
+            self.end_round(&mut sweep);
+        }
+        sweep
+    }
+
+    /// Looks at a process anew: what it publishes may have changed, such as the keys of thread contexts. At most
+    /// ten times a second.
+    pub fn refresh(&mut self, pid: u32, now: Instant) -> Option<Arc<Target>> {
+        if let Some(entry) = self.entries.get_mut(&pid) {
+            entry.refresh(now);
+        }
+        self.visit(pid, now)
+    }
+
+    /// Those that live, as far as is known, by pid.
+    #[must_use]
+    pub fn targets(&self) -> Vec<Arc<Target>> {
+        let living = self.entries.values().filter(|entry| !entry.has_ended);
+        let mut targets: Vec<_> = living.filter_map(|entry| entry.target.clone()).collect();
+        targets.sort_unstable_by_key(|target| target.process.pid());
+        targets
+    }
+
+    /// What is counted.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Threads that look at a process and have not come back yet: nothing can be done about them but to end the process.
+    #[must_use]
+    pub fn away(&self) -> usize {
+        self.scout.away()
+    }
+
+    /// What the settings say.
+    #[must_use]
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Looks at a process as part of a sweep, and tells what came of it.
+    fn see(&mut self, pid: u32, now: Instant, sweep: &mut Sweep) {
+        let before = self.entries.get(&pid).map(|entry| (entry.process, entry.target.clone(), entry.has_ended));
+        self.look(pid, now);
+        let after = self.entries.get(&pid).map(|entry| (entry.process, entry.target.clone(), entry.has_ended));
+        let lived = before.as_ref().filter(|(_, target, ended)| target.is_some() && !ended);
+        let lives = after.as_ref().filter(|(_, _, ended)| !ended);
+        if let Some((process, ..)) = lived.filter(|(process, ..)| lives.is_none_or(|(now, ..)| now != process)) {
+            sweep.ended.push(*process);
+        }
+        if let Some((_, Some(target), _)) = lives {
+            let known = before.and_then(|(_, target, _)| target);
+            if known.is_none_or(|known| !Arc::ptr_eq(&known, target)) {
+                sweep.changed.push(Arc::clone(target));
+            }
+        }
+    }
+
+    /// Brings the entry of a pid up to date.
+    fn look(&mut self, pid: u32, now: Instant) {
+        let Ok((process, folder, stat)) = Process::find_with(pid) else { return self.lose(pid) };
+        if let Some(entry) = self.entries.get_mut(&pid).filter(|entry| entry.process == process) {
+            if entry.is_current(&stat, &self.scout, now) {
+                return;
+            }
+        } else if !self.has_room(pid) {
+            self.counters.crowded += 1;
+            return;
+        }
+        let known = self.entries.remove(&pid).filter(|entry| entry.process == process);
+        let surroundings = (&self.options, &self.pod, &self.scout);
+        match Entry::classify(process, &stat, folder, surroundings, (known, now)) {
+            Ok(mut entry) => {
+                self.counters.classified += 1;
+                self.clock += 1;
+                entry.used = self.clock;
+                self.entries.insert(pid, entry);
+            }
+            Err(Some(entry)) => {
+                self.entries.insert(pid, entry);
+            }
+            Err(None) => self.counters.gone_before += 1,
+        }
+    }
+
+    /// A pid that is no process's any more.
+    fn lose(&mut self, pid: u32) {
+        match self.entries.get_mut(&pid) {
+            Some(entry) => {
+                entry.has_ended = true;
+                entry.is_stale = false;
+            }
+            None => self.counters.gone_before += 1,
+        }
+    }
+
+    /// Makes room for one more; `false`: all that are known live.
+    fn has_room(&mut self, pid: u32) -> bool {
+        if self.entries.contains_key(&pid) || self.entries.len() < self.options.most {
+            return true;
+        }
+        let ended = self.entries.iter().filter(|(_, entry)| entry.has_ended);
+        let oldest = ended.min_by_key(|(_, entry)| entry.used).map(|(pid, _)| *pid);
+        oldest.is_some_and(|oldest| self.entries.remove(&oldest).is_some())
+    }
+
+    /// All that is in `/proc` was seen: what was known before and is not there has ended.
+    fn end_round(&mut self, sweep: &mut Sweep) {
+        for (pid, entry) in &mut self.entries {
+            if !entry.has_ended && !self.round.has(*pid) && !entry.process.is_alive() {
+                entry.has_ended = true;
+                if entry.target.is_some() {
+                    sweep.ended.push(entry.process);
+                }
+            }
+        }
+        sweep.is_whole = true;
+    }
+}

@@ -1,0 +1,107 @@
+//! What the table keeps of a process, and when it must look at it again.
+//!
+//! In: the line of `stat`, the time. Out: whether what is known still holds. A process is looked at again when its program is another one,
+//! when what it publishes has changed, and a few times after its start, for it publishes only once it is under way.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::super::classify::classify;
+use super::super::resource::Pod;
+use super::super::scout::Scout;
+use super::super::target::Target;
+use super::Options;
+use crate::target::{Folder, Process, Stat, State};
+
+/// When a process that publishes nothing is looked through for the first time after it was found; then after twice as long, and so on.
+const FIRST_LOOK: Duration = Duration::from_millis(500);
+/// The longest time between two such looks.
+const LAST_LOOK: Duration = Duration::from_secs(64);
+/// The shortest time between two looks that were asked for.
+const REFRESHED: Duration = Duration::from_millis(100);
+
+/// What is known of a process.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) process: Process,
+    /// `None`: nothing to profile.
+    pub(super) target: Option<Arc<Target>>,
+    /// It was told that it is not what it was.
+    pub(super) is_stale: bool,
+    pub(super) has_ended: bool,
+    /// The table's clock at the last use.
+    pub(super) used: u64,
+    layout: (u64, u64),
+    looked: Instant,
+    next_look: Instant,
+    pause: Duration,
+}
+
+impl Entry {
+    /// Finds out what a process is. `known`: what was known of it.
+    ///
+    /// # Errors
+    /// When it is gone meanwhile: what was known of it, which then is all that will be.
+    pub(super) fn classify(
+        process: Process,
+        stat: &Stat,
+        folder: Folder,
+        surroundings: (&Options, &Pod, &Scout),
+        (known, now): (Option<Self>, Instant),
+    ) -> Result<Self, Option<Self>> {
+        let found = match classify(process, stat, folder, surroundings) {
+            Ok(found) => found,
+            Err(_) => return Err(known.map(|entry| Self { has_ended: true, is_stale: false, ..entry })),
+        };
+        let has_ended = stat.state == State::Ended;
+        let same_program = known.as_ref().is_some_and(|entry| entry.layout == stat.layout);
+        let pause =
+            known.as_ref().filter(|_| same_program).map_or(FIRST_LOOK, |entry| (entry.pause * 2).min(LAST_LOOK));
+        let old = known.and_then(|entry| entry.target);
+        let target = match (found.map(Arc::new), old) {
+            // The same Arc as long as nothing changed, so that others see at once that nothing did.
+            (Some(new), Some(old)) if new == old => Some(old),
+            // Of one that ended, what it was is worth more than that it ended.
+            (None, old) if has_ended => old,
+            (new, _) => new,
+        };
+        let next_look = now.checked_add(pause).unwrap_or(now);
+        Ok(Self {
+            process,
+            target,
+            is_stale: false,
+            has_ended,
+            used: 0,
+            layout: stat.layout,
+            looked: now,
+            next_look,
+            pause,
+        })
+    }
+
+    /// Whether nothing is to be found out anew. Notes if it ended.
+    pub(super) fn is_current(&mut self, stat: &Stat, scout: &Scout, now: Instant) -> bool {
+        if stat.state == State::Ended {
+            (self.has_ended, self.is_stale) = (true, false);
+            return true;
+        }
+        self.has_ended = false;
+        !self.is_stale && self.layout == stat.layout && !self.may_say_something_new(scout, now)
+    }
+
+    /// Has it looked at anew at the next visit, unless it just was: a process can give reasons without end.
+    pub(super) fn refresh(&mut self, now: Instant) {
+        self.is_stale |= !self.has_ended && now.saturating_duration_since(self.looked) >= REFRESHED;
+    }
+
+    fn may_say_something_new(&self, scout: &Scout, now: Instant) -> bool {
+        let Some(target) = self.target.as_deref() else { return false };
+        match &target.context {
+            Some(known) => {
+                let answer = scout.published_time(self.process, known.header);
+                answer.is_some_and(|time| time != Some(known.time))
+            }
+            None => now >= self.next_look,
+        }
+    }
+}

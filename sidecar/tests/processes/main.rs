@@ -1,0 +1,16 @@
+//! Real processes, looked at from outside: their files, their memory, what they are, and that they come and go.
+//!
+//! The subject is a Go program (`subject/main.go`), built with whichever Go is there; the tests fail where there is none.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "outside of #[test] functions too, a test ends there"
+)]
+
+mod files;
+mod memory;
+mod published;
+mod subject;
+mod table;
