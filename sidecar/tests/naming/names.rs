@@ -76,14 +76,19 @@ impl WithInput for Command {
 fn native_code_is_named_as_far_as_it_can_be() {
     let program = c("subject.c", &["-O1", "-fomit-frame-pointer"]);
     let mut running = Running::start(&mut Command::new(&program));
-    let addresses = [(); 4].map(|()| running.address());
-    let [inner, outer, qsort, anonymous] = addresses;
+    let [inner, outer, qsort, anonymous, last] = [(); 5].map(|()| running.address());
     let (mut namer, process) = (Namer::default(), running.process());
     let mut name = |address| at(&mut namer, process, address).function().to_owned();
     assert_eq!([name(inner), name(outer), name(qsort)], ["inner", "outer", "qsort"]);
     assert_eq!([name(anonymous + 0x10), name(0x10)], ["[anon]+0x10", "[unknown]+0x10"]);
     let location = at(&mut namer, process, inner);
     assert_eq!((location.kind, location.module.as_ref().unwrap().build_ids[0].0), (Kind::Native, BuildId::Gnu));
+    // What `abort` would return to is not of the function any more, the call is.
+    let table = run(Command::new("nm").arg("-S").arg(&program));
+    let size = table.lines().find(|line| line.ends_with(" T last")).and_then(|line| line.split(' ').nth(1)).unwrap();
+    let behind = last + u64::from_str_radix(size, 16).unwrap();
+    let sample = Sample { user: vec![inner, behind], ..Sample::default() };
+    assert_eq!(names(&namer.name(process, &sample, Instant::now()).frames), ["inner", "last"]);
     assert_eq!(at(&mut namer, process, anonymous).module.as_ref().unwrap().build_ids.len(), 0);
 }
 
@@ -156,7 +161,7 @@ fn a_library_in_the_place_of_another_has_its_own_names() {
     let program = c("subject.c", &["-O1"]);
     let libraries = ["first", "second", "first"].map(library);
     let mut running = Running::start(Command::new(&program).args(&libraries));
-    let _own = [(); 4].map(|()| running.address());
+    let _own = [(); 5].map(|()| running.address());
     let (mut namer, start) = (Namer::default(), Instant::now());
     for (number, name) in ["first", "second", "first"].into_iter().enumerate() {
         running.write("\n");

@@ -10,10 +10,14 @@
 static __attribute__((noinline)) int inner(int a) { return a * 3 + 1; }
 __attribute__((noinline)) int outer(int a) { return inner(a) + inner(a + 1); }
 
+/* Its last instruction is a call: what it returns to is behind the function. */
+__attribute__((noinline, noreturn)) void last(void) { abort(); }
+
 int main(int count, char **arguments) {
     unsigned char *code = mmap(0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     memset(code, 0xc3, 4096);
-    printf("%p\n%p\n%p\n%p\n", (void *)inner, (void *)outer, dlsym(RTLD_DEFAULT, "qsort"), (void *)code);
+    void *qsorts = dlsym(RTLD_DEFAULT, "qsort");
+    printf("%p\n%p\n%p\n%p\n%p\n", (void *)inner, (void *)outer, qsorts, (void *)code, (void *)last);
     fflush(stdout);
     int next = 1;
     void *library = 0;
@@ -25,5 +29,6 @@ int main(int count, char **arguments) {
         fflush(stdout);
     }
     while (getchar() != EOF) {}
+    if (count > 100) last();
     return outer(count) == 0;
 }
