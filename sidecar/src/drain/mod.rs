@@ -1,4 +1,4 @@
-//! From the bytes of the ring buffer to [`Sample`](crate::sample::Sample)s.
+//! From the bytes of the ring buffer to [`Sample`]s.
 //!
 //! In: one record, as `profiler_sidecar_ebpf` lays it out. Out: what it says, or why it says nothing. Pure; whatever the bytes are.
 
@@ -88,6 +88,7 @@ fn sample(pid: u32, mut bytes: Cursor<'_>) -> Result<Sample, Fault> {
         } else {
             End::Root
         },
+        in_kernel: has(Flag::Kernel),
         user: bytes.longs(user)?,
         kernel: bytes.longs(kernel)?,
         top: bytes.take(top.into())?.to_vec(),

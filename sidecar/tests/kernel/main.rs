@@ -8,8 +8,10 @@
 )]
 #![expect(clippy::print_stderr, reason = "what was not run is said")]
 
+mod contexts;
 mod events;
 mod goroutines;
+mod namespaces;
 mod native;
 mod programs;
 mod recorder;
