@@ -88,6 +88,10 @@ counters! {
         NoDestination = "no_destination",
         /// A destination's queue was full: the oldest went.
         QueueFull = "queue_full",
+        /// The folder of the spool was full: the oldest in it went.
+        SpoolFull = "spool_full",
+        /// What the spool has of it on disk is not what was written, or was taken away.
+        SpoolDamaged = "spool_damaged",
         /// One profile alone is larger than a request may be.
         TooLarge = "too_large",
         /// The peer refused it for good: a status that must not be retried, or a partial success.

@@ -7,7 +7,6 @@ mod environment;
 mod resource;
 
 use std::ffi::OsString;
-#[cfg(feature = "serve")]
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -17,7 +16,7 @@ use self::environment::Environment;
 use crate::context::spans::{SpanLink, SpanSettings};
 use crate::engine::EngineChoice;
 use crate::error::Error;
-use crate::export::{self, Destination, Limits, Target};
+use crate::export::{self, Destination, Limits, SpoolSettings, Target};
 use crate::heap::HeapSettings;
 
 /// Samples per second of CPU time where nothing else is set.
@@ -31,6 +30,9 @@ const INTERVALS: std::ops::RangeInclusive<Duration> = Duration::from_millis(100)
 
 /// Bytes that may wait for a destination: at least the largest request, so that one always fits.
 const QUEUES: std::ops::RangeInclusive<usize> = 2_000_000..=1 << 30;
+
+/// Bytes that may be in the folder of the spool: several segments at least.
+const SPOOLS: std::ops::RangeInclusive<u64> = 16 << 20..=1 << 40;
 
 /// The longest interval between samples of the heap.
 const MAX_HEAP_INTERVAL: u64 = 1 << 40;
@@ -47,6 +49,8 @@ pub struct Config {
     engine: Option<EngineChoice>,
     destinations: Vec<Destination>,
     queue_bytes: Option<usize>,
+    spool: Option<PathBuf>,
+    spool_bytes: Option<u64>,
     serve: Option<String>,
     #[cfg(feature = "serve")]
     security: crate::serve::Security,
@@ -107,6 +111,21 @@ impl Config {
     /// lost, and counted (`queue_full`).
     pub fn queue_bytes(mut self, bytes: usize) -> Self {
         self.queue_bytes = Some(bytes);
+        self
+    }
+
+    /// Keeps what waits for destinations in this folder, too, which is made if there is none: it outlives an outage that is longer than memory
+    /// lasts, and the process. What an earlier process left there is sent first in time. Each process has a folder of its own; where it
+    /// cannot be used, the log and [`Stats::spool`](crate::Stats::spool) say so, and all goes on from memory. None if not set.
+    pub fn spool(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.spool = Some(folder.into());
+        self
+    }
+
+    /// Most bytes in the folder of the spool, 16 MiB to 1 TiB; 256 MiB if not set. Beyond it the oldest are lost, and counted
+    /// (`spool_full`).
+    pub fn spool_bytes(mut self, bytes: u64) -> Self {
+        self.spool_bytes = Some(bytes);
         self
     }
 
@@ -210,6 +229,8 @@ pub(crate) struct Settings {
     pub(crate) engine: EngineChoice,
     pub(crate) destinations: Vec<Target>,
     pub(crate) limits: Limits,
+    /// Where what waits is kept on disk.
+    pub(crate) spool: Option<SpoolSettings>,
     pub(crate) serve: Option<String>,
     #[cfg(feature = "serve")]
     pub(crate) security: crate::serve::Security,
@@ -245,6 +266,7 @@ impl Config {
             engine: environment.engine(self.engine)?,
             destinations: export::resolve(self.destinations, lookup)?,
             limits: Limits { queue_bytes: environment.queue_bytes(self.queue_bytes)?, ..Limits::default() },
+            spool: environment.spool(self.spool, self.spool_bytes)?,
             serve: environment.serve(self.serve)?,
             #[cfg(feature = "serve")]
             security: self.security.or_variables(lookup)?,
@@ -299,6 +321,14 @@ fn checked_queue_bytes(name: &str, bytes: usize) -> Result<usize, Error> {
     }
     let why = "a queue has room for 2000000 (the largest request) to 1073741824 bytes";
     Err(Error::setting(name, bytes, why, "set a size such as 16777216"))
+}
+
+fn checked_spool_bytes(name: &str, bytes: u64) -> Result<u64, Error> {
+    if SPOOLS.contains(&bytes) {
+        return Ok(bytes);
+    }
+    let why = "a spool has room for 16777216 to 1099511627776 bytes";
+    Err(Error::setting(name, bytes, why, "set a size such as 268435456"))
 }
 
 /// The interval as a power of two, if it is one; `name` is what set it.

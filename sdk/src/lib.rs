@@ -42,6 +42,8 @@
 //! | `PROFILER_SERVE_TOKEN` | [`Config::serve_token`] | everybody who reaches the address is answered |
 //! | `PROFILER_SERVE_CERTIFICATE`, `PROFILER_SERVE_KEY` | [`Config::serve_tls`] | plain HTTP; paths of PEM files |
 //! | `PROFILER_QUEUE_BYTES` | [`Config::queue_bytes`] | `16777216` for each destination; 2000000 to 1073741824 |
+//! | `PROFILER_SPOOL_DIR` | [`Config::spool`] | none: what waits is in memory alone |
+//! | `PROFILER_SPOOL_BYTES` | [`Config::spool_bytes`] | `268435456`; 16777216 to 1099511627776 |
 //! | `OTEL_EXPORTER_OTLP_[PROFILES_]{ENDPOINT,PROTOCOL,INSECURE}` | [`Config::export`] | no endpoint: nothing is sent |
 //! | `OTEL_EXPORTER_OTLP_[PROFILES_]{HEADERS,TIMEOUT,COMPRESSION}` | [`export::Otlp`], each by itself | none, `10000` ms, `gzip` |
 //! | `OTEL_EXPORTER_OTLP_[PROFILES_]{CERTIFICATE,CLIENT_CERTIFICATE,CLIENT_KEY}` | [`export::Otlp`], each by itself | the machine's authorities |
@@ -54,8 +56,8 @@
 //! # A guest in the process
 //!
 //! The profiler never prints (it logs with `tracing`), never panics, and bounds its memory and its time. What it could
-//! not deliver is counted by cause: [`Profiler::stats`]. It owns two threads, `profiler` and `profiler-io`, a third, `profiler-files`,
-//! where it writes files, and the signal SIGPROF; a handler of SIGPROF that was there before still gets the signals that are not ours.
+//! not deliver is counted by cause: [`Profiler::stats`]. It owns two threads, `profiler` and `profiler-io`, others, `profiler-wait`,
+//! where it writes files or looks names up, and the signal SIGPROF; a handler of SIGPROF that was there before still gets the signals that are not ours.
 //!
 //! # Platforms
 //!
@@ -129,7 +131,7 @@ pub use profiler_proto as proto;
 pub use profiler_sdk_macros::tagged;
 pub use stats::{
     AllocatorStats, DestinationStats, EngineStats, Figure, HeapDumps, HeapLost, HeapStats, KindStats, Ledger,
-    SpanStats, Stats, StatsSection, SymbolStats, TagStats,
+    SpanStats, SpoolStats, Stats, StatsSection, SymbolStats, TagStats,
 };
 
 /// What macros of this crate need in other crates: not for use.

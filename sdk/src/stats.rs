@@ -38,6 +38,8 @@ pub struct Stats {
     pub engine: EngineStats,
     /// One entry per destination, in the order of configuration.
     pub destinations: Vec<DestinationStats>,
+    /// What is on disk for destinations, if there is a spool.
+    pub spool: Option<SpoolStats>,
     /// What is known of the executable's debug information.
     pub symbols: SymbolStats,
     /// What became of tags.
@@ -272,8 +274,14 @@ pub struct DestinationStats {
     pub name: String,
     /// Stacks in bodies that it acknowledged.
     pub delivered: u64,
-    /// Stacks that wait for it.
+    /// Stacks that wait for it, in memory or on disk.
     pub queued: u64,
+    /// Those of them that only the spool has.
+    pub spooled: u64,
+    /// Stacks of earlier processes, from the spool, that it acknowledged; `delivered` and `kinds` do not have them.
+    pub replayed: u64,
+    /// Stacks of earlier processes that it will never get, by cause; `dropped` does not have them.
+    pub replay_dropped: Loss,
     /// Stacks that it will never get, by cause.
     pub dropped: Loss,
     /// Profiles by kind: handed to it, acknowledged, waiting, dropped.
@@ -300,6 +308,30 @@ pub struct DestinationStats {
     pub longest_latency: Option<Duration>,
     /// What it answered last when it did not accept, or accepted with a warning.
     pub last_error: Option<String>,
+}
+
+/// What the spool says of its folder.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SpoolStats {
+    /// The folder.
+    pub folder: String,
+    /// Bytes in it, damaged and settled ones too until their segment goes.
+    pub bytes: u64,
+    /// Segments, which are the files that are removed whole.
+    pub segments: usize,
+    /// Bodies that this process wrote.
+    pub appended: u64,
+    /// Bodies with smaller numbers are confirmed by the disk: not even a power cut takes them.
+    pub synced_below: u64,
+    /// Bodies that were there and of which nothing is known any more, summed over destinations.
+    pub missing: u64,
+    /// Bytes of earlier processes that hold no whole body: what was being written when one ended, or damage.
+    pub unreadable_bytes: u64,
+    /// Bodies of earlier processes that no destination takes.
+    pub untaken: u64,
+    /// What is wrong at present: what waits is in memory alone.
+    pub trouble: Option<String>,
 }
 
 /// What names and lines can be had.

@@ -5,5 +5,6 @@
 
 #![expect(clippy::unwrap_used, reason = "a test ends where something is not as it must be")]
 
+mod kills;
 mod matrix;
 mod rig;

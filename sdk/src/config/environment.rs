@@ -5,15 +5,17 @@
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{
     DEFAULT_INTERVAL, DEFAULT_RATE_HZ, checked_heap_interval, checked_interval, checked_queue_bytes, checked_rate,
+    checked_spool_bytes,
 };
 use crate::context::spans::SpanLink;
 use crate::engine::EngineChoice;
 use crate::error::Error;
-use crate::export::Limits;
+use crate::export::{Limits, SpoolSettings};
 use crate::variables::Variables;
 
 /// Whether a setting is made by code or by the environment, it is known by these names.
@@ -78,6 +80,23 @@ impl Environment<'_> {
         let read = |text: &str| text.parse().map_err(|_| Error::setting(NAMES.variable, text, why, remedy));
         let found = self.chosen(NAMES, code, read)?;
         found.map_or_else(|| Ok(Limits::default().queue_bytes), |(name, bytes)| checked_queue_bytes(name, bytes))
+    }
+
+    pub(super) fn spool(&self, folder: Option<PathBuf>, bytes: Option<u64>) -> Result<Option<SpoolSettings>, Error> {
+        const FOLDER: Names = Names::new("Config::spool", "PROFILER_SPOOL_DIR");
+        const BYTES: Names = Names::new("Config::spool_bytes", "PROFILER_SPOOL_BYTES");
+        let (why, remedy) = ("it is not a whole number of bytes", "set a size such as 268435456");
+        let read = |text: &str| text.parse().map_err(|_| Error::setting(BYTES.variable, text, why, remedy));
+        let bytes =
+            self.chosen(BYTES, bytes, read)?.map(|(name, bytes)| checked_spool_bytes(name, bytes)).transpose()?;
+        let Some((name, folder)) = self.chosen(FOLDER, folder, |text| Ok(PathBuf::from(text)))? else {
+            return Ok(None);
+        };
+        if folder.as_os_str().is_empty() {
+            return Err(Error::setting(name, "", "it names no folder", "set a folder such as /var/lib/checkout/spool"));
+        }
+        let settings = SpoolSettings::new(folder);
+        Ok(Some(bytes.map_or(settings.clone(), |bytes| settings.bytes(bytes))))
     }
 
     pub(super) fn serve(&self, code: Option<String>) -> Result<Option<String>, Error> {

@@ -105,6 +105,8 @@ fn impossible_settings_are_named() {
         ("PROFILER_SERVE", "6060x"),
         ("PROFILER_QUEUE_BYTES", "16MiB"),
         ("PROFILER_QUEUE_BYTES", "100"),
+        ("PROFILER_SPOOL_BYTES", "lots"),
+        ("PROFILER_SPOOL_BYTES", "1000000"),
         ("OTEL_RESOURCE_ATTRIBUTES", "novalue"),
         ("OTEL_RESOURCE_ATTRIBUTES", "a=%ff"),
     ] {
@@ -115,6 +117,21 @@ fn impossible_settings_are_named() {
     assert!(message(Config::new("a").rate_hz(0), &[]).contains("Config::rate_hz=\"0\""));
     assert!(message(Config::new(" "), &[]).contains("service.name"));
     assert!(message(Config::new("a").tag("", "b"), &[]).contains("Config::tag"));
+}
+
+/// Check that a spool is there if code or the environment names its folder, with the bound that either sets.
+#[test]
+fn a_spool_is_there_where_it_has_a_folder() {
+    let spool = |config: Config, variables: &[(&str, &str)]| resolve(config, variables).unwrap().spool;
+    let folder = |path: &str| Some(SpoolSettings::new(path));
+    assert_eq!(spool(Config::new("a"), &[("PROFILER_SPOOL_BYTES", "20000000")]), None);
+    assert_eq!(spool(Config::new("a"), &[("PROFILER_SPOOL_DIR", "/b")]), folder("/b"));
+    let both = [("PROFILER_SPOOL_DIR", "/b"), ("PROFILER_SPOOL_BYTES", "20000000")];
+    assert_eq!(spool(Config::new("a"), &both), folder("/b").map(|spool| spool.bytes(20_000_000)));
+    let code = Config::new("a").spool("/c").spool_bytes(30_000_000);
+    assert_eq!(spool(code, &both), folder("/c").map(|spool| spool.bytes(30_000_000)));
+    assert_eq!(folder("/b").unwrap().bytes, 256 << 20);
+    assert!(message(Config::new("a").spool(""), &[]).contains("Config::spool"));
 }
 
 /// Check that a variable that is not UTF-8 is refused by name.

@@ -18,6 +18,8 @@ pub(super) struct Body {
     framed: Bytes,
     /// Bytes of the message before compression.
     pub(super) uncompressed: usize,
+    /// How the message is compressed.
+    pub(super) compression: Compression,
     /// Samples in all of its profiles.
     pub(super) samples: usize,
     /// Those of them whose tags were left out, for there were too many sets of tags for the form.
@@ -41,10 +43,16 @@ impl Body {
             framed = gzip(&framed)?;
         }
         let length = u32::try_from(framed.len() - PREFIX).map_err(io::Error::other)?;
-        framed[0] = u8::from(compression == Compression::Gzip);
-        framed[1..PREFIX].copy_from_slice(&length.to_be_bytes());
+        framed[..PREFIX].copy_from_slice(&prefix(compression, length));
         // Without the room that is left in it: what waits is counted by its length.
-        Ok(Self { framed: framed.into_boxed_slice().into(), uncompressed, samples, untagged: 0 })
+        Ok(Self { framed: framed.into_boxed_slice().into(), uncompressed, compression, samples, untagged: 0 })
+    }
+
+    /// The body whose `message` was encoded before; `None` if it is longer than gRPC's length can say.
+    pub(super) fn again(message: &[u8], compression: Compression, uncompressed: usize, samples: usize) -> Option<Self> {
+        let length = u32::try_from(message.len()).ok()?;
+        let framed = [&prefix(compression, length)[..], message].concat();
+        Some(Self { framed: framed.into(), uncompressed, compression, samples, untagged: 0 })
     }
 
     /// The same, so many of whose samples lack their tags.
@@ -75,6 +83,12 @@ impl Body {
     }
 }
 
+/// What stands before a message of so many bytes.
+fn prefix(compression: Compression, length: u32) -> [u8; PREFIX] {
+    let [a, b, c, d] = length.to_be_bytes();
+    [u8::from(compression == Compression::Gzip), a, b, c, d]
+}
+
 /// The compressed form of the message in `framed`, behind as much room.
 fn gzip(framed: &[u8]) -> io::Result<Vec<u8>> {
     let mut encoder = GzEncoder::new(vec![0; PREFIX], flate2::Compression::default());
@@ -100,6 +114,10 @@ mod tests {
         let mut unpacked = Vec::new();
         flate2::read::GzDecoder::new(&gzip.message()[..]).read_to_end(&mut unpacked).unwrap();
         assert_eq!(unpacked, text.encode_to_vec());
+        for body in [&plain, &gzip] {
+            let again = Body::again(&body.message(), body.compression, body.uncompressed, body.samples).unwrap();
+            assert_eq!((again.framed(), again.compression), (body.framed(), body.compression));
+        }
         assert_eq!([plain, gzip].map(|body| (body.uncompressed, body.samples)), [(703, 3); 2]);
     }
 }

@@ -4,6 +4,7 @@
 //! error that names the setting and says what to write. Secrets in a URL are never repeated.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use http::uri::{Authority, PathAndQuery};
 use http::{HeaderValue, Uri};
@@ -24,6 +25,8 @@ pub(super) struct Endpoint {
     /// Name or address, an IPv6 address without its brackets.
     pub(super) host: String,
     pub(super) port: u16,
+    /// A socket of Unix that is connected to instead.
+    pub(super) socket: Option<PathBuf>,
     /// Host and port as they were written: the `Host` header.
     pub(super) authority: HeaderValue,
     /// What goes into the request line: path and query in HTTP/1.1, the whole URI in HTTP/2.
@@ -62,6 +65,9 @@ impl Endpoint {
     pub(super) fn parse(name: &str, text: &str, protocol: Protocol, rule: PathRule) -> Result<Self, Error> {
         let refuse = |why: &str, remedy| Error::setting(name, redacted(text), why, remedy);
         let (scheme, rest) = text.trim().split_once("://").ok_or_else(|| refuse("it has no scheme", SCHEME))?;
+        if scheme.eq_ignore_ascii_case("unix") {
+            return Self::socket(rest, protocol, rule).map_err(|why| refuse(&why, SOCKET));
+        }
         let (secure, default_port) = match scheme.to_ascii_lowercase().as_str() {
             "http" => (false, 80),
             "https" => (true, 443),
@@ -88,11 +94,39 @@ impl Endpoint {
                 .build()
                 .map_err(|error| refuse(&error.to_string(), HOST))?,
         };
-        Ok(Self { secure, host, port, authority: header, uri, shown })
+        Ok(Self { secure, host, port, socket: None, authority: header, uri, shown })
+    }
+
+    /// A peer behind the socket at `path`, which is asked for what a bare address would be.
+    fn socket(path: &str, protocol: Protocol, rule: PathRule) -> Result<Self, String> {
+        if !path.starts_with('/') || path.len() == 1 {
+            return Err("it names no socket".into());
+        }
+        // The whole of it is a path of the file system: what to ask for cannot be said.
+        let rule = if let PathRule::Below(_) | PathRule::Method(_) = rule { rule } else { PathRule::AddIfBare };
+        let target = request_target("", protocol, rule)?;
+        let authority = Authority::from_static("localhost");
+        let uri = match protocol {
+            Protocol::Http => Uri::from(target),
+            Protocol::Grpc => {
+                let builder = Uri::builder().scheme("http").authority(authority).path_and_query(target);
+                builder.build().map_err(|error| error.to_string())?
+            }
+        };
+        Ok(Self {
+            secure: false,
+            host: "localhost".to_owned(),
+            port: 80,
+            socket: Some(PathBuf::from(path)),
+            authority: HeaderValue::from_static("localhost"),
+            uri,
+            shown: format!("unix://{path}"),
+        })
     }
 }
 
 const SCHEME: &str = "write it as http://host:port or https://host:port";
+const SOCKET: &str = "write it as unix:///path/of/the/socket";
 const HOST: &str = "write it as http://host:port, with a port of 1 to 65535";
 const PATH: &str = "for gRPC write scheme, host and port only; for HTTP a path such as /v1development/profiles";
 
@@ -196,6 +230,28 @@ mod tests {
         for (text, host, port) in cases {
             let endpoint = parse(text, Protocol::Http, PathRule::AsIs).unwrap();
             assert_eq!((endpoint.host.as_str(), endpoint.port), (host, port), "{text}");
+        }
+    }
+
+    /// Check that a socket of Unix is asked for what a bare address would be, whatever the rule.
+    #[test]
+    fn a_socket_is_an_endpoint() {
+        for (protocol, rule, expected) in [
+            (Protocol::Http, PathRule::AddIfBare, HTTP_PATH.to_owned()),
+            (Protocol::Http, PathRule::Append, HTTP_PATH.to_owned()),
+            (Protocol::Http, PathRule::AsIs, HTTP_PATH.to_owned()),
+            (Protocol::Http, PathRule::Below("/v1.S/M"), "/v1.S/M".to_owned()),
+            (Protocol::Grpc, PathRule::AsIs, format!("http://localhost{GRPC_PATH}")),
+            (Protocol::Grpc, PathRule::Method("/v1.S/M"), "http://localhost/v1.S/M".to_owned()),
+        ] {
+            let endpoint = parse("unix:///run/otel.sock", protocol, rule).unwrap();
+            assert_eq!((endpoint.uri.to_string(), endpoint.authority.as_bytes()), (expected, &b"localhost"[..]));
+            assert_eq!(endpoint.socket.as_deref(), Some(std::path::Path::new("/run/otel.sock")));
+            assert_eq!((endpoint.secure, endpoint.shown.as_str()), (false, "unix:///run/otel.sock"));
+        }
+        for text in ["unix://", "unix:///", "unix://run/otel.sock"] {
+            let error = parse(text, Protocol::Http, PathRule::AsIs).unwrap_err();
+            assert!(error.contains("names no socket") && error.contains(SOCKET), "{error}");
         }
     }
 

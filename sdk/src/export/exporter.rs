@@ -2,7 +2,7 @@
 //!
 //! In: sets of profiles from any thread. Out: requests, split and encoded once, on the queue of each destination; one
 //! task per destination on the runtime that the exporter was started on. [`Exporter::offer`] costs the CPU time of
-//! encoding and waits for nothing and nobody.
+//! encoding and waits for nothing and nobody. With a spool, each body is given to that, too.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,13 +13,18 @@ use profiler_proto::loss::Cause;
 use profiler_proto::split::{Split, split_by};
 use tokio::runtime::Handle;
 
+use super::body::Body;
 use super::destination::Target;
 use super::form::Form;
 use super::outlet::{Outlet, Remote};
 use super::parcel::{Fate, Parcel};
 use super::retry::Retry;
+use super::spooling::{SpoolSettings, Spooling};
 use crate::error::Error;
-use crate::stats::{Contents, DestinationStats, Ledger};
+use crate::stats::{Contents, DestinationStats, Ledger, SpoolStats};
+
+/// How long the disk may take to confirm what was written, when all ends.
+const LONGEST_SYNC: Duration = Duration::from_millis(500);
 
 /// What exporting may use.
 #[derive(Debug, Clone, Copy)]
@@ -50,6 +55,7 @@ pub struct Exporter {
     forms: Vec<Form>,
     request_bytes: usize,
     ledger: Arc<Ledger>,
+    spooling: Option<Spooling>,
 }
 
 impl Exporter {
@@ -60,18 +66,40 @@ impl Exporter {
     /// # Errors
     /// If the caller is not inside a runtime.
     pub fn start(destinations: Vec<Target>, ledger: Arc<Ledger>, limits: Limits) -> Result<Self, Error> {
+        Self::with_spool(destinations, ledger, limits, None)
+    }
+
+    /// The same, with a folder for what waits: it outlives the process, and comes back from there, also what an earlier process left. Where
+    /// the folder cannot be used, that is in the log and in [`Exporter::spool`], and what waits is in memory alone.
+    ///
+    /// # Errors
+    /// If the caller is not inside a runtime.
+    pub fn with_spool(
+        destinations: Vec<Target>,
+        ledger: Arc<Ledger>,
+        limits: Limits,
+        spool: Option<SpoolSettings>,
+    ) -> Result<Self, Error> {
         let runtime = Handle::try_current().map_err(|_| {
             Error::misuse("Exporter::start", "there is no tokio runtime here", "call it inside the exporting runtime")
         })?;
-        let open = |destination| Outlet::open(destination, limits, &runtime);
-        let outlets: Vec<Outlet> = destinations.into_iter().map(open).collect();
+        let names = unique(destinations.iter().map(Target::name));
+        let open = |(name, destination)| Outlet::open(name, destination, limits);
+        let (mut outlets, senders): (Vec<Outlet>, Vec<_>) = names.into_iter().zip(destinations).map(open).unzip();
         let mut forms = Vec::new();
         for remote in remotes(&outlets) {
             if !forms.contains(&remote.form) {
                 forms.push(remote.form.clone());
             }
         }
-        Ok(Self { outlets, forms, request_bytes: limits.request_bytes, ledger })
+        let spool = spool.filter(|_| !forms.is_empty());
+        let remotes: Vec<&Remote> = remotes(&outlets).collect();
+        let spooling = spool.map(|settings| Spooling::start(&runtime, settings, &remotes, &forms));
+        drop(remotes);
+        for (outlet, sender) in outlets.iter_mut().zip(senders) {
+            outlet.begin(sender, limits.retry, &runtime);
+        }
+        Ok(Self { outlets, forms, request_bytes: limits.request_bytes, ledger, spooling })
     }
 
     /// Hands `set` to every destination. Never waits; what cannot be taken in is counted as lost.
@@ -118,17 +146,25 @@ impl Exporter {
     fn queue(&self, part: &ProfileSet) {
         let fate = self.fate(part);
         for form in &self.forms {
-            let body = form.write(part);
-            if let Err(error) = &body {
-                tracing::error!(%error, "a request cannot be encoded");
-            }
-            for Remote { queue, .. } in self.remotes().filter(|remote| remote.form == *form) {
-                match &body {
-                    Ok(body) => queue.push(Parcel { fate: Arc::clone(&fate), body: body.clone() }),
-                    Err(_) => queue.refuse(&fate, Cause::TooLarge),
+            let queues = self.remotes().filter(|remote| remote.form == *form).map(|remote| &remote.queue);
+            match form.write(part) {
+                Ok(body) => {
+                    let parcel = self.parcel(&fate, form, body);
+                    queues.for_each(|queue| queue.push(parcel.clone()));
+                }
+                Err(error) => {
+                    tracing::error!(%error, "a request cannot be encoded");
+                    queues.for_each(|queue| queue.refuse(&fate, Cause::TooLarge));
                 }
             }
         }
+    }
+
+    /// What waits at each destination of `form`.
+    fn parcel(&self, fate: &Arc<Fate>, form: &Form, body: Body) -> Parcel {
+        let spooling = self.spooling.as_ref();
+        let spooled = spooling.and_then(|spooling| spooling.append(form, &body, fate.contents()));
+        Parcel { fate: Arc::clone(fate), body, spooled }
     }
 
     /// A fate for `part` at all remote destinations.
@@ -151,13 +187,28 @@ impl Exporter {
         tokio::time::timeout(timeout, flushed).await.is_ok()
     }
 
-    /// Flushes, gives up what is left after `timeout`, and ends the tasks. `false` if something was given up for lack of time.
+    /// Flushes, gives up what is left after `timeout`, and ends the tasks. `false` if something was not sent for lack of time.
     ///
-    /// What is offered afterwards is lost to remote destinations.
+    /// What the spool has by then is not given up: it stays pending, and waits there for the next process. What is offered afterwards is
+    /// lost to remote destinations.
     pub async fn shutdown(&self, timeout: Duration) -> bool {
-        let flushed = self.flush(timeout).await;
+        // The disk needs a moment, too.
+        let reserved = if self.spooling.is_some() { LONGEST_SYNC.min(timeout / 4) } else { Duration::ZERO };
+        let flushed = self.flush(timeout - reserved).await;
+        self.remotes().for_each(Remote::end);
+        if let Some(spooling) = &self.spooling
+            && !spooling.close(reserved).await
+        {
+            tracing::warn!("the spool's disk has not confirmed in time what was written last");
+        }
         self.close();
         flushed
+    }
+
+    /// What there is to say of the spool, if there is one.
+    #[must_use]
+    pub fn spool(&self) -> Option<SpoolStats> {
+        self.spooling.as_ref().map(Spooling::stats)
     }
 
     /// What became of what was offered, per destination in the order of configuration.
@@ -176,9 +227,16 @@ impl Exporter {
     }
 
     fn close(&self) {
-        for Remote { queue, task, .. } in self.remotes() {
-            queue.close();
-            task.abort();
+        for remote in self.remotes() {
+            remote.queue.close();
+            remote.end();
+        }
+        if let Some(spooling) = &self.spooling {
+            spooling.end();
+            let stacks: u64 = self.remotes().map(|remote| remote.queue.stats().spooled).sum();
+            if stacks > 0 {
+                tracing::info!(stacks, "left in the spool for the next process");
+            }
         }
     }
 }
@@ -193,6 +251,17 @@ impl fmt::Debug for Exporter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Exporter").field("destinations", &self.destinations()).finish_non_exhaustive()
     }
+}
+
+/// The same names, where one comes again with a number behind it: by its name a destination is known in figures and in the spool.
+fn unique(names: impl Iterator<Item = String>) -> Vec<String> {
+    let mut unique: Vec<String> = Vec::new();
+    for name in names {
+        let candidates = (2..).map(|number| format!("{name} #{number}"));
+        let free = std::iter::once(name.clone()).chain(candidates).find(|candidate| !unique.contains(candidate));
+        unique.push(free.unwrap_or(name));
+    }
+    unique
 }
 
 fn remotes(outlets: &[Outlet]) -> impl Iterator<Item = &Remote> {

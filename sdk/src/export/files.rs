@@ -12,7 +12,7 @@ pub(super) mod writer;
 
 use std::path::PathBuf;
 
-use self::folder::Folder;
+use self::folder::{Folder, Written};
 use crate::error::Error;
 use crate::variables::Variables;
 
@@ -84,7 +84,7 @@ impl Files {
             let remedy = "name a folder that is there, by its absolute path";
             Error::setting(setting, self.folder.display(), error.to_string(), remedy)
         })?;
-        Ok(Folder { path, most_files: self.files, most_bytes: self.bytes })
+        Ok(Folder { path, most_files: self.files, most_bytes: self.bytes, written: Written::default() })
     }
 }
 

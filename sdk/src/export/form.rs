@@ -14,6 +14,20 @@ use super::parca;
 use super::protocol::Compression;
 use super::push;
 
+const OTLP: u8 = 1;
+const OTLP_GZIP: u8 = 2;
+const PYROSCOPE: u8 = 3;
+const FILES: u8 = 4;
+const PARCA: u8 = 5;
+
+/// How bodies of the form with this number are compressed.
+pub(super) fn compression_of(number: u8) -> Compression {
+    match number {
+        OTLP | FILES => Compression::None,
+        _ => Compression::Gzip,
+    }
+}
+
 /// What a destination takes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Form {
@@ -34,6 +48,48 @@ impl Form {
             Self::Otlp(_) | Self::Parca(_) => request_bytes(part) <= bytes,
             Self::Pyroscope(_) => push::fits(part, bytes),
             Self::Files => batch::fits(part, bytes),
+        }
+    }
+
+    /// The number of this form on disk: the format of the spool, never to be changed.
+    pub(super) fn number(&self) -> u8 {
+        match self {
+            Self::Otlp(Compression::Gzip) => OTLP_GZIP,
+            Self::Otlp(Compression::None) => OTLP,
+            Self::Pyroscope(_) => PYROSCOPE,
+            Self::Files => FILES,
+            Self::Parca(_) => PARCA,
+        }
+    }
+
+    /// The numbers of forms that a destination of this one takes from disk: it may have been set to another one since.
+    pub(super) fn taken(&self) -> Vec<u8> {
+        match self {
+            Self::Otlp(_) => vec![OTLP_GZIP, OTLP],
+            other => vec![other.number()],
+        }
+    }
+
+    /// What tells this form from others that a destination of it could take from disk, and is not to: the labels in it.
+    pub(super) fn key(&self) -> u32 {
+        let text = match self {
+            Self::Pyroscope(labels) => format!("{labels:?}"),
+            Self::Parca(labels) => format!("{labels:?}"),
+            Self::Otlp(_) | Self::Files => self.number().to_string(),
+        };
+        crc32fast::hash(text.as_bytes())
+    }
+
+    /// Whether peers take profiles of any age: Pyroscope takes none that began an hour ago.
+    pub(super) fn is_ageless(&self) -> bool {
+        !matches!(self, Self::Pyroscope(_))
+    }
+
+    /// Bytes that the longest request may have, where that is more than the least that a queue may hold.
+    pub(super) fn longest(&self) -> usize {
+        match self {
+            Self::Parca(_) => parca::LONGEST,
+            _ => 0,
         }
     }
 

@@ -52,9 +52,6 @@ impl Grpc {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
         headers.insert(TE, HeaderValue::from_static("trailers"));
         headers.insert(GRPC_ACCEPT_ENCODING, GZIP);
-        if settings.compression == Compression::Gzip {
-            headers.insert(GRPC_ENCODING, GZIP);
-        }
         // Milliseconds with at most 8 digits; settings allow no more than 600,000.
         if let Ok(timeout) = HeaderValue::from_str(&format!("{}m", settings.timeout.as_millis())) {
             headers.insert(GRPC_TIMEOUT, timeout);
@@ -62,12 +59,15 @@ impl Grpc {
         Self { connection, uri: settings.endpoint.uri, headers, timeout: settings.timeout, read }
     }
 
-    /// Sends `body`, compressed as the settings say, once.
+    /// Sends `body` once.
     pub(super) async fn send(&mut self, body: &Body) -> Answer {
         let mut request = Request::new(Full::new(body.framed()));
         *request.method_mut() = Method::POST;
         *request.uri_mut() = self.uri.clone();
         *request.headers_mut() = self.headers.clone();
+        if body.compression == Compression::Gzip {
+            request.headers_mut().insert(GRPC_ENCODING, GZIP);
+        }
         match self.connection.exchange(request, self.timeout).await {
             Ok(reply) => answer(&reply, self.read),
             Err(why) => Answer::Unanswered { why },

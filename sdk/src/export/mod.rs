@@ -7,7 +7,8 @@
 //!
 //! ```text
 //! offer ─► split ─► write + compress, once a form ─► queue of A ─► deliver, retry ─► A
-//!    └───► local destinations                     ╰► queue of B ─► deliver, retry ─► B
+//!    └───► local destinations                     ├► queue of B ─► deliver, retry ─► B
+//!                                                 ╰► spool ─► replay, beside both
 //! ```
 //!
 //! A destination names its form (`outlet`, `form`). What waits in its queue is a parcel: a body of that form, and the fate that the
@@ -24,6 +25,7 @@ mod files;
 mod form;
 mod grpc;
 mod headers;
+mod manifest;
 mod otlp;
 mod otlp_http;
 mod outlet;
@@ -36,10 +38,12 @@ mod push;
 mod pusher;
 mod pyroscope;
 mod queue;
+mod replay;
 mod retry;
 mod settings;
-#[cfg_attr(not(test), expect(dead_code, reason = "the exporter does not use it yet: docs/design/0011"))]
+mod shelf;
 mod spool;
+mod spooling;
 mod tls;
 mod transport;
 
@@ -51,3 +55,4 @@ pub use parca::Parca;
 pub use protocol::Compression;
 pub use pyroscope::Pyroscope;
 pub use retry::Retry;
+pub use spooling::SpoolSettings;

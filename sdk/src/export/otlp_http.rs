@@ -26,7 +26,7 @@ impl OtlpHttp {
         Self(Post::new(settings, PROTOBUF))
     }
 
-    /// Sends `body`, compressed as the settings say, once.
+    /// Sends `body` once.
     pub(super) async fn send(&mut self, body: &Body) -> Answer {
         match self.0.send(body).await {
             Ok(reply) => answer(&reply, SystemTime::now()),

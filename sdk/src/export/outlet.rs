@@ -22,6 +22,7 @@ use super::parca;
 use super::protocol::Protocol;
 use super::pusher::Pusher;
 use super::queue::Queue;
+use super::retry::Retry;
 use super::settings::Settings;
 use crate::stats::{Contents, DestinationStats, Kinds};
 
@@ -48,30 +49,32 @@ pub(super) struct Remote {
     pub(super) queue: Arc<Queue>,
     /// Cuts the wait for a retry short.
     pub(super) hurry: Arc<Notify>,
-    pub(super) task: AbortHandle,
+    /// `None` until it begins.
+    task: Option<AbortHandle>,
 }
 
 impl Outlet {
-    pub(super) fn open(destination: Target, limits: Limits, runtime: &Handle) -> Self {
-        match destination.kind {
-            Kind::Local { name, deliver } => Self::Local(Box::new(Local::new(name, deliver))),
-            Kind::Files(folder) => {
-                let name = folder.name();
-                Self::Remote(Remote::new(name, Form::Files, Sender::Files(Writer::new(folder)), limits, runtime))
-            }
-            Kind::Otlp(settings) => {
-                let (name, form) = (settings.name(), Form::Otlp(settings.compression));
-                Self::Remote(Remote::new(name, form, sender(*settings), limits, runtime))
-            }
+    /// `name` is the destination's, which no other has. Nothing is sent before [`Outlet::begin`] gets back what sends.
+    pub(super) fn open(name: String, destination: Target, limits: Limits) -> (Self, Option<Sender>) {
+        let (form, sender) = match destination.kind {
+            Kind::Local { deliver, .. } => return (Self::Local(Box::new(Local::new(name, deliver))), None),
+            Kind::Files(folder) => (Form::Files, Sender::Files(Writer::new(folder))),
+            Kind::Otlp(settings) => (Form::Otlp(settings.compression), sender(*settings)),
             Kind::Pyroscope(settings) => {
-                let (name, form) = (settings.name(), Form::Pyroscope(settings.labels));
-                Self::Remote(Remote::new(name, form, Sender::Pyroscope(Pusher::new(settings.http)), limits, runtime))
+                (Form::Pyroscope(settings.labels), Sender::Pyroscope(Pusher::new(settings.http)))
             }
             Kind::Parca(settings, labels) => {
-                let (name, form) = (parca::name(&settings), Form::Parca(labels));
-                let sender = Sender::Grpc(Grpc::new(*settings, parca::acknowledgement));
-                Self::Remote(Remote::new(name, form, sender, limits, runtime))
+                (Form::Parca(labels), Sender::Grpc(Grpc::new(*settings, parca::acknowledgement)))
             }
+        };
+        (Self::Remote(Remote::new(name, form, limits)), Some(sender))
+    }
+
+    /// Begins to deliver.
+    pub(super) fn begin(&mut self, sender: Option<Sender>, retry: Retry, runtime: &Handle) {
+        if let (Self::Remote(remote), Some(sender)) = (self, sender) {
+            let task = deliver(Arc::clone(&remote.queue), sender, retry, Arc::clone(&remote.hurry));
+            remote.task = Some(runtime.spawn(task).abort_handle());
         }
     }
 
@@ -91,12 +94,14 @@ fn sender(settings: Settings) -> Sender {
 }
 
 impl Remote {
-    fn new(name: String, form: Form, sender: Sender, limits: Limits, runtime: &Handle) -> Self {
-        let queue = Arc::new(Queue::new(name, limits.queue_bytes, limits.retry.max_age));
-        let hurry = Arc::new(Notify::new());
-        let task = deliver(Arc::clone(&queue), sender, limits.retry, Arc::clone(&hurry));
-        let task = runtime.spawn(task).abort_handle();
-        Self { form, queue, hurry, task }
+    fn new(name: String, form: Form, limits: Limits) -> Self {
+        let queue = Queue::new(name, (limits.queue_bytes, form.longest()), limits.retry.max_age);
+        Self { form, queue: Arc::new(queue), hurry: Arc::default(), task: None }
+    }
+
+    /// Sends nothing any more.
+    pub(super) fn end(&self) {
+        self.task.iter().for_each(AbortHandle::abort);
     }
 }
 

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 /// Bytes before compression in a second, beside what comes anew. Pyroscope's tenants have 4 MiB/s by default, all senders together.
-const RATE: f64 = 1e6;
+pub(super) const RATE: f64 = 1e6;
 
 /// The pace of one destination while it catches up.
 #[derive(Debug)]

@@ -23,7 +23,7 @@ use super::settings::{DEFAULT_TIMEOUT, Settings, checked_timeout, set_header};
 use super::tls::{AUTHORITIES, IDENTITY, TlsSettings};
 use crate::error::Error;
 
-pub(super) use series::{Labels, request};
+pub(super) use series::{LONGEST, Labels, request};
 
 /// Path of the gRPC method (Parca, profilestore.proto).
 const WRITE_RAW: &str = "/parca.profilestore.v1alpha1.ProfileStoreService/WriteRaw";

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use profiler_proto::loss::Cause;
 
 use super::body::Body;
+use super::spool::Receipt;
 use crate::stats::{Contents, Ledger};
 
 /// What waits for one destination.
@@ -17,6 +18,23 @@ pub(super) struct Parcel {
     pub(super) fate: Arc<Fate>,
     /// In the form of the destination.
     pub(super) body: Body,
+    /// What was given to the spool, if there is one.
+    pub(super) spooled: Option<Spooled>,
+}
+
+/// A body that was given to the spool.
+#[derive(Debug, Clone)]
+pub(super) struct Spooled {
+    /// Its number among what this process made: on disk it is known by it.
+    pub(super) serial: u64,
+    pub(super) receipt: Arc<Receipt>,
+}
+
+impl Parcel {
+    /// Whether it can be forgotten, for the spool has it.
+    pub(super) fn is_kept(&self) -> bool {
+        self.spooled.as_ref().is_some_and(|spooled| spooled.receipt.is_kept())
+    }
 }
 
 /// What becomes of profiles that several destinations are sent.
@@ -104,7 +122,7 @@ pub(super) mod tests {
         ledger.enter(stacks, stacks, stacks, &Loss::default(), &Degraded::default());
         ledger.offered(&contents);
         let fate = Arc::new(Fate::new(contents, destinations, Arc::clone(ledger)));
-        Parcel { fate, body: Body::new(&"x".repeat(bytes), 1, Compression::None).unwrap() }
+        Parcel { fate, body: Body::new(&"x".repeat(bytes), 1, Compression::None).unwrap(), spooled: None }
     }
 
     /// Check that contents count as exported once, at the first acknowledgement, whatever the others say.

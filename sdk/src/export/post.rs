@@ -31,13 +31,10 @@ impl Post {
         let mut headers = settings.request_headers();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
         headers.insert(HOST, settings.endpoint.authority);
-        if settings.compression == Compression::Gzip {
-            headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-        }
         Self { connection, uri: settings.endpoint.uri, headers, timeout: settings.timeout }
     }
 
-    /// Sends `body`, compressed as the settings say, once.
+    /// Sends `body` once.
     ///
     /// # Errors
     /// Why there is no reply, for people.
@@ -46,6 +43,9 @@ impl Post {
         *request.method_mut() = Method::POST;
         *request.uri_mut() = self.uri.clone();
         *request.headers_mut() = self.headers.clone();
+        if body.compression == Compression::Gzip {
+            request.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        }
         self.connection.exchange(request, self.timeout).await
     }
 

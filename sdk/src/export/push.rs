@@ -8,10 +8,10 @@
 //! Source: grafana/pyroscope, api/push/v1/push.proto, pkg/validation (`validate.go`, `limits.go`), read in August 2026.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 
-use profiler_proto::model::Value;
+use profiler_proto::model::{AttributeSetId, Value};
 use profiler_proto::split::MAX_SAMPLES;
 use profiler_proto::{ProfileSet, Sample, pprof};
 use prost::Message;
@@ -22,6 +22,9 @@ pub(super) const LONGEST_VALUE: usize = 2048;
 pub(super) const LONGEST_NAME: usize = 1024;
 /// Most names of labels of a series, those of its samples among them (`validation.max-label-names-per-series`).
 const MOST_LABELS: usize = 30;
+
+/// The label that every series must have.
+const SERVICE_NAME: &str = "service_name";
 
 /// `push.v1.PushRequest`.
 #[derive(Clone, PartialEq, Message)]
@@ -61,8 +64,46 @@ struct RawSample {
 
 /// The request for `part`, whose series has the labels that code sets over those of the process.
 pub(super) fn request(part: &ProfileSet, labels: &[(String, String)]) -> PushRequest {
-    let sample = RawSample { raw_profile: pprof::encode_compact(part, label_name), id: random_id() };
-    PushRequest { series: vec![RawProfileSeries { labels: series_labels(part, labels), samples: vec![sample] }] }
+    let tagged = tagged(part);
+    let labels = series_labels(part, labels, &tagged);
+    let part = if tagged.is_empty() { Cow::Borrowed(part) } else { Cow::Owned(with_attributes(part, &tagged)) };
+    let sample = RawSample { raw_profile: pprof::encode_compact(&part, label_name), id: random_id() };
+    PushRequest { series: vec![RawProfileSeries { labels, samples: vec![sample] }] }
+}
+
+/// Labels of the process that some samples have as tags of their own: of the series, they would hide those.
+fn tagged(part: &ProfileSet) -> Vec<(String, String)> {
+    let tags: HashSet<_> = samples(part).map(|sample| sample.attributes).collect();
+    let names: HashSet<_> = tags.into_iter().flat_map(|tags| tag_names(part, tags)).collect();
+    let process = part.resource.attributes().iter().filter_map(|(key, value)| Some((label_name(key), text(value)?)));
+    let hidden = process.filter(|(name, _)| name != SERVICE_NAME && names.contains(name));
+    hidden.map(|(name, value)| (name.into_owned(), value.into_owned())).collect()
+}
+
+/// The names of the labels that tags of text become.
+fn tag_names(part: &ProfileSet, tags: AttributeSetId) -> impl Iterator<Item = Cow<'_, str>> {
+    let texts = part.dictionary.attributes_of(tags).filter(|(_, value)| matches!(value, Value::String(_)));
+    texts.map(|(key, _)| label_name(key))
+}
+
+/// The same, whose samples have these as tags where they have none of the name.
+fn with_attributes(part: &ProfileSet, attributes: &[(String, String)]) -> ProfileSet {
+    let mut whole = part.clone();
+    let mut extended: HashMap<AttributeSetId, AttributeSetId> = HashMap::new();
+    for tags in samples(part).map(|sample| sample.attributes) {
+        if extended.contains_key(&tags) {
+            continue;
+        }
+        let names: HashSet<_> = tag_names(part, tags).collect();
+        let lacking = attributes.iter().filter(|(name, _)| !names.contains(name.as_str()));
+        let mut ids = part.dictionary.attribute_sets.get(tags).map_or(Vec::new(), |set| set.ids().to_vec());
+        ids.extend(lacking.map(|(name, value)| whole.dictionary.attribute(name, value.as_str())));
+        extended.insert(tags, whole.dictionary.attribute_set(ids));
+    }
+    for sample in whole.profiles.iter_mut().flat_map(|profile| &mut profile.samples) {
+        sample.attributes = extended.get(&sample.attributes).copied().unwrap_or(sample.attributes);
+    }
+    whole
 }
 
 /// Whether `part`, which is compact, is one series that the server takes: one file of at most so many bytes, and samples.
@@ -79,16 +120,18 @@ fn samples(part: &ProfileSet) -> impl Iterator<Item = &Sample> {
     part.profiles.iter().flat_map(|profile| &profile.samples)
 }
 
-/// The labels of the series, as many as its samples leave room for; where two are of one name, the first.
-fn series_labels(part: &ProfileSet, labels: &[(String, String)]) -> Vec<LabelPair> {
+/// The labels of the series, as many as its samples leave room for; where two are of one name, the first. Those of the process that are
+/// `tagged` are its samples'.
+fn series_labels(part: &ProfileSet, labels: &[(String, String)], tagged: &[(String, String)]) -> Vec<LabelPair> {
     let name = series_name(part);
     // Without it, storage of version 1 takes the first allocations of a process for the start of a counter, and shows none.
     let delta = (name == "memory").then_some(("__delta__".into(), "false".into()));
-    let service = labels.iter().find(|(name, _)| name == "service_name").map(|(_, service)| service.as_str());
+    let service = labels.iter().find(|(name, _)| name == SERVICE_NAME).map(|(_, service)| service.as_str());
     let service = service.or(part.resource.service_name()).unwrap_or("unknown_service");
     let code = labels.iter().map(|(name, value)| (name.into(), value.into()));
     let process = part.resource.attributes().iter().filter_map(|(key, value)| Some((label_name(key), text(value)?)));
-    let fixed = [("__name__".into(), name), ("service_name".into(), service.into())].into_iter().chain(delta);
+    let process = process.filter(|(name, _)| tagged.iter().all(|(hidden, _)| hidden != name));
+    let fixed = [("__name__".into(), name), (SERVICE_NAME.into(), service.into())].into_iter().chain(delta);
     let all = fixed.chain(code).chain(process);
     let mut pairs: Vec<LabelPair> = Vec::new();
     for (name, value) in all.filter(|(name, value)| name.len() <= LONGEST_NAME && !value.is_empty()) {

@@ -2,30 +2,43 @@
 //!
 //! In: parcels from any thread ([`Queue::push`] never waits), attempts and verdicts from the one task that delivers. Out: the parcel
 //! whose turn it is, figures for `stats()`, and how far everything is settled, for flush. Every parcel that was pushed
-//! gets exactly one verdict from here: accepted, or given up with its cause.
+//! gets exactly one verdict: accepted, or given up with its cause. Where there is a spool, what there is no room or no time for here
+//! is released to it instead, and gets its verdict when it comes back or is lost there ([`backlog`]).
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use profiler_proto::loss::Cause;
 use tokio::sync::{Notify, watch};
 
-use super::parcel::{Fate, Parcel};
+use self::backlog::{Mail, Released};
+use super::parcel::{Fate, Parcel, Spooled};
+use super::shelf::Shelf;
 use crate::stats::{DestinationStats, Kinds};
+
+mod backlog;
+
+pub(super) use self::backlog::Lost;
 
 /// The queue of one destination.
 #[derive(Debug)]
 pub(super) struct Queue {
     /// Bound of [`State::bytes`].
     capacity: usize,
+    /// A single body up to this length is taken in beyond it, or it could never be sent.
+    longest: usize,
     /// Nothing is sent that has waited for longer.
     max_age: Duration,
     state: Mutex<State>,
     /// Something to send has come.
     arrived: Notify,
-    /// Every parcel with a number below this has its verdict.
+    /// Every parcel with a number below this has its verdict, or is left to the spool.
     settled: watch::Sender<u64>,
+    /// The place of the destination in the spool, if there is one.
+    shelf: OnceLock<Shelf>,
+    /// What the spool said to be lost: told by its thread, which must neither wait for this queue nor wake anybody.
+    mail: Mail,
 }
 
 #[derive(Debug)]
@@ -42,6 +55,8 @@ struct State {
     came: u64,
     /// The parcel that was sent last.
     sent: Option<u64>,
+    /// What only the spool has, by number of this process.
+    released: BTreeMap<u64, Released>,
     kinds: Kinds,
     stats: DestinationStats,
 }
@@ -65,8 +80,9 @@ pub(super) struct Attempt {
 }
 
 impl Queue {
-    /// An empty queue for the destination called `name`, with room for bodies of `capacity` bytes that wait for `max_age`.
-    pub(super) fn new(name: String, capacity: usize, max_age: Duration) -> Self {
+    /// An empty queue for the destination called `name`, with room for bodies of `capacity` bytes that wait for `max_age`; for a single body
+    /// of `longest` bytes even where `capacity` is less.
+    pub(super) fn new(name: String, (capacity, longest): (usize, usize), max_age: Duration) -> Self {
         let state = State {
             entries: VecDeque::new(),
             bytes: 0,
@@ -75,10 +91,20 @@ impl Queue {
             next: 0,
             came: 0,
             sent: None,
+            released: BTreeMap::new(),
             kinds: Kinds::default(),
             stats: DestinationStats { name, ..DestinationStats::default() },
         };
-        Self { capacity, max_age, state: Mutex::new(state), arrived: Notify::new(), settled: watch::Sender::new(0) }
+        Self {
+            capacity,
+            longest,
+            max_age,
+            state: Mutex::new(state),
+            arrived: Notify::new(),
+            settled: watch::Sender::new(0),
+            shelf: OnceLock::new(),
+            mail: Mail::default(),
+        }
     }
 
     /// Takes `parcel` in, dropping the oldest if there is no room. Never waits.
@@ -92,11 +118,14 @@ impl Queue {
         state.kinds.offer(parcel.fate.contents());
         state.entries.push_back(Entry { number, pushed: Instant::now(), parcel });
         if state.closed {
-            state.give_up_at(0, Cause::Shutdown);
+            state.give_up_at(0, Cause::Shutdown, self.shelf.get());
         }
         let oldest_droppable = usize::from(state.sending);
         while state.bytes > self.capacity && state.entries.len() > oldest_droppable {
-            state.give_up_at(oldest_droppable, Cause::QueueFull);
+            if state.entries.len() == 1 && state.bytes <= self.longest {
+                break;
+            }
+            state.let_go_at(oldest_droppable, Cause::QueueFull, self.shelf.get());
         }
         self.publish(&state);
         self.arrived.notify_one();
@@ -123,7 +152,10 @@ impl Queue {
     fn begin(&self, now: Instant) -> Option<(u64, Parcel)> {
         let mut state = self.state();
         while state.entries.front().is_some_and(|entry| now.duration_since(entry.pushed) > self.max_age) {
-            state.give_up_at(0, Cause::TooOld);
+            match self.shelf.get().filter(|shelf| shelf.is_ageless()) {
+                None => state.give_up_at(0, Cause::TooOld, self.shelf.get()),
+                shelf => state.let_go_at(0, Cause::TooOld, shelf),
+            }
         }
         self.publish(&state);
         let front = state.entries.front().map(|entry| (entry.number, entry.parcel.clone()));
@@ -148,7 +180,7 @@ impl Queue {
     pub(super) fn accepted(&self, number: u64, warning: Option<String>) {
         let mut state = self.state();
         state.sending = false;
-        if let Some(fate) = state.take_front(number) {
+        if let Some(fate) = state.take_front(number, self.shelf.get()) {
             state.stats.delivered = state.stats.delivered.saturating_add(fate.contents().stacks);
             state.kinds.export(fate.contents());
             state.stats.last_error = warning.or(state.stats.last_error.take());
@@ -162,8 +194,19 @@ impl Queue {
         let mut state = self.state();
         state.sending = false;
         state.stats.last_error = Some(why);
-        if let Some(fate) = state.take_front(number) {
+        if let Some(fate) = state.take_front(number, self.shelf.get()) {
             state.give_up(&fate, cause);
+        }
+        self.publish(&state);
+    }
+
+    /// The parcel being sent has had its time: it is given up, unless the spool has it.
+    pub(super) fn out_of_time(&self, number: u64, cause: Cause, why: String) {
+        let mut state = self.state();
+        state.sending = false;
+        state.stats.last_error = Some(why);
+        if state.entries.front().is_some_and(|entry| entry.number == number) {
+            state.let_go_at(0, cause, self.shelf.get());
         }
         self.publish(&state);
     }
@@ -186,16 +229,23 @@ impl Queue {
         (!state.entries.is_empty()).then_some(state.came)
     }
 
-    /// Gives up all that is here and all that comes: shutdown's time is over.
+    /// Gives up all that is here and all that comes: shutdown's time is over. What the spool has stays pending, and waits there for the
+    /// next process.
     pub(super) fn close(&self) {
+        self.read_mail();
         let mut state = self.state();
-        state.close(Cause::Shutdown);
+        state.close(Cause::Shutdown, self.shelf.get());
         self.publish(&state);
     }
 
     /// Gives up all that is here and all that comes, and tells nobody who waits.
     pub(super) fn abandon(&self, cause: Cause) {
-        self.state().close(cause);
+        self.state().close(cause, self.shelf.get());
+    }
+
+    /// The name of the destination.
+    pub(super) fn name(&self) -> String {
+        self.state().stats.name.clone()
     }
 
     /// The number up to which parcels were pushed until now.
@@ -211,10 +261,14 @@ impl Queue {
 
     /// The figures as they stand.
     pub(super) fn stats(&self) -> DestinationStats {
+        self.read_mail();
         let state = self.state();
-        let queued = state.entries.iter().map(|entry| entry.parcel.fate.contents().stacks).fold(0, u64::saturating_add);
+        let in_memory =
+            state.entries.iter().map(|entry| entry.parcel.fate.contents().stacks).fold(0, u64::saturating_add);
+        let spooled = state.released.values().map(Released::stacks).fold(0, u64::saturating_add);
         DestinationStats {
-            queued,
+            queued: in_memory.saturating_add(spooled),
+            spooled,
             queued_bytes: state.bytes as u64,
             kinds: state.kinds.to_vec(),
             ..state.stats.clone()
@@ -234,17 +288,26 @@ impl Queue {
 }
 
 impl State {
-    fn close(&mut self, cause: Cause) {
+    fn close(&mut self, cause: Cause, shelf: Option<&Shelf>) {
         self.closed = true;
         while !self.entries.is_empty() {
-            self.give_up_at(0, cause);
+            self.let_go_at(0, cause, shelf);
         }
     }
 
-    fn give_up_at(&mut self, index: usize, cause: Cause) {
-        if let Some(entry) = self.entries.remove(index) {
-            self.bytes -= entry.parcel.body.len();
-            self.give_up(&entry.parcel.fate, cause);
+    /// Leaves an entry to the spool if that has it, else gives it up.
+    fn let_go_at(&mut self, index: usize, cause: Cause, shelf: Option<&Shelf>) {
+        match shelf.filter(|_| self.entries.get(index).is_some_and(|entry| entry.parcel.is_kept())) {
+            Some(shelf) => self.release_at(index, shelf),
+            None => self.give_up_at(index, cause, shelf),
+        }
+    }
+
+    fn give_up_at(&mut self, index: usize, cause: Cause, shelf: Option<&Shelf>) {
+        if let Some(Entry { parcel, .. }) = self.entries.remove(index) {
+            self.bytes -= parcel.body.len();
+            settle(parcel.spooled, shelf);
+            self.give_up(&parcel.fate, cause);
         }
     }
 
@@ -254,10 +317,18 @@ impl State {
         fate.given_up(cause);
     }
 
-    fn take_front(&mut self, number: u64) -> Option<Arc<Fate>> {
-        let entry = self.entries.pop_front_if(|entry| entry.number == number)?;
-        self.bytes -= entry.parcel.body.len();
-        Some(entry.parcel.fate)
+    fn take_front(&mut self, number: u64, shelf: Option<&Shelf>) -> Option<Arc<Fate>> {
+        let Entry { parcel, .. } = self.entries.pop_front_if(|entry| entry.number == number)?;
+        self.bytes -= parcel.body.len();
+        settle(parcel.spooled, shelf);
+        Some(parcel.fate)
+    }
+}
+
+/// The destination needs what the spool has of it no more.
+fn settle(spooled: Option<Spooled>, shelf: Option<&Shelf>) {
+    if let (Some(spooled), Some(shelf)) = (spooled, shelf) {
+        shelf.settle(spooled.receipt);
     }
 }
 

@@ -98,6 +98,11 @@ impl Backoff {
         self.failing = None;
     }
 
+    /// The request that failed has all of its budget again: the failures were not its fault.
+    pub(super) fn forgive(&mut self) {
+        self.failing = None;
+    }
+
     /// What follows from the setback that `request` met with at `now`.
     pub(super) fn fail(&mut self, request: u64, setback: Setback, now: Instant) -> Consequence {
         let failing = self.failing.take().filter(|failing| failing.request == request);

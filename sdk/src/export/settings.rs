@@ -47,7 +47,11 @@ impl Settings {
     /// A connection to the endpoint, not opened yet.
     pub(super) fn connection(&self, version: Version) -> Connection {
         let tls = self.endpoint.secure.then(|| Tls::new(self.tls.clone()));
-        Connection::new(self.endpoint.host.clone(), self.endpoint.port, version, tls)
+        let connection = Connection::new(self.endpoint.host.clone(), self.endpoint.port, version, tls);
+        match &self.endpoint.socket {
+            Some(socket) => connection.at(socket.clone()),
+            None => connection,
+        }
     }
 
     /// The headers that every request carries: the user's and, unless that is among them, who we are.

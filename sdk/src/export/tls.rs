@@ -14,8 +14,9 @@ use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use tokio_rustls::rustls::{ClientConfig, Error, RootCertStore};
+use tokio_rustls::rustls::{AlertDescription as Alert, CertificateError as Bad, ClientConfig, Error, RootCertStore};
 
+use super::answer::chain;
 use super::protocol::Version;
 
 /// What to do when authorities cannot be used.
@@ -110,6 +111,37 @@ impl Tls {
         }
         Ok(stream)
     }
+}
+
+/// Why a handshake failed, with what to do where that is known.
+pub(super) fn why(error: &io::Error) -> String {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
+    let remedy = match inner {
+        Some(Error::InvalidCertificate(why)) => match why {
+            Bad::Expired | Bad::ExpiredContext { .. } => {
+                "the peer's certificate has expired: renew it there, or set the clock here"
+            }
+            Bad::NotValidYet | Bad::NotValidYetContext { .. } => {
+                "the peer's certificate is not valid yet: set the clock here or there"
+            }
+            Bad::NotValidForName | Bad::NotValidForNameContext { .. } => {
+                "it is another peer's certificate: write the endpoint with a name that is in it"
+            }
+            Bad::UnknownIssuer | Bad::BadSignature => {
+                "nobody here trusts who signed it: set that authority's certificate (`ca_certificate`, OTEL_EXPORTER_OTLP_CERTIFICATE)"
+            }
+            _ => "give the peer another certificate",
+        },
+        Some(Error::InvalidMessage(_)) => "the peer does not speak TLS there: write http:// if that is meant",
+        Some(Error::AlertReceived(Alert::CertificateRequired | Alert::BadCertificate | Alert::UnknownCA)) => {
+            "the peer wants to see a certificate that it trusts: set one (`client_certificate`)"
+        }
+        Some(Error::AlertReceived(Alert::NoApplicationProtocol)) => {
+            "the peer speaks another version of HTTP there: gRPC has another port than HTTP at most peers"
+        }
+        _ => return chain(error),
+    };
+    format!("{remedy} ({})", chain(error))
 }
 
 async fn configure(settings: &TlsSettings, version: Version) -> io::Result<Arc<ClientConfig>> {

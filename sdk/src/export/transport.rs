@@ -1,10 +1,15 @@
-//! One connection to one peer, opened when it is needed and replaced when it fails.
+//! One connection to one peer, opened when it is needed and replaced when it fails, is old, or was idle.
 //!
 //! In: a request with its body. Out: the whole answer, bounded in time and in bytes, or why there is none. HTTP/1.1 for
-//! OTLP/HTTP, HTTP/2 for gRPC, over TCP or TLS. Names are resolved again for each new connection, so that a peer that
+//! OTLP/HTTP, HTTP/2 for gRPC, over TCP, TLS or a socket of Unix. Names are resolved again for each new connection, so that a peer that
 //! moved is found; of its addresses, one that is dead hides no other. Runs on the exporting thread's runtime; redirects are not followed, proxies not used.
 
+use std::future::poll_fn;
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
@@ -12,17 +17,37 @@ use http::{HeaderMap, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
 use hyper::client::conn::{http1, http2};
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::task::AbortHandle;
 
 use super::answer::chain;
 use super::protocol::Version;
-use super::tls::Tls;
+use super::tls::{self, Tls};
 
 /// No answer is read further than this (OTLP specification: response size limit of 4 MiB).
 pub(super) const LONGEST_ANSWER: usize = 4 << 20;
+
+/// How long a connection is used.
+#[derive(Debug, Clone, Copy)]
+struct Ages {
+    /// In all: behind a name that now leads elsewhere, the old peer would be sent to for ever.
+    most: Duration,
+    /// Without a request: servers and balancers close after a minute and more, and a request that meets with that is sent twice.
+    idle: Duration,
+    /// In HTTP/2, the peer is asked for a sign of life while a request is under way, so often.
+    ping: Duration,
+    /// And has so long to give it.
+    pong: Duration,
+}
+
+impl Default for Ages {
+    fn default() -> Self {
+        let [most, idle, ping, pong] = [300, 50, 60, 20].map(Duration::from_secs);
+        Self { most, idle, ping, pong }
+    }
+}
 
 /// No address of several is waited for longer, but for the last.
 const LONGEST_SHARE: Duration = Duration::from_secs(2);
@@ -35,6 +60,9 @@ pub(super) struct Connection {
     version: Version,
     /// `None` speaks in the clear.
     tls: Option<Tls>,
+    /// A socket of Unix that is connected to instead of host and port.
+    socket: Option<PathBuf>,
+    ages: Ages,
     open: Option<Open>,
     /// The address that was connected to last, and whether it answered.
     last: Option<(SocketAddr, bool)>,
@@ -58,6 +86,24 @@ pub(super) struct Reply {
 struct Open {
     requests: Requests,
     task: AbortHandle,
+    opened: Instant,
+    usage: Arc<Usage>,
+}
+
+/// What a connection and those who send on it know of each other.
+#[derive(Debug)]
+struct Usage {
+    idle: Duration,
+    state: Mutex<Use>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Use {
+    /// A request is under way.
+    Busy,
+    IdleSince(Instant),
+    /// It was idle for too long.
+    Ending,
 }
 
 #[derive(Debug)]
@@ -69,7 +115,12 @@ enum Requests {
 impl Connection {
     /// A peer that is not connected to yet.
     pub(super) fn new(host: String, port: u16, version: Version, tls: Option<Tls>) -> Self {
-        Self { host, port, version, tls, open: None, last: None, sent_bytes: 0 }
+        Self { host, port, version, tls, socket: None, ages: Ages::default(), open: None, last: None, sent_bytes: 0 }
+    }
+
+    /// The same peer at a socket of Unix.
+    pub(super) fn at(self, socket: PathBuf) -> Self {
+        Self { socket: Some(socket), ..self }
     }
 
     /// Sends `request` and reads the answer, all within `timeout`.
@@ -93,7 +144,7 @@ impl Connection {
         }
         let (open, reply) = match outcome {
             Ok(outcome) => outcome?,
-            Err(_) => return Err(format!("{}:{}: no answer within {timeout:?}", self.host, self.port)),
+            Err(_) => return Err(format!("{}: no answer within {timeout:?}", self.peer())),
         };
         // A body that was left unread would stand before the next answer.
         self.open = reply.whole.then_some(open);
@@ -107,14 +158,47 @@ impl Connection {
 
     /// The connection at hand if it is still good, else a new one, by `deadline`.
     async fn ready(&mut self, open: Option<Open>, deadline: Instant) -> Result<Open, String> {
+        let mut old = None;
         if let Some(mut open) = open
             && open.ready().await
         {
-            return Ok(open);
+            if open.opened.elapsed() < self.ages.most {
+                return Ok(open);
+            }
+            old = Some(open);
+        }
+        // An old one is given up when there is a new one. Where there is none, it is as good as it was, and is asked for half of the time at
+        // most.
+        let until = if old.is_some() { Instant::now() + deadline.duration_since(Instant::now()) / 2 } else { deadline };
+        let new = match tokio::time::timeout_at(until.into(), self.anew(until)).await {
+            Ok(new) => new,
+            Err(_) => Err(format!("connect to {}: no connection in time", self.peer())),
+        };
+        if let (Err(_), Some(mut old)) = (&new, old)
+            && old.ready().await
+        {
+            return Ok(old);
+        }
+        new
+    }
+
+    /// A new connection.
+    async fn anew(&mut self, deadline: Instant) -> Result<Open, String> {
+        let failed = |why: &str| format!("connect to {}: {why}", self.peer());
+        if let Some(socket) = &self.socket {
+            return self.open_socket(socket).await.map_err(|why| failed(&why));
         }
         let found = lookup_host((self.host.as_str(), self.port)).await;
-        let found = found.map_err(|error| format!("connect to {}:{}: {}", self.host, self.port, chain(&error)))?;
+        let found = found.map_err(|error| failed(&chain(&error)))?;
         self.connect(found.collect(), deadline).await
+    }
+
+    /// The peer, for people.
+    fn peer(&self) -> String {
+        match &self.socket {
+            Some(socket) => socket.display().to_string(),
+            None => format!("{}:{}", self.host, self.port),
+        }
     }
 
     /// Connects to the first of `addresses` that lets us, each within its share of the time that is left.
@@ -136,7 +220,7 @@ impl Connection {
                 Err(_) => why = format!("{address}: no connection within {share:?}"),
             }
         }
-        Err(format!("connect to {}:{}: {why}", self.host, self.port))
+        Err(format!("connect to {}: {why}", self.peer()))
     }
 
     /// In which order addresses are tried: first the one that answered last; one that did not, at the end.
@@ -152,45 +236,64 @@ impl Connection {
         let tcp = TcpStream::connect(address).await.map_err(|error| chain(&error))?;
         tcp.set_nodelay(true).map_err(|error| chain(&error))?;
         let open = match &self.tls {
-            None => Open::new(tcp, self.version).await,
+            None => Open::new(tcp, self.version, self.ages).await,
             Some(tls) => {
-                let stream = tls.handshake(tcp, &self.host, self.version).await.map_err(|error| chain(&error))?;
-                Open::new(stream, self.version).await
+                let stream = tls.handshake(tcp, &self.host, self.version).await.map_err(|error| tls::why(&error))?;
+                Open::new(stream, self.version, self.ages).await
             }
         };
         open.map_err(|error| chain(&error))
     }
+
+    #[cfg(unix)]
+    async fn open_socket(&self, socket: &Path) -> Result<Open, String> {
+        let stream = tokio::net::UnixStream::connect(socket).await.map_err(|error| chain(&error))?;
+        Open::new(stream, self.version, self.ages).await.map_err(|error| chain(&error))
+    }
+
+    #[cfg(not(unix))]
+    #[expect(clippy::unused_async, reason = "as the other one, which waits")]
+    async fn open_socket(&self, _: &Path) -> Result<Open, String> {
+        Err("this system has no sockets of Unix".to_owned())
+    }
 }
 
 impl Open {
-    async fn new<T>(stream: T, version: Version) -> hyper::Result<Self>
+    async fn new<T>(stream: T, version: Version, ages: Ages) -> hyper::Result<Self>
     where
         T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let io = TokioIo::new(stream);
-        // The connections' own errors reach us through the request that they break.
-        match version {
+        let (io, opened) = (TokioIo::new(stream), Instant::now());
+        let usage = Arc::new(Usage { idle: ages.idle, state: Mutex::new(Use::IdleSince(opened)) });
+        let (requests, task) = match version {
             Version::Http1 => {
                 let (requests, connection) = http1::handshake(io).await?;
-                let task = tokio::spawn(async { drop(connection.await) }).abort_handle();
-                Ok(Self { requests: Requests::Http1(requests), task })
+                (Requests::Http1(requests), tokio::spawn(until_idle(connection, Arc::clone(&usage))))
             }
             Version::Http2 => {
-                let (requests, connection) = http2::handshake(TokioExecutor::new(), io).await?;
-                let task = tokio::spawn(async { drop(connection.await) }).abort_handle();
-                Ok(Self { requests: Requests::Http2(requests), task })
+                let mut builder = http2::Builder::new(TokioExecutor::new());
+                builder.timer(TokioTimer::new()).keep_alive_interval(ages.ping).keep_alive_timeout(ages.pong);
+                let (requests, connection) = builder.handshake(io).await?;
+                (Requests::Http2(requests), tokio::spawn(until_idle(connection, Arc::clone(&usage))))
             }
-        }
+        };
+        Ok(Self { requests, task: task.abort_handle(), opened, usage })
     }
 
+    /// Whether a request can be sent, which it then must be, or this dropped.
     async fn ready(&mut self) -> bool {
+        if !self.usage.begin() {
+            return false;
+        }
         match &mut self.requests {
             Requests::Http1(requests) => requests.ready().await.is_ok(),
             Requests::Http2(requests) => requests.ready().await.is_ok(),
         }
     }
 
+    /// Sends a request and reads the answer. Who keeps this afterwards says that it is idle.
     async fn exchange(&mut self, request: Request<Full<Bytes>>) -> Result<Reply, String> {
+        self.usage.begin();
         let response = match &mut self.requests {
             Requests::Http1(requests) => requests.send_request(request).await,
             Requests::Http2(requests) => requests.send_request(request).await,
@@ -204,8 +307,58 @@ impl Open {
             whole: false,
         };
         reply.read(body).await.map_err(|error| format!("read the answer: {}", chain(&error)))?;
+        self.usage.end();
         Ok(reply)
     }
+}
+
+impl Usage {
+    /// A request is to be sent; `false` if it is too late for that.
+    fn begin(&self) -> bool {
+        let mut state = self.state();
+        if *state != Use::Ending {
+            *state = Use::Busy;
+        }
+        *state == Use::Busy
+    }
+
+    /// The request has ended.
+    fn end(&self) {
+        *self.state() = Use::IdleSince(Instant::now());
+    }
+
+    /// Comes when it has been idle for too long.
+    async fn ended(&self) {
+        loop {
+            let wait = {
+                let mut state = self.state();
+                match *state {
+                    Use::IdleSince(since) if since.elapsed() >= self.idle => {
+                        *state = Use::Ending;
+                        return;
+                    }
+                    Use::IdleSince(since) => self.idle.saturating_sub(since.elapsed()),
+                    Use::Busy | Use::Ending => self.idle,
+                }
+            };
+            tokio::time::sleep(wait).await;
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, Use> {
+        // A plain value, changed in one step: what a poisoned lock guards is whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Runs a connection to its end. Its own errors reach us through the request that they break.
+async fn until_idle(connection: impl Future<Output = hyper::Result<()>>, usage: Arc<Usage>) {
+    let (mut connection, mut ended) = (pin!(connection), pin!(usage.ended()));
+    poll_fn(|context| {
+        let ended = connection.as_mut().poll(context).is_ready() || ended.as_mut().poll(context).is_ready();
+        if ended { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
 }
 
 impl Drop for Open {

@@ -6,7 +6,7 @@
 use profiler_proto::loss::{Degraded, Loss};
 use serde_json::{Map, Value, json};
 
-use crate::stats::{DestinationStats, Figure, HeapStats, KindStats, SpanStats, Stats, StatsSection};
+use crate::stats::{DestinationStats, Figure, HeapStats, KindStats, SpanStats, SpoolStats, Stats, StatsSection};
 
 /// The snapshot as an object. Every cause stands in it, those at zero too, so that a reader can rely on them.
 pub(super) fn json(stats: &Stats) -> Value {
@@ -42,6 +42,7 @@ fn of_all(stats: &Stats) -> Value {
         "degraded": degraded(&stats.degraded),
         "weight": stats.weight,
         "destinations": stats.destinations.iter().map(destination).collect::<Vec<_>>(),
+        "spool": stats.spool.as_ref().map(spool),
         "kinds": kinds(&stats.kinds),
         "engine": {
             "name": stats.engine.name,
@@ -77,6 +78,9 @@ fn destination(stats: &DestinationStats) -> Value {
         "name": stats.name,
         "delivered": stats.delivered,
         "queued": stats.queued,
+        "spooled": stats.spooled,
+        "replayed": stats.replayed,
+        "replay_dropped": lost(&stats.replay_dropped),
         "dropped": lost(&stats.dropped),
         "kinds": kinds(&stats.kinds),
         "rejected_profiles": stats.rejected_profiles,
@@ -89,6 +93,20 @@ fn destination(stats: &DestinationStats) -> Value {
         "last_latency_seconds": stats.last_latency.map(|latency| latency.as_secs_f64()),
         "longest_latency_seconds": stats.longest_latency.map(|latency| latency.as_secs_f64()),
         "last_error": stats.last_error,
+    })
+}
+
+fn spool(stats: &SpoolStats) -> Value {
+    json!({
+        "folder": stats.folder,
+        "bytes": stats.bytes,
+        "segments": stats.segments,
+        "appended": stats.appended,
+        "synced_below": stats.synced_below,
+        "missing": stats.missing,
+        "unreadable_bytes": stats.unreadable_bytes,
+        "untaken": stats.untaken,
+        "trouble": stats.trouble,
     })
 }
 

@@ -61,6 +61,18 @@ impl Contents {
         contents
     }
 
+    /// As figures: the stacks, then the profiles by kind. Kept on disk by the spool: their order is part of its version.
+    pub(crate) fn figures(&self) -> [u64; 1 + NAMES.len()] {
+        let mut figures = [self.stacks; 1 + NAMES.len()];
+        figures[1..].copy_from_slice(&self.profiles);
+        figures
+    }
+
+    /// What has these figures.
+    pub(crate) fn from_figures([stacks, profiles @ ..]: [u64; 1 + NAMES.len()]) -> Self {
+        Self { stacks, profiles }
+    }
+
     /// The profiles of all kinds.
     pub(crate) fn profiles(&self) -> u64 {
         self.profiles.iter().sum()

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use profiler::export::{Destination, Exporter, Limits, Target, resolve};
+use profiler::export::{Destination, Exporter, Limits, SpoolSettings, Target, resolve};
 use profiler::{DestinationStats, KindStats, Ledger};
 use profiler_proto::ProfileSet;
 use profiler_proto::loss::{Account, Cause, Degraded, Loss, stacks_of};
 
 /// Longer than anything here takes; a test that waits this long has failed.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The exporter under test.
 pub(crate) struct Rig {
@@ -41,6 +41,13 @@ impl Rig {
         let ledger = Arc::new(Ledger::default());
         let exporter = Exporter::start(destinations, Arc::clone(&ledger), limits).expect("inside a runtime");
         Self { exporter, ledger }
+    }
+
+    /// The same with a spool.
+    pub(crate) fn with_spool(destinations: Vec<Target>, limits: Limits, spool: SpoolSettings) -> Self {
+        let ledger = Arc::new(Ledger::default());
+        let exporter = Exporter::with_spool(destinations, Arc::clone(&ledger), limits, Some(spool));
+        Self { exporter: exporter.expect("inside a runtime"), ledger }
     }
 
     /// Takes the stacks of `set`, as a sampler would, and offers it.

@@ -46,6 +46,16 @@ impl Authority {
         self.server_with(Arc::new(NoClientAuth), host, alpn)
     }
 
+    /// The same, with a certificate that is valid between these years.
+    fn server_within(&self, host: &str, alpn: &[u8], years: [i32; 2]) -> ServerConfig {
+        let [from, to] = years.map(|year| rcgen::date_time_ymd(year, 1, 1));
+        let mut params = CertificateParams::new(vec![host.to_owned()]).unwrap();
+        (params.not_before, params.not_after) = (from, to);
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.signed_by(&key, &self.0).unwrap();
+        Self::config(Arc::new(NoClientAuth), (certificate, key), alpn)
+    }
+
     /// The same, to those alone who show a certificate of this authority.
     fn server_that_asks(&self, host: &str, alpn: &[u8]) -> ServerConfig {
         let mut roots = RootCertStore::empty();
@@ -56,7 +66,11 @@ impl Authority {
     }
 
     fn server_with(&self, clients: Arc<dyn ClientCertVerifier>, host: &str, alpn: &[u8]) -> ServerConfig {
-        let (certificate, key) = self.certificate(host);
+        Self::config(clients, self.certificate(host), alpn)
+    }
+
+    fn config(clients: Arc<dyn ClientCertVerifier>, own: (Certificate, KeyPair), alpn: &[u8]) -> ServerConfig {
+        let (certificate, key) = own;
         let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
         let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
@@ -177,19 +191,30 @@ async fn a_peer_that_cannot_be_trusted_is_refused() {
     let server = authority.server("localhost", b"h2");
     let good_name = listen("localhost", server.clone(), grpc_peer::acknowledge).await;
     let wrong_name = listen("127.0.0.1", server, grpc_peer::acknowledge).await;
+    let old =
+        listen("localhost", authority.server_within("localhost", b"h2", [2020, 2021]), grpc_peer::acknowledge).await;
+    let new =
+        listen("localhost", authority.server_within("localhost", b"h2", [3020, 3021]), grpc_peer::acknowledge).await;
     let no_http2 = listen("localhost", authority.server("localhost", b"other"), grpc_peer::acknowledge).await;
     let cases = [
-        (Otlp::grpc(good_name.clone()).ca_certificate(other.pem()), "certificate"),
-        (Otlp::grpc(good_name), "certificate"),
-        (Otlp::grpc(wrong_name).ca_certificate(authority.pem()), "not valid for"),
-        (Otlp::grpc(no_http2).ca_certificate(authority.pem()), "applicationprotocol"),
+        (
+            Otlp::grpc(good_name.clone()).ca_certificate(other.pem()),
+            ["nobody here trusts who signed it", "ca_certificate"],
+        ),
+        (Otlp::grpc(good_name), ["certificate", "set"]),
+        (Otlp::grpc(wrong_name).ca_certificate(authority.pem()), ["another peer's certificate", "not valid for"]),
+        (Otlp::grpc(old).ca_certificate(authority.pem()), ["has expired", "renew it"]),
+        (Otlp::grpc(new).ca_certificate(authority.pem()), ["not valid yet", "set the clock"]),
+        (Otlp::grpc(no_http2).ca_certificate(authority.pem()), ["applicationprotocol", "another port"]),
     ];
     for (endpoint, expected) in cases {
         let rig = Rig::to([endpoint]);
         rig.offer(&set(10));
         let error = rig.failure().await;
         assert!(!rig.exporter.shutdown(Duration::ZERO).await);
-        assert!(error.to_lowercase().contains(expected), "{error} should name {expected}");
+        let named = expected.iter().all(|expected| error.to_lowercase().contains(expected));
+        assert!(named, "{error} should name {expected:?}");
+        assert_eq!((rig.stats(0).sent_bytes, rig.stats(0).delivered), (0, 0), "{error}");
         rig.assert_settled(0, 10, Cause::Shutdown);
     }
 }

@@ -3,9 +3,12 @@
 //! In: a batch. Out: its files, each whole and on the disk before it has its name. Runs on a thread of its own, which a disk may hold
 //! up for ever. What is in the folder is not to be trusted: nothing is followed, opened or removed that is not ours by its name.
 
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::batch::{Batch, PprofFile, start_of};
@@ -17,11 +20,44 @@ pub(in crate::export) struct Folder {
     /// Of one service, as are the bytes.
     pub(super) most_files: usize,
     pub(super) most_bytes: u64,
+    pub(super) written: Written,
+}
+
+/// What tells this folder's own files from others, and in which order they were written: after a clock was set back, their names do not.
+#[derive(Debug)]
+pub(in crate::export) struct Written {
+    /// Other than that of all others in this process, for two destinations may have one folder.
+    writer: u32,
+    /// Names by their order.
+    order: Mutex<HashMap<String, u64>>,
+}
+
+impl Default for Written {
+    fn default() -> Self {
+        static WRITERS: AtomicU32 = AtomicU32::new(0);
+        Self { writer: WRITERS.fetch_add(1, Ordering::Relaxed), order: Mutex::default() }
+    }
+}
+
+impl Written {
+    fn order(&self) -> MutexGuard<'_, HashMap<String, u64>> {
+        // A map, changed in steps that cannot panic: what a poisoned lock guards is whole.
+        self.order.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// This name is the latest.
+    fn add(&self, name: &str) {
+        let mut order = self.order();
+        let next = order.values().max().map_or(1, |last| last + 1);
+        order.insert(name.to_owned(), next);
+    }
 }
 
 /// A file that is there. In the order of time.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Kept {
+    /// Behind all others, those that were written here, in that order.
+    order: u64,
     start: String,
     path: PathBuf,
     bytes: u64,
@@ -57,6 +93,8 @@ impl Folder {
     fn make_room(&self, batch: &Batch) -> Result<(), String> {
         let mut kept = self.kept(&batch.service)?;
         kept.sort();
+        let names: HashSet<_> = kept.iter().filter_map(|file| file.path.file_name()?.to_str()).collect();
+        self.written.order().retain(|name, _| names.contains(name.as_str()));
         let mut files = kept.len() + batch.files.len();
         let mut bytes = kept.iter().fold(batch.bytes(), |sum, file| sum.saturating_add(file.bytes));
         let mut failed = Ok(());
@@ -75,7 +113,7 @@ impl Folder {
 
     /// The files of `service`. What was left without a name is removed.
     fn kept(&self, service: &str) -> Result<Vec<Kept>, String> {
-        let mut kept = Vec::new();
+        let (mut kept, order) = (Vec::new(), self.written.order().clone());
         for name in self.names(service)? {
             let draft = draft_of(&name);
             let Some(start) = start_of(draft.unwrap_or(&name), service) else { continue };
@@ -83,7 +121,10 @@ impl Folder {
             // Of the link itself, where it is one.
             let Some(metadata) = fs::symlink_metadata(&path).ok().filter(fs::Metadata::is_file) else { continue };
             match draft {
-                None => kept.push(Kept { start: start.to_owned(), path, bytes: metadata.len() }),
+                None => {
+                    let order = order.get(&name).copied().unwrap_or(0);
+                    kept.push(Kept { order, start: start.to_owned(), path, bytes: metadata.len() });
+                }
                 // Tidying: what cannot be removed stays.
                 Some(_) if is_left(&metadata) => _ = fs::remove_file(&path),
                 Some(_) => {}
@@ -111,13 +152,20 @@ impl Folder {
 
     fn write_file(&self, file: &PprofFile) -> Result<(), String> {
         let path = self.path.join(&file.name);
-        let draft = self.path.join(format!(".{}{DRAFT}", file.name));
+        let draft = self.path.join(self.draft(&file.name));
         let written = write_whole(&draft, &file.contents).and_then(|()| fs::rename(&draft, &path));
         written.map_err(|error| {
             // Where not even that can be done, it is removed later.
             let _removed = fs::remove_file(&draft);
             said("write", &path)(error)
-        })
+        })?;
+        self.written.add(&file.name);
+        Ok(())
+    }
+
+    /// What the file `name` is called until it is whole.
+    fn draft(&self, name: &str) -> String {
+        format!(".{name}.{}{DRAFT}", self.written.writer)
     }
 }
 
@@ -181,12 +229,15 @@ fn identity(file: &File) -> io::Result<Identity> {
     file.metadata().map(|_| (0, 0))
 }
 
-/// Whether nobody can be writing to it any more.
 /// The name that a draft will have.
 fn draft_of(name: &str) -> Option<&str> {
-    name.strip_prefix('.')?.strip_suffix(DRAFT)
+    let name = name.strip_prefix('.')?.strip_suffix(DRAFT)?;
+    // Earlier versions left out who writes.
+    let writer = name.rsplit_once('.').filter(|(_, end)| end.bytes().all(|byte| byte.is_ascii_digit()));
+    Some(writer.map_or(name, |(name, _)| name))
 }
 
+/// Whether nobody can be writing to it any more.
 fn is_left(draft: &fs::Metadata) -> bool {
     draft.modified().is_ok_and(|modified| modified.elapsed().is_ok_and(|age| age > LONGEST_DRAFT))
 }

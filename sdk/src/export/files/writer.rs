@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use prost::Message;
+use tokio::runtime::Handle;
 
 use super::batch::Batch;
 use super::folder::Folder;
@@ -92,8 +93,10 @@ impl Lane {
     fn open() -> Result<Self, String> {
         let ((jobs, inbox), (results, outcomes)) = (mpsc::channel::<Job>(), mpsc::channel());
         let work = move || while inbox.recv().is_ok_and(|job| results.send(job()).is_ok()) {};
-        let thread = std::thread::Builder::new().name("profiler-files".to_owned()).spawn(work);
-        thread.map_err(|error| format!("cannot make a thread: {error}"))?;
+        // Of the runtime, which makes its threads as the profiler needs them; it does not wait for this one when it is shut down. Nobody waits
+        // for what is returned, so that its end wakes nobody.
+        let runtime = Handle::try_current().map_err(|error| format!("cannot make a thread: {error}"))?;
+        drop(runtime.spawn_blocking(work));
         Ok(Self { jobs, outcomes, busy: None })
     }
 
@@ -130,10 +133,11 @@ impl Lane {
 
 #[cfg(test)]
 mod tests {
+    use super::super::folder::Written;
     use super::*;
 
     fn writer() -> Writer {
-        let folder = Folder { path: "/nowhere".into(), most_files: 1, most_bytes: 1 };
+        let folder = Folder { path: "/nowhere".into(), most_files: 1, most_bytes: 1, written: Written::default() };
         Writer { timeout: Duration::from_millis(50), ..Writer::new(folder) }
     }
 

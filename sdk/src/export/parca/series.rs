@@ -25,6 +25,9 @@ const MOST_SETS: usize = 500;
 /// up to 32 MiB, Parca takes 64 MiB.
 const MOST_BYTES: usize = 8 << 20;
 
+/// Most bytes of a request.
+pub(in crate::export) const LONGEST: usize = 2 * MOST_BYTES;
+
 /// What the label `profiler_tags` says where tags were left out, as samples do whose tags were over another bound.
 const OVERFLOW: [&str; 2] = ["profiler_tags", "overflow"];
 

@@ -55,6 +55,30 @@ fn series_have_canonical_names() {
     assert_eq!(labels(&other("off.cpu", ""), &[]), pairs(&[("__name__", "off_cpu"), service]));
 }
 
+/// Check that a tag holds over an attribute of the process of its name, and that samples without the tag have the attribute.
+#[test]
+fn a_tag_holds_over_an_attribute_of_its_name() {
+    let mut part = set(cpu, &[("host.name", "tag".into())]);
+    part.resource = part.resource.with("host.name", "process").with("region", "eu");
+    part.profiles[0].samples.push(Sample { value: 1, ..Sample::default() });
+    let expected = pairs(&[("__name__", "process_cpu"), ("service_name", "shop"), ("region", "eu")]);
+    assert_eq!(labels(&part, &[]), expected);
+    let file = &request(&part, &[]).series[0].samples[0].raw_profile;
+    let read = pprof::decode(file, &Limits::default()).unwrap();
+    let hosts = samples(&read).map(|sample| {
+        let tags = read.dictionary.attributes_of(sample.attributes);
+        let host =
+            tags.filter(|(key, _)| *key == "host_name" || *key == "host.name").map(|(_, value)| value.to_string());
+        (sample.value, host.collect::<Vec<_>>())
+    });
+    let mut hosts: Vec<_> = hosts.collect();
+    hosts.sort();
+    hosts.dedup();
+    let of = |name: &str| hosts.iter().filter(|(_, hosts)| hosts.len() == 1 && hosts[0].contains(name)).count();
+    assert_eq!((of("tag"), of("process"), of("")), (hosts.len() / 2, hosts.len() / 2, hosts.len()), "{hosts:?}");
+    assert!(!hosts.is_empty());
+}
+
 /// Check that labels of code go before those of the process, that names are such that every server takes, and values too.
 #[test]
 fn labels_are_named_and_cut() {

@@ -6,7 +6,7 @@ use crate::stats::{KindStats, Ledger};
 
 /// A queue with room for two bodies of 100 bytes, and a ledger for what is pushed.
 fn queue() -> (Queue, Arc<Ledger>) {
-    (Queue::new("test".into(), 250, Duration::from_secs(3600)), Arc::default())
+    (Queue::new("test".into(), (250, 300), Duration::from_secs(3600)), Arc::default())
 }
 
 fn push(queue: &Queue, stacks: u64, bytes: usize, ledger: &Arc<Ledger>) {
@@ -54,6 +54,16 @@ fn a_parcel_larger_than_the_queue_is_dropped() {
     push(&queue, 60, 1000, &ledger);
     assert_eq!((queue.stats().queued, queue.state().bytes), (0, 0));
     assert_eq!(ledger.account().lost.count(Cause::QueueFull), 60);
+}
+
+/// Check that what is longer than the queue is taken in where nothing else is, if a request may be as long.
+#[test]
+fn a_single_long_parcel_is_taken_in() {
+    let (queue, ledger) = queue();
+    push(&queue, 10, 290, &ledger);
+    assert_eq!((queue.stats().queued, ledger.account().lost.total()), (10, 0));
+    push(&queue, 20, 100, &ledger);
+    assert_eq!((queue.stats().queued, ledger.account().lost.count(Cause::QueueFull)), (20, 10));
 }
 
 /// Check that closing gives up what waits, what is on the wire and what comes later, as lost to shutdown.

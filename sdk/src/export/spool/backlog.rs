@@ -4,6 +4,7 @@
 //! to it when a segment goes. Belongs to the thread that has the folder.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -34,7 +35,7 @@ pub(in crate::export) struct Receipt {
 
 impl Receipt {
     /// A record that is to be written (`number` 0), or was read.
-    pub(super) fn new(form: u8, counts: Box<[u8]>, number: u64) -> Arc<Self> {
+    pub(in crate::export) fn new(form: u8, counts: Box<[u8]>, number: u64) -> Arc<Self> {
         Arc::new(Self { form, counts, number: AtomicU64::new(number) })
     }
 
@@ -44,12 +45,12 @@ impl Receipt {
     }
 
     /// Its number, or 0.
-    pub(super) fn number(&self) -> u64 {
+    pub(in crate::export) fn number(&self) -> u64 {
         self.number.load(Ordering::Relaxed)
     }
 
     /// It is in the folder by this number; 0: it is not.
-    pub(super) fn keep(&self, number: u64) {
+    pub(in crate::export) fn keep(&self, number: u64) {
         self.number.store(number, Ordering::Relaxed);
     }
 }
@@ -93,6 +94,16 @@ impl Backlog {
         if self.held.remove(&number).is_some() {
             self.position.rewind(number);
         }
+    }
+
+    /// These records are not in the folder any more, whatever they were.
+    pub(super) fn forget(&mut self, numbers: Range<u64>) {
+        for number in self.held.range(numbers.clone()).map(|(number, _)| *number).collect::<Vec<_>>() {
+            if let Some(receipt) = self.held.remove(&number) {
+                receipt.keep(0);
+            }
+        }
+        self.settled.add(numbers);
     }
 
     /// It needs `number` no more.

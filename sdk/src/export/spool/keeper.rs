@@ -5,16 +5,16 @@
 //! failure it goes on with the next job, and where the folder is gone or not to be had, it tries again after a while.
 
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, atomic::Ordering};
 use std::time::Instant;
 
 use bytes::Bytes;
-use tokio::sync::oneshot;
 
 use super::backlog::{Backlog, Receipt};
 use super::figures::Shared;
 use super::folder::{Bounds, Folder};
+use super::record::NO_NUMBER;
 use super::replay::Found;
 use super::settled::{Cursors, Settled};
 use super::{Gone, Pace, Replayed, Why};
@@ -22,10 +22,24 @@ use crate::error::Error;
 
 /// What there is to do.
 pub(super) enum Job {
-    Append { receipt: Arc<Receipt>, body: Bytes },
-    Settle { destination: usize, receipt: Arc<Receipt> },
-    Release { destination: usize, receipt: Arc<Receipt> },
-    Read { destination: usize, reply: oneshot::Sender<Option<Replayed>> },
+    Append {
+        receipt: Arc<Receipt>,
+        body: Bytes,
+    },
+    Settle {
+        destination: usize,
+        receipt: Arc<Receipt>,
+    },
+    Release {
+        destination: usize,
+        receipt: Arc<Receipt>,
+    },
+    Read {
+        destination: usize,
+        reply: Sender<Option<Replayed>>,
+    },
+    /// Nothing comes any more.
+    End,
 }
 
 /// The state of the thread.
@@ -53,9 +67,9 @@ impl Keeper {
         self.turn();
         loop {
             match self.next(jobs) {
+                Ok(Job::End) | Err(RecvTimeoutError::Disconnected) => break,
                 Ok(job) => self.during(|keeper| keeper.work(job)),
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => break,
             }
             if self.due.is_some_and(|due| due <= Instant::now()) {
                 self.turn();
@@ -108,6 +122,7 @@ impl Keeper {
                 // Nobody waits any more where the destination is gone.
                 let _sent = reply.send(self.read(destination));
             }
+            Job::End => {}
         }
     }
 
@@ -140,7 +155,10 @@ impl Keeper {
     fn release(&mut self, destination: usize, receipt: &Receipt) {
         let Some(backlog) = self.backlogs.get_mut(destination) else { return };
         match receipt.number() {
-            0 => (self.lose)(Gone { destination, number: 0, counts: &receipt.counts, why: Why::Full }),
+            0 => {
+                let counts = Some(&*receipt.counts);
+                (self.lose)(Gone { destination, numbers: 0..0, counts, why: Why::Full });
+            }
             number => backlog.release(number),
         }
     }
@@ -157,14 +175,15 @@ impl Keeper {
                     return Some(Replayed { receipt, body: body.into() });
                 }
                 Found::Damaged(header) => {
-                    let (number, counts) = (header.number, &*header.counts);
-                    (self.lose)(Gone { destination, number, counts, why: Why::Damaged });
+                    let (number, counts) = (header.number, Some(&*header.counts));
+                    (self.lose)(Gone { destination, numbers: number..number + 1, counts, why: Why::Damaged });
                     self.settle(destination, number);
                 }
                 Found::Missing(numbers) => {
                     let backlog = self.backlogs.get_mut(destination)?;
                     backlog.settled.add(numbers.clone());
                     self.shared.state().figures.missing += numbers.end.saturating_sub(numbers.start);
+                    (self.lose)(Gone { destination, numbers, counts: None, why: Why::Damaged });
                 }
             }
         }
@@ -184,7 +203,10 @@ impl Keeper {
         self.failing = true;
         if let Some(folder) = self.folder.take_if(|folder| !folder.is_held()) {
             self.floor = folder.next;
-            self.backlogs.iter_mut().for_each(|backlog| backlog.reset(Settled::default()));
+            for (destination, backlog) in self.backlogs.iter_mut().enumerate() {
+                backlog.reset(Settled::default());
+                (self.lose)(Gone { destination, numbers: 1..NO_NUMBER, counts: None, why: Why::Damaged });
+            }
             self.due = Some(Instant::now() + self.pace.reopen);
         } else {
             self.later();

@@ -34,24 +34,31 @@ mod tests;
 mod upkeep;
 mod writing;
 
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Sender, channel};
-use std::time::Duration;
+use std::sync::mpsc::{Sender, TryRecvError, channel};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tokio::runtime::Handle;
-use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use self::backlog::{Backlog, Receipt, Taker};
-use self::figures::{Figures, Shared};
-use self::folder::Bounds;
+pub(super) use self::backlog::{Receipt, Taker};
+pub(super) use self::figures::Figures;
+pub(super) use self::folder::Bounds;
+
+use self::backlog::Backlog;
+use self::figures::Shared;
 use self::keeper::{Job, Keeper};
 use self::record::{MAX_BODY, MAX_COUNTS};
 use self::settled::Cursors;
 use crate::error::Error;
+
+/// How often the keeper is asked for an answer: it does not wake the runtime, which would be through a descriptor that a host may have
+/// closed while the disk took its time.
+const ASKED_EVERY: Duration = Duration::from_millis(5);
 
 /// Bytes of bodies that wait for the disk: more than a disk falls behind that works.
 const MAX_WAITING: usize = 4 << 20;
@@ -80,15 +87,15 @@ pub(super) struct Replayed {
     pub(super) body: Bytes,
 }
 
-/// A record that a destination will never get from here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Records that a destination will never get from here.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Gone<'a> {
     /// Index of the destination.
     pub(super) destination: usize,
-    /// Number of the record; 0 if it went out of the folder before memory had forgotten it.
-    pub(super) number: u64,
-    /// What was in it.
-    pub(super) counts: &'a [u8],
+    /// Their numbers; none if one went out of the folder before memory had forgotten it.
+    pub(super) numbers: Range<u64>,
+    /// What was in it, where it is one record of which that is known.
+    pub(super) counts: Option<&'a [u8]>,
     pub(super) why: Why,
 }
 
@@ -97,7 +104,7 @@ pub(super) struct Gone<'a> {
 pub(super) enum Why {
     /// It was the oldest, and there was no room.
     Full,
-    /// Its body is not what was written.
+    /// Its body is not what was written, or it is not there any more.
     Damaged,
 }
 
@@ -177,11 +184,18 @@ impl Spool {
     /// If the disk hangs.
     pub(super) async fn read(&self, destination: usize) -> Result<Option<Replayed>, Error> {
         self.answers()?;
-        let (reply, answer) = oneshot::channel();
+        let (reply, answer) = channel();
         self.give(Job::Read { destination, reply });
-        match tokio::time::timeout(self.pace.patience, answer).await {
-            Ok(read) => Ok(read.ok().flatten()),
-            Err(_) => Err(self.slow(format!("the disk has not answered for {:?}", self.pace.patience))),
+        let until = Instant::now() + self.pace.patience;
+        loop {
+            match answer.try_recv() {
+                Ok(read) => return Ok(read),
+                Err(TryRecvError::Disconnected) => return Ok(None),
+                Err(TryRecvError::Empty) if Instant::now() >= until => {
+                    return Err(self.slow(format!("the disk has not answered for {:?}", self.pace.patience)));
+                }
+                Err(TryRecvError::Empty) => tokio::time::sleep(ASKED_EVERY).await,
+            }
         }
     }
 
@@ -196,10 +210,22 @@ impl Spool {
         figures
     }
 
-    /// Writes what waits, has it confirmed, and ends; `false` if the disk takes longer than `timeout`: then it goes on alone.
-    pub(super) async fn close(self, timeout: Duration) -> bool {
-        drop(self.jobs);
-        tokio::time::timeout(timeout, self.keeper).await.is_ok_and(|ended| ended.is_ok())
+    /// Has what waits written and confirmed, and the keeper end; what is given to it later is not taken.
+    pub(super) fn end(&self) {
+        self.give(Job::End);
+    }
+
+    /// The same, and waits for it; `false` if the disk takes longer than `timeout`: then it goes on alone.
+    pub(super) async fn close(&self, timeout: Duration) -> bool {
+        self.end();
+        let until = Instant::now() + timeout;
+        while !self.keeper.is_finished() {
+            if Instant::now() >= until {
+                return false;
+            }
+            tokio::time::sleep(ASKED_EVERY).await;
+        }
+        true
     }
 
     /// Queues a job without a bound: those with a body have one of their own, and of the others there are as many as

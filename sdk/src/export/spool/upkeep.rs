@@ -101,21 +101,25 @@ impl Keeper {
         let limit = folder.segments.get(&first).map_or(0, |segment| segment.readable);
         let removed = folder.remove(first);
         let Some(reader) = self.noted(removed) else { return false };
+        let mut unknown = first..end;
         if let Some(mut reader) = reader {
             while let Ok(Some(header)) = reader.header(limit) {
+                unknown.start = header.number + 1;
                 for (destination, backlog) in self.backlogs.iter_mut().enumerate() {
                     if backlog.loses(&header) {
-                        (self.lose)(Gone {
-                            destination,
-                            number: header.number,
-                            counts: &header.counts,
-                            why: Why::Full,
-                        });
+                        let (numbers, counts) = (header.number..unknown.start, Some(&*header.counts));
+                        (self.lose)(Gone { destination, numbers, counts, why: Why::Full });
                     }
                 }
             }
         }
-        self.backlogs.iter_mut().for_each(|backlog| backlog.settled.add(first..end));
+        for (destination, backlog) in self.backlogs.iter_mut().enumerate() {
+            backlog.forget(first..end);
+            // Somebody else has taken away what was in it.
+            if !unknown.is_empty() {
+                (self.lose)(Gone { destination, numbers: unknown.clone(), counts: None, why: Why::Damaged });
+            }
+        }
         true
     }
 }

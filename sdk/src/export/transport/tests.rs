@@ -80,3 +80,116 @@ async fn whether_an_address_answered_is_remembered() {
         assert_eq!(connection.last, Some((address, answered)));
     }
 }
+
+/// A server of HTTP/1.1 on `stream` that answers each request with nothing, and says how many came.
+async fn answer_all<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) -> usize {
+    let (mut came, mut bytes) = (0, [0; 1024]);
+    while stream.read(&mut bytes).await.is_ok_and(|count| count > 0) {
+        came += 1;
+        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await.unwrap();
+    }
+    came
+}
+
+fn request() -> Request<Full<Bytes>> {
+    Request::post("/").header("host", "peer").body(Full::new(Bytes::from_static(b"body"))).unwrap()
+}
+
+const LONG: Duration = Duration::from_secs(60);
+
+/// Check that an old connection is replaced by a new one, and kept where there is none to be had.
+#[tokio::test]
+async fn an_old_connection_is_replaced_if_it_can_be() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let mut connection = Connection::new("127.0.0.1".into(), port, Version::Http1, None);
+    connection.ages.most = Duration::ZERO;
+    let (gone, is_gone) = tokio::sync::oneshot::channel();
+    let server = tokio::spawn(async move {
+        let first = tokio::spawn(answer_all(listener.accept().await.unwrap().0));
+        let second = tokio::spawn(answer_all(listener.accept().await.unwrap().0));
+        assert_eq!(first.await.unwrap(), 1, "the first is closed when there is a second");
+        drop(listener);
+        gone.send(()).unwrap();
+        second.await.unwrap()
+    });
+    for _ in 0..2 {
+        assert!(connection.exchange(request(), LONG).await.is_ok());
+    }
+    // The listener has gone, and what was connected is still good.
+    is_gone.await.unwrap();
+    for _ in 0..2 {
+        assert!(connection.exchange(request(), LONG).await.is_ok());
+    }
+    drop(connection);
+    assert_eq!(server.await.unwrap(), 3);
+}
+
+/// Check that a connection that was idle for too long is closed by us, not at the next request only, and that the next request goes on another.
+#[tokio::test]
+async fn an_idle_connection_is_closed() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut connection =
+        Connection::new("127.0.0.1".into(), listener.local_addr().unwrap().port(), Version::Http1, None);
+    connection.ages.idle = Duration::from_millis(20);
+    for _ in 0..2 {
+        let server = async { answer_all(listener.accept().await.unwrap().0).await };
+        let (answered, came) = tokio::join!(connection.exchange(request(), LONG), server);
+        assert_eq!((answered.is_ok(), came), (true, 1));
+    }
+}
+
+/// Check that a connection is not idle while an answer is waited for.
+#[tokio::test]
+async fn a_slow_answer_is_waited_for() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut connection =
+        Connection::new("127.0.0.1".into(), listener.local_addr().unwrap().port(), Version::Http1, None);
+    connection.ages.idle = Duration::from_millis(5);
+    let server = async {
+        let mut stream = listener.accept().await.unwrap().0;
+        stream.read_exact(&mut [0; 16]).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await.unwrap();
+    };
+    let (answered, ()) = tokio::join!(connection.exchange(request(), LONG), server);
+    assert!(answered.is_ok());
+}
+
+/// Check that a peer that gives no sign of life under a request is given up long before the time of the request is over.
+#[tokio::test]
+async fn a_peer_without_a_sign_of_life_is_given_up() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let mut connection = Connection::new("127.0.0.1".into(), port, Version::Http2, None);
+    (connection.ages.ping, connection.ages.pong) = (Duration::from_millis(20), Duration::from_millis(20));
+    let server = tokio::spawn(async move {
+        let mut stream = listener.accept().await.unwrap().0;
+        // Settings, which are none (RFC 9113, section 6.5); then nothing.
+        stream.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).await.unwrap();
+        while stream.read(&mut [0; 1024]).await.is_ok_and(|count| count > 0) {}
+    });
+    let mut request = request();
+    *request.uri_mut() = "http://peer/".parse().unwrap();
+    let why = connection.exchange(request, Duration::from_secs(600)).await.unwrap_err();
+    assert!(why.starts_with("send: ") && why.contains("keep-alive"), "{why}");
+    server.await.unwrap();
+}
+
+/// Check that a socket of Unix is as good as an address, and that an error names it.
+#[tokio::test]
+async fn a_socket_of_unix_is_connected_to() {
+    let path = std::env::temp_dir().join(format!("profiler-transport-{}.sock", std::process::id()));
+    let _left = std::fs::remove_file(&path);
+    let mut connection = connection().at(path.clone());
+    let why = connection.exchange(request(), LONG).await.unwrap_err();
+    assert!(why.contains(path.to_str().unwrap()) && why.contains("No such file"), "{why}");
+    let listener = tokio::net::UnixListener::bind(&path).unwrap();
+    let server = tokio::spawn(async move { answer_all(listener.accept().await.unwrap().0).await });
+    for _ in 0..2 {
+        assert!(connection.exchange(request(), LONG).await.is_ok());
+    }
+    drop(connection);
+    assert_eq!(server.await.unwrap(), 2);
+    std::fs::remove_file(path).unwrap();
+}

@@ -23,7 +23,7 @@ use super::source::Handle;
 use crate::aggregate::Window;
 use crate::assemble::assemble;
 use crate::error::Error;
-use crate::export::{Exporter, Limits, Target};
+use crate::export::{Exporter, Limits, SpoolSettings, Target};
 use crate::heap::{HeapWindow, Since};
 use crate::symbolize::{Folders, Symbolizer};
 
@@ -74,7 +74,7 @@ pub(super) fn runtime(mark: &Arc<Mark>) -> Result<Runtime, Error> {
     let (before, after) = (Arc::clone(mark), Arc::clone(mark));
     let mut builder = tokio::runtime::Builder::new_current_thread();
     builder.on_thread_park(move || before.stop_if_gone()).on_thread_unpark(move || after.stop_if_gone());
-    builder.on_thread_start(crate::heap::leave_out_this_thread);
+    builder.on_thread_start(crate::heap::leave_out_this_thread).thread_name("profiler-wait");
     builder.enable_io().enable_time().build().map_err(no_descriptor("make a runtime for export"))
 }
 
@@ -96,6 +96,7 @@ pub(super) struct Io {
     pub(super) opened: Option<crate::serve::Opened>,
     pub(super) destinations: Vec<Target>,
     pub(super) limits: Limits,
+    pub(super) spool: Option<SpoolSettings>,
     pub(super) resource: Resource,
     /// Where to look for debug information; `None`: addresses get no names.
     pub(super) folders: Option<Folders>,
@@ -131,7 +132,8 @@ impl Io {
         self.serve();
         let sends = !self.destinations.is_empty();
         let destinations = std::mem::take(&mut self.destinations);
-        let exporter = match Exporter::start(destinations, Arc::clone(&self.handle.ledger), self.limits) {
+        let (ledger, spool) = (Arc::clone(&self.handle.ledger), self.spool.take());
+        let exporter = match Exporter::with_spool(destinations, ledger, self.limits, spool) {
             Ok(exporter) => Arc::new(exporter),
             Err(error) => return tracing::error!(%error, "no exporter: every profile is lost"),
         };
@@ -330,6 +332,7 @@ mod tests {
             opened: None,
             destinations: Vec::new(),
             limits: settings.limits,
+            spool: None,
             resource,
             folders,
             handle,

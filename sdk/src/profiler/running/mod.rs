@@ -259,6 +259,7 @@ fn wire(settings: Settings, claim: Claim) -> Result<Running, Error> {
         opened: None,
         destinations: settings.destinations,
         limits: settings.limits,
+        spool: settings.spool,
         resource: settings.resource,
         folders: settings.symbolize.then(|| Folders::new(&|name| std::env::var_os(name))),
         handle: handle.clone(),

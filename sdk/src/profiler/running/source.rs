@@ -62,6 +62,7 @@ impl Handle {
             rate_hz: self.rate_hz.load(Ordering::Relaxed),
             engine,
             destinations: self.exporter.get().map(|exporter| exporter.destinations()).unwrap_or_default(),
+            spool: self.exporter.get().and_then(|exporter| exporter.spool()),
             symbols: self.symbols.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             tags: TagStats { left_out: crate::context::left_out() },
             spans: crate::context::spans::stats(),

@@ -17,7 +17,7 @@ impl Place {
     }
 
     fn folder(&self, most_files: usize, most_bytes: u64) -> Folder {
-        Folder { path: self.0.clone(), most_files, most_bytes }
+        Folder { path: self.0.clone(), most_files, most_bytes, written: Written::default() }
     }
 
     /// What is there, in order.
@@ -49,9 +49,9 @@ fn batch(kind: &str, second: usize, bytes: usize) -> Batch {
 #[test]
 fn the_oldest_make_room_by_number() {
     let place = Place::new("number");
-    let folder = place.folder(3, 1 << 20);
     for second in [2, 0, 1, 3, 4] {
-        folder.write(&batch(if second % 2 == 0 { "heap" } else { "cpu" }, second, 10)).unwrap();
+        // Of several processes: of its own files, each knows in which order it wrote them.
+        place.folder(3, 1 << 20).write(&batch(if second % 2 == 0 { "heap" } else { "cpu" }, second, 10)).unwrap();
     }
     assert_eq!(place.names(), [name("cpu", 3), name("heap", 2), name("heap", 4)]);
     assert_eq!(fs::read(place.0.join(name("heap", 4))).unwrap(), [7; 10]);
@@ -68,6 +68,37 @@ fn the_oldest_make_room_by_bytes() {
         assert!(kept <= 1000, "{kept}");
     }
     assert_eq!(place.names(), [name("cpu", 4)]);
+}
+
+/// Check that the oldest go, and not the newest, when the clock was set back meanwhile.
+#[test]
+fn a_clock_that_was_set_back_costs_no_new_files() {
+    let place = Place::new("clock");
+    let folder = place.folder(3, 1 << 20);
+    for second in [50, 51, 10, 11, 12] {
+        folder.write(&batch("cpu", second, 10)).unwrap();
+    }
+    assert_eq!(place.names(), [name("cpu", 10), name("cpu", 11), name("cpu", 12)]);
+    let next = place.folder(3, 1 << 20);
+    next.write(&batch("cpu", 5, 10)).unwrap();
+    next.write(&batch("cpu", 6, 10)).unwrap();
+    assert_eq!(place.names(), [name("cpu", 5), name("cpu", 6), name("cpu", 12)]);
+}
+
+/// Check that two destinations with one folder write the same file without each other's draft, and that drafts of both are known as such.
+#[test]
+fn one_folder_may_be_written_to_twice() {
+    let place = Place::new("twice");
+    let folders = [place.folder(10, 1 << 20), place.folder(10, 1 << 20)];
+    let drafts = folders.each_ref().map(|folder| folder.draft(&name("cpu", 0)));
+    assert_ne!(drafts[0], drafts[1]);
+    let old = format!(".{}{DRAFT}", name("cpu", 0));
+    assert!(drafts.iter().chain([&old]).all(|draft| draft_of(draft) == Some(name("cpu", 0).as_str())), "{drafts:?}");
+    fs::write(place.0.join(&drafts[0]), "x").unwrap();
+    assert_eq!(folders[1].write(&batch("cpu", 0, 10)), Ok(()));
+    fs::remove_file(place.0.join(&drafts[0])).unwrap();
+    assert_eq!(folders[0].write(&batch("cpu", 0, 10)), Ok(()));
+    assert_eq!(place.names(), [name("cpu", 0)]);
 }
 
 /// Check that files of others stay: of other services, of users, links and folders with our names, and drafts of a moment ago; and
@@ -104,9 +135,8 @@ fn what_is_not_ours_is_left_alone() {
 #[test]
 fn what_cannot_be_written_is_named() {
     let place = Place::new("link");
-    let draft = format!(".{}{DRAFT}", name("cpu", 0));
-    symlink("/nowhere", place.0.join(&draft)).unwrap();
     let folder = place.folder(10, 1000);
+    symlink("/nowhere", place.0.join(folder.draft(&name("cpu", 0)))).unwrap();
     let why = folder.write(&batch("cpu", 0, 1)).unwrap_err();
     assert!(why.contains(&name("cpu", 0)) && why.contains("File exists"), "{why}");
     assert_eq!(place.names(), Vec::<String>::new());

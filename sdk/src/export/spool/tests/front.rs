@@ -27,7 +27,7 @@ fn spool(path: &Path, bounds: Bounds) -> (Spool, Lost) {
     let lost = Lost::default();
     let told = Arc::clone(&lost);
     let lose = Box::new(move |gone: super::super::Gone<'_>| {
-        told.lock().unwrap().push((gone.destination, gone.counts.to_vec(), gone.why));
+        told.lock().unwrap().push((gone.destination, gone.counts.unwrap_or_default().to_vec(), gone.why));
     });
     (Spool::start(&Handle::current(), path.to_owned(), (bounds, PACE), takers.into(), lose), lost)
 }
