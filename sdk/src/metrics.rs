@@ -121,6 +121,15 @@ const INSTRUMENTS: &[Instrument] = &[
     level("profiler.export.queue.size", "By", "Bodies that wait for it", |stats, observe| {
         each_destination(stats, observe, |destination| destination.queued_bytes);
     }),
+    level("profiler.export.spooled", "{stack}", "Those that wait for it on disk alone", |stats, observe| {
+        each_destination(stats, observe, |destination| destination.spooled);
+    }),
+    counter("profiler.export.replayed", "{stack}", "Stacks of earlier processes that it accepted", |stats, observe| {
+        each_destination(stats, observe, |destination| destination.replayed);
+    }),
+    level("profiler.spool.size", "By", "Bodies on disk", |stats, observe| {
+        stats.spool.iter().for_each(|spool| observe(spool.bytes, &[]));
+    }),
     counter("profiler.export.requests", "{request}", "Requests that came to an end", |stats, observe| {
         each_destination(stats, observe, |destination| destination.requests);
     }),

@@ -16,6 +16,8 @@ pub fn to_json(stats: &Stats) -> Value {
             "name": destination.name,
             "delivered": destination.delivered,
             "queued": destination.queued,
+            "spooled": destination.spooled,
+            "replayed": destination.replayed,
             "dropped": destination.dropped.total(),
             "kinds": kinds_to_json(&destination.kinds),
             "rejected_profiles": destination.rejected_profiles,

@@ -31,6 +31,8 @@ fn expected(stats: &Value) -> BTreeMap<String, Value> {
             ("delivered", "delivered"),
             ("queued", "queued"),
             ("queue.size", "queued_bytes"),
+            ("spooled", "spooled"),
+            ("replayed", "replayed"),
             ("requests", "requests"),
             ("retries", "retried"),
             ("sent", "sent_bytes"),

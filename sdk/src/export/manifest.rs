@@ -19,7 +19,7 @@ use super::body::Body;
 use crate::stats::Contents;
 
 const VERSION: u8 = 1;
-const BYTES: usize = 73;
+const BYTES: usize = 97;
 
 /// What is known of a spooled body without reading it.
 #[derive(Debug, Clone, PartialEq, Eq)]

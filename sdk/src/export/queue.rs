@@ -181,7 +181,7 @@ impl Queue {
         let mut state = self.state();
         state.sending = false;
         if let Some(fate) = state.take_front(number, self.shelf.get()) {
-            state.stats.delivered += fate.contents().stacks;
+            state.stats.delivered = state.stats.delivered.saturating_add(fate.contents().stacks);
             state.kinds.export(fate.contents());
             state.stats.last_error = warning.or(state.stats.last_error.take());
             fate.accepted();
@@ -263,10 +263,11 @@ impl Queue {
     pub(super) fn stats(&self) -> DestinationStats {
         self.read_mail();
         let state = self.state();
-        let in_memory: u64 = state.entries.iter().map(|entry| entry.parcel.fate.contents().stacks).sum();
-        let spooled = state.released.values().map(Released::stacks).sum();
+        let in_memory =
+            state.entries.iter().map(|entry| entry.parcel.fate.contents().stacks).fold(0, u64::saturating_add);
+        let spooled = state.released.values().map(Released::stacks).fold(0, u64::saturating_add);
         DestinationStats {
-            queued: in_memory + spooled,
+            queued: in_memory.saturating_add(spooled),
             spooled,
             queued_bytes: state.bytes as u64,
             kinds: state.kinds.to_vec(),
