@@ -84,7 +84,7 @@ async fn whether_an_address_answered_is_remembered() {
 /// A server of HTTP/1.1 on `stream` that answers each request with nothing, and says how many came.
 async fn answer_all<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) -> usize {
     let (mut came, mut bytes) = (0, [0; 1024]);
-    while stream.read(&mut bytes).await.is_ok_and(|count| count > 0) {
+    while tokio::time::timeout(LONG, stream.read(&mut bytes)).await.unwrap().is_ok_and(|count| count > 0) {
         came += 1;
         stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await.unwrap();
     }
