@@ -32,7 +32,10 @@ pub fn main() -> ExitCode {
             Ok(options) => ended(record::main(&options)),
             Err(error) => complain(&error, MISUSE),
         },
-        Command::Hold { threshold, command } => complain(&record::hold(&threshold, &command), FAILED),
+        Command::Hold { threshold, command } => match record::hold(&threshold, &command) {
+            Some(error) => complain(&error, FAILED),
+            None => ExitCode::from(FAILED),
+        },
     }
 }
 
