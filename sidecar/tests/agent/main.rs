@@ -66,7 +66,7 @@ fn a_go_program_is_profiled_and_its_profiles_arrive() {
             pulled.add(&decode(&answer.body));
         }
     }
-    pulled.assert_as_built();
+    pulled.assert_as_built(0.99);
 
     let stats: serde_json::Value = serde_json::from_slice(&get(&page, "/stats").body).unwrap();
     assert_balanced(&stats);
@@ -74,7 +74,8 @@ fn a_go_program_is_profiled_and_its_profiles_arrive() {
     assert_eq!(collector.end(), Some(0));
     let received = Shares::of_files(&files);
     assert!(received.samples >= pulled.samples / 2, "{received:?} of {pulled:?}");
-    received.assert_as_built();
+    // The first few may have been taken before the kernel side was told where labels are.
+    received.assert_as_built(0.9);
     assert_eq!(received.services, ["shares"]);
     std::fs::remove_dir_all(files).unwrap();
 }
@@ -106,7 +107,7 @@ fn a_process_is_recorded() {
         assert!(ran.status.success() && said.contains("main.heavy"), "{said}");
         shares.add(&decode(&std::fs::read(&output).unwrap()));
     }
-    shares.assert_as_built();
+    shares.assert_as_built(0.95);
 }
 
 /// Check that a command is recorded with what it starts, from its beginning to its end, and that one that cannot be started is named.
