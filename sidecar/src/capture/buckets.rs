@@ -21,6 +21,8 @@ const COUNTED: usize = 10;
 /// A bucket as it stands in memory.
 #[derive(Debug)]
 pub(super) struct Bucket {
+    /// Its address, which never is another one's.
+    pub(super) at: u64,
     /// Size of an object (heap).
     pub(super) size: u64,
     /// Return addresses, leaf first.
@@ -98,7 +100,7 @@ impl List {
         at: u64,
     ) -> Result<Option<([u8; bucket::HEADER], usize)>, Fault> {
         let mut header = [0; bucket::HEADER];
-        if at % 8 != 0 || !pages.fill(at, &mut header)? || word_at(&header, bucket::TYPE) != self.kind {
+        if !at.is_multiple_of(8) || !pages.fill(at, &mut header)? || word_at(&header, bucket::TYPE) != self.kind {
             return Ok(None);
         }
         let depth = word_at(&header, bucket::DEPTH);
@@ -116,7 +118,7 @@ impl List {
         let mut record = vec![0; self.record];
         let behind = at.wrapping_add((bucket::HEADER + 8 * depth) as u64);
         let is_whole = pages.fill(behind, &mut record)?;
-        Ok(is_whole.then(|| Bucket { size: word_at(header, bucket::SIZE), stack, record }))
+        Ok(is_whole.then(|| Bucket { at, size: word_at(header, bucket::SIZE), stack, record }))
     }
 }
 

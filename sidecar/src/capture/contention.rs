@@ -5,6 +5,8 @@
 //!
 //! Sources: runtime/mprof.go (`saveBlockEventStack`, `blockProfileInternal`), runtime/pprof/pprof.go (`printCountCycleProfile`).
 
+pub use profiler_proto::model::Contention as Kind;
+
 use crate::go::layouts::{Layout, bucket};
 use crate::target::Fault;
 
@@ -13,35 +15,15 @@ use super::memory::{Memory, word_at};
 use super::ticks;
 use super::variables::{Code, Variables};
 
-/// Which of the two profiles.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// Waiting: for channels, mutexes and others.
-    Block,
-    /// Letting wait: who held a mutex.
-    Mutex,
-}
-
-impl Kind {
-    /// Its name in Go.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Block => "block",
-            Self::Mutex => "mutex",
+/// What a person is told where a profile is off.
+#[must_use]
+pub fn advice(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Block => {
+            "block profiling is off: `runtime.SetBlockProfileRate(10_000)` in main turns it on, one event each 10 µs of waiting"
         }
-    }
-
-    /// What a person is told where it is off.
-    #[must_use]
-    pub fn advice(self) -> &'static str {
-        match self {
-            Self::Block => {
-                "block profiling is off: `runtime.SetBlockProfileRate(10_000)` in main turns it on, one event each 10 µs of waiting"
-            }
-            Self::Mutex => {
-                "mutex profiling is off: `runtime.SetMutexProfileFraction(100)` in main turns it on, one event in 100"
-            }
+        Kind::Mutex => {
+            "mutex profiling is off: `runtime.SetMutexProfileFraction(100)` in main turns it on, one event in 100"
         }
     }
 }
@@ -62,6 +44,8 @@ pub struct Contention {
 /// The figures of one stack.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
+    /// Which one it is: the address of its bucket, the same as long as the program runs.
+    pub at: u64,
     /// Return addresses.
     pub stack: Vec<u64>,
     /// Events.
@@ -90,11 +74,11 @@ pub fn contention<M: Memory>(
     let mut records = Vec::new();
     let list = List { head, kind: typ, record: bucket::BLOCK_RECORD, most };
     let walk = list.walk(memory, code, |bucket| {
-        let stack = bucket.stack.strip_prefix(&[LOGICAL]).map_or_else(|| bucket.stack.clone(), <[u64]>::to_vec);
+        let stack = bucket.stack.strip_prefix(&[LOGICAL]).unwrap_or(&bucket.stack).to_vec();
         // A count below one event is shown as one, as Go does.
         let count = (f64::from_bits(word_at(&bucket.record, 0)) as i64).max(1);
         let cycles = word_at(&bucket.record, 8) as i64;
-        records.push(Record { stack, count, delay_nanos: cycles });
+        records.push(Record { at: bucket.at, stack, count, delay_nanos: cycles });
     })?;
     if !records.is_empty() {
         let speed = ticks::per_second(memory, code.machine(), variables.ticks, layout.ticks)? as f64 / 1e9;

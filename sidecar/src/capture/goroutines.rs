@@ -117,7 +117,7 @@ fn list(memory: &impl Memory, at: u64) -> Result<Option<(u64, u64)>, Fault> {
             return Ok(None);
         }
         let (first, length, capacity) = (word_at(&bytes, 0), word_at(&bytes, 8), word_at(&bytes, 16));
-        let now = Some((first, length)).filter(|_| length <= capacity && first % 8 == 0);
+        let now = Some((first, length)).filter(|_| length <= capacity && first.is_multiple_of(8));
         if now.is_some() && now == before {
             return Ok(now);
         }
@@ -264,7 +264,7 @@ impl State {
             start_pc: word(g.start_pc),
             labels: word(g.labels),
         };
-        let is_possible = lo <= hi && hi % 8 == 0 && status <= status::DEAD_EXTRA;
+        let is_possible = lo <= hi && hi.is_multiple_of(8) && status <= status::DEAD_EXTRA;
         (is_possible && (!state.is_alive() || state.id != 0)).then_some(state)
     }
 

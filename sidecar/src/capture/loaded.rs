@@ -16,6 +16,9 @@ use super::variables::{Code, FUNCTIONS, Function};
 /// Most addresses that are kept.
 const KNOWN: usize = 1 << 16;
 
+/// What is known of an address: its function, and how deep the stack is there.
+type Known = Option<(Function, Option<u64>)>;
+
 /// A program in a process.
 #[derive(Debug)]
 pub struct Loaded {
@@ -23,7 +26,17 @@ pub struct Loaded {
     bias: u64,
     data: Range<u64>,
     extents: HashMap<&'static str, Range<u64>>,
-    known: RefCell<HashMap<u64, Option<(Function, Option<u64>)>>>,
+    known: RefCell<HashMap<u64, Known>>,
+    named: RefCell<HashMap<u64, Named>>,
+}
+
+/// What a return address stands for.
+#[derive(Debug, Clone)]
+pub struct Named {
+    /// The functions, innermost first.
+    pub frames: Frames,
+    /// The addresses that stand for the functions around the innermost one, in stacks with one for each.
+    pub implied: Arc<[u64]>,
 }
 
 impl Loaded {
@@ -36,7 +49,7 @@ impl Loaded {
         });
         let (extents, data) = (extents.collect(), data(&program));
         let data = data.start.wrapping_add(bias)..data.end.wrapping_add(bias);
-        Self { program, bias, data, extents, known: RefCell::default() }
+        Self { program, bias, data, extents, known: RefCell::default(), named: RefCell::default() }
     }
 
     /// The program.
@@ -51,14 +64,24 @@ impl Loaded {
         self.program.frames(pc.wrapping_sub(self.bias), call)
     }
 
-    /// The addresses that stand for the functions around the innermost one, in stacks with one for each.
+    /// What a return address of the process stands for.
     #[must_use]
-    pub fn implied(&self, pc: u64) -> Vec<u64> {
-        let implied = self.program.implied(pc.wrapping_sub(self.bias));
-        implied.into_iter().map(|pc| pc.wrapping_add(self.bias)).collect()
+    pub fn named(&self, pc: u64) -> Named {
+        let mut named = self.named.borrow_mut();
+        if let Some(known) = named.get(&pc) {
+            return known.clone();
+        }
+        if named.len() >= KNOWN {
+            named.clear();
+        }
+        let implied = self.program.implied(pc.wrapping_sub(self.bias)).into_iter();
+        let implied = implied.map(|pc| pc.wrapping_add(self.bias)).collect();
+        let found = Named { frames: self.frames(pc, Call::Return), implied };
+        named.insert(pc, found.clone());
+        found
     }
 
-    fn look_up(&self, pc: u64) -> Option<(Function, Option<u64>)> {
+    fn look_up(&self, pc: u64) -> Known {
         let at = pc.wrapping_sub(self.bias);
         let found = self.program.function(at)?;
         let depth = self.program.stack_depth(at).and_then(|depth| u64::try_from(depth).ok());
@@ -71,7 +94,7 @@ impl Loaded {
         Some((function, depth))
     }
 
-    fn known(&self, pc: u64) -> Option<(Function, Option<u64>)> {
+    fn known(&self, pc: u64) -> Known {
         let mut known = self.known.borrow_mut();
         if let Some(known) = known.get(&pc) {
             return *known;

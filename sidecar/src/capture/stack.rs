@@ -68,7 +68,7 @@ impl<'m, M: Memory + ?Sized> Bytes<'m, M> {
 
     /// The word at `address`, if it is in the stack and can be read.
     fn word(&mut self, address: u64) -> Result<Option<u64>, Fault> {
-        if address % 8 != 0 || address < self.bounds.start || address > self.bounds.end.saturating_sub(8) {
+        if !address.is_multiple_of(8) || address < self.bounds.start || address > self.bounds.end.saturating_sub(8) {
             return Ok(None);
         }
         if let Some(word) = self.known(address) {

@@ -1,1 +1,312 @@
-//! Forged memory.
+//! Memory that was forged: pointers into nowhere, cycles, lengths that cannot be. Whatever stands there, an answer within bounds.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use proptest::prelude::*;
+
+use super::contention::{self, contention};
+use super::goroutines::goroutines;
+use super::heap::{self, Amount, heap};
+use super::variables::{Code, Function, Variables};
+use super::{End, Memory};
+use crate::elf::Machine;
+use crate::go::layouts::{self, G, Layout, bucket, status};
+use crate::target::{Fault, Piece};
+
+/// A process's memory as ranges of bytes.
+#[derive(Debug, Default)]
+struct Forged(BTreeMap<u64, Vec<u8>>);
+
+impl Forged {
+    fn with(mut self, address: u64, words: &[u64]) -> Self {
+        self.0.insert(address, words.iter().flat_map(|word| word.to_le_bytes()).collect());
+        self
+    }
+
+    /// A bucket of the heap with four cycles of `active` and nothing to come.
+    fn heap_bucket(self, at: u64, next: u64, stack: &[u64], active: [u64; 4]) -> Self {
+        let header = [0, next, bucket::MEMORY, 0, 512, stack.len() as u64];
+        self.with(at, &[&header[..], stack, &active, &[0; 12]].concat())
+    }
+
+    fn byte(&self, address: u64) -> Option<u8> {
+        let (start, bytes) = self.0.range(..=address).next_back()?;
+        bytes.get(usize::try_from(address - start).ok()?).copied()
+    }
+}
+
+impl Memory for Forged {
+    /// Pages are whole or not there, as a kernel has them: what is between ranges of a page is zero.
+    fn read_many(&self, pieces: &mut [Piece<'_>]) -> Result<(), Fault> {
+        for piece in pieces {
+            piece.read = 0;
+            for (at, byte) in (piece.address..).zip(piece.buffer.iter_mut()) {
+                let page = at & !0xfff;
+                if self
+                    .0
+                    .range(..page.saturating_add(0x1000))
+                    .next_back()
+                    .is_none_or(|(start, bytes)| start + bytes.len() as u64 <= page)
+                {
+                    break;
+                }
+                *byte = self.byte(at).unwrap_or(0);
+                piece.read += 1;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A program whose functions are 0x100 bytes long from 0x1000 to 0x2000, with frames of 16 bytes; the last is the outermost one.
+struct Text;
+
+impl Code for Text {
+    fn machine(&self) -> Machine {
+        Machine::X86_64
+    }
+
+    fn extent(&self, _: &str) -> Option<Range<u64>> {
+        None
+    }
+
+    fn data(&self) -> Range<u64> {
+        0..0
+    }
+
+    fn function(&self, pc: u64) -> Option<Function> {
+        let function = Function { entry: pc & !0xff, is_top: pc >= 0x1f00, writes_sp: false, is_injected: false };
+        (0x1000..0x2000).contains(&pc).then_some(function)
+    }
+
+    fn depth(&self, pc: u64) -> Option<u64> {
+        self.function(pc).map(|_| 16)
+    }
+}
+
+const VARIABLES: Variables = Variables {
+    buckets: Some(0x100),
+    memory_rate: Some(0x200),
+    block_rate: Some(0x210),
+    ticks: None,
+    goroutines: Some(0x300),
+};
+
+fn layout() -> Layout {
+    layouts::of(26).unwrap()
+}
+
+fn roots(mbuckets: u64, rate: u64) -> Forged {
+    Forged::default().with(0x100, &[mbuckets, 0, 0]).with(0x200, &[rate, 0, 0, 0])
+}
+
+#[test]
+fn a_heap_is_unsampled_as_go_does() {
+    let memory = roots(0x10000, 524_288).heap_bucket(0x10000, 0, &[0x1010, 0x1f10], [4, 1, 2048, 512]);
+    let heap = heap(&memory, &Text, &VARIABLES, &layout(), 10).unwrap().unwrap();
+    assert_eq!((heap.state, heap.rate, heap.walk.taken, heap.torn), (heap::State::Collected, 524_288, 1, 0));
+    let record = &heap.records[0];
+    assert_eq!((record.stack.as_slice(), record.size), (&[0x1010, 0x1f10][..], 512));
+    assert_eq!(record.in_use, Amount { objects: 3, bytes: 1536 });
+    // `scaleHeapSample(4, 2048, 524288)` and `(3, 1536, 524288)`: 1 / (1 - exp(-512 / 524288)) is 1024.5.
+    assert_eq!(record.allocated.unsampled(524_288), Amount { objects: 4098, bytes: 2_098_176 });
+    assert_eq!(record.in_use.unsampled(524_288), Amount { objects: 3073, bytes: 1_573_632 });
+    assert_eq!(record.in_use.unsampled(1), record.in_use);
+}
+
+#[test]
+fn without_a_collection_all_allocations_count() {
+    let future = [0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 1024, 0, 1, 1, 512, 512];
+    let header = [0, 0, bucket::MEMORY, 0, 512, 1, 0x1010];
+    let memory = roots(0x10000, 524_288).with(0x10000, &[&header[..], &future].concat());
+    let heap = heap(&memory, &Text, &VARIABLES, &layout(), 10).unwrap().unwrap();
+    assert_eq!(heap.state, heap::State::NoCollection);
+    assert_eq!((heap.records[0].allocated.objects, heap.records[0].in_use.objects), (3, 2));
+}
+
+#[test]
+fn a_heap_that_is_off_is_not_an_empty_one() {
+    let heap = heap(&roots(0, 0), &Text, &VARIABLES, &layout(), 10).unwrap().unwrap();
+    assert_eq!((heap.state, heap.records.len()), (heap::State::Off, 0));
+}
+
+#[test]
+fn a_list_that_runs_in_a_circle_ends() {
+    let memory = roots(0x10000, 1).heap_bucket(0x10000, 0x20000, &[0x1010], [1, 0, 512, 0]);
+    let memory = memory.heap_bucket(0x20000, 0x10000, &[0x1020], [1, 0, 512, 0]);
+    let heap = heap(&memory, &Text, &VARIABLES, &layout(), 1_000_000).unwrap().unwrap();
+    assert_eq!((heap.walk.taken, heap.walk.broken, heap.records.len()), (2, 1, 2));
+}
+
+#[test]
+fn lists_into_nowhere_and_lengths_that_cannot_be_are_counted() {
+    let nowhere = roots(0x10000, 1).heap_bucket(0x10000, 0xdead_0000_0000, &[0x1010], [1, 0, 512, 0]);
+    let deep = roots(0x10000, 1).with(0x10000, &[0, 0, bucket::MEMORY, 0, 512, 1 << 60]);
+    let last = roots(u64::MAX - 7, 1);
+    let odd = roots(0x10001, 1);
+    let other = roots(0x10000, 1).with(0x10000, &[0, 0, bucket::BLOCK, 0, 512, 1]);
+    for (memory, taken) in [(nowhere, 1), (deep, 0), (last, 0), (odd, 0), (other, 0)] {
+        let heap = heap(&memory, &Text, &VARIABLES, &layout(), 100).unwrap().unwrap();
+        assert_eq!((heap.walk.taken, heap.walk.broken), (taken, 1));
+    }
+}
+
+#[test]
+fn stacks_that_are_no_code_are_left_out_and_torn_records_too() {
+    let memory = roots(0x10000, 1).heap_bucket(0x10000, 0x20000, &[0x1010, 0x9999], [1, 0, 512, 0]);
+    let memory = memory.heap_bucket(0x20000, 0, &[0x1010], [1, 2, 512, 1024]);
+    let heap = heap(&memory, &Text, &VARIABLES, &layout(), 100).unwrap().unwrap();
+    assert_eq!((heap.walk.taken, heap.walk.foreign, heap.torn), (1, 1, 1));
+    assert_eq!(heap.records[0].in_use, Amount::default());
+}
+
+#[test]
+fn what_is_beyond_the_bound_is_counted() {
+    let mut memory = roots(0x10000, 1);
+    for number in 0..20 {
+        let at = 0x10000 + number * 0x1000;
+        memory = memory.heap_bucket(at, if number == 19 { 0 } else { at + 0x1000 }, &[0x1010], [1, 0, 512, 0]);
+    }
+    let heap = heap(&memory, &Text, &VARIABLES, &layout(), 5).unwrap().unwrap();
+    assert_eq!((heap.walk.taken, heap.walk.beyond, heap.records.len()), (5, 15, 5));
+}
+
+#[test]
+fn contention_counts_events_and_time() {
+    // The second list is of mutexes, whose stacks of the runtime's own locks begin with a mark.
+    let bucket = |kind, stack: &[u64], count: f64, cycles: u64| {
+        [&[0, 0, kind, 0, 0, stack.len() as u64][..], stack, &[count.to_bits(), cycles]].concat()
+    };
+    let memory = Forged::default()
+        .with(0x100, &[0, 0x10000, 0x20000])
+        .with(0x200, &[0, 0, 1, 100])
+        .with(0x400, &[0, 0, 0, 2_000_000_000])
+        .with(0x10000, &bucket(bucket::BLOCK, &[0x1010], 0.25, 4_000_000_000))
+        .with(0x20000, &bucket(bucket::MUTEX, &[u64::MAX, 0x1010], 7.5, 1_000));
+    let variables = Variables { ticks: Some(0x400), ..VARIABLES };
+    let read = |kind| contention(&memory, &Text, &variables, &layout(), (kind, 10)).unwrap().unwrap();
+    let block = read(contention::Kind::Block);
+    assert_eq!((block.rate, block.records[0].count, block.records[0].delay_nanos), (1, 1, 2_000_000_000));
+    let mutex = read(contention::Kind::Mutex);
+    assert_eq!((mutex.rate, mutex.records[0].count, mutex.records[0].delay_nanos), (100, 7, 500));
+    assert_eq!(mutex.records[0].stack, [0x1010]);
+}
+
+/// A goroutine as it stands in memory.
+fn goroutine(id: u64, state: u32, (lo, hi): (u64, u64), (pc, sp): (u64, u64)) -> Vec<u64> {
+    let g = layout().g;
+    let mut words = vec![0; g.length() / 8];
+    let mut set = |offset: usize, word: u64| words[offset / 8] = word;
+    set(G::STACK_LO, lo);
+    set(G::STACK_HI, hi);
+    set(g.sched, sp);
+    set(g.sched + 8, pc);
+    set(g.status, state.into());
+    set(g.id, id);
+    // "chan receive" of 1.26.
+    set(g.wait_reason, 19);
+    set(g.start_pc, 0x1f00);
+    words
+}
+
+#[test]
+fn goroutines_are_walked_to_their_root() {
+    let memory = Forged::default()
+        .with(0x300, &[0x5000, 4, 8])
+        .with(0x5000, &[0x10000, 0x20000, 0x30000, 0xdead_0000])
+        .with(0x10000, &goroutine(7, status::WAITING, (0x80000, 0x80100), (0x1010, 0x80040)))
+        .with(0x20000, &goroutine(8, status::RUNNING | status::SCAN, (0x80000, 0x80100), (0x1010, 0x80040)))
+        .with(0x30000, &goroutine(9, status::DEAD, (0, 0), (0, 0)))
+        .with(0x80000, &[&[0; 10][..], &[0x1120, 0, 0, 0x1f20], &[0; 18]].concat());
+    let all = goroutines(&memory, &Text, &VARIABLES, &layout(), 100).unwrap().unwrap();
+    assert_eq!((all.list.len(), all.broken, all.changed, all.beyond), (2, 1, 0, 0));
+    let by_id = |id| all.list.iter().find(|goroutine| goroutine.id == id).unwrap();
+    let addresses: Vec<u64> = by_id(7).stack.iter().map(|pc| pc.address).collect();
+    assert_eq!(
+        (addresses.as_slice(), by_id(7).end, by_id(7).state()),
+        (&[0x1010, 0x1120, 0x1f20][..], End::Root, "chan receive")
+    );
+    assert_eq!((by_id(8).stack.len(), by_id(8).state()), (0, "running"));
+    let few = goroutines(&memory, &Text, &VARIABLES, &layout(), 1).unwrap().unwrap();
+    assert_eq!((few.list.len(), few.beyond), (1, 3));
+}
+
+/// A goroutine that stands elsewhere each time that it is looked at.
+struct Restless(Forged, Cell<u64>);
+
+impl Memory for Restless {
+    fn read_many(&self, pieces: &mut [Piece<'_>]) -> Result<(), Fault> {
+        self.0.read_many(pieces)?;
+        for piece in pieces.iter_mut().filter(|piece| piece.address == 0x10000) {
+            self.1.set(self.1.get() + 8);
+            if let Some(sp) = piece.buffer.get_mut(layout().g.sched..).and_then(|rest| rest.first_chunk_mut()) {
+                *sp = (0x80040 + self.1.get()).to_le_bytes();
+            }
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn a_goroutine_that_moved_meanwhile_has_no_stack() {
+    let memory = Forged::default()
+        .with(0x300, &[0x5000, 1, 1])
+        .with(0x5000, &[0x10000])
+        .with(0x10000, &goroutine(7, status::WAITING, (0x80000, 0x80200), (0x1f10, 0x80040)))
+        .with(0x80000, &[0x1f20; 64]);
+    let all = goroutines(&Restless(memory, Cell::new(0)), &Text, &VARIABLES, &layout(), 100).unwrap().unwrap();
+    assert_eq!((all.changed, all.list.len(), all.list[0].id, all.list[0].stack.len()), (1, 1, 7, 0));
+}
+
+#[test]
+fn stacks_that_lead_nowhere_end_as_lost() {
+    // Beyond the stack; a return address that is none; memory that is not there.
+    let cases =
+        [((0x80000, 0x80100), 0x800f8), ((0x80000, 0x80100), 0x80040), ((0x7_0000_0000, 0x7_0000_1000), 0x7_0000_0100)];
+    for (bounds, sp) in cases {
+        let memory = Forged::default()
+            .with(0x300, &[0x5000, 1, 1])
+            .with(0x5000, &[0x10000])
+            .with(0x10000, &goroutine(7, status::WAITING, bounds, (0x1010, sp)))
+            .with(0x80000, &[0x77; 32]);
+        let all = goroutines(&memory, &Text, &VARIABLES, &layout(), 100).unwrap().unwrap();
+        assert_eq!((all.list[0].stack.len(), all.list[0].end), (1, End::Lost));
+    }
+}
+
+#[test]
+fn a_list_of_goroutines_longer_than_its_room_is_none() {
+    for list in [[0x5000, 1 << 60, 8], [0x5001, 1, 8]] {
+        let memory = Forged::default().with(0x300, &list);
+        assert_eq!(goroutines(&memory, &Text, &VARIABLES, &layout(), 100).unwrap(), None);
+    }
+    // A length that fits, of memory that is not there.
+    let memory = Forged::default().with(0x300, &[0xdead_0000, 1 << 59, 1 << 60]);
+    let all = goroutines(&memory, &Text, &VARIABLES, &layout(), 100).unwrap().unwrap();
+    assert_eq!((all.broken, all.beyond), (100, (1 << 59) - 100));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// Check that no memory is too strange: words that are small, that point into each other, or anything.
+    #[test]
+    fn whatever_stands_in_memory_is_read_within_bounds(
+        words in proptest::collection::vec(prop_oneof![0..64_u64, (0..600_u64).prop_map(|n| n * 8), 0x1000..0x2000_u64, any::<u64>()], 600),
+        minor in layouts::OLDEST..=layouts::NEWEST,
+    ) {
+        let memory = Forged::default().with(0, &words);
+        let layout = layouts::of(minor).unwrap();
+        let heap = heap(&memory, &Text, &VARIABLES, &layout, 50).unwrap();
+        prop_assert!(heap.is_none_or(|heap| heap.records.len() <= 50));
+        let all = goroutines(&memory, &Text, &VARIABLES, &layout, 50).unwrap();
+        prop_assert!(all.is_none_or(|all| all.list.len() <= 50));
+        let variables = Variables { ticks: Some(0x400), ..VARIABLES };
+        for kind in [contention::Kind::Block, contention::Kind::Mutex] {
+            let contention = contention(&memory, &Text, &variables, &layout, (kind, 50)).unwrap();
+            prop_assert!(contention.is_none_or(|contention| contention.records.len() <= 50));
+        }
+    }
+}

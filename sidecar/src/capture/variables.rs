@@ -22,6 +22,7 @@ pub(super) const FUNCTIONS: &[&str] = &[
     "runtime.stkbucket",
     "runtime.mProf_FlushLocked",
     "runtime.blockevent",
+    "runtime.chanrecv",
     "runtime.selectgo",
     "runtime.semacquire1",
     "runtime.profilealloc",
@@ -108,12 +109,17 @@ impl<C: Code, M: Memory> Search<'_, C, M> {
         Ok(only(first.into_iter().filter(|address| in_a_row(&all, *address, 3))))
     }
 
-    /// Who may wait reads the rate; `semacquire1` reads the one for mutexes too, which stands behind it.
+    /// Who may wait reads the rate; `semacquire1` reads the one for mutexes too, which stands behind it. What else may wait is in a program that
+    /// has channels.
     fn block_rate(&self) -> Result<Option<u64>, Fault> {
-        let (event, select) = (self.used("runtime.blockevent")?, self.used("runtime.selectgo")?);
         let acquire = self.used("runtime.semacquire1")?;
-        let both = event.into_iter().filter(|address| select.contains(address));
-        Ok(only(both.filter(|address| in_a_row(&acquire, *address, 2))))
+        let mut found = self.used("runtime.blockevent")?;
+        found.retain(|address| in_a_row(&acquire, *address, 2));
+        for name in ["runtime.chanrecv", "runtime.selectgo"] {
+            let used = self.used(name)?;
+            found.retain(|address| used.is_empty() || used.contains(address));
+        }
+        Ok(only(found.into_iter()))
     }
 
     /// What all these functions use, if it is one variable.

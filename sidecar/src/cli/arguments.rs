@@ -10,6 +10,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::config::{CommandLine, parse_duration};
 use crate::error::Error;
+use crate::inspect::{ContentionArguments, GoroutinesArguments, HeapArguments};
 use crate::record::{HOLD, Options, Subject};
 
 const EXIT_CODES: &str = "\
@@ -49,6 +50,18 @@ pub(super) enum Command {
     Run(Box<RunArguments>),
     /// Record one process, or a command with all that it starts, into a file
     Record(RecordArguments),
+    /// Show the heap of a Go program by function, or write it as pprof; needs no change in the program
+    Heap(HeapArguments),
+    /// Show what the goroutines of a Go program do and wait for, or write them as pprof
+    Goroutines(GoroutinesArguments),
+    /// Show where goroutines of a Go program waited for each other: its block profile, or its mutex profile
+    Contention(ContentionArguments),
+    /// Say what works here, what is missing and what to do, and which processes are profiled or why not; exit code 1: CPU is not sampled
+    Doctor {
+        /// JSON instead of a table
+        #[arg(long)]
+        json: bool,
+    },
     /// What `record -c` starts: waits to be sampled, then becomes the command
     #[command(name = HOLD, hide = true)]
     Hold {

@@ -12,9 +12,9 @@ use clap::Parser;
 use tracing_subscriber::EnvFilter;
 
 use self::arguments::{Arguments, Command, RunArguments};
-use crate::config::Config;
+use crate::config::{CommandLine, Config};
 use crate::error::Error;
-use crate::record;
+use crate::{inspect, record};
 
 /// What was asked for could not be done.
 const FAILED: u8 = 1;
@@ -32,6 +32,10 @@ pub fn main() -> ExitCode {
             Ok(options) => ended(record::main(&options)),
             Err(error) => complain(&error, MISUSE),
         },
+        Command::Heap(asked) => shown(inspect::heap(&asked)),
+        Command::Goroutines(asked) => shown(inspect::goroutines(&asked)),
+        Command::Contention(asked) => shown(inspect::contention(&asked)),
+        Command::Doctor { json } => doctor(json),
         Command::Hold { threshold, command } => match record::hold(&threshold, &command) {
             Some(error) => complain(&error, FAILED),
             None => ExitCode::from(FAILED),
@@ -58,8 +62,23 @@ fn run(arguments: RunArguments) -> ExitCode {
     ended(crate::run::main(config))
 }
 
+/// Looks at what works, with the processes that variables and file choose.
+fn doctor(json: bool) -> ExitCode {
+    let config = match Config::new(CommandLine::default(), &|name| std::env::var_os(name)) {
+        Ok(config) => config,
+        Err(error) => return complain(&error, MISUSE),
+    };
+    let discovery = crate::pipeline::discovery(crate::run::options(&config));
+    let done = crate::doctor::main(crate::doctor::Arguments { json, discovery });
+    done.unwrap_or_else(|error| complain(&error, FAILED))
+}
+
 fn ended(outcome: Result<(), Error>) -> ExitCode {
     outcome.map_or_else(|error| complain(&error, FAILED), |()| ExitCode::SUCCESS)
+}
+
+fn shown(text: Result<String, Error>) -> ExitCode {
+    text.map_or_else(|error| complain(&error, FAILED), |text| say(text.trim_end()))
 }
 
 /// An error for the person at the terminal.

@@ -1,1 +1,81 @@
-//! The commands `heap` and `goroutines`.
+//! The commands `heap`, `goroutines` and `contention`: what a Go program's runtime knows, read from outside, for a person or into a file.
+//!
+//! In: a pid and what to show. Out: text for standard output, or a file of which the text says what is in it. The process is not stopped and gets no
+//! signal. Main thread.
+
+mod arguments;
+mod contention;
+mod file;
+mod goroutines;
+mod heap;
+#[cfg(test)]
+mod tests;
+mod text;
+
+use std::time::UNIX_EPOCH;
+
+pub use arguments::{ContentionArguments, GoroutinesArguments, HeapArguments};
+
+use profiler_proto::ProfileSet;
+use profiler_proto::model::Contention as Kind;
+use profiler_proto::resource::Resource;
+
+use crate::capture::profile::{Builder, Window};
+use crate::capture::{Bounds, Source};
+use crate::error::Error;
+
+/// Does `heap`; what to print.
+///
+/// # Errors
+/// When the process cannot be read, or the file not be written.
+pub fn heap(asked: &HeapArguments) -> Result<String, Error> {
+    let source = Source::find(asked.pid)?;
+    let heap = source.heap(Bounds { buckets: asked.max_buckets, ..Bounds::default() })?;
+    let set = built(&source, |builder, window| builder.heap(&heap, window));
+    match &asked.output {
+        Some(path) => file::write(&set, "inuse_space", path),
+        None => Ok(heap::text(&source, &heap, &set, asked.rows)),
+    }
+}
+
+/// Does `goroutines`; what to print.
+///
+/// # Errors
+/// As [`heap`].
+pub fn goroutines(asked: &GoroutinesArguments) -> Result<String, Error> {
+    let source = Source::find(asked.pid)?;
+    let all = source.goroutines(Bounds { goroutines: asked.max_goroutines, ..Bounds::default() })?;
+    match &asked.output {
+        Some(path) => {
+            let set = built(&source, |builder, window| builder.goroutines(&all, window));
+            file::write(&set, "goroutine", path)
+        }
+        None if asked.each => Ok(goroutines::each(&source, &all)),
+        None => Ok(goroutines::grouped(&source, &all)),
+    }
+}
+
+/// Does `contention`; what to print.
+///
+/// # Errors
+/// As [`heap`].
+pub fn contention(asked: &ContentionArguments) -> Result<String, Error> {
+    let source = Source::find(asked.pid)?;
+    let kind = if asked.mutex { Kind::Mutex } else { Kind::Block };
+    let contention = source.contention(kind, Bounds { buckets: asked.max_buckets, ..Bounds::default() })?;
+    let set = built(&source, |builder, window| builder.contention(&contention, window));
+    match &asked.output {
+        Some(path) => file::write(&set, "delay", path),
+        None => Ok(contention::text(&source, &contention, &set, asked.rows)),
+    }
+}
+
+fn built(source: &Source, fill: impl FnOnce(&mut Builder<'_>, Window)) -> ProfileSet {
+    let name =
+        source.code().path.file_name().map_or_else(|| "unknown".into(), |name| name.to_string_lossy().into_owned());
+    let resource = Resource::new().with("service.name", name).with("process.pid", i64::from(source.process().pid()));
+    let now = UNIX_EPOCH.elapsed().map_or(1, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX));
+    let mut builder = Builder::new(source, resource);
+    fill(&mut builder, Window { start_unix_nanos: now, duration_nanos: 1 });
+    builder.finish()
+}

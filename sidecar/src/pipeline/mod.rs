@@ -229,7 +229,9 @@ fn load(wanted: bpf::Options, must_sample: bool) -> Result<Option<Sampler>, Erro
     }
 }
 
-fn discovery(options: Options) -> discover::Options {
+/// The options as discovery has them.
+#[must_use]
+pub fn discovery(options: Options) -> discover::Options {
     let Options { filter, family, profile_sdk, .. } = options;
     let choose = move |candidate: &Candidate<'_>| {
         if let Some(family) = &family {

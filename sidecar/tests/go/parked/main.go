@@ -21,6 +21,7 @@ var (
 	kept    [][]byte
 	records []*record
 	nothing chan int
+	pipe    []*os.File // reachable, so that no finalizer closes it
 )
 
 type record struct {
@@ -116,7 +117,8 @@ func park() {
 	start(func() {
 		pprof.Do(context.Background(), pprof.Labels("endpoint", "/orders", "tier", "gold"), func(context.Context) { <-silent })
 	})
-	read, _, _ := os.Pipe()
+	read, written, _ := os.Pipe()
+	pipe = []*os.File{read, written}
 	start(func() { read.Read(make([]byte, 1)) })
 	var raw [2]int
 	syscall.Pipe(raw[:])

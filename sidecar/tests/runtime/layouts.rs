@@ -1,10 +1,9 @@
 //! Compares `go::layouts` with what the DWARF of a program says that was built by each version of Go, for both processors.
 
-mod programs;
-
 use std::collections::HashMap;
 use std::process::Command;
 
+use crate::programs;
 use profiler_sidecar::go::layouts::{self, Cycle, G, Layout, Ticks, bucket};
 
 /// Check that each number of the table is what the linker wrote, of each version and processor.

@@ -1,0 +1,42 @@
+//! Block and mutex profiles as a table: time waited, by function.
+
+use std::fmt::Write as _;
+
+use profiler_proto::ProfileSet;
+
+use crate::capture::{Contention, Source, contention};
+
+use super::text::{by_function, head, missing, nanos, percent, ranked, total};
+
+/// What is printed of a block or mutex profile.
+pub(super) fn text(source: &Source, read: &Contention, set: &ProfileSet, rows: usize) -> String {
+    let mut text = format!("{}: {} profile since the start\n", head(source), read.kind.name());
+    // Writing to a `String` cannot fail, here and below.
+    if read.rate == 0 {
+        _ = writeln!(text, "{}", contention::advice(read.kind));
+    }
+    if !read.records.is_empty() {
+        text += &table(set, rows);
+    }
+    text += &missing(&read.walk, "stacks");
+    text
+}
+
+fn table(set: &ProfileSet, rows: usize) -> String {
+    let delay = total(set, "delay");
+    let mut text = format!("{} in {} events\n\n", nanos(delay), total(set, "contentions"));
+    _ = writeln!(text, "{:>10} {:>6} {:>12} {:>6} {:>10}  function", "time", "%", "with callees", "%", "events");
+    let events = by_function(set, "contentions");
+    for (name, (own, with_callees)) in ranked(by_function(set, "delay"), rows) {
+        let (_, count) = events.get(&name).copied().unwrap_or_default();
+        _ = writeln!(
+            text,
+            "{:>10} {:>5.1}% {:>12} {:>5.1}% {count:>10}  {name}",
+            nanos(own),
+            percent(own, delay),
+            nanos(with_callees),
+            percent(with_callees, delay)
+        );
+    }
+    text
+}

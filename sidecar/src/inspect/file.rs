@@ -1,0 +1,37 @@
+//! A capture as a file, written beside its place and moved there, so that it is whole or not there.
+
+use std::ffi::OsStr;
+use std::path::Path;
+
+use profiler_proto::{ProfileSet, folded, pprof};
+
+use crate::error::Error;
+
+use super::text::{plain, profile};
+
+/// Writes `set` in the form that the name of `path` says; of folded stacks, the type `kind`. What to say of it.
+pub(super) fn write(set: &ProfileSet, kind: &str, path: &Path) -> Result<String, Error> {
+    let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+    let shown = path.display().to_string();
+    let bytes = if name.ends_with(".pb.gz") {
+        pprof::encode(set)
+    } else if name.ends_with(".folded") {
+        let profile = profile(set, kind);
+        profile
+            .map(|profile| folded::encode(profile, &set.dictionary, folded::Tags::Left))
+            .unwrap_or_default()
+            .into_bytes()
+    } else {
+        return Err(Error::new(shown, "its name does not say which form it is to have", "end it in .pb.gz or .folded"));
+    };
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(format!(".{}.part", std::process::id()));
+    let written = std::fs::write(&beside, &bytes).and_then(|()| std::fs::rename(&beside, path));
+    if let Err(error) = written {
+        // The first error is the one to tell; what is left of the file may not be removable either.
+        drop(std::fs::remove_file(&beside));
+        return Err(Error::new(shown, error.to_string(), "give -o a path that can be written"));
+    }
+    let samples = profile(set, kind).map_or(0, |profile| profile.samples.len());
+    Ok(format!("{}: {samples} stacks, {} bytes", plain(&shown), bytes.len()))
+}

@@ -1,0 +1,99 @@
+//! Goroutines as text: equal ones together, or each by itself as a panic shows them.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::capture::frames::Place;
+use crate::capture::profile::{is_system, places_of};
+use crate::capture::{End, Goroutine, Goroutines, Source, Walk};
+use crate::go::Call;
+
+use super::text::{head, missing, plain};
+
+/// Goroutines with equal state, labels and stack together, the most first, as Go's `debug=1` with states.
+pub(super) fn grouped(source: &Source, all: &Goroutines) -> String {
+    let mut groups: BTreeMap<(String, String), u64> = BTreeMap::new();
+    let (mut system, mut shown) = (0, 0);
+    for goroutine in &all.list {
+        let places = places_of(source, goroutine);
+        if is_system(source, goroutine, &places) {
+            system += 1;
+            continue;
+        }
+        shown += 1;
+        let key = (format!("[{}]{}", goroutine.state(), labels(goroutine)), stack(goroutine, &places));
+        *groups.entry(key).or_default() += 1;
+    }
+    let mut groups: Vec<_> = groups.into_iter().collect();
+    groups.sort_by(|(a, x), (b, y)| (y, a).cmp(&(x, b)));
+    let mut text = format!("{}: {shown} goroutines, besides {system} of the runtime's own\n", head(source));
+    for ((state, stack), count) in groups {
+        // Writing to a `String` cannot fail, here and below.
+        _ = write!(text, "\n{count} {state}:\n{stack}");
+    }
+    text + &lost(all)
+}
+
+/// Each goroutine by itself, as Go's `debug=2`.
+pub(super) fn each(source: &Source, all: &Goroutines) -> String {
+    let now = clock_gettime(ClockId::Monotonic);
+    let now = u64::try_from(now.tv_sec).unwrap_or(0).saturating_mul(1_000_000_000).saturating_add(now.tv_nsec as u64);
+    let mut text = format!("{}: {} goroutines\n", head(source), all.list.len());
+    for goroutine in &all.list {
+        let places = places_of(source, goroutine);
+        _ = write!(text, "\ngoroutine {} [{}", goroutine.id, goroutine.state());
+        let minutes = goroutine.waiting_since.map_or(0, |since| now.saturating_sub(since) / 60_000_000_000);
+        if minutes > 0 {
+            _ = write!(text, ", {minutes} minutes");
+        }
+        _ = write!(text, "]{}:\n{}{}", labels(goroutine), stack(goroutine, &places), creator(source, goroutine));
+    }
+    text + &lost(all)
+}
+
+fn labels(goroutine: &Goroutine) -> String {
+    if goroutine.labels.is_empty() {
+        return String::new();
+    }
+    let labels: Vec<String> =
+        goroutine.labels.iter().map(|(key, value)| format!("{}: {}", plain(key), plain(value))).collect();
+    format!(" {{{}}}", labels.join(", "))
+}
+
+/// A function a line, then where it stands.
+fn stack(goroutine: &Goroutine, places: &[Place]) -> String {
+    let mut text = String::new();
+    for frame in places.iter().flat_map(|place| place.lines.iter()) {
+        _ = write!(text, "{}\n\t{}:{}\n", plain(&frame.function), plain(&frame.file), frame.line);
+    }
+    match goroutine.end {
+        _ if goroutine.stack.is_empty() => text += "(it runs: its function alone is known)\n",
+        End::Root => {}
+        End::Cut => text += "(there is more)\n",
+        End::Lost => text += "(the rest of the stack could not be read)\n",
+    }
+    text
+}
+
+/// The first goroutine, which nobody started.
+const MAIN: u64 = 1;
+
+fn creator(source: &Source, goroutine: &Goroutine) -> String {
+    let frames = source.loaded().frames(goroutine.go_pc, Call::Return);
+    let Some(frame) = frames.first().filter(|_| goroutine.go_pc != 0 && goroutine.id != MAIN) else {
+        return String::new();
+    };
+    let by = if goroutine.parent == 0 { String::new() } else { format!(" in goroutine {}", goroutine.parent) };
+    format!("created by {}{by}\n\t{}:{}\n", plain(&frame.function), plain(&frame.file), frame.line)
+}
+
+fn lost(all: &Goroutines) -> String {
+    let walk = Walk { beyond: all.beyond, broken: all.broken, ..Walk::default() };
+    let mut text = missing(&walk, "goroutines");
+    if all.changed > 0 {
+        _ = writeln!(text, "{} goroutines ran on while their stacks were copied, and are shown without", all.changed);
+    }
+    if text.is_empty() { text } else { format!("\n{text}") }
+}

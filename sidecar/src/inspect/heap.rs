@@ -1,0 +1,57 @@
+//! The heap as a table: what is in use, by the function that allocated it.
+
+use std::fmt::Write as _;
+
+use profiler_proto::ProfileSet;
+
+use crate::capture::heap::State;
+use crate::capture::{Heap, Source};
+
+use super::text::{by_function, bytes, head, missing, percent, ranked, total};
+
+/// What is printed of a heap.
+pub(super) fn text(source: &Source, heap: &Heap, set: &ProfileSet, rows: usize) -> String {
+    let mut text = format!("{}: heap", head(source));
+    // Writing to a `String` cannot fail, here and below.
+    if heap.state == State::Collected {
+        _ = write!(text, " as of the last garbage collection");
+    }
+    _ = writeln!(text, ", one sample each {} on average", bytes(i64::try_from(heap.rate).unwrap_or(i64::MAX)));
+    if let Some(advice) = heap.state.advice() {
+        _ = writeln!(text, "{advice}");
+    }
+    if heap.state != State::Off {
+        text += &table(set, rows);
+    }
+    if heap.torn > 0 {
+        _ = writeln!(text, "{} stacks were written to while they were read, and count as not in use", heap.torn);
+    }
+    text += &missing(&heap.walk, "stacks");
+    text
+}
+
+fn table(set: &ProfileSet, rows: usize) -> String {
+    let (in_use, allocated) = (total(set, "inuse_space"), total(set, "alloc_space"));
+    let mut text = format!(
+        "in use: {} in {} objects; allocated: {} in {} objects\n\n",
+        bytes(in_use),
+        total(set, "inuse_objects"),
+        bytes(allocated),
+        total(set, "alloc_objects")
+    );
+    _ = writeln!(text, "{:>12} {:>6} {:>12} {:>6} {:>12}  function", "in use", "%", "with callees", "%", "allocated");
+    let all = by_function(set, "alloc_space");
+    for (name, (own, with_callees)) in ranked(by_function(set, "inuse_space"), rows) {
+        let made = all.get(&name).map_or(0, |(own, _)| *own);
+        _ = writeln!(
+            text,
+            "{:>12} {:>5.1}% {:>12} {:>5.1}% {:>12}  {name}",
+            bytes(own),
+            percent(own, in_use),
+            bytes(with_callees),
+            percent(with_callees, in_use),
+            bytes(made)
+        );
+    }
+    text
+}

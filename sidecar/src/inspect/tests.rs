@@ -1,0 +1,15 @@
+//! What a terminal is shown.
+
+use super::text::{bytes, nanos, percent, plain};
+
+#[test]
+fn amounts_are_short() {
+    assert_eq!([0, 1023, 1024, 1_572_864, 5 << 30].map(bytes), ["0 B", "1023 B", "1.0 KiB", "1.5 MiB", "5.0 GiB"]);
+    assert_eq!([999, 1_500, 2_500_000, 3_210_000_000].map(nanos), ["999 ns", "1.5 µs", "2.5 ms", "3.21 s"]);
+    assert_eq!((percent(1, 4), percent(1, 0)), (25.0, 0.0));
+}
+
+#[test]
+fn names_of_programs_do_not_reach_the_terminal_as_commands() {
+    assert_eq!(plain("main.\u{1b}[31mred\n"), "main.\u{fffd}[31mred\u{fffd}");
+}

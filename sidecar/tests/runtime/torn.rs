@@ -1,0 +1,92 @@
+//! Captures of a program that allocates, collects garbage, grows stacks and starts goroutines as fast as it can (`tests/go/churn`).
+//!
+//! Nothing stops it, so what is read is torn now and then: that is to be noticed and counted, never shown. The program's calls are known, so each
+//! stack can be checked.
+
+use crate::programs;
+use crate::running::Running;
+use profiler_sidecar::capture::contention::Kind;
+use profiler_sidecar::capture::profile::{is_system, places_of};
+use profiler_sidecar::capture::{Bounds, End, Goroutine, Source, frames};
+use profiler_sidecar::go::layouts::status;
+
+/// Check some hundred captures of the oldest and the newest version.
+#[test]
+fn no_torn_stack_is_shown() {
+    for version in ["go1.21.13", "go1.27.0"] {
+        churn(version, 150);
+    }
+}
+
+/// Check ten thousand.
+#[test]
+#[ignore = "takes minutes: `make torture`"]
+fn no_torn_stack_is_shown_of_ten_thousand() {
+    churn("go1.26.8", 10_000);
+}
+
+fn churn(version: &str, captures: usize) {
+    let running = Running::start(&programs::build("churn", version, &["-ldflags=-s -w"], "amd64"), &[]);
+    let source = Source::find(running.pid()).unwrap();
+    let (mut stacks, mut changed, mut records) = (0, 0, 0);
+    for _ in 0..captures {
+        let goroutines = source.goroutines(Bounds::default()).unwrap();
+        assert_eq!(goroutines.broken, 0, "{version}");
+        changed += goroutines.changed;
+        let parked = goroutines.list.iter().filter(|goroutine| !goroutine.stack.is_empty());
+        stacks += parked.inspect(|goroutine| check(&source, goroutine)).count();
+
+        let heap = source.heap(Bounds::default()).unwrap();
+        assert_eq!((heap.walk.broken, heap.walk.foreign), (0, 0), "{version}");
+        for record in &heap.records {
+            assert!(record.in_use.objects >= 0 && record.in_use.objects <= record.allocated.objects, "{record:?}");
+            assert_eq!(record.allocated.bytes, record.allocated.objects * record.size as i64, "{record:?}");
+        }
+        records += heap.records.len();
+        for kind in [Kind::Block, Kind::Mutex] {
+            let contention = source.contention(kind, Bounds::default()).unwrap();
+            assert_eq!((contention.walk.broken, contention.walk.foreign), (0, 0), "{version}");
+            for record in &contention.records {
+                let places = frames::kept(source.loaded(), &record.stack);
+                assert!(places.iter().all(|place| !place.lines.is_empty()), "{record:?}");
+            }
+        }
+    }
+    assert!(stacks > captures && records > captures, "{stacks} stacks, {records} records");
+    eprintln!("{version}: {captures} captures: {stacks} stacks, {changed} goroutines ran on, {records} records");
+}
+
+/// A goroutine of the program stands in one of its own functions, called as the source says.
+fn check(source: &Source, goroutine: &Goroutine) {
+    let places = places_of(source, goroutine);
+    let names: Vec<&str> = places.iter().flat_map(|place| place.lines.iter()).map(|frame| &*frame.function).collect();
+    assert_eq!(names.len(), places.iter().map(|place| place.lines.len()).sum::<usize>());
+    assert!(!names.is_empty(), "{goroutine:?}");
+    if is_system(source, goroutine, &places) || goroutine.end != End::Root {
+        return;
+    }
+    assert!(goroutine.status != status::RUNNING);
+    if names.iter().all(|name| name.starts_with("runtime.")) {
+        // It is about to end: `goexit` called `goexit1`.
+        return;
+    }
+    let root = *names.last().unwrap();
+    let roots = [
+        "main.down",
+        "main.churn",
+        "runtime.main",
+        "main.main.func1",
+        "main.churn.func1",
+        "main.main.func2",
+        "main.main.gowrap1",
+        "main.churn.gowrap1",
+    ];
+    assert!(roots.contains(&root), "{names:?}");
+    // Whoever is called by `down` is `down`, or the runtime; from there on there is nobody else.
+    let first = names.iter().position(|name| *name == "main.down").unwrap_or(names.len());
+    let downs = &names[first..];
+    assert!(root != "main.down" || downs.iter().all(|name| *name == "main.down"), "{names:?}");
+    assert!(downs.iter().filter(|name| **name == "main.down").count() <= 94, "{names:?}");
+    let above = &names[..first];
+    assert!(root != "main.down" || above.iter().all(|name| name.starts_with("runtime.")), "{names:?}");
+}
