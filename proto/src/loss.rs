@@ -189,15 +189,15 @@ pub struct Account {
 impl Account {
     /// Enters what the handler counted (`taken`, `lost`) and what came out of the ring (`drained`) in the same epoch.
     pub fn enter(&mut self, taken: u64, drained: u64, lost: &Loss) {
-        self.taken += taken;
-        self.pending += drained;
+        self.taken = self.taken.saturating_add(taken);
+        self.pending = self.pending.saturating_add(drained);
         self.lost.merge(lost);
     }
 
     /// Moves `stacks` from pending to exported.
     pub fn exported(&mut self, stacks: u64) {
         self.pending = self.pending.saturating_sub(stacks);
-        self.exported += stacks;
+        self.exported = self.exported.saturating_add(stacks);
     }
 
     /// Moves `stacks` from pending to lost.

@@ -7,6 +7,8 @@ mod environment;
 mod resource;
 
 use std::ffi::OsString;
+#[cfg(feature = "serve")]
+use std::path::PathBuf;
 use std::time::Duration;
 
 use profiler_proto::resource::Resource;
@@ -46,6 +48,10 @@ pub struct Config {
     destinations: Vec<Destination>,
     queue_bytes: Option<usize>,
     serve: Option<String>,
+    #[cfg(feature = "serve")]
+    security: crate::serve::Security,
+    #[cfg(feature = "serve")]
+    serves_within: bool,
     symbolize: Option<bool>,
     span_link: Option<SpanLink>,
     link_unsampled_spans: Option<bool>,
@@ -108,6 +114,29 @@ impl Config {
     /// free one. See [`Profiler::serve_address`](crate::Profiler::serve_address).
     pub fn serve(mut self, address: impl Into<String>) -> Self {
         self.serve = Some(address.into());
+        self
+    }
+
+    /// Keeps the profiles of the last minutes for `profiler::serve::service()` (feature `tower`), the same pages inside of the host's own
+    /// server. An address of [`Config::serve`] is not needed for that, and keeps them, too.
+    #[cfg(feature = "serve")]
+    pub fn serve_within(mut self) -> Self {
+        self.serves_within = true;
+        self
+    }
+
+    /// Has the server speak TLS, with the certificate (and its chain) and the private key of these PEM files.
+    #[cfg(feature = "serve")]
+    pub fn serve_tls(mut self, certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
+        self.security = self.security.tls(certificate, key);
+        self
+    }
+
+    /// Has the server answer only those who know `token`, of at least 16 characters: as `Authorization: Bearer`, or as the password that a
+    /// browser asks for.
+    #[cfg(feature = "serve")]
+    pub fn serve_token(mut self, token: impl Into<std::sync::Arc<str>>) -> Self {
+        self.security = self.security.token(token);
         self
     }
 
@@ -182,6 +211,11 @@ pub(crate) struct Settings {
     pub(crate) destinations: Vec<Target>,
     pub(crate) limits: Limits,
     pub(crate) serve: Option<String>,
+    #[cfg(feature = "serve")]
+    pub(crate) security: crate::serve::Security,
+    /// Whether profiles are kept for the host's own server.
+    #[cfg(feature = "serve")]
+    pub(crate) serves_within: bool,
     /// Whether addresses get names.
     pub(crate) symbolize: bool,
     /// Which spans samples link to.
@@ -212,6 +246,10 @@ impl Config {
             destinations: export::resolve(self.destinations, lookup)?,
             limits: Limits { queue_bytes: environment.queue_bytes(self.queue_bytes)?, ..Limits::default() },
             serve: environment.serve(self.serve)?,
+            #[cfg(feature = "serve")]
+            security: self.security.or_variables(lookup)?,
+            #[cfg(feature = "serve")]
+            serves_within: self.serves_within,
             symbolize: environment.symbolize(self.symbolize)?,
             spans: SpanSettings {
                 link: environment.span_link(self.span_link)?,

@@ -39,6 +39,8 @@
 //! | `PROFILER_SPAN_LINK` | [`Config::span_link`] | `current`; `local_root`: see [`SpanLink`] |
 //! | `PROFILER_LINK_UNSAMPLED_SPANS` | [`Config::link_unsampled_spans`] | `0`; with `1`, samples link also to spans that are not sampled |
 //! | `PROFILER_SERVE` | [`Config::serve`] | not served |
+//! | `PROFILER_SERVE_TOKEN` | [`Config::serve_token`] | everybody who reaches the address is answered |
+//! | `PROFILER_SERVE_CERTIFICATE`, `PROFILER_SERVE_KEY` | [`Config::serve_tls`] | plain HTTP; paths of PEM files |
 //! | `PROFILER_QUEUE_BYTES` | [`Config::queue_bytes`] | `16777216` for each destination; 2000000 to 1073741824 |
 //! | `OTEL_EXPORTER_OTLP_[PROFILES_]{ENDPOINT,PROTOCOL,INSECURE}` | [`Config::export`] | no endpoint: nothing is sent |
 //! | `OTEL_EXPORTER_OTLP_[PROFILES_]{HEADERS,TIMEOUT,COMPRESSION}` | [`export::Otlp`], each by itself | none, `10000` ms, `gzip` |

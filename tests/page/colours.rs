@@ -34,7 +34,7 @@ fn text_can_be_read_on_every_colour() {
     let mut reader = Reader::at(site.address, "");
     let contrasts = reader.ask(CONTRASTS);
     let contrasts: Vec<f64> = contrasts.as_array().unwrap().iter().map(|value| value.as_f64().unwrap()).collect();
-    assert_eq!(contrasts.len(), 2 * 7 * 200);
+    assert_eq!(contrasts.len(), 2 * 8 * 200);
     let least = contrasts.iter().copied().fold(f64::INFINITY, f64::min);
     assert!(least >= 4.5, "{least}");
     reader.leave();

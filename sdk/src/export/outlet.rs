@@ -110,7 +110,7 @@ impl Local {
     pub(super) fn take(&self, set: &Arc<ProfileSet>, contents: &Contents) {
         (self.deliver)(set);
         let mut figures = self.figures();
-        figures.stats.delivered += contents.stacks;
+        figures.stats.delivered = figures.stats.delivered.saturating_add(contents.stacks);
         figures.kinds.offer(contents);
         figures.kinds.export(contents);
     }

@@ -149,7 +149,7 @@ impl Queue {
         let mut state = self.state();
         state.sending = false;
         if let Some(fate) = state.take_front(number) {
-            state.stats.delivered += fate.contents().stacks;
+            state.stats.delivered = state.stats.delivered.saturating_add(fate.contents().stacks);
             state.kinds.export(fate.contents());
             state.stats.last_error = warning.or(state.stats.last_error.take());
             fate.accepted();
@@ -212,7 +212,7 @@ impl Queue {
     /// The figures as they stand.
     pub(super) fn stats(&self) -> DestinationStats {
         let state = self.state();
-        let queued = state.entries.iter().map(|entry| entry.parcel.fate.contents().stacks).sum();
+        let queued = state.entries.iter().map(|entry| entry.parcel.fate.contents().stacks).fold(0, u64::saturating_add);
         DestinationStats {
             queued,
             queued_bytes: state.bytes as u64,

@@ -98,6 +98,7 @@ impl Frames {
     /// Puts the frames of a location behind `into`, the outermost first.
     fn expand(&mut self, location: &Location, dictionary: &Dictionary, into: &mut Vec<u32>) {
         let file = mapped_file(location, dictionary);
+        let is_go = frame_type(location, dictionary) == Some("go");
         if location.lines.is_empty() {
             into.push(self.intern(&unnamed(location, file, dictionary), package::of("", file), None));
         }
@@ -107,7 +108,7 @@ impl Frames {
             let source = Source::of(&function, line, depth + 1 < location.lines.len(), dictionary);
             into.push(match name {
                 "" => self.intern(&unnamed(location, file, dictionary), package::of("", file), Some(source)),
-                name if package::is_go_source(source.file) => {
+                name if is_go || package::is_go_source(source.file) => {
                     self.intern(name, package::of_go(name, file), Some(source))
                 }
                 name => self.intern(name, package::of(name, file), Some(source)),
@@ -191,11 +192,15 @@ fn name_of<'a>(function: &Function, dictionary: &'a Dictionary) -> &'a str {
 
 /// The file mapped at a location; `[kernel]` where the location says that it is the kernel's.
 fn mapped_file<'a>(location: &Location, dictionary: &'a Dictionary) -> &'a str {
-    let frame_type = dictionary.value_of(location.attributes, "profile.frame.type");
-    if frame_type.and_then(|value| value.as_str()) == Some("kernel") {
+    if frame_type(location, dictionary) == Some("kernel") {
         return "[kernel]";
     }
     dictionary.mappings.get(location.mapping).map_or("", |mapping| dictionary.strings.text(mapping.filename))
+}
+
+/// What sort of frames a location has, where it says so (OpenTelemetry semantic conventions, `profile.frame.type`).
+fn frame_type<'a>(location: &Location, dictionary: &'a Dictionary) -> Option<&'a str> {
+    dictionary.value_of(location.attributes, "profile.frame.type")?.as_str()
 }
 
 /// The stand-in for a name: `libc.so.6+0x28b0`, an offset in the file.
@@ -247,6 +252,14 @@ mod tests {
         assert_eq!(of("stock/shelf.Find"), ("stock/shelf", Sort::Own));
         assert_eq!(of("github.com/x/y.(*T).M"), ("github.com/x/y", Sort::Dependency));
         assert_eq!(of("runtime.mallocgc"), ("runtime", Sort::Std));
+        let (mut frames, mut dictionary) = (Frames::new(), Dictionary::default());
+        let name = dictionary.strings.intern_str("github.com/x/y.assembly");
+        let function = dictionary.functions.intern(Function { name, ..Function::default() });
+        let frame_type = dictionary.attribute("profile.frame.type", "go");
+        let attributes = dictionary.attribute_set([frame_type]);
+        let lines = Box::from([Line { function, line: 0, column: 0 }]);
+        frames.expand(&Location { lines, attributes, ..Location::default() }, &dictionary, &mut Vec::new());
+        assert_eq!(frames.packages.text(frame(&frames, "github.com/x/y.assembly").package), "github.com/x/y");
     }
 
     /// Check that a crate is the program's own for its name, or for where its sources stand, and otherwise is not.

@@ -30,6 +30,8 @@ mod query;
 mod range;
 mod reply;
 mod sample_type;
+mod seats;
+mod security;
 mod server;
 mod site;
 mod size;
@@ -46,7 +48,14 @@ mod top;
 mod tree;
 mod weight;
 mod window;
+#[cfg(feature = "tower")]
+mod within;
 
+pub use security::Security;
 pub use server::{Bound, Server};
 pub use source::{CaptureError, CaptureFuture, Snapshot, Source, Target};
 pub use store::Store;
+#[cfg(feature = "tower")]
+pub use within::{Answer, Body, Service, service};
+#[cfg(feature = "tower")]
+pub(crate) use within::{Opened, open};

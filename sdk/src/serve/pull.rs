@@ -34,15 +34,15 @@ const INDEX: &str = "<!doctype html>
 <h1>/debug/pprof/</h1>
 <p>Profiles for <code>go tool pprof</code>:</p>
 <ul>
-<li><a href=\"/debug/pprof/profile?seconds=30\">profile</a>: CPU samples from now on; <code>seconds</code> is 1 to 300, 30 if not said</li>
-<li><a href=\"/debug/pprof/heap\">heap</a>: what lives of the memory that was sampled since the start, and what was allocated; with <code>seconds</code>, how much of both came and went within them</li>
-<li><a href=\"/debug/pprof/allocs\">allocs</a>: the same, with what was allocated first</li>
-<li><a href=\"/debug/pprof/goroutine\">goroutine</a>, <a href=\"/debug/pprof/block\">block</a>, <a href=\"/debug/pprof/mutex\">mutex</a>: of Go processes, what there is of goroutines, what they waited for since the start, who made them wait; with <code>seconds</code>, how that changed</li>
-<li><a href=\"/debug/pprof/threads\">threads</a>: the threads that there are, by name and state</li>
-<li><a href=\"/debug/pprof/cmdline\">cmdline</a>: the program's arguments</li>
+<li><a href=\"profile?seconds=30\">profile</a>: CPU samples from now on; <code>seconds</code> is 1 to 300, 30 if not said</li>
+<li><a href=\"heap\">heap</a>: what lives of the memory that was sampled since the start, and what was allocated; with <code>seconds</code>, how much of both came and went within them</li>
+<li><a href=\"allocs\">allocs</a>: the same, with what was allocated first</li>
+<li><a href=\"goroutine\">goroutine</a>, <a href=\"block\">block</a>, <a href=\"mutex\">mutex</a>: of Go processes, what there is of goroutines, what they waited for since the start, who made them wait; with <code>seconds</code>, how that changed</li>
+<li><a href=\"threads\">threads</a>: the threads that there are, by name and state</li>
+<li><a href=\"cmdline\">cmdline</a>: the program's arguments</li>
 </ul>
 <p>Where several processes are profiled, samples of all carry the labels <code>service</code> and <code>pid</code>; <code>pid=N</code> is one process.</p>
-<p><a href=\"/\">The flame graph</a> shows the last minutes.</p>
+<p><a href=\"../../\">The flame graph</a> shows the last minutes.</p>
 </body></html>
 ";
 

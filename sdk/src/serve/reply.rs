@@ -10,8 +10,8 @@ use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use http::header::{
-    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, VARY,
-    X_CONTENT_TYPE_OPTIONS,
+    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, LOCATION,
+    VARY, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body_util::Full;
@@ -65,6 +65,12 @@ impl Reply {
     pub(super) fn refusal(status: StatusCode, why: impl Display) -> Self {
         let why = why.to_string();
         Self { status, ..Self::text(why.trim_end().to_owned() + "\n") }
+    }
+
+    /// To another place, for good.
+    pub(super) fn redirection(to: &'static str) -> Self {
+        Self { status: StatusCode::PERMANENT_REDIRECT, ..Self::text(String::new()) }
+            .with(LOCATION, HeaderValue::from_static(to))
     }
 
     /// The same with another header.

@@ -5,9 +5,13 @@
 //! client is no other's concern.
 
 use std::convert::Infallible;
+use std::fmt;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use http::Request;
@@ -15,18 +19,21 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
 
+use super::seats::{Seat, Seats};
+use super::security::{Security, Token};
 use super::site::Site;
 use super::source::Source;
 use super::stall::Impatient;
 use super::store::Store;
 use crate::error::Error;
 
-/// Connections at once; more wait in the kernel's queue.
+/// Connections at once; for more, those that are idle longest go.
 const MOST_CONNECTIONS: usize = 64;
 /// Time to send a request's head, and to think between requests.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
@@ -41,10 +48,17 @@ const REST: Duration = Duration::from_millis(250);
 pub struct Server;
 
 /// A server that has its address and does not answer yet.
-#[derive(Debug)]
 pub struct Bound {
     listener: TcpListener,
     address: SocketAddr,
+    token: Option<Token>,
+    acceptor: Option<TlsAcceptor>,
+}
+
+impl fmt::Debug for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Bound").field("address", &self.address).finish_non_exhaustive()
+    }
 }
 
 impl Server {
@@ -61,10 +75,7 @@ impl Server {
         let listener = TcpListener::bind(wanted).map_err(refused)?;
         listener.set_nonblocking(true).map_err(refused)?;
         let address = listener.local_addr().map_err(refused)?;
-        if !address.ip().to_canonical().is_loopback() {
-            tracing::warn!(%address, "profiles are served to everybody who can reach this address; there is no password");
-        }
-        Ok(Bound { listener, address })
+        Ok(Bound { listener, address, token: None, acceptor: None })
     }
 }
 
@@ -75,25 +86,65 @@ impl Bound {
         self.address
     }
 
+    /// The same with a token, TLS, or both.
+    ///
+    /// # Errors
+    /// The token is too short, or the files cannot be read or used.
+    pub fn secured(self, security: &Security) -> Result<Self, Error> {
+        Ok(Self { token: security.checked_token()?, acceptor: security.acceptor()?, ..self })
+    }
+
+    /// Says what others can do who reach the address.
+    fn warn(&self) {
+        let (address, is_open) = (self.address, !self.address.ip().to_canonical().is_loopback());
+        let warning = match (&self.token, &self.acceptor) {
+            _ if !is_open => return,
+            (None, _) => "profiles are served to everybody who can reach this address; set PROFILER_SERVE_TOKEN",
+            (Some(_), None) => {
+                "profiles and their token go over the network unencrypted; set a certificate and its key"
+            }
+            (Some(_), Some(_)) => {
+                return tracing::info!(%address, "profiles are served over TLS to those who know the token");
+            }
+        };
+        tracing::warn!(%address, warning);
+    }
+
     /// Answers until it is dropped; spawn it on a tokio runtime with I/O and time. Connections end with it.
     pub async fn run(self, source: Arc<dyn Source>, store: Arc<Store>) {
-        let site = Arc::new(Site::new(source, store, self.address));
+        self.warn();
+        let site = Arc::new(Site::new(source, store, Some(self.address), self.token));
         let listener = match tokio::net::TcpListener::from_std(self.listener) {
             Ok(listener) => listener,
             Err(error) => return tracing::error!(%error, "cannot serve profiles: the runtime does not take the socket"),
         };
-        let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+        let seats = Seats::new(MOST_CONNECTIONS);
         let mut connections = JoinSet::new();
-        // The semaphore is never closed: this loop has no other end than being dropped.
-        while let Ok(place) = Arc::clone(&places).acquire_owned().await {
+        // This loop has no other end than being dropped.
+        loop {
             let stream = accept(&listener).await;
-            let site = Arc::clone(&site);
+            let (seat, site, acceptor) = (seats.take().await, Arc::clone(&site), self.acceptor.clone());
             connections.spawn(async move {
-                converse(stream, site).await;
-                drop(place);
+                unless(seat.leave(), greet(stream, acceptor, &site, &seat)).await;
             });
             while connections.try_join_next().is_some() {}
         }
+    }
+}
+
+/// Does `work` to its end, or until `end`.
+async fn unless(end: impl Future<Output = ()>, work: impl Future<Output = ()>) {
+    let (mut end, mut work) = (pin!(end), pin!(work));
+    poll_fn(|cx| if end.as_mut().poll(cx).is_ready() { Poll::Ready(()) } else { work.as_mut().poll(cx) }).await;
+}
+
+/// Encrypts a connection, if it is to be, and answers on it.
+async fn greet(stream: TcpStream, acceptor: Option<TlsAcceptor>, site: &Arc<Site>, seat: &Arc<Seat>) {
+    let Some(acceptor) = acceptor else { return converse(stream, site, seat).await };
+    match timeout(HEAD_TIMEOUT, acceptor.accept(stream)).await {
+        Ok(Ok(stream)) => converse(stream, site, seat).await,
+        Ok(Err(error)) => tracing::debug!(%error, "a connection to the profile server did not become TLS"),
+        Err(_) => tracing::debug!("a connection to the profile server did not become TLS in time"),
     }
 }
 
@@ -113,10 +164,14 @@ async fn accept(listener: &tokio::net::TcpListener) -> TcpStream {
 }
 
 /// Answers the requests of one connection until its end.
-async fn converse(stream: TcpStream, site: Arc<Site>) {
+async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin, site: &Arc<Site>, seat: &Arc<Seat>) {
     let answer = |request: Request<Incoming>| {
-        let site = Arc::clone(&site);
-        async move { Ok::<_, Infallible>(site.answer(&request.into_parts().0).await) }
+        let (site, busy) = (Arc::clone(site), seat.busy());
+        async move {
+            let response = site.answer(&request.into_parts().0).await;
+            drop(busy);
+            Ok::<_, Infallible>(response)
+        }
     };
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())

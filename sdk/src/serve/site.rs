@@ -5,7 +5,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use http::header::ALLOW;
@@ -13,10 +13,12 @@ use http::request::Parts;
 use http::{HeaderValue, Method, Response, StatusCode};
 use http_body_util::Full;
 use tokio::sync::Semaphore;
+use tokio::time::sleep;
 
 use super::pull::MOST_CHANGES;
 use super::query::{BadParameter, Query, SAMPLES};
 use super::reply::Reply;
+use super::security::{self, Asker, Token};
 use super::source::{Snapshot, Source};
 use super::store::Store;
 use super::{assets, host, stats};
@@ -40,6 +42,9 @@ const PATHS: &str = "\
 /healthz                     whether samples are taken
 ";
 
+/// How long a wrong token is answered.
+const PENALTY: Duration = Duration::from_millis(250);
+
 /// The parameters of named profiles. `gc` and `debug` are what Go knows: there is nothing to collect here, and no text.
 const NAMED: [&str; 5] = ["seconds", "pid", "service", "gc", "debug"];
 
@@ -47,7 +52,9 @@ const NAMED: [&str; 5] = ["seconds", "pid", "service", "gc", "debug"];
 pub(super) struct Site {
     pub(super) source: Arc<dyn Source>,
     pub(super) store: Arc<Store>,
-    listening: SocketAddr,
+    /// `None` inside of a server that is not ours, whose names are its own concern.
+    listening: Option<SocketAddr>,
+    token: Option<Token>,
     /// Taken while a tree is made: several at once would take their memory together and end no sooner.
     pub(super) tree_maker: Semaphore,
     /// Taken while a change of the heap is waited for.
@@ -55,14 +62,19 @@ pub(super) struct Site {
 }
 
 impl Site {
-    /// The answers of a server that listens on `listening`.
-    pub(super) fn new(source: Arc<dyn Source>, store: Arc<Store>, listening: SocketAddr) -> Self {
-        Self { source, store, listening, tree_maker: Semaphore::new(1), changes: Semaphore::new(MOST_CHANGES) }
+    /// The answers of a server that listens on `listening`, for those who know `token` if there is one.
+    pub(super) fn new(
+        source: Arc<dyn Source>,
+        store: Arc<Store>,
+        listening: Option<SocketAddr>,
+        token: Option<Token>,
+    ) -> Self {
+        Self { source, store, listening, token, tree_maker: Semaphore::new(1), changes: Semaphore::new(MOST_CHANGES) }
     }
 
     /// The response to a request; bodies of requests mean nothing here.
     pub(super) async fn answer(&self, request: &Parts) -> Response<Full<Bytes>> {
-        let reply = match self.refusal(request) {
+        let reply = match self.refusal(request).await {
             Some(refusal) => refusal,
             None => self.route(request).await.unwrap_or_else(|bad| Reply::refusal(StatusCode::BAD_REQUEST, bad)),
         };
@@ -70,16 +82,29 @@ impl Site {
     }
 
     /// Why a request is not looked at any further.
-    fn refusal(&self, request: &Parts) -> Option<Reply> {
-        if let Err(name) = host::check(request, self.listening) {
-            let why = format!("{name:?} is not a name of this machine; use http://{}/", self.listening);
+    async fn refusal(&self, request: &Parts) -> Option<Reply> {
+        let foreign = |listening: SocketAddr| host::check(request, listening).err().map(|name| (name, listening));
+        if let Some((name, listening)) = self.listening.and_then(foreign) {
+            let why = format!("{name:?} is not a name of this machine; use http://{listening}/");
             return Some(Reply::refusal(StatusCode::FORBIDDEN, why));
         }
         if request.method != Method::GET && request.method != Method::HEAD {
             let refusal = Reply::refusal(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are answered");
             return Some(refusal.with(ALLOW, HeaderValue::from_static("GET, HEAD")));
         }
-        None
+        self.unknown(request).await
+    }
+
+    /// The refusal of those who do not know the token. Probes of health need none.
+    async fn unknown(&self, request: &Parts) -> Option<Reply> {
+        let token = self.token.as_ref().filter(|_| request.uri.path() != "/healthz")?;
+        match token.asker(&request.headers) {
+            Asker::Known => return None,
+            Asker::Unknown => {}
+            // Connections are few: so many tokens can be tried in a second.
+            Asker::Wrong => sleep(PENALTY).await,
+        }
+        Some(security::unauthorized())
     }
 
     async fn route(&self, request: &Parts) -> Result<Reply, BadParameter> {
@@ -89,7 +114,9 @@ impl Site {
             "/api/profile" => self.profile(&samples(&["format"])?).await,
             "/api/top" => self.top(&samples(&["by", "n", "format"])?).await,
             "/flamegraph.svg" => self.flamegraph(&samples(&[])?).await,
-            "/debug/pprof/" | "/debug/pprof" => query(&[]).map(|_| Self::pprof_index()),
+            "/debug/pprof/" => query(&[]).map(|_| Self::pprof_index()),
+            // What is relative there would lead elsewhere.
+            "/debug/pprof" => query(&[]).map(|_| Reply::redirection("pprof/")),
             "/debug/pprof/profile" => self.capture(&query(&["seconds", "pid", "service"])?, &request.method).await,
             "/debug/pprof/cmdline" => self.command_line(&query(&["pid"])?),
             path if path.starts_with("/debug/pprof/") => self.named(path, &query(&NAMED)?, request).await,

@@ -72,7 +72,10 @@ mod tests {
         let gate = Arc::new(Barrier::new(4));
         let threads = [(); 3].map(|()| {
             let gate = Arc::clone(&gate);
-            let wait = move || drop([gate.wait(), gate.wait()]);
+            let wait = move || {
+                gate.wait();
+                gate.wait();
+            };
             thread::Builder::new().name("counted".into()).spawn(wait).unwrap()
         });
         // They have their names now.

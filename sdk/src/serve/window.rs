@@ -24,8 +24,8 @@ const COUNTED_TRACES: usize = 100_000;
 /// The key that traces are listed under; a tag of this name is among them.
 const TRACE: &str = "trace_id";
 
-/// Of no use as a choice: threads come and go, and their names are a tag of their own.
-const NOT_LISTED: [&str; 1] = ["thread.id"];
+/// Of no use as a choice: threads come and go, and their names are a tag of their own; spans are many, and traces are listed.
+const NOT_LISTED: [&str; 2] = ["thread.id", "span_id"];
 
 /// The figures of a range of time.
 #[derive(Debug)]

@@ -54,7 +54,7 @@ impl Contents {
         let mut contents = Self::default();
         for profile in &set.profiles {
             if profile.kind.is_cpu(&set.dictionary) {
-                contents.stacks += stacks_of(profile, &set.dictionary);
+                contents.stacks = contents.stacks.saturating_add(stacks_of(profile, &set.dictionary));
             }
             contents.profiles[place_of(profile, &set.dictionary)] += u64::from(!profile.samples.is_empty());
         }

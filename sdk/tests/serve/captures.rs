@@ -75,7 +75,9 @@ fn a_capture_ends_with_its_client() {
 fn the_index_names_the_profiles() {
     let server = serve(shop());
     let index = server.get("/debug/pprof/");
-    assert!(index.text().contains("/debug/pprof/profile?seconds=30"));
+    assert!(index.text().contains("href=\"profile?seconds=30\""));
+    let bare = server.get("/debug/pprof");
+    assert_eq!((bare.status, bare.header("location")), (308, Some("pprof/")));
     let line = server.get("/debug/pprof/cmdline");
     let own = std::fs::read("/proc/self/cmdline").unwrap();
     assert_eq!(line.body, own.strip_suffix(b"\0").unwrap());

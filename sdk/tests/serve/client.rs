@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use profiler::serve::{Server, Source, Store};
+use profiler::serve::{Security, Server, Source, Store};
 use serde_json::Value;
 
 use crate::source::Waiting;
@@ -18,7 +18,11 @@ pub(crate) struct Running {
 }
 
 pub(crate) fn serve(store: Store) -> Running {
-    let bound = Server::bind("127.0.0.1:0").unwrap();
+    serve_securely(store, &Security::new())
+}
+
+pub(crate) fn serve_securely(store: Store, security: &Security) -> Running {
+    let bound = Server::bind("127.0.0.1:0").unwrap().secured(security).unwrap();
     let (address, source, store) = (bound.local_addr(), Arc::new(Waiting::default()), Arc::new(store));
     let captures: Arc<dyn Source> = Arc::clone(&source) as Arc<dyn Source>;
     thread::spawn(move || {

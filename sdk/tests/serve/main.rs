@@ -12,4 +12,5 @@ mod processes;
 mod profiles;
 mod refusals;
 mod samples;
+mod security;
 mod source;

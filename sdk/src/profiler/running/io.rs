@@ -87,6 +87,13 @@ pub(super) fn no_descriptor(what: &'static str) -> impl FnOnce(std::io::Error) -
 pub(super) struct Io {
     #[cfg(feature = "serve")]
     pub(super) server: Option<crate::serve::Bound>,
+    /// Whether profiles are kept for the host's own server.
+    #[cfg(feature = "serve")]
+    pub(super) serves_within: bool,
+    #[cfg(all(feature = "serve", feature = "tower"))]
+    pub(super) security: crate::serve::Security,
+    #[cfg(all(feature = "serve", feature = "tower"))]
+    pub(super) opened: Option<crate::serve::Opened>,
     pub(super) destinations: Vec<Target>,
     pub(super) limits: Limits,
     pub(super) resource: Resource,
@@ -167,12 +174,28 @@ impl Io {
     /// Starts the server; the store that it reads is one more destination.
     #[cfg(feature = "serve")]
     fn serve(&mut self) {
-        let Some(server) = self.server.take() else { return };
+        if self.server.is_none() && !self.serves_within {
+            return;
+        }
         let store = Arc::new(crate::serve::Store::default());
         let sink = Arc::clone(&store);
         let add = move |set: &Arc<ProfileSet>| sink.add(Arc::clone(set));
         self.destinations.push(Target::local("store", Arc::new(add)));
-        tokio::spawn(server.run(Arc::new(self.handle.clone()), store));
+        let source: Arc<dyn crate::serve::Source> = Arc::new(self.handle.clone());
+        #[cfg(feature = "tower")]
+        self.open(&source, &store);
+        if let Some(server) = self.server.take() {
+            tokio::spawn(server.run(source, store));
+        }
+    }
+
+    /// Has the host's own server answer, too.
+    #[cfg(all(feature = "serve", feature = "tower"))]
+    fn open(&mut self, source: &Arc<dyn crate::serve::Source>, store: &Arc<crate::serve::Store>) {
+        match crate::serve::open(Arc::clone(source), Arc::clone(store), &self.security) {
+            Ok(opened) => self.opened = Some(opened),
+            Err(error) => tracing::error!(%error, "profiles are not served within the host's server"),
+        }
     }
 
     async fn export(&self, window: &Window, symbolizer: &mut Symbolizer, exporter: &Exporter) {
@@ -298,7 +321,19 @@ mod tests {
         let (commands, _mailbox) = std::sync::mpsc::channel();
         let handle = Handle::new(commands, &settings, Arc::clone(mark));
         let (folders, resource) = (Some(Folders::new(&|_| None)), settings.resource);
-        Io { server, destinations: Vec::new(), limits: settings.limits, resource, folders, handle }
+        Io {
+            server,
+            serves_within: false,
+            #[cfg(feature = "tower")]
+            security: settings.security,
+            #[cfg(feature = "tower")]
+            opened: None,
+            destinations: Vec::new(),
+            limits: settings.limits,
+            resource,
+            folders,
+            handle,
+        }
     }
 
     /// Check that a profile of the heap is counted that is lost as its names are looked up, and none that is not.

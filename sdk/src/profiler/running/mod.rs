@@ -222,11 +222,17 @@ impl Drop for Claim {
     }
 }
 
+/// Takes the address that profiles are to be served on.
+#[cfg(feature = "serve")]
+fn serve(address: &str, security: &crate::serve::Security) -> Result<crate::serve::Bound, Error> {
+    crate::serve::Server::bind(address)?.secured(security)
+}
+
 /// Makes the stages and starts their threads, the receiving end first.
 fn wire(settings: Settings, claim: Claim) -> Result<Running, Error> {
     let mark = Mark::set().map(Arc::new).map_err(io::no_descriptor("open a pipe"))?;
     #[cfg(feature = "serve")]
-    let server = settings.serve.as_deref().map(crate::serve::Server::bind).transpose()?;
+    let server = settings.serve.as_deref().map(|address| serve(address, &settings.security)).transpose()?;
     #[cfg(feature = "serve")]
     let serve_address = server.as_ref().map(crate::serve::Bound::local_addr);
     #[cfg(not(feature = "serve"))]
@@ -245,6 +251,12 @@ fn wire(settings: Settings, claim: Claim) -> Result<Running, Error> {
     let io_thread = io::Io {
         #[cfg(feature = "serve")]
         server,
+        #[cfg(feature = "serve")]
+        serves_within: settings.serves_within,
+        #[cfg(all(feature = "serve", feature = "tower"))]
+        security: settings.security,
+        #[cfg(all(feature = "serve", feature = "tower"))]
+        opened: None,
         destinations: settings.destinations,
         limits: settings.limits,
         resource: settings.resource,
