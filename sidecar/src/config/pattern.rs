@@ -63,11 +63,7 @@ pub enum LeftOut {
 const LONGEST: usize = 1024;
 
 impl Filter {
-    pub(super) fn new(
-        pids: &[Said<u32>],
-        include: &[Said<String>],
-        exclude: &[Said<String>],
-    ) -> Result<Self, Error> {
+    pub(super) fn new(pids: &[Said<u32>], include: &[Said<String>], exclude: &[Said<String>]) -> Result<Self, Error> {
         if let Some(zero) = pids.iter().find(|said| said.value == 0 || i32::try_from(said.value).is_err()) {
             let what = format!("{}={}", zero.origin, zero.value);
             return Err(Error::new(what, "no process has this id", "give an id that `ps` shows in this pid namespace"));

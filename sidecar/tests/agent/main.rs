@@ -1,6 +1,14 @@
 //! The agent from end to end, on the kernel that runs here, with a real Go program: `run`, with another `run --receive` as its collector, and
 //! `record`. Needs root; as another user it says what was not run.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test fails by panicking; what was not run is said"
+)]
+
 mod http;
 mod process;
 mod shares;
