@@ -1,6 +1,6 @@
 # What there is to do here; `make` lists it. Each target finds or installs the tools it needs (.ci/tools.sh).
 
-.PHONY: help demo test setup format lint measure fuzz torture
+.PHONY: help demo test setup format lint measure fuzz torture ebpf
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
@@ -13,7 +13,7 @@ test: ## Everything that must hold: formatting, lints, docs, licences, tests, fu
 	@.ci/test
 
 setup: ## Find or install the tools that `make test` needs, and nothing else
-	@bash -c '. .ci/tools.sh; status=0; for tool in rust lints deny go collector python chromium aarch64 musl rust_source; do need_$$tool || status=1; done; exit $$status'
+	@bash -c '. .ci/tools.sh; status=0; for tool in rust lints deny go collector python chromium aarch64 musl rust_source ebpf; do need_$$tool || status=1; done; exit $$status'
 
 format: ## Format the code
 	@.ci/cargo fmt --all
@@ -29,3 +29,6 @@ fuzz: ## Fuzz the decoders for FUZZ_SECONDS (600)
 
 torture: ## What the sampler must survive at 1 kHz, TORTURE_SECONDS (60) each; a tenth of it under AddressSanitizer
 	@.ci/torture
+
+ebpf: ## Build the sidecar's eBPF programs anew, for both architectures, into sidecar/src/bpf/object
+	@.ci/ebpf

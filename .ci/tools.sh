@@ -129,7 +129,7 @@ install_go() {
 need_go() {
     find_go || install_go || return 1
     local version try
-    for version in local $(grep -oE 'go1\.[0-9.]+' "$root/tests/suite/pprof_go.rs"); do
+    for version in local $(cat "$root"/tests/suite/pprof_go.rs "$root"/sidecar/tests/*/*.rs | grep -oE 'go1\.[0-9]+\.[0-9]+' | sort -u); do
         for try in 1 2 3; do
             (cd "$root/tests/go/pprof_writer" && GOFLAGS="-mod=mod -buildvcs=false" GOTOOLCHAIN=$version go build -o /dev/null .) && continue 2
         done

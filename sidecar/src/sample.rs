@@ -17,7 +17,9 @@ pub struct Sample {
     pub period_nanos: u64,
     /// `comm` of the thread, without the zeros behind it.
     pub comm: String,
-    /// Whether it was in the kernel, whose addresses then stand in `kernel`.
+    /// Whether it was in the kernel.
+    pub in_kernel: bool,
+    /// The kernel's addresses then, leaf first, if they were asked for.
     pub kernel: Vec<u64>,
     /// Addresses of user space, leaf first: `user[0]` is the interrupted instruction where it was in user space, the others are return addresses.
     pub user: Vec<u64>,

@@ -2,6 +2,8 @@
 //!
 //! `FUZZ_SECONDS` is the time that it takes, 2 by default. A failure prints the seed that failed; `FUZZ_SEED` tries that one alone.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking and says why")]
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::process::Command;

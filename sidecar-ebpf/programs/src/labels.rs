@@ -30,7 +30,7 @@ pub(crate) extern "C" fn read_slice() -> u32 {
     let Some(scratch) = scratch() else { return 0 };
     // SAFETY: this processor's scratch; the table has room for LABELS pairs.
     unsafe {
-        let slice = addr_of_mut!((*scratch).frame).cast::<u64>();
+        let slice = addr_of_mut!((*scratch).slice).cast::<u64>();
         if bpf_probe_read_user(slice.cast(), 16, (*scratch).labels as *const _) != 0 {
             return cut(scratch);
         }

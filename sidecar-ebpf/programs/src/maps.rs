@@ -38,6 +38,15 @@ pub(crate) const BODY: usize = RECORD - size_of::<Sample>();
 /// Bytes to read tables of a process into: 32 pairs of strings, or a bucket of a map.
 pub(crate) const WORK: usize = 1024;
 
+/// A part of the stack that was read.
+#[repr(C)]
+pub(crate) struct Chunk {
+    /// Where it begins.
+    pub(crate) base: u64,
+    /// Its bytes.
+    pub(crate) length: u64,
+}
+
 /// What a processor keeps while it makes a record.
 #[repr(C)]
 pub(crate) struct Scratch {
@@ -57,8 +66,10 @@ pub(crate) struct Scratch {
     pub(crate) g: u64,
     /// The thread pointer.
     pub(crate) thread_pointer: u64,
-    /// A frame: saved frame pointer, return address.
-    pub(crate) frame: [u64; 2],
+    /// The head of a slice.
+    pub(crate) slice: [u64; 2],
+    /// The stack in `work`.
+    pub(crate) chunk: Chunk,
     /// The record's fixed part.
     pub(crate) sample: Sample,
     /// What follows it.

@@ -8,13 +8,18 @@ use core::ptr::addr_of_mut;
 use aya_ebpf::helpers::generated::bpf_probe_read_user;
 use profiler_sidecar_ebpf::{FRAMES, Flag};
 
-use crate::maps::scratch;
+use crate::maps::{Scratch, scratch};
 
 /// Bits of a return address that are an address: on aarch64 the others may hold a signature.
 #[cfg(bpf_target_arch = "aarch64")]
 const ADDRESS: u64 = (1 << 48) - 1;
 #[cfg(not(bpf_target_arch = "aarch64"))]
 const ADDRESS: u64 = u64::MAX;
+
+/// Bytes of stack that are read at once: a few frames, for the call to read costs more than the bytes.
+const CHUNK: u64 = 512;
+/// Bytes of a frame: a frame pointer, a return address.
+const FRAME: u64 = 16;
 
 /// Walks from the registers in the scratch; writes frames, their number and how the walk ended there. A function of its own for the
 /// verifier, which proves its 512 turns once.
@@ -25,8 +30,8 @@ pub(crate) extern "C" fn walk_user() -> u32 {
     // SAFETY: fields of this processor's scratch; the indexes are below FRAMES, whose words the body has room for.
     unsafe {
         let frames = addr_of_mut!((*scratch).body).cast::<u64>();
-        let frame = addr_of_mut!((*scratch).frame).cast::<u64>();
         frames.write_volatile((*scratch).sample.ip);
+        addr_of_mut!((*scratch).chunk).cast::<[u64; 2]>().write_volatile([0, 0]);
         let mut at = (*scratch).sample.fp;
         let mut found = 1;
         let mut end = 0;
@@ -34,17 +39,16 @@ pub(crate) extern "C" fn walk_user() -> u32 {
             if at == 0 {
                 break;
             }
-            if at & 7 != 0 || bpf_probe_read_user(frame.cast(), 16, at as *const _) != 0 {
+            let Some((next, back)) = frame(scratch, at) else {
                 end = Flag::Lost as u32;
                 break;
-            }
-            let back = frame.add(1).read_volatile() & ADDRESS;
+            };
+            let back = back & ADDRESS;
             if back == 0 {
                 break;
             }
             frames.add(found).write_volatile(back);
             found += 1;
-            let next = frame.read_volatile();
             if next == at {
                 end = Flag::Lost as u32;
                 break;
@@ -59,4 +63,38 @@ pub(crate) extern "C" fn walk_user() -> u32 {
         (*scratch).length = found as u32 * 8;
     }
     0
+}
+
+/// The two words at a frame pointer, of the chunk that was read last if they are in it.
+#[inline(always)]
+unsafe fn frame(scratch: *mut Scratch, at: u64) -> Option<(u64, u64)> {
+    if at & 7 != 0 {
+        return None;
+    }
+    // SAFETY: fields of this processor's scratch; the offset is checked.
+    unsafe {
+        let chunk = addr_of_mut!((*scratch).chunk);
+        let bytes = addr_of_mut!((*scratch).work).cast::<u8>();
+        // In memory, so that the verifier knows nothing of them: it would go every way through the loop for each.
+        let (base, length) = (addr_of_mut!((*chunk).base), addr_of_mut!((*chunk).length));
+        let mut offset = at.wrapping_sub(base.read_volatile());
+        if offset > length.read_volatile().wrapping_sub(FRAME) || length.read_volatile() == 0 {
+            let mut read = CHUNK;
+            if bpf_probe_read_user(bytes.cast(), CHUNK as u32, at as *const _) != 0 {
+                // At the end of the stack.
+                if bpf_probe_read_user(bytes.cast(), FRAME as u32, at as *const _) != 0 {
+                    return None;
+                }
+                read = FRAME;
+            }
+            base.write_volatile(at);
+            length.write_volatile(read);
+            offset = 0;
+        }
+        if offset > CHUNK - FRAME {
+            return None;
+        }
+        let words = bytes.add(offset as usize).cast::<u64>();
+        Some((words.read_volatile(), words.add(1).read_volatile()))
+    }
 }

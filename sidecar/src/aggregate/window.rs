@@ -106,8 +106,8 @@ impl Window {
         let mut room = Room { bytes: &mut self.bytes, most };
         let numbers = locations(&mut self.places, &mut self.locations, stack, &mut room)?;
         let number = known_or(&mut self.stacks, numbers, |stack| size_of_val(&**stack), &mut room).ok_or(Full)?;
-        let name = Box::from(sample.comm.as_str());
-        let name = known_or(&mut self.names, name, |name: &Box<str>| name.len(), &mut room).ok_or(Full)?;
+        let length = sample.comm.len();
+        let name = known_or(&mut self.names, sample.comm.as_str().into(), |_| length, &mut room).ok_or(Full)?;
         let context = Context::of(sample);
         let has_tags = !context.tags.is_empty();
         // With little room left there is none for what would be seen once: spans first, then tags.

@@ -77,7 +77,8 @@ impl Sampler {
         self.loaded.lacks()
     }
 
-    /// Waits until records are worth reading, at most `timeout`; whether the kernel side said so.
+    /// Waits until a process was born, replaced or ended, or a quarter of the ring is full, at most `timeout`; whether the kernel side said
+    /// so. Samples do not end the wait: choose a `timeout` as late as they may be.
     pub fn wait(&self, timeout: Duration) -> bool {
         self.records.wait(timeout)
     }
@@ -105,7 +106,7 @@ impl Sampler {
         self.targets.change(pid, |target| target.flags |= profiler_sidecar_ebpf::TargetFlag::Excluded as u32)
     }
 
-    /// Samples of this process; the kernel side knows it from now on, and does not hurry to tell of it.
+    /// Samples of this process; this is what holds for a process of which nothing is said.
     ///
     /// # Errors
     ///
@@ -147,10 +148,9 @@ impl Sampler {
     ///
     /// # Errors
     ///
-    /// As [`Sampler::load`]; the old rate stays then.
+    /// As [`Sampler::load`]; processors that were not reached yet keep the old rate then.
     pub fn set_rate_hz(&mut self, rate_hz: u32) -> Result<(), Error> {
-        self.events = perf::Events::open(self.loaded.program()?, period(rate_hz)?)?;
-        Ok(())
+        self.events.restart(self.loaded.program()?, period(rate_hz)?)
     }
 
     /// No more ticks: what is in the ring and in the counters is all, and both agree. [`Sampler::set_rate_hz`] starts the clock again.

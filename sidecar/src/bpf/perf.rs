@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
+use std::time::Duration;
 
 use super::processors;
 use crate::error::Error;
@@ -49,16 +50,10 @@ pub(super) struct Events {
 }
 
 impl Events {
-    /// Opens one on every processor that is online. One that goes offline meanwhile is left out.
+    /// Opens one on every processor that is online.
     pub(super) fn open(program: BorrowedFd<'_>, period: u64) -> Result<Self, Error> {
         let mut events = Self { open: BTreeMap::new(), period, stopped: false };
-        for processor in processors::online()? {
-            match tick(processor, period, program) {
-                Ok(event) => drop(events.open.insert(processor, event)),
-                Err((_, error)) if is_gone(&error) => {}
-                Err((call, error)) => return Err(refused(call, processor, &error)),
-            }
-        }
+        events.restart(program, period)?;
         if events.open.is_empty() {
             return Err(Error::new(
                 "the clock",
@@ -67,6 +62,24 @@ impl Events {
             ));
         }
         Ok(events)
+    }
+
+    /// Opens one on every processor that is online, in place of the one that was there; the rest stay as they are where one is refused. One
+    /// after the other within a period: were they all to tick at once, what one tick sets off on another processor would be hit by that
+    /// one's, every time. A processor that goes offline meanwhile is left out.
+    pub(super) fn restart(&mut self, program: BorrowedFd<'_>, period: u64) -> Result<(), Error> {
+        let online = processors::online()?;
+        let apart = Duration::from_nanos(period / online.len().max(1) as u64);
+        for processor in online {
+            match tick(processor, period, program) {
+                Ok(event) => drop(self.open.insert(processor, event)),
+                Err((_, error)) if is_gone(&error) => {}
+                Err((call, error)) => return Err(refused(call, processor, &error)),
+            }
+            std::thread::sleep(apart);
+        }
+        (self.period, self.stopped) = (period, false);
+        Ok(())
     }
 
     /// Opens events on processors that came, and drops those of processors that went.

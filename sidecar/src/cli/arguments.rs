@@ -76,7 +76,7 @@ pub(super) struct RecordArguments {
     /// The command to record, from its first instruction on; stands last, for all that follows belongs to it
     #[arg(short, long, group = "subject", num_args = 1.., allow_hyphen_values = true)]
     command: Vec<OsString>,
-    /// How long at most, as 10s or 1m [default: 10s of a process, all of a command]
+    /// How long at most, as 10s or 1m [default: 10s of a process, all of a command, which is ended by SIGTERM where it takes longer]
     #[arg(short, long, value_name = "DURATION")]
     duration: Option<String>,
     /// Where to: *.pb.gz (pprof), *.pb (without gzip), *.folded

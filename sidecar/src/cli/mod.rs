@@ -35,7 +35,10 @@ pub fn main() -> ExitCode {
         Command::Heap(asked) => shown(inspect::heap(&asked)),
         Command::Goroutines(asked) => shown(inspect::goroutines(&asked)),
         Command::Contention(asked) => shown(inspect::contention(&asked)),
-        Command::Hold { threshold, command } => complain(&record::hold(&threshold, &command), FAILED),
+        Command::Hold { threshold, command } => match record::hold(&threshold, &command) {
+            Some(error) => complain(&error, FAILED),
+            None => ExitCode::from(FAILED),
+        },
     }
 }
 

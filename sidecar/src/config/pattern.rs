@@ -64,9 +64,9 @@ const LONGEST: usize = 1024;
 
 impl Filter {
     pub(super) fn new(
-        pids: Vec<Said<u32>>,
-        include: Vec<Said<String>>,
-        exclude: Vec<Said<String>>,
+        pids: &[Said<u32>],
+        include: &[Said<String>],
+        exclude: &[Said<String>],
     ) -> Result<Self, Error> {
         if let Some(zero) = pids.iter().find(|said| said.value == 0 || i32::try_from(said.value).is_err()) {
             let what = format!("{}={}", zero.origin, zero.value);
@@ -87,7 +87,7 @@ impl Filter {
             include: include.iter().map(read).collect::<Result<_, _>>()?,
             exclude: exclude.iter().map(read).collect::<Result<_, _>>()?,
         };
-        filter.check_sense(&include, &exclude)?;
+        filter.check_sense(include, exclude)?;
         Ok(filter)
     }
 

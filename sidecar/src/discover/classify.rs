@@ -1,19 +1,16 @@
 //! Finds out what a process is: the work that is done once for each program that it runs.
 //!
-//! In: an open `/proc/PID`. Out: a [`Target`], or `None` for what is no process to profile: threads of the kernel, those that ended. Takes
-//! about a millisecond for a program that was not seen before, a tenth of it otherwise; can wait for the process (see
-//! [`Files`](crate::target::Files), [`Memory`](crate::target::Memory)).
+//! In: an open `/proc/PID`. Out: a [`Target`], or `None` for what is no process to profile: threads of the kernel, those that ended. Where a process
+//! gives no answer it takes as long as there is patience.
 
 use std::sync::Arc;
 
-use super::container::Container;
 use super::context::Published;
-use super::environment::Environment;
-use super::program::Programs;
 use super::resource::{Known, Pod};
+use super::scout::{Scout, Seen};
 use super::table::Options;
 use super::target::{Candidate, Exe, Kind, Target, WhyNot};
-use crate::target::{Fault, Files, Folder, Process, Stat, State};
+use crate::target::{Fault, Folder, Process, Stat, State};
 
 /// What the process in `folder` is.
 ///
@@ -23,19 +20,18 @@ pub(super) fn classify(
     process: Process,
     stat: &Stat,
     folder: Folder,
-    (options, pod, programs): (&Options, &Pod, &mut Programs),
+    (options, pod, scout): (&Options, &Pod, &Scout),
 ) -> Result<Option<Target>, Fault> {
     if stat.is_kernel_thread || stat.state == State::Ended {
         return Ok(None);
     }
-    let container = Container::read(&folder);
-    let environment = readable(Environment::read(&folder))?.unwrap_or_default();
-    let context = readable(Published::read(&folder, process.memory()))?.flatten();
-    let (exe, refused) = match program(folder, programs) {
-        Ok(exe) => (exe, None),
-        Err(fault) if fault.is_gone() => return Err(fault),
-        Err(fault) => (Exe::default(), Some(fault)),
-    };
+    let answer = scout.look(process, folder).transpose()?;
+    let mut trouble = answer.is_none().then_some(WhyNot::NoAnswer);
+    let Seen { container, environment, context, exe } = answer.unwrap_or_default();
+    let exe = exe.unwrap_or_else(|fault| {
+        trouble = Some(WhyNot::Unreadable(fault.to_string()));
+        Exe::default()
+    });
     let known = Known {
         process,
         comm: &stat.comm,
@@ -57,28 +53,8 @@ pub(super) fn classify(
         context: context.map(Arc::new),
         profiled: Ok(()),
     };
-    target.profiled = match refused {
-        Some(fault) => choose(&target, options).and(Err(WhyNot::Unreadable(fault.to_string()))),
-        None => choose(&target, options),
-    };
+    target.profiled = choose(&target, options).and(trouble.map_or(Ok(()), Err));
     Ok(Some(target))
-}
-
-/// What may be missing; only that the process is gone is an error.
-fn readable<T>(outcome: Result<T, Fault>) -> Result<Option<T>, Fault> {
-    match outcome {
-        Ok(value) => Ok(Some(value)),
-        Err(fault) if fault.is_gone() => Err(fault),
-        Err(_) => Ok(None),
-    }
-}
-
-fn program(folder: Folder, programs: &mut Programs) -> Result<Exe, Fault> {
-    let files = Files::new(folder);
-    let (path, is_deleted) = files.exe_path()?;
-    let (file, identity) = files.exe()?;
-    let program = programs.look_into(identity, file);
-    Ok(Exe { path, is_deleted, identity: Some(identity), program: Some(program) })
 }
 
 fn kind(exe: &Exe, context: Option<&Published>) -> Kind {
@@ -108,5 +84,37 @@ fn choose(target: &Target, options: &Options) -> Result<(), WhyNot> {
     match target.exe.program.as_ref().and_then(|program| program.foreign.clone()) {
         Some(foreign) => Err(WhyNot::OtherMachine(foreign)),
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use profiler_proto::otlp::ProcessContext;
+    use profiler_proto::resource::Resource;
+
+    use super::super::program::Program;
+    use super::*;
+
+    /// Check that Go is Go whatever it publishes, that others are known by whether they say that they profile themselves, and no more.
+    #[test]
+    fn the_kind_is_told_by_program_and_context() {
+        let published = |attributes| Published {
+            header: 0,
+            time: 1,
+            context: ProcessContext { attributes, ..ProcessContext::default() },
+        };
+        let [on, off, silent] = ["on", "off", ""].map(|cpu| match cpu {
+            "" => published(Resource::new()),
+            cpu => published(Resource::new().with("profiler.cpu", cpu)),
+        });
+        let exe = |go: Option<&str>| Exe {
+            program: Some(Arc::new(Program { go: go.map(str::to_owned), ..Program::default() })),
+            ..Exe::default()
+        };
+        let [native, go] = [exe(None), exe(Some("go1.26.1"))];
+        let of_native = [Some(&on), Some(&off), Some(&silent), None].map(|context| kind(&native, context));
+        assert_eq!(of_native, [Kind::Sdk, Kind::Sdk, Kind::Native, Kind::Native]);
+        assert_eq!(kind(&go, Some(&on)), Kind::Go("go1.26.1".into()));
+        assert_eq!(kind(&Exe::default(), None), Kind::Native);
     }
 }

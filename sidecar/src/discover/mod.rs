@@ -12,6 +12,7 @@ mod context;
 mod environment;
 mod program;
 mod resource;
+mod scout;
 mod table;
 mod target;
 
@@ -20,5 +21,5 @@ pub use context::Published;
 pub use environment::Environment;
 pub use program::{Program, Programs};
 pub use resource::{MOST_ATTRIBUTES, POD, Pod};
-pub use table::{Counters, Event, Options, Sweep, Table};
+pub use table::{Choose, Counters, Event, Options, Sweep, Table};
 pub use target::{Candidate, Exe, Kind, Target, WhyNot};

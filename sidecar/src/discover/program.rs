@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::elf::{self, Machine};
 use crate::go::{BuildInfo, Version};
@@ -27,25 +27,41 @@ pub struct Program {
 /// The programs that were looked into.
 #[derive(Debug, Default)]
 pub struct Programs {
-    known: HashMap<Identity, (Arc<Program>, u64)>,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    programs: HashMap<Identity, (Arc<Program>, u64)>,
     uses: u64,
 }
 
 impl Programs {
-    /// The program in `file`, which is looked into only if none of this identity is known. Can wait for the file.
-    pub fn look_into(&mut self, identity: Identity, file: File) -> Arc<Program> {
-        self.uses += 1;
-        if let Some((program, used)) = self.known.get_mut(&identity) {
-            *used = self.uses;
-            return Arc::clone(program);
+    /// The program in `file`, which is looked into only if none of this identity is known. Can wait for the file; others meanwhile do not.
+    pub fn look_into(&self, identity: Identity, file: File) -> Arc<Program> {
+        if let Some(program) = self.known.lock().unwrap_or_else(PoisonError::into_inner).find(identity) {
+            return program;
         }
         let program = Arc::new(Program::examine(file));
-        if self.known.len() >= MOST {
-            let oldest = self.known.iter().min_by_key(|(_, (_, used))| *used).map(|(identity, _)| *identity);
-            oldest.map(|identity| self.known.remove(&identity));
-        }
-        self.known.insert(identity, (Arc::clone(&program), self.uses));
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).keep(identity, &program);
         program
+    }
+}
+
+impl Known {
+    fn find(&mut self, identity: Identity) -> Option<Arc<Program>> {
+        self.uses += 1;
+        let (program, used) = self.programs.get_mut(&identity)?;
+        *used = self.uses;
+        Some(Arc::clone(program))
+    }
+
+    fn keep(&mut self, identity: Identity, program: &Arc<Program>) {
+        if self.programs.len() >= MOST {
+            let oldest = self.programs.iter().min_by_key(|(_, (_, used))| *used).map(|(identity, _)| *identity);
+            oldest.map(|identity| self.programs.remove(&identity));
+        }
+        self.programs.insert(identity, (Arc::clone(program), self.uses));
     }
 }
 

@@ -7,99 +7,29 @@
 
 mod entry;
 mod round;
+mod terms;
 
 use std::collections::{HashMap, VecDeque};
-use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
 use self::entry::Entry;
 use self::round::Round;
-use super::program::Programs;
+pub use self::terms::{Choose, Counters, Event, Options, Sweep};
 use super::resource::Pod;
-use super::target::{Candidate, Target};
+use super::scout::Scout;
+use super::target::Target;
 use crate::target::Process;
 
 /// Most processes that wait to be looked at because of an event. Those beyond are found by a sample or a sweep.
 const MOST_TOLD: usize = 4096;
-
-/// What the kernel side tells of a process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Event {
-    /// It runs another program now.
-    Exec {
-        /// Which.
-        pid: u32,
-    },
-    /// It ended.
-    Exit {
-        /// Which.
-        pid: u32,
-    },
-    /// It is new, with its parent's program.
-    Fork {
-        /// Whose child.
-        parent: u32,
-        /// Which.
-        child: u32,
-    },
-}
-
-/// What the settings say of processes.
-pub struct Options {
-    /// Most processes that are known at once, ended ones included.
-    pub most: usize,
-    /// Whether processes that profile themselves are profiled all the same.
-    pub sdk_too: bool,
-    /// Whether a process is to be profiled, or why not.
-    pub choose: Box<dyn Fn(&Candidate<'_>) -> Result<(), String> + Send>,
-}
-
-impl Default for Options {
-    /// 4,096 processes, all chosen that do not profile themselves.
-    fn default() -> Self {
-        Self { most: 4096, sdk_too: false, choose: Box::new(|_| Ok(())) }
-    }
-}
-
-impl fmt::Debug for Options {
-    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(to, "Options {{ most: {}, sdk_too: {} }}", self.most, self.sdk_too)
-    }
-}
-
-/// What a part of a sweep did.
-#[derive(Debug, Clone, Default)]
-pub struct Sweep {
-    /// Targets that are new, or not what they were: their program changed, or what they publish.
-    pub changed: Vec<Arc<Target>>,
-    /// Processes that ended.
-    pub ended: Vec<Process>,
-    /// All of `/proc` was looked at since the last time that this was `true`.
-    pub is_whole: bool,
-}
-
-/// What did not go as it should, since the beginning.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Counters {
-    /// Looks at processes that found out what they are.
-    pub classified: u64,
-    /// Samples or events of processes that were gone before anybody looked.
-    pub gone_before: u64,
-    /// Looks at processes for which there was no room.
-    pub crowded: u64,
-    /// Events that were not kept, as too many waited.
-    pub untold: u64,
-    /// `/proc` could not be listed.
-    pub unlisted: u64,
-}
 
 /// The processes.
 #[derive(Debug)]
 pub struct Table {
     options: Options,
     pod: Pod,
-    programs: Programs,
+    scout: Scout,
     entries: HashMap<u32, Entry>,
     told: VecDeque<u32>,
     round: Round,
@@ -119,9 +49,9 @@ impl Table {
     #[must_use]
     pub fn within(options: Options, pod: Pod) -> Self {
         Self {
+            scout: Scout::new(options.patience),
             options,
             pod,
-            programs: Programs::default(),
             entries: HashMap::new(),
             told: VecDeque::new(),
             round: Round::default(),
@@ -170,8 +100,8 @@ impl Table {
         self.entries.get(&pid)?.target.clone()
     }
 
-    /// Looks at events and at up to `work` processes, going on where the last call ended. A process costs about 20 µs, one that is new or has
-    /// changed up to a millisecond.
+    /// Looks at events and at up to `work` processes, going on where the last call ended. A process costs a
+    /// few system calls, one that is new or has changed is looked into.
     pub fn sweep(&mut self, work: usize, now: Instant) -> Sweep {
         let mut sweep = Sweep::default();
         let mut work = work.max(1);
@@ -223,6 +153,12 @@ impl Table {
         self.counters
     }
 
+    /// Threads that look at a process and have not come back yet: nothing can be done about them but to end the process.
+    #[must_use]
+    pub fn away(&self) -> usize {
+        self.scout.away()
+    }
+
     /// What the settings say.
     #[must_use]
     pub fn options(&self) -> &Options {
@@ -251,7 +187,7 @@ impl Table {
     fn look(&mut self, pid: u32, now: Instant) {
         let Ok((process, folder, stat)) = Process::find_with(pid) else { return self.lose(pid) };
         if let Some(entry) = self.entries.get_mut(&pid).filter(|entry| entry.process == process) {
-            if entry.is_current(&stat, now) {
+            if entry.is_current(&stat, &self.scout, now) {
                 return;
             }
         } else if !self.has_room(pid) {
@@ -259,7 +195,7 @@ impl Table {
             return;
         }
         let known = self.entries.remove(&pid).filter(|entry| entry.process == process);
-        let surroundings = (&self.options, &self.pod, &mut self.programs);
+        let surroundings = (&self.options, &self.pod, &self.scout);
         match Entry::classify(process, &stat, folder, surroundings, (known, now)) {
             Ok(mut entry) => {
                 self.counters.classified += 1;
@@ -308,6 +244,3 @@ impl Table {
         sweep.is_whole = true;
     }
 }
-
-#[cfg(test)]
-mod tests;

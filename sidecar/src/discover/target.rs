@@ -95,6 +95,11 @@ pub enum WhyNot {
     /// It cannot be looked at.
     #[error("{0}")]
     Unreadable(String),
+    /// A look at it did not come back.
+    #[error(
+        "its files or its memory gave no answer in time (a network or FUSE file system that hangs?), or too many others did not"
+    )]
+    NoAnswer,
     /// Its program is for another processor, or for the 32-bit mode of this one.
     #[error("its program is {0}: its stacks cannot be walked here")]
     OtherMachine(String),

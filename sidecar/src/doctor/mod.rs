@@ -1,1 +1,69 @@
-//! The command `doctor`: what works here, and what is missing.
+//! The command `doctor`: what works here, what is missing and what to do about it, which processes are seen, and why each is or is not
+//! profiled.
+//!
+//! In: the kernel's own words ([`system`]), an attempt to sample ([`sampling`]), the processes ([`processes`]). Out: a table for a person, or
+//! JSON for a program, on standard output. Main thread; changes nothing and ends in seconds.
+
+mod check;
+mod processes;
+mod sampling;
+mod show;
+mod system;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+pub use check::{Check, Verdict};
+pub use processes::Row;
+pub use system::System;
+
+use crate::discover;
+use crate::error::Error;
+
+/// What was asked for.
+#[derive(Debug, Default)]
+pub struct Arguments {
+    /// JSON instead of a table.
+    pub json: bool,
+    /// Which processes the settings choose.
+    pub discovery: discover::Options,
+}
+
+/// All that there is to say.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Report {
+    /// What works and what does not.
+    pub checks: Vec<Check>,
+    /// The processes that are seen, by pid.
+    pub processes: Vec<Row>,
+}
+
+/// Looks and tells. Success: CPU time is sampled here; failure, with the same words: it is not.
+///
+/// # Errors
+/// When standard output cannot be written to.
+pub fn main(arguments: Arguments) -> Result<ExitCode, Error> {
+    let Arguments { json, discovery } = arguments;
+    let report = examine(discovery);
+    let text = if json { show::json(&report) } else { show::table(&report) };
+    match io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Error::new("standard output", error.to_string(), "give it a place to write to"))
+        }
+        _ if report.checks.iter().any(|check| check.verdict == Verdict::Fails) => Ok(ExitCode::FAILURE),
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// Looks at everything.
+#[must_use]
+pub fn examine(discovery: discover::Options) -> Report {
+    let mut checks = System::here().checks();
+    checks.push(sampling::attempt());
+    let processes = processes::rows(discovery);
+    checks.extend(processes::sight(&processes));
+    Report { checks, processes }
+}
+
+#[cfg(test)]
+mod tests;

@@ -88,6 +88,7 @@ fn sample(pid: u32, mut bytes: Cursor<'_>) -> Result<Sample, Fault> {
         } else {
             End::Root
         },
+        in_kernel: has(Flag::Kernel),
         user: bytes.longs(user)?,
         kernel: bytes.longs(kernel)?,
         top: bytes.take(top.into())?.to_vec(),

@@ -34,6 +34,7 @@ fn a_sample_says_what_was_written() {
         time_nanos: 11,
         period_nanos: 10_101_010,
         comm: "worker".into(),
+        in_kernel: false,
         kernel: vec![u64::MAX - 8],
         user: vec![0x401000, 0x401234],
         end: End::Lost,

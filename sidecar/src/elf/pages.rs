@@ -25,7 +25,7 @@ pub(super) struct Pages {
 
 #[derive(Debug)]
 enum Source {
-    File(File, Mutex<Kept>),
+    File(File, Box<Mutex<Kept>>),
     Memory(Vec<u8>),
 }
 
@@ -36,7 +36,7 @@ impl Pages {
         if !metadata.is_file() {
             return Err(fault(Why::Malformed("not an ordinary file")));
         }
-        Ok(Self { source: Source::File(file, Mutex::new(Kept::new())), len: metadata.len() })
+        Ok(Self { source: Source::File(file, Box::new(Mutex::new(Kept::new()))), len: metadata.len() })
     }
 
     pub(super) fn of_bytes(bytes: Vec<u8>) -> Self {

@@ -6,6 +6,8 @@ use super::{File, Segment};
 
 /// Most bytes that one search reads: a sparse file may pretend to have any number.
 const MOST: u64 = 512 << 20;
+/// Most places that are looked at more closely: a file may be full of what only looks like it.
+const PLACES: usize = 4096;
 /// Bytes that are read at once.
 const CHUNK: usize = 128 << 10;
 
@@ -19,14 +21,15 @@ pub(crate) struct Pattern {
 }
 
 impl File {
-    /// Calls `found` with the address of each word like `pattern` in the loaded segments that `wanted` says, until it breaks.
+    /// Calls `found` with the address of each word like `pattern` in the loaded segments that `wanted` says, until it breaks
+    /// or there are too many.
     pub(crate) fn search<T>(
         &self,
         wanted: impl Fn(&Segment) -> bool,
         pattern: Pattern,
         mut found: impl FnMut(u64) -> ControlFlow<T>,
     ) -> Option<T> {
-        let mut room = MOST;
+        let (mut room, mut places) = (MOST, PLACES);
         let mut chunk = vec![0; CHUNK];
         for segment in self.loaded().filter(|segment| wanted(segment)) {
             let end = segment.file_size.min(self.size().saturating_sub(segment.offset));
@@ -38,8 +41,16 @@ impl File {
                     break;
                 }
                 let base = segment.address.checked_add(inside)?;
-                if let ControlFlow::Break(result) = each(bytes, pattern, |at| found(base.saturating_add(at as u64))) {
-                    return Some(result);
+                let place = |at| {
+                    places = places.saturating_sub(1);
+                    if places == 0 {
+                        ControlFlow::Break(None)
+                    } else {
+                        found(base.saturating_add(at as u64)).map_break(Some)
+                    }
+                };
+                if let ControlFlow::Break(result) = each(bytes, pattern, place) {
+                    return result;
                 }
                 (inside, room) = (inside + len as u64, room - len as u64);
             }

@@ -11,7 +11,7 @@ use super::{Frame, Frames as Found};
 use crate::elf;
 
 /// Bytes that each generation of frames may hold, with names counted for each frame that has them.
-const FRAMES: usize = 2 << 20;
+const FRAMES: usize = 1 << 20;
 /// Bytes that each generation of names may hold.
 const NAMES: usize = 512 << 10;
 /// Longest name; a longer one is cut. Those of instantiated generics have hundreds of bytes.

@@ -6,7 +6,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::pclntab::{Form, Record118, Table};
+use super::header::Form;
+use super::pclntab::{Func, Table};
 use super::pcvalue::Steps;
 use super::{Frame, Program};
 use crate::elf::Record;
@@ -59,7 +60,7 @@ pub(super) fn frames(program: &Program, pc: u64) -> Vec<Frame> {
 }
 
 /// File and line at `pc`; none where one of them is unknown.
-fn place(program: &Program, function: &Record118, pc: u64, steps: &mut Steps) -> (Arc<str>, u32) {
+fn place(program: &Program, function: &Func, pc: u64, steps: &mut Steps) -> (Arc<str>, u32) {
     let number = program.table.value(function.pcfile, function, pc, steps);
     let line = program.table.value(function.pcln, function, pc, steps);
     let (Ok(number), Ok(line)) = (u32::try_from(number), u32::try_from(line)) else { return Default::default() };

@@ -6,7 +6,9 @@
 
 pub mod buildinfo;
 mod cache;
+mod find;
 pub mod fuzz;
+mod header;
 mod implied;
 mod inline;
 pub mod layouts;

@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use super::Version;
+use super::header::{Form, Header};
 use super::inline::{FUNCDATA_INL_TREE, InlinedCall};
-use super::pclntab::{Form, Header, Table};
+use super::pclntab::Table;
 use crate::elf::{File, Pattern};
 
 /// Words of it that are looked at.

@@ -7,58 +7,30 @@ use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use super::Version;
+use super::header::{Form, Header, PATTERN};
 use super::moduledata;
 use super::pcvalue::Steps;
-use crate::elf::{Fault, File, Machine, Pattern, Record, Segment, Why};
+use crate::elf::{Fault, File, Record, Segment, Why};
 
-/// Most functions; the largest programs have half a million.
-const MOST: u64 = 1 << 23;
-
-/// How functions and inlined calls are laid out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
-    /// Go 1.18 and 1.19.
-    Go118,
-    /// Go 1.20 and later.
-    Go120,
-}
+/// Most places that are tried as the table: each may cost a search for what points to it.
+const TRIES: usize = 8;
 
 /// A program's table.
 #[derive(Debug)]
 pub(super) struct Table {
     elf: Arc<File>,
-    header: Header,
+    pub(super) header: Header,
     /// Where the text begins, from which functions are counted, and where the last function ends.
     text: Range<u64>,
     /// `go:func.*`, from which the tables of inlined calls are counted.
     inlined: Option<u64>,
-}
-
-/// The header, its offsets made good.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Header {
-    /// Its address.
-    pub(super) address: u64,
-    /// Its offset in the file, and how many bytes there are from there on.
-    pub(super) offset: u64,
-    pub(super) len: u64,
-    pub(super) form: Form,
-    /// Bytes of the smallest instruction.
-    pub(super) quantum: u8,
-    pub(super) functions: u32,
-    /// Where the text begins, up to Go 1.25; later, and where relocations say it, 0.
-    pub(super) text: u64,
-    /// Offsets from the header on: names, units, files, values by pc, functions.
-    pub(super) names: u64,
-    pub(super) units: u64,
-    pub(super) files: u64,
-    pub(super) values: u64,
-    pub(super) lines: u64,
+    /// Whether `moduledata` was found, which points to it.
+    is_pointed_to: bool,
 }
 
 /// A function: `_func`.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Record118 {
+pub(super) struct Func {
     pub(super) entry: u64,
     pub(super) end: u64,
     pub(super) name: u32,
@@ -89,15 +61,7 @@ impl Table {
         if !elf.sections().is_empty() && version.is_none() {
             return Ok(None);
         }
-        let mut fault = None;
-        let found = |address| match Self::at(elf, address, version) {
-            Ok(table) => ControlFlow::Break(table),
-            Err(inner) => {
-                fault.get_or_insert(inner);
-                ControlFlow::Continue(())
-            }
-        };
-        let table = elf.search(|segment: &Segment| !segment.executable, PATTERN, found);
+        let (table, fault) = Self::search(elf, version);
         // Without build info, what only looks like a table is no fault of a Go program.
         match (table, fault.filter(|_| version.is_some())) {
             (None, Some(fault)) => Err(fault),
@@ -105,18 +69,46 @@ impl Table {
         }
     }
 
+    /// Looks for the table in all data; gives the first fault of what only looks like it, too. One that `moduledata` points to comes first:
+    /// a program may hold another program's file, which has a table like any.
+    fn search(elf: &Arc<File>, version: Option<&Version>) -> (Option<Self>, Option<Fault>) {
+        let (mut tries, mut fault, mut other) = (0, None, None);
+        let found = |address| {
+            let header = match Header::read(elf, address) {
+                Ok(header) => header,
+                Err(inner) => {
+                    fault.get_or_insert(inner);
+                    return ControlFlow::Continue(());
+                }
+            };
+            tries += 1;
+            match Self::of(elf, header, version) {
+                Ok(table) if table.is_pointed_to => return ControlFlow::Break(Some(table)),
+                Ok(table) => _ = other.get_or_insert(table),
+                Err(inner) => _ = fault.get_or_insert(inner),
+            }
+            if tries < TRIES { ControlFlow::Continue(()) } else { ControlFlow::Break(None) }
+        };
+        let table = elf.search(|segment: &Segment| !segment.executable, PATTERN, found).flatten();
+        (table.or(other), fault)
+    }
+
     fn at(elf: &Arc<File>, address: u64, version: Option<&Version>) -> Result<Self, Fault> {
-        let header = Header::read(elf, address)?;
+        Self::of(elf, Header::read(elf, address)?, version)
+    }
+
+    fn of(elf: &Arc<File>, header: Header, version: Option<&Version>) -> Result<Self, Fault> {
+        let fault = |what| Fault::new("the table of functions", header.address, Why::Malformed(what));
         let found = moduledata::find(elf, &header);
         let start = found.as_ref().map_or(header.text, moduledata::ModuleData::text);
-        let fault =
-            Fault::new("moduledata", address, Why::Malformed("not found, and the text's start is nowhere else"));
         if start == 0 {
-            return Err(fault);
+            return Err(fault("moduledata is not found, and the text's start is nowhere else"));
         }
-        let mut table = Self { elf: Arc::clone(elf), header, text: start..u64::MAX, inlined: None };
-        let last = table.word(header.lines, 2 * u64::from(header.functions)).ok_or(fault)?;
-        table.text = start..start.checked_add(u64::from(last)).ok_or(fault)?;
+        let (elf, is_pointed_to) = (Arc::clone(elf), found.is_some());
+        let mut table = Self { elf, header, text: start..u64::MAX, inlined: None, is_pointed_to };
+        let last = table.word(header.lines, 2 * u64::from(header.functions)).filter(|last| *last > 0);
+        let end = last.and_then(|last| start.checked_add(u64::from(last)));
+        table.text = start..end.ok_or(fault("it does not say where the text ends"))?;
         table.inlined = found.and_then(|found| found.inlined(&table, version));
         Ok(table)
     }
@@ -138,7 +130,7 @@ impl Table {
     }
 
     /// The function that `pc` is in.
-    pub(super) fn function(&self, pc: u64) -> Option<Record118> {
+    pub(super) fn function(&self, pc: u64) -> Option<Func> {
         let inside = pc.checked_sub(self.text.start).filter(|_| self.text.contains(&pc))?;
         let inside = u32::try_from(inside).ok()?;
         // The last function that begins at or before the address; equal entries do not occur.
@@ -151,7 +143,7 @@ impl Table {
     }
 
     /// The function of this number, in the order of addresses.
-    pub(super) fn numbered(&self, number: u32) -> Option<Record118> {
+    pub(super) fn numbered(&self, number: u32) -> Option<Func> {
         let mut entry = [0; 12];
         self.read(self.header.lines.checked_add(8 * u64::from(number))?, &mut entry)?;
         let entry = Record::new(entry);
@@ -166,7 +158,7 @@ impl Table {
             Form::Go120 => (fixed.u32::<36>(), self.word(at, 10)?, 44),
         };
         let [func_id, flags, _, funcdata] = kinds.to_le_bytes();
-        Some(Record118 {
+        Some(Func {
             entry: start,
             end,
             name: fixed.u32::<4>(),
@@ -186,7 +178,7 @@ impl Table {
     }
 
     /// The value at `pc` of the table at `offset`, one of those that a function names; -1 where it has none, as the runtime says it.
-    pub(super) fn value(&self, offset: u32, function: &Record118, pc: u64, steps: &mut Steps) -> i32 {
+    pub(super) fn value(&self, offset: u32, function: &Func, pc: u64, steps: &mut Steps) -> i32 {
         if offset == 0 {
             return -1;
         }
@@ -195,7 +187,7 @@ impl Table {
     }
 
     /// The value at `pc` of the function's table `number` (`PCDATA`).
-    pub(super) fn pcdata(&self, number: u32, function: &Record118, pc: u64, steps: &mut Steps) -> i32 {
+    pub(super) fn pcdata(&self, number: u32, function: &Func, pc: u64, steps: &mut Steps) -> i32 {
         if number >= function.pcdata {
             return -1;
         }
@@ -204,7 +196,7 @@ impl Table {
     }
 
     /// The offset of the function's datum `number` (`FUNCDATA`), from `go:func.*` on.
-    pub(super) fn funcdata(&self, number: u8, function: &Record118) -> Option<u32> {
+    pub(super) fn funcdata(&self, number: u8, function: &Func) -> Option<u32> {
         if number >= function.funcdata {
             return None;
         }
@@ -255,99 +247,9 @@ impl Table {
         self.header.len.saturating_sub(inside)
     }
 
-    fn word(&self, base: u64, number: u64) -> Option<u32> {
+    pub(super) fn word(&self, base: u64, number: u64) -> Option<u32> {
         let mut word = [0; 4];
         self.read(base.checked_add(number.checked_mul(4)?)?, &mut word)?;
         Some(u32::from_le_bytes(word))
-    }
-
-    /// The entries of functions by their names.
-    pub(super) fn find_all(&self, wanted: &[&str]) -> Vec<Option<u64>> {
-        let offsets = self.offsets_of(wanted);
-        let mut found = vec![None; wanted.len()];
-        for number in 0..self.header.functions {
-            let Some(at) = self.word(self.header.lines, 2 * u64::from(number) + 1) else { continue };
-            let Some(name) = self.word(self.header.lines.saturating_add(u64::from(at)), 1) else { continue };
-            for (found, offset) in found.iter_mut().zip(&offsets) {
-                if found.is_none() && *offset == Some(name) {
-                    *found = self.numbered(number).map(|function| function.entry);
-                }
-            }
-            if found.iter().zip(&offsets).all(|(found, offset)| found.is_some() || offset.is_none()) {
-                break;
-            }
-        }
-        found
-    }
-
-    /// Where the names are among the names of functions.
-    fn offsets_of(&self, wanted: &[&str]) -> Vec<Option<u32>> {
-        let mut offsets = vec![None; wanted.len()];
-        let (mut base, end) = (self.header.names, self.header.units);
-        let mut chunk = vec![0; 64 << 10];
-        while base < end && offsets.contains(&None) {
-            let len = (end - base).min(chunk.len() as u64) as usize;
-            let bytes = &mut chunk[..len];
-            if self.read(base, bytes).is_none() {
-                break;
-            }
-            let whole = bytes.iter().rposition(|byte| *byte == 0).map_or(len, |last| last + 1);
-            let mut at = base - self.header.names;
-            for name in bytes[..whole].split(|byte| *byte == 0) {
-                for (offset, _) in offsets.iter_mut().zip(wanted).filter(|(_, wanted)| wanted.as_bytes() == name) {
-                    offset.get_or_insert(at as u32);
-                }
-                at += name.len() as u64 + 1;
-            }
-            base += whole as u64;
-        }
-        offsets
-    }
-}
-
-/// Either magic, no padding, any instruction size, pointers of 8 bytes.
-const PATTERN: Pattern = Pattern { word: 0x0800_0000_ffff_fff0, mask: 0xff00_ffff_ffff_fffe, align: 8 };
-
-impl Header {
-    fn read(elf: &File, address: u64) -> Result<Self, Fault> {
-        let fault = |why| Fault::new("the header of the table of functions", address, why);
-        let mut bytes = [0; 72];
-        elf.read(address, &mut bytes).map_err(|inner| fault(inner.why))?;
-        let bytes = Record::new(bytes);
-        if bytes.u64::<0>() & PATTERN.mask != PATTERN.word {
-            return Err(fault(Why::Malformed("not one of Go 1.18 or later, of 64 bits, little-endian")));
-        }
-        let functions = bytes.u64::<8>();
-        if functions > MOST {
-            return Err(fault(Why::TooMuch(functions)));
-        }
-        let header = Self {
-            address,
-            offset: elf.offset_of(address).ok_or(fault(Why::Outside))?,
-            len: elf.readable(address),
-            form: if bytes.u32::<0>() & 1 == 0 { Form::Go118 } else { Form::Go120 },
-            quantum: bytes.u8::<6>(),
-            functions: functions as u32,
-            text: bytes.u64::<24>(),
-            names: bytes.u64::<32>(),
-            units: bytes.u64::<40>(),
-            files: bytes.u64::<48>(),
-            values: bytes.u64::<56>(),
-            lines: bytes.u64::<64>(),
-        };
-        header.check(elf).map_err(fault)?;
-        Ok(header)
-    }
-
-    fn check(&self, elf: &File) -> Result<(), Why> {
-        let quantum = if elf.machine() == Machine::X86_64 { 1 } else { 4 };
-        if self.functions == 0 || self.quantum != quantum {
-            return Err(Why::Malformed("it has no functions, or those of another processor"));
-        }
-        let parts = [72, self.names, self.units, self.files, self.values, self.lines, self.len];
-        if !parts.is_sorted() {
-            return Err(Why::Malformed("its parts are not in their order, or not in the file"));
-        }
-        Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! Functions that Go's own traces treat apart: wrappers that the compiler made, and the panics that show them.
 
 use super::Version;
-use super::pclntab::Form;
+use super::header::Form;
 
 /// What a function is to whoever shows stacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -97,8 +97,12 @@ impl Binary {
 
     /// What is at an address of the file's numbering.
     pub(super) fn find(&self, address: u64, call: Call) -> Found {
-        let go = self.go.as_ref().and_then(|go| in_go(go, address, call));
-        go.or_else(|| self.in_symbols(address, call)).unwrap_or_default()
+        let go = self.go.as_ref().and_then(|go| in_go(go, address, call)).unwrap_or_default();
+        let symbol = if go.lines.is_empty() { self.in_symbols(address, call) } else { None };
+        match symbol {
+            Some(symbol) => Found { lines: symbol.lines, kind: symbol.kind, ..go },
+            None => go,
+        }
     }
 
     /// By the symbol table.
@@ -120,11 +124,12 @@ fn in_go(go: &Program, address: u64, call: Call) -> Option<Found> {
     if frames.is_empty() {
         return None;
     }
+    let is_named = frames.iter().all(|frame| !frame.function.is_empty());
     // The depth is that of the instruction which runs next, here as in Go's own traces.
     let function = go.function(address);
     let has = |flag| function.as_ref().is_some_and(|function| function.flags & flag != 0);
     Some(Found {
-        lines: frames.iter().map(line).collect(),
+        lines: if is_named { frames.iter().map(line).collect() } else { Vec::new() },
         kind: Some(Kind::Go),
         depth: go.stack_depth(address),
         writes_sp: has(go::Function::WRITES_SP),

@@ -33,6 +33,8 @@ pub use kernel::Kernel;
 const MOST: usize = 1024;
 /// Most bytes of names and locations that are kept.
 const MAX_BYTES: usize = 16 << 20;
+/// Most processes that are looked at in a second before they have samples: a machine that makes a thousand a second has no time for more.
+const MAX_PREPARED: u32 = 50;
 /// Most functions of the kernel that are kept as locations.
 const MAX_KERNEL: usize = 1 << 15;
 
@@ -47,6 +49,8 @@ pub struct Namer {
     bytes: usize,
     /// Counts samples, to tell which process had none for longest.
     clock: u64,
+    /// Since when how many processes were looked at in advance.
+    prepared: Option<(Instant, u32)>,
     stats: Stats,
 }
 
@@ -88,14 +92,21 @@ impl Namer {
         self.kernel_frames(sample, &mut stack);
         if let Some(known) = self.processes.get_mut(&process) {
             let outcome = walk::Walk { process: known, book: &mut self.book, now }.user_frames(sample, &mut stack);
+            known.stats.add(&outcome, &stack);
             self.stats.add(&outcome, &stack);
             self.bytes = self.bytes.saturating_add(known.bytes()).saturating_sub(before);
         }
         stack
     }
 
-    /// Looks at a process before its first sample, which one that ends at once may not outlive.
+    /// Looks at a process before its first sample, which one that ends at once may not outlive; some of them, where there are very many.
     pub fn prepare(&mut self, process: target::Process, now: Instant) {
+        let second = self.prepared.filter(|(since, _)| now.saturating_duration_since(*since).as_secs() == 0);
+        let (since, count) = second.unwrap_or((now, 0));
+        if count >= MAX_PREPARED || self.processes.contains_key(&process) {
+            return;
+        }
+        self.prepared = Some((since, count + 1));
         self.make_room();
         self.clock += 1;
         let known = self.processes.entry(process).or_insert_with(|| Process::new(process));
@@ -115,6 +126,12 @@ impl Namer {
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.stats
+    }
+
+    /// What became of the stacks of one process; `None` where nothing is known of it.
+    #[must_use]
+    pub fn stats_of(&self, process: target::Process) -> Option<Stats> {
+        self.processes.get(&process).map(|known| known.stats)
     }
 
     /// Whether the kernel's functions have names.

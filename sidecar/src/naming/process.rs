@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
+use super::Stats;
 use super::book::Book;
 use super::space::Space;
 use super::spot::Spot;
@@ -19,11 +20,12 @@ pub(super) struct Process {
     bytes: usize,
     /// When it had its last sample, in samples.
     pub(super) used: u64,
+    pub(super) stats: Stats,
 }
 
 impl Process {
     pub(super) fn new(process: target::Process) -> Self {
-        Self { space: Space::new(process), spots: HashMap::new(), bytes: 0, used: 0 }
+        Self { space: Space::new(process), spots: HashMap::new(), bytes: 0, used: 0, stats: Stats::default() }
     }
 
     /// Looks at the mappings again where it is time to.
@@ -66,7 +68,7 @@ impl Process {
         place.address = place.address.wrapping_add(address - within);
         let binary = self.space.binary(&place, book);
         let found = binary.map(|binary| binary.find(place.address, call)).unwrap_or_default();
-        (Spot::of(address, &place, found), true)
+        (Spot::of(address, &place, &found), true)
     }
 
     /// Opens the file that it runs, so that names can be had when it is gone.

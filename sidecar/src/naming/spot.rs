@@ -63,15 +63,18 @@ const ROOTS: [&str; 10] = [
     "__clone3",
 ];
 
+/// Functions of Go that called nothing: what goroutines return to, and signal handlers. Go's own profiles do not show them.
+const HIDDEN: [&str; 3] = ["runtime.goexit", "runtime.sigreturn", "runtime.sigreturn__sigaction"];
+
 impl Spot {
     /// What is known of `address`.
-    pub(super) fn of(address: u64, place: &Place, found: Found) -> Self {
+    pub(super) fn of(address: u64, place: &Place, found: &Found) -> Self {
         let kind = found.kind.unwrap_or(Kind::Native);
         let location = |lines: Arc<[Line]>| {
             let module = Some(Arc::clone(&place.image.module));
             Some(Arc::new(Location { address, module, lines, kind }))
         };
-        let part = part(&found, kind);
+        let part = part(found, kind);
         let role = found.lines.last().map_or(Role::Normal, |(_, role)| *role);
         let entry = found.entry.map(|entry| (place.image.module.start, entry));
         let all = found.lines.len();
@@ -92,7 +95,7 @@ impl Spot {
             spot.shown_by_panic = spot.shown.clone();
             return spot;
         }
-        if found.lines.last().is_some_and(|(line, _)| &*line.function.name == "runtime.goexit") {
+        if found.lines.last().is_some_and(|(line, _)| HIDDEN.contains(&&*line.function.name)) {
             return spot;
         }
         let usual = visible(&found.lines, Role::Normal);
@@ -145,7 +148,7 @@ fn visible(lines: &[(Line, Role)], callee: Role) -> Vec<Line> {
 fn part(found: &Found, kind: Kind) -> Part {
     let name = found.lines.last().map_or("", |(line, _)| &*line.function.name);
     match (kind, name) {
-        (Kind::Go, "runtime.sigtramp" | "runtime.cgoSigtramp") => Part::GoSignal,
+        (Kind::Go, "runtime.sigtramp") => Part::GoSignal,
         // It never returns to who called it: it runs on another stack.
         (Kind::Go, "runtime.mcall") => Part::GoRoot,
         (Kind::Go, _) if found.is_top => Part::GoRoot,

@@ -95,10 +95,13 @@ impl Walk<'_> {
             return (sample.user.clone(), TopState::Whole, false);
         }
         let interrupted = Interrupted { registers: sample.registers, top: &sample.top, machine: Machine::HERE };
-        let top = interrupted.callers(|pc| match pc == leaf {
-            // What it says of a function that sets the stack pointer counts where the frame pointer bears it out.
-            true => first.depth,
-            false => Some(self.spot(pc, Call::Return)).filter(|caller| !caller.writes_sp)?.depth,
+        // What the table says of a function that sets the stack pointer counts only where the frame pointer bears it out.
+        let mut is_doubtful = first.writes_sp;
+        let top = interrupted.callers(|pc| {
+            let call = if pc == leaf { Call::Interrupted } else { Call::Return };
+            let spot = self.spot(pc, call);
+            is_doubtful |= spot.writes_sp;
+            spot.depth
         });
         let with = |callers: &[u64], behind: &[u64]| [&[leaf], callers, behind].concat();
         match top {
@@ -109,9 +112,7 @@ impl Walk<'_> {
                 _ => (vec![leaf], TopState::Unmended, true),
             },
             // Without a walk of its own there is nothing that they could stand in the way of.
-            Top::Astray(callers) if behind.is_empty() && !first.writes_sp => {
-                (with(&callers, &[]), TopState::Mended, true)
-            }
+            Top::Astray(callers) if behind.is_empty() && !is_doubtful => (with(&callers, &[]), TopState::Mended, true),
             Top::Astray(_) | Top::Unknown => {
                 // What nothing called lacks no caller.
                 let state = if first.part == Part::GoRoot { TopState::Whole } else { TopState::Unmended };
@@ -132,8 +133,9 @@ impl Walk<'_> {
             }
             let is_root = matches!(spot.part, Part::GoRoot | Part::NativeRoot);
             let after_main = spots.last().is_some_and(|callee| callee.part == Part::Main) && spot.part == Part::Native;
-            // A panic at a signal: the instruction faulted, it did not call.
-            call = if spot.role == Role::SignalPanic { Call::Interrupted } else { Call::Return };
+            // A panic at a signal: the instruction faulted, it did not call. A handler of signals returns to where no call is.
+            let has_call = spot.role != Role::SignalPanic && spot.part != Part::GoSignal;
+            call = if has_call { Call::Return } else { Call::Interrupted };
             spots.push(spot);
             if is_root || after_main {
                 return (spots, Last::Root);

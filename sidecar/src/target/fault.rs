@@ -14,7 +14,9 @@ pub enum Fault {
         pid: u32,
     },
     /// The kernel does not let us.
-    #[error("{what} of process {pid}: not permitted (the same user, or CAP_SYS_PTRACE, is needed)")]
+    #[error(
+        "{what} of process {pid}: not permitted (the same user, or CAP_SYS_PTRACE, is needed, and no security module against it)"
+    )]
     Refused {
         /// Its number.
         pid: u32,

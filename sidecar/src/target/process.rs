@@ -82,7 +82,7 @@ impl Process {
         Memory::of(self.pid)
     }
 
-    /// Its mappings that have code or a file, by address. Takes a millisecond for a thousand.
+    /// Its mappings that have code or a file, by address. The kernel writes a line for each, so it takes the longer the more there are.
     ///
     /// # Errors
     /// When it is gone, or does not let us.

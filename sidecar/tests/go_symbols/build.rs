@@ -21,6 +21,8 @@ pub(crate) enum Form {
     /// Stripped, and its section headers gone.
     Headless,
     HeadlessCgoPie,
+    /// As linkers leave it that write addresses into the relocations only (LLVM's): in the file these words are zero.
+    Unrelocated,
     Trimmed,
 }
 
@@ -44,13 +46,13 @@ pub(crate) fn for_processor(version: Version, form: Form, processor: Option<&str
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("go_symbols").join(version.0);
     std::fs::create_dir_all(&folder).unwrap();
     let whole = folder.join(format!("{form:?}{}", processor.unwrap_or_default()));
-    let cgo = matches!(form, Form::Cgo | Form::CgoPie | Form::HeadlessCgoPie);
+    let cgo = matches!(form, Form::Cgo | Form::CgoPie | Form::HeadlessCgoPie | Form::Unrelocated);
     let mut go = go(version);
     go.arg("build").arg("-o").arg(&whole).env("CGO_ENABLED", if cgo { "1" } else { "0" });
     if let Some(processor) = processor {
         go.env("GOARCH", processor);
     }
-    if matches!(form, Form::Pie | Form::CgoPie | Form::HeadlessCgoPie) {
+    if matches!(form, Form::Pie | Form::CgoPie | Form::HeadlessCgoPie | Form::Unrelocated) {
         go.arg("-buildmode=pie");
     }
     if form == Form::Trimmed {
@@ -67,9 +69,24 @@ pub(crate) fn for_processor(version: Version, form: Form, processor: Option<&str
     run(go.arg(format!("-ldflags={}", flags.join(" "))).arg("."));
     let stripped = match form {
         Form::Headless | Form::HeadlessCgoPie => without_section_headers(&whole),
+        Form::Unrelocated => without_section_headers(&unrelocated(&whole)),
         _ => whole.clone(),
     };
     Built { whole, stripped }
+}
+
+/// A program without section headers that has the file `inner` in its data.
+pub(crate) fn holding(version: Version, inner: &Path) -> PathBuf {
+    const SOURCE: &str = "package main\n\nimport _ \"embed\"\n\n//go:embed inner\nvar inner string\n\n// The program.\nfunc main() { println(inner) }\n";
+    let _one = BUILDING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("go_symbols").join("holding");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("main.go"), SOURCE).unwrap();
+    std::fs::write(folder.join("go.mod"), "module example.com/holding\n\ngo 1.21\n").unwrap();
+    std::fs::copy(inner, folder.join("inner")).unwrap();
+    let program = folder.join("holding");
+    run(go(version).current_dir(&folder).args(["build", "-ldflags=-s -w", "-o"]).arg(&program).arg("."));
+    without_section_headers(&program)
 }
 
 /// The command `go` of `version`, in the program's folder.
@@ -93,6 +110,24 @@ fn without_section_headers(program: &Path) -> PathBuf {
     bytes[0x28..0x30].fill(0);
     bytes[0x3c..0x40].fill(0);
     let path = program.with_extension("headless");
+    std::fs::write(&path, bytes).unwrap();
+    path
+}
+
+/// A copy in which the words are zero that the loader writes.
+fn unrelocated(program: &Path) -> PathBuf {
+    let listed = String::from_utf8(run(Command::new("readelf").arg("-rW").arg(program))).unwrap();
+    let elf = profiler_sidecar::elf::File::open(std::fs::File::open(program).unwrap()).unwrap();
+    let mut bytes = std::fs::read(program).unwrap();
+    let mut words = 0;
+    for line in listed.lines().filter(|line| line.contains("_RELATIVE")) {
+        let address = u64::from_str_radix(line.split(' ').next().unwrap(), 16).unwrap();
+        let at = elf.offset_of(address).unwrap() as usize;
+        bytes[at..at + 8].fill(0);
+        words += 1;
+    }
+    assert!(words > 1000, "{words} relocations");
+    let path = program.with_extension("unrelocated");
     std::fs::write(&path, bytes).unwrap();
     path
 }

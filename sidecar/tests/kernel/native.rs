@@ -1,5 +1,7 @@
 //! Native programs: how many samples, how deep, and what becomes of those for which there is no room.
 
+use std::fs::File;
+use std::io::Read as _;
 use std::thread;
 
 use profiler_sidecar::bpf::Options;
@@ -24,7 +26,7 @@ fn record(recorder: &mut Recorder, depth: u32, milliseconds: u32) -> (Vec<Sample
 
 /// Samples of the program's own code, at the bottom of its stack.
 fn at_work(samples: &[Sample]) -> Vec<&Sample> {
-    samples.iter().filter(|sample| sample.kernel.is_empty() && sample.user.len() > 2).collect()
+    samples.iter().filter(|sample| !sample.in_kernel && sample.user.len() > 2).collect()
 }
 
 #[test]
@@ -127,9 +129,9 @@ fn the_rate_changes_while_it_runs_and_samples_say_theirs() {
     let mut program = Talk::start(deep(10, 60_000));
     let pid = program.pid();
     recorder.until("samples at the first rate", |recorder| recorder.samples_of(pid).len() > 20);
-    recorder.sampler.set_rate_hz(499).unwrap();
-    recorder.drain();
+    recorder.stop();
     let taken = recorder.samples.len();
+    recorder.sampler.set_rate_hz(499).unwrap();
     recorder.until("samples at the second rate", |recorder| {
         recorder.samples[taken..].iter().filter(|sample| sample.pid == pid).count() > 20
     });
@@ -139,4 +141,38 @@ fn the_rate_changes_while_it_runs_and_samples_say_theirs() {
         assert_eq!(sample.period_nanos, 1_000_000_000 / u64::from(rate), "{index} of {taken}");
     }
     assert!(recorder.sampler.set_rate_hz(0).is_err(), "no rate");
+}
+
+/// Samples of a thread of this process that reads zeros until there are 50 of them in the kernel.
+fn in_system_calls(recorder: &mut Recorder) -> Vec<Sample> {
+    let own = std::process::id();
+    let mut zeros = (File::open("/dev/zero").unwrap(), vec![1; 1 << 20]);
+    recorder.until("samples in system calls", |recorder| {
+        for _ in 0..10 {
+            zeros.0.read_exact(&mut zeros.1).unwrap();
+        }
+        recorder.samples.iter().filter(|sample| sample.pid == own && sample.in_kernel).count() >= 50
+    });
+    recorder.samples.iter().filter(|sample| sample.pid == own && sample.in_kernel).cloned().collect()
+}
+
+#[test]
+fn a_system_call_has_the_kernels_frames_and_the_callers() {
+    let Some(mut recorder) = Recorder::usual() else { return };
+    let samples = in_system_calls(&mut recorder);
+    for sample in &samples {
+        assert!(sample.kernel.iter().all(|address| *address > 1 << 63), "{:x?}", sample.kernel);
+        assert!(sample.user.iter().all(|address| *address < 1 << 63), "{:x?}", sample.user);
+        assert_eq!(sample.user[0], sample.registers.ip);
+    }
+    let deep = samples.iter().filter(|sample| sample.kernel.len() > 3).count();
+    assert!(deep * 2 > samples.len(), "{deep} of {}", samples.len());
+}
+
+#[test]
+fn the_kernels_frames_are_left_out_on_demand() {
+    let options = Options { rate_hz: RATE_HZ, kernel_stacks: false, ring_bytes: Some(4 << 20) };
+    let Some(mut recorder) = Recorder::start(options) else { return };
+    let samples = in_system_calls(&mut recorder);
+    assert!(samples.iter().all(|sample| sample.kernel.is_empty() && !sample.user.is_empty()));
 }

@@ -3,6 +3,7 @@
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 fn folder() -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kernel");
@@ -17,12 +18,26 @@ fn run(command: &mut Command) {
 
 /// `deep.c`, with so many calls, busy for so long.
 pub(crate) fn deep(depth: u32, milliseconds: u32) -> Command {
-    let program = folder().join(format!("deep-{depth}-{milliseconds}"));
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kernel/deep.c");
-    let flags =
-        ["-O1", "-fno-omit-frame-pointer", "-fno-stack-protector", "-fcf-protection=none", "-static", "-nostdlib"];
-    let defined = [format!("-DDEPTH={depth}"), format!("-DMILLISECONDS={milliseconds}")];
-    run(Command::new("cc").args(flags).args(defined).arg("-o").arg(&program).arg(source));
+    let own = ["-fno-omit-frame-pointer", "-fno-stack-protector", "-fcf-protection=none", "-static", "-nostdlib"];
+    let flags = own.map(str::to_owned).into_iter().chain([format!("-DDEPTH={depth}")]);
+    c("deep.c", &format!("deep-{depth}-{milliseconds}"), milliseconds, flags)
+}
+
+/// `context.c`, busy for so long.
+pub(crate) fn context(milliseconds: u32) -> Command {
+    c("context.c", &format!("context-{milliseconds}"), milliseconds, [])
+}
+
+/// Compiles into a file of its own, then moves it: other tests may run the one that is there.
+fn c(source: &str, name: &str, milliseconds: u32, flags: impl IntoIterator<Item = String>) -> Command {
+    static BUILT: AtomicU32 = AtomicU32::new(0);
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kernel").join(source);
+    let (program, built) = (folder().join(name), BUILT.fetch_add(1, Ordering::Relaxed));
+    let new = folder().join(format!("{name}.{}.{built}", std::process::id()));
+    let mut cc = Command::new("cc");
+    cc.arg("-O1").arg(format!("-DMILLISECONDS={milliseconds}")).args(flags);
+    run(cc.arg("-o").arg(&new).arg(source));
+    std::fs::rename(&new, &program).unwrap();
     Command::new(program)
 }
 

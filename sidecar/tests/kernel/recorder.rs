@@ -18,6 +18,16 @@ const DEADLINE: Duration = Duration::from_secs(120);
 /// One at a time: each has its clock on every processor.
 static ALONE: Mutex<()> = Mutex::new(());
 
+/// Waits until no other test is at work; `None`, said loudly, where only root may load programs.
+pub(crate) fn alone() -> Option<MutexGuard<'static, ()>> {
+    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    if std::fs::metadata("/proc/self").unwrap().uid() != 0 {
+        eprintln!("NOT RUN: eBPF programs can be loaded by root only; run the tests as root");
+        return None;
+    }
+    Some(alone)
+}
+
 /// All that was drained so far.
 pub(crate) struct Recorder {
     pub(crate) sampler: Sampler,
@@ -29,11 +39,7 @@ pub(crate) struct Recorder {
 impl Recorder {
     /// Starts one; `None`, said loudly, where only root may.
     pub(crate) fn start(options: Options) -> Option<Self> {
-        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        if std::fs::metadata("/proc/self").unwrap().uid() != 0 {
-            eprintln!("NOT RUN: eBPF programs can be loaded by root only; run the tests as root");
-            return None;
-        }
+        let alone = alone()?;
         let sampler = Sampler::load(options).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(sampler.lacks(), [""; 0], "nothing is missing here");
         Some(Self { sampler, samples: Vec::new(), events: Vec::new(), _alone: alone })

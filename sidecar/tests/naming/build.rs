@@ -1,6 +1,6 @@
 //! Programs of the tests, built where the build has its temporary files, and run.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Mutex;
@@ -29,10 +29,15 @@ fn place(name: &str) -> PathBuf {
 
 /// Builds `tests/go/subject` by a version of Go, with these arguments.
 pub(crate) fn go(version: &str, arguments: &[&str]) -> PathBuf {
+    go_program("subject", version, arguments)
+}
+
+/// Builds a program of `tests/go`.
+pub(crate) fn go_program(name: &str, version: &str, arguments: &[&str]) -> PathBuf {
     let _one = BUILDING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let program = place(&format!("subject-{version}{}", arguments.concat().replace([' ', '/'], "_")));
+    let program = place(&format!("{name}-{version}{}", arguments.concat().replace([' ', '/'], "_")));
     let mut go = Command::new("go");
-    go.current_dir(source("go/subject")).env("GOTOOLCHAIN", version).env("GOFLAGS", "-mod=mod -buildvcs=false");
+    go.current_dir(source("go").join(name)).env("GOTOOLCHAIN", version).env("GOFLAGS", "-mod=mod -buildvcs=false");
     run(go.arg("build").args(arguments).arg("-o").arg(&program).arg("."));
     program
 }
@@ -40,10 +45,15 @@ pub(crate) fn go(version: &str, arguments: &[&str]) -> PathBuf {
 /// Builds a C or C++ file of this folder.
 pub(crate) fn c(name: &str, arguments: &[&str]) -> PathBuf {
     let _one = BUILDING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let program = place(&format!("{}{}", name.replace('.', "-"), arguments.concat()));
+    let program = place(&format!("{}{}", name.replace('.', "-"), arguments.concat().replace(['"', '=', ','], "_")));
     let compiler = if name.ends_with(".cc") { "c++" } else { "cc" };
     run(Command::new(compiler).args(arguments).arg(source("naming").join(name)).arg("-o").arg(&program).arg("-ldl"));
     program
+}
+
+/// Builds a library whose one function has this name; `work` points to it.
+pub(crate) fn library(name: &str) -> PathBuf {
+    c("library.c", &["-shared", "-fPIC", &format!("-DNAME={name}")])
 }
 
 /// Runs a command to its end; gives what it wrote.
@@ -76,6 +86,11 @@ impl Running {
     pub(crate) fn address(&mut self) -> u64 {
         let line = self.line().unwrap();
         u64::from_str_radix(line.trim_start_matches("0x"), 16).unwrap_or_else(|_| panic!("{line}"))
+    }
+
+    /// Writes to its input.
+    pub(crate) fn write(&mut self, text: &str) {
+        self.child.stdin.as_mut().unwrap().write_all(text.as_bytes()).unwrap();
     }
 
     pub(crate) fn process(&self) -> Process {

@@ -3,7 +3,10 @@
 //! The programs are built from `tests/go/subject` and from the C files here. Versions of Go other than the installed one come from the Go module
 //! proxy; `PROFILER_TEST_GO=all` tries all of them.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking and says why")]
+
 mod build;
 mod names;
+mod profile;
 #[cfg(target_arch = "x86_64")]
 mod steps;

@@ -53,11 +53,11 @@ fn what_is_published_is_read() {
 /// Check that of two contexts that take turns as fast as can be, what is read is always one of them, whole.
 #[test]
 fn what_changes_all_the_time_is_read_whole() {
-    let [a, b] = [context("a", "on"), context(&"b".repeat(20_000), "off")];
+    let [a, b] = ["a", "b"].map(|letter| context(&letter.repeat(30_000), "on"));
     let subject = Subject::go(&["alternate", &hex(&a.encode_to_vec()), &hex(&b.encode_to_vec())]);
     let process = Process::find(subject.pid()).unwrap();
     let header = crate::subject::until("a context", || read(&subject)).header;
-    for _ in 0..2000 {
+    for _ in 0..20_000 {
         if let Some(published) = Published::at(header, process.memory()) {
             assert!(published.context == a || published.context == b, "neither of the two");
         }
@@ -97,7 +97,8 @@ fn a_header_that_leads_astray_is_none() {
 #[test]
 fn who_profiles_itself_is_left_alone() {
     let mut subject = Subject::start(Command::new(go_program()).arg("publish").env("OTEL_SERVICE_NAME", "by variable"));
-    let [mut table, mut all] = [false, true].map(|sdk_too| Table::new(Options { sdk_too, ..Options::default() }));
+    let [mut table, mut all] = [false, true]
+        .map(|sdk_too| Table::new(Options { sdk_too, patience: Duration::from_secs(60), ..Options::default() }));
     let begin = Instant::now();
     let before = table.visit(subject.pid(), begin).unwrap();
     assert_eq!((before.service.as_str(), &before.profiled, &before.context), ("by variable", &Ok(()), &None));

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use profiler_proto::model::Value;
 use profiler_sidecar::discover::{Event, Kind, Options, Table, Target, WhyNot};
@@ -10,8 +10,11 @@ use profiler_sidecar::target::Process;
 
 use crate::subject::{Subject, copy_of, go_program, until};
 
+/// However slow the machine is.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 fn table() -> Table {
-    Table::new(Options::default())
+    Table::new(Options { patience: PATIENCE, ..Options::default() })
 }
 
 fn visit(table: &mut Table, pid: u32) -> Arc<Target> {
@@ -146,7 +149,7 @@ fn the_settings_are_asked() {
 /// live stay.
 #[test]
 fn a_thousand_short_lives_leave_no_trace() {
-    let mut table = Table::new(Options { most: 16, ..Options::default() });
+    let mut table = Table::new(Options { most: 16, patience: PATIENCE, ..Options::default() });
     let subject = Subject::go(&[]);
     let target = visit(&mut table, subject.pid());
     for _ in 0..1000 {
@@ -162,4 +165,107 @@ fn a_thousand_short_lives_leave_no_trace() {
     assert_eq!(table.counters().untold, 0, "{:?}", table.counters());
     sweep(&mut table);
     assert!(table.targets().iter().any(|other| other.process == target.process));
+}
+
+/// Says that this run is the inner one, in a pid namespace of its own.
+const INSIDE: &str = "PROFILER_TEST_INSIDE";
+
+/// Runs one of these tests again in a pid namespace of its own with a `/proc` of its own, as in a pod; `false`: that is not permitted here.
+fn again_in_a_namespace(test: &str) -> bool {
+    let unshare = || {
+        let mut command = Command::new("unshare");
+        command.args(["--pid", "--mount", "--fork", "--mount-proc"]);
+        command
+    };
+    if !unshare().arg("true").status().is_ok_and(|status| status.success()) {
+        return false;
+    }
+    let mut inner = unshare();
+    inner.arg(std::env::current_exe().unwrap()).args(["--exact", test, "--nocapture"]).env(INSIDE, "1");
+    assert!(inner.status().unwrap().success(), "{test} in a pid namespace");
+    true
+}
+
+/// Check that a later process with a number that was used before is another one, with an event and without, and that the earlier one is said to
+/// have ended. Needs root, and a kernel that lets numbers be chosen.
+#[test]
+fn a_number_that_is_used_again_is_another_process() {
+    const NEXT: &str = "/proc/sys/kernel/ns_last_pid";
+    if std::env::var_os(INSIDE).is_none() {
+        if !again_in_a_namespace("table::a_number_that_is_used_again_is_another_process") {
+            println!("left out: namespaces are not permitted here");
+        }
+        return;
+    }
+    go_program();
+    for is_told in [true, false] {
+        let first = Subject::start(Command::new(go_program()).env("OTEL_SERVICE_NAME", "first"));
+        let mut table = table();
+        sweep(&mut table);
+        let before = visit(&mut table, first.pid());
+        assert_eq!(before.service, "first");
+        let pid = first.pid();
+        first.end();
+        // Until it is in another tick of the clock that starts are told by.
+        let second = until("a process of the same number", || {
+            if let Err(error) = std::fs::write(NEXT, (pid - 1).to_string()) {
+                println!("left out: {NEXT}: {error}");
+                return Some(None);
+            }
+            let second = Subject::start(Command::new(go_program()).env("OTEL_SERVICE_NAME", "second"));
+            let is_other = second.pid() == pid && Process::find(pid).unwrap() != before.process;
+            is_other.then_some(Some(second))
+        });
+        let Some(second) = second else { return };
+        if is_told {
+            table.told(Event::Fork { parent: 1, child: pid });
+        } else {
+            assert!(sweep(&mut table).contains(&before.process));
+        }
+        let after = visit(&mut table, second.pid());
+        assert_eq!((after.service.as_str(), after.process.pid()), ("second", pid));
+        assert!(before.process.mappings().unwrap_err().is_gone());
+    }
+}
+
+/// Check that in a pid namespace of its own, as in a pod, the table has its processes by its numbers, and no other.
+#[test]
+fn nothing_outside_of_the_pod_is_seen() {
+    if std::env::var_os(INSIDE).is_none() {
+        if !again_in_a_namespace("table::nothing_outside_of_the_pod_is_seen") {
+            println!("left out: namespaces are not permitted here");
+        }
+        return;
+    }
+    let subject = Subject::go(&[]);
+    let mut table = table();
+    sweep(&mut table);
+    let pids: Vec<_> = table.targets().iter().map(|target| target.process.pid()).collect();
+    assert_eq!(pids, [std::process::id(), subject.pid()]);
+}
+
+/// Check that a process whose memory never answers costs one thread, is said to give no answer, keeps no other from being known, and that the thread
+/// is back when the process is gone.
+#[test]
+fn who_gives_no_answer_is_left_alone() {
+    let hangs = Subject::go(&["hang"]);
+    let mut table = Table::new(Options { patience: Duration::from_secs(1), ..Options::default() });
+    let target = visit(&mut table, hangs.pid());
+    assert_eq!((&target.profiled, table.away()), (&Err(WhyNot::NoAnswer), 1));
+    for _ in 0..20 {
+        table.told(Event::Exec { pid: hangs.pid() });
+        assert_eq!(visit(&mut table, hangs.pid()).profiled, Err(WhyNot::NoAnswer));
+    }
+    let name = format!("look-{}\n", hangs.pid());
+    let threads = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+    let names = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("comm")).ok());
+    assert_eq!(names.filter(|other| *other == name).count(), 1, "one thread waits, however often it was asked for");
+    let other = Subject::go(&[]);
+    until("a look at another", || {
+        table.told(Event::Exec { pid: other.pid() });
+        Some(()).filter(|()| visit(&mut table, other.pid()).profiled.is_ok())
+    });
+    assert!(table.away() >= 1);
+    hangs.end();
+    until("the end of the look", || Some(()).filter(|()| table.away() == 0));
 }

@@ -7,9 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::super::classify::classify;
-use super::super::context::Published;
-use super::super::program::Programs;
 use super::super::resource::Pod;
+use super::super::scout::Scout;
 use super::super::target::Target;
 use super::Options;
 use crate::target::{Folder, Process, Stat, State};
@@ -47,7 +46,7 @@ impl Entry {
         process: Process,
         stat: &Stat,
         folder: Folder,
-        surroundings: (&Options, &Pod, &mut Programs),
+        surroundings: (&Options, &Pod, &Scout),
         (known, now): (Option<Self>, Instant),
     ) -> Result<Self, Option<Self>> {
         let found = match classify(process, stat, folder, surroundings) {
@@ -81,13 +80,13 @@ impl Entry {
     }
 
     /// Whether nothing is to be found out anew. Notes if it ended.
-    pub(super) fn is_current(&mut self, stat: &Stat, now: Instant) -> bool {
+    pub(super) fn is_current(&mut self, stat: &Stat, scout: &Scout, now: Instant) -> bool {
         if stat.state == State::Ended {
             (self.has_ended, self.is_stale) = (true, false);
             return true;
         }
         self.has_ended = false;
-        !self.is_stale && self.layout == stat.layout && !self.may_say_something_new(now)
+        !self.is_stale && self.layout == stat.layout && !self.may_say_something_new(scout, now)
     }
 
     /// Has it looked at anew at the next visit, unless it just was: a process can give reasons without end.
@@ -95,10 +94,13 @@ impl Entry {
         self.is_stale |= !self.has_ended && now.saturating_duration_since(self.looked) >= REFRESHED;
     }
 
-    fn may_say_something_new(&self, now: Instant) -> bool {
+    fn may_say_something_new(&self, scout: &Scout, now: Instant) -> bool {
         let Some(target) = self.target.as_deref() else { return false };
         match &target.context {
-            Some(known) => Published::time_at(known.header, self.process.memory()) != Some(known.time),
+            Some(known) => {
+                let answer = scout.published_time(self.process, known.header);
+                answer.is_some_and(|time| time != Some(known.time))
+            }
             None => now >= self.next_look,
         }
     }

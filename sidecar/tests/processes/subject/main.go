@@ -5,6 +5,7 @@
 //	subject exec PROGRAM...  becomes another program at the first line of its input
 //	subject publish          publishes each line of its input, in hexadecimal, as its process context, and says "done"; what
 //	                         comes behind "header " is written over the header as it is
+//	subject hang             has a process context of which each read waits until this process ends
 //	subject alternate A B    publishes A and B in turn, as fast as it can
 package main
 
@@ -39,7 +40,7 @@ func main() {
 			fmt.Println("exec", err)
 			os.Exit(1)
 		case "publish":
-			area := context()
+			area := context(false)
 			fmt.Println("ready")
 			for {
 				line, err := input.ReadString('\n')
@@ -55,14 +56,19 @@ func main() {
 				}
 				fmt.Println("done")
 			}
+		case "hang":
+			hang(context(true))
 		case "alternate":
-			area := context()
+			area := context(false)
 			a, _ := hex.DecodeString(os.Args[2])
 			b, _ := hex.DecodeString(os.Args[3])
 			publish(area, a)
 			go func() {
 				for {
+					// Twice each, so that each place has both in turn.
 					publish(area, b)
+					publish(area, b)
+					publish(area, a)
 					publish(area, a)
 				}
 			}()
@@ -75,7 +81,7 @@ func main() {
 }
 
 // A mapping of a memfd of the name that readers look for. Source: OTEP 4719, "Publication Protocol".
-func context() []byte {
+func context(untouched bool) []byte {
 	name := append([]byte("OTEL_CTX"), 0)
 	fd, _, errno := syscall.Syscall(memfdCreate, uintptr(unsafe.Pointer(&name[0])), 0, 0)
 	if errno != 0 || syscall.Ftruncate(int(fd), 3*room) != nil {
@@ -84,6 +90,9 @@ func context() []byte {
 	area, err := syscall.Mmap(int(fd), 0, 3*room, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE)
 	if err != nil {
 		panic(err)
+	}
+	if untouched {
+		return area
 	}
 	copy(area, "OTEL_CTX\x02\x00\x00\x00")
 	return area
@@ -103,4 +112,21 @@ func publish(area, payload []byte) {
 	atomic.StoreUint32((*uint32)(unsafe.Pointer(&area[12])), uint32(len(payload)))
 	atomic.StoreUint64((*uint64)(unsafe.Pointer(&area[24])), uint64(uintptr(unsafe.Pointer(&area[at]))))
 	atomic.StoreUint64(time, published)
+}
+
+// Registers memory that nobody ever fills. Source: userfaultfd(2), ioctl_userfaultfd(2).
+func hang(area []byte) {
+	fd, _, errno := syscall.Syscall(userfaultfd, syscall.O_CLOEXEC, 0, 0)
+	if errno != 0 {
+		fmt.Println("refused", errno)
+		os.Exit(1)
+	}
+	api := [3]uint64{0xaa}
+	if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, fd, 0xc018aa3f, uintptr(unsafe.Pointer(&api))); errno != 0 {
+		panic(errno)
+	}
+	register := [4]uint64{uint64(uintptr(unsafe.Pointer(&area[0]))), uint64(len(area)), 1}
+	if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, fd, 0xc020aa00, uintptr(unsafe.Pointer(&register))); errno != 0 {
+		panic(errno)
+	}
 }

@@ -1,0 +1,70 @@
+//! The processes that are seen: what each is, and why it is or is not profiled.
+//!
+//! In: one whole sweep of a [`Table`] of its own. Out: a [`Row`] for each process.
+
+use std::time::Instant;
+
+use super::check::Check;
+use crate::discover::{Options, Table, Target, WhyNot};
+
+/// Processes looked at in one part of the sweep.
+const PART: usize = 1024;
+/// Most parts, so that a machine that forks without end does not keep us.
+const MOST_PARTS: usize = 256;
+
+/// One process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    /// Its number.
+    pub pid: u32,
+    /// What it runs: `Go go1.26.1`, `SDK`, `native`.
+    pub kind: String,
+    /// `service.name`.
+    pub service: String,
+    /// The path of its program; its name in brackets where the path cannot be read.
+    pub exe: String,
+    /// Its container, where that is seen.
+    pub container: Option<String>,
+    /// Why it is not profiled; `None`: it is.
+    pub why_not: Option<String>,
+    /// It is the sidecar.
+    pub is_own: bool,
+}
+
+pub(super) fn rows(options: Options) -> Vec<Row> {
+    let mut table = Table::new(options);
+    for _ in 0..MOST_PARTS {
+        if table.sweep(PART, Instant::now()).is_whole {
+            break;
+        }
+    }
+    table.targets().iter().map(|target| row(target)).collect()
+}
+
+fn row(target: &Target) -> Row {
+    let path = target.exe.path.display().to_string();
+    Row {
+        pid: target.process.pid(),
+        kind: target.kind.to_string(),
+        service: target.service.clone(),
+        exe: if path.is_empty() { format!("[{}]", target.comm) } else { path },
+        container: target.container_id.clone(),
+        why_not: target.profiled.as_ref().err().map(ToString::to_string),
+        is_own: target.profiled == Err(WhyNot::Ourselves),
+    }
+}
+
+/// Whether there is anything to profile.
+pub(super) fn sight(rows: &[Row]) -> Option<Check> {
+    const NAME: &str = "processes";
+    let others = rows.iter().filter(|row| !row.is_own).count();
+    let profiled = rows.iter().filter(|row| row.why_not.is_none()).count();
+    let found = format!("{others} seen beside the sidecar, {profiled} of them profiled");
+    Some(match (others, profiled) {
+        (0, _) => {
+            Check::lacks(NAME, "none is seen but the sidecar", "set shareProcessNamespace: true in the pod's spec")
+        }
+        (_, 0) => Check::lacks(NAME, found, "the table says why, process by process"),
+        _ => Check::works(NAME, found),
+    })
+}

@@ -1,0 +1,239 @@
+//! What the kernel says of itself and of us: version, BTF, capabilities, settings, namespaces.
+//!
+//! In: small files of `/proc` and `/sys`, below a root that a test chooses. Out: one [`Check`] each. Nothing is tried here but reading.
+//!
+//! Source: capabilities(7), proc(5), proc_sys_kernel(5), pid_namespaces(7), Documentation/admin-guide/LSM/Yama.rst.
+
+use std::path::{Path, PathBuf};
+
+use super::check::Check;
+
+/// The kernel that the eBPF side is made for.
+const FLOOR: (u32, u32) = (5, 15);
+
+/// Name, number, what is lost without it: those that the manifests under `deploy/` grant.
+const CAPABILITIES: [(&str, u32, &str); 4] = [
+    ("CAP_BPF", 39, "no eBPF program can be loaded: CPU time is not sampled"),
+    ("CAP_PERFMON", 38, "no clock can be opened on processors: CPU time is not sampled"),
+    ("CAP_SYS_PTRACE", 19, "memory and programs of other users' processes cannot be read: no names, no heap"),
+    ("CAP_SYSLOG", 34, "addresses of the kernel are hidden: its functions have no names"),
+];
+/// Opens `/proc/PID/map_files`, and is not asked for.
+const CHECKPOINT_RESTORE: u32 = 40;
+const SYS_ADMIN: u32 = 21;
+
+/// The files.
+#[derive(Debug, Clone)]
+pub struct System {
+    root: PathBuf,
+    pid: u32,
+}
+
+impl System {
+    /// Those of this machine.
+    #[must_use]
+    pub fn here() -> Self {
+        Self { root: "/".into(), pid: std::process::id() }
+    }
+
+    /// Those below `root`, as process `pid` sees them.
+    #[must_use]
+    pub fn at(root: &Path, pid: u32) -> Self {
+        Self { root: root.to_owned(), pid }
+    }
+
+    /// All checks, in the order in which they matter.
+    #[must_use]
+    pub fn checks(&self) -> Vec<Check> {
+        let mut checks = vec![self.kernel(), self.btf()];
+        checks.extend(self.lockdown());
+        checks.extend(self.capabilities());
+        checks.extend([self.paranoid(), self.pointers()].into_iter().flatten());
+        checks.extend([self.yama(), self.confinement()].into_iter().flatten());
+        checks.extend([self.seccomp(), self.proc_mount(), self.pid_namespace(), self.cgroup()].into_iter().flatten());
+        checks
+    }
+
+    fn text(&self, path: &str) -> Option<String> {
+        let bytes = std::fs::read(self.root.join(path)).ok()?;
+        Some(String::from_utf8_lossy(&bytes).trim_end_matches(['\n', '\0', ' ']).to_owned())
+    }
+
+    fn number(&self, path: &str) -> Option<i64> {
+        self.text(path)?.trim().parse().ok()
+    }
+
+    fn kernel(&self) -> Check {
+        const NAME: &str = "kernel";
+        let Some(release) = self.text("proc/sys/kernel/osrelease") else {
+            return Check::lacks(NAME, "its version is not to be read", "mount /proc");
+        };
+        let mut numbers = release.split(['.', '-', '+']).map(|part| part.parse::<u32>().unwrap_or(0));
+        let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+        if version >= FLOOR {
+            return Check::works(NAME, release);
+        }
+        let (major, minor) = FLOOR;
+        let found = format!("{release}, older than {major}.{minor}: what samples CPU time may not load");
+        Check::lacks(NAME, found, format!("use Linux {major}.{minor} or newer"))
+    }
+
+    fn btf(&self) -> Check {
+        const NAME: &str = "BTF";
+        match std::fs::metadata(self.root.join("sys/kernel/btf/vmlinux")) {
+            Ok(file) => Check::works(NAME, format!("/sys/kernel/btf/vmlinux, {} KiB", file.len() >> 10)),
+            Err(_) => Check::lacks(
+                NAME,
+                "there is no /sys/kernel/btf/vmlinux: offsets in the kernel's structures are not known",
+                "use a kernel with CONFIG_DEBUG_INFO_BTF=y, and mount /sys",
+            ),
+        }
+    }
+
+    fn lockdown(&self) -> Option<Check> {
+        let modes = self.text("sys/kernel/security/lockdown")?;
+        modes.contains("[confidentiality]").then(|| {
+            let found = "lockdown is in force for confidentiality: eBPF may not read memory";
+            Check::fails("lockdown", found, "boot with lockdown=integrity, or without")
+        })
+    }
+
+    fn status(&self, key: &str) -> Option<String> {
+        let status = self.text("proc/self/status")?;
+        status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':')).map(|value| value.trim().to_owned())
+    }
+
+    /// The set of the calling thread, as a bit each.
+    fn effective(&self) -> u64 {
+        self.status("CapEff").and_then(|set| u64::from_str_radix(&set, 16).ok()).unwrap_or(0)
+    }
+
+    fn has(&self, capability: u32) -> bool {
+        // `CAP_SYS_ADMIN` stands for those that were made out of it; SYS_PTRACE never was a part.
+        let set = self.effective();
+        set >> capability & 1 == 1 || (capability != 19 && set >> SYS_ADMIN & 1 == 1)
+    }
+
+    fn capabilities(&self) -> Vec<Check> {
+        let check = |(name, number, lost): (&'static str, u32, &str)| {
+            if self.has(number) {
+                return Check::works(name, "there");
+            }
+            let remedy =
+                format!("add {} to securityContext.capabilities.add of the container", name.trim_start_matches("CAP_"));
+            match number {
+                38 | 39 => Check::fails(name, lost, remedy),
+                _ => Check::lacks(name, lost, remedy),
+            }
+        };
+        let found = if self.has(CHECKPOINT_RESTORE) {
+            "there"
+        } else {
+            "not there: libraries that were deleted while in use have no names"
+        };
+        let restore = Check::works("CAP_CHECKPOINT_RESTORE", found);
+        CAPABILITIES.into_iter().map(check).chain([restore]).collect()
+    }
+
+    fn paranoid(&self) -> Option<Check> {
+        const NAME: &str = "perf_event_paranoid";
+        let level = self.number("proc/sys/kernel/perf_event_paranoid")?;
+        if self.has(38) {
+            return Some(Check::works(NAME, format!("{level}, which CAP_PERFMON outweighs")));
+        }
+        Some(Check::fails(NAME, format!("{level}: no clock on whole processors"), "add CAP_PERFMON"))
+    }
+
+    fn pointers(&self) -> Option<Check> {
+        const NAME: &str = "kptr_restrict";
+        let level = self.number("proc/sys/kernel/kptr_restrict")?;
+        let remedy = "sysctl kernel.kptr_restrict=1 on the node";
+        Some(match level {
+            2.. => Check::lacks(NAME, format!("{level}: functions of the kernel have no names"), remedy),
+            1 if !self.has(34) => Check::lacks(NAME, "1: functions of the kernel have no names", "add CAP_SYSLOG"),
+            _ => Check::works(NAME, level.to_string()),
+        })
+    }
+
+    fn yama(&self) -> Option<Check> {
+        const NAME: &str = "ptrace_scope";
+        let scope = self.number("proc/sys/kernel/yama/ptrace_scope")?;
+        Some(match scope {
+            3.. => Check::lacks(
+                NAME,
+                "3: nobody reads others' memory: no heap, no goroutines",
+                "set kernel.yama.ptrace_scope=1 and boot",
+            ),
+            1.. if !self.has(19) => Check::lacks(
+                NAME,
+                format!("{scope}: others' memory is closed to us: no heap, no goroutines"),
+                "add CAP_SYS_PTRACE",
+            ),
+            _ => Check::works(NAME, scope.to_string()),
+        })
+    }
+
+    fn confinement(&self) -> Option<Check> {
+        const NAME: &str = "AppArmor, SELinux";
+        let label = self.text("proc/self/attr/current").filter(|label| !label.is_empty())?;
+        if label.ends_with("(enforce)") {
+            let remedy =
+                "set appArmorProfile.type: Unconfined for the sidecar, or one profile for all containers of the pod";
+            return Some(Check::lacks(
+                NAME,
+                format!("{label}: it may forbid to look at processes of other profiles"),
+                remedy,
+            ));
+        }
+        Some(Check::works(NAME, label))
+    }
+
+    fn seccomp(&self) -> Option<Check> {
+        let filtered = self.status("Seccomp")? == "2";
+        let found =
+            if filtered { "a filter is in force; the attempt to sample shows whether it permits that" } else { "none" };
+        Some(Check::works("seccomp", found))
+    }
+
+    fn proc_mount(&self) -> Option<Check> {
+        const NAME: &str = "/proc";
+        let own = std::fs::read_link(self.root.join("proc/self")).ok();
+        if own.as_deref().and_then(Path::to_str) != Some(&self.pid.to_string()) {
+            let found = "it shows another pid namespace than the one we are in: its numbers are other processes'";
+            return Some(Check::fails(
+                NAME,
+                found,
+                "mount a /proc of the pod's pid namespace: mount -t proc proc /proc",
+            ));
+        }
+        let mounts = self.text("proc/self/mountinfo")?;
+        let of_proc = |line: &&str| line.split(' ').nth(4) == Some("/proc");
+        let options = mounts.lines().rfind(of_proc).unwrap_or_default();
+        let hides = options.split([' ', ',']).find(|option| option.starts_with("hidepid="));
+        Some(match hides.filter(|option| !["hidepid=0", "hidepid=off"].contains(option)) {
+            Some(option) if !self.has(19) => Check::lacks(
+                NAME,
+                format!("{option}: processes of other users are not seen"),
+                "add CAP_SYS_PTRACE, or mount it without",
+            ),
+            Some(option) => Check::works(NAME, format!("{option}, which CAP_SYS_PTRACE outweighs")),
+            None => Check::works(NAME, "all processes of the pid namespace are seen"),
+        })
+    }
+
+    fn pid_namespace(&self) -> Option<Check> {
+        let link = std::fs::read_link(self.root.join("proc/self/ns/pid")).ok()?;
+        let link = link.to_string_lossy().into_owned();
+        // Source: include/linux/proc_ns.h, `PROC_PID_INIT_INO`.
+        let is_initial = link == "pid:[4026531836]";
+        let whose =
+            if is_initial { "the machine's: all its processes are ours to see" } else { "one of its own, as in a pod" };
+        Some(Check::works("pid namespace", format!("{link}, {whose}")))
+    }
+
+    fn cgroup(&self) -> Option<Check> {
+        let text = self.text("proc/self/cgroup")?;
+        let own = text.lines().find(|line| line.starts_with("0::")).or(text.lines().next())?;
+        Some(Check::works("cgroup", own))
+    }
+}

@@ -1,4 +1,0 @@
-package main
-
-// asm-generic/unistd.h.
-const memfdCreate = 279

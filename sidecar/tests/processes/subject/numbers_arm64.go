@@ -1,0 +1,7 @@
+package main
+
+// Source: asm-generic/unistd.h.
+const (
+	memfdCreate = 279
+	userfaultfd = 282
+)
