@@ -68,6 +68,7 @@ impl Sampler {
         let counters = loaded.counters()?;
         loaded.attach_events()?;
         let events = perf::Events::open(loaded.program()?, period)?;
+        ring::give_back();
         Ok(Self { loaded, events, records, targets, counters })
     }
 

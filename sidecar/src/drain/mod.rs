@@ -1,4 +1,4 @@
-//! From the bytes of the ring buffer to [`Sample`](crate::sample::Sample)s.
+//! From the bytes of the ring buffer to [`Sample`]s.
 //!
 //! In: one record, as `profiler_sidecar_ebpf` lays it out. Out: what it says, or why it says nothing. Pure; whatever the bytes are.
 

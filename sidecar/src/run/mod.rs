@@ -5,6 +5,7 @@
 //! done before there is a second thread, and dropped.
 
 mod io;
+mod runtimes;
 mod sampling;
 mod source;
 mod stats;
