@@ -21,6 +21,8 @@ const COUNTED: usize = 10;
 /// A bucket as it stands in memory.
 #[derive(Debug)]
 pub(super) struct Bucket {
+    /// Its address, which never is another one's.
+    pub(super) at: u64,
     /// Size of an object (heap).
     pub(super) size: u64,
     /// Return addresses, leaf first.
@@ -116,7 +118,7 @@ impl List {
         let mut record = vec![0; self.record];
         let behind = at.wrapping_add((bucket::HEADER + 8 * depth) as u64);
         let is_whole = pages.fill(behind, &mut record)?;
-        Ok(is_whole.then(|| Bucket { size: word_at(header, bucket::SIZE), stack, record }))
+        Ok(is_whole.then(|| Bucket { at, size: word_at(header, bucket::SIZE), stack, record }))
     }
 }
 

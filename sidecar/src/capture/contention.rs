@@ -44,6 +44,8 @@ pub struct Contention {
 /// The figures of one stack.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
+    /// Which one it is: the address of its bucket, the same as long as the program runs.
+    pub at: u64,
     /// Return addresses.
     pub stack: Vec<u64>,
     /// Events.
@@ -72,11 +74,11 @@ pub fn contention<M: Memory>(
     let mut records = Vec::new();
     let list = List { head, kind: typ, record: bucket::BLOCK_RECORD, most };
     let walk = list.walk(memory, code, |bucket| {
-        let stack = bucket.stack.strip_prefix(&[LOGICAL]).map_or_else(|| bucket.stack.clone(), <[u64]>::to_vec);
+        let stack = bucket.stack.strip_prefix(&[LOGICAL]).unwrap_or(&bucket.stack).to_vec();
         // A count below one event is shown as one, as Go does.
         let count = (f64::from_bits(word_at(&bucket.record, 0)) as i64).max(1);
         let cycles = word_at(&bucket.record, 8) as i64;
-        records.push(Record { stack, count, delay_nanos: cycles });
+        records.push(Record { at: bucket.at, stack, count, delay_nanos: cycles });
     })?;
     if !records.is_empty() {
         let speed = ticks::per_second(memory, code.machine(), variables.ticks, layout.ticks)? as f64 / 1e9;

@@ -7,9 +7,9 @@
 //!
 //! Sources: runtime/pprof/proto.go (`appendLocsForStack`), runtime/traceback.go (`tracebackPCs`), runtime/symtab.go (`Frames.Next`).
 
-use crate::go::{Call, Elision, Frame};
+use crate::go::{Call, Elision, Frame, Frames};
 
-use super::loaded::Loaded;
+use super::loaded::{Loaded, Named};
 use super::stack::Pc;
 
 /// The outermost function of each goroutine, which Go's profiles leave out.
@@ -21,7 +21,7 @@ pub struct Place {
     /// Its address in the process.
     pub address: u64,
     /// The functions there, innermost first; none is without one.
-    pub lines: Vec<Frame>,
+    pub lines: Frames,
 }
 
 /// The places of a stack that the runtime keeps.
@@ -68,8 +68,8 @@ fn named(loaded: &Loaded, stack: &[Pc], mut shows: impl FnMut(&Frame) -> bool) -
     for pc in stack {
         let call = if pc.is_return { Call::Return } else { Call::Interrupted };
         let frames = loaded.frames(pc.address, call);
-        let lines = frames.iter().filter(|frame| shows(frame)).cloned().collect();
-        places.push(Place { address: pc.address, lines });
+        let shown = frames.iter().filter(|frame| shows(frame)).collect();
+        places.push(Place { address: pc.address, lines: shared(&frames, shown) });
     }
     places.retain(is_shown);
     places
@@ -81,7 +81,10 @@ fn is_shown(place: &Place) -> bool {
 
 /// All functions of a return address, but wrappers around them; and how many of the addresses behind it stand for these functions.
 fn whole(loaded: &Loaded, pc: u64, behind: &[u64]) -> (Place, usize) {
-    let (frames, implied) = (loaded.frames(pc, Call::Return), loaded.implied(pc));
+    let Named { frames, implied } = loaded.named(pc);
+    if frames.len() <= 1 {
+        return (Place { address: pc, lines: frames }, 0);
+    }
     let mut elision = Elision::default();
     let (mut lines, mut followers, mut follow) = (Vec::with_capacity(frames.len()), 0, true);
     for (at, frame) in frames.iter().enumerate() {
@@ -91,8 +94,13 @@ fn whole(loaded: &Loaded, pc: u64, behind: &[u64]) -> (Place, usize) {
         // A wrapper is left out of both; whatever else is missing ends the row.
         follow = at == 0 || follow && (follows || !is_shown);
         if is_shown || follows {
-            lines.push(frame.clone());
+            lines.push(frame);
         }
     }
-    (Place { address: pc, lines }, followers)
+    (Place { address: pc, lines: shared(&frames, lines) }, followers)
+}
+
+/// The frames that are shown; where they are all of them, without a copy.
+fn shared(frames: &Frames, shown: Vec<&Frame>) -> Frames {
+    if shown.len() == frames.len() { Frames::clone(frames) } else { shown.into_iter().cloned().collect() }
 }

@@ -56,6 +56,8 @@ impl State {
 /// The figures of one stack and size of object, as they were sampled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
+    /// Which one it is: the address of its bucket, the same as long as the program runs.
+    pub at: u64,
     /// Logical return addresses: one for each function, inlined ones too.
     pub stack: Vec<u64>,
     /// Bytes of each object.
@@ -110,7 +112,7 @@ pub fn heap<M: Memory>(
     let list = List { head, kind: bucket::MEMORY, record: 4 * layout.cycle.size(), most };
     let mut read = Vec::new();
     let walk = list.walk(memory, code, |bucket| {
-        read.push((Cycles::of(layout.cycle, bucket.size, &bucket.record), bucket.stack, bucket.size));
+        read.push((Cycles::of(layout.cycle, bucket.size, &bucket.record), bucket.stack, bucket.size, bucket.at));
     })?;
     let is_collected = read.iter().any(|(cycles, ..)| cycles.active != Counts::default());
     let state = match (read.is_empty(), is_collected) {
@@ -119,10 +121,10 @@ pub fn heap<M: Memory>(
         (_, false) => State::NoCollection,
     };
     let mut heap = Heap { state, rate, records: Vec::with_capacity(read.len()), walk, torn: 0 };
-    for (cycles, stack, size) in read {
+    for (cycles, stack, size, at) in read {
         let counts = if is_collected { cycles.active } else { cycles.all };
         heap.torn += u64::from(counts.is_torn());
-        heap.records.push(Record { stack, size, allocated: counts.allocated(), in_use: counts.in_use() });
+        heap.records.push(Record { at, stack, size, allocated: counts.allocated(), in_use: counts.in_use() });
     }
     Ok(Some(heap))
 }

@@ -27,6 +27,16 @@ pub struct Loaded {
     data: Range<u64>,
     extents: HashMap<&'static str, Range<u64>>,
     known: RefCell<HashMap<u64, Known>>,
+    named: RefCell<HashMap<u64, Named>>,
+}
+
+/// What a return address stands for.
+#[derive(Debug, Clone)]
+pub struct Named {
+    /// The functions, innermost first.
+    pub frames: Frames,
+    /// The addresses that stand for the functions around the innermost one, in stacks with one for each.
+    pub implied: Arc<[u64]>,
 }
 
 impl Loaded {
@@ -39,7 +49,7 @@ impl Loaded {
         });
         let (extents, data) = (extents.collect(), data(&program));
         let data = data.start.wrapping_add(bias)..data.end.wrapping_add(bias);
-        Self { program, bias, data, extents, known: RefCell::default() }
+        Self { program, bias, data, extents, known: RefCell::default(), named: RefCell::default() }
     }
 
     /// The program.
@@ -54,11 +64,21 @@ impl Loaded {
         self.program.frames(pc.wrapping_sub(self.bias), call)
     }
 
-    /// The addresses that stand for the functions around the innermost one, in stacks with one for each.
+    /// What a return address of the process stands for.
     #[must_use]
-    pub fn implied(&self, pc: u64) -> Vec<u64> {
-        let implied = self.program.implied(pc.wrapping_sub(self.bias));
-        implied.into_iter().map(|pc| pc.wrapping_add(self.bias)).collect()
+    pub fn named(&self, pc: u64) -> Named {
+        let mut named = self.named.borrow_mut();
+        if let Some(known) = named.get(&pc) {
+            return known.clone();
+        }
+        if named.len() >= KNOWN {
+            named.clear();
+        }
+        let implied = self.program.implied(pc.wrapping_sub(self.bias)).into_iter();
+        let implied = implied.map(|pc| pc.wrapping_add(self.bias)).collect();
+        let found = Named { frames: self.frames(pc, Call::Return), implied };
+        named.insert(pc, found.clone());
+        found
     }
 
     fn look_up(&self, pc: u64) -> Known {

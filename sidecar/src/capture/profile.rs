@@ -12,15 +12,18 @@ use profiler_proto::model::{
 };
 use profiler_proto::resource::Resource;
 
-use crate::go::Frame;
+use crate::go::{Frame, Frames};
 
 use super::buckets::Walk;
 use super::contention::Contention;
 use super::frames::{self, Place};
 use super::goroutines::{Goroutine, Goroutines};
-use super::heap::{Amount, Heap};
+use super::heap::Heap;
 use super::source::Source;
 use super::stack::Pc;
+
+/// Most locations that are found again without looking at their lines.
+const LOCATIONS: usize = 1 << 16;
 
 /// When something was captured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +41,8 @@ pub struct Builder<'s> {
     set: ProfileSet,
     mapping: MappingId,
     functions: HashMap<(Arc<str>, Arc<str>, u32), FunctionId>,
+    /// By address and the frames there, which are kept so that no others come to lie where they are.
+    locations: HashMap<(u64, usize), (LocationId, Frames)>,
 }
 
 impl<'s> Builder<'s> {
@@ -47,7 +52,7 @@ impl<'s> Builder<'s> {
         let scope = Scope { name: "profiler_sidecar".into(), version: env!("CARGO_PKG_VERSION").into() };
         let mut set = ProfileSet { resource, scope, ..ProfileSet::default() };
         let mapping = mapping(source, &mut set);
-        Self { source, set, mapping, functions: HashMap::new() }
+        Self { source, set, mapping, functions: HashMap::new(), locations: HashMap::new() }
     }
 
     /// What was added.
@@ -60,20 +65,15 @@ impl<'s> Builder<'s> {
     pub fn heap(&mut self, heap: &Heap, window: Window) {
         let period = i64::try_from(heap.rate).unwrap_or(i64::MAX).max(1);
         let kinds = Kind::heap(&mut self.set.dictionary, period);
-        let mut sums: [Sums; 4] = Default::default();
+        let mut sums = Sums::default();
         for record in &heap.records {
             let places = frames::of_heap(self.source.loaded(), &record.stack);
             let stack = self.stack(&places);
             let (all, live) = (record.allocated.unsampled(heap.rate), record.in_use.unsampled(heap.rate));
-            let Amount { objects, bytes } = all;
-            for (sums, value) in sums.iter_mut().zip([objects, bytes, live.objects, live.bytes]) {
-                sums.add(stack, AttributeSetId::ZERO, value);
-            }
+            sums.add(stack, AttributeSetId::ZERO, [all.objects, all.bytes, live.objects, live.bytes]);
         }
         let losses = self.losses(&heap.walk, &[("torn", heap.torn)]);
-        for (kind, sums) in kinds.into_iter().zip(sums) {
-            self.add(kind, window, losses, sums);
-        }
+        self.add(kinds, window, losses, &sums);
     }
 
     /// The profile of goroutines: how many have a stack, labels and state. Those of the runtime itself are left out, as in Go.
@@ -87,36 +87,37 @@ impl<'s> Builder<'s> {
             }
             let stack = self.stack(&places);
             let attributes = self.attributes_of(goroutine);
-            sums.add(stack, attributes, 1);
+            sums.add(stack, attributes, [1]);
         }
         let all = Walk { beyond: goroutines.beyond, broken: goroutines.broken, ..Walk::default() };
         let losses = self.losses(&all, &[("changed", goroutines.changed)]);
-        self.add(kind, window, losses, sums);
+        self.add([kind], window, losses, &sums);
     }
 
     /// The two profiles of contention: events and time.
     pub fn contention(&mut self, contention: &Contention, window: Window) {
-        let [count, delay] = Kind::contention(&mut self.set.dictionary, contention.kind);
-        let (mut counts, mut delays) = (Sums::default(), Sums::default());
+        let kinds = Kind::contention(&mut self.set.dictionary, contention.kind);
+        let mut sums = Sums::default();
         for record in &contention.records {
             let places = frames::kept(self.source.loaded(), &record.stack);
             let stack = self.stack(&places);
-            counts.add(stack, AttributeSetId::ZERO, record.count);
-            delays.add(stack, AttributeSetId::ZERO, record.delay_nanos);
+            sums.add(stack, AttributeSetId::ZERO, [record.count, record.delay_nanos]);
         }
         let losses = self.losses(&contention.walk, &[]);
-        self.add(count, window, losses, counts);
-        self.add(delay, window, losses, delays);
+        self.add(kinds, window, losses, &sums);
     }
 
-    fn add(&mut self, kind: Kind, window: Window, attributes: AttributeSetId, sums: Sums) {
-        self.set.profiles.push(Profile {
-            kind,
-            time_unix_nanos: window.start_unix_nanos,
-            duration_nanos: window.duration_nanos.max(1),
-            attributes,
-            samples: sums.samples(),
-        });
+    /// A profile of each kind, with its column of the sums.
+    fn add<const N: usize>(&mut self, kinds: [Kind; N], window: Window, attributes: AttributeSetId, sums: &Sums<N>) {
+        for (column, kind) in kinds.into_iter().enumerate() {
+            self.set.profiles.push(Profile {
+                kind,
+                time_unix_nanos: window.start_unix_nanos,
+                duration_nanos: window.duration_nanos.max(1),
+                attributes,
+                samples: sums.samples(column),
+            });
+        }
     }
 
     /// What is missing, by cause: `profiler.capture.beyond` and others.
@@ -147,13 +148,21 @@ impl<'s> Builder<'s> {
     }
 
     fn location(&mut self, place: &Place) -> LocationId {
+        let key = (place.address, place.lines.as_ptr().addr());
+        if let Some((known, _)) = self.locations.get(&key) {
+            return *known;
+        }
         let lines =
             place.lines.iter().map(|frame| Line { function: self.function(frame), line: frame.line, column: 0 });
         let lines = lines.collect();
         let attributes = self.set.dictionary.attribute("profile.frame.type", "go");
         let attributes = self.set.dictionary.attribute_set([attributes]);
         let location = Location { mapping: self.mapping, address: place.address, lines, attributes };
-        self.set.dictionary.locations.intern(location)
+        let id = self.set.dictionary.locations.intern(location);
+        if self.locations.len() < LOCATIONS {
+            self.locations.insert(key, (id, Frames::clone(&place.lines)));
+        }
+        id
     }
 
     fn function(&mut self, frame: &Frame) -> FunctionId {
@@ -192,38 +201,45 @@ pub fn is_system(source: &Source, goroutine: &Goroutine, places: &[Place]) -> bo
     const CALLING: [&str; 3] = ["runtime.runfinq", "runtime.runFinalizers", "runtime.runCleanups"];
     let frames = source.loaded().frames(goroutine.start_pc, crate::go::Call::Interrupted);
     let Some(start) = frames.last().map(|frame| &*frame.function) else { return false };
-    let calls = || places.iter().flat_map(|place| &place.lines).any(|frame| !frame.function.starts_with("runtime."));
+    let calls =
+        || places.iter().flat_map(|place| place.lines.iter()).any(|frame| !frame.function.starts_with("runtime."));
     start.starts_with("runtime.") && !OURS.contains(&start) && !(CALLING.contains(&start) && calls())
 }
 
 /// Values by stack and attributes: equal ones are one sample.
-#[derive(Debug, Default)]
-struct Sums {
-    order: Vec<(StackId, AttributeSetId)>,
-    values: HashMap<(StackId, AttributeSetId), i64>,
+#[derive(Debug)]
+struct Sums<const N: usize> {
+    places: HashMap<(StackId, AttributeSetId), usize>,
+    values: Vec<((StackId, AttributeSetId), [i64; N])>,
 }
 
-impl Sums {
-    fn add(&mut self, stack: StackId, attributes: AttributeSetId, value: i64) {
-        if value == 0 {
-            return;
-        }
+impl<const N: usize> Default for Sums<N> {
+    fn default() -> Self {
+        Self { places: HashMap::new(), values: Vec::new() }
+    }
+}
+
+impl<const N: usize> Sums<N> {
+    fn add(&mut self, stack: StackId, attributes: AttributeSetId, values: [i64; N]) {
         let key = (stack, attributes);
-        let sum = self.values.entry(key).or_insert_with(|| {
-            self.order.push(key);
-            0
-        });
-        *sum = sum.saturating_add(value);
+        let place = *self.places.entry(key).or_insert(self.values.len());
+        match self.values.get_mut(place) {
+            Some((_, sums)) => sums.iter_mut().zip(values).for_each(|(sum, value)| *sum = sum.saturating_add(value)),
+            None => self.values.push((key, values)),
+        }
     }
 
-    fn samples(self) -> Vec<Sample> {
-        let sample = |key: &(StackId, AttributeSetId)| Sample {
-            stack: key.0,
-            attributes: key.1,
+    /// The samples of one column that are not zero.
+    fn samples(&self, column: usize) -> Vec<Sample> {
+        let of_column = self.values.iter().filter_map(|(key, values)| Some((key, *values.get(column)?)));
+        let values = of_column.filter(|(_, value)| *value != 0);
+        let sample = |((stack, attributes), value): (&(StackId, AttributeSetId), i64)| Sample {
+            stack: *stack,
+            attributes: *attributes,
             link: LinkId::ZERO,
-            value: self.values.get(key).copied().unwrap_or(0),
+            value,
         };
-        self.order.iter().map(sample).collect()
+        values.map(sample).collect()
     }
 }
 

@@ -63,8 +63,8 @@ impl Source {
     /// # Errors
     /// When there is no such process, it is not ours to look at, is no Go program, or one of a version that is not known.
     pub fn find(pid: u32) -> Result<Self, Error> {
-        let process = Process::find(pid).map_err(|fault| refused(pid, &fault))?;
-        let file = process.open_exe().map_err(|fault| refused(pid, &fault))?;
+        let process = Process::find(pid).map_err(|fault| refused(&fault))?;
+        let file = process.open_exe().map_err(|fault| refused(&fault))?;
         let what = format!("the program of process {pid}");
         let unread = |fault: elf::Fault| {
             Error::new(what.clone(), fault.to_string(), "only programs of ELF with 64 bits, built by Go, can be read")
@@ -86,11 +86,11 @@ impl Source {
     /// When it is gone, not ours to look at, its version is not known, or the program is not mapped as its file says.
     pub fn of(process: Process, program: Arc<Program>) -> Result<Self, Error> {
         let layout = layout(process.pid(), &program)?;
-        let code = code(process, &program).map_err(|fault| refused(process.pid(), &fault))?;
+        let code = code(process, &program).map_err(|fault| refused(&fault))?;
         let at = program.elf().address_of(code.offset).unwrap_or(0);
         let loaded = Loaded::new(program, code.start.wrapping_sub(at));
         let found = Variables::find(&loaded, &process.memory(), &layout);
-        let variables = found.map_err(|fault| refused(process.pid(), &fault))?;
+        let variables = found.map_err(|fault| refused(&fault))?;
         Ok(Self { process, loaded, layout, variables, code })
     }
 
@@ -150,9 +150,9 @@ impl Source {
     /// What was read, if it was and the process was the same all the time.
     fn found<T>(&self, what: &str, read: Result<Option<T>, Fault>) -> Result<T, Error> {
         let pid = self.process.pid();
-        let read = read.map_err(|fault| refused(pid, &fault))?;
+        let read = read.map_err(|fault| refused(&fault))?;
         if !self.process.is_alive() {
-            return Err(refused(pid, &Fault::Gone { pid }));
+            return Err(refused(&Fault::Gone { pid }));
         }
         read.ok_or_else(|| {
             let why = format!("its variables are not where {} keeps them", self.loaded.program().version());
@@ -197,10 +197,10 @@ fn code(process: Process, program: &Program) -> Result<Code, Fault> {
     Ok(Code { start: found.start, end: found.end, offset: found.offset, path })
 }
 
-fn refused(pid: u32, fault: &Fault) -> Error {
+fn refused(fault: &Fault) -> Error {
     let remedy = match fault {
         Fault::Gone { .. } => "start it again, or name another one",
         _ => "run as the same user, or with CAP_SYS_PTRACE",
     };
-    Error::new(format!("process {pid}"), fault.to_string(), remedy)
+    Error::new("reading from outside", fault.to_string(), remedy)
 }

@@ -1,5 +1,6 @@
 //! Memory that was forged: pointers into nowhere, cycles, lengths that cannot be. Whatever stands there, an answer within bounds.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -230,6 +231,33 @@ fn goroutines_are_walked_to_their_root() {
     assert_eq!((by_id(8).stack.len(), by_id(8).state()), (0, "running"));
     let few = goroutines(&memory, &Text, &VARIABLES, &layout(), 1).unwrap().unwrap();
     assert_eq!((few.list.len(), few.beyond), (1, 3));
+}
+
+/// A goroutine that stands elsewhere each time that it is looked at.
+struct Restless(Forged, Cell<u64>);
+
+impl Memory for Restless {
+    fn read_many(&self, pieces: &mut [Piece<'_>]) -> Result<(), Fault> {
+        self.0.read_many(pieces)?;
+        for piece in pieces.iter_mut().filter(|piece| piece.address == 0x10000) {
+            self.1.set(self.1.get() + 8);
+            if let Some(sp) = piece.buffer.get_mut(layout().g.sched..).and_then(|rest| rest.first_chunk_mut()) {
+                *sp = (0x80040 + self.1.get()).to_le_bytes();
+            }
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn a_goroutine_that_moved_meanwhile_has_no_stack() {
+    let memory = Forged::default()
+        .with(0x300, &[0x5000, 1, 1])
+        .with(0x5000, &[0x10000])
+        .with(0x10000, &goroutine(7, status::WAITING, (0x80000, 0x80200), (0x1f10, 0x80040)))
+        .with(0x80000, &[0x1f20; 64]);
+    let all = goroutines(&Restless(memory, Cell::new(0)), &Text, &VARIABLES, &layout(), 100).unwrap().unwrap();
+    assert_eq!((all.changed, all.list.len(), all.list[0].id, all.list[0].stack.len()), (1, 1, 7, 0));
 }
 
 #[test]

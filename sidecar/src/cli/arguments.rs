@@ -56,6 +56,12 @@ pub(super) enum Command {
     Goroutines(GoroutinesArguments),
     /// Show where goroutines of a Go program waited for each other: its block profile, or its mutex profile
     Contention(ContentionArguments),
+    /// Say what works here, what is missing and what to do, and which processes are profiled or why not; exit code 1: CPU is not sampled
+    Doctor {
+        /// JSON instead of a table
+        #[arg(long)]
+        json: bool,
+    },
     /// What `record -c` starts: waits to be sampled, then becomes the command
     #[command(name = HOLD, hide = true)]
     Hold {
@@ -76,7 +82,7 @@ pub(super) struct RecordArguments {
     /// The command to record, from its first instruction on; stands last, for all that follows belongs to it
     #[arg(short, long, group = "subject", num_args = 1.., allow_hyphen_values = true)]
     command: Vec<OsString>,
-    /// How long at most, as 10s or 1m [default: 10s of a process, all of a command]
+    /// How long at most, as 10s or 1m [default: 10s of a process, all of a command, which is ended by SIGTERM where it takes longer]
     #[arg(short, long, value_name = "DURATION")]
     duration: Option<String>,
     /// Where to: *.pb.gz (pprof), *.pb (without gzip), *.folded

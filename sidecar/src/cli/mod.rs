@@ -12,7 +12,7 @@ use clap::Parser;
 use tracing_subscriber::EnvFilter;
 
 use self::arguments::{Arguments, Command, RunArguments};
-use crate::config::Config;
+use crate::config::{CommandLine, Config};
 use crate::error::Error;
 use crate::{inspect, record};
 
@@ -35,7 +35,11 @@ pub fn main() -> ExitCode {
         Command::Heap(asked) => shown(inspect::heap(&asked)),
         Command::Goroutines(asked) => shown(inspect::goroutines(&asked)),
         Command::Contention(asked) => shown(inspect::contention(&asked)),
-        Command::Hold { threshold, command } => complain(&record::hold(&threshold, &command), FAILED),
+        Command::Doctor { json } => doctor(json),
+        Command::Hold { threshold, command } => match record::hold(&threshold, &command) {
+            Some(error) => complain(&error, FAILED),
+            None => ExitCode::from(FAILED),
+        },
     }
 }
 
@@ -56,6 +60,17 @@ fn run(arguments: RunArguments) -> ExitCode {
         return say(&config.to_string());
     }
     ended(crate::run::main(config))
+}
+
+/// Looks at what works, with the processes that variables and file choose.
+fn doctor(json: bool) -> ExitCode {
+    let config = match Config::new(CommandLine::default(), &|name| std::env::var_os(name)) {
+        Ok(config) => config,
+        Err(error) => return complain(&error, MISUSE),
+    };
+    let discovery = crate::pipeline::discovery(crate::run::options(&config));
+    let done = crate::doctor::main(crate::doctor::Arguments { json, discovery });
+    done.unwrap_or_else(|error| complain(&error, FAILED))
 }
 
 fn ended(outcome: Result<(), Error>) -> ExitCode {

@@ -117,7 +117,7 @@ fn check(layer: Layer, destinations: Vec<Target>) -> Result<Config, Error> {
     Ok(Config {
         rate_hz: said_or(layer.rate_hz, DEFAULT_RATE_HZ, |said| units::rate(&said))?,
         interval,
-        filter: Filter::new(layer.pids, layer.include, layer.exclude)?,
+        filter: Filter::new(&layer.pids, &layer.include, &layer.exclude)?,
         serve: said_or(layer.serve, Some(DEFAULT_SERVE.into()), |said| units::served(&said))?,
         receive: said_or(layer.receive, None, |said| units::address(&said).map(Some))?,
         profile_sdk: layer.profile_sdk.is_some_and(|said| said.value),

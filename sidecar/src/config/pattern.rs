@@ -63,11 +63,7 @@ pub enum LeftOut {
 const LONGEST: usize = 1024;
 
 impl Filter {
-    pub(super) fn new(
-        pids: Vec<Said<u32>>,
-        include: Vec<Said<String>>,
-        exclude: Vec<Said<String>>,
-    ) -> Result<Self, Error> {
+    pub(super) fn new(pids: &[Said<u32>], include: &[Said<String>], exclude: &[Said<String>]) -> Result<Self, Error> {
         if let Some(zero) = pids.iter().find(|said| said.value == 0 || i32::try_from(said.value).is_err()) {
             let what = format!("{}={}", zero.origin, zero.value);
             return Err(Error::new(what, "no process has this id", "give an id that `ps` shows in this pid namespace"));
@@ -87,7 +83,7 @@ impl Filter {
             include: include.iter().map(read).collect::<Result<_, _>>()?,
             exclude: exclude.iter().map(read).collect::<Result<_, _>>()?,
         };
-        filter.check_sense(&include, &exclude)?;
+        filter.check_sense(include, exclude)?;
         Ok(filter)
     }
 

@@ -65,7 +65,7 @@ fn labels(goroutine: &Goroutine) -> String {
 /// A function a line, then where it stands.
 fn stack(goroutine: &Goroutine, places: &[Place]) -> String {
     let mut text = String::new();
-    for frame in places.iter().flat_map(|place| &place.lines) {
+    for frame in places.iter().flat_map(|place| place.lines.iter()) {
         _ = write!(text, "{}\n\t{}:{}\n", plain(&frame.function), plain(&frame.file), frame.line);
     }
     match goroutine.end {
@@ -77,9 +77,14 @@ fn stack(goroutine: &Goroutine, places: &[Place]) -> String {
     text
 }
 
+/// The first goroutine, which nobody started.
+const MAIN: u64 = 1;
+
 fn creator(source: &Source, goroutine: &Goroutine) -> String {
     let frames = source.loaded().frames(goroutine.go_pc, Call::Return);
-    let Some(frame) = frames.first().filter(|_| goroutine.go_pc != 0) else { return String::new() };
+    let Some(frame) = frames.first().filter(|_| goroutine.go_pc != 0 && goroutine.id != MAIN) else {
+        return String::new();
+    };
     let by = if goroutine.parent == 0 { String::new() } else { format!(" in goroutine {}", goroutine.parent) };
     format!("created by {}{by}\n\t{}:{}\n", plain(&frame.function), plain(&frame.file), frame.line)
 }

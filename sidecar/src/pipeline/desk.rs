@@ -37,6 +37,10 @@ impl Numbers {
     }
 }
 
+/// Looks in one call, and calls, of the look around at the beginning.
+const WORK: usize = 64;
+const MOST_CALLS: usize = 256;
+
 #[derive(Debug)]
 pub(super) struct Desk {
     table: Table,
@@ -175,6 +179,17 @@ impl Desk {
 
     pub(super) fn found(&mut self) -> Vec<Arc<Target>> {
         std::mem::take(&mut self.found)
+    }
+
+    /// Looks at all processes once, at the beginning.
+    pub(super) fn look_around(&mut self, now: Instant) {
+        // Each call looks at some; so many calls see more than there can be.
+        _ = (0..MOST_CALLS).any(|_| self.sweep(WORK, now));
+    }
+
+    /// What was found out and is not told yet.
+    pub(super) fn known(&self) -> impl Iterator<Item = &Arc<Target>> {
+        self.found.iter()
     }
 
     /// Looks at up to `work` processes; whether all were seen by now.

@@ -97,26 +97,21 @@ impl Pipeline {
     /// Why the kernel side cannot be loaded, if `must_sample`.
     pub fn open(options: Options, ledger: Arc<Ledger>, must_sample: bool) -> Result<Self, Error> {
         let wanted = bpf::Options { rate_hz: options.rate_hz, kernel_stacks: options.kernel, ..Default::default() };
-        let sampler = match Sampler::load(wanted) {
-            Ok(sampler) => Some(sampler),
-            Err(error) if must_sample => return Err(error),
-            Err(error) => {
-                tracing::error!(%error, "CPU is not sampled");
-                None
-            }
-        };
-        for lack in sampler.iter().flat_map(Sampler::lacks) {
-            tracing::warn!("{lack}");
-        }
         let kernel = Kernel::read().inspect_err(|error| tracing::warn!(%error, "kernel frames have no names"));
         let numbers = Numbers { pids: options.filter.pids.clone(), family: options.family.clone() };
-        let table = Table::new(discovery(options));
         let namer = Namer::new(kernel.unwrap_or_default());
+        let mut desk = Desk::new(Table::new(discovery(options)), namer, numbers, ledger);
+        let mut goroutines = Goroutines::default();
         let now = Instant::now();
+        // What is known before the first tick is told at once, so that first samples have labels, too.
+        desk.look_around(now);
+        desk.known().for_each(|target| _ = goroutines.of(target));
+        let sampler = load(wanted, must_sample)?;
         let counted = sampler.as_ref().and_then(|sampler| sampler.counters().ok()).unwrap_or_default();
-        let desk = Desk::new(table, namer, numbers, ledger);
-        let goroutines = Goroutines::default();
-        Ok(Self { sampler, desk, goroutines, next_sweep: now, next_count: now, counted, lost: Loss::default() })
+        let (next_sweep, lost) = (now + SWEEP, Loss::default());
+        let mut pipeline = Self { sampler, desk, goroutines, next_sweep, next_count: now, counted, lost };
+        pipeline.tell_kernel_side();
+        Ok(pipeline)
     }
 
     /// Whether anything is sampled.
@@ -219,7 +214,24 @@ impl Pipeline {
     }
 }
 
-fn discovery(options: Options) -> discover::Options {
+/// The kernel side, loaded and running; `None` where it cannot be had and need not.
+fn load(wanted: bpf::Options, must_sample: bool) -> Result<Option<Sampler>, Error> {
+    match Sampler::load(wanted) {
+        Ok(sampler) => {
+            sampler.lacks().iter().for_each(|lack| tracing::warn!("{lack}"));
+            Ok(Some(sampler))
+        }
+        Err(error) if must_sample => Err(error),
+        Err(error) => {
+            tracing::error!(%error, "CPU is not sampled");
+            Ok(None)
+        }
+    }
+}
+
+/// The options as discovery has them.
+#[must_use]
+pub fn discovery(options: Options) -> discover::Options {
     let Options { filter, family, profile_sdk, .. } = options;
     let choose = move |candidate: &Candidate<'_>| {
         if let Some(family) = &family {

@@ -100,6 +100,7 @@ fn message(body: &Bytes) -> Result<(bool, Bytes), Status> {
     Ok((*flag == 1, body.slice(PREFIX..)))
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "an error is given away, a text has no owner")]
 fn status(code: u8, why: impl ToString) -> Status {
     Status { code, why: why.to_string() }
 }

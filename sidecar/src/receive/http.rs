@@ -54,6 +54,7 @@ struct Refusal {
 }
 
 impl Refusal {
+    #[expect(clippy::needless_pass_by_value, reason = "an error is given away, a text has no owner")]
     fn new(status: StatusCode, why: impl ToString) -> Self {
         Self { status, why: why.to_string() }
     }

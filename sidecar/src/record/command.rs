@@ -90,10 +90,11 @@ fn accept(listener: &UnixListener, child: &mut Child) -> io::Result<UnixStream> 
     }
 }
 
-/// The child's side: waits at the threshold `name` and becomes `command`. Returns only if it cannot; the other side is told why.
+/// The child's side: waits at the threshold `name` and becomes `command`. Returns only if it cannot: with an error
+/// if the other side could not be told why.
 #[must_use]
-pub fn hold(name: &str, command: &[OsString]) -> Error {
-    let failed = |why: String| Error::new(HOLD, why, "this command is for `record -c` alone");
+pub fn hold(name: &str, command: &[OsString]) -> Option<Error> {
+    let failed = |why: String| Some(Error::new(HOLD, why, "this command is for `record -c` alone"));
     let address = match SocketAddr::from_abstract_name(name) {
         Ok(address) => address,
         Err(error) => return failed(error.to_string()),
@@ -110,6 +111,5 @@ pub fn hold(name: &str, command: &[OsString]) -> Error {
     let Some((program, arguments)) = command.split_first() else { return failed("there is no command".into()) };
     // The socket closes with the new program, as all of ours do: the other side reads its end.
     let error = Command::new(program).args(arguments).exec();
-    drop(threshold.write_all(error.to_string().as_bytes()));
-    Error::new(program.to_string_lossy(), error.to_string(), "give -c a program that is in PATH, or a path to one")
+    threshold.write_all(error.to_string().as_bytes()).err().and_then(|untold| failed(untold.to_string()))
 }

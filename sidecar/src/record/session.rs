@@ -11,6 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use profiler::Ledger;
 use profiler_proto::ProfileSet;
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::command::Held;
 use super::output::{Form, joined, write};
@@ -96,7 +97,18 @@ impl Recording<'_> {
         }
         // What was sampled last is in the ring.
         pipeline.turn(Duration::ZERO);
+        self.end_command();
         self.progress.clear();
+    }
+
+    /// Ends a command that outlives its recording, as SIGTERM does.
+    fn end_command(&mut self) {
+        let Some(child) = &mut self.child else { return };
+        if let (Ok(None), Some(pid)) = (child.try_wait(), i32::try_from(child.id()).ok().and_then(Pid::from_raw))
+            && let Err(error) = kill_process(pid, Signal::TERM)
+        {
+            tracing::warn!(%error, "the command goes on");
+        }
     }
 
     fn is_over(&mut self) -> bool {

@@ -20,6 +20,8 @@ use crate::receive::{self, Bounds, Intake};
 
 /// Intervals that may wait; beyond it the sampling thread keeps its windows open.
 const QUEUE: usize = 4;
+/// Threads for work that can wait: reading runtimes, names of hosts.
+const MOST_READERS: usize = 3;
 /// Time for what there is to go out at the end.
 const FLUSH: Duration = Duration::from_secs(2);
 
@@ -66,7 +68,11 @@ pub(super) struct Io {
 impl Io {
     /// Runs until a signal, then until all has gone out or the time for it is over.
     pub(super) fn run(self, destinations: Vec<Target>, inbox: mpsc::Receiver<Task>) -> Result<(), Error> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .max_blocking_threads(MOST_READERS)
+            .build();
         let runtime = runtime.map_err(|error| {
             Error::new("a runtime", error.to_string(), "raise the limit of open files (RLIMIT_NOFILE)")
         })?;

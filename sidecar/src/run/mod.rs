@@ -5,6 +5,7 @@
 //! done before there is a second thread, and dropped.
 
 mod io;
+mod runtimes;
 mod sampling;
 mod source;
 mod stats;
@@ -52,7 +53,9 @@ pub fn main(config: Config) -> Result<(), Error> {
     ran
 }
 
-fn options(config: &Config) -> pipeline::Options {
+/// What the pipeline is to do by these settings.
+#[must_use]
+pub fn options(config: &Config) -> pipeline::Options {
     pipeline::Options {
         rate_hz: config.rate_hz,
         kernel: config.kernel,

@@ -8,13 +8,13 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use profiler::export::Exporter;
-use profiler::serve::{CaptureError, CaptureFuture, Source, Target};
+use profiler::serve::{CaptureError, CaptureFuture, Snapshot, Source, Target};
 use profiler::{Ledger, Stats};
 use profiler_proto::ProfileSet;
 use profiler_proto::loss::Loss;
 use tokio::sync::oneshot;
 
-use super::stats;
+use super::{runtimes, stats};
 use crate::assemble::assemble;
 use crate::budget::Judgement;
 use crate::discover;
@@ -122,6 +122,17 @@ impl Source for Handle {
                 Err(_) => Err(CaptureError::Off),
             }
         })
+    }
+
+    fn heap(&self, _first: Option<&'static str>, pid: Option<u32>) -> CaptureFuture {
+        runtimes::read(self.view().targets.clone(), runtimes::Of::Heap, pid)
+    }
+
+    fn snapshot(&self, of: Snapshot, pid: Option<u32>) -> CaptureFuture {
+        match runtimes::Of::snapshot(of) {
+            Some(of) => runtimes::read(self.view().targets.clone(), of, pid),
+            None => Box::pin(ready(Err(CaptureError::NoRuntime))),
+        }
     }
 
     fn stats(&self) -> Stats {

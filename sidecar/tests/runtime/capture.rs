@@ -16,7 +16,7 @@ use profiler_proto::{Limits, pprof};
 use profiler_sidecar::capture::contention::Kind;
 use profiler_sidecar::capture::heap::State;
 use profiler_sidecar::capture::profile::{Builder, Window};
-use profiler_sidecar::capture::{Bounds, Source};
+use profiler_sidecar::capture::{Bounds, Periodic, Source};
 
 /// Forms of a program: as it comes, without symbols and debug information, position-independent, both.
 const FORMS: [&[&str]; 4] = [&[], &["-ldflags=-s -w"], &["-buildmode=pie"], &["-buildmode=pie", "-ldflags=-s -w"]];
@@ -58,6 +58,38 @@ fn what_is_off_is_said() {
         let contention = source.contention(kind, Bounds::default()).unwrap();
         assert_eq!((contention.rate, contention.records.len()), (0, 0));
     }
+}
+
+/// Check that the second of two windows has nothing that was allocated before it, and all that is in use.
+#[test]
+fn windows_tell_what_came_in_them() {
+    let program = programs::build("parked", "go1.27.0", &[], "amd64");
+    let mut running = Running::start(&program, &[]);
+    let mut periodic = Periodic::new(Source::find(running.pid()).unwrap());
+    let mut capture = || {
+        let resource = profiler_proto::resource::Resource::new().with("service.name", "parked");
+        let set = periodic.capture(resource, WINDOW, Bounds::default()).unwrap();
+        assert_eq!(validate_bytes(&otlp::encode_to_vec(&set)), []);
+        let sum = |kind: &str| {
+            let of =
+                |profile: &&profiler_proto::Profile| set.dictionary.strings.text(profile.kind.sample_type.kind) == kind;
+            let samples = set.profiles.iter().find(of).map_or(&[][..], |profile| &profile.samples);
+            samples.iter().map(|sample| sample.value).sum::<i64>()
+        };
+        ["alloc_space", "inuse_space", "goroutine"].map(sum)
+    };
+    // Garbage is collected, with which the runtime comes to know what is in use.
+    let folder = program.with_extension(format!("{}.window", running.pid()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let mut collect = || running.ask(&format!("write {}", folder.display()), "written");
+    collect();
+    let [allocated, in_use, goroutines] = capture();
+    assert!(allocated == 0 && in_use > 30_000_000 && goroutines >= 18, "{allocated} {in_use} {goroutines}");
+    assert_eq!(capture()[..2], [0, in_use]);
+    collect();
+    let [allocated, after, _] = capture();
+    assert!(allocated > 0 && allocated < in_use && after > 30_000_000, "{allocated} {in_use} {after}");
+    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 fn compare(version: &str, form: &[&str]) {

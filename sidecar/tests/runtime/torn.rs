@@ -59,7 +59,7 @@ fn churn(version: &str, captures: usize) {
 /// A goroutine of the program stands in one of its own functions, called as the source says.
 fn check(source: &Source, goroutine: &Goroutine) {
     let places = places_of(source, goroutine);
-    let names: Vec<&str> = places.iter().flat_map(|place| &place.lines).map(|frame| &*frame.function).collect();
+    let names: Vec<&str> = places.iter().flat_map(|place| place.lines.iter()).map(|frame| &*frame.function).collect();
     assert_eq!(names.len(), places.iter().map(|place| place.lines.len()).sum::<usize>());
     assert!(!names.is_empty(), "{goroutine:?}");
     if is_system(source, goroutine, &places) || goroutine.end != End::Root {

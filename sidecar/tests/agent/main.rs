@@ -1,0 +1,158 @@
+//! The agent from end to end, on the kernel that runs here, with a real Go program: `run`, with another `run --receive` as its collector, and
+//! `record`. Needs root; as another user it says what was not run.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test fails by panicking; what was not run is said"
+)]
+
+mod http;
+mod process;
+mod shares;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use http::get;
+use process::{Running, agent, go_program};
+use profiler_proto::{Limits, ProfileSet, pprof};
+use shares::Shares;
+
+/// Generous: the machine may be busy with other tests.
+const DEADLINE: Duration = Duration::from_secs(120);
+/// So few samples make a share of 0.75 uncertain by 0.043 in each direction, at four standard errors by 0.13.
+const ENOUGH: i64 = 400;
+
+fn is_root() -> bool {
+    let is_root = std::fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0);
+    if !is_root {
+        println!("NOT RUN: sampling needs root");
+    }
+    is_root
+}
+
+fn decode(bytes: &[u8]) -> ProfileSet {
+    pprof::decode(bytes, &Limits::default()).unwrap()
+}
+
+fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("agent").join(format!("{name}-{}", std::process::id()));
+    drop(std::fs::remove_dir_all(&folder));
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// Check names, inlined calls, labels and shares as `/debug/pprof/profile` gives them, and the same as a collector gets them over gRPC; that
+/// the account is exact; and that SIGTERM ends both agents with success.
+#[test]
+fn a_go_program_is_profiled_and_its_profiles_arrive() {
+    if !is_root() {
+        return;
+    }
+    let program = go_program("shares");
+    let pid = program.pid();
+    let files = folder("received");
+    let collector =
+        Running::agent(agent(&["run", "--pid", "1", "--receive", "127.0.0.1:0"]).env("PROFILER_FILES_DIR", &files));
+    let endpoint = format!("http://{}", collector.address_after("OTLP profiles are taken at "));
+    let mut run = agent(&["run", "--pid", &pid.to_string(), "--rate-hz", "499", "--interval", "1s"]);
+    run.env("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint).env("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc");
+    let run = Running::agent(&mut run);
+    let page = run.address_after("http://");
+
+    let until = Instant::now() + DEADLINE;
+    let mut pulled = Shares::default();
+    while pulled.samples < ENOUGH {
+        assert!(Instant::now() < until, "{pulled:?} {}", run.log());
+        let answer = get(&page, &format!("/debug/pprof/profile?seconds=2&pid={pid}"));
+        // The process may not have been seen yet.
+        if answer.status == 200 {
+            pulled.add(&decode(&answer.body));
+        }
+    }
+    pulled.assert_as_built(0.99);
+
+    let stats: serde_json::Value = serde_json::from_slice(&get(&page, "/stats").body).unwrap();
+    assert_balanced(&stats);
+    assert_eq!(run.end(), Some(0));
+    assert_eq!(collector.end(), Some(0));
+    let received = Shares::of_files(&files);
+    assert!(received.samples >= pulled.samples / 2, "{received:?} of {pulled:?}");
+    // The first few may have been taken before the kernel side was told where labels are.
+    received.assert_as_built(0.9);
+    assert_eq!(received.services, ["shares"]);
+    std::fs::remove_dir_all(files).unwrap();
+}
+
+fn assert_balanced(stats: &serde_json::Value) {
+    let number = |path: &str| {
+        stats.pointer(path).and_then(serde_json::Value::as_u64).unwrap_or_else(|| panic!("{path}: {stats}"))
+    };
+    let lost: u64 = stats["lost"].as_object().unwrap().values().filter_map(serde_json::Value::as_u64).sum();
+    assert_eq!(number("/taken"), number("/exported") + number("/pending") + lost, "{stats}");
+    assert!(number("/exported") > 0, "{stats}");
+}
+
+/// Check that a process is recorded as it is built, into a file and a table.
+#[test]
+fn a_process_is_recorded() {
+    if !is_root() {
+        return;
+    }
+    let program = go_program("shares");
+    let output = folder("record").join("out.pb.gz");
+    let mut shares = Shares::default();
+    let until = Instant::now() + DEADLINE;
+    while shares.samples < ENOUGH {
+        assert!(Instant::now() < until, "{shares:?}");
+        let mut record = agent(&["record", "--rate-hz", "499", "-d", "2s", "-p", &program.pid().to_string(), "-o"]);
+        let ran = record.arg(&output).output().unwrap();
+        let said = String::from_utf8_lossy(&ran.stderr);
+        assert!(ran.status.success() && said.contains("main.heavy"), "{said}");
+        shares.add(&decode(&std::fs::read(&output).unwrap()));
+    }
+    shares.assert_as_built(0.95);
+}
+
+/// Check that a command is recorded with what it starts, from its beginning to its end, and that one that cannot be started is named.
+#[test]
+fn a_command_is_recorded_with_what_it_starts() {
+    if !is_root() {
+        return;
+    }
+    let output = folder("command").join("out.folded");
+    let script = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; (i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done); exit 0";
+    let ran =
+        agent(&["record", "--rate-hz", "499", "-o"]).arg(&output).args(["-c", "sh", "-c", script]).output().unwrap();
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success() && said.contains("of 2 processes"), "{said}");
+    assert!(!std::fs::read_to_string(&output).unwrap().is_empty(), "{said}");
+    let ran = agent(&["record", "-o"]).arg(&output).args(["-c", "/no/such/program"]).output().unwrap();
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert_eq!(ran.status.code(), Some(1), "{said}");
+    assert_eq!(said.matches("/no/such/program").count(), 1, "{said}");
+}
+
+/// Check that without privilege the agent runs, says what is missing, and receives.
+#[test]
+fn without_privilege_it_says_what_is_missing_and_goes_on() {
+    if !is_root() {
+        return;
+    }
+    let binary = env!("CARGO_BIN_EXE_profiler-sidecar");
+    let mut bare = Command::new("setpriv");
+    bare.args(["--bounding-set=-all", "--inh-caps=-all", "--no-new-privs", binary, "run", "--receive", "127.0.0.1:0"]);
+    process::quiet(&mut bare);
+    let run = Running::agent(&mut bare);
+    let page = run.address_after("http://");
+    let stats: serde_json::Value = serde_json::from_slice(&get(&page, "/stats").body).unwrap();
+    assert_eq!(stats["self"]["privilege"], "none", "{stats}");
+    for name in ["CAP_BPF", "CAP_PERFMON", "CAP_SYS_PTRACE", "CAP_SYSLOG"] {
+        assert!(run.log().contains(&format!("{name} is missing")), "{}", run.log());
+    }
+    assert_eq!(run.end(), Some(0));
+}

@@ -1,0 +1,105 @@
+//! Processes under test: agents, Go programs. All end with the test.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Condvar, Mutex};
+
+use crate::DEADLINE;
+
+/// The binary with these arguments, in an environment that sets nothing else.
+pub(crate) fn agent(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_profiler-sidecar"));
+    command.args(arguments);
+    quiet(&mut command);
+    command
+}
+
+/// Sets what all agents here are set to: any free port, no budget that a debug build on a busy machine goes beyond.
+pub(crate) fn quiet(command: &mut Command) {
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("OTEL_") || name.starts_with("PROFILER_")) {
+        command.env_remove(name);
+    }
+    command.env("PROFILER_SERVE", "127.0.0.1:0").env("NO_COLOR", "1");
+    command.env("PROFILER_CPU_PERCENT", "1000").env("PROFILER_MEMORY", "4GiB");
+}
+
+/// A process whose lines of standard error, or output, are kept.
+pub(crate) struct Running {
+    child: Child,
+    lines: Arc<(Mutex<Vec<String>>, Condvar)>,
+}
+
+impl Running {
+    pub(crate) fn agent(command: &mut Command) -> Self {
+        let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let stderr = child.stderr.take().unwrap();
+        Self::reading(child, stderr)
+    }
+
+    fn reading(child: Child, output: impl std::io::Read + Send + 'static) -> Self {
+        let lines = Arc::<(Mutex<Vec<String>>, Condvar)>::default();
+        let sink = Arc::clone(&lines);
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                sink.0.lock().unwrap().push(line);
+                sink.1.notify_all();
+            }
+        });
+        Self { child, lines }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// All lines until now.
+    pub(crate) fn log(&self) -> String {
+        self.lines.0.lock().unwrap().join("\n")
+    }
+
+    /// The word behind `before` in the first line that has it.
+    pub(crate) fn address_after(&self, before: &str) -> String {
+        let found = |lines: &Vec<String>| {
+            let rest = lines.iter().find_map(|line| Some(line.split_once(before)?.1.to_owned()))?;
+            Some(rest.split([' ', ',']).next().unwrap().to_owned())
+        };
+        let lines = self.lines.0.lock().unwrap();
+        let (lines, _) = self.lines.1.wait_timeout_while(lines, DEADLINE, |lines| found(lines).is_none()).unwrap();
+        found(&lines).unwrap_or_else(|| panic!("no line with {before:?}: {lines:#?}"))
+    }
+
+    /// Ends it by SIGTERM; its exit code.
+    pub(crate) fn end(mut self) -> Option<i32> {
+        let killed = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
+        assert!(killed.success());
+        self.child.wait().unwrap().code()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// Builds `tests/go/NAME` and starts it; it is at work when this returns.
+pub(crate) fn go_program(name: &str) -> Running {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("agent").join(format!("go-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let thread = format!("{:?}", std::thread::current().id());
+    let program = folder.join(thread.replace(|c: char| !c.is_ascii_alphanumeric(), "")).join(name);
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/go").join(name);
+    let mut go = Command::new("go");
+    go.current_dir(source).env("GOTOOLCHAIN", "go1.22.12").env("GOFLAGS", "-buildvcs=false").env("CGO_ENABLED", "0");
+    let built = go.arg("build").arg("-o").arg(&program).arg(".").output().expect("go: run `make setup`");
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let mut command = Command::new(program);
+    quiet(&mut command);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let stdout = child.stdout.take().unwrap();
+    let running = Running::reading(child, stdout);
+    running.address_after("ready");
+    running
+}

@@ -1,0 +1,50 @@
+// Three quarters of its time in one function, one quarter in another, each under a label of its own, the work itself in a function that is
+// inlined into both. Ends when its standard input does.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"runtime/pprof"
+)
+
+var sink uint64
+
+func mix(x uint64) uint64 { return (x ^ (x >> 7)) * 0x9E3779B97F4A7C15 }
+
+//go:noinline
+func heavy(n int) uint64 {
+	x := uint64(n)
+	for i := 0; i < n; i++ {
+		x = mix(x)
+	}
+	return x
+}
+
+//go:noinline
+func light(n int) uint64 {
+	x := uint64(n)
+	for i := 0; i < n; i++ {
+		x = mix(x)
+	}
+	return x
+}
+
+func under(endpoint string, work func(int) uint64, n int) {
+	labels := pprof.Labels("endpoint", endpoint)
+	pprof.Do(context.Background(), labels, func(context.Context) { sink += work(n) })
+}
+
+func main() {
+	go func() {
+		io.Copy(io.Discard, os.Stdin)
+		os.Exit(0)
+	}()
+	fmt.Println("ready")
+	for {
+		under("/heavy", heavy, 3_000_000)
+		under("/light", light, 1_000_000)
+	}
+}

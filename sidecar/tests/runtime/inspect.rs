@@ -1,0 +1,56 @@
+//! The commands at a terminal, with a real program.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use profiler_proto::{Limits, pprof};
+
+use crate::programs;
+use crate::running::Running;
+
+fn sidecar(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_profiler-sidecar")).args(arguments).output().unwrap()
+}
+
+fn shown(arguments: &[&str]) -> String {
+    let output = sidecar(arguments);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Check tables, the form of a panic, and files.
+#[test]
+fn a_program_is_shown_at_the_terminal_and_as_a_file() {
+    let program = programs::build("parked", "go1.24.13", &["-ldflags=-s -w"], "amd64");
+    let running = Running::start(&program, &[]);
+    let pid = &running.pid().to_string();
+    let heap = shown(&["heap", pid]);
+    assert!(heap.contains("go1.24.13): heap") && heap.contains(" main.fresh\n"), "{heap}");
+    let grouped = shown(&["goroutines", pid]);
+    assert!(
+        grouped.contains("\n3 [chan receive]:\n") && grouped.contains("{endpoint: /orders, tier: gold}"),
+        "{grouped}"
+    );
+    let each = shown(&["goroutines", "--each", pid]);
+    assert!(each.contains("\ngoroutine 1 [") && each.contains("created by main.park"), "{each}");
+    assert!(shown(&["contention", pid]).contains("sync.(*Mutex).Lock"));
+    assert!(shown(&["contention", "--mutex", pid]).contains("main.release"));
+
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{pid}.pb.gz"));
+    assert!(shown(&["heap", pid, "-o", file.to_str().unwrap()]).contains(" stacks, "));
+    let set = pprof::decode(&std::fs::read(&file).unwrap(), &Limits::default()).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    let kinds: Vec<_> = set.profiles.iter().map(|p| set.dictionary.strings.text(p.kind.sample_type.kind)).collect();
+    assert_eq!(kinds, ["alloc_objects", "alloc_space", "inuse_objects", "inuse_space"]);
+}
+
+/// Check that what cannot be is said, with what to do.
+#[test]
+fn what_is_no_go_program_is_refused_by_name() {
+    let us = std::process::id().to_string();
+    for (arguments, told) in [(["heap", &us], "not built by Go"), (["goroutines", "4194304"], "is gone")] {
+        let output = sidecar(&arguments);
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0));
+        assert!(String::from_utf8_lossy(&output.stderr).contains(told), "{output:?}");
+    }
+}
