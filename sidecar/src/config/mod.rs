@@ -114,12 +114,14 @@ fn destinations(file: Vec<Destination>, lookup: &dyn Fn(&str) -> Option<OsString
 
 fn check(layer: Layer, destinations: Vec<Target>) -> Result<Config, Error> {
     let interval = said_or(layer.interval, DEFAULT_INTERVAL, |said| units::interval(&said))?;
+    let receive = said_or(layer.receive, None, |said| units::address(&said).map(Some))?;
+    check_loop(receive, &destinations)?;
     Ok(Config {
         rate_hz: said_or(layer.rate_hz, DEFAULT_RATE_HZ, |said| units::rate(&said))?,
         interval,
         filter: Filter::new(&layer.pids, &layer.include, &layer.exclude)?,
         serve: said_or(layer.serve, Some(DEFAULT_SERVE.into()), |said| units::served(&said))?,
-        receive: said_or(layer.receive, None, |said| units::address(&said).map(Some))?,
+        receive,
         profile_sdk: layer.profile_sdk.is_some_and(|said| said.value),
         kernel: layer.kernel.is_none_or(|said| said.value),
         cpu_percent: said_or(layer.cpu_percent, DEFAULT_CPU_PERCENT, |said| units::percent(&said))?,
@@ -127,6 +129,29 @@ fn check(layer: Layer, destinations: Vec<Target>) -> Result<Config, Error> {
         queue_bytes: layer.queue_bytes.map(|said| units::queue_bytes(&said)).transpose()?,
         destinations,
     })
+}
+
+/// Refuses to send to ourselves what we received, again and again.
+fn check_loop(receive: Option<SocketAddr>, destinations: &[Target]) -> Result<(), Error> {
+    let Some(address) = receive else { return Ok(()) };
+    match destinations.iter().map(Target::name).find(|name| leads_to(name, address)) {
+        Some(name) => Err(Error::new(
+            format!("profiles are received at {address} and sent to {name}"),
+            "that is the same address: each profile would go round for ever",
+            "receive at another address, or send somewhere else",
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Whether the address in a destination's name is `receive`, as far as can be told without a resolver.
+fn leads_to(name: &str, receive: SocketAddr) -> bool {
+    let authority = name.split_once("://").map_or("", |(_, rest)| rest.split('/').next().unwrap_or_default());
+    let numeric = authority.replace("localhost:", "127.0.0.1:");
+    let here = |ip: std::net::IpAddr| ip.is_loopback() && (receive.ip().is_loopback() || receive.ip().is_unspecified());
+    numeric
+        .parse::<SocketAddr>()
+        .is_ok_and(|sent| sent.port() == receive.port() && (sent.ip() == receive.ip() || here(sent.ip())))
 }
 
 fn said_or<T, U>(

@@ -164,3 +164,17 @@ fn a_hostile_pattern_is_matched_in_bounded_steps() {
     let filter = Filter { include: vec![pattern], ..Filter::default() };
     assert!(filter.takes(1, &"a".repeat(400), "", "").is_err());
 }
+
+/// Check that an agent that would send to itself is refused, however the address is written.
+#[test]
+fn an_agent_does_not_send_to_itself() {
+    let refused = |receive: &str, endpoint: &'static str| {
+        let lookup = move |name: &str| (name == "OTEL_EXPORTER_OTLP_ENDPOINT").then(|| endpoint.into());
+        let line = CommandLine { receive: Some(receive.into()), ..CommandLine::default() };
+        Config::new(line, &lookup).err().is_some_and(|error| error.to_string().contains("go round for ever"))
+    };
+    assert!(refused("127.0.0.1:4317", "http://127.0.0.1:4317"));
+    assert!(refused("0.0.0.0:4317", "http://localhost:4317"));
+    assert!(!refused("127.0.0.1:4317", "http://127.0.0.1:4318"));
+    assert!(!refused("127.0.0.1:4317", "http://collector:4317"));
+}

@@ -156,3 +156,43 @@ fn without_privilege_it_says_what_is_missing_and_goes_on() {
     }
     assert_eq!(run.end(), Some(0));
 }
+
+/// Check that the capabilities that the manifests grant are enough, under `no_new_privs`, and that once it runs nothing is in effect but
+/// `CAP_SYS_PTRACE`, and nothing else permitted but, to the thread that samples, `CAP_PERFMON`.
+#[test]
+fn with_the_capabilities_of_the_manifests_it_samples_and_drops_them() {
+    if !is_root() {
+        return;
+    }
+    const PTRACE: u64 = 1 << 19;
+    const PERFMON: u64 = 1 << 38;
+    let program = go_program("shares");
+    let binary = env!("CARGO_BIN_EXE_profiler-sidecar");
+    let mut bare = Command::new("setpriv");
+    bare.args(["--bounding-set=-all,+bpf,+perfmon,+sys_ptrace,+syslog", "--inh-caps=-all", "--no-new-privs", binary]);
+    bare.args(["run", "--pid", &program.pid().to_string()]);
+    process::quiet(&mut bare);
+    let run = Running::agent(&mut bare);
+    let page = run.address_after("http://");
+    let pull = format!("/debug/pprof/profile?seconds=1&pid={}", program.pid());
+    let until = Instant::now() + DEADLINE;
+    let mut shares = Shares::default();
+    while shares.samples == 0 {
+        assert!(Instant::now() < until, "{}", run.log());
+        let answer = get(&page, &pull);
+        if answer.status == 200 {
+            shares.add(&decode(&answer.body));
+        }
+    }
+    let threads = std::fs::read_dir(format!("/proc/{}/task", run.pid())).unwrap();
+    for thread in threads {
+        let status = std::fs::read_to_string(thread.unwrap().path().join("status")).unwrap();
+        let set = |field: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap();
+            u64::from_str_radix(line.trim(), 16).unwrap()
+        };
+        let clock = if status.starts_with("Name:\tsampling\n") { PERFMON } else { 0 };
+        assert_eq!((set("CapEff:"), set("CapPrm:")), (PTRACE, PTRACE | clock), "{status}");
+    }
+    assert_eq!(run.end(), Some(0));
+}
