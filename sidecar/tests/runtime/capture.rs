@@ -199,8 +199,9 @@ fn same(what: &str, profile: &str, ours: &Table, theirs: &Table) {
 }
 
 /// Stacks with the same leaf or root.
-fn near<'t>(table: &'t Table, (stack, _): &(Vec<String>, String)) -> Vec<(&'t (Vec<String>, String), &'t Vec<i64>)> {
-    table.iter().filter(|((other, _), _)| other.last() == stack.last() || other.first() == stack.first()).collect()
+fn near(table: &Table, (stack, _): &(Vec<String>, String)) -> Table {
+    let alike = |other: &[String]| other.last() == stack.last() || other.first() == stack.first();
+    table.iter().filter(|((other, _), _)| alike(other)).map(|(key, values)| (key.clone(), values.clone())).collect()
 }
 
 /// States and wait reasons by goroutine, as a panic would print them ("goroutine 7 [chan receive]:").
