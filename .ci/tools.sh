@@ -124,12 +124,17 @@ install_go() {
     return 1
 }
 
+# Those that tests name, as "go1.24.13" or "1.24.13", from the first on that can be fetched.
+go_versions() {
+    cat "$root"/tests/suite/pprof_go.rs "$root"/sidecar/tests/*/*.rs | grep -oE '"(go)?1\.2[1-9]\.[0-9]+' | tr -d '"go' | sort -uV | sed 's/^/go/'
+}
+
 # Go, to read our profiles with `go tool pprof` and to make profiles with real Go programs, of the versions that the tests name: all
 # is fetched and built here, for beside other tests that would take long.
 need_go() {
     find_go || install_go || return 1
     local version try
-    for version in local $(cat "$root"/tests/suite/pprof_go.rs "$root"/sidecar/tests/*/*.rs | grep -oE 'go1\.[0-9]+\.[0-9]+' | sort -u); do
+    for version in local $(go_versions); do
         for try in 1 2 3; do
             (cd "$root/tests/go/pprof_writer" && GOFLAGS="-mod=mod -buildvcs=false" GOTOOLCHAIN=$version go build -o /dev/null .) && continue 2
         done
