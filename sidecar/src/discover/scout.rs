@@ -2,10 +2,12 @@
 //! FUSE file system or `userfaultfd`, so each look is done on a thread of its own, which is left behind when it does not come back.
 //!
 //! In: a process. Out: what was seen, or that there was no answer in time. Who has a thread away is not looked at again until it is back, and
-//! there is a bound on how many are away: from then on those that are new are not looked at, which is said.
+//! there is a bound on how many are away: from then on those that are new are not looked at, which is said. Who asks waits: once somebody
+//! gave no answer, the others of the same round are waited for only shortly, so that several that hang do not hold up the start.
 
+use std::cell::Cell;
 use std::collections::HashSet;
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -19,6 +21,8 @@ use crate::target::{Fault, Files, Folder, Process};
 
 /// Most threads that are away.
 const MOST_AWAY: usize = 8;
+/// How long an answer is waited for in a round in which somebody gave none: enough for files and memory that are there.
+const HURRIED: Duration = Duration::from_millis(100);
 
 /// What was seen of a process.
 #[derive(Debug)]
@@ -47,12 +51,22 @@ pub(super) struct Scout {
     programs: Arc<Programs>,
     away: Arc<Mutex<HashSet<Process>>>,
     patience: Duration,
+    /// Somebody gave no answer in this round.
+    is_hurried: Cell<bool>,
+    /// It was said that there are such.
+    is_told: Cell<bool>,
 }
 
 impl Scout {
     /// One that waits so long for an answer.
     pub(super) fn new(patience: Duration) -> Self {
-        Self { programs: Arc::default(), away: Arc::default(), patience }
+        let (is_hurried, is_told) = (Cell::new(false), Cell::new(false));
+        Self { programs: Arc::default(), away: Arc::default(), patience, is_hurried, is_told }
+    }
+
+    /// Another round through all processes begins.
+    pub(super) fn begin_round(&self) {
+        self.is_hurried.set(false);
     }
 
     /// Looks at a process; `None`: no answer came.
@@ -91,8 +105,31 @@ impl Scout {
         };
         // By its name a person finds whom it waits for; 15 bytes are shown.
         let name = format!("look-{}", process.pid());
-        thread::Builder::new().name(name).spawn(body).ok()?;
-        take.recv_timeout(self.patience).ok()
+        let thread = thread::Builder::new().name(name).spawn(body).ok()?;
+        let answer = take.recv_timeout(self.patience());
+        if matches!(answer, Err(RecvTimeoutError::Timeout)) {
+            self.hurry(process);
+        } else {
+            // It ends now, and threads that are still ending count where there must be one alone: its panic is told by the missing answer.
+            let _ = thread.join();
+        }
+        answer.ok()
+    }
+
+    fn patience(&self) -> Duration {
+        if self.is_hurried.get() { self.patience.min(HURRIED) } else { self.patience }
+    }
+
+    fn hurry(&self, process: Process) {
+        if !self.is_told.replace(true) {
+            let (pid, waited) = (process.pid(), self.patience());
+            tracing::warn!(
+                pid,
+                "a process gave no answer within {waited:?} (a network or FUSE file system that hangs?); others are waited for at most \
+                 {HURRIED:?} until all were looked at"
+            );
+        }
+        self.is_hurried.set(true);
     }
 }
 
@@ -133,4 +170,67 @@ fn program(folder: Folder, programs: &Programs) -> Result<Exe, Fault> {
     let (file, identity) = files.exe()?;
     let program = programs.look_into(identity, file);
     Ok(Exe { path, is_deleted, identity: Some(identity), program: Some(program) })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    use super::*;
+
+    /// So long that a test which waits for it is seen to hang.
+    const LONG: Duration = Duration::from_secs(600);
+
+    /// Work that hangs until the other end is dropped.
+    fn hang() -> (Sender<()>, impl FnOnce() + Send + 'static) {
+        let (end, wait): (Sender<()>, Receiver<()>) = channel();
+        (end, move || _ = wait.recv())
+    }
+
+    /// Check that one that hangs makes the others of its round wait shortly and still be asked, and that the next round has patience again.
+    #[test]
+    fn only_the_first_that_hangs_is_waited_for_long() {
+        let mut scout = Scout::new(Duration::from_millis(1));
+        let (end_first, first) = hang();
+        assert_eq!(scout.ask(Process::new(1, 1), first), None);
+        scout.patience = LONG;
+        assert_eq!(scout.patience(), HURRIED);
+        let ends: Vec<_> = (2..5)
+            .map(|pid| {
+                let (end, work) = hang();
+                assert_eq!(scout.ask(Process::new(pid, 1), work), None);
+                end
+            })
+            .collect();
+        assert_eq!(scout.away(), 4);
+        scout.begin_round();
+        assert_eq!(scout.patience(), LONG);
+        assert_eq!(scout.ask(Process::new(9, 1), || 5), Some(5));
+        drop((end_first, ends));
+    }
+
+    /// Check that the thread of a look that was answered, or panicked, has ended when the answer is there.
+    #[test]
+    fn no_thread_is_left_of_a_look_that_was_answered() {
+        struct Last(Arc<AtomicBool>);
+        impl Drop for Last {
+            fn drop(&mut self) {
+                // A thread that is not waited for comes too late.
+                thread::sleep(Duration::from_millis(50));
+                self.0.store(true, Ordering::Relaxed);
+            }
+        }
+        thread_local!(static LAST: Cell<Option<Last>> = const { Cell::new(None) });
+        let scout = Scout::new(LONG);
+        for fails in [false, true] {
+            let ended = Arc::<AtomicBool>::default();
+            let flag = Arc::clone(&ended);
+            let answer = scout.ask(Process::new(1, 1), move || {
+                LAST.set(Some(Last(flag)));
+                assert!(!fails, "as the test wants it");
+            });
+            assert_eq!((answer.is_some(), ended.load(Ordering::Relaxed)), (!fails, true));
+        }
+    }
 }

@@ -241,6 +241,7 @@ impl Table {
                 }
             }
         }
+        self.scout.begin_round();
         sweep.is_whole = true;
     }
 }
