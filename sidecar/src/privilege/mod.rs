@@ -5,7 +5,8 @@
 
 mod caps;
 
-use std::fmt;
+use std::time::{Duration, Instant};
+use std::{fmt, thread};
 
 pub use self::caps::{Capability, Set};
 use crate::error::Error;
@@ -103,21 +104,37 @@ impl fmt::Display for Missing {
 }
 
 /// Gives up, for the whole process, what only set-up needs: `BPF`, `PERFMON`, `SYSLOG`, `SYS_ADMIN`. To be called while there is one
-/// thread, for capabilities are each thread's own and new threads take those of their maker (capabilities(7)). What opens perf events stays
-/// permitted, without effect, until [`drop_clock`]: the thread that samples takes it back to change the rate.
+/// thread, for capabilities are each thread's own and new threads take those of their maker (capabilities(7)). Threads that are ending are
+/// waited for; one that hangs in a look at a process keeps its capabilities, which is said: nothing can be done about it. What opens perf
+/// events stays permitted, without effect, until [`drop_clock`]: the thread that samples takes it back to change the rate.
 ///
 /// # Errors
-/// If there are more threads, or the kernel refuses.
+/// If the kernel refuses.
 pub fn drop_setup() -> Result<(), Error> {
-    let threads = std::fs::read_dir("/proc/self/task").map(Iterator::count).unwrap_or(1);
-    if threads != 1 {
-        return Err(Error::new("capset", format!("there are {threads} threads, of which only one would drop"), REMEDY));
+    let others = other_threads(ENDING);
+    if others > 0 {
+        tracing::warn!(
+            "{others} threads, which wait for processes that give no answer, keep CAP_BPF, CAP_PERFMON, CAP_SYSLOG and CAP_SYS_ADMIN until \
+             they end; all others give them up"
+        );
     }
     let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let of_maps =
         needed_for_maps(&text("/proc/sys/kernel/osrelease"), &text("/proc/sys/kernel/unprivileged_bpf_disabled"));
     let given_up: Vec<Capability> = ONLY_FOR_SETUP.into_iter().filter(|one| !of_maps.contains(one)).collect();
     drop_in_this_thread(&given_up, clock_of).map_err(refused)
+}
+
+/// Threads beside the calling one that are there for so long: one that was joined is shown for a moment more.
+fn other_threads(patience: Duration) -> usize {
+    let deadline = Instant::now() + patience;
+    loop {
+        let threads = std::fs::read_dir("/proc/self/task").map(Iterator::count).unwrap_or(1);
+        if threads <= 1 || Instant::now() >= deadline {
+            return threads.saturating_sub(1);
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// Gives up in the calling thread what [`drop_setup`] left permitted: for all threads but the one that samples.
@@ -146,6 +163,8 @@ pub fn with_clock<T>(work: impl FnOnce() -> T) -> Result<T, Error> {
     Ok(done)
 }
 
+/// How long threads may take to end.
+const ENDING: Duration = Duration::from_secs(1);
 const REMEDY: &str = "this is a bug of ours, please report it";
 
 #[expect(clippy::needless_pass_by_value, reason = "as `map_err` gives it")]

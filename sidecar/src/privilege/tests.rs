@@ -85,12 +85,22 @@ fn the_clock_is_taken_back_for_a_moment() {
     assert_eq!(after, [false, false]);
 }
 
-/// Check that it is refused where other threads would keep theirs.
+/// Check that threads that do not end stop nothing: the calling thread gives up, the others keep theirs.
 #[test]
-fn nothing_is_given_up_by_halves() {
+fn threads_that_hang_do_not_stop_it() {
     let before = shown(&this_task());
-    let error = drop_setup().unwrap_err().to_string();
-    assert!(error.contains("threads"), "{error}");
+    // Given up on every kernel, whatever changes of maps ask for.
+    let gone = 1 << Capability::Syslog as u8;
+    if before[1] & gone == 0 {
+        println!("NOT RUN: this process does not have CAP_SYSLOG");
+    }
+    // This thread is one that does not end.
+    let dropped = thread::spawn(|| {
+        drop_setup().unwrap();
+        let later = thread::spawn(|| shown(&this_task())).join().unwrap();
+        [shown(&this_task()), later]
+    });
+    assert!(dropped.join().unwrap().as_flattened().iter().all(|set| set & gone == 0));
     assert_eq!(shown(&this_task()), before);
 }
 
