@@ -4,13 +4,15 @@
 
 use std::fs::File;
 use std::future::ready;
-use std::io::Read;
+use std::io::{self, Read};
 use std::time::Duration;
 
 use http::header::{CONTENT_DISPOSITION, RETRY_AFTER};
 use http::{HeaderValue, Method, StatusCode};
 use profiler_proto::model::join;
 use profiler_proto::{ProfileSet, pprof};
+use tokio::sync::{Semaphore, oneshot};
+use tokio::time::timeout;
 
 use super::change::changes;
 use super::process::{Chosen, Process};
@@ -28,6 +30,10 @@ const MOST_SECONDS: u64 = 300;
 pub(super) const MOST_CHANGES: usize = 4;
 /// More of a command line is not sent.
 const MOST_COMMAND_LINE: u64 = 1 << 20;
+/// How long another process's command line may take.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// So many threads read one at once; those that hang keep their place.
+static READERS: Semaphore = Semaphore::const_new(4);
 
 const INDEX: &str = "<!doctype html>
 <html lang=\"en\"><head><meta charset=\"utf-8\"><title>/debug/pprof/</title></head><body>
@@ -116,28 +122,63 @@ impl Site {
     }
 
     /// `/debug/pprof/cmdline`: the arguments of the profiled process, or the first one that is chosen, NUL between them.
-    pub(super) fn command_line(&self, query: &Query) -> Result<Reply, BadParameter> {
+    pub(super) async fn command_line(&self, query: &Query) -> Result<Reply, BadParameter> {
         let chosen = query.process()?;
         let wanted = self.source.targets().into_iter().find(|target| chosen.pid.is_none_or(|pid| pid == target.pid));
         Ok(match wanted.map(|target| target.pid) {
-            Some(pid) => Self::arguments_of(pid),
+            Some(pid) => Self::arguments_of(pid).await,
             None if chosen.pid.is_some() => refused(CaptureError::NoProcess),
-            None => Self::arguments_of(std::process::id()),
+            None => Self::arguments_of(std::process::id()).await,
         })
     }
 
-    fn arguments_of(pid: u32) -> Reply {
+    async fn arguments_of(pid: u32) -> Reply {
         let path = format!("/proc/{pid}/cmdline");
-        let mut arguments = Vec::new();
-        match File::open(&path).and_then(|file| file.take(MOST_COMMAND_LINE).read_to_end(&mut arguments)) {
-            Ok(_) => {
-                let end = arguments.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-                arguments.truncate(end);
-                Reply::bytes("text/plain; charset=utf-8", arguments)
-            }
+        // It is read of the process's memory, which another process can have hang for ever, by `userfaultfd` or a file system of its own.
+        let read = if pid == std::process::id() {
+            arguments(&path)
+        } else {
+            let path = path.clone();
+            apart(&READERS, PATIENCE, move || arguments(&path)).await
+        };
+        match read {
+            Ok(arguments) => Reply::bytes("text/plain; charset=utf-8", arguments),
             Err(error) => Reply::refusal(StatusCode::SERVICE_UNAVAILABLE, format!("{path}: {error}")),
         }
     }
+}
+
+/// Does `work` on a thread of its own, which is left behind if it does not come back: not one of the runtime's, of which there may be few.
+async fn apart<T: Send + 'static>(
+    places: &'static Semaphore,
+    patience: Duration,
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    let answer = async {
+        let Ok(place) = places.acquire().await else { return Err(io::ErrorKind::Other.into()) };
+        let (give, take) = oneshot::channel();
+        let body = move || {
+            let done = work();
+            drop(place);
+            // Nobody is there any more where it took too long.
+            drop(give.send(done));
+        };
+        std::thread::Builder::new().name("profiler-wait".into()).spawn(body)?;
+        take.await.unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
+    };
+    let late = || {
+        io::Error::new(io::ErrorKind::TimedOut, "no answer in time: the memory of the process hangs, or others' does")
+    };
+    timeout(patience, answer).await.unwrap_or_else(|_| Err(late()))
+}
+
+/// The arguments in a file of procfs, without the NULs behind them.
+fn arguments(path: &str) -> io::Result<Vec<u8>> {
+    let mut arguments = Vec::new();
+    File::open(path)?.take(MOST_COMMAND_LINE).read_to_end(&mut arguments)?;
+    let end = arguments.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    arguments.truncate(end);
+    Ok(arguments)
 }
 
 /// A profile as a file to keep.
@@ -175,5 +216,35 @@ fn refused(error: CaptureError) -> Reply {
         CaptureError::NoHeap | CaptureError::NoRuntime | CaptureError::NoProcess => {
             Reply::refusal(StatusCode::NOT_FOUND, error)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    /// Check that reads that hang hold up the thread that serves no longer than they may, that there is a bound on them, and that their places
+    /// are free once they are back.
+    #[test]
+    fn a_read_that_hangs_is_left_behind() {
+        static PLACES: Semaphore = Semaphore::const_new(1);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let read = |patience, work: Box<dyn FnOnce() -> io::Result<u8> + Send>| {
+            runtime.block_on(apart(&PLACES, patience, work)).map_err(|error| error.kind())
+        };
+        let long = Duration::from_secs(600);
+        assert_eq!(read(long, Box::new(|| Ok(1))), Ok(1));
+        let (release, wait) = channel::<()>();
+        let hang = move || {
+            _ = wait.recv();
+            Ok(2)
+        };
+        assert_eq!(read(Duration::from_millis(20), Box::new(hang)), Err(io::ErrorKind::TimedOut));
+        assert_eq!(read(Duration::from_millis(20), Box::new(|| Ok(3))), Err(io::ErrorKind::TimedOut));
+        drop(release);
+        assert_eq!(read(long, Box::new(|| Ok(4))), Ok(4));
+        assert_eq!(read(long, Box::new(|| Err(io::ErrorKind::NotFound.into()))), Err(io::ErrorKind::NotFound));
     }
 }

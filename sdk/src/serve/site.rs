@@ -118,7 +118,7 @@ impl Site {
             // What is relative there would lead elsewhere.
             "/debug/pprof" => query(&[]).map(|_| Reply::redirection("pprof/")),
             "/debug/pprof/profile" => self.capture(&query(&["seconds", "pid", "service"])?, &request.method).await,
-            "/debug/pprof/cmdline" => self.command_line(&query(&["pid"])?),
+            "/debug/pprof/cmdline" => self.command_line(&query(&["pid"])?).await,
             path if path.starts_with("/debug/pprof/") => self.named(path, &query(&NAMED)?, request).await,
             "/stats" => query(&[]).map(|_| Reply::json(stats::json(&self.source.stats()).to_string())),
             "/healthz" => query(&[]).map(|_| self.health()),
