@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use profiler::Ledger;
+use profiler_proto::ProfileSet;
 use profiler_proto::loss::{Cause, Loss};
 
 use self::desk::{Desk, Numbers};
@@ -27,6 +28,7 @@ pub use self::follow::Family;
 use self::goroutines::Goroutines;
 pub use self::tap::Tapped;
 use crate::aggregate::Window;
+use crate::assemble::assemble;
 use crate::bpf::{self, Sampler};
 use crate::config::Filter;
 use crate::discover::{self, Candidate, Table, Target};
@@ -74,6 +76,18 @@ impl Interval {
     pub fn stacks(&self) -> u64 {
         self.windows.iter().map(|(window, _)| window.stacks()).sum()
     }
+}
+
+/// One set for each process, in the order of the windows; the one with most stacks tells what was lost of none in particular, for sums over all sets
+/// are to be true.
+#[must_use]
+pub fn assembled(windows: &[Named], lost: &Loss) -> Vec<ProfileSet> {
+    let largest = windows.iter().enumerate().max_by_key(|(_, (window, _))| window.stacks()).map(|(place, _)| place);
+    let assembled = windows.iter().enumerate().map(|(place, (window, target))| {
+        let lost = if Some(place) == largest { *lost } else { Loss::default() };
+        assemble(window, &target.resource, &lost)
+    });
+    assembled.collect()
 }
 
 /// The sampling thread's stages.
@@ -257,4 +271,56 @@ fn tell(sampler: &mut Sampler, target: &Target, go: Option<bpf::Go>) -> Result<(
         sampler.set_go(pid, go)?;
     }
     sampler.include(pid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::aggregate::Aggregate;
+    use crate::discover::{Exe, Kind};
+    use crate::naming::{Location, Stack};
+    use crate::sample::Sample;
+    use crate::target::Process;
+
+    fn target(process: Process) -> Arc<Target> {
+        Arc::new(Target {
+            process,
+            comm: String::new(),
+            exe: Exe::default(),
+            kind: Kind::Native,
+            container_id: None,
+            service: String::new(),
+            resource: Default::default(),
+            context: None,
+            profiled: Ok(()),
+        })
+    }
+
+    /// Check that what was lost of no process in particular is told once, whatever the number of processes, by the one with most stacks.
+    #[test]
+    fn losses_are_told_once() {
+        let now = SystemTime::now();
+        let mut aggregate = Aggregate::begin(now);
+        let stack = Stack { frames: vec![Location::remark("a")], ..Stack::default() };
+        for pid in [1, 2, 2, 3] {
+            let sample = Sample { tid: pid, period_nanos: 10, ..Sample::default() };
+            aggregate.add(Process::new(pid, 1), &sample, &stack).unwrap();
+        }
+        let windows = aggregate.end(now + Duration::from_secs(1));
+        let stacks: Vec<u64> = windows.iter().map(Window::stacks).collect();
+        let named = |window: Window| {
+            let target = target(window.process());
+            (window, target)
+        };
+        let windows: Vec<Named> = windows.into_iter().map(named).collect();
+        let mut lost = Loss::default();
+        lost.add(Cause::RingFull, 4);
+        let told: Vec<Option<i64>> = assembled(&windows, &lost)
+            .iter()
+            .map(|set| set.dictionary.value_of(set.profiles[0].attributes, "profiler.lost.ring_full")?.as_int())
+            .collect();
+        let expected: Vec<Option<i64>> = stacks.iter().map(|stacks| (*stacks == 2).then_some(4)).collect();
+        assert_eq!(told, expected);
+        assert_eq!(told.iter().flatten().sum::<i64>(), 4);
+    }
 }

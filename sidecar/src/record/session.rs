@@ -17,10 +17,9 @@ use super::command::Held;
 use super::output::{Form, joined, write};
 use super::top::table;
 use super::{Options, Subject};
-use crate::assemble::assemble;
 use crate::config::Filter;
 use crate::error::Error;
-use crate::pipeline::{self, Family, Figures, Pipeline};
+use crate::pipeline::{self, Family, Figures, Pipeline, assembled};
 use crate::privilege::{self, Privilege};
 use crate::target::Process;
 
@@ -42,17 +41,31 @@ pub fn main(options: &Options) -> Result<(), Error> {
     let mut pipeline = Pipeline::open(sampled, Arc::clone(&ledger), true)?;
     privilege::drop_setup()?;
     let stopped = interrupted();
+    // What was sampled until now was not of the capture. A command begins behind that: its first samples are.
+    pipeline.turn(Duration::ZERO);
+    drop(pipeline.end(SystemTime::now()));
+    let before = pipeline.figures();
     let child = held.map(Held::release).transpose()?;
     let mut recording =
         Recording { options, child, stopped: &stopped, begun: Instant::now(), progress: Progress::new() };
-    // What was sampled until now was not of the capture.
-    pipeline.turn(Duration::ZERO);
-    drop(pipeline.end(SystemTime::now()));
     recording.run(&mut pipeline);
     let interval = pipeline.end(SystemTime::now());
-    let sets: Vec<ProfileSet> =
-        interval.windows.iter().map(|(window, target)| assemble(window, &target.resource, &interval.lost)).collect();
-    finish(options, sets, &pipeline.figures(), recording.begun.elapsed())
+    let sets = assembled(&interval.windows, &interval.lost);
+    finish(options, sets, &Counted::between(&before, &pipeline.figures()), recording.begun.elapsed())
+}
+
+/// Samples of the capture.
+struct Counted {
+    sampled: u64,
+    lost: u64,
+}
+
+impl Counted {
+    fn between(before: &Figures, after: &Figures) -> Self {
+        let lost =
+            |figures: &Figures| figures.kernel.ring_full + figures.kernel.nested + figures.gone + figures.unreadable;
+        Self { sampled: after.sampled.saturating_sub(before.sampled), lost: lost(after).saturating_sub(lost(before)) }
+    }
 }
 
 /// Whom to sample, and the command that waits to be let go.
@@ -124,23 +137,21 @@ impl Recording<'_> {
 }
 
 /// Writes the file, says what is in it.
-fn finish(options: &Options, sets: Vec<ProfileSet>, figures: &Figures, took: Duration) -> Result<(), Error> {
+fn finish(options: &Options, sets: Vec<ProfileSet>, counted: &Counted, took: Duration) -> Result<(), Error> {
     let processes = sets.len();
     let set = joined(sets);
     let size = write(&set, &options.output)?;
-    let kernel = &figures.kernel;
-    let lost = kernel.ring_full + kernel.nested + figures.gone + figures.unreadable;
+    let Counted { sampled, lost } = counted;
     let text = format!(
-        "{}\n{} samples of {processes} processes in {:.1} s at {} Hz, {lost} lost; {size} bytes in {}\n",
+        "{}\n{sampled} samples of {processes} processes in {:.1} s at {} Hz, {lost} lost; {size} bytes in {}\n",
         table(&set, MOST_ROWS),
-        figures.sampled,
         took.as_secs_f64(),
         options.rate_hz,
         options.output.display(),
     );
     // The file is written: a closed terminal is no failure.
     drop(io::stderr().write_all(text.as_bytes()));
-    if figures.sampled == 0 {
+    if *sampled == 0 {
         tracing::warn!(
             "nothing was sampled: no time was spent on a CPU, or `profiler-sidecar doctor` says what is missing"
         );
