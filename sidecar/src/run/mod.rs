@@ -1,9 +1,11 @@
 //! The command `run`: the agent.
 //!
-//! In: the settings. Out: profiles, to destinations, page and pulls, until SIGTERM or SIGINT. Two threads: `sampling` takes records
-//! out of the kernel and names them ([`sampling`]); the main one assembles, exports, serves and receives ([`io`]). All that needs privilege is
+//! In: the settings. Out: profiles, to destinations, page and pulls, until SIGTERM or SIGINT. Three threads: `sampling` takes records
+//! out of the kernel and names them ([`sampling`]); `captures` reads now and then what Go's runtimes keep ([`captures`]); the main one assembles,
+//! exports, serves and receives ([`io`]). All that needs privilege is
 //! done before there is a second thread, and dropped.
 
+mod captures;
 mod io;
 mod runtimes;
 mod sampling;
@@ -15,11 +17,12 @@ use std::sync::Arc;
 use profiler::Ledger;
 use profiler::serve::Server;
 
+use self::captures::Captures;
 use self::io::Io;
 use self::sampling::Sampling;
 use self::source::Handle;
 use crate::budget;
-use crate::config::Config;
+use crate::config::{Config, of_sdk};
 use crate::error::Error;
 use crate::pipeline::{self, Pipeline};
 use crate::privilege::{self, Privilege};
@@ -33,6 +36,7 @@ pub fn main(config: Config) -> Result<(), Error> {
     let privilege = Privilege::current()?;
     privilege.log();
     let served = config.serve.as_deref().map(Server::bind).transpose().map_err(of_sdk)?;
+    let served = served.map(|server| server.secured(&config.security)).transpose().map_err(of_sdk)?;
     let received = config.receive.map(receive::bind).transpose()?;
     let ledger = Arc::<Ledger>::default();
     let pipeline = Pipeline::open(options(&config), Arc::clone(&ledger), false)?;
@@ -45,7 +49,10 @@ pub fn main(config: Config) -> Result<(), Error> {
         |error| Error::new("a thread", error.to_string(), "raise the limit of processes (RLIMIT_NPROC, pids.max)"),
     )?;
     privilege::drop_clock()?;
-    let io = Io { served, received, memory: config.memory, queue_bytes: config.queue_bytes, handle };
+    // After the last of what needs privilege: it needs none but to read memory.
+    let captured = Captures::start(&config, &handle)?;
+    let Config { memory, queue_bytes, spool, .. } = config;
+    let io = Io { served, received, captured, memory, queue_bytes, spool, handle };
     let ran = io.run(config.destinations, inbox);
     if thread.join().is_err() {
         tracing::error!("the thread that samples has panicked; please report this");
@@ -63,13 +70,4 @@ pub fn options(config: &Config) -> pipeline::Options {
         family: None,
         profile_sdk: config.profile_sdk,
     }
-}
-
-/// An error of the SDK's, which is of the same three parts.
-#[expect(clippy::needless_pass_by_value, reason = "as `map_err` gives it")]
-fn of_sdk(error: profiler::Error) -> Error {
-    let text = error.to_string();
-    let (what, rest) = text.split_once(": ").unwrap_or((&text, ""));
-    let (why, remedy) = rest.rsplit_once("; ").unwrap_or((rest, ""));
-    Error::new(what, why, remedy)
 }
