@@ -71,10 +71,20 @@ fn parked() -> Running {
     program
 }
 
+/// Read now, because it is asked for.
 fn pulled(page: &str, pid: u32) -> Told {
+    asked(page, ["heap", "goroutine"].map(|of| format!("/debug/pprof/{of}?pid={pid}")))
+}
+
+/// Kept from what was captured before.
+fn stored(page: &str, pid: u32) -> Told {
+    asked(page, ["inuse_space", "goroutine"].map(|of| format!("/api/profile?type={of}&pid={pid}&format=pprof")))
+}
+
+fn asked(page: &str, paths: [String; 2]) -> Told {
     let mut told = Told::default();
-    for of in ["heap", "goroutine"] {
-        let answer = get(page, &format!("/debug/pprof/{of}?pid={pid}"));
+    for path in paths {
+        let answer = get(page, &path);
         // The process may not have been seen yet.
         if answer.status == 200 {
             told.add(&decode(&answer.body));
@@ -100,6 +110,7 @@ fn arrives(name: &str, command: &mut Command, pid: u32) -> Running {
     let run = Running::agent(command.args(["run", "--runtime-interval", "1s", "--pid", &pid.to_string()]));
     let page = run.address_after("http://");
     wait(&run, || pulled(&page, pid));
+    wait(&run, || stored(&page, pid));
     wait(&run, || Told::of_files(&files));
     let figures = captured(&page);
     assert!(figures["sets"].as_u64().unwrap() > 0, "{figures}");
