@@ -8,10 +8,8 @@ use profiler_proto::ProfileSet;
 
 use crate::http::get;
 use crate::process::{self, Running, agent, go_program};
-use crate::{decode, folder, is_root};
+use crate::{DEADLINE, decode, folder, is_root};
 
-/// Long enough for any machine.
-const DEADLINE: Duration = Duration::from_secs(60);
 /// `tests/go/parked` keeps more than this, and so many goroutines wait in it.
 const KEPT: i64 = 30_000_000;
 const PARKED: i64 = 18;
