@@ -4,6 +4,11 @@
 //! `capture` reads what Go's runtime keeps, and `receive` takes what the pod's SDKs send. `discover` says which processes there are. A
 //! binary with a library, so that its parts can be tried by tests: nothing here is an interface for others.
 
+#![expect(
+    rustdoc::private_intra_doc_links,
+    reason = "these pages are for those who work on the sidecar, who read the private ones, too"
+)]
+
 pub mod aggregate;
 pub mod assemble;
 pub mod bpf;

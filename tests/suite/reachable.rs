@@ -12,8 +12,10 @@ use std::process::{Command, Stdio};
 const ROOT: &str = "profiler::cpu::handler::on_sigprof";
 /// What may be reached: the modules written for the handler, and `core`, which has no allocator and no locks.
 const MODULES: [&str; 4] = ["profiler::context", "profiler::cpu", "profiler::unwind", "core::"];
-/// Functions of the C library that only move bytes, and the one that reads a word of the thread's descriptor.
-const FUNCTIONS: [&str; 6] = ["memcpy", "memmove", "memset", "memcmp", "bcmp", "pthread_getspecific"];
+/// Functions of the C library that only move bytes, the one that reads a word of the thread's descriptor, and one of `core` under the name of its
+/// type.
+const FUNCTIONS: [&str; 7] =
+    ["memcpy", "memmove", "memset", "memcmp", "bcmp", "pthread_getspecific", "<[u8]>::starts_with"];
 /// Where a chain ends: what never returns, for it reports a bug of ours.
 const ENDS: [&str; 5] = ["panic", "unwrap_failed", "expect_failed", "_fail", "_Unwind_Resume"];
 

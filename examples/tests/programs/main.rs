@@ -10,6 +10,7 @@ mod program;
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
@@ -96,7 +97,9 @@ fn an_address_in_use_is_named() {
 /// Check that the demo shows where each endpoint's time goes, ends by itself and leaves nothing behind.
 #[test]
 fn the_demo_shows_each_endpoint_and_ends() {
-    let mut demo = Program::start(env!("CARGO_BIN_EXE_demo"), &[]);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_demo"));
+    let mut demo =
+        Program::of(command.env("DEMO_SECONDS", "1").env("DEMO_SIDECAR", "off").env_remove("DEMO_INVENTORY"));
     demo.line("The flame graph, live: http://127.0.0.1:");
     let services = demo.children();
     assert_eq!(services.len(), 2, "the inventory and the shop");
@@ -109,6 +112,49 @@ fn the_demo_shows_each_endpoint_and_ends() {
     }
     assert!(demo.child.wait().unwrap().success());
     assert!(services.into_iter().chain(load).all(gone));
+}
+
+/// Check that the demo shows the inventory in Go, too, which the sidecar profiles from outside.
+#[test]
+fn the_demo_shows_the_inventory_in_go() {
+    let Some(inventory) = inventory_in_go() else { return };
+    let mut command = Command::new(env!("CARGO_BIN_EXE_demo"));
+    // An agent that is not optimized uses more than its own bounds allow.
+    command.env("DEMO_SECONDS", "3").env("DEMO_INVENTORY", inventory).env("PROFILER_CPU_PERCENT", "1000");
+    let mut demo = Program::of(&mut command);
+    let output: Vec<String> = std::iter::from_fn(|| demo.next_line()).collect();
+    let outside = output.iter().position(|line| line == "The inventory, from outside:");
+    let outside = &output[outside.unwrap_or_else(|| panic!("no table of the inventory: {output:#?}"))..];
+    assert!(outside.iter().any(|line| line.starts_with("endpoint=/reservations")), "{outside:#?}");
+    assert!(outside.iter().any(|line| line.contains("main.")), "{outside:#?}");
+    assert!(demo.child.wait().unwrap().success());
+}
+
+/// The inventory, built; `None`, said past the test runner, where it cannot be built or sampled.
+fn inventory_in_go() -> Option<PathBuf> {
+    let sidecar = Path::new(env!("CARGO_BIN_EXE_demo")).with_file_name("profiler-sidecar");
+    let is_root = Command::new("id").arg("-u").output().unwrap().stdout == b"0\n";
+    if !is_root || !sidecar.exists() {
+        let why = if is_root { "build it: cargo build -p profiler-sidecar" } else { "it samples as root only" };
+        not_run(why);
+        return None;
+    }
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("inventory");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("go/inventory");
+    let built = Command::new("go").args(["build", "-buildvcs=false", "-o"]).arg(&program).current_dir(source).status();
+    match built {
+        Ok(status) if status.success() => Some(program),
+        other => {
+            not_run(&format!("go build: {other:?}"));
+            None
+        }
+    }
+}
+
+/// Says why the demo was not tried with the sidecar: past the test runner, which shows nothing of tests that pass.
+fn not_run(why: &str) {
+    // Nobody is left to be told when standard error is gone.
+    drop(writeln!(std::io::stderr(), "NOT RUN: the demo with the sidecar: {why}"));
 }
 
 /// A trace that some client began.

@@ -149,6 +149,9 @@ pub(super) struct RunArguments {
     /// Sample also processes that profile themselves by the SDK
     #[arg(long)]
     profile_sdk: bool,
+    /// Stop, too, when standard input ends: an agent that is started through a pipe never outlives who started it
+    #[arg(long)]
+    pub(super) until_eof: bool,
 }
 
 impl From<RunArguments> for CommandLine {

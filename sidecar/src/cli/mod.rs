@@ -51,7 +51,7 @@ fn log() {
 }
 
 fn run(arguments: RunArguments) -> ExitCode {
-    let check_only = arguments.check_config;
+    let (check_only, until_eof) = (arguments.check_config, arguments.until_eof);
     let config = match Config::new(arguments.into(), &|name| std::env::var_os(name)) {
         Ok(config) => config,
         Err(error) => return complain(&error, MISUSE),
@@ -59,7 +59,7 @@ fn run(arguments: RunArguments) -> ExitCode {
     if check_only {
         return say(&config.to_string());
     }
-    ended(crate::run::main(config))
+    ended(crate::run::main(config, until_eof))
 }
 
 /// Looks at what works, with the processes that variables and file choose.

@@ -1,6 +1,6 @@
 //! From the kernel side to windows of named samples: the stages of the sampling thread, wired.
 //!
-//! In: records of the ring ([`Sampler`](crate::bpf::Sampler)), the processes that there are ([`Table`](crate::discover::Table)). Out: windows,
+//! In: records of the ring ([`Sampler`]), the processes that there are ([`Table`]). Out: windows,
 //! each with the process that it is of, and an entry in the ledger for every stack where it happens. One thread owns it; it
 //! waits for nothing but records. Without a sampler it still knows the processes.
 //!

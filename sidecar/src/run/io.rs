@@ -3,6 +3,7 @@
 //! In: intervals of the sampling thread, requests of the network, signals. Out: profiles, to destinations, to the store, to whoever asked. A
 //! current-thread runtime; nothing here waits but for descriptors and time.
 
+use std::io::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -59,6 +60,8 @@ pub(super) fn channel() -> (Tasks, mpsc::Receiver<Task>) {
 pub(super) struct Io {
     pub(super) served: Option<serve::Bound>,
     pub(super) received: Option<receive::Bound>,
+    /// Whether the end of standard input is the agent's.
+    pub(super) until_eof: bool,
     /// Bytes that the agent may have, of which the store gets a part.
     pub(super) memory: u64,
     pub(super) queue_bytes: Option<usize>,
@@ -85,11 +88,13 @@ impl Io {
     }
 
     async fn work(mut self, mut destinations: Vec<Target>, mut inbox: mpsc::Receiver<Task>) -> Result<(), Error> {
-        let stop = stopped()?;
+        let stop = stopped(self.until_eof)?;
+        let found = self.found_at();
         self.serve(&mut destinations);
         let exporter = Arc::new(self.exporter(destinations)?);
         drop(self.handle.exporter.set(Arc::clone(&exporter)));
         self.receive(&exporter);
+        say(&found);
         tokio::pin!(stop);
         let mut is_ending = false;
         loop {
@@ -110,6 +115,13 @@ impl Io {
             tracing::warn!("not all profiles went out within {FLUSH:?}");
         }
         Ok(())
+    }
+
+    /// Where it is found, for whoever started it.
+    fn found_at(&self) -> String {
+        let served = self.served.iter().map(|server| format!("profiles http://{}/\n", server.local_addr()));
+        let received = self.received.iter().map(|receiver| format!("receives http://{}\n", receiver.local_addr()));
+        served.chain(received).chain(["ready\n".to_owned()]).collect()
     }
 
     /// Starts the server; the store that it reads is one more destination.
@@ -159,14 +171,41 @@ async fn export(interval: Interval, exporter: &Exporter) {
     }
 }
 
-/// Ends with the first SIGTERM or SIGINT.
-fn stopped() -> Result<impl Future<Output = ()>, Error> {
+/// Standard output may be closed: then nobody wants to know.
+fn say(text: &str) {
+    let mut output = std::io::stdout().lock();
+    drop(output.write_all(text.as_bytes()).and_then(|()| output.flush()));
+}
+
+/// Waits until standard input is closed, as it is when whoever holds its other end dies.
+async fn end_of_input() {
+    let (ended, end) = tokio::sync::oneshot::channel::<()>();
+    // A thread that nobody joins: a read cannot be called off. What it drops is the message.
+    let reader = move || {
+        drop(std::io::copy(&mut std::io::stdin(), &mut std::io::sink()));
+        drop(ended);
+    };
+    match std::thread::Builder::new().name("input".into()).spawn(reader) {
+        Ok(_) => drop(end.await),
+        Err(error) => {
+            tracing::warn!(%error, "the end of standard input is not noticed: no thread can be had");
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// Ends with the first SIGTERM or SIGINT, and, if it is to, with standard input.
+fn stopped(until_eof: bool) -> Result<impl Future<Output = ()>, Error> {
     let refused = |error: std::io::Error| {
         Error::new("signals", error.to_string(), "raise the limit of open files (RLIMIT_NOFILE)")
     };
     let mut terminate = signal(SignalKind::terminate()).map_err(refused)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(refused)?;
     Ok(async move {
-        tokio::select! { _ = terminate.recv() => {} _ = interrupt.recv() => {} }
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+            () = end_of_input(), if until_eof => {}
+        }
     })
 }

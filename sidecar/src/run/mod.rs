@@ -25,11 +25,12 @@ use crate::pipeline::{self, Pipeline};
 use crate::privilege::{self, Privilege};
 use crate::receive;
 
-/// Runs until it is told to stop.
+/// Runs until it is told to stop, or, if it is to, until standard input ends. Says on standard output where it is found, `profiles URL` and
+/// `receives URL`, and then `ready`.
 ///
 /// # Errors
 /// If an address or a thread cannot be had. What the kernel refuses only lessens what is done.
-pub fn main(config: Config) -> Result<(), Error> {
+pub fn main(config: Config, until_eof: bool) -> Result<(), Error> {
     let privilege = Privilege::current()?;
     privilege.log();
     let served = config.serve.as_deref().map(Server::bind).transpose().map_err(of_sdk)?;
@@ -45,7 +46,7 @@ pub fn main(config: Config) -> Result<(), Error> {
         |error| Error::new("a thread", error.to_string(), "raise the limit of processes (RLIMIT_NPROC, pids.max)"),
     )?;
     privilege::drop_clock()?;
-    let io = Io { served, received, memory: config.memory, queue_bytes: config.queue_bytes, handle };
+    let io = Io { served, received, until_eof, memory: config.memory, queue_bytes: config.queue_bytes, handle };
     let ran = io.run(config.destinations, inbox);
     if thread.join().is_err() {
         tracing::error!("the thread that samples has panicked; please report this");

@@ -1,7 +1,7 @@
 //! `demo`: what `make demo` runs. A web shop in Rust under load, the inventory in Go that it calls, and the sidecar of both.
 //!
 //! In: the `shop` and the `profiler-sidecar` beside this program; `DEMO_INVENTORY`, the inventory in Go, else the shop's own stands in for it;
-//! `DEMO_SECONDS`, to end by itself. Out, on standard output: what is going on, the address of the page, after ten seconds
+//! `DEMO_SIDECAR=off`, for none; `DEMO_SECONDS`, to end by itself. Out, on standard output: what is going on, the address of the page, after ten seconds
 //! the hottest functions by endpoint, and the same over the whole run when it ends. Ctrl-C and SIGTERM end it; nobody outlives
 //! it, for they end with the pipes between them.
 
@@ -119,7 +119,9 @@ impl Pod {
             shop.env("PROFILER_INTERVAL", INTERVAL);
         }
         let shop = Service::start("shop", &mut shop).await?;
-        let both = match sidecar.as_ref().and_then(|sidecar| sidecar.said("profiles")) {
+        // The shop's own inventory profiles itself.
+        let is_sampled = inventory.said("profiles").is_none();
+        let both = match sidecar.as_ref().and_then(|sidecar| sidecar.said("profiles")).filter(|_| is_sampled) {
             Some(page) => serde_json::from_str::<Value>(&fetch(page, "/stats").await?)?["sampling"] == true,
             None => false,
         };
@@ -182,10 +184,16 @@ async fn open_inventory() -> Outcome<Service> {
 
 /// The sidecar, which profiles the inventory and takes what the shop's profiler sends.
 async fn open_sidecar(inventory: &Service) -> Outcome<Service> {
+    if std::env::var_os("DEMO_SIDECAR").is_some_and(|value| value == "off") {
+        return Err("DEMO_SIDECAR=off".into());
+    }
     let pid = inventory.pid().ok_or("the inventory has ended")?.to_string();
     let page = if std::net::TcpListener::bind(PAGE).is_ok() { PAGE } else { "127.0.0.1:0" };
     let mut command = Command::new(beside("profiler-sidecar")?);
     command.args(["run", "--until-eof", "--interval", INTERVAL, "--pid", &pid, "--serve", page]);
+    if std::env::var_os("PROFILER_LOG").is_none() {
+        command.env("PROFILER_LOG", "warn");
+    }
     Service::start("sidecar", command.args(["--receive", "127.0.0.1:0"])).await
 }
 
