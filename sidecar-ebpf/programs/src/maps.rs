@@ -7,8 +7,6 @@ use aya_ebpf::macros::map;
 use aya_ebpf::maps::{Array, HashMap, PerCpuArray, RingBuf};
 use profiler_sidecar_ebpf::{Counter, RECORD, SETTINGS, Sample, Setting, Target};
 
-/// `BPF_F_NO_PREALLOC`: memory as there are processes.
-const NO_PREALLOC: u32 = 1;
 /// `BPF_RB_NO_WAKEUP`.
 const NO_WAKEUP: u64 = 1;
 /// `BPF_RB_FORCE_WAKEUP`.
@@ -23,9 +21,10 @@ static SCRATCH: PerCpuArray<Scratch> = PerCpuArray::with_max_entries(1, 0);
 /// By [`Counter`].
 #[map]
 static COUNTERS: PerCpuArray<u64> = PerCpuArray::with_max_entries(Counter::COUNT, 0);
-/// What is known of processes, by pid.
+/// What is known of processes, by pid; its size is set at load. All of its memory is had at once: before Linux 6.1, programs of perf events
+/// may have no other maps (kernel/bpf/verifier.c, `check_map_prog_compatibility`).
 #[map]
-static TARGETS: HashMap<u32, Target> = HashMap::with_max_entries(32_768, NO_PREALLOC);
+static TARGETS: HashMap<u32, Target> = HashMap::with_max_entries(8192, 0);
 /// By [`Setting`]: set at load, never changed, so the verifier knows the numbers.
 #[unsafe(no_mangle)]
 static SETTINGS_OF_LOAD: [u64; SETTINGS] = [0; SETTINGS];

@@ -22,6 +22,8 @@ const OBJECT: &[u8] = &[];
 /// Raw tracepoints and the programs for them.
 const EVENTS: &[(&str, &str)] =
     &[("exec", "sched_process_exec"), ("exit", "sched_process_exit"), ("fork", "sched_process_fork")];
+/// Processes that the kernel side knows something of: twice as many as are ever told at once.
+const MOST_TARGETS: u32 = 8192;
 /// Bytes of the ring for each processor: two seconds of usual samples.
 const RING_PER_PROCESSOR: u32 = 128 << 10;
 const LEAST_RING: u32 = 512 << 10;
@@ -45,6 +47,7 @@ impl Loaded {
             .btf(None)
             .override_global("SETTINGS_OF_LOAD", &settings, true)
             .map_max_entries("RECORDS", ring)
+            .map_max_entries("TARGETS", MOST_TARGETS)
             .load(bytes)
             .map_err(|error| refused(&error))?;
         let program = program::<&mut PerfEvent>(&mut object, "cpu")?;

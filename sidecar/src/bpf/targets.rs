@@ -29,7 +29,7 @@ impl Targets {
             Error::new(
                 format!("process {pid} in the kernel side's table"),
                 error.to_string(),
-                "there is room for 32,768 processes: forget those that ended, or profile fewer",
+                "there is room for 8,192 processes: forget those that ended, or profile fewer",
             )
         })?;
         self.known.insert(pid, target);

@@ -11,7 +11,7 @@ use crate::elf;
 use crate::error::Error;
 use crate::go::Program;
 use crate::go::layouts::{self, Layout};
-use crate::target::{Fault, Process};
+use crate::target::{Fault, Identity, Process};
 
 use super::contention::{self, Contention};
 use super::goroutines::{self, Goroutines};
@@ -64,7 +64,22 @@ impl Source {
     /// When there is no such process, it is not ours to look at, is no Go program, or one of a version that is not known.
     pub fn find(pid: u32) -> Result<Self, Error> {
         let process = Process::find(pid).map_err(|fault| refused(&fault))?;
-        let file = process.open_exe().map_err(|fault| refused(&fault))?;
+        Self::of(process, Self::program_of(process, |_| None)?.1)
+    }
+
+    /// The program that a process runs now: the one that `known` has by that identity, else opened.
+    ///
+    /// # Errors
+    /// When the process is gone, is not ours to look at, or is no Go program.
+    pub fn program_of(
+        process: Process,
+        known: impl FnOnce(&Identity) -> Option<Arc<Program>>,
+    ) -> Result<(Identity, Arc<Program>), Error> {
+        let pid = process.pid();
+        let (file, identity) = process.files().and_then(|files| files.exe()).map_err(|fault| refused(&fault))?;
+        if let Some(program) = known(&identity) {
+            return Ok((identity, program));
+        }
         let what = format!("the program of process {pid}");
         let unread = |fault: elf::Fault| {
             Error::new(what.clone(), fault.to_string(), "only programs of ELF with 64 bits, built by Go, can be read")
@@ -77,7 +92,7 @@ impl Source {
                 "for other programs there are CPU profiles only: `profiler-sidecar record`",
             )
         })?;
-        Self::of(process, Arc::new(program))
+        Ok((identity, Arc::new(program)))
     }
 
     /// Finds the runtime of a process whose program is known.

@@ -21,7 +21,10 @@ const VARIABLES: &str = "\
 Settings, highest first: these flags, variables, the file.
   PROFILER_CONFIG, PROFILER_RATE_HZ, PROFILER_INTERVAL, PROFILER_PID, PROFILER_INCLUDE, PROFILER_EXCLUDE (between
   commas), PROFILER_SERVE, PROFILER_RECEIVE, PROFILER_PROFILE_SDK, PROFILER_KERNEL (kernel frames: 1),
-  PROFILER_CPU_PERCENT (of one processor, for itself: 5), PROFILER_MEMORY (for itself: 160MiB), PROFILER_QUEUE_BYTES
+  PROFILER_CPU_PERCENT (of one processor, for itself: 5), PROFILER_MEMORY (for itself: 160MiB), PROFILER_QUEUE_BYTES,
+  PROFILER_RUNTIME_INTERVAL, PROFILER_MAX_BUCKETS, PROFILER_MAX_GOROUTINES,
+  PROFILER_SPOOL_DIR (a folder for what waits to be sent), PROFILER_SPOOL_BYTES (268435456)
+Page: PROFILER_SERVE_TOKEN (who asks must know it), PROFILER_SERVE_CERTIFICATE and PROFILER_SERVE_KEY (PEM files: TLS)
 Destinations: OTEL_EXPORTER_OTLP_[PROFILES_]ENDPOINT, PROTOCOL, HEADERS, TIMEOUT, COMPRESSION, CERTIFICATE, …;
   PYROSCOPE_SERVER_ADDRESS; PROFILER_FILES_DIR; else [[export]] of the file. None: profiles are kept for the page.
 Resource: OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES of each profiled process.
@@ -152,6 +155,15 @@ pub(super) struct RunArguments {
     /// Stop, too, when standard input ends: an agent that is started through a pipe never outlives who started it
     #[arg(long)]
     pub(super) until_eof: bool,
+    /// How often to capture heap, goroutines, block and mutex of each Go program; "off": when asked for [default: 60s]
+    #[arg(long, value_name = "DURATION")]
+    runtime_interval: Option<String>,
+    /// Most stacks that are read of a heap, or of contention, then [default: 100000]
+    #[arg(long, value_name = "N")]
+    max_buckets: Option<usize>,
+    /// Most goroutines that are read of a process then [default: 100000]
+    #[arg(long, value_name = "N")]
+    max_goroutines: Option<usize>,
 }
 
 impl From<RunArguments> for CommandLine {
@@ -166,6 +178,9 @@ impl From<RunArguments> for CommandLine {
             serve: said.serve,
             receive: said.receive,
             profile_sdk: said.profile_sdk,
+            runtime_interval: said.runtime_interval,
+            max_buckets: said.max_buckets,
+            max_goroutines: said.max_goroutines,
         }
     }
 }

@@ -24,6 +24,11 @@ pub(super) fn read(lookup: &dyn Fn(&str) -> Option<OsString>) -> Result<Layer, E
         cpu_percent: variables.number("PROFILER_CPU_PERCENT", "a number of percent, such as 5")?,
         memory: variables.text("PROFILER_MEMORY")?,
         queue_bytes: variables.number("PROFILER_QUEUE_BYTES", "a whole number of bytes, such as 16777216")?,
+        runtime_interval: variables.text("PROFILER_RUNTIME_INTERVAL")?,
+        max_buckets: variables.number("PROFILER_MAX_BUCKETS", "a whole number, such as 100000")?,
+        max_goroutines: variables.number("PROFILER_MAX_GOROUTINES", "a whole number, such as 100000")?,
+        spool_folder: variables.text("PROFILER_SPOOL_DIR")?,
+        spool_bytes: variables.number("PROFILER_SPOOL_BYTES", "a whole number of bytes, such as 268435456")?,
     })
 }
 

@@ -10,6 +10,11 @@
 //! profile_sdk = false
 //! kernel = true
 //! queue_bytes = 16777216
+//! runtime_interval = "60s"    # "off": what Go's runtimes keep is read when it is asked for
+//! max_buckets = 100000
+//! max_goroutines = 100000
+//! spool_folder = "/var/lib/profiler/spool"
+//! spool_bytes = 268435456
 //!
 //! [targets]
 //! pids = [7]
@@ -47,6 +52,11 @@ struct File {
     profile_sdk: Option<Spanned<bool>>,
     kernel: Option<Spanned<bool>>,
     queue_bytes: Option<Spanned<usize>>,
+    runtime_interval: Option<Spanned<String>>,
+    max_buckets: Option<Spanned<usize>>,
+    max_goroutines: Option<Spanned<usize>>,
+    spool_folder: Option<Spanned<String>>,
+    spool_bytes: Option<Spanned<u64>>,
     targets: Targets,
     budget: Budget,
     export: Vec<Spanned<Export>>,
@@ -88,6 +98,11 @@ pub(super) fn read(path: &Path) -> Result<(Layer, Vec<Destination>), Error> {
         profile_sdk: source.said("profile_sdk", file.profile_sdk),
         kernel: source.said("kernel", file.kernel),
         queue_bytes: source.said("queue_bytes", file.queue_bytes),
+        runtime_interval: source.said("runtime_interval", file.runtime_interval),
+        max_buckets: source.said("max_buckets", file.max_buckets),
+        max_goroutines: source.said("max_goroutines", file.max_goroutines),
+        spool_folder: source.said("spool_folder", file.spool_folder),
+        spool_bytes: source.said("spool_bytes", file.spool_bytes),
         pids: source.each("pids", file.targets.pids),
         include: source.each("include", file.targets.include),
         exclude: source.each("exclude", file.targets.exclude),

@@ -38,6 +38,12 @@ pub struct CommandLine {
     pub receive: Option<String>,
     /// `--profile-sdk`.
     pub profile_sdk: bool,
+    /// `--runtime-interval`.
+    pub runtime_interval: Option<String>,
+    /// `--max-buckets`.
+    pub max_buckets: Option<usize>,
+    /// `--max-goroutines`.
+    pub max_goroutines: Option<usize>,
 }
 
 impl CommandLine {
@@ -54,6 +60,9 @@ impl CommandLine {
             serve: self.serve.map(|value| Said::new("--serve", value)),
             receive: self.receive.map(|value| Said::new("--receive", value)),
             profile_sdk: self.profile_sdk.then(|| Said::new("--profile-sdk", true)),
+            runtime_interval: self.runtime_interval.map(|value| Said::new("--runtime-interval", value)),
+            max_buckets: self.max_buckets.map(|value| Said::new("--max-buckets", value)),
+            max_goroutines: self.max_goroutines.map(|value| Said::new("--max-goroutines", value)),
             ..Layer::default()
         }
     }
@@ -74,6 +83,11 @@ pub(super) struct Layer {
     pub(super) cpu_percent: Option<Said<f64>>,
     pub(super) memory: Option<Said<String>>,
     pub(super) queue_bytes: Option<Said<usize>>,
+    pub(super) runtime_interval: Option<Said<String>>,
+    pub(super) max_buckets: Option<Said<usize>>,
+    pub(super) max_goroutines: Option<Said<usize>>,
+    pub(super) spool_folder: Option<Said<String>>,
+    pub(super) spool_bytes: Option<Said<u64>>,
 }
 
 impl Layer {
@@ -95,6 +109,11 @@ impl Layer {
             cpu_percent: self.cpu_percent.or(lower.cpu_percent),
             memory: self.memory.or(lower.memory),
             queue_bytes: self.queue_bytes.or(lower.queue_bytes),
+            runtime_interval: self.runtime_interval.or(lower.runtime_interval),
+            max_buckets: self.max_buckets.or(lower.max_buckets),
+            max_goroutines: self.max_goroutines.or(lower.max_goroutines),
+            spool_folder: self.spool_folder.or(lower.spool_folder),
+            spool_bytes: self.spool_bytes.or(lower.spool_bytes),
         }
     }
 }

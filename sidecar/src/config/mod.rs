@@ -19,18 +19,22 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use profiler::export::{Destination, Target, resolve};
+use profiler::export::{Destination, SpoolSettings, Target, resolve};
+use profiler::serve::Security;
 
 pub use self::layer::CommandLine;
 use self::layer::{Layer, Said};
 pub use self::pattern::{Filter, Pattern, Subject};
 pub use self::units::{parse_bytes, parse_duration};
+use crate::capture::Bounds;
 use crate::error::Error;
 
 /// Samples a second and processor where nobody says another rate.
 pub const DEFAULT_RATE_HZ: u32 = 99;
 /// Length of a profile where nobody says another one.
 pub const DEFAULT_INTERVAL: Duration = Duration::from_secs(10);
+/// How often the runtimes of Go programs are captured where nobody says otherwise.
+pub const DEFAULT_RUNTIME_INTERVAL: Duration = Duration::from_secs(60);
 /// Where pages are served where nobody says another address.
 pub const DEFAULT_SERVE: &str = "127.0.0.1:6070";
 /// Own CPU time that is allowed, in percent of one processor.
@@ -61,6 +65,14 @@ pub struct Config {
     pub memory: u64,
     /// Bytes that may wait for each destination.
     pub queue_bytes: Option<usize>,
+    /// How often heap, goroutines and contention of Go programs are captured; `None`: when they are asked for.
+    pub runtime_interval: Option<Duration>,
+    /// How much of a runtime is read.
+    pub runtime_bounds: Bounds,
+    /// Who may ask at the page, and over what.
+    pub security: Security,
+    /// A folder for what waits to be sent.
+    pub spool: Option<SpoolSettings>,
     /// Where profiles are sent.
     pub destinations: Vec<Target>,
 }
@@ -79,7 +91,8 @@ impl Config {
         };
         let layer = command_line.layer().over(variables).over(from_file);
         let destinations = destinations(exports, lookup)?;
-        check(layer, destinations)
+        let security = Security::new().or_variables(lookup).map_err(of_sdk)?;
+        check(layer, security, destinations)
     }
 }
 
@@ -90,8 +103,14 @@ impl fmt::Display for Config {
         writeln!(f, "rate: {} Hz, profiles of {:?}, kernel frames: {}", self.rate_hz, self.interval, self.kernel)?;
         writeln!(f, "processes: {}", self.filter)?;
         writeln!(f, "served at: {}", self.serve.clone().unwrap_or_else(off))?;
+        let runtimes = self.runtime_interval.map_or_else(off, |interval| format!("each {interval:?}"));
+        let Bounds { buckets, goroutines } = self.runtime_bounds;
+        writeln!(f, "heap, goroutines, contention: {runtimes}, at most {buckets} stacks, {goroutines} goroutines")?;
         writeln!(f, "received at: {}", self.receive.map_or_else(off, |address| address.to_string()))?;
         writeln!(f, "own bounds: {} % of a processor, {} MiB", self.cpu_percent, self.memory >> 20)?;
+        if let Some(spool) = &self.spool {
+            writeln!(f, "kept on disk until sent: {}, {} MiB", spool.folder.display(), spool.bytes >> 20)?;
+        }
         match self.destinations.is_empty() {
             true => write!(f, "sent to: nobody; set OTEL_EXPORTER_OTLP_ENDPOINT"),
             false => {
@@ -112,7 +131,7 @@ fn destinations(file: Vec<Destination>, lookup: &dyn Fn(&str) -> Option<OsString
     resolve(file, lookup).map_err(refused)
 }
 
-fn check(layer: Layer, destinations: Vec<Target>) -> Result<Config, Error> {
+fn check(layer: Layer, security: Security, destinations: Vec<Target>) -> Result<Config, Error> {
     let interval = said_or(layer.interval, DEFAULT_INTERVAL, |said| units::interval(&said))?;
     let receive = said_or(layer.receive, None, |said| units::address(&said).map(Some))?;
     check_loop(receive, &destinations)?;
@@ -127,8 +146,41 @@ fn check(layer: Layer, destinations: Vec<Target>) -> Result<Config, Error> {
         cpu_percent: said_or(layer.cpu_percent, DEFAULT_CPU_PERCENT, |said| units::percent(&said))?,
         memory: said_or(layer.memory, DEFAULT_MEMORY, |said| units::memory(&said))?,
         queue_bytes: layer.queue_bytes.map(|said| units::queue_bytes(&said)).transpose()?,
+        runtime_interval: said_or(layer.runtime_interval, Some(DEFAULT_RUNTIME_INTERVAL), |said| {
+            units::runtime_interval(&said)
+        })?,
+        runtime_bounds: bounds(layer.max_buckets, layer.max_goroutines)?,
+        security,
+        spool: spool(layer.spool_folder, layer.spool_bytes)?,
         destinations,
     })
+}
+
+fn bounds(buckets: Option<Said<usize>>, goroutines: Option<Said<usize>>) -> Result<Bounds, Error> {
+    let default = Bounds::default();
+    Ok(Bounds {
+        buckets: said_or(buckets, default.buckets, |said| units::most(&said))?,
+        goroutines: said_or(goroutines, default.goroutines, |said| units::most(&said))?,
+    })
+}
+
+/// A bound without a folder is none.
+fn spool(folder: Option<Said<String>>, bytes: Option<Said<u64>>) -> Result<Option<SpoolSettings>, Error> {
+    let bytes = bytes.map(|said| units::spool_bytes(&said)).transpose()?;
+    let settings = folder.filter(|said| !said.value.is_empty()).map(|said| SpoolSettings::new(said.value));
+    Ok(settings.map(|settings| match bytes {
+        Some(bytes) => settings.bytes(bytes),
+        None => settings,
+    }))
+}
+
+/// An error of the SDK's, which is of the same three parts.
+#[expect(clippy::needless_pass_by_value, reason = "as `map_err` gives it")]
+pub(crate) fn of_sdk(error: profiler::Error) -> Error {
+    let text = error.to_string();
+    let (what, rest) = text.split_once(": ").unwrap_or((&text, ""));
+    let (why, remedy) = rest.rsplit_once("; ").unwrap_or((rest, ""));
+    Error::new(what, why, remedy)
 }
 
 /// Refuses to send to ourselves what we received, again and again.

@@ -30,6 +30,8 @@ fn what_nobody_says_is_as_documented() {
     assert_eq!((config.rate_hz, config.interval), (99, Duration::from_secs(10)));
     assert_eq!((config.serve.as_deref(), config.receive), (Some("127.0.0.1:6070"), None));
     assert!(config.kernel && !config.profile_sdk && config.destinations.is_empty());
+    assert_eq!(config.runtime_interval, Some(Duration::from_secs(60)));
+    assert_eq!((config.runtime_bounds, config.spool, config.security.has_token()), (Bounds::default(), None, false));
 }
 
 /// Check that the command line outweighs variables, and these the file, each setting by itself.
@@ -85,6 +87,24 @@ fn a_file_that_cannot_be_read_is_named() {
     }
 }
 
+/// Check what is said of runtimes and the spool, each from its own source, and that a token may be asked for.
+#[test]
+fn runtimes_spool_and_token_are_set() {
+    let file = "runtime_interval = \"5m\"\nmax_goroutines = 7\nspool_bytes = 20000000\n";
+    let command_line = CommandLine { max_buckets: Some(8), ..with_file(file) };
+    let lookup = |name: &str| {
+        let known = [("PROFILER_RUNTIME_INTERVAL", "off"), ("PROFILER_SPOOL_DIR", "/s"), ("PROFILER_SERVE_TOKEN", "t")];
+        known.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).into())
+    };
+    let config = Config::new(command_line, &lookup).unwrap();
+    assert_eq!(config.runtime_interval, None);
+    assert_eq!(config.runtime_bounds, Bounds { buckets: 8, goroutines: 7 });
+    assert_eq!(config.spool, Some(SpoolSettings::new("/s").bytes(20_000_000)));
+    assert!(config.security.has_token());
+    let config = Config::new(with_file(file), &no_variables).unwrap();
+    assert_eq!((config.runtime_interval, config.spool), (Some(Duration::from_secs(300)), None));
+}
+
 /// Check that variables that cannot be are named.
 #[test]
 fn variables_that_cannot_be_are_named() {
@@ -103,6 +123,11 @@ fn variables_that_cannot_be_are_named() {
         ("PROFILER_MEMORY", "1GiB and more"),
         ("PROFILER_QUEUE_BYTES", "1"),
         ("PROFILER_INCLUDE", "pid=3"),
+        ("PROFILER_RUNTIME_INTERVAL", "often"),
+        ("PROFILER_RUNTIME_INTERVAL", "500ms"),
+        ("PROFILER_MAX_BUCKETS", "0"),
+        ("PROFILER_MAX_GOROUTINES", "many"),
+        ("PROFILER_SPOOL_BYTES", "1000000"),
     ] {
         let error = refused(name, value);
         assert!(error.starts_with(&format!("{name}=")), "{error}");

@@ -37,6 +37,34 @@ pub(super) fn interval(said: &Said<String>) -> Result<Duration, Error> {
     }
 }
 
+/// How often runtimes are captured; `off` for never.
+pub(super) fn runtime_interval(said: &Said<String>) -> Result<Option<Duration>, Error> {
+    if ["off", "none"].contains(&said.value.as_str()) {
+        return Ok(None);
+    }
+    let often = interval(said).map_err(|error| Error { remedy: format!("{}, or off", error.remedy), ..error })?;
+    if often < Duration::from_secs(1) {
+        return Err(refused(said, "runtimes are read once a second at most", "set an interval such as 60s, or off"));
+    }
+    Ok(Some(often))
+}
+
+/// How much of a runtime is read.
+pub(super) fn most(said: &Said<usize>) -> Result<usize, Error> {
+    match said.value {
+        1..=10_000_000 => Ok(said.value),
+        _ => Err(refused(said, "a bound is 1 to 10000000", "set a number such as 100000")),
+    }
+}
+
+/// As the SDK has it.
+pub(super) fn spool_bytes(said: &Said<u64>) -> Result<u64, Error> {
+    match said.value {
+        16_777_216..=1_099_511_627_776 => Ok(said.value),
+        _ => Err(refused(said, "a spool is 16777216 to 1099511627776 bytes", "set bytes such as 268435456")),
+    }
+}
+
 /// An address to serve on; `off` for none.
 pub(super) fn served(said: &Said<String>) -> Result<Option<String>, Error> {
     if ["off", "none"].contains(&said.value.as_str()) {

@@ -1,15 +1,11 @@
-//! Looks at what a process has in its hand: its program's file, its memory, its variables. It can let a reader wait as long as it likes, by a
-//! FUSE file system or `userfaultfd`, so each look is done on a thread of its own, which is left behind when it does not come back.
+//! Looks at what a process has in its hand: its program's file, its memory, its variables. It can let a reader wait as long as it likes, so
+//! each look is done on a thread that can be left behind ([`Aside`]).
 //!
-//! In: a process. Out: what was seen, or that there was no answer in time. Who has a thread away is not looked at again until it is back, and
-//! there is a bound on how many are away: from then on those that are new are not looked at, which is said. Who asks waits: once somebody
-//! gave no answer, the others of the same round are waited for only shortly, so that several that hang do not hold up the start.
+//! In: a process. Out: what was seen, or that there was no answer in time. Who asks waits: once somebody gave no answer, the others of the same
+//! round are waited for only shortly, so that several that hang do not hold up the start.
 
 use std::cell::Cell;
-use std::collections::HashSet;
-use std::sync::mpsc::{RecvTimeoutError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::container::Container;
@@ -17,10 +13,8 @@ use super::context::Published;
 use super::environment::Environment;
 use super::program::Programs;
 use super::target::Exe;
-use crate::target::{Fault, Files, Folder, Process};
+use crate::target::{Aside, Fault, Files, Folder, NoAnswer, Process};
 
-/// Most threads that are away.
-const MOST_AWAY: usize = 8;
 /// How long an answer is waited for in a round in which somebody gave none: enough for files and memory that are there.
 const HURRIED: Duration = Duration::from_millis(100);
 
@@ -49,7 +43,7 @@ impl Default for Seen {
 #[derive(Debug)]
 pub(super) struct Scout {
     programs: Arc<Programs>,
-    away: Arc<Mutex<HashSet<Process>>>,
+    aside: Aside,
     patience: Duration,
     /// Somebody gave no answer in this round.
     is_hurried: Cell<bool>,
@@ -61,7 +55,7 @@ impl Scout {
     /// One that waits so long for an answer.
     pub(super) fn new(patience: Duration) -> Self {
         let (is_hurried, is_told) = (Cell::new(false), Cell::new(false));
-        Self { programs: Arc::default(), away: Arc::default(), patience, is_hurried, is_told }
+        Self { programs: Arc::default(), aside: Aside::new("look", patience), patience, is_hurried, is_told }
     }
 
     /// Another round through all processes begins.
@@ -85,33 +79,13 @@ impl Scout {
 
     /// Threads that did not come back yet.
     pub(super) fn away(&self) -> usize {
-        self.away.lock().unwrap_or_else(PoisonError::into_inner).len()
+        self.aside.away()
     }
 
     fn ask<T: Send + 'static>(&self, process: Process, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-        {
-            let mut away = self.away.lock().unwrap_or_else(PoisonError::into_inner);
-            if away.len() >= MOST_AWAY || !away.insert(process) {
-                return None;
-            }
-        }
-        let way_back = Back { process, away: Arc::clone(&self.away) };
-        let (give, take) = sync_channel(1);
-        let body = move || {
-            let answer = work();
-            drop(way_back);
-            // Nobody is there any more where it took too long.
-            let _ = give.send(answer);
-        };
-        // By its name a person finds whom it waits for; 15 bytes are shown.
-        let name = format!("look-{}", process.pid());
-        let thread = thread::Builder::new().name(name).spawn(body).ok()?;
-        let answer = take.recv_timeout(self.patience());
-        if matches!(answer, Err(RecvTimeoutError::Timeout)) {
+        let answer = self.aside.ask_within(process, self.patience(), work);
+        if matches!(answer, Err(NoAnswer::Late)) {
             self.hurry(process);
-        } else {
-            // It ends now, and threads that are still ending count where there must be one alone: its panic is told by the missing answer.
-            let _ = thread.join();
         }
         answer.ok()
     }
@@ -130,18 +104,6 @@ impl Scout {
             );
         }
         self.is_hurried.set(true);
-    }
-}
-
-/// Takes a process off those that have a thread away, whichever way the thread ends, or never begins.
-struct Back {
-    process: Process,
-    away: Arc<Mutex<HashSet<Process>>>,
-}
-
-impl Drop for Back {
-    fn drop(&mut self) {
-        self.away.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.process);
     }
 }
 
@@ -174,7 +136,6 @@ fn program(folder: Folder, programs: &Programs) -> Result<Exe, Fault> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::mpsc::{Receiver, Sender, channel};
 
     use super::*;
@@ -208,29 +169,5 @@ mod tests {
         assert_eq!(scout.patience(), LONG);
         assert_eq!(scout.ask(Process::new(9, 1), || 5), Some(5));
         drop((end_first, ends));
-    }
-
-    /// Check that the thread of a look that was answered, or panicked, has ended when the answer is there.
-    #[test]
-    fn no_thread_is_left_of_a_look_that_was_answered() {
-        struct Last(Arc<AtomicBool>);
-        impl Drop for Last {
-            fn drop(&mut self) {
-                // A thread that is not waited for comes too late.
-                thread::sleep(Duration::from_millis(50));
-                self.0.store(true, Ordering::Relaxed);
-            }
-        }
-        thread_local!(static LAST: Cell<Option<Last>> = const { Cell::new(None) });
-        let scout = Scout::new(LONG);
-        for fails in [false, true] {
-            let ended = Arc::<AtomicBool>::default();
-            let flag = Arc::clone(&ended);
-            let answer = scout.ask(Process::new(1, 1), move || {
-                LAST.set(Some(Last(flag)));
-                assert!(!fails, "as the test wants it");
-            });
-            assert_eq!((answer.is_some(), ended.load(Ordering::Relaxed)), (!fails, true));
-        }
     }
 }

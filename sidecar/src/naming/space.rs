@@ -15,6 +15,10 @@ use crate::target::{Fault, Mapping, Mappings, Process};
 
 /// Shortest time between two readings that an unknown address asks for.
 const AGAIN: Duration = Duration::from_secs(1);
+/// The same while a process is young: it loads its libraries then.
+const AGAIN_YOUNG: Duration = Duration::from_millis(50);
+/// How long that is, from the first reading on.
+const YOUTH: Duration = Duration::from_secs(2);
 /// Time after which they are read in any case.
 const STALE: Duration = Duration::from_secs(10);
 /// So much longer than a reading takes is the time to the next one: one in a hundred of a processor at most.
@@ -26,6 +30,7 @@ pub(super) struct Space {
     process: Process,
     /// By address, as the mappings are.
     parts: Vec<Part>,
+    first_read_at: Option<Instant>,
     read_at: Option<Instant>,
     cost: Duration,
     /// Whether the last reading failed: the process is gone, or does not let us.
@@ -70,7 +75,7 @@ pub(super) struct Place {
 
 impl Space {
     pub(super) fn new(process: Process) -> Self {
-        Self { process, parts: Vec::new(), read_at: None, cost: Duration::ZERO, is_closed: false }
+        Self { process, parts: Vec::new(), first_read_at: None, read_at: None, cost: Duration::ZERO, is_closed: false }
     }
 
     /// Reads the mappings where it is time to; whether what was known of addresses holds no more.
@@ -80,7 +85,8 @@ impl Space {
 
     /// Reads the mappings because an address is in none of them, unless that was done just now; as [`Self::refresh`].
     pub(super) fn look_again(&mut self, now: Instant) -> bool {
-        self.is_due(now, AGAIN) && self.read(now)
+        let is_young = self.first_read_at.is_none_or(|first| now.saturating_duration_since(first) < YOUTH);
+        self.is_due(now, if is_young { AGAIN_YOUNG } else { AGAIN }) && self.read(now)
     }
 
     fn is_due(&self, now: Instant, least: Duration) -> bool {
@@ -91,6 +97,7 @@ impl Space {
     fn read(&mut self, now: Instant) -> bool {
         let begin = Instant::now();
         let outcome = self.process.mappings();
+        self.first_read_at.get_or_insert(now);
         (self.read_at, self.cost) = (Some(now), begin.elapsed());
         self.is_closed = outcome.is_err();
         match outcome {

@@ -56,6 +56,8 @@ pub(super) struct Desk {
     /// What it is to be told next.
     found: Vec<Arc<Target>>,
     ended: Vec<u32>,
+    /// Ended in this interval; their last samples may still come.
+    exited: Vec<Process>,
     /// Lost, of processes that can no more say it.
     unattributed: Loss,
     figures: Figures,
@@ -74,6 +76,7 @@ impl Desk {
             told: HashMap::new(),
             found: Vec::new(),
             ended: Vec::new(),
+            exited: Vec::new(),
             unattributed: Loss::default(),
             figures: Figures::default(),
         }
@@ -84,10 +87,15 @@ impl Desk {
         match drain::decode(record) {
             Ok(Event::Sample(sample)) => self.sample(*sample, now),
             Ok(Event::Exec { pid }) => {
+                // The same process, with another program: nothing that was mapped is there any more.
+                if let Some(target) = self.told.get(&pid) {
+                    self.namer.forget(target.process);
+                }
                 self.end_of(pid);
                 self.table.told(discover::Event::Exec { pid });
             }
             Ok(Event::Exit { pid }) => {
+                self.exited.extend(self.told.get(&pid).map(|target| target.process));
                 self.end_of(pid);
                 self.table.told(discover::Event::Exit { pid });
                 self.numbers.family.iter().for_each(|family| family.left(pid));
@@ -130,7 +138,8 @@ impl Desk {
             self.ledger.lost(1, Cause::AggregateFull);
         }
         self.taps.add(&target, &sample, &stack);
-        self.sampled.entry(target.process).or_insert(target);
+        // The last program that it ran is what its window is of.
+        self.sampled.insert(target.process, target);
     }
 
     /// A stack came out of the ring.
@@ -195,18 +204,24 @@ impl Desk {
     /// Looks at up to `work` processes; whether all were seen by now.
     pub(super) fn sweep(&mut self, work: usize, now: Instant) -> bool {
         let sweep = self.table.sweep(work, now);
+        // First: the number of one that ended may already be that of one that is new.
+        for process in sweep.ended {
+            self.end_of(process.pid());
+            self.forget(process);
+        }
         for target in &sweep.changed {
             self.find(target);
             if target.profiled.is_ok() {
                 self.namer.prepare(target.process, now);
             }
         }
-        for process in sweep.ended {
-            self.end_of(process.pid());
-            self.namer.forget(process);
-            self.unattributed.merge(&self.aggregate.forget(process));
-        }
         sweep.is_whole
+    }
+
+    /// Forgets a process that ended; what it lost and can no more say is told by others.
+    fn forget(&mut self, process: Process) {
+        self.namer.forget(process);
+        self.unattributed.merge(&self.aggregate.forget(process));
     }
 
     /// Enters stacks that were lost before they came here.
@@ -222,6 +237,8 @@ impl Desk {
     /// Ends the windows.
     pub(super) fn end(&mut self, now: SystemTime) -> Vec<Named> {
         let windows = self.aggregate.end(now);
+        // Only now that what they had to say is out of the window.
+        std::mem::take(&mut self.exited).into_iter().for_each(|process| self.forget(process));
         let sampled = std::mem::take(&mut self.sampled);
         let mut degraded = Degraded::default();
         let mut named = Vec::with_capacity(windows.len());

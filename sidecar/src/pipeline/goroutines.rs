@@ -1,14 +1,14 @@
 //! Where Go programs keep what the kernel side reads of goroutines, once for each program.
 //!
-//! In: targets. Out: offsets, or that there are none: the program is no Go, of a version that nobody knows, or not ours to read. Files may hold
-//! anything.
+//! In: targets. Out: offsets, or that there are none: the program is no Go, of a version that nobody knows, or not ours to read. Only what was read is
+//! remembered: a program that could not be opened may be opened for the next process that runs it. Files may hold anything.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::bpf::Go;
 use crate::discover::{Kind, Target};
-use crate::target::Identity;
+use crate::target::{Fault, Identity};
 use crate::{elf, go};
 
 /// Most programs that are remembered.
@@ -18,6 +18,17 @@ const MOST: usize = 1024;
 #[derive(Debug, Default)]
 pub(super) struct Goroutines(HashMap<Identity, Option<Go>>);
 
+/// Why nothing was read.
+#[derive(Debug, thiserror::Error)]
+enum Unread {
+    #[error("{0}")]
+    Process(#[from] Fault),
+    #[error("its program: {0}")]
+    Program(#[from] elf::Fault),
+    #[error("it runs another program by now")]
+    Changed,
+}
+
 impl Goroutines {
     /// The offsets for a process.
     pub(super) fn of(&mut self, target: &Target) -> Option<Go> {
@@ -26,20 +37,79 @@ impl Goroutines {
         if let Some(known) = self.0.get(&identity) {
             return *known;
         }
+        let (pid, program) = (target.process.pid(), &target.kind);
+        match read(target, identity) {
+            Ok(offsets) => {
+                if offsets.is_none() {
+                    tracing::info!(pid, %program, "goroutines have no labels and numbers: unknown version");
+                }
+                self.remember(identity, offsets);
+                offsets
+            }
+            Err(Unread::Process(fault)) if fault.is_gone() => {
+                tracing::debug!(pid, %program, "ended before its goroutines were looked for");
+                None
+            }
+            Err(why) => {
+                tracing::info!(pid, %program, "goroutines have no labels and numbers: not read: {why}");
+                None
+            }
+        }
+    }
+
+    fn remember(&mut self, identity: Identity, offsets: Option<Go>) {
         if self.0.len() >= MOST {
             self.0.clear();
         }
-        let offsets = read(target);
-        if offsets.is_none() {
-            tracing::info!(pid = target.process.pid(), program = %target.kind, "goroutines have no labels and numbers: unknown version");
-        }
         self.0.insert(identity, offsets);
-        offsets
     }
 }
 
-fn read(target: &Target) -> Option<Go> {
-    let file = target.process.open_exe().ok()?;
-    let program = go::Program::open(Arc::new(elf::File::open(file).ok()?)).ok()??;
-    go::offsets::offsets(&program)
+/// The offsets of the program `identity`; `None`: nobody knows where its version keeps them.
+fn read(target: &Target, identity: Identity) -> Result<Option<Go>, Unread> {
+    let (file, found) = target.process.files()?.exe()?;
+    if found != identity {
+        return Err(Unread::Changed);
+    }
+    let program = go::Program::open(Arc::new(elf::File::open(file)?))?;
+    Ok(program.and_then(|program| go::offsets::offsets(&program)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::discover::Exe;
+    use crate::target::Process;
+
+    fn target(process: Process, identity: Identity) -> Target {
+        Target {
+            process,
+            comm: String::new(),
+            exe: Exe { identity: Some(identity), ..Exe::default() },
+            kind: Kind::Go("go1.24.0".into()),
+            container_id: None,
+            service: String::new(),
+            resource: Default::default(),
+            context: None,
+            profiled: Ok(()),
+        }
+    }
+
+    /// Check that a program is judged by what was read of it, and not by a process that ended too early or runs another one.
+    #[test]
+    fn only_what_was_read_is_remembered() {
+        let own = Process::find(std::process::id()).unwrap();
+        let (_, identity) = own.files().unwrap().exe().unwrap();
+        let mut goroutines = Goroutines::default();
+        let ended = Process::new(own.pid(), own.start_time() + 1);
+        assert!(matches!(read(&target(ended, identity), identity), Err(Unread::Process(fault)) if fault.is_gone()));
+        let other = Identity { inode: identity.inode + 1, ..identity };
+        assert!(matches!(read(&target(own, other), other), Err(Unread::Changed)));
+        assert_eq!(goroutines.of(&target(ended, identity)), None);
+        assert_eq!(goroutines.of(&target(own, other)), None);
+        assert!(goroutines.0.is_empty(), "{goroutines:?}");
+        // This is no Go program: read, and remembered as such.
+        assert_eq!(goroutines.of(&target(own, identity)), None);
+        assert_eq!(goroutines.0.keys().collect::<Vec<_>>(), [&identity]);
+    }
 }

@@ -261,6 +261,8 @@ pub fn discovery(options: Options) -> discover::Options {
 /// Tells the kernel side of one process.
 fn tell(sampler: &mut Sampler, target: &Target, go: Option<bpf::Go>) -> Result<(), Error> {
     let pid = target.process.pid();
+    // What was known of the number, or of what ran before, holds no more.
+    sampler.forget(pid);
     if target.profiled.is_err() {
         return sampler.exclude(pid);
     }

@@ -63,7 +63,7 @@ impl Taps {
         for tap in self.0.iter_mut().filter(|tap| tap.pid.is_none_or(|pid| pid == sample.pid)) {
             // What finds no room is noted in the capture's own window.
             _ = tap.aggregate.add(target.process, sample, stack);
-            tap.sampled.entry(target.process).or_insert_with(|| Arc::clone(target));
+            tap.sampled.insert(target.process, Arc::clone(target));
         }
     }
 

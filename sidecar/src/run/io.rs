@@ -1,13 +1,13 @@
 //! The main thread: assembles, exports, keeps, serves, receives.
 //!
-//! In: intervals of the sampling thread, requests of the network, signals. Out: profiles, to destinations, to the store, to whoever asked. A
+//! In: intervals of the sampling thread, sets of the one that captures, requests of the network, signals. Out: profiles, to destinations, to the store, to whoever asked. A
 //! current-thread runtime; nothing here waits but for descriptors and time.
 
 use std::io::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use profiler::export::{Exporter, Limits, Target};
+use profiler::export::{Exporter, Limits, SpoolSettings, Target};
 use profiler::serve::{self, Store};
 use profiler_proto::ProfileSet;
 use profiler_proto::loss::{Cause, Degraded, Loss, stacks_of};
@@ -15,6 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 use super::source::{Handle, assembled};
+use crate::config::of_sdk;
 use crate::error::Error;
 use crate::pipeline::Interval;
 use crate::receive::{self, Bounds, Intake};
@@ -23,6 +24,8 @@ use crate::receive::{self, Bounds, Intake};
 const QUEUE: usize = 4;
 /// Threads for work that can wait: reading runtimes, names of hosts.
 const MOST_READERS: usize = 3;
+/// Time for the sampling thread to end its windows.
+const LAST_WINDOW: Duration = Duration::from_secs(5);
 /// Time for what there is to go out at the end.
 const FLUSH: Duration = Duration::from_secs(2);
 
@@ -62,9 +65,12 @@ pub(super) struct Io {
     pub(super) received: Option<receive::Bound>,
     /// Whether the end of standard input is the agent's.
     pub(super) until_eof: bool,
+    /// Sets of what Go's runtimes keep; closed where they are not captured.
+    pub(super) captured: mpsc::Receiver<ProfileSet>,
     /// Bytes that the agent may have, of which the store gets a part.
     pub(super) memory: u64,
     pub(super) queue_bytes: Option<usize>,
+    pub(super) spool: Option<SpoolSettings>,
     pub(super) handle: Handle,
 }
 
@@ -96,7 +102,8 @@ impl Io {
         self.receive(&exporter);
         say(&found);
         tokio::pin!(stop);
-        let mut is_ending = false;
+        let (mut is_ending, late) = (false, tokio::time::sleep(Duration::MAX));
+        tokio::pin!(late);
         loop {
             tokio::select! {
                 task = inbox.recv() => match task {
@@ -104,10 +111,16 @@ impl Io {
                     // The sampling thread has ended, as it was told to, or by a panic: what is here goes out.
                     None => break,
                 },
+                Some(set) = self.captured.recv() => exporter.offer(Arc::new(set)),
                 () = &mut stop, if !is_ending => {
                     tracing::info!("told to stop: the last profiles go out");
                     is_ending = true;
+                    late.as_mut().reset(tokio::time::Instant::now() + LAST_WINDOW);
                     self.handle.stop();
+                }
+                () = &mut late, if is_ending => {
+                    tracing::warn!("the last windows do not come: a process that is sampled gives no answer");
+                    break;
                 }
             }
         }
@@ -136,13 +149,14 @@ impl Io {
         tokio::spawn(server.run(Arc::new(self.handle.clone()), store));
     }
 
-    fn exporter(&self, destinations: Vec<Target>) -> Result<Exporter, Error> {
+    fn exporter(&mut self, destinations: Vec<Target>) -> Result<Exporter, Error> {
         for destination in &destinations {
             tracing::info!("profiles go to {}", destination.name());
         }
         let mut limits = Limits::default();
         limits.queue_bytes = self.queue_bytes.unwrap_or(limits.queue_bytes);
-        Exporter::start(destinations, Arc::clone(&self.handle.ledger), limits).map_err(super::of_sdk)
+        let (ledger, spool) = (Arc::clone(&self.handle.ledger), self.spool.take());
+        Exporter::with_spool(destinations, ledger, limits, spool).map_err(of_sdk)
     }
 
     /// Starts the receiver, whose sets go the way of our own.

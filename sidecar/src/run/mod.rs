@@ -1,9 +1,11 @@
 //! The command `run`: the agent.
 //!
-//! In: the settings. Out: profiles, to destinations, page and pulls, until SIGTERM or SIGINT. Two threads: `sampling` takes records
-//! out of the kernel and names them ([`sampling`]); the main one assembles, exports, serves and receives ([`io`]). All that needs privilege is
+//! In: the settings. Out: profiles, to destinations, page and pulls, until SIGTERM or SIGINT. Three threads: `sampling` takes records
+//! out of the kernel and names them ([`sampling`]); `captures` reads now and then what Go's runtimes keep ([`captures`]); the main one assembles,
+//! exports, serves and receives ([`io`]). All that needs privilege is
 //! done before there is a second thread, and dropped.
 
+mod captures;
 mod io;
 mod runtimes;
 mod sampling;
@@ -11,19 +13,25 @@ mod source;
 mod stats;
 
 use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use profiler::Ledger;
 use profiler::serve::Server;
 
+use self::captures::Captures;
 use self::io::Io;
 use self::sampling::Sampling;
 use self::source::Handle;
 use crate::budget;
-use crate::config::Config;
+use crate::config::{Config, of_sdk};
 use crate::error::Error;
 use crate::pipeline::{self, Pipeline};
 use crate::privilege::{self, Privilege};
 use crate::receive;
+
+/// How long the sampling thread may take to end, once it has nothing more to say.
+const LAST_STEPS: Duration = Duration::from_secs(1);
 
 /// Runs until it is told to stop, or, if it is to, until standard input ends. Says on standard output where it is found, `profiles URL` and
 /// `receives URL`, and then `ready`.
@@ -34,6 +42,7 @@ pub fn main(config: Config, until_eof: bool) -> Result<(), Error> {
     let privilege = Privilege::current()?;
     privilege.log();
     let served = config.serve.as_deref().map(Server::bind).transpose().map_err(of_sdk)?;
+    let served = served.map(|server| server.secured(&config.security)).transpose().map_err(of_sdk)?;
     let received = config.receive.map(receive::bind).transpose()?;
     let ledger = Arc::<Ledger>::default();
     let pipeline = Pipeline::open(options(&config), Arc::clone(&ledger), false)?;
@@ -46,12 +55,25 @@ pub fn main(config: Config, until_eof: bool) -> Result<(), Error> {
         |error| Error::new("a thread", error.to_string(), "raise the limit of processes (RLIMIT_NPROC, pids.max)"),
     )?;
     privilege::drop_clock()?;
-    let io = Io { served, received, until_eof, memory: config.memory, queue_bytes: config.queue_bytes, handle };
+    // After the last of what needs privilege: it needs none but to read memory.
+    let captured = Captures::start(&config, &handle)?;
+    let Config { memory, queue_bytes, spool, .. } = config;
+    let io = Io { served, received, until_eof, captured, memory, queue_bytes, spool, handle };
     let ran = io.run(config.destinations, inbox);
-    if thread.join().is_err() {
-        tracing::error!("the thread that samples has panicked; please report this");
+    ran?;
+    match has_panicked(thread) {
+        true => Err(Error::new("the thread that samples", "it has panicked", "please report this, with the log")),
+        false => Ok(()),
     }
-    ran
+}
+
+/// Whether a thread that is about to end panicked. One that waits for a target's file for ever is left behind: the process ends with it.
+fn has_panicked(thread: JoinHandle<()>) -> bool {
+    let until = Instant::now() + LAST_STEPS;
+    while !thread.is_finished() && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    thread.is_finished() && thread.join().is_err()
 }
 
 /// What the pipeline is to do by these settings.
@@ -64,13 +86,4 @@ pub fn options(config: &Config) -> pipeline::Options {
         family: None,
         profile_sdk: config.profile_sdk,
     }
-}
-
-/// An error of the SDK's, which is of the same three parts.
-#[expect(clippy::needless_pass_by_value, reason = "as `map_err` gives it")]
-fn of_sdk(error: profiler::Error) -> Error {
-    let text = error.to_string();
-    let (what, rest) = text.split_once(": ").unwrap_or((&text, ""));
-    let (why, remedy) = rest.rsplit_once("; ").unwrap_or((rest, ""));
-    Error::new(what, why, remedy)
 }

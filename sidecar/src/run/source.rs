@@ -14,7 +14,7 @@ use profiler_proto::ProfileSet;
 use profiler_proto::loss::Loss;
 use tokio::sync::oneshot;
 
-use super::{runtimes, stats};
+use super::{captures, runtimes, stats};
 use crate::assemble::assemble;
 use crate::budget::Judgement;
 use crate::discover;
@@ -37,6 +37,7 @@ pub(super) struct Handle {
     pub(super) ledger: Arc<Ledger>,
     pub(super) exporter: Arc<OnceLock<Arc<Exporter>>>,
     pub(super) intake: Arc<OnceLock<Arc<Intake>>>,
+    pub(super) captures: Arc<captures::Figures>,
     view: Arc<Mutex<View>>,
 }
 
@@ -57,7 +58,8 @@ impl Handle {
         let (targets, figures) = (Vec::new(), Figures::default());
         let view = View { tier, wanted_hz, sampling: false, targets, figures, judgement: None };
         let view = Arc::new(Mutex::new(view));
-        (Self { commands, ledger, exporter: Arc::default(), intake: Arc::default(), view }, inbox)
+        let (exporter, intake, captures) = Default::default();
+        (Self { commands, ledger, exporter, intake, captures, view }, inbox)
     }
 
     /// Tells the sampling thread to end.
@@ -77,6 +79,13 @@ impl Handle {
     pub(super) fn publish(&self, targets: Vec<Arc<discover::Target>>, figures: Figures) {
         let mut view = self.view();
         (view.targets, view.figures) = (targets, figures);
+    }
+
+    /// The Go programs that are profiled.
+    pub(super) fn go_programs(&self) -> Vec<Arc<discover::Target>> {
+        let view = self.view();
+        let is_go = |target: &&Arc<discover::Target>| matches!(target.kind, discover::Kind::Go(_));
+        view.targets.iter().filter(|target| target.profiled.is_ok()).filter(is_go).cloned().collect()
     }
 
     fn view(&self) -> MutexGuard<'_, View> {

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use profiler::{EngineStats, Stats, StatsSection};
 
+use super::captures::Figures;
 use super::source::{Handle, View};
 use crate::privilege::Tier;
 use crate::receive::Intake;
@@ -17,10 +18,12 @@ pub(super) fn stats(handle: &Handle, view: &View) -> Stats {
     stats.rate_hz = view.judgement.map_or(view.wanted_hz, |judgement| judgement.rate_hz);
     stats.engine = engine(view);
     stats.destinations = handle.exporter.get().map(|exporter| exporter.destinations()).unwrap_or_default();
+    stats.spool = handle.exporter.get().and_then(|exporter| exporter.spool());
     let naming = view.figures.naming;
     stats.symbols.resolved = naming.frames.saturating_sub(naming.unnamed);
     stats.symbols.unresolved = naming.unnamed;
     stats.sections = vec![kernel(view), stacks(view), processes(view), budget(view)];
+    stats.sections.push(captures(&handle.captures));
     stats.sections.extend(handle.intake.get().map(|intake| received(intake)));
     stats
 }
@@ -82,6 +85,14 @@ fn budget(view: &View) -> StatsSection {
             .with("last", judgement.to_string()),
         None => section,
     }
+}
+
+fn captures(figures: &Figures) -> StatsSection {
+    StatsSection::new("captures")
+        .with("sets", figures.sets.load(Ordering::Relaxed))
+        .with("refused", figures.refused.load(Ordering::Relaxed))
+        .with("without_answer", figures.without_answer.load(Ordering::Relaxed))
+        .with("beyond", figures.beyond.load(Ordering::Relaxed))
 }
 
 fn received(intake: &Intake) -> StatsSection {

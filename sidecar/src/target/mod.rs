@@ -5,6 +5,7 @@
 //! signal and is never stopped. On whichever thread asks; which calls can wait for a target is said where they stand
 //! ([`Files`], [`Memory`]).
 
+mod aside;
 mod fault;
 mod files;
 mod folder;
@@ -13,6 +14,7 @@ mod memory;
 mod process;
 mod stat;
 
+pub use aside::{Aside, NoAnswer};
 pub use fault::Fault;
 pub use files::{Files, Identity};
 pub use folder::Folder;

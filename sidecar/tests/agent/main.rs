@@ -11,6 +11,7 @@
 
 mod http;
 mod process;
+mod runtimes;
 mod shares;
 
 use std::path::{Path, PathBuf};

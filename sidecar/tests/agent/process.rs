@@ -1,6 +1,6 @@
 //! Processes under test: agents, Go programs. All end with the test.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
@@ -51,6 +51,12 @@ impl Running {
 
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Writes a line to its standard input, and waits for a line that begins with `answer`.
+    pub(crate) fn ask(&mut self, line: &str, answer: &str) {
+        writeln!(self.child.stdin.as_mut().unwrap(), "{line}").unwrap();
+        self.address_after(answer);
     }
 
     /// All lines until now.

@@ -2,7 +2,7 @@
 //!
 //! In: a program, arguments. Out: a child that has said that it is ready, and ends with this value.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
@@ -36,6 +36,20 @@ pub(crate) fn copy_of(program: impl AsRef<Path>, folder_name: &str, name: &str) 
     copy
 }
 
+/// Starts a program, which may just have been copied: a child that another test started meanwhile has the copy open for writing until it becomes
+/// its own program.
+fn spawned(command: &mut Command) -> Child {
+    let until = Instant::now() + Duration::from_secs(60);
+    loop {
+        match command.spawn() {
+            Err(error) if error.kind() == ErrorKind::ExecutableFileBusy && Instant::now() < until => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            started => return started.unwrap(),
+        }
+    }
+}
+
 /// A running child.
 pub(crate) struct Subject {
     child: Child,
@@ -47,7 +61,7 @@ pub(crate) struct Subject {
 impl Subject {
     /// Starts a program that says `ready`.
     pub(crate) fn start(command: &mut Command) -> Self {
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = spawned(command.stdin(Stdio::piped()).stdout(Stdio::piped()));
         let output = BufReader::new(child.stdout.take().unwrap());
         let mut subject = Self { child, output, said: String::new() };
         subject.said = subject.line().strip_prefix("ready").expect("ready").trim().to_owned();

@@ -1,0 +1,195 @@
+//! The thread that captures: what each Go runtime keeps, again and again.
+//!
+//! In: the processes that the sampling thread published. Out: for each window a set of each Go program that is profiled, to the main thread, which
+//! is waited for where it is behind. A process is read on a thread that can be left behind ([`Aside`]): one that gives no answer stops no
+//! other, and loses its own windows only. Nobody waits for this thread: it is left when the agent ends.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant, UNIX_EPOCH};
+
+use profiler_proto::ProfileSet;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+
+use super::source::Handle;
+use crate::capture::profile::Window;
+use crate::capture::{Bounds, Periodic, Source};
+use crate::config::Config;
+use crate::discover::Target;
+use crate::error::Error;
+use crate::go::Program;
+use crate::target::{Aside, Identity, Process};
+
+/// How long a process may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Most processes: of each some megabytes of names are kept at worst.
+const MOST: usize = 256;
+/// When processes are captured first: by then those are known that ran before.
+const FIRST: Duration = Duration::from_secs(2);
+
+/// What became of captures.
+#[derive(Debug, Default)]
+pub(super) struct Figures {
+    /// Those that were handed on.
+    pub(super) sets: AtomicU64,
+    /// Processes that could not be read: the log says why.
+    pub(super) refused: AtomicU64,
+    /// Processes that gave no answer in time, or were not asked because of those.
+    pub(super) without_answer: AtomicU64,
+    /// Processes beyond those that are captured.
+    pub(super) beyond: AtomicU64,
+}
+
+/// The thread's state.
+pub(super) struct Captures {
+    handle: Handle,
+    every: Duration,
+    bounds: Bounds,
+    aside: Aside,
+    programs: Arc<Programs>,
+    known: HashMap<Process, Known>,
+    sets: Sender<ProfileSet>,
+}
+
+/// One process.
+struct Known {
+    identity: Option<Identity>,
+    state: Arc<Mutex<State>>,
+    /// What was wrong with it is said once.
+    is_said: bool,
+}
+
+/// What goes on from one window to the next; with the thread that reads, as long as it does.
+#[derive(Default)]
+struct State {
+    periodic: Option<Periodic>,
+    /// When the last window ended, nanoseconds since 1970.
+    ended: Option<u64>,
+}
+
+/// Programs that are read, each once for all its processes.
+#[derive(Default)]
+struct Programs(Mutex<HashMap<Identity, Weak<Program>>>);
+
+impl Captures {
+    /// Starts the thread, unless the settings say otherwise; what it gives.
+    pub(super) fn start(config: &Config, handle: &Handle) -> Result<Receiver<ProfileSet>, Error> {
+        let (sets, taken) = channel(1);
+        let Some(every) = config.runtime_interval else { return Ok(taken) };
+        let captures = Self {
+            handle: handle.clone(),
+            every,
+            bounds: config.runtime_bounds,
+            aside: Aside::new("read", PATIENCE),
+            programs: Arc::default(),
+            known: HashMap::new(),
+            sets,
+        };
+        let started = std::thread::Builder::new().name("captures".into()).spawn(move || captures.run());
+        let refused = |error: std::io::Error| {
+            Error::new("a thread", error.to_string(), "raise the limit of processes (RLIMIT_NPROC, pids.max)")
+        };
+        started.map(|_| taken).map_err(refused)
+    }
+
+    fn run(mut self) {
+        let mut next = Instant::now() + FIRST.min(self.every);
+        loop {
+            std::thread::sleep(next.saturating_duration_since(Instant::now()));
+            if !self.round() {
+                return;
+            }
+            // A machine that slept does not make up for the windows that it missed.
+            next = (next + self.every).max(Instant::now());
+        }
+    }
+
+    /// Captures each process once; `false`: nobody takes any more.
+    fn round(&mut self) -> bool {
+        let targets = self.handle.go_programs();
+        let living: HashSet<Process> = targets.iter().map(|target| target.process).collect();
+        self.known.retain(|process, _| living.contains(process));
+        self.programs.forget_unused();
+        let beyond = targets.len().saturating_sub(MOST);
+        self.handle.captures.beyond.fetch_add(beyond as u64, Ordering::Relaxed);
+        for target in targets.iter().take(MOST) {
+            let Some(set) = self.capture(target).filter(|set| !set.profiles.is_empty()) else { continue };
+            if self.sets.blocking_send(set).is_err() {
+                return false;
+            }
+            self.handle.captures.sets.fetch_add(1, Ordering::Relaxed);
+        }
+        !self.sets.is_closed()
+    }
+
+    fn capture(&mut self, target: &Arc<Target>) -> Option<ProfileSet> {
+        let identity = target.exe.identity;
+        let known = self.known.entry(target.process).or_insert_with(|| Known::of(identity));
+        if known.identity != identity {
+            *known = Known::of(identity);
+        }
+        let (state, programs) = (Arc::clone(&known.state), Arc::clone(&self.programs));
+        let (asked, bounds) = (Arc::clone(target), self.bounds);
+        let answer = self.aside.ask(target.process, move || capture(&asked, &state, &programs, bounds));
+        let (figure, why) = match answer {
+            Ok(Ok(set)) => {
+                known.is_said = false;
+                return Some(set);
+            }
+            Ok(Err(error)) => (&self.handle.captures.refused, error.to_string()),
+            Err(no_answer) => (&self.handle.captures.without_answer, no_answer.to_string()),
+        };
+        if !target.process.is_alive() {
+            return None;
+        }
+        figure.fetch_add(1, Ordering::Relaxed);
+        let pid = target.process.pid();
+        if !std::mem::replace(&mut known.is_said, true) {
+            tracing::warn!(pid, program = %target.kind, "heap and goroutines are not captured: {why}");
+        }
+        None
+    }
+}
+
+impl Known {
+    fn of(identity: Option<Identity>) -> Self {
+        Self { identity, state: Arc::default(), is_said: false }
+    }
+}
+
+/// Captures a process for the window that ends now. What goes wrong has the next window begin anew.
+fn capture(target: &Target, state: &Mutex<State>, programs: &Programs, bounds: Bounds) -> Result<ProfileSet, Error> {
+    let State { periodic, ended } = std::mem::take(&mut *state.lock().unwrap_or_else(PoisonError::into_inner));
+    let mut periodic = match periodic {
+        Some(periodic) => periodic,
+        None => Periodic::new(Source::of(target.process, programs.program(target.process)?)?),
+    };
+    let now = UNIX_EPOCH.elapsed().map_or(1, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX));
+    // The first window, and one in which the clock was set back, have no length.
+    let start_unix_nanos = ended.unwrap_or(now).min(now);
+    let window = Window { start_unix_nanos, duration_nanos: (now - start_unix_nanos).max(1) };
+    let set = periodic.capture(target.resource.clone(), window, bounds)?;
+    let next = State { periodic: Some(periodic), ended: Some(now) };
+    *state.lock().unwrap_or_else(PoisonError::into_inner) = next;
+    Ok(set)
+}
+
+impl Programs {
+    /// The program of a process, opened if no other process has it.
+    fn program(&self, process: Process) -> Result<Arc<Program>, Error> {
+        // Not opened under the lock: a file may let us wait.
+        let (identity, program) = Source::program_of(process, |identity| self.programs().get(identity)?.upgrade())?;
+        self.programs().insert(identity, Arc::downgrade(&program));
+        Ok(program)
+    }
+
+    fn forget_unused(&self) {
+        self.programs().retain(|_, program| program.strong_count() > 0);
+    }
+
+    fn programs(&self) -> std::sync::MutexGuard<'_, HashMap<Identity, Weak<Program>>> {
+        // A map is whole between two calls of its methods.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

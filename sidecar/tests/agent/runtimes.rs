@@ -1,0 +1,146 @@
+//! What the agent captures of a Go program's runtime by itself, as its page has it and a collector gets it.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use profiler_proto::ProfileSet;
+
+use crate::http::get;
+use crate::process::{self, Running, agent, go_program};
+use crate::{DEADLINE, decode, folder, is_root};
+
+/// `tests/go/parked` keeps more than this, and so many goroutines wait in it.
+const KEPT: i64 = 30_000_000;
+const PARKED: i64 = 18;
+
+/// Bytes in use and goroutines of the program, as one set or more tell them: the most that was said.
+#[derive(Debug, Default)]
+struct Told {
+    in_use: i64,
+    goroutines: i64,
+}
+
+impl Told {
+    fn add(&mut self, set: &ProfileSet) {
+        for profile in &set.profiles {
+            let sum = profile.samples.iter().map(|sample| sample.value).sum::<i64>();
+            match set.dictionary.strings.text(profile.kind.sample_type.kind) {
+                "inuse_space" => self.in_use = self.in_use.max(sum),
+                "goroutine" => self.goroutines = self.goroutines.max(sum),
+                _ => {}
+            }
+        }
+    }
+
+    fn of_files(folder: &Path) -> Self {
+        let mut told = Self::default();
+        let paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        // Files are written under another name and renamed, and the oldest are removed.
+        let written = paths.filter(|path| path.extension().is_some_and(|extension| extension == "gz"));
+        written.filter_map(|path| std::fs::read(path).ok()).for_each(|bytes| told.add(&decode(&bytes)));
+        told
+    }
+
+    fn is_whole(&self) -> bool {
+        self.in_use > KEPT && self.goroutines >= PARKED
+    }
+}
+
+/// Asks until `told` is whole.
+fn wait(run: &Running, mut told: impl FnMut() -> Told) {
+    let until = Instant::now() + DEADLINE;
+    loop {
+        let told = told();
+        if told.is_whole() {
+            return;
+        }
+        assert!(Instant::now() < until, "{told:?} {}", run.log());
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// The program, with its garbage collected, by which the runtime comes to know what is in use.
+fn parked() -> Running {
+    let mut program = go_program("parked");
+    let folder = folder(&format!("parked-{}", program.pid()));
+    program.ask(&format!("write {}", folder.display()), "written");
+    std::fs::remove_dir_all(folder).unwrap();
+    program
+}
+
+/// Read now, because it is asked for.
+fn pulled(page: &str, pid: u32) -> Told {
+    asked(page, ["heap", "goroutine"].map(|of| format!("/debug/pprof/{of}?pid={pid}")))
+}
+
+/// Kept from what was captured before.
+fn stored(page: &str, pid: u32) -> Told {
+    asked(page, ["inuse_space", "goroutine"].map(|of| format!("/api/profile?type={of}&pid={pid}&format=pprof")))
+}
+
+fn asked(page: &str, paths: [String; 2]) -> Told {
+    let mut told = Told::default();
+    for path in paths {
+        let answer = get(page, &path);
+        // The process may not have been seen yet.
+        if answer.status == 200 {
+            told.add(&decode(&answer.body));
+        }
+    }
+    told
+}
+
+fn captured(page: &str) -> serde_json::Value {
+    let stats: serde_json::Value = serde_json::from_slice(&get(page, "/stats").body).unwrap();
+    stats["captures"].clone()
+}
+
+/// Starts the agent, as `command` has it, for one process with a collector; what the collector gets, the page must have.
+fn arrives(name: &str, command: &mut Command, pid: u32) -> Running {
+    let files = folder(name);
+    let collector = Running::agent(
+        agent(&["run", "--pid", "1", "--runtime-interval", "off", "--receive", "127.0.0.1:0"])
+            .env("PROFILER_FILES_DIR", &files),
+    );
+    let endpoint = format!("http://{}", collector.address_after("OTLP profiles are taken at "));
+    command.env("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint).env("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc");
+    let run = Running::agent(command.args(["run", "--runtime-interval", "1s", "--pid", &pid.to_string()]));
+    let page = run.address_after("http://");
+    wait(&run, || pulled(&page, pid));
+    wait(&run, || stored(&page, pid));
+    wait(&run, || Told::of_files(&files));
+    let figures = captured(&page);
+    assert!(figures["sets"].as_u64().unwrap() > 0, "{figures}");
+    assert_eq!(collector.end(), Some(0));
+    std::fs::remove_dir_all(files).unwrap();
+    run
+}
+
+/// Check that heap and goroutines of a Go program are pulled, and captured without being asked for; and that the agent ends by SIGTERM.
+#[test]
+fn runtimes_are_captured_each_interval() {
+    if !is_root() {
+        return;
+    }
+    let program = parked();
+    let run = arrives("runtimes", &mut agent(&[]), program.pid());
+    assert_eq!(run.end(), Some(0));
+}
+
+/// Check that this needs no eBPF.
+#[test]
+fn runtimes_are_captured_without_ebpf() {
+    if !is_root() {
+        return;
+    }
+    let program = parked();
+    let mut bare = Command::new("setpriv");
+    bare.args(["--bounding-set=-all,+sys_ptrace", "--inh-caps=-all", "--no-new-privs"]);
+    process::quiet(bare.arg(env!("CARGO_BIN_EXE_profiler-sidecar")));
+    let run = arrives("runtimes-bare", &mut bare, program.pid());
+    let page = run.address_after("http://");
+    let stats: serde_json::Value = serde_json::from_slice(&get(&page, "/stats").body).unwrap();
+    assert_eq!(stats["self"]["privilege"], "no eBPF", "{stats}");
+    assert_eq!(run.end(), Some(0));
+}
