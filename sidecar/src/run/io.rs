@@ -14,10 +14,10 @@ use profiler_proto::loss::{Cause, Degraded, Loss, stacks_of};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
-use super::source::{Handle, assembled};
+use super::source::Handle;
 use crate::config::of_sdk;
 use crate::error::Error;
-use crate::pipeline::Interval;
+use crate::pipeline::{Interval, assembled};
 use crate::receive::{self, Bounds, Intake};
 
 /// Intervals that may wait; beyond it the sampling thread keeps its windows open.

@@ -10,15 +10,13 @@ use std::time::Duration;
 use profiler::export::Exporter;
 use profiler::serve::{CaptureError, CaptureFuture, Snapshot, Source, Target};
 use profiler::{Ledger, Stats};
-use profiler_proto::ProfileSet;
 use profiler_proto::loss::Loss;
 use tokio::sync::oneshot;
 
 use super::{captures, runtimes, stats};
-use crate::assemble::assemble;
 use crate::budget::Judgement;
 use crate::discover;
-use crate::pipeline::{Figures, Named, Tapped};
+use crate::pipeline::{Figures, Tapped, assembled};
 use crate::privilege::Tier;
 use crate::receive::Intake;
 
@@ -148,14 +146,4 @@ impl Source for Handle {
         let view = self.view().clone();
         stats::stats(self, &view)
     }
-}
-
-/// One set for each process, in the order of the windows; the one with most stacks tells what was lost of none in particular.
-pub(super) fn assembled(windows: &[Named], lost: &Loss) -> Vec<ProfileSet> {
-    let largest = windows.iter().enumerate().max_by_key(|(_, (window, _))| window.stacks()).map(|(place, _)| place);
-    let assembled = windows.iter().enumerate().map(|(place, (window, target))| {
-        let lost = if Some(place) == largest { *lost } else { Loss::default() };
-        assemble(window, &target.resource, &lost)
-    });
-    assembled.collect()
 }
