@@ -131,7 +131,11 @@ fn a_command_is_recorded_with_what_it_starts() {
         agent(&["record", "--rate-hz", "499", "-o"]).arg(&output).args(["-c", "sh", "-c", script]).output().unwrap();
     let said = String::from_utf8_lossy(&ran.stderr);
     assert!(ran.status.success() && said.contains("of 2 processes"), "{said}");
-    assert!(!std::fs::read_to_string(&output).unwrap().is_empty(), "{said}");
+    // From its first sample on: what is counted is in the file.
+    let counted = said.lines().find_map(|line| line.split_once(" samples of ")).unwrap().0;
+    let folded = std::fs::read_to_string(&output).unwrap();
+    let written: u64 = folded.lines().map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum();
+    assert!(written > 0 && written.to_string() == counted, "{written} are written: {said}");
     let ran = agent(&["record", "-o"]).arg(&output).args(["-c", "/no/such/program"]).output().unwrap();
     let said = String::from_utf8_lossy(&ran.stderr);
     assert_eq!(ran.status.code(), Some(1), "{said}");
