@@ -64,9 +64,10 @@ fn labels(pairs: usize, goroutine: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
     all
 }
 
-/// Every sample of a worker has its labels, and nearly every sample is a worker's.
+/// Nearly every sample of a worker has its labels, none has others, and most samples are a worker's: the others are Go's own, of threads that wake by
+/// the clock, so that on a busy machine, where the same work takes longer, there are more of them.
 fn assert_labelled(seen: &Seen, pairs: usize) {
-    let mut of_workers = 0;
+    let (mut of_workers, mut bare) = (0, 0);
     let late = &seen.samples[seen.early..];
     for sample in late {
         let Some(worker) = sample.goroutine.and_then(|ran| seen.goroutines.iter().position(|id| *id == ran.id)) else {
@@ -76,13 +77,15 @@ fn assert_labelled(seen: &Seen, pairs: usize) {
         found.sort();
         // After `pprof.Do` a worker has none.
         if found.is_empty() {
+            bare += 1;
             continue;
         }
         assert_eq!(found, labels(pairs, worker));
         assert!(!sample.labels_cut);
         of_workers += 1;
     }
-    assert!(of_workers * 100 >= late.len() * 97, "{of_workers} of {}", late.len());
+    assert!(bare * 100 <= late.len() * 3, "{bare} of {}", late.len());
+    assert!(of_workers * 100 >= late.len() * 90, "{of_workers} of {}", late.len());
 }
 
 #[test]
@@ -126,7 +129,7 @@ fn more_labels_than_32_are_cut_and_marked() {
         let Some(seen) = record(version, Form::Normal, 40, 1, 200) else { return };
         let late = &seen.samples[seen.early..];
         let cut = late.iter().filter(|sample| sample.labels_cut && sample.labels.len() == 32).count();
-        assert!(cut * 100 >= late.len() * 97, "{version}: {cut} of {}", late.len());
+        assert!(cut * 100 >= late.len() * 90, "{version}: {cut} of {}", late.len());
     }
 }
 
