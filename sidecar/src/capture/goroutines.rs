@@ -27,7 +27,7 @@ pub struct Goroutines {
     pub list: Vec<Goroutine>,
     /// Left out, as there were more than asked for; dead ones may be among them.
     pub beyond: u64,
-    /// Whose stack could not be had, as they ran on each time it was copied. They are in the list, without one.
+    /// Whose stack could not be had, as they ran on each time it was copied. They are in the list, without one, but for those that had no number yet.
     pub changed: u64,
     /// Elements of the list that are no goroutines: memory that is not there, bounds that cannot be.
     pub broken: u64,
@@ -144,7 +144,7 @@ impl<M: Memory, C: Code> Capture<'_, M, C> {
         self.all.changed += left.len() as u64;
         for (_, now) in self.read(&left)? {
             match now {
-                Some(now) if now.is_alive() => self.take(&now, Vec::new(), End::Lost)?,
+                Some(now) if now.is_alive() && !now.is_nascent() => self.take(&now, Vec::new(), End::Lost)?,
                 Some(_) => {}
                 None => self.all.broken += 1,
             }
@@ -155,11 +155,12 @@ impl<M: Memory, C: Code> Capture<'_, M, C> {
     /// Takes those that stay as they are while their stacks are copied; the others come back.
     fn round(&mut self, addresses: &[u64]) -> Result<Vec<u64>, Fault> {
         let before = self.read(addresses)?;
-        let mut waiting = Vec::new();
+        let (mut waiting, mut changed) = (Vec::new(), Vec::new());
         for (address, now) in before {
             match now {
                 None => self.all.broken += 1,
                 Some(now) if !now.is_alive() => {}
+                Some(now) if now.is_nascent() => changed.push(address),
                 Some(now) if now.status == status::RUNNING => self.take(&now, Vec::new(), End::Root)?,
                 Some(now) => waiting.push((address, now)),
             }
@@ -167,7 +168,6 @@ impl<M: Memory, C: Code> Capture<'_, M, C> {
         let stacks = self.stacks(&waiting)?;
         let again: Vec<u64> = waiting.iter().map(|(address, _)| *address).collect();
         let after = self.read(&again)?;
-        let mut changed = Vec::new();
         for (((address, was), stack), (_, now)) in waiting.into_iter().zip(stacks).zip(after) {
             match now.filter(|now| was.is_same(now) && was.status != status::COPYING) {
                 Some(_) => self.take(&was, stack.0, stack.1)?,
@@ -265,11 +265,16 @@ impl State {
             labels: word(g.labels),
         };
         let is_possible = lo <= hi && hi.is_multiple_of(8) && status <= status::DEAD_EXTRA;
-        (is_possible && (!state.is_alive() || state.id != 0)).then_some(state)
+        is_possible.then_some(state)
     }
 
     fn is_alive(&self) -> bool {
         ![status::IDLE, status::DEAD, status::DEAD_EXTRA].contains(&self.status)
+    }
+
+    /// Alive before it has its number: `newproc1` sets the status first in Go 1.21.
+    fn is_nascent(&self) -> bool {
+        self.is_alive() && self.id == 0
     }
 
     fn waits(&self) -> bool {

@@ -277,6 +277,18 @@ fn stacks_that_lead_nowhere_end_as_lost() {
 }
 
 #[test]
+fn a_goroutine_without_a_number_is_tried_again_and_left_out() {
+    let memory = Forged::default()
+        .with(0x300, &[0x5000, 2, 2])
+        .with(0x5000, &[0x10000, 0x20000])
+        .with(0x10000, &goroutine(0, status::RUNNABLE, (0x80000, 0x80100), (0x1010, 0x80040)))
+        .with(0x20000, &goroutine(8, status::RUNNING, (0x80000, 0x80100), (0x1010, 0x80040)));
+    let all = goroutines(&memory, &Text, &VARIABLES, &layout(), 100).unwrap().unwrap();
+    let ids: Vec<_> = all.list.iter().map(|goroutine| goroutine.id).collect();
+    assert_eq!((ids, all.changed, all.broken), (vec![8], 1, 0));
+}
+
+#[test]
 fn a_list_of_goroutines_longer_than_its_room_is_none() {
     for list in [[0x5000, 1 << 60, 8], [0x5001, 1, 8]] {
         let memory = Forged::default().with(0x300, &list);

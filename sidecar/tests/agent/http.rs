@@ -3,6 +3,8 @@
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
+use crate::DEADLINE;
+
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) body: Vec<u8>,
@@ -10,6 +12,8 @@ pub(crate) struct Answer {
 
 pub(crate) fn get(address: &str, path: &str) -> Answer {
     let mut stream = TcpStream::connect(address).unwrap();
+    // Who hangs fails the test, and does not hang it.
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
     write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).unwrap();

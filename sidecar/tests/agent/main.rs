@@ -66,19 +66,20 @@ fn a_go_program_is_profiled_and_its_profiles_arrive() {
     let page = run.address_after("http://");
 
     let until = Instant::now() + DEADLINE;
-    let mut pulled = Shares::default();
+    let (mut early, mut pulled) = (Shares::default(), Shares::default());
     while pulled.samples < ENOUGH {
         assert!(Instant::now() < until, "{pulled:?} {}", run.log());
         let answer = get(&page, &format!("/debug/pprof/profile?seconds=2&pid={pid}"));
         // The process may not have been seen yet.
         if answer.status == 200 {
-            pulled.add(&decode(&answer.body));
+            // In the first with samples some may have been taken before the kernel side was told where labels are.
+            let into = if early.samples == 0 { &mut early } else { &mut pulled };
+            into.add(&decode(&answer.body));
         }
     }
     pulled.assert_as_built(0.99);
 
-    let stats: serde_json::Value = serde_json::from_slice(&get(&page, "/stats").body).unwrap();
-    assert_balanced(&stats);
+    assert_balanced(&stats_with_exports(&page, &run));
     assert_eq!(run.end(), Some(0));
     assert_eq!(collector.end(), Some(0));
     let received = Shares::of_files(&files);
@@ -89,13 +90,25 @@ fn a_go_program_is_profiled_and_its_profiles_arrive() {
     std::fs::remove_dir_all(files).unwrap();
 }
 
+/// What `/stats` says once a profile has arrived.
+fn stats_with_exports(page: &str, run: &Running) -> serde_json::Value {
+    let until = Instant::now() + DEADLINE;
+    loop {
+        let stats: serde_json::Value = serde_json::from_slice(&get(page, "/stats").body).unwrap();
+        if stats["exported"].as_u64().is_some_and(|exported| exported > 0) {
+            return stats;
+        }
+        assert!(Instant::now() < until, "nothing was exported: {stats} {}", run.log());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
 fn assert_balanced(stats: &serde_json::Value) {
     let number = |path: &str| {
         stats.pointer(path).and_then(serde_json::Value::as_u64).unwrap_or_else(|| panic!("{path}: {stats}"))
     };
     let lost: u64 = stats["lost"].as_object().unwrap().values().filter_map(serde_json::Value::as_u64).sum();
     assert_eq!(number("/taken"), number("/exported") + number("/pending") + lost, "{stats}");
-    assert!(number("/exported") > 0, "{stats}");
 }
 
 /// Check that a process is recorded as it is built, into a file and a table.
@@ -126,7 +139,9 @@ fn a_command_is_recorded_with_what_it_starts() {
         return;
     }
     let output = folder("command").join("out.folded");
-    let script = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; (i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done); exit 0";
+    // Long enough to be at work still when sampling begins on a busy machine.
+    let count = "i=0; while [ $i -lt 3000000 ]; do i=$((i+1)); done";
+    let script = &format!("{count}; ({count}); exit 0");
     let ran =
         agent(&["record", "--rate-hz", "499", "-o"]).arg(&output).args(["-c", "sh", "-c", script]).output().unwrap();
     let said = String::from_utf8_lossy(&ran.stderr);
@@ -189,15 +204,19 @@ fn with_the_capabilities_of_the_manifests_it_samples_and_drops_them() {
             shares.add(&decode(&answer.body));
         }
     }
-    let threads = std::fs::read_dir(format!("/proc/{}/task", run.pid())).unwrap();
-    for thread in threads {
-        let status = std::fs::read_to_string(thread.unwrap().path().join("status")).unwrap();
+    let mut samplers = 0;
+    for thread in std::fs::read_dir(format!("/proc/{}/task", run.pid())).unwrap() {
+        // Threads come and go.
+        let Ok(status) = std::fs::read_to_string(thread.unwrap().path().join("status")) else { continue };
         let set = |field: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap();
             u64::from_str_radix(line.trim(), 16).unwrap()
         };
-        let clock = if status.starts_with("Name:\tsampling\n") { PERFMON } else { 0 };
+        let samples = status.starts_with("Name:\tsampling\n");
+        samplers += u32::from(samples);
+        let clock = if samples { PERFMON } else { 0 };
         assert_eq!((set("CapEff:"), set("CapPrm:")), (PTRACE, PTRACE | clock), "{status}");
     }
+    assert_eq!(samplers, 1);
     assert_eq!(run.end(), Some(0));
 }

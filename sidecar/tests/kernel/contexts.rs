@@ -7,10 +7,10 @@ use crate::recorder::Recorder;
 
 #[test]
 fn a_published_thread_context_is_read() {
-    let Some(mut recorder) = Recorder::usual() else { return };
-    let mut program = Talk::start(context(300));
+    let Some((mut recorder, program)) = Recorder::usual_with(|| context(300)) else { return };
+    let mut program = Talk::start(program);
     let pid = program.pid();
-    let offset = program.line().parse().unwrap();
+    let offset = recorder.line(&program).parse().unwrap();
     recorder.sampler.set_thread_context(pid, offset).unwrap();
     recorder.drain();
     let early = recorder.samples_of(pid).len();

@@ -29,12 +29,16 @@ fn a_process_is_told_of_from_fork_to_exit() {
 #[test]
 fn threads_are_no_processes() {
     let Some(mut recorder) = Recorder::usual() else { return };
-    std::thread::spawn(|| {}).join().unwrap();
+    // "PID/task/TID".
+    let thread = std::thread::spawn(|| std::fs::read_link("/proc/thread-self").unwrap()).join().unwrap();
+    let thread: u32 = thread.file_name().unwrap().to_str().unwrap().parse().unwrap();
     let mut child = Command::new("/bin/true").spawn().unwrap();
     recorder.until_exit(child.id());
     child.wait().unwrap();
-    let own = std::process::id();
+    let (own, child) = (std::process::id(), child.id());
     assert!(!recorder.events.contains(&Event::Exit { pid: own }), "{:?}", recorder.events);
-    let forks = recorder.events.iter().filter(|event| matches!(event, Event::Fork { pid, .. } if *pid == own));
-    assert_eq!(forks.count(), 1, "{:?}", recorder.events);
+    let ours =
+        |event: &&Event| matches!(event, Event::Fork { child: started, .. } if [child, thread].contains(started));
+    let forks: Vec<_> = recorder.events.iter().filter(ours).collect();
+    assert_eq!(forks, [&Event::Fork { pid: own, child }], "{thread}: {:?}", recorder.events);
 }

@@ -5,14 +5,13 @@ use std::fs::File;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
-use std::thread;
 
 use profiler_sidecar::bpf::Go;
 use profiler_sidecar::sample::Sample;
 use profiler_sidecar::{elf, go};
 
 use crate::programs::{Form, Talk, labelled};
-use crate::recorder::{Recorder, assert_complete};
+use crate::recorder::{Recorder, assert_complete, undisturbed};
 
 fn offsets(program: &Path) -> Go {
     let elf = elf::File::open(File::open(program).unwrap()).unwrap();
@@ -31,8 +30,7 @@ struct Seen {
 }
 
 fn record(version: &str, form: Form, pairs: usize, goroutines: usize, milliseconds: u32) -> Option<Seen> {
-    let path = labelled(version, form);
-    let mut recorder = Recorder::usual()?;
+    let (mut recorder, path) = Recorder::usual_with(|| labelled(version, form))?;
     let mut command = Command::new(&path);
     command.args([pairs.to_string(), goroutines.to_string(), milliseconds.to_string()]);
     let mut program = Talk::start(command);
@@ -40,7 +38,7 @@ fn record(version: &str, form: Form, pairs: usize, goroutines: usize, millisecon
     recorder.sampler.set_go(pid, offsets(&path)).unwrap();
     let mut numbers = HashMap::new();
     loop {
-        let line = program.line();
+        let line = recorder.line(&program);
         let words: Vec<_> = line.split(' ').collect();
         match words[..] {
             ["goroutine", which, number] => numbers.insert(which.parse::<usize>().unwrap(), number.parse().unwrap()),
@@ -50,15 +48,12 @@ fn record(version: &str, form: Form, pairs: usize, goroutines: usize, millisecon
     recorder.drain();
     let early = recorder.samples_of(pid).len();
     program.go();
-    let used = thread::spawn(move || {
-        let used = program.line().strip_prefix("used ").unwrap().parse().unwrap();
-        program.child.wait().unwrap();
-        used
-    });
     recorder.until_exit(pid);
+    let used = recorder.line(&program).strip_prefix("used ").unwrap().parse().unwrap();
+    program.child.wait().unwrap();
     let samples = recorder.samples_of(pid).into_iter().cloned().collect();
     let goroutines = (0..goroutines).map(|which| numbers[&which]).collect();
-    Some(Seen { samples, early, used: used.join().unwrap(), goroutines })
+    Some(Seen { samples, early, used, goroutines })
 }
 
 /// The labels of a goroutine, sorted.
@@ -69,9 +64,10 @@ fn labels(pairs: usize, goroutine: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
     all
 }
 
-/// Every sample of a worker has its labels, and nearly every sample is a worker's.
+/// Nearly every sample of a worker has its labels, none has others, and most samples are a worker's: the others are Go's own, of threads that wake by
+/// the clock, so that on a busy machine, where the same work takes longer, there are more of them.
 fn assert_labelled(seen: &Seen, pairs: usize) {
-    let mut of_workers = 0;
+    let (mut of_workers, mut bare) = (0, 0);
     let late = &seen.samples[seen.early..];
     for sample in late {
         let Some(worker) = sample.goroutine.and_then(|ran| seen.goroutines.iter().position(|id| *id == ran.id)) else {
@@ -81,13 +77,15 @@ fn assert_labelled(seen: &Seen, pairs: usize) {
         found.sort();
         // After `pprof.Do` a worker has none.
         if found.is_empty() {
+            bare += 1;
             continue;
         }
         assert_eq!(found, labels(pairs, worker));
         assert!(!sample.labels_cut);
         of_workers += 1;
     }
-    assert!(of_workers * 100 >= late.len() * 97, "{of_workers} of {}", late.len());
+    assert!(bare * 100 <= late.len() * 3, "{bare} of {}", late.len());
+    assert!(of_workers * 100 >= late.len() * 90, "{of_workers} of {}", late.len());
 }
 
 #[test]
@@ -111,7 +109,7 @@ fn programs_linked_in_other_ways_do_too() {
 
 #[test]
 fn a_busy_go_program_has_a_sample_for_each_period_of_its_cpu_time() {
-    let Some(seen) = record("go1.26.8", Form::Normal, 2, 2, 2000) else { return };
+    let Some(seen) = undisturbed(|| record("go1.26.8", Form::Normal, 2, 2, 2000)) else { return };
     assert_complete(&seen.samples.iter().collect::<Vec<_>>(), seen.used);
 }
 
@@ -131,7 +129,7 @@ fn more_labels_than_32_are_cut_and_marked() {
         let Some(seen) = record(version, Form::Normal, 40, 1, 200) else { return };
         let late = &seen.samples[seen.early..];
         let cut = late.iter().filter(|sample| sample.labels_cut && sample.labels.len() == 32).count();
-        assert!(cut * 100 >= late.len() * 97, "{version}: {cut} of {}", late.len());
+        assert!(cut * 100 >= late.len() * 90, "{version}: {cut} of {}", late.len());
     }
 }
 

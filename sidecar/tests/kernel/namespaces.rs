@@ -32,11 +32,9 @@ fn a_pod_sees_itself_alone() {
         return;
     }
     // Built first: a compiler has processes of its own.
-    let program = deep(10, 500);
-    let Some(mut recorder) = Recorder::usual() else { return };
+    let Some((mut recorder, program)) = Recorder::usual_with(|| deep(10, 500)) else { return };
     let mut program = Talk::start(program);
     let pid = program.pid();
-    program.line();
     recorder.until_exit(pid);
     program.child.wait().unwrap();
     recorder.until("ticks of others", |recorder| recorder.sampler.counters().unwrap().outside > 100);
@@ -53,8 +51,7 @@ fn processes_of_namespaces_below_are_counted() {
     if outside("namespaces::processes_of_namespaces_below_are_counted") {
         return;
     }
-    let Some(mut recorder) = Recorder::usual() else { return };
-    let program = deep(10, 500);
+    let Some((mut recorder, program)) = Recorder::usual_with(|| deep(10, 500)) else { return };
     let mut below = Command::new("unshare").args(["--pid", "--fork"]).arg(program.get_program()).spawn().unwrap();
     recorder.until("ticks of a process below", |recorder| recorder.sampler.counters().unwrap().foreign_pidns > 100);
     below.wait().unwrap();

@@ -2,26 +2,23 @@
 
 use std::fs::File;
 use std::io::Read as _;
-use std::thread;
 
 use profiler_sidecar::bpf::Options;
 use profiler_sidecar::sample::{End, Sample};
 
 use crate::programs::{Talk, deep};
-use crate::recorder::{RATE_HZ, Recorder, assert_complete};
+use crate::recorder::{RATE_HZ, Recorder, assert_complete, undisturbed};
 
 /// Runs the program to its end; its samples, and the CPU time it says it used.
-fn record(recorder: &mut Recorder, depth: u32, milliseconds: u32) -> (Vec<Sample>, u64) {
-    let mut program = Talk::start(deep(depth, milliseconds));
+fn record(depth: u32, milliseconds: u32) -> Option<(Recorder, Vec<Sample>, u64)> {
+    let (mut recorder, program) = Recorder::usual_with(|| deep(depth, milliseconds))?;
+    let mut program = Talk::start(program);
     let pid = program.pid();
-    // It is waited for elsewhere, so that nobody's samples fill the ring meanwhile.
-    let used = thread::spawn(move || {
-        let used = program.line().parse().unwrap();
-        program.child.wait().unwrap();
-        used
-    });
     recorder.until_exit(pid);
-    (recorder.samples_of(pid).into_iter().cloned().collect(), used.join().unwrap())
+    let used = recorder.line(&program).parse().unwrap();
+    program.child.wait().unwrap();
+    let samples = recorder.samples_of(pid).into_iter().cloned().collect();
+    Some((recorder, samples, used))
 }
 
 /// Samples of the program's own code, at the bottom of its stack.
@@ -31,8 +28,7 @@ fn at_work(samples: &[Sample]) -> Vec<&Sample> {
 
 #[test]
 fn a_busy_program_has_a_sample_for_each_period_of_its_cpu_time() {
-    let Some(mut recorder) = Recorder::usual() else { return };
-    let (samples, used) = record(&mut recorder, 10, 2000);
+    let Some((_, samples, used)) = undisturbed(|| record(10, 2000)) else { return };
     assert_complete(&samples.iter().collect::<Vec<_>>(), used);
     for sample in &samples {
         assert_eq!(sample.period_nanos, 1_000_000_000 / u64::from(RATE_HZ));
@@ -44,8 +40,7 @@ fn a_busy_program_has_a_sample_for_each_period_of_its_cpu_time() {
 
 #[test]
 fn a_stack_of_450_calls_is_whole() {
-    let Some(mut recorder) = Recorder::usual() else { return };
-    let (samples, _) = record(&mut recorder, 450, 300);
+    let Some((_, samples, _)) = record(450, 300) else { return };
     let at_work = at_work(&samples);
     // `down` 450 times, `spin`, `begin`, `_start`; `used` and what it calls on top of them now and then. A prologue hides one.
     let whole =
@@ -60,8 +55,7 @@ fn a_stack_of_450_calls_is_whole() {
 
 #[test]
 fn a_stack_of_600_calls_is_cut_and_says_so() {
-    let Some(mut recorder) = Recorder::usual() else { return };
-    let (samples, _) = record(&mut recorder, 600, 300);
+    let Some((_, samples, _)) = record(600, 300) else { return };
     let at_work = at_work(&samples);
     let cut = at_work.iter().filter(|sample| sample.user.len() == 512 && sample.end == End::Cut).count();
     assert!(cut > 100 && cut * 100 >= at_work.len() * 98, "{cut} of {}", at_work.len());
@@ -69,8 +63,7 @@ fn a_stack_of_600_calls_is_cut_and_says_so() {
 
 #[test]
 fn a_process_of_a_tenth_of_a_second_is_seen() {
-    let Some(mut recorder) = Recorder::usual() else { return };
-    let (samples, used) = record(&mut recorder, 10, 100);
+    let Some((_, samples, used)) = undisturbed(|| record(10, 100)) else { return };
     // 100 samples are due; half a tick of error a slice of the scheduler.
     let due = used * u64::from(RATE_HZ) / 1_000_000_000;
     assert!(samples.len() as u64 * 4 >= due * 3 && samples.len() as u64 * 4 <= due * 5, "{} of {due}", samples.len());
@@ -78,8 +71,7 @@ fn a_process_of_a_tenth_of_a_second_is_seen() {
 
 #[test]
 fn what_was_seen_is_what_was_decoded_and_what_was_lost() {
-    let Some(mut recorder) = Recorder::usual() else { return };
-    let (_, _) = record(&mut recorder, 10, 200);
+    let Some((mut recorder, _, _)) = record(10, 200) else { return };
     let counters = recorder.stop();
     assert_eq!(counters.sent, recorder.samples.len() as u64, "{counters:?}");
     assert_eq!(counters.events, recorder.events.len() as u64, "{counters:?}");
@@ -94,8 +86,7 @@ fn a_full_ring_is_counted() {
     else {
         return;
     };
-    let mut program = Talk::start(deep(10, 200));
-    program.line();
+    Talk::start(deep(10, 200)).line();
     let counters = recorder.stop();
     assert!(counters.ring_full > 0, "{counters:?}");
     assert_eq!(counters.sent, recorder.samples.len() as u64, "{counters:?}");
@@ -125,8 +116,8 @@ fn a_process_that_is_left_out_has_no_samples() {
 
 #[test]
 fn the_rate_changes_while_it_runs_and_samples_say_theirs() {
-    let Some(mut recorder) = Recorder::usual() else { return };
-    let mut program = Talk::start(deep(10, 60_000));
+    let Some((mut recorder, program)) = Recorder::usual_with(|| deep(10, 60_000)) else { return };
+    let mut program = Talk::start(program);
     let pid = program.pid();
     recorder.until("samples at the first rate", |recorder| recorder.samples_of(pid).len() > 20);
     recorder.stop();

@@ -2,8 +2,9 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
 
 fn folder() -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kernel");
@@ -70,29 +71,38 @@ pub(crate) fn labelled(version: &str, form: Form) -> PathBuf {
     program
 }
 
-/// A program that is talked to by lines.
+/// A program that is talked to by lines. Its own are read by a thread, so that the ring can be drained meanwhile.
 pub(crate) struct Talk {
     pub(crate) child: Child,
     input: Option<ChildStdin>,
-    output: BufReader<ChildStdout>,
+    lines: Receiver<String>,
 }
 
 impl Talk {
     pub(crate) fn start(mut command: Command) -> Self {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (input, output) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
-        Self { child, input, output }
+        let (send, lines) = channel();
+        std::thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| send.send(line)));
+        Self { child, input, lines }
     }
 
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// The next line, without its end.
-    pub(crate) fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.output.read_line(&mut line).unwrap();
-        line.trim_end().to_owned()
+    /// The next line; waits for it, while nobody drains the ring.
+    pub(crate) fn line(&self) -> String {
+        self.lines.recv().unwrap_or_default()
+    }
+
+    /// The next line if there is one; an empty one at the end.
+    pub(crate) fn try_line(&self) -> Option<String> {
+        match self.lines.try_recv() {
+            Ok(line) => Some(line),
+            Err(TryRecvError::Disconnected) => Some(String::new()),
+            Err(TryRecvError::Empty) => None,
+        }
     }
 
     /// A line to it.

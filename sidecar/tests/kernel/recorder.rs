@@ -8,6 +8,8 @@ use profiler_sidecar::bpf::{Counters, Options, Sampler};
 use profiler_sidecar::drain::{self, Event};
 use profiler_sidecar::sample::Sample;
 
+use crate::programs::Talk;
+
 /// A tick a millisecond, and no round number: programs that wake by the clock must not march in step with it. Slices of the scheduler are
 /// longer than that, so a process's share of ticks is that of its time within half a tick a slice, whatever else runs.
 pub(crate) const RATE_HZ: u32 = 997;
@@ -39,15 +41,25 @@ pub(crate) struct Recorder {
 impl Recorder {
     /// Starts one; `None`, said loudly, where only root may.
     pub(crate) fn start(options: Options) -> Option<Self> {
-        let alone = alone()?;
+        Some(Self::load(options, alone()?))
+    }
+
+    fn load(options: Options, alone: MutexGuard<'static, ()>) -> Self {
         let sampler = Sampler::load(options).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(sampler.lacks(), [""; 0], "nothing is missing here");
-        Some(Self { sampler, samples: Vec::new(), events: Vec::new(), _alone: alone })
+        Self { sampler, samples: Vec::new(), events: Vec::new(), _alone: alone }
     }
 
     /// With the rate of these tests.
     pub(crate) fn usual() -> Option<Self> {
-        Self::start(Options { rate_hz: RATE_HZ, ring_bytes: Some(4 << 20), ..Options::default() })
+        Self::start(usual())
+    }
+
+    /// The same, once `build` is done and while no other test is at work: compilers would fill the ring, which nobody drains while they run.
+    pub(crate) fn usual_with<T>(build: impl FnOnce() -> T) -> Option<(Self, T)> {
+        let alone = alone()?;
+        let built = build();
+        Some((Self::load(usual(), alone), built))
     }
 
     /// Takes what is in the ring.
@@ -72,6 +84,16 @@ impl Recorder {
         }
     }
 
+    /// Drains until the program has said a line.
+    pub(crate) fn line(&mut self, program: &Talk) -> String {
+        let mut line = None;
+        self.until("a line of the program", |_| {
+            line = program.try_line();
+            line.is_some()
+        });
+        line.unwrap()
+    }
+
     /// Drains until the process has ended: its samples are all there then.
     pub(crate) fn until_exit(&mut self, pid: u32) {
         self.until("the end of the process", |all| all.events.contains(&Event::Exit { pid }));
@@ -87,6 +109,34 @@ impl Recorder {
         self.drain();
         self.sampler.counters().unwrap()
     }
+}
+
+fn usual() -> Options {
+    Options { rate_hz: RATE_HZ, ring_bytes: Some(4 << 20), ..Options::default() }
+}
+
+/// Runs it until the hypervisor takes no more than a hundredth of the time meanwhile, or has done so five times: what it takes counts as CPU time
+/// of the program that would have run, and the ticks that fall into it come as one.
+pub(crate) fn undisturbed<T>(mut run: impl FnMut() -> Option<T>) -> Option<T> {
+    const TRIES: u32 = 5;
+    for _ in 1..TRIES {
+        let (began, before) = (Instant::now(), stolen());
+        let ran = run()?;
+        let (taken, elapsed) = (stolen() - before, began.elapsed());
+        if taken * 100 <= elapsed {
+            return Some(ran);
+        }
+        eprintln!("once more: the hypervisor took {taken:?} in {elapsed:?}");
+    }
+    run()
+}
+
+/// What the hypervisor took from all processors: the eighth number of "cpu" in `/proc/stat` (proc(5)), in hundredths of a second.
+fn stolen() -> Duration {
+    let stat = std::fs::read_to_string("/proc/stat").unwrap();
+    let all = stat.lines().next().unwrap();
+    let ticks: u64 = all.split_whitespace().nth(8).unwrap().parse().unwrap();
+    Duration::from_millis(10 * ticks)
 }
 
 /// Fails unless the samples stand for the CPU time within a twentieth.

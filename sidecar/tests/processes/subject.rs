@@ -15,10 +15,17 @@ pub(crate) fn folder(name: &str) -> PathBuf {
     folder
 }
 
+/// Where the Go program is that was built already, for runs of these tests within another: in a pid namespace all have the same number, and
+/// with it the same folder.
+pub(crate) const BUILT_ALREADY: &str = "PROFILER_TEST_SUBJECT";
+
 /// The Go program, built once.
 pub(crate) fn go_program() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
+        if let Some(program) = std::env::var_os(BUILT_ALREADY) {
+            return program.into();
+        }
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/processes/subject");
         let program = folder("go").join("subject");
         let mut go = Command::new("go");
@@ -29,10 +36,12 @@ pub(crate) fn go_program() -> &'static Path {
     })
 }
 
-/// A copy of a program under another name.
+/// A copy of a program under another name. A process of its own writes it: a file that this one has open for writing cannot be run, and a child that
+/// another test starts meanwhile would hold it open for longer.
 pub(crate) fn copy_of(program: impl AsRef<Path>, folder_name: &str, name: &str) -> PathBuf {
     let copy = folder(folder_name).join(name);
-    std::fs::copy(program, &copy).unwrap();
+    let copied = Command::new("cp").arg("--").arg(program.as_ref()).arg(&copy).status();
+    assert!(copied.unwrap().success(), "{copy:?}");
     copy
 }
 

@@ -8,7 +8,7 @@ use profiler_proto::model::Value;
 use profiler_sidecar::discover::{Event, Kind, Options, Table, Target, WhyNot};
 use profiler_sidecar::target::Process;
 
-use crate::subject::{Subject, copy_of, go_program, until};
+use crate::subject::{BUILT_ALREADY, Subject, copy_of, go_program, until};
 
 /// However slow the machine is.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -181,7 +181,8 @@ fn again_in_a_namespace(test: &str) -> bool {
         return false;
     }
     let mut inner = unshare();
-    inner.arg(std::env::current_exe().unwrap()).args(["--exact", test, "--nocapture"]).env(INSIDE, "1");
+    inner.arg(std::env::current_exe().unwrap()).args(["--exact", test, "--nocapture"]);
+    inner.env(INSIDE, "1").env(BUILT_ALREADY, go_program());
     assert!(inner.status().unwrap().success(), "{test} in a pid namespace");
     true
 }
@@ -197,7 +198,6 @@ fn a_number_that_is_used_again_is_another_process() {
         }
         return;
     }
-    go_program();
     for is_told in [true, false] {
         let first = Subject::start(Command::new(go_program()).env("OTEL_SERVICE_NAME", "first"));
         let mut table = table();

@@ -73,12 +73,18 @@ async fn freeze(path: PathBuf) {
         let mut command = std::process::Command::new("fsfreeze");
         assert!(command.arg(option).arg(&path).status().unwrap().success());
     };
-    let pace = Pace { sync: Duration::from_millis(5), patience: Duration::from_millis(50), ..Pace::default() };
+    let pace = Pace { sync: Duration::from_millis(5), patience: Duration::from_secs(2), ..Pace::default() };
     let taker = Taker { name: "collector".into(), forms: vec![1] };
     let lose = Box::new(|gone: Gone<'_>| panic!("{gone:?}"));
     let spool = Spool::start(&Handle::current(), path.join("spool"), (LARGE, pace), vec![taker], lose);
     let append = || spool.append(1, Box::from([]), Bytes::from_static(b"body"));
-    let before = append().unwrap();
+    let mut before = None;
+    until(|| {
+        before = append().ok();
+        before.is_some()
+    })
+    .await;
+    let before = before.unwrap();
     until(|| before.is_kept() && spool.figures().synced_below == 2).await;
     frozen("-f");
     let amid = append().unwrap();

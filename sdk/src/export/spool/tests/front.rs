@@ -219,7 +219,7 @@ fn hanging(path: &Path) -> (Spool, Receiver<()>, std::sync::mpsc::Sender<()>) {
         let _let_go = gone.recv();
     });
     let takers = vec![Taker { name: "a".into(), forms: vec![1] }];
-    let pace = Pace { patience: Duration::from_millis(20), ..PACE };
+    let pace = Pace { patience: Duration::from_secs(2), ..PACE };
     (Spool::start(&Handle::current(), path.to_owned(), (SMALL, pace), takers, lose), hangs, go)
 }
 
@@ -228,7 +228,9 @@ fn hanging(path: &Path) -> (Spool, Receiver<()>, std::sync::mpsc::Sender<()>) {
 async fn a_disk_that_hangs_makes_nobody_wait() {
     let place = Place::new();
     let (first, _, _) = hanging(&place.0);
-    (1..=10).for_each(|number| drop(append(&first, 1, number)));
+    for number in 1..=10 {
+        drop(appended(&first, number).await);
+    }
     assert!(first.close(CLOSE).await);
 
     let (spool, hangs, go) = hanging(&place.0);
@@ -243,9 +245,20 @@ async fn a_disk_that_hangs_makes_nobody_wait() {
     assert!(receipts[1..].iter().all(|receipt| !receipt.is_kept()));
     drop(go);
     until(|| receipts[2].is_kept() && spool.figures().trouble.is_none()).await;
-    let more = append(&spool, 1, 1);
+    let more = appended(&spool, 1).await;
     until(|| more.is_kept()).await;
     assert!(spool.close(CLOSE).await);
+}
+
+/// Appends to a spool whose patience is short, as soon as the disk is not too slow for it.
+async fn appended(spool: &Spool, number: u64) -> Arc<Receipt> {
+    let mut receipt = None;
+    until(|| {
+        receipt = spool.append(1, Box::from(number.to_le_bytes()), Bytes::from(body(number))).ok();
+        receipt.is_some()
+    })
+    .await;
+    receipt.unwrap()
 }
 
 /// Check that bodies that wait for the disk are bounded, and that what no record can hold is refused at once.
