@@ -58,8 +58,9 @@ fn an_alarm_that_was_held_up_for_long_is_told_as_blocked() {
     let outcome = result(sending(command.env("PROFILER_ENGINE", "process_timer"), &receiver, Protocol::Grpc));
     assert_lawful(&receiver);
     let stats = |name: &str| number(&outcome, &format!("/stats/{name}"));
-    assert_eq!((stats("lost/blocked"), stats("lost_total")), (100_000, 100_000), "{outcome}");
-    assert_eq!(stats("taken"), stats("exported") + 100_000, "{outcome}");
+    // What the threads that ended left untold may be lost so, too.
+    assert!((100_000..100_100).contains(&stats("lost/blocked")), "{outcome}");
+    assert_eq!(stats("taken"), stats("exported") + stats("lost_total"), "{outcome}");
     let weight = receiver.accepted().weight;
     assert!((22..200).contains(&weight), "{weight}: {outcome}");
 }

@@ -128,7 +128,7 @@ impl Delivery {
         match outcome {
             Outcome::Accepted { warning } => {
                 self.log.accepted(&parcel.body, warning.as_deref(), now);
-                self.backoff.reset();
+                self.backoff.reset(number);
                 self.replay.others_pass();
                 self.queue.accepted(number, warning);
                 self.keep_pace(&parcel).await;
@@ -183,13 +183,13 @@ impl Delivery {
         match outcome {
             Outcome::Accepted { warning } => {
                 self.log.accepted(&returned.body, warning.as_deref(), now);
-                self.backoff.reset();
+                self.backoff.reset(number);
                 self.queue.replayed(manifest, receipt, warning);
                 self.replay.settled();
             }
             Outcome::Refused { why } => {
                 self.log.failed(&why, now);
-                self.backoff.reset();
+                self.backoff.reset(number);
                 self.queue.failed(why);
                 self.queue.replay_given_up(manifest, receipt, Cause::Rejected);
                 self.replay.settled();
@@ -225,7 +225,7 @@ impl Delivery {
 
     async fn reject(&mut self, number: u64, parcel: &Parcel, why: String, now: Instant) {
         self.log.failed(&why, now);
-        self.backoff.reset();
+        self.backoff.reset(number);
         self.queue.given_up(number, Cause::Rejected, why);
         self.keep_pace(parcel).await;
     }

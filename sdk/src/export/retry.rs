@@ -92,10 +92,11 @@ impl Backoff {
         Self { retry, ceiling: retry.initial, failing: None }
     }
 
-    /// The peer took or refused a request for good: the next wait is short again.
-    pub(super) fn reset(&mut self) {
+    /// The peer took or refused `request` for good: the next wait is short again. What another one has used of its budget stays used: it may be
+    /// one that the peer cannot take.
+    pub(super) fn reset(&mut self, request: u64) {
         self.ceiling = self.retry.initial;
-        self.failing = None;
+        self.failing = self.failing.take().filter(|failing| failing.request != request);
     }
 
     /// The request that failed has all of its budget again: the failures were not its fault.

@@ -67,8 +67,8 @@ pub fn contention<M: Memory>(
 ) -> Result<Option<Contention>, Fault> {
     let (Some(heads), Some(rates)) = (variables.buckets, variables.block_rate) else { return Ok(None) };
     let (typ, head, rate) = match kind {
-        Kind::Block => (bucket::BLOCK, heads + 8, rates),
-        Kind::Mutex => (bucket::MUTEX, heads + 16, rates + 8),
+        Kind::Block => (bucket::BLOCK, heads.wrapping_add(8), rates),
+        Kind::Mutex => (bucket::MUTEX, heads.wrapping_add(16), rates.wrapping_add(8)),
     };
     let Some(rate) = memory.word(rate)? else { return Ok(None) };
     let mut records = Vec::new();

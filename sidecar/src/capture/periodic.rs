@@ -75,6 +75,7 @@ fn since_heap(totals: &mut Totals, heap: &mut Heap) {
         let (objects, bytes) = since(totals, &mut now, record.at, (objects, bytes));
         record.allocated = Amount { objects, bytes };
     }
+    keep_unseen(totals, &mut now, heap.walk.broken);
     *totals = Some(now);
 }
 
@@ -84,13 +85,26 @@ fn since_contention(totals: &mut Totals, contention: &mut Contention) {
     for record in &mut contention.records {
         (record.count, record.delay_nanos) = since(totals, &mut now, record.at, (record.count, record.delay_nanos));
     }
+    keep_unseen(totals, &mut now, contention.walk.broken);
     *totals = Some(now);
 }
 
+/// Where a list could not be read to its end, the records behind are not new when they are seen again.
+fn keep_unseen(totals: &Totals, now: &mut HashMap<u64, (i64, i64)>, broken: u64) {
+    if broken > 0 {
+        totals.iter().flatten().for_each(|(at, value)| _ = now.entry(*at).or_insert(*value));
+    }
+}
+
 fn since(totals: &Totals, now: &mut HashMap<u64, (i64, i64)>, at: u64, value: (i64, i64)) -> (i64, i64) {
-    now.insert(at, value);
-    let Some(before) = totals else { return (0, 0) };
+    let Some(before) = totals else {
+        now.insert(at, value);
+        return (0, 0);
+    };
     let (count, amount) = before.get(&at).copied().unwrap_or_default();
+    // The highest so far: a total that fell (before the first collection, allocations are told that are not in it later) rises to what was
+    // told already.
+    now.insert(at, (value.0.max(count), value.1.max(amount)));
     (value.0.saturating_sub(count).max(0), value.1.saturating_sub(amount).max(0))
 }
 

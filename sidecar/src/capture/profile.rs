@@ -157,7 +157,10 @@ impl<'s> Builder<'s> {
         let lines = lines.collect();
         let attributes = self.set.dictionary.attribute("profile.frame.type", "go");
         let attributes = self.set.dictionary.attribute_set([attributes]);
-        let location = Location { mapping: self.mapping, address: place.address, lines, attributes };
+        // Text may be mapped in parts, of which `code` is the first.
+        let code = self.source.code();
+        let mapping = if (code.start..code.end).contains(&place.address) { self.mapping } else { MappingId::ZERO };
+        let location = Location { mapping, address: place.address, lines, attributes };
         let id = self.set.dictionary.locations.intern(location);
         if self.locations.len() < LOCATIONS {
             self.locations.insert(key, (id, Frames::clone(&place.lines)));
@@ -243,13 +246,14 @@ impl<const N: usize> Sums<N> {
     }
 }
 
-/// The program's code.
+/// The program's code; none where it has no build id, without which a mapping says nothing that a receiver could use.
 fn mapping(source: &Source, set: &mut ProfileSet) -> MappingId {
     let (code, elf) = (source.code(), source.loaded().program().elf());
     let dictionary = &mut set.dictionary;
     let gnu = elf.build_id().map(|id| ("gnu", id.iter().map(|byte| format!("{byte:02x}")).collect::<String>()));
     let id = gnu.or_else(|| elf.go_build_id().filter(|id| !id.is_empty()).map(|id| ("go", id)));
-    let attributes = id.map(|(of, id)| dictionary.attribute(&format!("process.executable.build_id.{of}"), id));
+    let Some((of, id)) = id else { return MappingId::ZERO };
+    let attributes = [dictionary.attribute(&format!("process.executable.build_id.{of}"), id)];
     let mapping = Mapping {
         start: code.start,
         limit: code.end,

@@ -1,6 +1,7 @@
 //! A capture as a file, written beside its place and moved there, so that it is whole or not there.
 
 use std::ffi::OsStr;
+use std::io::Write as _;
 use std::path::Path;
 
 use profiler_proto::{ProfileSet, folded, pprof};
@@ -26,10 +27,15 @@ pub(super) fn write(set: &ProfileSet, kind: &str, path: &Path) -> Result<String,
     };
     let mut beside = path.as_os_str().to_owned();
     beside.push(format!(".{}.part", std::process::id()));
-    let written = std::fs::write(&beside, &bytes).and_then(|()| std::fs::rename(&beside, path));
+    // A file of that name, or a link, is somebody else's: in a folder that others write to, it is not followed.
+    let made = std::fs::OpenOptions::new().write(true).create_new(true).open(&beside);
+    let is_ours = made.is_ok();
+    let written = made.and_then(|mut file| file.write_all(&bytes)).and_then(|()| std::fs::rename(&beside, path));
     if let Err(error) = written {
-        // The first error is the one to tell; what is left of the file may not be removable either.
-        drop(std::fs::remove_file(&beside));
+        if is_ours {
+            // The first error is the one to tell; what is left of the file may not be removable either.
+            drop(std::fs::remove_file(&beside));
+        }
         return Err(Error::new(shown, error.to_string(), "give -o a path that can be written"));
     }
     let samples = profile(set, kind).map_or(0, |profile| profile.samples.len());

@@ -111,8 +111,10 @@ impl Namer {
         self.clock += 1;
         let known = self.processes.entry(process).or_insert_with(|| Process::new(process));
         known.used = self.clock;
+        let before = known.bytes();
         known.refresh(now);
         known.open_program(&mut self.book);
+        self.bytes = self.bytes.saturating_add(known.bytes()).saturating_sub(before);
     }
 
     /// Forgets a process: it ended, or runs another program now.

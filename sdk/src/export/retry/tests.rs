@@ -48,8 +48,10 @@ fn each_request_has_its_own_budget() {
     assert_eq!(fail(1, 60), Some(Cause::Unreachable));
     assert_eq!(fail(2, 61), None);
     assert_eq!(backoff.ceiling, RETRY.max);
-    backoff.reset();
+    backoff.reset(3);
     assert_eq!(backoff.ceiling, RETRY.initial);
+    let mut fail = |request, second| backoff.fail(request, LATER, start + Duration::from_secs(second)).given_up;
+    assert_eq!(fail(2, 121), Some(Cause::Unreachable), "what became of another one is nothing to it");
 }
 
 /// Check that a peer that is away uses none of the budget, however long, and that it runs on when the peer is reached again: what

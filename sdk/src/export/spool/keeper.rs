@@ -14,7 +14,6 @@ use bytes::Bytes;
 use super::backlog::{Backlog, Receipt};
 use super::figures::Shared;
 use super::folder::{Bounds, Folder};
-use super::record::NO_NUMBER;
 use super::replay::Found;
 use super::settled::{Cursors, Settled};
 use super::{Gone, Pace, Replayed, Why};
@@ -205,7 +204,8 @@ impl Keeper {
             self.floor = folder.next;
             for (destination, backlog) in self.backlogs.iter_mut().enumerate() {
                 backlog.reset(Settled::default());
-                (self.lose)(Gone { destination, numbers: 1..NO_NUMBER, counts: None, why: Why::Damaged });
+                // Not those to come: what is written into the next folder is none of what is lost with this one.
+                (self.lose)(Gone { destination, numbers: 1..self.floor, counts: None, why: Why::Damaged });
             }
             self.due = Some(Instant::now() + self.pace.reopen);
         } else {

@@ -21,8 +21,10 @@ pub(super) const MAX_BYTES: usize = 2 << 20;
 pub(super) const MAX_NAMES: usize = 64;
 /// Bytes of a name that is remembered.
 const MAX_NAME: usize = 1024;
-/// Ranges beyond the first gap.
-const MAX_AHEAD: usize = 1024;
+/// Ranges beyond the first gap that are known: there may be one for each record that is not for this destination.
+const MAX_AHEAD: usize = 1 << 16;
+/// Those of them that are saved, the first ones.
+const MAX_SAVED: usize = 1024;
 const MAGIC: [u8; 8] = *b"profcur\x01";
 
 /// The records that one destination needs no more.
@@ -72,8 +74,11 @@ impl Settled {
 
     fn encode(&self, bytes: &mut Vec<u8>) {
         bytes.extend(self.below.to_le_bytes());
-        bytes.extend((self.ahead.len() as u16).to_le_bytes());
-        self.ahead.iter().for_each(|(start, end)| bytes.extend([start.to_le_bytes(), end.to_le_bytes()].concat()));
+        bytes.extend((self.ahead.len().min(MAX_SAVED) as u16).to_le_bytes());
+        self.ahead
+            .iter()
+            .take(MAX_SAVED)
+            .for_each(|(start, end)| bytes.extend([start.to_le_bytes(), end.to_le_bytes()].concat()));
     }
 
     fn decode(bytes: &mut &[u8]) -> Option<Self> {

@@ -25,6 +25,8 @@ const TURN: Duration = Duration::from_millis(100);
 /// The same where threads neither come nor go, and fill the ring no faster than at this period: each turn is a wake-up that the host pays for.
 const CALM_TURN: Duration = Duration::from_millis(250);
 const CALM_PERIOD: Duration = Duration::from_millis(4);
+/// Stacks of a turn below which there is room in the ring for a longer one: ten times as many of a hundred words would fill it.
+const CALM_STACKS: u64 = 500;
 /// When a handler was still running, so that the epoch could not be closed: the next try.
 const RETRY: Duration = Duration::from_millis(1);
 /// Closed epochs after which everything that was sampled before the first is in: its close may have begun earlier.
@@ -58,6 +60,8 @@ pub(super) struct Sampling {
     window: Aggregate,
     captures: Vec<Capture>,
     flushes: Vec<Flush>,
+    /// Stacks that came with the last turn.
+    drained: u64,
     paused: bool,
     /// The host has closed our descriptors: nothing leaves any more.
     stranded: bool,
@@ -87,6 +91,7 @@ impl Sampling {
             window,
             captures: Vec::new(),
             flushes: Vec::new(),
+            drained: 0,
             paused: false,
             stranded: false,
             heap_due: Instant::now() + interval,
@@ -134,7 +139,8 @@ impl Sampling {
     }
 
     fn next_turn(&self, is_someone_new: bool) -> Duration {
-        let is_calm = !is_someone_new && self.period >= CALM_PERIOD && self.flushes.is_empty();
+        let is_calm =
+            !is_someone_new && self.drained < CALM_STACKS && self.period >= CALM_PERIOD && self.flushes.is_empty();
         if is_calm { CALM_TURN.min(self.interval) } else { TURN }
     }
 
@@ -175,6 +181,7 @@ impl Sampling {
         let Some(Epoch { taken, drained, lost }) = epoch else { return false };
         let ledger = &self.handle.ledger;
         ledger.enter(taken, drained, weight, &lost, &degraded);
+        self.drained = drained;
         self.window.lose(&lost);
         self.captures.iter_mut().for_each(|capture| capture.window.lose(&lost));
         if refused > 0 {
