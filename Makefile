@@ -24,7 +24,7 @@ measure: ## Ours beside the `pprof` and `pyroscope` crates, and `jemalloc_pprof`
 	@.ci/cargo run --locked --release --package profiler-tests --no-default-features --features peers --bin measure
 
 fuzz: ## Fuzz the decoders for FUZZ_SECONDS (600)
-	@FUZZ_SECONDS=$${FUZZ_SECONDS:-600} .ci/cargo test --locked --release --package profiler-proto --test fuzz_smoke -- --nocapture
+	@FUZZ_SECONDS=$${FUZZ_SECONDS:-600} .ci/cargo test --locked --release --package profiler-proto --package profiler-sidecar --test fuzz_smoke -- --nocapture
 
 torture: ## What the sampler must survive at 1 kHz, TORTURE_SECONDS (60) each; a tenth of it under AddressSanitizer
 	@.ci/torture

@@ -245,7 +245,7 @@ mod tests {
     /// Check that functions of Go are of their packages, and that a module without a dot in its name is the program's own by its sources.
     #[test]
     fn functions_of_go_are_of_their_packages() {
-        let path = "main.main@/app/main.go;stock/shelf.Find@/app/shelf/find.go;github.com/x/y.(*T).M@/root/go/pkg/mod/github.com/x/y@v1.2.3/y.go;runtime.mallocgc@/usr/local/go/src/runtime/malloc.go";
+        let path = "main.main@/app/main.go;stock/shelf.Find@/app/shelf/find.go;github.com/x/y.(*T).M@/home/me/go/pkg/mod/github.com/x/y@v1.2.3/y.go;runtime.mallocgc@/usr/local/go/src/runtime/malloc.go";
         let (_, frames) = nodes_of(&[Stacks::new().sample(path, 1).set()]);
         let of = |name: &str| (frames.packages.text(frame(&frames, name).package), frames.sort(frame(&frames, name)));
         assert_eq!(of("main.main"), ("main", Sort::Own));

@@ -407,9 +407,11 @@ mod tests {
     #[test]
     fn sources_of_modules_are_told_from_the_programs() {
         assert!(is_own_source("/home/me/shop/stock/stock.go") && is_own_source("example.com/shop/stock/stock.go"));
-        for foreign in
-            ["/root/go/pkg/mod/github.com/x/y@v1.2.3/y.go", "github.com/x/y@v1.2.3/y.go", "/a/vendor/github.com/x/y.go"]
-        {
+        for foreign in [
+            "/home/me/go/pkg/mod/github.com/x/y@v1.2.3/y.go",
+            "github.com/x/y@v1.2.3/y.go",
+            "/a/vendor/github.com/x/y.go",
+        ] {
             assert!(!is_own_source(foreign), "{foreign}");
         }
     }

@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::programs;
 use crate::running::Running;
+use crate::{is_torture, programs};
 use profiler_proto::model::{ProfileSet, Value};
 use profiler_proto::otlp;
 use profiler_proto::validate::validate_bytes;
@@ -23,22 +23,13 @@ const FORMS: [&[&str]; 4] = [&[], &["-ldflags=-s -w"], &["-buildmode=pie"], &["-
 
 const WINDOW: Window = Window { start_unix_nanos: 1_700_000_000_000_000_000, duration_nanos: 1 };
 
-/// Check the oldest version that is known, a middle one and the newest; the middle one in each form.
+/// Check the oldest version that is known, a middle one and the newest; the middle one in each form. `make torture` has each version in each.
 #[test]
 fn captures_are_what_the_program_says_itself() {
-    for (version, forms) in [("go1.21.13", &FORMS[1..2]), ("go1.24.13", &FORMS[..]), ("go1.27.0", &FORMS[2..])] {
-        for form in forms {
-            compare(version, form);
-        }
-    }
-}
-
-/// Check each version in each form.
-#[test]
-#[ignore = "builds some thirty programs: `make torture`"]
-fn captures_of_each_version_and_form() {
-    for version in programs::VERSIONS {
-        for form in FORMS {
+    let some = [("go1.21.13", &FORMS[1..2]), ("go1.24.13", &FORMS[..]), ("go1.27.0", &FORMS[2..])];
+    let all = programs::VERSIONS.map(|version| (version, &FORMS[..]));
+    for (version, forms) in if is_torture() { &all[..] } else { &some[..] } {
+        for form in *forms {
             compare(version, form);
         }
     }

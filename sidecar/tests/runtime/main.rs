@@ -10,3 +10,8 @@ mod programs;
 mod running;
 mod torn;
 mod variables;
+
+/// Whether there is time for all of it: `make torture`.
+fn is_torture() -> bool {
+    std::env::var_os("TORTURE_SECONDS").is_some()
+}

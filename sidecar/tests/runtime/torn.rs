@@ -3,26 +3,19 @@
 //! Nothing stops it, so what is read is torn now and then: that is to be noticed and counted, never shown. The program's calls are known, so each
 //! stack can be checked.
 
-use crate::programs;
 use crate::running::Running;
+use crate::{is_torture, programs};
 use profiler_sidecar::capture::contention::Kind;
 use profiler_sidecar::capture::profile::{is_system, places_of};
 use profiler_sidecar::capture::{Bounds, End, Goroutine, Source, frames};
 use profiler_sidecar::go::layouts::status;
 
-/// Check some hundred captures of the oldest and the newest version.
+/// Check some hundred captures of the oldest and the newest version; ten thousand in `make torture`.
 #[test]
 fn no_torn_stack_is_shown() {
     for version in ["go1.21.13", "go1.27.0"] {
-        churn(version, 150);
+        churn(version, if is_torture() { 5_000 } else { 150 });
     }
-}
-
-/// Check ten thousand.
-#[test]
-#[ignore = "takes minutes: `make torture`"]
-fn no_torn_stack_is_shown_of_ten_thousand() {
-    churn("go1.26.8", 10_000);
 }
 
 fn churn(version: &str, captures: usize) {
