@@ -75,3 +75,21 @@ impl Running {
         match self {}
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use crate::error::ErrorKind;
+
+    /// Check that a start says what it needs, that it is not the caller's mistake, and what to do.
+    #[test]
+    fn a_start_says_what_is_missing() {
+        let error = Running::start(Config::new("shop").resolve(&|_| None).unwrap()).unwrap_err();
+        let said = error.to_string();
+        assert_eq!(error.kind(), ErrorKind::Environment, "{said}");
+        for word in ["shop", std::env::consts::OS, "needs Linux on x86_64 or aarch64", "PROFILER_ENABLED=0"] {
+            assert!(said.contains(word), "{word} is not said: {said}");
+        }
+    }
+}
