@@ -19,6 +19,7 @@ use crate::stats::Stats;
 pub(super) enum Running {}
 
 impl Running {
+    #[expect(clippy::needless_pass_by_value, reason = "as where there is a sampler")]
     pub(super) fn start(settings: Settings) -> Result<Self, Error> {
         let here =
             format!("profiler::start({:?}) on {} {}", settings.service, std::env::consts::OS, std::env::consts::ARCH);

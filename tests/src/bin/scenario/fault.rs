@@ -49,7 +49,7 @@ pub(crate) fn fault(options: &Options) -> Result<Value> {
             }
         }
         "quarter_of_descriptors" => {
-            setrlimit(Resource::Nofile, Rlimit { current: Some(QUARTER * 4), ..getrlimit(Resource::Nofile) })?
+            setrlimit(Resource::Nofile, Rlimit { current: Some(QUARTER * 4), ..getrlimit(Resource::Nofile) })?;
         }
         "few_descriptors" | "no_memory" => {}
         other => return Err(format!("what={other:?} is unknown").into()),
