@@ -118,8 +118,14 @@ counters! {
     Degraded {
         /// Frames between leaf and root were left out, for the stack is deeper than a record.
         Truncated = "truncated",
-        /// The walk ended before the root.
+        /// The walk ended before the root; where it is known why, one of the next three says it, too.
         UnwindStopped = "unwind_stopped",
+        /// Of these: neither tables nor a frame pointer tell the caller.
+        UnwindUnknown = "unwind_stopped_unknown",
+        /// Of these: where the caller is said to be, nothing can be read.
+        UnwindUnreadable = "unwind_stopped_unreadable",
+        /// Of these: one library took another's place meanwhile, and the address may be in either.
+        UnwindInDoubt = "unwind_stopped_in_doubt",
         /// Tags or the span are not told, for they were over a bound.
         NoContext = "no_context",
         /// The weight is corrected by the thread's CPU clock.

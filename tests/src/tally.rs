@@ -62,6 +62,11 @@ impl Tally {
         self.by_tag.get(&format!("{key}={value}")).copied().unwrap_or(0)
     }
 
+    /// The stacks that end before the first function of the process or of a thread, each with its weight.
+    pub fn torn(&self) -> impl Iterator<Item = (&Vec<String>, i64)> {
+        self.by_stack.iter().filter(|(stack, _)| !is_whole(stack)).map(|(stack, weight)| (stack, *weight))
+    }
+
     fn add_profile(&mut self, profile: &Profile, dictionary: &Dictionary) {
         self.stacks += stacks_of(profile, dictionary);
         self.nanos += profile.kind.period * profile.samples.iter().map(|sample| sample.value).sum::<i64>();
@@ -90,6 +95,14 @@ impl Tally {
         }
         *self.by_stack.entry(stack).or_default() += sample.value;
     }
+}
+
+/// Whether a stack, leaf first, ends where a whole one does: with the first function of the process or of a thread, as glibc and
+/// the kernel have it.
+#[must_use]
+pub fn is_whole(stack: &[String]) -> bool {
+    const ROOTS: [&str; 6] = ["_start", "__libc_start_main", "__libc_start_call_main", "clone3", "__clone3", "clone"];
+    stack.last().is_some_and(|root| ROOTS.contains(&root.split('@').next().unwrap_or(root)))
 }
 
 /// One on-CPU sample, in words.

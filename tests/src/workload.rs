@@ -3,7 +3,9 @@
 //! In: how much CPU, in which proportions. Out: how much each function really used, by the thread's own CPU clock, which
 //! is what a profile of the same work is compared with. Runs on the threads that the caller makes.
 
+use std::fs::File;
 use std::hint::black_box;
+use std::io::Read;
 use std::time::{Duration, Instant};
 
 use crate::clock::thread_cpu;
@@ -65,6 +67,19 @@ pub fn spin_until(end: Instant) {
 #[inline(never)]
 pub fn spin(cpu: Duration) -> Duration {
     burn(cpu)
+}
+
+/// Burns `cpu` of the calling thread's CPU time, nearly all of it in the kernel, in calls of some ten microseconds.
+#[inline(never)]
+pub fn spin_in_kernel(cpu: Duration) -> Duration {
+    let start = thread_cpu();
+    let mut bytes = [0_u8; 64 << 10];
+    while thread_cpu() - start < cpu {
+        // Where there is no such file, the calls that look for it are time in the kernel, too.
+        drop(File::open("/dev/zero").and_then(|mut zeros| (0..16).try_for_each(|_| zeros.read_exact(&mut bytes))));
+        black_box(&bytes);
+    }
+    thread_cpu() - start
 }
 
 /// Calls itself `depth` times, then `leaf`: for a stack of a known depth.

@@ -76,6 +76,19 @@ fn perf_follows_a_rate_above_the_tick() {
     assert!(run.stacks > 1.2 * of_timers, "stacks {:.3}, {of_timers:.3} by timers: {}", run.stacks, run.outcome);
 }
 
+/// Check that time in the kernel, which perf events do not count, is told all the same, and once: of threads that spend nearly all
+/// of theirs there.
+#[test]
+fn time_in_the_kernel_is_told() {
+    for engine in ["perf", "timer"] {
+        let run = spin(engine, 1000, &["threads=2", "kernel=1"]);
+        assert_complete(&run, run.process_weight);
+        let of_threads = run.outcome["cpu_seconds"].as_f64().unwrap() * 1000.0;
+        let below = run.tally.below("spin_in_kernel") as f64 / of_threads;
+        assert!((0.97..=1.03).contains(&below), "{engine}: {below:.3} of the work: {}", run.outcome);
+    }
+}
+
 /// Check that where threads nap, what perf misses is made good by their clocks, and that this is said.
 #[test]
 fn perf_makes_good_what_it_misses() {

@@ -9,7 +9,8 @@ use serde_json::Value;
 
 use crate::scenario::{command, half_turn, not_run, number, result, sending, start};
 
-/// Check that where no timer can be made the last resort takes samples, and that the refused ones are named with reasons.
+/// Check that where no timer can be made the last resort takes samples, and that the refused ones are named with reasons, in the
+/// log, too, which also has the one that was taken.
 #[test]
 fn without_permission_for_timers_the_last_resort_works() {
     let outcome = result(&mut command("limits", &[]));
@@ -20,6 +21,14 @@ fn without_permission_for_timers_the_last_resort_works() {
     let refused = engine["refused"].as_array().unwrap();
     assert!(!refused.is_empty(), "{outcome}");
     assert!(refused.iter().all(|engine| !engine["why"].as_str().unwrap().is_empty()), "{outcome}");
+    let log: Vec<&str> = outcome["log"].as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
+    let is_logged = |words: &[&str]| log.iter().any(|line| words.iter().all(|word| line.contains(word)));
+    for engine in refused {
+        let [name, why] = ["name", "why"].map(|part| engine[part].as_str().unwrap());
+        assert!(is_logged(&["cannot be used", &format!("engine=\"{name}\""), why]), "{name}: {outcome}");
+    }
+    let name = engine["name"].as_str().unwrap();
+    assert!(is_logged(&["samples are taken", &format!("engine=\"{name}\"")]), "{outcome}");
 }
 
 /// A run of the scenario `takeover`, and the one thing that the profiler says about it.
@@ -239,6 +248,19 @@ fn a_limit_of_descriptors_reached_half_way_keeps_what_runs() {
     for engine in ["perf", "timer"] {
         fault("few_descriptors", engine);
     }
+}
+
+/// Check that perf events take no more than a quarter of the descriptors that the process may have: the other threads keep their timers, and
+/// it is said why.
+#[test]
+fn perf_events_leave_most_descriptors_to_the_host() {
+    let outcome = fault("quarter_of_descriptors", "perf");
+    let engine = &outcome["running"]["engine"];
+    let Some(events) = engine["threads"]["perf"].as_u64() else {
+        return not_run("a quarter of the descriptors", &format!("this machine allows no perf events: {engine}"));
+    };
+    assert!(events <= 6 && engine["threads"]["timer"].as_u64() > Some(0), "{outcome}");
+    assert_refused(&outcome, "perf", "a quarter of RLIMIT_NOFILE");
 }
 
 /// Check that a limit of memory that lets nothing more be mapped, set as soon as `start` returns, ends neither sampling nor the

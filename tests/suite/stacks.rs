@@ -17,9 +17,6 @@ use serde_json::Value;
 
 use crate::scenario::{LIMIT, assert_lawful, clean, number, sending, turn};
 
-/// Where a whole stack may end: the first function of the process or of a thread, as glibc and the kernel have it.
-const ROOTS: [&str; 6] = ["_start", "__libc_start_main", "__libc_start_call_main", "clone3", "__clone3", "clone"];
-
 /// What came of running the shop.
 struct Shop {
     receiver: Receiver,
@@ -61,20 +58,16 @@ fn run_shop(profile: &str, enough: i64) -> Shop {
 /// whatever they caught, no more than one in a thousand has a stack that does not, within five standard errors.
 #[expect(clippy::print_stdout, reason = "the figure, for who looks")]
 fn assert_whole(tally: &Tally) {
-    let is_whole =
-        |stack: &[String]| stack.last().is_some_and(|root| ROOTS.contains(&root.split('@').next().unwrap_or(root)));
-    let (whole, torn): (Vec<_>, Vec<_>) = tally.by_stack.iter().partition(|(stack, _)| is_whole(stack));
-    let weight = |stacks: &[(&Vec<String>, &i64)]| stacks.iter().map(|(_, weight)| **weight).sum::<i64>();
+    let torn: Vec<_> = tally.torn().collect();
+    let weight = |stacks: &[(&Vec<String>, i64)]| stacks.iter().map(|(_, weight)| weight).sum::<i64>();
     println!("{} of {} samples have a stack that is not whole", weight(&torn), tally.weight);
     let most = tally.weight as f64 / 1000.0;
     let is_rare = weight(&torn) as f64 <= most + 5.0 * most.sqrt();
     assert!(is_rare, "{} of {} samples are torn: {torn:#?}", weight(&torn), tally.weight);
-    let of_handlers = |stacks: &[(&Vec<String>, &i64)]| {
-        let is_handler = |stack: &[String]| stack.iter().any(|name| name.starts_with("shop::"));
-        stacks.iter().filter(|(stack, _)| is_handler(stack)).map(|(_, weight)| **weight).sum::<i64>()
-    };
-    assert_eq!(of_handlers(&torn), 0, "stacks of handlers are torn: {torn:#?}");
-    assert!(of_handlers(&whole) > 100, "only {} stacks of the shop", of_handlers(&whole));
+    let is_handler = |stack: &[String]| stack.iter().any(|name| name.starts_with("shop::"));
+    assert!(!torn.iter().any(|(stack, _)| is_handler(stack)), "stacks of handlers are torn: {torn:#?}");
+    let of_handlers: i64 = tally.by_stack.iter().filter(|(stack, _)| is_handler(stack)).map(|(_, weight)| weight).sum();
+    assert!(of_handlers > 100, "only {of_handlers} stacks of the shop");
 }
 
 /// The places in the shop's own code that a receiver got: function and file by location, innermost first.

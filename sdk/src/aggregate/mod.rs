@@ -258,8 +258,9 @@ fn flaws(head: &Head, lacks_context: bool) -> Degraded {
     if head.elided > 0 || head.end == StackEnd::TooDeep {
         degraded.add(Flaw::Truncated, 1);
     }
-    if head.end == StackEnd::Stopped {
+    if let Some(why) = why_stopped(head.end) {
         degraded.add(Flaw::UnwindStopped, 1);
+        degraded.add(why, 1);
     }
     if lacks_context {
         degraded.add(Flaw::NoContext, 1);
@@ -268,4 +269,14 @@ fn flaws(head: &Head, lacks_context: bool) -> Degraded {
         degraded.add(Flaw::Scaled, 1);
     }
     degraded
+}
+
+/// Why the walk of a stack ended before its root, where it did.
+fn why_stopped(end: StackEnd) -> Option<Flaw> {
+    match end {
+        StackEnd::Root | StackEnd::TooDeep => None,
+        StackEnd::Unknown => Some(Flaw::UnwindUnknown),
+        StackEnd::Unreadable => Some(Flaw::UnwindUnreadable),
+        StackEnd::InDoubt => Some(Flaw::UnwindInDoubt),
+    }
 }

@@ -55,6 +55,22 @@ fn a_renamed_thread_keeps_its_earlier_name_on_earlier_samples() {
     assert_eq!(window.names.len(), 3);
 }
 
+/// Check that stacks that end early are counted, all together and by what ended them, and that those that reach the root or
+/// the bound of the walk are not.
+#[test]
+fn early_ends_are_counted_by_reason() {
+    use StackEnd::{InDoubt, Root, TooDeep, Unknown, Unreadable};
+    let ends = [Root, Unknown, Unknown, Unknown, TooDeep, Unreadable, Unreadable, InDoubt];
+    let samples = ends.map(|end| (Head { end, weight: 1, ..Head::default() }, &[][..], &[10][..]));
+    let (window, _) = window(&samples);
+    let flaws =
+        [Flaw::UnwindStopped, Flaw::UnwindUnknown, Flaw::UnwindUnreadable, Flaw::UnwindInDoubt, Flaw::Truncated];
+    assert_eq!(flaws.map(|flaw| window.degraded.count(flaw)), [6, 3, 2, 1, 1]);
+    // Of one address each, and told apart by their ends in the profile, too.
+    assert_eq!(window.entries().len(), 5);
+    assert!(ends.into_iter().all(|end| StackEnd::from_byte(end as u8) == end));
+}
+
 /// Check that equal addresses are kept apart where they were in different libraries, and added up where they were not.
 #[test]
 fn equal_addresses_of_different_libraries_are_kept_apart() {

@@ -100,6 +100,8 @@ struct Assembly<'a> {
     labels: Map<(u32, u32, Option<&'a str>), AttributeSetId>,
     tags: Map<u32, Vec<(&'static str, String)>>,
     threads: ThreadLabels<'a>,
+    /// The stack of the sample before: entries of one come one behind the other.
+    last: Option<(&'a [u64], StackId)>,
 }
 
 /// Amounts in whole units, of which only all together are rounded: rounded each by itself, many small ones of a kind would be wrong
@@ -150,12 +152,18 @@ impl<'a> Assembly<'a> {
             labels: Map::default(),
             tags,
             threads,
+            last: None,
         }
     }
 
     fn sample(&mut self, entry: &Entry<'a>, value: i64) -> Sample {
+        let stack = match self.last {
+            Some((addresses, stack)) if std::ptr::eq(addresses, entry.addresses) => stack,
+            _ => self.stack(entry),
+        };
+        self.last = Some((entry.addresses, stack));
         Sample {
-            stack: self.stack(entry),
+            stack,
             attributes: self.labels(entry.tag_set, entry.tid, entry.thread_name),
             link: self.link(entry),
             value,

@@ -78,7 +78,7 @@ pub(super) fn certain<'a>(head: &mut Head, addresses: &'a [u64], modules: &Modul
         return addresses;
     }
     let (certain, _) = leaf.split_at(doubtful.map_or(leaf.len(), |doubtful| doubtful + 1));
-    head.end = StackEnd::Stopped;
+    head.end = StackEnd::InDoubt;
     head.elided = 0;
     head.leaf_frames = head.leaf_frames.min(certain.len() as u16);
     certain
@@ -137,9 +137,9 @@ mod tests {
         let addresses = [CODE, CODE + 1, CODE + 2, CODE + 3];
         assert_eq!(cut(&known, 5, &[1, 2, 3, 4]), (4, StackEnd::Root, 5, 3));
         assert_eq!(cut(&doubtful, 0, &addresses), (4, StackEnd::Root, 0, 3));
-        assert_eq!(cut(&doubtful, 5, &addresses), (3, StackEnd::Stopped, 0, 3));
-        assert_eq!(cut(&doubtful, 5, &[CODE, 1, CODE, CODE]), (2, StackEnd::Stopped, 0, 2));
-        assert_eq!(cut(&doubtful, 0, &[CODE, CODE, CODE, 1]), (4, StackEnd::Stopped, 0, 3));
-        assert_eq!(cut(&doubtful, 0, &[1, CODE]), (1, StackEnd::Stopped, 0, 1));
+        assert_eq!(cut(&doubtful, 5, &addresses), (3, StackEnd::InDoubt, 0, 3));
+        assert_eq!(cut(&doubtful, 5, &[CODE, 1, CODE, CODE]), (2, StackEnd::InDoubt, 0, 2));
+        assert_eq!(cut(&doubtful, 0, &[CODE, CODE, CODE, 1]), (4, StackEnd::InDoubt, 0, 3));
+        assert_eq!(cut(&doubtful, 0, &[1, CODE]), (1, StackEnd::InDoubt, 0, 1));
     }
 }

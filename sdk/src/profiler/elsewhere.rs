@@ -19,6 +19,7 @@ use crate::stats::Stats;
 pub(super) enum Running {}
 
 impl Running {
+    #[expect(clippy::needless_pass_by_value, reason = "as where there is a sampler")]
     pub(super) fn start(settings: Settings) -> Result<Self, Error> {
         let here =
             format!("profiler::start({:?}) on {} {}", settings.service, std::env::consts::OS, std::env::consts::ARCH);
@@ -73,5 +74,23 @@ impl Running {
 
     pub(super) fn stop(self, _timeout: Duration) -> bool {
         match self {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use crate::error::ErrorKind;
+
+    /// Check that a start says what it needs, that it is not the caller's mistake, and what to do.
+    #[test]
+    fn a_start_says_what_is_missing() {
+        let error = Running::start(Config::new("shop").resolve(&|_| None).unwrap()).unwrap_err();
+        let said = error.to_string();
+        assert_eq!(error.kind(), ErrorKind::Environment, "{said}");
+        for word in ["shop", std::env::consts::OS, "needs Linux on x86_64 or aarch64", "PROFILER_ENABLED=0"] {
+            assert!(said.contains(word), "{word} is not said: {said}");
+        }
     }
 }

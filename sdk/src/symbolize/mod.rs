@@ -17,9 +17,11 @@ mod pace;
 mod symtab;
 
 use std::collections::{BTreeMap, HashSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{BuildHasher, Hash, Hasher};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
+
+use profiler_proto::hash::State;
 
 use self::cache::Cache;
 use self::dwarf::{Place, Position};
@@ -224,7 +226,8 @@ fn place(address: u64, modules: &Modules) -> (Option<&Module>, cache::Key) {
 /// What tells a module from others: its build, wherever it is loaded. Without a build id, it is its place, until some
 /// module is unloaded: another may then have taken it.
 fn identity(modules: &Modules, module: &Module) -> u64 {
-    let mut hasher = DefaultHasher::new();
+    static HASHED: LazyLock<State> = LazyLock::new(State::default);
+    let mut hasher = HASHED.build_hasher();
     (&module.name, &module.build_id).hash(&mut hasher);
     if module.build_id.is_none() {
         let (_, removed) = modules.changes;

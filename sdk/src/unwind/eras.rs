@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use profiler_proto::hash::Set;
+
 use super::modules::Modules;
 
 /// Most eras. What fits into none of them shares the last one, in which only what all of its states have is known: addresses
@@ -64,17 +66,19 @@ pub(crate) fn places<'a, 'b>(
     eras: &'a [Arc<Modules>],
     stacks: impl Iterator<Item = (usize, &'b [u64])>,
 ) -> Vec<(Vec<u64>, &'a Modules)> {
-    let mut places: Vec<_> = eras.iter().map(|modules| (Vec::new(), modules.as_ref())).collect();
+    // Most are in many stacks: only what is distinct is worth sorting.
+    let mut distinct: Vec<Set<u64>> = eras.iter().map(|_| Set::default()).collect();
     for (era, addresses) in stacks {
-        if let Some((all, _)) = places.get_mut(era) {
-            all.extend_from_slice(addresses);
+        if let Some(all) = distinct.get_mut(era) {
+            all.extend(addresses);
         }
     }
-    for (addresses, _) in &mut places {
+    let sorted = distinct.into_iter().map(|all| {
+        let mut addresses: Vec<u64> = all.into_iter().collect();
         addresses.sort_unstable();
-        addresses.dedup();
-    }
-    places
+        addresses
+    });
+    sorted.zip(eras.iter().map(Arc::as_ref)).collect()
 }
 
 #[cfg(test)]

@@ -17,10 +17,14 @@ pub(crate) enum StackEnd {
     /// At the root: `main`'s caller or the start of the thread.
     #[default]
     Root = 0,
-    /// At a frame whose caller could not be found or read.
-    Stopped = 1,
+    /// At a frame of which neither tables nor a frame pointer tell the caller.
+    Unknown = 1,
     /// At the bound of the walk.
     TooDeep = 2,
+    /// At a frame whose caller is told, and is where nothing can be read.
+    Unreadable = 3,
+    /// At an address that may be in one library or in another: one took the other's place meanwhile.
+    InDoubt = 4,
 }
 
 impl StackEnd {
@@ -28,7 +32,9 @@ impl StackEnd {
     pub(crate) fn from_byte(byte: u8) -> Self {
         match byte {
             0 => Self::Root,
-            1 => Self::Stopped,
+            1 => Self::Unknown,
+            3 => Self::Unreadable,
+            4 => Self::InDoubt,
             _ => Self::TooDeep,
         }
     }

@@ -27,7 +27,9 @@ pub(crate) struct Snapshot {
 pub(crate) enum Stepped {
     ToCaller,
     AtRoot,
-    /// The caller could not be found or read.
+    /// There are no tables, and the caller could not be found.
+    Unknown,
+    /// The caller could not be found, or could not be read.
     Lost,
 }
 
@@ -72,7 +74,8 @@ impl Snapshot {
                 Stepped::ToCaller if cursor.pc == 0 => return StackEnd::Root,
                 Stepped::ToCaller => {}
                 Stepped::AtRoot => return StackEnd::Root,
-                Stepped::Lost => return StackEnd::Stopped,
+                Stepped::Unknown => return StackEnd::Unknown,
+                Stepped::Lost => return StackEnd::Unreadable,
             }
         }
     }
@@ -91,7 +94,12 @@ impl Snapshot {
             Step::Frame(frame) => cursor.apply(frame, memory).into(),
             Step::Root => Stepped::AtRoot,
             Step::Evaluate => row().and_then(|(tables, row)| evaluate(&row, tables, cursor, memory)).into(),
-            Step::NoTables => return frame_pointer::step(cursor, memory),
+            Step::NoTables => {
+                return match frame_pointer::step(cursor, memory) {
+                    Stepped::Lost => Stepped::Unknown,
+                    stepped => stepped,
+                };
+            }
         };
         // Some hand-written functions push and do not say so in their tables. Only a leaf can be caught by that.
         if let Some(before) = before

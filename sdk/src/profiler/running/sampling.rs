@@ -407,9 +407,16 @@ impl Sampling {
         self.publication.say(!now.name.is_empty());
         now.notes.extend_from_slice(self.publication.notes());
         now.notes.extend(self.stranded.then(|| CLOSED.to_owned()));
-        let mut engine = self.handle.engine.lock().unwrap_or_else(PoisonError::into_inner);
-        if *engine != now {
-            *engine = now;
+        let engine = || self.handle.engine.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_same = *engine() == now;
+        if is_same {
+            return;
+        }
+        let name = now.name.clone();
+        let before = std::mem::replace(&mut *engine(), now);
+        // Without the lock, for the log is the host's code.
+        if before.name != name && !name.is_empty() {
+            tracing::info!(engine = name, "samples are taken by this engine");
         }
     }
 }

@@ -56,6 +56,22 @@ fn main() {
 }
 "#;
 
+/// A function with an inlined one and a type of its own, of which as many are made as asked for.
+const REPEATED: &str = r#"
+#define FUNCTION(n) \
+    struct s##n { struct s##n *next; int a##n; long b##n[4]; const char *name##n; double d##n; }; \
+    static inline __attribute__((always_inline)) int inner##n(struct s##n *p, int k) { \
+        int sum = p->a##n * k; \
+        for (int i = 0; i < k; i++) sum += (int)p->b##n[i & 3] ^ i; \
+        return sum; \
+    } \
+    static __attribute__((used, noinline)) int outer##n(struct s##n *p, int k) { \
+        int x = inner##n(p, k), y = inner##n(p->next, k + 1); \
+        p->d##n += x; \
+        return x * y; \
+    }
+"#;
+
 /// A folder for one test.
 pub(super) struct Folder(pub(super) PathBuf);
 
@@ -75,6 +91,19 @@ impl Folder {
         let mut gcc = Command::new("cc");
         gcc.args(["-shared", "-fPIC", "-O2", "-g", "-Wl,--build-id"]).args(flags).arg(source).arg("-o").arg(&library);
         tool(&mut gcc);
+        library
+    }
+
+    /// A library with as many units of debug information, each of 200 functions: some 220 KB a unit.
+    pub(super) fn large(&self, name: &str, units: usize) -> PathBuf {
+        let (source, object, library) = (self.0.join("large.c"), self.0.join("large.o"), self.0.join(name));
+        let functions: String = (0..200).map(|n| format!("FUNCTION({n})\n")).collect();
+        std::fs::write(&source, [REPEATED, &functions].concat()).unwrap();
+        tool(Command::new("cc").args(["-c", "-fPIC", "-O2", "-g", "-o"]).arg(&object).arg(source));
+        // One object many times: nothing in it has a name that others see.
+        let mut linker = Command::new("cc");
+        linker.args(["-shared", "-Wl,--build-id", "-o"]).arg(&library).args(std::iter::repeat_n(&object, units));
+        tool(&mut linker);
         library
     }
 

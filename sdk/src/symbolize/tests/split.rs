@@ -8,8 +8,13 @@ use super::build::{Folder, functions, loaded, objcopy, symbols};
 
 /// Folders of this test alone.
 fn folders(folder: &Folder) -> Folders {
-    let cache = folder.0.join("cache").into_os_string();
-    let mut folders = Folders::new(&|name| (name == "DEBUGINFOD_CACHE_PATH").then(|| cache.clone()));
+    let place = |name: &str| match name {
+        "DEBUGINFOD_CACHE_PATH" => Some("cache"),
+        "XDG_CACHE_HOME" => Some("xdg"),
+        "HOME" => Some("home"),
+        _ => None,
+    };
+    let mut folders = Folders::new(&|name| Some(folder.0.join(place(name)?).into_os_string()));
     folders.system = folder.0.join("system");
     folders
 }
@@ -38,7 +43,7 @@ fn split(library: &Path, at: &Path, link: bool) {
 }
 
 /// Check that debug information is found beside the library, in `.debug`, below the system's folder, by build id there
-/// and by build id in debuginfod's cache, and that it says the same there.
+/// and by build id in each of debuginfod's caches, and that it says the same there, also where it is compressed.
 #[test]
 fn split_debug_information_says_the_same() {
     for (place, link) in [
@@ -47,6 +52,9 @@ fn split_debug_information_says_the_same() {
         ("system/{folder}/code.so.debug", true),
         ("system/.build-id/{first}/{rest}.debug", false),
         ("cache/{id}/debuginfo", false),
+        ("xdg/debuginfod_client/{id}/debuginfo", false),
+        ("home/.cache/debuginfod_client/{id}/debuginfo", false),
+        ("home/.debuginfod_client_cache/{id}/debuginfo", false),
     ] {
         let folder = Folder::new();
         let (library, wanted, expected) = whole(&folder, &[]);
@@ -55,6 +63,8 @@ fn split_debug_information_says_the_same() {
         let place = place.replace("{id}", &id).replace("{first}", &id[..2]).replace("{rest}", &id[2..]);
         split(&library, &folder.0.join(&place), link);
         assert_eq!(symbols(loaded(&library), &folders(&folder), &wanted), expected, "{place}");
+        objcopy(&["--compress-debug-sections=zlib"], &[&folder.0.join(&place)]);
+        assert_eq!(symbols(loaded(&library), &folders(&folder), &wanted), expected, "{place}, compressed");
         // Gone: of a stripped library only the names that other modules see are left.
         std::fs::remove_file(folder.0.join(&place)).unwrap();
         let left = symbols(loaded(&library), &folders(&folder), &wanted);

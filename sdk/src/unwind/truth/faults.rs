@@ -73,6 +73,19 @@ fn bad_registers_end_the_walk() {
     assert_eq!(walks, all.len().pow(3));
 }
 
+/// Check that a walk that ends early says why: nothing tells the caller, or what does leads to where nothing can be read.
+#[test]
+fn an_early_end_has_its_reason() {
+    let mut walker = Walker::new();
+    let (code, stack) = (Code::new(&FRAMED), [0_u64; 512]);
+    let (sp, nowhere) = (stack.as_ptr() as u64, 1 << 47);
+    // In code with tables; in code without, with no call on its stack; where there is no code.
+    let own = libc::qsort as *const () as u64;
+    let ends =
+        [(own, nowhere), (code.address() + 9, sp), (8, sp)].map(|(pc, sp)| walker.walk(&registers(pc, sp, sp)).0);
+    assert_eq!(ends, [StackEnd::Unreadable, StackEnd::Unknown, StackEnd::Unknown]);
+}
+
 /// Check that a walk from every byte of the C library's code ends without a fault on a stack of noise.
 #[test]
 fn noise_ends_the_walk() {

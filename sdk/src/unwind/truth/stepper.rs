@@ -294,7 +294,7 @@ impl Stepper {
             return;
         }
         let stops = |code: &Range<u64>| walked().last().is_some_and(|last| code.contains(&last));
-        if end == StackEnd::Stopped
+        if end == StackEnd::Unknown
             && self.may_stop_in.as_ref().is_some_and(stops)
             && walked().zip(truth()).all(|(a, b)| a == b)
         {

@@ -46,6 +46,8 @@ pub(crate) struct Outcome {
     pub(crate) stacks: Option<f64>,
     /// What they weigh, in periods.
     pub(crate) weight: Option<f64>,
+    /// What share of that has a stack that reaches its root, where that can be seen.
+    pub(crate) whole: Option<f64>,
 }
 
 impl Outcome {
@@ -104,7 +106,7 @@ impl Lab {
         let mut command = Command::new(program);
         let said = Running::start(command.args(task).arg("url="), LIMIT)?.finish()?.json()?;
         let stacks = said["stacks"].as_f64();
-        Ok(Outcome { said, stacks, weight: stacks })
+        Ok(Outcome { said, stacks, weight: stacks, whole: None })
     }
 
     /// Runs `task` under this profiler with `engine`.
@@ -234,18 +236,20 @@ impl Lab {
     fn counted(who: Who, said: &dyn Fn(&str) -> Result<Value>) -> Result<Outcome> {
         let sink = Sink::of(who)?;
         let said = said(&sink.url())?;
-        let (stacks, weight) = match sink {
-            Sink::None => (said["stacks"].as_f64(), said["stacks"].as_f64()),
+        let (stacks, weight, whole) = match sink {
+            Sink::None => (said["stacks"].as_f64(), said["stacks"].as_f64(), None),
             Sink::Otlp(receiver) => {
                 let tally = receiver.accepted();
-                (Some(tally.stacks as f64), Some(tally.weight as f64))
+                let torn: i64 = tally.torn().map(|(_, weight)| weight).sum();
+                let whole = 1.0 - torn as f64 / tally.weight as f64;
+                (Some(tally.stacks as f64), Some(tally.weight as f64), Some(whole))
             }
             Sink::Pyroscope(server) => {
                 let stacks = server.periods()?;
-                (Some(stacks), Some(stacks))
+                (Some(stacks), Some(stacks), None)
             }
         };
-        Ok(Outcome { said, stacks, weight })
+        Ok(Outcome { said, stacks, weight, whole })
     }
 
     fn start(&self, who: Who, task: &[String], url: &str) -> Result<Running> {

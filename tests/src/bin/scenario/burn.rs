@@ -55,13 +55,14 @@ fn tagged(part: &Part, slice: Duration) -> Duration {
     (part.burn)(slice)
 }
 
-/// Burns CPU in one function on `threads` threads for `seconds`, with naps of `nap_micros` between and at
+/// Burns CPU in one function on `threads` threads for `seconds`, with `kernel=1` nearly all of it in the kernel, with naps of `nap_micros` between and at
 /// two rates in turn if there is an `other_rate`. Of the threads, every third was there before the start,
 /// every third was made right behind it, and every third in the middle of the time. On a machine that is busy with other
 /// things it takes longer: until there is enough CPU time to compare.
 pub(crate) fn spinning(options: &Options) -> Result<Value> {
     let (threads, seconds) = (options.value::<u32>("threads")?, options.value::<f64>("seconds")?);
     let nap = Duration::from_micros(options.value_or("nap_micros", 0)?);
+    let work = if options.value_or("kernel", 0)? != 0 { workload::spin_in_kernel } else { workload::spin };
     let began = Instant::now();
     let end = began + Duration::from_secs_f64(seconds);
     static ENOUGH: AtomicBool = AtomicBool::new(false);
@@ -74,7 +75,7 @@ pub(crate) fn spinning(options: &Options) -> Result<Value> {
             drop(begun.lock().map(|begun| begun.recv()));
             let start = thread_cpu();
             while !ENOUGH.load(Ordering::Relaxed) {
-                workload::spin(Duration::from_millis(1));
+                work(Duration::from_millis(1));
                 if !nap.is_zero() {
                     std::thread::sleep(nap);
                 }

@@ -22,6 +22,8 @@ use crate::FLUSH;
 /// Samples a second.
 const RATE: u32 = 100;
 const THREADS: usize = 8;
+/// A quarter of the descriptors that there are where they are few: fewer than threads.
+const QUARTER: u64 = 6;
 /// CPU time of each thread.
 const WORK: Duration = Duration::from_millis(150);
 
@@ -45,6 +47,9 @@ pub(crate) fn fault(options: &Options) -> Result<Value> {
             if let Some(why) = refusal(without_proc())? {
                 return Ok(json!({ "refused": why }));
             }
+        }
+        "quarter_of_descriptors" => {
+            setrlimit(Resource::Nofile, Rlimit { current: Some(QUARTER * 4), ..getrlimit(Resource::Nofile) })?;
         }
         "few_descriptors" | "no_memory" => {}
         other => return Err(format!("what={other:?} is unknown").into()),

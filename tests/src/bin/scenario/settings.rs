@@ -40,14 +40,19 @@ pub(crate) fn start(options: &Options) -> Result<Value> {
             Err(_) => otlp,
         });
     }
+    logged(|| outcome(config))
+}
+
+/// The same with what was logged meanwhile.
+fn logged(work: impl FnOnce() -> Result<Value>) -> Result<Value> {
     let log = Log::default();
     tracing::subscriber::set_global_default(tracing_subscriber::registry().with(log.clone()))?;
-    let mut outcome = outcome(config)?;
+    let mut outcome = work()?;
     outcome["log"] = log.0.lock().unwrap_or_else(PoisonError::into_inner).as_slice().into();
     Ok(outcome)
 }
 
-/// What is logged at the level `INFO` and above: the messages.
+/// What is logged at the level `INFO` and above: each message with its fields.
 #[derive(Debug, Clone, Default)]
 struct Log(Arc<Mutex<Vec<String>>>);
 
@@ -56,11 +61,12 @@ impl<S: Subscriber> Layer<S> for Log {
         if *event.metadata().level() > tracing::Level::INFO {
             return;
         }
-        event.record(&mut |field: &tracing::field::Field, value: &dyn std::fmt::Debug| {
-            if field.name() == "message" {
-                self.0.lock().unwrap_or_else(PoisonError::into_inner).push(format!("{value:?}"));
-            }
+        let (mut message, mut fields) = (String::new(), String::new());
+        event.record(&mut |field: &tracing::field::Field, value: &dyn std::fmt::Debug| match field.name() {
+            "message" => message = format!("{value:?}"),
+            name => fields += &format!(" {name}={value:?}"),
         });
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(message + &fields);
     }
 }
 
@@ -76,7 +82,7 @@ pub(crate) fn second() -> Result<Value> {
 /// Starts where the kernel gives no timer away: each takes one of the signals that may be pending (timer_create(2)).
 pub(crate) fn without_timers() -> Result<Value> {
     setrlimit(Resource::Sigpending, Rlimit { current: Some(0), maximum: Some(0) })?;
-    outcome(Config::new("limits").rate_hz(100))
+    logged(|| outcome(Config::new("limits").rate_hz(100)))
 }
 
 /// The error of a start, or what a profiler that started has after a second of work.

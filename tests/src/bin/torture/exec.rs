@@ -1,7 +1,8 @@
 //! A program that becomes another one in the middle of sampling, again and again.
 //!
 //! In: the bench; `image`, which one this is, `end`, at which uptime it is enough. Out: how many images there were. An image has no
-//! handler of SIGPROF until it starts a profiler, and the last one never does: a signal left over would end it.
+//! handler of SIGPROF until it starts a profiler, and the last one never does: a signal left over would end it. None has a descriptor
+//! of the one before.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -23,6 +24,10 @@ pub(crate) fn exec(options: &Options) -> Result<Value> {
     let image: u64 = options.value_or("image", 0)?;
     let now = uptime();
     let end = options.value_or("end", (now + Duration::from_secs_f64(options.value("seconds")?)).as_secs_f64())?;
+    let left = perf_events()?;
+    if left > 0 {
+        return Err(format!("image {image} has {left} perf events of the one before").into());
+    }
     spin(Duration::from_millis(30));
     if now.as_secs_f64() >= end && image >= LEAST {
         spin(Duration::from_millis(300));
@@ -45,4 +50,10 @@ pub(crate) fn exec(options: &Options) -> Result<Value> {
     let arguments = [format!("seconds={}", 0), format!("image={}", image + 1), format!("end={end}")];
     let error = Command::new(std::env::current_exe()?).arg("exec").args(arguments).exec();
     Err(error.into())
+}
+
+/// Descriptors of perf events that are open.
+fn perf_events() -> Result<usize> {
+    let links = std::fs::read_dir("/proc/self/fd")?.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+    Ok(links.filter(|link| link.to_string_lossy().contains("perf_event")).count())
 }
