@@ -162,7 +162,7 @@ pub struct HeapStats {
     pub lost: HeapLost,
     /// Samples that are shown without stack and tags, for there were too many of those.
     pub without_stack: u64,
-    /// Profiles that were to be sent and were not, for looking up their names panicked: what was allocated in their time is in no other one that is sent.
+    /// Profiles that were to be sent and were not, for making them panicked: what was allocated in their time is in no other one that is sent.
     pub profiles_lost: u64,
     /// Bytes that the profiler's own tables take: of what lives, of where it comes from, of what waits for the next profile.
     pub table_bytes: u64,

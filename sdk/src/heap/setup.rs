@@ -57,7 +57,8 @@ impl Setup {
             let remedy = match by_variable {
                 Some(_) => "take prof:false out of _RJEM_MALLOC_CONF or MALLOC_CONF",
                 None => {
-                    "use profiler::jemalloc!(); for the #[global_allocator], or set _RJEM_MALLOC_CONF=prof:true,prof_active:false"
+                    // Not `prof_active:false`, which in the environment keeps sampling off.
+                    "use profiler::jemalloc!(); for the #[global_allocator], or set _RJEM_MALLOC_CONF=prof:true"
                 }
             };
             return Err(Missing { why, remedy });

@@ -233,11 +233,8 @@ impl Io {
 
     /// The window's profile.
     async fn profile(&self, window: &Window, symbolizer: &mut Symbolizer) -> Option<ProfileSet> {
-        self.with_symbols(symbolizer, async |symbolizer| {
-            symbolizer.learn(&window.places()).await;
-            assemble(window, symbolizer, &self.resource)
-        })
-        .await
+        let learn = async |symbolizer: &mut Symbolizer| symbolizer.learn(&window.places()).await;
+        self.with_symbols(symbolizer, learn, |symbolizer| assemble(window, symbolizer, &self.resource)).await
     }
 
     /// The heap's profiles as they are asked for; `None` where there are none.
@@ -261,11 +258,9 @@ impl Io {
     /// The window's profiles.
     #[cfg(feature = "heap")]
     async fn named_heap(&self, window: &HeapWindow, symbolizer: &mut Symbolizer) -> Option<ProfileSet> {
-        self.with_symbols(symbolizer, async |symbolizer| {
-            symbolizer.learn(&window.places()).await;
-            crate::assemble::assemble_heap(window, symbolizer, &self.resource)
-        })
-        .await
+        let learn = async |symbolizer: &mut Symbolizer| symbolizer.learn(&window.places()).await;
+        let make = |symbolizer: &Symbolizer| crate::assemble::assemble_heap(window, symbolizer, &self.resource);
+        self.with_symbols(symbolizer, learn, make).await
     }
 
     #[cfg(not(feature = "heap"))]
@@ -274,27 +269,37 @@ impl Io {
         match *window {}
     }
 
-    /// What `work` makes with the symbolizer. Symbolizing lets requests through between its slices. It reads strange files
-    /// with code of others: should that panic, this profile is lost and nothing else (unless the host is built to abort on panics).
+    /// What is made of the symbols once they are learned. Symbolizing lets requests through between its slices. It reads strange files
+    /// with code of others: should that panic, this profile has numbers where it would have names (unless the host is built to abort on
+    /// panics), for what was allocated meanwhile, or sampled, is in no other one.
     async fn with_symbols(
         &self,
         symbolizer: &mut Symbolizer,
-        work: impl AsyncFnOnce(&mut Symbolizer) -> ProfileSet,
+        learn: impl AsyncFnOnce(&mut Symbolizer),
+        make: impl Fn(&Symbolizer) -> ProfileSet,
     ) -> Option<ProfileSet> {
-        let mut work = Box::pin(work(symbolizer));
-        let attempt = poll_fn(|context| {
-            let poll = AssertUnwindSafe(|| work.as_mut().poll(context));
-            catch_unwind(poll).map_or(Poll::Ready(None), |poll| poll.map(Some))
-        });
-        let set = attempt.await;
-        drop(work);
-        if set.is_none() {
-            tracing::error!("symbolizing panicked: one profile is lost; please report this");
+        if caught(learn(symbolizer)).await.is_none() {
+            tracing::error!("symbolizing panicked: one profile has no names; please report this");
+            symbolizer.reset();
+        }
+        let made = catch_unwind(AssertUnwindSafe(|| make(symbolizer))).ok();
+        if made.is_none() {
+            tracing::error!("making a profile panicked: it is lost; please report this");
             symbolizer.reset();
         }
         *self.handle.symbols.lock().unwrap_or_else(PoisonError::into_inner) = symbolizer.stats.clone();
-        set
+        made
     }
+}
+
+/// What comes of `work`; `None` where it panics.
+async fn caught<T>(work: impl Future<Output = T>) -> Option<T> {
+    let mut work = Box::pin(work);
+    poll_fn(|context| {
+        let poll = AssertUnwindSafe(|| work.as_mut().poll(context));
+        catch_unwind(poll).map_or(Poll::Ready(None), |poll| poll.map(Some))
+    })
+    .await
 }
 
 fn left(deadline: Instant) -> Duration {
@@ -339,7 +344,31 @@ mod tests {
         }
     }
 
-    /// Check that a profile of the heap is counted that is lost as its names are looked up, and none that is not.
+    /// Check that a profile of which the names cannot be looked up, for who reads the files panics, is made without them, and that the next one has them.
+    #[test]
+    fn a_profile_outlives_its_names() {
+        let mark = Arc::new(Mark::set().unwrap());
+        let io = io(None, &mark);
+        let mut symbolizer = Symbolizer::new(Some(Folders::new(&|_| None)));
+        let window = large_window();
+        let named = |set: &ProfileSet| {
+            let functions = set.dictionary.functions.iter();
+            functions.filter(|function| set.dictionary.strings.text(function.name).contains("::")).count()
+        };
+        let [without, with] = [true, false].map(|panics| {
+            let learn = async |symbolizer: &mut Symbolizer| {
+                symbolizer.learn(&window.places()).await;
+                assert!(!panics, "as a reader of strange files may");
+            };
+            let make = |symbolizer: &Symbolizer| assemble(&window, symbolizer, &io.resource);
+            runtime(&mark).unwrap().block_on(io.with_symbols(&mut symbolizer, learn, make)).unwrap()
+        });
+        let samples = |set: &ProfileSet| set.profiles[0].samples.iter().map(|sample| sample.value).sum::<i64>();
+        assert_eq!((samples(&without), named(&without)), (samples(&with), 0));
+        assert!(samples(&with) > 1000 && named(&with) > 100, "{} {}", samples(&with), named(&with));
+    }
+
+    /// Check that a profile of the heap is counted that is lost as it is made, and none that is not.
     #[cfg(feature = "heap")]
     #[test]
     fn a_profile_of_the_heap_that_is_lost_is_counted() {

@@ -4,12 +4,14 @@
 //! on standard output. An allocator belongs to a program, so these are no part of `scenario`.
 
 mod crowd;
+mod edges;
 mod exact;
 mod figures;
 mod fork;
 mod leader;
 mod leak;
 mod pull;
+mod rates;
 mod restart;
 mod sent;
 mod sums;
@@ -65,11 +67,13 @@ fn run() -> Result<Value> {
         "full" => exact::full(),
         "figures" => figures::figures(),
         "truth" => truth::truth(&options),
+        "edges" => edges::edges(),
         "crowd" => crowd::crowd(&options),
         "fork" => fork::fork(&options),
         "leader" => leader::leader(),
         "leak" => leak::leak(&options),
         "pull" => pull::pull(),
+        "rates" => rates::rates(),
         "restart" => restart::restart(),
         "resized" => restart::resized(),
         "sent" => sent::sent(&options),

@@ -46,7 +46,7 @@ impl Sums {
     fn add(&mut self, place: usize, sample: &Sample, dictionary: &Dictionary) {
         let value = sample.value;
         self.total[place] += value;
-        let names = functions(sample, dictionary);
+        let names: Vec<String> = functions_of(sample, dictionary).iter().map(|name| last_part(name)).collect();
         self.leaves.extend(names.first().cloned());
         for name in names.iter().collect::<BTreeSet<_>>() {
             self.by_function.entry(name.clone()).or_default()[place] += value;
@@ -79,13 +79,13 @@ impl Sums {
     }
 }
 
-/// The functions of a stack by the last part of their names, leaf first.
-fn functions(sample: &Sample, dictionary: &Dictionary) -> Vec<String> {
+/// The functions of a sample's stack, leaf first.
+pub(crate) fn functions_of(sample: &Sample, dictionary: &Dictionary) -> Vec<String> {
     let stack = dictionary.stacks.get(sample.stack);
     let locations = stack.map_or(&[][..], |stack| &stack.locations);
     let lines = locations.iter().filter_map(|id| dictionary.locations.get(*id)).flat_map(|location| &location.lines);
     let names = lines.filter_map(|line| dictionary.functions.get(line.function));
-    names.map(|function| last_part(dictionary.strings.text(function.name))).collect()
+    names.map(|function| dictionary.strings.text(function.name).to_owned()).collect()
 }
 
 fn last_part(name: &str) -> String {

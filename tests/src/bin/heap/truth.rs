@@ -1,7 +1,7 @@
 //! Known allocations, by function and by tag, on many threads, freed by others: what a profile estimates, and by how much it may
 //! be wrong.
 //!
-//! In: the interval, how many threads, how many blocks each allocates. Out: for each function, tag and type the truth, the estimate, and the
+//! In: the interval, how many threads, how many blocks each allocates, one in how many lives in the end. Out: for each function, tag and type the truth, the estimate, and the
 //! standard error that sampling has there.
 
 use std::collections::BTreeMap;
@@ -85,9 +85,10 @@ type Sums = BTreeMap<String, Sum>;
 pub(crate) fn truth(options: &Options) -> Result<Value> {
     let lg = options.value("lg")?;
     let (threads, blocks): (u64, u64) = (options.value("threads")?, options.value("blocks")?);
+    let lives: u64 = options.value_or("lives", 2)?;
     let interval = (1_u64 << lg) as f64;
     let profiler = start(lg)?;
-    let (kept, known) = allocate(threads, blocks, interval);
+    let (kept, known) = allocate(threads, blocks, lives, interval);
     let lived = sums(&profiler)?;
     let stats = heap_to_json(&profiler.stats().heap);
     let kept_blocks = kept.len();
@@ -117,7 +118,7 @@ pub(crate) fn truth(options: &Options) -> Result<Value> {
 }
 
 /// What lives in the end, and what is known of everything.
-fn allocate(threads: u64, blocks: u64, interval: f64) -> (Vec<Block>, Sums) {
+fn allocate(threads: u64, blocks: u64, lives: u64, interval: f64) -> (Vec<Block>, Sums) {
     let (kept_sender, kept) = mpsc::channel();
     let (freed_sender, freed) = mpsc::channel::<Block>();
     let mut known = Sums::new();
@@ -127,7 +128,7 @@ fn allocate(threads: u64, blocks: u64, interval: f64) -> (Vec<Block>, Sums) {
         let workers: Vec<_> = (0..threads)
             .map(|thread| {
                 let (kept, freed) = (kept_sender.clone(), freed_sender.clone());
-                scope.spawn(move || work(thread, blocks, interval, &kept, &freed))
+                scope.spawn(move || work(thread, (blocks, lives), interval, &kept, &freed))
             })
             .collect();
         drop(freed_sender);
@@ -141,7 +142,13 @@ fn allocate(threads: u64, blocks: u64, interval: f64) -> (Vec<Block>, Sums) {
     (kept.into_iter().collect(), known)
 }
 
-fn work(thread: u64, blocks: u64, interval: f64, kept: &mpsc::Sender<Block>, freed: &mpsc::Sender<Block>) -> Sums {
+fn work(
+    thread: u64,
+    (blocks, lives_one_in): (u64, u64),
+    interval: f64,
+    kept: &mpsc::Sender<Block>,
+    freed: &mpsc::Sender<Block>,
+) -> Sums {
     let mut random = Random::new(thread + 1);
     let mut known = Sums::new();
     for round in 0..blocks {
@@ -149,7 +156,7 @@ fn work(thread: u64, blocks: u64, interval: f64, kept: &mpsc::Sender<Block>, fre
         // Fewer of the large ones, so that all functions have a share in the bytes.
         let (name, function, size) = FUNCTIONS[[0, 0, 0, 0, 0, 0, 1, 1, 2, 3][random.below(10) as usize]];
         let size = size(&mut random);
-        let lives = round % 2 == 0;
+        let lives = round % lives_one_in == 0;
         let block = {
             // Outside of the tags, for it allocates itself.
             let _span = (endpoint == ENDPOINTS[0]).then(|| span().attach());

@@ -7,11 +7,11 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use profiler::{ProfileKind, Profiler};
-use profiler_tests::Result;
+use profiler::Profiler;
 use profiler_tests::subject::Options;
 use profiler_tests::usage::RunQueue;
 use profiler_tests::workload::{Random, on_path};
+use profiler_tests::{Result, capture};
 use serde_json::{Value, json};
 
 use super::under::Under;
@@ -33,7 +33,7 @@ pub(crate) fn pause(options: &Options) -> Result<Value> {
     let profiler = under.ours()?;
     let kept: Vec<Vec<u8>> = (0..live).map(keep).collect();
     // Names are found once.
-    capture(profiler)?;
+    capture_for(profiler, Duration::ZERO)?;
     let phase = AtomicU64::new(0);
     let threads = std::thread::available_parallelism()?.get().saturating_sub(1).max(1);
     let (captures, longest) = std::thread::scope(|scope| -> Result<_> {
@@ -63,16 +63,12 @@ fn keep(number: u64) -> Vec<u8> {
     on_path(number / TENANTS % WAYS, DEPTH, &mut || Vec::with_capacity(BLOCK))
 }
 
-fn capture(profiler: &Profiler) -> Result<()> {
-    Ok(profiler.capture(ProfileKind::Heap, Duration::ZERO).map(drop)?)
-}
-
-/// How many profiles were made in this time.
+/// How many profiles were made in this time, one at least.
 fn capture_for(profiler: &Profiler, time: Duration) -> Result<u64> {
     let end = Instant::now() + time;
     let mut captures = 0;
-    while Instant::now() < end {
-        capture(profiler)?;
+    while captures == 0 || Instant::now() < end {
+        capture::heap(profiler)?;
         captures += 1;
     }
     Ok(captures)

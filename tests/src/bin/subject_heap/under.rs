@@ -15,6 +15,9 @@ use profiler_tests::subject::Options;
 
 use super::bare;
 
+/// How long what is left may take to leave on a machine that has other things to do.
+const PATIENCE: Duration = Duration::from_secs(120);
+
 /// The profiler that runs.
 pub(crate) enum Under {
     /// None; or jemalloc's own, or hooks that do nothing, which nobody asks for anything.
@@ -23,7 +26,7 @@ pub(crate) enum Under {
     JemallocPprof(Dumps),
 }
 
-/// A thread that makes a profile again and again.
+/// A thread that makes a profile again and again; its name is one of those that count as the profiler's own.
 pub(crate) struct Dumps {
     end: Sender<()>,
     thread: JoinHandle<Result<u64>>,
@@ -48,9 +51,9 @@ impl Under {
     pub(crate) fn settle(&self) -> Result<()> {
         match self {
             Self::Nobody => Ok(()),
-            Self::Ours(profiler) => match profiler.flush(Duration::from_secs(20)) {
+            Self::Ours(profiler) => match profiler.flush(PATIENCE) {
                 true => Ok(()),
-                false => Err("not everything was delivered in 20 s".into()),
+                false => Err(format!("not everything was delivered in {PATIENCE:?}").into()),
             },
             Self::JemallocPprof(_) => dump().map(drop),
         }
@@ -76,9 +79,9 @@ impl Under {
     pub(crate) fn finish(self) -> Result<()> {
         match self {
             Self::Nobody => Ok(()),
-            Self::Ours(profiler) => match profiler.shutdown(Duration::from_secs(20)) {
+            Self::Ours(profiler) => match profiler.shutdown(PATIENCE) {
                 true => Ok(()),
-                false => Err("not everything was delivered in 20 s".into()),
+                false => Err(format!("not everything was delivered in {PATIENCE:?}").into()),
             },
             Self::JemallocPprof(Dumps { end, thread }) => {
                 drop(end);
@@ -111,7 +114,7 @@ impl Dumps {
             }
             Ok(dumps)
         };
-        Ok(Self { end, thread: std::thread::Builder::new().name("dumps".into()).spawn(again)? })
+        Ok(Self { end, thread: std::thread::Builder::new().name("profiler-dumps".into()).spawn(again)? })
     }
 }
 

@@ -14,7 +14,7 @@ const LIVE: [u32; 2] = [100_000, 1_000_000];
 
 /// Adds the lines.
 pub(super) fn measure(lab: &Lab, report: &mut Report) -> Result<()> {
-    let seconds = if lab.quick { 2 } else { 20 };
+    let seconds = if lab.quick { 2 } else { 10 };
     for live in LIVE {
         let task = ["task=pause".into(), "lg=0".into(), format!("live={live}"), format!("seconds={seconds}")];
         let said = lab.run_heap(Who::Ours, &options(Who::Ours, 0), &task)?;
