@@ -50,8 +50,11 @@ pub fn tracing_layer() -> TracingLayer {
     TracingLayer { fields: Vec::new(), ids_here: None, ids: AtomicBool::new(false) }
 }
 
-/// The trace id and the span id of the current span of the calling thread, as whoever calls it knows them.
-type IdsHere = fn() -> Option<([u8; 16], [u8; 8])>;
+/// Trace id and span id, as W3C Trace Context has their bytes.
+pub type SpanIds = ([u8; 16], [u8; 8]);
+
+/// The ids of the current span of the calling thread, as whoever is called knows them.
+type IdsHere = fn() -> Option<SpanIds>;
 
 /// See [`tracing_layer`].
 #[derive(Debug)]
@@ -93,7 +96,7 @@ impl TracingLayer {
     /// let subscriber = tracing_subscriber::registry().with(traced).with(profiled);
     /// ```
     #[must_use = "this returns the layer"]
-    pub fn with_ids(mut self, ids: fn() -> Option<([u8; 16], [u8; 8])>) -> Self {
+    pub fn with_ids(mut self, ids: fn() -> Option<SpanIds>) -> Self {
         self.ids_here = Some(ids);
         self
     }

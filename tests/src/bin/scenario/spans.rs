@@ -287,7 +287,7 @@ mod older {
     use opentelemetry_0_30::trace::TraceContextExt;
     use tracing_opentelemetry_0_31::OpenTelemetrySpanExt;
 
-    pub(super) fn ids(span: &tracing::Span) -> Option<([u8; 16], [u8; 8])> {
+    pub(super) fn ids(span: &tracing::Span) -> Option<profiler::SpanIds> {
         let context = span.context();
         let span = context.span().span_context().clone();
         span.is_sampled().then(|| (span.trace_id().to_bytes(), span.span_id().to_bytes()))
