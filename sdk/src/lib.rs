@@ -112,7 +112,7 @@ pub use context::future::{FutureExt, StreamExt, WithTags, inherit};
 #[cfg(feature = "cpu")]
 pub use context::keys::MAX_KEYS;
 #[cfg(feature = "tracing-layer")]
-pub use context::layer::{TracingLayer, tracing_layer};
+pub use context::layer::{SpanIds, TracingLayer, tracing_layer};
 #[cfg(feature = "opentelemetry-sdk")]
 pub use context::roots::ProfiledSpans;
 #[cfg(feature = "cpu")]

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use profiler_proto::model::Value as Attribute;
 use profiler_tests::outside::published::{Memory, Published};
-use profiler_tests::outside::record::{self, UnknownKey};
+use profiler_tests::outside::record::{self, Seen, UnknownKey};
 use profiler_tests::outside::stopped::Stopped;
-use profiler_tests::outside::watched::Watch;
+use profiler_tests::outside::watched::{State, Watch};
 use profiler_tests::process::Running;
 use profiler_tests::workload::Random;
 use serde_json::Value;
@@ -22,6 +22,9 @@ const LIMIT: Duration = Duration::from_secs(20);
 
 /// Looks at random instructions.
 const LOOKS: u64 = 100_000;
+
+/// Those of a reader that is not ours.
+const OTHER_LOOKS: u64 = 4000;
 
 /// What the process `pid` publishes, once it is as it should be.
 #[track_caller]
@@ -171,7 +174,7 @@ struct Looks {
 impl Reader {
     /// Once the process publishes what there is to know.
     fn of(pid: u32) -> Self {
-        let now = published(pid, |now| now.keys().len() == 4);
+        let now = published(pid, |now| now.keys().len() == 5);
         let tls_offset = now.tls_offset().expect("a program's thread-locals are at one distance");
         Self { memory: Memory::of(pid).unwrap(), keys: now.keys(), tls_offset }
     }
@@ -182,12 +185,31 @@ impl Reader {
         let [last, next] = Watch::read(&self.memory, watch).unwrap();
         let seen: Result<_, UnknownKey> = record::read(&self.memory, place, &self.keys).unwrap();
         let seen = seen.unwrap_or_else(|key| panic!("{key:?} is not in {:?}", self.keys));
-        match (seen == last.record(), seen == next.record()) {
-            (true, true) => looks.between += 1,
-            (true, false) => looks.old += 1,
-            (false, true) => looks.new += 1,
+        looks.add([last, next], &seen);
+    }
+}
+
+impl Looks {
+    #[track_caller]
+    fn add(&mut self, [last, next]: [State; 2], seen: &Seen) {
+        match (*seen == last.record(), *seen == next.record()) {
+            (true, true) => self.between += 1,
+            (true, false) => self.old += 1,
+            (false, true) => self.new += 1,
             (false, false) => panic!("between {last:?} and {next:?} it has {seen:?}"),
         }
+    }
+}
+
+/// What `tests/reader/context.py` saw in one look.
+#[track_caller]
+fn seen(look: &Value) -> Seen {
+    let id = |name: &str| look[name].as_str().map(|id| u128::from_str_radix(id, 16).unwrap());
+    let span = id("trace_id").zip(id("span_id"));
+    let tags = look["tags"].as_object().unwrap().iter();
+    Seen {
+        span: span.map(|(trace_id, span_id)| (trace_id.to_be_bytes(), (span_id as u64).to_be_bytes())),
+        tags: tags.map(|(key, value)| (key.clone(), value.as_str().unwrap().to_owned())).collect(),
     }
 }
 
@@ -246,8 +268,43 @@ fn torture_by_a_reader_outside() {
     assert!(looks.old * 50 > LOOKS && looks.new * 50 > LOOKS, "hardly ever in a change: {looks:?}");
 }
 
+/// Check that a reader that is made from the specifications alone, with nothing of this repository, reads who the process is, finds the
+/// threads' contexts by the exported symbol, and sees what they work for while they stand still at random instructions.
+#[test]
+fn torture_by_a_reader_that_knows_the_specifications_alone() {
+    if !may_look("a reader by the specifications alone") {
+        return;
+    }
+    let _turn = turn();
+    let (mut child, threads) = watched(&["how=race", "rate=1000", "threads=2"]);
+    let mut command = Command::new("python3");
+    command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/reader/context.py"));
+    command.args([child.id().to_string(), OTHER_LOOKS.to_string()]);
+    command.args(threads.iter().map(|(tid, watch, _)| format!("{tid}:{watch}")));
+    let mut reader = start(&mut command);
+    let process = reader.json().unwrap();
+    let resource = &process["resource"];
+    let who = (&resource["service.name"], resource["process.pid"].as_u64());
+    assert_eq!(who, (&"watched".into(), Some(child.id().into())), "{process}");
+    let by_symbol = reader.json().unwrap()["tls_offset"].as_i64();
+    assert_eq!(process["attributes"]["profiler.thread_context.tls_offset"].as_i64(), by_symbol);
+    assert_eq!(number(&reader.json().unwrap(), "/attached"), 2);
+    child.say("begin").unwrap();
+    reader.say("begin").unwrap();
+    let (mut looks, mut spans) = (Looks::default(), 0);
+    for _ in 0..OTHER_LOOKS {
+        let look = reader.json().unwrap();
+        let states = [0, 1].map(|word| State::of_bits(look["watch"][word].as_u64().unwrap()));
+        let seen = seen(&look);
+        spans += u64::from(seen.span.is_some() && !seen.tags.is_empty());
+        looks.add(states, &seen);
+    }
+    println!("{looks:?}, {spans} with a span and tags");
+    assert!(looks.old > 20 && looks.new > 20 && spans > 100, "hardly ever in a change: {looks:?}, {spans}");
+}
+
 /// Check that behind every instruction of a thread's life the record is the old or the new one: its first scope, scopes left in
-/// and out of order, spans, polls, and its end with a scope that was never left.
+/// and out of order, spans with and without tags, tags in the place of others, polls, and its end with a scope that was never left.
 #[test]
 fn every_instruction_shows_the_old_record_or_the_new_one() {
     if !may_look("a reader outside behind every instruction") {

@@ -97,10 +97,14 @@ const SECONDS_FOR_EACH: f64 = 5.0;
 
 /// Runs the service for so many seconds of CPU time; what it said and what arrived.
 fn serve(way: &str, seconds: f64) -> (Value, Vec<ProfileSet>) {
+    serve_with(way, seconds, &[])
+}
+
+fn serve_with(way: &str, seconds: f64, more: &[&str]) -> (Value, Vec<ProfileSet>) {
     let _turn = half_turn();
     let receiver = Receiver::start().unwrap();
     let options = [format!("way={way}"), format!("cpu_seconds={seconds}")];
-    let options = options.each_ref().map(String::as_str);
+    let options: Vec<_> = options.iter().map(String::as_str).chain(more.iter().copied()).collect();
     let outcome = result(sending(&mut command("spans", &options), &receiver, Protocol::Grpc));
     assert_lawful(&receiver);
     assert_eq!(outcome["flushed"], true, "{}", outcome["stats"]);
@@ -144,10 +148,39 @@ fn samples_carry_the_names_and_ids_of_tracing_spans() {
     }
 }
 
+/// Check the same for an OpenTelemetry that the profiler does not follow by itself, below `tracing` with our own layer.
+#[test]
+fn samples_link_to_the_span_of_an_older_opentelemetry() {
+    let (outcome, sets) = serve("older", SECONDS);
+    assert_right(&Truth::of(&outcome).compare(&sets));
+}
+
+/// Check that spans that are not sampled are no links, and that they are where this is asked for.
+#[test]
+fn spans_that_are_not_sampled_are_linked_where_this_is_asked() {
+    let (outcome, sets) = serve_with("unsampled", SECONDS, &["links=true"]);
+    assert_right(&Truth::of(&outcome).compare(&sets));
+    let (outcome, sets) = serve_with("unsampled", SECONDS, &["links=false"]);
+    let links = Truth::of(&outcome).compare(&sets);
+    assert_eq!((links.right, links.wrong), (0, 0), "{links:?}");
+    assert!(links.missing > 500, "too few samples to say anything: {links:?}");
+}
+
 /// Check that in the other mode samples link to the root of their trace, and carry its name.
 #[test]
 fn samples_link_to_the_local_root() {
-    let (outcome, sets) = serve("roots", SECONDS);
+    assert_roots("roots");
+}
+
+/// Check the same for spans of `tracing`, which begin when they are first entered.
+#[test]
+fn samples_link_to_the_traced_local_root() {
+    assert_roots("traced-roots");
+}
+
+#[track_caller]
+fn assert_roots(way: &str) {
+    let (outcome, sets) = serve(way, SECONDS);
     let links = Truth::of_roots(&outcome).compare(&sets);
     assert_right(&links);
     for (function, tags) in &links.tags {

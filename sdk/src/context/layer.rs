@@ -5,6 +5,7 @@
 //! What is kept of a span is kept with the span, and goes with it.
 
 use std::fmt::{self, Debug, Display};
+use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tracing::Subscriber;
@@ -46,13 +47,20 @@ const SAMPLED: u8 = 1;
 #[must_use = "a layer does nothing until it is added to a subscriber"]
 pub fn tracing_layer() -> TracingLayer {
     reserve(&[NAME]);
-    TracingLayer { fields: Vec::new(), ids: AtomicBool::new(false) }
+    TracingLayer { fields: Vec::new(), ids_here: None, ids: AtomicBool::new(false) }
 }
+
+/// Trace id and span id, as W3C Trace Context has their bytes.
+pub type SpanIds = ([u8; 16], [u8; 8]);
+
+/// The ids of the current span of the calling thread, as whoever is called knows them.
+type IdsHere = fn() -> Option<SpanIds>;
 
 /// See [`tracing_layer`].
 #[derive(Debug)]
 pub struct TracingLayer {
     fields: Vec<&'static str>,
+    ids_here: Option<IdsHere>,
     /// Some span has had ids: only then are a span's ancestors asked for theirs.
     ids: AtomicBool,
 }
@@ -63,6 +71,33 @@ impl TracingLayer {
     pub fn with_field(mut self, name: &'static str) -> Self {
         reserve(&[name]);
         self.fields.push(name);
+        self
+    }
+
+    /// Has `ids` say the trace id and the span id of the span that is current, where no fields do: for `tracing-opentelemetry` with a version of
+    /// OpenTelemetry that the profiler cannot follow by itself. It is asked when a span is entered, until it has an answer for that
+    /// span, which holds from then on. Say `None` for spans to which nothing shall link, as those that are not sampled.
+    ///
+    /// Add this layer behind that of `tracing-opentelemetry`:
+    ///
+    /// ```
+    /// # use opentelemetry::trace::{TraceContextExt, TracerProvider};
+    /// # use opentelemetry_sdk::trace::SdkTracerProvider;
+    /// # use tracing_subscriber::layer::SubscriberExt;
+    /// use tracing_opentelemetry::OpenTelemetrySpanExt;
+    ///
+    /// # let tracer = SdkTracerProvider::default().tracer("test");
+    /// let profiled = profiler::tracing_layer().with_ids(|| {
+    ///     let context = tracing::Span::current().context();
+    ///     let span = context.span().span_context().clone();
+    ///     span.is_sampled().then(|| (span.trace_id().to_bytes(), span.span_id().to_bytes()))
+    /// });
+    /// let traced = tracing_opentelemetry::layer().with_tracer(tracer);
+    /// let subscriber = tracing_subscriber::registry().with(traced).with(profiled);
+    /// ```
+    #[must_use = "this returns the layer"]
+    pub fn with_ids(mut self, ids: fn() -> Option<SpanIds>) -> Self {
+        self.ids_here = Some(ids);
         self
     }
 }
@@ -104,7 +139,11 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for TracingLayer {
     }
 
     fn on_enter(&self, id: &Id, context: Context<'_, S>) {
-        self.show(context.span(id).as_ref());
+        let span = context.span(id);
+        if let (Some(span), Some(ids_here)) = (&span, self.ids_here) {
+            self.ask(span, ids_here);
+        }
+        self.show(span.as_ref());
     }
 
     fn on_exit(&self, _id: &Id, context: Context<'_, S>) {
@@ -114,6 +153,26 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for TracingLayer {
 }
 
 impl TracingLayer {
+    /// Asks for the ids of the span that is being entered, unless they are known.
+    fn ask<'a, R: LookupSpan<'a>>(&self, span: &SpanRef<'a, R>, ids_here: IdsHere) {
+        let is_known = span.extensions().get::<Kept>().is_none_or(|kept| kept.ids().is_some());
+        if is_known || !self.is_current() {
+            return;
+        }
+        // Code of the program, which looks at this span, too: before it is locked.
+        let Some((trace_id, span_id)) = ids_here().filter(|ids| ids.0 != [0; 16] && ids.1 != [0; 8]) else { return };
+        if let Some(kept) = span.extensions_mut().get_mut::<Kept>() {
+            (kept.trace_id, kept.span_id) = (Some(trace_id), Some(span_id));
+            self.note_ids(kept);
+        }
+    }
+
+    /// Whether what is current on this thread is of the subscriber that this layer belongs to, as far as it can be told.
+    fn is_current(&self) -> bool {
+        let is_another = |layer: &Self| !ptr::eq(layer, self);
+        tracing::dispatcher::get_default(|dispatch| !dispatch.downcast_ref::<Self>().is_some_and(is_another))
+    }
+
     /// Makes a span the thread's, or none.
     fn show<'a, R: LookupSpan<'a>>(&self, span: Option<&SpanRef<'a, R>>) {
         let links = self.ids.load(Ordering::Relaxed);
@@ -125,7 +184,7 @@ impl TracingLayer {
                 leave_out(left_out.count() as u64);
                 ids = ids.or_else(|| kept.ids());
             }
-            if !links && self.fields.is_empty() {
+            if self.fields.is_empty() && (!links || ids.is_some()) {
                 break;
             }
         }

@@ -81,6 +81,13 @@ impl Tags {
     }
 }
 
+impl Default for Tags {
+    /// No tags.
+    fn default() -> Self {
+        Self { bytes: [].into(), replaces: false }
+    }
+}
+
 impl Debug for Tags {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_map().entries(texts(&self.bytes)).finish()

@@ -195,6 +195,13 @@ impl<B: Body> Body for WithTags<B> {
     }
 }
 
+impl<B: Body> Default for WithTags<B> {
+    /// An empty body, as layers around this one make them.
+    fn default() -> Self {
+        Self { inner: None, tags: Tags::default() }
+    }
+}
+
 /// The tags of a request when nobody says others.
 fn request_tags(request: &Head<'_>) -> Tags {
     if let Some((service, method)) = grpc_method(request) {
@@ -279,6 +286,7 @@ mod tests {
         assert_eq!(response.headers()["seen"], r#"{"method": "GET"}"#);
         assert_eq!((response.body().size_hint().exact(), response.body().is_end_stream()), (Some(4), false));
         assert!(call("").body().is_end_stream());
+        assert!(WithTags::<String>::default().is_end_stream());
         assert!(Tags::current().is_empty());
     }
 

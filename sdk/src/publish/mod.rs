@@ -178,6 +178,7 @@ mod tests {
     /// must and goes when its publisher goes. Without a file it is published where the kernel gives mappings names.
     #[test]
     fn there_is_one_process_context() {
+        let _turn = region::tests::turn();
         thread::prepare().unwrap();
         let resource = Resource::new().with("service.name", "checkout");
         for memfd in [true, false] {

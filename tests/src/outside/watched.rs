@@ -16,7 +16,7 @@ pub struct State {
     pub outer: u16,
     /// The inner one, whose tags win.
     pub inner: u16,
-    /// The span.
+    /// The span; from [`NAMED`](Self::NAMED) on, one that brings a tag.
     pub span: u32,
 }
 
@@ -64,6 +64,9 @@ impl Watch {
 }
 
 impl State {
+    /// The first number of a span that brings a tag.
+    pub const NAMED: u32 = 1000;
+
     /// The tags of the outer scope with this number. The second one is written by the inner scope, too.
     #[must_use]
     pub fn outer_tags(number: u16) -> [(&'static str, String); 2] {
@@ -93,6 +96,9 @@ impl State {
         if self.inner != 0 {
             tags.extend(Self::inner_tags(self.inner));
         }
+        if self.span >= Self::NAMED {
+            tags.push(("span", "named".to_owned()));
+        }
         let tags = tags.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
         Seen { span: (self.span != 0).then(|| Self::ids(self.span)), tags }
     }
@@ -101,7 +107,9 @@ impl State {
         u64::from(self.outer) | u64::from(self.inner) << 16 | u64::from(self.span) << 32
     }
 
-    fn of_bits(bits: u64) -> Self {
+    /// The state in one word of a watch.
+    #[must_use]
+    pub fn of_bits(bits: u64) -> Self {
         Self { outer: bits as u16, inner: (bits >> 16) as u16, span: (bits >> 32) as u32 }
     }
 }

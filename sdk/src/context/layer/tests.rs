@@ -3,6 +3,7 @@
 use std::sync::{Arc, Barrier};
 
 use tracing::{Instrument, info_span};
+use tracing_opentelemetry_0_33::OpenTelemetrySpanExt;
 use tracing_subscriber::layer::SubscriberExt;
 
 use super::super::signal::{TAG_WORDS, current_of_signal};
@@ -132,6 +133,68 @@ fn no_value_of_a_parent_stands_for_one_without_room() {
         let _parent = info_span!("parent", w1 = 7).entered();
         let _child = info_span!("child", w1 = wide, w2 = wide, w3 = wide).entered();
         assert_eq!(record(), seen(&format!("span=child w1= w2={wide} w3={wide}"), 0));
+    });
+}
+
+/// Does `work` below a layer of an older `tracing-opentelemetry` and ours.
+fn with_older(sampler: opentelemetry_sdk_0_32::trace::Sampler, work: impl FnOnce()) {
+    use opentelemetry_0_32::trace::{TraceContextExt, TracerProvider};
+    let provider = opentelemetry_sdk_0_32::trace::SdkTracerProvider::builder().with_sampler(sampler).build();
+    let traced = tracing_opentelemetry_0_33::layer().with_tracer(provider.tracer("older"));
+    let profiled = tracing_layer().with_ids(|| {
+        let context = tracing::Span::current().context();
+        let span = context.span().span_context().clone();
+        span.is_sampled().then(|| (span.trace_id().to_bytes(), span.span_id().to_bytes()))
+    });
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(traced).with(profiled), work);
+}
+
+/// The id that an older OpenTelemetry has given a span.
+fn older_id(span: &tracing::Span) -> u64 {
+    use opentelemetry_0_32::trace::TraceContextExt;
+    u64::from_be_bytes(span.context().span().span_context().span_id().to_bytes())
+}
+
+/// Check that samples link to the span of an older OpenTelemetry that is entered, also on a thread without a subscriber, for its id was
+/// found before.
+#[test]
+fn spans_of_an_older_opentelemetry_are_linked() {
+    with_older(opentelemetry_sdk_0_32::trace::Sampler::AlwaysOn, || {
+        let outer = info_span!("outer").entered();
+        let (outer_id, inner) = (older_id(&outer), info_span!("inner").entered());
+        let inner_id = older_id(&inner);
+        assert!(outer_id != 0 && inner_id != 0 && inner_id != outer_id);
+        assert_eq!(record(), seen("span=inner", inner_id));
+        drop(inner);
+        assert_eq!(record(), seen("span=outer", outer_id));
+        let outer = outer.exit();
+        assert_eq!(record(), seen("", 0));
+        std::thread::scope(|scope| {
+            let there = scope.spawn(|| outer.in_scope(record));
+            assert_eq!(there.join().unwrap(), seen("span=outer", outer_id));
+        });
+    });
+}
+
+/// Check that those that are not sampled are none, where the program says so.
+#[test]
+fn spans_of_an_older_opentelemetry_that_are_not_sampled_are_no_links() {
+    with_older(opentelemetry_sdk_0_32::trace::Sampler::AlwaysOff, || {
+        let span = info_span!("unsampled").entered();
+        assert_ne!(older_id(&span), 0);
+        assert_eq!(record(), seen("span=unsampled", 0));
+    });
+}
+
+/// Check that ids that are those of another subscriber's span are not taken for this one's.
+#[test]
+fn ids_of_another_subscriber_are_not_taken() {
+    let layer = || tracing_layer().with_ids(|| Some(([1; 16], [2; 8])));
+    let dispatches = [(); 2].map(|()| tracing::Dispatch::new(tracing_subscriber::registry().with(layer())));
+    let span = tracing::dispatcher::with_default(&dispatches[0], || info_span!("first"));
+    tracing::dispatcher::with_default(&dispatches[1], || assert_eq!(span.in_scope(record), seen("span=first", 0)));
+    tracing::dispatcher::with_default(&dispatches[0], || {
+        assert_eq!(span.in_scope(record), seen("span=first", 0x0202_0202_0202_0202));
     });
 }
 

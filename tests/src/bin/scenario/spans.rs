@@ -14,11 +14,12 @@ use std::time::Duration;
 use opentelemetry::Context;
 use opentelemetry::context::{ContextObserver, GlobalContextObserver};
 use opentelemetry::trace::{FutureExt, SpanContext, TraceContextExt, Tracer, TracerProvider};
-use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider};
+use opentelemetry_sdk::trace::{Sampler, SdkTracer, SdkTracerProvider};
 use profiler::{Config, ProfiledSpans, SpanLink};
 use profiler_tests::Result;
 use profiler_tests::clock::process_cpu;
 use profiler_tests::subject::Options;
+use profiler_tests::tally::hex;
 use profiler_tests::workload::{Random, spin};
 use serde_json::{Value, json};
 use tracing::{Instrument, info_span};
@@ -72,6 +73,8 @@ enum Way {
     Plain(SdkTracer),
     /// By `tracing`, through `tracing-opentelemetry`.
     Traced,
+    /// By `tracing`, through an older `tracing-opentelemetry`.
+    Older,
     /// By `tracing`, with ids of the program's own.
     Layer,
 }
@@ -81,6 +84,7 @@ enum Way {
 enum Span {
     Plain(Context),
     Traced(tracing::Span),
+    Older(tracing::Span),
     Layer(tracing::Span, String),
 }
 
@@ -101,7 +105,8 @@ pub(crate) fn spans(options: &Options) -> Result<Value> {
     let name: String = options.value("way")?;
     let config = Config::new("spans").rate_hz(1000).interval(Duration::from_secs(1));
     let profiler = profiler::start(match name.as_str() {
-        "roots" => config.span_link(SpanLink::LocalRoot),
+        "roots" | "traced-roots" => config.span_link(SpanLink::LocalRoot),
+        "unsampled" => config.link_unsampled_spans(options.value("links")?),
         _ => config,
     })?;
     let (way, ids) = (Way::open(&name)?, Ids::default());
@@ -171,15 +176,25 @@ async fn steps(work: Work, random: &mut Random) {
 
 impl Way {
     fn open(name: &str) -> Result<Self> {
-        let provider = SdkTracerProvider::builder().with_span_processor(ProfiledSpans::new()).build();
+        let sampler = if name == "unsampled" { Sampler::AlwaysOff } else { Sampler::AlwaysOn };
+        let provider =
+            SdkTracerProvider::builder().with_sampler(sampler).with_span_processor(ProfiledSpans::new()).build();
         let tracer = provider.tracer("spans");
         let registry = tracing_subscriber::registry();
         match name {
-            "plain" | "roots" => Ok(Self::Plain(tracer)),
-            "traced" => {
+            "plain" | "roots" | "unsampled" => Ok(Self::Plain(tracer)),
+            "traced" | "traced-roots" => {
                 let layer = tracing_opentelemetry::layer().with_tracer(tracer);
                 tracing::subscriber::set_global_default(registry.with(layer))?;
                 Ok(Self::Traced)
+            }
+            "older" => {
+                let provider = opentelemetry_sdk_0_30::trace::SdkTracerProvider::builder().build();
+                let tracer = opentelemetry_0_30::trace::TracerProvider::tracer(&provider, "spans");
+                let layer = profiler::tracing_layer().with_ids(|| older::ids(&tracing::Span::current()));
+                let traced = tracing_opentelemetry_0_31::layer().with_tracer(tracer);
+                tracing::subscriber::set_global_default(registry.with(traced).with(layer))?;
+                Ok(Self::Older)
             }
             "layer" => {
                 let layer = profiler::tracing_layer().with_field("route");
@@ -196,7 +211,9 @@ impl Way {
             Self::Plain(tracer) => {
                 Span::Plain(Context::new().with_span(tracer.start_with_context(route, &Context::new())))
             }
-            Self::Traced => Span::Traced(info_span!(parent: None, "request", route)),
+            // The name under which OpenTelemetry gets it.
+            Self::Traced => Span::Traced(info_span!(parent: None, "request", otel.name = route)),
+            Self::Older => Span::Older(info_span!(parent: None, "request", otel.name = route)),
             Self::Layer => {
                 let (trace_id, span_id) = made_up();
                 let span = info_span!(parent: None, "request", route, trace_id, span_id);
@@ -216,6 +233,7 @@ impl Way {
                 Span::Layer(span, format!("{trace_id}/{span_id}"))
             }
             (_, Span::Traced(root)) => Span::Traced(info_span!(parent: root, "child")),
+            (_, Span::Older(root)) => Span::Older(info_span!(parent: root, "child")),
             (_, Span::Plain(root)) => Span::Plain(root.clone()),
         }
     }
@@ -235,6 +253,10 @@ impl Span {
         let id = match self {
             Self::Plain(context) => written(context.span().span_context()),
             Self::Traced(span) => written(span.context().span().span_context()),
+            Self::Older(span) => {
+                let (trace_id, span_id) = older::ids(span).unwrap_or_default();
+                format!("{}/{}", hex(&trace_id), hex(&span_id))
+            }
             Self::Layer(_, id) => id.to_lowercase(),
         };
         ids.lock().unwrap_or_else(PoisonError::into_inner).entry(function).or_default().push(id);
@@ -244,7 +266,7 @@ impl Span {
     async fn around<T>(self, work: impl Future<Output = T>) -> T {
         match self {
             Self::Plain(context) => work.with_context(context).await,
-            Self::Traced(span) | Self::Layer(span, _) => work.instrument(span).await,
+            Self::Traced(span) | Self::Older(span) | Self::Layer(span, _) => work.instrument(span).await,
         }
     }
 
@@ -255,7 +277,19 @@ impl Span {
                 let _current = context.attach();
                 work();
             }
-            Self::Traced(span) | Self::Layer(span, _) => span.in_scope(work),
+            Self::Traced(span) | Self::Older(span) | Self::Layer(span, _) => span.in_scope(work),
         }
+    }
+}
+
+/// What a program with an older OpenTelemetry tells the profiler.
+mod older {
+    use opentelemetry_0_30::trace::TraceContextExt;
+    use tracing_opentelemetry_0_31::OpenTelemetrySpanExt;
+
+    pub(super) fn ids(span: &tracing::Span) -> Option<profiler::SpanIds> {
+        let context = span.context();
+        let span = context.span().span_context().clone();
+        span.is_sampled().then(|| (span.trace_id().to_bytes(), span.span_id().to_bytes()))
     }
 }

@@ -13,12 +13,14 @@ use std::task::{Context as Task, Poll, Waker};
 
 use opentelemetry::Context;
 use opentelemetry::trace::{SpanContext, SpanId, TraceContextExt, TraceFlags, TraceId, TraceState};
-use profiler::{Config, FutureExt, Scope, Tags};
+use profiler::{Config, FutureExt, Scope, Tags, with_tags};
 use profiler_tests::Result;
 use profiler_tests::outside::watched::{State, Watch};
 use profiler_tests::subject::Options;
+use profiler_tests::tally::hex;
 use profiler_tests::workload::Random;
 use serde_json::{Value, json};
+use tracing_subscriber::layer::SubscriberExt;
 
 use crate::{say, wait_for_word};
 
@@ -35,6 +37,7 @@ pub(crate) fn watched(options: &Options) -> Result<Value> {
         profiler.pause();
     }
     let (begin, over) = (AtomicBool::new(false), AtomicBool::new(false));
+    tracing::subscriber::set_global_default(tracing_subscriber::registry().with(profiler::tracing_layer()))?;
     let sets = Sets::new();
     let (sender, births) = mpsc::channel();
     std::thread::scope(|scope| {
@@ -83,7 +86,11 @@ fn symbol() -> Option<u64> {
 struct Sets {
     outer: Vec<Tags>,
     inner: Vec<Tags>,
+    /// The same, to stand in the place of all others.
+    alone: Vec<Tags>,
     spans: Vec<Context>,
+    /// Those that bring a tag.
+    named: Vec<tracing::Span>,
 }
 
 impl Sets {
@@ -91,12 +98,21 @@ impl Sets {
         let tags = |pairs: [(&'static str, String); 2]| {
             Tags::new(pairs.iter().map(|(key, value)| (*key, value as &dyn Display)))
         };
+        let taken = |number| with_tags(tags(State::inner_tags(number)), Tags::current);
         Self {
             outer: (1..=KINDS).map(|number| tags(State::outer_tags(number))).collect(),
             inner: (1..=KINDS).map(|number| tags(State::inner_tags(number))).collect(),
+            alone: (1..=KINDS).map(taken).collect(),
             spans: (1..=u32::from(KINDS)).map(span).collect(),
+            named: (1..=u32::from(KINDS)).map(named).collect(),
         }
     }
+}
+
+/// A span of `tracing`, with ids of its own.
+fn named(number: u32) -> tracing::Span {
+    let (trace_id, span_id) = State::ids(State::NAMED + number);
+    tracing::info_span!("named", trace_id = hex(&trace_id), span_id = hex(&span_id))
 }
 
 /// A context with a span, of this process, as a tracer would make it.
@@ -147,6 +163,21 @@ impl Worker<'_> {
         self.enter(State { span: 0, ..self.state }, || drop(guard));
     }
 
+    /// Does `work` in a span that brings a tag, which stands below all scopes.
+    fn in_named(&mut self, number: u32, work: impl FnOnce(&mut Self)) {
+        let span = &self.sets.named[number as usize - 1];
+        let guard = self.enter(State { span: State::NAMED + number, ..self.state }, || span.enter());
+        work(self);
+        self.enter(State { span: 0, ..self.state }, || drop(guard));
+    }
+
+    /// Enters the tags of an inner scope in the place of those of the outer one, and leaves them again.
+    fn alone(&mut self, number: u16) {
+        let (outside, tags) = (self.state, &self.sets.alone[usize::from(number - 1)]);
+        let scope = self.enter(State { outer: 0, inner: number, ..outside }, || Scope::enter(tags));
+        self.enter(outside, || drop(scope));
+    }
+
     /// Polls a future with tags twice, and drops it.
     fn poll(&mut self, number: u16) {
         let (outside, inside) = (self.state, State { inner: number, ..self.state });
@@ -167,7 +198,8 @@ impl Worker<'_> {
     /// One of every kind of change, in an order of chance.
     fn change(&mut self) {
         let [outer, inner, span] = [0; 3].map(|_: u16| 1 + self.random.below(KINDS.into()) as u16);
-        match self.random.below(5) {
+        match self.random.below(6) {
+            5 => self.below_scopes(outer, inner, span),
             4 => self.span_over_scopes(outer, inner, span),
             0 => self.in_order(outer, inner, span),
             1 => self.in_span(span.into(), |this| this.out_of_order(outer, inner)),
@@ -207,6 +239,18 @@ impl Worker<'_> {
         });
     }
 
+    /// Spans that bring a tag, entered and left below scopes, and scopes within them.
+    fn below_scopes(&mut self, outer: u16, inner: u16, span: u16) {
+        let scope = self.outer(outer);
+        self.in_named(span.into(), |this| {
+            this.alone(inner);
+            let scope = this.inner(inner);
+            this.leave_inner(scope);
+        });
+        self.alone(inner);
+        self.leave_outer(scope);
+    }
+
     /// Every kind of change once, beginning with the thread's first, and a scope that is never left at its end.
     fn script(&mut self) {
         self.in_order(1, 2, 3);
@@ -214,6 +258,7 @@ impl Worker<'_> {
         self.in_span(6, |this| this.out_of_order(7, 8));
         self.poll(9);
         self.span_over_scopes(12, 13, 14);
+        self.below_scopes(15, 16, 1);
         let scope = self.outer(10);
         self.poll(11);
         std::mem::forget(scope);

@@ -1,0 +1,144 @@
+//! Scopes entered and left, and spans shown: what is in force then, which record it stands in, and how many there are.
+
+use super::*;
+
+#[cfg(any(feature = "opentelemetry", feature = "tracing-layer"))]
+mod listed;
+
+/// What is in force, sorted.
+fn tags(in_force: &Cell<*const Record>) -> Vec<(u8, u8)> {
+    // SAFETY: null, or a record of the scopes of the test, which change nothing meanwhile.
+    let Some(record) = (unsafe { in_force.get().as_ref() }) else { return Vec::new() };
+    let mut tags: Vec<_> = pairs(record.tags()).map(|(key, value)| (key, value[0])).collect();
+    tags.sort_unstable();
+    tags
+}
+
+/// The first byte of the id of the span in force; 0: none.
+#[cfg(any(feature = "opentelemetry", feature = "tracing-layer"))]
+fn span(in_force: &Cell<*const Record>) -> u8 {
+    // SAFETY: as in `tags`.
+    unsafe { in_force.get().as_ref() }.map_or(0, |record| record.span.span_id[0])
+}
+
+/// Check that scopes left in order restore what was, and that those left out of order take only what they brought.
+#[test]
+fn scopes_take_with_them_what_they_brought() {
+    let (mut scopes, in_force) = (Scopes::new(), Cell::new(ptr::null()));
+    let outer = scopes.enter(&in_force, &[1, 1, 10, 2, 1, 10], false);
+    let middle = scopes.enter(&in_force, &[2, 1, 20], false);
+    let inner = scopes.enter(&in_force, &[3, 1, 30], false);
+    assert_eq!(tags(&in_force), [(1, 10), (2, 20), (3, 30)]);
+    scopes.leave(&in_force, outer);
+    assert_eq!(tags(&in_force), [(2, 20), (3, 30)]);
+    scopes.leave(&in_force, inner);
+    assert_eq!(tags(&in_force), [(2, 20)]);
+    let next = scopes.enter(&in_force, &[4, 1, 40], false);
+    scopes.leave(&in_force, middle);
+    assert_eq!(tags(&in_force), [(4, 40)]);
+    scopes.leave(&in_force, next);
+    assert!(in_force.get().is_null());
+    assert_eq!(scopes.top, 0);
+}
+
+/// Check that tags that replace all others hide outer ones for as long as they are in force, but not those of spans, and that inner ones go
+/// on top of them.
+#[test]
+fn tags_replace_all_others() {
+    let (mut scopes, in_force) = (Scopes::new(), Cell::new(ptr::null()));
+    let taken = |scopes: &Scopes| {
+        let mut bytes = [0; MAX_TAG_BYTES];
+        let length = scopes.of_scopes(&mut bytes);
+        bytes[..length].to_vec()
+    };
+    let outer = scopes.enter(&in_force, &[1, 1, 10], false);
+    let empty = scopes.enter(&in_force, &[], true);
+    assert_eq!((tags(&in_force), taken(&scopes)), (vec![], vec![]));
+    let inner = scopes.enter(&in_force, &[2, 1, 20], false);
+    assert_eq!((tags(&in_force), taken(&scopes)), (vec![(2, 20)], vec![2, 1, 20]));
+    #[cfg(any(feature = "opentelemetry", feature = "tracing-layer"))]
+    {
+        scopes.show(&in_force, Source::OpenTelemetry, &[9, 1, 90], None);
+        assert_eq!(tags(&in_force), [(2, 20), (9, 90)]);
+        scopes.show(&in_force, Source::OpenTelemetry, &[], None);
+    }
+    // Out of order: what was hidden is seen again.
+    scopes.leave(&in_force, empty);
+    assert_eq!(tags(&in_force), [(1, 10), (2, 20)]);
+    let all = scopes.enter(&in_force, &[3, 1, 30], true);
+    assert_eq!(tags(&in_force), [(3, 30)]);
+    scopes.leave(&in_force, all);
+    scopes.leave(&in_force, inner);
+    assert_eq!(tags(&in_force), [(1, 10)]);
+    scopes.leave(&in_force, outer);
+    assert!(in_force.get().is_null());
+}
+
+/// Check that no change writes the record that is in force before it.
+#[test]
+fn a_change_leaves_the_old_record_alone() {
+    let (mut scopes, in_force) = (Scopes::new(), Cell::new(ptr::null::<Record>()));
+    let mut change = |work: &dyn Fn(&mut Scopes)| {
+        let old = in_force.get();
+        // SAFETY: as in `tags`.
+        let before = unsafe { old.as_ref() }.copied();
+        work(&mut scopes);
+        assert_ne!(old, in_force.get());
+        // SAFETY: as above; freed with the scopes only.
+        assert_eq!(before, unsafe { old.as_ref() }.copied());
+    };
+    change(&|scopes| assert_eq!(scopes.enter(&in_force, &[1, 1, 10], false), 1));
+    change(&|scopes| assert_eq!(scopes.enter(&in_force, &[2, 1, 20], false), 2));
+    change(&|scopes| assert_eq!(scopes.enter(&in_force, &[3, 1, 30], false), 3));
+    change(&|scopes| scopes.leave(&in_force, 1));
+    #[cfg(any(feature = "opentelemetry", feature = "tracing-layer"))]
+    for (tags, byte) in [(&[] as &[u8], 1), (&[1, 1, 11], 1), (&[1, 1, 12], 2), (&[], 0)] {
+        let span = Span { trace_id: [byte; 16], span_id: [byte; 8] };
+        change(&|scopes| scopes.show(&in_force, Source::OpenTelemetry, tags, Some((&span, 1))));
+    }
+    change(&|scopes| scopes.leave(&in_force, 3));
+    change(&|scopes| scopes.leave(&in_force, 2));
+    for value in 0..=255 {
+        change(&|scopes| assert_ne!(scopes.enter(&in_force, &[1, 1, value], false), BEYOND));
+    }
+    change(&|scopes| assert_eq!(scopes.enter(&in_force, &[1, 1, 0], false), BEYOND));
+    change(&|scopes| scopes.leave(&in_force, BEYOND));
+}
+
+/// Check that forgotten scopes are bounded.
+#[test]
+fn forgotten_scopes_are_bounded() {
+    let (mut scopes, in_force) = (Scopes::new(), Cell::new(ptr::null()));
+    let kept = (0..1000).filter(|_| scopes.enter(&in_force, &[1, 0], false) != BEYOND).count();
+    assert_eq!(kept, MAX_SCOPES);
+    scopes.leave(&in_force, 1000);
+    scopes.leave(&in_force, 1);
+    scopes.leave(&in_force, BEYOND);
+    assert_eq!((scopes.top, scopes.levels.len()), (MAX_SCOPES, MAX_SCOPES + 2));
+    // There is room again, but not above those that share a level.
+    assert_eq!(scopes.enter(&in_force, &[1, 0], false), BEYOND);
+    assert_eq!(tags(&in_force), [(keys::OF_TAGS, b'o')]);
+    (0..1000).for_each(|_| scopes.leave(&in_force, BEYOND));
+    assert_eq!((scopes.top, scopes.levels.len()), (MAX_SCOPES - 1, MAX_SCOPES + 1));
+    assert_eq!(scopes.enter(&in_force, &[1, 1, 7], false), MAX_SCOPES as u32 + 1);
+    assert_eq!(tags(&in_force), [(1, 7)]);
+}
+
+/// Check that a scope that takes the place of another one, again and again, takes no more room than two.
+#[test]
+fn a_scope_that_is_replaced_takes_no_room() {
+    let (mut scopes, in_force) = (Scopes::new(), Cell::new(ptr::null()));
+    let outer = scopes.enter(&in_force, &[1, 1, 10], false);
+    let mut scope = scopes.enter(&in_force, &[2, 1, 0], false);
+    for turn in 0..=255 {
+        let next = scopes.enter(&in_force, &[2, 1, turn], false);
+        scopes.leave(&in_force, scope);
+        scope = next;
+        assert_eq!(tags(&in_force), [(1, 10), (2, turn)]);
+    }
+    assert!(scopes.levels.len() <= 5, "{}", scopes.levels.len());
+    scopes.leave(&in_force, outer);
+    assert_eq!(tags(&in_force), [(2, 255)]);
+    scopes.leave(&in_force, scope);
+    assert_eq!((scopes.top, in_force.get().is_null()), (0, true));
+}
