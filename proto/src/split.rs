@@ -6,6 +6,7 @@
 
 mod bound;
 
+use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
 use prost::Message;
 
 use crate::model::{Attribute, AttributeSet, Dictionary, Profile, ProfileSet, Sample, Value};
@@ -31,27 +32,47 @@ pub const MAX_SAMPLES: usize = 16_000;
 /// samples; the sums over the parts and what is too large are exactly the original's.
 #[must_use]
 pub fn split(set: &ProfileSet, limit: usize) -> Split {
-    split_by(set, |part| fits(part, limit))
+    let mut split = Split::default();
+    let fits = |part: &ProfileSet| fits(part, limit).then_some(());
+    split_by(set, fits, |part, fits| match fits {
+        Some(()) => split.parts.push(part),
+        None => split.too_large.push(part),
+    });
+    split
 }
 
 /// Whether [`request_bytes`] of `set`, which is compact, is at most `limit`; told without encoding it where it is far below.
 #[must_use]
 pub fn fits(set: &ProfileSet, limit: usize) -> bool {
-    bound::request_bytes_at_most(set) <= limit || request_bytes(set) <= limit
+    fits_surely(set, limit) || request_bytes(set) <= limit
 }
 
-/// The same where `fits` says of a compact part whether it is small enough, as the form that it is to be sent in has it.
+/// Whether that is known without encoding `set`, which is compact: it is far below the limit.
 #[must_use]
-pub fn split_by(set: &ProfileSet, fits: impl Fn(&ProfileSet) -> bool) -> Split {
-    let mut split = Split::default();
-    halve(set.compacted(), &fits, &mut split);
-    split
+pub fn fits_surely(set: &ProfileSet, limit: usize) -> bool {
+    bound::request_bytes_at_most(set) <= limit
+}
+
+/// Divides `set` as [`split`] does, where `write` writes a compact part as it is to be sent, if it is small enough for that. Each part
+/// is `given` with what was written of it as soon as it is found, in the order of the original; a single sample that is too
+/// large comes without.
+pub fn split_by<T>(
+    set: &ProfileSet,
+    mut write: impl FnMut(&ProfileSet) -> Option<T>,
+    mut given: impl FnMut(ProfileSet, Option<T>),
+) {
+    halve(set.compacted(), &mut write, &mut given);
 }
 
 /// The size of `set`, which is compact, as an OTLP request, in bytes before compression, with the dictionary counted once per profile.
 #[must_use]
 pub fn request_bytes(set: &ProfileSet) -> usize {
-    let request = otlp::encode_compact(set);
+    bytes_of(&otlp::encode_compact(set))
+}
+
+/// The same of a request.
+#[must_use]
+pub fn bytes_of(request: &ExportProfilesServiceRequest) -> usize {
     let dictionary = request.dictionary.as_ref().map_or(0, Message::encoded_len);
     let scopes = request.resource_profiles.iter().flat_map(|of_resource| &of_resource.scope_profiles);
     let profiles: usize =
@@ -59,17 +80,19 @@ pub fn request_bytes(set: &ProfileSet) -> usize {
     profiles.max(dictionary)
 }
 
-fn halve(set: ProfileSet, fits: &impl Fn(&ProfileSet) -> bool, split: &mut Split) {
+fn halve<T>(
+    set: ProfileSet,
+    write: &mut impl FnMut(&ProfileSet) -> Option<T>,
+    given: &mut impl FnMut(ProfileSet, Option<T>),
+) {
     let are_short = set.profiles.iter().all(|profile| profile.samples.len() <= MAX_SAMPLES);
-    if are_short && fits(&set) {
-        split.parts.push(set);
-        return;
+    if are_short && let Some(written) = write(&set) {
+        return given(set, Some(written));
     }
     let halves = match set.profiles.as_slice() {
         [profile] if profile.samples.len() > 1 => halves_of(profile, &set),
         [] | [_] => {
-            split.too_large.push(set);
-            return;
+            return given(set, None);
         }
         profiles => {
             let (head, tail) = profiles.split_at(profiles.len() / 2);
@@ -78,7 +101,7 @@ fn halve(set: ProfileSet, fits: &impl Fn(&ProfileSet) -> bool, split: &mut Split
     };
     // The whole goes before its halves are divided further, so that memory stays within a few times the original.
     drop(set);
-    halves.into_iter().for_each(|half| halve(half, fits, split));
+    halves.into_iter().for_each(|half| halve(half, write, given));
 }
 
 fn halves_of(profile: &Profile, set: &ProfileSet) -> [ProfileSet; 2] {

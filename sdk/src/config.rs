@@ -341,4 +341,6 @@ pub(crate) fn checked_heap_interval(name: &str, bytes: u64) -> Result<u32, Error
 }
 
 #[cfg(test)]
+mod table;
+#[cfg(test)]
 mod tests;

@@ -25,7 +25,7 @@
 //! # Settings
 //!
 //! Code wins over `PROFILER_*`, that over `OTEL_EXPORTER_OTLP_PROFILES_*`, that over other `OTEL_*`, each setting by itself. What
-//! code and environment both set is named in the log at the start.
+//! code and environment both set is named in the log at the start. Methods and variables of all destinations: `docs/settings.md`.
 //!
 //! | variable | code | default |
 //! |---|---|---|
@@ -56,8 +56,8 @@
 //! # A guest in the process
 //!
 //! The profiler never prints (it logs with `tracing`), never panics, and bounds its memory and its time. What it could
-//! not deliver is counted by cause: [`Profiler::stats`]. It owns two threads, `profiler` and `profiler-io`, a third, `profiler-files`,
-//! where it writes files, and the signal SIGPROF; a handler of SIGPROF that was there before still gets the signals that are not ours.
+//! not deliver is counted by cause: [`Profiler::stats`]. It owns two threads, `profiler` and `profiler-io`, others, `profiler-wait`,
+//! while it waits for a disk or for the address of a name, and the signal SIGPROF; a handler of SIGPROF that was there before still gets the signals that are not ours.
 //!
 //! # Platforms
 //!
@@ -93,6 +93,8 @@ mod metrics;
 mod profiler;
 #[cfg(all(feature = "cpu", target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod publish;
+#[cfg(any(feature = "export", feature = "serve"))]
+mod seldom;
 #[cfg(feature = "serve")]
 pub mod serve;
 mod stats;

@@ -328,7 +328,7 @@ pub struct SpoolStats {
     pub missing: u64,
     /// Bytes of earlier processes that hold no whole body: what was being written when one ended, or damage.
     pub unreadable_bytes: u64,
-    /// Bodies of earlier processes that no destination takes.
+    /// Bodies of earlier processes that no destination takes, for their form, or because another version of this crate wrote them: lost.
     pub untaken: u64,
     /// What is wrong at present: what waits is in memory alone.
     pub trouble: Option<String>,

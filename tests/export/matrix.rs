@@ -55,7 +55,7 @@ async fn a_broken_connection_costs_nothing() {
         for Row { fault, breaks, arrives } in ROWS {
             let row = format!("{protocol:?}, {fault:?}");
             // Short only where an attempt must time out: a slow machine must not fail the others.
-            let timeout = Duration::from_secs(if fault == Fault::Swallow { 2 } else { 30 });
+            let timeout = Duration::from_secs(if fault == Fault::Swallow { 4 } else { 30 });
             let rig = Rig::start(protocol, timeout, limits());
             rig.proxy.break_next([fault; 2]);
             offer(&rig);
@@ -73,7 +73,7 @@ async fn a_broken_connection_costs_nothing() {
 async fn a_host_that_is_away_costs_nothing() {
     for protocol in PROTOCOLS {
         for walled in [false, true] {
-            let rig = Rig::start(protocol, Duration::from_secs(if walled { 2 } else { 30 }), limits());
+            let rig = Rig::start(protocol, Duration::from_secs(if walled { 4 } else { 30 }), limits());
             if walled { rig.proxy.wall() } else { rig.proxy.close() }.unwrap();
             offer(&rig);
             rig.until("it was tried again", |rig| rig.stats().retried > 0).await;

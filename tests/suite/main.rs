@@ -14,6 +14,7 @@
 mod account;
 mod collector;
 mod completeness;
+mod conformance;
 mod engines;
 mod faults;
 mod files;

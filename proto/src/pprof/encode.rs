@@ -74,7 +74,9 @@ fn window(profile: &Profile) -> Window {
     (profile.time_unix_nanos, profile.duration_nanos, profile.kind.period_type, profile.kind.period)
 }
 
-fn compress(bytes: &[u8]) -> Vec<u8> {
+/// The gzip file of one that was written without.
+#[must_use]
+pub fn compress(bytes: &[u8]) -> Vec<u8> {
     let mut gzip = GzEncoder::new(Vec::new(), Compression::default());
     // Writing to a `Vec` cannot fail; the plain form, which every reader takes too, stands in for the impossible.
     let written = gzip.write_all(bytes).and_then(|()| gzip.finish());

@@ -5,6 +5,7 @@
 //! Source: gRPC over HTTP/2 (PROTOCOL-HTTP2.md), "Length-Prefixed-Message": a compressed flag, then the length as big-endian u32.
 
 use std::io::{self, Write};
+use std::time::Duration;
 
 use bytes::Bytes;
 use flate2::write::GzEncoder;
@@ -24,6 +25,8 @@ pub(super) struct Body {
     pub(super) samples: usize,
     /// Those of them whose tags were left out, for there were too many sets of tags for the form.
     pub(super) untagged: usize,
+    /// How much older than itself what is in it is to its peer, which counts from the begin of a profile.
+    pub(super) lasted: Duration,
 }
 
 /// Bytes before the message.
@@ -45,19 +48,31 @@ impl Body {
         let length = u32::try_from(framed.len() - PREFIX).map_err(io::Error::other)?;
         framed[..PREFIX].copy_from_slice(&prefix(compression, length));
         // Without the room that is left in it: what waits is counted by its length.
-        Ok(Self { framed: framed.into_boxed_slice().into(), uncompressed, compression, samples, untagged: 0 })
+        Ok(Self {
+            framed: framed.into_boxed_slice().into(),
+            uncompressed,
+            compression,
+            samples,
+            untagged: 0,
+            lasted: Duration::ZERO,
+        })
     }
 
     /// The body whose `message` was encoded before; `None` if it is longer than gRPC's length can say.
     pub(super) fn again(message: &[u8], compression: Compression, uncompressed: usize, samples: usize) -> Option<Self> {
         let length = u32::try_from(message.len()).ok()?;
         let framed = [&prefix(compression, length)[..], message].concat();
-        Some(Self { framed: framed.into(), uncompressed, compression, samples, untagged: 0 })
+        Some(Self { framed: framed.into(), uncompressed, compression, samples, untagged: 0, lasted: Duration::ZERO })
     }
 
     /// The same, so many of whose samples lack their tags.
     pub(super) fn without_tags(self, untagged: usize) -> Self {
         Self { untagged, ..self }
+    }
+
+    /// The same, which its peer takes to be older by so much.
+    pub(super) fn lasting(self, lasted: Duration) -> Self {
+        Self { lasted, ..self }
     }
 
     /// What is to be said of it even if it is accepted.

@@ -25,6 +25,7 @@ use super::queue::{Attempt, Queue};
 use super::replay::{Replay, Returned};
 use super::retry::{Backoff, Consequence, Retry, Setback};
 use super::shelf::Shelf;
+use crate::seldom::Seldom;
 
 /// What sends bodies to one kind of peer.
 #[derive(Debug)]
@@ -96,7 +97,10 @@ impl Delivery {
                 true
             }
         };
-        self.queue.read_mail();
+        self.queue.settle_mail();
+        if may_replay && self.queue.has_released() {
+            self.replay.look_soon();
+        }
         if may_replay && self.pace.is_none() && self.replay.due() <= Instant::now() {
             self.beside().await;
         }
@@ -107,7 +111,7 @@ impl Delivery {
         let queue = Arc::clone(&self.queue);
         let Some(shelf) = queue.shelf() else { return };
         let next = {
-            let (mut live, mut back) = (pin!(queue.next()), pin!(self.replay.next(shelf)));
+            let (mut live, mut back) = (pin!(queue.next()), pin!(self.replay.next(shelf, queue.has_released())));
             poll_fn(|context| match live.as_mut().poll(context) {
                 Poll::Ready(live) => Poll::Ready(Err(live)),
                 Poll::Pending => back.as_mut().poll(context).map(Ok),
@@ -179,6 +183,7 @@ impl Delivery {
             return self.replay.passed_over();
         }
         let number = returned.number();
+        self.queue.hold(manifest, &receipt);
         let (outcome, now) = self.attempt(number, &returned.body, manifest.contents.profiles()).await;
         match outcome {
             Outcome::Accepted { warning } => {
@@ -190,17 +195,17 @@ impl Delivery {
             Outcome::Refused { why } => {
                 self.log.failed(&why, now);
                 self.backoff.reset(number);
-                self.queue.failed(why);
+                self.queue.failed(false, why);
                 self.queue.replay_given_up(manifest, receipt, Cause::Rejected);
                 self.replay.settled();
             }
             Outcome::Failed { setback, why } => {
                 self.log.failed(&why, now);
-                self.queue.failed(why);
-                let Consequence { wait, given_up } = self.backoff.fail(number, setback, now);
+                self.queue.failed(setback == Setback::Unanswered, why);
+                let Consequence { wait, given_up } = self.backoff.fail_kept(number, setback, now);
                 match given_up {
                     // Where the peer takes nothing at all, it is not this one that it cannot take.
-                    Some(cause) if returned.others_pass || cause == Cause::Rejected => {
+                    Some(cause) if returned.others_pass => {
                         self.queue.replay_given_up(manifest, receipt, cause);
                         self.replay.settled();
                     }
@@ -234,9 +239,8 @@ impl Delivery {
         self.log.failed(&why, now);
         let Consequence { wait, given_up } = self.backoff.fail(number, setback, now);
         match given_up {
-            Some(Cause::Rejected) => self.queue.given_up(number, Cause::Rejected, why),
             Some(cause) => self.queue.out_of_time(number, cause, why),
-            None => self.queue.put_back(why),
+            None => self.queue.put_back(number, setback == Setback::Unanswered, why),
         }
         let hurried = self.wait(setback, wait).await;
         self.pace = self.queue.backlog().filter(|_| !hurried).map(Pace::new);
@@ -299,35 +303,5 @@ impl Log {
         if let Some(warning) = warning.filter(|_| self.warnings.is_due(now)) {
             tracing::warn!(destination = %self.name, warning, "profiles were accepted with a warning");
         }
-    }
-}
-
-/// Lines of one sort in the log: one in ten minutes at most.
-#[derive(Debug, Default)]
-struct Seldom {
-    last: Option<Instant>,
-}
-
-impl Seldom {
-    /// Whether one may be written at `now`, which it then is.
-    fn is_due(&mut self, now: Instant) -> bool {
-        let is_due = self.last.is_none_or(|last| now.duration_since(last) >= Duration::from_secs(600));
-        if is_due {
-            self.last = Some(now);
-        }
-        is_due
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Check that what a peer does all the time is said at once, then once in ten minutes.
-    #[test]
-    fn lines_are_written_seldom() {
-        let (start, mut lines) = (Instant::now(), Seldom::default());
-        let written = (0..3601).filter(|second| lines.is_due(start + Duration::from_secs(*second)));
-        assert_eq!(written.collect::<Vec<_>>(), [0, 600, 1200, 1800, 2400, 3000, 3600]);
     }
 }

@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use profiler_proto::ProfileSet;
 use profiler_proto::loss::Cause;
-use profiler_proto::split::{Split, split_by};
+use profiler_proto::split::split_by;
 use tokio::runtime::Handle;
 
 use super::body::Body;
 use super::destination::Target;
-use super::form::Form;
+use super::form::{Draft, Form};
 use super::outlet::{Outlet, Remote};
 use super::parcel::{Fate, Parcel};
 use super::retry::Retry;
@@ -123,31 +123,30 @@ impl Exporter {
 
     /// Splits `set` and queues its parts for all remote destinations.
     fn send(&self, set: &ProfileSet) {
-        let fits = |part: &ProfileSet| self.forms.iter().all(|form| form.fits(part, self.request_bytes));
-        let Split { parts, too_large } = split_by(set, fits);
-        parts.iter().chain(&too_large).for_each(|part| self.ledger.offered(&Contents::of(part)));
-        for part in &parts {
-            match Contents::of(part).profiles() {
-                // Nothing was sampled: a request would say nothing, and some peers refuse an empty one.
-                0 => self.refuse(part),
-                _ => self.queue(part),
+        let write = |part: &ProfileSet| self.forms.iter().map(|form| form.draft(part, self.request_bytes)).collect();
+        split_by(set, write, |part, drafts: Option<Vec<Draft>>| {
+            let contents = Contents::of(&part);
+            self.ledger.offered(&contents);
+            match drafts {
+                Some(drafts) if contents.profiles() > 0 => self.queue(&part, drafts),
+                // No request can hold it; or nothing was sampled: a request would say nothing, and some peers refuse an empty one.
+                _ => self.refuse(&part),
             }
-        }
-        too_large.iter().for_each(|part| self.refuse(part));
+        });
     }
 
-    /// Gives up `part`, which no request can hold.
+    /// Gives up `part`.
     fn refuse(&self, part: &ProfileSet) {
         let fate = self.fate(part);
         self.remotes().for_each(|remote| remote.queue.refuse(&fate, Cause::TooLarge));
     }
 
-    /// Queues `part` for all remote destinations, written once for those of one form.
-    fn queue(&self, part: &ProfileSet) {
+    /// Queues `part` for all remote destinations, in one body for those of one form.
+    fn queue(&self, part: &ProfileSet, drafts: Vec<Draft>) {
         let fate = self.fate(part);
-        for form in &self.forms {
+        for (form, draft) in self.forms.iter().zip(drafts) {
             let queues = self.remotes().filter(|remote| remote.form == *form).map(|remote| &remote.queue);
-            match form.write(part) {
+            match form.body(part, draft) {
                 Ok(body) => {
                     let parcel = self.parcel(&fate, form, body);
                     queues.for_each(|queue| queue.push(parcel.clone()));
@@ -172,10 +171,13 @@ impl Exporter {
         Arc::new(Fate::new(Contents::of(part), self.remotes().count(), Arc::clone(&self.ledger)))
     }
 
-    /// Waits until all that was offered before is accepted or lost; `false` if `timeout` was over first. Waits of our own are cut
-    /// short, so that each destination gets one more chance; those that a peer asked for are not. To be awaited on the exporting
-    /// runtime, as is [`Exporter::shutdown`].
+    /// Waits until all that was offered before has its verdict at every destination, what waits on disk included.
+    ///
+    /// `true`: all that waited was accepted by every destination. `false`: `timeout` was over first, or something was given up meanwhile, for
+    /// whatever cause; what was given up before the call is not told again. Waits of our own are cut short, so that each destination gets
+    /// one more chance; those that a peer asked for are not. To be awaited on the exporting runtime, as is [`Exporter::shutdown`].
     pub async fn flush(&self, timeout: Duration) -> bool {
+        let missed = self.missed();
         self.remotes().for_each(|remote| remote.hurry.notify_one());
         // All marks first: what comes while one destination is waited for is not waited for at the next.
         let marks: Vec<_> = self.remotes().map(|remote| (&remote.queue, remote.queue.mark())).collect();
@@ -184,10 +186,10 @@ impl Exporter {
                 queue.flushed(mark).await;
             }
         };
-        tokio::time::timeout(timeout, flushed).await.is_ok()
+        tokio::time::timeout(timeout, flushed).await.is_ok() && self.missed() == missed
     }
 
-    /// Flushes, gives up what is left after `timeout`, and ends the tasks. `false` if something was not sent for lack of time.
+    /// Flushes, gives up what is left after `timeout`, and ends the tasks. What it answers is what [`Exporter::flush`] would.
     ///
     /// What the spool has by then is not given up: it stays pending, and waits there for the next process. What is offered afterwards is
     /// lost to remote destinations.
@@ -220,6 +222,11 @@ impl Exporter {
     /// Gives up all that is here and all that comes, and wakes nobody for it: for when what would wake them is gone.
     pub fn abandon(&self, cause: Cause) {
         self.remotes().for_each(|remote| remote.queue.abandon(cause));
+    }
+
+    /// How much was given up until now, at all destinations.
+    fn missed(&self) -> u64 {
+        self.remotes().map(|remote| remote.queue.missed()).sum()
     }
 
     fn remotes(&self) -> impl Iterator<Item = &Remote> {

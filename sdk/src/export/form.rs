@@ -1,18 +1,20 @@
 //! The forms in which profiles are sent. A destination names its form; a set is written once for all destinations of one form.
 //!
-//! In: a part of a set, small enough for a request. Out: the body of one request. Pure.
+//! In: a part of a set. Out: whether it is small enough for a request, and the body of that, written once. Pure.
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
-use profiler_proto::split::fits;
+use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
+use profiler_proto::split::{bytes_of, fits, fits_surely};
 use profiler_proto::{ProfileSet, otlp};
 
 use super::body::Body;
-use super::files::batch::{self, Batch};
+use super::files::batch::Batch;
 use super::parca;
 use super::protocol::Compression;
-use super::push;
+use super::push::{self, PushRequest};
 
 const OTLP: u8 = 1;
 const OTLP_GZIP: u8 = 2;
@@ -42,12 +44,17 @@ pub(super) enum Form {
 }
 
 impl Form {
-    /// Whether a request of at most so many bytes holds `part`, which is compact.
-    pub(super) fn fits(&self, part: &ProfileSet, bytes: usize) -> bool {
+    /// Writes `part`, which is compact, if a request of at most so many bytes before compression holds it.
+    pub(super) fn draft(&self, part: &ProfileSet, bytes: usize) -> Option<Draft> {
         match self {
-            Self::Otlp(_) | Self::Parca(_) => fits(part, bytes),
-            Self::Pyroscope(_) => push::fits(part, bytes),
-            Self::Files => batch::fits(part, bytes),
+            Self::Otlp(_) if !fits_surely(part, bytes) => {
+                let request = otlp::encode_compact(part);
+                (bytes_of(&request) <= bytes).then_some(Draft::Otlp(request))
+            }
+            Self::Otlp(_) => Some(Draft::Later),
+            Self::Parca(_) => fits(part, bytes).then_some(Draft::Later),
+            Self::Pyroscope(labels) => push::request(part, labels, bytes).map(Draft::Pyroscope),
+            Self::Files => Batch::of(part, bytes).map(Draft::Files),
         }
     }
 
@@ -93,21 +100,104 @@ impl Form {
         }
     }
 
-    /// Writes `part` in this form.
+    /// The body of a request with `part`, of which `draft` was written.
     ///
     /// # Errors
     /// If it cannot be.
-    pub(super) fn write(&self, part: &ProfileSet) -> io::Result<Body> {
+    pub(super) fn body(&self, part: &ProfileSet, draft: Draft) -> io::Result<Body> {
         let samples = part.profiles.iter().map(|profile| profile.samples.len()).sum();
-        match self {
-            Self::Otlp(compression) => Body::new(&otlp::encode_compact(part), samples, *compression),
-            Self::Pyroscope(labels) => Body::new(&push::request(part, labels), samples, Compression::Gzip),
-            // Each file is compressed by itself.
-            Self::Files => Body::new(&Batch::of(part), samples, Compression::None),
-            Self::Parca(labels) => {
+        match (self, draft) {
+            (Self::Otlp(compression), Draft::Otlp(request)) => Body::new(&request, samples, *compression),
+            (Self::Otlp(compression), _) => Body::new(&otlp::encode_compact(part), samples, *compression),
+            (Self::Parca(labels), _) => {
                 let (request, untagged) = parca::request(part, labels);
                 Ok(Body::new(&request, samples, Compression::Gzip)?.without_tags(untagged))
             }
+            (_, Draft::Pyroscope(request)) => {
+                Ok(Body::new(&request, samples, Compression::Gzip)?.lasting(duration(part)))
+            }
+            (_, Draft::Files(batch)) => Body::new(&batch.compressed(), samples, Compression::None),
+            (form, Draft::Otlp(_) | Draft::Later) => {
+                Err(io::Error::other(format!("a draft is not of the form {form:?}")))
+            }
         }
+    }
+}
+
+/// A part in a form, before compression.
+#[derive(Debug)]
+pub(super) enum Draft {
+    Otlp(ExportProfilesServiceRequest),
+    Pyroscope(PushRequest),
+    Files(Batch),
+    /// It is small enough, and not written yet.
+    Later,
+}
+
+/// How long the longest profile of `part` lasted.
+fn duration(part: &ProfileSet) -> Duration {
+    Duration::from_nanos(part.profiles.iter().map(|profile| profile.duration_nanos).max().unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use profiler_proto::model::{Kind, Profile, Sample};
+    use profiler_proto::split::request_bytes;
+    use prost::Message;
+
+    use super::*;
+
+    /// A profile of one sample, which lasted for ten minutes.
+    fn part() -> ProfileSet {
+        let mut set = ProfileSet::default();
+        let kind = Kind::cpu(&mut set.dictionary, 10_000_000);
+        let samples = vec![Sample { value: 1, ..Sample::default() }];
+        set.profiles = vec![Profile { kind, samples, duration_nanos: 600_000_000_000, ..Profile::default() }];
+        set.compacted()
+    }
+
+    fn message(body: &Body) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        flate2::read::GzDecoder::new(&body.message()[..]).read_to_end(&mut bytes).unwrap();
+        bytes
+    }
+
+    /// Check that what was measured is what is sent, not written a second time: the random id of a request, and that in the name of a file, are
+    /// those of the draft.
+    #[test]
+    fn what_was_measured_is_what_is_sent() {
+        let (part, pyroscope) = (part(), Form::Pyroscope(Arc::from([])));
+        let Some(Draft::Pyroscope(request)) = pyroscope.draft(&part, usize::MAX) else { panic!("it is small") };
+        let expected = request.encode_to_vec();
+        assert_eq!(message(&pyroscope.body(&part, Draft::Pyroscope(request)).unwrap()), expected);
+        let Some(Draft::Files(batch)) = Form::Files.draft(&part, usize::MAX) else { panic!("it is small") };
+        let expected = batch.clone().compressed();
+        let body = Form::Files.body(&part, Draft::Files(batch)).unwrap();
+        assert_eq!(Batch::decode(body.message()).unwrap(), expected);
+    }
+
+    /// Check that OTLP is written to be measured only where it is not known to be small, and that nothing above the bound is.
+    #[test]
+    fn a_request_at_its_bound_is_written_once() {
+        let (part, form) = (part(), Form::Otlp(Compression::None));
+        let bytes = request_bytes(&part);
+        assert!(matches!(form.draft(&part, 1 << 20), Some(Draft::Later)));
+        let Some(Draft::Otlp(request)) = form.draft(&part, bytes) else { panic!("it fits, and that must be measured") };
+        let bodies = [Draft::Otlp(request), Draft::Later].map(|draft| form.body(&part, draft).unwrap());
+        assert_eq!(bodies[0].message(), bodies[1].message());
+        let too_small = [form, Form::Files, Form::Pyroscope(Arc::from([]))].map(|form| form.draft(&part, 10).is_none());
+        assert_eq!(too_small, [true; 3]);
+    }
+
+    /// Check that a form whose peer counts from the begin of a profile says how much older than itself it is.
+    #[test]
+    fn age_counts_from_the_begin_where_the_peer_does() {
+        let part = part();
+        let lasted = |form: &Form| form.body(&part, form.draft(&part, usize::MAX).unwrap()).unwrap().lasted;
+        let lasted =
+            [Form::Pyroscope(Arc::from([])), Form::Otlp(Compression::Gzip), Form::Files].map(|form| lasted(&form));
+        assert_eq!(lasted, [Duration::from_secs(600), Duration::ZERO, Duration::ZERO]);
     }
 }

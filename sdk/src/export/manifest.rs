@@ -7,7 +7,7 @@
 //! 0  u8  version, 1                                29 u32 bytes before compression
 //! 1  u64 process that wrote it                     33 u32 samples
 //! 9  u64 its number in that process                37 u32 samples without their tags
-//! 17 u64 seconds since 1970, when it was made      41 u64 stacks, then profiles of each kind (3 × u64)
+//! 17 u64 seconds since 1970, whence it is aged      41 u64 stacks, then profiles of each kind (3 × u64)
 //! 25 u32 what tells it from others of its form
 //! ```
 //!
@@ -28,7 +28,7 @@ pub(super) struct Manifest {
     pub(super) run: u64,
     /// Its number among what that process made.
     pub(super) serial: u64,
-    /// When it was made, in seconds since 1970.
+    /// From when on its peer counts its age, in seconds since 1970: when it was made, or before that.
     made: u64,
     /// What tells bodies of one form apart that are for different destinations.
     pub(super) key: u32,
@@ -41,7 +41,8 @@ pub(super) struct Manifest {
 impl Manifest {
     /// That of `body`, made now.
     pub(super) fn of(body: &Body, (run, serial): (u64, u64), key: u32, contents: Contents) -> Self {
-        let made = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let made = now.saturating_sub(body.lasted).as_secs();
         let [uncompressed, samples, untagged] =
             [body.uncompressed, body.samples, body.untagged].map(|n| u32::try_from(n).unwrap_or(u32::MAX));
         Self { run, serial, made, key, uncompressed, samples, untagged, contents }

@@ -14,6 +14,7 @@
 //! A destination names its form (`outlet`, `form`). What waits in its queue is a parcel: a body of that form, and the fate that the
 //! same profiles share at all destinations.
 
+mod access;
 mod answer;
 mod body;
 mod delivery;

@@ -8,13 +8,16 @@ use std::time::Duration;
 
 use http::HeaderMap;
 
+use super::access::Access;
 use super::endpoint::{Endpoint, PathRule};
 use super::env::Environment;
-use super::headers::Headers;
 use super::protocol::{Compression, Protocol};
-use super::settings::{Settings, checked_timeout};
-use super::tls::{AUTHORITIES, IDENTITY, TlsSettings};
+use super::settings::Settings;
+use super::tls::TlsSettings;
 use crate::error::Error;
+
+/// What errors call the builder.
+const BUILDER: &str = "Otlp";
 
 /// An OTLP endpoint, as code sets it. What cannot be is refused when the profiler is started.
 ///
@@ -40,13 +43,8 @@ pub struct Otlp {
 /// What an endpoint may leave to the environment.
 #[derive(Clone, Default)]
 pub(super) struct Unsaid {
-    headers: Headers,
-    timeout: Option<Duration>,
+    access: Access,
     compression: Option<Compression>,
-    /// PEM of the authorities to trust.
-    authorities: Option<Vec<u8>>,
-    /// PEM of our certificate, and of its key.
-    identity: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 impl Otlp {
@@ -64,32 +62,32 @@ impl Otlp {
     /// Sends this header (gRPC: metadata) with every request. The same name again, whichever method sets it, replaces the
     /// value.
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        self.unsaid.headers.set(name.into(), value.into());
+        self.unsaid.access.headers.set(name.into(), value.into());
         self
     }
 
     /// Sends user and password with every request (`Authorization: Basic`, RFC 7617); for Grafana Cloud, the number of the
     /// instance and a token.
     pub fn basic_auth(mut self, user: impl Into<String>, password: impl Into<String>) -> Self {
-        self.unsaid.headers.set_basic_auth(user.into(), password.into());
+        self.unsaid.access.headers.set_basic_auth(user.into(), password.into());
         self
     }
 
     /// Sends this token with every request (`Authorization: Bearer`, RFC 6750).
     pub fn bearer_token(mut self, token: impl Into<String>) -> Self {
-        self.unsaid.headers.set_bearer_token(token.into());
+        self.unsaid.access.headers.set_bearer_token(token.into());
         self
     }
 
     /// Names the tenant that profiles belong to (`X-Scope-OrgID`), for a Pyroscope with several.
     pub fn tenant(mut self, id: impl Into<String>) -> Self {
-        self.unsaid.headers.set_tenant(id.into());
+        self.unsaid.access.headers.set_tenant(id.into());
         self
     }
 
     /// How long one attempt may take, from connecting to the end of the answer: 1 ms to 10 min. 10 s if not set.
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.unsaid.timeout = Some(timeout);
+        self.unsaid.access.timeout = Some(timeout);
         self
     }
 
@@ -101,14 +99,14 @@ impl Otlp {
 
     /// Trusts these certificate authorities (PEM, one or more) instead of the machine's.
     pub fn ca_certificate(mut self, pem: impl Into<Vec<u8>>) -> Self {
-        self.unsaid.authorities = Some(pem.into());
+        self.unsaid.access.authorities = Some(pem.into());
         self
     }
 
     /// Shows this certificate (PEM, with the chain that leads to it) and proves it by its key (PEM), for peers that ask
     /// who we are.
     pub fn client_certificate(mut self, certificate: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
-        self.unsaid.identity = Some((certificate.into(), key.into()));
+        self.unsaid.access.identity = Some((certificate.into(), key.into()));
         self
     }
 
@@ -126,7 +124,7 @@ impl Otlp {
 
 impl fmt::Debug for Otlp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (protocol, headers) = (&self.protocol, &self.unsaid.headers);
+        let (protocol, headers) = (&self.protocol, &self.unsaid.access.headers);
         f.debug_struct("Otlp").field("protocol", protocol).field("headers", headers).finish_non_exhaustive()
     }
 }
@@ -143,10 +141,10 @@ impl Unsaid {
             protocol,
             endpoint,
             headers: self.headers(environment)?,
-            timeout: match self.timeout {
+            timeout: match self.access.checked_timeout(BUILDER)? {
                 Some(timeout) => {
                     environment.outweigh("Otlp::timeout", "TIMEOUT");
-                    checked_timeout("Otlp::timeout", timeout)?
+                    timeout
                 }
                 None => environment.timeout()?,
             },
@@ -163,7 +161,7 @@ impl Unsaid {
 
     fn headers(&self, environment: &Environment<'_>) -> Result<HeaderMap, Error> {
         let mut headers = environment.headers()?;
-        for (name, value) in &self.headers.checked("Otlp")? {
+        for (name, value) in &self.access.headers.checked(BUILDER)? {
             if headers.insert(name, value.clone()).is_some() {
                 environment.outweigh(&format!("Otlp::header({name})"), "HEADERS");
             }
@@ -172,18 +170,19 @@ impl Unsaid {
     }
 
     fn authorities(&self, environment: &Environment<'_>) -> Result<TlsSettings, Error> {
-        const HERE: &str = "Otlp::ca_certificate";
-        let Some(pem) = &self.authorities else { return environment.authorities() };
-        environment.outweigh(HERE, "CERTIFICATE");
-        TlsSettings::default().trusting(pem).map_err(|why| Error::setting(HERE, "PEM", why, AUTHORITIES))
+        let Some(tls) = self.access.checked_authorities(BUILDER)? else { return environment.authorities() };
+        environment.outweigh("Otlp::ca_certificate", "CERTIFICATE");
+        Ok(tls)
     }
 
     fn identity(&self, tls: TlsSettings, environment: &Environment<'_>) -> Result<TlsSettings, Error> {
         const HERE: &str = "Otlp::client_certificate";
-        let Some((certificate, key)) = &self.identity else { return environment.identity(tls) };
+        if self.access.identity.is_none() {
+            return environment.identity(tls);
+        }
         environment.outweigh(HERE, "CLIENT_CERTIFICATE");
         environment.outweigh(HERE, "CLIENT_KEY");
-        tls.showing(certificate, key).map_err(|why| Error::setting(HERE, "PEM", why, IDENTITY))
+        self.access.with_identity(BUILDER, tls)
     }
 }
 

@@ -14,16 +14,18 @@ use http::HeaderMap;
 use http::header::{AUTHORIZATION, HeaderValue, USER_AGENT};
 use prost::Message;
 
+use super::access::Access;
 use super::answer::{Answer, excerpt};
 use super::endpoint::{Endpoint, PathRule};
 use super::env::Environment;
-use super::headers::Headers;
 use super::protocol::{Compression, Protocol};
-use super::settings::{DEFAULT_TIMEOUT, Settings, checked_timeout, set_header};
-use super::tls::{AUTHORITIES, IDENTITY, TlsSettings};
+use super::settings::{DEFAULT_TIMEOUT, Settings, set_header};
 use crate::error::Error;
 
 pub(super) use series::{LONGEST, Labels, request};
+
+/// What errors call the builder.
+const BUILDER: &str = "Parca";
 
 /// Path of the gRPC method (Parca, profilestore.proto).
 const WRITE_RAW: &str = "/parca.profilestore.v1alpha1.ProfileStoreService/WriteRaw";
@@ -54,37 +56,25 @@ const AGENT: &str = concat!("profiler-sdk/", env!("CARGO_PKG_VERSION"));
 #[must_use]
 pub struct Parca {
     endpoint: String,
-    headers: Headers,
+    access: Access,
     labels: Vec<(String, String)>,
-    timeout: Duration,
-    /// PEM of the authorities to trust.
-    authorities: Option<Vec<u8>>,
-    /// PEM of our certificate, and of its key.
-    identity: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 impl Parca {
     /// A Parca at `http://host:port` or, with TLS, `https://host:port`. The customary port is 7070, the cloud's 443.
     pub fn new(endpoint: impl Into<String>) -> Self {
-        Self {
-            endpoint: endpoint.into(),
-            headers: Headers::default(),
-            labels: Vec::new(),
-            timeout: DEFAULT_TIMEOUT,
-            authorities: None,
-            identity: None,
-        }
+        Self { endpoint: endpoint.into(), access: Access::default(), labels: Vec::new() }
     }
 
     /// Sends this token with every request (`Authorization: Bearer`, RFC 6750).
     pub fn bearer_token(mut self, token: impl Into<String>) -> Self {
-        self.headers.set_bearer_token(token.into());
+        self.access.headers.set_bearer_token(token.into());
         self
     }
 
     /// Sends this metadata with every request. The same name again, whichever method sets it, replaces the value.
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        self.headers.set(name.into(), value.into());
+        self.access.headers.set(name.into(), value.into());
         self
     }
 
@@ -97,20 +87,20 @@ impl Parca {
 
     /// How long one attempt may take, from connecting to the end of the answer: 1 ms to 10 min. 10 s if not set.
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
+        self.access.timeout = Some(timeout);
         self
     }
 
     /// Trusts these certificate authorities (PEM, one or more) instead of the machine's.
     pub fn ca_certificate(mut self, pem: impl Into<Vec<u8>>) -> Self {
-        self.authorities = Some(pem.into());
+        self.access.authorities = Some(pem.into());
         self
     }
 
     /// Shows this certificate (PEM, with the chain that leads to it) and proves it by its key (PEM), for peers that ask
     /// who we are.
     pub fn client_certificate(mut self, certificate: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
-        self.identity = Some((certificate.into(), key.into()));
+        self.access.identity = Some((certificate.into(), key.into()));
         self
     }
 
@@ -121,15 +111,15 @@ impl Parca {
             protocol,
             endpoint: Endpoint::parse("Parca::new", &self.endpoint, protocol, PathRule::Method(WRITE_RAW))?,
             headers: self.request_headers(environment)?,
-            timeout: checked_timeout("Parca::timeout", self.timeout)?,
+            timeout: self.access.checked_timeout(BUILDER)?.unwrap_or(DEFAULT_TIMEOUT),
             compression: Compression::Gzip,
-            tls: self.tls()?,
+            tls: self.access.tls(BUILDER)?,
         };
         Ok((settings, Arc::new(self.checked_labels()?)))
     }
 
     fn request_headers(&self, environment: &Environment<'_>) -> Result<HeaderMap, Error> {
-        let mut headers = self.headers.checked("Parca")?;
+        let mut headers = self.access.headers.checked(BUILDER)?;
         if headers.contains_key(AUTHORIZATION) {
             environment.variables.outweigh("Parca::header(authorization)", TOKEN_VARIABLE);
         } else if let Some(token) = environment.variables.text(TOKEN_VARIABLE)? {
@@ -150,23 +140,14 @@ impl Parca {
         }
         Ok(self.labels.into_iter().collect())
     }
-
-    fn tls(&self) -> Result<TlsSettings, Error> {
-        let refuse = |setting, remedy| move |why: String| Error::setting(setting, "PEM", why, remedy);
-        let mut tls = TlsSettings::default();
-        if let Some(pem) = &self.authorities {
-            tls = tls.trusting(pem).map_err(refuse("Parca::ca_certificate", AUTHORITIES))?;
-        }
-        if let Some((certificate, key)) = &self.identity {
-            tls = tls.showing(certificate, key).map_err(refuse("Parca::client_certificate", IDENTITY))?;
-        }
-        Ok(tls)
-    }
 }
 
 impl fmt::Debug for Parca {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Parca").field("headers", &self.headers).field("labels", &self.labels).finish_non_exhaustive()
+        f.debug_struct("Parca")
+            .field("headers", &self.access.headers)
+            .field("labels", &self.labels)
+            .finish_non_exhaustive()
     }
 }
 

@@ -62,13 +62,18 @@ struct RawSample {
     id: String,
 }
 
-/// The request for `part`, whose series has the labels that code sets over those of the process.
-pub(super) fn request(part: &ProfileSet, labels: &[(String, String)]) -> PushRequest {
+/// The request for `part`, which is compact, whose series has the labels that code sets over those of the process; if it is one
+/// that the server takes: one file of at most so many bytes, and samples.
+pub(super) fn request(part: &ProfileSet, labels: &[(String, String)], bytes: usize) -> Option<PushRequest> {
+    if !pprof::is_capture(part) || rows(part) > MAX_SAMPLES {
+        return None;
+    }
     let tagged = tagged(part);
     let labels = series_labels(part, labels, &tagged);
     let part = if tagged.is_empty() { Cow::Borrowed(part) } else { Cow::Owned(with_attributes(part, &tagged)) };
-    let sample = RawSample { raw_profile: pprof::encode_compact(&part, label_name), id: random_id() };
-    PushRequest { series: vec![RawProfileSeries { labels, samples: vec![sample] }] }
+    let raw_profile = pprof::encode_compact(&part, label_name);
+    let samples = vec![RawSample { raw_profile, id: random_id() }];
+    (samples[0].raw_profile.len() <= bytes).then(|| PushRequest { series: vec![RawProfileSeries { labels, samples }] })
 }
 
 /// Labels of the process that some samples have as tags of their own: of the series, they would hide those.
@@ -104,11 +109,6 @@ fn with_attributes(part: &ProfileSet, attributes: &[(String, String)]) -> Profil
         sample.attributes = extended.get(&sample.attributes).copied().unwrap_or(sample.attributes);
     }
     whole
-}
-
-/// Whether `part`, which is compact, is one series that the server takes: one file of at most so many bytes, and samples.
-pub(super) fn fits(part: &ProfileSet, bytes: usize) -> bool {
-    pprof::is_capture(part) && rows(part) <= MAX_SAMPLES && pprof::encode_compact(part, label_name).len() <= bytes
 }
 
 /// Samples of the file of `part`, where profiles share them.

@@ -10,15 +10,18 @@ use std::time::Duration;
 use http::HeaderValue;
 use http::header::{AUTHORIZATION, USER_AGENT};
 
+use super::access::Access;
 use super::endpoint::{Endpoint, PathRule};
 use super::headers::{Headers, TENANT};
 use super::protocol::{Compression, Protocol};
 use super::push::{LONGEST_NAME, LONGEST_VALUE, is_label_name};
 use super::pusher::PATH;
-use super::settings::{DEFAULT_TIMEOUT, Settings, checked_timeout};
-use super::tls::{AUTHORITIES, IDENTITY, TlsSettings};
+use super::settings::{DEFAULT_TIMEOUT, Settings};
 use crate::error::Error;
 use crate::variables::Variables;
+
+/// What errors call the builder.
+const BUILDER: &str = "Pyroscope";
 
 /// The variable that makes a destination by itself.
 pub(super) const SERVER_ADDRESS: &str = "PYROSCOPE_SERVER_ADDRESS";
@@ -46,13 +49,8 @@ const MOST_LABELS: usize = 20;
 #[must_use]
 pub struct Pyroscope {
     server_address: String,
-    headers: Headers,
+    access: Access,
     labels: Vec<(String, String)>,
-    timeout: Option<Duration>,
-    /// PEM of the authorities to trust.
-    authorities: Option<Vec<u8>>,
-    /// PEM of our certificate, and of its key.
-    identity: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 /// A server whose settings are known to be good.
@@ -66,32 +64,25 @@ pub(super) struct PyroscopeSettings {
 impl Pyroscope {
     /// The server at this address, as `http://pyroscope:4040`; the path of the method is added to it.
     pub fn new(server_address: impl Into<String>) -> Self {
-        Self {
-            server_address: server_address.into(),
-            headers: Headers::default(),
-            labels: Vec::new(),
-            timeout: None,
-            authorities: None,
-            identity: None,
-        }
+        Self { server_address: server_address.into(), access: Access::default(), labels: Vec::new() }
     }
 
     /// Sends user and password with every request (`Authorization: Basic`, RFC 7617); for Grafana Cloud, the number of the
     /// instance and a token.
     pub fn basic_auth(mut self, user: impl Into<String>, password: impl Into<String>) -> Self {
-        self.headers.set_basic_auth(user.into(), password.into());
+        self.access.headers.set_basic_auth(user.into(), password.into());
         self
     }
 
     /// Sends this token with every request (`Authorization: Bearer`, RFC 6750).
     pub fn bearer_token(mut self, token: impl Into<String>) -> Self {
-        self.headers.set_bearer_token(token.into());
+        self.access.headers.set_bearer_token(token.into());
         self
     }
 
     /// Names the tenant that profiles belong to (`X-Scope-OrgID`), for a server with several.
     pub fn tenant_id(mut self, id: impl Into<String>) -> Self {
-        self.headers.set_tenant(id.into());
+        self.access.headers.set_tenant(id.into());
         self
     }
 
@@ -106,26 +97,26 @@ impl Pyroscope {
 
     /// Sends this header with every request. The same name again, whichever method sets it, replaces the value.
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        self.headers.set(name.into(), value.into());
+        self.access.headers.set(name.into(), value.into());
         self
     }
 
     /// How long one attempt may take, from connecting to the end of the answer: 1 ms to 10 min. 10 s if not set.
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = Some(timeout);
+        self.access.timeout = Some(timeout);
         self
     }
 
     /// Trusts these certificate authorities (PEM, one or more) instead of the machine's.
     pub fn ca_certificate(mut self, pem: impl Into<Vec<u8>>) -> Self {
-        self.authorities = Some(pem.into());
+        self.access.authorities = Some(pem.into());
         self
     }
 
     /// Shows this certificate (PEM, with the chain that leads to it) and proves it by its key (PEM), for servers that ask
     /// who we are.
     pub fn client_certificate(mut self, certificate: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
-        self.identity = Some((certificate.into(), key.into()));
+        self.access.identity = Some((certificate.into(), key.into()));
         self
     }
 
@@ -147,11 +138,9 @@ impl Pyroscope {
             protocol,
             endpoint: Endpoint::parse(setting, &self.server_address, protocol, PathRule::Below(PATH))?,
             headers: self.request_headers(variables)?,
-            timeout: self
-                .timeout
-                .map_or(Ok(DEFAULT_TIMEOUT), |timeout| checked_timeout("Pyroscope::timeout", timeout))?,
+            timeout: self.access.checked_timeout(BUILDER)?.unwrap_or(DEFAULT_TIMEOUT),
             compression: Compression::Gzip,
-            tls: self.tls()?,
+            tls: self.access.tls(BUILDER)?,
         };
         self.labels.iter().try_for_each(|(name, value)| checked_label(name, value))?;
         if self.labels.len() > MOST_LABELS {
@@ -163,7 +152,7 @@ impl Pyroscope {
 
     fn request_headers(&self, variables: &Variables<'_>) -> Result<http::HeaderMap, Error> {
         let method = |method: &str| if method == "tenant" { "tenant_id".into() } else { method.to_owned() };
-        let mut headers = self.headers.checked_as(|name| format!("Pyroscope::{}", method(name)))?;
+        let mut headers = self.access.headers.checked_as(|name| format!("{BUILDER}::{}", method(name)))?;
         let mut unsaid = Headers::default();
         if headers.contains_key(AUTHORIZATION) {
             [USER, PASSWORD]
@@ -183,18 +172,6 @@ impl Pyroscope {
         headers.entry(USER_AGENT).or_insert(ours);
         Ok(headers)
     }
-
-    fn tls(&self) -> Result<TlsSettings, Error> {
-        let refuse = |method: &str, why: String, remedy| Error::setting(method, "PEM", why, remedy);
-        let mut tls = TlsSettings::default();
-        if let Some(pem) = &self.authorities {
-            tls = tls.trusting(pem).map_err(|why| refuse("Pyroscope::ca_certificate", why, AUTHORITIES))?;
-        }
-        if let Some((pem, key)) = &self.identity {
-            tls = tls.showing(pem, key).map_err(|why| refuse("Pyroscope::client_certificate", why, IDENTITY))?;
-        }
-        Ok(tls)
-    }
 }
 
 impl PyroscopeSettings {
@@ -206,7 +183,7 @@ impl PyroscopeSettings {
 
 impl fmt::Debug for Pyroscope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (headers, labels) = (&self.headers, &self.labels);
+        let (headers, labels) = (&self.access.headers, &self.labels);
         f.debug_struct("Pyroscope").field("headers", headers).field("labels", labels).finish_non_exhaustive()
     }
 }

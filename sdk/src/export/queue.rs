@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use profiler_proto::loss::Cause;
 use tokio::sync::{Notify, watch};
 
-use self::backlog::{Mail, Released};
+use self::backlog::{InHand, Mail, Released};
 use super::parcel::{Fate, Parcel, Spooled};
 use super::shelf::Shelf;
 use crate::stats::{DestinationStats, Kinds};
@@ -33,7 +33,7 @@ pub(super) struct Queue {
     state: Mutex<State>,
     /// Something to send has come.
     arrived: Notify,
-    /// Every parcel with a number below this has its verdict, or is left to the spool.
+    /// Every parcel with a number below this has its verdict.
     settled: watch::Sender<u64>,
     /// The place of the destination in the spool, if there is one.
     shelf: OnceLock<Shelf>,
@@ -57,6 +57,10 @@ struct State {
     sent: Option<u64>,
     /// What only the spool has, by number of this process.
     released: BTreeMap<u64, Released>,
+    /// What came back from there and is being sent.
+    in_hand: Option<InHand>,
+    /// Parcels that were given up, and what could not be made one, unless it was empty.
+    missed: u64,
     kinds: Kinds,
     stats: DestinationStats,
 }
@@ -65,6 +69,8 @@ struct State {
 struct Entry {
     number: u64,
     pushed: Instant,
+    /// Whether it was sent and not answered: it may have arrived.
+    unanswered: bool,
     parcel: Parcel,
 }
 
@@ -92,6 +98,8 @@ impl Queue {
             came: 0,
             sent: None,
             released: BTreeMap::new(),
+            in_hand: None,
+            missed: 0,
             kinds: Kinds::default(),
             stats: DestinationStats { name, ..DestinationStats::default() },
         };
@@ -116,7 +124,7 @@ impl Queue {
         state.came += parcel.body.uncompressed as u64;
         state.stats.untagged_samples += parcel.body.untagged as u64;
         state.kinds.offer(parcel.fate.contents());
-        state.entries.push_back(Entry { number, pushed: Instant::now(), parcel });
+        state.entries.push_back(Entry { number, pushed: Instant::now(), unanswered: false, parcel });
         if state.closed {
             state.give_up_at(0, Cause::Shutdown, self.shelf.get());
         }
@@ -151,7 +159,7 @@ impl Queue {
 
     fn begin(&self, now: Instant) -> Option<(u64, Parcel)> {
         let mut state = self.state();
-        while state.entries.front().is_some_and(|entry| now.duration_since(entry.pushed) > self.max_age) {
+        while state.entries.front().is_some_and(|entry| entry.age(now) > self.max_age) {
             match self.shelf.get().filter(|shelf| shelf.is_ageless()) {
                 None => state.give_up_at(0, Cause::TooOld, self.shelf.get()),
                 shelf => state.let_go_at(0, Cause::TooOld, shelf),
@@ -200,12 +208,13 @@ impl Queue {
         self.publish(&state);
     }
 
-    /// The parcel being sent has had its time: it is given up, unless the spool has it.
+    /// The parcel being sent has had its time, or all the tries that memory has for it: it is given up, unless the spool has it.
     pub(super) fn out_of_time(&self, number: u64, cause: Cause, why: String) {
         let mut state = self.state();
         state.sending = false;
         state.stats.last_error = Some(why);
-        if state.entries.front().is_some_and(|entry| entry.number == number) {
+        if let Some(entry) = state.entries.front_mut().filter(|entry| entry.number == number) {
+            entry.unanswered |= cause == Cause::Unanswered;
             state.let_go_at(0, cause, self.shelf.get());
         }
         self.publish(&state);
@@ -217,10 +226,13 @@ impl Queue {
     }
 
     /// The parcel being sent waits for another attempt; in the meantime it may be dropped for room, as the oldest.
-    pub(super) fn put_back(&self, why: String) {
+    pub(super) fn put_back(&self, number: u64, unanswered: bool, why: String) {
         let mut state = self.state();
         state.sending = false;
         state.stats.last_error = Some(why);
+        if let Some(entry) = state.entries.front_mut().filter(|entry| entry.number == number) {
+            entry.unanswered |= unanswered;
+        }
     }
 
     /// Bytes before compression of all that was pushed until now; `None` when nothing waits.
@@ -234,6 +246,7 @@ impl Queue {
     pub(super) fn close(&self) {
         self.read_mail();
         let mut state = self.state();
+        state.let_go_of_hand(Cause::SpoolFull);
         state.close(Cause::Shutdown, self.shelf.get());
         self.publish(&state);
     }
@@ -251,6 +264,11 @@ impl Queue {
     /// The number up to which parcels were pushed until now.
     pub(super) fn mark(&self) -> u64 {
         self.state().next
+    }
+
+    /// How many parcels were given up until now.
+    pub(super) fn missed(&self) -> u64 {
+        self.state().missed
     }
 
     /// Waits until all that was pushed before `mark` has its verdict.
@@ -277,7 +295,8 @@ impl Queue {
 
     /// Announces how far everything is settled. Under the lock, so that whoever sees it also sees the ledger settled.
     fn publish(&self, state: &State) {
-        let unsettled = state.entries.front().map_or(state.next, |entry| entry.number);
+        let oldest = state.entries.front().map_or(state.next, |entry| entry.number);
+        let unsettled = state.released.values().map(Released::number).fold(oldest, u64::min);
         self.settled.send_if_modified(|settled| std::mem::replace(settled, unsettled) != unsettled);
     }
 
@@ -304,14 +323,15 @@ impl State {
     }
 
     fn give_up_at(&mut self, index: usize, cause: Cause, shelf: Option<&Shelf>) {
-        if let Some(Entry { parcel, .. }) = self.entries.remove(index) {
+        if let Some(Entry { parcel, unanswered, .. }) = self.entries.remove(index) {
             self.bytes -= parcel.body.len();
             settle(parcel.spooled, shelf);
-            self.give_up(&parcel.fate, cause);
+            self.give_up(&parcel.fate, or_unanswered(cause, unanswered));
         }
     }
 
     fn give_up(&mut self, fate: &Fate, cause: Cause) {
+        self.missed += u64::from(fate.contents().profiles() > 0);
         self.stats.dropped.add(cause, fate.contents().stacks);
         self.kinds.lose(fate.contents(), cause);
         fate.given_up(cause);
@@ -322,6 +342,21 @@ impl State {
         self.bytes -= parcel.body.len();
         settle(parcel.spooled, shelf);
         Some(parcel.fate)
+    }
+}
+
+/// Why what goes for room or for its age is lost: where it was sent and not answered, it may have arrived.
+fn or_unanswered(cause: Cause, unanswered: bool) -> Cause {
+    match cause {
+        Cause::QueueFull | Cause::TooOld | Cause::SpoolFull | Cause::SpoolDamaged if unanswered => Cause::Unanswered,
+        cause => cause,
+    }
+}
+
+impl Entry {
+    /// How long it waits, and what is in it was waited for.
+    fn age(&self, now: Instant) -> Duration {
+        now.duration_since(self.pushed).saturating_add(self.parcel.body.lasted)
     }
 }
 

@@ -38,7 +38,7 @@ impl Default for Retry {
 /// What a peer asks for is obeyed up to here, so that one wrong answer cannot silence us for a day.
 const LONGEST_OBEYED: Duration = Duration::from_secs(600);
 
-/// So often is a request sent again that a peer throttles without saying until when: what is above its burst never passes, and
+/// So often is a request of memory sent again that a peer throttles without saying until when: what is above its burst never passes, and
 /// of each attempt some peers keep a part.
 const THROTTLED_REPEATS: u32 = 2;
 
@@ -112,6 +112,14 @@ impl Backoff {
         let given_up = failing.given_up(self.retry.budget).filter(|_| setback != Setback::Unreached);
         self.failing = Some(failing);
         Consequence { wait: self.wait(setback), given_up }
+    }
+
+    /// The same of a request that is on disk, where it can wait: it is not given up for being throttled before its budget is used.
+    pub(super) fn fail_kept(&mut self, request: u64, setback: Setback, now: Instant) -> Consequence {
+        let is_throttled = setback == Setback::Throttled;
+        let Consequence { wait, given_up } =
+            self.fail(request, if is_throttled { Setback::Later(None) } else { setback }, now);
+        Consequence { wait, given_up: given_up.map(|cause| if is_throttled { Cause::Rejected } else { cause }) }
     }
 
     /// The next wait: at least as long as the peer asked for.

@@ -62,7 +62,10 @@ impl Spooling {
     /// Opens the folder for `remotes`, which take `forms`, and gives each its place. On a thread of `runtime` that may block.
     pub(super) fn start(runtime: &Handle, settings: SpoolSettings, remotes: &[&Remote], forms: &[Form]) -> Self {
         let queues: Vec<Weak<Queue>> = remotes.iter().map(|remote| Arc::downgrade(&remote.queue)).collect();
-        let takers = remotes.iter().map(|remote| Taker { name: remote.queue.name(), forms: remote.form.taken() });
+        let takers = remotes.iter().map(|remote| {
+            let (name, forms) = (remote.queue.name(), remote.form.taken());
+            Taker { name, forms, reads: |counts| Manifest::decode(counts).is_some() }
+        });
         let folder = settings.folder.display().to_string();
         // What goes for room goes by segments: never all of it at once.
         let segment = Bounds::default().segment.min(settings.bytes / 8);

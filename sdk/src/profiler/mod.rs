@@ -69,12 +69,15 @@ pub fn start(config: impl Into<Config>) -> Result<Profiler, Error> {
 }
 
 impl Profiler {
-    /// Sends what was sampled until now; `true` once all of it arrived or was given up, `false` when the time was over.
+    /// Sends what was sampled until now.
+    ///
+    /// `true`: all that waited by then was accepted by every destination. `false`: the time was over first, or a destination refused something
+    /// or will not get it for another reason; [`Profiler::stats`] says which, and for what cause.
     pub fn flush(&self, timeout: Duration) -> bool {
         self.running().is_none_or(|running| running.flush(timeout.min(LONGEST)))
     }
 
-    /// Stops sampling, sends what is left, ends both threads. `false` when the time was over: what was not sent by then
+    /// Stops sampling, sends what is left, ends both threads. It answers as [`Profiler::flush`] does: what was not sent by then
     /// is lost, and counted so in the log.
     pub fn shutdown(mut self, timeout: Duration) -> bool {
         self.end(timeout)

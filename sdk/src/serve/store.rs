@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use profiler_proto::ProfileSet;
 use profiler_proto::model::merge;
@@ -17,6 +17,7 @@ use super::range::Range;
 use super::sample_type::SampleType;
 use super::site;
 use super::source::Target;
+use crate::seldom::Seldom;
 
 /// Profiles of the last minutes, bounded by time and by bytes.
 #[derive(Debug)]
@@ -24,6 +25,8 @@ pub struct Store {
     window: Duration,
     max_bytes: usize,
     held: Mutex<Held>,
+    /// What is said of sets that are not kept: too large, of the future.
+    refusals: Mutex<[Seldom; 2]>,
 }
 
 /// Of each process sets with on-CPU time, and all others: none drives those that take less room out.
@@ -49,7 +52,7 @@ impl Store {
     /// than `max_bytes` together. A set that alone is larger is not kept.
     #[must_use]
     pub fn new(window: Duration, max_bytes: usize) -> Self {
-        Self { window, max_bytes, held: Mutex::default() }
+        Self { window, max_bytes, held: Mutex::default(), refusals: Mutex::default() }
     }
 
     /// Keeps `set`, which may drive out the oldest ones: where there is no room, of that process's CPU profiles or other ones that take
@@ -131,14 +134,19 @@ impl Store {
 
     fn may_be_kept(&self, stored: &Stored) -> bool {
         let (bytes, max_bytes) = (stored.bytes(), self.max_bytes);
-        if bytes > max_bytes {
+        if bytes > max_bytes && self.may_say(0) {
             tracing::warn!(bytes, max_bytes, "a profile larger than the whole store is not kept");
         }
         let comes = stored.ends_after(site::now().saturating_add(nanos(FUTURE)));
-        if comes {
+        if comes && self.may_say(1) {
             tracing::warn!("a profile that ends in the future is not kept; the clock of whoever sent it is wrong");
         }
         bytes <= max_bytes && !comes
+    }
+
+    /// Whether a refusal of this sort is to be in the log now: who sends one set that is not kept sends many.
+    fn may_say(&self, sort: usize) -> bool {
+        self.refusals.lock().unwrap_or_else(PoisonError::into_inner)[sort].is_due(Instant::now())
     }
 
     /// Puts one merged set in the place of the sets of a minute, if one is due. They are merged outside of the lock.
@@ -236,6 +244,11 @@ pub(super) fn moment_of(sample_type: SampleType, set: &ProfileSet) -> Option<u64
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tracing_subscriber::Layer;
+    use tracing_subscriber::layer::{Context, SubscriberExt};
+
     use super::*;
     use crate::serve::size;
     use crate::serve::testing::Stacks;
@@ -480,5 +493,36 @@ mod tests {
         }
         let pids: Vec<u32> = store.targets().iter().map(|target| target.pid).collect();
         assert_eq!(pids, [1]);
+    }
+
+    /// Check that a sender whose clock is wrong does not fill the log, and that a set that is too large is still said.
+    #[test]
+    fn what_is_not_kept_is_said_once() {
+        let lines = Lines::default();
+        let subscriber = tracing_subscriber::registry().with(lines.clone());
+        // A second one must be there: `tracing` takes the answer of the only one for all threads.
+        let _second = tracing::Dispatch::new(tracing_subscriber::registry());
+        tracing::subscriber::with_default(subscriber, || {
+            let store = Store::new(Duration::from_secs(60), 1 << 20);
+            for _ in 0..10 {
+                store.add(of("shop", 1, u64::MAX / SECOND));
+            }
+            assert_eq!(lines.0.load(Ordering::Relaxed), 1);
+            let store = Store::new(Duration::from_secs(60), 0);
+            store.add(of("shop", 1, site::now() / SECOND));
+        });
+        assert_eq!(lines.0.load(Ordering::Relaxed), 2);
+    }
+
+    /// Counts the warnings of this crate.
+    #[derive(Clone, Default)]
+    struct Lines(Arc<AtomicUsize>);
+
+    impl<S: tracing::Subscriber> Layer<S> for Lines {
+        fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
+            if event.metadata().target().starts_with("profiler::serve") {
+                self.0.fetch_add(1, Ordering::Relaxed);
+            }
+        }
     }
 }

@@ -23,11 +23,17 @@ const SHOWN: usize = 16;
 /// Source: OpenTelemetry specification, profiles/mappings.md, `process.executable.build_id.htlhash`.
 pub(crate) fn file_id(module: &Module) -> Option<&str> {
     if module.file_id.get().is_none() {
-        let id = open(module).ok().filter(|file| is_loaded(file, module)).and_then(|file| hash(&file).ok())?;
+        let id = match open(module) {
+            Ok(file) if is_loaded(&file, module) => Some(hash(&file).ok()?),
+            // A file that is gone, or another one by now, stays so: it is not looked for at each profile.
+            Ok(_) => None,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(_) => return None,
+        };
         // This thread alone sets it.
         let _unset = module.file_id.set(id);
     }
-    module.file_id.get().map(String::as_str)
+    module.file_id.get()?.as_deref()
 }
 
 fn open(module: &Module) -> io::Result<Rc<Storage>> {

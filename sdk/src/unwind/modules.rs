@@ -50,8 +50,8 @@ pub(crate) struct Module {
     pub(crate) segments: Vec<Range<u64>>,
     /// GNU build id (`NT_GNU_BUILD_ID`), hexadecimal.
     pub(crate) build_id: Option<String>,
-    /// What names the build where there is none; empty until somebody needs it.
-    pub(crate) file_id: OnceLock<String>,
+    /// What names the build where there is none, if anything does; empty until somebody needs it.
+    pub(crate) file_id: OnceLock<Option<String>>,
     pub(crate) unwind: Option<UnwindTables>,
 }
 

@@ -16,7 +16,7 @@ use tokio::net::TcpListener;
 use super::grpc_peer::GrpcPeer;
 use super::http_peer::{HttpPeer, Reaction, Received, free_address};
 use super::profiles::{cpu_profile, decode, set, stacks};
-use super::rig::{Rig, limits, target};
+use super::rig::{PATIENCE, Rig, limits, target};
 
 /// A local destination with what it was given.
 fn store() -> (Target, Arc<Mutex<Vec<Arc<ProfileSet>>>>) {
@@ -276,4 +276,37 @@ async fn the_environment_leads_to_a_server() {
 fn starting_outside_a_runtime_is_an_error() {
     let error = Exporter::start(Vec::new(), Arc::new(Ledger::default()), limits()).unwrap_err();
     assert!(error.to_string().contains("no tokio runtime"), "{error}");
+}
+
+/// Check what flush answers: true where all destinations accepted all that waited, false where one refused something, or the
+/// time was over; and that what was lost before is not told again.
+#[tokio::test]
+async fn flush_is_true_where_all_was_accepted() {
+    let good = HttpPeer::start([]).await;
+    let peer =
+        HttpPeer::start([Reaction::answer(200, b""), Reaction::answer(400, b"no"), Reaction::answer(200, b"")]).await;
+    let rig = Rig::to([Otlp::http(good.url()), Otlp::http(peer.url())]);
+    let mut answers = Vec::new();
+    for _ in 0..3 {
+        rig.offer(&set(10));
+        answers.push(rig.exporter.flush(PATIENCE).await);
+    }
+    assert_eq!(answers, [true, false, true]);
+    assert_eq!((rig.stats(1).delivered, rig.account().exported), (20, 30));
+    let mut limits = limits();
+    limits.request_bytes = 100;
+    let rig = Rig::start(vec![target(Otlp::http(good.url()))], limits);
+    rig.offer(&set(0));
+    assert!(rig.exporter.flush(PATIENCE).await, "an empty set is nothing that could be lost");
+}
+
+/// Check that shutdown, too, is not true where something was refused.
+#[tokio::test]
+async fn shutdown_is_false_where_something_was_refused() {
+    for (status, expected) in [(200, true), (400, false)] {
+        let peer = HttpPeer::start([Reaction::answer(status, b"")]).await;
+        let rig = Rig::to([Otlp::http(peer.url())]);
+        rig.offer(&set(10));
+        assert_eq!(rig.exporter.shutdown(PATIENCE).await, expected, "{status}");
+    }
 }

@@ -15,6 +15,7 @@ mod http;
 mod http_peer;
 mod kinds;
 mod matrix;
+mod moved;
 mod parca;
 mod parca_peer;
 mod patience;

@@ -57,9 +57,11 @@ impl Rig {
         self.exporter.offer(Arc::clone(set));
     }
 
-    /// Waits until everything is settled.
-    pub(crate) async fn settle(&self) {
-        assert!(self.exporter.flush(PATIENCE).await, "not settled: {:?}", self.exporter);
+    /// Waits until everything has its verdict, whatever that is; whether all was accepted.
+    pub(crate) async fn settle(&self) -> bool {
+        let accepted = self.exporter.flush(PATIENCE).await;
+        assert!(self.exporter.destinations().iter().all(|stats| stats.queued == 0), "not settled: {:?}", self.exporter);
+        accepted
     }
 
     /// Waits until `condition` holds: no test depends on how fast the machine is.

@@ -317,3 +317,88 @@ async fn destinations_of_one_name_are_told_apart() {
     let name = format!("otlp-http {}/v1development/profiles", peer.url());
     assert_eq!(names, [name.clone(), format!("{name} #2"), format!("{name} #3")]);
 }
+
+/// Check that a peer that throttles without saying until when loses nothing that is on disk, neither of this exporter nor of an earlier one.
+#[tokio::test]
+async fn a_peer_that_throttles_loses_nothing_that_is_on_disk() {
+    let place = Place::new();
+    let (_port, address) = free_address();
+    let url = format!("http://{address}");
+    leave(&place, &url, &[10]).await;
+    let rig = Rig::with_spool(vec![otlp(&url)], limits(), place.spool());
+    rig.offer(&set(20));
+    until_written(&rig, 1).await;
+    let peer = HttpPeer::start_at(address, vec![Reaction::answer(429, b"rate limit"); 12]).await;
+    rig.until("all has arrived", |rig| rig.account().exported == 20 && rig.stats(0).replayed == 10).await;
+    let stats = rig.stats(0);
+    assert_eq!((rig.account().lost.total(), stats.dropped.total(), stats.replay_dropped.total()), (0, 0, 0));
+    assert_eq!(peer.requests().len(), 14);
+}
+
+/// Check that what goes for room on disk while it is being sent counts once, as what becomes of it: of an earlier exporter and of this one.
+#[tokio::test]
+async fn what_goes_for_room_while_it_is_sent_counts_once() {
+    let place = Place::new();
+    let (_port, address) = free_address();
+    let url = format!("http://{address}");
+    leave(&place, &url, &[10]).await;
+    let peer = HttpPeer::start_at(address, [Reaction::Hang]).await;
+    let target = target(Otlp::http(&url).timeout(Duration::from_secs(5)));
+    let rig = Rig::with_spool(vec![target], with_queue(1500), place.spool().bytes(16 << 10));
+    rig.until("it is being sent", |_| peer.requests().len() == 1).await;
+    let first = place.segments()[0].clone();
+    let mut offered = 0;
+    while first.exists() {
+        rig.offer(&set(20));
+        offered += 1;
+        until_written(&rig, offered).await;
+    }
+    rig.until("all has its verdict", |rig| rig.stats(0).queued == 0 && rig.stats(0).replayed > 0).await;
+    let (account, stats) = (rig.account(), rig.stats(0));
+    assert_eq!((stats.replayed, stats.replay_dropped.total()), (10, 0), "{stats:?}");
+    let unique: u64 = arrived(&peer).iter().skip(1).sum();
+    assert_eq!((account.exported + 10, account.exported + account.lost.total()), (unique, 20 * offered), "{account:?}");
+}
+
+/// Gives the record that is first in a segment the manifest of another version.
+fn of_another_version(segment: &Path) {
+    let mut bytes = std::fs::read(segment).unwrap();
+    let (header, counts) = (20, 20 + 22);
+    bytes[counts] += 1;
+    let end = counts + usize::from(bytes[header + 21]);
+    let checksum = crc32fast::hash(&bytes[header + 4..end]);
+    bytes[header..header + 4].copy_from_slice(&checksum.to_le_bytes());
+    std::fs::write(segment, bytes).unwrap();
+}
+
+/// Check that what another version wrote, of which it is not known what it counts, is told.
+#[tokio::test]
+async fn what_another_version_wrote_is_told() {
+    let place = Place::new();
+    let (_port, address) = free_address();
+    let url = format!("http://{address}");
+    leave(&place, &url, &[10, 20]).await;
+    of_another_version(&place.segments()[0]);
+    let peer = HttpPeer::start_at(address, []).await;
+    let rig = Rig::with_spool(vec![otlp(&url)], limits(), place.spool());
+    rig.until("what can be read arrives", |rig| rig.stats(0).replayed == 20).await;
+    rig.until("nothing is left", |rig| rig.exporter.spool().is_some_and(|spool| spool.segments == 0)).await;
+    assert_eq!((rig.exporter.spool().unwrap().untaken, arrived(&peer)), (1, vec![20]));
+}
+
+/// Check that flush waits for what is on disk alone, and is true when that has arrived, too.
+#[tokio::test]
+async fn flush_waits_for_what_is_on_disk() {
+    let place = Place::new();
+    let (_port, address) = free_address();
+    let rig = Rig::with_spool(vec![otlp(&format!("http://{address}"))], narrow(), place.spool());
+    for number in 1..=4 {
+        rig.offer(&set(number));
+        until_written(&rig, u64::from(number)).await;
+    }
+    assert!(rig.stats(0).spooled > 0);
+    assert!(!rig.exporter.flush(Duration::from_millis(10)).await, "it has not arrived");
+    let peer = HttpPeer::start_at(address, []).await;
+    assert!(rig.exporter.flush(Duration::from_secs(60)).await);
+    assert_eq!((rig.account().exported, arrived(&peer).iter().sum::<u64>()), (10, 10));
+}

@@ -29,24 +29,22 @@ pub(super) struct PprofFile {
     pub(super) contents: Bytes,
 }
 
-/// Whether `part`, which is compact, is one file of at most so many bytes before compression.
-pub(in crate::export) fn fits(part: &ProfileSet, bytes: usize) -> bool {
-    pprof::is_capture(part) && pprof::encode_compact(part, |key| key.into()).len() <= bytes
-}
-
 /// How many characters of a service's name stand in those of its files.
 const SERVICE: usize = 100;
 
 impl Batch {
-    /// The captures of `part` that hold samples.
-    pub(in crate::export) fn of(part: &ProfileSet) -> Self {
+    /// The file of `part`, which is compact, if it is one of at most so many bytes before compression.
+    pub(in crate::export) fn of(part: &ProfileSet, bytes: usize) -> Option<Self> {
+        let contents = pprof::is_capture(part).then(|| pprof::encode_compact(part, |key| key.into()))?;
         let service = cleaned(part.resource.service_name().unwrap_or("unknown_service"));
-        let captures = pprof::captures(part).into_iter();
-        let sampled = captures.filter(|capture| capture.profiles.iter().any(|profile| !profile.samples.is_empty()));
-        let files = sampled
-            .map(|capture| PprofFile { name: name(&service, &capture), contents: pprof::encode(&capture).into() });
-        let files = files.collect();
-        Self { service, files }
+        let name = name(&service, part);
+        (contents.len() <= bytes).then(|| Self { service, files: vec![PprofFile { name, contents: contents.into() }] })
+    }
+
+    /// The same with its files compressed, each by itself.
+    pub(in crate::export) fn compressed(mut self) -> Self {
+        self.files.iter_mut().for_each(|file| file.contents = pprof::compress(&file.contents).into());
+        self
     }
 
     /// Bytes of the files.

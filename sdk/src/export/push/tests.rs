@@ -27,7 +27,7 @@ fn cpu(dictionary: &mut Dictionary) -> Vec<Kind> {
 /// The labels of the series for `part`.
 fn labels(part: &ProfileSet, code: &[(&str, &str)]) -> Vec<(String, String)> {
     let code: Vec<_> = code.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    let [series] = request(part, &code).series.try_into().unwrap();
+    let [series] = request(part, &code, usize::MAX).unwrap().series.try_into().unwrap();
     series.labels.into_iter().map(|pair| (pair.name, pair.value)).collect()
 }
 
@@ -63,7 +63,7 @@ fn a_tag_holds_over_an_attribute_of_its_name() {
     part.profiles[0].samples.push(Sample { value: 1, ..Sample::default() });
     let expected = pairs(&[("__name__", "process_cpu"), ("service_name", "shop"), ("region", "eu")]);
     assert_eq!(labels(&part, &[]), expected);
-    let file = &request(&part, &[]).series[0].samples[0].raw_profile;
+    let file = &request(&part, &[], usize::MAX).unwrap().series[0].samples[0].raw_profile;
     let read = pprof::decode(file, &Limits::default()).unwrap();
     let hosts = samples(&read).map(|sample| {
         let tags = read.dictionary.attributes_of(sample.attributes);
@@ -130,7 +130,7 @@ fn the_file_holds_the_samples() {
         set(cpu, &[("thread.name", "worker".into()), ("span.id", "mine".into()), ("thread.id", Value::Int(7))]);
     let link = Link { trace_id: [1; 16], span_id: [2; 8] };
     part.profiles[0].samples[0].link = part.dictionary.links.intern(link);
-    let [series] = request(&part, &[]).series.try_into().unwrap();
+    let [series] = request(&part, &[], usize::MAX).unwrap().series.try_into().unwrap();
     let file = pprof::decode(&series.samples[0].raw_profile, &Limits::default()).unwrap();
     let (profile, dictionary) = (&file.profiles[0], &file.dictionary);
     assert!(profile.kind.is_cpu(dictionary));
@@ -141,11 +141,21 @@ fn the_file_holds_the_samples() {
     assert_eq!(found, [("thread_id", &Value::Int(7)), ("thread_name", &"worker".into())]);
 }
 
+fn fits(part: &ProfileSet, bytes: usize) -> bool {
+    request(part, &[], bytes).is_some()
+}
+
+fn parts(set: &ProfileSet) -> Vec<ProfileSet> {
+    let mut parts = Vec::new();
+    split_by(set, |part| request(part, &[], usize::MAX), |part, request| parts.extend(request.map(|_| part)));
+    parts
+}
+
 /// Check that a part is one capture, of no more bytes and samples than the server takes, where profiles share no samples too.
 #[test]
 fn what_does_not_fit_is_divided() {
     let two = set(|d| vec![Kind::cpu(d, 1), Kind::heap(d, 1)[0]], &[]);
-    assert!(!fits(&two, usize::MAX) && split_by(&two, |part| fits(part, usize::MAX)).parts.len() == 2);
+    assert!(!fits(&two, usize::MAX) && parts(&two).len() == 2);
     let one = set(cpu, &[]);
     let bytes = pprof::encode_compact(&one, label_name).len();
     assert!(fits(&one, bytes) && !fits(&one, bytes - 1));
@@ -166,7 +176,7 @@ fn what_does_not_fit_is_divided() {
         profile.samples = (first..first + most / 2 + 1).map(sample).collect();
     }
     assert_eq!(rows(&heap), MAX_SAMPLES + 2);
-    let parts = split_by(&heap, |part| fits(part, usize::MAX)).parts;
+    let parts = parts(&heap);
     assert_eq!(
         parts.iter().map(|part| (part.profiles.len(), rows(part))).collect::<Vec<_>>(),
         [(2, MAX_SAMPLES / 2 + 1); 2]

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use profiler_proto::loss::Cause;
 
@@ -14,16 +14,34 @@ use super::super::manifest::Manifest;
 use super::super::parcel::{Fate, Spooled};
 use super::super::shelf::Shelf;
 use super::super::spool::Receipt;
-use super::{Entry, Parcel, Queue, State};
+use super::{Entry, Parcel, Queue, State, or_unanswered};
+
+/// How long what was left to the disk is left there at least, while nothing else is to be sent.
+const SOON: Duration = Duration::from_secs(1);
 
 /// What has its body on disk only.
 #[derive(Debug)]
 pub(super) struct Released {
+    number: u64,
+    unanswered: bool,
     fate: Arc<Fate>,
     receipt: Arc<Receipt>,
 }
 
+/// What came back from disk and is being sent: its body is here, whatever happens on disk.
+#[derive(Debug)]
+pub(super) struct InHand {
+    manifest: Manifest,
+    is_of_us: bool,
+    receipt: Arc<Receipt>,
+}
+
 impl Released {
+    /// Its number in the queue.
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
     pub(super) fn stacks(&self) -> u64 {
         self.fate.contents().stacks
     }
@@ -53,9 +71,17 @@ impl Queue {
         self.shelf.get()
     }
 
-    /// The oldest parcel as [`Queue::next`] gives it; `None` if there is none by `until`.
-    pub(in crate::export) async fn next_by(&self, until: Instant) -> Option<(u64, Parcel)> {
-        tokio::time::timeout_at(until.into(), self.next()).await.ok()
+    /// The oldest parcel as [`Queue::next`] gives it; `None` if there is none by `until`, or soon, where something waits on disk alone.
+    pub(in crate::export) async fn next_by(&self, mut until: Instant) -> Option<(u64, Parcel)> {
+        loop {
+            if let Some(front) = self.begin(Instant::now()) {
+                return Some(front);
+            }
+            if self.has_released() {
+                until = until.min(Instant::now() + SOON);
+            }
+            tokio::time::timeout_at(until.into(), self.arrived.notified()).await.ok()?;
+        }
     }
 
     /// The spool has lost something. For its thread: what follows from it is done when somebody looks.
@@ -63,7 +89,13 @@ impl Queue {
         self.mail.0.lock().unwrap_or_else(PoisonError::into_inner).push((lost, cause));
     }
 
-    /// Enters what the spool has lost. Nobody who waits for this queue is concerned.
+    /// Enters what the spool has lost, and lets those know who wait for this queue. For the task that delivers.
+    pub(in crate::export) fn settle_mail(&self) {
+        self.read_mail();
+        self.publish(&self.state());
+    }
+
+    /// Enters what the spool has lost, and wakes nobody: for any thread.
     pub(in crate::export) fn read_mail(&self) {
         let mail = std::mem::take(&mut *self.mail.0.lock().unwrap_or_else(PoisonError::into_inner));
         if mail.is_empty() {
@@ -78,30 +110,56 @@ impl Queue {
         }
     }
 
+    /// What came back from disk is being sent, until it has its verdict.
+    pub(in crate::export) fn hold(&self, manifest: &Manifest, receipt: &Arc<Receipt>) {
+        let (manifest, receipt, is_of_us) = (manifest.clone(), Arc::clone(receipt), self.is_of_us(manifest));
+        self.state().in_hand = Some(InHand { manifest, is_of_us, receipt });
+    }
+
+    /// Whether anything of this process waits on disk alone.
+    pub(in crate::export) fn has_released(&self) -> bool {
+        !self.state().released.is_empty()
+    }
+
     /// What came back from disk was acknowledged, perhaps with a warning.
     pub(in crate::export) fn replayed(&self, manifest: &Manifest, receipt: Arc<Receipt>, warning: Option<String>) {
         let mut state = self.state();
         state.stats.last_error = warning.or(state.stats.last_error.take());
-        match state.claim(manifest, self.is_of_us(manifest)) {
-            Some(fate) => {
+        state.in_hand = None;
+        let is_of_us = self.is_of_us(manifest);
+        match state.claim(manifest, is_of_us) {
+            Some(Released { fate, .. }) => {
                 state.stats.delivered += fate.contents().stacks;
                 state.kinds.export(fate.contents());
                 fate.accepted();
             }
+            // It has its verdict already.
+            None if is_of_us => {}
             None => state.stats.replayed += manifest.contents.stacks,
         }
+        self.publish(&state);
+        drop(state);
         self.settle(receipt);
     }
 
     /// What came back from disk will not be sent again.
     pub(in crate::export) fn replay_given_up(&self, manifest: &Manifest, receipt: Arc<Receipt>, cause: Cause) {
-        self.state().lose(manifest, self.is_of_us(manifest), cause);
+        let mut state = self.state();
+        state.in_hand = None;
+        state.lose(manifest, self.is_of_us(manifest), cause);
+        self.publish(&state);
+        drop(state);
         self.settle(receipt);
     }
 
-    /// An attempt to send what came back from disk has failed.
-    pub(in crate::export) fn failed(&self, why: String) {
-        self.state().stats.last_error = Some(why);
+    /// An attempt to send what came back from disk has failed: perhaps without an answer.
+    pub(in crate::export) fn failed(&self, unanswered: bool, why: String) {
+        let mut state = self.state();
+        state.stats.last_error = Some(why);
+        let serial = state.in_hand.as_ref().filter(|in_hand| in_hand.is_of_us).map(|in_hand| in_hand.manifest.serial);
+        if let Some(released) = serial.and_then(|serial| state.released.get_mut(&serial)) {
+            released.unanswered |= unanswered;
+        }
     }
 
     fn settle(&self, receipt: Arc<Receipt>) {
@@ -118,23 +176,29 @@ impl Queue {
 impl State {
     /// Forgets the body of an entry that the spool has.
     pub(super) fn release_at(&mut self, index: usize, shelf: &Shelf) {
-        let Some(Entry { parcel, .. }) = self.entries.remove(index) else { return };
+        let Some(Entry { number, parcel, unanswered, .. }) = self.entries.remove(index) else { return };
         self.bytes -= parcel.body.len();
         if let Some(Spooled { serial, receipt }) = parcel.spooled {
             shelf.release(Arc::clone(&receipt));
-            self.released.insert(serial, Released { fate: parcel.fate, receipt });
+            self.released.insert(serial, Released { number, unanswered, fate: parcel.fate, receipt });
+        }
+    }
+
+    /// What is being sent goes with its body, if that is on disk no more: the next process will not have it.
+    pub(super) fn let_go_of_hand(&mut self, cause: Cause) {
+        if let Some(InHand { manifest, is_of_us, .. }) = self.in_hand.take_if(|in_hand| !in_hand.receipt.is_kept()) {
+            self.lose(&manifest, is_of_us, cause);
         }
     }
 
     /// The fate of what came back, if it is still to be decided: of an earlier process it is not ours to decide.
-    fn claim(&mut self, manifest: &Manifest, is_of_us: bool) -> Option<Arc<Fate>> {
-        let released = is_of_us.then(|| self.released.remove(&manifest.serial))?;
-        released.map(|released| released.fate)
+    fn claim(&mut self, manifest: &Manifest, is_of_us: bool) -> Option<Released> {
+        is_of_us.then(|| self.released.remove(&manifest.serial))?
     }
 
     fn lose(&mut self, manifest: &Manifest, is_of_us: bool, cause: Cause) {
         match self.claim(manifest, is_of_us) {
-            Some(fate) => self.give_up(&fate, cause),
+            Some(Released { fate, unanswered, .. }) => self.give_up(&fate, or_unanswered(cause, unanswered)),
             // Of ours, it has its verdict already, or memory still has it.
             None if is_of_us => {}
             None => self.stats.replay_dropped.add(cause, manifest.contents.stacks),
@@ -142,11 +206,14 @@ impl State {
     }
 
     fn lose_all(&mut self, numbers: &Range<u64>, cause: Cause) {
-        let is_lost = |released: &Released| numbers.contains(&released.receipt.number());
-        let lost: Vec<u64> = self.released.iter().filter(|(_, r)| is_lost(r)).map(|(serial, _)| *serial).collect();
+        let in_hand = self.in_hand.as_ref().filter(|in_hand| in_hand.is_of_us).map(|in_hand| in_hand.manifest.serial);
+        let is_lost =
+            |serial: u64, released: &Released| Some(serial) != in_hand && numbers.contains(&released.receipt.number());
+        let lost: Vec<u64> =
+            self.released.iter().filter(|(serial, r)| is_lost(**serial, r)).map(|(serial, _)| *serial).collect();
         for serial in lost {
-            if let Some(released) = self.released.remove(&serial) {
-                self.give_up(&released.fate, cause);
+            if let Some(Released { fate, unanswered, .. }) = self.released.remove(&serial) {
+                self.give_up(&fate, or_unanswered(cause, unanswered));
             }
         }
     }

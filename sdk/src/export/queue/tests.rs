@@ -39,7 +39,7 @@ fn what_is_being_sent_is_not_dropped_for_room() {
     push(&queue, 20, 100, &ledger);
     push(&queue, 25, 100, &ledger);
     assert_eq!((queue.stats().queued, ledger.account().lost.total()), (35, 20));
-    queue.put_back("busy".into());
+    queue.put_back(number, false, "busy".into());
     push(&queue, 5, 100, &ledger);
     assert_eq!((queue.stats().queued, ledger.account().lost.total()), (30, 30));
     queue.accepted(number, None);
@@ -153,10 +153,44 @@ fn what_is_too_old_is_not_sent() {
     push(&queue, 10, 100, &ledger);
     let pushed = queue.state().entries[0].pushed;
     assert_eq!(queue.begin(pushed + Duration::from_secs(3600)).map(|(number, _)| number), Some(0));
-    queue.put_back("away".into());
+    queue.put_back(0, false, "away".into());
     push(&queue, 20, 100, &ledger);
     queue.state().entries[1].pushed = pushed + Duration::from_secs(60);
     assert_eq!(queue.begin(pushed + Duration::from_secs(3601)).map(|(number, _)| number), Some(1));
     assert_eq!((queue.stats().queued, queue.stats().dropped.count(Cause::TooOld)), (20, 10));
     assert_eq!((ledger.account().lost.count(Cause::TooOld), *queue.settled.borrow()), (10, 1));
+}
+
+/// Check that what was sent and not answered is lost as that, whichever bound gives it up: it may have arrived.
+#[test]
+fn what_may_have_arrived_is_told_whatever_gives_it_up() {
+    let (queue, ledger) = queue();
+    push(&queue, 10, 100, &ledger);
+    let (number, _) = queue.begin(Instant::now()).unwrap();
+    queue.put_back(number, true, "no answer".into());
+    push(&queue, 20, 100, &ledger);
+    push(&queue, 30, 100, &ledger);
+    assert_eq!((ledger.account().lost.count(Cause::Unanswered), ledger.account().lost.total()), (10, 10));
+    let (number, _) = queue.begin(Instant::now()).unwrap();
+    queue.put_back(number, true, "no answer".into());
+    queue.put_back(number, false, "busy".into());
+    let pushed = queue.state().entries[0].pushed;
+    queue.state().entries[1].pushed = pushed;
+    assert!(queue.begin(pushed + Duration::from_secs(3601)).is_none());
+    let dropped = queue.stats().dropped;
+    assert_eq!((dropped.count(Cause::Unanswered), dropped.count(Cause::TooOld)), (30, 30));
+}
+
+/// Check that a peer that counts from the begin of a profile is sent nothing that is too old for it by then.
+#[test]
+fn age_counts_from_where_the_peer_counts() {
+    let (queue, ledger) = queue();
+    let mut parcel = parcel(10, 100, 1, &ledger);
+    parcel.body = parcel.body.lasting(Duration::from_secs(600));
+    queue.push(parcel);
+    let pushed = queue.state().entries[0].pushed;
+    assert_eq!(queue.begin(pushed + Duration::from_secs(3000)).map(|(number, _)| number), Some(0));
+    queue.put_back(0, false, "away".into());
+    assert!(queue.begin(pushed + Duration::from_secs(3001)).is_none());
+    assert_eq!(ledger.account().lost.count(Cause::TooOld), 10);
 }

@@ -19,6 +19,8 @@ pub(in crate::export) struct Taker {
     pub(in crate::export) name: String,
     /// Forms of bodies that it takes.
     pub(in crate::export) forms: Vec<u8>,
+    /// Whether it can tell from these counts what is in a body: another version's it may not.
+    pub(in crate::export) reads: fn(&[u8]) -> bool,
 }
 
 /// A record that was given to the spool, or came out of it.
@@ -62,31 +64,38 @@ pub(super) struct Backlog {
     pub(super) settled: Settled,
     /// Records that are in memory for it, by number: they are not read for it.
     held: BTreeMap<u64, Arc<Receipt>>,
+    /// The record that was read last, and is in memory again until it is settled.
+    in_hand: Option<Arc<Receipt>>,
     pub(super) position: Position,
 }
 
 impl Backlog {
     pub(super) fn new(taker: Taker) -> Self {
-        Self { taker, settled: Settled::default(), held: BTreeMap::new(), position: Position::default() }
+        Self { taker, settled: Settled::default(), held: BTreeMap::new(), in_hand: None, position: Position::default() }
     }
 
     /// Begins anew with what an earlier process, or this one, left in the folder.
     pub(super) fn reset(&mut self, settled: Settled) {
-        self.held.values().for_each(|receipt| receipt.keep(0));
+        self.held.values().chain(&self.in_hand).for_each(|receipt| receipt.keep(0));
         *self = Self { settled, ..Self::new(self.taker.clone()) };
     }
 
-    pub(super) fn takes(&self, form: u8) -> bool {
-        self.taker.forms.contains(&form)
+    pub(super) fn takes(&self, form: u8, counts: &[u8]) -> bool {
+        self.taker.forms.contains(&form) && (self.taker.reads)(counts)
     }
 
     /// A record was written that is in memory, too.
     pub(super) fn hold(&mut self, number: u64, receipt: &Arc<Receipt>) {
-        if self.takes(receipt.form) {
+        if self.takes(receipt.form, &receipt.counts) {
             self.held.insert(number, Arc::clone(receipt));
         } else {
             self.settle(number);
         }
+    }
+
+    /// A record was read: it is not lost with the folder, and comes again until it is settled.
+    pub(super) fn hand_out(&mut self, receipt: &Arc<Receipt>) {
+        self.in_hand = Some(Arc::clone(receipt));
     }
 
     /// Memory has forgotten it: it is to be read.
@@ -103,24 +112,31 @@ impl Backlog {
                 receipt.keep(0);
             }
         }
+        if let Some(receipt) = self.in_hand.take_if(|receipt| numbers.contains(&receipt.number())) {
+            receipt.keep(0);
+        }
         self.settled.add(numbers);
     }
 
     /// It needs `number` no more.
     pub(super) fn settle(&mut self, number: u64) {
         self.held.remove(&number);
+        self.in_hand.take_if(|receipt| receipt.number() == number);
         self.settled.add(number..number.saturating_add(1));
     }
 
     /// Whether a record is to be read for it.
     pub(super) fn wants(&self, header: &Header) -> bool {
-        self.takes(header.form) && !self.settled.contains(header.number) && !self.held.contains_key(&header.number)
+        self.takes(header.form, &header.counts)
+            && !self.settled.contains(header.number)
+            && !self.held.contains_key(&header.number)
     }
 
     /// A record goes out of the folder: whether it is lost to this destination. What is in memory is not.
     pub(super) fn loses(&mut self, header: &Header) -> bool {
-        let lost = self.wants(header);
-        if let Some(receipt) = self.held.remove(&header.number) {
+        let in_hand = self.in_hand.take_if(|receipt| receipt.number() == header.number);
+        let lost = in_hand.is_none() && self.wants(header);
+        for receipt in self.held.remove(&header.number).iter().chain(&in_hand) {
             receipt.keep(0);
         }
         self.settle(header.number);

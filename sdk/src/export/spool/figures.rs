@@ -22,7 +22,7 @@ pub(in crate::export) struct Figures {
     pub(in crate::export) missing: u64,
     /// Bytes found in segments of earlier processes that hold no whole record: what was being written when one ended, or damage.
     pub(in crate::export) unreadable_bytes: u64,
-    /// Records of earlier processes in a form that no destination takes.
+    /// Records of earlier processes in a form, or of a version, that no destination takes.
     pub(in crate::export) untaken: u64,
     /// What is wrong at present: bodies are in memory alone.
     pub(in crate::export) trouble: Option<String>,

@@ -142,18 +142,22 @@ impl Folder {
     /// Takes a segment out of the folder; a reader of what was in it, unless it is gone already.
     ///
     /// # Errors
-    /// If it cannot be removed.
+    /// If it cannot be removed, or cannot be opened first: what is lost with it would not be known.
     pub(super) fn remove(&mut self, first: u64) -> Result<Option<Reader<File>>, Error> {
         let path = self.segment(first);
         self.held().map_err(|error| failed("remove", &path, error))?;
-        let file = files::open(&path);
+        let file = match files::open(&path) {
+            Ok(file) => Some(file),
+            Err(error) if says_nothing(&error) => return Err(failed("read", &path, error)),
+            Err(_) => None,
+        };
         match fs::remove_file(&path) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(failed("remove", &path, error)),
             _ => {}
         }
         self.segments.remove(&first);
         self.current = self.current.filter(|current| *current != first);
-        Ok(file.ok().map(|file| Reader::at(file, PREAMBLE as u64, first)))
+        Ok(file.map(|file| Reader::at(file, PREAMBLE as u64, first)))
     }
 
     /// How far destinations are, as it was saved last; nothing is settled where that cannot be read.
@@ -178,6 +182,12 @@ impl Folder {
         let saved = self.held().and_then(|()| files::replace(&self.path, SETTLED, &cursors.encode()));
         saved.map_err(|error| failed("write", &self.path.join(SETTLED), error))
     }
+}
+
+/// Whether a file that could not be opened may be there all the same, and open the next time: there are too many open files, or no memory.
+fn says_nothing(error: &io::Error) -> bool {
+    // What is no regular file has no code of the system.
+    error.raw_os_error().is_some() && !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied)
 }
 
 impl Segment {

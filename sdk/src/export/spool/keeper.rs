@@ -171,6 +171,7 @@ impl Keeper {
             match self.noted(found)?? {
                 Found::Whole(header, body) => {
                     let receipt = Receipt::new(header.form, header.counts, header.number);
+                    self.backlogs.get_mut(destination)?.hand_out(&receipt);
                     return Some(Replayed { receipt, body: body.into() });
                 }
                 Found::Damaged(header) => {

@@ -30,9 +30,9 @@ impl Keeper {
         let unreadable = folder.survey(|header| {
             backlogs
                 .iter_mut()
-                .filter(|backlog| !backlog.takes(header.form))
+                .filter(|backlog| !backlog.takes(header.form, &header.counts))
                 .for_each(|other| other.settle(header.number));
-            untaken += u64::from(!backlogs.iter().any(|backlog| backlog.takes(header.form)));
+            untaken += u64::from(!backlogs.iter().any(|backlog| backlog.takes(header.form, &header.counts)));
         })?;
         folder.next = folder.next.max(self.cursors.next).max(self.floor);
         let mut before = 0;
@@ -45,6 +45,12 @@ impl Keeper {
         state.figures.unreadable_bytes += unreadable;
         state.figures.untaken += untaken;
         drop(state);
+        if untaken > 0 {
+            tracing::warn!(
+                untaken,
+                "bodies in the spool are of a form or version that nobody here takes: they are lost"
+            );
+        }
         self.folder = Some(folder);
         self.make_room(0);
         self.later();

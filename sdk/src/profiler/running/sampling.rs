@@ -296,7 +296,7 @@ impl Sampling {
     fn begin_flush(&mut self, deadline: Instant, reply: Reply<bool>) {
         if self.stranded {
             // All that was sampled has been given up.
-            return reply.answer(true);
+            return reply.answer(false);
         }
         let epochs = if self.collect_all(soon()) { 0 } else { EPOCHS };
         self.flushes.push(Flush { epochs, deadline, reply });
@@ -356,7 +356,7 @@ impl Sampling {
     fn stop(mut self, deadline: Instant, reply: Reply<bool>) {
         self.strand_if_gone();
         if self.stranded {
-            return reply.answer(true);
+            return reply.answer(false);
         }
         self.collect_all(soon());
         self.sampler.stop();
@@ -394,7 +394,7 @@ impl Sampling {
         }
         self.handle.ledger.abandon(Cause::Closed);
         for Flush { reply, .. } in self.flushes.drain(..) {
-            reply.answer(true);
+            reply.answer(false);
         }
         for capture in self.captures.drain(..) {
             capture.reply.answer(Err(Refusal::Closed));

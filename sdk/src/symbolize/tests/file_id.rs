@@ -37,6 +37,18 @@ fn a_library_without_a_build_id_has_a_hash() {
     assert_eq!(file_id(&replaced), None);
 }
 
+/// Check that a file that is gone is looked for once: another one in its place would not be it.
+#[test]
+fn a_file_that_is_gone_is_looked_for_once() {
+    let folder = Folder::new();
+    let library = folder.c("code.so", &["-Wl,--build-id=none"]);
+    let (module, aside) = (loaded_as(&library, None), folder.0.join("aside"));
+    std::fs::rename(&library, &aside).unwrap();
+    assert_eq!(file_id(&module), None);
+    std::fs::rename(&aside, &library).unwrap();
+    assert_eq!(file_id(&module), None);
+}
+
 /// Check that the vDSO, which has no file, has one too.
 #[test]
 fn the_vdso_has_a_hash() {

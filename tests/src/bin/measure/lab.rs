@@ -21,7 +21,7 @@ use crate::who::Who;
 /// How long a program may run: many times what it needs.
 const LIMIT: Duration = Duration::from_secs(300);
 /// Connections that send requests to the shop.
-const CONNECTIONS: u32 = 4;
+pub(crate) const CONNECTIONS: u32 = 4;
 /// How long a shop serves before what it does is steady: the first window is sent, and its names are found.
 pub(crate) const WARM: Duration = Duration::from_secs(11);
 
@@ -160,13 +160,14 @@ impl Lab {
         Ok(each)
     }
 
+    /// What sends requests to the shop at `address`, until it is to finish.
+    pub(crate) fn client(&self, address: &str) -> Result<Running> {
+        Running::start(Command::new(&self.shop).args(["client", address, &CONNECTIONS.to_string()]), LIMIT)
+    }
+
     /// Sends requests to all of the shops for as long as `time`; how many each has answered.
     fn load(&self, shops: &[Shop], time: Duration) -> Result<Vec<f64>> {
-        let clients = shops.iter().map(|shop| {
-            let mut client = Command::new(&self.shop);
-            Running::start(client.args(["client", &shop.address, &CONNECTIONS.to_string()]), LIMIT)
-        });
-        let clients = clients.collect::<Result<Vec<_>>>()?;
+        let clients = shops.iter().map(|shop| self.client(&shop.address)).collect::<Result<Vec<_>>>()?;
         std::thread::sleep(time);
         let counted = |client: Running| {
             let said = client.finish()?.json()?;

@@ -5,6 +5,7 @@
 //! runs each task in a fresh process, one at a time, and counts what arrives in the collector or server that it plays for
 //! them. No figure is written down anywhere but here. What a row means, and how it is measured, stands in its file.
 
+mod allocated;
 mod cli;
 mod lab;
 mod push;
@@ -19,9 +20,13 @@ use std::process::ExitCode;
 
 use profiler_tests::Result;
 
+use allocated::Counting;
 use cli::Cli;
 use lab::Lab;
 use report::Report;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
 
 fn main() -> ExitCode {
     match run() {

@@ -74,7 +74,7 @@ async fn freeze(path: PathBuf) {
         assert!(command.arg(option).arg(&path).status().unwrap().success());
     };
     let pace = Pace { sync: Duration::from_millis(5), patience: Duration::from_secs(2), ..Pace::default() };
-    let taker = Taker { name: "collector".into(), forms: vec![1] };
+    let taker = Taker { name: "collector".into(), forms: vec![1], reads: |_| true };
     let lose = Box::new(|gone: Gone<'_>| panic!("{gone:?}"));
     let spool = Spool::start(&Handle::current(), path.join("spool"), (LARGE, pace), vec![taker], lose);
     let append = || spool.append(1, Box::from([]), Bytes::from_static(b"body"));
@@ -195,4 +195,32 @@ fn a_folder_that_is_gone_is_noticed() {
         assert!(folder.save(&Cursors::default()).is_err());
         assert_eq!(fs::read_dir(&path).map_or(0, Iterator::count), 0);
     }
+}
+
+/// Check that a segment of which it cannot be known what is lost with it, for there are too many open files, does not go: nothing is
+/// appended instead, and all goes on when there are fewer.
+#[cfg(unix)]
+#[test]
+fn nothing_goes_uncounted_where_files_cannot_be_opened() {
+    if let Some(path) = Place::of_child() {
+        let mut folder = Folder::open(&path, LARGE).unwrap();
+        folder.append(1, &[1], b"one").unwrap();
+        let mut files = Vec::new();
+        let why = loop {
+            match fs::File::open("/dev/null") {
+                Ok(file) => files.push(file),
+                Err(why) => break why,
+            }
+        };
+        let refused = folder.remove(1).map(drop).unwrap_err().to_string();
+        assert!(refused.contains(&why.to_string()), "{refused}");
+        assert!(folder.segment(1).exists() && folder.oldest().is_some());
+        drop(files);
+        assert!(folder.remove(1).unwrap().is_some());
+        assert!(!folder.segment(1).exists() && folder.oldest().is_none());
+        return;
+    }
+    let place = Place::new();
+    let name = "disks::nothing_goes_uncounted_where_files_cannot_be_opened";
+    run(&mut again("ulimit -n 64;", name, &place.0));
 }

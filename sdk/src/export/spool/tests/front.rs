@@ -23,7 +23,8 @@ type Lost = Arc<Mutex<Vec<(usize, Vec<u8>, Why)>>>;
 
 /// A spool for two destinations: `a` takes forms 1 and 2, `b` takes form 1.
 fn spool(path: &Path, bounds: Bounds) -> (Spool, Lost) {
-    let takers = [("a", vec![1, 2]), ("b", vec![1])].map(|(name, forms)| Taker { name: name.into(), forms });
+    let takers =
+        [("a", vec![1, 2]), ("b", vec![1])].map(|(name, forms)| Taker { name: name.into(), forms, reads: |_| true });
     let lost = Lost::default();
     let told = Arc::clone(&lost);
     let lose = Box::new(move |gone: super::super::Gone<'_>| {
@@ -218,7 +219,7 @@ fn hanging(path: &Path) -> (Spool, Receiver<()>, std::sync::mpsc::Sender<()>) {
         let _told = hung.send(());
         let _let_go = gone.recv();
     });
-    let takers = vec![Taker { name: "a".into(), forms: vec![1] }];
+    let takers = vec![Taker { name: "a".into(), forms: vec![1], reads: |_| true }];
     let pace = Pace { patience: Duration::from_secs(2), ..PACE };
     (Spool::start(&Handle::current(), path.to_owned(), (SMALL, pace), takers, lose), hangs, go)
 }

@@ -56,7 +56,7 @@ fn a_killed_writer_loses_nothing_that_it_had_written() {
 
 fn write_without_end(path: std::path::PathBuf) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let taker = Taker { name: "collector".into(), forms: vec![1] };
+    let taker = Taker { name: "collector".into(), forms: vec![1], reads: |_| true };
     let spool = Spool::start(runtime.handle(), path, (BOUNDS, PACE), vec![taker], Box::new(|gone| panic!("{gone:?}")));
     println!("begins");
     let mut waiting = std::collections::VecDeque::new();

@@ -5,6 +5,7 @@
 pub(crate) mod completeness;
 pub(crate) mod cost;
 pub(crate) mod engines;
+pub(crate) mod export;
 pub(crate) mod heap;
 pub(crate) mod memory;
 pub(crate) mod overhead;
@@ -31,7 +32,7 @@ pub(crate) struct Row {
 }
 
 /// All rows in the order of the table.
-pub(crate) const ALL: [Row; 12] = [
+pub(crate) const ALL: [Row; 13] = [
     completeness::ROW,
     engines::ROW,
     short::ROW,
@@ -43,5 +44,6 @@ pub(crate) const ALL: [Row; 12] = [
     rest::ROW,
     start::ROW,
     packages::ROW,
+    export::ROW,
     heap::ROW,
 ];
