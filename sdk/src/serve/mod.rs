@@ -6,7 +6,7 @@
 //! Whoever captures from outside, as the sidecar does, has: a [`Source`] that gives a set for each process, [`Stats::of_ledger`](crate::Stats::of_ledger) with what it
 //! knows itself in [`StatsSection`](crate::StatsSection)s, and a [`Store`] that takes the sets of any number of processes.
 //!
-//! The way of a request: `server` (connections) → `site` (paths; `host`, `query`) → `api` and `pull` (answers) →
+//! The way of a request: `server` (`seats`) → `connection` (`stall`) → `site` (paths; `host`, `query`) → `api` and `pull` (answers) →
 //! `reply` (headers, compression). The way of samples: `store` (each `process` has a `room`: `lane`, `size`, `minutes`) → `profiles` (sums of what was `asked` for, of a
 //! `sample_type`; `window`, `evidence`: what is there) → `nodes` (a tree grows; `frames`, `package`) → `tree` (preorder, trimmed) → `flame` (the page's JSON), `top`, `svg`.
 
@@ -14,6 +14,7 @@ mod api;
 mod asked;
 mod assets;
 mod change;
+mod connection;
 mod evidence;
 mod flame;
 mod frames;

@@ -3,7 +3,6 @@
 //! In: parsed parameters. Out: gzip pprof of samples taken from now on, or of the heap as it is, or as it changes. Reference: Go's `net/http/pprof`.
 
 use std::fs::File;
-use std::future::ready;
 use std::io::{self, Read};
 use std::time::Duration;
 
@@ -28,6 +27,8 @@ const DEFAULT_SECONDS: u64 = 30;
 const MOST_SECONDS: u64 = 300;
 /// So many changes of the heap are waited for at once: each of them holds a profile.
 pub(super) const MOST_CHANGES: usize = 4;
+/// So many looks are taken at once; one more waits for its turn.
+pub(super) const MOST_LOOKS: usize = 4;
 /// More of a command line is not sent.
 const MOST_COMMAND_LINE: u64 = 1 << 20;
 /// How long another process's command line may take.
@@ -91,8 +92,7 @@ impl Site {
         let targets = self.source.targets();
         let of_pid = |pid: Option<u32>| -> CaptureFuture {
             let targets = targets.iter().filter(|target| pid.is_none_or(|pid| target.pid == pid));
-            let sets: Vec<ProfileSet> = targets.filter_map(threads::of).collect();
-            Box::pin(ready(if sets.is_empty() { Err(CaptureError::NoProcess) } else { Ok(sets) }))
+            Box::pin(threads::of(targets.cloned().collect()))
         };
         self.now_or_change(query, method, of_pid, || Box::new(())).await
     }
@@ -107,15 +107,20 @@ impl Site {
     ) -> Result<Reply, BadParameter> {
         let seconds = query.number("seconds", 1..=MOST_SECONDS, 0)?;
         let chosen = query.process()?;
+        let look = async || {
+            // It is never closed.
+            let _turn = self.looks.acquire().await;
+            taken(chosen.pid).await
+        };
         let profile = async {
             if seconds == 0 || method == Method::HEAD {
-                return taken(chosen.pid).await;
+                return look().await;
             }
             let _place = self.changes.try_acquire().map_err(|_| CaptureError::TooMany)?;
             let _kept = keep();
-            let before = taken(chosen.pid).await?;
+            let before = look().await?;
             tokio::time::sleep(Duration::from_secs(seconds)).await;
-            Ok(changes(before, taken(chosen.pid).await?))
+            Ok(changes(before, look().await?))
         };
         let reply = answer(profile.await, &chosen);
         Ok(if method == Method::HEAD { reply.without_body() } else { reply })

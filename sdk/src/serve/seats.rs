@@ -1,17 +1,27 @@
 //! How many connections there are at once, and which one goes for a new one: the one that has said nothing for longest.
 //!
-//! In: connections as they come, begin and end to answer, and go. Out: for each a sign that it has to go. So those who only hold a
-//! connection open lock nobody out; who is being answered keeps the seat.
+//! In: connections as they come, begin to be answered, have their answer written, and go. Out: for each a sign that it has to go. So those
+//! who only hold a connection open lock nobody out; who is being answered keeps the seat, also while the answer is on its way. Only where all
+//! are busy, those go who have not read their answer within [`SLOW`]. How much waits to be read is bounded over all of them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
+use tokio::time::timeout;
+
+/// For so long an answer may be on its way before its seat can be taken away.
+const SLOW: Duration = Duration::from_secs(10);
+/// How often whoever waits for a seat looks for those that have become slow.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// The seats of a server.
 #[derive(Debug)]
 pub(super) struct Seats {
     most: usize,
+    /// Bytes of answers that may wait to be read, over all.
+    most_unread: usize,
     taken: Mutex<Taken>,
     /// Told when a seat is free, or one that it is taken from has nothing to do.
     changed: Notify,
@@ -26,11 +36,25 @@ struct Taken {
 
 #[derive(Debug)]
 struct State {
-    /// Answers under way.
-    busy: usize,
+    /// Answers being made.
+    answering: usize,
+    /// Bytes of answers on their way, and since when.
+    unread: Option<(usize, Instant)>,
     /// When it was last busy.
     since: u64,
     leave: Arc<Notify>,
+}
+
+impl State {
+    fn is_idle(&self) -> bool {
+        self.answering == 0 && self.unread.is_none()
+    }
+
+    /// Since when its client could have read what it waits for no longer; `None` while that is being made.
+    fn slow_at(&self, now: Instant) -> Option<Instant> {
+        let (_, since) = self.unread.filter(|_| self.answering == 0)?;
+        Some(since).filter(|since| now.saturating_duration_since(*since) >= SLOW)
+    }
 }
 
 /// A connection's seat; free again when this is dropped.
@@ -41,37 +65,45 @@ pub(super) struct Seat {
     leave: Arc<Notify>,
 }
 
-/// As long as this is there, the seat is not taken away.
+/// As long as this is there, an answer is being made and the seat is not taken away. Behind it, the answer is on its way until
+/// [`Seat::written`].
 #[derive(Debug)]
-pub(super) struct Busy(Arc<Seat>);
+pub(super) struct Answering(Arc<Seat>);
 
 impl Seats {
-    /// So many seats, all free.
-    pub(super) fn new(most: usize) -> Arc<Self> {
-        Arc::new(Self { most, taken: Mutex::default(), changed: Notify::new() })
+    /// So many seats, all free, and so many bytes that may wait to be read.
+    pub(super) fn new(most: usize, most_unread: usize) -> Arc<Self> {
+        Arc::new(Self { most, most_unread, taken: Mutex::default(), changed: Notify::new() })
     }
 
-    /// A seat for a new connection: a free one, else that of the connection which has been idle longest, else the next that is either.
+    /// A seat for a new connection: a free one, else that of the connection which has been idle longest, else of the one that has been reading for
+    /// longest, else the next that is either.
     pub(super) async fn take(self: &Arc<Self>) -> Arc<Seat> {
         loop {
             let changed = self.changed.notified();
-            if let Some(seat) = self.try_take() {
+            if let Some(seat) = self.try_take(Instant::now()) {
                 return seat;
             }
-            changed.await;
+            // Either way there may be one now.
+            drop(timeout(LOOK, changed).await);
         }
     }
 
-    fn try_take(self: &Arc<Self>) -> Option<Arc<Seat>> {
+    pub(super) fn try_take(self: &Arc<Self>, now: Instant) -> Option<Arc<Seat>> {
         let mut taken = self.taken();
         if taken.seats.len() >= self.most {
-            let idle = taken.seats.iter().filter(|(_, state)| state.busy == 0);
-            let longest = idle.min_by_key(|(_, state)| state.since).map(|(number, _)| *number)?;
-            taken.seats.remove(&longest)?.leave.notify_one();
+            let goes = taken.longest_idle().or_else(|| taken.slowest(now))?;
+            taken.seats.remove(&goes)?.leave.notify_one();
         }
         let (number, leave) = (taken.tick(), Arc::new(Notify::new()));
-        taken.seats.insert(number, State { busy: 0, since: number, leave: Arc::clone(&leave) });
+        taken.seats.insert(number, State { answering: 0, unread: None, since: number, leave: Arc::clone(&leave) });
         Some(Arc::new(Seat { number, seats: Arc::clone(self), leave }))
+    }
+
+    /// Whether a connection has nothing to do.
+    #[cfg(test)]
+    pub(super) fn has_idle(&self) -> bool {
+        self.taken().longest_idle().is_some()
     }
 
     fn taken(&self) -> MutexGuard<'_, Taken> {
@@ -85,6 +117,28 @@ impl Taken {
         self.moment += 1;
         self.moment
     }
+
+    fn longest_idle(&self) -> Option<u64> {
+        let idle = self.seats.iter().filter(|(_, state)| state.is_idle());
+        idle.min_by_key(|(_, state)| state.since).map(|(number, _)| *number)
+    }
+
+    fn slowest(&self, now: Instant) -> Option<u64> {
+        let slow = self.seats.iter().filter_map(|(number, state)| Some((state.slow_at(now)?, *number)));
+        slow.min().map(|(_, number)| number)
+    }
+
+    /// Whether `bytes` more may wait to be read, perhaps in the place of what is read slowly. One answer alone always may.
+    fn make_room(&mut self, bytes: usize, most: usize, now: Instant) -> bool {
+        loop {
+            let unread: usize = self.seats.values().filter_map(|state| state.unread).map(|(bytes, _)| bytes).sum();
+            if unread == 0 || unread.saturating_add(bytes) <= most {
+                return true;
+            }
+            let Some(gone) = self.slowest(now).and_then(|number| self.seats.remove(&number)) else { return false };
+            gone.leave.notify_one();
+        }
+    }
 }
 
 impl Seat {
@@ -94,23 +148,61 @@ impl Seat {
     }
 
     /// A request is being answered.
-    pub(super) fn busy(self: &Arc<Self>) -> Busy {
-        self.count(|busy| busy + 1);
-        Busy(Arc::clone(self))
+    pub(super) fn answering(self: &Arc<Self>) -> Answering {
+        self.change(|state| {
+            state.answering += 1;
+            true
+        });
+        Answering(Arc::clone(self))
     }
 
-    fn count(&self, change: impl Fn(usize) -> usize) {
-        let mut taken = self.seats.taken();
-        let moment = taken.tick();
-        if let Some(state) = taken.seats.get_mut(&self.number) {
-            (state.busy, state.since) = (change(state.busy), moment);
+    /// All that was to be sent is sent.
+    pub(super) fn written(&self) {
+        let is_changed = self.change(|state| {
+            // Of an answer whose body is still to come, only the head is; and mostly nothing was.
+            let is_changed = state.answering == 0 && state.unread.is_some();
+            state.unread = state.unread.filter(|_| !is_changed);
+            is_changed
+        });
+        if is_changed {
+            self.seats.changed.notify_one();
         }
+    }
+
+    /// Changes its state, unless the seat is another's by now, and says whether.
+    fn change(&self, change: impl FnOnce(&mut State) -> bool) -> bool {
+        let mut taken = self.seats.taken();
+        let moment = taken.moment + 1;
+        let is_changed = taken.seats.get_mut(&self.number).is_some_and(|state| {
+            let is_changed = change(state);
+            state.since = if is_changed { moment } else { state.since };
+            is_changed
+        });
+        taken.moment = moment;
+        is_changed
     }
 }
 
-impl Drop for Busy {
+impl Answering {
+    /// Its answer has so many bytes, which are on their way from now on, whenever this is dropped. `false` if too many wait to be read already,
+    /// and none of them for long: then there has to be a short one.
+    pub(super) fn answers(&self, bytes: usize, now: Instant) -> bool {
+        let mut taken = self.0.seats.taken();
+        let has_room = taken.make_room(bytes, self.0.seats.most_unread, now);
+        if let Some(state) = taken.seats.get_mut(&self.0.number) {
+            let (before, since) = state.unread.unwrap_or((0, now));
+            state.unread = Some((if has_room { before.saturating_add(bytes) } else { before }, since));
+        }
+        has_room
+    }
+}
+
+impl Drop for Answering {
     fn drop(&mut self) {
-        self.0.count(|busy| busy.saturating_sub(1));
+        self.0.change(|state| {
+            state.answering = state.answering.saturating_sub(1);
+            true
+        });
         self.0.seats.changed.notify_one();
     }
 }
@@ -137,28 +229,31 @@ mod tests {
     /// Check that the one that has been idle longest goes for a new one, and that one that is being answered stays.
     #[test]
     fn the_longest_idle_goes() {
-        let seats = Seats::new(3);
-        let [first, second, third] = [(); 3].map(|()| seats.try_take().unwrap());
+        let (seats, now) = (Seats::new(3, usize::MAX), Instant::now());
+        let [first, second, third] = [(); 3].map(|()| seats.try_take(now).unwrap());
         // The first two said something since, the second one is still being answered.
-        drop(first.busy());
-        let busy = second.busy();
-        let fourth = seats.try_take().unwrap();
+        drop(first.answering());
+        let busy = second.answering();
+        let fourth = seats.try_take(now).unwrap();
         assert_eq!([&first, &second, &third].map(|seat| is_told_to_leave(seat)), [false, false, true]);
-        let fifth = seats.try_take().unwrap();
+        let fifth = seats.try_take(now).unwrap();
         assert_eq!([&first, &second, &fourth].map(|seat| is_told_to_leave(seat)), [true, false, false]);
-        let all = [fourth.busy(), fifth.busy()];
-        assert!(seats.try_take().is_none(), "all are being answered");
+        let all = [fourth.answering(), fifth.answering()];
+        assert!(seats.try_take(now).is_none(), "all are being answered");
         drop(all);
         drop(busy);
-        assert!(seats.try_take().is_some() && is_told_to_leave(&fourth));
+        assert!(seats.try_take(now).is_some() && is_told_to_leave(&fourth));
     }
 
     /// Check that a new connection waits for a seat where all are busy, and gets it when one is done.
     #[test]
     fn a_new_one_waits_where_all_are_busy() {
-        let seats = Seats::new(1);
-        let only = seats.try_take().unwrap();
-        let busy = only.busy();
+        let seats = Seats::new(1, usize::MAX);
+        let now = Instant::now();
+        let only = seats.try_take(now).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let _inside = runtime.enter();
+        let busy = only.answering();
         let mut next = pin!(seats.take());
         let mut context = Context::from_waker(Waker::noop());
         assert!(next.as_mut().poll(&mut context).is_pending());
@@ -167,5 +262,41 @@ mod tests {
         assert!(is_told_to_leave(&only));
         drop((only, seat));
         assert_eq!(seats.taken().seats.len(), 0);
+    }
+
+    /// Check that a seat whose answer is on its way is taken only where all others are busy and it has been so for long, the longest first,
+    /// and that it is idle when all is written.
+    #[test]
+    fn an_answer_on_its_way_keeps_the_seat() {
+        let (seats, start) = (Seats::new(2, usize::MAX), Instant::now());
+        let [first, second] = [(); 2].map(|()| seats.try_take(start).unwrap());
+        for (seat, began) in [(&first, start), (&second, start + Duration::from_secs(1))] {
+            let answering = seat.answering();
+            assert!(answering.answers(100, began));
+            // The head alone is no answer.
+            seat.written();
+        }
+        assert!(seats.try_take(start + Duration::from_secs(9)).is_none());
+        let third = seats.try_take(start + Duration::from_secs(10)).unwrap();
+        assert_eq!([&first, &second].map(|seat| is_told_to_leave(seat)), [true, false]);
+        assert!(third.answering().answers(1, start));
+        second.written();
+        assert!(seats.try_take(start).is_some() && is_told_to_leave(&second) && !is_told_to_leave(&third));
+    }
+
+    /// Check that no more bytes wait to be read than may, that slow readers go for others, and that a single answer has no bound.
+    #[test]
+    fn what_waits_to_be_read_is_bounded() {
+        let (seats, start) = (Seats::new(8, 100), Instant::now());
+        let [first, second, third] = [(); 3].map(|()| seats.try_take(start).unwrap());
+        assert!(first.answering().answers(1000, start));
+        first.written();
+        assert!(first.answering().answers(60, start));
+        assert!(!second.answering().answers(41, start) && second.answering().answers(40, start));
+        second.written();
+        assert!(second.answering().answers(40, start), "what is written waits no more");
+        let later = start + SLOW;
+        assert!(third.answering().answers(50, later));
+        assert_eq!([&first, &second, &third].map(|seat| is_told_to_leave(seat)), [true, false, false]);
     }
 }

@@ -1,10 +1,8 @@
 //! Listens on one address and answers HTTP/1.1 there.
 //!
-//! In: connections, on the runtime of the thread that runs [`Bound::run`]. Out: answers of the [`Site`]. Connections, the
-//! size of a request's head, the time it may take and the time a client may leave an answer unread are bounded; one slow
-//! client is no other's concern.
+//! In: connections, on the runtime of the thread that runs [`Bound::run`]. Out: each with a seat, perhaps encrypted, to [`converse`]. How many there
+//! are at once is bounded.
 
-use std::convert::Infallible;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::io;
@@ -14,32 +12,23 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use http::Request;
-use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
+use super::connection::{HEAD_TIMEOUT, converse};
 use super::seats::{Seat, Seats};
 use super::security::{Security, Token};
 use super::site::Site;
 use super::source::Source;
-use super::stall::Impatient;
 use super::store::Store;
 use crate::error::Error;
 
 /// Connections at once; for more, those that are idle longest go.
 const MOST_CONNECTIONS: usize = 64;
-/// Time to send a request's head, and to think between requests.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-/// Size of a request's head in bytes, and how many headers may stand in it.
-const MOST_HEAD: usize = 16 << 10;
-const MOST_HEADERS: usize = 64;
+/// Bytes of answers that may wait to be read.
+const MOST_UNREAD: usize = 64 << 20;
 /// Pause after the system refused a connection (no descriptors, no memory): it will not have more at once.
 const REST: Duration = Duration::from_millis(250);
 
@@ -118,7 +107,7 @@ impl Bound {
             Ok(listener) => listener,
             Err(error) => return tracing::error!(%error, "cannot serve profiles: the runtime does not take the socket"),
         };
-        let seats = Seats::new(MOST_CONNECTIONS);
+        let seats = Seats::new(MOST_CONNECTIONS, MOST_UNREAD);
         let mut connections = JoinSet::new();
         // This loop has no other end than being dropped.
         loop {
@@ -160,27 +149,6 @@ async fn accept(listener: &tokio::net::TcpListener) -> TcpStream {
                 sleep(REST).await;
             }
         }
-    }
-}
-
-/// Answers the requests of one connection until its end.
-async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin, site: &Arc<Site>, seat: &Arc<Seat>) {
-    let answer = |request: Request<Incoming>| {
-        let (site, busy) = (Arc::clone(site), seat.busy());
-        async move {
-            let response = site.answer(&request.into_parts().0).await;
-            drop(busy);
-            Ok::<_, Infallible>(response)
-        }
-    };
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIMEOUT)
-        .max_buf_size(MOST_HEAD)
-        .max_headers(MOST_HEADERS)
-        .serve_connection(TokioIo::new(Impatient::new(stream)), service_fn(answer));
-    if let Err(error) = connection.await {
-        tracing::debug!(%error, "a connection to the profile server ended early");
     }
 }
 

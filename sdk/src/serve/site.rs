@@ -15,7 +15,7 @@ use http_body_util::Full;
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
 
-use super::pull::MOST_CHANGES;
+use super::pull::{MOST_CHANGES, MOST_LOOKS};
 use super::query::{BadParameter, Query, SAMPLES};
 use super::reply::Reply;
 use super::security::{self, Asker, Token};
@@ -59,6 +59,8 @@ pub(super) struct Site {
     pub(super) tree_maker: Semaphore,
     /// Taken while a change of the heap is waited for.
     pub(super) changes: Semaphore,
+    /// Taken while the heap, threads or what a runtime keeps is looked at: whoever captures does that in its turn, before what is to be exported.
+    pub(super) looks: Semaphore,
 }
 
 impl Site {
@@ -69,7 +71,8 @@ impl Site {
         listening: Option<SocketAddr>,
         token: Option<Token>,
     ) -> Self {
-        Self { source, store, listening, token, tree_maker: Semaphore::new(1), changes: Semaphore::new(MOST_CHANGES) }
+        let [tree_maker, changes, looks] = [1, MOST_CHANGES, MOST_LOOKS].map(Semaphore::new);
+        Self { source, store, listening, token, tree_maker, changes, looks }
     }
 
     /// The response to a request; bodies of requests mean nothing here.
@@ -86,6 +89,12 @@ impl Site {
         let foreign = |listening: SocketAddr| host::check(request, listening).err().map(|name| (name, listening));
         if let Some((name, listening)) = self.listening.and_then(foreign) {
             let why = format!("{name:?} is not a name of this machine; use http://{listening}/");
+            return Some(Reply::refusal(StatusCode::FORBIDDEN, why));
+        }
+        if let Some(from) = host::foreign_page(&request.headers) {
+            let from: String = from.chars().take(80).collect();
+            let why =
+                format!("another page ({from:?}) had the browser ask for this; open it by a link or by its address");
             return Some(Reply::refusal(StatusCode::FORBIDDEN, why));
         }
         if request.method != Method::GET && request.method != Method::HEAD {

@@ -1,7 +1,7 @@
 //! A connection that ends when its client stops reading.
 //!
-//! In: any stream. Out: the same stream, whose writes fail once one has waited for [`PATIENCE`]. Without it, a client
-//! that asks and never reads would hold its place, and a whole answer in memory, for ever.
+//! In: any stream. Out: the same stream, whose writes fail once one has waited for [`PATIENCE`], and word of when all that was to be written
+//! is. Without it, a client that asks and never reads would hold its place, and a whole answer in memory, for ever.
 
 use std::future::Future;
 use std::io;
@@ -16,18 +16,19 @@ use tokio::time::{Sleep, sleep};
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A stream whose writes do not wait for ever.
-#[derive(Debug)]
-pub(super) struct Impatient<S> {
+pub(super) struct Impatient<S, W> {
     stream: S,
+    /// Called whenever nothing is left to be written: hyper flushes when it has written all that it has (`Buffered::poll_flush`, 1.12).
+    written: W,
     patience: Duration,
     /// Runs while a write waits.
     deadline: Option<Pin<Box<Sleep>>>,
 }
 
-impl<S> Impatient<S> {
-    /// Bounds the writes of `stream`.
-    pub(super) fn new(stream: S) -> Self {
-        Self { stream, patience: PATIENCE, deadline: None }
+impl<S, W> Impatient<S, W> {
+    /// Bounds the writes of `stream`, and calls `written` when they are done.
+    pub(super) fn new(stream: S, written: W) -> Self {
+        Self { stream, written, patience: PATIENCE, deadline: None }
     }
 
     /// Lets the outcome of a write through; a wait that is too long becomes an error.
@@ -42,7 +43,7 @@ impl<S> Impatient<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Impatient<S> {
+impl<S: AsyncWrite + Unpin, W: FnMut() + Unpin> AsyncWrite for Impatient<S, W> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let outcome = Pin::new(&mut self.stream).poll_write(cx, bytes);
         self.bounded(outcome, cx)
@@ -63,6 +64,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Impatient<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let outcome = Pin::new(&mut self.stream).poll_flush(cx);
+        if matches!(outcome, Poll::Ready(Ok(()))) {
+            (self.written)();
+        }
         self.bounded(outcome, cx)
     }
 
@@ -72,7 +76,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Impatient<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Impatient<S> {
+impl<S: AsyncRead + Unpin, W: Unpin> AsyncRead for Impatient<S, W> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_read(cx, buffer)
     }
@@ -95,7 +99,7 @@ mod tests {
             let server = listener.accept().unwrap().0;
             server.set_nonblocking(true).unwrap();
             let stream = tokio::net::TcpStream::from_std(server).unwrap();
-            let mut stream = Impatient { stream, patience: Duration::from_millis(50), deadline: None };
+            let mut stream = Impatient { patience: Duration::from_millis(50), ..Impatient::new(stream, || {}) };
             let chunk = vec![0; 1 << 16];
             let mut written = 0;
             let error = loop {

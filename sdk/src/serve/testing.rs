@@ -10,7 +10,9 @@ use profiler_proto::{Profile, ProfileSet, Sample};
 
 use super::frames::Frames;
 use super::nodes::{Nodes, Places};
+use super::source::{CaptureError, CaptureFuture, Source, Target};
 use super::weight::weighted;
+use crate::stats::Stats;
 
 /// Period of all of them: 100 Hz.
 pub(crate) const PERIOD: i64 = 10_000_000;
@@ -129,4 +131,25 @@ pub(crate) fn nodes_of(sets: &[ProfileSet]) -> (Nodes, Frames) {
         }
     }
     (nodes, frames)
+}
+
+/// A source that captures nothing, and counts how often it is asked for its figures.
+#[derive(Default)]
+pub(crate) struct Idle {
+    pub(crate) asked: std::sync::atomic::AtomicUsize,
+}
+
+impl Source for Idle {
+    fn targets(&self) -> Vec<Target> {
+        vec![Target::new("idle", std::process::id())]
+    }
+
+    fn capture(&self, _: std::time::Duration, _: Option<u32>) -> CaptureFuture {
+        Box::pin(std::future::ready(Err(CaptureError::Off)))
+    }
+
+    fn stats(&self) -> Stats {
+        self.asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        Stats::default()
+    }
 }

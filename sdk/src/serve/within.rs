@@ -1,7 +1,8 @@
 //! The same pages as a service of `tower`, inside of the host's own server.
 //!
 //! In: requests of the host, on its threads and its runtime. Out: the answers of the profiler that runs, made on the profiler's own runtime, for what
-//! takes long there gives way to what is more urgent. Where none runs, that is the answer.
+//! takes long there gives way to what is more urgent. Where none runs, that is the answer. That runtime is woken through a descriptor: not where
+//! the host has closed it, for the number may be its own file's by now, and not by a forked child, where nobody answers.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -13,6 +14,7 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
 
 use super::reply::Reply;
 use super::security::Security;
@@ -28,18 +30,34 @@ static OPEN: Mutex<Option<Arc<Open>>> = Mutex::new(None);
 struct Open {
     site: Arc<Site>,
     runtime: Handle,
+    /// Whether the descriptors of the runtime are still its own.
+    is_ours: Box<dyn Fn() -> bool + Send + Sync>,
     /// A forked child has the memory of its parent, but not the thread that answers.
     process: u32,
+}
+
+impl Open {
+    /// Whether the runtime may be woken, and answers.
+    fn answers(&self) -> bool {
+        self.process == std::process::id() && (self.is_ours)()
+    }
 }
 
 /// Closes what was opened when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Opened(());
 
-/// Has [`service`] answer with `store` and `source`, on the runtime that this is called on.
-pub(crate) fn open(source: Arc<dyn Source>, store: Arc<Store>, security: &Security) -> Result<Opened, Error> {
+/// Has [`service`] answer with `store` and `source`, on the runtime that this is called on, while `is_ours` says that the host has not closed the
+/// runtime's descriptors.
+pub(crate) fn open(
+    source: Arc<dyn Source>,
+    store: Arc<Store>,
+    security: &Security,
+    is_ours: impl Fn() -> bool + Send + Sync + 'static,
+) -> Result<Opened, Error> {
     let site = Arc::new(Site::new(source, store, None, security.checked_token()?));
-    set(Some(Arc::new(Open { site, runtime: Handle::current(), process: std::process::id() })));
+    let (runtime, is_ours, process) = (Handle::current(), Box::new(is_ours), std::process::id());
+    set(Some(Arc::new(Open { site, runtime, is_ours, process })));
     Ok(Opened(()))
 }
 
@@ -90,30 +108,36 @@ impl<B> tower_service::Service<Request<B>> for Service {
     fn call(&mut self, request: Request<B>) -> Answer {
         let (parts, _) = request.into_parts();
         let open = OPEN.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let open = open.filter(|open| open.process == std::process::id());
         Answer(Box::pin(async move {
-            let Some(open) = open else { return closed(&parts.headers) };
+            let Some(open) = open.filter(|open| open.answers()) else { return closed(&parts.headers) };
             let (site, headers) = (Arc::clone(&open.site), parts.headers.clone());
-            let answer = Ending(open.runtime.spawn(async move { site.answer(&parts).await }));
-            answer.await.unwrap_or_else(|| closed(&headers))
+            let task = open.runtime.spawn(async move { site.answer(&parts).await });
+            Ending { task, open }.await.unwrap_or_else(|| closed(&headers))
         }))
     }
 }
 
 /// An answer on its way; given up, its work ends.
-struct Ending(tokio::task::JoinHandle<Response<Full<Bytes>>>);
+struct Ending {
+    task: JoinHandle<Response<Full<Bytes>>>,
+    open: Arc<Open>,
+}
 
 impl Future for Ending {
     type Output = Option<Response<Full<Bytes>>>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.0).poll(cx).map(Result::ok)
+        let answer = Pin::new(&mut self.task).poll(cx).map(Result::ok);
+        if answer.is_pending() && !self.open.answers() { Poll::Ready(None) } else { answer }
     }
 }
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        self.0.abort();
+        // It wakes the runtime, too.
+        if self.open.answers() {
+            self.task.abort();
+        }
     }
 }
 
@@ -156,5 +180,59 @@ impl http_body::Body for Body {
 
     fn size_hint(&self) -> http_body::SizeHint {
         self.0.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::task::Waker;
+
+    use tower_service::Service as _;
+
+    use super::super::testing::Idle;
+    use super::*;
+
+    fn ask() -> Answer {
+        service().call(Request::get("/stats").body(()).unwrap())
+    }
+
+    fn status(answer: Pin<&mut Answer>) -> Option<StatusCode> {
+        match answer.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(Ok(response)) => Some(response.status()),
+            Poll::Pending => None,
+        }
+    }
+
+    /// Check that a runtime whose descriptors the host has closed is not asked any more, that what waits for it ends when somebody looks,
+    /// and that giving that up tells it nothing either.
+    #[test]
+    fn a_runtime_without_descriptors_is_not_woken() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let (ours, source) = (Arc::new(AtomicBool::new(true)), Arc::new(Idle::default()));
+        let opened = {
+            let (_inside, ours, source) = (runtime.enter(), Arc::clone(&ours), Arc::clone(&source) as Arc<dyn Source>);
+            open(source, Arc::default(), &Security::new(), move || ours.load(Ordering::Relaxed)).unwrap()
+        };
+        let (mut waits, mut given_up) = (pin!(ask()), Box::pin(ask()));
+        assert_eq!([status(waits.as_mut()), status(given_up.as_mut())], [None, None], "nobody runs the runtime");
+        ours.store(false, Ordering::Relaxed);
+        assert_eq!(status(pin!(ask()).as_mut()), Some(StatusCode::SERVICE_UNAVAILABLE));
+        assert_eq!(status(waits.as_mut()), Some(StatusCode::SERVICE_UNAVAILABLE));
+        drop(given_up);
+        ours.store(true, Ordering::Relaxed);
+        let mut answered = pin!(ask());
+        runtime.block_on(async {
+            while status(answered.as_mut()) != Some(StatusCode::OK) {
+                tokio::task::yield_now().await;
+            }
+            // The others have their turns, too.
+            for _ in 0..1000 {
+                tokio::task::yield_now().await;
+            }
+        });
+        assert_eq!(source.asked.load(Ordering::Relaxed), 3, "a task was made, or ended");
+        drop(opened);
     }
 }

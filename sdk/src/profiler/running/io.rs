@@ -194,7 +194,9 @@ impl Io {
     /// Has the host's own server answer, too.
     #[cfg(all(feature = "serve", feature = "tower"))]
     fn open(&mut self, source: &Arc<dyn crate::serve::Source>, store: &Arc<crate::serve::Store>) {
-        match crate::serve::open(Arc::clone(source), Arc::clone(store), &self.security) {
+        let mark = Arc::clone(&self.handle.mark);
+        let is_ours = move || !mark.is_gone();
+        match crate::serve::open(Arc::clone(source), Arc::clone(store), &self.security, is_ours) {
             Ok(opened) => self.opened = Some(opened),
             Err(error) => tracing::error!(%error, "profiles are not served within the host's server"),
         }
