@@ -34,7 +34,7 @@ Exit codes: 0 ended by SIGTERM or SIGINT; 1 it could not run; 2 the settings can
 const RECORD_EXAMPLES: &str = "\
 Examples:
   profiler-sidecar record -p 4711 -d 30s -o server.pb.gz && go tool pprof -http=: server.pb.gz
-  profiler-sidecar record -o build.folded -c go build ./...
+  profiler-sidecar record -o build.svg -c go build ./...
 Ctrl-C ends it early; what was recorded until then is kept. A table of the hottest functions goes to standard error.
 
 Exit codes: 0 the file is written; 1 it is not, standard error says why; 2 the command line cannot be.";
@@ -88,7 +88,7 @@ pub(super) struct RecordArguments {
     /// How long at most, as 10s or 1m [default: 10s of a process, all of a command, which is ended by SIGTERM where it takes longer]
     #[arg(short, long, value_name = "DURATION")]
     duration: Option<String>,
-    /// Where to: *.pb.gz (pprof), *.pb (without gzip), *.folded
+    /// Where to: *.pb.gz (pprof), *.pb (without gzip), *.folded, *.svg (flame graph)
     #[arg(short, long, value_name = "FILE", default_value = "profile.pb.gz")]
     output: PathBuf,
     /// Samples per second and processor

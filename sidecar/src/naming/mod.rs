@@ -117,6 +117,12 @@ impl Namer {
         self.bytes = self.bytes.saturating_add(known.bytes()).saturating_sub(before);
     }
 
+    /// Whether anything is known of a process.
+    #[must_use]
+    pub fn knows(&self, process: target::Process) -> bool {
+        self.processes.contains_key(&process)
+    }
+
     /// Forgets a process: it ended, or runs another program now.
     pub fn forget(&mut self, process: target::Process) {
         if let Some(known) = self.processes.remove(&process) {

@@ -11,6 +11,7 @@ use profiler::Ledger;
 use profiler_proto::loss::{Cause, Degraded, Loss};
 
 use super::Named;
+use super::begun::{Welcome, last_execs};
 use super::figures::Figures;
 use super::follow::Family;
 use super::tap::{Tap, Tapped, Taps};
@@ -40,6 +41,8 @@ impl Numbers {
 /// Looks in one call, and calls, of the look around at the beginning.
 const WORK: usize = 64;
 const MOST_CALLS: usize = 256;
+/// Most records that wait to be looked at together.
+const AT_ONCE: usize = 512;
 
 #[derive(Debug)]
 pub(super) struct Desk {
@@ -61,6 +64,9 @@ pub(super) struct Desk {
     /// Lost, of processes that can no more say it.
     unattributed: Loss,
     figures: Figures,
+    /// Records that were taken and not looked at yet.
+    events: Vec<Event>,
+    welcome: Welcome,
 }
 
 impl Desk {
@@ -79,31 +85,15 @@ impl Desk {
             exited: Vec::new(),
             unattributed: Loss::default(),
             figures: Figures::default(),
+            events: Vec::new(),
+            welcome: Welcome::default(),
         }
     }
 
-    /// Takes one record.
+    /// Takes one record. What it says is done in [`Desk::settle`], or when there are many.
     pub(super) fn take(&mut self, record: &[u8], now: Instant) {
         match drain::decode(record) {
-            Ok(Event::Sample(sample)) => self.sample(*sample, now),
-            Ok(Event::Exec { pid }) => {
-                // The same process, with another program: nothing that was mapped is there any more.
-                if let Some(target) = self.told.get(&pid) {
-                    self.namer.forget(target.process);
-                }
-                self.end_of(pid);
-                self.table.told(discover::Event::Exec { pid });
-            }
-            Ok(Event::Exit { pid }) => {
-                self.exited.extend(self.told.get(&pid).map(|target| target.process));
-                self.end_of(pid);
-                self.table.told(discover::Event::Exit { pid });
-                self.numbers.family.iter().for_each(|family| family.left(pid));
-            }
-            Ok(Event::Fork { pid, child }) => {
-                self.numbers.family.iter().for_each(|family| family.born(pid, child));
-                self.table.told(discover::Event::Fork { parent: pid, child });
-            }
+            Ok(event) => self.events.push(event),
             Err(fault) => {
                 tracing::error!(%fault, "a sample is lost; please report this");
                 self.figures.unreadable += 1;
@@ -111,6 +101,82 @@ impl Desk {
                 self.ledger.lost(1, Cause::Failed);
             }
         }
+        if self.events.len() >= AT_ONCE {
+            self.settle(now);
+        }
+    }
+
+    /// Does what records say, in their order, and looks at programs that began.
+    pub(super) fn settle(&mut self, now: Instant) {
+        let events = std::mem::take(&mut self.events);
+        // What a process ran before its last exec among these cannot be looked at any more.
+        let begun = last_execs(&events);
+        for (place, event) in events.into_iter().enumerate() {
+            match event {
+                Event::Sample(sample) if begun.get(&sample.pid).is_some_and(|exec| place < *exec) => {
+                    self.sample_before_exec(*sample, now);
+                }
+                Event::Sample(sample) => self.sample(*sample, now),
+                event => self.happened(event),
+            }
+        }
+        let wanted = begun.into_keys().filter(|pid| self.numbers.take(*pid));
+        let met: Vec<u32> = wanted.take(self.welcome.room(now)).collect();
+        self.welcome.met(met.len());
+        met.into_iter().for_each(|pid| self.meet(pid, now));
+    }
+
+    /// Something happened to a process.
+    fn happened(&mut self, event: Event) {
+        match event {
+            Event::Sample(_) => {}
+            Event::Exec { pid } => {
+                // The same process, with another program: nothing that was mapped is there any more.
+                if let Some(target) = self.told.get(&pid) {
+                    self.namer.forget(target.process);
+                }
+                self.end_of(pid);
+                self.table.told(discover::Event::Exec { pid });
+            }
+            Event::Exit { pid } => {
+                self.exited.extend(self.told.get(&pid).map(|target| target.process));
+                self.end_of(pid);
+                self.table.told(discover::Event::Exit { pid });
+                self.numbers.family.iter().for_each(|family| family.left(pid));
+            }
+            Event::Fork { pid, child } => {
+                self.numbers.family.iter().for_each(|family| family.born(pid, child));
+                self.table.told(discover::Event::Fork { parent: pid, child });
+            }
+        }
+    }
+
+    /// Looks at a program that begins, so that the kernel side knows where its labels are before they are set.
+    fn meet(&mut self, pid: u32, now: Instant) {
+        let Some(target) = self.table.visit(pid, now) else { return };
+        self.find(&target);
+        if target.profiled.is_ok() {
+            self.namer.prepare(target.process, now);
+        }
+    }
+
+    /// A sample of what a process ran before it became another program. Where nothing was known of that, what is mapped now would give its
+    /// addresses names of others, as those of a child between fork and exec.
+    fn sample_before_exec(&mut self, sample: Sample, now: Instant) {
+        let known = self.told.get(&sample.pid).is_some_and(|target| self.namer.knows(target.process));
+        match known {
+            true => self.sample(sample, now),
+            false if self.numbers.take(sample.pid) => self.gone(),
+            false => self.figures.left_out += 1,
+        }
+    }
+
+    /// A sample of what was gone before anybody looked.
+    fn gone(&mut self) {
+        self.figures.gone += 1;
+        self.taken();
+        self.ledger.lost(1, Cause::Gone);
+        self.unattributed.add(Cause::Gone, 1);
     }
 
     fn sample(&mut self, mut sample: Sample, now: Instant) {
@@ -118,13 +184,7 @@ impl Desk {
             self.figures.left_out += 1;
             return;
         }
-        let Some(target) = self.table.visit(sample.pid, now) else {
-            self.figures.gone += 1;
-            self.taken();
-            self.ledger.lost(1, Cause::Gone);
-            self.unattributed.add(Cause::Gone, 1);
-            return;
-        };
+        let Some(target) = self.table.visit(sample.pid, now) else { return self.gone() };
         self.find(&target);
         if target.profiled.is_err() {
             self.figures.left_out += 1;

@@ -9,6 +9,7 @@
 //!                    ╰ exec, exit, fork ─► discover        ╰──► captures on demand
 //! ```
 
+mod begun;
 mod desk;
 mod figures;
 mod follow;
@@ -144,6 +145,7 @@ impl Pipeline {
         if let Some(sampler) = &mut self.sampler {
             sampler.drain(|record| self.desk.take(record, now));
         }
+        self.desk.settle(now);
         if now >= self.next_sweep && self.desk.sweep(SWEEP_WORK, now) {
             self.next_sweep = now + SWEEP;
             self.follow_processors();

@@ -3,12 +3,13 @@
 //! In: one set for each process. Out: a file, written beside its place and moved there, so that it is whole or not there.
 
 use std::ffi::OsStr;
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use profiler_proto::model::{Value, join};
 use profiler_proto::{ProfileSet, folded, pprof};
 
+use super::flame;
 use crate::error::Error;
 
 /// What a file is, as its name says.
@@ -20,6 +21,8 @@ pub enum Form {
     PprofPlain,
     /// `.folded`: a line for each stack.
     Folded,
+    /// `.svg`: a flame graph.
+    Svg,
 }
 
 impl Form {
@@ -34,14 +37,10 @@ impl Form {
             () if ends_with(".pb.gz") || ends_with(".pprof") => Ok(Self::Pprof),
             () if ends_with(".pb") => Ok(Self::PprofPlain),
             () if ends_with(".folded") => Ok(Self::Folded),
-            () if ends_with(".svg") => Err(Error::new(
-                path.display().to_string(),
-                "flame graphs are not drawn here",
-                "write .folded and draw it with `inferno-flamegraph`, or .pb.gz and open it with `go tool pprof -http=:`",
-            )),
+            () if ends_with(".svg") => Ok(Self::Svg),
             () => {
                 let why = "the name does not say which form the file is to have";
-                Err(Error::new(path.display().to_string(), why, "end it in .pb.gz, .pb or .folded"))
+                Err(Error::new(path.display().to_string(), why, "end it in .pb.gz, .pb, .folded or .svg"))
             }
         }
     }
@@ -54,6 +53,7 @@ impl Form {
                 let lines = set.profiles.iter().map(|p| folded::encode(p, &set.dictionary, folded::Tags::Left));
                 lines.collect::<String>().into_bytes()
             }
+            Self::Svg => flame::draw(set).into_bytes(),
         }
     }
 }
@@ -74,16 +74,40 @@ pub(super) fn joined(mut sets: Vec<ProfileSet>) -> ProfileSet {
     join(&labelled)
 }
 
+/// Whether a file can be written to `path`: asked before what is to be in it is recorded.
+///
+/// # Errors
+/// Why not.
+pub(super) fn check(path: &Path) -> Result<(), Error> {
+    Form::of(path)?;
+    let beside = beside(path);
+    let tried = match fs::metadata(path) {
+        Ok(there) if there.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
+        _ => fs::write(&beside, []).and_then(|()| fs::remove_file(&beside)),
+    };
+    tried.map_err(|error| refused(path, &error))
+}
+
 /// Writes `set` to `path`; gives the size of the file.
 pub(super) fn write(set: &ProfileSet, path: &Path) -> Result<u64, Error> {
     let bytes = Form::of(path)?.bytes(set);
-    let mut beside = PathBuf::from(path).into_os_string();
-    beside.push(format!(".{}.part", std::process::id()));
+    let beside = beside(path);
     let written = fs::write(&beside, &bytes).and_then(|()| fs::rename(&beside, path));
     if let Err(error) = written {
         // The first error is the one to tell; what is left of the file may not be removable either.
         drop(fs::remove_file(&beside));
-        return Err(Error::new(path.display().to_string(), error.to_string(), "give -o a path that can be written"));
+        return Err(refused(path, &error));
     }
     Ok(bytes.len() as u64)
+}
+
+/// Where a file is written before it is whole.
+fn beside(path: &Path) -> PathBuf {
+    let mut beside = PathBuf::from(path).into_os_string();
+    beside.push(format!(".{}.part", std::process::id()));
+    beside.into()
+}
+
+fn refused(path: &Path, error: &io::Error) -> Error {
+    Error::new(path.display().to_string(), error.to_string(), "give -o a path that can be written")
 }

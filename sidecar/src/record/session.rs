@@ -14,7 +14,7 @@ use profiler_proto::ProfileSet;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::command::Held;
-use super::output::{Form, joined, write};
+use super::output::{check, joined, write};
 use super::top::table;
 use super::{Options, Subject};
 use crate::config::Filter;
@@ -33,8 +33,8 @@ const MOST_ROWS: usize = 20;
 /// # Errors
 /// The process is not there, the command cannot be started, nothing can be sampled, the file cannot be written.
 pub fn main(options: &Options) -> Result<(), Error> {
-    // Before any work: a name that cannot be written is told at once.
-    Form::of(&options.output)?;
+    // Before any work: a file that cannot be written is told at once.
+    check(&options.output)?;
     Privilege::current()?.missing().iter().for_each(|missing| tracing::warn!("{missing}"));
     let ledger = Arc::<Ledger>::default();
     let (sampled, held) = begin(options)?;
