@@ -96,9 +96,8 @@ pub fn goroutines<M: Memory>(
     layout: &Layout,
     most: usize,
 ) -> Result<Option<Goroutines>, Fault> {
-    let Some((first, count)) = variables.goroutines.map(|at| list(memory, at)).transpose()?.flatten() else {
-        return Ok(None);
-    };
+    let Some(variable) = variables.goroutines else { return Ok(None) };
+    let Some((mut first, count)) = list(memory, variable)? else { return Ok(None) };
     let taken = count.min(most as u64);
     let all = Goroutines { beyond: count - taken, ..Goroutines::default() };
     let (labels, stacks) = (Reader::new(memory, layout.labels), Stacks::new(stacks::BYTES));
@@ -106,11 +105,9 @@ pub fn goroutines<M: Memory>(
     let mut at = 0;
     while at < taken {
         let length = (taken - at).min(BATCH as u64) as usize;
-        let mut addresses = vec![0; 8 * length];
-        if memory.fill(first.wrapping_add(8 * at), &mut addresses)? {
-            capture.batch(&words(&addresses))?;
-        } else {
-            capture.all.broken += length as u64;
+        match addresses(memory, variable, &mut first, at, length)? {
+            Some(addresses) => capture.batch(&addresses)?,
+            None => capture.all.broken += length as u64,
         }
         at += length as u64;
     }
@@ -136,6 +133,27 @@ fn list(memory: &impl Memory, at: u64) -> Result<Option<(u64, u64)>, Fault> {
     Ok(None)
 }
 
+/// `length` elements of the list from the one at `at` on. What the list outgrew is given back to the heap and becomes something else, so where it lies is
+/// looked up again behind them; the elements stay in their order.
+fn addresses(
+    memory: &impl Memory,
+    variable: u64,
+    first: &mut u64,
+    at: u64,
+    length: usize,
+) -> Result<Option<Vec<u64>>, Fault> {
+    let mut bytes = vec![0; 8 * length];
+    for _ in 0..LIST_TRIES {
+        let is_whole = memory.fill(first.wrapping_add(8 * at), &mut bytes)?;
+        if memory.word(variable)? == Some(*first) {
+            return Ok(is_whole.then(|| words(&bytes)));
+        }
+        let Some((moved, _)) = list(memory, variable)? else { return Ok(None) };
+        *first = moved;
+    }
+    Ok(None)
+}
+
 struct Capture<'m, M, C> {
     memory: &'m M,
     code: &'m C,
@@ -152,8 +170,8 @@ impl<M: Memory, C: Code> Capture<'_, M, C> {
             left = self.round(&left)?;
         }
         // What changed each time: its state at the end, without a stack.
-        self.all.changed += left.len() as u64;
         for (_, now) in self.read(&left)? {
+            self.all.changed += u64::from(now.is_some());
             match now {
                 Some(now) if now.is_alive() && !now.is_nascent() => self.take(&now, &[], End::Lost)?,
                 Some(_) => {}
@@ -169,7 +187,8 @@ impl<M: Memory, C: Code> Capture<'_, M, C> {
         let (mut waiting, mut changed) = (Vec::new(), Vec::new());
         for (address, now) in before {
             match now {
-                None => self.all.broken += 1,
+                // The bounds of a stack are written one after the other.
+                None => changed.push(address),
                 Some(now) if !now.is_alive() => {}
                 Some(now) if now.is_nascent() => changed.push(address),
                 Some(now) if now.status == status::RUNNING => self.take(&now, &[], End::Root)?,

@@ -23,6 +23,8 @@ use crate::target::Process;
 
 /// When endpoints are asked first: by then it is known what is read from outside.
 const FIRST: Duration = Duration::from_secs(4);
+/// How often others are looked for, at least.
+const LOOKED: Duration = Duration::from_secs(10);
 /// Longest CPU profile; a shorter interval has shorter ones.
 const CPU: Duration = Duration::from_secs(10);
 /// Most endpoints that are found by their ports.
@@ -88,15 +90,15 @@ impl Pulls {
         }
     }
 
-    fn ticks(&self) -> tokio::time::Interval {
-        let mut ticks = interval_at(Instant::now() + FIRST.min(self.every), self.every);
+    fn ticks(&self, every: Duration) -> tokio::time::Interval {
+        let mut ticks = interval_at(Instant::now() + FIRST.min(every), every);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         ticks
     }
 
     /// Looks for programs that are not read from outside and serve profiles; each gets a task.
     async fn find(self, sink: Arc<Sink>) {
-        let (mut ticks, mut refused) = (self.ticks(), HashSet::new());
+        let (mut ticks, mut refused) = (self.ticks(LOOKED.min(self.every)), HashSet::new());
         loop {
             ticks.tick().await;
             let targets = self.handle.targets_known();
@@ -183,7 +185,7 @@ impl Task {
 
     /// Asks as long as the agent runs; of a process that was found, as long as that does.
     async fn run(mut self, of: Option<Process>) {
-        let mut ticks = self.pulls.ticks();
+        let mut ticks = self.pulls.ticks(self.pulls.every);
         loop {
             ticks.tick().await;
             // Who is there was not looked at yet: whose port it is cannot be told.
