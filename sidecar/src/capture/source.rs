@@ -12,7 +12,7 @@ use crate::elf;
 use crate::error::Error;
 use crate::go::Program;
 use crate::go::layouts::{self, Layout};
-use crate::target::{Fault, Files, Identity, Process, State};
+use crate::target::{Device, Fault, Files, Identity, Process, State};
 
 use super::contention::{self, Contention};
 use super::goroutines::{self, Goroutines};
@@ -64,7 +64,8 @@ pub struct Source {
 /// Which program a process runs, and which run of it: exec keeps the number and the time of the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Image {
-    exe: Identity,
+    /// Not when its content changed: to touch a file that runs is no exec, and to write into it is not possible (`ETXTBSY`).
+    exe: (Device, u64),
     /// Where code and stack begin, which each exec draws anew. Source: proc_pid_stat(5), fields 26 and 28.
     layout: (u64, u64),
 }
@@ -75,7 +76,11 @@ impl Image {
         if now != process || stat.state != State::Alive {
             return Err(Fault::Gone { pid: process.pid() });
         }
-        Ok(Self { exe: Files::new(folder).exe()?.1, layout: stat.layout })
+        Ok(Self { exe: Self::file(&Files::new(folder).exe()?.1), layout: stat.layout })
+    }
+
+    fn file(identity: &Identity) -> (Device, u64) {
+        (identity.device, identity.inode)
     }
 }
 
@@ -129,7 +134,7 @@ impl Source {
         let loaded = Loaded::new(program, bias);
         let variables = Variables::find(&loaded, &process.memory(), &layout).map_err(refused)?;
         let source = Self { process, loaded, layout, variables, code, image, speed: Speed::default() };
-        if image.exe != exe || !source.is_same() {
+        if image.exe != Image::file(&exe) || !source.is_same() {
             return Err(source.changed());
         }
         Ok(source)

@@ -151,6 +151,8 @@ fn a_program_that_was_replaced_is_not_taken_for_what_it_was() {
     let program = programs::build("parked", "go1.24.13", &[], "amd64");
     let mut running = Running::start(&program, &[]);
     let source = Source::find(running.pid()).unwrap();
+    // Another test that builds the program touches it.
+    std::fs::File::open(&program).unwrap().set_modified(std::time::SystemTime::now()).unwrap();
     assert!(source.heap(Bounds::default()).is_ok() && source.is_same());
     running.ask("exec", "ready");
     assert!(!source.is_same());
