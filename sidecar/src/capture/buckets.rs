@@ -142,18 +142,16 @@ impl List {
     }
 
     /// The stack of a bucket, and what follows it.
-    fn bucket<M: Memory>(
-        self,
-        pages: &mut Pages<'_, M>,
-        at: u64,
-        depth: usize,
-    ) -> Result<Option<(Vec<u64>, Vec<u8>)>, Fault> {
+    fn bucket<M: Memory>(self, pages: &mut Pages<'_, M>, at: u64, depth: usize) -> Result<Option<Content>, Fault> {
         let Some(stack) = pages.words(at.wrapping_add(bucket::HEADER as u64), depth)? else { return Ok(None) };
         let mut record = vec![0; self.record];
         let behind = at.wrapping_add((bucket::HEADER + 8 * depth) as u64);
         Ok(pages.fill(behind, &mut record)?.then_some((stack, record)))
     }
 }
+
+/// A stack with the bytes of its record.
+type Content = (Vec<u64>, Vec<u8>);
 
 /// What goes on from one bucket to the next.
 struct Taking<'m, M: ?Sized, C> {

@@ -75,7 +75,7 @@ impl<'m, M: Memory + ?Sized> Reader<'m, M> {
         labels.sort_unstable();
         let bytes = labels.iter().fold(BESIDE, |sum, (key, value)| sum + BESIDE + key.len() + value.len());
         // The first set for which there is no room ends it: whoever looks at what is there is not misled by smaller ones behind it.
-        self.left = self.left.checked_sub(bytes).unwrap_or_default();
+        self.left = self.left.saturating_sub(bytes);
         Ok((self.left > 0).then(|| labels.into()))
     }
 
