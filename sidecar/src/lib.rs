@@ -1,7 +1,7 @@
 //! Profiles the processes of a pod from outside: Go and other native ones.
 //!
 //! The way of a sample: `bpf` (kernel) → `drain` → `naming` → `aggregate` → `assemble` → the exporter and the store of the SDK's crate. Beside it
-//! `capture` reads what Go's runtime keeps, and `receive` takes what the pod's SDKs send. `discover` says which processes there are. A
+//! `capture` reads what Go's runtime keeps, `pull` asks programs that serve it, and `receive` takes what the pod's SDKs send. `discover` says which processes there are. A
 //! binary with a library, so that its parts can be tried by tests: nothing here is an interface for others.
 
 #![expect(
@@ -26,6 +26,7 @@ pub mod inspect;
 pub mod naming;
 pub mod pipeline;
 pub mod privilege;
+pub mod pull;
 pub mod receive;
 pub mod record;
 pub mod run;

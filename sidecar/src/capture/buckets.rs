@@ -3,14 +3,17 @@
 //! In: the address of the list's head. Out: each bucket once, with its stack and its record as bytes; what could not be read or believed is counted.
 //! A bucket never changes but for its record and is never freed (mprof.go: "None of the fields in this bucket header are modified after
 //! creation"), so a list can be walked while the program runs: one begins at the newest and sees all that were there.
-//! Bounded: so many buckets, a stack of [`DEPTH_LIMIT`](bucket::DEPTH_LIMIT), each address once.
+//! Bounded: so many buckets, a stack of [`DEPTH_LIMIT`](bucket::DEPTH_LIMIT), all stacks by [`BYTES`](stacks::BYTES), each address once.
 
-use std::collections::HashSet;
+use std::sync::Arc;
+
+use profiler_proto::hash::Set;
 
 use crate::go::layouts::bucket;
 use crate::target::Fault;
 
 use super::memory::{Memory, Pages, word_at};
+use super::stacks::{self, Stacks};
 use super::variables::Code;
 
 /// `logicalStackSentinel` (tracestack.go), which stands before stacks of the runtime's own locks (1.23, 1.24); it is no address.
@@ -25,8 +28,8 @@ pub(super) struct Bucket {
     pub(super) at: u64,
     /// Size of an object (heap).
     pub(super) size: u64,
-    /// Return addresses, leaf first.
-    pub(super) stack: Vec<u64>,
+    /// Return addresses, leaf first; equal ones are one.
+    pub(super) stack: Arc<[u64]>,
     /// What follows the stack.
     pub(super) record: Vec<u8>,
 }
@@ -38,10 +41,20 @@ pub struct Walk {
     pub taken: u64,
     /// Left out, as there were more than asked for.
     pub beyond: u64,
+    /// Left out, as the stacks before have all the bytes that a capture may have.
+    pub over_bytes: u64,
     /// Left out, as an address in the stack is no code of the program.
     pub foreign: u64,
     /// Places at which the list could not be followed: memory that is not there, a header that cannot be, a cycle. What stood behind is missing.
     pub broken: u64,
+}
+
+impl Walk {
+    /// Whether all that the list has was taken.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.beyond + self.over_bytes + self.foreign + self.broken == 0
+    }
 }
 
 /// Which list, and how it is read.
@@ -65,32 +78,53 @@ impl List {
         code: &impl Code,
         mut each: impl FnMut(Bucket),
     ) -> Result<Walk, Fault> {
-        let mut pages = Pages::new(memory);
-        let (mut walk, mut seen) = (Walk::default(), HashSet::new());
+        let mut taking = Taking { pages: Pages::new(memory), stacks: Stacks::new(stacks::BYTES), code };
+        let (mut walk, mut seen, mut mark) = (Walk::default(), Set::default(), 0);
         let Some(mut next) = memory.word(self.head)? else { return Ok(Walk { broken: 1, ..walk }) };
         while next != 0 {
-            let Some((header, depth)) = self.header(&mut pages, next)?.filter(|_| seen.insert(next)) else {
+            let is_new = next != mark && !seen.contains(&next);
+            let Some((header, depth)) = self.header(&mut taking.pages, next)?.filter(|_| is_new) else {
                 walk.broken += 1;
                 break;
             };
-            if seen.len() > self.most {
+            if seen.len() < self.most {
+                seen.insert(next);
+                self.take(&mut taking, (next, &header, depth), &mut walk, &mut each)?;
+            } else {
                 walk.beyond += 1;
-                if seen.len() > self.most.saturating_mul(COUNTED) {
+                if walk.beyond > self.most.saturating_mul(COUNTED) as u64 {
                     break;
                 }
-            } else {
-                match self.bucket(&mut pages, next, &header, depth)? {
-                    None => walk.broken += 1,
-                    Some(bucket) if !is_ours(code, &bucket.stack) => walk.foreign += 1,
-                    Some(bucket) => {
-                        walk.taken += 1;
-                        each(bucket);
-                    }
-                }
+                // A circle of what is only counted comes back to where it was at a power of two.
+                mark = if walk.beyond.is_power_of_two() { next } else { mark };
             }
             next = word_at(&header, bucket::ALL_NEXT);
         }
         Ok(walk)
+    }
+
+    /// Hands on one bucket, or counts why not.
+    fn take<M: Memory, C: Code>(
+        self,
+        taking: &mut Taking<'_, M, C>,
+        (at, header, depth): (u64, &[u8], usize),
+        walk: &mut Walk,
+        each: &mut impl FnMut(Bucket),
+    ) -> Result<(), Fault> {
+        let Some((stack, record)) = self.bucket(&mut taking.pages, at, depth)? else {
+            walk.broken += 1;
+            return Ok(());
+        };
+        let stack = stack.strip_prefix(&[LOGICAL]).unwrap_or(&stack);
+        if !is_ours(taking.code, stack) {
+            walk.foreign += 1;
+        } else if let Some(stack) = taking.stacks.keep(stack) {
+            walk.taken += 1;
+            each(Bucket { at, size: word_at(header, bucket::SIZE), stack, record });
+        } else {
+            walk.over_bytes += 1;
+        }
+        Ok(())
     }
 
     /// The header at `at`, with the depth of its stack; none where there is none or it cannot be one.
@@ -107,23 +141,26 @@ impl List {
         Ok((depth <= bucket::DEPTH_LIMIT).then_some((header, depth as usize)))
     }
 
-    fn bucket<M: Memory>(
-        self,
-        pages: &mut Pages<'_, M>,
-        at: u64,
-        header: &[u8],
-        depth: usize,
-    ) -> Result<Option<Bucket>, Fault> {
+    /// The stack of a bucket, and what follows it.
+    fn bucket<M: Memory>(self, pages: &mut Pages<'_, M>, at: u64, depth: usize) -> Result<Option<Content>, Fault> {
         let Some(stack) = pages.words(at.wrapping_add(bucket::HEADER as u64), depth)? else { return Ok(None) };
         let mut record = vec![0; self.record];
         let behind = at.wrapping_add((bucket::HEADER + 8 * depth) as u64);
-        let is_whole = pages.fill(behind, &mut record)?;
-        Ok(is_whole.then(|| Bucket { at, size: word_at(header, bucket::SIZE), stack, record }))
+        Ok(pages.fill(behind, &mut record)?.then_some((stack, record)))
     }
+}
+
+/// A stack with the bytes of its record.
+type Content = (Vec<u64>, Vec<u8>);
+
+/// What goes on from one bucket to the next.
+struct Taking<'m, M: ?Sized, C> {
+    pages: Pages<'m, M>,
+    stacks: Stacks<u64>,
+    code: &'m C,
 }
 
 /// Whether all addresses are of the program's functions; each is a return address, which may lie one behind the last instruction.
 fn is_ours(code: &impl Code, stack: &[u64]) -> bool {
-    let stack = stack.strip_prefix(&[LOGICAL]).unwrap_or(stack);
     stack.iter().all(|pc| code.function(pc.wrapping_sub(1)).is_some())
 }

@@ -1,18 +1,21 @@
 //! Where goroutines waited for each other: the runtime's block and mutex profiles.
 //!
-//! In: `runtime.bbuckets` or `xbuckets`, the rate and the speed of the processor's clock. Out: [`Contention`]: events and nanoseconds for each
-//! stack, already unsampled by the runtime when it counts them; and a state where it is off, as it is by default.
+//! In: `runtime.bbuckets` or `xbuckets`, the rate and the speed of the processor's clock. Out: [`Contention`]: events and ticks for each
+//! stack, already unsampled by the runtime when it counts them; and a state where it is off, as it is by default. Ticks become nanoseconds last, for
+//! differences are taken of what the runtime counted, and one speed holds for a process as long as it is captured.
 //!
 //! Sources: runtime/mprof.go (`saveBlockEventStack`, `blockProfileInternal`), runtime/pprof/pprof.go (`printCountCycleProfile`).
+
+use std::sync::Arc;
 
 pub use profiler_proto::model::Contention as Kind;
 
 use crate::go::layouts::{Layout, bucket};
 use crate::target::Fault;
 
-use super::buckets::{LOGICAL, List, Walk};
+use super::buckets::{List, Walk};
 use super::memory::{Memory, word_at};
-use super::ticks;
+use super::ticks::Speed;
 use super::variables::{Code, Variables};
 
 /// What a person is told where a profile is off.
@@ -35,6 +38,8 @@ pub struct Contention {
     pub kind: Kind,
     /// `blockprofilerate` (ticks) or `mutexprofilerate` (events): 0 is off.
     pub rate: u64,
+    /// Ticks in a second, which make of [`Record::ticks`] time.
+    pub ticks_per_second: u64,
     /// A record for each stack, also what was counted before it was turned off.
     pub records: Vec<Record>,
     /// What became of the runtime's list.
@@ -47,11 +52,19 @@ pub struct Record {
     /// Which one it is: the address of its bucket, the same as long as the program runs.
     pub at: u64,
     /// Return addresses.
-    pub stack: Vec<u64>,
+    pub stack: Arc<[u64]>,
     /// Events.
     pub count: i64,
+    /// Waited, in ticks of the runtime's clock.
+    pub ticks: i64,
+}
+
+impl Contention {
     /// Nanoseconds waited.
-    pub delay_nanos: i64,
+    #[must_use]
+    pub fn delay_nanos(&self, record: &Record) -> i64 {
+        (record.ticks as f64 / (self.ticks_per_second.max(1) as f64 / 1e9)) as i64
+    }
 }
 
 /// Reads the records of one profile, `most` of them at most; none where the variables were not found.
@@ -63,7 +76,7 @@ pub fn contention<M: Memory>(
     code: &impl Code,
     variables: &Variables,
     layout: &Layout,
-    (kind, most): (Kind, usize),
+    (kind, most, speed): (Kind, usize, &Speed),
 ) -> Result<Option<Contention>, Fault> {
     let (Some(heads), Some(rates)) = (variables.buckets, variables.block_rate) else { return Ok(None) };
     let (typ, head, rate) = match kind {
@@ -74,17 +87,13 @@ pub fn contention<M: Memory>(
     let mut records = Vec::new();
     let list = List { head, kind: typ, record: bucket::BLOCK_RECORD, most };
     let walk = list.walk(memory, code, |bucket| {
-        let stack = bucket.stack.strip_prefix(&[LOGICAL]).unwrap_or(&bucket.stack).to_vec();
         // A count below one event is shown as one, as Go does.
         let count = (f64::from_bits(word_at(&bucket.record, 0)) as i64).max(1);
-        let cycles = word_at(&bucket.record, 8) as i64;
-        records.push(Record { at: bucket.at, stack, count, delay_nanos: cycles });
+        let ticks = (word_at(&bucket.record, 8) as i64).max(0);
+        records.push(Record { at: bucket.at, stack: bucket.stack, count, ticks });
     })?;
-    if !records.is_empty() {
-        let speed = ticks::per_second(memory, code.machine(), variables.ticks, layout.ticks)? as f64 / 1e9;
-        for record in &mut records {
-            record.delay_nanos = (record.delay_nanos.max(0) as f64 / speed) as i64;
-        }
-    }
-    Ok(Some(Contention { kind, rate, records, walk }))
+    // Where nothing was waited for it need not be known, and may have to be measured.
+    let ticks_per_second =
+        if records.is_empty() { 0 } else { speed.ticks(memory, code.machine(), variables.ticks, layout.ticks)? };
+    Ok(Some(Contention { kind, rate, ticks_per_second, records, walk }))
 }

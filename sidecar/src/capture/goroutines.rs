@@ -1,16 +1,21 @@
 //! All goroutines of a running program: what each does, since when, and the stacks of those that do not run.
 //!
 //! In: `runtime.allgs`. Out: [`Goroutines`]. The list only grows and its elements are never freed (runtime/proc.go, `allgs`), so it can be read
-//! while the program runs. A stack is believed if its goroutine was the same, in the same state at the same place, before and after
-//! its bytes were copied; else it is tried again, then counted. Not one moment for all of them: each is consistent in itself.
-//! Bounded: so many goroutines, in batches of [`BATCH`].
+//! while the program runs. A stack is copied, its goroutine is looked at, the stack is copied again: it is believed if the goroutine was the same, in
+//! the same state at the same place, and had not run since it was chosen, and both copies lead the same way. One that parks again and again at one
+//! place is so told from one that stays. Else it is tried again, then counted. Not one moment for all of them: each is consistent in itself.
+//! Bounded: so many goroutines, in batches of [`BATCH`]; their stacks by [`BYTES`](super::stacks::BYTES).
 
-use crate::go::layouts::{G, Layout, status};
+use std::sync::Arc;
+
+use crate::go::layouts::{Layout, status};
 use crate::target::{Fault, Piece};
 
 use super::labels::{Labels, Reader};
 use super::memory::{Memory, word_at, words};
-use super::stack::{Bytes, CHUNK, End, Pc, Start, walk};
+use super::stack::{Bytes, CHUNK, End, Pc, walk};
+use super::stacks::{self, Stacks};
+use super::state::State;
 use super::variables::{Code, Variables};
 
 /// Goroutines that are read at once.
@@ -29,6 +34,10 @@ pub struct Goroutines {
     pub beyond: u64,
     /// Whose stack could not be had, as they ran on each time it was copied. They are in the list, without one, but for those that had no number yet.
     pub changed: u64,
+    /// Whose stack is left out, as those before have all the bytes that a capture may have. They are in the list, without one.
+    pub over_bytes: u64,
+    /// Whose labels are left out for the same reason.
+    pub labels_cut: u64,
     /// Elements of the list that are no goroutines: memory that is not there, bounds that cannot be.
     pub broken: u64,
 }
@@ -52,8 +61,8 @@ pub struct Goroutine {
     pub start_pc: u64,
     /// Its labels.
     pub labels: Labels,
-    /// Its stack, leaf first; empty while it runs.
-    pub stack: Vec<Pc>,
+    /// Its stack, leaf first; empty while it runs. Equal ones are one.
+    pub stack: Arc<[Pc]>,
     /// How the walk of its stack ended.
     pub end: End,
 }
@@ -87,24 +96,22 @@ pub fn goroutines<M: Memory>(
     layout: &Layout,
     most: usize,
 ) -> Result<Option<Goroutines>, Fault> {
-    let Some((first, count)) = variables.goroutines.map(|at| list(memory, at)).transpose()?.flatten() else {
-        return Ok(None);
-    };
-    let mut capture =
-        Capture { memory, code, layout, labels: Reader::new(memory, layout.labels), all: Goroutines::default() };
+    let Some(variable) = variables.goroutines else { return Ok(None) };
+    let Some((mut first, count)) = list(memory, variable)? else { return Ok(None) };
     let taken = count.min(most as u64);
-    capture.all.beyond = count - taken;
+    let all = Goroutines { beyond: count - taken, ..Goroutines::default() };
+    let (labels, stacks) = (Reader::new(memory, layout.labels), Stacks::new(stacks::BYTES));
+    let mut capture = Capture { memory, code, layout, labels, stacks, all };
     let mut at = 0;
     while at < taken {
         let length = (taken - at).min(BATCH as u64) as usize;
-        let mut addresses = vec![0; 8 * length];
-        if memory.fill(first.wrapping_add(8 * at), &mut addresses)? {
-            capture.batch(&words(&addresses))?;
-        } else {
-            capture.all.broken += length as u64;
+        match addresses(memory, variable, &mut first, at, length)? {
+            Some(addresses) => capture.batch(&addresses)?,
+            None => capture.all.broken += length as u64,
         }
         at += length as u64;
     }
+    capture.all.labels_cut = capture.labels.cut();
     Ok(Some(capture.all))
 }
 
@@ -126,11 +133,33 @@ fn list(memory: &impl Memory, at: u64) -> Result<Option<(u64, u64)>, Fault> {
     Ok(None)
 }
 
+/// `length` elements of the list from the one at `at` on. What the list outgrew is given back to the heap and becomes something else, so where it lies is
+/// looked up again behind them; the elements stay in their order.
+fn addresses(
+    memory: &impl Memory,
+    variable: u64,
+    first: &mut u64,
+    at: u64,
+    length: usize,
+) -> Result<Option<Vec<u64>>, Fault> {
+    let mut bytes = vec![0; 8 * length];
+    for _ in 0..LIST_TRIES {
+        let is_whole = memory.fill(first.wrapping_add(8 * at), &mut bytes)?;
+        if memory.word(variable)? == Some(*first) {
+            return Ok(is_whole.then(|| words(&bytes)));
+        }
+        let Some((moved, _)) = list(memory, variable)? else { return Ok(None) };
+        *first = moved;
+    }
+    Ok(None)
+}
+
 struct Capture<'m, M, C> {
     memory: &'m M,
     code: &'m C,
     layout: &'m Layout,
     labels: Reader<'m, M>,
+    stacks: Stacks<Pc>,
     all: Goroutines,
 }
 
@@ -141,10 +170,10 @@ impl<M: Memory, C: Code> Capture<'_, M, C> {
             left = self.round(&left)?;
         }
         // What changed each time: its state at the end, without a stack.
-        self.all.changed += left.len() as u64;
         for (_, now) in self.read(&left)? {
+            self.all.changed += u64::from(now.is_some());
             match now {
-                Some(now) if now.is_alive() && !now.is_nascent() => self.take(&now, Vec::new(), End::Lost)?,
+                Some(now) if now.is_alive() && !now.is_nascent() => self.take(&now, &[], End::Lost)?,
                 Some(_) => {}
                 None => self.all.broken += 1,
             }
@@ -158,20 +187,30 @@ impl<M: Memory, C: Code> Capture<'_, M, C> {
         let (mut waiting, mut changed) = (Vec::new(), Vec::new());
         for (address, now) in before {
             match now {
-                None => self.all.broken += 1,
+                // The bounds of a stack are written one after the other.
+                None => changed.push(address),
                 Some(now) if !now.is_alive() => {}
                 Some(now) if now.is_nascent() => changed.push(address),
-                Some(now) if now.status == status::RUNNING => self.take(&now, Vec::new(), End::Root)?,
+                Some(now) if now.status == status::RUNNING => self.take(&now, &[], End::Root)?,
                 Some(now) => waiting.push((address, now)),
             }
         }
-        let stacks = self.stacks(&waiting)?;
-        let again: Vec<u64> = waiting.iter().map(|(address, _)| *address).collect();
+        let (first, again) = (self.copies(&waiting)?, waiting.iter().map(|(address, _)| *address).collect::<Vec<_>>());
+        let walks = waiting.iter().zip(&first).map(|((_, state), copy)| self.walked(state, copy));
+        let walks = walks.collect::<Result<Vec<_>, Fault>>()?;
         let after = self.read(&again)?;
-        for (((address, was), stack), (_, now)) in waiting.into_iter().zip(stacks).zip(after) {
-            match now.filter(|now| was.is_same(now) && was.status != status::COPYING) {
-                Some(_) => self.take(&was, stack.0, stack.1)?,
-                None => changed.push(address),
+        let second = self.copies(&waiting)?;
+        for (at, (address, was)) in waiting.iter().enumerate() {
+            let stayed = after.get(at).and_then(|(_, now)| *now).is_some_and(|now| was.is_same(&now));
+            let (Some(walk), Some(first), Some(second)) = (walks.get(at), first.get(at), second.get(at)) else {
+                continue;
+            };
+            // What is longer than a copy was read piece by piece, and is so again.
+            let is_whole = was.hi.saturating_sub(was.start.sp) <= CHUNK as u64;
+            if stayed && (is_whole && first == second || self.walked(was, second)? == *walk) {
+                self.take(was, &walk.0, walk.1)?;
+            } else {
+                changed.push(*address);
             }
         }
         Ok(changed)
@@ -188,7 +227,8 @@ impl<M: Memory, C: Code> Capture<'_, M, C> {
         Ok(pieces.iter().map(|piece| (piece.address, state(piece))).collect())
     }
 
-    fn stacks(&self, waiting: &[(u64, State)]) -> Result<Vec<(Vec<Pc>, End)>, Fault> {
+    /// The stacks of these, each from where it goes on, [`CHUNK`] of it at most; as far as it is there.
+    fn copies(&self, waiting: &[(u64, State)]) -> Result<Vec<Vec<u8>>, Fault> {
         let length = |state: &State| state.hi.saturating_sub(state.start.sp).min(CHUNK as u64) as usize;
         let mut buffers: Vec<Vec<u8>> = waiting.iter().map(|(_, state)| vec![0; length(state)]).collect();
         let mut pieces: Vec<_> = waiting
@@ -198,16 +238,19 @@ impl<M: Memory, C: Code> Capture<'_, M, C> {
             .collect();
         self.memory.read_many(&mut pieces)?;
         let read: Vec<usize> = pieces.iter().map(|piece| piece.read).collect();
-        let mut stacks = Vec::with_capacity(waiting.len());
-        for (((_, state), mut buffer), read) in waiting.iter().zip(buffers).zip(read) {
-            buffer.truncate(read);
-            let mut bytes = Bytes::new(self.memory, state.lo..state.hi, state.start.sp, buffer);
-            stacks.push(walk(self.code, state.start, &mut bytes)?);
-        }
-        Ok(stacks)
+        buffers.iter_mut().zip(read).for_each(|(buffer, read)| buffer.truncate(read));
+        Ok(buffers)
     }
 
-    fn take(&mut self, state: &State, stack: Vec<Pc>, end: End) -> Result<(), Fault> {
+    fn walked(&self, state: &State, copy: &[u8]) -> Result<(Vec<Pc>, End), Fault> {
+        let mut bytes = Bytes::new(self.memory, state.lo..state.hi, state.start.sp, copy);
+        walk(self.code, state.start, &mut bytes)
+    }
+
+    fn take(&mut self, state: &State, stack: &[Pc], end: End) -> Result<(), Fault> {
+        let kept = self.stacks.keep(stack);
+        self.all.over_bytes += u64::from(kept.is_none());
+        let (stack, end) = kept.map_or((Arc::default(), End::Lost), |stack| (stack, end));
         let reasons = self.layout.wait_reasons;
         self.all.list.push(Goroutine {
             id: state.id,
@@ -222,67 +265,5 @@ impl<M: Memory, C: Code> Capture<'_, M, C> {
             end,
         });
         Ok(())
-    }
-}
-
-/// What is needed of a `g`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct State {
-    lo: u64,
-    hi: u64,
-    start: Start,
-    status: u32,
-    id: u64,
-    wait_since: u64,
-    wait_reason: u8,
-    parent: u64,
-    go_pc: u64,
-    start_pc: u64,
-    labels: u64,
-}
-
-impl State {
-    /// None where it cannot be a `g`: the bounds of its stack, its state.
-    fn of(g: &G, bytes: &[u8]) -> Option<Self> {
-        let word = |offset| word_at(bytes, offset);
-        let (lo, hi) = (word(G::STACK_LO), word(G::STACK_HI));
-        let status = (word(g.status) as u32) & !status::SCAN;
-        let start = match word(g.syscall) {
-            0 => Start { pc: word(g.sched + 8), sp: word(g.sched), lr: word(g.lr), is_call: false },
-            sp => Start { pc: word(g.syscall + 8), sp, lr: 0, is_call: true },
-        };
-        let state = Self {
-            lo,
-            hi,
-            start,
-            status,
-            id: word(g.id),
-            wait_since: word(g.wait_since),
-            wait_reason: word(g.wait_reason) as u8,
-            parent: word(g.parent),
-            go_pc: word(g.go_pc),
-            start_pc: word(g.start_pc),
-            labels: word(g.labels),
-        };
-        let is_possible = lo <= hi && hi.is_multiple_of(8) && status <= status::DEAD_EXTRA;
-        is_possible.then_some(state)
-    }
-
-    fn is_alive(&self) -> bool {
-        ![status::IDLE, status::DEAD, status::DEAD_EXTRA].contains(&self.status)
-    }
-
-    /// Alive before it has its number: `newproc1` sets the status first in Go 1.21.
-    fn is_nascent(&self) -> bool {
-        self.is_alive() && self.id == 0
-    }
-
-    fn waits(&self) -> bool {
-        [status::WAITING, status::LEAKED, status::SYSCALL].contains(&self.status)
-    }
-
-    /// Whether a stack that was copied between the two is of this state.
-    fn is_same(&self, now: &Self) -> bool {
-        (self.id, self.status, self.start, self.lo, self.hi) == (now.id, now.status, now.start, now.lo, now.hi)
     }
 }

@@ -5,6 +5,8 @@
 //!
 //! Sources: runtime/mprof.go (`memRecord`, `memProfileInternal`), runtime/pprof/protomem.go (`scaleHeapSample`).
 
+use std::sync::Arc;
+
 use crate::go::layouts::{Cycle, Layout, bucket};
 use crate::target::Fault;
 
@@ -59,7 +61,7 @@ pub struct Record {
     /// Which one it is: the address of its bucket, the same as long as the program runs.
     pub at: u64,
     /// Logical return addresses: one for each function, inlined ones too.
-    pub stack: Vec<u64>,
+    pub stack: Arc<[u64]>,
     /// Bytes of each object.
     pub size: u64,
     /// Sampled allocations.

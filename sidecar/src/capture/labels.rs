@@ -1,12 +1,13 @@
 //! The labels of a goroutine (`pprof.Do`), which are in force for it and for those that it starts.
 //!
-//! In: `g.labels`. Out: keys and values, bounded in number and length. Goroutines share sets of labels and never change one, so each is
-//! read once for a capture.
+//! In: `g.labels`. Out: keys and values, bounded in number and length, and in bytes for all of a capture; what is beyond is counted. Goroutines share
+//! sets of labels and never change one, so each is read once for a capture.
 //!
 //! Sources: runtime/pprof/label.go (`labelMap`: a map up to 1.23, a slice since), runtime/map.go (`hmap`, `bmap`).
 
-use std::collections::HashMap;
 use std::sync::Arc;
+
+use profiler_proto::hash::Map;
 
 use crate::go::layouts;
 use crate::target::Fault;
@@ -17,8 +18,10 @@ use super::memory::{Memory, Pages, word_at, words};
 const LABELS: u64 = 64;
 /// Most bytes of a key or value that are read.
 const TEXT: u64 = 1024;
-/// Most sets that are kept; the next ones are read each time.
-const SETS: usize = 4096;
+/// Bytes that the labels of a capture may have: 100,000 sets of a trace and a span.
+const BYTES: usize = 16 << 20;
+/// What a set, and each of its labels, takes beside their texts.
+const BESIDE: usize = 64;
 /// `abi.OldMapBucketCount`: pairs of a bucket.
 const PAIRS: usize = 8;
 /// Bytes of a `bmap` of strings: the tops of hashes, keys, values, the bucket that overflows.
@@ -32,33 +35,48 @@ pub type Labels = Arc<[(String, String)]>;
 pub(super) struct Reader<'m, M: ?Sized> {
     pages: Pages<'m, M>,
     shape: layouts::Labels,
-    known: HashMap<u64, Labels>,
+    known: Map<u64, Option<Labels>>,
+    left: usize,
+    cut: u64,
 }
 
 impl<'m, M: Memory + ?Sized> Reader<'m, M> {
     pub(super) fn new(memory: &'m M, shape: layouts::Labels) -> Self {
-        Self { pages: Pages::new(memory), shape, known: HashMap::new() }
+        Self { pages: Pages::new(memory), shape, known: Map::default(), left: BYTES, cut: 0 }
     }
 
-    /// The labels at `address`; empty for null, and where they cannot be read.
+    /// How often labels were left out, for want of room.
+    pub(super) fn cut(&self) -> u64 {
+        self.cut
+    }
+
+    /// The labels at `address`; empty for null, and where they cannot be read or there is no room for them.
     pub(super) fn read(&mut self, address: u64) -> Result<Labels, Fault> {
         if address == 0 {
             return Ok(Labels::default());
         }
         if let Some(known) = self.known.get(&address) {
-            return Ok(Arc::clone(known));
+            self.cut += u64::from(known.is_none());
+            return Ok(known.clone().unwrap_or_default());
         }
+        let labels = if self.left == 0 { None } else { self.look_up(address)? };
+        self.cut += u64::from(labels.is_none());
+        self.known.insert(address, labels.clone());
+        Ok(labels.unwrap_or_default())
+    }
+
+    /// The set at `address`; none where there is no room for it.
+    fn look_up(&mut self, address: u64) -> Result<Option<Labels>, Fault> {
         let mut labels = match self.shape {
             layouts::Labels::Slice => self.slice(address)?,
             layouts::Labels::Map => self.map(address)?,
         }
         .unwrap_or_default();
         labels.sort_unstable();
-        let labels = Labels::from(labels);
-        if self.known.len() < SETS {
-            self.known.insert(address, Arc::clone(&labels));
-        }
-        Ok(labels)
+        let bytes = labels.iter().fold(BESIDE, |sum, (key, value)| sum + BESIDE + key.len() + value.len());
+        // The first set for which there is no room ends it: whoever looks at what is there is not misled by smaller ones behind it.
+        self.left = self.left.saturating_sub(bytes);
+        Ok((self.left > 0).then(|| labels.into()))
     }
 
     /// `labelMap` is a struct of a slice of pairs.

@@ -8,6 +8,8 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
+use profiler_proto::hash::Map;
+
 use crate::elf::Machine;
 use crate::go::{Call, Frames, Program, Role};
 
@@ -26,8 +28,8 @@ pub struct Loaded {
     bias: u64,
     data: Range<u64>,
     extents: HashMap<&'static str, Range<u64>>,
-    known: RefCell<HashMap<u64, Known>>,
-    named: RefCell<HashMap<u64, Named>>,
+    known: RefCell<Map<u64, Known>>,
+    named: RefCell<Map<u64, Named>>,
 }
 
 /// What a return address stands for.

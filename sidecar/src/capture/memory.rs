@@ -3,7 +3,7 @@
 //! In: addresses that the target's memory named. Out: bytes, or nothing where there are none. Which process it is stands behind [`Memory`], so that
 //! forged memory can be read in tests. On the thread that captures; bounded: at most [`PAGES`] pages are kept.
 
-use std::collections::HashMap;
+use profiler_proto::hash::Map;
 
 use crate::target::{self, Fault, Piece};
 
@@ -53,12 +53,12 @@ impl Memory for target::Memory {
 #[derive(Debug)]
 pub(super) struct Pages<'m, M: ?Sized> {
     memory: &'m M,
-    kept: HashMap<u64, Option<Box<[u8]>>>,
+    kept: Map<u64, Option<Box<[u8]>>>,
 }
 
 impl<'m, M: Memory + ?Sized> Pages<'m, M> {
     pub(super) fn new(memory: &'m M) -> Self {
-        Self { memory, kept: HashMap::new() }
+        Self { memory, kept: Map::default() }
     }
 
     /// Fills `into` from `address` on; whether all of it was there.

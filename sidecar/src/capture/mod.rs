@@ -17,6 +17,8 @@ mod periodic;
 pub mod profile;
 mod source;
 mod stack;
+mod stacks;
+mod state;
 #[cfg(test)]
 mod tests;
 mod ticks;
@@ -29,7 +31,7 @@ pub use heap::Heap;
 pub use labels::Labels;
 pub use loaded::Loaded;
 pub use memory::Memory;
-pub use periodic::Periodic;
+pub use periodic::{Captured, Periodic, What};
 pub use source::{Bounds, Code as Place, Source};
 pub use stack::{End, Pc};
 pub use variables::{Code, Function, Variables};

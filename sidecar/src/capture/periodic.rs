@@ -4,9 +4,8 @@
 //! where the runtime counts from its start. The first window has no such figures, for nothing says when they came about. Memory: 24 bytes for each
 //! record of the runtime's. On a thread that can be left behind.
 
-use std::collections::HashMap;
-
 use profiler_proto::ProfileSet;
+use profiler_proto::hash::{Map, State};
 use profiler_proto::model::Contention as Kind;
 use profiler_proto::resource::Resource;
 
@@ -40,63 +39,115 @@ impl Periodic {
         &self.source
     }
 
-    /// What is to be said of the window that ends now. Profiles that the program has off are left out.
+    /// What is to be said of the window that ends now. Profiles that the program has off are left out; each kind that cannot be read is missing, with why,
+    /// and keeps no other from being there. One at a time is read and built, so that no two are in memory at once.
     ///
     /// # Errors
-    /// When the process is gone, does not let us, or its runtime has no such variables.
-    pub fn capture(&mut self, resource: Resource, window: Window, bounds: Bounds) -> Result<ProfileSet, Error> {
-        let mut heap = self.source.heap(bounds)?;
-        since_heap(&mut self.allocated, &mut heap);
-        let goroutines = self.source.goroutines(bounds)?;
-        let mut contention = Vec::with_capacity(2);
-        for (kind, totals) in [(Kind::Block, &mut self.blocked), (Kind::Mutex, &mut self.held)] {
-            let mut read = self.source.contention(kind, bounds)?;
-            since_contention(totals, &mut read);
-            contention.push(read);
+    /// When the process is gone, runs another program, or not one kind can be read.
+    pub fn capture(&mut self, resource: Resource, window: Window, bounds: Bounds) -> Result<Captured, Error> {
+        let (mut builder, mut missing) = (Builder::new(&self.source, resource), Vec::new());
+        match self.source.heap(bounds) {
+            Ok(mut heap) => {
+                since_heap(&mut self.allocated, &mut heap);
+                builder.heap(&heap, window);
+            }
+            Err(error) => missing.push((What::Heap, error)),
         }
-        let mut builder = Builder::new(&self.source, resource);
-        builder.heap(&heap, window);
-        builder.goroutines(&goroutines, window);
-        contention.iter().filter(|read| !read.records.is_empty()).for_each(|read| builder.contention(read, window));
+        match self.source.goroutines(bounds) {
+            Ok(goroutines) => builder.goroutines(&goroutines, window),
+            Err(error) => missing.push((What::Goroutines, error)),
+        }
+        let contention = [(Kind::Block, What::Block, &mut self.blocked), (Kind::Mutex, What::Mutex, &mut self.held)];
+        for (kind, what, totals) in contention {
+            match self.source.contention(kind, bounds) {
+                Ok(mut read) => {
+                    since_contention(totals, &mut read);
+                    builder.contention(&read, window);
+                }
+                Err(error) => missing.push((what, error)),
+            }
+        }
+        if missing.len() == What::ALL.len() || !self.source.is_same() {
+            let first = missing.into_iter().next();
+            return Err(first.map_or_else(|| self.source.changed(), |(_, error)| error));
+        }
         let mut set = builder.finish();
         set.profiles.retain(|profile| !profile.samples.is_empty());
-        Ok(set)
+        Ok(Captured { set, missing })
     }
 }
 
+/// What a runtime keeps of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum What {
+    /// Allocations, and what of them is in use.
+    Heap,
+    /// What there is, and where each stands.
+    Goroutines,
+    /// Who waited.
+    Block,
+    /// Who let others wait.
+    Mutex,
+}
+
+impl What {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Heap, Self::Goroutines, Self::Block, Self::Mutex];
+
+    /// The name of its profile in Go.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Heap => "heap",
+            Self::Goroutines => "goroutine",
+            Self::Block => "block",
+            Self::Mutex => "mutex",
+        }
+    }
+}
+
+/// What came of a window.
+#[derive(Debug)]
+pub struct Captured {
+    /// Profiles of the kinds that could be read.
+    pub set: ProfileSet,
+    /// Why the others could not.
+    pub missing: Vec<(What, Error)>,
+}
+
 /// Counts and amounts of each record as of the window before; none before the first.
-type Totals = Option<HashMap<u64, (i64, i64)>>;
+type Totals = Option<Map<u64, (i64, i64)>>;
 
 /// Leaves of allocations those since `totals`.
 fn since_heap(totals: &mut Totals, heap: &mut Heap) {
-    let mut now = HashMap::with_capacity(heap.records.len());
+    let mut now = Map::with_capacity_and_hasher(heap.records.len(), State::default());
     for record in &mut heap.records {
         let Amount { objects, bytes } = record.allocated;
         let (objects, bytes) = since(totals, &mut now, record.at, (objects, bytes));
         record.allocated = Amount { objects, bytes };
     }
-    keep_unseen(totals, &mut now, heap.walk.broken);
+    keep_unseen(totals, &mut now, heap.walk.is_whole());
     *totals = Some(now);
 }
 
 /// Leaves of events those since `totals`.
 fn since_contention(totals: &mut Totals, contention: &mut Contention) {
-    let mut now = HashMap::with_capacity(contention.records.len());
+    let mut now = Map::with_capacity_and_hasher(contention.records.len(), State::default());
     for record in &mut contention.records {
-        (record.count, record.delay_nanos) = since(totals, &mut now, record.at, (record.count, record.delay_nanos));
+        (record.count, record.ticks) = since(totals, &mut now, record.at, (record.count, record.ticks));
     }
-    keep_unseen(totals, &mut now, contention.walk.broken);
+    keep_unseen(totals, &mut now, contention.walk.is_whole());
     *totals = Some(now);
 }
 
-/// Where a list could not be read to its end, the records behind are not new when they are seen again.
-fn keep_unseen(totals: &Totals, now: &mut HashMap<u64, (i64, i64)>, broken: u64) {
-    if broken > 0 {
+/// Where not all of a list was taken, the other records are not new when they are seen again.
+fn keep_unseen(totals: &Totals, now: &mut Map<u64, (i64, i64)>, is_whole: bool) {
+    if !is_whole {
         totals.iter().flatten().for_each(|(at, value)| _ = now.entry(*at).or_insert(*value));
     }
 }
 
-fn since(totals: &Totals, now: &mut HashMap<u64, (i64, i64)>, at: u64, value: (i64, i64)) -> (i64, i64) {
+fn since(totals: &Totals, now: &mut Map<u64, (i64, i64)>, at: u64, value: (i64, i64)) -> (i64, i64) {
     let Some(before) = totals else {
         now.insert(at, value);
         return (0, 0);
@@ -116,7 +167,7 @@ mod tests {
     fn what_came_since_is_told_and_nothing_of_the_time_before_the_first() {
         let mut totals = None;
         let window = |totals: &mut Totals, values: &[(u64, (i64, i64))]| {
-            let mut now = HashMap::new();
+            let mut now = Map::default();
             let told: Vec<_> = values.iter().map(|(at, value)| since(totals, &mut now, *at, *value)).collect();
             *totals = Some(now);
             told

@@ -3,15 +3,17 @@
 //! In: a [`Source`] and what it captured. Out: profiles of one [`ProfileSet`], which `profiler_proto::validate` finds nothing amiss with. Pure: the
 //! clock is an argument.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
+use profiler_proto::hash::Map;
 use profiler_proto::model::{
-    AttributeId, AttributeSetId, Function, FunctionId, Kind, Line, LinkId, Location, LocationId, Mapping, MappingId,
-    Profile, ProfileSet, Sample, Scope, Stack, StackId,
+    AttributeId, AttributeSetId, Function, FunctionId, Kind, Line, Link, LinkId, Location, LocationId, Mapping,
+    MappingId, Profile, ProfileSet, Sample, Scope, Stack, StackId,
 };
 use profiler_proto::resource::Resource;
 
+use crate::aggregate::Context;
+use crate::go::layouts::status;
 use crate::go::{Frame, Frames};
 
 use super::buckets::Walk;
@@ -20,7 +22,7 @@ use super::frames::{self, Place};
 use super::goroutines::{Goroutine, Goroutines};
 use super::heap::Heap;
 use super::source::Source;
-use super::stack::Pc;
+use super::stack::{End, Pc};
 
 /// Most locations that are found again without looking at their lines.
 const LOCATIONS: usize = 1 << 16;
@@ -40,10 +42,19 @@ pub struct Builder<'s> {
     source: &'s Source,
     set: ProfileSet,
     mapping: MappingId,
-    functions: HashMap<(Arc<str>, Arc<str>, u32), FunctionId>,
+    functions: Map<(Arc<str>, Arc<str>, u32), FunctionId>,
     /// By address and the frames there, which are kept so that no others come to lie where they are.
-    locations: HashMap<(u64, usize), (LocationId, Frames)>,
+    locations: Map<(u64, usize), (LocationId, Frames)>,
+    /// Tags and span of labels, by where these are as long as the goroutines are looked at.
+    contexts: Map<usize, (Vec<AttributeId>, LinkId)>,
 }
+
+/// Stands for the frames of a goroutine that runs: they are in registers.
+const RUNNING: &str = "[running]";
+/// Stands where the rest of a stack is not known. As in CPU profiles.
+const INCOMPLETE: &str = "[stack incomplete]";
+/// Stands where a stack goes on, on another one or beyond what is walked. As in CPU profiles.
+const LEFT_OUT: &str = "[frames left out]";
 
 impl<'s> Builder<'s> {
     /// Begins with the process that `resource` is.
@@ -52,7 +63,7 @@ impl<'s> Builder<'s> {
         let scope = Scope { name: "profiler_sidecar".into(), version: env!("CARGO_PKG_VERSION").into() };
         let mut set = ProfileSet { resource, scope, ..ProfileSet::default() };
         let mapping = mapping(source, &mut set);
-        Self { source, set, mapping, functions: HashMap::new(), locations: HashMap::new() }
+        Self { source, set, mapping, functions: Map::default(), locations: Map::default(), contexts: Map::default() }
     }
 
     /// What was added.
@@ -70,7 +81,7 @@ impl<'s> Builder<'s> {
             let places = frames::of_heap(self.source.loaded(), &record.stack);
             let stack = self.stack(&places);
             let (all, live) = (record.allocated.unsampled(heap.rate), record.in_use.unsampled(heap.rate));
-            sums.add(stack, AttributeSetId::ZERO, [all.objects, all.bytes, live.objects, live.bytes]);
+            sums.add((stack, AttributeSetId::ZERO, LinkId::ZERO), [all.objects, all.bytes, live.objects, live.bytes]);
         }
         let losses = self.losses(&heap.walk, &[("torn", heap.torn)]);
         self.add(kinds, window, losses, &sums);
@@ -85,12 +96,14 @@ impl<'s> Builder<'s> {
             if is_system(self.source, goroutine, &places) {
                 continue;
             }
-            let stack = self.stack(&places);
-            let attributes = self.attributes_of(goroutine);
-            sums.add(stack, attributes, [1]);
+            let stack = self.marked(&places, goroutine);
+            let (attributes, link) = self.context_of(goroutine);
+            sums.add((stack, attributes, link), [1]);
         }
-        let all = Walk { beyond: goroutines.beyond, broken: goroutines.broken, ..Walk::default() };
-        let losses = self.losses(&all, &[("changed", goroutines.changed)]);
+        let Goroutines { beyond, broken, over_bytes, changed, labels_cut, .. } = *goroutines;
+        let all = Walk { beyond, broken, over_bytes, ..Walk::default() };
+        let losses = self.losses(&all, &[("changed", changed), ("labels_cut", labels_cut)]);
+        self.contexts.clear();
         self.add([kind], window, losses, &sums);
     }
 
@@ -101,7 +114,7 @@ impl<'s> Builder<'s> {
         for record in &contention.records {
             let places = frames::kept(self.source.loaded(), &record.stack);
             let stack = self.stack(&places);
-            sums.add(stack, AttributeSetId::ZERO, [record.count, record.delay_nanos]);
+            sums.add((stack, AttributeSetId::ZERO, LinkId::ZERO), [record.count, contention.delay_nanos(record)]);
         }
         let losses = self.losses(&contention.walk, &[]);
         self.add(kinds, window, losses, &sums);
@@ -122,7 +135,12 @@ impl<'s> Builder<'s> {
 
     /// What is missing, by cause: `profiler.capture.beyond` and others.
     fn losses(&mut self, walk: &Walk, others: &[(&str, u64)]) -> AttributeSetId {
-        let walked = [("beyond", walk.beyond), ("foreign", walk.foreign), ("broken", walk.broken)];
+        let walked = [
+            ("beyond", walk.beyond),
+            ("over_bytes", walk.over_bytes),
+            ("foreign", walk.foreign),
+            ("broken", walk.broken),
+        ];
         let told = walked.iter().chain(others).filter(|(_, count)| *count > 0);
         let dictionary = &mut self.set.dictionary;
         let attributes: Vec<AttributeId> = told
@@ -133,13 +151,48 @@ impl<'s> Builder<'s> {
         dictionary.attribute_set(attributes)
     }
 
-    fn attributes_of(&mut self, goroutine: &Goroutine) -> AttributeSetId {
+    /// Labels and state, and the span that labels name; as on CPU samples. Goroutines share sets of labels, so each is looked at once.
+    fn context_of(&mut self, goroutine: &Goroutine) -> (AttributeSetId, LinkId) {
         let dictionary = &mut self.set.dictionary;
-        let labels = goroutine.labels.iter().filter(|(key, _)| !key.is_empty());
-        let mut attributes: Vec<AttributeId> =
-            labels.map(|(key, value)| dictionary.attribute(key, value.as_str())).collect();
-        attributes.push(dictionary.attribute("go.goroutine.state", goroutine.state()));
-        dictionary.attribute_set(attributes)
+        let state = dictionary.attribute("go.goroutine.state", goroutine.state());
+        if goroutine.labels.is_empty() {
+            return (dictionary.attribute_set([state]), LinkId::ZERO);
+        }
+        let (labels, link) = self.contexts.entry(goroutine.labels.as_ptr().addr()).or_insert_with(|| {
+            let bytes = |(key, value): &(String, String)| (key.clone().into_bytes(), value.clone().into_bytes());
+            let labels = goroutine.labels.iter().map(bytes).collect();
+            let Context { tags, span, .. } = Context::of(&crate::sample::Sample { labels, ..Default::default() });
+            let link = span.map(|span| Link { trace_id: span.trace_id, span_id: span.span_id });
+            let link = link.map_or(LinkId::ZERO, |link| dictionary.links.intern(link));
+            (tags.iter().map(|(key, value)| dictionary.attribute(key, value.as_str())).collect(), link)
+        });
+        let attributes: Vec<AttributeId> = labels.iter().copied().chain([state]).collect();
+        (dictionary.attribute_set(attributes), *link)
+    }
+
+    /// A goroutine's stack, with a mark where frames are missing: at its leaf where its function alone is known, at its root where the walk ended before.
+    fn marked(&mut self, places: &[Place], goroutine: &Goroutine) -> StackId {
+        let (leaf, root) = match goroutine.end {
+            _ if goroutine.stack.is_empty() && goroutine.status == status::RUNNING => (Some(RUNNING), None),
+            _ if goroutine.stack.is_empty() => (Some(INCOMPLETE), None),
+            End::Root => (None, None),
+            End::Cut => (None, Some(LEFT_OUT)),
+            End::Lost => (None, Some(INCOMPLETE)),
+        };
+        let leaf = leaf.map(|mark| self.remark(mark));
+        let mut locations: Vec<LocationId> = leaf.into_iter().collect();
+        locations.extend(places.iter().map(|place| self.location(place)));
+        locations.extend(root.map(|mark| self.remark(mark)));
+        self.set.dictionary.stacks.intern(Stack { locations: locations.into() })
+    }
+
+    /// A place that is none in the code.
+    fn remark(&mut self, text: &str) -> LocationId {
+        let dictionary = &mut self.set.dictionary;
+        let name = dictionary.strings.intern_str(text);
+        let function = dictionary.functions.intern(Function { name, system_name: name, ..Function::default() });
+        let lines = [Line { function, line: 0, column: 0 }].into();
+        dictionary.locations.intern(Location { lines, ..Location::default() })
     }
 
     fn stack(&mut self, places: &[Place]) -> StackId {
@@ -209,22 +262,24 @@ pub fn is_system(source: &Source, goroutine: &Goroutine, places: &[Place]) -> bo
     start.starts_with("runtime.") && !OURS.contains(&start) && !(CALLING.contains(&start) && calls())
 }
 
-/// Values by stack and attributes: equal ones are one sample.
+/// What tells one sample from another.
+type Key = (StackId, AttributeSetId, LinkId);
+
+/// Values by stack, attributes and link: equal ones are one sample.
 #[derive(Debug)]
 struct Sums<const N: usize> {
-    places: HashMap<(StackId, AttributeSetId), usize>,
-    values: Vec<((StackId, AttributeSetId), [i64; N])>,
+    places: Map<Key, usize>,
+    values: Vec<(Key, [i64; N])>,
 }
 
 impl<const N: usize> Default for Sums<N> {
     fn default() -> Self {
-        Self { places: HashMap::new(), values: Vec::new() }
+        Self { places: Map::default(), values: Vec::new() }
     }
 }
 
 impl<const N: usize> Sums<N> {
-    fn add(&mut self, stack: StackId, attributes: AttributeSetId, values: [i64; N]) {
-        let key = (stack, attributes);
+    fn add(&mut self, key: Key, values: [i64; N]) {
         let place = *self.places.entry(key).or_insert(self.values.len());
         match self.values.get_mut(place) {
             Some((_, sums)) => sums.iter_mut().zip(values).for_each(|(sum, value)| *sum = sum.saturating_add(value)),
@@ -234,15 +289,9 @@ impl<const N: usize> Sums<N> {
 
     /// The samples of one column that are not zero.
     fn samples(&self, column: usize) -> Vec<Sample> {
-        let of_column = self.values.iter().filter_map(|(key, values)| Some((key, *values.get(column)?)));
+        let of_column = self.values.iter().filter_map(|(key, values)| Some((*key, *values.get(column)?)));
         let values = of_column.filter(|(_, value)| *value != 0);
-        let sample = |((stack, attributes), value): (&(StackId, AttributeSetId), i64)| Sample {
-            stack: *stack,
-            attributes: *attributes,
-            link: LinkId::ZERO,
-            value,
-        };
-        values.map(sample).collect()
+        values.map(|((stack, attributes, link), value)| Sample { stack, attributes, link, value }).collect()
     }
 }
 

@@ -4,6 +4,7 @@
 //! milliseconds once for a process; it never writes into the process, never stops it, sends it no signal. Reads can wait where the process
 //! wants them to (see [`crate::target::Memory`]): on a thread that can be left behind.
 
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -11,12 +12,13 @@ use crate::elf;
 use crate::error::Error;
 use crate::go::Program;
 use crate::go::layouts::{self, Layout};
-use crate::target::{Fault, Identity, Process};
+use crate::target::{Device, Fault, Files, Identity, Process, State};
 
 use super::contention::{self, Contention};
 use super::goroutines::{self, Goroutines};
 use super::heap::{self, Heap};
 use super::loaded::Loaded;
+use super::ticks::Speed;
 use super::variables::Variables;
 
 /// How much of a process is read.
@@ -55,6 +57,31 @@ pub struct Source {
     layout: Layout,
     variables: Variables,
     code: Code,
+    image: Image,
+    speed: Speed,
+}
+
+/// Which program a process runs, and which run of it: exec keeps the number and the time of the start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Image {
+    /// Not when its content changed: to touch a file that runs is no exec, and to write into it is not possible (`ETXTBSY`).
+    exe: (Device, u64),
+    /// Where code and stack begin, which each exec draws anew. Source: proc_pid_stat(5), fields 26 and 28.
+    layout: (u64, u64),
+}
+
+impl Image {
+    fn of(process: Process) -> Result<Self, Fault> {
+        let (now, folder, stat) = Process::find_with(process.pid())?;
+        if now != process || stat.state != State::Alive {
+            return Err(Fault::Gone { pid: process.pid() });
+        }
+        Ok(Self { exe: Self::file(&Files::new(folder).exe()?.1), layout: stat.layout })
+    }
+
+    fn file(identity: &Identity) -> (Device, u64) {
+        (identity.device, identity.inode)
+    }
 }
 
 impl Source {
@@ -64,7 +91,7 @@ impl Source {
     /// When there is no such process, it is not ours to look at, is no Go program, or one of a version that is not known.
     pub fn find(pid: u32) -> Result<Self, Error> {
         let process = Process::find(pid).map_err(|fault| refused(&fault))?;
-        Self::of(process, Self::program_of(process, |_| None)?.1)
+        Self::of(process, Self::program_of(process, |_| None)?)
     }
 
     /// The program that a process runs now: the one that `known` has by that identity, else opened.
@@ -99,14 +126,24 @@ impl Source {
     ///
     /// # Errors
     /// When it is gone, not ours to look at, its version is not known, or the program is not mapped as its file says.
-    pub fn of(process: Process, program: Arc<Program>) -> Result<Self, Error> {
+    pub fn of(process: Process, (exe, program): (Identity, Arc<Program>)) -> Result<Self, Error> {
+        let refused = |fault| refused(&fault);
         let layout = layout(process.pid(), &program)?;
-        let code = code(process, &program).map_err(|fault| refused(&fault))?;
-        let at = program.elf().address_of(code.offset).unwrap_or(0);
-        let loaded = Loaded::new(program, code.start.wrapping_sub(at));
-        let found = Variables::find(&loaded, &process.memory(), &layout);
-        let variables = found.map_err(|fault| refused(&fault))?;
-        Ok(Self { process, loaded, layout, variables, code })
+        let image = Image::of(process).map_err(refused)?;
+        let (code, bias) = code(process, &exe, &program).map_err(refused)?;
+        let loaded = Loaded::new(program, bias);
+        let variables = Variables::find(&loaded, &process.memory(), &layout).map_err(refused)?;
+        let source = Self { process, loaded, layout, variables, code, image, speed: Speed::default() };
+        if image.exe != Image::file(&exe) || !source.is_same() {
+            return Err(source.changed());
+        }
+        Ok(source)
+    }
+
+    /// Whether the process runs still what it ran when it was found.
+    #[must_use]
+    pub fn is_same(&self) -> bool {
+        Image::of(self.process).is_ok_and(|image| image == self.image)
     }
 
     /// The process.
@@ -131,6 +168,12 @@ impl Source {
     #[must_use]
     pub fn variables(&self) -> &Variables {
         &self.variables
+    }
+
+    /// The same, with variables that were found otherwise, or were not.
+    #[must_use]
+    pub fn with_variables(self, variables: Variables) -> Self {
+        Self { variables, ..self }
     }
 
     /// The heap as of now.
@@ -158,16 +201,29 @@ impl Source {
     /// As [`Self::heap`].
     pub fn contention(&self, kind: contention::Kind, bounds: Bounds) -> Result<Contention, Error> {
         let memory = self.process.memory();
-        let asked = (kind, bounds.buckets);
+        let asked = (kind, bounds.buckets, &self.speed);
         self.found(kind.name(), contention::contention(&memory, &self.loaded, &self.variables, &self.layout, asked))
+    }
+
+    /// What is said of a process that is not what it was.
+    pub(super) fn changed(&self) -> Error {
+        let pid = self.process.pid();
+        match self.process.is_alive() {
+            true => Error::new(
+                format!("process {pid}"),
+                "it runs another program by now (exec)",
+                "ask again: it is looked at anew then",
+            ),
+            false => refused(&Fault::Gone { pid }),
+        }
     }
 
     /// What was read, if it was and the process was the same all the time.
     fn found<T>(&self, what: &str, read: Result<Option<T>, Fault>) -> Result<T, Error> {
         let pid = self.process.pid();
         let read = read.map_err(|fault| refused(&fault))?;
-        if !self.process.is_alive() {
-            return Err(refused(&Fault::Gone { pid }));
+        if !self.is_same() {
+            return Err(self.changed());
         }
         read.ok_or_else(|| {
             let why = format!("its variables are not where {} keeps them", self.loaded.program().version());
@@ -178,6 +234,14 @@ impl Source {
             )
         })
     }
+}
+
+/// What the file has `at` an offset and counts as `address` lies in the process, if it is in a mapping of the file, so much higher.
+///
+/// Mappings begin and end with pages, of which two segments may share one (lld's always do): so where a mapping begins says nothing of segments.
+fn bias(mapped: &Range<u64>, from: u64, at: u64, address: u64) -> Option<u64> {
+    let inside = at.checked_sub(from).filter(|inside| *inside < mapped.end.saturating_sub(mapped.start))?;
+    Some(mapped.start.wrapping_add(inside).wrapping_sub(address))
 }
 
 fn layout(pid: u32, program: &Program) -> Result<Layout, Error> {
@@ -196,20 +260,19 @@ fn layout(pid: u32, program: &Program) -> Result<Layout, Error> {
     })
 }
 
-/// The mapping of the program's code: executable, and of the very file that the process runs.
-fn code(process: Process, program: &Program) -> Result<Code, Fault> {
-    let (_, identity) = process.files()?.exe()?;
-    let text = program.text();
+/// The mapping of the program's code, executable and of the very file that the process runs; and by how much its addresses are above the file's.
+fn code(process: Process, exe: &Identity, program: &Program) -> Result<(Code, u64), Fault> {
+    let missing = || Fault::Missing { pid: process.pid(), what: "mapping of its program's code".into() };
+    let text = program.text().start;
+    let at = program.elf().offset_of(text).ok_or_else(missing)?;
     let mappings = process.mappings()?;
-    let of_file = mappings.list().iter().filter(|mapping| mapping.executable && mapping.inode == identity.inode);
-    let covers = |start: u64, end: u64, offset: u64| {
-        let first = program.elf().address_of(offset).unwrap_or(u64::MAX);
-        first <= text.start && text.start - first < end - start
-    };
-    let found = of_file.into_iter().find(|mapping| covers(mapping.start, mapping.end, mapping.offset));
-    let found = found.ok_or(Fault::Missing { pid: process.pid(), what: "mapping of its program's code".into() })?;
-    let path = found.path().0.to_owned();
-    Ok(Code { start: found.start, end: found.end, offset: found.offset, path })
+    let of_file = mappings.list().iter().filter(|mapping| mapping.executable && mapping.inode == exe.inode);
+    let found = of_file.into_iter().find_map(|mapping| {
+        let code =
+            Code { start: mapping.start, end: mapping.end, offset: mapping.offset, path: mapping.path().0.to_owned() };
+        bias(&(mapping.start..mapping.end), mapping.offset, at, text).map(|bias| (code, bias))
+    });
+    found.ok_or_else(missing)
 }
 
 fn refused(fault: &Fault) -> Error {
@@ -218,4 +281,21 @@ fn refused(fault: &Fault) -> Error {
         _ => "run as the same user, or with CAP_SYS_PTRACE",
     };
     Error::new("reading from outside", fault.to_string(), remedy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check numbers of a position-independent program that lld linked: its code begins within a page, with which the segment before ends.
+    #[test]
+    fn where_segments_share_a_page_code_is_found_by_its_own_bytes() {
+        // LOAD 0x000000 at 0x000000, 0x1240 long; LOAD 0x001240 at 0x002240, executable; loaded at 0x5555_5555_4000.
+        let mapped = 0x5555_5555_6000..0x5555_5560_0000;
+        assert_eq!(bias(&mapped, 0x1000, 0x1240, 0x2240), Some(0x5555_5555_4000));
+        // Go's own linker has whole pages.
+        assert_eq!(bias(&(0x40_1000..0x60_0000), 0x1000, 0x1000, 0x40_1000), Some(0));
+        // Text that lies in another mapping, before and behind.
+        assert_eq!([0x0fff, 0x1000 + (mapped.end - mapped.start)].map(|at| bias(&mapped, 0x1000, at, 0)), [None, None]);
+    }
 }

@@ -6,6 +6,7 @@
 //!
 //! Source: runtime/traceback.go (`unwinder.initAt`, `resolveInternal`, `next`).
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use crate::elf::Machine;
@@ -58,12 +59,12 @@ pub(super) struct Bytes<'m, M: ?Sized> {
     /// `stack.lo` to `stack.hi`.
     bounds: Range<u64>,
     at: u64,
-    piece: Vec<u8>,
+    piece: Cow<'m, [u8]>,
 }
 
 impl<'m, M: Memory + ?Sized> Bytes<'m, M> {
-    pub(super) fn new(memory: &'m M, bounds: Range<u64>, at: u64, piece: Vec<u8>) -> Self {
-        Self { memory, bounds, at, piece }
+    pub(super) fn new(memory: &'m M, bounds: Range<u64>, at: u64, piece: &'m [u8]) -> Self {
+        Self { memory, bounds, at, piece: Cow::Borrowed(piece) }
     }
 
     /// The word at `address`, if it is in the stack and can be read.
@@ -75,10 +76,11 @@ impl<'m, M: Memory + ?Sized> Bytes<'m, M> {
             return Ok(Some(word));
         }
         let length = (self.bounds.end - address).min(CHUNK as u64) as usize;
-        (self.at, self.piece) = (address, vec![0; length]);
-        if !self.memory.fill(address, &mut self.piece)? {
-            self.piece.clear();
+        let mut piece = vec![0; length];
+        if !self.memory.fill(address, &mut piece)? {
+            piece.clear();
         }
+        (self.at, self.piece) = (address, Cow::Owned(piece));
         Ok(self.known(address))
     }
 

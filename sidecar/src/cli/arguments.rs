@@ -23,6 +23,7 @@ Settings, highest first: these flags, variables, the file.
   commas), PROFILER_SERVE, PROFILER_RECEIVE, PROFILER_PROFILE_SDK, PROFILER_KERNEL (kernel frames: 1),
   PROFILER_CPU_PERCENT (of one processor, for itself: 5), PROFILER_MEMORY (for itself: 160MiB), PROFILER_QUEUE_BYTES,
   PROFILER_RUNTIME_INTERVAL, PROFILER_MAX_BUCKETS, PROFILER_MAX_GOROUTINES,
+  PROFILER_PULL (between commas), PROFILER_PULL_TOKEN (sent as Bearer to all of them),
   PROFILER_SPOOL_DIR (a folder for what waits to be sent), PROFILER_SPOOL_BYTES (268435456)
 Page: PROFILER_SERVE_TOKEN (who asks must know it), PROFILER_SERVE_CERTIFICATE and PROFILER_SERVE_KEY (PEM files: TLS)
 Destinations: OTEL_EXPORTER_OTLP_[PROFILES_]ENDPOINT, PROTOCOL, HEADERS, TIMEOUT, COMPRESSION, CERTIFICATE, …;
@@ -164,6 +165,10 @@ pub(super) struct RunArguments {
     /// Most goroutines that are read of a process then [default: 100000]
     #[arg(long, value_name = "N")]
     max_goroutines: Option<usize>,
+    /// Pull the profiles that a program serves there (net/http/pprof), as far as they are not read from outside; "discover": wherever a Go
+    /// program in sight listens; may stand several times
+    #[arg(long, value_name = "URL")]
+    pull: Vec<String>,
 }
 
 impl From<RunArguments> for CommandLine {
@@ -181,6 +186,7 @@ impl From<RunArguments> for CommandLine {
             runtime_interval: said.runtime_interval,
             max_buckets: said.max_buckets,
             max_goroutines: said.max_goroutines,
+            pulls: said.pull,
         }
     }
 }

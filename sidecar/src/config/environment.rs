@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use std::str::FromStr;
 
 use super::layer::{Layer, Said};
+use super::pull::Pull;
 use crate::error::Error;
 
 /// The variables that are set.
@@ -27,6 +28,11 @@ pub(super) fn read(lookup: &dyn Fn(&str) -> Option<OsString>) -> Result<Layer, E
         runtime_interval: variables.text("PROFILER_RUNTIME_INTERVAL")?,
         max_buckets: variables.number("PROFILER_MAX_BUCKETS", "a whole number, such as 100000")?,
         max_goroutines: variables.number("PROFILER_MAX_GOROUTINES", "a whole number, such as 100000")?,
+        pulls: variables
+            .list("PROFILER_PULL")?
+            .into_iter()
+            .map(|said| Said::new(said.origin, Pull::at(said.value)))
+            .collect(),
         spool_folder: variables.text("PROFILER_SPOOL_DIR")?,
         spool_bytes: variables.number("PROFILER_SPOOL_BYTES", "a whole number of bytes, such as 268435456")?,
     })

@@ -25,6 +25,12 @@
 //! cpu_percent = 5
 //! memory = "160MiB"
 //!
+//! [[pull]]
+//! url = "http://127.0.0.1:6060" # "discover": what Go programs listen at
+//! service = "shop"            # where its process is not in sight
+//! ca = "/etc/shop/ca.pem"
+//! headers = { authorization = "Bearer a" }
+//!
 //! [[export]]
 //! to = "otlp-grpc"            # otlp-http, pyroscope, parca, files
 //! endpoint = "http://collector:4317"
@@ -39,6 +45,7 @@ use toml::Spanned;
 
 use super::export::Export;
 use super::layer::{Layer, Said};
+use super::pull::Pull;
 use super::text_of;
 use crate::error::Error;
 
@@ -59,6 +66,7 @@ struct File {
     spool_bytes: Option<Spanned<u64>>,
     targets: Targets,
     budget: Budget,
+    pull: Vec<Spanned<Pull>>,
     export: Vec<Spanned<Export>>,
 }
 
@@ -101,6 +109,7 @@ pub(super) fn read(path: &Path) -> Result<(Layer, Vec<Destination>), Error> {
         runtime_interval: source.said("runtime_interval", file.runtime_interval),
         max_buckets: source.said("max_buckets", file.max_buckets),
         max_goroutines: source.said("max_goroutines", file.max_goroutines),
+        pulls: source.each("pull", file.pull),
         spool_folder: source.said("spool_folder", file.spool_folder),
         spool_bytes: source.said("spool_bytes", file.spool_bytes),
         pids: source.each("pids", file.targets.pids),

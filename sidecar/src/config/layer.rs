@@ -4,6 +4,8 @@
 
 use std::path::PathBuf;
 
+use super::pull::Pull;
+
 /// A value, and who said it: a flag, a variable, a line of a file.
 #[derive(Debug, Clone)]
 pub(super) struct Said<T> {
@@ -44,6 +46,8 @@ pub struct CommandLine {
     pub max_buckets: Option<usize>,
     /// `--max-goroutines`.
     pub max_goroutines: Option<usize>,
+    /// `--pull`, each time.
+    pub pulls: Vec<String>,
 }
 
 impl CommandLine {
@@ -63,6 +67,7 @@ impl CommandLine {
             runtime_interval: self.runtime_interval.map(|value| Said::new("--runtime-interval", value)),
             max_buckets: self.max_buckets.map(|value| Said::new("--max-buckets", value)),
             max_goroutines: self.max_goroutines.map(|value| Said::new("--max-goroutines", value)),
+            pulls: each("--pull", self.pulls.into_iter().map(Pull::at).collect()),
             ..Layer::default()
         }
     }
@@ -86,6 +91,7 @@ pub(super) struct Layer {
     pub(super) runtime_interval: Option<Said<String>>,
     pub(super) max_buckets: Option<Said<usize>>,
     pub(super) max_goroutines: Option<Said<usize>>,
+    pub(super) pulls: Vec<Said<Pull>>,
     pub(super) spool_folder: Option<Said<String>>,
     pub(super) spool_bytes: Option<Said<u64>>,
 }
@@ -112,6 +118,7 @@ impl Layer {
             runtime_interval: self.runtime_interval.or(lower.runtime_interval),
             max_buckets: self.max_buckets.or(lower.max_buckets),
             max_goroutines: self.max_goroutines.or(lower.max_goroutines),
+            pulls: list(self.pulls, lower.pulls),
             spool_folder: self.spool_folder.or(lower.spool_folder),
             spool_bytes: self.spool_bytes.or(lower.spool_bytes),
         }

@@ -11,6 +11,7 @@ mod export;
 mod file;
 mod layer;
 mod pattern;
+mod pull;
 mod units;
 
 use std::ffi::OsString;
@@ -28,6 +29,7 @@ pub use self::pattern::{Filter, Pattern, Subject};
 pub use self::units::{parse_bytes, parse_duration};
 use crate::capture::Bounds;
 use crate::error::Error;
+use crate::pull::Endpoint;
 
 /// Samples a second and processor where nobody says another rate.
 pub const DEFAULT_RATE_HZ: u32 = 99;
@@ -69,6 +71,10 @@ pub struct Config {
     pub runtime_interval: Option<Duration>,
     /// How much of a runtime is read.
     pub runtime_bounds: Bounds,
+    /// Where profiles are pulled of what cannot be read from outside.
+    pub pulls: Vec<Endpoint>,
+    /// Whether programs that serve profiles are looked for.
+    pub pull_found: bool,
     /// Who may ask at the page, and over what.
     pub security: Security,
     /// A folder for what waits to be sent.
@@ -92,7 +98,8 @@ impl Config {
         let layer = command_line.layer().over(variables).over(from_file);
         let destinations = destinations(exports, lookup)?;
         let security = Security::new().or_variables(lookup).map_err(of_sdk)?;
-        check(layer, security, destinations)
+        let token = lookup("PROFILER_PULL_TOKEN").and_then(|token| token.into_string().ok());
+        check(layer, token.as_deref().filter(|token| !token.is_empty()), security, destinations)
     }
 }
 
@@ -106,6 +113,11 @@ impl fmt::Display for Config {
         let runtimes = self.runtime_interval.map_or_else(off, |interval| format!("each {interval:?}"));
         let Bounds { buckets, goroutines } = self.runtime_bounds;
         writeln!(f, "heap, goroutines, contention: {runtimes}, at most {buckets} stacks, {goroutines} goroutines")?;
+        let found = self.pull_found.then(|| "what is found".to_owned());
+        let pulled: Vec<String> = self.pulls.iter().map(Endpoint::name).chain(found).collect();
+        if !pulled.is_empty() {
+            writeln!(f, "pulled where it cannot be read from outside: {}", pulled.join(", "))?;
+        }
         writeln!(f, "received at: {}", self.receive.map_or_else(off, |address| address.to_string()))?;
         writeln!(f, "own bounds: {} % of a processor, {} MiB", self.cpu_percent, self.memory >> 20)?;
         if let Some(spool) = &self.spool {
@@ -131,10 +143,11 @@ fn destinations(file: Vec<Destination>, lookup: &dyn Fn(&str) -> Option<OsString
     resolve(file, lookup).map_err(refused)
 }
 
-fn check(layer: Layer, security: Security, destinations: Vec<Target>) -> Result<Config, Error> {
+fn check(layer: Layer, token: Option<&str>, security: Security, destinations: Vec<Target>) -> Result<Config, Error> {
     let interval = said_or(layer.interval, DEFAULT_INTERVAL, |said| units::interval(&said))?;
     let receive = said_or(layer.receive, None, |said| units::address(&said).map(Some))?;
     check_loop(receive, &destinations)?;
+    let (pulls, pull_found) = pull::endpoints(layer.pulls, token)?;
     Ok(Config {
         rate_hz: said_or(layer.rate_hz, DEFAULT_RATE_HZ, |said| units::rate(&said))?,
         interval,
@@ -150,6 +163,8 @@ fn check(layer: Layer, security: Security, destinations: Vec<Target>) -> Result<
             units::runtime_interval(&said)
         })?,
         runtime_bounds: bounds(layer.max_buckets, layer.max_goroutines)?,
+        pulls,
+        pull_found,
         security,
         spool: spool(layer.spool_folder, layer.spool_bytes)?,
         destinations,

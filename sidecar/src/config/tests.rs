@@ -105,6 +105,30 @@ fn runtimes_spool_and_token_are_set() {
     assert_eq!((config.runtime_interval, config.spool), (Some(Duration::from_secs(300)), None));
 }
 
+/// Check that endpoints of the file have all that stands there, that flags outweigh them, and that what is wrong is named, but for what is secret.
+#[test]
+fn pulls_are_set() {
+    let file = "[[pull]]\nurl = \"https://shop:6060/debug/pprof/\"\nservice = \"shop\"\nheaders = { x-key = \"hidden\" }\n\n[[pull]]\nurl = \"discover\"\n";
+    let config = Config::new(with_file(file), &no_variables).unwrap();
+    assert_eq!((config.pulls.len(), config.pull_found), (1, true));
+    assert_eq!(
+        (config.pulls[0].name().as_str(), config.pulls[0].service.as_deref()),
+        ("https://shop:6060", Some("shop"))
+    );
+    assert!(!format!("{config:?} {config}").contains("hidden"));
+    assert!(
+        config.to_string().contains("pulled where it cannot be read from outside: https://shop:6060, what is found")
+    );
+    let line = CommandLine { pulls: vec!["http://localhost:1".into()], ..with_file(file) };
+    let config = Config::new(line, &no_variables).unwrap();
+    assert_eq!((config.pulls[0].local_port(), config.pull_found), (Some(1), false));
+    assert!(refusal("\n[[pull]]\nurl = \"http://me:secret@shop\"").contains(":2"));
+    assert!(!refusal("[[pull]]\nurl = \"http://me:secret@shop\"").contains("secret"));
+    let variables = |name: &str| (name == "PROFILER_PULL").then(|| "127.0.0.1:6060".into());
+    let told = Config::new(CommandLine::default(), &variables).unwrap_err().to_string();
+    assert!(told.starts_with("PROFILER_PULL=127.0.0.1:6060: it begins with neither"), "{told}");
+}
+
 /// Check that variables that cannot be are named.
 #[test]
 fn variables_that_cannot_be_are_named() {

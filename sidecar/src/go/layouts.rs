@@ -86,6 +86,8 @@ pub struct G {
     pub wait_since: usize,
     /// `waitreason`, 1 byte.
     pub wait_reason: usize,
+    /// `trackingSeq`, 1 byte: how often it stopped to run.
+    pub stops: usize,
     /// `parentGoid`.
     pub parent: usize,
     /// `gopc`.
@@ -169,7 +171,7 @@ pub mod status {
 pub fn of(minor: u32) -> Option<Layout> {
     Some(match minor {
         21 => Layout { ticks: Ticks::Rate, ..layout(G_21, &WAIT_21) },
-        22 => layout(G_21, &WAIT_22),
+        22 => layout(G_22, &WAIT_22),
         23 => layout(G_23, &WAIT_23),
         24 => newer(G_23, &WAIT_24),
         25 => newer(G_25, &WAIT_25),
@@ -196,17 +198,21 @@ const G_21: G = G {
     id: 152,
     wait_since: 168,
     wait_reason: 176,
+    stops: 188,
     parent: 272,
     go_pc: 280,
     start_pc: 296,
     labels: 344,
 };
 
+const G_22: G = G { stops: 191, ..G_21 };
+
 const G_23: G = G {
     status: 152,
     id: 160,
     wait_since: 176,
     wait_reason: 184,
+    stops: 199,
     parent: 280,
     go_pc: 288,
     start_pc: 304,
@@ -214,7 +220,7 @@ const G_23: G = G {
     ..G_21
 };
 
-const G_25: G = G { lr: 88, bp: 96, syscall: 104, ..G_21 };
+const G_25: G = G { lr: 88, bp: 96, syscall: 104, ..G_22 };
 
 const G_26: G = G { parent: 280, go_pc: 288, start_pc: 304, labels: 352, ..G_25 };
 

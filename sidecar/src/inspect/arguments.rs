@@ -1,8 +1,11 @@
 //! What the commands are asked, as `clap` reads it.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
+
+use crate::config::parse_duration;
 
 /// `heap`.
 #[derive(Debug, Clone, Args)]
@@ -10,7 +13,7 @@ use clap::Args;
 pub struct HeapArguments {
     /// The process: a Go program
     pub pid: u32,
-    /// Write it here instead: *.pb.gz (pprof, all four types), *.folded (bytes in use)
+    /// Write it here instead: *.pb.gz (pprof, all four types), *.folded, *.svg (bytes in use)
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Rows of the table
@@ -30,7 +33,10 @@ pub struct GoroutinesArguments {
     /// Each goroutine by itself, as a panic shows them, instead of those with equal stacks and states together
     #[arg(long)]
     pub each: bool,
-    /// Write them here instead: *.pb.gz (pprof), *.folded
+    /// What became more within so long, by stack: where goroutines leak
+    #[arg(long, value_name = "DURATION", value_parser = duration, conflicts_with_all = ["each", "output"])]
+    pub growth: Option<Duration>,
+    /// Write them here instead: *.pb.gz (pprof), *.folded, *.svg
     #[arg(short, long, value_name = "FILE", conflicts_with = "each")]
     pub output: Option<PathBuf>,
     /// Most goroutines that are read; how many there are beyond is said
@@ -47,7 +53,7 @@ pub struct ContentionArguments {
     /// Who held locks for which others waited (Go's mutex profile), instead of who waited (its block profile)
     #[arg(long)]
     pub mutex: bool,
-    /// Write it here instead: *.pb.gz (pprof, events and time), *.folded (time)
+    /// Write it here instead: *.pb.gz (pprof, events and time), *.folded, *.svg (time)
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Rows of the table
@@ -58,11 +64,18 @@ pub struct ContentionArguments {
     pub max_buckets: usize,
 }
 
+fn duration(text: &str) -> Result<Duration, String> {
+    let most = Duration::from_secs(24 * 3600);
+    let duration = parse_duration(text).filter(|duration| !duration.is_zero() && *duration <= most);
+    duration.ok_or_else(|| "give seconds, or a number with ms, s, m or h, as 30s".to_owned())
+}
+
 const EXAMPLES: &str = "\
 Examples:
   profiler-sidecar heap 4711
   profiler-sidecar heap 4711 -o heap.pb.gz && go tool pprof -http=: heap.pb.gz
   profiler-sidecar goroutines 4711 --each | less
+  profiler-sidecar goroutines 4711 --growth 30s
 The program needs no change and no net/http/pprof, is not stopped and gets no signal. It takes its user, or CAP_SYS_PTRACE.
 
 Exit codes: 0 done; 1 it could not be done, standard error says why; 2 the command line cannot be.";

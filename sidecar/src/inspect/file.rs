@@ -17,13 +17,15 @@ pub(super) fn write(set: &ProfileSet, kind: &str, path: &Path) -> Result<String,
     let bytes = if name.ends_with(".pb.gz") {
         pprof::encode(set)
     } else if name.ends_with(".folded") {
-        let profile = profile(set, kind);
-        profile
-            .map(|profile| folded::encode(profile, &set.dictionary, folded::Tags::Left))
-            .unwrap_or_default()
-            .into_bytes()
+        folded(set, kind).into_bytes()
+    } else if name.ends_with(".svg") {
+        svg(&folded(set, kind), kind).map_err(|why| Error::new(&shown, why, "write .folded, and draw it elsewhere"))?
     } else {
-        return Err(Error::new(shown, "its name does not say which form it is to have", "end it in .pb.gz or .folded"));
+        return Err(Error::new(
+            shown,
+            "its name does not say which form it is to have",
+            "end it in .pb.gz, .folded or .svg",
+        ));
     };
     let mut beside = path.as_os_str().to_owned();
     beside.push(format!(".{}.part", std::process::id()));
@@ -40,4 +42,25 @@ pub(super) fn write(set: &ProfileSet, kind: &str, path: &Path) -> Result<String,
     }
     let samples = profile(set, kind).map_or(0, |profile| profile.samples.len());
     Ok(format!("{}: {samples} stacks, {} bytes", plain(&shown), bytes.len()))
+}
+
+/// The stacks of one type, a line each.
+fn folded(set: &ProfileSet, kind: &str) -> String {
+    let profile = profile(set, kind);
+    profile.map(|profile| folded::encode(profile, &set.dictionary, folded::Tags::Left)).unwrap_or_default()
+}
+
+/// A flame graph as one file that zooms and searches by itself.
+#[cfg(feature = "svg")]
+fn svg(lines: &str, kind: &str) -> Result<Vec<u8>, String> {
+    let mut options = inferno::flamegraph::Options::default();
+    kind.clone_into(&mut options.title);
+    let mut svg = Vec::new();
+    inferno::flamegraph::from_lines(&mut options, lines.lines(), &mut svg).map_err(|error| error.to_string())?;
+    Ok(svg)
+}
+
+#[cfg(not(feature = "svg"))]
+fn svg(_: &str, _: &str) -> Result<Vec<u8>, String> {
+    Err("this build draws no SVG: build it with `--features svg`".into())
 }

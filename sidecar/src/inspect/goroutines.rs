@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -9,6 +10,7 @@ use crate::capture::frames::Place;
 use crate::capture::profile::{is_system, places_of};
 use crate::capture::{End, Goroutine, Goroutines, Source, Walk};
 use crate::go::Call;
+use crate::go::layouts::status;
 
 use super::text::{head, missing, plain};
 
@@ -34,6 +36,39 @@ pub(super) fn grouped(source: &Source, all: &Goroutines) -> String {
         _ = write!(text, "\n{count} {state}:\n{stack}");
     }
     text + &lost(all)
+}
+
+/// Stacks at which there are more goroutines than there were `over` before, the most new ones first.
+///
+/// Whatever a goroutine waits for is left aside, and so are its labels: one that leaks stands at the same place as those before it.
+pub(super) fn growth(source: &Source, before: &Goroutines, after: &Goroutines, over: Duration) -> String {
+    let (was, is) = (by_stack(source, before), by_stack(source, after));
+    let (had, has) = (was.values().sum::<i64>(), is.values().sum::<i64>());
+    let mut text = format!("{}: {has} goroutines, {:+} within {over:?}\n", head(source), has - had);
+    let grown = is.iter().map(|(stack, now)| (*now, was.get(stack).copied().unwrap_or(0), stack));
+    let mut grown: Vec<_> = grown.filter(|(now, before, _)| now > before).collect();
+    grown.sort_by_key(|(now, before, stack)| (before - now, *stack));
+    for (now, before, stack) in &grown {
+        // Writing to a `String` cannot fail, here and below.
+        _ = write!(text, "\n{:+} to {now}:\n{stack}", now - before);
+    }
+    if grown.is_empty() {
+        text += "no stack has more goroutines than before\n";
+    }
+    text + &lost(after)
+}
+
+/// How many there are of each stack, with who started them; without the runtime's own.
+fn by_stack(source: &Source, all: &Goroutines) -> BTreeMap<String, i64> {
+    let mut stacks = BTreeMap::new();
+    for goroutine in &all.list {
+        let places = places_of(source, goroutine);
+        if !is_system(source, goroutine, &places) {
+            let by = Goroutine { parent: 0, ..goroutine.clone() };
+            *stacks.entry(stack(goroutine, &places) + &creator(source, &by)).or_default() += 1;
+        }
+    }
+    stacks
 }
 
 /// Each goroutine by itself, as Go's `debug=2`.
@@ -69,7 +104,10 @@ fn stack(goroutine: &Goroutine, places: &[Place]) -> String {
         _ = write!(text, "{}\n\t{}:{}\n", plain(&frame.function), plain(&frame.file), frame.line);
     }
     match goroutine.end {
-        _ if goroutine.stack.is_empty() => text += "(it runs: its function alone is known)\n",
+        _ if goroutine.stack.is_empty() && goroutine.status == status::RUNNING => {
+            text += "(it runs: its function alone is known)\n";
+        }
+        _ if goroutine.stack.is_empty() => text += "(its stack could not be had: its function alone is known)\n",
         End::Root => {}
         End::Cut => text += "(there is more)\n",
         End::Lost => text += "(the rest of the stack could not be read)\n",
@@ -90,10 +128,17 @@ fn creator(source: &Source, goroutine: &Goroutine) -> String {
 }
 
 fn lost(all: &Goroutines) -> String {
-    let walk = Walk { beyond: all.beyond, broken: all.broken, ..Walk::default() };
+    let walk = Walk { beyond: all.beyond, over_bytes: all.over_bytes, broken: all.broken, ..Walk::default() };
     let mut text = missing(&walk, "goroutines");
     if all.changed > 0 {
         _ = writeln!(text, "{} goroutines ran on while their stacks were copied, and are shown without", all.changed);
+    }
+    if all.labels_cut > 0 {
+        _ = writeln!(
+            text,
+            "{} goroutines without their labels, as those before have all the bytes there are for them",
+            all.labels_cut
+        );
     }
     if text.is_empty() { text } else { format!("\n{text}") }
 }

@@ -44,7 +44,13 @@ pub fn heap(asked: &HeapArguments) -> Result<String, Error> {
 /// As [`heap`].
 pub fn goroutines(asked: &GoroutinesArguments) -> Result<String, Error> {
     let source = Source::find(asked.pid)?;
-    let all = source.goroutines(Bounds { goroutines: asked.max_goroutines, ..Bounds::default() })?;
+    let bounds = Bounds { goroutines: asked.max_goroutines, ..Bounds::default() };
+    let all = source.goroutines(bounds)?;
+    if let Some(growth) = asked.growth {
+        std::thread::sleep(growth);
+        let later = source.goroutines(bounds)?;
+        return Ok(goroutines::growth(&source, &all, &later, growth));
+    }
     match &asked.output {
         Some(path) => {
             let set = built(&source, |builder, window| builder.goroutines(&all, window));

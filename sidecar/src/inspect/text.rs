@@ -46,6 +46,7 @@ pub(super) fn nanos(value: i64) -> String {
 pub(super) fn missing(walk: &Walk, what: &str) -> String {
     let causes = [
         (walk.beyond, "left out, as there are more than asked for"),
+        (walk.over_bytes, "without their stacks, as those before have all the bytes that a capture may have"),
         (walk.foreign, "left out, as their stacks are no code of the program"),
         (walk.broken, "could not be read; what stood behind is missing"),
     ];

@@ -14,7 +14,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 use super::source::Handle;
 use crate::capture::profile::Window;
-use crate::capture::{Bounds, Periodic, Source};
+use crate::capture::{Bounds, Captured, Periodic, Source, What};
 use crate::config::Config;
 use crate::discover::Target;
 use crate::error::Error;
@@ -35,6 +35,8 @@ pub(super) struct Figures {
     pub(super) sets: AtomicU64,
     /// Processes that could not be read: the log says why.
     pub(super) refused: AtomicU64,
+    /// Kinds that could not be read of processes of which others could.
+    pub(super) missing: AtomicU64,
     /// Processes that gave no answer in time, or were not asked because of those.
     pub(super) without_answer: AtomicU64,
     /// Processes beyond those that are captured.
@@ -113,6 +115,8 @@ impl Captures {
         self.programs.forget_unused();
         let beyond = targets.len().saturating_sub(MOST);
         self.handle.captures.beyond.fetch_add(beyond as u64, Ordering::Relaxed);
+        self.handle.forget_outside(&living);
+        targets.iter().skip(MOST).for_each(|target| self.handle.read_outside(target.process, Vec::new()));
         for target in targets.iter().take(MOST) {
             let Some(set) = self.capture(target).filter(|set| !set.profiles.is_empty()) else { continue };
             if self.sets.blocking_send(set).is_err() {
@@ -132,9 +136,16 @@ impl Captures {
         let (state, programs) = (Arc::clone(&known.state), Arc::clone(&self.programs));
         let (asked, bounds) = (Arc::clone(target), self.bounds);
         let answer = self.aside.ask(target.process, move || capture(&asked, &state, &programs, bounds));
+        let pid = target.process.pid();
         let (figure, why) = match answer {
-            Ok(Ok(set)) => {
-                known.is_said = false;
+            Ok(Ok(Captured { set, missing })) => {
+                self.handle.captures.missing.fetch_add(missing.len() as u64, Ordering::Relaxed);
+                let is_said = std::mem::replace(&mut known.is_said, !missing.is_empty());
+                for (_, why) in missing.iter().filter(|_| !is_said) {
+                    tracing::warn!(pid, program = %target.kind, "not all is captured: {why}");
+                }
+                let read = What::ALL.into_iter().filter(|what| !missing.iter().any(|(other, _)| other == what));
+                self.handle.read_outside(target.process, read.collect());
                 return Some(set);
             }
             Ok(Err(error)) => (&self.handle.captures.refused, error.to_string()),
@@ -144,7 +155,7 @@ impl Captures {
             return None;
         }
         figure.fetch_add(1, Ordering::Relaxed);
-        let pid = target.process.pid();
+        self.handle.read_outside(target.process, Vec::new());
         if !std::mem::replace(&mut known.is_said, true) {
             tracing::warn!(pid, program = %target.kind, "heap and goroutines are not captured: {why}");
         }
@@ -159,7 +170,7 @@ impl Known {
 }
 
 /// Captures a process for the window that ends now. What goes wrong has the next window begin anew.
-fn capture(target: &Target, state: &Mutex<State>, programs: &Programs, bounds: Bounds) -> Result<ProfileSet, Error> {
+fn capture(target: &Target, state: &Mutex<State>, programs: &Programs, bounds: Bounds) -> Result<Captured, Error> {
     let State { periodic, ended } = std::mem::take(&mut *state.lock().unwrap_or_else(PoisonError::into_inner));
     let mut periodic = match periodic {
         Some(periodic) => periodic,
@@ -169,19 +180,19 @@ fn capture(target: &Target, state: &Mutex<State>, programs: &Programs, bounds: B
     // The first window, and one in which the clock was set back, have no length.
     let start_unix_nanos = ended.unwrap_or(now).min(now);
     let window = Window { start_unix_nanos, duration_nanos: (now - start_unix_nanos).max(1) };
-    let set = periodic.capture(target.resource.clone(), window, bounds)?;
+    let captured = periodic.capture(target.resource.clone(), window, bounds)?;
     let next = State { periodic: Some(periodic), ended: Some(now) };
     *state.lock().unwrap_or_else(PoisonError::into_inner) = next;
-    Ok(set)
+    Ok(captured)
 }
 
 impl Programs {
     /// The program of a process, opened if no other process has it.
-    fn program(&self, process: Process) -> Result<Arc<Program>, Error> {
+    fn program(&self, process: Process) -> Result<(Identity, Arc<Program>), Error> {
         // Not opened under the lock: a file may let us wait.
         let (identity, program) = Source::program_of(process, |identity| self.programs().get(identity)?.upgrade())?;
         self.programs().insert(identity, Arc::downgrade(&program));
-        Ok(program)
+        Ok((identity, program))
     }
 
     fn forget_unused(&self) {

@@ -14,6 +14,7 @@ use profiler_proto::loss::{Cause, Degraded, Loss, stacks_of};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
+use super::pulls::{Pulls, Sink};
 use super::source::Handle;
 use crate::config::of_sdk;
 use crate::error::Error;
@@ -67,6 +68,8 @@ pub(super) struct Io {
     pub(super) until_eof: bool,
     /// Sets of what Go's runtimes keep; closed where they are not captured.
     pub(super) captured: mpsc::Receiver<ProfileSet>,
+    /// Who is asked for profiles.
+    pub(super) pulls: Pulls,
     /// Bytes that the agent may have, of which the store gets a part.
     pub(super) memory: u64,
     pub(super) queue_bytes: Option<usize>,
@@ -100,6 +103,7 @@ impl Io {
         let exporter = Arc::new(self.exporter(destinations)?);
         drop(self.handle.exporter.set(Arc::clone(&exporter)));
         self.receive(&exporter);
+        self.pulls.start(&take_in(&exporter, &self.handle));
         say(&found);
         tokio::pin!(stop);
         let (mut is_ending, late) = (false, tokio::time::sleep(Duration::MAX));
@@ -163,18 +167,23 @@ impl Io {
     fn receive(&mut self, exporter: &Arc<Exporter>) {
         let Some(receiver) = self.received.take() else { return };
         tracing::info!("OTLP profiles are taken at {}, by gRPC and HTTP", receiver.local_addr());
-        let (exporter, ledger) = (Arc::clone(exporter), Arc::clone(&self.handle.ledger));
-        let sink = move |set: ProfileSet| {
-            let of_cpu = set.profiles.iter().filter(|profile| profile.kind.is_cpu(&set.dictionary));
-            let stacks: u64 = of_cpu.map(|profile| stacks_of(profile, &set.dictionary)).sum();
-            ledger.enter(stacks, stacks, stacks, &Loss::default(), &Degraded::default());
-            exporter.offer(Arc::new(set));
-        };
+        let sink = take_in(exporter, &self.handle);
         let bounds = Bounds::default();
-        let intake = Arc::new(Intake::new(Box::new(sink), bounds.content));
+        let intake = Arc::new(Intake::new(Box::new(move |set| sink(set)), bounds.content));
         drop(self.handle.intake.set(Arc::clone(&intake)));
         tokio::spawn(receiver.run(intake, bounds));
     }
+}
+
+/// What has sets that others made go the way of our own, entered into the account.
+fn take_in(exporter: &Arc<Exporter>, handle: &Handle) -> Arc<Sink> {
+    let (exporter, ledger) = (Arc::clone(exporter), Arc::clone(&handle.ledger));
+    Arc::new(move |set: ProfileSet| {
+        let of_cpu = set.profiles.iter().filter(|profile| profile.kind.is_cpu(&set.dictionary));
+        let stacks: u64 = of_cpu.map(|profile| stacks_of(profile, &set.dictionary)).sum();
+        ledger.enter(stacks, stacks, stacks, &Loss::default(), &Degraded::default());
+        exporter.offer(Arc::new(set));
+    })
 }
 
 /// Assembles and exports; between two sets others get their turn.

@@ -2,11 +2,13 @@
 //!
 //! In: the settings. Out: profiles, to destinations, page and pulls, until SIGTERM or SIGINT. Three threads: `sampling` takes records
 //! out of the kernel and names them ([`sampling`]); `captures` reads now and then what Go's runtimes keep ([`captures`]); the main one assembles,
-//! exports, serves and receives ([`io`]). All that needs privilege is
+//! exports, serves, receives ([`io`]) and asks programs that serve profiles themselves ([`pulls`]). All that needs privilege is
 //! done before there is a second thread, and dropped.
 
 mod captures;
 mod io;
+mod pulls;
+mod readers;
 mod runtimes;
 mod sampling;
 mod source;
@@ -21,6 +23,7 @@ use profiler::serve::Server;
 
 use self::captures::Captures;
 use self::io::Io;
+use self::pulls::Pulls;
 use self::sampling::Sampling;
 use self::source::Handle;
 use crate::budget;
@@ -57,8 +60,9 @@ pub fn main(config: Config, until_eof: bool) -> Result<(), Error> {
     privilege::drop_clock()?;
     // After the last of what needs privilege: it needs none but to read memory.
     let captured = Captures::start(&config, &handle)?;
+    let pulls = Pulls::new(&config, &handle);
     let Config { memory, queue_bytes, spool, .. } = config;
-    let io = Io { served, received, until_eof, captured, memory, queue_bytes, spool, handle };
+    let io = Io { served, received, until_eof, captured, pulls, memory, queue_bytes, spool, handle };
     let ran = io.run(config.destinations, inbox);
     ran?;
     match has_panicked(thread) {

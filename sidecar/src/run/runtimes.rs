@@ -1,7 +1,7 @@
 //! What Go's runtimes keep, read when it is asked for.
 //!
-//! In: the processes that are profiled. Out: a set for each Go process that keeps what was asked for. Reading can take a second where there is
-//! much, so it is done on a thread of its own, of which there are few.
+//! In: the processes that are profiled. Out: a set for each Go process that keeps what was asked for, by pid. Reading can take a second where there is
+//! much, and for ever where a process wants it to, so it is done by [`Readers`].
 
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
@@ -9,11 +9,14 @@ use std::time::UNIX_EPOCH;
 use profiler::serve::{CaptureError, CaptureFuture, Snapshot};
 use profiler_proto::ProfileSet;
 use profiler_proto::model::Contention;
+use tokio::task::JoinSet;
 
 use crate::capture::profile::{Builder, Window};
 use crate::capture::{Bounds, Source};
 use crate::discover::{Kind, Target};
 use crate::error::Error;
+
+use super::readers::Readers;
 
 /// What to read.
 #[derive(Debug, Clone, Copy)]
@@ -44,24 +47,33 @@ impl Of {
 }
 
 /// Reads it of those of `targets` that are Go programs; of `pid` alone, where that is given.
-pub(super) fn read(targets: Vec<Arc<Target>>, of: Of, pid: Option<u32>) -> CaptureFuture {
+pub(super) fn read(readers: Readers, targets: Vec<Arc<Target>>, of: Of, pid: Option<u32>) -> CaptureFuture {
     Box::pin(async move {
         let asked = |target: &Arc<Target>| pid.is_none_or(|pid| pid == target.process.pid());
         let targets: Vec<Arc<Target>> = targets.into_iter().filter(asked).collect();
         if targets.is_empty() && pid.is_some() {
             return Err(CaptureError::NoProcess);
         }
-        let read = move || targets.iter().filter_map(|target| read_one(target, of)).collect::<Vec<ProfileSet>>();
-        let sets = tokio::task::spawn_blocking(read).await.map_err(|_| CaptureError::Off)?;
-        if sets.is_empty() { Err(of.nothing()) } else { Ok(sets) }
+        let mut reads = JoinSet::new();
+        for target in targets.into_iter().filter(|target| matches!(target.kind, Kind::Go(_))) {
+            let readers = readers.clone();
+            reads.spawn(async move { Some((target.process.pid(), read_one(&readers, target, of).await?)) });
+        }
+        let mut sets: Vec<(u32, ProfileSet)> = reads.join_all().await.into_iter().flatten().collect();
+        sets.sort_by_key(|(pid, _)| *pid);
+        if sets.is_empty() { Err(of.nothing()) } else { Ok(sets.into_iter().map(|(_, set)| set).collect()) }
     })
 }
 
-fn read_one(target: &Target, of: Of) -> Option<ProfileSet> {
-    let Kind::Go(_) = target.kind else { return None };
-    let pid = target.process.pid();
-    let set = try_read(target, of).inspect_err(|error| tracing::debug!(%error, pid, "a runtime is not read"));
-    set.ok().filter(|set| !set.profiles.is_empty())
+async fn read_one(readers: &Readers, target: Arc<Target>, of: Of) -> Option<ProfileSet> {
+    let process = target.process;
+    let why = match readers.ask(process, move || try_read(&target, of)).await {
+        Ok(Ok(set)) => return Some(set).filter(|set| !set.profiles.is_empty()),
+        Ok(Err(error)) => error.to_string(),
+        Err(no_answer) => no_answer.to_string(),
+    };
+    tracing::debug!(pid = process.pid(), "a runtime is not read: {why}");
+    None
 }
 
 fn try_read(target: &Target, of: Of) -> Result<ProfileSet, Error> {

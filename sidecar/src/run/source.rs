@@ -2,6 +2,7 @@
 //!
 //! In: requests of the server. Out: commands to the sampling thread; figures that it published. Nothing here blocks.
 
+use std::collections::{HashMap, HashSet};
 use std::future::ready;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -13,12 +14,15 @@ use profiler::{Ledger, Stats};
 use profiler_proto::loss::Loss;
 use tokio::sync::oneshot;
 
-use super::{captures, runtimes, stats};
+use super::readers::Readers;
+use super::{captures, pulls, runtimes, stats};
 use crate::budget::Judgement;
+use crate::capture::What;
 use crate::discover;
 use crate::pipeline::{Figures, Tapped, assembled};
 use crate::privilege::Tier;
 use crate::receive::Intake;
+use crate::target::Process;
 
 /// What the sampling thread is told.
 pub(super) enum Command {
@@ -36,6 +40,10 @@ pub(super) struct Handle {
     pub(super) exporter: Arc<OnceLock<Arc<Exporter>>>,
     pub(super) intake: Arc<OnceLock<Arc<Intake>>>,
     pub(super) captures: Arc<captures::Figures>,
+    pub(super) pulls: Arc<pulls::Figures>,
+    readers: Readers,
+    /// What of which process was read from outside last; no process that was not tried yet.
+    outside: Arc<Mutex<HashMap<Process, Vec<What>>>>,
     view: Arc<Mutex<View>>,
 }
 
@@ -56,8 +64,8 @@ impl Handle {
         let (targets, figures) = (Vec::new(), Figures::default());
         let view = View { tier, wanted_hz, sampling: false, targets, figures, judgement: None };
         let view = Arc::new(Mutex::new(view));
-        let (exporter, intake, captures) = Default::default();
-        (Self { commands, ledger, exporter, intake, captures, view }, inbox)
+        let (exporter, intake, captures, pulls, readers, outside) = Default::default();
+        (Self { commands, ledger, exporter, intake, captures, pulls, readers, outside, view }, inbox)
     }
 
     /// Tells the sampling thread to end.
@@ -84,6 +92,31 @@ impl Handle {
         let view = self.view();
         let is_go = |target: &&Arc<discover::Target>| matches!(target.kind, discover::Kind::Go(_));
         view.targets.iter().filter(|target| target.profiled.is_ok()).filter(is_go).cloned().collect()
+    }
+
+    /// Enters what of `process` was read from outside: nothing, where it could not be.
+    pub(super) fn read_outside(&self, process: Process, read: Vec<What>) {
+        self.outside.lock().unwrap_or_else(PoisonError::into_inner).insert(process, read);
+    }
+
+    /// Forgets all but those that live.
+    pub(super) fn forget_outside(&self, living: &HashSet<Process>) {
+        self.outside.lock().unwrap_or_else(PoisonError::into_inner).retain(|process, _| living.contains(process));
+    }
+
+    /// What of `process` is read from outside; `None`: it was not tried yet.
+    pub(super) fn is_read_outside(&self, process: Process) -> Option<Vec<What>> {
+        self.outside.lock().unwrap_or_else(PoisonError::into_inner).get(&process).cloned()
+    }
+
+    /// All processes that are known.
+    pub(super) fn targets_known(&self) -> Vec<Arc<discover::Target>> {
+        self.view().targets.clone()
+    }
+
+    /// Whether CPU samples of a process are taken.
+    pub(super) fn samples(&self, target: &discover::Target) -> bool {
+        self.view().sampling && target.profiled.is_ok()
     }
 
     fn view(&self) -> MutexGuard<'_, View> {
@@ -132,12 +165,12 @@ impl Source for Handle {
     }
 
     fn heap(&self, _first: Option<&'static str>, pid: Option<u32>) -> CaptureFuture {
-        runtimes::read(self.view().targets.clone(), runtimes::Of::Heap, pid)
+        runtimes::read(self.readers.clone(), self.view().targets.clone(), runtimes::Of::Heap, pid)
     }
 
     fn snapshot(&self, of: Snapshot, pid: Option<u32>) -> CaptureFuture {
         match runtimes::Of::snapshot(of) {
-            Some(of) => runtimes::read(self.view().targets.clone(), of, pid),
+            Some(of) => runtimes::read(self.readers.clone(), self.view().targets.clone(), of, pid),
             None => Box::pin(ready(Err(CaptureError::NoRuntime))),
         }
     }

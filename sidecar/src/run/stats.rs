@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use profiler::{EngineStats, Stats, StatsSection};
 
 use super::captures::Figures;
+use super::pulls;
 use super::source::{Handle, View};
 use crate::privilege::Tier;
 use crate::receive::Intake;
@@ -24,6 +25,7 @@ pub(super) fn stats(handle: &Handle, view: &View) -> Stats {
     stats.symbols.unresolved = naming.unnamed;
     stats.sections = vec![kernel(view), stacks(view), processes(view), budget(view)];
     stats.sections.push(captures(&handle.captures));
+    stats.sections.push(pulls(&handle.pulls));
     stats.sections.extend(handle.intake.get().map(|intake| received(intake)));
     stats
 }
@@ -91,8 +93,17 @@ fn captures(figures: &Figures) -> StatsSection {
     StatsSection::new("captures")
         .with("sets", figures.sets.load(Ordering::Relaxed))
         .with("refused", figures.refused.load(Ordering::Relaxed))
+        .with("missing", figures.missing.load(Ordering::Relaxed))
         .with("without_answer", figures.without_answer.load(Ordering::Relaxed))
         .with("beyond", figures.beyond.load(Ordering::Relaxed))
+}
+
+fn pulls(figures: &pulls::Figures) -> StatsSection {
+    StatsSection::new("pulls")
+        .with("endpoints", figures.endpoints.load(Ordering::Relaxed))
+        .with("sets", figures.sets.load(Ordering::Relaxed))
+        .with("failed", figures.failed.load(Ordering::Relaxed))
+        .with("from_outside", figures.from_outside.load(Ordering::Relaxed))
 }
 
 fn received(intake: &Intake) -> StatsSection {

@@ -11,6 +11,7 @@
 
 mod http;
 mod process;
+mod pulls;
 mod runtimes;
 mod shares;
 

@@ -92,6 +92,11 @@ impl Drop for Running {
 
 /// Builds `tests/go/NAME` and starts it; it is at work when this returns.
 pub(crate) fn go_program(name: &str) -> Running {
+    go_program_with(name, &[])
+}
+
+/// The same, with arguments.
+pub(crate) fn go_program_with(name: &str, arguments: &[&str]) -> Running {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("agent").join(format!("go-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let thread = format!("{:?}", std::thread::current().id());
@@ -102,7 +107,7 @@ pub(crate) fn go_program(name: &str) -> Running {
     let built = go.arg("build").arg("-o").arg(&program).arg(".").output().expect("go: run `make setup`");
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
     let mut command = Command::new(program);
-    quiet(&mut command);
+    quiet(command.args(arguments));
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let stdout = child.stdout.take().unwrap();
     let running = Running::reading(child, stdout);

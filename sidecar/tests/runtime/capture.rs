@@ -6,17 +6,18 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use crate::running::Running;
 use crate::{is_torture, programs};
-use profiler_proto::model::{ProfileSet, Value};
+use profiler_proto::model::{LinkId, ProfileSet, Value};
 use profiler_proto::otlp;
 use profiler_proto::validate::validate_bytes;
 use profiler_proto::{Limits, pprof};
 use profiler_sidecar::capture::contention::Kind;
 use profiler_sidecar::capture::heap::State;
 use profiler_sidecar::capture::profile::{Builder, Window};
-use profiler_sidecar::capture::{Bounds, Periodic, Source};
+use profiler_sidecar::capture::{Bounds, Periodic, Source, Variables};
 
 /// Forms of a program: as it comes, without symbols and debug information, position-independent, both.
 const FORMS: [&[&str]; 4] = [&[], &["-ldflags=-s -w"], &["-buildmode=pie"], &["-buildmode=pie", "-ldflags=-s -w"]];
@@ -59,7 +60,9 @@ fn windows_tell_what_came_in_them() {
     let mut periodic = Periodic::new(Source::find(running.pid()).unwrap());
     let mut capture = || {
         let resource = profiler_proto::resource::Resource::new().with("service.name", "parked");
-        let set = periodic.capture(resource, WINDOW, Bounds::default()).unwrap();
+        let captured = periodic.capture(resource, WINDOW, Bounds::default()).unwrap();
+        assert!(captured.missing.is_empty(), "{captured:?}");
+        let set = captured.set;
         assert_eq!(validate_bytes(&otlp::encode_to_vec(&set)), []);
         let sum = |kind: &str| {
             let of =
@@ -81,6 +84,81 @@ fn windows_tell_what_came_in_them() {
     let [allocated, after, _] = capture();
     assert!(allocated > 0 && allocated < in_use && after > 30_000_000, "{allocated} {in_use} {after}");
     std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// Check that a goroutine that runs is marked as one whose frames are not known, and that labels that name a span are its link.
+#[test]
+fn goroutines_are_marked_and_linked() {
+    let program = programs::build("parked", "go1.24.13", &[], "amd64");
+    let mut running = Running::start(&program, &[]);
+    running.ask("run", "runs");
+    let source = Source::find(running.pid()).unwrap();
+    let until = Instant::now() + Duration::from_secs(60);
+    // Between two of its time slices, or where the machine is busy, it does not run. What it stands in before it waits is not known.
+    let (set, stack) = loop {
+        let goroutines = source.goroutines(Bounds::default()).unwrap();
+        let mut builder =
+            Builder::new(&source, profiler_proto::resource::Resource::new().with("service.name", "parked"));
+        builder.goroutines(&goroutines, WINDOW);
+        let set = builder.finish();
+        assert_eq!(validate_bytes(&otlp::encode_to_vec(&set)), []);
+        let stacks = set.profiles[0].samples.iter().map(|sample| stack(&set, sample));
+        let runs = stacks.clone().find(|stack| stack.len() == 2 && stack[1].starts_with("main.run "));
+        let in_span = set.dictionary.links.iter().any(|link| link.span_id != [0; 8]);
+        match runs.filter(|_| in_span) {
+            Some(runs) => break (set.clone(), runs),
+            None => assert!(Instant::now() < until, "{:#?}", stacks.collect::<Vec<_>>()),
+        }
+    };
+    assert_eq!(stack[0], "[running] :0 (0)");
+    let linked = set.profiles[0].samples.iter().find(|sample| sample.link != LinkId::ZERO).unwrap();
+    let link = set.dictionary.links.get(linked.link).unwrap();
+    assert_eq!(link.trace_id, 0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736_u128.to_be_bytes());
+    assert_eq!(link.span_id, 0x00f0_67aa_0ba9_02b7_u64.to_be_bytes());
+    assert_eq!(labels(&set, linked), "user=ada");
+}
+
+/// Check that a variable that is not found takes its own kinds along, and no others.
+#[test]
+fn what_cannot_be_read_is_missing_alone() {
+    let program = programs::build("parked", "go1.24.13", &[], "amd64");
+    let running = Running::start(&program, &[]);
+    let all = *Source::find(running.pid()).unwrap().variables();
+    let cases = [
+        (Variables { memory_rate: None, ..all }, &["heap"][..], &["goroutine"][..]),
+        (Variables { goroutines: None, ..all }, &["goroutine"], &["inuse_space"]),
+        (Variables { block_rate: None, ..all }, &["block", "mutex"], &["inuse_space", "goroutine"]),
+    ];
+    for (variables, missing, there) in cases {
+        let mut periodic = Periodic::new(Source::find(running.pid()).unwrap().with_variables(variables));
+        let resource = || profiler_proto::resource::Resource::new().with("service.name", "parked");
+        let captured = periodic.capture(resource(), WINDOW, Bounds::default()).unwrap();
+        let told: Vec<&str> = captured.missing.iter().map(|(what, _)| what.name()).collect();
+        assert_eq!(told, missing);
+        let set = captured.set;
+        let kinds: Vec<&str> =
+            set.profiles.iter().map(|profile| set.dictionary.strings.text(profile.kind.sample_type.kind)).collect();
+        assert!(there.iter().all(|kind| kinds.contains(kind)), "{kinds:?}");
+    }
+    let mut periodic = Periodic::new(Source::find(running.pid()).unwrap().with_variables(Variables::default()));
+    let none = periodic.capture(profiler_proto::resource::Resource::new(), WINDOW, Bounds::default());
+    assert!(none.unwrap_err().to_string().contains("not where go1.24.13 keeps them"));
+}
+
+/// Check that a process that became another program, even the same one again, is told: its counts begin anew and its variables may be elsewhere.
+#[test]
+fn a_program_that_was_replaced_is_not_taken_for_what_it_was() {
+    let program = programs::build("parked", "go1.24.13", &[], "amd64");
+    let mut running = Running::start(&program, &[]);
+    let source = Source::find(running.pid()).unwrap();
+    // Another test that builds the program touches it.
+    std::fs::File::open(&program).unwrap().set_modified(std::time::SystemTime::now()).unwrap();
+    assert!(source.heap(Bounds::default()).is_ok() && source.is_same());
+    running.ask("exec", "ready");
+    assert!(!source.is_same());
+    let told = source.heap(Bounds::default()).unwrap_err().to_string();
+    assert!(told.contains("it runs another program by now"), "{told}");
+    assert!(Source::find(running.pid()).unwrap().heap(Bounds::default()).is_ok());
 }
 
 fn compare(version: &str, form: &[&str]) {

@@ -57,6 +57,42 @@ fn a_program_is_shown_at_the_terminal_and_as_a_file() {
     assert_eq!(kinds, ["alloc_objects", "alloc_space", "inuse_objects", "inuse_space"]);
 }
 
+/// Check that a leak of goroutines is shown by its stack and who started it, and that those that merely stand are not.
+#[test]
+fn what_grows_is_shown_and_nothing_else() {
+    if !is_root() {
+        return;
+    }
+    let program = programs::build("parked", "go1.24.13", &[], "amd64");
+    let mut running = Running::start(&program, &[]);
+    let pid = running.pid().to_string();
+    let calm = shown(&["goroutines", &pid, "--growth", "10ms"]);
+    assert!(calm.contains("no stack has more goroutines than before"), "{calm}");
+    running.ask("leak", "leaks");
+    let grown = shown(&["goroutines", &pid, "--growth", "3s"]);
+    assert!(grown.contains("\nmain.leaked\n") && grown.contains("created by main.main.func1\n"), "{grown}");
+    assert!(!grown.contains("main.receive") && !grown.contains("no stack has more"), "{grown}");
+}
+
+/// Check that a flame graph is drawn by builds that can, and that others say so.
+#[test]
+fn a_capture_is_drawn_where_the_build_can() {
+    if !is_root() {
+        return;
+    }
+    let program = programs::build("parked", "go1.24.13", &["-ldflags=-s -w"], "amd64");
+    let running = Running::start(&program, &[]);
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}.svg", running.pid()));
+    let output = sidecar(&["heap", &running.pid().to_string(), "-o", file.to_str().unwrap()]);
+    if cfg!(feature = "svg") {
+        assert!(output.status.success(), "{output:?}");
+        assert!(std::fs::read_to_string(&file).unwrap().contains("main.fresh"));
+        std::fs::remove_file(&file).unwrap();
+    } else {
+        assert!(String::from_utf8_lossy(&output.stderr).contains("--features svg"), "{output:?}");
+    }
+}
+
 /// Check that what cannot be is said, with what to do.
 #[test]
 fn what_is_no_go_program_is_refused_by_name() {

@@ -62,6 +62,7 @@ fn claims(layout: &Layout) -> Vec<(&'static str, usize)> {
         ("runtime.g.goid", g.id),
         ("runtime.g.waitsince", g.wait_since),
         ("runtime.g.waitreason", g.wait_reason),
+        ("runtime.g.trackingSeq", g.stops),
         ("runtime.g.parentGoid", g.parent),
         ("runtime.g.gopc", g.go_pc),
         ("runtime.g.startpc", g.start_pc),

@@ -6,6 +6,7 @@
 mod capture;
 mod inspect;
 mod layouts;
+mod many;
 mod programs;
 mod running;
 mod torn;

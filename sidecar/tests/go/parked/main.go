@@ -13,6 +13,7 @@ import (
 	"runtime/pprof"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -172,6 +173,18 @@ func write(folder string) {
 	file.Close()
 }
 
+//go:noinline
+func leaked() { <-nothing }
+
+var running atomic.Bool
+
+//go:noinline
+func run() {
+	for {
+		running.Store(true)
+	}
+}
+
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == "off" {
 		runtime.MemProfileRate = 0
@@ -191,6 +204,27 @@ func main() {
 		if folder, ok := strings.CutPrefix(lines.Text(), "write "); ok {
 			write(folder)
 			fmt.Println("written")
+		}
+		switch lines.Text() {
+		case "exec": // the same program again, in the same process
+			syscall.Exec("/proc/self/exe", os.Args, os.Environ())
+		case "leak": // goroutines that are never done, more and more
+			go func() {
+				for {
+					go leaked()
+					time.Sleep(time.Millisecond)
+				}
+			}()
+			fmt.Println("leaks")
+		case "run": // a goroutine that runs, and one in a span
+			go run()
+			go pprof.Do(context.Background(), pprof.Labels(
+				"trace_id", "4bf92f3577b34da6a3ce929d0e0e4736", "span_id", "00f067aa0ba902b7", "user", "ada",
+			), func(context.Context) { <-nothing })
+			for !running.Load() {
+				time.Sleep(time.Millisecond)
+			}
+			fmt.Println("runs")
 		}
 	}
 }

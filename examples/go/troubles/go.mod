@@ -1,0 +1,3 @@
+module troubles
+
+go 1.24

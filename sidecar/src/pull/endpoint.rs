@@ -1,0 +1,128 @@
+//! Where a program serves its profiles, as settings say it.
+//!
+//! In: an address as a person writes it. Out: an [`Endpoint`] that can be asked, or what is wrong with it.
+
+use std::path::PathBuf;
+
+use http::{HeaderMap, HeaderName, HeaderValue, Uri};
+
+/// Where profiles are served, and how to ask.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Endpoint {
+    /// Whether over TLS.
+    pub(super) is_secure: bool,
+    pub(super) host: String,
+    pub(super) port: u16,
+    /// What stands before `/debug/pprof/`.
+    pub(super) base: String,
+    /// Sent with each request; never shown.
+    pub(super) headers: HeaderMap,
+    /// PEM file of the authorities to trust, instead of the machine's.
+    pub(super) authorities: Option<PathBuf>,
+    /// `service.name` of what is served there, where the process cannot be found by its port.
+    pub service: Option<String>,
+}
+
+impl Endpoint {
+    /// An endpoint by its address: `http://127.0.0.1:6060`, with or without `/debug/pprof/` behind it.
+    ///
+    /// # Errors
+    /// What is wrong with it, for people.
+    pub fn new(address: &str) -> Result<Self, String> {
+        let uri: Uri = address.parse().map_err(|error| format!("it is no address: {error}"))?;
+        let is_secure = match uri.scheme_str() {
+            Some("http") => false,
+            Some("https") => true,
+            _ => return Err("it begins with neither http:// nor https://".into()),
+        };
+        let host = uri.host().filter(|host| !host.is_empty()).ok_or("it names no host")?;
+        let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+        if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
+            return Err("a password in an address is seen by everybody: set headers instead".into());
+        }
+        let path = uri.path().trim_end_matches('/');
+        let base = path.strip_suffix("/debug/pprof").unwrap_or(path).to_owned();
+        let port = uri.port_u16().unwrap_or(if is_secure { 443 } else { 80 });
+        let (headers, authorities, service) = Default::default();
+        Ok(Self { is_secure, host, port, base, headers, authorities, service })
+    }
+
+    /// The same, with a header on each request.
+    ///
+    /// # Errors
+    /// When it cannot be one.
+    pub fn header(mut self, name: &str, value: &str) -> Result<Self, String> {
+        let name: HeaderName = name.parse().map_err(|_| format!("{name:?} is no name of a header"))?;
+        let mut value: HeaderValue =
+            value.parse().map_err(|_| format!("what stands for {name} cannot be the value of a header"))?;
+        value.set_sensitive(true);
+        self.headers.insert(name, value);
+        Ok(self)
+    }
+
+    /// The same, trusting the authorities in this PEM file and no others.
+    #[must_use]
+    pub fn trusting(self, authorities: PathBuf) -> Self {
+        Self { authorities: Some(authorities), ..self }
+    }
+
+    /// The same, called so where nothing else says how.
+    #[must_use]
+    pub fn called(self, service: String) -> Self {
+        Self { service: Some(service), ..self }
+    }
+
+    /// The port, where it is one of this machine's by its address.
+    #[must_use]
+    pub fn local_port(&self) -> Option<u16> {
+        let is_local = self.host == "localhost"
+            || self.host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback() || ip.is_unspecified());
+        is_local.then_some(self.port)
+    }
+
+    /// For people: without what is secret.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let scheme = if self.is_secure { "https" } else { "http" };
+        format!("{scheme}://{}{}", self.authority(), self.base)
+    }
+
+    /// Host and port, as in the header `Host`.
+    pub(super) fn authority(&self) -> String {
+        if self.host.contains(':') {
+            format!("[{}]:{}", self.host, self.port)
+        } else {
+            format!("{}:{}", self.host, self.port)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_may_have_the_path_of_profiles_or_not() {
+        for (address, name) in [
+            ("http://127.0.0.1:6060", "http://127.0.0.1:6060"),
+            ("http://127.0.0.1:6060/debug/pprof/", "http://127.0.0.1:6060"),
+            ("https://shop.example/admin/debug/pprof", "https://shop.example:443/admin"),
+            ("http://[::1]:6060/", "http://[::1]:6060"),
+        ] {
+            assert_eq!(Endpoint::new(address).unwrap().name(), name);
+        }
+        let local = |address| Endpoint::new(address).unwrap().local_port();
+        assert_eq!(local("http://localhost:6060"), Some(6060));
+        assert_eq!((local("http://[::1]:1"), local("http://10.0.0.1:1")), (Some(1), None));
+    }
+
+    #[test]
+    fn what_is_no_endpoint_is_refused_and_secrets_are_not_shown() {
+        for address in ["127.0.0.1:6060", "ftp://a", "http://", "http://a:b@c", "http:// "] {
+            assert!(Endpoint::new(address).is_err(), "{address}");
+        }
+        let endpoint = Endpoint::new("http://a:1").unwrap().header("authorization", "Bearer hidden").unwrap();
+        assert!(!format!("{endpoint:?}").contains("hidden"));
+        assert!(endpoint.header("x y", "1").is_err());
+    }
+}

@@ -1,0 +1,152 @@
+//! What is counted from a program's start, made into what came since it was asked last.
+//!
+//! In: one decoded answer after the other. Out: the same with the difference to the one before, sample by sample: a stack and its labels are known again
+//! by a hash of addresses, names and lines, for ids are others in each answer. A counter that fell as a whole began anew, as the program did: then nothing
+//! says when what it has came about. Pure.
+
+use std::hash::{BuildHasher as _, Hash as _, Hasher as _};
+
+use profiler_proto::ProfileSet;
+use profiler_proto::hash::{Map, State};
+use profiler_proto::model::{Dictionary, LocationId, Sample};
+
+/// Values by profile and stack, as they were last; none before the first answer.
+#[derive(Debug, Default)]
+pub(super) struct Totals {
+    before: Option<Before>,
+    hasher: State,
+}
+
+#[derive(Debug, Default)]
+struct Before {
+    /// By sample type, in the order of the answer.
+    sums: Vec<i64>,
+    values: Map<u64, Vec<i64>>,
+}
+
+impl Totals {
+    /// Leaves of each profile that counts from the start what came since the last answer; states stay.
+    pub(super) fn since(&mut self, set: &mut ProfileSet) {
+        let mut now = self.read(set);
+        let before = self.before.take().filter(|before| !has_fallen(&before.sums, &now.sums));
+        for (key, values) in before.iter().flat_map(|before| &before.values) {
+            // The highest so far: what fell (estimates do) rises to what was told already.
+            let risen = now.values.get_mut(key).into_iter().flatten().zip(values);
+            risen.for_each(|(now, before)| *now = (*now).max(*before));
+        }
+        let known = before.as_ref().map(|before| &before.values);
+        let (hasher, mut keys) = (&self.hasher, Map::default());
+        let (profiles, dictionary) = (&mut set.profiles, &set.dictionary);
+        for (column, profile) in
+            profiles.iter_mut().enumerate().filter(|(_, profile)| !profile.kind.is_state(dictionary))
+        {
+            // Of two samples with one key, which decoding leaves none of, the second would be taken for nothing.
+            for sample in &mut profile.samples {
+                let key =
+                    *keys.entry((sample.stack, sample.attributes)).or_insert_with(|| key(hasher, dictionary, sample));
+                let last = |known: &Map<u64, Vec<i64>>| known.get(&key).and_then(|values| values.get(column)).copied();
+                sample.value = match known {
+                    None => 0,
+                    Some(known) => sample.value.saturating_sub(last(known).unwrap_or(0)).max(0),
+                };
+            }
+        }
+        self.before = Some(now);
+    }
+
+    fn read(&self, set: &ProfileSet) -> Before {
+        let mut now = Before { sums: vec![0; set.profiles.len()], ..Before::default() };
+        for (column, profile) in set.profiles.iter().enumerate() {
+            if profile.kind.is_state(&set.dictionary) {
+                continue;
+            }
+            for sample in &profile.samples {
+                let key = key(&self.hasher, &set.dictionary, sample);
+                let values = now.values.entry(key).or_insert_with(|| vec![0; set.profiles.len()]);
+                if let Some((value, sum)) = values.get_mut(column).zip(now.sums.get_mut(column)) {
+                    *value = value.saturating_add(sample.value);
+                    *sum = sum.saturating_add(sample.value);
+                }
+            }
+        }
+        now
+    }
+}
+
+/// Whether this is another count: fewer types, or less of one than before.
+fn has_fallen(before: &[i64], now: &[i64]) -> bool {
+    before.len() != now.len() || before.iter().zip(now).any(|(before, now)| now < before)
+}
+
+fn key(hasher: &State, dictionary: &Dictionary, sample: &Sample) -> u64 {
+    let mut hash = hasher.build_hasher();
+    let stack = dictionary.stacks.get(sample.stack);
+    for location in stack.map_or(&[][..], |stack| &stack.locations) {
+        location_key(&mut hash, dictionary, *location);
+    }
+    for (key, value) in dictionary.attributes_of(sample.attributes) {
+        (key, value.to_string()).hash(&mut hash);
+    }
+    hash.finish()
+}
+
+fn location_key(hash: &mut impl std::hash::Hasher, dictionary: &Dictionary, location: LocationId) {
+    let Some(location) = dictionary.locations.get(location) else { return };
+    (location.address, location.lines.len()).hash(hash);
+    for line in &location.lines {
+        let name =
+            dictionary.functions.get(line.function).map_or("", |function| dictionary.strings.text(function.name));
+        (name, line.line).hash(hash);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use profiler_proto::model::{AttributeSetId, Function, Kind, Line, LinkId, Location, Profile, Stack};
+
+    use super::*;
+
+    /// A heap with allocations of these functions, and as much in use; the order changes ids.
+    fn heap(allocated: &[(&str, i64)]) -> ProfileSet {
+        let mut set = ProfileSet::default();
+        let [_, space, _, in_use] = Kind::heap(&mut set.dictionary, 1);
+        let samples: Vec<Sample> =
+            allocated.iter().map(|(name, value)| sample(&mut set.dictionary, name, *value)).collect();
+        for kind in [space, in_use] {
+            set.profiles.push(Profile { kind, samples: samples.clone(), ..Profile::default() });
+        }
+        set
+    }
+
+    fn sample(dictionary: &mut Dictionary, name: &str, value: i64) -> Sample {
+        let name = dictionary.strings.intern_str(name);
+        let function = dictionary.functions.intern(Function { name, ..Function::default() });
+        let lines = [Line { function, line: 1, column: 0 }].into();
+        let location = dictionary.locations.intern(Location { lines, ..Location::default() });
+        let stack = dictionary.stacks.intern(Stack { locations: [location].into() });
+        Sample { stack, attributes: AttributeSetId::ZERO, link: LinkId::ZERO, value }
+    }
+
+    fn told(totals: &mut Totals, allocated: &[(&str, i64)]) -> [Vec<i64>; 2] {
+        let mut set = heap(allocated);
+        totals.since(&mut set);
+        [0, 1].map(|column| set.profiles[column].samples.iter().map(|sample| sample.value).collect())
+    }
+
+    #[test]
+    fn what_came_since_is_told_and_states_as_they_are() {
+        let mut totals = Totals::default();
+        assert_eq!(told(&mut totals, &[("a", 5), ("b", 7)]), [vec![0, 0], vec![5, 7]]);
+        assert_eq!(told(&mut totals, &[("b", 9), ("c", 3), ("a", 5)]), [vec![2, 3, 0], vec![9, 3, 5]]);
+        // One stack fell, as an estimate may; not the whole.
+        assert_eq!(told(&mut totals, &[("b", 8), ("c", 10), ("a", 5)])[0], [0, 7, 0]);
+    }
+
+    #[test]
+    fn a_count_that_fell_began_anew() {
+        let mut totals = Totals::default();
+        told(&mut totals, &[("a", 50)]);
+        assert_eq!(told(&mut totals, &[("a", 20), ("b", 10)])[0], [0, 0]);
+        assert_eq!(told(&mut totals, &[("a", 26), ("b", 10)])[0], [6, 0]);
+    }
+}

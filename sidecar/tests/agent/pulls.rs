@@ -1,0 +1,120 @@
+//! What the agent pulls of a Go program that serves its profiles (`tests/go/served`), and what it does not.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use profiler_proto::ProfileSet;
+
+use crate::http::get;
+use crate::process::{self, Running, agent, go_program_with};
+use crate::{DEADLINE, decode, folder, is_root};
+
+/// What all files of a folder have, by sample type: values of stacks with this function, summed.
+fn sum(folder: &Path, kind: &str, function: &str) -> Vec<i64> {
+    let paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let written = paths.filter(|path| path.extension().is_some_and(|extension| extension == "gz"));
+    let sets = written.filter_map(|path| std::fs::read(path).ok()).map(|bytes| decode(&bytes));
+    sets.flat_map(|set| of_set(&set, kind, function)).collect()
+}
+
+fn of_set(set: &ProfileSet, kind: &str, function: &str) -> Option<i64> {
+    let text = |id| set.dictionary.strings.text(id);
+    let profile = set.profiles.iter().find(|profile| text(profile.kind.sample_type.kind) == kind)?;
+    let has = |sample: &&profiler_proto::Sample| {
+        let locations = &set.dictionary.stacks.get(sample.stack).unwrap().locations;
+        let lines = locations.iter().flat_map(|id| &set.dictionary.locations.get(*id).unwrap().lines);
+        lines.map(|line| text(set.dictionary.functions.get(line.function).unwrap().name)).any(|name| name == function)
+    };
+    let samples: Vec<i64> = profile.samples.iter().filter(has).map(|sample| sample.value).collect();
+    (!samples.is_empty()).then(|| samples.iter().sum())
+}
+
+fn until(run: &Running, mut is_so: impl FnMut() -> bool) {
+    let until = Instant::now() + DEADLINE;
+    while !is_so() {
+        assert!(Instant::now() < until, "{}", run.log());
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+fn figures(page: &str) -> [u64; 4] {
+    let stats: serde_json::Value = serde_json::from_slice(&get(page, "/stats").body).unwrap();
+    ["endpoints", "sets", "failed", "from_outside"].map(|key| stats["pulls"][key].as_u64().unwrap())
+}
+
+/// Check that without any privilege the profiles of a program arrive that serves them, with its token: what is in use, what was allocated and
+/// waited for since, goroutines, CPU.
+#[test]
+fn without_privileges_profiles_are_pulled() {
+    if !is_root() {
+        return;
+    }
+    let mut program = go_program_with("served", &["secret"]);
+    let (address, files) = (program.address_after("listening "), folder("pulled"));
+    let mut bare = Command::new("setpriv");
+    bare.args(["--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"]);
+    process::quiet(bare.arg(env!("CARGO_BIN_EXE_profiler-sidecar")));
+    bare.args(["run", "--runtime-interval", "2s", "--pull", &format!("http://{address}")]);
+    bare.env("PROFILER_PULL_TOKEN", "secret").env("PROFILER_FILES_DIR", &files);
+    let run = Running::agent(&mut bare);
+    let page = run.address_after("http://");
+    let has = |kind: &str, function: &str, enough: i64| {
+        let told = sum(&files, kind, function);
+        told.iter().any(|value| *value >= enough)
+    };
+    until(&run, || has("inuse_space", "main.keep", 10_000_000) && has("goroutine", "main.main", 1));
+    until(&run, || has("samples", "main.spin", 1));
+    // Since the first answer nothing was allocated there, and what was before it is in no profile.
+    assert_eq!(sum(&files, "alloc_space", "main.keep"), [0; 0]);
+    program.ask("churn", "churned");
+    until(&run, || sum(&files, "alloc_space", "main.keep").iter().sum::<i64>() >= 10_000_000);
+    until(&run, || has("delay", "main.wait", 1_000_000));
+    let told: i64 = sum(&files, "alloc_space", "main.keep").iter().sum();
+    assert!((10_000_000..11_500_000).contains(&told), "{told}");
+    let [endpoints, sets, failed, from_outside] = figures(&page);
+    assert!(
+        endpoints == 1 && sets > 0 && (failed, from_outside) == (0, 0),
+        "{sets} {failed} {from_outside} {}",
+        run.log()
+    );
+    assert_eq!(run.end(), Some(0));
+    std::fs::remove_dir_all(files).unwrap();
+}
+
+/// Check that what is read from outside is not asked for.
+#[test]
+fn what_is_read_from_outside_is_not_pulled() {
+    if !is_root() {
+        return;
+    }
+    let program = go_program_with("served", &[]);
+    let endpoint = format!("http://{}", program.address_after("listening "));
+    let pid = program.pid().to_string();
+    let run = Running::agent(&mut agent(&["run", "--pid", &pid, "--runtime-interval", "1s", "--pull", &endpoint]));
+    let page = run.address_after("http://");
+    // Of three rounds all four kinds, and CPU.
+    until(&run, || figures(&page)[3] >= 15);
+    assert_eq!(figures(&page)[..3], [1, 0, 0], "{}", run.log());
+    assert_eq!(run.end(), Some(0));
+}
+
+/// Check that where nothing is read from outside, a program that serves profiles is found by its port, and one that does not is not asked again.
+#[test]
+fn programs_that_serve_profiles_are_found_when_that_is_asked_for() {
+    if !is_root() {
+        return;
+    }
+    let program = go_program_with("served", &[]);
+    let address = program.address_after("listening ");
+    let files = folder("found");
+    let pid = program.pid().to_string();
+    let mut run = agent(&["run", "--pid", &pid, "--runtime-interval", "off", "--pull", "discover"]);
+    let run = Running::agent(run.env("PROFILER_FILES_DIR", &files));
+    let page = run.address_after("http://");
+    until(&run, || sum(&files, "inuse_space", "main.keep").iter().any(|value| *value >= 10_000_000));
+    assert!(run.log().contains(&format!("profiles are pulled from http://{address}")), "{}", run.log());
+    assert_eq!((figures(&page)[0], figures(&page)[2]), (1, 0), "{}", run.log());
+    assert_eq!(run.end(), Some(0));
+    std::fs::remove_dir_all(files).unwrap();
+}

@@ -1,0 +1,86 @@
+// A program that serves its profiles itself, to those who know a token where one is given: served [TOKEN]. It says "listening ADDRESS" and "ready", and to
+// each line "churn" it allocates and waits a known amount, collects garbage and says "churned"; it uses CPU time all the while, and ends at the end of its input.
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"net/http"
+	_ "net/http/pprof"
+	"os"
+	"runtime"
+	"sync"
+	"time"
+)
+
+var (
+	kept [][]byte
+	sink int
+)
+
+//go:noinline
+func keep(size int) { kept = append(kept, make([]byte, size)) }
+
+//go:noinline
+func wait() {
+	var mutex sync.Mutex
+	mutex.Lock()
+	done := make(chan bool)
+	go func() {
+		mutex.Lock()
+		mutex.Unlock()
+		close(done)
+	}()
+	time.Sleep(5 * time.Millisecond)
+	mutex.Unlock()
+	<-done
+}
+
+//go:noinline
+func spin() {
+	for {
+		for i := 0; i < 1000000; i++ {
+			sink += i
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func main() {
+	runtime.MemProfileRate = 1 << 12
+	runtime.SetBlockProfileRate(1)
+	runtime.SetMutexProfileFraction(1)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		panic(err)
+	}
+	var handler http.Handler = http.DefaultServeMux
+	if len(os.Args) > 1 {
+		handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("Authorization") != "Bearer "+os.Args[1] {
+				http.Error(w, "who are you?", http.StatusUnauthorized)
+				return
+			}
+			http.DefaultServeMux.ServeHTTP(w, r)
+		})
+	}
+	go http.Serve(listener, handler)
+	go spin()
+	for i := 0; i < 100; i++ {
+		keep(100000)
+	}
+	runtime.GC()
+	fmt.Println("listening", listener.Addr())
+	fmt.Println("ready")
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		if lines.Text() == "churn" {
+			for i := 0; i < 100; i++ {
+				keep(100000)
+			}
+			wait()
+			runtime.GC()
+			fmt.Println("churned")
+		}
+	}
+}

@@ -1,0 +1,44 @@
+//! Captures of a program with very many goroutines and stacks (`tests/go/many`): all of them, and beyond the bound how many are left out.
+
+use std::time::Instant;
+
+use profiler_sidecar::capture::profile::{Builder, Window};
+use profiler_sidecar::capture::{Bounds, Source};
+
+use crate::running::Running;
+use crate::{is_torture, programs};
+
+/// Check some thousands; a hundred thousand of each in `make torture`.
+#[test]
+fn very_many_goroutines_and_stacks_are_captured() {
+    let (goroutines, log) = if is_torture() { (100_000, 17) } else { (10_000, 13) };
+    let program = programs::build("many", "go1.27.0", &["-ldflags=-s -w"], "amd64");
+    let running = Running::start(&program, &[&goroutines.to_string(), &log.to_string()]);
+    let source = Source::find(running.pid()).unwrap();
+    let most = Bounds { buckets: 1_000_000, goroutines: 1_000_000 };
+
+    let began = Instant::now();
+    let all = source.goroutines(most).unwrap();
+    let parked = all.list.iter().filter(|goroutine| goroutine.state() == "chan receive (nil chan)").count();
+    assert_eq!((parked, all.beyond, all.over_bytes), (goroutines, 0, 0));
+    let heap = source.heap(most).unwrap();
+    let took = began.elapsed();
+    // Beside those of the program there are a few of the runtime's.
+    let stacks = 1 << log;
+    assert!((stacks..stacks + 500).contains(&heap.walk.taken), "{:?}", heap.walk);
+    assert_eq!((heap.walk.over_bytes, heap.walk.beyond, heap.walk.broken), (0, 0, 0));
+
+    let mut builder = Builder::new(&source, profiler_proto::resource::Resource::new().with("service.name", "many"));
+    builder.heap(&heap, Window { start_unix_nanos: 1, duration_nanos: 1 });
+    builder.goroutines(&all, Window { start_unix_nanos: 1, duration_nanos: 1 });
+    eprintln!("{goroutines} goroutines, {stacks} stacks: read in {took:?}, built in {:?}", began.elapsed() - took);
+    let set = builder.finish();
+    let (objects, goroutine) = (&set.profiles[2].samples, &set.profiles[4].samples);
+    assert!(objects.len() as u64 >= stacks, "{}", objects.len());
+    assert_eq!(goroutine.iter().filter(|sample| sample.value >= goroutines as i64 / 20).count(), 20);
+
+    let few = Bounds { buckets: 4000, goroutines: 1000 };
+    assert_eq!(source.heap(few).unwrap().walk.beyond, (heap.walk.taken - 4000).min(40_001));
+    // Dead ones may be among those that are left out.
+    assert!(source.goroutines(few).unwrap().beyond >= (all.list.len() - 1000) as u64);
+}
