@@ -20,7 +20,7 @@ pub(in super::super) fn turn() -> impl Drop {
 
 /// The payload with this number: its length and all of its bytes follow from that.
 fn payload(number: u64) -> Vec<u8> {
-    let length = 8 + (number.wrapping_mul(7919) % 5000) as usize;
+    let length = 8 + (number.wrapping_mul(7919) % 60_000) as usize;
     let mut bytes = vec![number as u8; length];
     bytes[..8].copy_from_slice(&number.to_ne_bytes());
     bytes
