@@ -25,7 +25,15 @@ pub fn status_bytes(name: &str) -> Result<u64> {
 /// # Errors
 /// When the kernel does not tell.
 pub fn own_cpu() -> Result<Duration> {
-    cpu_of_threads("self", |name| name.starts_with("profiler"))
+    own_cpu_of(std::process::id())
+}
+
+/// The same of another process.
+///
+/// # Errors
+/// When the kernel does not tell.
+pub fn own_cpu_of(process: u32) -> Result<Duration> {
+    cpu_of_threads(process, |name| name.starts_with("profiler"))
 }
 
 /// CPU time of the threads that the process has now: exact as long as none ends, unlike the ticks of `/proc/PID/stat`.
@@ -33,10 +41,10 @@ pub fn own_cpu() -> Result<Duration> {
 /// # Errors
 /// When the kernel does not tell.
 pub fn cpu_of(process: u32) -> Result<Duration> {
-    cpu_of_threads(&process.to_string(), |_| true)
+    cpu_of_threads(process, |_| true)
 }
 
-fn cpu_of_threads(process: &str, is_counted: impl Fn(&str) -> bool) -> Result<Duration> {
+fn cpu_of_threads(process: u32, is_counted: impl Fn(&str) -> bool) -> Result<Duration> {
     let mut sum = Duration::ZERO;
     for task in std::fs::read_dir(format!("/proc/{process}/task"))? {
         let path = task?.path();

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use profiler_tests::Result;
 use profiler_tests::process::{Running, build};
-use profiler_tests::usage::cpu_of;
+use profiler_tests::usage::{cpu_of, own_cpu_of};
 use serde_json::Value;
 
 use crate::shop::{Serving, Shop};
@@ -22,6 +22,8 @@ use crate::who::Who;
 const LIMIT: Duration = Duration::from_secs(300);
 /// Connections that send requests to the shop.
 const CONNECTIONS: u32 = 4;
+/// How long a shop serves before what it does is steady: the first window is sent, and its names are found.
+pub(crate) const WARM: Duration = Duration::from_secs(11);
 
 /// The built programs.
 #[derive(Debug)]
@@ -131,7 +133,8 @@ impl Lab {
     }
 
     /// Has shops serve, one under each of `all`: together for as long as `warm` what is done once, then in turn, `rounds` times for as
-    /// long as `turn`; the CPU time of each for one request, in seconds. What it does while it waits for its turn counts, too.
+    /// long as `turn`; the CPU time of each for one request, in seconds. What it does while others have their turn does not count: what it does at
+    /// each interval falls into its own turns as often as these are of the time.
     pub(crate) fn serve_in_turn(
         &self,
         all: &[Who],
@@ -144,16 +147,15 @@ impl Lab {
         let started = |(who, sink): (&Who, &Sink)| Shop::start(self.start(*who, &serving.task(), &sink.url())?);
         let shops = all.iter().zip(&sinks).map(started).collect::<Result<Vec<_>>>()?;
         self.load(&shops, warm)?;
-        let cpu = || shops.iter().map(|shop| cpu_of(shop.program.id())).collect::<Result<Vec<_>>>();
-        let before = cpu()?;
-        let mut requests = vec![0.0; all.len()];
+        let (mut spent, mut requests) = (vec![Duration::ZERO; all.len()], vec![0.0; all.len()]);
         for _ in 0..rounds {
-            for (shop, requests) in shops.iter().zip(&mut requests) {
-                *requests += self.load(std::slice::from_ref(shop), turn)?[0];
+            for (place, shop) in shops.iter().enumerate() {
+                let before = cpu_of(shop.program.id())?;
+                requests[place] += self.load(std::slice::from_ref(shop), turn)?[0];
+                spent[place] += cpu_of(shop.program.id())?.saturating_sub(before);
             }
         }
-        let spent = cpu()?.into_iter().zip(before).map(|(after, before)| after.saturating_sub(before).as_secs_f64());
-        let each = spent.zip(requests).map(|(spent, requests)| spent / requests).collect();
+        let each = spent.iter().zip(requests).map(|(spent, requests)| spent.as_secs_f64() / requests).collect();
         shops.into_iter().try_for_each(|shop| shop.program.finish()?.json().map(drop))?;
         Ok(each)
     }
@@ -174,12 +176,21 @@ impl Lab {
         clients.into_iter().map(counted).collect()
     }
 
-    /// Sends requests to a shop for `seconds`; what it said, and how many requests there were.
+    /// Sends requests to a shop until what is done once is done, and for `seconds` more; what it said, how many requests there were, and what the
+    /// profiler's own threads took until then and of the CPU time afterwards.
     fn under_load(&self, shop: Running, seconds: u64) -> Result<Value> {
         let shop = Shop::start(shop)?;
-        let requests = self.load(std::slice::from_ref(&shop), Duration::from_secs(seconds))?;
+        let spent = || Ok::<_, profiler_tests::Error>([own_cpu_of(shop.program.id())?, cpu_of(shop.program.id())?]);
+        let load = |time| self.load(std::slice::from_ref(&shop), time);
+        let warming = load(if self.quick { Duration::from_secs(1) } else { WARM })?;
+        let [once, before] = spent()?;
+        let requests = load(Duration::from_secs(seconds))?;
+        let [own, whole] = spent()?;
         let mut said = shop.program.finish()?.json()?;
-        said["requests"] = requests[0].into();
+        said["requests"] = (warming[0] + requests[0]).into();
+        said["own_seconds_once"] = once.as_secs_f64().into();
+        said["own_share"] =
+            (own.saturating_sub(once).as_secs_f64() / whole.saturating_sub(before).as_secs_f64()).into();
         Ok(said)
     }
 

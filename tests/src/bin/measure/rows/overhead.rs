@@ -2,10 +2,10 @@
 //!
 //! *Computed*, for this one: (samples × (handler + delivery of the signal) + CPU time of its own threads) ÷ CPU time of the
 //! process, all from counters: the samples and the threads' clocks in the shop under load, handler and delivery from the cost
-//! of one signal at stacks of 60 frames. *Paired*: CPU time per request with the profiler ÷ without, of shops that serve in turn,
+//! of one signal at stacks of 60 frames. What is done once (the first search for names above all) is told by itself. *Paired*: CPU time per request with the profiler ÷ without, of shops that serve in turn,
 //! a second each, so that what else happens on the machine happens to all; the mean and the upper end of its 95 % interval (Student's t). What is
-//! done once, the start and the first search for names, is over before it is counted; what is done at each interval is done within, and what a shop does while
-//! others have their turn counts, so a profiler's upkeep counts more than once.
+//! done once, the start and the first search for names, is over before it is counted; what is done at each interval falls into the
+//! turns as often as into the time between.
 //! Ours is compared with its own program turned off, too: two programs differ in where their common code lies.
 //!
 //! Once as it is and once more with a span for each request on either side, and under this profiler with tags, too: then
@@ -19,7 +19,7 @@ use profiler_tests::statistics::{mean, median, upper_bound};
 use super::Row;
 use super::cost::numbers;
 use super::tags::nanos;
-use crate::lab::Lab;
+use crate::lab::{Lab, WARM};
 use crate::report::{Line, Report};
 use crate::shop::Serving;
 use crate::who::Who;
@@ -42,20 +42,21 @@ fn told(lab: &Lab, report: &mut Report) -> Result<()> {
 
 /// Both figures, of `all`; the one that is soon known first.
 fn both(lab: &Lab, report: &mut Report, all: &[Who], serving: Serving, described: &str) -> Result<()> {
-    // Over two windows at least: what is done once, the first search for names above all, is not what a service pays for.
     let seconds = if lab.quick { 3 } else { 60 };
-    let parts = computed(lab, seconds, serving)?;
+    let (parts, once) = computed(lab, seconds, serving)?;
     let whole = ("in all", parts.iter().map(|(_, share)| share).sum());
     for (part, share) in parts.into_iter().chain([whole]) {
         let what = format!("of the process in {seconds} s, computed, {RATE_HZ} Hz{described}: {part}");
         report.add(Line { row: ROW.name, what, unit: "%", digits: 3, values: vec![(Who::Ours, 100.0 * share)] });
     }
+    let what = format!("once, before these {seconds} s, by its threads{described}");
+    report.add(Line { row: ROW.name, what, unit: "ms", digits: 1, values: vec![(Who::Ours, 1e3 * once)] });
     paired(lab, report, all, serving, described)
 }
 
 fn paired(lab: &Lab, report: &mut Report, all: &[Who], serving: Serving, described: &str) -> Result<()> {
     // Runs differ more than what passes within one: many of them. Ours must be told from nothing, the peers' need not.
-    let (runs, of_peers) = if lab.quick { (3, 3) } else { (12, 4) };
+    let (runs, of_peers) = if lab.quick { (3, 3) } else { (20, 4) };
     let (mut to_none, mut to_itself) = (Vec::new(), Vec::new());
     for &who in all {
         let is_ours = who == Who::Ours;
@@ -81,30 +82,32 @@ fn paired(lab: &Lab, report: &mut Report, all: &[Who], serving: Serving, describ
 /// CPU time per request under each of `all`, in turn.
 fn spent(lab: &Lab, all: &[Who], serving: Serving, run: usize) -> Result<Vec<f64>> {
     // Longer than one interval of each profiler; then turns so short that what else happens on the machine happens to all.
-    let (warm, rounds) = if lab.quick { (1, 3) } else { (11, 8) };
+    let (warm, rounds) = if lab.quick { (Duration::from_secs(1), 3) } else { (WARM, 5) };
     let turn = Duration::from_secs(1);
     // Each is the first to start as often as the others.
     let mut order: Vec<usize> = (0..all.len()).collect();
     order.rotate_left(run % all.len());
     let in_order: Vec<Who> = order.iter().map(|place| all[*place]).collect();
-    let in_turn = lab.serve_in_turn(&in_order, serving, Duration::from_secs(warm), turn, rounds)?;
+    let in_turn = lab.serve_in_turn(&in_order, serving, warm, turn, rounds)?;
     let mut each = vec![0.0; all.len()];
     order.iter().zip(in_turn).for_each(|(place, spent)| each[*place] = spent);
     Ok(each)
 }
 
-/// What it takes of the process's CPU time, by what takes it.
-fn computed(lab: &Lab, seconds: u64, serving: Serving) -> Result<[(&'static str, f64); 3]> {
+/// What it takes of the process's CPU time, by what takes it, and the seconds that its threads took before that.
+fn computed(lab: &Lab, seconds: u64, serving: Serving) -> Result<([(&'static str, f64); 3], f64)> {
     let cost = ["task=cost", "depth=60", "batches=30", "size=200", "stack=same"].map(String::from);
     let full = lab.run(Who::Ours, &cost)?;
     let signal = median(&numbers(&full.said["full_ns"])) / 1e9;
     let shop = lab.serve(Who::Ours, serving, seconds)?;
     let told = if serving.spans { telling(lab, shop.figure("requests")?, shop.figure("polls")?)? } else { 0.0 };
-    let samples = shop.stacks.ok_or("no stacks arrived")?;
-    let spent =
-        [("samples", samples * signal), ("its threads", shop.figure("own_cpu_seconds")?), ("tags and spans", told)];
-    let whole = shop.figure("cpu_seconds")?;
-    Ok(spent.map(|(part, seconds)| (part, seconds / whole)))
+    let (samples, whole) = (shop.stacks.ok_or("no stacks arrived")?, shop.figure("cpu_seconds")?);
+    let shares = [
+        ("samples", samples * signal / whole),
+        ("its threads", shop.figure("own_share")?),
+        ("tags and spans", told / whole),
+    ];
+    Ok((shares, shop.figure("own_seconds_once")?))
 }
 
 /// What it takes to tell the profiler of so many requests, in seconds: of each whose future is polled once as the row `tags` has it, and
