@@ -54,8 +54,8 @@ fn is_test(file: &str, name: &str) -> bool {
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     let is_it = |line: &&str| line.split_once("fn ").is_some_and(|(_, rest)| rest.starts_with(&format!("{name}(")));
     let Some(place) = lines.iter().position(is_it) else { return false };
-    let attributes = lines[..place].iter().rev().take_while(|line| line.starts_with("#["));
-    attributes.into_iter().any(|line| line.starts_with("#[test") || line.starts_with("#[tokio::test"))
+    let mut attributes = lines[..place].iter().rev().take_while(|line| line.starts_with("#["));
+    attributes.any(|line| line.starts_with("#[test") || line.starts_with("#[tokio::test"))
 }
 
 /// Check that each rule has a row, and no row is of another rule.
