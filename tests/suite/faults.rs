@@ -276,6 +276,7 @@ fn descriptors_that_the_host_closed_are_left_alone() {
         for what in ["flushed", "refused", "work_goes_on", "stopped"] {
             assert_eq!(outcome[what], true, "{what}: {outcome}");
         }
+        assert_eq!(outcome["within"], 503, "{outcome}");
         let of = |path: &str| number(&outcome["after"], path);
         assert_eq!(outcome["after"]["sampling"], false, "{outcome}");
         assert_eq!((of("/pending"), of("/taken")), (0, of("/exported") + of("/lost_total")), "{outcome}");
