@@ -110,6 +110,40 @@ fn a_hidden_function_gives_its_value_to_its_caller() {
     reader.leave();
 }
 
+/// Check that the samples of one function alone can be shown, with what it calls and with who calls it, that calls of itself count once, that
+/// reload and Back keep that, and the way back.
+#[test]
+fn one_function_is_shown_alone() {
+    let site = Site::with(SHOP);
+    let mut reader = Reader::at(site.address, "?view=both&h=std::start");
+    let (x, y) = reader.middle_of("shop::report::walk");
+    reader.browser.right_click(x, y).unwrap();
+    reader.browser.click_on("#menu [data-key=Callers]").unwrap();
+    let ([_, function, width, _], [_, caller, above, _]) =
+        (reader.box_of("shop::report::walk"), reader.box_of("shop::report::build"));
+    assert!(function < caller && (width - above).abs() < 1.0 && width > 300.0, "callers stand below, as wide");
+    assert_eq!(reader.text("#path"), "callers of report::walk");
+    // One row: what is below it, as for its calls; its own calls of itself are one.
+    let rows = reader.ask("profilerPage.table().map(({ name, self, total }) => [name, self, total])");
+    assert_eq!(rows, json!([["shop::report::walk", 100, 100]]));
+    assert_eq!(reader.query(), "?view=both&f=shop::report::walk&callers=1&h=std::start");
+    reader.browser.reload().unwrap();
+    reader.wait("profilerPage.state().answers > 0");
+    reader.box_of("shop::report::build");
+    reader.open("?f=shop::orders::create");
+    let [create, price] = ["shop::orders::create", "shop::orders::price"].map(|name| reader.box_of(name)[2]);
+    assert!((price / create - 0.8).abs() < 0.02, "{price} of {create}");
+    assert_eq!(reader.ask("profilerPage.boxAt('shop::search::run')"), json!(null));
+    reader.browser.click_on("#unfocus").unwrap();
+    reader.box_of("shop::search::run");
+    reader.browser.back().unwrap();
+    reader.wait("!profilerPage.boxAt('shop::search::run')");
+    reader.open("?f=shop::nothing");
+    assert!(reader.text("#notices").contains("all is shown"), "{}", reader.text("#notices"));
+    reader.box_of("shop::search::run");
+    reader.leave();
+}
+
 /// Check that the arrow keys walk over the boxes, Enter zooms, and that the graph can stand on its root.
 #[test]
 fn the_keyboard_walks_and_turns_the_graph() {

@@ -123,7 +123,7 @@ fn small_and_dense_screens_are_filled() {
     reader.leave();
 }
 
-/// Check that the page stays small: at most 72 KiB in all, comments and indentation aside.
+/// Check that the page stays small: at most 74 KiB in all, comments and indentation aside.
 #[test]
 fn the_page_is_small() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../sdk/src/serve/page");
@@ -132,5 +132,5 @@ fn the_page_is_small() {
     let code = files
         .map(|text| text.lines().filter(|line| !is_comment(line)).map(|line| line.trim().len() + 1).sum::<usize>());
     let total = code.sum::<usize>();
-    assert!((10_000..=72 << 10).contains(&total), "{total} bytes");
+    assert!((10_000..=74 << 10).contains(&total), "{total} bytes");
 }

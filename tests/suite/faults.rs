@@ -298,6 +298,7 @@ fn descriptors_that_the_host_closed_are_left_alone() {
         for (what, expected) in [("flushed", false), ("refused", true), ("work_goes_on", true), ("stopped", false)] {
             assert_eq!(outcome[what], expected, "{what}: {outcome}");
         }
+        assert_eq!(outcome["within"], 503, "{outcome}");
         let of = |path: &str| number(&outcome["after"], path);
         assert_eq!(outcome["after"]["sampling"], false, "{outcome}");
         assert_eq!((of("/pending"), of("/taken")), (0, of("/exported") + of("/lost_total")), "{outcome}");

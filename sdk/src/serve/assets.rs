@@ -17,7 +17,7 @@ macro_rules! files {
 
 files! {
     "index.html" "page.css"
-    "colours.js" "data.js" "details.js" "dom.js" "feed.js" "filters.js" "flame.js" "format.js" "header.js" "hook.js" "keys.js"
+    "colours.js" "data.js" "details.js" "dom.js" "feed.js" "filters.js" "flame.js" "focus.js" "format.js" "header.js" "hook.js" "keys.js"
     "layout.js" "main.js" "menu.js" "names.js" "path.js" "processes.js" "reshape.js" "search.js" "state.js" "table.js" "traces.js" "types.js"
 }
 

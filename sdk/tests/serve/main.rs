@@ -14,3 +14,4 @@ mod refusals;
 mod samples;
 mod security;
 mod source;
+mod warnings;

@@ -15,6 +15,11 @@ fn what_cannot_be_is_refused_by_name() {
         ("/debug/pprof/allocs?seconds=-1", ["\"seconds\" = \"-1\"", "from 1 to 300"]),
         ("/debug/pprof/profile?seconds=301", ["\"seconds\" = \"301\"", "from 1 to 300"]),
         ("/debug/pprof/profile?seconds=ten", ["\"seconds\" = \"ten\"", "from 1 to 300"]),
+        ("/debug/pprof/profile?seconds=NaN", ["\"seconds\" = \"NaN\"", "from 1 to 300"]),
+        ("/debug/pprof/profile?seconds=inf", ["\"seconds\" = \"inf\"", "from 1 to 300"]),
+        ("/debug/pprof/profile?seconds=1.5", ["\"seconds\" = \"1.5\"", "from 1 to 300"]),
+        ("/debug/pprof/profile?seconds=99999999999999999999", ["\"9999", "from 1 to 300"]),
+        ("/debug/pprof/threads?seconds=-9223372036854775808", ["\"-9223372036854775808\"", "from 1 to 300"]),
         ("/debug/pprof/profile?second=1", ["\"second\" = \"1\"", "known: seconds"]),
         ("/debug/pprof/profile?seconds=1&seconds=2", ["\"seconds\" = \"2\"", "once"]),
         ("/debug/pprof/?debug=1", ["\"debug\" = \"1\"", "known: none"]),
@@ -99,4 +104,42 @@ fn a_foreign_name_is_refused() {
     }
     let absolute = "GET http://evil.example/stats HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     assert_eq!(server.raw(absolute).status, 403);
+}
+
+/// Check that what a foreign page has a browser ask for is refused and captures nothing, that links to here work, and that nobody is told that other
+/// origins may ask.
+#[test]
+fn a_foreign_page_captures_nothing() {
+    let server = serve(shop());
+    let image = "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: no-cors\r\nSec-Fetch-Dest: image\r\n";
+    for headers in [image, "Origin: https://evil.example\r\n", "Origin: null\r\n"] {
+        let answer = server.send("GET", "/debug/pprof/profile?seconds=300", headers);
+        assert_eq!((answer.status, answer.header("access-control-allow-origin")), (403, None), "{headers}");
+    }
+    assert!(server.source.asked.lock().unwrap().is_empty());
+    let link = "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\nSec-Fetch-Dest: document\r\n";
+    assert_eq!(server.send("GET", "/", link).status, 200);
+    let preflight = "Origin: https://evil.example\r\nAccess-Control-Request-Method: GET\r\n";
+    assert_eq!(server.send("OPTIONS", "/stats", preflight).header("access-control-allow-origin"), None);
+}
+
+/// Check that paths that climb, in whatever writing, lead to nothing of the machine's.
+#[test]
+fn paths_lead_nowhere_else() {
+    let server = serve(shop());
+    for path in [
+        "/../../../../etc/passwd",
+        "/..%2f..%2fetc%2fpasswd",
+        "/%2e%2e/%2e%2e/etc/passwd",
+        "//etc/passwd",
+        "/debug/pprof/../../../etc/passwd",
+        "/debug/pprof/cmdline/../../../proc/self/environ",
+        "/main.js%00",
+        "/.",
+        "/\\etc\\passwd",
+    ] {
+        let answer = server.get(path);
+        assert!(matches!(answer.status, 400 | 404), "{path}: {}", answer.status);
+        assert!(!answer.text().contains("root:"), "{path}");
+    }
 }

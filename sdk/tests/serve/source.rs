@@ -19,6 +19,9 @@ pub(crate) struct Waiting {
     /// How many have the heap's figures kept, and how many had at each profile of it.
     kept: Arc<AtomicUsize>,
     pub(crate) kept_at: Arc<Mutex<Vec<usize>>>,
+    /// How many looks at the heap are under way, and the most that were.
+    looks: Arc<AtomicUsize>,
+    pub(crate) most_looks: Arc<AtomicUsize>,
     /// Whether it stands for the sidecar: beside its own process it profiles one of Go.
     pub(crate) several: AtomicBool,
     /// What it was asked for, as `profile 7`.
@@ -70,7 +73,12 @@ impl Source for Waiting {
     fn heap(&self, _first: Option<&'static str>, _: Option<u32>) -> CaptureFuture {
         let (on, kept, kept_at) =
             (self.heap.load(Ordering::Relaxed), Arc::clone(&self.kept), Arc::clone(&self.kept_at));
+        let (looks, most_looks) = (Arc::clone(&self.looks), Arc::clone(&self.most_looks));
         Box::pin(async move {
+            most_looks.fetch_max(looks.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+            // So that others would come in between.
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            looks.fetch_sub(1, Ordering::Relaxed);
             kept_at.lock().unwrap().push(kept.load(Ordering::Relaxed));
             if on { Ok(vec![heap(now(), 1, &[("main;lives", 1, 1024, &[])])]) } else { Err(CaptureError::NoHeap) }
         })

@@ -15,7 +15,7 @@ export function showDetails(profile, frame, { total, self, within, note }) {
     'd-total': [profile.figures(total)],
     'd-more': [
       profile.rate(total), known && `self ${worth(self)} · ${percent(share(self))}`,
-      within !== weight && `${percent(total / within)} of the zoom`, note,
+      within !== weight && within !== total && `${percent(total / within)} of the zoom`, note,
     ],
     'd-place': known ? [
       `${packages[frame]} (${KINDS[kinds[frame]][1]})`,

@@ -6,6 +6,7 @@ import { decode, functionsOf, widest } from './data.js';
 import { showDetails } from './details.js';
 import { button, byId, el, refill } from './dom.js';
 import { Feed } from './feed.js';
+import { around } from './focus.js';
 import { setUpSpan, showLegend, showTags, showWindows } from './filters.js';
 import { FlameGraph } from './flame.js';
 import { plural } from './format.js';
@@ -83,7 +84,10 @@ function derive(known) {
   const { frames, names, kinds } = profile;
   const isHidden = (id, frame) => state.h.includes(names[id]) || state.h.includes(`@${KINDS[kinds[frame]][0]}`);
   const hidden = frames.name.map(isHidden);
-  view.tree = state.h.length || state.r ? reshape(profile, hidden, state.r) : profile.tree;
+  const shaped = (base) => (state.h.length || state.r ? reshape({ frames, tree: base }, hidden, state.r) : base);
+  const focus = state.f ? around(profile, profile.ids.get(state.f), state.callers) : null;
+  view.tree = shaped(focus ?? profile.tree);
+  view.focus = Boolean(focus);
   if (view.tree !== tree) graph.selected = -1;
   // A path from before a function was hidden still has its name.
   const gone = new Set(state.whole ? [] : frames.name.filter((_, frame) => hidden[frame]).map((id) => names[id]));
@@ -92,7 +96,9 @@ function derive(known) {
   const { node, found } = known >= 0 ? { node: known, found: true } : resolve(profile, view.tree, path, state.whole);
   if (found) state = { ...state, path: pathTo(node), whole: true };
   const { hits, error } = match(names, state.q, state.case);
-  const rows = functionsOf(profile, view.tree, node).filter(({ id, frame }) => kinds[frame] !== PROCESS && (!hits || hits[id]));
+  // Callers are in turned stacks, in which no value is a function's own.
+  const [within, root] = focus && state.callers ? [shaped(around(profile, profile.ids.get(state.f), '')), 0] : [view.tree, node];
+  const rows = functionsOf(profile, within, root).filter(({ id, frame }) => kinds[frame] !== PROCESS && (!hits || hits[id]));
   const matches = hits && total(profile, view.tree, node, hits);
   if (!(view.place < matches?.nodes.length)) view.place = -1;
   Object.assign(view, { zoom: node, found, hits, error, rows, matches });
@@ -132,6 +138,7 @@ function showControls() {
   byId('live').textContent = view.failure ? 'No answer' : on ? 'Live' : moving() ? 'Paused' : 'Fixed';
   byId('live').classList.toggle('red', Boolean(view.failure));
   byId('query').value = state.q;
+  byId('unfocus').hidden = !state.f;
   for (const format of ['pprof', 'folded']) byId(format).href = address(state, format);
 }
 
@@ -140,6 +147,7 @@ function showNotices() {
   const list = [
     failure && ['red', `${failure}. Trying again${profile ? '; what is shown came before' : ''}.`],
     !found && ['amber', `“${shortName(state.path.at(-1))}” is not in the profile now; its nearest ancestor is shown.`],
+    state.f && profile && !view.focus && ['amber', `“${shortName(state.f)}” is not in the profile now; all is shown.`],
     error && ['amber', error], ...(profile ? notices(profile) : []),
   ].filter(Boolean);
   const line = ([level, text, code]) => el('p', { class: level }, text, code && el('code', { text: code }));
@@ -151,8 +159,9 @@ function showPath() {
   const path = [];
   for (let node = view.zoom; node >= 0; node = view.tree.parent[node]) path.unshift(node);
   if (path.length > 5) path.splice(1, path.length - 4);
-  const text = (node) => (node ? `› ${shortName(nameOf(node))}` : 'all');
-  refill(byId('path'), [view.answers, path], () =>
+  const all = view.focus ? `${state.callers ? 'callers' : 'calls'} of ${shortName(state.f)}` : 'all';
+  const text = (node) => (node ? `› ${shortName(nameOf(node))}` : all);
+  refill(byId('path'), [view.answers, all, path], () =>
     path.map((node, i) => button(i, { text: text(node), onclick: () => zoomTo(node) })));
 }
 
@@ -228,11 +237,18 @@ function choose(row) {
 function menuFor(name, node, at) {
   openMenu(at, shortName(name), {
     Zoom: () => zoomTo(node),
+    Focus: () => focusOn(name, ''),
+    Callers: () => focusOn(name, '1'),
     Hide: () => go({ h: [...state.h, name], whole: false }),
     'Search this': () => search({ q: exactly(name), case: '1' }),
     // Without the right to the clipboard, as on plain HTTP from afar, the reader copies it.
     'Copy name': () => (navigator.clipboard ? navigator.clipboard.writeText(name) : prompt('Name', name)),
   });
+}
+
+/** Shows the samples of one function alone; of none, all. */
+function focusOn(f, callers) {
+  go({ f, callers, path: [], whole: true }, { reveal: true });
 }
 
 function escape() {
@@ -278,7 +294,8 @@ function setUp() {
     [['?'], 'this help', help],
   ]);
   const matchCase = () => search({ case: state.case ? '' : '1' });
-  const clicks = { live: pause, theme, ask: help, growth: grow, upward, collapse, case: matchCase };
+  const unfocus = () => focusOn('', '');
+  const clicks = { live: pause, theme, ask: help, growth: grow, upward, collapse, unfocus, case: matchCase };
   for (const name of VIEWS) clicks[name[0]] = () => go({ view: name });
   for (const [id, run] of Object.entries(clicks)) byId(id).addEventListener('click', run);
   byId('query').addEventListener('input', ({ target }) => search({ q: target.value }));

@@ -4,27 +4,42 @@
 
 import { grow } from './data.js';
 
+/** A tree that grows from its root, which is there: nodes by what is above them and their frame. */
+export class Growing {
+  constructor(frames, root) {
+    Object.assign(this, { frames, parent: [-1], frame: [root], self: [0], known: new Map() });
+  }
+
+  below(above, frame) {
+    const key = above * this.frames + frame;
+    let node = this.known.get(key);
+    if (node === undefined) {
+      node = this.parent.push(above) - 1;
+      this.frame.push(frame);
+      this.self.push(0);
+      this.known.set(key, node);
+    }
+    return node;
+  }
+
+  tree() {
+    return inPreorder(this.parent, this.frame, this.self);
+  }
+}
+
 /** `hidden[frame]` says what to leave out; `collapse` merges a function with its caller if they are the same. */
 export function reshape({ tree, frames }, hidden, collapse) {
-  const parent = [], frame = [], self = [];
-  const known = new Map();     // (parent, frame) → node
+  const grown = new Growing(hidden.length, tree.frame[0]);
   const into = new Int32Array(tree.count);
-  for (let i = 0; i < tree.count; i++) {
+  grown.self[0] = tree.self[0];
+  for (let i = 1; i < tree.count; i++) {
     const f = tree.frame[i];
-    const above = i ? into[tree.parent[i]] : -1;
-    const again = collapse && above > 0 && frames.name[frame[above]] === frames.name[f];
-    const key = above * hidden.length + f;
-    let node = i && (hidden[f] || again) ? above : known.get(key);
-    if (node === undefined) {
-      node = parent.push(above) - 1;
-      frame.push(f);
-      self.push(0);
-      known.set(key, node);
-    }
-    self[node] += tree.self[i];
-    into[i] = node;
+    const above = into[tree.parent[i]];
+    const again = collapse && above > 0 && frames.name[grown.frame[above]] === frames.name[f];
+    into[i] = hidden[f] || again ? above : grown.below(above, f);
+    grown.self[into[i]] += tree.self[i];
   }
-  return inPreorder(parent, frame, self);
+  return grown.tree();
 }
 
 /** Widest siblings first, as the server sends them. */

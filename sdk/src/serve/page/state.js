@@ -1,6 +1,6 @@
 // The view as the address says it: reload, Back and a link show the same.
 //
-// `from`, `to`, `tag`, `type`, `growth`, `service`, `pid` as the server's; `p` path of the zoom, `h` what is hidden (`@std`: a kind of package), `q` search,
+// `from`, `to`, `tag`, `type`, `growth`, `service`, `pid` as the server's; `p` path of the zoom, `h` what is hidden (`@std`: a kind of package), `f` the function whose samples alone are shown, `callers` if below it stand those, `q` search,
 // `case`, `view`, `sort`, `root`, `r` recursion collapsed, `theme`.
 
 import { isState } from './types.js';
@@ -12,7 +12,7 @@ const CHOICES = {
   type: [/^(cpu|goroutine|(inuse|alloc)_(space|objects)|(block|mutex)_(delay|contentions))$/, 'cpu'], growth: [/^1$/, ''],
   service: [/./, ''], pid: [/^\d+$/, ''],
   view: [/^(graph|table|both)$/, ''], sort: [/^-?(name|self|total|samples)$/, '-self'], root: [/^bottom$/, 'top'],
-  q: [/./, ''], case: [/^1$/, ''], r: [/^1$/, ''], theme: [/^(light|dark)$/, ''],
+  f: [/./, ''], callers: [/^1$/, ''], q: [/./, ''], case: [/^1$/, ''], r: [/^1$/, ''], theme: [/^(light|dark)$/, ''],
 };
 
 /** The view of the address. Of a zoom, it has what leads there; the browser's history has the whole path. */

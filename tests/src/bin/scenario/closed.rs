@@ -3,14 +3,17 @@
 //! In: `first`, how many files it opens before the others, so that each number of the profiler's comes to mean something else
 //! from run to run; `names`, whether it is busy finding names meanwhile; `delivers`, whether a profile has arrived before;
 //! `patience`, how many seconds its profiles may take at the end. Out: what became of the host's descriptors (opened at once, so that they have the numbers that were the
-//! profiler's), of its work, of the profiler, and of another one that is started afterwards.
+//! profiler's), of its work, of its server that has our pages, of the profiler, and of another one that is started afterwards.
 
 use std::fs::{self, File};
+use std::future::Future;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use profiler::{Config, ProfileKind, Profiler};
@@ -18,6 +21,7 @@ use profiler_tests::subject::Options;
 use profiler_tests::workload::spin;
 use profiler_tests::{Result, stats};
 use serde_json::{Value, json};
+use tower_service::Service as _;
 
 use crate::MORE;
 
@@ -33,7 +37,7 @@ pub(crate) fn closed(options: &Options) -> Result<Value> {
     let busy = || std::thread::spawn(|| spin(Duration::from_secs(3)));
     let workers: Vec<_> = (0..2).map(|_| busy()).collect();
     let config = Config::new("closed").interval(Duration::from_millis(300)).symbolize(options.value_or("names", true)?);
-    let profiler = profiler::start(config.serve("127.0.0.1:0"))?;
+    let profiler = profiler::start(config.serve("127.0.0.1:0").serve_within())?;
     spin(Duration::from_millis(1000));
     let end = Instant::now() + MORE;
     while options.value_or("delivers", true)? && profiler.stats().account.exported == 0 && Instant::now() < end {
@@ -45,6 +49,7 @@ pub(crate) fn closed(options: &Options) -> Result<Value> {
         return Err(io::Error::last_os_error().into());
     }
     let mut own = Descriptors::open(options.value("first")?)?;
+    let within = within();
     let flushed = profiler.flush(PATIENCE);
     spin(Duration::from_secs(2));
     let refused = refused(&profiler);
@@ -56,8 +61,8 @@ pub(crate) fn closed(options: &Options) -> Result<Value> {
     let again = again(Duration::from_secs(options.value_or("patience", 60)?))?;
     changed.extend(own.changed());
     Ok(json!({
-        "before": before, "after": after, "flushed": flushed, "refused": refused, "work_goes_on": work_goes_on,
-        "stopped": stopped, "descriptors": own.list.len(), "changed": changed, "again": again,
+        "before": before, "after": after, "flushed": flushed, "refused": refused, "within": within,
+        "work_goes_on": work_goes_on, "stopped": stopped, "descriptors": own.list.len(), "changed": changed, "again": again,
     }))
 }
 
@@ -68,6 +73,16 @@ fn refused(profiler: &Profiler) -> bool {
     profiler.pause();
     let captured = profiler.capture(ProfileKind::Cpu, Duration::from_secs(1));
     [rate, profiler.resume(), captured.map(drop)].into_iter().all(|outcome| outcome.is_err_and(says_why))
+}
+
+/// What the pages inside of the host's own server answer, if they do so at once: the status.
+fn within() -> Option<u16> {
+    let request = http::Request::get("/stats").body(()).ok()?;
+    let mut answer = pin!(profiler::serve::service().call(request));
+    match answer.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(Ok(response)) => Some(response.status().as_u16()),
+        Poll::Pending => None,
+    }
 }
 
 /// Profiles again.
