@@ -40,11 +40,15 @@ impl Numbers {
 /// Looks in one call, and calls, of the look around at the beginning.
 const WORK: usize = 64;
 const MOST_CALLS: usize = 256;
+/// Samples that wait to be named together.
+const MOST_WAITING: usize = 256;
 
 #[derive(Debug)]
 pub(super) struct Desk {
     table: Table,
     namer: Namer,
+    /// Samples of this turn without names: these are looked up together, for each look costs a wait.
+    waiting: Vec<(Arc<Target>, Sample)>,
     aggregate: Aggregate,
     taps: Taps,
     numbers: Numbers,
@@ -68,6 +72,7 @@ impl Desk {
         Self {
             table,
             namer,
+            waiting: Vec::new(),
             aggregate: Aggregate::begin(SystemTime::now()),
             taps: Taps::default(),
             numbers,
@@ -88,6 +93,7 @@ impl Desk {
             Ok(Event::Sample(sample)) => self.sample(*sample, now),
             Ok(Event::Exec { pid }) => {
                 // The same process, with another program: nothing that was mapped is there any more.
+                self.name(now);
                 if let Some(target) = self.told.get(&pid) {
                     self.namer.forget(target.process);
                 }
@@ -133,13 +139,31 @@ impl Desk {
         self.taken();
         self.figures.sampled += 1;
         let target = self.with_tags(&mut sample, target, now);
-        let stack = self.namer.name(target.process, &sample, now);
-        if let Err(Full) = self.aggregate.add(target.process, &sample, &stack) {
-            self.ledger.lost(1, Cause::AggregateFull);
+        self.waiting.push((target, sample));
+        if self.waiting.len() >= MOST_WAITING {
+            self.name(now);
         }
-        self.taps.add(&target, &sample, &stack);
-        // The last program that it ran is what its window is of.
-        self.sampled.insert(target.process, target);
+    }
+
+    /// Gives those that wait their names, and puts them into their windows.
+    pub(super) fn name(&mut self, now: Instant) {
+        let waiting = std::mem::take(&mut self.waiting);
+        let mut of_processes: HashMap<Process, Vec<&Sample>> = HashMap::new();
+        for (target, sample) in &waiting {
+            of_processes.entry(target.process).or_default().push(sample);
+        }
+        for (process, samples) in of_processes {
+            self.namer.learn(process, &samples, now);
+        }
+        for (target, sample) in waiting {
+            let stack = self.namer.name(target.process, &sample, now);
+            if let Err(Full) = self.aggregate.add(target.process, &sample, &stack) {
+                self.ledger.lost(1, Cause::AggregateFull);
+            }
+            self.taps.add(&target, &sample, &stack);
+            // The last program that it ran is what its window is of.
+            self.sampled.insert(target.process, target);
+        }
     }
 
     /// A stack came out of the ring.

@@ -144,6 +144,7 @@ impl Pipeline {
         if let Some(sampler) = &mut self.sampler {
             sampler.drain(|record| self.desk.take(record, now));
         }
+        self.desk.name(now);
         if now >= self.next_sweep && self.desk.sweep(SWEEP_WORK, now) {
             self.next_sweep = now + SWEEP;
             self.follow_processors();

@@ -6,6 +6,9 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking and says why")]
 
 mod build;
+#[path = "../fuse/mod.rs"]
+mod fuse;
+mod hangs;
 mod names;
 mod profile;
 #[cfg(target_arch = "x86_64")]
