@@ -6,6 +6,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking and says why")]
 
 mod build;
+mod cgo;
 #[path = "../fuse/mod.rs"]
 mod fuse;
 mod hangs;
