@@ -17,11 +17,14 @@ const MAX_SYMBOLS: usize = 12 << 20;
 /// Most bytes of a vDSO: it has two pages or so.
 const MAX_VDSO: u64 = 256 << 10;
 
+/// A file, and what it is.
+type Open = (Identity, Arc<Binary>);
+
 /// The open binaries; a copy is of the same ones.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Book {
     /// The one that was asked last stands last.
-    open: Arc<Mutex<Vec<(Identity, Arc<Binary>)>>>,
+    open: Arc<Mutex<Vec<Open>>>,
     vdso: Arc<OnceLock<Option<Arc<Binary>>>>,
 }
 
@@ -79,7 +82,7 @@ impl Book {
         self.held().len()
     }
 
-    fn held(&self) -> MutexGuard<'_, Vec<(Identity, Arc<Binary>)>> {
+    fn held(&self) -> MutexGuard<'_, Vec<Open>> {
         // A list is whole between two calls of its methods.
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
