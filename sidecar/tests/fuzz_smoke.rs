@@ -1,8 +1,13 @@
 //! The fuzz target of Go's tables on stable Rust: real programs, and a deterministic stream of mutations of them.
 //!
-//! `FUZZ_SECONDS` is the time that it takes, 2 by default. A failure prints the seed that failed; `FUZZ_SEED` tries that one alone.
+//! Most inputs are mutations of small files: the first functions of those programs, of which a second has room for ten thousands, and in which a
+//! mutation seldom misses what is read. `FUZZ_SECONDS` is the time that it takes, 2 by default; `FUZZ_FROM` where the stream begins, so that several can run side by
+//! side. A failure prints the seed that failed; `FUZZ_SEED` tries that one alone.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking and says why")]
+
+#[path = "go_symbols/reduce.rs"]
+mod reduce;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -10,6 +15,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use profiler_sidecar::elf::File;
+use profiler_sidecar::go::BuildInfo;
 use profiler_sidecar::go::fuzz::{self, Read};
 
 fn time() -> Duration {
@@ -111,19 +117,41 @@ impl Seed {
     }
 }
 
+/// One of so many inputs is a whole program: each costs as much as a hundred of the others.
+const WHOLE: usize = 1000;
+
+/// Files that are kept in the repository: of versions that cannot be had everywhere, and whatever was found.
+fn kept() -> Vec<Seed> {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+    let files = std::fs::read_dir(tests.join("go_symbols/fixtures")).unwrap().flatten().map(|entry| entry.path());
+    let mut files: Vec<_> = files.filter(|path| path.extension().is_some_and(|kind| kind == "elf")).collect();
+    files.sort();
+    files.iter().map(|path| Seed::of(std::fs::read(path).unwrap())).collect()
+}
+
+/// Which Go 1.X built it.
+fn minor_of(seed: &Seed) -> u32 {
+    let build = BuildInfo::read(&File::of_bytes(seed.bytes.clone()).unwrap()).unwrap().unwrap();
+    build.version.minor.into()
+}
+
 const SOURCE: &str = "package main\n\nfunc main() { println(len(\"a\")) }\n";
 
 /// Check that no damage of a program leads the reader of its tables astray: no panic, no endless walk, whatever is said.
 #[test]
 fn damaged_programs_are_read_in_part_or_refused() {
-    let seeds = [Seed::build("exe"), Seed::build("pie")];
-    for seed in &seeds {
+    let whole = [Seed::build("exe"), Seed::build("pie")];
+    let mut small = kept();
+    small.extend([48, 8].map(|count| Seed::of(reduce::reduced(&whole[0].bytes, minor_of(&whole[0]), count))));
+    for seed in whole.iter().chain(&small) {
         assert!(matches!(fuzz::program(seed.bytes.clone()), Read::Named(64..)), "a whole program is read");
     }
-    let only = std::env::var("FUZZ_SEED").ok().map(|text| text.parse::<u64>().unwrap());
+    let variable = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
+    let only = variable("FUZZ_SEED");
     let (start, mut runs, mut named) = (Instant::now(), 0_u64, 0_u64);
-    for number in only.map_or(0..u64::MAX, |only| only..only + 1) {
+    for number in only.map_or(variable("FUZZ_FROM").unwrap_or(0)..u64::MAX, |only| only..only + 1) {
         let mut numbers = Numbers(number);
+        let seeds = if numbers.below(WHOLE) == 0 { &whole[..] } else { &small[..] };
         let bytes = seeds[numbers.below(seeds.len())].mutated(&mut numbers);
         let began = Instant::now();
         let Ok(outcome) = catch_unwind(AssertUnwindSafe(|| fuzz::program(bytes))) else {
@@ -133,6 +161,9 @@ fn damaged_programs_are_read_in_part_or_refused() {
             eprintln!("FUZZ_SEED={number} took {:?}", began.elapsed());
         }
         runs += 1;
+        if runs.is_multiple_of(1_000_000) {
+            eprintln!("{runs} inputs in {:?}, up to FUZZ_SEED={number}", start.elapsed());
+        }
         named += u64::from(matches!(outcome, Read::Named(_)));
         if start.elapsed() >= time() {
             break;

@@ -26,12 +26,12 @@ pub(super) fn classify(
         return Ok(None);
     }
     let answer = scout.look(process, folder).transpose()?;
-    let mut trouble = answer.is_none().then_some(WhyNot::NoAnswer);
     let Seen { container, environment, context, exe } = answer.unwrap_or_default();
-    let exe = exe.unwrap_or_else(|fault| {
-        trouble = Some(WhyNot::Unreadable(fault.to_string()));
-        Exe::default()
-    });
+    let (exe, trouble) = match exe {
+        Some(Ok(exe)) => (exe, None),
+        Some(Err(fault)) => (Exe::default(), Some(WhyNot::Unreadable(fault.to_string()))),
+        None => (Exe::default(), Some(WhyNot::NoAnswer)),
+    };
     let known = Known {
         process,
         comm: &stat.comm,

@@ -2,9 +2,13 @@
 //! each look is done on a thread that can be left behind ([`Aside`]).
 //!
 //! In: a process. Out: what was seen, or that there was no answer in time. Who asks waits: once somebody gave no answer, the others of the same
-//! round are waited for only shortly, so that several that hang do not hold up the start.
+//! round are waited for only shortly, so that several that hang do not hold up the start. The program's file is asked of its file system: of one
+//! that hangs one thread is left behind, whatever the number of programs on it.
 
 use std::cell::Cell;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,30 +17,31 @@ use super::context::Published;
 use super::environment::Environment;
 use super::program::Programs;
 use super::target::Exe;
-use crate::target::{Aside, Fault, Files, Folder, NoAnswer, Process};
+use crate::target::{Aside, Device, Fault, Files, Folder, Mappings, NoAnswer, Process, Whom, undeleted};
 
 /// How long an answer is waited for in a round in which somebody gave none: enough for files and memory that are there.
 const HURRIED: Duration = Duration::from_millis(100);
+/// Mappings among which the program is looked for: it lies below all others but what was put there on purpose.
+const FIRST_MAPPINGS: usize = 64;
 
 /// What was seen of a process.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Seen {
     pub(super) container: Container,
     pub(super) environment: Environment,
     pub(super) context: Option<Published>,
-    pub(super) exe: Result<Exe, Fault>,
+    /// `None`: no answer came.
+    pub(super) exe: Option<Result<Exe, Fault>>,
 }
 
-impl Default for Seen {
-    /// Nothing.
-    fn default() -> Self {
-        Self {
-            container: Container::default(),
-            environment: Environment::default(),
-            context: None,
-            exe: Ok(Exe::default()),
-        }
-    }
+/// What is seen without a file.
+struct Outside {
+    seen: Seen,
+    /// Where the link to its program leads.
+    link: Result<Vec<u8>, Fault>,
+    /// Where its file lies, if that can be told without it.
+    device: Option<Device>,
+    folder: Folder,
 }
 
 /// Who looks.
@@ -68,13 +73,42 @@ impl Scout {
     /// # Errors
     /// When it is gone.
     pub(super) fn look(&self, process: Process, folder: Folder) -> Option<Result<Seen, Fault>> {
-        let programs = Arc::clone(&self.programs);
-        self.ask(process, move || see(process, folder, &programs))
+        let outside = match self.ask(process.into(), process, move || see(process, folder))? {
+            Ok(outside) => outside,
+            Err(fault) => return Some(Err(fault)),
+        };
+        let Outside { mut seen, link, device, folder } = outside;
+        seen.exe = match link {
+            Ok(link) => self.program(process, device, folder, &link),
+            Err(fault) => Some(Err(fault)),
+        };
+        match seen.exe {
+            Some(Err(fault)) if fault.is_gone() => Some(Err(fault)),
+            exe => Some(Ok(Seen { exe, ..seen })),
+        }
+    }
+
+    /// The program's file; `None`: no answer came.
+    fn program(
+        &self,
+        process: Process,
+        device: Option<Device>,
+        folder: Folder,
+        link: &[u8],
+    ) -> Option<Result<Exe, Fault>> {
+        let (path, is_deleted) = undeleted(Path::new(OsStr::from_bytes(link)));
+        let path = path.to_owned();
+        let (programs, whom) = (Arc::clone(&self.programs), device.map_or(process.into(), Whom::Disk));
+        self.ask(whom, process, move || {
+            let (file, identity) = Files::new(folder).exe()?;
+            let program = programs.look_into(identity, file);
+            Ok(Exe { path, is_deleted, identity: Some(identity), program: Some(program) })
+        })
     }
 
     /// When what lies at `header` was published (`Some(None)`: nothing does); `None`: no answer came.
     pub(super) fn published_time(&self, process: Process, header: u64) -> Option<Option<u64>> {
-        self.ask(process, move || Published::time_at(header, process.memory()))
+        self.ask(process.into(), process, move || Published::time_at(header, process.memory()))
     }
 
     /// Threads that did not come back yet.
@@ -82,8 +116,14 @@ impl Scout {
         self.aside.away()
     }
 
-    fn ask<T: Send + 'static>(&self, process: Process, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-        let answer = self.aside.ask_within(process, self.patience(), work);
+    /// Asks, on behalf of a process.
+    fn ask<T: Send + 'static>(
+        &self,
+        whom: Whom,
+        process: Process,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        let answer = self.aside.ask_within(whom, self.patience(), work);
         if matches!(answer, Err(NoAnswer::Late)) {
             self.hurry(process);
         }
@@ -107,14 +147,25 @@ impl Scout {
     }
 }
 
-fn see(process: Process, folder: Folder, programs: &Programs) -> Result<Seen, Fault> {
+fn see(process: Process, folder: Folder) -> Result<Outside, Fault> {
     let container = Container::read(&folder);
     let environment = readable(Environment::read(&folder))?.unwrap_or_default();
     let context = readable(Published::read(&folder, process.memory()))?.flatten();
-    match program(folder, programs) {
-        Err(fault) if fault.is_gone() => Err(fault),
-        exe => Ok(Seen { container, environment, context, exe }),
-    }
+    let seen = Seen { container, environment, context, exe: None };
+    let link = folder.link("exe");
+    let device = link.as_ref().ok().and_then(|link| device_of(&folder, link));
+    Ok(Outside { seen, link, device, folder })
+}
+
+/// Where the file of the program lies, by its mappings: nothing of it is looked at.
+fn device_of(folder: &Folder, link: &[u8]) -> Option<Device> {
+    let (mut left, mut device) = (FIRST_MAPPINGS, None);
+    let scan = Mappings::each(folder, |line| {
+        left -= 1;
+        device = (line.inode != 0 && line.name == link).then_some(line.device);
+        device.is_none() && left > 0
+    });
+    scan.ok().and(device)
 }
 
 /// What may be missing; only that the process is gone is an error.
@@ -124,14 +175,6 @@ fn readable<T>(outcome: Result<T, Fault>) -> Result<Option<T>, Fault> {
         Err(fault) if fault.is_gone() => Err(fault),
         Err(_) => Ok(None),
     }
-}
-
-fn program(folder: Folder, programs: &Programs) -> Result<Exe, Fault> {
-    let files = Files::new(folder);
-    let (path, is_deleted) = files.exe_path()?;
-    let (file, identity) = files.exe()?;
-    let program = programs.look_into(identity, file);
-    Ok(Exe { path, is_deleted, identity: Some(identity), program: Some(program) })
 }
 
 #[cfg(test)]
@@ -154,20 +197,22 @@ mod tests {
     fn only_the_first_that_hangs_is_waited_for_long() {
         let mut scout = Scout::new(Duration::from_millis(1));
         let (end_first, first) = hang();
-        assert_eq!(scout.ask(Process::new(1, 1), first), None);
+        assert_eq!(scout.ask(Process::new(1, 1).into(), Process::new(1, 1), first), None);
         scout.patience = LONG;
         assert_eq!(scout.patience(), HURRIED);
         let ends: Vec<_> = (2..5)
             .map(|pid| {
                 let (end, work) = hang();
-                assert_eq!(scout.ask(Process::new(pid, 1), work), None);
+                let process = Process::new(pid, 1);
+                assert_eq!(scout.ask(process.into(), process, work), None);
                 end
             })
             .collect();
         assert_eq!(scout.away(), 4);
         scout.begin_round();
         assert_eq!(scout.patience(), LONG);
-        assert_eq!(scout.ask(Process::new(9, 1), || 5), Some(5));
+        let another = Process::new(9, 1);
+        assert_eq!(scout.ask(another.into(), another, || 5), Some(5));
         drop((end_first, ends));
     }
 }

@@ -119,9 +119,33 @@ impl File {
         self.sections.iter().find(|section| section.name() == name)
     }
 
+    /// Whether it has the symbol table that `strip` takes away.
+    #[must_use]
+    pub fn has_symbol_table(&self) -> bool {
+        self.sections.iter().any(|section| section.kind == Section::SYMBOLS && section.size > 0)
+    }
+
+    /// The name of the file that its symbols were split off to, and the CRC-32 of that. Source: GDB manual, "Debugging Information in Separate Files",
+    /// `.gnu_debuglink`: the name, zeros up to a multiple of four bytes, the checksum.
+    #[must_use]
+    pub fn debug_link(&self) -> Option<(String, u32)> {
+        const MOST: u64 = 4096;
+        let section = self.section(".gnu_debuglink").filter(|section| section.size <= MOST)?;
+        let mut bytes = vec![0; section.size as usize];
+        self.read_at(section.offset, &mut bytes).ok()?;
+        let name = bytes.split(|byte| *byte == 0).next().filter(|name| !name.is_empty())?;
+        let checksum = bytes.get((name.len() + 1).next_multiple_of(4)..)?.first_chunk()?;
+        Some((String::from_utf8(name.to_vec()).ok()?, u32::from_le_bytes(*checksum)))
+    }
+
     /// The functions of its symbol table; `None` where there is none, or none that can be read. Read at the first call.
     pub fn symbols(&self) -> Option<&Symbols> {
         self.symbols.get_or_init(|| Symbols::read(self).ok().flatten()).as_ref()
+    }
+
+    /// Bytes of memory that its symbols take, once they were asked for.
+    pub(crate) fn symbol_bytes(&self) -> usize {
+        self.symbols.get().and_then(Option::as_ref).map_or(0, Symbols::bytes)
     }
 
     /// The file's offset of the byte that is loaded at `address`, as the file counts addresses.
@@ -136,6 +160,15 @@ impl File {
     pub fn address_of(&self, offset: u64) -> Option<u64> {
         let code = self.loaded().filter(|segment| segment.executable);
         code.chain(self.loaded()).find_map(|segment| segment.address_of(offset))
+    }
+
+    /// The address, as the file counts them, of the first byte of a mapping that begins at `offset` of the file and is code, or is not: with
+    /// where it lies in a process, this gives the load bias. Other than for [`address_of`](Self::address_of) the byte may stand before the
+    /// segment, on its first page: linkers let segments begin anywhere in a page, and lld gives the pages before them to others (elf(5),
+    /// `p_align`).
+    #[must_use]
+    pub fn mapped_address_of(&self, offset: u64, executable: bool) -> Option<u64> {
+        Segment::holder(&self.segments, offset, executable).map(|segment| segment.page_address_of(offset))
     }
 
     /// Fills `into` from `offset` on.

@@ -6,6 +6,8 @@ use super::{Fault, Header, Record, Why};
 /// Most program headers; compilers write about a dozen.
 const MOST: u16 = 512;
 const ENTRY: u16 = 56;
+/// The largest page of the processors that we run on: a mapping begins at most so far before what is to be loaded.
+const PAGE: u64 = 64 << 10;
 
 /// A program header. Source: elf(5), "Program header (Phdr)".
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +44,21 @@ impl Segment {
     pub(super) fn offset_of(&self, address: u64) -> Option<u64> {
         let inside = address.checked_sub(self.address).filter(|inside| *inside < self.file_size)?;
         self.offset.checked_add(inside)
+    }
+
+    /// The one of `segments` by which a byte of the file comes into a mapping that is code, or is not. A page that two of them share is loaded
+    /// twice, and loaded are whole pages, with what stands in the file before the segment, too.
+    pub(crate) fn holder(segments: &[Self], offset: u64, executable: bool) -> Option<&Self> {
+        let exact = |segment: &&Self| segment.offset <= offset && offset - segment.offset < segment.file_size;
+        let paged = |segment: &&Self| segment.offset & !(PAGE - 1) <= offset && offset < segment.offset;
+        let loaded = || segments.iter().filter(|segment| segment.kind == Self::LOAD);
+        let alike = || loaded().filter(|segment| segment.executable == executable);
+        alike().find(exact).or_else(|| alike().find(paged)).or_else(|| loaded().find(exact))
+    }
+
+    /// The address at which a byte on one of its pages is loaded.
+    pub(crate) fn page_address_of(&self, offset: u64) -> u64 {
+        self.address.wrapping_add(offset.wrapping_sub(self.offset))
     }
 
     /// The address at which what is at `offset` is loaded.

@@ -1,7 +1,8 @@
 //! Functions by a file's symbol table.
 //!
-//! In: `.symtab`, or `.dynsym` where that was stripped. Out: the function that holds an address. The table is read once from end to
-//! end; what is kept is 16 bytes for each function within a bound, beyond which an address costs a walk through the table.
+//! In: `.symtab`, or `.dynsym` where that was stripped. Out: the function that holds an address. The table is read once from end to end, and 16
+//! bytes are kept for each function. Of a file with very many, as a browser or a compiler has, only their order by address is kept, 4 bytes for
+//! each, made in several readings of bounded memory ([`Index`]); an address then costs some twenty small reads of the file.
 
 use super::{Fault, File, Record, Section, Why};
 
@@ -11,8 +12,10 @@ const ENTRY: usize = 24;
 const MOST: u64 = 1 << 22;
 /// Entries that are read at once.
 const CHUNK: usize = 2048;
-/// Most functions that are kept: two megabytes of them.
+/// Most functions that are kept whole: two megabytes of them.
 const KEPT: usize = 1 << 17;
+/// Functions that may lie in others, or have other names.
+const NESTED: usize = 16;
 /// Longest name; a longer one is cut.
 const NAME: usize = 4096;
 /// How far a function without a size, as assembly has them, reaches where no other one begins.
@@ -23,8 +26,16 @@ const UNSIZED: u64 = 4096;
 pub struct Symbols {
     table: Table,
     names: Section,
-    /// By address; none where there are too many to keep.
-    kept: Option<Vec<Entry>>,
+    index: Index,
+}
+
+/// The functions by address.
+#[derive(Debug)]
+enum Index {
+    /// All of them.
+    Whole(Vec<Entry>),
+    /// Their numbers in the table.
+    Numbers(Vec<u32>),
 }
 
 /// A function of a symbol table.
@@ -53,6 +64,9 @@ struct Entry {
     name: u32,
 }
 
+/// A function with its number in the table.
+type Numbered = (Entry, u32);
+
 impl Entry {
     const GLOBAL: u32 = 1 << 31;
 
@@ -78,25 +92,32 @@ impl Symbols {
             return Err(fault(Why::TooMuch(count)));
         }
         let table = Table { at: section.offset, count };
-        let mut kept = Vec::new();
-        let mut fits = true;
-        table.each(file, |entry| {
-            fits = fits && kept.len() < KEPT;
-            if fits {
-                kept.push(entry);
-            }
-        })?;
-        kept.sort_unstable();
-        kept.shrink_to_fit();
-        Ok(Some(Self { table, names, kept: fits.then_some(kept) }))
+        let lowest = table.lowest(file, None, KEPT + 1)?;
+        let index = if lowest.len() > KEPT {
+            drop(lowest);
+            Index::Numbers(table.numbers(file)?)
+        } else {
+            let mut kept: Vec<Entry> = lowest.into_iter().map(|(entry, _)| entry).collect();
+            kept.shrink_to_fit();
+            Index::Whole(kept)
+        };
+        Ok(Some(Self { table, names, index }))
+    }
+
+    /// Bytes of memory.
+    pub(super) fn bytes(&self) -> usize {
+        match &self.index {
+            Index::Whole(kept) => kept.capacity() * size_of::<Entry>(),
+            Index::Numbers(numbers) => numbers.capacity() * size_of::<u32>(),
+        }
     }
 
     /// The function of `file`, the file they were read from, that holds `address`.
     #[must_use]
     pub fn find(&self, file: &File, address: u64) -> Option<Symbol> {
-        let entry = match &self.kept {
-            Some(kept) => holder(kept, address),
-            None => self.walk(file, address),
+        let entry = match &self.index {
+            Index::Whole(kept) => holder(kept, address),
+            Index::Numbers(numbers) => holder(&self.table.around(file, numbers, address)?, address),
         }?;
         Some(Symbol { name: self.name(file, entry.name)?, address: entry.address, size: entry.size() })
     }
@@ -105,30 +126,16 @@ impl Symbols {
     #[must_use]
     pub fn address_of(&self, file: &File, name: &str) -> Option<u64> {
         let mut found = None;
-        let each = |entry: Entry| {
+        let mut each = |entry: Entry| {
             if found.is_none() && self.name(file, entry.name).is_some_and(|this| this == name) {
                 found = Some(entry.address);
             }
         };
-        match &self.kept {
-            Some(kept) => kept.iter().copied().for_each(each),
-            None => self.table.each(file, each).ok()?,
+        match &self.index {
+            Index::Whole(kept) => kept.iter().copied().for_each(each),
+            Index::Numbers(_) => self.table.each(file, |entry, _| each(entry)).ok()?,
         }
         found
-    }
-
-    /// The nearest function at or before `address`, by reading the whole table.
-    fn walk(&self, file: &File, address: u64) -> Option<Entry> {
-        let mut near: Vec<Entry> = Vec::new();
-        let keep = |entry: Entry| {
-            if entry.address <= address && (entry.size() == 0 || entry.covers(address)) {
-                near.push(entry);
-                near.sort_unstable();
-                near.drain(..near.len().saturating_sub(8));
-            }
-        };
-        self.table.each(file, keep).ok()?;
-        holder(&near, address)
     }
 
     /// The name, without the version that linkers write behind it: `memcpy` for `memcpy@@GLIBC_2.14`. Source: GNU ld manual, "VERSION Command".
@@ -161,16 +168,73 @@ impl File {
 }
 
 impl Table {
-    /// Calls `each` with every function that is defined here.
-    fn each(self, file: &File, mut each: impl FnMut(Entry)) -> Result<(), Fault> {
+    /// The numbers of all functions by address.
+    fn numbers(self, file: &File) -> Result<Vec<u32>, Fault> {
+        let (mut numbers, mut last) = (Vec::new(), None);
+        loop {
+            let next = self.lowest(file, last, KEPT)?;
+            let Some(behind) = next.last() else { break };
+            last = Some(*behind);
+            numbers.extend(next.iter().map(|(_, number)| *number));
+        }
+        numbers.shrink_to_fit();
+        Ok(numbers)
+    }
+
+    /// The first `most` functions behind `after` in the order of addresses, in this order.
+    fn lowest(self, file: &File, after: Option<Numbered>, most: usize) -> Result<Vec<Numbered>, Fault> {
+        let (mut low, mut bound): (Vec<Numbered>, Option<Numbered>) = (Vec::new(), None);
+        self.each(file, |entry, number| {
+            let this = (entry, number);
+            if after.is_some_and(|after| this <= after) || bound.is_some_and(|bound| this > bound) {
+                return;
+            }
+            low.push(this);
+            if low.len() == 2 * most {
+                let (_, highest, _) = low.select_nth_unstable(most - 1);
+                bound = Some(*highest);
+                low.truncate(most);
+            }
+        })?;
+        low.sort_unstable();
+        low.truncate(most);
+        low.shrink_to_fit();
+        Ok(low)
+    }
+
+    /// The functions by address that begin at or before `address`, the last of them.
+    fn around(self, file: &File, numbers: &[u32], address: u64) -> Option<Vec<Entry>> {
+        let (mut low, mut high) = (0, numbers.len());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.entry(file, *numbers.get(middle)?)?.address <= address { low = middle + 1 } else { high = middle }
+        }
+        let near = numbers.get(low.saturating_sub(NESTED)..low)?;
+        near.iter().map(|number| self.entry(file, *number)).collect()
+    }
+
+    /// The function of this number.
+    fn entry(self, file: &File, number: u32) -> Option<Entry> {
+        let mut bytes = [0; ENTRY];
+        let at = self.at.checked_add(u64::from(number) * ENTRY as u64)?;
+        file.read_at(at, &mut bytes).ok()?;
+        function(&Record::new(bytes))
+    }
+
+    /// Calls `each` with every function that is defined here, and its number.
+    fn each(self, file: &File, mut each: impl FnMut(Entry, u32)) -> Result<(), Fault> {
         let mut chunk = vec![0; CHUNK * ENTRY];
-        let (mut at, mut rest) = (self.at, self.count);
-        while rest > 0 {
-            let count = rest.min(CHUNK as u64);
+        let (mut at, mut number) = (self.at, 0);
+        while number < self.count {
+            let count = (self.count - number).min(CHUNK as u64);
             let bytes = chunk.get_mut(..count as usize * ENTRY).unwrap_or_default();
             file.pages.read_once(at, bytes)?;
-            bytes.as_chunks::<ENTRY>().0.iter().filter_map(|entry| function(&Record::new(*entry))).for_each(&mut each);
-            (rest, at) = (rest - count, at.saturating_add(bytes.len() as u64));
+            for (number, entry) in (number as u32..).zip(bytes.as_chunks::<ENTRY>().0) {
+                if let Some(entry) = function(&Record::new(*entry)) {
+                    each(entry, number);
+                }
+            }
+            (number, at) = (number + count, at.saturating_add(bytes.len() as u64));
         }
         Ok(())
     }
@@ -192,8 +256,6 @@ fn function(entry: &Record<ENTRY>) -> Option<Entry> {
 
 /// The function of `sorted` that holds `address`: the nearest that covers it. One without a size reaches to the next one, and not far.
 fn holder(sorted: &[Entry], address: u64) -> Option<Entry> {
-    /// Functions that may lie in others, or have other names.
-    const NESTED: usize = 16;
     let before = &sorted[..sorted.partition_point(|entry| entry.address <= address)];
     let covering = before.iter().rev().take(NESTED).find(|entry| entry.covers(address));
     let open = before.last().filter(|last| last.size() == 0 && address - last.address < UNSIZED);
@@ -229,5 +291,55 @@ mod tests {
         let table = [entry(0x1000, 0, 1)];
         assert_eq!(holder(&table, 0x1000 + UNSIZED - 1).map(|entry| entry.name), Some(1));
         assert_eq!(holder(&table, 0x1000 + UNSIZED), None);
+    }
+
+    /// A file of a table with so many functions, in any order, and names `f0`, `f1`…: those of 16 bytes at each multiple of 32.
+    fn file(count: u32) -> File {
+        let (mut table, mut names) = (vec![0; ENTRY], vec![0]);
+        for number in 0..count {
+            // Of no common divisor with a power of two, so each comes up once.
+            let place = number.wrapping_mul(0x9e37_79b1) % count.next_power_of_two();
+            table.extend((names.len() as u32).to_le_bytes());
+            table.extend([0x12, 0, 1, 0]);
+            table.extend((0x1_0000 + u64::from(place) * 32).to_le_bytes());
+            table.extend(16_u64.to_le_bytes());
+            names.extend(format!("f{place}\0").bytes());
+        }
+        let (table_at, names_at) = (64_u64, 64 + table.len() as u64);
+        let sections_at = names_at + names.len() as u64;
+        let mut bytes = vec![0; 64];
+        bytes[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
+        bytes[0x28..0x30].copy_from_slice(&sections_at.to_le_bytes());
+        bytes[0x3a] = 64;
+        bytes[0x3c] = 3;
+        bytes.extend(&table);
+        bytes.extend(&names);
+        for (kind, at, size) in [(0, 0, 0), (2_u32, table_at, table.len()), (3, names_at, names.len())] {
+            let mut section = [0; 64];
+            section[4..8].copy_from_slice(&kind.to_le_bytes());
+            section[24..32].copy_from_slice(&at.to_le_bytes());
+            section[32..40].copy_from_slice(&(size as u64).to_le_bytes());
+            section[40] = 2;
+            bytes.extend(section);
+        }
+        File::of_bytes(bytes).unwrap()
+    }
+
+    /// Check that a file with more functions than are kept whole has them all found, by 4 bytes of memory for each.
+    #[test]
+    fn very_many_functions_are_found_by_their_order() {
+        for (count, each) in [(1 << 10, size_of::<Entry>()), (1 << 19, 4)] {
+            let file = file(count);
+            let symbols = file.symbols().unwrap();
+            assert!(symbols.bytes() <= (count as usize + 1) * each, "{count}: {} bytes", symbols.bytes());
+            for place in (0..count).step_by(count as usize / 500).chain([0, 1, count - 1]) {
+                let at = 0x1_0000 + u64::from(place) * 32;
+                let name = |address| symbols.find(&file, address).map(|symbol| symbol.name);
+                assert_eq!([name(at), name(at + 15)], [Some(format!("f{place}")), Some(format!("f{place}"))]);
+                assert_eq!([name(at + 16), name(at - 1)], [None, None]);
+            }
+            assert_eq!(symbols.address_of(&file, "f77"), Some(0x1_0000 + 77 * 32));
+            assert_eq!(symbols.find(&file, u64::MAX), None);
+        }
     }
 }

@@ -29,6 +29,8 @@ pub(super) struct Binary {
     /// `None`: not ELF.
     elf: Option<Arc<elf::File>>,
     go: Option<Program>,
+    /// Where its symbols are, if they were split off.
+    split: Option<elf::File>,
     build_ids: Arc<[(BuildId, Box<str>)]>,
 }
 
@@ -59,14 +61,17 @@ impl Identity {
 }
 
 impl Binary {
-    /// Reads the head of `file`. One that is no ELF file, or a damaged one, has no names.
-    pub(super) fn open(file: File) -> Self {
+    /// Reads the head of `file`, and looks for its symbols by `split` if they are not in it. One that is no ELF file, or a damaged one, has no names.
+    pub(super) fn open(file: File, split: impl FnOnce(&elf::File) -> Option<elf::File>) -> Self {
         let hash = hash(&file);
         match elf::File::open(file) {
-            Ok(elf) => Self::of(elf, hash),
+            Ok(elf) => {
+                let split = split(&elf);
+                Self { split, ..Self::of(elf, hash) }
+            }
             Err(fault) => {
                 tracing::debug!(%fault, "a mapped file has no names");
-                Self { elf: None, go: None, build_ids: build_ids(None, hash) }
+                Self { elf: None, go: None, split: None, build_ids: build_ids(None, hash) }
             }
         }
     }
@@ -82,7 +87,12 @@ impl Binary {
             tracing::debug!(%fault, "the tables of a Go program cannot be read");
             None
         });
-        Self { build_ids: build_ids(Some(&elf), hash), elf: Some(elf), go }
+        Self { build_ids: build_ids(Some(&elf), hash), elf: Some(elf), go, split: None }
+    }
+
+    /// Bytes of memory that its symbols take.
+    pub(super) fn symbol_bytes(&self) -> usize {
+        [self.elf.as_deref(), self.split.as_ref()].into_iter().flatten().map(elf::File::symbol_bytes).sum()
     }
 
     /// What names the build.
@@ -105,11 +115,12 @@ impl Binary {
         }
     }
 
-    /// By the symbol table.
+    /// By the symbol table: that which was split off has more than what is left.
     fn in_symbols(&self, address: u64, call: Call) -> Option<Found> {
         let elf = self.elf.as_ref()?;
         let at = address.checked_sub(u64::from(call == Call::Return))?;
-        let symbol = elf.symbols()?.find(elf, at)?;
+        let symbol_in = |file: &elf::File| file.symbols()?.find(file, at);
+        let symbol = self.split.as_ref().and_then(symbol_in).or_else(|| symbol_in(elf))?;
         let (name, kind) = demangled(&symbol.name);
         let system_name = if name == symbol.name { Arc::default() } else { symbol.name.into() };
         let function = Function { name: name.into(), system_name, ..Function::default() };
@@ -180,6 +191,6 @@ fn hash(file: &File) -> Option<String> {
     context.finish().as_ref().get(..16).map(hex)
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,51 +1,75 @@
 //! The binaries that are open, shared by the processes that run them; the one that was not asked for longest goes first.
 //!
-//! In: open files. Out: [`Binary`]s. Bounded in number, each bounded in itself.
+//! In: open files. Out: [`Binary`]s. Bounded in number, each bounded in itself. Belongs to the threads that read ([`super::reader`]): what is
+//! found late is there for the next one; nothing is read or closed under the lock.
 
 use std::fs::File;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::binary::{Binary, Identity};
+use crate::elf;
 use crate::target::Process;
 
 /// Most binaries that are open at once.
 const MOST: usize = 24;
+/// Most bytes of the symbols of all that are open, but for the one that was asked last: a browser has four megabytes of them.
+const MAX_SYMBOLS: usize = 12 << 20;
 /// Most bytes of a vDSO: it has two pages or so.
 const MAX_VDSO: u64 = 256 << 10;
 
-/// The open binaries.
-#[derive(Debug, Default)]
+/// A file, and what it is.
+type Open = (Identity, Arc<Binary>);
+
+/// The open binaries; a copy is of the same ones.
+#[derive(Debug, Clone, Default)]
 pub(super) struct Book {
     /// The one that was asked last stands last.
-    open: Vec<(Identity, Arc<Binary>)>,
-    vdso: OnceLock<Option<Arc<Binary>>>,
+    open: Arc<Mutex<Vec<Open>>>,
+    vdso: Arc<OnceLock<Option<Arc<Binary>>>>,
 }
 
 impl Book {
     /// The binary of an identity, if it is open.
-    pub(super) fn find(&mut self, identity: &Identity) -> Option<Arc<Binary>> {
-        let place = self.open.iter().position(|(known, _)| known == identity)?;
-        let entry = self.open.remove(place);
+    pub(super) fn find(&self, identity: &Identity) -> Option<Arc<Binary>> {
+        let mut open = self.held();
+        let place = open.iter().position(|(known, _)| known == identity)?;
+        let entry = open.remove(place);
         let binary = Arc::clone(&entry.1);
-        self.open.push(entry);
+        open.push(entry);
         Some(binary)
     }
 
-    /// The binary that a file holds.
+    /// The binary that a file holds, with the symbols that `split` finds elsewhere. Can wait for both.
     ///
     /// # Errors
     /// What the file system says.
-    pub(super) fn open(&mut self, file: File) -> std::io::Result<(Identity, Arc<Binary>)> {
+    pub(super) fn open(
+        &self,
+        file: File,
+        split: impl FnOnce(&elf::File) -> Option<elf::File>,
+    ) -> std::io::Result<(Identity, Arc<Binary>)> {
         let identity = Identity::of(&file)?;
         if let Some(known) = self.find(&identity) {
             return Ok((identity, known));
         }
-        if self.open.len() >= MOST {
-            self.open.remove(0);
-        }
-        let binary = Arc::new(Binary::open(file));
-        self.open.push((identity, Arc::clone(&binary)));
+        let binary = Arc::new(Binary::open(file, split));
+        let mut open = self.held();
+        let oldest = (open.len() >= MOST).then(|| open.remove(0));
+        open.push((identity, Arc::clone(&binary)));
+        drop(open);
+        // Closed here, outside of the lock.
+        drop(oldest);
         Ok((identity, binary))
+    }
+
+    /// Closes those that were not asked for longest, as long as symbols take too much memory.
+    pub(super) fn settle(&self) {
+        let mut closed = Vec::new();
+        let mut open = self.held();
+        while open.len() > 1 && open.iter().map(|(_, binary)| binary.symbol_bytes()).sum::<usize>() > MAX_SYMBOLS {
+            closed.push(open.remove(0));
+        }
+        drop(open);
     }
 
     /// The kernel's library in every process. It is read from ours: one of a target is what the target made of it.
@@ -55,7 +79,12 @@ impl Book {
 
     /// How many are open.
     pub(super) fn len(&self) -> usize {
-        self.open.len()
+        self.held().len()
+    }
+
+    fn held(&self) -> MutexGuard<'_, Vec<Open>> {
+        // A list is whole between two calls of its methods.
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,10 +1,14 @@
 //! The kernel's functions by name.
 //!
-//! In: `/proc/kallsyms`, read once, before the capability that shows its addresses is dropped. Out: names with the module behind them. Kept as
+//! In: `/proc/kallsyms`, opened before the capability that shows its addresses is dropped, and read again when modules come or go: the kernel asks
+//! whether who opened it may see addresses, not who reads it (kernel/kallsyms.c, `kallsyms_open`). Out: names with the module behind them. Kept as
 //! one sorted table and one string of names, a few megabytes, bounded. Where the kernel hides addresses (`kptr_restrict`), it says so.
 
 use std::fmt;
-use std::io::{self, BufRead, Read};
+use std::fs::File;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{self, BufRead, Read, Seek};
+use std::time::{Duration, Instant};
 
 /// Most functions that are kept: a kernel with all its modules has 200,000.
 const MAX_SYMBOLS: usize = 1 << 19;
@@ -12,6 +16,12 @@ const MAX_SYMBOLS: usize = 1 << 19;
 const MAX_NAMES: usize = 16 << 20;
 /// Longest line that is looked at: names have at most 512 bytes (kernel, `KSYM_NAME_LEN`).
 const MAX_LINE: u64 = 1024;
+/// How far a function reaches at most, where none begins behind it: what lies behind the last one of a module, or of the kernel, is none of it.
+const MAX_FUNCTION: u64 = 256 << 10;
+/// How often it is looked whether modules came or went.
+const MODULES: Duration = Duration::from_secs(10);
+/// Most bytes of the list of modules: one has a hundred.
+const MAX_MODULES: u64 = 4 << 20;
 
 /// The functions of the running kernel.
 #[derive(Debug, Default)]
@@ -20,6 +30,18 @@ pub struct Kernel {
     symbols: Vec<Symbol>,
     names: String,
     state: State,
+    source: Option<Source>,
+}
+
+/// Where it is read.
+#[derive(Debug)]
+struct Source {
+    symbols: File,
+    /// `/proc/modules`; none where the kernel has no modules.
+    modules: Option<File>,
+    /// What stood there.
+    loaded: u64,
+    looked: Option<Instant>,
 }
 
 /// Whether the kernel's functions can be named.
@@ -66,7 +88,28 @@ impl Kernel {
     /// # Errors
     /// What the file system says.
     pub fn read() -> io::Result<Self> {
-        Ok(Self::parse(io::BufReader::new(std::fs::File::open("/proc/kallsyms")?)))
+        Ok(Self::of(File::open("/proc/kallsyms")?, File::open("/proc/modules").ok()))
+    }
+
+    /// Reads the functions in `symbols`, and again when `modules` tells of others.
+    fn of(symbols: File, modules: Option<File>) -> Self {
+        let mut source = Source { symbols, modules, loaded: 0, looked: None };
+        source.has_changed();
+        source.read()
+    }
+
+    /// Reads the functions again where modules came or went; whether that was so. Looks at most every ten seconds.
+    pub fn refresh(&mut self, now: Instant) -> bool {
+        let Some(source) = &mut self.source else { return false };
+        let is_due = source.looked.is_none_or(|looked| now.saturating_duration_since(looked) >= MODULES);
+        source.looked = if is_due { Some(now) } else { source.looked };
+        if !is_due || !source.has_changed() {
+            return false;
+        }
+        if let Some(source) = self.source.take() {
+            *self = source.read();
+        }
+        true
     }
 
     /// Reads lines `address type name [module]`.
@@ -119,6 +162,9 @@ impl Kernel {
     pub fn function(&self, address: u64) -> Option<Function<'_>> {
         let behind = self.symbols.partition_point(|symbol| symbol.address <= address);
         let symbol = self.symbols.get(behind.checked_sub(1)?)?;
+        if address - symbol.address > MAX_FUNCTION {
+            return None;
+        }
         let line = self.names.get(symbol.name as usize..)?.split('\n').next()?;
         let (name, module) = match line.split_once('\t') {
             Some((name, module)) => (name, Some(module.trim_start_matches('[').trim_end_matches(']'))),
@@ -132,6 +178,39 @@ impl Kernel {
     pub fn bytes(&self) -> usize {
         self.symbols.capacity() * size_of::<Symbol>() + self.names.capacity()
     }
+}
+
+impl Source {
+    /// The functions, and this with them.
+    fn read(mut self) -> Kernel {
+        let rewound = self.symbols.rewind();
+        let mut kernel =
+            rewound.map_or_else(|_| Kernel::default(), |()| Kernel::parse(io::BufReader::new(&self.symbols)));
+        kernel.source = Some(self);
+        kernel
+    }
+
+    /// Whether there are other modules than the last time.
+    fn has_changed(&mut self) -> bool {
+        let before = self.loaded;
+        let mut text = String::new();
+        if let Some(modules) = &mut self.modules
+            && modules.rewind().and_then(|()| modules.take(MAX_MODULES).read_to_string(&mut text)).is_ok()
+        {
+            self.loaded = loaded(&text);
+        }
+        self.loaded != before
+    }
+}
+
+/// Which modules there are, and where. Source: kernel/module/procfs.c, `m_show`: name, size, uses, users, state, address.
+fn loaded(modules: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for line in modules.lines() {
+        let mut words = line.split(' ');
+        (words.next(), words.next(), words.nth(3)).hash(&mut hasher);
+    }
+    hasher.finish()
 }
 
 /// Address and `name[\t[module]]` of a line about code.
@@ -174,12 +253,38 @@ mod tests {
         assert_eq!(name(&Kernel::parse(long.as_bytes()), 0x2000), Some("end".into()));
     }
 
+    /// Check that functions of a module that is loaded later have no name before it is known, and theirs afterwards, and that it is not read again as
+    /// long as nothing changes but who uses a module.
+    #[test]
+    fn modules_that_come_later_have_their_own_names() {
+        let folder = std::env::temp_dir().join(format!("profiler-kallsyms-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let (symbols, modules) = (folder.join("kallsyms"), folder.join("modules"));
+        let core = "ffffffff81000000 T _stext\nffffffff81001000 T last\n";
+        std::fs::write(&symbols, core).unwrap();
+        std::fs::write(&modules, "old 4096 1 - Live 0xffffffffc0000000\n").unwrap();
+        let open = |path| File::open(path).unwrap();
+        let mut kernel = Kernel::of(open(&symbols), Some(open(&modules)));
+        let (at, now) = (0xffff_ffff_c010_0010, Instant::now());
+        assert_eq!((name(&kernel, at), name(&kernel, 0xffff_ffff_8100_1fff)), (None, Some("last".into())));
+        std::fs::write(&symbols, format!("{core}ffffffffc0100000 t begin\t[new]\n")).unwrap();
+        std::fs::write(&modules, "old 4096 2 new, Live 0xffffffffc0000000\n").unwrap();
+        assert!(!kernel.refresh(now));
+        let new = "old 4096 2 new, Live 0xffffffffc0000000\nnew 8192 0 - Live 0xffffffffc0100000\n";
+        std::fs::write(&modules, new).unwrap();
+        assert!(!kernel.refresh(now + MODULES / 2) && kernel.refresh(now + MODULES));
+        assert_eq!(name(&kernel, at), Some("begin [new]".into()));
+        assert!(!kernel.refresh(now + 3 * MODULES));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
     /// Check that the running kernel's names are read within a few megabytes, or are said to be hidden.
     #[test]
     fn the_running_kernel_is_read() {
         let kernel = Kernel::read().unwrap();
         assert_ne!(kernel.state(), State::Missing);
         assert!(kernel.bytes() < 12 << 20, "{}", kernel.bytes());
-        assert_eq!(kernel.state() == State::Known, kernel.function(u64::MAX).is_some());
+        let last = kernel.symbols.last().map_or(0, |last| last.address);
+        assert_eq!(kernel.state() == State::Known, kernel.function(last).is_some());
     }
 }

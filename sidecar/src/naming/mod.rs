@@ -2,17 +2,20 @@
 //!
 //! In: a [`Sample`], the process that it is of. Out: a [`Stack`] of locations, each with its functions, inlined ones too, and the mapping that
 //! it lies in; the callers that the kernel side's walk passes over are put in ([`mend`]). What has no name is named by file and
-//! address. Runs on the thread that drains; reads files and memory of targets, which may hold anything: an answer or a count of what is
-//! missing, in bounded memory, never a guess.
+//! address. Runs on the thread that drains. Files and memory of targets may hold anything: an answer or a count of what is missing, in bounded
+//! memory, never a guess. And they may let a reader wait for ever: a thread beside this one reads them ([`reader`]).
 
 mod binary;
 mod book;
 mod demangle;
+mod errand;
 mod frame;
 pub mod kernel;
 pub mod mend;
 mod process;
+mod reader;
 mod space;
+mod split;
 mod spot;
 mod walk;
 
@@ -23,8 +26,8 @@ use std::time::Instant;
 use crate::sample::Sample;
 use crate::target;
 
-use book::Book;
 use process::Process;
+use reader::Reader;
 
 pub use frame::{BuildId, Function, Kind, Line, Location, Module, Stack};
 pub use kernel::Kernel;
@@ -41,7 +44,7 @@ const MAX_KERNEL: usize = 1 << 15;
 /// Names stacks.
 #[derive(Debug, Default)]
 pub struct Namer {
-    book: Book,
+    reader: Reader,
     processes: HashMap<target::Process, Process>,
     kernel: Kernel,
     /// By where the function begins.
@@ -71,6 +74,12 @@ pub struct Stats {
     pub frames: u64,
     /// Frames without a name.
     pub unnamed: u64,
+    /// How often a file or a process gave no answer in time, or was not asked because of that.
+    pub unanswered: u64,
+    /// How often the mappings of a process were forgotten, as those of all took too much memory.
+    pub unmapped: u64,
+    /// Mappings of the processes that are known now which are left out, or kept without their name, as there are too many of them.
+    pub left_out: u64,
 }
 
 impl Namer {
@@ -82,21 +91,36 @@ impl Namer {
 
     /// The stack of a sample of `process`.
     pub fn name(&mut self, process: target::Process, sample: &Sample, now: Instant) -> Stack {
+        self.reader.keep();
         self.make_room();
         self.clock += 1;
         let known = self.processes.entry(process).or_insert_with(|| Process::new(process));
         known.used = self.clock;
         let before = known.bytes();
-        known.refresh(now);
+        known.refresh(&mut self.reader, now);
         let mut stack = Stack::default();
+        if !sample.kernel.is_empty() && self.kernel.refresh(now) {
+            self.kernel_locations.clear();
+        }
         self.kernel_frames(sample, &mut stack);
         if let Some(known) = self.processes.get_mut(&process) {
-            let outcome = walk::Walk { process: known, book: &mut self.book, now }.user_frames(sample, &mut stack);
+            let outcome = walk::Walk { process: known, reader: &mut self.reader, now }.user_frames(sample, &mut stack);
             known.stats.add(&outcome, &stack);
             self.stats.add(&outcome, &stack);
             self.bytes = self.bytes.saturating_add(known.bytes()).saturating_sub(before);
         }
         stack
+    }
+
+    /// Looks up what samples of a process need that are to be named next, all of it in one go: each by itself costs a wait.
+    pub fn learn(&mut self, process: target::Process, samples: &[&Sample], now: Instant) {
+        self.reader.keep();
+        self.make_room();
+        let known = self.processes.entry(process).or_insert_with(|| Process::new(process));
+        let before = known.bytes();
+        known.refresh(&mut self.reader, now);
+        known.learn(samples.iter().flat_map(|sample| walk::addresses_of(sample)), &mut self.reader, now);
+        self.bytes = self.bytes.saturating_add(known.bytes()).saturating_sub(before);
     }
 
     /// Looks at a process before its first sample, which one that ends at once may not outlive; some of them, where there are very many.
@@ -112,8 +136,8 @@ impl Namer {
         let known = self.processes.entry(process).or_insert_with(|| Process::new(process));
         known.used = self.clock;
         let before = known.bytes();
-        known.refresh(now);
-        known.open_program(&mut self.book);
+        known.refresh(&mut self.reader, now);
+        known.open_program(&mut self.reader);
         self.bytes = self.bytes.saturating_add(known.bytes()).saturating_sub(before);
     }
 
@@ -133,7 +157,8 @@ impl Namer {
     /// What became of stacks so far.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        self.stats
+        let left_out = self.processes.values().map(Process::left_out).sum();
+        Stats { unanswered: self.reader.unanswered(), left_out, ..self.stats }
     }
 
     /// What became of the stacks of one process; `None` where nothing is known of it.
@@ -157,7 +182,13 @@ impl Namer {
     /// How many binaries are open.
     #[must_use]
     pub fn open_binaries(&self) -> usize {
-        self.book.len()
+        self.reader.book().len()
+    }
+
+    /// How many files and processes are waited for still.
+    #[must_use]
+    pub fn away(&self) -> usize {
+        self.reader.away()
     }
 
     /// Keeps what is kept within its bounds.
@@ -165,6 +196,18 @@ impl Namer {
         if self.bytes > MAX_BYTES {
             self.processes.values_mut().for_each(Process::clear);
             self.bytes = self.processes.values().map(Process::bytes).sum();
+        }
+        // Of what is left, mappings, one process can have a hundred thousand: it alone loses them, until they are read the next time.
+        while self.bytes > MAX_BYTES
+            && let Some(largest) = self.processes.values_mut().max_by_key(|known| known.bytes())
+        {
+            let before = largest.bytes();
+            largest.unmap();
+            self.bytes = self.bytes.saturating_sub(before.saturating_sub(largest.bytes()));
+            self.stats.unmapped += 1;
+            if largest.bytes() == before {
+                break;
+            }
         }
         if self.processes.len() >= MOST
             && let Some(oldest) = self.processes.iter().min_by_key(|(_, known)| known.used).map(|(process, _)| *process)

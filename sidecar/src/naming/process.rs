@@ -1,16 +1,18 @@
 //! What is known of one process: its memory, and the names of addresses that came up.
 //!
-//! In: addresses. Out: [`Spot`]s, each looked up once as long as the mappings stay as they are.
+//! In: addresses. Out: [`Spot`]s, each looked up once as long as the mappings stay as they are; many together, as each look costs the sampling
+//! thread a wait for the [`Reader`].
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Instant;
 
 use super::Stats;
-use super::book::Book;
+use super::errand::{Answer, Errand};
+use super::reader::Reader;
 use super::space::Space;
 use super::spot::Spot;
 use crate::go::Call;
-use crate::target;
+use crate::target::{self, Device};
 
 /// A process and what is known of its addresses.
 #[derive(Debug)]
@@ -29,8 +31,8 @@ impl Process {
     }
 
     /// Looks at the mappings again where it is time to.
-    pub(super) fn refresh(&mut self, now: Instant) {
-        if self.space.refresh(now) {
+    pub(super) fn refresh(&mut self, reader: &mut Reader, now: Instant) {
+        if self.space.refresh(reader, now) {
             self.clear();
         }
     }
@@ -41,39 +43,78 @@ impl Process {
     }
 
     /// What is known of an address.
-    pub(super) fn spot(&mut self, address: u64, call: Call, book: &mut Book, now: Instant) -> Spot {
+    pub(super) fn spot(&mut self, address: u64, call: Call, reader: &mut Reader, now: Instant) -> Spot {
         if let Some(known) = self.spots.get(&(address, call)) {
             return known.clone();
         }
-        let (spot, is_known) = self.look_up(address, call, book, now);
-        // What nothing is known of now may be mapped later.
-        if is_known {
-            self.bytes += spot.bytes();
-            self.spots.insert((address, call), spot.clone());
-        }
-        spot
+        self.learn([(address, call)], reader, now);
+        let known = self.spots.get(&(address, call)).cloned();
+        // What nothing is known of now may be mapped later, a file that gives no answer may give one.
+        known.unwrap_or_else(|| match self.space.bare(within(address, call)) {
+            Some(place) => Spot::of(address, &place.shifted(address), &super::binary::Found::default()),
+            None => Spot::unknown(address),
+        })
     }
 
-    fn look_up(&mut self, address: u64, call: Call, book: &mut Book, now: Instant) -> (Spot, bool) {
-        // A call may be the last instruction of a mapping.
-        let within = address.saturating_sub(u64::from(call == Call::Return));
-        let mut place = self.space.find(within, book);
-        if place.is_none() {
-            if self.space.look_again(now) {
-                self.clear();
-            }
-            place = self.space.find(within, book);
+    /// Looks up those addresses of which nothing is known.
+    pub(super) fn learn(
+        &mut self,
+        addresses: impl IntoIterator<Item = (u64, Call)>,
+        reader: &mut Reader,
+        now: Instant,
+    ) {
+        let addresses = addresses.into_iter().filter(|address| !self.spots.contains_key(address));
+        let unknown: HashSet<(u64, Call)> = addresses.collect();
+        if unknown.is_empty() {
+            return;
         }
-        let Some(mut place) = place else { return (Spot::unknown(address), false) };
-        place.address = place.address.wrapping_add(address - within);
-        let binary = self.space.binary(&place, book);
-        let found = binary.map(|binary| binary.find(place.address, call)).unwrap_or_default();
-        (Spot::of(address, &place, &found), true)
+        let is_mapped = |space: &Space| unknown.iter().all(|(address, call)| space.holds(within(*address, *call)));
+        if !is_mapped(&self.space) && self.space.look_again(reader, now) {
+            self.clear();
+        }
+        for (device, errands) in self.errands(&unknown) {
+            let answers = match device {
+                None => Some(errands.into_iter().map(|errand| errand.run(reader.book())).collect()),
+                Some(device) => reader.read(device.into(), move |book| -> Vec<Answer> {
+                    errands.into_iter().map(|errand| errand.run(book)).collect()
+                }),
+            };
+            answers.unwrap_or_default().into_iter().for_each(|answer| self.keep(answer));
+        }
+    }
+
+    /// What is to be asked of each file system; of none what has no file.
+    fn errands(&self, unknown: &HashSet<(u64, Call)>) -> BTreeMap<Option<Device>, Vec<Errand>> {
+        let mut of_parts: BTreeMap<usize, Vec<(u64, Call)>> = BTreeMap::new();
+        for (address, call) in unknown {
+            if let Some(part) = self.space.part_at(within(*address, *call)) {
+                of_parts.entry(part).or_default().push((*address, *call));
+            }
+        }
+        let mut errands: BTreeMap<Option<Device>, Vec<Errand>> = BTreeMap::new();
+        for (part, asked) in of_parts {
+            if let Some(errand) = self.space.errand(part, asked) {
+                errands.entry(errand.device()).or_default().push(errand);
+            }
+        }
+        errands
+    }
+
+    fn keep(&mut self, answer: Answer) {
+        for (address, call, spot) in answer.spots {
+            self.bytes += spot.bytes();
+            self.spots.insert((address, call), spot);
+        }
+        self.space.keep(answer.part, answer.image);
     }
 
     /// Opens the file that it runs, so that names can be had when it is gone.
-    pub(super) fn open_program(&mut self, book: &mut Book) {
-        self.space.open_program(book);
+    pub(super) fn open_program(&mut self, reader: &mut Reader) {
+        let errand = self.space.program().and_then(|part| self.space.errand(part, Vec::new()));
+        let Some((device, errand)) = errand.and_then(|errand| Some((errand.device()?, errand))) else { return };
+        if let Some(answer) = reader.read(device.into(), move |book| errand.run(book)) {
+            self.keep(answer);
+        }
     }
 
     /// Forgets all names.
@@ -82,8 +123,24 @@ impl Process {
         self.bytes = 0;
     }
 
+    /// Mappings that are left out, or kept without their name.
+    pub(super) fn left_out(&self) -> u64 {
+        self.space.left_out
+    }
+
+    /// Forgets the mappings, with all names.
+    pub(super) fn unmap(&mut self) {
+        self.clear();
+        self.space.unmap();
+    }
+
     /// Bytes of memory, about.
     pub(super) fn bytes(&self) -> usize {
         self.bytes + self.space.bytes()
     }
+}
+
+/// The address of the code that is meant: a call may be the last instruction of a mapping.
+pub(super) fn within(address: u64, call: Call) -> u64 {
+    address.saturating_sub(u64::from(call == Call::Return))
 }

@@ -3,15 +3,16 @@
 //! In: its mappings, read again when an address is in none of them, and now and then, for they change. Out: of an address, the module and the
 //! binary. How often they are read depends on what it costs: a process with a hundred thousand mappings takes no more than any other.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::binary::{Binary, Identity};
-use super::book::Book;
+use super::binary::Identity;
+use super::errand::Errand;
 use super::frame::Module;
+use super::reader::Reader;
 use crate::elf::Segment;
-use crate::target::{Fault, Mapping, Mappings, Process};
+use crate::go::Call;
+use crate::target::{Mapping, Mappings, Process};
 
 /// Shortest time between two readings that an unknown address asks for.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -24,12 +25,21 @@ const STALE: Duration = Duration::from_secs(10);
 /// So much longer than a reading takes is the time to the next one: one in a hundred of a processor at most.
 const SHARE: u32 = 100;
 
+/// Most mappings that are kept of a process with all kinds of them; of one with more, those with code alone.
+const MANY: usize = 4096;
+/// Most mappings with code: browsers, JVMs and machines for Wasm have some hundreds.
+const MOST: usize = 16_384;
+
 /// The memory of a process.
 #[derive(Debug)]
 pub(super) struct Space {
     process: Process,
     /// By address, as the mappings are.
     parts: Vec<Part>,
+    /// Bytes of their names.
+    names: usize,
+    /// Mappings that are left out, and those that are kept without their name.
+    pub(super) left_out: u64,
     first_read_at: Option<Instant>,
     read_at: Option<Instant>,
     cost: Duration,
@@ -51,13 +61,13 @@ pub(super) struct Image {
     pub(super) module: Arc<Module>,
     /// The file's name alone, or what stands for it.
     pub(super) name: Arc<str>,
-    segments: Arc<[Segment]>,
-    source: Source,
+    pub(super) segments: Arc<[Segment]>,
+    pub(super) source: Source,
 }
 
 /// Where names come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Source {
+pub(super) enum Source {
     File(Identity),
     Vdso,
     /// The file cannot be had, or there is none.
@@ -68,6 +78,8 @@ enum Source {
 #[derive(Debug, Clone)]
 pub(super) struct Place {
     pub(super) image: Image,
+    /// The address.
+    at: u64,
     /// The address in the file's numbering; of what has no file, from the mapping's start on.
     pub(super) address: u64,
     pub(super) executable: bool,
@@ -75,18 +87,27 @@ pub(super) struct Place {
 
 impl Space {
     pub(super) fn new(process: Process) -> Self {
-        Self { process, parts: Vec::new(), first_read_at: None, read_at: None, cost: Duration::ZERO, is_closed: false }
+        Self {
+            process,
+            parts: Vec::new(),
+            names: 0,
+            left_out: 0,
+            first_read_at: None,
+            read_at: None,
+            cost: Duration::ZERO,
+            is_closed: false,
+        }
     }
 
     /// Reads the mappings where it is time to; whether what was known of addresses holds no more.
-    pub(super) fn refresh(&mut self, now: Instant) -> bool {
-        self.is_due(now, STALE) && self.read(now)
+    pub(super) fn refresh(&mut self, reader: &mut Reader, now: Instant) -> bool {
+        self.is_due(now, STALE) && self.read(reader, now)
     }
 
     /// Reads the mappings because an address is in none of them, unless that was done just now; as [`Self::refresh`].
-    pub(super) fn look_again(&mut self, now: Instant) -> bool {
+    pub(super) fn look_again(&mut self, reader: &mut Reader, now: Instant) -> bool {
         let is_young = self.first_read_at.is_none_or(|first| now.saturating_duration_since(first) < YOUTH);
-        self.is_due(now, if is_young { AGAIN_YOUNG } else { AGAIN }) && self.read(now)
+        self.is_due(now, if is_young { AGAIN_YOUNG } else { AGAIN }) && self.read(reader, now)
     }
 
     fn is_due(&self, now: Instant, least: Duration) -> bool {
@@ -94,19 +115,21 @@ impl Space {
         self.read_at.is_none_or(|read_at| now.saturating_duration_since(read_at) >= pause)
     }
 
-    fn read(&mut self, now: Instant) -> bool {
-        let begin = Instant::now();
-        let outcome = self.process.mappings();
+    fn read(&mut self, reader: &mut Reader, now: Instant) -> bool {
+        let (begin, process) = (Instant::now(), self.process);
+        // Who writes to its own memory map for long holds up those who read it.
+        let outcome = reader.read(process.into(), move |_| process.mappings());
         self.first_read_at.get_or_insert(now);
         (self.read_at, self.cost) = (Some(now), begin.elapsed());
-        self.is_closed = outcome.is_err();
+        self.is_closed = !matches!(outcome, Some(Ok(_)));
         match outcome {
-            Ok(mappings) => self.take(&mappings),
+            Some(Ok(mappings)) => self.take(&mappings),
             // What was known of one that has ended stays true of its last samples.
-            Err(fault) => {
+            Some(Err(fault)) => {
                 tracing::debug!(%fault, "mappings cannot be read");
                 false
             }
+            None => false,
         }
     }
 
@@ -114,7 +137,9 @@ impl Space {
     fn take(&mut self, mappings: &Mappings) -> bool {
         let mut old = std::mem::take(&mut self.parts).into_iter().peekable();
         let mut has_changed = false;
-        for mapping in mappings.list() {
+        let (list, many) = (mappings.list(), mappings.list().len() > MANY);
+        let is_kept = |mapping: &&Mapping| !many || mapping.executable;
+        for mapping in list.iter().filter(is_kept).take(MOST) {
             while let Some(gone) = old.next_if(|part| part.mapping.start < mapping.start) {
                 has_changed |= gone.image.is_some();
             }
@@ -127,93 +152,91 @@ impl Space {
             });
             self.parts.push(Part { mapping: mapping.clone(), image });
         }
-        has_changed | old.any(|part| part.image.is_some())
+        has_changed |= old.any(|part| part.image.is_some());
+        self.count(mappings);
+        has_changed
     }
 
-    /// What is at an address.
-    pub(super) fn find(&mut self, address: u64, book: &mut Book) -> Option<Place> {
-        let behind = self.parts.partition_point(|part| part.mapping.start <= address);
-        let part = self.parts.get_mut(behind.checked_sub(1)?).filter(|part| address < part.mapping.end)?;
-        if part.image.is_none() {
-            part.image = Some(image(self.process, &part.mapping, book));
-        }
-        let image = part.image.clone()?;
-        let inside = address - part.mapping.start;
-        let address = match image.source {
-            Source::Nothing if !part.mapping.is_file() => inside,
-            _ => image.address_of(part.mapping.offset.saturating_add(inside)),
-        };
-        Some(Place { image, address, executable: part.mapping.executable })
+    fn count(&mut self, mappings: &Mappings) {
+        self.parts.shrink_to_fit();
+        let is_new = |pair: &[Part]| !matches!(pair, [a, b] if Arc::ptr_eq(&a.mapping.name, &b.mapping.name));
+        let length = |part: &Part| part.mapping.name.as_os_str().len();
+        let first = self.parts.first().map_or(0, length);
+        let others = self.parts.windows(2).filter(|pair| is_new(pair)).filter_map(|pair| pair.last()).map(length);
+        self.names = first + others.sum::<usize>();
+        let nameless = mappings.scan().nameless;
+        self.left_out = (mappings.list().len().saturating_sub(self.parts.len()) + nameless) as u64;
     }
 
-    /// Looks at the file that is mapped first and has code: the program.
-    pub(super) fn open_program(&mut self, book: &mut Book) {
-        let code = |part: &Part| part.mapping.executable && part.mapping.is_file();
-        if let Some(start) = self.parts.iter().find(|part| code(part)).map(|part| part.mapping.start) {
-            self.find(start, book);
+    /// Forgets the mappings; they are read again when it is time to, as if they were still known.
+    pub(super) fn unmap(&mut self) {
+        (self.parts, self.names) = (Vec::new(), 0);
+    }
+
+    /// Which mapping an address is in.
+    pub(super) fn part_at(&self, address: u64) -> Option<usize> {
+        let part = self.parts.partition_point(|part| part.mapping.start <= address).checked_sub(1)?;
+        self.parts.get(part).filter(|part| address < part.mapping.end).map(|_| part)
+    }
+
+    /// Whether an address is in one.
+    pub(super) fn holds(&self, address: u64) -> bool {
+        self.part_at(address).is_some()
+    }
+
+    /// What is to be asked of the file of a mapping.
+    pub(super) fn errand(&self, part: usize, asked: Vec<(u64, Call)>) -> Option<Errand> {
+        let Part { mapping, image } = self.parts.get(part)?;
+        Some(Errand { process: self.process, part, mapping: mapping.clone(), image: image.clone(), asked })
+    }
+
+    /// Keeps what was found of the file of a mapping.
+    pub(super) fn keep(&mut self, part: usize, image: Image) {
+        if let Some(part) = self.parts.get_mut(part) {
+            part.image = Some(image);
         }
+    }
+
+    /// What is at an address, by the mapping alone, where its file gave no answer.
+    pub(super) fn bare(&self, address: u64) -> Option<Place> {
+        let Part { mapping, image } = self.parts.get(self.part_at(address)?)?;
+        let image = image.clone().unwrap_or_else(|| super::errand::image(mapping, None));
+        Some(Place::in_mapping(mapping, &image, address))
+    }
+
+    /// The file that is mapped first and has code: the program.
+    pub(super) fn program(&self) -> Option<usize> {
+        self.parts.iter().position(|part| part.mapping.executable && part.mapping.is_file())
     }
 
     /// Bytes of memory, about.
     pub(super) fn bytes(&self) -> usize {
-        self.parts.capacity() * size_of::<Part>()
+        self.parts.capacity() * size_of::<Part>() + self.names
+    }
+}
+
+impl Place {
+    /// What is at an address of the process, which is in this mapping.
+    pub(super) fn in_mapping(mapping: &Mapping, image: &Image, at: u64) -> Self {
+        let inside = at.saturating_sub(mapping.start);
+        let address = match image.source {
+            Source::Nothing if !mapping.is_file() => inside,
+            _ => image.address_of(mapping.offset.saturating_add(inside), mapping.executable),
+        };
+        Self { image: image.clone(), at, address, executable: mapping.executable }
     }
 
-    /// The binary of a place; opened again where it was closed since.
-    pub(super) fn binary(&self, place: &Place, book: &mut Book) -> Option<Arc<Binary>> {
-        let identity = match place.image.source {
-            Source::File(identity) => identity,
-            Source::Vdso => return book.vdso(),
-            Source::Nothing => return None,
-        };
-        if let Some(known) = book.find(&identity) {
-            return Some(known);
-        }
-        let part = self.parts.iter().find(|part| part.mapping.start == place.image.module.start)?;
-        let (again, binary) = book.open(self.process.open_mapped(&part.mapping).ok()?).ok()?;
-        (again == identity).then_some(binary)
+    /// The same of an address near by, which may be behind the end of the mapping.
+    pub(super) fn shifted(mut self, to: u64) -> Self {
+        self.address = self.address.wrapping_add(to.wrapping_sub(self.at));
+        self.at = to;
+        self
     }
 }
 
 impl Image {
-    /// The address of a byte of the file in the file's numbering; code goes first, where a page is loaded twice.
-    fn address_of(&self, offset: u64) -> u64 {
-        let mut code = self.segments.iter().filter(|segment| segment.executable);
-        let holds =
-            |segment: &&Segment| offset.checked_sub(segment.offset).is_some_and(|inside| inside < segment.file_size);
-        let segment = code.find(holds).or_else(|| self.segments.iter().find(holds));
-        segment.map_or(offset, |segment| segment.address.wrapping_add(offset - segment.offset))
+    /// The address of a byte of the file in the file's numbering.
+    fn address_of(&self, offset: u64, executable: bool) -> u64 {
+        Segment::holder(&self.segments, offset, executable).map_or(offset, |segment| segment.page_address_of(offset))
     }
-}
-
-/// Looks at the file of a mapping.
-fn image(process: Process, mapping: &Mapping, book: &mut Book) -> Image {
-    let (binary, source) = match source(process, mapping, book) {
-        Some((binary, source)) => (Some(binary), source),
-        None => (None, Source::Nothing),
-    };
-    let path = mapping.path().0.to_string_lossy();
-    let path = if path.is_empty() { "[anon]" } else { path.get(..path.floor_char_boundary(1024)).unwrap_or_default() };
-    let name = Path::new(path).file_name().map_or(path.into(), |name| name.to_string_lossy());
-    let module = Module {
-        start: mapping.start,
-        end: mapping.end,
-        offset: mapping.offset,
-        path: path.into(),
-        build_ids: binary.as_ref().map(|binary| Arc::clone(binary.build_ids())).unwrap_or_default(),
-    };
-    let segments = binary.map(|binary| binary.segments()).unwrap_or_default();
-    Image { module: Arc::new(module), name: name.as_ref().into(), segments: segments.into(), source }
-}
-
-fn source(process: Process, mapping: &Mapping, book: &mut Book) -> Option<(Arc<Binary>, Source)> {
-    if mapping.name.as_os_str() == "[vdso]" {
-        return book.vdso().map(|binary| (binary, Source::Vdso));
-    }
-    if !mapping.is_file() {
-        return None;
-    }
-    let file = process.open_mapped(mapping).inspect_err(|fault: &Fault| tracing::debug!(%fault, "no names")).ok()?;
-    let (identity, binary) = book.open(file).ok()?;
-    Some((binary, Source::File(identity)))
 }

@@ -8,10 +8,10 @@ use std::time::Instant;
 
 use profiler_proto::loss::Flaw;
 
-use super::book::Book;
 use super::frame::{Location, Stack};
 use super::mend::{Interrupted, Machine, Top};
 use super::process::Process;
+use super::reader::Reader;
 use super::spot::{Part, Spot};
 use crate::go::{Call, Role};
 use crate::sample::{End, Sample};
@@ -26,7 +26,7 @@ static SIGNAL: LazyLock<Arc<Location>> = LazyLock::new(|| Location::remark("[sig
 /// A walk through a sample's addresses.
 pub(super) struct Walk<'a> {
     pub(super) process: &'a mut Process,
-    pub(super) book: &'a mut Book,
+    pub(super) reader: &'a mut Reader,
     pub(super) now: Instant,
 }
 
@@ -64,6 +64,7 @@ enum Last {
 impl Walk<'_> {
     /// Adds the user part of `sample` to `stack`.
     pub(super) fn user_frames(mut self, sample: &Sample, stack: &mut Stack) -> Outcome {
+        self.process.learn(addresses_of(sample), self.reader, self.now);
         let (addresses, top, is_astray) = self.mended(sample);
         let (spots, mut last) = self.spots(&addresses, sample.end);
         if is_astray && last == Last::Root {
@@ -81,7 +82,7 @@ impl Walk<'_> {
     }
 
     fn spot(&mut self, address: u64, call: Call) -> Spot {
-        self.process.spot(address, call, self.book, self.now)
+        self.process.spot(address, call, self.reader, self.now)
     }
 
     /// The addresses with the callers that were missing at the top, and whether what the kernel side found below them is nothing.
@@ -175,6 +176,12 @@ impl Walk<'_> {
             }
         }
     }
+}
+
+/// The addresses of a sample that will most likely be asked for, as they will.
+pub(super) fn addresses_of(sample: &Sample) -> impl Iterator<Item = (u64, Call)> {
+    let call = |number: usize| if number == 0 { Call::Interrupted } else { Call::Return };
+    sample.user.iter().enumerate().map(move |(number, address)| (*address, call(number)))
 }
 
 /// Adds the locations that Go's own traces would show.

@@ -43,11 +43,15 @@ const WORK: usize = 64;
 const MOST_CALLS: usize = 256;
 /// Most records that wait to be looked at together.
 const AT_ONCE: usize = 512;
+/// Samples that wait to be named together.
+const MOST_WAITING: usize = 256;
 
 #[derive(Debug)]
 pub(super) struct Desk {
     table: Table,
     namer: Namer,
+    /// Samples of this turn without names: these are looked up together, for each look costs a wait.
+    waiting: Vec<(Arc<Target>, Sample)>,
     aggregate: Aggregate,
     taps: Taps,
     numbers: Numbers,
@@ -74,6 +78,7 @@ impl Desk {
         Self {
             table,
             namer,
+            waiting: Vec::new(),
             aggregate: Aggregate::begin(SystemTime::now()),
             taps: Taps::default(),
             numbers,
@@ -106,7 +111,7 @@ impl Desk {
         }
     }
 
-    /// Does what records say, in their order, and looks at programs that began.
+    /// Does what records say, in their order, names their samples, and looks at programs that began.
     pub(super) fn settle(&mut self, now: Instant) {
         let events = std::mem::take(&mut self.events);
         // What a process ran before its last exec among these cannot be looked at any more.
@@ -117,9 +122,10 @@ impl Desk {
                     self.sample_before_exec(*sample, now);
                 }
                 Event::Sample(sample) => self.sample(*sample, now),
-                event => self.happened(event),
+                event => self.happened(event, now),
             }
         }
+        self.name(now);
         let wanted = begun.into_keys().filter(|pid| self.numbers.take(*pid));
         let met: Vec<u32> = wanted.take(self.welcome.room(now)).collect();
         self.welcome.met(met.len());
@@ -127,11 +133,12 @@ impl Desk {
     }
 
     /// Something happened to a process.
-    fn happened(&mut self, event: Event) {
+    fn happened(&mut self, event: Event, now: Instant) {
         match event {
             Event::Sample(_) => {}
             Event::Exec { pid } => {
                 // The same process, with another program: nothing that was mapped is there any more.
+                self.name(now);
                 if let Some(target) = self.told.get(&pid) {
                     self.namer.forget(target.process);
                 }
@@ -193,13 +200,31 @@ impl Desk {
         self.taken();
         self.figures.sampled += 1;
         let target = self.with_tags(&mut sample, target, now);
-        let stack = self.namer.name(target.process, &sample, now);
-        if let Err(Full) = self.aggregate.add(target.process, &sample, &stack) {
-            self.ledger.lost(1, Cause::AggregateFull);
+        self.waiting.push((target, sample));
+        if self.waiting.len() >= MOST_WAITING {
+            self.name(now);
         }
-        self.taps.add(&target, &sample, &stack);
-        // The last program that it ran is what its window is of.
-        self.sampled.insert(target.process, target);
+    }
+
+    /// Gives those that wait their names, and puts them into their windows.
+    fn name(&mut self, now: Instant) {
+        let waiting = std::mem::take(&mut self.waiting);
+        let mut of_processes: HashMap<Process, Vec<&Sample>> = HashMap::new();
+        for (target, sample) in &waiting {
+            of_processes.entry(target.process).or_default().push(sample);
+        }
+        for (process, samples) in of_processes {
+            self.namer.learn(process, &samples, now);
+        }
+        for (target, sample) in waiting {
+            let stack = self.namer.name(target.process, &sample, now);
+            if let Err(Full) = self.aggregate.add(target.process, &sample, &stack) {
+                self.ledger.lost(1, Cause::AggregateFull);
+            }
+            self.taps.add(&target, &sample, &stack);
+            // The last program that it ran is what its window is of.
+            self.sampled.insert(target.process, target);
+        }
     }
 
     /// A stack came out of the ring.

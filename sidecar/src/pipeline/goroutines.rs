@@ -1,22 +1,35 @@
 //! Where Go programs keep what the kernel side reads of goroutines, once for each program.
 //!
 //! In: targets. Out: offsets, or that there are none: the program is no Go, of a version that nobody knows, or not ours to read. Only what was read is
-//! remembered: a program that could not be opened may be opened for the next process that runs it. Files may hold anything.
+//! remembered: a program that could not be opened may be opened for the next process that runs it. Files may hold anything, and lie on file systems
+//! that give no answer: they are read by a thread that can be left behind.
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::bpf::Go;
 use crate::discover::{Kind, Target};
-use crate::target::{Fault, Identity};
+use crate::target::{Aside, Fault, Identity, NoAnswer, Process};
 use crate::{elf, go};
 
 /// Most programs that are remembered.
 const MOST: usize = 1024;
+/// How long a file is waited for.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Offsets by program.
-#[derive(Debug, Default)]
-pub(super) struct Goroutines(HashMap<Identity, Option<Go>>);
+#[derive(Debug)]
+pub(super) struct Goroutines {
+    known: HashMap<Identity, Option<Go>>,
+    aside: Aside,
+}
+
+impl Default for Goroutines {
+    fn default() -> Self {
+        Self { known: HashMap::new(), aside: Aside::new("offsets", PATIENCE) }
+    }
+}
 
 /// Why nothing was read.
 #[derive(Debug, thiserror::Error)]
@@ -27,6 +40,8 @@ enum Unread {
     Program(#[from] elf::Fault),
     #[error("it runs another program by now")]
     Changed,
+    #[error("its program: {0}")]
+    NoAnswer(#[from] NoAnswer),
 }
 
 impl Goroutines {
@@ -34,11 +49,13 @@ impl Goroutines {
     pub(super) fn of(&mut self, target: &Target) -> Option<Go> {
         let Kind::Go(_) = target.kind else { return None };
         let identity = target.exe.identity?;
-        if let Some(known) = self.0.get(&identity) {
+        if let Some(known) = self.known.get(&identity) {
             return *known;
         }
         let (pid, program) = (target.process.pid(), &target.kind);
-        match read(target, identity) {
+        let process = target.process;
+        let answer = self.aside.ask(identity.device, move || read(process, identity));
+        match answer.unwrap_or_else(|why| Err(why.into())) {
             Ok(offsets) => {
                 if offsets.is_none() {
                     tracing::info!(pid, %program, "goroutines have no labels and numbers: unknown version");
@@ -58,16 +75,16 @@ impl Goroutines {
     }
 
     fn remember(&mut self, identity: Identity, offsets: Option<Go>) {
-        if self.0.len() >= MOST {
-            self.0.clear();
+        if self.known.len() >= MOST {
+            self.known.clear();
         }
-        self.0.insert(identity, offsets);
+        self.known.insert(identity, offsets);
     }
 }
 
 /// The offsets of the program `identity`; `None`: nobody knows where its version keeps them.
-fn read(target: &Target, identity: Identity) -> Result<Option<Go>, Unread> {
-    let (file, found) = target.process.files()?.exe()?;
+fn read(process: Process, identity: Identity) -> Result<Option<Go>, Unread> {
+    let (file, found) = process.files()?.exe()?;
     if found != identity {
         return Err(Unread::Changed);
     }
@@ -79,7 +96,6 @@ fn read(target: &Target, identity: Identity) -> Result<Option<Go>, Unread> {
 mod tests {
     use super::*;
     use crate::discover::Exe;
-    use crate::target::Process;
 
     fn target(process: Process, identity: Identity) -> Target {
         Target {
@@ -102,14 +118,14 @@ mod tests {
         let (_, identity) = own.files().unwrap().exe().unwrap();
         let mut goroutines = Goroutines::default();
         let ended = Process::new(own.pid(), own.start_time() + 1);
-        assert!(matches!(read(&target(ended, identity), identity), Err(Unread::Process(fault)) if fault.is_gone()));
+        assert!(matches!(read(ended, identity), Err(Unread::Process(fault)) if fault.is_gone()));
         let other = Identity { inode: identity.inode + 1, ..identity };
-        assert!(matches!(read(&target(own, other), other), Err(Unread::Changed)));
+        assert!(matches!(read(own, other), Err(Unread::Changed)));
         assert_eq!(goroutines.of(&target(ended, identity)), None);
         assert_eq!(goroutines.of(&target(own, other)), None);
-        assert!(goroutines.0.is_empty(), "{goroutines:?}");
+        assert!(goroutines.known.is_empty(), "{goroutines:?}");
         // This is no Go program: read, and remembered as such.
         assert_eq!(goroutines.of(&target(own, identity)), None);
-        assert_eq!(goroutines.0.keys().collect::<Vec<_>>(), [&identity]);
+        assert_eq!(goroutines.known.keys().collect::<Vec<_>>(), [&identity]);
     }
 }

@@ -65,6 +65,9 @@ fn stacks(view: &View) -> StatsSection {
         .with("mended", naming.mended)
         .with("unmended", naming.unmended)
         .with("closed", naming.closed)
+        .with("unanswered", naming.unanswered)
+        .with("unmapped", naming.unmapped)
+        .with("mappings_left_out", naming.left_out)
         .with("names_bytes", figures.names_bytes)
 }
 

@@ -1,24 +1,28 @@
-//! Work that a process can let wait for as long as it likes, by a FUSE file system or `userfaultfd`: each on a thread of its own, which is left
+//! Work that a process can let wait for as long as it likes, by a FUSE file system or `userfaultfd`: on a thread of its own, which is left
 //! behind when it does not come back.
 //!
-//! In: a process and what to do with it. Out: what came of it, or that there was no answer. Who has a thread away is not looked at again until it is
-//! back, and there is a bound on how many are away: from then on nobody is looked at, which is said. On whichever thread asks.
+//! In: whom the work may wait for (a process, a disk) and what to do. Out: what came of it, or that there was no answer. Who has a thread
+//! away is not asked again until it is back, so that what hangs costs one thread, however many ask for it; and there is a bound on how many are
+//! away: from then on nobody is asked, which is said. On whichever thread asks.
 
 use std::collections::HashSet;
-use std::sync::mpsc::{RecvTimeoutError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
+use std::fmt;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use super::mappings::Device;
 use super::process::Process;
+use crate::privilege;
 
-/// Most threads that are away.
-const MOST_AWAY: usize = 8;
+/// Most threads that are away. Each takes two or three pages of memory.
+const MOST_AWAY: usize = 64;
 
 /// Why there is no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NoAnswer {
-    /// The thread of an earlier look at the same process did not come back yet.
+    /// The thread of an earlier look there did not come back yet.
     #[error("an earlier look at it did not come back yet")]
     Away,
     /// So many threads wait for others that there is none for this one.
@@ -32,37 +36,79 @@ pub enum NoAnswer {
     NoThread,
 }
 
-/// Who is asked, and by how many threads.
+/// What an answer depends on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Whom {
+    /// A process: its memory, and what the kernel tells of that.
+    Process(Process),
+    /// A file system.
+    Disk(Device),
+}
+
+impl From<Process> for Whom {
+    fn from(process: Process) -> Self {
+        Self::Process(process)
+    }
+}
+
+impl From<Device> for Whom {
+    fn from(device: Device) -> Self {
+        Self::Disk(device)
+    }
+}
+
+impl fmt::Display for Whom {
+    /// `4711`, `0:52`.
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Process(process) => write!(to, "{}", process.pid()),
+            Self::Disk(device) => write!(to, "{device}"),
+        }
+    }
+}
+
+/// Whom answers are waited for, by one thread each.
 #[derive(Debug)]
 pub struct Aside {
     name: &'static str,
-    away: Arc<Mutex<HashSet<Process>>>,
+    away: Arc<Mutex<HashSet<Whom>>>,
     patience: Duration,
+    /// The thread that answered last, if it is kept.
+    waiting: Mutex<Option<Worker>>,
 }
+
+/// A thread that does what it is given, one after the other, until nobody can give it anything any more.
+#[derive(Debug)]
+struct Worker {
+    give: Sender<Job>,
+    thread: JoinHandle<()>,
+}
+
+type Job = Box<dyn FnOnce() + Send>;
 
 impl Aside {
     /// Threads called `name`, each of which is waited for so long.
     #[must_use]
     pub fn new(name: &'static str, patience: Duration) -> Self {
-        Self { name, away: Arc::default(), patience }
+        Self { name, away: Arc::default(), patience, waiting: Mutex::new(None) }
     }
 
     /// Threads that did not come back yet.
     #[must_use]
     pub fn away(&self) -> usize {
-        self.away.lock().unwrap_or_else(PoisonError::into_inner).len()
+        held(&self.away).len()
     }
 
-    /// Does `work`, which reads of `process`, and waits for it.
+    /// Does `work`, which waits for `whom`, and waits for it. No thread is left of one that was answered.
     ///
     /// # Errors
     /// Why there is no answer.
     pub fn ask<T: Send + 'static>(
         &self,
-        process: Process,
+        whom: impl Into<Whom>,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, NoAnswer> {
-        self.ask_within(process, self.patience, work)
+        self.ask_within(whom, self.patience, work)
     }
 
     /// The same, waiting so long.
@@ -71,49 +117,99 @@ impl Aside {
     /// Why there is no answer.
     pub fn ask_within<T: Send + 'static>(
         &self,
-        process: Process,
+        whom: impl Into<Whom>,
         patience: Duration,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, NoAnswer> {
-        {
-            let mut away = self.away.lock().unwrap_or_else(PoisonError::into_inner);
-            if away.contains(&process) {
-                return Err(NoAnswer::Away);
-            }
-            if away.len() >= MOST_AWAY {
-                return Err(NoAnswer::Crowded);
-            }
-            away.insert(process);
+        let (answer, worker) = self.answer(whom.into(), patience, work)?;
+        drop(worker.give);
+        // It ends now, and threads that are still ending count where there must be one alone: its panic is told by the missing answer.
+        let _ = worker.thread.join();
+        answer
+    }
+
+    /// The same, by a thread that is kept for the next time: for who asks often. It has the capabilities that the first who asks has.
+    ///
+    /// # Errors
+    /// Why there is no answer.
+    pub fn ask_often<T: Send + 'static>(
+        &self,
+        whom: impl Into<Whom>,
+        patience: Duration,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, NoAnswer> {
+        let (answer, worker) = self.answer(whom.into(), patience, work)?;
+        if answer.is_ok() {
+            *held(&self.waiting) = Some(worker);
         }
-        let way_back = Back { process, away: Arc::clone(&self.away) };
+        answer
+    }
+
+    /// What came of the work, and the thread that did it; no thread where it is left behind.
+    fn answer<T: Send + 'static>(
+        &self,
+        whom: Whom,
+        patience: Duration,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<(Result<T, NoAnswer>, Worker), NoAnswer> {
+        let way_back = self.leave(whom)?;
         let (give, take) = sync_channel(1);
-        let body = move || {
+        let job = move || {
             let answer = work();
             drop(way_back);
             // Nobody is there any more where it took too long.
             let _ = give.send(answer);
         };
-        // By its name a person finds whom it waits for; 15 bytes are shown.
-        let name = format!("{}-{}", self.name, process.pid());
-        let thread = thread::Builder::new().name(name).spawn(body).map_err(|_| NoAnswer::NoThread)?;
-        let answer = take.recv_timeout(patience);
-        if !matches!(answer, Err(RecvTimeoutError::Timeout)) {
-            // It ends now, and threads that are still ending count where there must be one alone: its panic is told by the missing answer.
-            let _ = thread.join();
+        let waiting = held(&self.waiting).take();
+        let worker = waiting.map_or_else(|| self.hire(whom), Ok)?;
+        // One that ended is told by the missing answer.
+        let _ = worker.give.send(Box::new(job));
+        match take.recv_timeout(patience) {
+            Err(RecvTimeoutError::Timeout) => Err(NoAnswer::Late),
+            answer => Ok((answer.map_err(|_| NoAnswer::Late), worker)),
         }
-        answer.map_err(|_| NoAnswer::Late)
+    }
+
+    fn leave(&self, whom: Whom) -> Result<Back, NoAnswer> {
+        let mut away = held(&self.away);
+        if away.contains(&whom) {
+            return Err(NoAnswer::Away);
+        }
+        if away.len() >= MOST_AWAY {
+            return Err(NoAnswer::Crowded);
+        }
+        away.insert(whom);
+        Ok(Back { whom, away: Arc::clone(&self.away) })
+    }
+
+    fn hire(&self, whom: Whom) -> Result<Worker, NoAnswer> {
+        let (give, take) = channel::<Job>();
+        // By its name a person finds whom it waits for; 15 bytes are shown.
+        let thread = thread::Builder::new().name(format!("{}-{whom}", self.name));
+        let thread = thread.spawn(move || {
+            // Capabilities are each thread's own: what the thread that samples keeps for its clock is nothing that is needed here.
+            let _ = privilege::drop_clock();
+            take.into_iter().for_each(|job| job());
+        });
+        let thread = thread.map_err(|_| NoAnswer::NoThread)?;
+        Ok(Worker { give, thread })
     }
 }
 
-/// Takes a process off those that have a thread away, whichever way the thread ends, or never begins.
+/// What is held for a moment and is whole between two calls of its methods.
+fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Takes whom it waited for off those that have a thread away, whichever way the thread ends, or never begins.
 struct Back {
-    process: Process,
-    away: Arc<Mutex<HashSet<Process>>>,
+    whom: Whom,
+    away: Arc<Mutex<HashSet<Whom>>>,
 }
 
 impl Drop for Back {
     fn drop(&mut self) {
-        self.away.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.process);
+        held(&self.away).remove(&self.whom);
     }
 }
 
@@ -125,22 +221,27 @@ mod tests {
 
     use super::*;
 
+    /// One that knows of the same threads that are away, and waits so long.
+    fn sharing(other: &Aside, patience: Duration) -> Aside {
+        Aside { away: Arc::clone(&other.away), ..Aside::new("test", patience) }
+    }
+
     /// Check that processes that give no answer take one thread each, never stop the others before there are too many of them, and
     /// are asked again once they are back.
     #[test]
     fn those_that_hang_take_one_thread_each() {
         let hung = Aside::new("test", Duration::ZERO);
-        let others = Aside { name: "test", away: Arc::clone(&hung.away), patience: Duration::from_secs(60) };
+        let others = sharing(&hung, Duration::from_secs(60));
         let (release, wait) = channel::<()>();
         let wait = Arc::new(Mutex::new(wait));
-        for pid in 1..=8 {
+        for pid in 1..=MOST_AWAY as u32 {
             assert_eq!(others.ask(Process::new(1000 + pid, 1), move || pid), Ok(pid));
             let (process, wait) = (Process::new(pid, 1), Arc::clone(&wait));
             let hang = move || _ = wait.lock().unwrap_or_else(PoisonError::into_inner).recv();
             assert_eq!(hung.ask(process, hang), Err(NoAnswer::Late));
             assert_eq!(others.ask(process, || ()), Err(NoAnswer::Away));
         }
-        assert_eq!((others.ask(Process::new(9, 1), || ()), others.away()), (Err(NoAnswer::Crowded), 8));
+        assert_eq!((others.ask(Process::new(999, 1), || ()), others.away()), (Err(NoAnswer::Crowded), MOST_AWAY));
         drop(release);
         let until = std::time::Instant::now() + Duration::from_secs(60);
         while others.away() > 0 {
@@ -171,6 +272,32 @@ mod tests {
                 assert!(!fails, "as the test wants it");
             });
             assert_eq!((answer.is_ok(), ended.load(Ordering::Relaxed)), (!fails, true));
+        }
+    }
+
+    /// Check that who asks often is answered by one thread, that another one takes its place when it is left behind or panics, and that the
+    /// first one ends when it comes back.
+    #[test]
+    fn one_thread_answers_who_asks_often() {
+        const LONG: Duration = Duration::from_secs(600);
+        let aside = Aside::new("test", Duration::ZERO);
+        let who = |pid| aside.ask_often(Process::new(pid, 1), LONG, || thread::current().id());
+        let first = who(1).unwrap();
+        assert_eq!((who(2), who(1)), (Ok(first), Ok(first)));
+        let (release, wait) = channel::<()>();
+        let hang = move || _ = wait.recv();
+        assert_eq!(aside.ask_often(Process::new(3, 1), Duration::ZERO, hang), Err(NoAnswer::Late));
+        let second = who(1).unwrap();
+        assert_ne!(second, first);
+        assert_eq!((who(3), who(2)), (Err(NoAnswer::Away), Ok(second)));
+        let fails = move || assert!(thread::current().id() != second, "as the test wants it");
+        assert_eq!(aside.ask_often(Process::new(4, 1), LONG, fails), Err(NoAnswer::Late));
+        assert!(who(4).is_ok_and(|third| third != second));
+        drop(release);
+        let until = std::time::Instant::now() + Duration::from_secs(60);
+        while who(3).is_err() {
+            assert!(std::time::Instant::now() < until);
+            thread::yield_now();
         }
     }
 }

@@ -43,6 +43,11 @@ pub struct Files {
     folder: Folder,
 }
 
+/// A way to the file of a mapping.
+type Way = fn(&Files, &Mapping) -> Result<OwnedFd, Fault>;
+/// Whether what was found that way is the file, where its numbers say nothing.
+type Says = fn(&Files, &Mapping) -> bool;
+
 impl Files {
     /// Those of the process that `folder` is of.
     #[must_use]
@@ -80,14 +85,34 @@ impl Files {
             return Err(Fault::Missing { pid: self.folder.pid(), what: format!("file behind {name:?}") });
         }
         let mut worst = None;
-        for way in [Self::by_range, Self::by_root, Self::by_our_root, Self::by_exe] {
-            match way(self, mapping).and_then(|found| self.expected(&name, mapping, &found)) {
+        let ways: [(Way, Says); 4] = [
+            (Self::by_range, |_, _| true),
+            (Self::by_root, |_, mapping| !mapping.path().1),
+            // The same path may lead to another file there.
+            (Self::by_our_root, |_, _| false),
+            (Self::by_exe, |files, mapping| files.is_program(mapping)),
+        ];
+        for (way, says) in ways {
+            let expected = |found| self.expected(&name, mapping, &found, says);
+            match way(self, mapping).and_then(expected) {
                 Ok(file) => return Ok(file),
                 // What a later way says about another file matters less than what the path said.
                 Err(fault) => worst = Some(more_telling(worst, fault)),
             }
         }
         Err(worst.unwrap_or(Fault::Missing { pid: self.folder.pid(), what: name }))
+    }
+
+    /// The regular file of this path in the process's own root, out of which no link leads.
+    ///
+    /// # Errors
+    /// When the process is gone, does not let us, or there is none.
+    pub fn below_root(&self, path: &Path) -> Result<File, Fault> {
+        let root = self.look_through("root")?;
+        let name = path.to_string_lossy();
+        let found = self.resolve(&root, path).map_err(|errno| self.folder.missing(&name, errno))?;
+        self.regular(&name, &found)?;
+        self.reopen(&name, &found)
     }
 
     /// By `map_files`, where each of the kernel's mappings has a link to its very file.
@@ -119,8 +144,7 @@ impl Files {
     fn under(&self, root: &OwnedFd, mapping: &Mapping) -> Result<OwnedFd, Fault> {
         let mut outcome = Err(Errno::NOENT);
         for path in spellings(&mapping.name) {
-            let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-            outcome = openat2(root, path.as_path(), OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve);
+            outcome = self.resolve(root, &path);
             if outcome.is_ok() {
                 break;
             }
@@ -129,10 +153,26 @@ impl Files {
         outcome.map_err(|errno| self.folder.missing(&name, errno))
     }
 
-    /// Opens what was found, if it is the file that `mapping` is of.
-    fn expected(&self, name: &str, mapping: &Mapping, found: &OwnedFd) -> Result<File, Fault> {
+    fn resolve(&self, root: &OwnedFd, path: &Path) -> Result<OwnedFd, Errno> {
+        let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+        openat2(root, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve)
+    }
+
+    /// Whether the kernel calls the program as it calls the file of `mapping`.
+    fn is_program(&self, mapping: &Mapping) -> bool {
+        self.folder.link("exe").is_ok_and(|link| link == mapping.name.as_os_str().as_bytes())
+    }
+
+    /// Opens what was found, if it is the file that `mapping` is of: by its numbers, or, where these say nothing, as the way that it was found
+    /// on `says`.
+    fn expected(&self, name: &str, mapping: &Mapping, found: &OwnedFd, says: Says) -> Result<File, Fault> {
         let stat = self.regular(name, found)?;
-        if !is_same(mapping, &stat, file_system(found)) {
+        let is_expected = match sameness(mapping, &stat, file_system(found)) {
+            Sameness::Same => true,
+            Sameness::Unknown => says(self, mapping),
+            Sameness::Other => false,
+        };
+        if !is_expected {
             return Err(Fault::Replaced { pid: self.folder.pid(), what: name.to_owned() });
         }
         self.reopen(name, found)
@@ -204,15 +244,29 @@ fn file_system(found: &OwnedFd) -> Option<u64> {
     fstatfs(found).ok().map(|answer| answer.f_type as u64)
 }
 
-/// Whether a file is the one of a mapping: the same number on the same device, or the same number where devices are no help. overlayfs
-/// puts the layer into the upper bits of the number (`xino`), so there the lower half has to do.
-fn is_same(mapping: &Mapping, stat: &Stat, file_system: Option<u64>) -> bool {
-    let device = device(stat);
+/// What the numbers of a file say of whether it is the one of a mapping.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sameness {
+    Same,
+    /// They are of different layers.
+    Unknown,
+    Other,
+}
+
+/// A file has the number and the device of its mapping, or the number where devices are no help. Of overlayfs both can differ: numbers are those of the
+/// layer below or of the file system as a whole, with the layer in the upper bits or without (`xino`), before and after a file was copied up. Then the
+/// name has to tell: one without the mark of a deleted file still leads to the file that was opened by it. Source:
+/// Documentation/filesystems/overlayfs.rst, "Inode properties".
+fn sameness(mapping: &Mapping, stat: &Stat, file_system: Option<u64>) -> Sameness {
     let shifts = file_system.is_some_and(|kind| SHIFTING.contains(&kind));
     let is_overlay = file_system == Some(SHIFTING[0]);
-    let low = |number: u64| number & u64::from(u32::MAX);
-    let same_number = mapping.inode == stat.st_ino || (is_overlay && low(mapping.inode) == low(stat.st_ino));
-    same_number && (mapping.device == device || shifts)
+    let same_number = mapping.inode == stat.st_ino;
+    match (same_number, mapping.device == device(stat)) {
+        (true, true) => Sameness::Same,
+        (true, false) if shifts => Sameness::Same,
+        _ if is_overlay => Sameness::Unknown,
+        _ => Sameness::Other,
+    }
 }
 
 fn device(stat: &Stat) -> Device {

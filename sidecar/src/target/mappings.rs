@@ -7,6 +7,7 @@
 //! is, so a name with the one or the other is not told apart; ` (deleted)` can be part of a name as well. Who opens a file by its
 //! name therefore compares [`Mapping::device`] and [`Mapping::inode`].
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read};
@@ -25,9 +26,11 @@ const MOST_LINES: usize = 1 << 20;
 const LINE_BYTES: usize = 20 << 10;
 /// Bytes of a read: the kernel answers with whole lines, at most a page of them unless one is longer.
 const READ_BYTES: usize = 32 << 10;
+/// Most bytes of names that are kept of one process: those of a browser with all its libraries take a hundredth of it.
+const MOST_NAMES: usize = 1 << 20;
 
 /// A device by its two numbers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Device {
     /// Its driver.
     pub major: u32,
@@ -92,7 +95,7 @@ impl Mapping {
 }
 
 /// A path without the mark ` (deleted)`, and whether there was one.
-pub(super) fn undeleted(path: &Path) -> (&Path, bool) {
+pub(crate) fn undeleted(path: &Path) -> (&Path, bool) {
     match path.as_os_str().as_bytes().strip_suffix(b" (deleted)") {
         Some(bare) => (Path::new(OsStr::from_bytes(bare)), true),
         None => (path, false),
@@ -172,6 +175,8 @@ pub struct Scan {
     pub unclear: usize,
     /// There were more than anybody looks at.
     pub is_cut: bool,
+    /// Mappings that are kept without their name, for which there was no room.
+    pub nameless: usize,
 }
 
 /// Calls `see` with every line of `maps` until it says `false`.
@@ -236,9 +241,10 @@ impl Mappings {
     /// # Errors
     /// When reading fails.
     pub fn parse(maps: impl Read) -> io::Result<Self> {
-        let mut list = Vec::new();
-        let scan = scan(maps, |line| keep(&mut list, line))?;
-        Ok(Self { scan: Scan { is_cut: scan.is_cut || list.len() >= MOST, ..scan }, list })
+        let (mut list, mut names) = (Vec::new(), Names::default());
+        let scan = scan(maps, |line| keep(&mut list, &mut names, line))?;
+        let is_cut = scan.is_cut || list.len() >= MOST;
+        Ok(Self { scan: Scan { is_cut, nameless: names.refused, ..scan }, list })
     }
 
     /// The mapping in which `address` lies.
@@ -261,8 +267,44 @@ impl Mappings {
     }
 }
 
+/// Names, each kept once, within a bound.
+#[derive(Debug, Default)]
+struct Names {
+    known: HashSet<Arc<Path>>,
+    bytes: usize,
+    refused: usize,
+}
+
+impl Names {
+    fn intern(&mut self, name: &[u8]) -> Arc<Path> {
+        let name = Path::new(OsStr::from_bytes(name));
+        if let Some(known) = self.known.get(name) {
+            return Arc::clone(known);
+        }
+        let cost = name.as_os_str().len() + size_of::<Arc<Path>>();
+        if self.bytes + cost > MOST_NAMES {
+            self.refused += 1;
+            return self.intern_nothing();
+        }
+        self.bytes += cost;
+        let name = Arc::from(name);
+        self.known.insert(Arc::clone(&name));
+        name
+    }
+
+    /// The name of what has none.
+    fn intern_nothing(&mut self) -> Arc<Path> {
+        let nothing = Path::new("");
+        self.known.get(nothing).cloned().unwrap_or_else(|| {
+            let nothing = Arc::from(nothing);
+            self.known.insert(Arc::clone(&nothing));
+            nothing
+        })
+    }
+}
+
 /// Keeps `line` if it is worth it; `false`: there is no more room. What comes out of order is left out, for [`Mappings::find`] rests on it.
-fn keep(list: &mut Vec<Mapping>, line: &Line<'_>) -> bool {
+fn keep(list: &mut Vec<Mapping>, names: &mut Names, line: &Line<'_>) -> bool {
     let last = list.last_mut();
     if !(line.inode != 0 || line.executable) || last.as_ref().is_some_and(|last| line.start < last.end) {
         return true;
@@ -273,7 +315,7 @@ fn keep(list: &mut Vec<Mapping>, line: &Line<'_>) -> bool {
             return true;
         }
         Some(last) if last.name.as_os_str().as_bytes() == line.name => Arc::clone(&last.name),
-        _ => Arc::from(Path::new(OsStr::from_bytes(line.name))),
+        _ => names.intern(line.name),
     };
     let Line { start, end, offset, device, inode, executable, .. } = *line;
     list.push(Mapping { start, end, first_end: end, offset, device, inode, executable, name });

@@ -14,10 +14,11 @@ mod memory;
 mod process;
 mod stat;
 
-pub use aside::{Aside, NoAnswer};
+pub use aside::{Aside, NoAnswer, Whom};
 pub use fault::Fault;
 pub use files::{Files, Identity};
 pub use folder::Folder;
+pub(crate) use mappings::undeleted;
 pub use mappings::{Device, Line, Mapping, Mappings, Scan};
 pub use memory::{Memory, Piece};
 pub use process::Process;

@@ -60,7 +60,8 @@ pub(crate) fn for_processor(version: Version, form: Form, processor: Option<&str
     }
     let mut flags = Vec::new();
     // Since 1.23 the linker keeps programs from the runtime's own functions, which the oracle asks.
-    if !["go1.21", "go1.22"].iter().any(|old| version.0.starts_with(old)) {
+    let free = ["go1.18", "go1.19", "go1.20", "go1.21", "go1.22"];
+    if !free.iter().any(|old| version.0.starts_with(old)) {
         flags.push("-checklinkname=0");
     }
     if matches!(form, Form::Stripped | Form::Headless | Form::HeadlessCgoPie) {

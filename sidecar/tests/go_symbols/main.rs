@@ -8,7 +8,9 @@
 
 mod arm64;
 mod build;
+mod fixtures;
 mod oracle;
+mod reduce;
 
 use std::sync::Arc;
 

@@ -28,10 +28,24 @@ fn command(runner: &[&Path]) -> Command {
 }
 
 /// Addresses and hash of each function, by its entry from the start of the text on.
-type Said = BTreeMap<u64, (u64, u64)>;
+pub(crate) type Said = BTreeMap<u64, (u64, u64)>;
 
 fn theirs(runner: &[&Path], step: u64) -> Said {
-    let text = String::from_utf8(run(command(runner).args(["-every", &step.to_string()]))).unwrap();
+    read(&String::from_utf8(run(command(runner).args(["-every", &step.to_string()]))).unwrap())
+}
+
+/// Checks that a file says what its runtime said; gives of how many functions.
+pub(crate) fn compare_with(theirs: &Said, program: &Program, step: u64) -> usize {
+    let ours = ours(program, step);
+    for (entry, said) in theirs {
+        let function = program.function(program.text().start + entry);
+        assert_eq!(ours.get(entry), Some(said), "{function:x?}");
+    }
+    ours.len()
+}
+
+/// Reads what a program wrote.
+pub(crate) fn read(text: &str) -> Said {
     let line = |line: &str| {
         let mut parts = line.split(' ');
         let mut next = |radix| u64::from_str_radix(parts.next().unwrap(), radix).unwrap();

@@ -21,7 +21,8 @@ fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(name)
 }
 
-fn place(name: &str) -> PathBuf {
+/// A path for what a test makes.
+pub(crate) fn place(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("naming");
     std::fs::create_dir_all(&folder).unwrap();
     folder.join(name)
@@ -34,9 +35,16 @@ pub(crate) fn go(version: &str, arguments: &[&str]) -> PathBuf {
 
 /// Builds a program of `tests/go`.
 pub(crate) fn go_program(name: &str, version: &str, arguments: &[&str]) -> PathBuf {
+    go_program_with(name, version, arguments, &[])
+}
+
+/// The same, with these variables.
+pub(crate) fn go_program_with(name: &str, version: &str, arguments: &[&str], variables: &[(&str, &str)]) -> PathBuf {
     let _one = BUILDING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let program = place(&format!("{name}-{version}{}", arguments.concat().replace([' ', '/'], "_")));
+    let values: String = variables.iter().map(|(_, value)| *value).collect();
+    let program = place(&format!("{name}-{version}{}", (arguments.concat() + &values).replace([' ', '/'], "_")));
     let mut go = Command::new("go");
+    go.envs(variables.iter().copied());
     go.current_dir(source("go").join(name)).env("GOTOOLCHAIN", version).env("GOFLAGS", "-mod=mod -buildvcs=false");
     run(go.arg("build").args(arguments).arg("-o").arg(&program).arg("."));
     program
@@ -45,7 +53,8 @@ pub(crate) fn go_program(name: &str, version: &str, arguments: &[&str]) -> PathB
 /// Builds a C or C++ file of this folder.
 pub(crate) fn c(name: &str, arguments: &[&str]) -> PathBuf {
     let _one = BUILDING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let program = place(&format!("{}{}", name.replace('.', "-"), arguments.concat().replace(['"', '=', ','], "_")));
+    let program =
+        place(&format!("{}{}", name.replace('.', "-"), arguments.concat().replace(['"', '=', ',', '/'], "_")));
     let compiler = if name.ends_with(".cc") { "c++" } else { "cc" };
     run(Command::new(compiler).args(arguments).arg(source("naming").join(name)).arg("-o").arg(&program).arg("-ldl"));
     program

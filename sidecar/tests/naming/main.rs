@@ -6,6 +6,10 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking and says why")]
 
 mod build;
+mod cgo;
+#[path = "../fuse/mod.rs"]
+mod fuse;
+mod hangs;
 mod names;
 mod profile;
 #[cfg(target_arch = "x86_64")]

@@ -9,7 +9,7 @@ use profiler_sidecar::naming::{BuildId, Kernel, Kind, Location, Namer};
 use profiler_sidecar::sample::{End, Goroutine, Registers, Sample};
 use profiler_sidecar::target::Process;
 
-use super::build::{Running, c, go, library, run, versions};
+use super::build::{Running, c, go, library, place, run, versions};
 
 /// The frames of one address, as an interrupted instruction's.
 fn at(namer: &mut Namer, process: Process, address: u64) -> std::sync::Arc<Location> {
@@ -108,6 +108,84 @@ fn what_has_no_symbols_is_named_by_file_and_address() {
     assert_eq!(location.module.as_ref().unwrap().build_ids[0].0, BuildId::Hash);
 }
 
+/// Check that functions of a stripped program have the names that were split off, by the link in the program and by its build id in the process's
+/// own root, and that a file which does not belong to the program is not taken.
+#[test]
+fn symbols_that_were_split_off_are_found() {
+    let folder = place("split");
+    // Whatever is left there of an earlier run.
+    let _gone = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    let whole = c("subject.c", &["-O1", "-g"]);
+    let other = c("subject.c", &["-O2", "-g"]);
+    let objcopy = |arguments: &[&str], from: &Path, to: &Path| {
+        run(Command::new("objcopy").args(arguments).arg(from).arg(to));
+    };
+    let (link, linked, bare) = (folder.join("linked.debug"), folder.join("linked"), folder.join("bare"));
+    objcopy(&["--only-keep-debug"], &whole, &link);
+    run(Command::new("strip").args(["-R", ".note.gnu.build-id", "-o"]).arg(&linked).arg(&whole));
+    run(Command::new("objcopy").arg(format!("--add-gnu-debuglink={}", link.display())).arg(&linked));
+    objcopy(&["--strip-all"], &whole, &bare);
+    let named = |command: &mut Command| {
+        let mut running = Running::start(command);
+        let inner = running.address();
+        at(&mut Namer::default(), running.process(), inner).function().to_owned()
+    };
+    assert_eq!(named(&mut Command::new(&linked)), "inner");
+    objcopy(&["--only-keep-debug"], &other, &link);
+    assert!(named(&mut Command::new(&linked)).starts_with("linked+0x"), "a file of another build");
+    assert!(named(&mut Command::new(&bare)).starts_with("bare+0x"));
+    let id = elf(&whole).build_id().unwrap().iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let script = "
+        set -e
+        mount --make-rprivate /
+        mkdir -p /usr/lib/debug
+        mount -t tmpfs none /usr/lib/debug
+        mkdir -p /usr/lib/debug/.build-id/$1
+        objcopy --only-keep-debug $3 /usr/lib/debug/.build-id/$1/$2.debug
+        exec $0";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script]).arg(&bare).args([&id[..2], &id[2..]]).arg(&whole);
+    let allowed = Command::new("unshare").args(["--mount", "mount", "-t", "tmpfs", "none", "/mnt"]).status();
+    match allowed.is_ok_and(|status| status.success()) {
+        true => assert_eq!(named(&mut command), "inner"),
+        false => println!("left out: mounts are not permitted here"),
+    }
+}
+
+fn elf(path: &Path) -> profiler_sidecar::elf::File {
+    profiler_sidecar::elf::File::open(std::fs::File::open(path).unwrap()).unwrap()
+}
+
+/// Check that programs which lld linked, of which no segment begins where GNU ld has it, have their names.
+#[test]
+fn programs_of_another_linker_have_their_names() {
+    let linker = rust_lld();
+    let program = c("subject.c", &["-O1", "-fuse-ld=lld", &format!("-B{}", linker.display())]);
+    let file = elf(&program);
+    let code = file.loaded().find(|segment| segment.executable).unwrap();
+    assert!(code.offset % 4096 != 0 && code.offset != code.address, "as lld does: {code:?}");
+    let mut running = Running::start(&mut Command::new(&program));
+    let [inner, outer, ..] = [(); 5].map(|()| running.address());
+    let (mut namer, process) = (Namer::default(), running.process());
+    let mut name = |address| at(&mut namer, process, address).function().to_owned();
+    assert_eq!([name(inner), name(outer)], ["inner", "outer"]);
+    // What a mapping as a whole says of the load bias.
+    let mappings = process.mappings().unwrap();
+    let mapping = mappings.find(inner).unwrap();
+    let bias = mapping.start.wrapping_sub(file.mapped_address_of(mapping.offset, true).unwrap());
+    let table = run(Command::new("nm").arg(&program));
+    let linked = table.lines().find(|line| line.ends_with(" t inner")).and_then(|line| line.split(' ').next()).unwrap();
+    assert_eq!(inner.wrapping_sub(bias), u64::from_str_radix(linked, 16).unwrap());
+}
+
+/// The folder with the `ld.lld` that comes with Rust.
+fn rust_lld() -> std::path::PathBuf {
+    let root = run(Command::new("rustc").args(["--print", "sysroot"]));
+    let target = format!("lib/rustlib/{}-unknown-linux-gnu/bin/gcc-ld", std::env::consts::ARCH);
+    Path::new(root.trim()).join(target)
+}
+
 #[test]
 fn names_of_other_languages_are_demangled() {
     let program = c("subject.cc", &["-O1"]);
@@ -200,8 +278,7 @@ fn a_walk_that_leads_nowhere_says_so() {
     let sample = Sample { user, end: End::Root, ..Sample::default() };
     let stack = namer.name(process, &sample, Instant::now());
     assert_eq!(names(&stack.frames), ["main.framed", "main.framed", "[stack incomplete]"]);
-    let elf = profiler_sidecar::elf::File::open(std::fs::File::open(&program).unwrap()).unwrap();
-    let go = profiler_sidecar::go::Program::open(elf.into()).unwrap().unwrap();
+    let go = profiler_sidecar::go::Program::open(elf(&program).into()).unwrap().unwrap();
     let start_pc = go.find("runtime.main").unwrap();
     for (end, flaw) in [(End::Cut, "truncated"), (End::Lost, "unwind_stopped")] {
         let goroutine = Some(Goroutine { id: 1, start_pc });

@@ -24,7 +24,7 @@ const RATE_HZ: u32 = 397;
 const DEADLINE: Duration = Duration::from_secs(120);
 
 /// How often each stack was seen, root first, by name.
-type Stacks = BTreeMap<String, u64>;
+pub(crate) type Stacks = BTreeMap<String, u64>;
 
 #[test]
 fn a_go_program_is_seen_as_by_its_own_profiler() {
@@ -35,7 +35,7 @@ fn a_go_program_is_seen_as_by_its_own_profiler() {
     for version in versions() {
         let program = go_program("busy", version, &["-ldflags=-s -w"]);
         let file = program.with_extension("pb.gz");
-        let (window, stats) = sampled(&program, &file);
+        let (window, stats) = sampled(Command::new(&program).arg(&file).arg("4"));
         // One that ends while it is in the kernel has no stack any more, nor names.
         assert!((stats.stacks - stats.whole) * 50 <= stats.stacks, "{version}: {stats:?}");
         assert!(stats.mended * 5 > stats.stacks, "{version}: {stats:?}");
@@ -49,9 +49,9 @@ fn a_go_program_is_seen_as_by_its_own_profiler() {
 }
 
 /// What is sampled of a program from its start to its end.
-fn sampled(program: &Path, file: &Path) -> (Window, Stats) {
+pub(crate) fn sampled(program: &mut Command) -> (Window, Stats) {
     let mut sampler = Sampler::load(Options { rate_hz: RATE_HZ, ..Options::default() }).unwrap();
-    let mut running = Running::start(Command::new(program).arg(file).arg("4"));
+    let mut running = Running::start(program);
     let process = running.process();
     let (mut namer, mut aggregate) = (Namer::new(Kernel::read().unwrap()), Aggregate::begin(SystemTime::now()));
     running.write("\n");
@@ -72,7 +72,7 @@ fn sampled(program: &Path, file: &Path) -> (Window, Stats) {
 }
 
 /// Without the kernel's frames, which a program does not see of itself.
-fn ours(window: &Window) -> Stacks {
+pub(crate) fn ours(window: &Window) -> Stacks {
     let mut stacks = Stacks::new();
     for entry in window.entries() {
         let user = entry.stack.iter().rev().filter(|location| location.kind != Kind::Kernel);

@@ -107,24 +107,35 @@ fn a_process_that_ended_is_gone() {
     assert!(process.memory().read(0x1000, &mut [0]).unwrap_err().is_gone());
 }
 
-/// Check that overlay mounts and mount namespaces of a process's own do not hide its files. Needs root.
+/// Check that overlay mounts and mount namespaces of a process's own do not hide its files, whichever numbers they give them, and that another
+/// file which was put in place of one is not taken for it. Needs root.
 #[test]
 fn files_are_read_in_the_mounts_of_the_process() {
-    let place = folder("mounts");
-    let script = "
-        set -e
-        mount --make-rprivate /
-        mount -t tmpfs none \"$0\"
-        cd \"$0\"; mkdir lower upper work merged; cp \"$1\" lower/program
-        mount -t overlay none -o lowerdir=lower,upperdir=upper,workdir=work merged
-        exec \"$0/merged/program\"";
-    let mut command = Command::new("unshare");
-    command.args(["--mount", "sh", "-c", script]).arg(&place).arg(go_program());
     let allowed = Command::new("unshare").args(["--mount", "mount", "-t", "tmpfs", "none", "/mnt"]).status();
     if !allowed.is_ok_and(|status| status.success()) {
         return println!("left out: mounts are not permitted here");
     }
-    let subject = Subject::start(&mut command);
+    // With layers on one file system and on two, the program in the lower one.
+    for (number, options) in ["", ",xino=on", ",xino=off"].iter().enumerate() {
+        for upper in [".", "other"] {
+            let place = folder(&format!("mounts-{number}-{}", upper.len()));
+            let script = format!(
+                "set -e
+                mount --make-rprivate /
+                mount -t tmpfs none \"$0\"
+                cd \"$0\"; mkdir lower other; mount -t tmpfs none other
+                mkdir {upper}/upper {upper}/work merged; cp \"$1\" lower/program
+                mount -t overlay none -o lowerdir=lower,upperdir={upper}/upper,workdir={upper}/work{options} merged
+                exec \"$0/merged/program\""
+            );
+            let mut command = Command::new("unshare");
+            command.args(["--mount", "sh", "-c", &script]).arg(&place).arg(go_program());
+            assert_is_read(&Subject::start(&mut command), &place);
+        }
+    }
+}
+
+fn assert_is_read(subject: &Subject, place: &Path) {
     let process = Process::find(subject.pid()).unwrap();
     assert!(!place.join("merged").exists(), "the mount is seen here as well");
     let expected = fs::read(go_program()).unwrap();
@@ -134,4 +145,11 @@ fn files_are_read_in_the_mounts_of_the_process() {
     // As without CAP_CHECKPOINT_RESTORE, where `map_files` is closed: by the path in its root.
     let by_path = Mapping { first_end: mapping.first_end + 1, ..mapping };
     assert_eq!(bytes(process.open_mapped(&by_path).unwrap()), expected);
+    // As on kernels that tell the numbers of the layer below.
+    let shifted = Mapping { inode: by_path.inode ^ (7 << 40), device: Default::default(), ..by_path.clone() };
+    assert_eq!(bytes(process.open_mapped(&shifted).unwrap()), expected);
+    // The mark of a deleted file: what stands at its path now is another one.
+    let name = format!("{} (deleted)", by_path.name.display());
+    let replaced = Mapping { name: Path::new(&name).into(), ..shifted };
+    assert!(matches!(process.open_mapped(&replaced), Err(Fault::Replaced { .. })));
 }

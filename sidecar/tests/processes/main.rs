@@ -10,6 +10,8 @@
 )]
 
 mod files;
+#[path = "../fuse/mod.rs"]
+mod fuse;
 mod memory;
 mod published;
 mod subject;

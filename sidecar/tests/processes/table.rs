@@ -8,7 +8,8 @@ use profiler_proto::model::Value;
 use profiler_sidecar::discover::{Event, Kind, Options, Table, Target, WhyNot};
 use profiler_sidecar::target::Process;
 
-use crate::subject::{BUILT_ALREADY, Subject, copy_of, go_program, until};
+use crate::fuse::Disk;
+use crate::subject::{BUILT_ALREADY, Subject, copy_of, folder, go_program, until};
 
 /// However slow the machine is.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -266,4 +267,33 @@ fn who_gives_no_answer_is_left_alone() {
     assert!(table.away() >= 1);
     hangs.end();
     until("the end of the look", || Some(()).filter(|()| table.away() == 0));
+}
+
+/// Check that programs on a disk that hangs cost one thread in all, lose themselves alone, and are known once it answers.
+#[test]
+fn programs_on_a_disk_that_hangs_lose_themselves_alone() {
+    let Some(disk) = Disk::mount(&folder("disk"), std::fs::read(go_program()).unwrap()) else {
+        return println!("left out: mounts are not permitted here");
+    };
+    let subjects = [(); 12].map(|()| Subject::start(&mut Command::new(disk.file())));
+    disk.hang();
+    let mut table = Table::new(Options { patience: Duration::from_secs(1), ..Options::default() });
+    for subject in &subjects {
+        assert_eq!(visit(&mut table, subject.pid()).profiled, Err(WhyNot::NoAnswer));
+    }
+    assert_eq!(table.away(), 1);
+    let other = Subject::go(&[]);
+    until("a look at another", || {
+        table.told(Event::Exec { pid: other.pid() });
+        Some(()).filter(|()| visit(&mut table, other.pid()).profiled.is_ok())
+    });
+    disk.go_on();
+    for subject in &subjects {
+        until("a look at one of the disk", || {
+            table.told(Event::Exec { pid: subject.pid() });
+            Some(()).filter(|()| visit(&mut table, subject.pid()).profiled.is_ok())
+        });
+    }
+    drop(subjects);
+    assert_eq!(table.away(), 0);
 }

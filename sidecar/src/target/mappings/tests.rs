@@ -75,7 +75,7 @@ fn hostile_names_hide_nothing() {
     let mappings = parse(&text);
     let ranges: Vec<_> = mappings.list().iter().map(|mapping| (mapping.start, mapping.end)).collect();
     assert_eq!(ranges, [(0x1000, 0x2000), (0x2800, 0x4000)]);
-    assert_eq!(mappings.scan(), Scan { lines: 3, unclear: 3, is_cut: false });
+    assert_eq!(mappings.scan(), Scan { lines: 3, unclear: 3, is_cut: false, nameless: 0 });
 }
 
 /// Check that there is an end to what is kept, and that it is said.
@@ -87,6 +87,27 @@ fn too_many_are_cut() {
     }
     let mappings = parse(&text);
     assert_eq!((mappings.list().len(), mappings.scan().is_cut), (MOST, true));
+}
+
+/// Check that a name is kept once, wherever it comes up again, and that long ones take no more than there is room for: what has none stays a mapping
+/// of a file, and is counted.
+#[test]
+fn names_take_bounded_memory() {
+    let mut text = String::new();
+    for number in 1..=20_000_u64 {
+        let (start, name) =
+            (number * 0x1000, if number % 2 == 0 { "shared".into() } else { format!("{number:02000}") });
+        writeln!(text, "{start:x}-{:x} r-xp 00000000 08:01 {number} /{name}", start + 0x800).unwrap();
+    }
+    let mappings = parse(&text);
+    let list = mappings.list();
+    assert_eq!((list.len(), mappings.scan().is_cut), (20_000, false));
+    assert!(list.iter().skip(1).step_by(2).all(|mapping| Arc::ptr_eq(&mapping.name, &list[1].name)));
+    let distinct: HashSet<*const Path> = list.iter().map(|mapping| Arc::as_ptr(&mapping.name)).collect();
+    let longest = list.iter().map(|mapping| mapping.name.as_os_str().len()).max();
+    assert!(distinct.len() * 2001 <= MOST_NAMES && longest == Some(2001), "{} names", distinct.len());
+    let nameless = list.iter().filter(|mapping| mapping.is_file() && mapping.name.as_os_str().is_empty()).count();
+    assert_eq!((mappings.scan().nameless, nameless + distinct.len() - 2), (nameless, 10_000));
 }
 
 proptest! {

@@ -27,12 +27,6 @@ var firstmoduledata [64]uintptr
 //go:linkname expand runtime/pprof.runtime_expandFinalInlineFrame
 func expand(stack []uintptr) []uintptr
 
-//go:linkname symbolName runtime/pprof.runtime_FrameSymbolName
-func symbolName(frame *runtime.Frame) string
-
-//go:linkname startLine runtime/pprof.runtime_FrameStartLine
-func startLine(frame *runtime.Frame) int
-
 type funcInfo struct {
 	function, module unsafe.Pointer
 }
@@ -53,7 +47,7 @@ var first = func() string {
 	for *(*byte)(unsafe.Add(unsafe.Pointer(name), length)) != 0 {
 		length++
 	}
-	return unsafe.String(name, length)
+	return string(unsafe.Slice(name, length))
 }()
 
 func describe(pc uintptr, buffer []byte) []byte {
@@ -64,9 +58,9 @@ func describe(pc uintptr, buffer []byte) []byte {
 			// The runtime takes the name at offset 0 for none: runtime/symtab.go, funcName.
 			name = first
 		}
-		buffer = fmt.Appendf(buffer, "%s %s:%d %d\n", name, frame.File, frame.Line, startLine(&frame))
+		buffer = append(buffer, fmt.Sprintf("%s %s:%d %d\n", name, frame.File, frame.Line, startLine(&frame))...)
 	}
-	return fmt.Appendf(buffer, "%d\n", depth(pc))
+	return append(buffer, fmt.Sprintf("%d\n", depth(pc))...)
 }
 
 func main() {

@@ -1,0 +1,120 @@
+//! What is asked of the file behind one mapping, in one go: what it is, and what is at addresses in it.
+//!
+//! In: a mapping, what is known of its file, addresses. Out: the file as profiles tell it, a [`Spot`] for each address. Opens and reads the
+//! file, for which it may wait: it is run by the [`super::reader`], and owns all that it needs.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::binary::{Binary, Found};
+use super::book::Book;
+use super::frame::Module;
+use super::process::within;
+use super::space::{Image, Place, Source};
+use super::split;
+use super::spot::Spot;
+use crate::go::Call;
+use crate::target::{Device, Fault, Mapping, Process};
+
+/// Longest path that is told; a longer one is cut.
+const MAX_PATH: usize = 1024;
+
+/// What is asked.
+#[derive(Debug)]
+pub(super) struct Errand {
+    pub(super) process: Process,
+    /// Which of the mappings of the process it is about.
+    pub(super) part: usize,
+    pub(super) mapping: Mapping,
+    /// What is known of the file.
+    pub(super) image: Option<Image>,
+    pub(super) asked: Vec<(u64, Call)>,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) part: usize,
+    pub(super) image: Image,
+    pub(super) spots: Vec<(u64, Call, Spot)>,
+}
+
+impl Errand {
+    /// The file system that is waited for; `None`: nothing is.
+    pub(super) fn device(&self) -> Option<Device> {
+        let is_read = self.image.as_ref().is_none_or(|image| matches!(image.source, Source::File(_)));
+        (is_read && self.mapping.is_file()).then_some(self.mapping.device)
+    }
+
+    /// Asks. Can wait for the file.
+    pub(super) fn run(self, book: &Book) -> Answer {
+        let Self { process, part, mapping, image, asked } = self;
+        let (image, binary) = match image {
+            Some(image) => {
+                let binary = (!asked.is_empty()).then(|| again(process, &mapping, &image, book)).flatten();
+                (image, binary)
+            }
+            None => open(process, &mapping, book),
+        };
+        let spot = |(address, call): (u64, Call)| {
+            let place = Place::in_mapping(&mapping, &image, within(address, call)).shifted(address);
+            let found = binary.as_ref().map_or_else(Found::default, |binary| binary.find(place.address, call));
+            (address, call, Spot::of(address, &place, &found))
+        };
+        let spots = asked.into_iter().map(spot).collect();
+        book.settle();
+        Answer { part, spots, image }
+    }
+}
+
+/// The binary that is known, opened again where it was closed since.
+fn again(process: Process, mapping: &Mapping, image: &Image, book: &Book) -> Option<Arc<Binary>> {
+    let identity = match image.source {
+        Source::File(identity) => identity,
+        Source::Vdso => return book.vdso(),
+        Source::Nothing => return None,
+    };
+    if let Some(known) = book.find(&identity) {
+        return Some(known);
+    }
+    let file = process.open_mapped(mapping).ok()?;
+    let (found, binary) = book.open(file, |elf| split::find(elf, process, mapping)).ok()?;
+    (found == identity).then_some(binary)
+}
+
+/// Looks at the file of a mapping.
+fn open(process: Process, mapping: &Mapping, book: &Book) -> (Image, Option<Arc<Binary>>) {
+    let found = source(process, mapping, book);
+    let image = image(mapping, found.as_ref().map(|(binary, source)| (&**binary, *source)));
+    (image, found.map(|(binary, _)| binary))
+}
+
+/// A mapping as profiles tell it, with what is known of its file.
+pub(super) fn image(mapping: &Mapping, found: Option<(&Binary, Source)>) -> Image {
+    let path = mapping.path().0.to_string_lossy();
+    let path =
+        if path.is_empty() { "[anon]" } else { path.get(..path.floor_char_boundary(MAX_PATH)).unwrap_or_default() };
+    let name = Path::new(path).file_name().map_or(path.into(), |name| name.to_string_lossy());
+    let module = Module {
+        start: mapping.start,
+        end: mapping.end,
+        offset: mapping.offset,
+        path: path.into(),
+        build_ids: found.map(|(binary, _)| Arc::clone(binary.build_ids())).unwrap_or_default(),
+    };
+    let segments = found.map(|(binary, _)| binary.segments()).unwrap_or_default();
+    let source = found.map_or(Source::Nothing, |(_, source)| source);
+    Image { module: Arc::new(module), name: name.as_ref().into(), segments: segments.into(), source }
+}
+
+fn source(process: Process, mapping: &Mapping, book: &Book) -> Option<(Arc<Binary>, Source)> {
+    if mapping.name.as_os_str() == "[vdso]" {
+        return book.vdso().map(|binary| (binary, Source::Vdso));
+    }
+    if !mapping.is_file() {
+        return None;
+    }
+    let file = process.open_mapped(mapping).inspect_err(|fault: &Fault| tracing::debug!(%fault, "no names")).ok()?;
+    let (identity, binary) = book.open(file, |elf| split::find(elf, process, mapping)).ok()?;
+    Some((binary, Source::File(identity)))
+}

@@ -1,0 +1,34 @@
+//! Stacks that go on from C into Go.
+
+use std::os::unix::fs::MetadataExt as _;
+use std::process::Command;
+
+use super::build::{go_program_with, versions};
+use super::profile::{ours, sampled};
+
+/// Check that where C is compiled with frame pointers in all functions, every function of C and of Go that called another is there.
+#[test]
+fn stacks_go_on_from_c_into_go() {
+    if std::fs::metadata("/proc/self").unwrap().uid() != 0 {
+        eprintln!("NOT RUN: eBPF programs can be loaded by root only; run the tests as root");
+        return;
+    }
+    let go = ["runtime.cgocall", "main._Cfunc_outer_c", "main.callsC", "main.main", "runtime.main"];
+    let c = ["inner_c", "outer_c"];
+    for version in versions() {
+        let program = go_program_with("cgo", version, &[], &[("CGO_CFLAGS", "-O0")]);
+        let (window, stats) = sampled(Command::new(&program).arg("2"));
+        let stacks = ours(&window);
+        let in_inner = |stack: &str| stack.rsplit(';').next() == Some("inner_c");
+        let inner: u64 = stacks.iter().filter(|(stack, _)| in_inner(stack)).map(|(_, count)| count).sum();
+        assert!(inner * 10 > stats.stacks * 8, "{version}: {inner} of {}: {stacks:#?}", stats.stacks);
+        let expected: Vec<&str> = go.iter().rev().chain(c.iter().rev()).copied().collect();
+        let whole = |stack: &str| {
+            let mut names = stack.split(';');
+            expected.iter().all(|wanted| names.any(|name| name == *wanted))
+        };
+        let whole: u64 =
+            stacks.iter().filter(|(stack, _)| in_inner(stack) && whole(stack)).map(|(_, count)| count).sum();
+        assert!(whole * 100 >= inner * 98, "{version}: {whole} of {inner}: {stacks:#?}");
+    }
+}
