@@ -122,7 +122,7 @@ impl Desk {
                     self.sample_before_exec(*sample, now);
                 }
                 Event::Sample(sample) => self.sample(*sample, now),
-                event => self.happened(event, now),
+                event => self.happened(&event, now),
             }
         }
         self.name(now);
@@ -133,8 +133,8 @@ impl Desk {
     }
 
     /// Something happened to a process.
-    fn happened(&mut self, event: Event, now: Instant) {
-        match event {
+    fn happened(&mut self, event: &Event, now: Instant) {
+        match *event {
             Event::Sample(_) => {}
             Event::Exec { pid } => {
                 // The same process, with another program: nothing that was mapped is there any more.
