@@ -2,6 +2,7 @@
 // maps, assembly, sorting, reflection, panics, closures, deep calls, many goroutines.
 //
 // busy FILE SECONDS: after a line on its input, works for so much CPU time, whatever else the machine does, and writes the profile to FILE.
+// Where that is "-", its own profiler does not run.
 package main
 
 import (
@@ -133,7 +134,9 @@ func main() {
 	bufio.NewReader(os.Stdin).ReadString('\n')
 	seconds, _ := strconv.ParseFloat(os.Args[2], 64)
 	var profile bytes.Buffer
-	pprof.StartCPUProfile(&profile)
+	if os.Args[1] != "-" {
+		pprof.StartCPUProfile(&profile)
+	}
 	until := used() + time.Duration(seconds*float64(time.Second))
 	var all sync.WaitGroup
 	for i := 0; i < 4; i++ {
@@ -144,6 +147,9 @@ func main() {
 		}()
 	}
 	all.Wait()
+	if os.Args[1] == "-" {
+		return
+	}
 	pprof.StopCPUProfile()
 	if err := os.WriteFile(os.Args[1], profile.Bytes(), 0o600); err != nil {
 		fmt.Fprintln(os.Stderr, err)
