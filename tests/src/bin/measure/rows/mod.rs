@@ -11,6 +11,7 @@ pub(crate) mod overhead;
 pub(crate) mod packages;
 pub(crate) mod rest;
 pub(crate) mod short;
+pub(crate) mod sidecar;
 pub(crate) mod start;
 pub(crate) mod tags;
 
@@ -31,7 +32,7 @@ pub(crate) struct Row {
 }
 
 /// All rows in the order of the table.
-pub(crate) const ALL: [Row; 12] = [
+pub(crate) const ALL: [Row; 19] = [
     completeness::ROW,
     engines::ROW,
     short::ROW,
@@ -44,4 +45,11 @@ pub(crate) const ALL: [Row; 12] = [
     start::ROW,
     packages::ROW,
     heap::ROW,
+    sidecar::kernel::ROW,
+    sidecar::cpu::ROW,
+    sidecar::memory::ROW,
+    sidecar::payload::ROW,
+    sidecar::work::ROW,
+    sidecar::first::ROW,
+    sidecar::tables::ROW,
 ];
