@@ -147,7 +147,8 @@ impl Recorded {
     fn check_labels(&self, what: &str) {
         let total: f64 = self.spent_nanos.values().sum();
         let counted: i64 = self.samples.iter().filter(|seen| seen.endpoint.is_some()).map(|seen| seen.count).sum();
-        let sampled: f64 = self.spent_nanos.keys().flat_map(|endpoint| self.under(endpoint)).map(|seen| seen.nanos).sum();
+        let sampled: f64 =
+            self.spent_nanos.keys().flat_map(|endpoint| self.under(endpoint)).map(|seen| seen.nanos).sum();
         for (endpoint, spent) in &self.spent_nanos {
             let (share, truth) = (self.under(endpoint).map(|seen| seen.nanos).sum::<f64>() / sampled, spent / total);
             let error = (truth * (1.0 - truth) / counted as f64).sqrt();
@@ -209,10 +210,11 @@ fn seen(set: &ProfileSet, sample: &Sample, period: f64) -> Seen {
     Seen { nanos: sample.value as f64 * period, count: sample.value, names, endpoint, has_worker }
 }
 
-/// All places with source lines, with how often they were on a stack.
+/// All places with source lines, with how often they were on a stack; but for those taken in C: Go knows who called it, frame pointers do not.
 fn places(set: &ProfileSet, profile: &Profile) -> BTreeMap<Lines, i64> {
     let mut places = BTreeMap::new();
-    for sample in &profile.samples {
+    let in_c = |sample: &&Sample| matches!(set.dictionary.value_of(sample.attributes, "endpoint"), Some(Value::String(label)) if **label == *"/c");
+    for sample in profile.samples.iter().filter(|sample| !in_c(sample)) {
         for location in locations(set, sample) {
             *places.entry(lines(set, location)).or_default() += sample.value;
         }
