@@ -58,12 +58,6 @@ pub(crate) fn workspace() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
 }
 
-/// The directory that this program was built in.
-fn own_target() -> Option<&'static Path> {
-    static OWN: OnceLock<Option<PathBuf>> = OnceLock::new();
-    OWN.get_or_init(|| std::env::current_exe().ok()?.ancestors().nth(2).map(Path::to_path_buf)).as_deref()
-}
-
 impl Lab {
     /// Builds all programs, in release mode.
     pub(crate) fn build(quick: bool) -> Result<Self> {
@@ -79,11 +73,6 @@ impl Lab {
         Ok(Self { programs, heap: OnceLock::new(), shop, quick })
     }
 
-    /// Without any of them, for rows that need none.
-    pub(crate) fn bare(quick: bool) -> Self {
-        Self { programs: BTreeMap::new(), heap: OnceLock::new(), shop: PathBuf::new(), quick }
-    }
-
     /// The program of `who`.
     pub(crate) fn program(&self, who: Who) -> Result<&Path> {
         Ok(self.programs.get(&who).ok_or("a program is missing")?)
@@ -91,9 +80,8 @@ impl Lab {
 
     /// The directory that cargo builds in.
     pub(crate) fn target(&self) -> &Path {
-        let any = self.programs.values().next().map(PathBuf::as_path);
-        // This very program is built beside them.
-        any.and_then(|program| program.ancestors().nth(2)).or_else(own_target).unwrap_or(Path::new("target"))
+        let program = self.programs.values().next().and_then(|program| program.ancestors().nth(2));
+        program.unwrap_or(Path::new("target"))
     }
 
     /// Runs `task` under `pprof` built with this unwinder, a feature of that crate. Built here, once, and built again as it

@@ -10,7 +10,7 @@ use profiler_tests::Result;
 use serde_json::{Map, Value, json};
 
 use crate::lab::Lab;
-use crate::rows::{heap, packages, sidecar};
+use crate::rows::{heap, packages};
 use crate::who::Who;
 
 /// What was measured so far.
@@ -136,11 +136,7 @@ fn width(title: &str) -> usize {
 impl Line {
     /// The columns of the table that it stands in.
     fn columns(&self) -> &'static [Who] {
-        match self.row {
-            row if row == heap::ROW.name => &Who::OF_THE_HEAP,
-            row if row.starts_with(sidecar::PREFIX) => &[Who::Ours],
-            _ => &Who::ALL,
-        }
+        if self.row == heap::ROW.name { &Who::OF_THE_HEAP } else { &Who::ALL }
     }
 
     fn value(&self, who: Who) -> Option<f64> {

@@ -11,7 +11,6 @@ pub(crate) mod overhead;
 pub(crate) mod packages;
 pub(crate) mod rest;
 pub(crate) mod short;
-pub(crate) mod sidecar;
 pub(crate) mod start;
 pub(crate) mod tags;
 
@@ -32,7 +31,7 @@ pub(crate) struct Row {
 }
 
 /// All rows in the order of the table.
-pub(crate) const ALL: [Row; 19] = [
+pub(crate) const ALL: [Row; 12] = [
     completeness::ROW,
     engines::ROW,
     short::ROW,
@@ -45,11 +44,4 @@ pub(crate) const ALL: [Row; 19] = [
     start::ROW,
     packages::ROW,
     heap::ROW,
-    sidecar::kernel::ROW,
-    sidecar::cpu::ROW,
-    sidecar::memory::ROW,
-    sidecar::payload::ROW,
-    sidecar::work::ROW,
-    sidecar::first::ROW,
-    sidecar::tables::ROW,
 ];
