@@ -117,7 +117,7 @@ impl Desk {
                     self.sample_before_exec(*sample, now);
                 }
                 Event::Sample(sample) => self.sample(*sample, now),
-                event => self.happened(event),
+                event => self.happened(&event),
             }
         }
         let wanted = begun.into_keys().filter(|pid| self.numbers.take(*pid));
@@ -127,8 +127,8 @@ impl Desk {
     }
 
     /// Something happened to a process.
-    fn happened(&mut self, event: Event) {
-        match event {
+    fn happened(&mut self, event: &Event) {
+        match *event {
             Event::Sample(_) => {}
             Event::Exec { pid } => {
                 // The same process, with another program: nothing that was mapped is there any more.

@@ -2,7 +2,6 @@
 // maps, assembly, sorting, reflection, panics, closures, deep calls, many goroutines.
 //
 // busy FILE SECONDS: after a line on its input, works for so much CPU time, whatever else the machine does, and writes the profile to FILE.
-// Where that is "-", its own profiler does not run.
 package main
 
 import (
@@ -134,9 +133,7 @@ func main() {
 	bufio.NewReader(os.Stdin).ReadString('\n')
 	seconds, _ := strconv.ParseFloat(os.Args[2], 64)
 	var profile bytes.Buffer
-	if os.Args[1] != "-" {
-		pprof.StartCPUProfile(&profile)
-	}
+	pprof.StartCPUProfile(&profile)
 	until := used() + time.Duration(seconds*float64(time.Second))
 	var all sync.WaitGroup
 	for i := 0; i < 4; i++ {
@@ -147,9 +144,6 @@ func main() {
 		}()
 	}
 	all.Wait()
-	if os.Args[1] == "-" {
-		return
-	}
 	pprof.StopCPUProfile()
 	if err := os.WriteFile(os.Args[1], profile.Bytes(), 0o600); err != nil {
 		fmt.Fprintln(os.Stderr, err)

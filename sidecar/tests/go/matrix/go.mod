@@ -1,3 +1,0 @@
-module matrix
-
-go 1.21

@@ -1,3 +1,0 @@
-module steady
-
-go 1.21
