@@ -16,4 +16,4 @@ pub use record::{
     VALUE,
 };
 pub use setting::{SETTINGS, Setting};
-pub use target::{Go, LabelForm, TARGET_WORDS, Target, TargetFlag};
+pub use target::{G_BYTES, Go, LabelForm, TARGET_WORDS, Target, TargetFlag};

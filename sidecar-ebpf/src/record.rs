@@ -1,7 +1,8 @@
 //! A record as it crosses the ring: a head, the fixed part of a sample, then as many bytes as it has frames and labels.
 //!
-//! Behind [`Sample`] follow, without gaps: `user` frames of 8 bytes (leaf first), `kernel` frames of 8 bytes, `top` bytes of the stack
-//! from `sp` on, `labels` pairs (a [`LabelHead`], the key, the value), `attributes` bytes of an OTEP 4947 record.
+//! Behind [`Sample`] follow, without gaps: [`TOP`] bytes, the first `top` of which are those of the stack from `sp` on; `user` frames of 8
+//! bytes (leaf first); `kernel` frames of 8 bytes; `labels` pairs (a [`LabelHead`], the key, the value); `attributes` bytes of an OTEP 4947
+//! record.
 
 /// Most frames of user space.
 pub const FRAMES: usize = 512;
@@ -50,11 +51,9 @@ pub struct Head {
     pub tid: u32,
     /// The processor.
     pub cpu: u32,
-    /// Nanoseconds of `CLOCK_BOOTTIME`.
-    pub time_nanos: u64,
 }
 
-const _: () = assert!(size_of::<Head>() == 24);
+const _: () = assert!(size_of::<Head>() == 16);
 
 /// Something that happened to a process.
 #[derive(Debug, Clone, Copy)]
@@ -68,7 +67,7 @@ pub struct Event {
     pub padding: u32,
 }
 
-const _: () = assert!(size_of::<Event>() == 32);
+const _: () = assert!(size_of::<Event>() == 24);
 
 /// No [`Flag`].
 pub const NO_FLAGS: u32 = 0;
@@ -95,7 +94,7 @@ pub enum Flag {
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct Sample {
-    /// Whose, where, when.
+    /// Whose, where.
     pub head: Head,
     /// Nanoseconds between two ticks when it was taken.
     pub period_nanos: u64,
@@ -123,9 +122,9 @@ pub struct Sample {
     pub user: u16,
     /// How many frames of the kernel follow these.
     pub kernel: u16,
-    /// How many bytes of the stack follow these.
+    /// How many bytes of the stack stand before them.
     pub top: u16,
-    /// How many labels follow these.
+    /// How many labels follow these frames.
     pub labels: u16,
     /// How many bytes of attributes follow these.
     pub attributes: u16,
@@ -134,10 +133,10 @@ pub struct Sample {
 }
 
 const _: () = {
-    assert!(size_of::<Sample>() == 136);
-    assert!(core::mem::offset_of!(Sample, ip) == 48);
-    assert!(core::mem::offset_of!(Sample, trace_id) == 96);
-    assert!(core::mem::offset_of!(Sample, flags) == 120);
+    assert!(size_of::<Sample>() == 128);
+    assert!(core::mem::offset_of!(Sample, ip) == 40);
+    assert!(core::mem::offset_of!(Sample, trace_id) == 88);
+    assert!(core::mem::offset_of!(Sample, flags) == 112);
 };
 
 /// What stands before a label's key and value.

@@ -61,9 +61,12 @@ pub struct Go {
     pub g_labels: u32,
     /// A [`LabelForm`].
     pub labels: u32,
-    /// Nothing.
-    pub padding: u32,
+    /// Bytes of a `g` from its beginning to the end of the last of the fields above: they are read at once.
+    pub g_bytes: u32,
 }
+
+/// Most bytes of a `g` that are read.
+pub const G_BYTES: usize = 512;
 
 const _: () = {
     assert!(size_of::<Go>() == 40);
@@ -88,7 +91,7 @@ impl Target {
             pair(go.in_register, go.g_m),
             pair(go.m_curg, go.g_goid),
             pair(go.g_startpc, go.g_labels),
-            pair(go.labels, go.padding),
+            pair(go.labels, go.g_bytes),
         ]
     }
 }

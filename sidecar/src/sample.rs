@@ -11,8 +11,6 @@ pub struct Sample {
     pub tid: u32,
     /// The processor it ran on.
     pub cpu: u32,
-    /// Nanoseconds of `CLOCK_BOOTTIME`.
-    pub time_nanos: u64,
     /// Nanoseconds of CPU time that it stands for: the period in force when it was taken.
     pub period_nanos: u64,
     /// `comm` of the thread, without the zeros behind it.

@@ -4,11 +4,11 @@
 //! says why there is none.
 
 use core::ffi::c_void;
+use core::mem::offset_of;
 use core::ptr::{addr_of, addr_of_mut};
 
 use aya_ebpf::helpers::generated::{
-    bpf_get_current_comm, bpf_get_current_task, bpf_get_smp_processor_id, bpf_get_stack, bpf_ktime_get_boot_ns,
-    bpf_probe_read_user,
+    bpf_get_current_comm, bpf_get_current_task, bpf_get_smp_processor_id, bpf_get_stack,
 };
 use profiler_sidecar_ebpf::{Counter, Flag, KERNEL_FRAMES, Kind, Sample, Setting, TOP, Target, TargetFlag};
 
@@ -34,6 +34,10 @@ extern "C" fn cpu(context: *mut c_void) -> u32 {
 #[inline(always)]
 fn ours(context: *mut c_void, thread: Thread) {
     let target = target(thread.pid);
+    // What the user side told of is a program; asked only of others, for it takes a look into the task.
+    if target.is_none() && task::is_of_kernel() {
+        return count(Counter::Outside);
+    }
     // SAFETY: a value of the map, which the verifier knows.
     if target.is_some_and(|target| unsafe { (*target).flags } & TargetFlag::Excluded as u32 != 0) {
         return count(Counter::Excluded);
@@ -70,7 +74,6 @@ unsafe fn sample(context: *mut c_void, scratch: *mut Scratch, thread: Thread, ta
             kernel(context, scratch);
         }
         if has_user {
-            top(scratch);
             if let Some(target) = target {
                 known(scratch, &*target);
             }
@@ -90,17 +93,16 @@ unsafe fn begin(context: *const u64, scratch: *mut Scratch, thread: Thread) {
         (*sample).head.pid = thread.pid;
         (*sample).head.tid = thread.tid;
         (*sample).head.cpu = bpf_get_smp_processor_id();
-        (*sample).head.time_nanos = bpf_ktime_get_boot_ns();
         (*sample).period_nanos = registers::period(context);
         // From `comm` on.
-        let mut word = 4;
+        let mut word = offset_of!(Sample, comm) / 8;
         while word < size_of::<Sample>() / 8 {
             words.add(word).write_volatile(0);
             word += 1;
         }
         // Before Linux 6.2 the helper leaves what is behind the name as it was: zeroed above.
         bpf_get_current_comm(addr_of_mut!((*sample).comm).cast(), 16);
-        addr_of_mut!((*scratch).length).write_volatile(0);
+        addr_of_mut!((*scratch).length).write_volatile(TOP as u32);
     }
 }
 
@@ -122,23 +124,6 @@ unsafe fn kernel(context: *mut c_void, scratch: *mut Scratch) {
         if written > 0 {
             (*scratch).sample.kernel = (written / 8) as u16;
             (*scratch).length = length as u32 + written as u32;
-        }
-    }
-}
-
-/// The bytes from the stack pointer on.
-#[inline(always)]
-unsafe fn top(scratch: *mut Scratch) {
-    // SAFETY: as in `sample`; there is room, as is checked.
-    unsafe {
-        let length = addr_of!((*scratch).length).read_volatile() as usize;
-        if length > BODY - TOP {
-            return;
-        }
-        let at = addr_of_mut!((*scratch).body).cast::<u8>().add(length);
-        if bpf_probe_read_user(at.cast(), TOP as u32, (*scratch).sample.sp as *const _) == 0 {
-            (*scratch).sample.top = TOP as u16;
-            (*scratch).length = (length + TOP) as u32;
         }
     }
 }

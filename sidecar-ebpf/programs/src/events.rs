@@ -3,7 +3,7 @@
 //! Run in the thread that it happens to (of `fork`, the parent). Source: `include/trace/events/sched.h`, arguments of the raw tracepoints.
 
 use aya_ebpf::EbpfContext as _;
-use aya_ebpf::helpers::generated::{bpf_get_smp_processor_id, bpf_ktime_get_boot_ns};
+use aya_ebpf::helpers::generated::bpf_get_smp_processor_id;
 use aya_ebpf::macros::raw_tracepoint;
 use aya_ebpf::programs::RawTracePointContext;
 use core::ptr::addr_of;
@@ -61,12 +61,12 @@ fn is_last(task: u64, thread: Thread) -> bool {
 
 #[inline(always)]
 fn tell(kind: Kind, thread: Thread, child: u32) {
-    if thread.whose != Whose::Ours {
+    if thread.whose != Whose::Ours || task::is_of_kernel() {
         return;
     }
     // SAFETY: no arguments.
-    let (cpu, time_nanos) = unsafe { (bpf_get_smp_processor_id(), bpf_ktime_get_boot_ns()) };
-    let head = Head { kind: kind as u32, pid: thread.pid, tid: thread.tid, cpu, time_nanos };
+    let cpu = unsafe { bpf_get_smp_processor_id() };
+    let head = Head { kind: kind as u32, pid: thread.pid, tid: thread.tid, cpu };
     let event = Event { head, child, padding: 0 };
     let sent = send(addr_of!(event).cast(), size_of::<Event>(), Wake::Soon);
     count(if sent { Counter::Events } else { Counter::EventsLost });

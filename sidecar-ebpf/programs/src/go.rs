@@ -2,10 +2,13 @@
 //!
 //! Source: `runtime/runtime2.go`; offsets by version from the user side. On the scheduler's stack `g` is `g0`, so it goes by `g.m.curg`.
 
-use profiler_sidecar_ebpf::{Counter, Flag, Go, LabelForm};
+use core::ptr::addr_of_mut;
+
+use aya_ebpf::helpers::generated::bpf_probe_read_user;
+use profiler_sidecar_ebpf::{Counter, Flag, G_BYTES, Go, LabelForm};
 
 use crate::labels;
-use crate::maps::{Scratch, count, user_word};
+use crate::maps::{Scratch, WORK, count, user_word};
 
 /// Reads the goroutine into the scratch.
 #[inline(always)]
@@ -17,38 +20,59 @@ pub(crate) unsafe fn read(scratch: *mut Scratch, go: &Go) {
         } else {
             user_word((*scratch).thread_pointer.wrapping_add(go.tls_offset as u64))
         };
-        match g.map(|g| running(g, go)) {
-            // A thread that Go has not seen.
-            Some(Some(0)) => {}
-            Some(Some(g)) => describe(scratch, go, g),
+        match g.map(|g| running(scratch, g, go)) {
+            // A thread that Go has not seen, or one that runs none.
+            Some(Some(false)) => {}
+            Some(Some(true)) => describe(scratch, go),
             _ => count(Counter::NoGoroutine),
         }
     }
 }
 
-/// The goroutine of the thread that `g` is of; 0 if it runs none. What is no `g` hardly names an `m` whose goroutine names that `m`.
+/// Reads the goroutine of the thread that `g` is of into the table; `false` if it runs none. What is no `g` hardly names an `m` whose
+/// goroutine names that `m`.
 #[inline(always)]
-fn running(g: u64, go: &Go) -> Option<u64> {
+unsafe fn running(scratch: *mut Scratch, g: u64, go: &Go) -> Option<bool> {
     if g == 0 {
-        return Some(0);
+        return Some(false);
     }
-    let m = user_word(g + u64::from(go.g_m))?;
-    let current = user_word(m + u64::from(go.m_curg))?;
-    if current != 0 && current != g && user_word(current + u64::from(go.g_m))? != m {
-        return None;
+    // SAFETY: this processor's scratch.
+    unsafe {
+        let m = load(scratch, g, go)?;
+        let current = user_word(m + u64::from(go.m_curg))?;
+        if current != 0 && current != g && load(scratch, current, go)? != m {
+            return None;
+        }
+        Some(current != 0)
     }
-    Some(current)
+}
+
+/// Reads a `g` into the table, all that is wanted of it at once; its `m`.
+#[inline(always)]
+unsafe fn load(scratch: *mut Scratch, g: u64, go: &Go) -> Option<u64> {
+    // SAFETY: this processor's scratch, whose table has room for it.
+    unsafe {
+        let bytes = if go.g_bytes > G_BYTES as u32 { G_BYTES as u32 } else { go.g_bytes };
+        let read = bpf_probe_read_user(addr_of_mut!((*scratch).work).cast(), bytes, g as *const _);
+        (read == 0).then(|| field(scratch, go.g_m))
+    }
+}
+
+/// A word of the `g` in the table.
+#[inline(always)]
+unsafe fn field(scratch: *mut Scratch, offset: u32) -> u64 {
+    // SAFETY: this processor's scratch; the index is within the table.
+    unsafe { addr_of_mut!((*scratch).work).cast::<u64>().add(offset as usize / 8 % (G_BYTES / 8)).read_volatile() }
 }
 
 #[inline(always)]
-unsafe fn describe(scratch: *mut Scratch, go: &Go, g: u64) {
-    let of = |offset: u32| user_word(g + u64::from(offset)).unwrap_or(0);
+unsafe fn describe(scratch: *mut Scratch, go: &Go) {
     // SAFETY: this processor's scratch.
     unsafe {
-        (*scratch).sample.goroutine = of(go.g_goid);
-        (*scratch).sample.start_pc = of(go.g_startpc);
+        (*scratch).sample.goroutine = field(scratch, go.g_goid);
+        (*scratch).sample.start_pc = field(scratch, go.g_startpc);
         (*scratch).sample.flags |= Flag::Goroutine as u32;
-        (*scratch).labels = if go.labels == LabelForm::None as u32 { 0 } else { of(go.g_labels) };
+        (*scratch).labels = if go.labels == LabelForm::None as u32 { 0 } else { field(scratch, go.g_labels) };
         if (*scratch).labels == 0 {
             return;
         }
@@ -59,3 +83,5 @@ unsafe fn describe(scratch: *mut Scratch, go: &Go, g: u64) {
         labels::read_map();
     }
 }
+
+const _: () = assert!(G_BYTES <= WORK);

@@ -42,14 +42,23 @@ pub(crate) fn current() -> Thread {
 #[inline(always)]
 fn of_machine() -> Thread {
     // SAFETY: no arguments.
-    let (both, task) = unsafe { (bpf_get_current_pid_tgid(), bpf_get_current_task()) };
+    let both = unsafe { bpf_get_current_pid_tgid() };
     let (pid, tid) = ((both >> 32) as u32, both as u32);
-    let known = setting(Setting::Offsets) != 0;
-    let flags = if known { kernel_half(task + setting(Setting::TaskFlags)).unwrap_or(0) } else { 0 };
-    if pid == 0 || flags & KERNEL_THREAD != 0 {
+    if pid == 0 {
         return Thread::other(Whose::Outside);
     }
     Thread { whose: Whose::Ours, pid, tid }
+}
+
+/// Whether the current thread is one of the kernel's own, all of which are in the initial namespace.
+#[inline(always)]
+pub(crate) fn is_of_kernel() -> bool {
+    if setting(Setting::InitialNamespace) == 0 || setting(Setting::Offsets) == 0 {
+        return false;
+    }
+    // SAFETY: no arguments.
+    let task = unsafe { bpf_get_current_task() };
+    kernel_half(task + setting(Setting::TaskFlags)).unwrap_or(0) & KERNEL_THREAD != 0
 }
 
 #[inline(always)]

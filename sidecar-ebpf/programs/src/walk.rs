@@ -3,12 +3,13 @@
 //! A frame pointer points to the caller's, behind which stands the return address: System V ABI of x86_64 §3.2.2, AAPCS64 §6.4.6. The
 //! kernel's own walk (`bpf_get_stack`) stops at 127 frames and does not say why it ended.
 
+use core::ffi::c_void;
 use core::ptr::addr_of_mut;
 
 use aya_ebpf::helpers::generated::bpf_probe_read_user;
-use profiler_sidecar_ebpf::{FRAMES, Flag};
+use profiler_sidecar_ebpf::{FRAMES, Flag, TOP};
 
-use crate::maps::{Scratch, scratch};
+use crate::maps::{Scratch, WORK, scratch};
 
 /// Bits of a return address that are an address: on aarch64 the others may hold a signature.
 #[cfg(bpf_target_arch = "aarch64")]
@@ -16,22 +17,22 @@ const ADDRESS: u64 = (1 << 48) - 1;
 #[cfg(not(bpf_target_arch = "aarch64"))]
 const ADDRESS: u64 = u64::MAX;
 
-/// Bytes of stack that are read at once: a few frames, for the call to read costs more than the bytes.
-const CHUNK: u64 = 512;
+/// Bytes of stack that are read at once: some twenty frames of Go, for the call to read costs more than the bytes.
+const CHUNK: u64 = 1024;
 /// Bytes of a frame: a frame pointer, a return address.
 const FRAME: u64 = 16;
 
-/// Walks from the registers in the scratch; writes frames, their number and how the walk ended there. A function of its own for the
-/// verifier, which proves its 512 turns once.
+/// Walks from the registers in the scratch; writes the top of the stack, frames, their number and how the walk ended there. A function of
+/// its own for the verifier, which proves its 512 turns once.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub(crate) extern "C" fn walk_user() -> u32 {
     let Some(scratch) = scratch() else { return 0 };
-    // SAFETY: fields of this processor's scratch; the indexes are below FRAMES, whose words the body has room for.
+    // SAFETY: fields of this processor's scratch; the indexes are below FRAMES, whose words the body has room for behind the top.
     unsafe {
-        let frames = addr_of_mut!((*scratch).body).cast::<u64>();
+        top(scratch);
+        let frames = addr_of_mut!((*scratch).body).cast::<u8>().add(TOP).cast::<u64>();
         frames.write_volatile((*scratch).sample.ip);
-        addr_of_mut!((*scratch).chunk).cast::<[u64; 2]>().write_volatile([0, 0]);
         let mut at = (*scratch).sample.fp;
         let mut found = 1;
         let mut end = 0;
@@ -60,9 +61,29 @@ pub(crate) extern "C" fn walk_user() -> u32 {
         }
         (*scratch).sample.user = found as u16;
         (*scratch).sample.flags |= end;
-        (*scratch).length = found as u32 * 8;
+        (*scratch).length = (TOP + found * 8) as u32;
     }
     0
+}
+
+/// The bytes from the stack pointer on, with those that the first frames are in.
+#[inline(always)]
+unsafe fn top(scratch: *mut Scratch) {
+    // SAFETY: fields of this processor's scratch, which has room for as many bytes.
+    unsafe {
+        let read = chunk(scratch, (*scratch).sample.sp, TOP as u64);
+        if read == 0 {
+            return;
+        }
+        let words = addr_of_mut!((*scratch).work).cast::<u64>();
+        let top = addr_of_mut!((*scratch).body).cast::<u64>();
+        let mut word = 0;
+        while word < TOP / 8 {
+            top.add(word).write_volatile(words.add(word).read_volatile());
+            word += 1;
+        }
+        (*scratch).sample.top = TOP as u16;
+    }
 }
 
 /// The two words at a frame pointer, of the chunk that was read last if they are in it.
@@ -73,28 +94,40 @@ unsafe fn frame(scratch: *mut Scratch, at: u64) -> Option<(u64, u64)> {
     }
     // SAFETY: fields of this processor's scratch; the offset is checked.
     unsafe {
-        let chunk = addr_of_mut!((*scratch).chunk);
-        let bytes = addr_of_mut!((*scratch).work).cast::<u8>();
+        let read = addr_of_mut!((*scratch).chunk);
         // In memory, so that the verifier knows nothing of them: it would go every way through the loop for each.
-        let (base, length) = (addr_of_mut!((*chunk).base), addr_of_mut!((*chunk).length));
+        let (base, length) = (addr_of_mut!((*read).base), addr_of_mut!((*read).length));
         let mut offset = at.wrapping_sub(base.read_volatile());
         if offset > length.read_volatile().wrapping_sub(FRAME) || length.read_volatile() == 0 {
-            let mut read = CHUNK;
-            if bpf_probe_read_user(bytes.cast(), CHUNK as u32, at as *const _) != 0 {
-                // At the end of the stack.
-                if bpf_probe_read_user(bytes.cast(), FRAME as u32, at as *const _) != 0 {
-                    return None;
-                }
-                read = FRAME;
+            if chunk(scratch, at, FRAME) == 0 {
+                return None;
             }
-            base.write_volatile(at);
-            length.write_volatile(read);
             offset = 0;
         }
         if offset > CHUNK - FRAME {
             return None;
         }
-        let words = bytes.add(offset as usize).cast::<u64>();
+        let words = addr_of_mut!((*scratch).work).cast::<u8>().add(offset as usize).cast::<u64>();
         Some((words.read_volatile(), words.add(1).read_volatile()))
     }
 }
+
+/// Reads the stack from `at` on, a chunk of it, or where it ends before that only the bytes that must be had; how many, 0 for none.
+#[inline(always)]
+unsafe fn chunk(scratch: *mut Scratch, at: u64, least: u64) -> u64 {
+    // SAFETY: fields of this processor's scratch, which has room for a chunk.
+    unsafe {
+        let into = addr_of_mut!((*scratch).work).cast::<c_void>();
+        let read = match () {
+            () if bpf_probe_read_user(into, CHUNK as u32, at as *const _) == 0 => CHUNK,
+            () if bpf_probe_read_user(into, least as u32, at as *const _) == 0 => least,
+            () => 0,
+        };
+        let chunk = addr_of_mut!((*scratch).chunk);
+        addr_of_mut!((*chunk).base).write_volatile(at);
+        addr_of_mut!((*chunk).length).write_volatile(read);
+        read
+    }
+}
+
+const _: () = assert!(CHUNK as usize <= WORK && TOP as u64 <= CHUNK);

@@ -2,7 +2,7 @@
 //!
 //! In: one record, as `profiler_sidecar_ebpf` lays it out. Out: what it says, or why it says nothing. Pure; whatever the bytes are.
 
-use profiler_sidecar_ebpf::{Event as Layout, Flag, Kind, LabelHead, Sample as Fixed};
+use profiler_sidecar_ebpf::{Event as Layout, Flag, Kind, LabelHead, Sample as Fixed, TOP};
 
 use crate::sample::{End, Goroutine, Registers, Sample, Span};
 
@@ -65,19 +65,19 @@ pub fn decode(record: &[u8]) -> Result<Event, Fault> {
 /// The rest of a sample, in the order of [`Fixed`], and what follows it.
 fn sample(pid: u32, mut bytes: Cursor<'_>) -> Result<Sample, Fault> {
     let (tid, cpu) = (bytes.word()?, bytes.word()?);
-    let (time_nanos, period_nanos) = (bytes.long()?, bytes.long()?);
+    let period_nanos = bytes.long()?;
     let comm = bytes.take(16)?;
     let registers = Registers { ip: bytes.long()?, sp: bytes.long()?, fp: bytes.long()?, lr: bytes.long()? };
     let goroutine = Goroutine { id: bytes.long()?, start_pc: bytes.long()? };
     let span = Span { trace_id: bytes.array()?, span_id: bytes.array()? };
     let flags = bytes.word()?;
     let [user, kernel, top, labels, attributes, _] = bytes.halves()?;
+    let above = bytes.take(TOP)?;
     let has = |flag: Flag| flags & flag as u32 != 0;
     Ok(Sample {
         pid,
         tid,
         cpu,
-        time_nanos,
         period_nanos,
         comm: String::from_utf8_lossy(comm.split(|byte| *byte == 0).next().unwrap_or_default()).into_owned(),
         registers,
@@ -91,7 +91,7 @@ fn sample(pid: u32, mut bytes: Cursor<'_>) -> Result<Sample, Fault> {
         in_kernel: has(Flag::Kernel),
         user: bytes.longs(user)?,
         kernel: bytes.longs(kernel)?,
-        top: bytes.take(top.into())?.to_vec(),
+        top: above.get(..usize::from(top)).ok_or(Fault::Short)?.to_vec(),
         goroutine: has(Flag::Goroutine).then_some(goroutine),
         labels: (0..labels).map(|_| bytes.label()).collect::<Result<_, _>>()?,
         labels_cut: has(Flag::LabelsCut),
@@ -163,7 +163,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-const _: () = assert!(size_of::<Fixed>() == 24 + 8 + 16 + 32 + 16 + 24 + 4 + 12, "all of it is read above");
+const _: () = assert!(size_of::<Fixed>() == 16 + 8 + 16 + 32 + 16 + 24 + 4 + 12, "all of it is read above");
 
 #[cfg(test)]
 mod tests;

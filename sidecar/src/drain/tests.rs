@@ -9,15 +9,16 @@ fn record() -> Vec<u8> {
     let mut bytes = Vec::new();
     let words: [u32; 4] = [Kind::Sample as u32, 7, 8, 3];
     words.iter().for_each(|word| bytes.extend(word.to_ne_bytes()));
-    [11_u64, 10_101_010].iter().for_each(|long| bytes.extend(long.to_ne_bytes()));
+    bytes.extend(10_101_010_u64.to_ne_bytes());
     bytes.extend(*b"worker\0\0\0\0\0\0\0\0\0\0");
     [0x401000_u64, 0x7ff0, 0x7ff8, 0, 42, 0x402000].iter().for_each(|long| bytes.extend(long.to_ne_bytes()));
     bytes.extend([[5; 16].as_slice(), &[6; 8]].concat());
     let flags = Flag::Lost as u32 | Flag::Goroutine as u32 | Flag::Context as u32 | Flag::LabelsCut as u32;
     bytes.extend(flags.to_ne_bytes());
     [2_u16, 1, 8, 1, 5, 0].iter().for_each(|half| bytes.extend(half.to_ne_bytes()));
-    [0x401000_u64, 0x401234, u64::MAX - 8].iter().for_each(|long| bytes.extend(long.to_ne_bytes()));
     bytes.extend(*b"12345678");
+    bytes.extend([0xee; TOP - 8]);
+    [0x401000_u64, 0x401234, u64::MAX - 8].iter().for_each(|long| bytes.extend(long.to_ne_bytes()));
     bytes.extend([3, 0, 2, 0]);
     bytes.extend(*b"keyva");
     bytes.extend([9, 3, b'a', b'b', b'c']);
@@ -31,7 +32,6 @@ fn a_sample_says_what_was_written() {
         pid: 7,
         tid: 8,
         cpu: 3,
-        time_nanos: 11,
         period_nanos: 10_101_010,
         comm: "worker".into(),
         in_kernel: false,
@@ -60,7 +60,7 @@ fn a_record_that_ends_early_is_a_fault() {
 #[test]
 fn events_name_processes() {
     let event = |kind: Kind| {
-        let words = [kind as u32, 7, 7, 0, 0, 0, 9, 0];
+        let words = [kind as u32, 7, 7, 0, 9, 0];
         decode(&words.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<_>>())
     };
     assert_eq!(event(Kind::Exec), Ok(Event::Exec { pid: 7 }));

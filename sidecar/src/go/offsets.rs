@@ -71,7 +71,7 @@ pub fn offsets(program: &Program) -> Option<Go> {
         g_startpc: known.g_startpc,
         g_labels: known.g_labels,
         labels: known.labels as u32,
-        padding: 0,
+        g_bytes: known.g_labels + 8,
     })
 }
 

@@ -9,6 +9,8 @@
     reason = "a test fails by panicking; what was not run is said"
 )]
 
+mod degraded;
+mod hostile;
 mod http;
 mod process;
 mod pulls;
@@ -91,11 +93,15 @@ fn a_go_program_is_profiled_and_its_profiles_arrive() {
     std::fs::remove_dir_all(files).unwrap();
 }
 
+fn stats(page: &str) -> serde_json::Value {
+    serde_json::from_slice(&get(page, "/stats").body).unwrap()
+}
+
 /// What `/stats` says once a profile has arrived.
 fn stats_with_exports(page: &str, run: &Running) -> serde_json::Value {
     let until = Instant::now() + DEADLINE;
     loop {
-        let stats: serde_json::Value = serde_json::from_slice(&get(page, "/stats").body).unwrap();
+        let stats = stats(page);
         if stats["exported"].as_u64().is_some_and(|exported| exported > 0) {
             return stats;
         }
@@ -170,7 +176,7 @@ fn without_privilege_it_says_what_is_missing_and_goes_on() {
     process::quiet(&mut bare);
     let run = Running::agent(&mut bare);
     let page = run.address_after("http://");
-    let stats: serde_json::Value = serde_json::from_slice(&get(&page, "/stats").body).unwrap();
+    let stats = stats(&page);
     assert_eq!(stats["self"]["privilege"], "none", "{stats}");
     for name in ["CAP_BPF", "CAP_PERFMON", "CAP_SYS_PTRACE", "CAP_SYSLOG"] {
         assert!(run.log().contains(&format!("{name} is missing")), "{}", run.log());

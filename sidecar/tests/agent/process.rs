@@ -37,6 +37,13 @@ impl Running {
         Self::reading(child, stderr)
     }
 
+    /// Any other program, whose lines of standard output are kept.
+    pub(crate) fn program(command: &mut Command) -> Self {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let stdout = child.stdout.take().unwrap();
+        Self::reading(child, stdout)
+    }
+
     fn reading(child: Child, output: impl std::io::Read + Send + 'static) -> Self {
         let lines = Arc::<(Mutex<Vec<String>>, Condvar)>::default();
         let sink = Arc::clone(&lines);
@@ -108,9 +115,7 @@ pub(crate) fn go_program_with(name: &str, arguments: &[&str]) -> Running {
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
     let mut command = Command::new(program);
     quiet(command.args(arguments));
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let stdout = child.stdout.take().unwrap();
-    let running = Running::reading(child, stdout);
+    let running = Running::program(&mut command);
     running.address_after("ready");
     running
 }

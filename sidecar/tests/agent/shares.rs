@@ -76,6 +76,10 @@ impl Shares {
         self.whole += if whole { sample.value } else { 0 };
     }
 
+    pub(crate) fn has_no_labels(&self) -> bool {
+        self.labelled + self.mislabelled == 0
+    }
+
     /// Three quarters in `main.heavy`, within four standard errors; labels on at least this part; none on the wrong ones; inlined leaves;
     /// whole stacks.
     pub(crate) fn assert_as_built(&self, labelled: f64) {

@@ -1,6 +1,6 @@
 //! Goroutines of real Go programs: number, function, labels.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::path::Path;
 use std::process::Command;
@@ -105,6 +105,15 @@ fn programs_linked_in_other_ways_do_too() {
             assert_labelled(&seen, 2);
         }
     }
+}
+
+#[test]
+fn sixty_four_busy_goroutines_are_told_apart() {
+    let Some(seen) = record("go1.27.0", Form::Normal, 2, 64, 3000) else { return };
+    assert_labelled(&seen, 2);
+    let ran: HashSet<u64> = seen.samples.iter().filter_map(|sample| sample.goroutine).map(|ran| ran.id).collect();
+    let missing: Vec<_> = seen.goroutines.iter().filter(|id| !ran.contains(id)).collect();
+    assert!(missing.is_empty(), "never seen: {missing:?}");
 }
 
 #[test]

@@ -103,11 +103,15 @@ impl Recorder {
         self.samples.iter().filter(|sample| sample.pid == pid).collect()
     }
 
-    /// Stops the clock, takes the rest.
+    /// Stops the clock, takes the rest: until nothing happened to any process of the machine between the last look into the ring and the counters.
     pub(crate) fn stop(&mut self) -> Counters {
         self.sampler.stop_clock();
-        self.drain();
-        self.sampler.counters().unwrap()
+        let mut last = None;
+        self.until("a moment without events", |all| {
+            last = all.sampler.counters().ok();
+            last.is_some_and(|counters| counters.events == all.events.len() as u64)
+        });
+        last.unwrap()
     }
 }
 

@@ -1,0 +1,139 @@
+//! What is missing is said, with what to do, and the rest is done: no BTF, perf events forbidden, settings that cannot be, processes that are not there.
+
+use std::process::Command;
+use std::time::Instant;
+
+use crate::http::get;
+use crate::process::{Running, agent, go_program, quiet};
+use crate::shares::Shares;
+use crate::{DEADLINE, decode, folder, is_root, stats};
+
+/// What a command says that fails with this code.
+fn refused(arguments: &[&str], code: i32) -> String {
+    let ran = agent(arguments).output().unwrap();
+    let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+    assert_eq!(ran.status.code(), Some(code), "{arguments:?}: {said}");
+    said
+}
+
+/// Check that without BTF a Go program is sampled with its names, without its labels, and that this is said.
+#[test]
+fn without_btf_samples_have_names_and_no_labels() {
+    if !is_root() {
+        return;
+    }
+    let program = go_program("shares");
+    let mut hidden = Command::new("unshare");
+    let script = "mount -t tmpfs none /sys/kernel/btf && exec \"$0\" \"$@\"";
+    hidden.args(["--mount", "sh", "-c", script, env!("CARGO_BIN_EXE_profiler-sidecar")]);
+    hidden.args(["run", "--rate-hz", "499", "--pid", &program.pid().to_string()]);
+    quiet(&mut hidden);
+    let run = Running::agent(&mut hidden);
+    let page = run.address_after("http://");
+    let (until, mut shares) = (Instant::now() + DEADLINE, Shares::default());
+    while shares.samples < 20 {
+        assert!(Instant::now() < until, "{shares:?} {}", run.log());
+        let answer = get(&page, &format!("/debug/pprof/profile?seconds=1&pid={}", program.pid()));
+        if answer.status == 200 {
+            shares.add(&decode(&answer.body));
+        }
+    }
+    assert!(shares.has_no_labels(), "{shares:?}");
+    assert!(run.log().contains("no offsets of the running kernel (/sys/kernel/btf/vmlinux"), "{}", run.log());
+    assert_eq!(run.end(), Some(0));
+}
+
+/// Check that where perf events are forbidden the agent says so and goes on without samples, and that `record` ends.
+#[test]
+fn where_perf_events_are_forbidden_it_says_what_to_do() {
+    if !is_root() {
+        return;
+    }
+    let bare = |arguments: &[&str]| {
+        let mut bare = Command::new("setpriv");
+        bare.args(["--bounding-set=-all,+bpf,+sys_ptrace,+syslog", "--inh-caps=-all", "--no-new-privs"]);
+        bare.arg(env!("CARGO_BIN_EXE_profiler-sidecar")).args(arguments);
+        quiet(&mut bare);
+        bare
+    };
+    let run = Running::agent(&mut bare(&["run"]));
+    let page = run.address_after("http://");
+    assert!(run.log().contains("CPU is not sampled") && run.log().contains("CAP_PERFMON"), "{}", run.log());
+    assert_eq!(stats(&page)["sampling"], false);
+    assert_eq!(run.end(), Some(0));
+    let own = std::process::id().to_string();
+    let output = folder("forbidden").join("out.pb.gz");
+    let ran = bare(&["record", "-d", "1s", "-p", &own, "-o", output.to_str().unwrap()]).output().unwrap();
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.code() == Some(1) && said.contains("CAP_PERFMON"), "{said}");
+    assert!(!output.exists());
+}
+
+/// Check that processes that are not there, and files that cannot be written, are named before anything is recorded.
+#[test]
+fn what_cannot_be_recorded_is_named() {
+    if !is_root() {
+        return;
+    }
+    let said = refused(&["record", "-p", "4194303", "-o", "/tmp/out.pb.gz"], 1);
+    assert!(said.contains("process 4194303") && said.contains("`ps`"), "{said}");
+    let said = refused(&["record", "-p", "1", "-o", "/tmp/out.doc"], 1);
+    assert!(said.contains("/tmp/out.doc") && said.contains(".pb.gz"), "{said}");
+    let own = std::process::id().to_string();
+    // At once: nobody records for an hour what cannot be written.
+    let said = refused(&["record", "-d", "1h", "-p", &own, "-o", "/no/such/folder/out.svg"], 1);
+    assert!(said.contains("/no/such/folder/out.svg"), "{said}");
+}
+
+/// Check that settings that cannot be end `run` and `--check-config` with 2 and name the place.
+#[test]
+fn settings_that_cannot_be_name_their_place() {
+    let file = folder("settings").join("wrong.toml");
+    for (text, words) in [
+        ("rate_hz = 99\nrat = 7\n", ["wrong.toml:2", "rat"]),
+        ("[targets]\ninclude = [\"service=[\"]\n", ["wrong.toml:2", "["]),
+        ("[targets]\ninclude = [\"*/a\"]\nexclude = [\"*/a\"]\n", ["*/a", "exclude"]),
+        ("interval = \"soon\"\n", ["wrong.toml:1", "interval"]),
+        ("rate_hz = 0\n", ["wrong.toml:1", "rate_hz"]),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        // First what ends in any case.
+        for check in [&["--check-config"][..], &[]] {
+            let arguments = [&["run", "--config", file.to_str().unwrap()][..], check].concat();
+            let said = refused(&arguments, 2);
+            assert!(words.iter().all(|word| said.contains(word)), "{text}: {said}");
+            assert_eq!(said.lines().count(), 1, "{said}");
+        }
+    }
+    std::fs::write(&file, "rate_hz = 19\n").unwrap();
+    let ran = agent(&["run", "--check-config", "--config", file.to_str().unwrap()]).output().unwrap();
+    assert!(ran.status.success() && String::from_utf8_lossy(&ran.stdout).contains("19 Hz"));
+}
+
+/// Check that over its budget the agent samples less often, says so, and lets each sample weigh more.
+#[test]
+fn over_its_budget_the_rate_goes_down_and_samples_weigh_more() {
+    if !is_root() {
+        return;
+    }
+    let program = go_program("shares");
+    let mut command = agent(&["run", "--rate-hz", "499", "--pid", &program.pid().to_string()]);
+    let run = Running::agent(command.env("PROFILER_CPU_PERCENT", "0.1"));
+    let page = run.address_after("http://");
+    let (until, pull) = (Instant::now() + DEADLINE, format!("/debug/pprof/profile?seconds=1&pid={}", program.pid()));
+    let periods = loop {
+        assert!(Instant::now() < until, "{} {}", stats(&page), run.log());
+        // All that there are in this second: the rate may change amid it.
+        let answer = get(&page, &pull);
+        let set = if answer.status == 200 { decode(&answer.body) } else { continue };
+        let periods: Vec<i64> = set.profiles.iter().map(|profile| profile.kind.period).collect();
+        if periods.iter().any(|period| *period > 1_000_000_000 / 499) {
+            break periods;
+        }
+    };
+    let steps = [2, 5, 10, 20].map(|step| 1_000_000_000 / (499 / step));
+    assert!(periods.iter().all(|period| steps.contains(period) || *period == 1_000_000_000 / 499), "{periods:?}");
+    assert!(run.log().contains("over the bound, rate lowered from 499 Hz"), "{}", run.log());
+    assert!(stats(&page)["rate_hz"].as_i64().unwrap() < 499);
+    assert_eq!(run.end(), Some(0));
+}
