@@ -27,6 +27,7 @@ const STAGES: &[&str] = &[
     "error",
     "stats",
     "variables",
+    "seldom",
     "engine",
     "export",
     "serve",
@@ -57,6 +58,7 @@ const SIDECAR_STAGES: &[&str] = &[
     "aggregate",
     "assemble",
     "capture",
+    "pull",
     "config",
     "budget",
     "pipeline",
@@ -70,7 +72,7 @@ const SIDECAR_STAGES: &[&str] = &[
 /// Modules that both halves of the project share, and all that they may use: the sidecar has nothing else.
 const SHARED: &[&str] = &["export", "serve"];
 /// What the shared modules may use.
-const LEAVES: &[&str] = &["error", "stats", "variables"];
+const LEAVES: &[&str] = &["error", "seldom", "stats", "variables"];
 
 /// The word itself, written so that this file does not count as using it.
 const UNSAFE: &str = concat!("un", "safe");

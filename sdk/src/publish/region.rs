@@ -94,6 +94,8 @@ impl Region {
             at
         };
         let header = self.header();
+        // Partner: readers of other processes, who take `published_at` before and after (OTEP 4719, "Reading Protocol"). The first fence keeps what
+        // follows, also the next call's copy into the other area, behind the 0; the second keeps the new time behind the rest.
         let before = header.published_at.swap(0, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         header.payload.store(at as u64, Ordering::Relaxed);
@@ -123,6 +125,7 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
+        // 0 before the memory goes: who reads now discards it.
         self.header().published_at.store(0, Ordering::SeqCst);
         // SAFETY: unmaps what `map` mapped; nothing borrowed from it is left.
         unsafe { libc::munmap(self.start.cast(), LENGTH) };
