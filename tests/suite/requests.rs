@@ -184,6 +184,8 @@ fn odd_requests_do_no_harm() {
         String::from_utf8_lossy(&answer).into_owned()
     };
     assert!(send(b"BREW /coffee HTTP/1.0\r\n\r\n").ends_with("\r\n\r\nmethod: _OTHER"));
+    let disguised = send(b"GET /orders/17 HTTP/1.0\r\ncontent-type: application/grpc\r\n\r\n");
+    assert!(disguised.ends_with("\r\n\r\nendpoint: /orders/{id}, method: GET"), "{disguised}");
     let bytes = send(b"GET /caf\xff\xfe HTTP/1.0\r\n\r\n");
     assert!(bytes.contains(" 400 "), "{bytes}");
     assert_eq!(server.answer("/orders/17"), "endpoint: /orders/{id}, method: GET");

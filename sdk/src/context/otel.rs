@@ -69,7 +69,7 @@ impl ContextObserver for Observer {
         }
         #[cfg(feature = "opentelemetry-sdk")]
         if asked().is_some_and(|asked| asked.link == SpanLink::LocalRoot) && context.has_active_span() {
-            let root = super::roots::of_span(context.span().span_context().span_id())?;
+            let root = super::roots::of_span(context.span().span_context())?;
             return Some(root);
         }
         None

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 
 use opentelemetry::context::ObserverContextView;
-use opentelemetry::trace::{Span as _, SpanContext, SpanId, TraceContextExt};
+use opentelemetry::trace::{Span as _, SpanContext, SpanId, TraceContextExt, TraceId};
 use opentelemetry::{Context, KeyValue};
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{Span as SdkSpan, SpanData, SpanProcessor};
@@ -62,8 +62,8 @@ pub(super) struct Root {
     tags: Tags,
 }
 
-/// Roots by the spans that descend from them.
-type Roots = HashMap<SpanId, Arc<Root>>;
+/// Roots by the spans that descend from them: a span's id need be unique in its trace alone.
+type Roots = HashMap<(TraceId, SpanId), Arc<Root>>;
 
 /// The roots of the spans that have begun and not ended.
 static ROOTS: [Mutex<Option<Roots>>; SHARDS] = [const { Mutex::new(None) }; SHARDS];
@@ -71,8 +71,8 @@ static ROOTS: [Mutex<Option<Roots>>; SHARDS] = [const { Mutex::new(None) }; SHAR
 static KEPT: AtomicBool = AtomicBool::new(false);
 
 /// The root of a span that has not ended.
-pub(super) fn of_span(span: SpanId) -> Option<Arc<Root>> {
-    shard(span)?.as_ref()?.get(&span).cloned()
+pub(super) fn of_span(span: &SpanContext) -> Option<Arc<Root>> {
+    shard(span)?.as_ref()?.get(&key(span)).cloned()
 }
 
 /// The root that a context keeps.
@@ -80,10 +80,14 @@ pub(super) fn of_context(context: &Context) -> Option<&Root> {
     context.observer_view().as_ref()?.as_any().downcast_ref()
 }
 
+fn key(span: &SpanContext) -> (TraceId, SpanId) {
+    (span.trace_id(), span.span_id())
+}
+
 /// The map that a span is in; `None` when it is not to be had.
-fn shard(span: SpanId) -> Option<MutexGuard<'static, Option<Roots>>> {
+fn shard(span: &SpanContext) -> Option<MutexGuard<'static, Option<Roots>>> {
     // Ids are random; their last byte is, too, where the first ones are a time.
-    let shard = ROOTS.get(usize::from(span.to_bytes()[7]) % SHARDS)?;
+    let shard = ROOTS.get(usize::from(span.span_id().to_bytes()[7]) % SHARDS)?;
     for _ in 0..TRIES {
         match shard.try_lock() {
             Ok(map) => return Some(map),
@@ -120,11 +124,11 @@ impl SpanProcessor for ProfiledSpans {
         }
         if asked.link == SpanLink::LocalRoot {
             // Where there is no room for it, it stands for itself.
-            if root_of_parent(parent).is_some_and(|root| insert(context.span_id(), root)) {
+            if root_of_parent(parent).is_some_and(|root| insert(&context, root)) {
                 return;
             }
             let name = span.exported_data().map(|data| data.name).unwrap_or_default();
-            insert(context.span_id(), Arc::new(Root::new(&context, &name)));
+            insert(&context, Arc::new(Root::new(&context, &name)));
         }
         span.set_attribute(KeyValue::new(PROFILE_ID, context.span_id().to_string()));
     }
@@ -133,9 +137,8 @@ impl SpanProcessor for ProfiledSpans {
         if !KEPT.load(Ordering::Relaxed) {
             return;
         }
-        let id = span.span_context.span_id();
         // Whatever was asked for when it began.
-        let removed = shard(id).and_then(|mut map| map.as_mut()?.remove(&id));
+        let removed = shard(&span.span_context).and_then(|mut map| map.as_mut()?.remove(&key(&span.span_context)));
         drop(removed);
     }
 
@@ -156,17 +159,17 @@ fn root_of_parent(parent: &Context) -> Option<Arc<Root>> {
         return None;
     }
     // What the context keeps is there also when its span has ended.
-    of_span(context.span_id()).or_else(|| of_context(parent).cloned().map(Arc::new))
+    of_span(context).or_else(|| of_context(parent).cloned().map(Arc::new))
 }
 
 /// Keeps the root of a span until the span ends; `false` if there is no room.
-fn insert(span: SpanId, root: Arc<Root>) -> bool {
+fn insert(span: &SpanContext, root: Arc<Root>) -> bool {
     note(&KEPT);
     let Some(mut map) = shard(span) else { return false };
     let map = map.get_or_insert_default();
     let has_room = map.len() < MAX_SPANS;
     if has_room {
-        map.insert(span, root);
+        map.insert(key(span), root);
     }
     has_room
 }

@@ -38,7 +38,7 @@ use super::tags::{Scope, Tags, reserve};
 /// |---|---|
 /// | `endpoint` | the route as it was written, `/orders/{id}`; with the feature `axum`, inside a router of axum 0.8 |
 /// | `method` | one of the methods of HTTP, or `_OTHER` |
-/// | `rpc.service`, `rpc.method` | for gRPC, by content type, instead of the two above: `shop.v1.Orders`, `Place` |
+/// | `rpc.service`, `rpc.method` | for gRPC, by content type, instead of the two above: `shop.v1.Orders`, `Place`; where a route is known, only if that names the service |
 ///
 /// Never the path: it has as many values as clients can think of. (A call of gRPC is tagged with the names that the client says,
 /// also where no service has them; a profile holds 16,384 sets of tags, so the harm has an end.) For other tags, and for other
@@ -204,11 +204,14 @@ impl<B: Body> Default for WithTags<B> {
 
 /// The tags of a request when nobody says others.
 fn request_tags(request: &Head<'_>) -> Tags {
-    if let Some((service, method)) = grpc_method(request) {
+    let route = route(request);
+    // Anybody can say that he speaks gRPC: a route that was written for something else is not hidden by it.
+    let is_possible = |(service, method): &(&str, &str)| route.is_none_or(|route| is_of_grpc(route, service, method));
+    if let Some((service, method)) = grpc_method(request).filter(is_possible) {
         return recent(["rpc.service", "rpc.method"], [service, method]);
     }
     let method = method(request.method);
-    match route(request) {
+    match route {
         Some(route) => recent(["endpoint", "method"], [route, method]),
         None => recent(["method", ""], [method, ""]),
     }
@@ -225,6 +228,12 @@ fn grpc_method<'a>(request: &Head<'a>) -> Option<(&'a str, &'a str)> {
     }
     let (service, method) = request.uri.path().strip_prefix('/')?.split_once('/')?;
     (!service.is_empty() && !method.is_empty() && !method.contains('/')).then_some((service, method))
+}
+
+/// Whether a route is one for this method, or for all of this service, as tonic writes them: `/shop.v1.Orders/Place`, `/shop.v1.Orders/{*rest}`.
+fn is_of_grpc(route: &str, service: &str, method: &str) -> bool {
+    let rest = route.strip_prefix('/').and_then(|route| route.strip_prefix(service)?.strip_prefix('/'));
+    rest.is_some_and(|rest| rest == method || rest.starts_with("{*"))
 }
 
 /// The method, if it is one that HTTP knows: clients can send any word.
@@ -301,6 +310,24 @@ mod tests {
         assert_eq!(tags(Request::builder().method("BREW").uri("*")), r#"{"method": "_OTHER"}"#);
         let odd = Request::post("/orders").header(CONTENT_TYPE, http::HeaderValue::from_bytes(b"\xff\xfe").unwrap());
         assert_eq!(tags(odd), r#"{"method": "POST"}"#);
+    }
+
+    /// Check that a route is gRPC's only if it was written so.
+    #[test]
+    fn a_route_is_of_grpc_if_it_names_the_service() {
+        for route in ["/shop.v1.Orders/Place", "/shop.v1.Orders/{*rest}"] {
+            assert!(is_of_grpc(route, "shop.v1.Orders", "Place"), "{route}");
+        }
+        for route in [
+            "/shop.v1.Orders/{id}",
+            "/{service}/{method}",
+            "/{*rest}",
+            "/shop.v1.OrdersX/Place",
+            "/",
+            "shop.v1.Orders/Place",
+        ] {
+            assert!(!is_of_grpc(route, "shop.v1.Orders", "Place"), "{route}");
+        }
     }
 
     /// Check that gRPC is known by its content type, and that its path must be one.

@@ -73,12 +73,12 @@ fn samples_link_to_the_first_span_of_the_process() {
     // By default nothing is kept, and nothing is looked for when a span ends.
     ask(Some(SpanSettings::default()));
     let lone = begin(&tracer, "lone", &Context::new());
-    let id = lone.span().span_context().span_id();
-    let root = Arc::new(Root::new(lone.span().span_context(), "lone"));
-    shard(id).unwrap().get_or_insert_default().insert(id, root);
+    let id = lone.span().span_context().clone();
+    let root = Arc::new(Root::new(&id, "lone"));
+    shard(&id).unwrap().get_or_insert_default().insert(key(&id), root);
     drop(lone);
     assert_eq!(kept(), 1);
-    shard(id).unwrap().take();
+    shard(&id).unwrap().take();
     ended.profile_ids();
 
     ask(Some(SpanSettings { link: SpanLink::LocalRoot, ..SpanSettings::default() }));
@@ -122,9 +122,15 @@ fn samples_link_to_the_first_span_of_the_process() {
 
     // Where there is no room, a child stands for itself, and says so.
     let root = begin(&tracer, "root", &Context::new());
-    let kept_root = of_span(root.span().span_context().span_id()).unwrap();
+    let kept_root = of_span(root.span().span_context()).unwrap();
+    let of_trace = |trace: u128, id: u64| {
+        SpanContext::new(TraceId::from(trace), SpanId::from(id), TraceFlags::SAMPLED, false, TraceState::default())
+    };
+    // A span of another trace may have the same id.
+    assert!(insert(&of_trace(1, 1), Arc::clone(&kept_root)));
+    assert!(of_span(&of_trace(1, 1)).is_some() && of_span(&of_trace(2, 1)).is_none());
     (1..=(SHARDS * MAX_SPANS) as u64).for_each(|id| {
-        insert(SpanId::from(id), Arc::clone(&kept_root));
+        insert(&of_trace(1, id), Arc::clone(&kept_root));
     });
     assert_eq!(kept(), SHARDS * MAX_SPANS);
     let child = begin(&tracer, "crowded", &root);
