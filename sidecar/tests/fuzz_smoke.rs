@@ -1,7 +1,6 @@
 //! The fuzz target of Go's tables on stable Rust: real programs, and a deterministic stream of mutations of them.
 //!
-//! Most inputs are mutations of small files: the first functions of those programs, of which a second has room for ten thousands, and in which a
-//! mutation seldom misses what is read. `FUZZ_SECONDS` is the time that it takes, 2 by default; `FUZZ_FROM` where the stream begins, so that several can run side by
+//! Most inputs are mutations of small files: the first functions of those programs, in which a mutation seldom misses what is read. `FUZZ_SECONDS` is the time that it takes, 2 by default; `FUZZ_FROM` where the stream begins, so that several can run side by
 //! side. A failure prints the seed that failed; `FUZZ_SEED` tries that one alone.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking and says why")]
