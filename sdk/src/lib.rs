@@ -106,6 +106,8 @@ mod symbolize;
 mod unwind;
 #[cfg(feature = "export")]
 mod variables;
+#[cfg(any(feature = "export", feature = "serve"))]
+mod watched;
 
 #[cfg(feature = "cpu")]
 pub use config::Config;
