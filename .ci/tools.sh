@@ -65,6 +65,8 @@ need_rust() {
         say "missing: a C compiler and linker: $apt_refused"
         return 1
     }
+    # Tests look at C++, too.
+    echo '#include <string>' | c++ -E -x c++ - -o /dev/null 2>/dev/null || apt_install g++ || say "missing: a C++ compiler, without which two tests fail: $apt_refused"
     # What the linker comes with: tests split and compress debug information, and ask addr2line whether names are right.
     local tool
     for tool in addr2line nm objcopy readelf; do

@@ -89,6 +89,8 @@ pub mod export;
 mod heap;
 #[cfg(feature = "opentelemetry-metrics")]
 mod metrics;
+#[cfg(all(feature = "cpu", target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod own_file;
 #[cfg(feature = "cpu")]
 mod profiler;
 #[cfg(all(feature = "cpu", target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
@@ -104,6 +106,8 @@ mod symbolize;
 mod unwind;
 #[cfg(feature = "export")]
 mod variables;
+#[cfg(any(feature = "export", feature = "serve"))]
+mod watched;
 
 #[cfg(feature = "cpu")]
 pub use config::Config;

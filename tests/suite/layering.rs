@@ -28,6 +28,8 @@ const STAGES: &[&str] = &[
     "stats",
     "variables",
     "seldom",
+    "watched",
+    "own_file",
     "engine",
     "export",
     "serve",
@@ -72,7 +74,7 @@ const SIDECAR_STAGES: &[&str] = &[
 /// Modules that both halves of the project share, and all that they may use: the sidecar has nothing else.
 const SHARED: &[&str] = &["export", "serve"];
 /// What the shared modules may use.
-const LEAVES: &[&str] = &["error", "seldom", "stats", "variables"];
+const LEAVES: &[&str] = &["error", "seldom", "stats", "variables", "watched"];
 
 /// The word itself, written so that this file does not count as using it.
 const UNSAFE: &str = concat!("un", "safe");

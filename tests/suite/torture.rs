@@ -238,6 +238,31 @@ fn torture_by_tags_without_number() {
     }
 }
 
+/// A library of Go, as an option.
+fn library_of_go() -> String {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("torture/goroutines");
+    let library = Path::new(env!("CARGO_TARGET_TMPDIR")).join("libgoroutines.so");
+    let mut command = Command::new("go");
+    command.args(["build", "-buildvcs=false", "-buildmode=c-shared", "-o"]).arg(&library).arg(".");
+    let finished =
+        run(command.current_dir(source).env("CGO_ENABLED", "1"), LIMIT).expect("go is missing: run `make setup`");
+    assert!(finished.status.success(), "{}", finished.stderr);
+    format!("libraries={}", library.display())
+}
+
+/// Check that a program with Go's runtime in it lives under samples of goroutines, whose stacks have no room for a signal, and that their code
+/// is seen, whether Go comes before the profiler or after.
+#[test]
+fn torture_by_goroutines_on_small_stacks() {
+    let library = library_of_go();
+    for late in [false, true] {
+        torture("goroutines", &[library.clone(), format!("late={late}")], |own, tally| {
+            assert!(number(own, "/worked") > 0, "{own}");
+            assert!(tally.below("main.frames") > 50, "goroutines are not seen: {own}");
+        });
+    }
+}
+
 /// Check that unwinding after a panic and walking a stack do not disturb each other.
 #[test]
 fn torture_by_panics() {

@@ -4,6 +4,7 @@
 //! ([`Keeper`]); the handler, which hands on what is not ours ([`chain`]). Out: signals where they belong. Our handler stays
 //! for good: after `stop`, a late signal finds one that does nothing, where the default action would end the process.
 
+use std::io;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::time::{Duration, Instant};
@@ -158,7 +159,8 @@ fn action_of(handler: Handler) -> libc::sigaction {
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = handler as *const () as usize;
-        action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
+        let stack = if small_stacks_are_here() { libc::SA_ONSTACK } else { 0 };
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | stack;
         // No handler of the host runs on top of ours, which it might never return to; but faults are not held back. Not by
         // sigfillset(3), which leaves out the C library's own signals: with one of them glibc up to 2.40 cancels a thread, and the
         // frames of our handler with it.
@@ -172,19 +174,33 @@ fn action_of(handler: Handler) -> libc::sigaction {
     }
 }
 
+/// Whether Go's runtime is in this process: its code runs on stacks of 2 KiB and more, on which there is no room for a signal, and
+/// which it therefore takes on an alternate stack. It asks the same of all others, and sees to it where it comes after us.
+///
+/// Source: Go 1.26, src/runtime/signal_unix.go, `initsig`, `sigInstallGoHandler`: a library of Go handles SIGURG, with which it
+/// preempts, on an alternate stack, as soon as it is loaded; for handlers that it finds it sets SA_ONSTACK (`setsigstack`).
+fn small_stacks_are_here() -> bool {
+    exchange(libc::SIGURG, None).is_ok_and(|action| {
+        !matches!(action.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN) && action.sa_flags & libc::SA_ONSTACK != 0
+    })
+}
+
 /// Sets the action of SIGPROF, or only asks for it; returns the one that was.
 fn set_action(action: Option<&libc::sigaction>) -> Result<libc::sigaction, Error> {
+    let remedy = "allow this process to handle SIGPROF";
+    exchange(libc::SIGPROF, action).map_err(|why| Error::environment("sigaction(SIGPROF)", why, remedy))
+}
+
+/// Sets the action of a signal, or only asks for it; returns the one that was.
+fn exchange(signal: libc::c_int, action: Option<&libc::sigaction>) -> io::Result<libc::sigaction> {
     let mut previous = MaybeUninit::<libc::sigaction>::uninit();
     let new = action.map_or(std::ptr::null(), std::ptr::from_ref);
     // SAFETY: sigaction(2): `new` is null or valid, `previous` is written to; our handler has the signature that
     //         SA_SIGINFO asks for.
-    match unsafe { libc::sigaction(libc::SIGPROF, new, previous.as_mut_ptr()) } {
+    match unsafe { libc::sigaction(signal, new, previous.as_mut_ptr()) } {
         // SAFETY: sigaction(2) succeeded, so it has written the previous action.
         0 => Ok(unsafe { previous.assume_init() }),
-        _ => {
-            let why = std::io::Error::last_os_error();
-            Err(Error::environment("sigaction(SIGPROF)", why, "allow this process to handle SIGPROF"))
-        }
+        _ => Err(io::Error::last_os_error()),
     }
 }
 

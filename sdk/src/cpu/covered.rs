@@ -6,9 +6,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::clocks::{Progress, cpu_time, nanos};
+use super::clocks::{cpu_time, nanos};
 use super::engine::{Alarm, Pace};
 use super::handler::BLOCKED_NANOS;
+use super::progress::Progress;
 use super::slots::Slot;
 use super::tasks::name_of;
 use super::untold::Left;

@@ -7,7 +7,7 @@
 
 use std::collections::TryReserveError;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::Unfinished;
@@ -18,6 +18,7 @@ use super::record::Head;
 use super::ring::Ring;
 use super::scratch::{self, Held, Work};
 use super::slots::{Slot, Slots};
+use super::thread_id::IdPlace;
 use crate::context::{self, TAG_WORDS};
 use crate::error::Error;
 use crate::unwind::arch::{Registers, thread_pointer};
@@ -52,8 +53,8 @@ pub(crate) struct Shared {
     pub(crate) process_told: AtomicU64,
     /// Signals of `setitimer` are ours.
     pub(crate) interval_timer: AtomicBool,
-    /// Offset of the thread id from the thread pointer, which may be negative (modulo 2^64); 0: unknown.
-    pub(crate) tid_offset: AtomicUsize,
+    /// Where a thread finds its id.
+    pub(crate) id_place: IdPlace,
     /// What the last sampler left; never touched by a handler.
     unfinished: Mutex<Unfinished>,
 }
@@ -79,7 +80,7 @@ impl Shared {
             process_told: AtomicU64::new(0),
             interval_timer: AtomicBool::new(false),
             unfinished: Mutex::default(),
-            tid_offset: AtomicUsize::new(0),
+            id_place: IdPlace::default(),
         })
     }
 
@@ -208,12 +209,12 @@ unsafe fn origin(shared: &Shared, info: *const libc::siginfo_t) -> Origin<'_> {
     match timer.code {
         libc::SI_TIMER if timer.value == shared.process_marker() => Origin::Process(overrun()),
         libc::SI_TIMER => match shared.slots.at(timer.value) {
-            Some(slot) if own_tid(shared).is_some_and(|tid| tid != slot.tid()) => Origin::Late,
+            Some(slot) if shared.id_place.own_id().is_some_and(|tid| tid != slot.tid()) => Origin::Late,
             Some(slot) => Origin::Thread(slot, overrun()),
             None => Origin::Foreign,
         },
         POLL_IN => {
-            let slot = own_tid(shared).and_then(|tid| shared.slots.find(tid));
+            let slot = shared.id_place.own_id().and_then(|tid| shared.slots.find(tid));
             let slot = slot.filter(|slot| slot.has_event(descriptor.descriptor));
             slot.map_or(Origin::Foreign, Origin::Event)
         }
@@ -258,7 +259,7 @@ fn on_process_timer(shared: &Shared, registers: &Registers, overrun: u64) {
     if is_covered(shared, generation) {
         return;
     }
-    shared.newcomers.meet(own_tid(shared).unwrap_or(0));
+    shared.newcomers.meet(shared.id_place.own_id().unwrap_or(0));
     let mut weight = Weight { periods: 1 + overrun, period };
     shared.process_told.fetch_add(weight.nanos(), Ordering::Relaxed);
     let Some(held) = shared.pool.hold(scratch_hint(registers.sp)) else { return };
@@ -314,25 +315,14 @@ fn is_covered(shared: &Shared, generation: u32) -> bool {
     // A slot that was never signalled belongs to a timer that is armed but has not fired yet: covered. One that was
     // signalled would have marked this thread, if it can be marked; so it belongs to a thread that has ended and whose id
     // this one has got.
-    let slot = own_tid(shared).and_then(|tid| shared.slots.find(tid));
+    let slot = shared.id_place.own_id().and_then(|tid| shared.slots.find(tid));
     slot.is_some_and(|slot| marked.is_none() || !slot.is_signalled())
-}
-
-/// This thread's id without a system call, where the place is known.
-fn own_tid(shared: &Shared) -> Option<u32> {
-    let offset = shared.tid_offset.load(Ordering::Relaxed);
-    if offset == 0 {
-        return None;
-    }
-    // SAFETY: `tid_offset` was verified on two threads to be the place of the thread id in the thread descriptor, whose
-    //         distance to the thread pointer is fixed and which lives as long as its thread (see `cpu::thread_id`).
-    Some(unsafe { ((thread_pointer() as usize).wrapping_add(offset) as *const u32).read_volatile() })
 }
 
 /// The calling thread's own stack from `sp` on, where it is known, else nothing; and its id. For hooks of the allocator, on the thread itself.
 #[cfg(feature = "heap")]
 pub(crate) fn own_stack(sp: u64) -> (std::ops::Range<u64>, u32) {
-    let known = made().and_then(|shared| Some((shared, own_tid(shared)?)));
+    let known = made().and_then(|shared| Some((shared, shared.id_place.own_id()?)));
     let Some((shared, tid)) = known else { return (0..0, super::thread_id::own_id()) };
     let slot = shared.slots.find(tid);
     let stack = |slot: &Slot| slot.stack_by_id(sp, thread_pointer(), tid == shared.pid);
@@ -353,7 +343,7 @@ fn sample(shared: &Shared, mut held: Held<'_>, slot: Option<&Slot>, registers: &
     let Work { cache, frames, window, stack: own_stack, tags } = held.work();
     frames.clear();
     // By the thread itself, not by the process: once the first thread of that has ended, its memory is found no more.
-    let tid = slot.map(Slot::tid).or_else(|| own_tid(shared)).unwrap_or(shared.pid);
+    let tid = slot.map(Slot::tid).or_else(|| shared.id_place.own_id()).unwrap_or(shared.pid);
     let mut written = false;
     // All that takes room happens on the scratch's stack.
     own_stack.run(|| {
@@ -369,7 +359,7 @@ fn sample(shared: &Shared, mut held: Held<'_>, slot: Option<&Slot>, registers: &
             leaf_frames: frames.leaf_frames(),
             weight: u32::try_from(weight.periods).unwrap_or(u32::MAX),
             period: u32::try_from(weight.period).unwrap_or(u32::MAX),
-            tid: slot.map_or_else(|| own_tid(shared).unwrap_or(0), Slot::tid),
+            tid: slot.map_or_else(|| shared.id_place.own_id().unwrap_or(0), Slot::tid),
             own_alarm: slot.is_some(),
             scaled: false,
             context: context::current_of_signal(tags),

@@ -18,6 +18,7 @@ mod newcomers;
 mod phases;
 pub(crate) mod pool;
 mod process_alarm;
+mod progress;
 pub(crate) mod record;
 mod residence;
 pub(crate) mod ring;
@@ -145,8 +146,8 @@ impl Sampler {
         let candidates = Candidates::here();
         // A thread of its own, for the two must differ; it lives for microseconds.
         std::thread::scope(|scope| {
-            let settle = std::thread::Builder::new().spawn_scoped(scope, || candidates.settle(shared));
-            settle.map(|thread| thread.join().ok())
+            let learn = std::thread::Builder::new().spawn_scoped(scope, || shared.id_place.learn(&candidates));
+            learn.map(|thread| thread.join().ok())
         })
         .map_err(|error| Error::environment("spawn a thread", error, "raise the limit of threads"))?;
         let snapshot = Box::new(Snapshot::take(&Modules::default()));

@@ -7,10 +7,11 @@ use std::io;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::clocks::{Progress, process_cpu_time};
+use super::clocks::process_cpu_time;
 use super::engine::{self, Alarm, Engine, Findings, Pace, Target};
 use super::filter::Filter;
 use super::handler::Shared;
+use super::progress::Progress;
 use crate::engine::EngineChoice;
 use crate::error::Error;
 

@@ -4,12 +4,13 @@
 //! `profiler` thread.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::ops::Range;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::slots::{Slot, UnknownStack};
+use crate::own_file::OwnFile;
 use crate::unwind::memory::is_readable;
 
 /// The memory map is read at most this often.
@@ -64,7 +65,7 @@ impl StackBounds {
 
 /// Answers the questions, line by line of the memory map; those that stay are about stacks that are not the threads' own.
 fn answer(unknown: &mut Vec<(&Slot, UnknownStack)>) -> io::Result<()> {
-    let mut maps = BufReader::new(File::open("/proc/thread-self/maps")?);
+    let mut maps = BufReader::new(OwnFile::open(Path::new("/proc/thread-self/maps"))?);
     let mut line = Vec::new();
     while !unknown.is_empty() && maps.read_until(b'\n', &mut line)? > 0 {
         let text = String::from_utf8_lossy(&line);

@@ -4,13 +4,16 @@
 
 use std::ffi::CStr;
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
+use crate::own_file::OwnFile;
+
 /// The name of a thread of this process.
 pub(super) fn name_of(tid: u32) -> Option<Arc<str>> {
-    let name = fs::read(format!("/proc/self/task/{tid}/comm")).ok()?;
+    let mut name = Vec::new();
+    OwnFile::open(format!("/proc/self/task/{tid}/comm").as_ref()).ok()?.read_to_end(&mut name).ok()?;
     let name = String::from_utf8_lossy(name.strip_suffix(b"\n").unwrap_or(&name));
     (!name.is_empty()).then(|| name.into())
 }

@@ -1,13 +1,13 @@
 //! Where the C library keeps a thread's id, so that the signal handler can read it without a system call.
 //!
 //! In: two threads that each know their id by `gettid(2)`. Out: the one offset from the thread pointer at which both find
-//! their own id. Neither glibc nor musl documents it; it is looked for, verified twice, and done without if not found.
+//! their own id, and by it any thread's ([`IdPlace`]). Neither glibc nor musl documents it; it is looked for, verified twice, and
+//! done without if not found.
 
-use super::handler::Shared;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use crate::unwind::arch::{THREAD_DESCRIPTOR, thread_pointer};
 use crate::unwind::memory::is_readable;
-
-use std::sync::atomic::Ordering;
 
 /// Bytes that are read where their first word can be: from a multiple on, so that they lie in one page.
 const BLOCK: u64 = 64;
@@ -32,12 +32,37 @@ impl Candidates {
         Self(places.filter(is_id).map(|place| place.wrapping_sub(pointer) as usize).collect())
     }
 
-    /// Stores the offset on which another thread's candidates and the calling thread's agree. The main thread's
-    /// descriptor may hold the process id, which equals its thread id, elsewhere too; the other thread tells them apart.
-    pub(crate) fn settle(&self, shared: &Shared) {
-        let here = Self::here();
-        let common = self.0.iter().find(|offset| here.0.contains(offset));
-        shared.tid_offset.store(common.copied().unwrap_or(0), Ordering::Relaxed);
+    /// The first offset of these and of another thread's. The main thread's descriptor may hold the process id, which equals
+    /// its thread id, elsewhere too; the other thread tells them apart.
+    fn common(&self, other: &Self) -> Option<usize> {
+        self.0.iter().find(|offset| other.0.contains(offset)).copied()
+    }
+}
+
+/// Where a thread's id stands, as an offset from its thread pointer, which may be negative (modulo 2^64); 0: not known.
+#[derive(Debug, Default)]
+pub(crate) struct IdPlace(AtomicUsize);
+
+impl IdPlace {
+    /// Learns the place from what another thread found and the calling one finds.
+    pub(crate) fn learn(&self, other: &Candidates) {
+        self.0.store(other.common(&Candidates::here()).unwrap_or(0), Ordering::Relaxed);
+    }
+
+    /// Whether the place is known.
+    pub(crate) fn is_known(&self) -> bool {
+        self.0.load(Ordering::Relaxed) != 0
+    }
+
+    /// The calling thread's id without a system call, where the place is known. Callable from a signal handler.
+    pub(crate) fn own_id(&self) -> Option<u32> {
+        let offset = self.0.load(Ordering::Relaxed);
+        if offset == 0 {
+            return None;
+        }
+        // SAFETY: the offset was verified on two threads to be the place of the thread id in the thread descriptor, whose
+        //         distance to the thread pointer is fixed and which lives as long as its thread.
+        Some(unsafe { ((thread_pointer() as usize).wrapping_add(offset) as *const u32).read_volatile() })
     }
 }
 
@@ -51,14 +76,14 @@ pub(super) fn own_id() -> u32 {
 mod tests {
     use super::*;
 
-    /// Check that two threads agree on one offset and that a third finds its id there.
+    /// Check that two threads agree on one place, and that a third finds its id there.
     #[test]
-    fn threads_agree_on_the_offset() {
-        let shared = Shared::new(2).unwrap();
-        let first = Candidates::here();
-        std::thread::scope(|scope| scope.spawn(|| first.settle(&shared)).join().unwrap());
-        let offset = shared.tid_offset.load(Ordering::Relaxed);
-        assert_ne!(offset, 0);
-        assert!(std::thread::spawn(move || Candidates::here().0.contains(&offset)).join().unwrap());
+    fn threads_agree_on_the_place() {
+        let (place, first) = (IdPlace::default(), Candidates::here());
+        assert_eq!((place.is_known(), place.own_id()), (false, None));
+        std::thread::scope(|scope| scope.spawn(|| place.learn(&first)).join().unwrap());
+        assert!(place.is_known());
+        let found = std::thread::scope(|scope| scope.spawn(|| (place.own_id(), own_id())).join().unwrap());
+        assert_eq!(found.0, Some(found.1));
     }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::clocks::{Progress, cpu_time, nanos, process_cpu_time};
+use super::clocks::{cpu_time, nanos, process_cpu_time};
 use super::covered::Covered;
 use super::departed::{Departed, Use};
 use super::engine::{self, Engine, Findings, Pace, Target};
@@ -19,6 +19,7 @@ use super::filter::{Call, DEADLY, Filter};
 use super::handler::Shared;
 use super::phases::Phases;
 use super::process_alarm::ProcessAlarm;
+use super::progress::Progress;
 use super::stack_bounds::StackBounds;
 use super::tasks::{name_of, thread_count, thread_ids};
 use super::thread_id::own_id;
@@ -72,7 +73,7 @@ impl Threads {
         mut untold: Untold,
     ) -> Result<Self, Error> {
         let mut findings = Findings::default();
-        let tells_threads = shared.tid_offset.load(Ordering::Relaxed) != 0;
+        let tells_threads = shared.id_place.is_known();
         let engines = engine::for_threads(choice, period, filter, tells_threads, &mut findings);
         let (call, known) = (Call::ProcessVmReadv, 1_u64);
         if read_own_memory(own_id(), (&raw const known) as u64, &mut [0]) == 0 {

@@ -25,6 +25,7 @@ use super::queue::Queue;
 use super::retry::Retry;
 use super::settings::Settings;
 use crate::stats::{Contents, DestinationStats, Kinds};
+use crate::watched::watched;
 
 pub(super) enum Outlet {
     Local(Box<Local>),
@@ -74,7 +75,7 @@ impl Outlet {
     pub(super) fn begin(&mut self, sender: Option<Sender>, retry: Retry, runtime: &Handle) {
         if let (Self::Remote(remote), Some(sender)) = (self, sender) {
             let task = deliver(Arc::clone(&remote.queue), sender, retry, Arc::clone(&remote.hurry));
-            remote.task = Some(runtime.spawn(task).abort_handle());
+            remote.task = Some(runtime.spawn(watched(task)).abort_handle());
         }
     }
 

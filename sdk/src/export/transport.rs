@@ -25,6 +25,7 @@ use tokio::task::AbortHandle;
 use super::answer::chain;
 use super::protocol::Version;
 use super::tls::{self, Tls};
+use crate::watched::watched;
 
 /// No answer is read further than this (OTLP specification: response size limit of 4 MiB).
 pub(super) const LONGEST_ANSWER: usize = 4 << 20;
@@ -270,13 +271,13 @@ impl Open {
         let (requests, task) = match version {
             Version::Http1 => {
                 let (requests, connection) = http1::handshake(io).await?;
-                (Requests::Http1(requests), tokio::spawn(until_idle(connection, Arc::clone(&usage))))
+                (Requests::Http1(requests), tokio::spawn(watched(until_idle(connection, Arc::clone(&usage)))))
             }
             Version::Http2 => {
                 let mut builder = http2::Builder::new(TokioExecutor::new());
                 builder.timer(TokioTimer::new()).keep_alive_interval(ages.ping).keep_alive_timeout(ages.pong);
                 let (requests, connection) = builder.handshake(io).await?;
-                (Requests::Http2(requests), tokio::spawn(until_idle(connection, Arc::clone(&usage))))
+                (Requests::Http2(requests), tokio::spawn(watched(until_idle(connection, Arc::clone(&usage)))))
             }
         };
         Ok(Self { requests, task: task.abort_handle(), opened, usage })

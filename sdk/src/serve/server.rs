@@ -24,6 +24,7 @@ use super::site::Site;
 use super::source::Source;
 use super::store::Store;
 use crate::error::Error;
+use crate::watched::watched;
 
 /// Connections at once; for more, those that are idle longest go.
 const MOST_CONNECTIONS: usize = 64;
@@ -113,9 +114,9 @@ impl Bound {
         loop {
             let stream = accept(&listener).await;
             let (seat, site, acceptor) = (seats.take().await, Arc::clone(&site), self.acceptor.clone());
-            connections.spawn(async move {
+            connections.spawn(watched(async move {
                 unless(seat.leave(), greet(stream, acceptor, &site, &seat)).await;
-            });
+            }));
             while connections.try_join_next().is_some() {}
         }
     }

@@ -16,10 +16,14 @@ use std::rc::Rc;
 
 use gimli::{Error, LittleEndian, Reader, ReaderOffsetId, Result};
 
+use crate::own_file::OwnFile;
+
 /// Bytes that are read at once.
 const PAGE: u64 = 16 << 10;
 /// Pages that are kept of each file: 1 MB.
 const PAGES: usize = 64;
+/// The memory of this process.
+pub(super) const MEMORY: &str = "/proc/thread-self/mem";
 /// Longest string; beyond it a file is not what it says it is.
 pub(super) const MAX_TEXT: usize = 64 << 10;
 
@@ -33,7 +37,7 @@ pub(super) struct Storage {
 enum Origin {
     /// The part of a file that begins at `start` and is `len` long.
     File {
-        file: File,
+        file: OwnFile,
         start: u64,
         len: u64,
     },
@@ -54,17 +58,17 @@ impl Storage {
         if !metadata.is_file() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not an ordinary file"));
         }
-        Ok(Self::file(file, 0, metadata.len()))
+        Ok(Self::file(OwnFile::of(file)?, 0, metadata.len()))
     }
 
     /// Opens the image of the vDSO, which is in memory only.
     pub(super) fn vdso(range: &Range<u64>) -> io::Result<Rc<Self>> {
         // Its section headers lie behind what its program headers name, on the same pages.
         let len = (range.end - range.start).next_multiple_of(4096);
-        Ok(Self::file(File::open("/proc/thread-self/mem")?, range.start, len))
+        Ok(Self::file(OwnFile::open(Path::new(MEMORY))?, range.start, len))
     }
 
-    pub(super) fn file(file: File, start: u64, len: u64) -> Rc<Self> {
+    pub(super) fn file(file: OwnFile, start: u64, len: u64) -> Rc<Self> {
         Rc::new(Self { origin: Origin::File { file, start, len }, kept: RefCell::new([const { None }; PAGES]) })
     }
 
@@ -108,8 +112,8 @@ impl Storage {
 }
 
 /// Fills `bytes`. A file may have become shorter since it was opened: that is an error, and nothing more.
-fn read_at(file: &File, bytes: &mut [u8], at: u64) -> io::Result<()> {
-    file.read_exact_at(bytes, at)
+fn read_at(file: &OwnFile, bytes: &mut [u8], at: u64) -> io::Result<()> {
+    file.file()?.read_exact_at(bytes, at)
 }
 
 /// A part of a storage that is read from its start.
@@ -317,7 +321,7 @@ mod tests {
     #[test]
     fn all_bytes_arrive() {
         let bytes: Vec<u8> = (0..3 * PAGE * PAGES as u64 / 2 + 7).map(|n| (n * 31 % 251) as u8).collect();
-        let storage = Storage::file(file(&bytes), 0, bytes.len() as u64);
+        let storage = Storage::file(OwnFile::of(file(&bytes)).unwrap(), 0, bytes.len() as u64);
         for _ in 0..2 {
             let mut cursor = storage.cursor(0, bytes.len() as u64).unwrap();
             let mut read = vec![0; bytes.len()];
@@ -346,7 +350,7 @@ mod tests {
     #[test]
     fn a_file_that_shrank_is_an_error() {
         let file = file(&vec![1; 5 * PAGE as usize]);
-        let storage = Storage::file(file.try_clone().unwrap(), 0, 5 * PAGE);
+        let storage = Storage::file(OwnFile::of(file.try_clone().unwrap()).unwrap(), 0, 5 * PAGE);
         file.set_len(PAGE + 1).unwrap();
         let mut cursor = storage.cursor(0, 5 * PAGE).unwrap();
         assert!(cursor.read_slice(&mut vec![0; PAGE as usize]).is_ok());

@@ -4,7 +4,6 @@
 //! little-endian files are read: what else could be loaded here? Source: elf(5).
 
 use std::cell::Cell;
-use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
@@ -12,9 +11,10 @@ use std::rc::Rc;
 
 use gimli::Reader;
 
-use super::bytes::{Cursor, Storage};
+use super::bytes::{Cursor, MEMORY, Storage};
 use super::inflate::{self, Packing};
 use super::pace::{Pace, Unreadable};
+use crate::own_file::OwnFile;
 
 /// Most sections that a program or library has; object files may have more, and are not loaded.
 const MAX_SECTIONS: u16 = 4096;
@@ -62,7 +62,7 @@ impl Elf {
     /// The first bytes of a module as they are in memory.
     pub(super) fn loaded_head(range: &Range<u64>, len: u64) -> Option<Cursor> {
         let len = len.min(range.end - range.start);
-        Storage::file(File::open("/proc/thread-self/mem").ok()?, range.start, len).cursor(0, len)
+        Storage::file(OwnFile::open(Path::new(MEMORY)).ok()?, range.start, len).cursor(0, len)
     }
 
     fn parse(storage: Rc<Storage>) -> io::Result<Self> {

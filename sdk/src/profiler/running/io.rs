@@ -26,6 +26,7 @@ use crate::error::Error;
 use crate::export::{Exporter, Limits, SpoolSettings, Target};
 use crate::heap::{HeapWindow, Since};
 use crate::symbolize::{Folders, Symbolizer};
+use crate::watched::{look_with, watched};
 
 /// Tasks that may wait; beyond it the `profiler` thread keeps its windows open.
 const QUEUE: usize = 8;
@@ -108,9 +109,11 @@ impl Io {
     pub(super) fn run(self, runtime: Runtime, inbox: mpsc::Receiver<Task>) {
         let mark = Arc::clone(&self.handle.mark);
         let mut work = pin!(self.work(inbox));
-        // Between two parts of this work the runtime looks at its descriptors without parking. Those that the work itself has
-        // open, and all of the runtime's, are closed only while the mark is there: also where they were closed between a look
-        // and what follows it, upon which the runtime panics.
+        // Between two parts of this work, and between tasks, the runtime looks at its descriptors without parking: so is the mark looked at behind
+        // each. What the work itself has open is closed only while the mark is there, also where it went between that look and
+        // what follows it, upon which the runtime panics.
+        let look = Arc::clone(&mark);
+        look_with(move || look.stop_if_gone());
         let ended = catch_unwind(AssertUnwindSafe(|| {
             runtime.block_on(poll_fn(|context| {
                 mark.stop_if_gone();
@@ -159,10 +162,10 @@ impl Io {
                 }
                 Task::Flush { deadline, reply } => {
                     let exporter = Arc::clone(&exporter);
-                    tokio::spawn(async move {
+                    tokio::spawn(watched(async move {
                         let done = exporter.flush(left(deadline)).await;
                         reply.answer(done);
-                    });
+                    }));
                 }
                 Task::Stop { deadline, reply } => {
                     let done = exporter.shutdown(left(deadline)).await;
@@ -187,7 +190,7 @@ impl Io {
         #[cfg(feature = "tower")]
         self.open(&source, &store);
         if let Some(server) = self.server.take() {
-            tokio::spawn(server.run(source, store));
+            tokio::spawn(watched(server.run(source, store)));
         }
     }
 
@@ -344,6 +347,32 @@ mod tests {
             folders,
             handle,
         }
+    }
+
+    /// Check that the thread stops behind a task in the time of which the host closed the descriptors: before it looks at them, which it does without
+    /// waiting, and so without asking, while there is more to do.
+    #[test]
+    fn the_thread_stops_behind_a_task_in_which_descriptors_went() {
+        let mark = Arc::new(Mark::set().unwrap());
+        let (goes_on, went_on) = std::sync::mpsc::channel();
+        let ours = Arc::clone(&mark);
+        std::thread::spawn(move || {
+            let (runtime, looked) = (runtime(&ours).unwrap(), Arc::clone(&ours));
+            look_with(move || looked.stop_if_gone());
+            runtime.block_on(async {
+                let (before, goes_on) = (goes_on.clone(), goes_on);
+                tokio::spawn(watched(async move {
+                    before.send("a task").unwrap();
+                    ours.lose();
+                }));
+                while goes_on.send("another turn").is_ok() {
+                    tokio::task::yield_now().await;
+                }
+            });
+        });
+        let [long, short] = [Duration::from_secs(60), Duration::from_millis(200)];
+        let told = [long, long, short].map(|wait| went_on.recv_timeout(wait).ok());
+        assert_eq!(told, [Some("another turn"), Some("a task"), None]);
     }
 
     /// Check that a profile of the heap is counted that is lost as it is made, and none that is not.

@@ -46,6 +46,12 @@ impl Mark {
         gone
     }
 
+    /// As if the host had closed it.
+    #[cfg(test)]
+    pub(super) fn lose(&self) {
+        self.gone.store(true, Ordering::Relaxed);
+    }
+
     /// Returns while the descriptors are ours. A thread whose state is full of descriptors that are not ends here: it can
     /// neither go on nor take its state down. The memory that it holds is lost.
     pub(super) fn stop_if_gone(&self) {

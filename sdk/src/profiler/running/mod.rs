@@ -143,7 +143,8 @@ impl Running {
             return true;
         }
         let deadline = Instant::now() + timeout;
-        let done = self.ask(timeout, |reply| Command::Stop { deadline, reply }).unwrap_or(false);
+        let answer = self.ask(timeout, |reply| Command::Stop { deadline, reply });
+        let done = answer.unwrap_or(false);
         let account = self.handle.stats().account;
         if !done {
             tracing::warn!(account.pending, "the time to shut down was over before all samples were sent");
@@ -151,9 +152,12 @@ impl Running {
         if account.lost.total() > 0 {
             tracing::warn!(lost = ?account.lost, "samples were lost");
         }
-        if done {
-            // A thread that panicked has no more to say than that.
+        if answer.is_some() {
+            // Whatever the answer, `profiler` waits for nothing behind it, and gives the right to start another one back as it
+            // ends. A thread that panicked has no more to say than that.
             drop(self.sampling.join());
+        }
+        if done {
             end(self.io, &self.handle.mark, deadline.max(Instant::now() + GRACE));
         }
         done

@@ -56,6 +56,54 @@ fn main() {
 }
 "#;
 
+/// C++ with what names are made of there: namespaces, templates, operators, closures, parameters of the library's own types.
+const CPP: &str = r#"
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+#define OUT __attribute__((noinline))
+namespace store {
+namespace {
+OUT int local(const std::string &text) { return (int)text.size() * 3; }
+}
+struct Shelf {
+    std::vector<int> places;
+    OUT explicit Shelf(int n) : places(n, 1) {}
+    OUT ~Shelf() { places.clear(); }
+    OUT int operator[](unsigned long at) const { return places[at]; }
+    OUT Shelf &operator+=(const Shelf &other) { places.push_back(other[0]); return *this; }
+    OUT operator bool() const { return !places.empty(); }
+    virtual OUT int find(const std::map<std::string, std::vector<int>> &by_name, int *const *found) const {
+        return (int)by_name.size() + **found;
+    }
+};
+template <typename T, int N> OUT T most(const T (&values)[N]) {
+    T most = values[0];
+    for (const T &value : values) most = value > most ? value : most;
+    return most;
+}
+template <typename F> OUT auto twice(F &&work) -> decltype(work(1)) { return work(1) + work(2); }
+inline __attribute__((always_inline)) int innermost(int n) { volatile int kept = n * 3; return kept + 1; }
+inline __attribute__((always_inline)) int inner(int n) { return innermost(n) ^ innermost(n + 1); }
+OUT int outer(int n) {
+    int sum = 0;
+    for (int i = 0; i < n; i++) sum += inner(i);
+    return sum;
+}
+}
+extern "C" int entry(int n) {
+    store::Shelf shelf(n), other(2);
+    shelf += other;
+    int numbers[3] = {n, 2, 3};
+    long longs[2] = {n, 5};
+    int *pointer = numbers;
+    int sum = store::outer(n) + store::most(numbers) + (int)store::most(longs);
+    sum += store::twice([n](int m) __attribute__((noinline)) { return n * m; });
+    return shelf ? sum + shelf.find({}, &pointer) + store::local("text") : 0;
+}
+"#;
+
 /// A function with an inlined one and a type of its own, of which as many are made as asked for.
 const REPEATED: &str = r#"
 #define FUNCTION(n) \
@@ -91,6 +139,16 @@ impl Folder {
         let mut gcc = Command::new("cc");
         gcc.args(["-shared", "-fPIC", "-O2", "-g", "-Wl,--build-id"]).args(flags).arg(source).arg("-o").arg(&library);
         tool(&mut gcc);
+        library
+    }
+
+    /// A library of C++ code.
+    pub(super) fn cpp(&self, name: &str, flags: &[&str]) -> PathBuf {
+        let (source, library) = (self.0.join("code.cpp"), self.0.join(name));
+        std::fs::write(&source, CPP).unwrap();
+        let mut compiler = Command::new("c++");
+        compiler.args(["-std=c++17", "-shared", "-fPIC", "-O1", "-g", "-Wl,--build-id"]);
+        tool(compiler.args(flags).arg(source).arg("-o").arg(&library));
         library
     }
 
@@ -141,7 +199,7 @@ impl Drop for Folder {
 
 /// Runs a tool to its end; what it said.
 pub(super) fn tool(command: &mut Command) -> String {
-    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}; apt-get install gcc binutils"));
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}; apt-get install g++ binutils"));
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
@@ -157,7 +215,7 @@ pub(super) fn functions(file: &Path) -> Vec<(String, u64, u64)> {
         let mut parts = line.split(' ');
         let start = u64::from_str_radix(parts.next()?, 16).ok()?;
         let size = u64::from_str_radix(parts.next()?, 16).ok()?;
-        matches!(parts.next()?, "t" | "T").then(|| Some((parts.next()?.to_owned(), start, start + size)))?
+        matches!(parts.next()?, "t" | "T" | "W").then(|| Some((parts.next()?.to_owned(), start, start + size)))?
     };
     let mut functions: Vec<_> = listed.lines().filter_map(function).collect();
     functions.sort_by_key(|(_, start, _)| *start);

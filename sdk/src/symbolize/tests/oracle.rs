@@ -81,6 +81,29 @@ fn c_code_is_told_as_addr2line_tells_it() {
     }
 }
 
+/// Check the same for C++, and that its functions are shown as binutils' `c++filt` writes them.
+#[test]
+fn cpp_code_is_told_as_binutils_tell_it() {
+    let folder = Folder::new();
+    // Parts of functions that the compiler makes functions of have names of their own.
+    for flags in [&["-gdwarf-4"][..], &["-gdwarf-5", "-O2", "-fno-ipa-sra", "-fno-ipa-cp", "-fno-partial-inlining"]] {
+        let library = folder.cpp("code.so", flags);
+        // Constructors and destructors have two names each, in one place.
+        let of = ["5outer", "4most", "5twice", "5local", "Shelf4find", "Shelfix", "ShelfpL", "Shelfcv"];
+        let wanted = addresses(&library, &of);
+        let differences = differences(&library, &wanted);
+        assert!(differences.is_empty(), "{flags:?}\n{differences}");
+        let shown = symbols(loaded(&library), &Folders::new(&|_| None), &wanted);
+        let mut names: Vec<_> = shown.iter().map(|symbol| symbol.frames.last().unwrap()).collect();
+        names.sort_by_key(|frame| &frame.system_name);
+        names.dedup_by_key(|frame| &frame.system_name);
+        let filtered = tool(Command::new("c++filt").args(names.iter().map(|frame| &*frame.system_name)));
+        let ours: Vec<&str> = names.iter().map(|frame| &*frame.name).collect();
+        assert_eq!(ours, filtered.lines().collect::<Vec<_>>(), "{flags:?}");
+        assert!(ours.len() >= 8 && ours.contains(&"store::outer(int)"), "{ours:?}");
+    }
+}
+
 /// Check the same for Rust, with both manglings; where the linker's names of inlined functions are told, they are equal.
 #[test]
 fn rust_code_is_told_as_addr2line_tells_it() {

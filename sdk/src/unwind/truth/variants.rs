@@ -144,7 +144,7 @@ fn entry(library: &Path) -> extern "C" fn(extern "C" fn()) -> u64 {
 }
 
 /// Compares at every call back, then steps through all of it.
-fn check(library: &Path) {
+pub(super) fn check(library: &Path) {
     extern "C" fn nothing() {}
     let variant = entry(library);
     let found = {

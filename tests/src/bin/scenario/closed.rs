@@ -56,8 +56,8 @@ pub(crate) fn closed(options: &Options) -> Result<Value> {
     let work_goes_on = workers.into_iter().all(|worker| worker.join().is_ok());
     let mut changed = own.changed();
     let after = stats::to_json(&profiler.stats());
+    // Another one may be started as soon as this one has answered.
     let stopped = profiler.shutdown(PATIENCE);
-    changed.extend(own.changed());
     let again = again(Duration::from_secs(options.value_or("patience", 60)?))?;
     changed.extend(own.changed());
     Ok(json!({

@@ -10,6 +10,7 @@ mod cardinality;
 mod children;
 mod deep;
 mod exec;
+mod goroutines;
 mod leaks;
 mod libraries;
 mod other_stack;
@@ -54,6 +55,7 @@ fn run() -> Result<Value> {
         "panics" => storms::panics(&options),
         "deep" => deep::deep(&options),
         "others" => others::others(&options),
+        "goroutines" => goroutines::goroutines(&options),
         "handler" => proof::handler(&options),
         "handler_stack" => proof::stack(&options),
         "waits" => waits::waits(&options),
