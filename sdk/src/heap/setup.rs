@@ -5,7 +5,6 @@
 use std::alloc::{self, Layout};
 use std::hint::black_box;
 
-use super::control;
 use super::jemalloc::{self, BACKTRACE_HOOK, FREE_HOOK, SAMPLE_HOOK};
 use super::jemalloc::{BacktraceHook, FreeHook, SampleHook};
 
@@ -15,8 +14,6 @@ const VARIABLES: &str = "_RJEM_MALLOC_CONF (MALLOC_CONF where jemalloc takes the
 /// jemalloc with profiling, as it was found.
 #[derive(Debug, Clone)]
 pub(super) struct Setup {
-    /// Whether samples are being taken already: somebody else wants them.
-    pub(super) was_active: bool,
     /// Whether it tells of each sample; if not, it still dumps what it counts.
     pub(super) has_hooks: bool,
     /// The user said in the environment that none are to be taken.
@@ -32,7 +29,7 @@ pub(super) struct Missing {
     pub(super) remedy: &'static str,
 }
 
-const ADD_MACRO: &str = "add the line profiler::jemalloc!(); to the program's main.rs";
+const ADD_MACRO: &str = "add the line profiler::jemalloc!(); to the program's main.rs, in the place of any other #[global_allocator]";
 
 impl Setup {
     /// Looks.
@@ -71,7 +68,7 @@ impl Setup {
         if let Some(text) = &variable {
             notes.push(format!("jemalloc's options {text:?} come from {VARIABLES} and go before the program's own"));
         }
-        Ok(Self { was_active: control::is_active_for_others(), has_hooks, kept_inactive, notes })
+        Ok(Self { has_hooks, kept_inactive, notes })
     }
 }
 
