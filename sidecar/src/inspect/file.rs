@@ -15,7 +15,8 @@ pub(super) fn write(set: &ProfileSet, kind: &str, path: &Path) -> Result<String,
     let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
     let shown = path.display().to_string();
     let bytes = if name.ends_with(".pb.gz") {
-        pprof::encode(set)
+        // One capture, without what it does not use: made for this.
+        pprof::compress(&pprof::encode_compact(set, |key| key.into()))
     } else if name.ends_with(".folded") {
         folded(set, kind).into_bytes()
     } else if name.ends_with(".svg") {
