@@ -60,7 +60,7 @@ impl Body {
             }
             Compression::Gzip => {
                 // More than most need: growing step by step would take more memory for a moment than all else here.
-                framed.reserve_exact(uncompressed / 4);
+                framed.reserve_exact(uncompressed / 3);
                 let mut encoder = GzEncoder::new(framed, flate2::Compression::default());
                 write(&mut encoder)?;
                 framed = encoder.finish()?;
