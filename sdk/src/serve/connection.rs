@@ -92,6 +92,7 @@ impl Body for Sent {
 #[cfg(test)]
 mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::time::timeout;
 
     use super::super::seats::Seats;
     use super::super::testing::Idle;
@@ -101,7 +102,8 @@ mod tests {
     #[test]
     fn a_slow_reader_keeps_its_seat() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
+        let within = async |work| timeout(Duration::from_secs(60), work).await.unwrap();
+        runtime.block_on(within(async {
             let seats = Seats::new(1, usize::MAX);
             let (seat, now) = (seats.try_take(Instant::now()).unwrap(), Instant::now());
             let (mut client, server) = tokio::io::duplex(64);
@@ -121,6 +123,6 @@ mod tests {
                 }
             }
             drop(client);
-        });
+        }));
     }
 }

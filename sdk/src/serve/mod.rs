@@ -40,7 +40,6 @@ mod source;
 mod stall;
 mod stats;
 mod store;
-#[cfg(feature = "svg")]
 mod svg;
 #[cfg(test)]
 mod testing;
