@@ -308,6 +308,7 @@ fn torture_by_a_reader_that_knows_the_specifications_alone() {
 
 /// Takes the thread of the scenario through its life, instruction by instruction; what was seen.
 #[track_caller]
+#[expect(clippy::print_stdout, reason = "what was seen, for whoever asks with --nocapture")]
 fn step_through(how: &str) -> Looks {
     let _turn = turn();
     let (mut child, threads) = watched(&[&format!("how={how}"), "rate=1", "threads=1"]);

@@ -60,6 +60,7 @@ impl Block {
 }
 
 /// Writes a tag at `end`, or where there is no room for its value the key alone; where the next one goes, and whether it is whole.
+#[inline]
 fn write(bytes: &mut [u8; MAX_TAG_BYTES], end: usize, key: u8, value: &[u8]) -> (usize, bool) {
     let whole = u8::try_from(value.len()).ok().zip(bytes.get_mut(end..end + 2 + value.len()));
     if let Some((length, [at_key, at_length, at_value @ ..])) = whole {

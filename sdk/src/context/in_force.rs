@@ -1,8 +1,8 @@
 //! The pointer to the record that is in force on a thread: one word, which the thread moves and its signal handler follows.
 //!
 //! In: a record that is whole, from the thread itself. Out: the same, for the thread's handler, at whichever instruction it comes, and for a
-//! reader outside while the thread stands still. Handler and thread are one to the processor, which shows each its own doings in order; what
-//! would bring them out of order is the compiler, which the fences here forbid it. Nothing here allocates, locks or makes a system call.
+//! reader outside while the thread stands still. Handler and thread are one to the processor, which shows each its own doings in order; the
+//! compiler alone would bring them out of order, and the fences here forbid it. Nothing here allocates, locks or makes a system call.
 
 use std::sync::atomic::{AtomicPtr, Ordering, compiler_fence};
 
@@ -29,8 +29,8 @@ impl InForce {
         // Pairs with the fence in `get`: who sees the pointer sees what was written into the record before.
         compiler_fence(Ordering::Release);
         self.0.store(record.cast_mut(), Ordering::Relaxed);
-        // What is written into the old record from here on is written behind the store: pairs with `look`, which reads none but that
-        // which is in force, and to which the thread does not run meanwhile.
+        // Pairs with the load in `get`: what is written into the old record from here on stays behind the store, so who still finds that
+        // record in force finds it as it was.
         compiler_fence(Ordering::Release);
     }
 

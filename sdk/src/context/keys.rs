@@ -33,13 +33,19 @@ pub(crate) fn number(key: &str) -> Option<u8> {
     if key == OF_TAGS_TEXT {
         return Some(OF_TAGS);
     }
-    for (number, place) in KEYS.iter().enumerate() {
-        let there = text_in(place).or_else(|| nested::once(&ADDS, || put(place, key)))?;
-        if there == key {
-            return Some(number as u8 + 1);
-        }
-    }
-    None
+    let known = KEYS.iter().map_while(text_in).position(|there| there == key);
+    known.map(numbered).or_else(|| nested::once(&ADDS, || add(key))?)
+}
+
+/// The number of a key that had none a moment ago.
+#[cold]
+fn add(key: &str) -> Option<u8> {
+    KEYS.iter().position(|place| text_in(place).unwrap_or_else(|| put(place, key)) == key).map(numbered)
+}
+
+/// The number of the key in a place.
+fn numbered(place: usize) -> u8 {
+    place as u8 + 1
 }
 
 /// The text of a key.

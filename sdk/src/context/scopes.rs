@@ -57,16 +57,19 @@ impl Scopes {
     /// Enters a scope with these tags, on top of the outer ones or in their place; its number.
     pub(super) fn enter(&mut self, in_force: &InForce, tags: &[u8], replaces: bool) -> u32 {
         self.forget_what_is_gone(in_force);
-        let number = self.enter_at_once(in_force, tags, replaces);
+        let number = self.enter_level(in_force, tags, replaces);
         number.unwrap_or_else(|| self.enter_deeper(in_force, tags, replaces))
     }
 
     /// The same, without the allocator, where there is a level and no more to do; else `None`, and nothing is done.
     #[inline]
     pub(super) fn enter_at_once(&mut self, in_force: &InForce, tags: &[u8], replaces: bool) -> Option<u32> {
-        if self.shown.is_left_behind() {
-            return None;
-        }
+        if self.shown.is_left_behind() { None } else { self.enter_level(in_force, tags, replaces) }
+    }
+
+    /// Enters it on the level that is there; else `None`.
+    #[inline]
+    fn enter_level(&mut self, in_force: &InForce, tags: &[u8], replaces: bool) -> Option<u32> {
         // The third one: when the second is the top's, it has the spare.
         let [below, level, _, ..] = self.levels.get_mut(self.top..)? else { return None };
         // As a rule no tags are in force and few are entered: that needs no call.
@@ -129,7 +132,7 @@ impl Scopes {
         self.forget_what_is_gone(in_force);
         if number == BEYOND {
             self.leave_beyond(in_force);
-        } else if self.leave_at_once(in_force, number).is_none() {
+        } else if self.leave_innermost(in_force, number).is_none() {
             self.leave_inside(in_force, number);
         }
     }
@@ -137,7 +140,12 @@ impl Scopes {
     /// The same, without a call, where it is the innermost and there is no more to do; else `None`, and nothing is done.
     #[inline]
     pub(super) fn leave_at_once(&mut self, in_force: &InForce, number: u32) -> Option<()> {
-        self.levels.get(self.top).filter(|top| top.number == number && !self.shown.is_left_behind())?;
+        if self.shown.is_left_behind() { None } else { self.leave_innermost(in_force, number) }
+    }
+
+    #[inline]
+    fn leave_innermost(&mut self, in_force: &InForce, number: u32) -> Option<()> {
+        self.levels.get(self.top).filter(|top| top.number == number)?;
         self.leave_top(in_force);
         Some(())
     }
