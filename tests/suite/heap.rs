@@ -371,7 +371,8 @@ fn the_users_options_win() {
     assert!(notes(&interval).contains("lg_prof_sample:14"), "{interval}");
     let inactive = with("prof_active:false");
     assert_eq!(inactive["before"]["on"], false, "{inactive}");
-    assert!(notes(&inactive).contains("prof_active:false"), "{inactive}");
+    assert!(notes(&inactive).contains("prof_active:false in the environment; take it out"), "{inactive}");
+    assert!(!notes(&inactive).contains("frames of the allocator"), "{inactive}");
     let active = with("prof_active:true");
     assert_eq!(active["before"]["on"], true, "{active}");
     assert!(notes(&active).contains("took samples before"), "{active}");
@@ -415,6 +416,8 @@ fn a_program_on_plain_jemalloc_is_told_what_to_add() {
         assert_eq!((&set["on"], number(&set, "/interval_bytes")), (&Value::from(true), 1 << 19), "{set}");
     }
     assert_eq!(noted["on"], false, "{noted}");
+    let unread = plain("MALLOC_CONF", "prof:true");
+    assert!(unread["notes"][0].as_str().unwrap().contains("MALLOC_CONF is set, which it does not read"), "{unread}");
 }
 
 /// Check that what is sent obeys the rules of OTLP, in Go's types, and holds what was allocated and what lives.

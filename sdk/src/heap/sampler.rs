@@ -202,7 +202,7 @@ impl Sampler {
         if !shared.active && self.state.is_recording() && !shared.setup.kept_inactive {
             notes.push("jemalloc's prof.active was turned off by others: no samples".to_owned());
         }
-        if self.state.frames.count() == 0 {
+        if self.state.frames.count() == 0 && (shared.active || in_table.sampled > 0) {
             notes.push("frames of the allocator are shown: they could not be told apart at the start".to_owned());
         }
         if shared.displaced {

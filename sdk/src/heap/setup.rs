@@ -49,7 +49,7 @@ impl Setup {
             let by_variable = variable.as_deref().filter(|text| text.contains("prof:false"));
             let why = match by_variable {
                 Some(text) => format!("jemalloc's profiling is off by the environment ({text:?})"),
-                None => "jemalloc's profiling is off (its option `prof`)".to_owned(),
+                None => format!("jemalloc's profiling is off (its option `prof`){}", not_read(variable.is_some())),
             };
             let remedy = match by_variable {
                 Some(_) => "take prof:false out of _RJEM_MALLOC_CONF or MALLOC_CONF",
@@ -69,6 +69,15 @@ impl Setup {
             notes.push(format!("jemalloc's options {text:?} come from {VARIABLES} and go before the program's own"));
         }
         Ok(Self { has_hooks, kept_inactive, notes })
+    }
+}
+
+/// What is said of a variable that is set and that this jemalloc does not read.
+fn not_read(reads_another: bool) -> &'static str {
+    if !reads_another && std::env::var_os("MALLOC_CONF").is_some() {
+        "; MALLOC_CONF is set, which it does not read"
+    } else {
+        ""
     }
 }
 
