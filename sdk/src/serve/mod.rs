@@ -14,6 +14,7 @@ mod api;
 mod asked;
 mod assets;
 mod change;
+mod clock;
 mod connection;
 mod evidence;
 mod flame;

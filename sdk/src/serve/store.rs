@@ -11,11 +11,11 @@ use profiler_proto::ProfileSet;
 use profiler_proto::model::merge;
 
 use self::held::Held;
+use super::clock;
 use super::lane::{Lane, Stored};
 use super::process::{Chosen, Process};
 use super::range::Range;
 use super::sample_type::SampleType;
-use super::site;
 use super::source::Target;
 use crate::seldom::Seldom;
 
@@ -117,7 +117,7 @@ impl Store {
         if bytes > max_bytes && self.may_say(0) {
             tracing::warn!(bytes, max_bytes, "a profile larger than the whole store is not kept");
         }
-        let comes = stored.ends_after(site::now().saturating_add(nanos(FUTURE)));
+        let comes = stored.ends_after(clock::now().saturating_add(nanos(FUTURE)));
         if comes && self.may_say(1) {
             tracing::warn!("a profile that ends in the future is not kept; the clock of whoever sent it is wrong");
         }

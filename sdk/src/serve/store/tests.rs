@@ -244,7 +244,7 @@ fn each_process_has_its_own_state() {
 #[test]
 fn the_future_is_not_kept() {
     let store = Store::new(Duration::from_secs(60), 1 << 20);
-    let now = site::now() / SECOND;
+    let now = clock::now() / SECOND;
     store.add(of("shop", 1, now));
     for end in [now + 2 * FUTURE.as_secs(), u64::MAX / SECOND] {
         store.add(of("shop", 2, end));
@@ -267,7 +267,7 @@ fn what_is_not_kept_is_said_once() {
         }
         assert_eq!(lines.0.load(Ordering::Relaxed), 1);
         let store = Store::new(Duration::from_secs(60), 0);
-        store.add(of("shop", 1, site::now() / SECOND));
+        store.add(of("shop", 1, clock::now() / SECOND));
     });
     assert_eq!(lines.0.load(Ordering::Relaxed), 2);
 }
