@@ -10,7 +10,7 @@ use aya_ebpf::programs::RawTracePointContext;
 use core::ptr::addr_of;
 use profiler_sidecar_ebpf::{Counter, Event, Head, Kind, Setting};
 
-use crate::maps::{Wake, count, forget_target, kernel_half, kernel_word, send, setting};
+use crate::maps::{Wake, count, kernel_half, kernel_word, send, setting};
 use crate::task::{self, Thread, Whose};
 use crate::{program, registers};
 
@@ -35,8 +35,6 @@ fn exec(_: RawTracePointContext) -> i32 {
     let thread = task::current();
     if thread.whose == Whose::Ours {
         program::begins(thread.pid);
-        // What is known of the old program is wrong of the new one.
-        forget_target(thread.pid);
     }
     tell(Kind::Exec, thread, 0);
     0

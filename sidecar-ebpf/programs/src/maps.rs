@@ -108,12 +108,6 @@ pub(crate) fn target(pid: u32) -> Option<*const Target> {
     TARGETS.get_ptr(pid)
 }
 
-/// Nothing is known of a process any more; the user side tells again.
-#[inline(always)]
-pub(crate) fn forget_target(pid: u32) {
-    let _known = TARGETS.remove(pid);
-}
-
 /// How the reader is told of a record.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wake {
