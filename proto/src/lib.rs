@@ -1,4 +1,5 @@
-//! What a profile is: in memory ([`model`]) and on the wire ([`otlp`], [`pprof`], [`folded`]; of jemalloc, [`heap_v2`]).
+//! What a profile is: in memory ([`model`]) and on the wire ([`otlp`], [`pprof`], [`folded`]; of jemalloc, [`heap_v2`]),
+//! and to look at ([`svg`]).
 //!
 //! Everything that is captured, received, stored, served or sent passes through one type, [`model::ProfileSet`]. This
 //! crate is pure: no I/O, no clock, no threads, no `unsafe`. Encoders are deterministic, decoders are total: any bytes
@@ -37,6 +38,7 @@ pub mod model;
 pub mod otlp;
 pub mod pprof;
 pub mod split;
+pub mod svg;
 pub mod validate;
 mod wire;
 

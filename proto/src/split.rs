@@ -6,9 +6,6 @@
 
 mod bound;
 
-use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
-use prost::Message;
-
 use crate::model::{Attribute, AttributeSet, Dictionary, Profile, ProfileSet, Sample, Value};
 use crate::{loss, otlp};
 
@@ -44,13 +41,7 @@ pub fn split(set: &ProfileSet, limit: usize) -> Split {
 /// Whether [`request_bytes`] of `set`, which is compact, is at most `limit`; told without encoding it where it is far below.
 #[must_use]
 pub fn fits(set: &ProfileSet, limit: usize) -> bool {
-    fits_surely(set, limit) || request_bytes(set) <= limit
-}
-
-/// Whether that is known without encoding `set`, which is compact: it is far below the limit.
-#[must_use]
-pub fn fits_surely(set: &ProfileSet, limit: usize) -> bool {
-    bound::request_bytes_at_most(set) <= limit
+    bound::request_bytes_at_most(set) <= limit || request_bytes(set) <= limit
 }
 
 /// Divides `set` as [`split`] does, where `write` writes a compact part as it is to be sent, if it is small enough for that. Each part
@@ -67,17 +58,7 @@ pub fn split_by<T>(
 /// The size of `set`, which is compact, as an OTLP request, in bytes before compression, with the dictionary counted once per profile.
 #[must_use]
 pub fn request_bytes(set: &ProfileSet) -> usize {
-    bytes_of(&otlp::encode_compact(set))
-}
-
-/// The same of a request.
-#[must_use]
-pub fn bytes_of(request: &ExportProfilesServiceRequest) -> usize {
-    let dictionary = request.dictionary.as_ref().map_or(0, Message::encoded_len);
-    let scopes = request.resource_profiles.iter().flat_map(|of_resource| &of_resource.scope_profiles);
-    let profiles: usize =
-        scopes.flat_map(|scope| &scope.profiles).map(|profile| dictionary + profile.encoded_len()).sum();
-    profiles.max(dictionary)
+    otlp::Request::of(set).bytes_as_stored()
 }
 
 fn halve<T>(

@@ -48,8 +48,8 @@ fn scoped(arguments: &Arguments, function: &Function) -> TokenStream {
     let (list, body) = (list(tags), function.body());
     let scope = if tags.iter().all(|tag| matches!(tag.value, Expr::Lit(_))) {
         ours! {{
-            static TAGS: ::std::sync::LazyLock<#root::Tags> = ::std::sync::LazyLock::new(|| #root::Tags::new(#list));
-            #root::Scope::enter(&*TAGS)
+            static TAGS: #root::__private::FixedTags = #root::__private::FixedTags::new();
+            TAGS.enter(|| #root::Tags::new(#list))
         }}
     } else {
         ours!(#root::Scope::of(#list))
@@ -169,7 +169,7 @@ mod tests {
         let function = quote!(
             fn f(a: u8) {}
         );
-        let once = |attribute| text(attribute, &function).contains("LazyLock");
+        let once = |attribute| text(attribute, &function).contains("FixedTags");
         assert!(once(quote!(a = 1, b = "c")));
         assert!(!once(quote!(a = 1, b = a)));
     }

@@ -17,6 +17,48 @@
 //! }
 //! ```
 //!
+//! # Async code
+//!
+//! A task moves from thread to thread, and its tags move along where they are given to the future: they are in force whenever it is polled, and at no other
+//! time. For whole services there is `tower::TagLayer` (features `tower` and `axum`).
+//!
+//! ```
+//! use profiler::FutureExt;
+//!
+//! # async fn price(order: u64) -> u64 { order }
+//! # async fn send_mail(order: u64) {}
+//! # async fn handle(order: u64) -> u64 {
+//! let tags = profiler::tags!("endpoint" => "/orders", "method" => "POST");
+//! let price = price(order).with_tags(tags).await;
+//! // What is spawned takes nothing along by itself. This one takes the tags of here:
+//! let mail = send_mail(order).with_current_tags();
+//! # mail.await;
+//! # price
+//! # }
+//! ```
+//!
+//! On functions, async ones too, `#[profiler::tagged(endpoint = "/orders")]`.
+//!
+//! # Spans
+//!
+//! Samples link to the span of OpenTelemetry 0.33 that is current where they are taken, alone or below `tracing-opentelemetry`, with nothing to add but
+//! [`start`]. For an older OpenTelemetry, or none, there is `tracing_layer` (feature `tracing-layer`). Which span: [`Config::span_link`]; why there is
+//! none: [`SpanStats::notes`].
+//!
+//! ```
+//! # #[cfg(feature = "opentelemetry")] {
+//! use opentelemetry::Context;
+//! use opentelemetry::trace::{FutureExt, TraceContextExt, Tracer};
+//!
+//! # async fn price(order: u64) -> u64 { order }
+//! # async fn handle(order: u64) -> u64 {
+//! let span = opentelemetry::global::tracer("checkout").start("price");
+//! let context = Context::current_with_span(span);
+//! price(order).with_context(context).await // samples in it link to the span, on whichever thread it runs
+//! # }
+//! # }
+//! ```
+//!
 //! # The heap
 //!
 //! With the feature `heap` and the line `profiler::jemalloc!();` in a program's `main.rs`, what lives on the heap and what was
@@ -141,10 +183,13 @@ pub use stats::{
 };
 
 /// What macros of this crate need in other crates: not for use.
-#[cfg(all(feature = "heap", target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 #[doc(hidden)]
 pub mod __private {
+    #[cfg(all(feature = "heap", target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
     pub use tikv_jemallocator::Jemalloc;
 
+    #[cfg(feature = "macros")]
+    pub use crate::context::fixed::FixedTags;
+    #[cfg(all(feature = "heap", target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
     pub use crate::heap::Options;
 }

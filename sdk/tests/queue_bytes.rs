@@ -1,4 +1,5 @@
-//! How honest the bound of a queue is: what waits for destinations that are away, compared with what the allocator gave out.
+//! How honest the bound of a queue is: what waits for destinations that are away, compared with what the allocator gave out. And what it takes to
+//! make a request ready.
 //!
 //! A binary of its own, for it counts every allocation of the process.
 
@@ -23,10 +24,17 @@ use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use profiler::Ledger;
 use profiler::export::{Compression, Exporter, Limits, Otlp, resolve};
+use profiler_proto::model::{Function, Kind, Line, Location, Stack};
+use profiler_proto::{Profile, ProfileSet, Sample, otlp};
 use tokio::net::{TcpListener, TcpSocket};
+use tokio::sync::Mutex;
 
-/// Bytes that are given out and not given back.
+/// Bytes that are given out and not given back, and the most that there were.
 static LIVE: AtomicUsize = AtomicUsize::new(0);
+static MOST: AtomicUsize = AtomicUsize::new(0);
+
+/// Taken by a test as long as it counts.
+static ALONE: Mutex<()> = Mutex::const_new(());
 
 /// The system's allocator, counting.
 struct Counting;
@@ -34,7 +42,7 @@ struct Counting;
 // SAFETY: every call goes to `System` unchanged; counting touches no memory that it gives out.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        LIVE.fetch_add(layout.size(), Ordering::Relaxed);
+        MOST.fetch_max(LIVE.fetch_add(layout.size(), Ordering::Relaxed) + layout.size(), Ordering::Relaxed);
         // SAFETY: the caller keeps the contract of `GlobalAlloc::alloc`, which is also `System`'s.
         unsafe { System.alloc(layout) }
     }
@@ -69,6 +77,7 @@ async fn serve(listener: TcpListener) {
 #[tokio::test]
 async fn what_waits_is_what_is_counted() {
     const SETS: u64 = 80;
+    let _alone = ALONE.lock().await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let well = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(serve(listener));
@@ -95,4 +104,45 @@ async fn what_waits_is_what_is_counted() {
     let most = counted * 5 / 4 + (512 << 10);
     assert!(plain > most, "nothing can be told apart: {plain} sent, {most} allowed");
     assert!(taken >= counted && taken <= most, "counted {counted}, taken {taken}, sent without compression {plain}");
+}
+
+/// A profile of 4,000 stacks of 40 frames each, of 3,000 functions: leaves that differ below callers that many share.
+fn deep_profile() -> ProfileSet {
+    let mut set = ProfileSet::default();
+    let dictionary = &mut set.dictionary;
+    let mut location = |number: u64| {
+        let name =
+            dictionary.strings.intern_str(&format!("<shop::orders::Order<{number}> as core::ops::Fn<()>>::call"));
+        let function = dictionary.functions.intern(Function { name, ..Function::default() });
+        let lines = Box::from([Line { function, line: 1, column: 0 }]);
+        dictionary.locations.intern(Location { address: 16 * number, lines, ..Location::default() })
+    };
+    let locations: Vec<_> = (1..=3000).map(&mut location).collect();
+    let stack = |number: usize| {
+        let leaves = (0..6).map(|frame| locations[number * (frame * 2 + 7) % 3000]);
+        let callers = (0..34).map(|frame| locations[(number % 40 * 60 + frame) % 3000]);
+        Stack { locations: leaves.chain(callers).collect() }
+    };
+    let stacks: Vec<_> = (0..4000).map(stack).collect();
+    let sample = |stack| Sample { stack: set.dictionary.stacks.intern(stack), value: 2, ..Sample::default() };
+    let samples = stacks.into_iter().map(sample).collect();
+    let kind = Kind::cpu(&mut set.dictionary, 10_000_000);
+    set.profiles = vec![Profile { kind, samples, duration_nanos: 10_000_000_000, ..Profile::default() }];
+    set
+}
+
+/// Check that making a request ready takes at most four times the memory that it has before compression.
+#[tokio::test]
+async fn a_request_takes_little_memory_to_be_made() {
+    let _alone = ALONE.lock().await;
+    let set = Arc::new(deep_profile());
+    let request = otlp::encode_to_vec(&set).len();
+    let targets = resolve(vec![Otlp::http("http://127.0.0.1:9").into()], &|_| None).unwrap();
+    let exporter = Exporter::start(targets, Arc::new(Ledger::default()), Limits::default()).unwrap();
+    let before = LIVE.load(Ordering::Relaxed);
+    MOST.store(before, Ordering::Relaxed);
+    exporter.offer(Arc::clone(&set));
+    let taken = MOST.load(Ordering::Relaxed) - before;
+    assert!(exporter.destinations()[0].queued_bytes > 0);
+    assert!(request > 400_000 && taken <= 4 * request, "{taken} bytes for a request of {request}");
 }

@@ -98,6 +98,9 @@ pub struct Sample {
     pub head: Head,
     /// Nanoseconds between two ticks when it was taken.
     pub period_nanos: u64,
+    /// Which of the programs that the process runs one after the other: a number that no other one has. 0: not known. An odd one: it was
+    /// becoming another program, and has no stack of user space.
+    pub program: u64,
     /// The thread's name, zeros behind it.
     pub comm: [u8; 16],
     /// Registers of user space: instruction, stack, frame, link (of processors that have one).
@@ -133,10 +136,11 @@ pub struct Sample {
 }
 
 const _: () = {
-    assert!(size_of::<Sample>() == 128);
-    assert!(core::mem::offset_of!(Sample, ip) == 40);
-    assert!(core::mem::offset_of!(Sample, trace_id) == 88);
-    assert!(core::mem::offset_of!(Sample, flags) == 112);
+    assert!(size_of::<Sample>() == 136);
+    assert!(core::mem::offset_of!(Sample, program) == 24);
+    assert!(core::mem::offset_of!(Sample, ip) == 48);
+    assert!(core::mem::offset_of!(Sample, trace_id) == 96);
+    assert!(core::mem::offset_of!(Sample, flags) == 120);
 };
 
 /// What stands before a label's key and value.

@@ -13,6 +13,9 @@ pub struct Sample {
     pub cpu: u32,
     /// Nanoseconds of CPU time that it stands for: the period in force when it was taken.
     pub period_nanos: u64,
+    /// Which of the programs that the process runs one after the other: a number that no other one has ([`crate::bpf::Programs`]). 0: not
+    /// known. An odd one: it was becoming another program.
+    pub program: u64,
     /// `comm` of the thread, without the zeros behind it.
     pub comm: String,
     /// Whether it was in the kernel.

@@ -11,6 +11,7 @@
 
 mod address;
 mod colours;
+mod drawing;
 mod graph;
 mod heap;
 mod names;

@@ -215,26 +215,24 @@ fn torture_by_allocations() {
 /// are counted.
 #[test]
 fn torture_by_tags_without_number() {
-    let fill = std::env::var_os("TORTURE_SECONDS").is_some();
-    // Ten million of them in a minute; a sanitizer, which gets a tenth of the time, makes a tenth of them.
-    let sets = if fill { (10e6 * (seconds() / 60.0).min(1.0)) as u64 } else { 200_000 };
+    // As many as a build without optimization makes in the time; `docs/tags-and-spans.md` has the command for ten million.
+    let sets = (10_000.0 * seconds()).max(100_000.0) as u64;
     for engine in one_engine() {
         let receiver = Receiver::start().unwrap();
-        let outcome = suffer("cardinality", &[format!("sets={sets}"), format!("fill={fill}")], &engine, &receiver);
+        let outcome = suffer("cardinality", &[format!("sets={sets}")], &engine, &receiver);
         let of = |path: &str| number(&outcome, path);
         assert!(of("/own/sets") >= sets && of("/own/early") > 0, "{outcome}");
         assert_eq!((of("/stats/tags_left_out"), of("/stats/pending")), (0, 0), "{outcome}");
-        // A window has its bound; had the sets been kept, it were a hundred times as much, and ten times in a short run.
+        // A window has its bound; had the sets been kept, it were several times as much.
         let grown = of("/own/late").saturating_sub(of("/own/early"));
         assert!(grown < 24 << 20, "{grown} bytes more: {outcome}");
         let tally = receiver.accepted();
         assert_eq!(of("/stats/exported"), tally.stacks, "{outcome}");
         let sets = tally.by_tag.keys().filter(|tag| tag.starts_with("request=")).count();
-        let (overflow, counted) =
-            (tally.tagged("profiler.tags", "overflow"), &outcome["stats"]["degraded"]["no_context"]);
         assert!(sets > 20 && sets <= 16_384, "{sets} sets: {outcome}");
-        assert_eq!(overflow > 0, counted.as_u64().is_some_and(|count| count > 0), "{outcome}");
-        assert!(overflow > 0 || !fill, "no window was ever full: {outcome}");
+        // By bytes: deep stacks fill the window before sets do by their number.
+        let (overflow, counted) = (tally.tagged("profiler.tags", "overflow"), of("/stats/degraded/no_context"));
+        assert!(overflow > 0 && counted > 0, "no window was ever full: {outcome}");
     }
 }
 

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::escape::{IN_FRAMES, IN_TAGS, escape};
-use crate::model::{AttributeSetId, Dictionary, Location, Profile, Sample};
+use super::frames::frames_of;
+use crate::model::{AttributeSetId, Dictionary, Profile, Sample};
 
 /// Whether samples are told apart by their tags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -41,11 +42,7 @@ fn line(sample: &Sample, dictionary: &Dictionary, tags: Tags) -> String {
     if tags == Tags::Kept && !sample.attributes.is_zero() {
         push_tags(sample.attributes, dictionary, &mut line);
     }
-    let stack = dictionary.stacks.get(sample.stack);
-    let locations = stack.map_or(&[][..], |stack| &stack.locations).iter().rev();
-    for location in locations.filter_map(|location| dictionary.locations.get(*location)) {
-        push_frames(location, dictionary, &mut line);
-    }
+    frames_of(sample.stack, dictionary).for_each(|name| push_frame(&name, &mut line));
     line
 }
 
@@ -60,21 +57,6 @@ fn push_tags(set: AttributeSetId, dictionary: &Dictionary, line: &mut String) {
     line.push('}');
 }
 
-/// The frames of a location, outermost first.
-fn push_frames(location: &Location, dictionary: &Dictionary, line: &mut String) {
-    if location.lines.is_empty() {
-        push_frame(&address_name(location, dictionary), line);
-    }
-    for inlined in location.lines.iter().rev() {
-        let function = dictionary.functions.get(inlined.function).copied().unwrap_or_default();
-        let texts = [function.name, function.system_name].map(|id| dictionary.strings.text(id));
-        match texts.into_iter().find(|text| !text.is_empty()) {
-            Some(name) => push_frame(name, line),
-            None => push_frame(&address_name(location, dictionary), line),
-        }
-    }
-}
-
 fn push_frame(name: &str, line: &mut String) {
     let name = if line.is_empty() {
         // A root frame that begins with a brace would read as tags.
@@ -84,16 +66,4 @@ fn push_frame(name: &str, line: &mut String) {
         name
     };
     escape(name, IN_FRAMES, line);
-}
-
-/// File and address within it; the bare address where nothing is known to be mapped there.
-fn address_name(location: &Location, dictionary: &Dictionary) -> String {
-    let mapping = dictionary.mappings.get(location.mapping).copied().unwrap_or_default();
-    let path = dictionary.strings.text(mapping.filename);
-    let file = path.rsplit('/').next().unwrap_or(path);
-    if file.is_empty() {
-        return format!("{:#x}", location.address);
-    }
-    let offset = location.address.wrapping_sub(mapping.start).wrapping_add(mapping.offset);
-    format!("{file}+{offset:#x}")
 }

@@ -10,6 +10,8 @@
 mod decode;
 mod encode;
 mod escape;
+mod frames;
 
 pub use decode::decode;
 pub use encode::{Tags, encode};
+pub(crate) use frames::frames_of;

@@ -9,7 +9,7 @@
 use prost::Message;
 
 use super::decode::decode_resource;
-use super::encode::{key_value, wire_resource};
+use super::elements::{key_value, wire_resource};
 use super::messages::{self as wire, ProfilesDictionary};
 use super::shape::PROCESS_CONTEXT;
 use super::source::Source;

@@ -7,13 +7,16 @@
 
 mod context;
 mod decode;
+mod elements;
 mod encode;
 mod shape;
 mod source;
+mod write;
 
 pub use context::ProcessContext;
 pub use decode::{decode, decode_bytes};
-pub use encode::{encode, encode_compact, encode_to_vec};
+pub use encode::{encode, encode_to_vec};
+pub use write::Request;
 
 pub use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
 

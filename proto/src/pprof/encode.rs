@@ -35,14 +35,14 @@ pub fn encode_uncompressed(set: &ProfileSet) -> Vec<u8> {
     let first = set.profiles.first().map(window);
     let capture = set.profiles.iter().filter(|profile| Some(window(profile)) == first).take(MOST_TYPES);
     let set = set.with_profiles(capture);
-    Writer::new(&set, |key| key.into()).file().encode_to_vec()
+    Writer::new(&set, |key| key.into()).bytes()
 }
 
 /// [`encode_uncompressed`] of a set that is one capture ([`is_capture`]) and compact, as the parts of a
 /// [`split`](crate::split::split_by) are. Labels have the names that `rename` makes of their keys; names of a link are a link's.
 #[must_use]
 pub fn encode_compact(set: &ProfileSet, rename: fn(&str) -> Cow<'_, str>) -> Vec<u8> {
-    Writer::new(set, rename).file().encode_to_vec()
+    Writer::new(set, rename).bytes()
 }
 
 /// How many sample types a file has at most; with them grows every sample, and no producer knows more than four.
@@ -109,12 +109,21 @@ impl<'a> Writer<'a> {
         Self { set, dictionary: &set.dictionary, strings: IndexSet::from_iter(["".into()]), rename, program }
     }
 
-    fn file(mut self) -> wire::Profile {
+    /// The file, its fields in the order of their numbers. Samples are most of it: each is written as it is made, so that no two are in memory
+    /// beside it.
+    fn bytes(mut self) -> Vec<u8> {
         let columns = columns(self.set);
+        let sample_type = columns.iter().map(|column| self.value_type(column.value_type)).collect();
+        let mut bytes = wire::Profile { sample_type, ..wire::Profile::default() }.encode_to_vec();
+        self.samples(&columns, |sample| bytes.extend(wire::Profile::of(sample).encode_to_vec()));
+        bytes.extend(self.rest(&columns).encode_to_vec());
+        bytes
+    }
+
+    /// All that stands behind the samples.
+    fn rest(mut self, columns: &[Column<'_>]) -> wire::Profile {
         let kind = self.set.profiles.first().map(|profile| profile.kind).unwrap_or_default();
         let mut file = wire::Profile {
-            sample_type: columns.iter().map(|column| self.value_type(column.value_type)).collect(),
-            sample: self.samples(&columns),
             mapping: self.mappings(),
             location: self.locations(),
             function: self.functions(),
@@ -124,7 +133,7 @@ impl<'a> Writer<'a> {
             drop_frames: self.profile_text(names::DROP_FRAMES),
             keep_frames: self.profile_text(names::KEEP_FRAMES),
             doc_url: self.profile_text(names::DOC_URL),
-            default_sample_type: self.default_sample_type(&columns),
+            default_sample_type: self.default_sample_type(columns),
             ..wire::Profile::default()
         };
         if let Some(profile) = self.set.profiles.first() {
@@ -136,25 +145,18 @@ impl<'a> Writer<'a> {
     }
 
     /// One sample per stack, attributes and link, with the values of all columns; 0 where a profile has no such sample.
-    fn samples(&mut self, columns: &[Column<'_>]) -> Vec<wire::Sample> {
-        let mut rows: IndexMap<Identity, Vec<i64>, State> = IndexMap::default();
-        for (i, column) in columns.iter().enumerate() {
-            for sample in &column.profile.samples {
-                let row = rows.entry((sample.stack, sample.attributes, sample.link));
-                row.or_insert_with(|| vec![0; columns.len()])[i] = sample.value.saturating_mul(column.factor);
-            }
-        }
+    fn samples(&mut self, columns: &[Column<'_>], mut write: impl FnMut(wire::Sample)) {
+        let (rows, values) = rows(columns);
         let (dictionary, rename) = (self.dictionary, self.rename);
-        let sample = |((stack, attributes, link), value)| {
+        for ((stack, attributes, link), value) in rows.into_iter().zip(values.chunks_exact(columns.len().max(1))) {
             let locations = dictionary.stacks.get(stack).map_or(&[][..], |stack| &stack.locations);
             let sample = Sample { stack, attributes, link, value: 0 };
-            wire::Sample {
+            write(wire::Sample {
                 location_id: locations.iter().map(|id| element(*id, dictionary.locations.len())).collect(),
-                value,
+                value: value.to_vec(),
                 label: labels::encode(&sample, dictionary, rename, &mut |text| self.text(text)),
-            }
-        };
-        rows.into_iter().map(sample).collect()
+            });
+        }
     }
 
     fn mappings(&mut self) -> Vec<wire::Mapping> {
@@ -318,6 +320,21 @@ fn columns(set: &ProfileSet) -> Vec<Column<'_>> {
         }
     }
     columns
+}
+
+/// What samples are of, each once, and row by row the values of all columns.
+fn rows(columns: &[Column<'_>]) -> (IndexSet<Identity, State>, Vec<i64>) {
+    let (mut rows, mut values) = (IndexSet::<Identity, State>::default(), Vec::new());
+    for (i, column) in columns.iter().enumerate() {
+        for sample in &column.profile.samples {
+            let (row, is_new) = rows.insert_full((sample.stack, sample.attributes, sample.link));
+            if is_new {
+                values.resize(values.len() + columns.len(), 0);
+            }
+            values[row * columns.len() + i] = sample.value.saturating_mul(column.factor);
+        }
+    }
+    (rows, values)
 }
 
 /// Whether something said of `mapping` which symbols it has.

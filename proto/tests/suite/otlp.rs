@@ -199,6 +199,9 @@ proptest! {
         prop_assert_eq!(&decoded(otlp::encode(&set)), &compact);
         let bytes = otlp::encode_to_vec(&set);
         prop_assert_eq!(&otlp::encode_to_vec(&compact), &bytes);
+        let (request, mut written) = (otlp::Request::of(&compact), Vec::new());
+        request.write(&mut written).unwrap();
+        prop_assert_eq!((request.bytes(), &written), (bytes.len(), &bytes));
         prop_assert_eq!(otlp::decode_bytes(&bytes, &Limits::default()), Ok(vec![compact]));
     }
 

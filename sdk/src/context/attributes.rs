@@ -41,33 +41,16 @@ impl Block {
     }
 
     /// Adds a tag, unless there is one with this key; `false` if there is no room. A value has at most 255 bytes. One without room is left
-    /// empty, so that no other one with its key, which comes later or is outside, can stand for it; where there is no room even for that,
+    /// empty, so that no other one with its key, which comes later or is further out, can stand for it; where there is no room even for that,
     /// there is none for those.
     pub(crate) fn push(&mut self, key: u8, value: &[u8]) -> bool {
-        let fits = self.push_outer(key, value);
-        if !fits {
-            self.write(key, &[]);
-        }
-        fits
-    }
-
-    /// The same for a tag of something around that of which the block is; nothing stands for one without room.
-    pub(crate) fn push_outer(&mut self, key: u8, value: &[u8]) -> bool {
         if self.keys.has(key) {
             return true;
         }
         self.keys.add(key);
-        self.write(key, value)
-    }
-
-    fn write(&mut self, key: u8, value: &[u8]) -> bool {
-        let length = u8::try_from(value.len());
-        let place = self.bytes.get_mut(self.length..self.length + 2 + value.len());
-        let (Ok(length), Some([at_key, at_length, at_value @ ..])) = (length, place) else { return false };
-        (*at_key, *at_length) = (key, length);
-        at_value.copy_from_slice(value);
-        self.length += 2 + value.len();
-        true
+        let (end, fits) = write(&mut self.bytes, self.length, key, value);
+        self.length = end;
+        fits
     }
 
     /// The bytes.
@@ -76,8 +59,22 @@ impl Block {
     }
 }
 
+/// Writes a tag at `end`, or where there is no room for its value the key alone; where the next one goes, and whether it is whole.
+#[inline]
+fn write(bytes: &mut [u8; MAX_TAG_BYTES], end: usize, key: u8, value: &[u8]) -> (usize, bool) {
+    let whole = u8::try_from(value.len()).ok().zip(bytes.get_mut(end..end + 2 + value.len()));
+    if let Some((length, [at_key, at_length, at_value @ ..])) = whole {
+        (*at_key, *at_length) = (key, length);
+        at_value.copy_from_slice(value);
+        return (end + 2 + value.len(), true);
+    }
+    let Some(bare) = bytes.get_mut(end..end + 2) else { return (end, false) };
+    bare.copy_from_slice(&[key, 0]);
+    (end + 2, false)
+}
+
 /// Writes the tags of `inner`, and those of `outer` whose keys are not in it, behind one another; `inner` goes first, for there may
-/// not be room for all. The bytes written, and how many tags of `outer` found no room.
+/// not be room for all. The bytes written, and how many tags of `outer` found no room, which are left empty as by [`Block::push`].
 #[inline]
 pub(crate) fn merge(inner: &[u8], outer: &[u8], into: &mut [u8; MAX_TAG_BYTES]) -> (usize, u64) {
     let inner = inner.get(..MAX_TAG_BYTES).unwrap_or(inner);
@@ -115,14 +112,9 @@ fn append(inner: &[u8], outer: &[u8], into: &mut [u8; MAX_TAG_BYTES], mut end: u
     pairs(inner).for_each(|(key, _)| keys.add(key));
     let mut left_out = 0;
     for (key, value) in pairs(outer).filter(|(key, _)| !keys.has(*key)) {
-        match into.get_mut(end..end + 2 + value.len()) {
-            Some([at_key, at_length, at_value @ ..]) => {
-                (*at_key, *at_length) = (key, value.len() as u8);
-                at_value.copy_from_slice(value);
-                end += 2 + value.len();
-            }
-            _ => left_out += 1,
-        }
+        let fits;
+        (end, fits) = write(into, end, key, value);
+        left_out += u64::from(!fits);
     }
     (end, left_out)
 }
@@ -164,14 +156,14 @@ mod tests {
         assert_eq!(merged(&[(5, "first"), (5, "second")], &[]), [tag(5, "first")]);
     }
 
-    /// Check that what has no room is left out and counted, the inner tags never.
+    /// Check that what has no room is left empty and counted, the inner tags never.
     #[test]
-    fn what_has_no_room_is_left_out() {
+    fn what_has_no_room_is_left_empty() {
         let long = "x".repeat(255);
         let mut into = [0; MAX_TAG_BYTES];
         let (inner, outer) = (block(&[(1, &long), (2, &long)]), block(&[(3, &long), (4, "y")]));
         let (length, left_out) = merge(inner.as_bytes(), outer.as_bytes(), &mut into);
-        assert_eq!((length, left_out), (2 * 257 + 3, 1));
+        assert_eq!((length, left_out), (2 * 257 + 2 + 3, 1));
         assert!(!Block::new().push(3, &[b'x'; 256]));
     }
 
@@ -189,6 +181,35 @@ mod tests {
         let outer = block(&[(3, "outer")]);
         assert_eq!(merge(full.as_bytes(), outer.as_bytes(), &mut into), (612, 0));
         assert!(!full.push(5, b"") && !full.push(6, b"x"));
+    }
+
+    /// Check, byte by byte around the bound, that an outer tag is whole, or there without its value, or where not even two bytes are left not at
+    /// all; and that it makes no difference whether it is of the same set or of an outer one.
+    #[test]
+    fn the_rule_is_one_at_every_byte_of_the_bound() {
+        let long = "x".repeat(255);
+        for room in 0..=8_usize {
+            let filler = "x".repeat(MAX_TAG_BYTES - 2 * 257 - 2 - room);
+            let mut full = block(&[(1, &long), (2, &long), (3, &filler)]);
+            let (outer, mut into) = (block(&[(4, "abc"), (5, ""), (6, "")]), [0; MAX_TAG_BYTES]);
+            let (length, left_out) = merge(full.as_bytes(), outer.as_bytes(), &mut into);
+            let fits = [(4, &b"abc"[..]), (5, b""), (6, b"")].map(|(key, value)| full.push(key, value));
+            assert_eq!(
+                (&into[..length], left_out),
+                (full.as_bytes(), fits.iter().filter(|fits| !**fits).count() as u64)
+            );
+            let outer: Vec<_> = pairs(&into[..length]).skip(3).collect();
+            let [whole, bare, no_value]: [(u8, &[u8]); 3] = [(4, b"abc"), (4, b""), (5, b"")];
+            let expected = match room {
+                0 | 1 => vec![],
+                2 | 3 => vec![bare],
+                4 => vec![bare, no_value],
+                5 | 6 => vec![whole],
+                7 | 8 => vec![whole, no_value],
+                _ => unreachable!(),
+            };
+            assert_eq!(outer, expected, "{room} bytes of room");
+        }
     }
 
     /// Check that bytes that are cut off say what is whole.

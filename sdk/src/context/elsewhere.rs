@@ -3,14 +3,13 @@
 //! In: the thread itself, which changes what is in force. Out: the same, for the thread. The twin of `thread`.
 
 use std::cell::{Cell, RefCell};
-use std::ptr;
 
-use super::records::Record;
+use super::in_force::InForce;
 use super::scopes::Scopes;
 
 /// What a thread has of ours.
 pub(super) struct Thread {
-    in_force: Cell<*const Record>,
+    in_force: InForce,
     scopes: RefCell<Scopes>,
 }
 
@@ -24,14 +23,14 @@ impl Thread {
     /// For which nothing is in force.
     fn begin() -> Self {
         BEGINNING.set(true);
-        let this = Self { in_force: Cell::new(ptr::null()), scopes: RefCell::new(Scopes::new()) };
+        let this = Self { in_force: InForce::nothing(), scopes: RefCell::new(Scopes::new()) };
         BEGINNING.set(false);
         this
     }
 
     /// Does `work` with the scopes of the calling thread and the pointer to what is in force; `None` when the thread is ending, and
     /// for an allocator that is called while they are made or changed.
-    pub(super) fn with_here<R>(work: impl FnOnce(&mut Scopes, &Cell<*const Record>) -> R) -> Option<R> {
+    pub(super) fn with_here<R>(work: impl FnOnce(&mut Scopes, &InForce) -> R) -> Option<R> {
         if BEGINNING.get() {
             return None;
         }

@@ -6,8 +6,11 @@
 //!
 //! Source: OTEP 4947, `threadlocal.attribute_key_map`: an array of at most 256 texts, which only grows.
 
+use std::cell::Cell;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
+
+use super::nested;
 
 /// Most keys of a process; tags with further ones are left out.
 pub const MAX_KEYS: usize = 255;
@@ -19,12 +22,30 @@ const OF_TAGS_TEXT: &str = "profiler.tags";
 /// Every text behind a pointer that is set once; those that are not set yet follow behind all that are.
 static KEYS: [AtomicPtr<Box<str>>; MAX_KEYS] = [const { AtomicPtr::new(ptr::null_mut()) }; MAX_KEYS];
 
-/// The number of a key, which is a new one if need be; `None` when there are no more.
+thread_local! {
+    /// This thread adds a key.
+    static ADDS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The number of a key, which is a new one if need be; `None` when there are no more, and of a new one for an allocator that is called while this
+/// thread adds another.
 pub(crate) fn number(key: &str) -> Option<u8> {
     if key == OF_TAGS_TEXT {
         return Some(OF_TAGS);
     }
-    KEYS.iter().position(|place| text_in(place).unwrap_or_else(|| put(place, key)) == key).map(|place| place as u8 + 1)
+    let known = KEYS.iter().map_while(text_in).position(|there| there == key);
+    known.map(numbered).or_else(|| nested::once(&ADDS, || add(key))?)
+}
+
+/// The number of a key that had none a moment ago.
+#[cold]
+fn add(key: &str) -> Option<u8> {
+    KEYS.iter().position(|place| text_in(place).unwrap_or_else(|| put(place, key)) == key).map(numbered)
+}
+
+/// The number of the key in a place.
+fn numbered(place: usize) -> u8 {
+    place as u8 + 1
 }
 
 /// The text of a key.

@@ -6,6 +6,7 @@
 
 use std::fmt::{self, Debug, Display};
 use std::ptr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tracing::Subscriber;
@@ -18,15 +19,19 @@ use tracing_subscriber::registry::{LookupSpan, SpanRef};
 use super::attributes::{Block, pairs};
 use super::left_out::leave_out;
 use super::records::Span;
-use super::scopes::Source;
-use super::show;
+use super::shown::Source;
+use super::spans::{note, note_seen};
 use super::tags::{Tags, reserve};
+use super::{forget_what_is_gone, show};
 
 /// Key of the name.
 const NAME: &str = "span";
 
 /// Trace flags of a span whose ids a program wrote down itself: sampled, as W3C Trace Context writes it.
 const SAMPLED: u8 = 1;
+
+/// Some layer has been dropped: until then nobody asks for what it left behind.
+static SOME_GONE: AtomicBool = AtomicBool::new(false);
 
 /// A layer that puts the span of `tracing` that is current into the samples: for programs without OpenTelemetry, or with a version of it
 /// that the profiler cannot follow.
@@ -47,7 +52,7 @@ const SAMPLED: u8 = 1;
 #[must_use = "a layer does nothing until it is added to a subscriber"]
 pub fn tracing_layer() -> TracingLayer {
     reserve(&[NAME]);
-    TracingLayer { fields: Vec::new(), ids_here: None, ids: AtomicBool::new(false) }
+    TracingLayer { fields: Vec::new(), ids_here: None, ids: AtomicBool::new(false), life: Arc::new(()) }
 }
 
 /// Trace id and span id, as W3C Trace Context has their bytes.
@@ -63,6 +68,8 @@ pub struct TracingLayer {
     ids_here: Option<IdsHere>,
     /// Some span has had ids: only then are a span's ancestors asked for theirs.
     ids: AtomicBool,
+    /// Goes with the layer, and with it what it showed on threads.
+    life: Arc<()>,
 }
 
 impl TracingLayer {
@@ -175,30 +182,50 @@ impl TracingLayer {
 
     /// Makes a span the thread's, or none.
     fn show<'a, R: LookupSpan<'a>>(&self, span: Option<&SpanRef<'a, R>>) {
-        let links = self.ids.load(Ordering::Relaxed);
         let (mut tags, mut ids) = (Block::new(), None);
         for span in span.into_iter().flat_map(SpanRef::scope) {
             if let Some(kept) = span.extensions().get::<Kept>() {
                 // What is there already is of an inner span, and stays.
-                let left_out = pairs(kept.tags.as_bytes()).filter(|(key, value)| !tags.push_outer(*key, value));
+                let left_out = pairs(kept.tags.as_bytes()).filter(|(key, value)| !tags.push(*key, value));
                 leave_out(left_out.count() as u64);
                 ids = ids.or_else(|| kept.ids());
             }
-            if self.fields.is_empty() && (!links || ids.is_some()) {
+            if self.fields.is_empty() && (ids.is_some() || !self.has_ids()) {
                 break;
             }
         }
         if ids.is_some() {
-            super::spans::note_seen();
+            note_seen();
+            // Those that a layer before this one read, too.
+            note(&self.ids);
         }
         // Without ids of its own it has nothing to say about links: those may be OpenTelemetry's.
-        let ids = links.then(|| ids.as_ref().map_or((&Span::NONE, 0), |ids| (ids, SAMPLED)));
-        show(Source::Tracing, tags.as_bytes(), ids);
+        let ids = self.has_ids().then(|| ids.as_ref().map_or((&Span::NONE, 0), |ids| (ids, SAMPLED)));
+        show(Source::Tracing(&self.life), tags.as_bytes(), ids);
+    }
+
+    fn has_ids(&self) -> bool {
+        self.ids.load(Ordering::Relaxed)
     }
 
     fn note_ids(&self, kept: &Kept) {
-        if kept.ids().is_some() && !self.ids.load(Ordering::Relaxed) {
-            self.ids.store(true, Ordering::Relaxed);
+        if kept.ids().is_some() {
+            note(&self.ids);
+        }
+    }
+}
+
+impl Drop for TracingLayer {
+    fn drop(&mut self) {
+        note(&SOME_GONE);
+    }
+}
+
+impl Drop for Kept {
+    /// A span that ends when its layer is gone was left without a word: here at the latest nothing of it stays with the thread.
+    fn drop(&mut self) {
+        if SOME_GONE.load(Ordering::Relaxed) {
+            forget_what_is_gone();
         }
     }
 }

@@ -2,17 +2,25 @@
 //!
 //! In: scopes entered and left by the thread itself ([`tags`]), spans that become current. Out: the record for the handler on
 //! that thread, at any instruction (`signal`), and for readers outside. The parts: [`keys`] are numbered, [`attributes`] is how tags stand in a record,
-//! [`records`] are what others read, [`scopes`] what a thread entered, with a record each, `left_out` counts what has no room. Where a thread has them: `thread`; on systems
-//! without a sampler, `elsewhere`. Who says which span is current: `otel`, with the `roots` of spans, and `layer`.
+//! [`records`] are what others read, `in_force` is the pointer to one, [`scopes`] are what a thread entered, with a `level` each, [`shown`] is the span that is current there, `left_out` counts what has
+//! no room. Where a thread has them: `thread`, at an `address` that `tls` defines; on systems without a sampler, `elsewhere`. Who says which span is current: `otel`, with the
+//! `roots` of spans, and `layer`.
 
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+pub(crate) mod address;
 pub(crate) mod attributes;
 #[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
 mod elsewhere;
+#[cfg(feature = "macros")]
+pub(crate) mod fixed;
 pub(crate) mod future;
+mod in_force;
 pub(crate) mod keys;
 #[cfg(feature = "tracing-layer")]
 pub(crate) mod layer;
 mod left_out;
+mod level;
+mod nested;
 #[cfg(feature = "opentelemetry")]
 pub(crate) mod otel;
 #[cfg(feature = "tower")]
@@ -21,12 +29,15 @@ mod records;
 #[cfg(feature = "opentelemetry-sdk")]
 pub(crate) mod roots;
 mod scopes;
+mod shown;
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod signal;
 pub(crate) mod spans;
 pub(crate) mod tags;
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
-pub(crate) mod thread;
+mod thread;
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod tls;
 #[cfg(all(target_os = "linux", target_arch = "aarch64"))]
 mod tls_aarch64;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
@@ -41,7 +52,7 @@ pub(crate) use self::left_out::left_out;
 #[cfg(any(feature = "opentelemetry", feature = "tracing-layer"))]
 use self::records::Span;
 #[cfg(any(feature = "opentelemetry", feature = "tracing-layer"))]
-use self::scopes::Source;
+use self::shown::Source;
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub(crate) use self::signal::{Current, TAG_WORDS, covered, current_of_signal, mark_covered, once_at_a_time};
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
@@ -87,8 +98,14 @@ fn tags_in_force<R>(look: impl FnOnce(&[u8]) -> R) -> R {
 /// has any to say.
 #[cfg(any(feature = "opentelemetry", feature = "tracing-layer"))]
 #[inline]
-fn show(source: Source, tags: &[u8], span: Option<(&Span, u8)>) {
+fn show(source: Source<'_>, tags: &[u8], span: Option<(&Span, u8)>) {
     Thread::with_here(|scopes, in_force| scopes.show(in_force, source, tags, span));
+}
+
+/// Forgets what a layer for `tracing` showed on the calling thread, where it is gone.
+#[cfg(feature = "tracing-layer")]
+fn forget_what_is_gone() {
+    Thread::with_here(scopes::Scopes::forget_what_is_gone);
 }
 
 #[cfg(all(test, feature = "opentelemetry", target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]

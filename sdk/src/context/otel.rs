@@ -14,7 +14,7 @@ use opentelemetry::Context;
 use opentelemetry::context::{ContextObserver, GlobalContextObserver, ObserverContextView};
 use opentelemetry::trace::{SpanContext, SpanRef, TraceContextExt};
 
-use super::scopes::Source;
+use super::shown::Source;
 #[cfg(feature = "opentelemetry-sdk")]
 use super::spans::SpanLink;
 use super::spans::{NOT_OBSERVED, SpanSettings, asked, note_observed, note_seen};

@@ -6,7 +6,7 @@
 
 use std::any::Any;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 
@@ -49,10 +49,12 @@ const TRIES: u32 = 1000;
 /// With [`SpanLink::LocalRoot`] the first span of this process in a trace has the attribute; with [`SpanLink::Current`] every span has
 /// one, for each has samples of its own; while no profiler runs, none has. Only sampled spans are marked, unless
 /// [`Config::link_unsampled_spans`](crate::Config::link_unsampled_spans) asks for the others. `span_name` is the name that a root has when it
-/// begins.
+/// begins. Each provider has one of its own ([`ProfiledSpans::new`]): when the provider is shut down, the roots that it was told of are forgotten.
 #[derive(Debug, Clone, Copy)]
-#[non_exhaustive]
-pub struct ProfiledSpans;
+pub struct ProfiledSpans {
+    /// Tells it from those of other providers.
+    number: u32,
+}
 
 /// A local root.
 #[derive(Debug, Clone)]
@@ -62,17 +64,21 @@ pub(super) struct Root {
     tags: Tags,
 }
 
-/// Roots by the spans that descend from them: a span's id need be unique in its trace alone.
-type Roots = HashMap<(TraceId, SpanId), Arc<Root>>;
+/// Roots by the spans that descend from them, for a span's id need be unique in its trace alone; with the number of whoever was told of
+/// the span.
+type Roots = HashMap<(TraceId, SpanId), (u32, Arc<Root>)>;
 
 /// The roots of the spans that have begun and not ended.
 static ROOTS: [Mutex<Option<Roots>>; SHARDS] = [const { Mutex::new(None) }; SHARDS];
 /// Some root has been kept: until then no map is looked at.
 static KEPT: AtomicBool = AtomicBool::new(false);
 
+/// The number of the next [`ProfiledSpans`].
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
 /// The root of a span that has not ended.
 pub(super) fn of_span(span: &SpanContext) -> Option<Arc<Root>> {
-    shard(span)?.as_ref()?.get(&key(span)).cloned()
+    shard(span)?.as_ref()?.get(&key(span)).map(|(_, root)| Arc::clone(root))
 }
 
 /// The root that a context keeps.
@@ -87,9 +93,13 @@ fn key(span: &SpanContext) -> (TraceId, SpanId) {
 /// The map that a span is in; `None` when it is not to be had.
 fn shard(span: &SpanContext) -> Option<MutexGuard<'static, Option<Roots>>> {
     // Ids are random; their last byte is, too, where the first ones are a time.
-    let shard = ROOTS.get(usize::from(span.span_id().to_bytes()[7]) % SHARDS)?;
+    ROOTS.get(usize::from(span.span_id().to_bytes()[7]) % SHARDS).and_then(lock)
+}
+
+/// A map, unless it is not to be had.
+fn lock(map: &'static Mutex<Option<Roots>>) -> Option<MutexGuard<'static, Option<Roots>>> {
     for _ in 0..TRIES {
-        match shard.try_lock() {
+        match map.try_lock() {
             Ok(map) => return Some(map),
             // Maps are changed by calls that do not panic half-way.
             Err(TryLockError::Poisoned(map)) => return Some(map.into_inner()),
@@ -104,7 +114,21 @@ impl ProfiledSpans {
     #[must_use]
     pub fn new() -> Self {
         reserve(&[SPAN_NAME]);
-        Self
+        Self { number: NEXT.fetch_add(1, Ordering::Relaxed) }
+    }
+}
+
+impl ProfiledSpans {
+    /// Keeps the root of a span until the span ends; `false` if there is no room.
+    fn insert(self, span: &SpanContext, root: Arc<Root>) -> bool {
+        note(&KEPT);
+        let Some(mut map) = shard(span) else { return false };
+        let map = map.get_or_insert_default();
+        let has_room = map.len() < MAX_SPANS;
+        if has_room {
+            map.insert(key(span), (self.number, root));
+        }
+        has_room
     }
 }
 
@@ -124,11 +148,11 @@ impl SpanProcessor for ProfiledSpans {
         }
         if asked.link == SpanLink::LocalRoot {
             // Where there is no room for it, it stands for itself.
-            if root_of_parent(parent).is_some_and(|root| insert(&context, root)) {
+            if root_of_parent(parent).is_some_and(|root| self.insert(&context, root)) {
                 return;
             }
             let name = span.exported_data().map(|data| data.name).unwrap_or_default();
-            insert(&context, Arc::new(Root::new(&context, &name)));
+            self.insert(&context, Arc::new(Root::new(&context, &name)));
         }
         span.set_attribute(KeyValue::new(PROFILE_ID, context.span_id().to_string()));
     }
@@ -146,7 +170,11 @@ impl SpanProcessor for ProfiledSpans {
         Ok(())
     }
 
+    /// Behind it nobody says any more that a span has ended.
     fn shutdown_with_timeout(&self, _timeout: Duration) -> OTelSdkResult {
+        for mut map in ROOTS.iter().filter_map(lock) {
+            map.iter_mut().for_each(|roots| roots.retain(|_, (number, _)| *number != self.number));
+        }
         Ok(())
     }
 }
@@ -160,18 +188,6 @@ fn root_of_parent(parent: &Context) -> Option<Arc<Root>> {
     }
     // What the context keeps is there also when its span has ended.
     of_span(context).or_else(|| of_context(parent).cloned().map(Arc::new))
-}
-
-/// Keeps the root of a span until the span ends; `false` if there is no room.
-fn insert(span: &SpanContext, root: Arc<Root>) -> bool {
-    note(&KEPT);
-    let Some(mut map) = shard(span) else { return false };
-    let map = map.get_or_insert_default();
-    let has_room = map.len() < MAX_SPANS;
-    if has_room {
-        map.insert(key(span), root);
-    }
-    has_room
 }
 
 impl Root {

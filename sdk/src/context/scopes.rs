@@ -6,14 +6,19 @@
 //! another process while the thread stands still, see the record before a change or the one after it, never a mix. So a scope that
 //! is left in order costs a store: the record below is still there. A thread's own; bounded in number, for a scope may be forgotten.
 
-use std::cell::Cell;
 use std::ptr;
-use std::sync::atomic::{Ordering, compiler_fence};
 
 use super::attributes::{MAX_TAG_BYTES, merge, pairs};
+use super::in_force::InForce;
 use super::keys;
 use super::left_out::leave_out;
-use super::records::{Record, Span};
+use super::level::{Level, NOBODY};
+use super::records::Record;
+#[cfg(any(feature = "opentelemetry", feature = "tracing-layer"))]
+use super::records::Span;
+#[cfg(any(feature = "opentelemetry", feature = "tracing-layer"))]
+use super::shown::Source;
+use super::shown::{News, Shown};
 
 /// Most scopes of a thread at once whose tags are kept. Within further ones [`OVERFLOW`] is in force: the values of outer scopes would
 /// be wrong there.
@@ -21,22 +26,11 @@ const MAX_SCOPES: usize = 256;
 
 /// Number of all scopes beyond it.
 const BEYOND: u32 = u32::MAX;
-/// Number of levels that are nobody's to leave.
-const NOBODY: u32 = u32::MAX - 1;
 
 /// `profiler.tags=overflow`, as `attributes` writes it.
 const OVERFLOW: &[u8] = b"\0\x08overflow";
 
 const _: () = assert!(OVERFLOW[0] == keys::OF_TAGS && OVERFLOW[1] as usize == OVERFLOW.len() - 2);
-
-/// Who says which span is current.
-#[cfg(any(feature = "opentelemetry", feature = "tracing-layer"))]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Source {
-    OpenTelemetry,
-    #[cfg_attr(not(feature = "tracing-layer"), expect(dead_code, reason = "follows spans of tracing"))]
-    Tracing,
-}
 
 /// The scopes. Invariants: behind the top there is a level, whose record is the spare; of all records only the top's may be in
 /// force, so that all others may be written; the tags of a record are its level's own, and behind them those of the level below, or of the lowest
@@ -50,105 +44,32 @@ pub(super) struct Scopes {
     next: u32,
     /// Scopes beyond the bound, which share a level; 0: there is no such level.
     beyond: usize,
-    /// The span that is current, with its flags.
-    span: (Span, u8),
-    /// How often another one became current.
-    turns: u64,
-    /// The tags of the current span, by [`Source`].
-    of_spans: [Vec<u8>; 2],
-}
-
-/// The two that change places with the spare's are not neighbours: moved as 16 bytes, of which 8 were written a moment before, they make a
-/// processor wait.
-#[derive(Debug)]
-#[repr(C)]
-struct Level {
-    /// From a `Box`, which is freed with the scopes.
-    record: *mut Record,
-    /// Bytes of the tags that the scope itself brought.
-    own: usize,
-    /// The turn whose span stands in the record.
-    turn: u64,
-    /// They stand in the place of all outer ones.
-    replaces: bool,
-    /// The scope's number. One that comes round again, after 2^32 scopes of the thread, is taken for the newer scope.
-    number: u32,
-}
-
-impl Level {
-    fn new() -> Self {
-        Self { record: Box::into_raw(Box::new(Record::EMPTY)), turn: 0, own: 0, replaces: false, number: NOBODY }
-    }
-
-    /// Is that of a scope with this number from now on.
-    #[inline]
-    fn begin(&mut self, number: u32, own: usize, replaces: bool) {
-        (self.number, self.own, self.replaces) = (number, own, replaces);
-    }
-
-    #[inline]
-    fn record(&self) -> &Record {
-        // SAFETY: from a `Box` that is freed with the level, and written through the level alone.
-        unsafe { &*self.record }
-    }
-
-    /// # Safety
-    /// The record is not in force.
-    #[inline]
-    unsafe fn record_mut(&mut self) -> &mut Record {
-        // SAFETY: as above, and not in force, as the caller has it: no handler that interrupts this reads it.
-        unsafe { &mut *self.record }
-    }
-
-    /// Writes the span of this turn, where another one stands: it is nearly always there already.
-    ///
-    /// # Safety
-    /// The record is not in force.
-    #[inline]
-    unsafe fn link(&mut self, (span, flags): &(Span, u8), turn: u64) {
-        if self.turn != turn {
-            self.turn = turn;
-            // SAFETY: the caller has it.
-            unsafe { self.record_mut() }.link(span, *flags);
-        }
-    }
-
-    /// The tags that the scope itself brought.
-    fn own_tags(&self) -> &[u8] {
-        self.record().tags().get(..self.own).unwrap_or(&[])
-    }
-}
-
-impl Drop for Level {
-    fn drop(&mut self) {
-        // SAFETY: from a `Box`, and freed nowhere else; the thread has nothing in force any more (`Scopes`).
-        drop(unsafe { Box::from_raw(self.record) });
-    }
+    /// The span that is current.
+    shown: Shown,
 }
 
 impl Scopes {
     /// None.
     pub(super) fn new() -> Self {
-        Self {
-            levels: vec![Level::new(), Level::new()],
-            top: 0,
-            next: 1,
-            beyond: 0,
-            span: (Span::NONE, 0),
-            turns: 0,
-            of_spans: [Vec::new(), Vec::new()],
-        }
+        Self { levels: vec![Level::new(), Level::new()], top: 0, next: 1, beyond: 0, shown: Shown::nothing() }
     }
 
     /// Enters a scope with these tags, on top of the outer ones or in their place; its number.
-    pub(super) fn enter(&mut self, in_force: &Cell<*const Record>, tags: &[u8], replaces: bool) -> u32 {
-        let number = self.enter_at_once(in_force, tags, replaces);
+    pub(super) fn enter(&mut self, in_force: &InForce, tags: &[u8], replaces: bool) -> u32 {
+        self.forget_what_is_gone(in_force);
+        let number = self.enter_level(in_force, tags, replaces);
         number.unwrap_or_else(|| self.enter_deeper(in_force, tags, replaces))
     }
 
-    /// The same, without the allocator, where there is a level; else `None`, and nothing is done.
+    /// The same, without the allocator, where there is a level and no more to do; else `None`, and nothing is done.
     #[inline]
-    pub(super) fn enter_at_once(&mut self, in_force: &Cell<*const Record>, tags: &[u8], replaces: bool) -> Option<u32> {
+    pub(super) fn enter_at_once(&mut self, in_force: &InForce, tags: &[u8], replaces: bool) -> Option<u32> {
+        if self.shown.is_left_behind() { None } else { self.enter_level(in_force, tags, replaces) }
+    }
+
+    /// Enters it on the level that is there; else `None`.
+    #[inline]
+    fn enter_level(&mut self, in_force: &InForce, tags: &[u8], replaces: bool) -> Option<u32> {
         // The third one: when the second is the top's, it has the spare.
         let [below, level, _, ..] = self.levels.get_mut(self.top..)? else { return None };
         // As a rule no tags are in force and few are entered: that needs no call.
@@ -159,21 +80,22 @@ impl Scopes {
         let number = numbered(&mut self.next);
         level.begin(number, tags.len(), replaces);
         // SAFETY: as above.
-        unsafe { level.link(&self.span, self.turns) };
+        unsafe { level.link(&self.shown.span, self.shown.turns) };
         self.top += 1;
-        put_in_force(in_force, level.record);
+        // SAFETY: as in `publish`; it has tags.
+        unsafe { in_force.put(level.record()) };
         Some(number)
     }
 
     /// The same for any tags, whatever is in force.
     #[inline(never)]
-    fn enter_merged(&mut self, in_force: &Cell<*const Record>, tags: &[u8], replaces: bool) -> Option<u32> {
+    fn enter_merged(&mut self, in_force: &InForce, tags: &[u8], replaces: bool) -> Option<u32> {
         let (levels, above) = self.levels.split_at_mut(self.top + 1);
         let (level, outer) = (above.first_mut()?, if replaces { levels.first() } else { levels.last() }?);
         let number = numbered(&mut self.next);
         level.begin(number, tags.len(), replaces);
         // SAFETY: the level above the top is not in force.
-        unsafe { level.link(&self.span, self.turns) };
+        unsafe { level.link(&self.shown.span, self.shown.turns) };
         // SAFETY: as above.
         let record = unsafe { level.record_mut() };
         leave_out(record.write(tags, outer.record().tags()));
@@ -184,7 +106,7 @@ impl Scopes {
 
     /// Enters a scope for which there is no level.
     #[cold]
-    fn enter_deeper(&mut self, in_force: &Cell<*const Record>, tags: &[u8], replaces: bool) -> u32 {
+    fn enter_deeper(&mut self, in_force: &InForce, tags: &[u8], replaces: bool) -> u32 {
         if self.top < MAX_SCOPES && self.beyond == 0 {
             self.levels.push(Level::new());
             return self.enter(in_force, tags, replaces);
@@ -197,7 +119,7 @@ impl Scopes {
             let level = &mut self.levels[self.top];
             level.begin(NOBODY, OVERFLOW.len(), true);
             // SAFETY: the level above what was the top is not in force.
-            unsafe { level.link(&self.span, self.turns) };
+            unsafe { level.link(&self.shown.span, self.shown.turns) };
             // SAFETY: as above.
             unsafe { level.record_mut() }.write(OVERFLOW, &[]);
             publish(in_force, level.record());
@@ -206,34 +128,40 @@ impl Scopes {
     }
 
     /// Leaves a scope. Others keep what they brought, also those that are inside it and outlive it.
-    pub(super) fn leave(&mut self, in_force: &Cell<*const Record>, number: u32) {
+    pub(super) fn leave(&mut self, in_force: &InForce, number: u32) {
+        self.forget_what_is_gone(in_force);
         if number == BEYOND {
             self.leave_beyond(in_force);
-        } else if self.leave_at_once(in_force, number).is_none() {
+        } else if self.leave_innermost(in_force, number).is_none() {
             self.leave_inside(in_force, number);
         }
     }
 
-    /// The same, without a call, where it is the innermost; else `None`, and nothing is done.
+    /// The same, without a call, where it is the innermost and there is no more to do; else `None`, and nothing is done.
     #[inline]
-    pub(super) fn leave_at_once(&mut self, in_force: &Cell<*const Record>, number: u32) -> Option<()> {
+    pub(super) fn leave_at_once(&mut self, in_force: &InForce, number: u32) -> Option<()> {
+        if self.shown.is_left_behind() { None } else { self.leave_innermost(in_force, number) }
+    }
+
+    #[inline]
+    fn leave_innermost(&mut self, in_force: &InForce, number: u32) -> Option<()> {
         self.levels.get(self.top).filter(|top| top.number == number)?;
         self.leave_top(in_force);
         Some(())
     }
 
     #[inline]
-    fn leave_top(&mut self, in_force: &Cell<*const Record>) {
+    fn leave_top(&mut self, in_force: &InForce) {
         self.top -= 1;
         let level = &mut self.levels[self.top];
         // SAFETY: what is in force is the record of the top as it was.
-        unsafe { level.link(&self.span, self.turns) };
+        unsafe { level.link(&self.shown.span, self.shown.turns) };
         publish(in_force, level.record());
     }
 
     /// Leaves one of those that share a level, which goes with the last of them.
     #[cold]
-    fn leave_beyond(&mut self, in_force: &Cell<*const Record>) {
+    fn leave_beyond(&mut self, in_force: &InForce) {
         if self.beyond == 1 {
             self.leave_top(in_force);
             self.levels.truncate(self.top + 2);
@@ -243,7 +171,7 @@ impl Scopes {
 
     /// Leaves one that is not the innermost: its level goes from between the others, and is there for the next scope.
     #[cold]
-    fn leave_inside(&mut self, in_force: &Cell<*const Record>, number: u32) {
+    fn leave_inside(&mut self, in_force: &InForce, number: u32) {
         let Some(level) = (1..self.top).rev().find(|level| self.levels[*level].number == number) else { return };
         let left = self.levels.remove(level);
         self.top -= 1;
@@ -259,25 +187,29 @@ impl Scopes {
     /// is written.
     #[cfg(any(feature = "opentelemetry", feature = "tracing-layer"))]
     #[inline]
-    pub(super) fn show(
-        &mut self,
-        in_force: &Cell<*const Record>,
-        source: Source,
-        tags: &[u8],
-        span: Option<(&Span, u8)>,
-    ) {
-        let other = span.filter(|(span, flags)| (*span, *flags) != (&self.span.0, self.span.1));
-        if let Some((span, flags)) = other {
-            self.span = (*span, flags);
-            self.turns += 1;
+    pub(super) fn show(&mut self, in_force: &InForce, source: Source<'_>, tags: &[u8], span: Option<(&Span, u8)>) {
+        let news = self.shown.show(source, tags, span);
+        self.write_news(in_force, news);
+    }
+
+    /// Forgets what a layer showed that is gone.
+    #[inline]
+    pub(super) fn forget_what_is_gone(&mut self, in_force: &InForce) {
+        if self.shown.is_left_behind() {
+            let news = self.shown.forget_layer();
+            self.write_news(in_force, news);
         }
-        if self.set_span_tags(source, tags) {
+    }
+
+    #[inline]
+    fn write_news(&mut self, in_force: &InForce, news: News) {
+        if news.tags {
             self.rewrite(0);
-        } else if other.is_some() {
+        } else if news.span {
             let (levels, above) = self.levels.split_at_mut(self.top + 1);
             let tags = levels[self.top].record().tags();
             // SAFETY: the level above the top is not in force.
-            unsafe { above[0].link(&self.span, self.turns) };
+            unsafe { above[0].link(&self.shown.span, self.shown.turns) };
             // SAFETY: as above.
             unsafe { above[0].record_mut() }.write(tags, &[]);
             self.put_spare(self.top);
@@ -287,35 +219,19 @@ impl Scopes {
         publish(in_force, self.levels[self.top].record());
     }
 
-    /// Takes note of the tags of the current span; `false` if they are what they were.
-    #[cfg(any(feature = "opentelemetry", feature = "tracing-layer"))]
-    #[inline]
-    fn set_span_tags(&mut self, source: Source, tags: &[u8]) -> bool {
-        let [first, second] = &mut self.of_spans;
-        let place = if source == Source::OpenTelemetry { first } else { second };
-        // Asked first: as a rule there are none, and comparing nothing takes a processor 70 ns where it lies at no real address.
-        let both_empty = place.is_empty() && tags.is_empty();
-        if both_empty || place.as_slice() == tags {
-            return false;
-        }
-        place.clear();
-        place.extend_from_slice(tags);
-        true
-    }
-
     /// Writes the records from this level on anew, all but the one in force, in whose place there is then another one.
     fn rewrite(&mut self, from: usize) {
         for level in from..=self.top {
             let (levels, above) = self.levels.split_at_mut(self.top + 1);
             // SAFETY: the level above the top is not in force before the last round has put the top's old record there.
-            unsafe { above[0].link(&self.span, self.turns) };
+            unsafe { above[0].link(&self.shown.span, self.shown.turns) };
             // SAFETY: as above.
             let spare = unsafe { above[0].record_mut() };
             let left_out = match level.checked_sub(1) {
                 Some(_) if self.beyond > 0 && level == self.top => spare.write(OVERFLOW, &[]),
                 Some(_) if levels[level].replaces => spare.write(levels[level].own_tags(), levels[0].record().tags()),
                 Some(below) => spare.write(levels[level].own_tags(), levels[below].record().tags()),
-                None => spare.write(&self.of_spans[1], &self.of_spans[0]),
+                None => spare.write(self.shown.of_tracing(), self.shown.of_opentelemetry()),
             };
             leave_out(left_out);
             self.put_spare(level);
@@ -325,15 +241,12 @@ impl Scopes {
     /// Makes the spare record that of a level, whose own is the spare from now on.
     #[inline]
     fn put_spare(&mut self, level: usize) {
-        let spare = &self.levels[self.top + 1];
-        let (record, turn) = (spare.record, spare.turn);
-        let old = &mut self.levels[level];
-        let (record, turn) = (std::mem::replace(&mut old.record, record), std::mem::replace(&mut old.turn, turn));
-        let spare = &mut self.levels[self.top + 1];
-        (spare.record, spare.turn) = (record, turn);
+        let (levels, above) = self.levels.split_at_mut(self.top + 1);
+        levels[level].swap_records(&mut above[0]);
     }
 
-    /// Writes the tags that are in force, but for those of spans: what a task inherits. The bytes written.
+    /// Writes the tags that are in force, but for those of spans: what a task inherits. The bytes written. One without room is there without
+    /// its value, so that no span's is taken for it where the task runs.
     pub(super) fn of_scopes(&self, into: &mut [u8; MAX_TAG_BYTES]) -> usize {
         let first = (1..=self.top).rev().find(|level| self.levels[*level].replaces).unwrap_or(1);
         self.levels[first..=self.top].iter().fold(0, |length, level| {
@@ -352,19 +265,11 @@ fn numbered(next: &mut u32) -> u32 {
     number
 }
 
-/// Puts a record in force; one that says nothing is none.
+/// Puts the record of the top in force; one that says nothing is none.
 #[inline]
-fn publish(in_force: &Cell<*const Record>, record: &Record) {
-    put_in_force(in_force, if record.is_empty() { ptr::null() } else { ptr::from_ref(record) });
-}
-
-#[inline]
-fn put_in_force(in_force: &Cell<*const Record>, new: *const Record) {
-    // The handler runs on this thread, and who looks from outside looks while it stands still: program order is all that
-    // they need, and this keeps the compiler to it.
-    compiler_fence(Ordering::Release);
-    in_force.set(new);
-    compiler_fence(Ordering::Release);
+fn publish(in_force: &InForce, record: &Record) {
+    // SAFETY: the top's record is neither written nor freed before that of another top, or another record of it, is in force (`Scopes`).
+    unsafe { in_force.put(if record.is_empty() { ptr::null() } else { ptr::from_ref(record) }) };
 }
 
 #[cfg(test)]

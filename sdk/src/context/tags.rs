@@ -133,7 +133,11 @@ fn number(key: &str) -> Option<u8> {
     let cut = &key[..key.floor_char_boundary(MAX_KEY)];
     match cut {
         "" => None,
-        odd if odd.contains(char::is_control) => keys::number(&odd.replace(char::is_control, " ")),
+        odd if odd.contains(char::is_control) => {
+            let mut text = Text::new();
+            text.write_str(odd).ok()?;
+            keys::number(str::from_utf8(text.as_bytes()).ok()?)
+        }
         plain => keys::number(plain),
     }
 }
@@ -227,6 +231,12 @@ impl Scope {
     /// The same for tags that are built for this alone. Use [`tag!`](crate::tag!) instead.
     pub fn of<'a>(tags: impl IntoIterator<Item = (&'a str, &'a dyn Display), IntoIter: DoubleEndedIterator>) -> Self {
         Self { number: enter(block(tags).as_bytes(), false), thread: PhantomData }
+    }
+
+    /// One that was not entered.
+    #[cfg(feature = "macros")]
+    pub(super) fn refused() -> Self {
+        Self { number: None, thread: PhantomData }
     }
 }
 

@@ -1,20 +1,11 @@
 //! Where a thread-local variable of ours is, for x86_64.
 //!
-//! In: the variable that `thread` defines. Out: the thread pointer, and what the variable's descriptor says. The second is
+//! In: the variable that `tls` defines. Out: the thread pointer, and what the variable's descriptor says. The second is
 //! not callable from a signal handler.
 
 use std::arch::asm;
 
-use super::thread::symbol;
-
-/// What the linker and the loader made of the variable.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Place {
-    /// Address of the descriptor, or the distance itself where the linker knew it.
-    pub(super) descriptor: isize,
-    /// Distance of the calling thread's variable from its thread pointer.
-    pub(super) distance: isize,
-}
+use super::tls::{Place, symbol};
 
 /// The calling thread's pointer.
 ///

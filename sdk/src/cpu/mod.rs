@@ -136,7 +136,7 @@ impl Sampler {
     /// When the handler cannot be installed, or no timer can be had.
     pub(crate) fn start(engine: EngineChoice, period: Duration, ring_words: usize) -> Result<Self, Error> {
         residence::pin()?;
-        context::thread::prepare()?;
+        context::address::prepare()?;
         let shared = handler::shared(ring_words)?;
         action::install(on_sigprof)?;
         let filter = Filter::probe();

@@ -38,24 +38,39 @@ impl Body {
     /// # Errors
     /// If the message cannot be compressed, or is longer than gRPC's 32-bit length can say.
     pub(super) fn new(message: &impl Message, samples: usize, compression: Compression) -> io::Result<Self> {
-        let uncompressed = message.encoded_len();
-        let mut framed = Vec::with_capacity(PREFIX + uncompressed);
-        framed.extend_from_slice(&[0; PREFIX]);
-        message.encode(&mut framed).map_err(io::Error::other)?;
-        if compression == Compression::Gzip {
-            framed = gzip(&framed)?;
+        let bytes = message.encode_to_vec();
+        Self::written(bytes.len(), |out| out.write_all(&bytes), samples, compression)
+    }
+
+    /// Compresses a message of `uncompressed` bytes that is written piece by piece.
+    ///
+    /// # Errors
+    /// As of [`Body::new`].
+    pub(super) fn written(
+        uncompressed: usize,
+        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+        samples: usize,
+        compression: Compression,
+    ) -> io::Result<Self> {
+        let mut framed = vec![0; PREFIX];
+        match compression {
+            Compression::None => {
+                framed.reserve_exact(uncompressed);
+                write(&mut framed)?;
+            }
+            Compression::Gzip => {
+                // More than most need: growing step by step would take more memory for a moment than all else here.
+                framed.reserve_exact(uncompressed / 3);
+                let mut encoder = GzEncoder::new(framed, flate2::Compression::default());
+                write(&mut encoder)?;
+                framed = encoder.finish()?;
+            }
         }
         let length = u32::try_from(framed.len() - PREFIX).map_err(io::Error::other)?;
         framed[..PREFIX].copy_from_slice(&prefix(compression, length));
         // Without the room that is left in it: what waits is counted by its length.
-        Ok(Self {
-            framed: framed.into_boxed_slice().into(),
-            uncompressed,
-            compression,
-            samples,
-            untagged: 0,
-            lasted: Duration::ZERO,
-        })
+        let framed = framed.into_boxed_slice().into();
+        Ok(Self { framed, uncompressed, compression, samples, untagged: 0, lasted: Duration::ZERO })
     }
 
     /// The body whose `message` was encoded before; `None` if it is longer than gRPC's length can say.
@@ -102,13 +117,6 @@ impl Body {
 fn prefix(compression: Compression, length: u32) -> [u8; PREFIX] {
     let [a, b, c, d] = length.to_be_bytes();
     [u8::from(compression == Compression::Gzip), a, b, c, d]
-}
-
-/// The compressed form of the message in `framed`, behind as much room.
-fn gzip(framed: &[u8]) -> io::Result<Vec<u8>> {
-    let mut encoder = GzEncoder::new(vec![0; PREFIX], flate2::Compression::default());
-    encoder.write_all(&framed[PREFIX..])?;
-    encoder.finish()
 }
 
 #[cfg(test)]

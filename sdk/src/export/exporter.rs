@@ -16,34 +16,15 @@ use tokio::runtime::Handle;
 use super::body::Body;
 use super::destination::Target;
 use super::form::{Draft, Form};
+use super::limits::Limits;
 use super::outlet::{Outlet, Remote};
 use super::parcel::{Fate, Parcel};
-use super::retry::Retry;
 use super::spooling::{SpoolSettings, Spooling};
 use crate::error::Error;
 use crate::stats::{Contents, DestinationStats, Ledger, SpoolStats};
 
 /// How long the disk may take to confirm what was written, when all ends.
 const LONGEST_SYNC: Duration = Duration::from_millis(500);
-
-/// What exporting may use.
-#[derive(Debug, Clone, Copy)]
-#[non_exhaustive]
-pub struct Limits {
-    /// Bytes of encoded requests that wait for one destination. Default: 16 MiB.
-    pub queue_bytes: usize,
-    /// Bytes of one request before compression, of OTLP as [`profiler_proto::split::request_bytes`] counts them: some backends
-    /// copy the dictionary for each profile and store half a request if that grows too large. Default: 2 MB.
-    pub request_bytes: usize,
-    /// How failed requests are tried again.
-    pub retry: Retry,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { queue_bytes: 16 << 20, request_bytes: 2_000_000, retry: Retry::default() }
-    }
-}
 
 /// Sends sets of profiles to destinations.
 ///

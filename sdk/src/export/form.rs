@@ -6,8 +6,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
-use profiler_proto::split::{bytes_of, fits, fits_surely};
+use profiler_proto::split::fits;
 use profiler_proto::{ProfileSet, otlp};
 
 use super::body::Body;
@@ -47,12 +46,7 @@ impl Form {
     /// Writes `part`, which is compact, if a request of at most so many bytes before compression holds it.
     pub(super) fn draft(&self, part: &ProfileSet, bytes: usize) -> Option<Draft> {
         match self {
-            Self::Otlp(_) if !fits_surely(part, bytes) => {
-                let request = otlp::encode_compact(part);
-                (bytes_of(&request) <= bytes).then_some(Draft::Otlp(request))
-            }
-            Self::Otlp(_) => Some(Draft::Later),
-            Self::Parca(_) => fits(part, bytes).then_some(Draft::Later),
+            Self::Otlp(_) | Self::Parca(_) => fits(part, bytes).then_some(Draft::Later),
             Self::Pyroscope(labels) => push::request(part, labels, bytes).map(Draft::Pyroscope),
             Self::Files => Batch::of(part, bytes).map(Draft::Files),
         }
@@ -107,8 +101,10 @@ impl Form {
     pub(super) fn body(&self, part: &ProfileSet, draft: Draft) -> io::Result<Body> {
         let samples = part.profiles.iter().map(|profile| profile.samples.len()).sum();
         match (self, draft) {
-            (Self::Otlp(compression), Draft::Otlp(request)) => Body::new(&request, samples, *compression),
-            (Self::Otlp(compression), _) => Body::new(&otlp::encode_compact(part), samples, *compression),
+            (Self::Otlp(compression), _) => {
+                let request = otlp::Request::of(part);
+                Body::written(request.bytes(), |out| request.write(out), samples, *compression)
+            }
             (Self::Parca(labels), _) => {
                 let (request, untagged) = parca::request(part, labels);
                 Ok(Body::new(&request, samples, Compression::Gzip)?.without_tags(untagged))
@@ -117,9 +113,7 @@ impl Form {
                 Ok(Body::new(&request, samples, Compression::Gzip)?.lasting(duration(part)))
             }
             (_, Draft::Files(batch)) => Body::new(&batch.compressed(), samples, Compression::None),
-            (form, Draft::Otlp(_) | Draft::Later) => {
-                Err(io::Error::other(format!("a draft is not of the form {form:?}")))
-            }
+            (form, Draft::Later) => Err(io::Error::other(format!("a draft is not of the form {form:?}"))),
         }
     }
 }
@@ -127,10 +121,9 @@ impl Form {
 /// A part in a form, before compression.
 #[derive(Debug)]
 pub(super) enum Draft {
-    Otlp(ExportProfilesServiceRequest),
     Pyroscope(PushRequest),
     Files(Batch),
-    /// It is small enough, and not written yet.
+    /// It is small enough, and not written yet: its size is known without that.
     Later,
 }
 
@@ -178,15 +171,16 @@ mod tests {
         assert_eq!(Batch::decode(body.message()).unwrap(), expected);
     }
 
-    /// Check that OTLP is written to be measured only where it is not known to be small, and that nothing above the bound is.
+    /// Check that a request at its bound is sent, with the bytes that the encoder makes, and none above it, in whatever form.
     #[test]
-    fn a_request_at_its_bound_is_written_once() {
+    fn a_request_at_its_bound_is_sent() {
         let (part, form) = (part(), Form::Otlp(Compression::None));
         let bytes = request_bytes(&part);
-        assert!(matches!(form.draft(&part, 1 << 20), Some(Draft::Later)));
-        let Some(Draft::Otlp(request)) = form.draft(&part, bytes) else { panic!("it fits, and that must be measured") };
-        let bodies = [Draft::Otlp(request), Draft::Later].map(|draft| form.body(&part, draft).unwrap());
-        assert_eq!(bodies[0].message(), bodies[1].message());
+        let draft = form.draft(&part, bytes).unwrap();
+        let body = form.body(&part, draft).unwrap();
+        let expected = otlp::encode_to_vec(&part);
+        assert_eq!((body.uncompressed, &body.message()[..]), (expected.len(), &expected[..]));
+        assert!(form.draft(&part, bytes - 1).is_none());
         let too_small = [form, Form::Files, Form::Pyroscope(Arc::from([]))].map(|form| form.draft(&part, 10).is_none());
         assert_eq!(too_small, [true; 3]);
     }

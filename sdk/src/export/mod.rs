@@ -26,6 +26,7 @@ mod files;
 mod form;
 mod grpc;
 mod headers;
+mod limits;
 mod manifest;
 mod otlp;
 mod otlp_http;
@@ -49,8 +50,9 @@ mod tls;
 mod transport;
 
 pub use destination::{Deliver, Destination, Target, resolve};
-pub use exporter::{Exporter, Limits};
+pub use exporter::Exporter;
 pub use files::Files;
+pub use limits::Limits;
 pub use otlp::Otlp;
 pub use parca::Parca;
 pub use protocol::Compression;

@@ -113,7 +113,10 @@ mod tests {
             ("Sat, 21 Nov 2026 12:00:30 GMT", Some(30)),
             ("Sat, 21 Nov 2026 11:59:00 GMT", Some(0)),
             ("soon", None),
+            ("99999999999999999999999", Some(u64::MAX)),
             ("-1", None),
+            ("+1", None),
+            ("", None),
         ];
         for (text, seconds) in cases {
             let answer = |status| answer(&reply(status, &[("retry-after", text)], b""), now);

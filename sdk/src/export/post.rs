@@ -74,8 +74,9 @@ pub(super) fn later(reply: &Reply, why: String, now: SystemTime) -> Answer {
 /// `Retry-After` in its two forms, seconds and HTTP-date (RFC 9110, 10.2.3).
 fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
-    match text.parse() {
-        Ok(seconds) => Some(Duration::from_secs(seconds)),
-        Err(_) => Some(httpdate::parse_http_date(text).ok()?.duration_since(now).unwrap_or_default()),
+    if !text.is_empty() && text.bytes().all(|digit| digit.is_ascii_digit()) {
+        // Too many digits for a number are a long time, not none.
+        return Some(Duration::from_secs(text.parse().unwrap_or(u64::MAX)));
     }
+    Some(httpdate::parse_http_date(text).ok()?.duration_since(now).unwrap_or_default())
 }

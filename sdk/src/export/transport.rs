@@ -237,10 +237,10 @@ impl Connection {
         let tcp = TcpStream::connect(address).await.map_err(|error| chain(&error))?;
         tcp.set_nodelay(true).map_err(|error| chain(&error))?;
         let open = match &self.tls {
-            None => Open::new(tcp, self.version, self.ages).await,
+            None => Open::new(Box::new(tcp), self.version, self.ages).await,
             Some(tls) => {
                 let stream = tls.handshake(tcp, &self.host, self.version).await.map_err(|error| tls::why(&error))?;
-                Open::new(stream, self.version, self.ages).await
+                Open::new(Box::new(stream), self.version, self.ages).await
             }
         };
         open.map_err(|error| chain(&error))
@@ -249,7 +249,7 @@ impl Connection {
     #[cfg(unix)]
     async fn open_socket(&self, socket: &Path) -> Result<Open, String> {
         let stream = tokio::net::UnixStream::connect(socket).await.map_err(|error| chain(&error))?;
-        Open::new(stream, self.version, self.ages).await.map_err(|error| chain(&error))
+        Open::new(Box::new(stream), self.version, self.ages).await.map_err(|error| chain(&error))
     }
 
     #[cfg(not(unix))]
@@ -259,11 +259,13 @@ impl Connection {
     }
 }
 
+/// What requests are written to: one type for all, so that a program holds one HTTP/1 and one HTTP/2 client and not three of each.
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
 impl Open {
-    async fn new<T>(stream: T, version: Version, ages: Ages) -> hyper::Result<Self>
-    where
-        T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-    {
+    async fn new(stream: Box<dyn Stream>, version: Version, ages: Ages) -> hyper::Result<Self> {
         let (io, opened) = (TokioIo::new(stream), Instant::now());
         let usage = Arc::new(Usage { idle: ages.idle, state: Mutex::new(Use::IdleSince(opened)) });
         let (requests, task) = match version {

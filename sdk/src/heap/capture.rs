@@ -3,8 +3,8 @@
 //! In: the registers of the hook, on the allocating thread. Out: words that say all that makes a site, and the span. The
 //! scratches are the hooks' own: a signal handler that interrupts a hook has others. Allocates nothing.
 
+use super::block::Span;
 use super::frames::{AllocatorFrames, Found};
-use super::sites::Span;
 use crate::context::{self, Current, TAG_WORDS};
 use crate::cpu::handler::own_stack;
 use crate::cpu::pool::{Held, Pool};

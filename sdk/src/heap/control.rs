@@ -65,7 +65,7 @@ impl Setup {
     /// Has jemalloc take samples, unless the user said no; whether it does.
     pub(super) fn begin(&mut self) -> Result<bool, Error> {
         if self.kept_inactive {
-            let note = "no samples: prof_active:false in the environment; mallctl prof.active turns them on";
+            let note = "no samples: prof_active:false in the environment; take it out, or turn them on with mallctl prof.active";
             self.notes.push(note.to_owned());
         } else {
             turn_on().map_err(refused("mallctl prof.active"))?;

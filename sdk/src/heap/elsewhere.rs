@@ -41,7 +41,11 @@ impl Heap {
     ) -> Result<Result<Self, String>, Error> {
         const WHY: &str = "the crate was built without its feature `heap`";
         match settings.wanted {
-            Some(true) => Err(Error::misuse("heap profiles", WHY, "add the feature `heap`, or do not ask for them")),
+            Some(true) => Err(Error::misuse(
+                "heap profiles",
+                WHY,
+                "write features = [\"heap\"] behind profiler-sdk in Cargo.toml and profiler::jemalloc!(); in main.rs, or do not ask for them",
+            )),
             _ => Ok(Err(WHY.to_owned())),
         }
     }

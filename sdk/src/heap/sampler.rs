@@ -48,6 +48,7 @@ impl Sampler {
     /// # Errors
     /// What jemalloc or the kernel refused.
     pub(super) fn start(mut setup: Setup, settings: HeapSettings, modules: &Modules) -> Result<Self, Error> {
+        let was_active = control::is_active_for_others();
         let snapshot = Arc::new(Snapshot::take(modules));
         let known = hooks::in_force().filter(|state| state.mark.is_ours());
         let state = match known {
@@ -61,14 +62,14 @@ impl Sampler {
         settings.lg_interval.map(control::set_lg_interval).transpose()?;
         let lg = control::lg_interval()?;
         state.set_lg(lg);
-        let installed = hooks::install(state, !setup.was_active);
+        let installed = hooks::install(state, !was_active);
         if installed.map_err(control::refused("mallctl experimental.hooks"))? {
             setup.notes.extend(given_up(state));
         }
         if hooks::others() {
             setup.notes.push("hooks of samples that were there before are called, too".to_owned());
         }
-        if setup.was_active {
+        if was_active {
             setup.notes.push("jemalloc took samples before: it still takes stacks of its own for its profile".to_owned());
         }
         let number = state.start_over();
@@ -195,12 +196,13 @@ impl Sampler {
     pub(crate) fn stats(&self) -> HeapStats {
         let counts = &self.state.counts;
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let (in_table, no_scratch) = (self.state.live.counts(), get(&counts.no_scratch));
         let shared = self.shared();
         let mut notes = shared.setup.notes.clone();
         if !shared.active && self.state.is_recording() && !shared.setup.kept_inactive {
             notes.push("jemalloc's prof.active was turned off by others: no samples".to_owned());
         }
-        if self.state.frames.count() == 0 {
+        if self.state.frames.count() == 0 && (shared.active || in_table.sampled > 0) {
             notes.push("frames of the allocator are shown: they could not be told apart at the start".to_owned());
         }
         if shared.displaced {
@@ -212,16 +214,12 @@ impl Sampler {
         HeapStats {
             on: self.state.is_recording() && shared.active,
             interval_bytes: 1 << self.state.lg().min(weight::MAX_LG),
-            sampled: get(&counts.sampled),
-            recorded: get(&counts.recorded),
-            freed: get(&counts.freed),
-            live: self.state.live.len() as u64,
+            sampled: in_table.sampled + no_scratch,
+            recorded: in_table.recorded,
+            freed: in_table.freed,
+            live: in_table.live,
             unknown: get(&counts.unknown),
-            lost: HeapLost {
-                no_scratch: get(&counts.no_scratch),
-                table_full: get(&counts.table_full),
-                no_memory: get(&counts.no_memory),
-            },
+            lost: HeapLost { no_scratch, table_full: in_table.table_full, no_memory: in_table.no_memory },
             without_stack: get(&counts.beyond),
             profiles_lost: 0,
             table_bytes: (self.state.live.bytes() + self.state.sites.table_bytes()) as u64,

@@ -5,7 +5,6 @@
 use std::alloc::{self, Layout};
 use std::hint::black_box;
 
-use super::control;
 use super::jemalloc::{self, BACKTRACE_HOOK, FREE_HOOK, SAMPLE_HOOK};
 use super::jemalloc::{BacktraceHook, FreeHook, SampleHook};
 
@@ -15,8 +14,6 @@ const VARIABLES: &str = "_RJEM_MALLOC_CONF (MALLOC_CONF where jemalloc takes the
 /// jemalloc with profiling, as it was found.
 #[derive(Debug, Clone)]
 pub(super) struct Setup {
-    /// Whether samples are being taken already: somebody else wants them.
-    pub(super) was_active: bool,
     /// Whether it tells of each sample; if not, it still dumps what it counts.
     pub(super) has_hooks: bool,
     /// The user said in the environment that none are to be taken.
@@ -32,7 +29,7 @@ pub(super) struct Missing {
     pub(super) remedy: &'static str,
 }
 
-const ADD_MACRO: &str = "add the line profiler::jemalloc!(); to the program's main.rs";
+const ADD_MACRO: &str = "add the line profiler::jemalloc!(); to the program's main.rs, in the place of any other #[global_allocator]";
 
 impl Setup {
     /// Looks.
@@ -52,7 +49,7 @@ impl Setup {
             let by_variable = variable.as_deref().filter(|text| text.contains("prof:false"));
             let why = match by_variable {
                 Some(text) => format!("jemalloc's profiling is off by the environment ({text:?})"),
-                None => "jemalloc's profiling is off (its option `prof`)".to_owned(),
+                None => format!("jemalloc's profiling is off (its option `prof`){}", not_read(variable.is_some())),
             };
             let remedy = match by_variable {
                 Some(_) => "take prof:false out of _RJEM_MALLOC_CONF or MALLOC_CONF",
@@ -71,7 +68,16 @@ impl Setup {
         if let Some(text) = &variable {
             notes.push(format!("jemalloc's options {text:?} come from {VARIABLES} and go before the program's own"));
         }
-        Ok(Self { was_active: control::is_active_for_others(), has_hooks, kept_inactive, notes })
+        Ok(Self { has_hooks, kept_inactive, notes })
+    }
+}
+
+/// What is said of a variable that is set and that this jemalloc does not read.
+fn not_read(reads_another: bool) -> &'static str {
+    if !reads_another && std::env::var_os("MALLOC_CONF").is_some() {
+        "; MALLOC_CONF is set, which it does not read"
+    } else {
+        ""
     }
 }
 

@@ -4,9 +4,13 @@
 //! one line of the index, one of the site, its words, and one of the pair of site and span: each may have to come from memory,
 //! for it is long ago that anybody asked. Nothing here locks; what a hook calls allocates only where something is new.
 
-use super::sites::{MOST_LOCAL, NO_SPAN, Span};
+use super::block::{NO_SPAN, Span};
 use super::weight::Weight;
 
+/// Bits of a site's number that say which shard it is in.
+pub(super) const SHARD_BITS: u32 = 6;
+/// Numbers within a shard are below: the last number of all is no site's.
+const MOST_LOCAL: u32 = u32::MAX >> SHARD_BITS;
 /// Most pairs of site and span that wait for a profile.
 const MAX_PAIRS: usize = 1 << 11;
 /// How many pairs of a site are looked at for a span; beyond, it has another one.
@@ -223,9 +227,9 @@ impl Shard {
         self.beyond.allocated
     }
 
-    /// The words of all sites.
-    pub(super) fn words(&self) -> impl Iterator<Item = (u32, &[u64])> + '_ {
-        (0..).zip(&self.entries).map(|(local, entry)| (local, &*entry.words)).filter(|(_, words)| !words.is_empty())
+    /// The words of a site; none of one that was forgotten.
+    pub(super) fn words(&self, local: u32) -> Option<&[u64]> {
+        self.entries.get(local as usize).map(|entry| &*entry.words).filter(|words| !words.is_empty())
     }
 
     /// Forgets the sites that are not used, by their number and when they were last met, and says which went.
@@ -276,13 +280,14 @@ mod tests {
         let mut gone = Vec::new();
         shard.forget(|local, _| all[60..].contains(&local), |words| gone.push(words[0]));
         gone.sort_unstable();
-        assert_eq!((gone, shard.words().count()), ((0..60).collect::<Vec<_>>(), 40));
+        let known = |shard: &Shard| (0..shard.len() as u32).filter(|local| shard.words(*local).is_some()).count();
+        assert_eq!((gone, known(&shard)), ((0..60).collect::<Vec<_>>(), 40));
         (0..100).for_each(|n| assert_eq!(find(&shard, n), (n >= 60).then(|| all[n as usize])));
         let mut again: Vec<_> = (0..60).map(|n| shard.learn(&[n, 1], (n % 3) as u32).unwrap()).collect();
         (0..60).for_each(|n| assert_eq!(find(&shard, n), Some(again[n as usize])));
         again.sort_unstable();
         assert_eq!((again, shard.len()), (all[..60].to_vec(), 100));
-        assert_eq!(shard.words().count(), 100);
+        assert_eq!(known(&shard), 100);
     }
 
     /// Check that a span that comes again has one pair, that pairs are bounded, and that what is beyond is outside of spans, counted and not lost.

@@ -9,23 +9,20 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::shard::{Pair, Shard};
+use super::block::{NO_SPAN, Span};
+use super::shard::{Pair, SHARD_BITS, Shard};
 use super::weight::Weight;
 
-/// Locks of a table, and the bits of a site's number that say which.
-const SHARDS: usize = 64;
-const SHARD_BITS: u32 = SHARDS.trailing_zeros();
-/// Numbers within a shard are below.
-pub(super) const MOST_LOCAL: u32 = BEYOND >> SHARD_BITS;
+/// Locks of a table.
+const SHARDS: usize = 1 << SHARD_BITS;
 /// The site of samples whose own one did not fit.
 pub(super) const BEYOND: u32 = u32::MAX;
 /// What a site costs beside its words: its entry with a quarter for growth, its chain. They stay when it is forgotten, for the next one.
 const SITE_BYTES: usize = 96;
 
-/// A span that samples of a site belong to.
-pub(super) type Span = ([u64; 2], u64);
-/// No span.
-pub(super) const NO_SPAN: Span = ([0; 2], 0);
+/// Sites whose words are copied under one lock at a time, and words that a site has as a rule.
+const AT_ONCE: usize = 16;
+const USUAL_WORDS: usize = 128;
 
 /// The table.
 #[derive(Debug)]
@@ -159,14 +156,15 @@ impl Sites {
         self.kept.clone()
     }
 
-    /// The words of these sites. Only for our own threads, whose allocations are not sampled: copies are made under locks.
+    /// The words of these sites, of which few at a time are copied under a lock. Only for our own threads, whose allocations are not sampled.
     pub(super) fn words(&self, wanted: &HashSet<u32>) -> Vec<Site> {
-        let mut found = Vec::new();
-        for (at, shard) in self.shards.iter().enumerate() {
-            let shard = locked(shard);
-            let numbered = shard.words().map(|(local, words)| (number(local, at), words));
-            let used = numbered.filter(|(number, _)| wanted.contains(number));
-            found.extend(used.map(|(number, words)| Site { number, words: words.into() }));
+        let mut wanted: Vec<u32> = wanted.iter().copied().filter(|number| *number != BEYOND).collect();
+        wanted.sort_unstable_by_key(|number| (shard_of(*number), *number));
+        let (mut copied, mut found) = (Copied::default(), Vec::with_capacity(wanted.len()));
+        let of_one_lock = wanted.chunk_by(|one, other| shard_of(*one) == shard_of(*other));
+        for numbers in of_one_lock.flat_map(|numbers| numbers.chunks(AT_ONCE)) {
+            copied.take(&self.shards[shard_of(numbers[0])], numbers);
+            found.extend(copied.sites());
         }
         found
     }
@@ -206,6 +204,45 @@ impl Sites {
         }
         gone
     }
+}
+
+/// Words of some sites of one lock, behind each other.
+#[derive(Default)]
+struct Copied {
+    words: Vec<u64>,
+    /// Numbers, and how many words each has.
+    sites: Vec<(u32, usize)>,
+}
+
+impl Copied {
+    /// Copies them into memory that is there before the lock is taken, unless there have never been as many.
+    fn take(&mut self, shard: &Mutex<Shard>, numbers: &[u32]) {
+        self.words.clear();
+        self.sites.clear();
+        self.words.reserve(numbers.len() * USUAL_WORDS);
+        self.sites.reserve(numbers.len());
+        let shard = locked(shard);
+        for number in numbers {
+            if let Some(words) = shard.words(number >> SHARD_BITS) {
+                self.words.extend_from_slice(words);
+                self.sites.push((*number, words.len()));
+            }
+        }
+    }
+
+    fn sites(&self) -> impl Iterator<Item = Site> + '_ {
+        let mut rest = self.words.as_slice();
+        self.sites.iter().map(move |(number, length)| {
+            let (words, behind) = rest.split_at(*length);
+            rest = behind;
+            Site { number: *number, words: words.into() }
+        })
+    }
+}
+
+/// Which lock a site is behind.
+fn shard_of(number: u32) -> usize {
+    number as usize % SHARDS
 }
 
 /// The number of a site by that within its shard.

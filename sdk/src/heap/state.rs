@@ -6,11 +6,12 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
+use super::block::Block;
 use super::capture::{self, Captured, Work};
 use super::eras::Eras;
 use super::frames::AllocatorFrames;
 use super::inherited::Mark;
-use super::live::{BLOCK_BYTES, Block, Live, Refused};
+use super::live::{BLOCK_BYTES, Live};
 use super::sites::{BEYOND, Sites};
 use super::weight::Weight;
 use crate::cpu::pool::Pool;
@@ -43,24 +44,14 @@ pub(super) struct State {
     pub(super) counts: Counts,
 }
 
-/// What the hooks counted. Invariant, while no hook runs: `sampled` is `recorded` and the causes of loss together; of what was
-/// recorded, `freed` are not live any more.
+/// What the hooks counted beside what the live table counts.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
-    /// Blocks that jemalloc sampled while samples were recorded.
-    pub(super) sampled: AtomicU64,
-    /// Blocks that went into the live table.
-    pub(super) recorded: AtomicU64,
-    /// Blocks that were taken out of it.
-    pub(super) freed: AtomicU64,
     /// Sampled blocks that were freed and are not in the table: sampled before the start, or lost.
     pub(super) unknown: AtomicU64,
-    /// Lost: no scratch.
+    /// Sampled blocks that never came to the table: no scratch.
     pub(super) no_scratch: AtomicU64,
-    /// What lives is less than it should be by these: the table was full, or could not grow.
-    pub(super) table_full: AtomicU64,
-    pub(super) no_memory: AtomicU64,
-    /// Recorded without their stack and tags: there were too many sites.
+    /// Without their stack and tags: there were too many sites.
     pub(super) beyond: AtomicU64,
 }
 
@@ -147,7 +138,6 @@ impl State {
         }
         let Some(mut held) = capture::hold(&self.pool, registers.sp) else {
             if records {
-                count(&self.counts.sampled);
                 count(&self.counts.no_scratch);
             }
             return;
@@ -160,30 +150,22 @@ impl State {
         }
         let lg = self.lg();
         let site = self.sites.enter(words, span, Weight::of(size, lg));
-        count(&self.counts.sampled);
         if site == BEYOND {
             count(&self.counts.beyond);
         }
         let (trace_id, span_id) = span;
-        count(match self.live.insert(address, Block::new(site, trace_id, span_id, size, lg)) {
-            Ok(()) => &self.counts.recorded,
-            Err(Refused::Full) => &self.counts.table_full,
-            Err(Refused::NoMemory) => &self.counts.no_memory,
-        });
+        // The table counts what it refuses.
+        let _counted = self.live.insert(address, Block::new(site, trace_id, span_id, size, lg));
     }
 
     /// Gives up all that lives, for it is not known any more what of it does; how many samples that were.
     pub(super) fn give_up_live(&self) -> usize {
-        let gone = self.live.clear();
-        self.counts.freed.fetch_add(gone as u64, Ordering::Relaxed);
-        gone
+        self.live.clear()
     }
 
     /// A sampled block of `size` usable bytes is being freed.
     pub(super) fn freed(&self, address: u64, size: u64) {
-        if self.live.remove(address, size).is_some() {
-            count(&self.counts.freed);
-        } else if !self.frames.ends_lesson(address) {
+        if self.live.remove(address, size).is_none() && !self.frames.ends_lesson(address) {
             count(&self.counts.unknown);
         }
     }
@@ -191,7 +173,7 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sites::NO_SPAN;
+    use super::super::block::NO_SPAN;
     use super::*;
     use crate::unwind::modules::Modules;
 

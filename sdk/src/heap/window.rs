@@ -7,9 +7,10 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use super::block::{NO_SPAN, Span};
 use super::capture;
 use super::live::Live;
-use super::sites::{BEYOND, Kept, Sites, Span};
+use super::sites::{BEYOND, Kept, Sites};
 use super::state::State;
 use super::weight::Weight;
 use crate::cpu::record::Head;
@@ -19,8 +20,6 @@ use crate::unwind::modules::Modules;
 
 /// Most pairs of site and span in a profile; beyond, what a site has is joined without its spans.
 const MAX_ROWS: usize = 1 << 16;
-/// No span.
-const NO_SPAN: Span = ([0; 2], 0);
 
 /// What was allocated: since when?
 #[derive(Debug)]
@@ -213,7 +212,7 @@ fn sites(state: &State, used: &HashSet<u32>) -> (HashMap<u32, usize>, Vec<Site>,
 
 #[cfg(test)]
 mod tests {
-    use super::super::live::Block;
+    use super::super::block::Block;
     use super::*;
 
     /// Check that what was allocated since a mark is that of each site also where others would be forgotten meanwhile, and their numbers given

@@ -18,7 +18,7 @@ use profiler_proto::resource::Resource;
 #[cfg(feature = "heap")]
 pub(crate) use self::region::memory_file;
 use self::region::{AREA, Region};
-use crate::context::{keys, thread};
+use crate::context::{address, keys};
 
 /// Most bytes of the resource. Readers take 64 KiB in all; what is left is for the attributes, the longest of which lists
 /// the keys.
@@ -138,7 +138,7 @@ fn attributes(Said { sampling, keys }: Said) -> Resource {
         .with("profiler.cpu", if sampling { "on" } else { "off" })
         .with("threadlocal.schema_version", "tlsdesc_v1_dev")
         .with("threadlocal.attribute_key_map", Value::List(texts.map(Value::from).collect()));
-    match thread::distance() {
+    match address::distance() {
         Some(distance) => attributes.with("profiler.thread_context.tls_offset", distance as i64),
         None => attributes,
     }
@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn there_is_one_process_context() {
         let _turn = region::tests::turn();
-        thread::prepare().unwrap();
+        address::prepare().unwrap();
         let resource = Resource::new().with("service.name", "checkout");
         for memfd in [true, false] {
             let mut first = publish(&resource, memfd);
@@ -206,7 +206,7 @@ mod tests {
             let named = |number: u8| map[usize::from(number)].as_str();
             assert_eq!((named(0), named(number)), (Some("profiler.tags"), Some("published")));
             let offset = context.attributes.get("profiler.thread_context.tls_offset").and_then(Value::as_int);
-            assert_eq!(offset, thread::distance().map(|distance| distance as i64));
+            assert_eq!(offset, address::distance().map(|distance| distance as i64));
             drop((first, second));
             assert!(!is_taken().unwrap());
         }

@@ -87,7 +87,6 @@ impl Site {
     }
 
     /// `/flamegraph.svg`.
-    #[cfg(feature = "svg")]
     pub(super) async fn flamegraph(&self, query: &Query) -> Result<Reply, BadParameter> {
         let asked = self.asked(query)?;
         let _turn = self.tree_maker.acquire().await;
@@ -97,13 +96,6 @@ impl Site {
             Some(svg) => super::svg::reply(svg),
             None => Reply::refusal(StatusCode::NOT_FOUND, "there are no samples in this range with these tags"),
         })
-    }
-
-    /// `/flamegraph.svg`, where it is left out.
-    #[cfg(not(feature = "svg"))]
-    #[expect(clippy::unused_async, reason = "the same signature as with the feature")]
-    pub(super) async fn flamegraph(&self, _: &Query) -> Result<Reply, BadParameter> {
-        Ok(Reply::refusal(StatusCode::NOT_FOUND, "built without the feature `svg` of profiler-sdk, which draws this"))
     }
 }
 

@@ -5,11 +5,12 @@
 
 use profiler_proto::model::TagFilter;
 
+use super::clock::now;
 use super::process::Chosen;
 use super::query::{BadParameter, Query};
 use super::range::Range;
 use super::sample_type::SampleType;
-use super::site::{Site, now};
+use super::site::Site;
 
 /// Which samples are asked for, by the parameters [`SAMPLES`](super::query::SAMPLES).
 #[derive(Debug, Clone)]

@@ -31,8 +31,13 @@ pub(super) const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 const MOST_HEAD: usize = 16 << 10;
 const MOST_HEADERS: usize = 64;
 
+/// What a client is at the other end of: one type for all, so that a program holds one HTTP server and not one for TLS besides.
+pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
 /// Answers the requests of one connection until its end.
-pub(super) async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin, site: &Arc<Site>, seat: &Arc<Seat>) {
+pub(super) async fn converse(stream: Box<dyn Stream>, site: &Arc<Site>, seat: &Arc<Seat>) {
     let answer = |request: Request<Incoming>| {
         let (site, answering) = (Arc::clone(site), seat.answering());
         async move { Ok::<_, Infallible>(sent(site, request.into_parts().0, answering).await) }
@@ -87,6 +92,7 @@ impl Body for Sent {
 #[cfg(test)]
 mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::time::timeout;
 
     use super::super::seats::Seats;
     use super::super::testing::Idle;
@@ -96,12 +102,13 @@ mod tests {
     #[test]
     fn a_slow_reader_keeps_its_seat() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
+        let within = async |work| timeout(Duration::from_secs(60), work).await.unwrap();
+        runtime.block_on(within(async {
             let seats = Seats::new(1, usize::MAX);
             let (seat, now) = (seats.try_take(Instant::now()).unwrap(), Instant::now());
             let (mut client, server) = tokio::io::duplex(64);
             let site = Arc::new(Site::new(Arc::new(Idle::default()), Arc::default(), None, None));
-            tokio::spawn(async move { converse(server, &site, &seat).await });
+            tokio::spawn(async move { converse(Box::new(server), &site, &seat).await });
             for _ in 0..2 {
                 client.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
                 let mut answer = vec![0; 100];
@@ -116,6 +123,6 @@ mod tests {
                 }
             }
             drop(client);
-        });
+        }));
     }
 }

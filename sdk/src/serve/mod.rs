@@ -14,6 +14,7 @@ mod api;
 mod asked;
 mod assets;
 mod change;
+mod clock;
 mod connection;
 mod evidence;
 mod flame;
@@ -40,7 +41,6 @@ mod source;
 mod stall;
 mod stats;
 mod store;
-#[cfg(feature = "svg")]
 mod svg;
 #[cfg(test)]
 mod testing;

@@ -25,10 +25,6 @@ use super::threads;
 const DEFAULT_SECONDS: u64 = 30;
 /// The longest capture, in seconds.
 const MOST_SECONDS: u64 = 300;
-/// So many changes of the heap are waited for at once: each of them holds a profile.
-pub(super) const MOST_CHANGES: usize = 4;
-/// So many looks are taken at once; one more waits for its turn.
-pub(super) const MOST_LOOKS: usize = 4;
 /// More of a command line is not sent.
 const MOST_COMMAND_LINE: u64 = 1 << 20;
 /// How long another process's command line may take.

@@ -54,7 +54,6 @@ impl SampleType {
     }
 
     /// In words, for a title.
-    #[cfg(feature = "svg")]
     pub(super) const fn title(self) -> &'static str {
         match self {
             Self::Cpu => "CPU",

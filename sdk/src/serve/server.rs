@@ -130,9 +130,9 @@ async fn unless(end: impl Future<Output = ()>, work: impl Future<Output = ()>) {
 
 /// Encrypts a connection, if it is to be, and answers on it.
 async fn greet(stream: TcpStream, acceptor: Option<TlsAcceptor>, site: &Arc<Site>, seat: &Arc<Seat>) {
-    let Some(acceptor) = acceptor else { return converse(stream, site, seat).await };
+    let Some(acceptor) = acceptor else { return converse(Box::new(stream), site, seat).await };
     match timeout(HEAD_TIMEOUT, acceptor.accept(stream)).await {
-        Ok(Ok(stream)) => converse(stream, site, seat).await,
+        Ok(Ok(stream)) => converse(Box::new(stream), site, seat).await,
         Ok(Err(error)) => tracing::debug!(%error, "a connection to the profile server did not become TLS"),
         Err(_) => tracing::debug!("a connection to the profile server did not become TLS in time"),
     }

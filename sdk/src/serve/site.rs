@@ -5,7 +5,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::ALLOW;
@@ -15,7 +15,6 @@ use http_body_util::Full;
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
 
-use super::pull::{MOST_CHANGES, MOST_LOOKS};
 use super::query::{BadParameter, Query, SAMPLES};
 use super::reply::Reply;
 use super::security::{self, Asker, Token};
@@ -42,6 +41,10 @@ const PATHS: &str = "\
 /healthz                     whether samples are taken
 ";
 
+/// So many changes of the heap are waited for at once: each of them holds a profile.
+const MOST_CHANGES: usize = 4;
+/// So many looks are taken at once; one more waits for its turn.
+const MOST_LOOKS: usize = 4;
 /// How long a wrong token is answered.
 const PENALTY: Duration = Duration::from_millis(250);
 
@@ -162,10 +165,4 @@ impl Site {
         let path: String = path.chars().take(80).collect();
         Reply::refusal(StatusCode::NOT_FOUND, format!("{path:?} is not here; these are:\n\n{PATHS}"))
     }
-}
-
-/// Nanoseconds since 1970 UTC.
-pub(super) fn now() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -4,20 +4,25 @@
 //! Bounded by time, by bytes and by processes: the oldest go first, of the process and sort (CPU, or all else) that takes most room. What is older than some
 //! minutes is joined into sets of a minute. The lock is held only while shares are handed over.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use profiler_proto::ProfileSet;
 use profiler_proto::model::merge;
 
+use self::held::Held;
+use super::clock;
 use super::lane::{Lane, Stored};
 use super::process::{Chosen, Process};
 use super::range::Range;
 use super::sample_type::SampleType;
-use super::site;
 use super::source::Target;
 use crate::seldom::Seldom;
+
+mod held;
+mod states;
+
+pub(super) use self::states::moment_of;
 
 /// Profiles of the last minutes, bounded by time and by bytes.
 #[derive(Debug)]
@@ -29,18 +34,8 @@ pub struct Store {
     refusals: Mutex<[Seldom; 2]>,
 }
 
-/// Of each process sets with on-CPU time, and all others: none drives those that take less room out.
-#[derive(Debug, Default)]
-struct Held {
-    rooms: BTreeMap<Process, [Lane; 2]>,
-}
-
-/// Processes beyond this many are not kept apart: the one that said nothing for longest goes.
-const MOST_PROCESSES: usize = 512;
 /// A clock may be wrong by this much. What ends later would make all else look old.
 const FUTURE: Duration = Duration::from_secs(300);
-/// A process that gave no state for so long, while others did, is gone, and what it had with it.
-const GONE: Duration = Duration::from_secs(180);
 
 impl Store {
     /// How long profiles are kept by [`Store::default`].
@@ -64,7 +59,7 @@ impl Store {
             let mut held = self.held();
             let gone = held.make_room(&process);
             held.rooms.entry(process.clone()).or_default()[lane].push(stored);
-            gone.into_iter().flatten().chain(self.drive_out(&mut held)).collect()
+            gone.into_iter().flatten().chain(held.drive_out(nanos(self.window), self.max_bytes)).collect()
         };
         // Outside of the lock: to free a large set takes a while.
         drop(driven_out);
@@ -109,27 +104,12 @@ impl Store {
 
     /// Of each chosen process the newest state of a type at or before `moment`, of those that were there still.
     pub(super) fn newest_states(&self, sample_type: SampleType, moment: u64, of: &Chosen) -> Vec<Arc<ProfileSet>> {
-        let held = self.held();
-        let newest = |lanes| states(sample_type, lanes).filter(|(at, _)| *at <= moment).max_by_key(|(at, _)| *at);
-        let states: Vec<_> = held.chosen(of).filter_map(newest).collect();
-        let last = states.iter().map(|(at, _)| *at).max().unwrap_or(0);
-        // One that is asked less often has longer.
-        let interval =
-            |set: &ProfileSet| sample_type.profiles(set).map(|profile| profile.duration_nanos).max().unwrap_or(0);
-        let patience = |set: &ProfileSet| interval(set).saturating_mul(2);
-        let until = |at: u64, set| at.saturating_add(nanos(GONE).max(patience(set)));
-        let alive = states.into_iter().filter(|(at, set)| until(*at, set) >= last);
-        alive.map(|(_, set)| Arc::clone(set)).collect()
+        self.held().newest_states(sample_type, moment, of)
     }
 
     /// Of each chosen process the first state of a type in a range of time.
     pub(super) fn first_states(&self, sample_type: SampleType, range: Range, of: &Chosen) -> Vec<Arc<ProfileSet>> {
-        let held = self.held();
-        let first = |lanes| {
-            let within = states(sample_type, lanes).filter(|(at, _)| (range.from..=range.to).contains(at));
-            within.min_by_key(|(at, _)| *at)
-        };
-        held.chosen(of).filter_map(first).map(|(_, set)| Arc::clone(set)).collect()
+        self.held().first_states(sample_type, range, of)
     }
 
     fn may_be_kept(&self, stored: &Stored) -> bool {
@@ -137,7 +117,7 @@ impl Store {
         if bytes > max_bytes && self.may_say(0) {
             tracing::warn!(bytes, max_bytes, "a profile larger than the whole store is not kept");
         }
-        let comes = stored.ends_after(site::now().saturating_add(nanos(FUTURE)));
+        let comes = stored.ends_after(clock::now().saturating_add(nanos(FUTURE)));
         if comes && self.may_say(1) {
             tracing::warn!("a profile that ends in the future is not kept; the clock of whoever sent it is wrong");
         }
@@ -163,68 +143,10 @@ impl Store {
         drop(replaced);
     }
 
-    fn drive_out(&self, held: &mut Held) -> Vec<Stored> {
-        let oldest = held.newest().saturating_sub(nanos(self.window));
-        let mut out = Vec::new();
-        for lane in held.rooms.values_mut().flatten() {
-            out.extend(std::iter::from_fn(|| lane.pop_before(oldest)));
-        }
-        let mut bytes = held.bytes();
-        while bytes > self.max_bytes {
-            let Some(oldest) = held.fullest().and_then(Lane::pop) else { break };
-            bytes -= oldest.bytes();
-            out.push(oldest);
-        }
-        held.rooms.retain(|_, lanes| lanes.iter().any(|lane| !lane.is_empty()));
-        out
-    }
-
     fn held(&self) -> MutexGuard<'_, Held> {
         // What the lock guards is changed by calls that do not panic: it is whole even if it is poisoned.
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-impl Held {
-    /// The end of the newest profile.
-    fn newest(&self) -> u64 {
-        self.rooms.values().flatten().map(Lane::newest).max().unwrap_or(0)
-    }
-
-    fn bytes(&self) -> usize {
-        self.rooms.values().flatten().map(Lane::bytes).sum()
-    }
-
-    /// What a process had that goes, for there are too many beside a new one.
-    fn make_room(&mut self, process: &Process) -> Option<impl Iterator<Item = Stored> + use<>> {
-        if self.rooms.len() < MOST_PROCESSES || self.rooms.contains_key(process) {
-            return None;
-        }
-        let silent = |(_, lanes): &(&Process, &[Lane; 2])| lanes.iter().map(Lane::newest).max();
-        let gone = self.rooms.iter().min_by_key(silent).map(|(process, _)| process.clone())?;
-        let lanes = self.rooms.remove(&gone)?;
-        Some(lanes.into_iter().flat_map(|mut lane| std::iter::from_fn(move || lane.pop())))
-    }
-
-    /// Where there is no room: the lane that takes most, but the newest set of each stays as long as another lane has older ones.
-    fn fullest(&mut self) -> Option<&mut Lane> {
-        self.rooms.values_mut().flatten().max_by_key(|lane| (lane.len() > 1, lane.bytes()))
-    }
-
-    fn chosen(&self, of: &Chosen) -> impl Iterator<Item = &[Lane; 2]> {
-        self.rooms.iter().filter(|(process, _)| of.has(process)).map(|(_, lanes)| lanes)
-    }
-
-    fn of_type(&self, sample_type: SampleType, of: &Chosen) -> impl Iterator<Item = &Stored> {
-        let lanes = self.chosen(of).flatten();
-        lanes.flat_map(Lane::iter).filter(move |stored| sample_type.is_in(stored.set()))
-    }
-}
-
-/// The states of a type that a process had, each with its moment: the end of its window.
-fn states(sample_type: SampleType, lanes: &[Lane; 2]) -> impl Iterator<Item = (u64, &Arc<ProfileSet>)> {
-    let sets = lanes.iter().flat_map(Lane::iter).map(Stored::set);
-    sets.filter_map(move |set| Some((moment_of(sample_type, set)?, set)))
 }
 
 fn nanos(duration: Duration) -> u64 {
@@ -237,292 +159,5 @@ impl Default for Store {
     }
 }
 
-/// When the state of a type was that a set has.
-pub(super) fn moment_of(sample_type: SampleType, set: &ProfileSet) -> Option<u64> {
-    sample_type.profiles(set).map(profiler_proto::Profile::end_unix_nanos).max()
-}
-
 #[cfg(test)]
-mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
-    use tracing_subscriber::Layer;
-    use tracing_subscriber::layer::{Context, SubscriberExt};
-
-    use super::*;
-    use crate::serve::size;
-    use crate::serve::testing::Stacks;
-
-    const ALWAYS: Range = Range { from: 0, to: u64::MAX };
-
-    fn starts(store: &Store, range: Range) -> Vec<u64> {
-        store
-            .select(SampleType::Cpu, range, &Chosen::default())
-            .iter()
-            .map(|set| set.profiles[0].time_unix_nanos / 1_000_000_000)
-            .collect()
-    }
-
-    /// Check that profiles older than the window, seen from the newest, go.
-    #[test]
-    fn the_old_go() {
-        let store = Store::new(Duration::from_secs(30), 1 << 20);
-        for start in [1000, 1010, 1020, 1030, 1040] {
-            store.add(Stacks::new().at(start, 10).sample("a", 1).shared());
-        }
-        assert_eq!(starts(&store, ALWAYS), [1010, 1020, 1030, 1040]);
-        let middle = Range { from: 1_025_000_000_000, to: 1_035_000_000_000 };
-        assert_eq!(starts(&store, middle), [1020, 1030]);
-    }
-
-    /// Check that old sets are joined into minutes, take less room, and hold what they held.
-    #[test]
-    fn old_sets_are_joined_into_minutes() {
-        let store = Store::new(Duration::from_secs(3600), 1 << 20);
-        let set = |start| Stacks::new().at(start, 10).stacks(3).sample("main;a", 2).sample("main;b", 1).shared();
-        (0..6).for_each(|n| store.add(set(600 + 10 * n)));
-        let apart = store.bytes();
-        (6..18).for_each(|n| store.add(set(600 + 10 * n)));
-        assert_eq!(starts(&store, ALWAYS)[..3], [600, 660, 670]);
-        assert!(store.bytes() < 3 * apart, "{} of {apart}", store.bytes());
-        let first = &store.select(SampleType::Cpu, Range { from: 0, to: 600_000_000_000 }, &Chosen::default())[0];
-        let values: Vec<i64> = first.profiles[0].samples.iter().map(|sample| sample.value).collect();
-        assert_eq!((first.profiles[0].duration_nanos, values), (60_000_000_000, vec![12, 6]));
-        assert_eq!(profiler_proto::loss::stacks_of(&first.profiles[0], &first.dictionary), 18);
-        let sum: usize = store.held().rooms.values().flatten().flat_map(Lane::iter).map(Stored::bytes).sum();
-        assert_eq!(store.bytes(), sum);
-    }
-
-    /// Check that bytes are bounded, that what goes is given back, and that a set larger than all is not kept.
-    #[test]
-    fn bytes_are_bounded() {
-        let one = Stacks::new().sample("a;b;c", 1).shared();
-        let bytes = size::of(&one);
-        let store = Store::new(Duration::from_secs(3600), 3 * bytes);
-        for start in 1000..1100 {
-            store.add(Stacks::new().at(start, 1).sample("a;b;c", 1).shared());
-            assert!(store.bytes() <= 3 * bytes);
-        }
-        assert_eq!(starts(&store, ALWAYS), [1097, 1098, 1099]);
-        let tiny = Store::new(Duration::from_secs(3600), bytes - 1);
-        tiny.add(one);
-        assert_eq!((tiny.bytes(), tiny.select(SampleType::Cpu, ALWAYS, &Chosen::default()).len()), (0, 0));
-    }
-
-    const SECOND: u64 = 1_000_000_000;
-
-    /// A heap of ten seconds that ends at this second, with so many bytes in use.
-    fn heap(end: u64, bytes: i64) -> Arc<ProfileSet> {
-        Arc::new(Stacks::new().at(end - 10, 10).sample("main;a", bytes).heap())
-    }
-
-    fn newest_state(store: &Store, sample_type: SampleType, moment: u64) -> Option<Arc<ProfileSet>> {
-        store.newest_states(sample_type, moment, &Chosen::default()).pop()
-    }
-
-    fn values(set: &ProfileSet, sample_type: SampleType) -> Vec<i64> {
-        sample_type.profiles(set).flat_map(|profile| &profile.samples).map(|sample| sample.value).collect()
-    }
-
-    /// Check that of memory in use the newest state at or before a moment is found, and the first one of a range, each the very set
-    /// that was added; and that a state in which nothing is in use is one.
-    #[test]
-    fn states_are_found_by_their_moments() {
-        let store = Store::new(Duration::from_secs(3600), 1 << 20);
-        assert_eq!(newest_state(&store, SampleType::InuseSpace, u64::MAX), None);
-        let sets = [heap(1010, 1024), heap(1020, 0), heap(1030, 3072)];
-        sets.iter().for_each(|set| store.add(Arc::clone(set)));
-        let place = |found: Option<Arc<ProfileSet>>| {
-            sets.iter().position(|set| found.as_ref().is_some_and(|f| Arc::ptr_eq(f, set)))
-        };
-        for sample_type in [SampleType::InuseSpace, SampleType::InuseObjects] {
-            let newest = |second: u64| place(newest_state(&store, sample_type, second * SECOND));
-            assert_eq!(
-                [1009, 1010, 1019, 1020, 1030, 9999].map(newest),
-                [None, Some(0), Some(0), Some(1), Some(2), Some(2)]
-            );
-            let first = |from: u64, to: u64| {
-                place(
-                    store
-                        .first_states(sample_type, Range { from: from * SECOND, to: to * SECOND }, &Chosen::default())
-                        .pop(),
-                )
-            };
-            assert_eq!([first(0, 9999), first(1011, 1030), first(1020, 1020)], [Some(0), Some(1), Some(1)]);
-            assert_eq!([first(1011, 1019), first(1031, 9999)], [None, None]);
-        }
-        assert_eq!(store.types(), SampleType::ALL[1..5]);
-        store.add(Stacks::new().sample("a", 1).shared());
-        assert_eq!(store.types(), SampleType::ALL[..5]);
-        assert!(store.select(SampleType::Cpu, ALWAYS, &Chosen::default()).iter().all(|set| SampleType::Cpu.is_in(set)));
-    }
-
-    /// Check that heaps are joined into minutes beside CPU profiles: what was allocated is summed, of what is in use the last state
-    /// stays.
-    #[test]
-    fn heaps_are_joined_into_minutes() {
-        let store = Store::new(Duration::from_secs(3600), 1 << 20);
-        for n in 1..=18 {
-            store.add(heap(600 + 10 * n, 1024 * n as i64));
-            store.add(Stacks::new().at(590 + 10 * n, 10).sample("main;a", 1).shared());
-        }
-        let allocated = store.select(SampleType::AllocSpace, ALWAYS, &Chosen::default());
-        assert_eq!((allocated.len(), store.select(SampleType::Cpu, ALWAYS, &Chosen::default()).len()), (13, 13));
-        assert_eq!(values(&allocated[0], SampleType::AllocSpace), [2 * 1024 * (1 + 2 + 3 + 4 + 5 + 6)]);
-        assert_eq!(values(&allocated[0], SampleType::InuseSpace), [1024 * 6]);
-        let state = |second: u64| {
-            newest_state(&store, SampleType::InuseSpace, second * SECOND)
-                .map(|set| values(&set, SampleType::InuseSpace))
-        };
-        assert_eq!(
-            [659, 660, 669, 670].map(state),
-            [None, Some(vec![1024 * 6]), Some(vec![1024 * 6]), Some(vec![1024 * 7])]
-        );
-    }
-
-    /// Check that neither CPU profiles nor heaps drive the others out of their half, that each may have what the others leave, and that
-    /// the newest of each stays.
-    #[test]
-    fn cpu_and_heap_share_the_room() {
-        let cpu = |n: u64| Stacks::new().at(1000 + n, 1).sample("main;a;b;c;d;e", 1).shared();
-        let (of_cpu, of_heap) = (size::of(&cpu(0)), size::of(&heap(1000, 1)));
-        let store = Store::new(Duration::from_secs(3600), 12 * of_heap.max(of_cpu));
-        let count = |sample_type| store.select(sample_type, ALWAYS, &Chosen::default()).len();
-        (0..1000).for_each(|n| store.add(heap(2000 + n, 1)));
-        let alone = count(SampleType::InuseSpace);
-        assert!(alone > 10, "{alone}");
-        (0..1000).for_each(|n| store.add(cpu(2000 + n)));
-        let bytes = |sample_type| {
-            store.select(sample_type, ALWAYS, &Chosen::default()).iter().map(|set| size::of(set)).sum::<usize>()
-        };
-        let half = store.max_bytes / 2;
-        let is_about_half = |bytes: usize| (half - of_heap.max(of_cpu)..=half + of_heap.max(of_cpu)).contains(&bytes);
-        assert!(is_about_half(bytes(SampleType::InuseSpace)) && is_about_half(bytes(SampleType::Cpu)));
-        (0..1000).for_each(|n| store.add(heap(4000 + n, 1)));
-        assert!(is_about_half(bytes(SampleType::InuseSpace)) && is_about_half(bytes(SampleType::Cpu)));
-        assert!(
-            newest_state(&store, SampleType::InuseSpace, u64::MAX)
-                .is_some_and(|set| set.profiles[0].end_unix_nanos() == 4999 * SECOND)
-        );
-        let giant = (0..100_000).fold(Stacks::new().at(4990, 10), |stacks, n| stacks.sample("main", n + 1)).heap();
-        let tight = Store::new(Duration::from_secs(3600), size::of(&giant) + 2 * of_cpu);
-        (0..9).for_each(|n| tight.add(cpu(4990 + n)));
-        tight.add(Arc::new(giant));
-        tight.add(cpu(4999));
-        assert_eq!(
-            (
-                tight.select(SampleType::InuseSpace, ALWAYS, &Chosen::default()).len(),
-                tight.select(SampleType::Cpu, ALWAYS, &Chosen::default()).len()
-            ),
-            (1, 2)
-        );
-    }
-    /// A profile of ten seconds of the process `pid` of `service` that ends at this second.
-    fn of(service: &str, pid: i64, end: u64) -> Arc<ProfileSet> {
-        let mut set = Stacks::new().at(end - 10, 10).sample("main;a", 1).set();
-        set.resource.set("service.name", service);
-        set.resource.set("process.pid", pid);
-        Arc::new(set)
-    }
-
-    fn chosen(service: Option<&str>, pid: Option<u32>) -> Chosen {
-        Chosen { service: service.map(str::to_owned), pid }
-    }
-
-    /// Check that processes are listed, told apart, and each joined into minutes by itself although their sets come in turns.
-    #[test]
-    fn processes_are_kept_apart() {
-        let store = Store::new(Duration::from_secs(3600), 1 << 20);
-        for n in 0..18 {
-            for (service, pid) in [("shop", 1), ("shop", 2), ("cart", 1)] {
-                store.add(of(service, pid, 610 + 10 * n));
-            }
-        }
-        let targets = store.targets();
-        let named: Vec<_> = targets.iter().map(|target| (target.service.as_str(), target.pid)).collect();
-        assert_eq!(named, [("cart", 1), ("shop", 1), ("shop", 2)]);
-        let count = |service, pid| store.select(SampleType::Cpu, ALWAYS, &chosen(service, pid)).len();
-        assert_eq!((count(None, None), count(Some("shop"), None), count(None, Some(1))), (39, 26, 26));
-        assert_eq!((count(Some("shop"), Some(2)), count(Some("cart"), Some(2))), (13, 0));
-    }
-
-    /// Check that no process drives out one that takes less, that the number of processes is bounded, and that the silent ones go.
-    #[test]
-    fn a_busy_process_drives_out_its_own() {
-        let bytes = size::of(&of("busy", 1, 1000));
-        let store = Store::new(Duration::from_secs(3600), 20 * bytes);
-        (0..3).for_each(|n| store.add(of("calm", 2, 1000 + n)));
-        (0..100).for_each(|n| store.add(of("busy", 1, 2000 + n)));
-        let count = |service| store.select(SampleType::Cpu, ALWAYS, &chosen(Some(service), None)).len();
-        assert_eq!((count("calm"), count("busy")), (3, 17));
-        let store = Store::new(Duration::from_secs(3600), 1 << 30);
-        (0..600).for_each(|n| store.add(of("many", n, 1000 + n.unsigned_abs())));
-        let pids: Vec<u32> = store.targets().iter().map(|target| target.pid).collect();
-        assert_eq!((pids.len(), pids.iter().min()), (MOST_PROCESSES, Some(&88)));
-        let sum: usize = store.held().rooms.values().flatten().flat_map(Lane::iter).map(Stored::bytes).sum();
-        assert_eq!(store.bytes(), sum);
-    }
-
-    /// Check that of each process the newest state counts, and that of one that is gone none does.
-    #[test]
-    fn each_process_has_its_own_state() {
-        let store = Store::new(Duration::from_secs(3600), 1 << 20);
-        let state = |pid: i64, end, bytes| {
-            let mut set = Stacks::new().at(end - 10, 10).sample("main;a", bytes).heap();
-            set.resource.set("process.pid", pid);
-            Arc::new(set)
-        };
-        [state(1, 1000, 1024), state(1, 1100, 2048), state(2, 1095, 4096)].into_iter().for_each(|set| store.add(set));
-        let sum = |second: u64| -> i64 {
-            let states = store.newest_states(SampleType::InuseSpace, second * SECOND, &Chosen::default());
-            states.iter().flat_map(|set| values(set, SampleType::InuseSpace)).sum()
-        };
-        assert_eq!([999, 1000, 1095, 1100].map(sum), [0, 1024, 1024 + 4096, 2048 + 4096]);
-        store.add(state(2, 1095 + 2 * GONE.as_secs(), 8192));
-        assert_eq!(sum(9999), 8192);
-    }
-
-    /// Check that a set from the future is not kept: all else would look old beside it.
-    #[test]
-    fn the_future_is_not_kept() {
-        let store = Store::new(Duration::from_secs(60), 1 << 20);
-        let now = site::now() / SECOND;
-        store.add(of("shop", 1, now));
-        for end in [now + 2 * FUTURE.as_secs(), u64::MAX / SECOND] {
-            store.add(of("shop", 2, end));
-        }
-        let pids: Vec<u32> = store.targets().iter().map(|target| target.pid).collect();
-        assert_eq!(pids, [1]);
-    }
-
-    /// Check that a sender whose clock is wrong does not fill the log, and that a set that is too large is still said.
-    #[test]
-    fn what_is_not_kept_is_said_once() {
-        let lines = Lines::default();
-        let subscriber = tracing_subscriber::registry().with(lines.clone());
-        // A second one must be there: `tracing` takes the answer of the only one for all threads.
-        let _second = tracing::Dispatch::new(tracing_subscriber::registry());
-        tracing::subscriber::with_default(subscriber, || {
-            let store = Store::new(Duration::from_secs(60), 1 << 20);
-            for _ in 0..10 {
-                store.add(of("shop", 1, u64::MAX / SECOND));
-            }
-            assert_eq!(lines.0.load(Ordering::Relaxed), 1);
-            let store = Store::new(Duration::from_secs(60), 0);
-            store.add(of("shop", 1, site::now() / SECOND));
-        });
-        assert_eq!(lines.0.load(Ordering::Relaxed), 2);
-    }
-
-    /// Counts the warnings of this crate.
-    #[derive(Clone, Default)]
-    struct Lines(Arc<AtomicUsize>);
-
-    impl<S: tracing::Subscriber> Layer<S> for Lines {
-        fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
-            if event.metadata().target().starts_with("profiler::serve") {
-                self.0.fetch_add(1, Ordering::Relaxed);
-            }
-        }
-    }
-}
+mod tests;

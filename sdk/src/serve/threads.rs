@@ -12,7 +12,7 @@ use profiler_proto::model::{Function, Id, Kind, Line, Location, LocationId, Stac
 use profiler_proto::{Dictionary, Profile, ProfileSet, Sample};
 use tokio::task::yield_now;
 
-use super::site::now;
+use super::clock::now;
 use super::source::{CaptureError, Target};
 
 /// More threads are not looked at: each costs opening a file.

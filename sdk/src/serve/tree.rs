@@ -49,7 +49,6 @@ impl Tree {
     }
 
     /// The leaf-to-root paths that have own weight, as (frames from the root, weight), to the visitor.
-    #[cfg(feature = "svg")]
     pub(super) fn paths(&self, mut visit: impl FnMut(&[u32], u64)) {
         let mut path = Vec::new();
         for (node, frame) in self.frame.iter().enumerate().skip(1) {

@@ -188,6 +188,7 @@ mod tests {
     use std::pin::pin;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::task::Waker;
+    use std::time::{Duration, Instant};
 
     use tower_service::Service as _;
 
@@ -224,7 +225,9 @@ mod tests {
         ours.store(true, Ordering::Relaxed);
         let mut answered = pin!(ask());
         runtime.block_on(async {
+            let until = Instant::now() + Duration::from_secs(60);
             while status(answered.as_mut()) != Some(StatusCode::OK) {
+                assert!(Instant::now() < until, "no answer");
                 tokio::task::yield_now().await;
             }
             // The others have their turns, too.

@@ -17,6 +17,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpSocket};
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use super::profiles::{assert_lawful, gunzip};
@@ -29,6 +30,8 @@ pub(crate) enum Reaction {
     Answer(u16, Vec<(&'static str, String)>, Vec<u8>),
     /// Takes the request and never answers.
     Hang,
+    /// Takes the request, and answers 200 when the test says so.
+    Hold(Arc<Notify>),
     /// Takes the request and closes the connection.
     Close,
     /// Begins a body and breaks off in it.
@@ -167,6 +170,10 @@ async fn react(request: Request<Incoming>, seen: Arc<Seen>) -> io::Result<Respon
     let next = seen.script.lock().unwrap().pop_front();
     match next.unwrap_or(Reaction::answer(200, b"")) {
         Reaction::Hang => std::future::pending::<Result<Infallible, _>>().await.map(|never| match never {}),
+        Reaction::Hold(until) => {
+            until.notified().await;
+            Ok(Response::new(ScriptedBody::Whole(None)))
+        }
         Reaction::Close => Err(io::Error::other("as the script says")),
         Reaction::BreakOff => Ok(Response::new(ScriptedBody::BreaksOff { begun: false })),
         Reaction::Endless => Ok(Response::new(ScriptedBody::Endless)),

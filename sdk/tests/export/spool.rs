@@ -1,15 +1,17 @@
 //! What waits on disk: it outlives memory and the exporter, comes back in order, and every stack of it is counted once.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use profiler::export::{Compression, Limits, Otlp, Pyroscope, SpoolSettings, Target};
 use profiler_proto::loss::Cause;
+use tokio::sync::Notify;
 
 use super::http_peer::{HttpPeer, Reaction, free_address};
 use super::profiles::{set, stacks};
-use super::rig::{Rig, limits, target};
+use super::rig::{PATIENCE, Rig, limits, target};
 
 /// A folder of a test, removed when it is dropped.
 struct Place(PathBuf);
@@ -335,29 +337,63 @@ async fn a_peer_that_throttles_loses_nothing_that_is_on_disk() {
     assert_eq!(peer.requests().len(), 14);
 }
 
-/// Check that what goes for room on disk while it is being sent counts once, as what becomes of it: of an earlier exporter and of this one.
+/// Offers sets of 20 stacks, more than so many until now, until the segment `first` has gone for room; how many there are then.
+async fn offer_until_gone(rig: &Rig, first: &Path, mut offered: u64) -> u64 {
+    while first.exists() {
+        rig.offer(&set(20));
+        offered += 1;
+        until_written(rig, offered).await;
+    }
+    offered
+}
+
+/// Check that what goes for room on disk while it is being sent counts once, as what becomes of it: of an earlier exporter.
 #[tokio::test]
 async fn what_goes_for_room_while_it_is_sent_counts_once() {
     let place = Place::new();
     let (_port, address) = free_address();
     let url = format!("http://{address}");
     leave(&place, &url, &[10]).await;
-    let peer = HttpPeer::start_at(address, [Reaction::Hang]).await;
-    let target = target(Otlp::http(&url).timeout(Duration::from_secs(5)));
+    let may_answer = Arc::new(Notify::new());
+    let peer = HttpPeer::start_at(address, [Reaction::Hold(Arc::clone(&may_answer))]).await;
+    let target = target(Otlp::http(&url).timeout(2 * PATIENCE));
     let rig = Rig::with_spool(vec![target], with_queue(1500), place.spool().bytes(16 << 10));
     rig.until("it is being sent", |_| peer.requests().len() == 1).await;
-    let first = place.segments()[0].clone();
+    let offered = offer_until_gone(&rig, &place.segments()[0], 0).await;
+    may_answer.notify_one();
+    rig.until("all has its verdict", |rig| rig.stats(0).queued == 0 && rig.stats(0).replayed > 0).await;
+    let (account, stats) = (rig.account(), rig.stats(0));
+    assert_eq!((stats.replayed, stats.replay_dropped.total()), (10, 0), "{stats:?}");
+    let unique: u64 = arrived(&peer).iter().sum();
+    assert_eq!((account.exported + 10, account.exported + account.lost.total()), (unique, 20 * offered), "{account:?}");
+}
+
+/// Check the same of one of this exporter's own, which is in its account: exported, for the peer took it, and not lost as well.
+#[tokio::test]
+async fn one_of_ours_that_goes_for_room_while_it_is_sent_counts_once() {
+    let place = Place::new();
+    let (_port, address) = free_address();
+    let target = target(Otlp::http(format!("http://{address}")).timeout(2 * PATIENCE));
+    let rig = Rig::with_spool(vec![target], with_queue(1500), place.spool().bytes(16 << 10));
     let mut offered = 0;
-    while first.exists() {
+    while rig.stats(0).spooled == 0 {
         rig.offer(&set(20));
         offered += 1;
         until_written(&rig, offered).await;
     }
-    rig.until("all has its verdict", |rig| rig.stats(0).queued == 0 && rig.stats(0).replayed > 0).await;
-    let (account, stats) = (rig.account(), rig.stats(0));
-    assert_eq!((stats.replayed, stats.replay_dropped.total()), (10, 0), "{stats:?}");
-    let unique: u64 = arrived(&peer).iter().skip(1).sum();
-    assert_eq!((account.exported + 10, account.exported + account.lost.total()), (unique, 20 * offered), "{account:?}");
+    let in_memory = offered - rig.stats(0).spooled / 20;
+    let may_answer = Arc::new(Notify::new());
+    let live = (0..in_memory).map(|_| Reaction::answer(200, b""));
+    let peer = HttpPeer::start_at(address, live.chain([Reaction::Hold(Arc::clone(&may_answer))])).await;
+    rig.until("what is on disk alone is being sent", |_| peer.requests().len() as u64 == in_memory + 1).await;
+    let offered = offer_until_gone(&rig, &place.segments()[0], offered).await;
+    let before = rig.account().exported;
+    may_answer.notify_one();
+    rig.until("all has its verdict", |rig| rig.stats(0).queued == 0).await;
+    let (account, unique) = (rig.account(), arrived(&peer).iter().sum::<u64>());
+    assert_eq!((before, account.exported, account.pending), (20 * in_memory, unique, 0), "{account:?}");
+    assert_eq!(account.exported + account.lost.total(), 20 * offered, "{account:?}");
+    assert_eq!((rig.stats(0).delivered, rig.stats(0).replayed), (unique, 0));
 }
 
 /// Gives the record that is first in a segment the manifest of another version.

@@ -7,14 +7,12 @@ use core::ffi::c_void;
 use core::mem::offset_of;
 use core::ptr::{addr_of, addr_of_mut};
 
-use aya_ebpf::helpers::generated::{
-    bpf_get_current_comm, bpf_get_current_task, bpf_get_smp_processor_id, bpf_get_stack,
-};
+use aya_ebpf::helpers::generated::{bpf_get_current_comm, bpf_get_smp_processor_id, bpf_get_stack};
 use profiler_sidecar_ebpf::{Counter, Flag, KERNEL_FRAMES, Kind, Sample, Setting, TOP, Target, TargetFlag};
 
 use crate::maps::{BODY, Scratch, Wake, count, kernel_word, scratch, send, setting, target};
 use crate::task::{self, Thread, Whose};
-use crate::{context, go, registers, walk};
+use crate::{context, go, program, registers, walk};
 
 /// Bytes of the kernel's frames.
 const KERNEL_BYTES: usize = 8 * KERNEL_FRAMES;
@@ -61,11 +59,13 @@ unsafe fn sample(context: *mut c_void, scratch: *mut Scratch, thread: Thread, ta
     unsafe {
         begin(context.cast(), scratch, thread);
         let is_user = registers::is_user(context.cast());
+        let number = program::of(thread.pid, is_user);
+        (*scratch).sample.program = number;
         let has_user = if is_user {
             registers::interrupted(context.cast(), scratch);
             true
         } else {
-            registers::entered() != 0
+            !program::is_between(number) && registers::entered() != 0
         };
         if has_user {
             walk::walk_user();
@@ -134,8 +134,7 @@ unsafe fn known(scratch: *mut Scratch, target: &Target) {
     // SAFETY: as in `sample`; the task is the current one.
     unsafe {
         if setting(Setting::Offsets) != 0 {
-            let task = bpf_get_current_task();
-            (*scratch).thread_pointer = kernel_word(task + setting(Setting::ThreadPointer)).unwrap_or(0);
+            (*scratch).thread_pointer = kernel_word(task::address() + setting(Setting::ThreadPointer)).unwrap_or(0);
         }
         if target.flags & TargetFlag::Go as u32 != 0 {
             go::read(scratch, &target.go);

@@ -1,4 +1,5 @@
-//! The programs `exec`, `exit` and `fork`: what happens to processes, as small records, so that short ones are not missed.
+//! The programs `exec`, `exit` and `fork`: what happens to processes, as small records, so that short ones are not missed; and `rename`, which
+//! sees an exec when it cannot be looked at yet.
 //!
 //! Run in the thread that it happens to (of `fork`, the parent). Source: `include/trace/events/sched.h`, arguments of the raw tracepoints.
 
@@ -11,11 +12,31 @@ use profiler_sidecar_ebpf::{Counter, Event, Head, Kind, Setting};
 
 use crate::maps::{Wake, count, kernel_half, kernel_word, send, setting};
 use crate::task::{self, Thread, Whose};
+use crate::{program, registers};
+
+/// `task_rename(task, comm)`: in an exec, and where a thread is given a name, which is none of this.
+#[raw_tracepoint]
+fn rename(context: RawTracePointContext) -> i32 {
+    let thread = task::current();
+    // Who becomes another program is the only thread of its process by then.
+    if thread.whose == Whose::Ours
+        && thread.pid == thread.tid
+        && argument(&context, 0) == task::address()
+        && !registers::is_in_prctl()
+    {
+        program::leaves(thread.pid);
+    }
+    0
+}
 
 /// `sched_process_exec(task, old_pid, bprm)`.
 #[raw_tracepoint]
 fn exec(_: RawTracePointContext) -> i32 {
-    tell(Kind::Exec, task::current(), 0);
+    let thread = task::current();
+    if thread.whose == Whose::Ours {
+        program::begins(thread.pid);
+    }
+    tell(Kind::Exec, thread, 0);
     0
 }
 
@@ -38,6 +59,7 @@ fn fork(context: RawTracePointContext) -> i32 {
         && tgid(parent) != tgid(child)
         && let Some(number) = task::number_in_ours(child)
     {
+        program::forget(number);
         tell(Kind::Fork, task::current(), number);
     }
     0

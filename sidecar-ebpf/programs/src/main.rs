@@ -13,6 +13,7 @@ mod events;
 mod go;
 mod labels;
 mod maps;
+mod program;
 mod registers;
 mod task;
 mod walk;

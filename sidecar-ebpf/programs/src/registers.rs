@@ -8,7 +8,7 @@ use core::ptr::addr_of_mut;
 use aya_ebpf::helpers::generated::{bpf_get_current_task_btf, bpf_probe_read_kernel, bpf_task_pt_regs};
 use profiler_sidecar_ebpf::Setting;
 
-use crate::maps::{Scratch, scratch, setting};
+use crate::maps::{Scratch, kernel_half, scratch, setting};
 
 /// Indexes of words.
 #[cfg(bpf_target_arch = "x86_64")]
@@ -18,6 +18,10 @@ mod at {
     pub(super) const MODE: usize = 17; // cs
     pub(super) const SP: usize = 19; // rsp
     pub(super) const PERIOD: usize = 21;
+    /// Of the kernel's own: the number of the system call, `orig_ax`.
+    pub(super) const CALL: usize = 15;
+    /// `__NR_prctl`, `arch/x86/entry/syscalls/syscall_64.tbl`.
+    pub(super) const PRCTL: u32 = 157;
     /// Privilege level 3 in `cs`.
     pub(super) const fn is_user(mode: u64) -> bool {
         mode & 3 == 3
@@ -34,6 +38,10 @@ mod at {
     pub(super) const MODE: usize = 33; // pstate
     pub(super) const G: usize = 28; // where Go keeps g
     pub(super) const PERIOD: usize = 34;
+    /// Of the kernel's own, `struct pt_regs` in `arch/arm64/include/asm/ptrace.h`: `syscallno`, behind `orig_x0`.
+    pub(super) const CALL: usize = 35;
+    /// `__NR_prctl`, `include/uapi/asm-generic/unistd.h`.
+    pub(super) const PRCTL: u32 = 167;
     /// `PSR_MODE_EL0t`.
     pub(super) const fn is_user(mode: u64) -> bool {
         mode & 0xf == 0
@@ -83,6 +91,18 @@ pub(crate) extern "C" fn entered() -> u32 {
         note(registers, scratch);
     }
     1
+}
+
+/// Whether the current thread is in prctl(2), by which it names itself. Without BTF, `false`.
+#[inline(always)]
+pub(crate) fn is_in_prctl() -> bool {
+    if setting(Setting::Offsets) == 0 {
+        return false;
+    }
+    // SAFETY: the current task.
+    let registers = unsafe { bpf_task_pt_regs(bpf_get_current_task_btf()) } as u64;
+    // The lower half of the word, on machines of this byte order.
+    kernel_half(registers + 8 * at::CALL as u64) == Some(at::PRCTL)
 }
 
 #[inline(always)]

@@ -33,6 +33,13 @@ impl Thread {
     }
 }
 
+/// Where the current `task_struct` is.
+#[inline(always)]
+pub(crate) fn address() -> u64 {
+    // SAFETY: no arguments.
+    unsafe { bpf_get_current_task() }
+}
+
 /// The current one.
 #[inline(always)]
 pub(crate) fn current() -> Thread {
@@ -56,9 +63,7 @@ pub(crate) fn is_of_kernel() -> bool {
     if setting(Setting::InitialNamespace) == 0 || setting(Setting::Offsets) == 0 {
         return false;
     }
-    // SAFETY: no arguments.
-    let task = unsafe { bpf_get_current_task() };
-    kernel_half(task + setting(Setting::TaskFlags)).unwrap_or(0) & KERNEL_THREAD != 0
+    kernel_half(address() + setting(Setting::TaskFlags)).unwrap_or(0) & KERNEL_THREAD != 0
 }
 
 #[inline(always)]
@@ -80,7 +85,7 @@ fn learn_level() {
     unsafe {
         if let Some(known) = level()
             && *known == 0
-            && let Some(pid) = thread_pid(bpf_get_current_task())
+            && let Some(pid) = thread_pid(address())
             && let Some(level) = kernel_half(pid + setting(Setting::PidLevel))
         {
             *known = u64::from(level) + 1;
@@ -91,8 +96,7 @@ fn learn_level() {
 /// Whether the current thread, which is not of our namespace, is of one below it.
 #[inline(always)]
 fn elsewhere() -> Whose {
-    // SAFETY: no arguments.
-    match number_in_ours(unsafe { bpf_get_current_task() }) {
+    match number_in_ours(address()) {
         Some(_) => Whose::Below,
         None => Whose::Outside,
     }

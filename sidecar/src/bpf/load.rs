@@ -8,7 +8,7 @@ use aya::{Ebpf, EbpfError, EbpfLoader};
 use profiler_sidecar_ebpf::{SETTINGS, Setting};
 
 use super::namespace::Namespace;
-use super::{Options, btf, counters, processors, ring, targets};
+use super::{Options, Programs, btf, counters, processors, ring, targets};
 use crate::error::Error;
 
 /// The programs, built for this architecture: `make ebpf`.
@@ -20,8 +20,14 @@ const OBJECT: &[u8] = include_bytes!("object/aarch64.o");
 const OBJECT: &[u8] = &[];
 
 /// Raw tracepoints and the programs for them.
-const EVENTS: &[(&str, &str)] =
-    &[("exec", "sched_process_exec"), ("exit", "sched_process_exit"), ("fork", "sched_process_fork")];
+const EVENTS: &[(&str, &str)] = &[
+    ("exec", "sched_process_exec"),
+    ("exit", "sched_process_exit"),
+    ("fork", "sched_process_fork"),
+    ("rename", "task_rename"),
+];
+/// Those by which it is known when a process becomes another program.
+const OF_EXEC: [&str; 2] = ["exec", "rename"];
 /// Processes that the kernel side knows something of: twice as many as are ever told at once.
 const MOST_TARGETS: u32 = 8192;
 /// Bytes of the ring for each processor: two seconds of usual samples.
@@ -33,6 +39,8 @@ const LARGEST_RING: u32 = 64 << 20;
 pub(super) struct Loaded {
     object: Ebpf,
     lacks: Vec<String>,
+    /// Whether every exec is seen.
+    sees_execs: bool,
 }
 
 impl Loaded {
@@ -52,7 +60,7 @@ impl Loaded {
             .map_err(|error| refused(&error))?;
         let program = program::<&mut PerfEvent>(&mut object, "cpu")?;
         program.load().map_err(|error| refused(&error.into()))?;
-        Ok(Self { object, lacks })
+        Ok(Self { object, lacks, sees_execs: true })
     }
 
     pub(super) fn lacks(&self) -> &[String] {
@@ -74,6 +82,7 @@ impl Loaded {
                 self.lacks.push(format!(
                     "no word of {name}: the tracepoint {tracepoint}: {why}; processes are found by looking"
                 ));
+                self.sees_execs &= !OF_EXEC.contains(name);
             }
         }
         Ok(())
@@ -87,6 +96,13 @@ impl Loaded {
     pub(super) fn targets(&mut self) -> Result<targets::Targets, Error> {
         let map = self.object.take_map("TARGETS").and_then(|map| HashMap::<MapData, _, _>::try_from(map).ok());
         map.map(targets::Targets::new).ok_or_else(|| ours("map `TARGETS`"))
+    }
+
+    /// `None` where they would not change with every exec.
+    pub(super) fn programs(&mut self) -> Result<Option<Programs>, Error> {
+        let map = self.object.take_map("PROGRAMS").and_then(|map| HashMap::<MapData, _, _>::try_from(map).ok());
+        let programs = map.map(Programs::new).ok_or_else(|| ours("map `PROGRAMS`"))?;
+        Ok(self.sees_execs.then_some(programs))
     }
 
     pub(super) fn counters(&mut self) -> Result<counters::Source, Error> {

@@ -9,6 +9,7 @@ mod load;
 mod namespace;
 mod perf;
 mod processors;
+mod programs;
 mod ring;
 mod targets;
 
@@ -16,6 +17,7 @@ use std::time::Duration;
 
 pub use counters::Counters;
 pub use profiler_sidecar_ebpf::{Go, LabelForm};
+pub use programs::Programs;
 
 use crate::error::Error;
 
@@ -46,6 +48,7 @@ pub struct Sampler {
     records: ring::Records,
     targets: targets::Targets,
     counters: counters::Source,
+    programs: Option<Programs>,
 }
 
 impl std::fmt::Debug for Sampler {
@@ -61,15 +64,35 @@ impl Sampler {
     ///
     /// What the kernel refused, and which capability or setting would change that.
     pub fn load(options: Options) -> Result<Self, Error> {
-        let period = period(options.rate_hz)?;
+        let mut sampler = Self::ready(options)?;
+        sampler.start()?;
+        Ok(sampler)
+    }
+
+    /// Loads the programs. Processes are told of from now on; the clock stands still until [`Sampler::start`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Sampler::load`].
+    pub fn ready(options: Options) -> Result<Self, Error> {
+        let events = perf::Events::none(period(options.rate_hz)?);
         let mut loaded = load::Loaded::new(&options)?;
         let records = loaded.records()?;
         let targets = loaded.targets()?;
         let counters = loaded.counters()?;
         loaded.attach_events()?;
-        let events = perf::Events::open(loaded.program()?, period)?;
+        let programs = loaded.programs()?;
         ring::give_back();
-        Ok(Self { loaded, events, records, targets, counters })
+        Ok(Self { loaded, events, records, targets, counters, programs })
+    }
+
+    /// Starts the clock.
+    ///
+    /// # Errors
+    ///
+    /// As [`Sampler::load`].
+    pub fn start(&mut self) -> Result<(), Error> {
+        self.events.start(self.loaded.program()?)
     }
 
     /// What does not work here though samples are taken, a sentence each: no BTF, no events of processes.
@@ -96,6 +119,11 @@ impl Sampler {
     /// The kernel refused to tell.
     pub fn counters(&self) -> Result<Counters, Error> {
         self.counters.read()
+    }
+
+    /// Which program each process runs, once: for who names samples. `None` also where the kernel side is not told of execs.
+    pub fn programs(&mut self) -> Option<Programs> {
+        self.programs.take()
     }
 
     /// No more samples of this process.

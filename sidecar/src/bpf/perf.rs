@@ -50,18 +50,22 @@ pub(super) struct Events {
 }
 
 impl Events {
+    /// None yet.
+    pub(super) fn none(period: u64) -> Self {
+        Self { open: BTreeMap::new(), period, stopped: true }
+    }
+
     /// Opens one on every processor that is online.
-    pub(super) fn open(program: BorrowedFd<'_>, period: u64) -> Result<Self, Error> {
-        let mut events = Self { open: BTreeMap::new(), period, stopped: false };
-        events.restart(program, period)?;
-        if events.open.is_empty() {
+    pub(super) fn start(&mut self, program: BorrowedFd<'_>) -> Result<(), Error> {
+        self.restart(program, self.period)?;
+        if self.open.is_empty() {
             return Err(Error::new(
                 "the clock",
                 "no processor takes an event",
                 "look at /sys/devices/system/cpu/online",
             ));
         }
-        Ok(events)
+        Ok(())
     }
 
     /// Opens one on every processor that is online, in place of the one that was there; the rest stay as they are where one is refused. One

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::go::layouts::{Cycle, Layout, bucket};
 use crate::target::Fault;
 
-use super::buckets::{List, Walk};
+use super::buckets::{Bucket, List, Walk};
 use super::memory::{Memory, words};
 use super::variables::{Code, Variables};
 
@@ -112,23 +112,36 @@ pub fn heap<M: Memory>(
     let (Some(head), Some(rate)) = (variables.buckets, variables.memory_rate) else { return Ok(None) };
     let Some(rate) = memory.word(rate)? else { return Ok(None) };
     let list = List { head, kind: bucket::MEMORY, record: 4 * layout.cycle.size(), most };
-    let mut read = Vec::new();
-    let walk = list.walk(memory, code, |bucket| {
-        read.push((Cycles::of(layout.cycle, bucket.size, &bucket.record), bucket.stack, bucket.size, bucket.at));
-    })?;
-    let is_collected = read.iter().any(|(cycles, ..)| cycles.active != Counts::default());
-    let state = match (read.is_empty(), is_collected) {
-        (true, _) if rate == 0 => State::Off,
-        (_, true) => State::Collected,
-        (_, false) => State::NoCollection,
+    let read = |state| {
+        let mut heap = Heap { state, rate, records: Vec::new(), walk: Walk::default(), torn: 0 };
+        heap.walk = list.walk(memory, code, |bucket| heap.add(bucket, layout.cycle))?;
+        Ok(heap)
     };
-    let mut heap = Heap { state, rate, records: Vec::with_capacity(read.len()), walk, torn: 0 };
-    for (cycles, stack, size, at) in read {
-        let counts = if is_collected { cycles.active } else { cycles.all };
-        heap.torn += u64::from(counts.is_torn());
-        heap.records.push(Record { at, stack, size, allocated: counts.allocated(), in_use: counts.in_use() });
+    // Where nothing is published yet, all is counted: few records have come together by then, which are read once more.
+    let heap: Heap = read(State::Collected)?;
+    Ok(Some(match heap.records.iter().all(Record::is_empty) {
+        true if heap.records.is_empty() && rate == 0 => Heap { state: State::Off, ..heap },
+        true => read(State::NoCollection)?,
+        false => heap,
+    }))
+}
+
+impl Heap {
+    /// Adds what a bucket says.
+    fn add(&mut self, bucket: Bucket, shape: Cycle) {
+        let cycles = Cycles::of(shape, bucket.size, &bucket.record);
+        let counts = if self.state == State::Collected { cycles.active } else { cycles.all };
+        self.torn += u64::from(counts.is_torn());
+        let (allocated, in_use) = (counts.allocated(), counts.in_use());
+        self.records.push(Record { at: bucket.at, stack: bucket.stack, size: bucket.size, allocated, in_use });
     }
-    Ok(Some(heap))
+}
+
+impl Record {
+    /// Whether nothing was counted.
+    fn is_empty(&self) -> bool {
+        self.allocated == Amount::default() && self.in_use == Amount::default()
+    }
 }
 
 /// The four `memRecordCycle`s of a record: what is published, and with it what will be.

@@ -49,7 +49,7 @@ impl Periodic {
         match self.source.heap(bounds) {
             Ok(mut heap) => {
                 since_heap(&mut self.allocated, &mut heap);
-                builder.heap(&heap, window);
+                builder.heap(&mut heap, window);
             }
             Err(error) => missing.push((What::Heap, error)),
         }

@@ -72,12 +72,12 @@ impl<'s> Builder<'s> {
         self.set
     }
 
-    /// The four profiles of a heap.
-    pub fn heap(&mut self, heap: &Heap, window: Window) {
+    /// The four profiles of a heap. Its records are taken, so that each is let go when it is told.
+    pub fn heap(&mut self, heap: &mut Heap, window: Window) {
         let period = i64::try_from(heap.rate).unwrap_or(i64::MAX).max(1);
         let kinds = Kind::heap(&mut self.set.dictionary, period);
         let mut sums = Sums::default();
-        for record in &heap.records {
+        for record in std::mem::take(&mut heap.records) {
             let places = frames::of_heap(self.source.loaded(), &record.stack);
             let stack = self.stack(&places);
             let (all, live) = (record.allocated.unsampled(heap.rate), record.in_use.unsampled(heap.rate));

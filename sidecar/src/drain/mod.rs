@@ -65,7 +65,7 @@ pub fn decode(record: &[u8]) -> Result<Event, Fault> {
 /// The rest of a sample, in the order of [`Fixed`], and what follows it.
 fn sample(pid: u32, mut bytes: Cursor<'_>) -> Result<Sample, Fault> {
     let (tid, cpu) = (bytes.word()?, bytes.word()?);
-    let period_nanos = bytes.long()?;
+    let (period_nanos, program) = (bytes.long()?, bytes.long()?);
     let comm = bytes.take(16)?;
     let registers = Registers { ip: bytes.long()?, sp: bytes.long()?, fp: bytes.long()?, lr: bytes.long()? };
     let goroutine = Goroutine { id: bytes.long()?, start_pc: bytes.long()? };
@@ -79,6 +79,7 @@ fn sample(pid: u32, mut bytes: Cursor<'_>) -> Result<Sample, Fault> {
         tid,
         cpu,
         period_nanos,
+        program,
         comm: String::from_utf8_lossy(comm.split(|byte| *byte == 0).next().unwrap_or_default()).into_owned(),
         registers,
         end: if has(Flag::Cut) {
@@ -163,7 +164,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-const _: () = assert!(size_of::<Fixed>() == 16 + 8 + 16 + 32 + 16 + 24 + 4 + 12, "all of it is read above");
+const _: () = assert!(size_of::<Fixed>() == 16 + 16 + 16 + 32 + 16 + 24 + 4 + 12, "all of it is read above");
 
 #[cfg(test)]
 mod tests;

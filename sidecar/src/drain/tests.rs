@@ -9,7 +9,7 @@ fn record() -> Vec<u8> {
     let mut bytes = Vec::new();
     let words: [u32; 4] = [Kind::Sample as u32, 7, 8, 3];
     words.iter().for_each(|word| bytes.extend(word.to_ne_bytes()));
-    bytes.extend(10_101_010_u64.to_ne_bytes());
+    [10_101_010_u64, 77].iter().for_each(|long| bytes.extend(long.to_ne_bytes()));
     bytes.extend(*b"worker\0\0\0\0\0\0\0\0\0\0");
     [0x401000_u64, 0x7ff0, 0x7ff8, 0, 42, 0x402000].iter().for_each(|long| bytes.extend(long.to_ne_bytes()));
     bytes.extend([[5; 16].as_slice(), &[6; 8]].concat());
@@ -33,6 +33,7 @@ fn a_sample_says_what_was_written() {
         tid: 8,
         cpu: 3,
         period_nanos: 10_101_010,
+        program: 77,
         comm: "worker".into(),
         in_kernel: false,
         kernel: vec![u64::MAX - 8],

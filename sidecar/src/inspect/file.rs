@@ -4,22 +4,24 @@ use std::ffi::OsStr;
 use std::io::Write as _;
 use std::path::Path;
 
+use profiler_proto::svg::{self, Graph};
 use profiler_proto::{ProfileSet, folded, pprof};
 
 use crate::error::Error;
 
 use super::text::{plain, profile};
 
-/// Writes `set` in the form that the name of `path` says; of folded stacks, the type `kind`. What to say of it.
+/// Writes `set` in the form that the name of `path` says; of folded stacks and flame graphs, the type `kind`. What to say of it.
 pub(super) fn write(set: &ProfileSet, kind: &str, path: &Path) -> Result<String, Error> {
     let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
     let shown = path.display().to_string();
     let bytes = if name.ends_with(".pb.gz") {
-        pprof::encode(set)
+        // One capture, without what it does not use: made for this.
+        pprof::compress(&pprof::encode_compact(set, |key| key.into()))
     } else if name.ends_with(".folded") {
         folded(set, kind).into_bytes()
     } else if name.ends_with(".svg") {
-        svg(&folded(set, kind), kind).map_err(|why| Error::new(&shown, why, "write .folded, and draw it elsewhere"))?
+        drawn(set, kind).into_bytes()
     } else {
         return Err(Error::new(
             shown,
@@ -50,17 +52,11 @@ fn folded(set: &ProfileSet, kind: &str) -> String {
     profile.map(|profile| folded::encode(profile, &set.dictionary, folded::Tags::Left)).unwrap_or_default()
 }
 
-/// A flame graph as one file that zooms and searches by itself.
-#[cfg(feature = "svg")]
-fn svg(lines: &str, kind: &str) -> Result<Vec<u8>, String> {
-    let mut options = inferno::flamegraph::Options::default();
-    kind.clone_into(&mut options.title);
-    let mut svg = Vec::new();
-    inferno::flamegraph::from_lines(&mut options, lines.lines(), &mut svg).map_err(|error| error.to_string())?;
-    Ok(svg)
-}
-
-#[cfg(not(feature = "svg"))]
-fn svg(_: &str, _: &str) -> Result<Vec<u8>, String> {
-    Err("this build draws no SVG: build it with `--features svg`".into())
+/// A flame graph of the type `kind`.
+fn drawn(set: &ProfileSet, kind: &str) -> String {
+    let mut graph = Graph::new();
+    let profile = profile(set, kind);
+    profile.iter().for_each(|profile| graph.add_profile(profile, &set.dictionary));
+    let unit = profile.map_or("", |profile| set.dictionary.strings.text(profile.kind.sample_type.unit));
+    svg::draw(&graph, kind, unit)
 }

@@ -30,8 +30,8 @@ use crate::error::Error;
 /// When the process cannot be read, or the file not be written.
 pub fn heap(asked: &HeapArguments) -> Result<String, Error> {
     let source = Source::find(asked.pid)?;
-    let heap = source.heap(Bounds { buckets: asked.max_buckets, ..Bounds::default() })?;
-    let set = built(&source, |builder, window| builder.heap(&heap, window));
+    let mut heap = source.heap(Bounds { buckets: asked.max_buckets, ..Bounds::default() })?;
+    let set = built(&source, |builder, window| builder.heap(&mut heap, window));
     match &asked.output {
         Some(path) => file::write(&set, "inuse_space", path),
         None => Ok(heap::text(&source, &heap, &set, asked.rows)),

@@ -19,10 +19,11 @@ mod split;
 mod spot;
 mod walk;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::bpf::Programs;
 use crate::sample::Sample;
 use crate::target;
 
@@ -32,7 +33,7 @@ use reader::Reader;
 pub use frame::{BuildId, Function, Kind, Line, Location, Module, Stack};
 pub use kernel::Kernel;
 
-/// Most processes of which names are kept.
+/// Most programs of processes of which names are kept.
 const MOST: usize = 1024;
 /// Most bytes of names and locations that are kept.
 const MAX_BYTES: usize = 16 << 20;
@@ -45,7 +46,8 @@ const MAX_KERNEL: usize = 1 << 15;
 #[derive(Debug, Default)]
 pub struct Namer {
     reader: Reader,
-    processes: HashMap<target::Process, Process>,
+    /// Of each process the programs that it runs one after the other: samples of one that is over may still come.
+    processes: BTreeMap<Key, Process>,
     kernel: Kernel,
     /// By where the function begins.
     kernel_locations: HashMap<u64, Arc<Location>>,
@@ -56,6 +58,9 @@ pub struct Namer {
     prepared: Option<(Instant, u32)>,
     stats: Stats,
 }
+
+/// A process, and the number of a program that it runs or ran; 0 where programs cannot be told apart.
+type Key = (target::Process, u64);
 
 /// What became of stacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -70,6 +75,8 @@ pub struct Stats {
     pub unmended: u64,
     /// Those of processes whose mappings cannot be read: gone already, or not ours to look at.
     pub closed: u64,
+    /// Of these, those of programs that were replaced by another one before anybody looked: their addresses are told, and no names.
+    pub replaced: u64,
     /// Frames in all.
     pub frames: u64,
     /// Frames without a name.
@@ -89,21 +96,23 @@ impl Namer {
         Self { kernel, ..Self::default() }
     }
 
+    /// The same, which is told which program each process runs, so that samples have names of their own program and of no other.
+    #[must_use]
+    pub fn knowing(self, programs: Option<Programs>) -> Self {
+        Self { reader: Reader::knowing(programs), ..self }
+    }
+
     /// The stack of a sample of `process`.
     pub fn name(&mut self, process: target::Process, sample: &Sample, now: Instant) -> Stack {
         self.reader.keep();
-        self.make_room();
-        self.clock += 1;
-        let known = self.processes.entry(process).or_insert_with(|| Process::new(process));
-        known.used = self.clock;
-        let before = known.bytes();
-        known.refresh(&mut self.reader, now);
+        let key = (process, self.reader.number(sample));
+        let before = self.look(key, now);
         let mut stack = Stack::default();
         if !sample.kernel.is_empty() && self.kernel.refresh(now) {
             self.kernel_locations.clear();
         }
         self.kernel_frames(sample, &mut stack);
-        if let Some(known) = self.processes.get_mut(&process) {
+        if let Some(known) = self.processes.get_mut(&key) {
             let outcome = walk::Walk { process: known, reader: &mut self.reader, now }.user_frames(sample, &mut stack);
             known.stats.add(&outcome, &stack);
             self.stats.add(&outcome, &stack);
@@ -115,43 +124,41 @@ impl Namer {
     /// Looks up what samples of a process need that are to be named next, all of it in one go: each by itself costs a wait.
     pub fn learn(&mut self, process: target::Process, samples: &[&Sample], now: Instant) {
         self.reader.keep();
-        self.make_room();
-        let known = self.processes.entry(process).or_insert_with(|| Process::new(process));
-        let before = known.bytes();
-        known.refresh(&mut self.reader, now);
-        known.learn(samples.iter().flat_map(|sample| walk::addresses_of(sample)), &mut self.reader, now);
-        self.bytes = self.bytes.saturating_add(known.bytes()).saturating_sub(before);
+        let numbers: BTreeSet<u64> = samples.iter().map(|sample| self.reader.number(sample)).collect();
+        for number in numbers {
+            let before = self.look((process, number), now);
+            let Some(known) = self.processes.get_mut(&(process, number)) else { continue };
+            let own = samples.iter().filter(|sample| self.reader.number(sample) == number);
+            let addresses: Vec<_> = own.flat_map(|sample| walk::addresses_of(sample)).collect();
+            known.learn(addresses, &mut self.reader, now);
+            self.bytes = self.bytes.saturating_add(known.bytes()).saturating_sub(before);
+        }
     }
 
     /// Looks at a process before its first sample, which one that ends at once may not outlive; some of them, where there are very many.
     pub fn prepare(&mut self, process: target::Process, now: Instant) {
         let second = self.prepared.filter(|(since, _)| now.saturating_duration_since(*since).as_secs() == 0);
         let (since, count) = second.unwrap_or((now, 0));
-        if count >= MAX_PREPARED || self.processes.contains_key(&process) {
+        if count >= MAX_PREPARED {
+            return;
+        }
+        let Some(number) = self.reader.running(process) else { return };
+        let key = (process, number);
+        if self.processes.contains_key(&key) {
             return;
         }
         self.prepared = Some((since, count + 1));
-        self.make_room();
-        self.clock += 1;
-        let known = self.processes.entry(process).or_insert_with(|| Process::new(process));
-        known.used = self.clock;
-        let before = known.bytes();
-        known.refresh(&mut self.reader, now);
-        known.open_program(&mut self.reader);
-        self.bytes = self.bytes.saturating_add(known.bytes()).saturating_sub(before);
-    }
-
-    /// Whether anything is known of a process.
-    #[must_use]
-    pub fn knows(&self, process: target::Process) -> bool {
-        self.processes.contains_key(&process)
+        let before = self.look(key, now);
+        if let Some(known) = self.processes.get_mut(&key) {
+            known.open_program(&mut self.reader);
+            self.bytes = self.bytes.saturating_add(known.bytes()).saturating_sub(before);
+        }
     }
 
     /// Forgets a process: it ended, or runs another program now.
     pub fn forget(&mut self, process: target::Process) {
-        if let Some(known) = self.processes.remove(&process) {
-            self.bytes = self.bytes.saturating_sub(known.bytes());
-        }
+        let of_it: Vec<Key> = self.programs_of(process).map(|(key, _)| *key).collect();
+        of_it.iter().for_each(|key| self.remove(key));
     }
 
     /// What became of stacks so far.
@@ -164,7 +171,7 @@ impl Namer {
     /// What became of the stacks of one process; `None` where nothing is known of it.
     #[must_use]
     pub fn stats_of(&self, process: target::Process) -> Option<Stats> {
-        self.processes.get(&process).map(|known| known.stats)
+        self.programs_of(process).map(|(_, known)| known.stats).reduce(Stats::and)
     }
 
     /// Whether the kernel's functions have names.
@@ -191,6 +198,27 @@ impl Namer {
         self.reader.away()
     }
 
+    fn programs_of(&self, process: target::Process) -> impl Iterator<Item = (&Key, &Process)> {
+        self.processes.range((process, 0)..=(process, u64::MAX))
+    }
+
+    fn remove(&mut self, key: &Key) {
+        if let Some(known) = self.processes.remove(key) {
+            self.bytes = self.bytes.saturating_sub(known.bytes());
+        }
+    }
+
+    /// Has the mappings of a program read if it is time to; the bytes that were known of it before, for the sum of all to be kept.
+    fn look(&mut self, key: Key, now: Instant) -> usize {
+        self.make_room();
+        self.clock += 1;
+        let known = self.processes.entry(key).or_insert_with(|| Process::new(key.0, key.1));
+        known.used = self.clock;
+        let before = known.bytes();
+        known.refresh(&mut self.reader, now);
+        before
+    }
+
     /// Keeps what is kept within its bounds.
     fn make_room(&mut self) {
         if self.bytes > MAX_BYTES {
@@ -210,9 +238,9 @@ impl Namer {
             }
         }
         if self.processes.len() >= MOST
-            && let Some(oldest) = self.processes.iter().min_by_key(|(_, known)| known.used).map(|(process, _)| *process)
+            && let Some(oldest) = self.processes.iter().min_by_key(|(_, known)| known.used).map(|(key, _)| *key)
         {
-            self.forget(oldest);
+            self.remove(&oldest);
         }
     }
 
@@ -243,7 +271,23 @@ impl Stats {
         self.mended += u64::from(outcome.top == walk::TopState::Mended);
         self.unmended += u64::from(outcome.top == walk::TopState::Unmended);
         self.closed += u64::from(outcome.is_closed);
+        self.replaced += u64::from(outcome.is_replaced);
         self.frames += stack.frames.len() as u64;
         self.unnamed += outcome.unnamed;
+    }
+
+    /// Both together, of one process.
+    fn and(self, other: Self) -> Self {
+        Self {
+            stacks: self.stacks + other.stacks,
+            whole: self.whole + other.whole,
+            mended: self.mended + other.mended,
+            unmended: self.unmended + other.unmended,
+            closed: self.closed + other.closed,
+            replaced: self.replaced + other.replaced,
+            frames: self.frames + other.frames,
+            unnamed: self.unnamed + other.unnamed,
+            ..self
+        }
     }
 }

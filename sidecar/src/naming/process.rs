@@ -1,4 +1,4 @@
-//! What is known of one process: its memory, and the names of addresses that came up.
+//! What is known of one program of a process: its memory, and the names of addresses that came up.
 //!
 //! In: addresses. Out: [`Spot`]s, each looked up once as long as the mappings stay as they are; many together, as each look costs the sampling
 //! thread a wait for the [`Reader`].
@@ -14,7 +14,7 @@ use super::spot::Spot;
 use crate::go::Call;
 use crate::target::{self, Device};
 
-/// A process and what is known of its addresses.
+/// A program of a process, and what is known of its addresses.
 #[derive(Debug)]
 pub(super) struct Process {
     space: Space,
@@ -26,8 +26,8 @@ pub(super) struct Process {
 }
 
 impl Process {
-    pub(super) fn new(process: target::Process) -> Self {
-        Self { space: Space::new(process), spots: HashMap::new(), bytes: 0, used: 0, stats: Stats::default() }
+    pub(super) fn new(process: target::Process, program: u64) -> Self {
+        Self { space: Space::new(process, program), spots: HashMap::new(), bytes: 0, used: 0, stats: Stats::default() }
     }
 
     /// Looks at the mappings again where it is time to.
@@ -40,6 +40,11 @@ impl Process {
     /// Whether its mappings cannot be read.
     pub(super) fn is_closed(&self) -> bool {
         self.space.is_closed
+    }
+
+    /// Whether its process runs another program, and nothing is known of this one.
+    pub(super) fn is_replaced(&self) -> bool {
+        self.space.is_replaced()
     }
 
     /// What is known of an address.

@@ -1,4 +1,4 @@
-//! What lies where in the memory of one process.
+//! What lies where in the memory of one program of a process.
 //!
 //! In: its mappings, read again when an address is in none of them, and now and then, for they change. Out: of an address, the module and the
 //! binary. How often they are read depends on what it costs: a process with a hundred thousand mappings takes no more than any other.
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::binary::Identity;
 use super::errand::Errand;
 use super::frame::Module;
-use super::reader::Reader;
+use super::reader::{Look, Reader};
 use crate::elf::Segment;
 use crate::go::Call;
 use crate::target::{Mapping, Mappings, Process};
@@ -30,10 +30,12 @@ const MANY: usize = 4096;
 /// Most mappings with code: browsers, JVMs and machines for Wasm have some hundreds.
 const MOST: usize = 16_384;
 
-/// The memory of a process.
+/// The memory of a program.
 #[derive(Debug)]
 pub(super) struct Space {
     process: Process,
+    /// Which of those that the process runs one after the other.
+    program: u64,
     /// By address, as the mappings are.
     parts: Vec<Part>,
     /// Bytes of their names.
@@ -43,8 +45,10 @@ pub(super) struct Space {
     first_read_at: Option<Instant>,
     read_at: Option<Instant>,
     cost: Duration,
-    /// Whether the last reading failed: the process is gone, or does not let us.
+    /// Whether the last reading failed: the process is gone, does not let us, or runs another program.
     pub(super) is_closed: bool,
+    /// Whether the process runs another program: what was read is all that will be.
+    is_over: bool,
 }
 
 /// A mapping, and what is known of its file once it was looked at.
@@ -86,9 +90,10 @@ pub(super) struct Place {
 }
 
 impl Space {
-    pub(super) fn new(process: Process) -> Self {
+    pub(super) fn new(process: Process, program: u64) -> Self {
         Self {
             process,
+            program,
             parts: Vec::new(),
             names: 0,
             left_out: 0,
@@ -96,6 +101,7 @@ impl Space {
             read_at: None,
             cost: Duration::ZERO,
             is_closed: false,
+            is_over: false,
         }
     }
 
@@ -112,25 +118,24 @@ impl Space {
 
     fn is_due(&self, now: Instant, least: Duration) -> bool {
         let pause = least.max(self.cost.saturating_mul(SHARE));
-        self.read_at.is_none_or(|read_at| now.saturating_duration_since(read_at) >= pause)
+        !self.is_over && self.read_at.is_none_or(|read_at| now.saturating_duration_since(read_at) >= pause)
     }
 
     fn read(&mut self, reader: &mut Reader, now: Instant) -> bool {
-        let (begin, process) = (Instant::now(), self.process);
+        let begin = Instant::now();
         // Who writes to its own memory map for long holds up those who read it.
-        let outcome = reader.read(process.into(), move |_| process.mappings());
+        let look = reader.mappings(self.process, self.program);
         self.first_read_at.get_or_insert(now);
         (self.read_at, self.cost) = (Some(now), begin.elapsed());
-        self.is_closed = !matches!(outcome, Some(Ok(_)));
-        match outcome {
-            Some(Ok(mappings)) => self.take(&mappings),
-            // What was known of one that has ended stays true of its last samples.
-            Some(Err(fault)) => {
-                tracing::debug!(%fault, "mappings cannot be read");
-                false
-            }
-            None => false,
+        self.is_closed = !matches!(look, Look::Mapped(_));
+        self.is_over = matches!(look, Look::Over);
+        match look {
+            Look::Mapped(mappings) => return self.take(&mappings),
+            Look::Closed(fault) => tracing::debug!(%fault, "mappings cannot be read"),
+            Look::Over | Look::NoAnswer => {}
         }
+        // What was known of one that has ended stays true of its last samples.
+        false
     }
 
     /// Takes new mappings for the old ones; whether one of these that was in use is gone.
@@ -166,6 +171,11 @@ impl Space {
         self.names = first + others.sum::<usize>();
         let nameless = mappings.scan().nameless;
         self.left_out = (mappings.list().len().saturating_sub(self.parts.len()) + nameless) as u64;
+    }
+
+    /// Whether the process runs another program, and nothing is known of this one.
+    pub(super) fn is_replaced(&self) -> bool {
+        self.is_over && self.parts.is_empty()
     }
 
     /// Forgets the mappings; they are read again when it is time to, as if they were still known.

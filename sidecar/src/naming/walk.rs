@@ -38,6 +38,8 @@ pub(super) struct Outcome {
     pub(super) top: TopState,
     /// Whether the process's mappings cannot be read.
     pub(super) is_closed: bool,
+    /// Whether that is because it runs another program, and nothing was known of this one.
+    pub(super) is_replaced: bool,
     /// Frames without a name.
     pub(super) unnamed: u64,
 }
@@ -77,6 +79,7 @@ impl Walk<'_> {
             is_whole: last == Last::Root && top != TopState::Unmended,
             top,
             is_closed: self.process.is_closed(),
+            is_replaced: self.process.is_replaced(),
             unnamed,
         }
     }

@@ -1,11 +1,8 @@
-//! Programs that begin: which of them are looked at before they have samples, and which samples are of what they ran before.
+//! Programs that begin: how many of them are looked at before they have samples.
 //!
-//! In: records in their order. Out: where each process became another program last; how many may be looked at now. Pure.
+//! In: how many were looked at. Out: how many may be now. Pure.
 
-use std::collections::HashMap;
 use std::time::{Duration, Instant};
-
-use crate::drain::Event;
 
 /// Most in a second: a machine that starts a thousand has no time for more. The others are looked at when they have samples.
 const MOST: usize = 20;
@@ -33,31 +30,9 @@ impl Welcome {
     }
 }
 
-/// The place of the last exec of each process that has one.
-pub(super) fn last_execs(events: &[Event]) -> HashMap<u32, usize> {
-    let exec = |(place, event): (usize, &Event)| match event {
-        Event::Exec { pid } => Some((*pid, place)),
-        _ => None,
-    };
-    events.iter().enumerate().filter_map(exec).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Check that of several execs of a process the last one counts, and that other events are none.
-    #[test]
-    fn the_last_exec_counts() {
-        let events = [
-            Event::Exec { pid: 7 },
-            Event::Fork { pid: 7, child: 8 },
-            Event::Exec { pid: 8 },
-            Event::Exec { pid: 7 },
-            Event::Exit { pid: 9 },
-        ];
-        assert_eq!(last_execs(&events), HashMap::from([(7, 3), (8, 2)]));
-    }
 
     /// Check that each second has its own room, and that there is none beyond it.
     #[test]

@@ -3,7 +3,7 @@
 //! In: records, in the order in which they were written. Out: named samples in windows; processes that the kernel side is to be told of. Every
 //! sample is entered in the ledger as taken, and then either waits in a window or is lost by a cause.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
@@ -11,7 +11,7 @@ use profiler::Ledger;
 use profiler_proto::loss::{Cause, Degraded, Loss};
 
 use super::Named;
-use super::begun::{Welcome, last_execs};
+use super::begun::Welcome;
 use super::figures::Figures;
 use super::follow::Family;
 use super::tap::{Tap, Tapped, Taps};
@@ -113,20 +113,20 @@ impl Desk {
 
     /// Does what records say, in their order, names their samples, and looks at programs that began.
     pub(super) fn settle(&mut self, now: Instant) {
-        let events = std::mem::take(&mut self.events);
-        // What a process ran before its last exec among these cannot be looked at any more.
-        let begun = last_execs(&events);
-        for (place, event) in events.into_iter().enumerate() {
+        let mut begun = BTreeSet::new();
+        for event in std::mem::take(&mut self.events) {
             match event {
-                Event::Sample(sample) if begun.get(&sample.pid).is_some_and(|exec| place < *exec) => {
-                    self.sample_before_exec(*sample, now);
-                }
                 Event::Sample(sample) => self.sample(*sample, now),
-                event => self.happened(&event, now),
+                event => {
+                    if let Event::Exec { pid } = event {
+                        begun.insert(pid);
+                    }
+                    self.happened(&event, now);
+                }
             }
         }
         self.name(now);
-        let wanted = begun.into_keys().filter(|pid| self.numbers.take(*pid));
+        let wanted = begun.into_iter().filter(|pid| self.numbers.take(*pid));
         let met: Vec<u32> = wanted.take(self.welcome.room(now)).collect();
         self.welcome.met(met.len());
         met.into_iter().for_each(|pid| self.meet(pid, now));
@@ -164,17 +164,6 @@ impl Desk {
         self.find(&target);
         if target.profiled.is_ok() {
             self.namer.prepare(target.process, now);
-        }
-    }
-
-    /// A sample of what a process ran before it became another program. Where nothing was known of that, what is mapped now would give its
-    /// addresses names of others, as those of a child between fork and exec.
-    fn sample_before_exec(&mut self, sample: Sample, now: Instant) {
-        let known = self.told.get(&sample.pid).is_some_and(|target| self.namer.knows(target.process));
-        match known {
-            true => self.sample(sample, now),
-            false if self.numbers.take(sample.pid) => self.gone(),
-            false => self.figures.left_out += 1,
         }
     }
 
@@ -279,11 +268,6 @@ impl Desk {
     pub(super) fn look_around(&mut self, now: Instant) {
         // Each call looks at some; so many calls see more than there can be.
         _ = (0..MOST_CALLS).any(|_| self.sweep(WORK, now));
-    }
-
-    /// What was found out and is not told yet.
-    pub(super) fn known(&self) -> impl Iterator<Item = &Arc<Target>> {
-        self.found.iter()
     }
 
     /// Looks at up to `work` processes; whether all were seen by now.

@@ -114,19 +114,25 @@ impl Pipeline {
         let wanted = bpf::Options { rate_hz: options.rate_hz, kernel_stacks: options.kernel, ..Default::default() };
         let kernel = Kernel::read().inspect_err(|error| tracing::warn!(%error, "kernel frames have no names"));
         let numbers = Numbers { pids: options.filter.pids.clone(), family: options.family.clone() };
-        let namer = Namer::new(kernel.unwrap_or_default());
+        let mut sampler = unless_it_must(Sampler::ready(wanted), must_sample)?;
+        let namer = Namer::new(kernel.unwrap_or_default()).knowing(sampler.as_mut().and_then(Sampler::programs));
         let mut desk = Desk::new(Table::new(discovery(options)), namer, numbers, ledger);
-        let mut goroutines = Goroutines::default();
         let now = Instant::now();
-        // What is known before the first tick is told at once, so that first samples have labels, too.
         desk.look_around(now);
-        desk.known().for_each(|target| _ = goroutines.of(target));
-        let sampler = load(wanted, must_sample)?;
-        let counted = sampler.as_ref().and_then(|sampler| sampler.counters().ok()).unwrap_or_default();
-        let (next_sweep, lost) = (now + SWEEP, Loss::default());
-        let mut pipeline = Self { sampler, desk, goroutines, next_sweep, next_count: now, counted, lost };
+        let (goroutines, counted, lost) = (Goroutines::default(), bpf::Counters::default(), Loss::default());
+        let mut pipeline = Self { sampler, desk, goroutines, next_sweep: now + SWEEP, next_count: now, counted, lost };
+        // What is known before the first tick is told before it, so that first samples have labels, too.
         pipeline.tell_kernel_side();
+        pipeline.start(must_sample)?;
         Ok(pipeline)
+    }
+
+    /// Starts the clock.
+    fn start(&mut self, must_sample: bool) -> Result<(), Error> {
+        let Some(mut sampler) = self.sampler.take() else { return Ok(()) };
+        sampler.lacks().iter().for_each(|lack| tracing::warn!("{lack}"));
+        self.sampler = unless_it_must(sampler.start().map(|()| sampler), must_sample)?;
+        Ok(())
     }
 
     /// Whether anything is sampled.
@@ -230,13 +236,10 @@ impl Pipeline {
     }
 }
 
-/// The kernel side, loaded and running; `None` where it cannot be had and need not.
-fn load(wanted: bpf::Options, must_sample: bool) -> Result<Option<Sampler>, Error> {
-    match Sampler::load(wanted) {
-        Ok(sampler) => {
-            sampler.lacks().iter().for_each(|lack| tracing::warn!("{lack}"));
-            Ok(Some(sampler))
-        }
+/// The kernel side; `None` where it cannot be had and need not.
+fn unless_it_must(sampler: Result<Sampler, Error>, must_sample: bool) -> Result<Option<Sampler>, Error> {
+    match sampler {
+        Ok(sampler) => Ok(Some(sampler)),
         Err(error) if must_sample => Err(error),
         Err(error) => {
             tracing::error!(%error, "CPU is not sampled");

@@ -4,7 +4,6 @@
 //! One thread samples; another one waits for Ctrl-C, which ends the capture early and keeps it.
 
 mod command;
-mod flame;
 mod output;
 mod session;
 mod top;

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use profiler_proto::model::{Value, join};
+use profiler_proto::svg::{self, Graph};
 use profiler_proto::{ProfileSet, folded, pprof};
 
-use super::flame;
 use crate::error::Error;
 
 /// What a file is, as its name says.
@@ -53,9 +53,16 @@ impl Form {
                 let lines = set.profiles.iter().map(|p| folded::encode(p, &set.dictionary, folded::Tags::Left));
                 lines.collect::<String>().into_bytes()
             }
-            Self::Svg => flame::draw(set).into_bytes(),
+            Self::Svg => drawn(set).into_bytes(),
         }
     }
+}
+
+/// The flame graph of all profiles in `set`.
+fn drawn(set: &ProfileSet) -> String {
+    let mut graph = Graph::new();
+    set.profiles.iter().for_each(|profile| graph.add_profile(profile, &set.dictionary));
+    svg::draw(&graph, set.resource.service_name().unwrap_or("several processes"), "samples")
 }
 
 /// One set of all: that of the one process, or all of them joined, told apart by `pid` and `service`.

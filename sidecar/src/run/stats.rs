@@ -65,6 +65,7 @@ fn stacks(view: &View) -> StatsSection {
         .with("mended", naming.mended)
         .with("unmended", naming.unmended)
         .with("closed", naming.closed)
+        .with("replaced", naming.replaced)
         .with("unanswered", naming.unanswered)
         .with("unmapped", naming.unmapped)
         .with("mappings_left_out", naming.left_out)

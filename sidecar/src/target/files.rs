@@ -86,7 +86,7 @@ impl Files {
         }
         let mut worst = None;
         let ways: [(Way, Says); 4] = [
-            (Self::by_range, |_, _| true),
+            (Self::by_range, |files, mapping| files.is_there(mapping)),
             (Self::by_root, |_, mapping| !mapping.path().1),
             // The same path may lead to another file there.
             (Self::by_our_root, |_, _| false),
@@ -117,7 +117,7 @@ impl Files {
 
     /// By `map_files`, where each of the kernel's mappings has a link to its very file.
     fn by_range(&self, mapping: &Mapping) -> Result<OwnedFd, Fault> {
-        self.look_through(&format!("map_files/{:x}-{:x}", mapping.start, mapping.first_end))
+        self.look_through(&range(mapping))
     }
 
     fn by_root(&self, mapping: &Mapping) -> Result<OwnedFd, Fault> {
@@ -158,6 +158,12 @@ impl Files {
         openat2(root, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve)
     }
 
+    /// Whether the kernel calls what lies there now as it calls the file of `mapping`: the process may run another program by now.
+    fn is_there(&self, mapping: &Mapping) -> bool {
+        let link = self.folder.link(&range(mapping));
+        link.is_ok_and(|link| link == mapping.name.as_os_str().as_bytes())
+    }
+
     /// Whether the kernel calls the program as it calls the file of `mapping`.
     fn is_program(&self, mapping: &Mapping) -> bool {
         self.folder.link("exe").is_ok_and(|link| link == mapping.name.as_os_str().as_bytes())
@@ -194,6 +200,11 @@ impl Files {
         let outcome = openat(CWD, path, flags, Mode::empty());
         outcome.map(File::from).map_err(|errno| Fault::from_errno(self.folder.pid(), name, errno))
     }
+}
+
+/// Where the kernel's link to the file of a mapping is.
+fn range(mapping: &Mapping) -> String {
+    format!("map_files/{:x}-{:x}", mapping.start, mapping.first_end)
 }
 
 /// What tells more: that a file is another one, or that we may not, before that there is none.

@@ -2,6 +2,7 @@
      forks   children that end at once, as fast as they come
      maps    as many mappings as the kernel allows, busy in one of the program's own functions
      frames  frame pointers that run in a circle, that point nowhere, and that cross a page that is not there
+     busy    nothing else
      first, second: becomes the other one again and again, so that what is looked up may be another program's */
 #include <stdint.h>
 #include <stdio.h>
@@ -68,6 +69,9 @@ static void prepare(void) {
     munmap(edge + page, page);
     edge += page;
 }
+#elif defined(BUSY)
+static void work(void) { MODE(); }
+static void prepare(void) {}
 #else
 #define SWAPS
 static void work(void) { MODE(); }

@@ -104,9 +104,8 @@ fn is_named(page: &str, pid: u32, name: &str) -> bool {
     false
 }
 
-/// Check that samples of a process that becomes another program again and again have the names of the one that ran: the thread's name, which the kernel
-/// changes with the program, says which it was. Where the agent waits for a processor while the program changes, some are wrong; were they
-/// named by what runs when they are looked at, nearly all would be.
+/// Check that samples of a process that becomes another program again and again have the names of the one that ran, whenever they are looked at: the
+/// thread's name, which the kernel changes with the program, says which it was.
 #[test]
 fn a_process_that_swaps_its_program_has_the_names_of_the_one_that_ran() {
     if !is_root() {
@@ -114,6 +113,9 @@ fn a_process_that_swaps_its_program_has_the_names_of_the_one_that_ran() {
     }
     let (first, second) = (build("first"), build("second"));
     let swaps = start(&first, &[&second]);
+    // The agent comes late with everything.
+    let busy = build("busy");
+    let _both = [start(&busy, &[]), start(&busy, &[])];
     let run = Running::agent(&mut agent(&["run", "--rate-hz", "499", "--interval", "1s"]));
     let page = run.address_after("http://");
     let (until, mut right, mut wrong) = (Instant::now() + DEADLINE, [0, 0], 0);
@@ -133,7 +135,7 @@ fn a_process_that_swaps_its_program_has_the_names_of_the_one_that_ran() {
             right[usize::from(thread == "second")] += usize::from(names.contains(&thread));
         }
     }
-    assert!(wrong * 10 <= right.iter().sum(), "{wrong} wrong, {right:?} right");
+    assert_eq!(wrong, 0, "{right:?} right");
     drop(swaps);
     assert_eq!(run.end(), Some(0));
 }

@@ -6,16 +6,21 @@
     clippy::expect_used,
     clippy::panic,
     clippy::print_stdout,
+    clippy::print_stderr,
     reason = "a test fails by panicking; what was not run is said"
 )]
 
 mod degraded;
 mod hostile;
 mod http;
+mod matrix;
 mod process;
 mod pulls;
 mod runtimes;
 mod shares;
+mod steal;
+#[path = "../undivided/mod.rs"]
+mod undivided;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,7 +1,8 @@
 /* A program that publishes a thread context as OTEP 4947 lays it out. It prints how far the pointer to the record is from the thread pointer,
-   waits for a line, and is busy for MILLISECONDS of CPU time. */
+   waits for a line, gives itself another name, and is busy for MILLISECONDS of CPU time. */
 #include <stdint.h>
 #include <stdio.h>
+#include <sys/prctl.h>
 #include <time.h>
 
 struct __attribute__((packed)) record {
@@ -25,6 +26,7 @@ int main(void) {
     printf("%ld\n", (long)((char *)&otel_thread_ctx_v1 - (char *)__builtin_thread_pointer()));
     fflush(stdout);
     getchar();
+    prctl(PR_SET_NAME, "renamed");
     do {
         for (long i = 0; i < 100000; i++) sink = sink * 31 + i;
         clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);

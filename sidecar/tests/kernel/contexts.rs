@@ -12,6 +12,7 @@ fn a_published_thread_context_is_read() {
     let pid = program.pid();
     let offset = recorder.line(&program).parse().unwrap();
     recorder.sampler.set_thread_context(pid, offset).unwrap();
+    let number = recorder.sampler.programs().unwrap().of(pid).unwrap().unwrap();
     recorder.drain();
     let early = recorder.samples_of(pid).len();
     program.go();
@@ -23,4 +24,7 @@ fn a_published_thread_context_is_read() {
     let attributes = [(1, b"abc".to_vec()), (7, b"xy".to_vec())];
     let whole = samples.iter().filter(|sample| sample.span == Some(span) && sample.attributes == attributes).count();
     assert!(whole > 100 && whole * 100 >= samples.len() * 97, "{whole} of {}", samples.len());
+    // A thread that names itself goes through the same tracepoint as one that becomes another program.
+    assert!(samples.iter().any(|sample| sample.comm == "renamed"), "{:?}", samples.last());
+    assert!(samples.iter().all(|sample| sample.program == number), "{number}: {samples:?}");
 }

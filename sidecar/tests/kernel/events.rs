@@ -4,6 +4,7 @@ use std::process::Command;
 
 use profiler_sidecar::drain::Event;
 
+use crate::programs::Talk;
 use crate::recorder::Recorder;
 
 #[test]
@@ -41,4 +42,28 @@ fn threads_are_no_processes() {
         |event: &&Event| matches!(event, Event::Fork { child: started, .. } if [child, thread].contains(started));
     let forks: Vec<_> = recorder.events.iter().filter(ours).collect();
     assert_eq!(forks, [&Event::Fork { pid: own, child }], "{thread}: {:?}", recorder.events);
+}
+
+/// Check that a process has the same number as long as it runs the same program, and another one with the next.
+#[test]
+fn each_program_of_a_process_has_a_number_of_its_own() {
+    let Some(mut recorder) = Recorder::usual() else { return };
+    let mut programs = recorder.sampler.programs().unwrap();
+    let mut number = |pid: u32| programs.of(pid).unwrap();
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "echo ready; read line; exec cat"]);
+    let mut shell = Talk::start(shell);
+    let pid = shell.pid();
+    assert_eq!(recorder.line(&shell), "ready");
+    let first = number(pid);
+    assert_eq!(number(pid), first);
+    let execs = |all: &Recorder| all.events.iter().filter(|event| **event == Event::Exec { pid }).count();
+    assert_eq!(execs(&recorder), 1);
+    shell.go();
+    recorder.until("the second exec", |all| execs(all) == 2);
+    let second = number(pid);
+    assert!(first.is_some() && second.is_some() && first != second, "{first:?} {second:?}");
+    // Of one that was there before the programs were loaded, too.
+    let own = number(std::process::id());
+    assert!(own.is_some() && own != second && number(std::process::id()) == own, "{own:?}");
 }

@@ -12,6 +12,7 @@ use profiler_sidecar::{elf, go};
 
 use crate::programs::{Form, Talk, labelled};
 use crate::recorder::{Recorder, assert_complete, undisturbed};
+use crate::undivided::{ahead, pinned};
 
 fn offsets(program: &Path) -> Go {
     let elf = elf::File::open(File::open(program).unwrap()).unwrap();
@@ -30,10 +31,22 @@ struct Seen {
 }
 
 fn record(version: &str, form: Form, pairs: usize, goroutines: usize, milliseconds: u32) -> Option<Seen> {
+    let arguments = [pairs.to_string(), goroutines.to_string(), milliseconds.to_string()];
+    record_as(version, form, arguments, |command| command)
+}
+
+/// The same, of the program as `as_it_is` has it run.
+fn record_as(
+    version: &str,
+    form: Form,
+    arguments: [String; 3],
+    as_it_is: impl FnOnce(Command) -> Command,
+) -> Option<Seen> {
+    let goroutines: usize = arguments[1].parse().unwrap();
     let (mut recorder, path) = Recorder::usual_with(|| labelled(version, form))?;
     let mut command = Command::new(&path);
-    command.args([pairs.to_string(), goroutines.to_string(), milliseconds.to_string()]);
-    let mut program = Talk::start(command);
+    command.args(arguments);
+    let mut program = Talk::start(as_it_is(command));
     let pid = program.pid();
     recorder.sampler.set_go(pid, offsets(&path)).unwrap();
     let mut numbers = HashMap::new();
@@ -118,7 +131,9 @@ fn sixty_four_busy_goroutines_are_told_apart() {
 
 #[test]
 fn a_busy_go_program_has_a_sample_for_each_period_of_its_cpu_time() {
-    let Some(seen) = undisturbed(|| record("go1.26.8", Form::Normal, 2, 2, 2000)) else { return };
+    let alone = |command: Command| ahead(&pinned(&command));
+    let arguments = || ["2", "2", "2000"].map(str::to_owned);
+    let Some(seen) = undisturbed(|| record_as("go1.26.8", Form::Normal, arguments(), alone)) else { return };
     assert_complete(&seen.samples.iter().collect::<Vec<_>>(), seen.used);
 }
 

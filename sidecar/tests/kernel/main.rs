@@ -15,3 +15,5 @@ mod namespaces;
 mod native;
 mod programs;
 mod recorder;
+#[path = "../undivided/mod.rs"]
+mod undivided;

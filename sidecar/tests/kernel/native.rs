@@ -2,23 +2,35 @@
 
 use std::fs::File;
 use std::io::Read as _;
+use std::process::Command;
 
 use profiler_sidecar::bpf::Options;
 use profiler_sidecar::sample::{End, Sample};
 
 use crate::programs::{Talk, deep};
 use crate::recorder::{RATE_HZ, Recorder, assert_complete, undisturbed};
+use crate::undivided::{ahead, pinned};
 
 /// Runs the program to its end; its samples, and the CPU time it says it used.
 fn record(depth: u32, milliseconds: u32) -> Option<(Recorder, Vec<Sample>, u64)> {
-    let (mut recorder, program) = Recorder::usual_with(|| deep(depth, milliseconds))?;
+    let (recorder, program) = Recorder::usual_with(|| deep(depth, milliseconds))?;
+    Some(recorded(recorder, program))
+}
+
+/// The same, alone on a processor.
+fn record_undivided(depth: u32, milliseconds: u32) -> Option<(Recorder, Vec<Sample>, u64)> {
+    let (recorder, program) = Recorder::usual_with(|| ahead(&pinned(&deep(depth, milliseconds))))?;
+    Some(recorded(recorder, program))
+}
+
+fn recorded(mut recorder: Recorder, program: Command) -> (Recorder, Vec<Sample>, u64) {
     let mut program = Talk::start(program);
     let pid = program.pid();
     recorder.until_exit(pid);
     let used = recorder.line(&program).parse().unwrap();
     program.child.wait().unwrap();
     let samples = recorder.samples_of(pid).into_iter().cloned().collect();
-    Some((recorder, samples, used))
+    (recorder, samples, used)
 }
 
 /// Samples of the program's own code, at the bottom of its stack.
@@ -28,7 +40,7 @@ fn at_work(samples: &[Sample]) -> Vec<&Sample> {
 
 #[test]
 fn a_busy_program_has_a_sample_for_each_period_of_its_cpu_time() {
-    let Some((_, samples, used)) = undisturbed(|| record(10, 2000)) else { return };
+    let Some((_, samples, used)) = undisturbed(|| record_undivided(10, 2000)) else { return };
     assert_complete(&samples.iter().collect::<Vec<_>>(), used);
     for sample in &samples {
         assert_eq!(sample.period_nanos, 1_000_000_000 / u64::from(RATE_HZ));
@@ -63,8 +75,8 @@ fn a_stack_of_600_calls_is_cut_and_says_so() {
 
 #[test]
 fn a_process_of_a_tenth_of_a_second_is_seen() {
-    let Some((_, samples, used)) = undisturbed(|| record(10, 100)) else { return };
-    // 100 samples are due; half a tick of error a slice of the scheduler.
+    let Some((_, samples, used)) = undisturbed(|| record_undivided(10, 100)) else { return };
+    // 100 samples are due, and some of the programs before it.
     let due = used * u64::from(RATE_HZ) / 1_000_000_000;
     assert!(samples.len() as u64 * 4 >= due * 3 && samples.len() as u64 * 4 <= due * 5, "{} of {due}", samples.len());
 }

@@ -170,9 +170,9 @@ fn compare(version: &str, form: &[&str]) {
     let source = Source::find(running.pid()).unwrap();
     let what = format!("{version} {form:?}");
 
-    let heap = source.heap(Bounds::default()).unwrap();
+    let mut heap = source.heap(Bounds::default()).unwrap();
     assert_eq!((heap.state, heap.torn, heap.walk.foreign, heap.walk.broken), (State::Collected, 0, 0, 0), "{what}");
-    let ours = built(&source, |builder| builder.heap(&heap, WINDOW));
+    let ours = built(&source, |builder| builder.heap(&mut heap, WINDOW));
     same(&what, "heap", &table(&ours, |_| true), &table(&theirs(&folder, "heap"), |_| true));
 
     let goroutines = source.goroutines(Bounds::default()).unwrap();

@@ -21,7 +21,7 @@ fn very_many_goroutines_and_stacks_are_captured() {
     let all = source.goroutines(most).unwrap();
     let parked = all.list.iter().filter(|goroutine| goroutine.state() == "chan receive (nil chan)").count();
     assert_eq!((parked, all.beyond, all.over_bytes), (goroutines, 0, 0));
-    let heap = source.heap(most).unwrap();
+    let mut heap = source.heap(most).unwrap();
     let took = began.elapsed();
     // Beside those of the program there are a few of the runtime's.
     let stacks = 1 << log;
@@ -29,7 +29,7 @@ fn very_many_goroutines_and_stacks_are_captured() {
     assert_eq!((heap.walk.over_bytes, heap.walk.beyond, heap.walk.broken), (0, 0, 0));
 
     let mut builder = Builder::new(&source, profiler_proto::resource::Resource::new().with("service.name", "many"));
-    builder.heap(&heap, Window { start_unix_nanos: 1, duration_nanos: 1 });
+    builder.heap(&mut heap, Window { start_unix_nanos: 1, duration_nanos: 1 });
     builder.goroutines(&all, Window { start_unix_nanos: 1, duration_nanos: 1 });
     eprintln!("{goroutines} goroutines, {stacks} stacks: read in {took:?}, built in {:?}", began.elapsed() - took);
     let set = builder.finish();

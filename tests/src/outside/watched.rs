@@ -67,6 +67,9 @@ impl State {
     /// The first number of a span that brings a tag.
     pub const NAMED: u32 = 1000;
 
+    /// The number of outer scopes within more than a thread keeps: what tags there are is not known there.
+    pub const BEYOND: u16 = u16::MAX;
+
     /// The tags of the outer scope with this number. The second one is written by the inner scope, too.
     #[must_use]
     pub fn outer_tags(number: u16) -> [(&'static str, String); 2] {
@@ -89,6 +92,14 @@ impl State {
     /// The record that belongs to it.
     #[must_use]
     pub fn record(self) -> Seen {
+        let tags = self.tags().into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+        Seen { span: (self.span != 0).then(|| Self::ids(self.span)), tags }
+    }
+
+    fn tags(self) -> Vec<(&'static str, String)> {
+        if self.outer == Self::BEYOND {
+            return vec![("profiler.tags", "overflow".to_owned())];
+        }
         let mut tags = Vec::new();
         if self.outer != 0 {
             tags.extend(Self::outer_tags(self.outer));
@@ -99,8 +110,7 @@ impl State {
         if self.span >= Self::NAMED {
             tags.push(("span", "named".to_owned()));
         }
-        let tags = tags.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
-        Seen { span: (self.span != 0).then(|| Self::ids(self.span)), tags }
+        tags
     }
 
     fn bits(self) -> u64 {

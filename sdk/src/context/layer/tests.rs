@@ -281,3 +281,71 @@ fn what_is_too_long_is_cut() {
         assert_eq!(record(), (format!("route={} span=long", "x".repeat(255)), 0));
     });
 }
+
+/// A layer of `tracing` that can be taken away, in force for `work`.
+fn with_handle(
+    work: impl FnOnce(&tracing_subscriber::reload::Handle<Option<TracingLayer>, tracing_subscriber::Registry>),
+) {
+    let (layer, handle) = tracing_subscriber::reload::Layer::new(Some(tracing_layer()));
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || work(&handle));
+}
+
+/// Check that a layer in the place of another one knows its spans, and takes back what that one showed.
+#[test]
+fn a_layer_goes_on_where_another_one_was() {
+    with_handle(|handle| {
+        let outer = info_span!("outer", trace_id = TRACE, span_id = SPAN).entered();
+        let inner = info_span!("inner").entered();
+        assert_eq!(record(), seen("span=inner", 255));
+        handle.reload(Some(tracing_layer())).unwrap();
+        drop(inner);
+        assert_eq!(record(), seen("span=outer", 255));
+        drop(outer);
+        assert_eq!(record(), seen("", 0));
+    });
+}
+
+/// Check that what a layer showed goes with it: at the thread's next change of tags, and at the end of the span at the latest.
+#[test]
+fn what_a_layer_showed_goes_with_it() {
+    let ids = || info_span!("request", trace_id = TRACE, span_id = SPAN).entered();
+    with_handle(|handle| {
+        let scope = crate::tag!("outer" => 1);
+        let span = ids();
+        assert_eq!(record(), seen("outer=1 span=request", 255));
+        handle.reload(None).unwrap();
+        {
+            let _inner = crate::tag!("inner" => 1);
+            assert_eq!(record(), seen("inner=1 outer=1", 0));
+        }
+        assert_eq!(record(), seen("outer=1", 0));
+        drop((span, scope));
+        assert_eq!(record(), seen("", 0));
+    });
+    with_handle(|handle| {
+        let (scope, span) = (crate::tag!("outer" => 1), ids());
+        handle.reload(None).unwrap();
+        drop(scope);
+        assert_eq!(record(), seen("", 0));
+        drop(span);
+    });
+    with_handle(|handle| {
+        let span = ids();
+        handle.reload(None).unwrap();
+        drop(span);
+        assert_eq!(record(), seen("", 0));
+    });
+}
+
+/// Check that the end of a layer takes nothing from what another one shows.
+#[test]
+fn a_layer_that_ends_takes_nothing_from_another_one() {
+    with_layer(|| {
+        let span = info_span!("outer", trace_id = TRACE, span_id = SPAN).entered();
+        with_handle(|handle| handle.reload(None).unwrap());
+        let _tag = crate::tag!("a" => 1);
+        assert_eq!(record(), seen("a=1 span=outer", 255));
+        drop(span);
+        assert_eq!(record(), seen("a=1", 0));
+    });
+}

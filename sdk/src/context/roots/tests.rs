@@ -61,7 +61,7 @@ fn kept() -> usize {
 }
 
 /// Check that samples link to the first span of the process, by whatever span and on whatever thread they are taken, with its name;
-/// that it alone is marked; that nothing is kept of spans that ended; and that by default every span is marked and is its own.
+/// that it alone is marked; that nothing is kept of spans that ended, and of those whose provider was shut down; and that by default every span is marked and is its own.
 #[test]
 fn samples_link_to_the_first_span_of_the_process() {
     super::super::otel::observe();
@@ -75,7 +75,7 @@ fn samples_link_to_the_first_span_of_the_process() {
     let lone = begin(&tracer, "lone", &Context::new());
     let id = lone.span().span_context().clone();
     let root = Arc::new(Root::new(&id, "lone"));
-    shard(&id).unwrap().get_or_insert_default().insert(key(&id), root);
+    shard(&id).unwrap().get_or_insert_default().insert(key(&id), (0, root));
     drop(lone);
     assert_eq!(kept(), 1);
     shard(&id).unwrap().take();
@@ -126,11 +126,12 @@ fn samples_link_to_the_first_span_of_the_process() {
     let of_trace = |trace: u128, id: u64| {
         SpanContext::new(TraceId::from(trace), SpanId::from(id), TraceFlags::SAMPLED, false, TraceState::default())
     };
+    let spans = ProfiledSpans::new();
     // A span of another trace may have the same id.
-    assert!(insert(&of_trace(1, 1), Arc::clone(&kept_root)));
+    assert!(spans.insert(&of_trace(1, 1), Arc::clone(&kept_root)));
     assert!(of_span(&of_trace(1, 1)).is_some() && of_span(&of_trace(2, 1)).is_none());
     (1..=(SHARDS * MAX_SPANS) as u64).for_each(|id| {
-        insert(&of_trace(1, id), Arc::clone(&kept_root));
+        spans.insert(&of_trace(1, id), Arc::clone(&kept_root));
     });
     assert_eq!(kept(), SHARDS * MAX_SPANS);
     let child = begin(&tracer, "crowded", &root);
@@ -142,9 +143,21 @@ fn samples_link_to_the_first_span_of_the_process() {
     let marks = ended.profile_ids();
     assert!(marks.contains(&("crowded".to_owned(), Some(written(&child)))), "{marks:?}");
     root.span().end();
-    ROOTS.iter().for_each(|shard| *shard.lock().unwrap() = None);
+    spans.shutdown().unwrap();
+    assert_eq!(kept(), 0);
     ended.profile_ids();
     drop((root, child, kept_root));
+
+    // Of a provider that was shut down nobody hears any more that its spans have ended; those of others stay.
+    let brief = SdkTracerProvider::builder().with_span_processor(ProfiledSpans::new()).build();
+    let spans = [brief.tracer("brief"), tracer.clone()].map(|tracer| begin(&tracer, "request", &Context::new()));
+    assert_eq!(kept(), 2);
+    brief.shutdown().unwrap();
+    assert_eq!(kept(), 1);
+    assert!(of_span(spans[0].span().span_context()).is_none() && of_span(spans[1].span().span_context()).is_some());
+    drop(spans);
+    assert_eq!(kept(), 0);
+    ended.profile_ids();
 
     ask(Some(SpanSettings::default()));
     let parent = begin(&tracer, "parent", &Context::new());

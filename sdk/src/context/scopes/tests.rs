@@ -6,25 +6,23 @@ use super::*;
 mod listed;
 
 /// What is in force, sorted.
-fn tags(in_force: &Cell<*const Record>) -> Vec<(u8, u8)> {
-    // SAFETY: null, or a record of the scopes of the test, which change nothing meanwhile.
-    let Some(record) = (unsafe { in_force.get().as_ref() }) else { return Vec::new() };
-    let mut tags: Vec<_> = pairs(record.tags()).map(|(key, value)| (key, value[0])).collect();
+fn tags(in_force: &InForce) -> Vec<(u8, u8)> {
+    let list = |record: &Record| pairs(record.tags()).map(|(key, value)| (key, value[0])).collect();
+    let mut tags: Vec<_> = in_force.look(list).unwrap_or_default();
     tags.sort_unstable();
     tags
 }
 
 /// The first byte of the id of the span in force; 0: none.
 #[cfg(any(feature = "opentelemetry", feature = "tracing-layer"))]
-fn span(in_force: &Cell<*const Record>) -> u8 {
-    // SAFETY: as in `tags`.
-    unsafe { in_force.get().as_ref() }.map_or(0, |record| record.span.span_id[0])
+fn span(in_force: &InForce) -> u8 {
+    in_force.look(|record| record.span.span_id[0]).unwrap_or(0)
 }
 
 /// Check that scopes left in order restore what was, and that those left out of order take only what they brought.
 #[test]
 fn scopes_take_with_them_what_they_brought() {
-    let (mut scopes, in_force) = (Scopes::new(), Cell::new(ptr::null()));
+    let (mut scopes, in_force) = (Scopes::new(), InForce::nothing());
     let outer = scopes.enter(&in_force, &[1, 1, 10, 2, 1, 10], false);
     let middle = scopes.enter(&in_force, &[2, 1, 20], false);
     let inner = scopes.enter(&in_force, &[3, 1, 30], false);
@@ -45,7 +43,7 @@ fn scopes_take_with_them_what_they_brought() {
 /// on top of them.
 #[test]
 fn tags_replace_all_others() {
-    let (mut scopes, in_force) = (Scopes::new(), Cell::new(ptr::null()));
+    let (mut scopes, in_force) = (Scopes::new(), InForce::nothing());
     let taken = |scopes: &Scopes| {
         let mut bytes = [0; MAX_TAG_BYTES];
         let length = scopes.of_scopes(&mut bytes);
@@ -74,17 +72,38 @@ fn tags_replace_all_others() {
     assert!(in_force.get().is_null());
 }
 
+/// Check that of tags without room none is taken elsewhere for one of another value: not that of a span that is current there.
+#[cfg(any(feature = "opentelemetry", feature = "tracing-layer"))]
+#[test]
+fn a_tag_without_room_is_nowhere_that_of_a_span() {
+    let tag = |key: u8, length: u8| [vec![key, length], vec![b'x'; length.into()]].concat();
+    let value = |in_force: &InForce, key| {
+        let of_key = |record: &Record| pairs(record.tags()).find(|pair| pair.0 == key).map(|pair| pair.1.to_vec());
+        in_force.look(of_key).flatten()
+    };
+    let (mut scopes, in_force) = (Scopes::new(), InForce::nothing());
+    scopes.enter(&in_force, &tag(7, 200), false);
+    scopes.enter(&in_force, &[tag(8, 255), tag(9, 255)].concat(), false);
+    assert_eq!(value(&in_force, 7), Some(vec![]));
+    let mut bytes = [0; MAX_TAG_BYTES];
+    let length = scopes.of_scopes(&mut bytes);
+    let (mut there, in_force) = (Scopes::new(), InForce::nothing());
+    there.show(&in_force, Source::OpenTelemetry, &[7, 1, 70, 6, 1, 60], None);
+    assert_eq!(value(&in_force, 7), Some(vec![70]));
+    there.enter(&in_force, &bytes[..length], true);
+    assert_eq!((value(&in_force, 7), value(&in_force, 6)), (Some(vec![]), Some(vec![60])));
+}
+
 /// Check that no change writes the record that is in force before it.
 #[test]
 fn a_change_leaves_the_old_record_alone() {
-    let (mut scopes, in_force) = (Scopes::new(), Cell::new(ptr::null::<Record>()));
+    let (mut scopes, in_force) = (Scopes::new(), InForce::nothing());
     let mut change = |work: &dyn Fn(&mut Scopes)| {
         let old = in_force.get();
-        // SAFETY: as in `tags`.
-        let before = unsafe { old.as_ref() }.copied();
+        let before = in_force.look(|record| *record);
         work(&mut scopes);
         assert_ne!(old, in_force.get());
-        // SAFETY: as above; freed with the scopes only.
+        // SAFETY: null, or a record of the scopes of the test, which change nothing meanwhile and free it with themselves only.
         assert_eq!(before, unsafe { old.as_ref() }.copied());
     };
     change(&|scopes| assert_eq!(scopes.enter(&in_force, &[1, 1, 10], false), 1));
@@ -108,7 +127,7 @@ fn a_change_leaves_the_old_record_alone() {
 /// Check that forgotten scopes are bounded.
 #[test]
 fn forgotten_scopes_are_bounded() {
-    let (mut scopes, in_force) = (Scopes::new(), Cell::new(ptr::null()));
+    let (mut scopes, in_force) = (Scopes::new(), InForce::nothing());
     let kept = (0..1000).filter(|_| scopes.enter(&in_force, &[1, 0], false) != BEYOND).count();
     assert_eq!(kept, MAX_SCOPES);
     scopes.leave(&in_force, 1000);
@@ -127,7 +146,7 @@ fn forgotten_scopes_are_bounded() {
 /// Check that a scope that takes the place of another one, again and again, takes no more room than two.
 #[test]
 fn a_scope_that_is_replaced_takes_no_room() {
-    let (mut scopes, in_force) = (Scopes::new(), Cell::new(ptr::null()));
+    let (mut scopes, in_force) = (Scopes::new(), InForce::nothing());
     let outer = scopes.enter(&in_force, &[1, 1, 10], false);
     let mut scope = scopes.enter(&in_force, &[2, 1, 0], false);
     for turn in 0..=255 {

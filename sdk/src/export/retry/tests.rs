@@ -82,6 +82,15 @@ fn what_is_throttled_is_sent_twice_again() {
     assert_eq!(causes(between), [None, None, None, None, Some(Cause::Rejected)]);
 }
 
+/// Check that what is on disk is not given up for being throttled, however often, before its budget is used.
+#[test]
+fn what_is_on_disk_waits_while_it_is_throttled() {
+    let (start, mut backoff) = (Instant::now(), Backoff::new(RETRY));
+    let causes = [0, 1, 2, 3, 4, 59, 60]
+        .map(|second| backoff.fail_kept(1, Setback::Throttled, start + Duration::from_secs(second)).given_up);
+    assert_eq!(causes, [None, None, None, None, None, None, Some(Cause::Rejected)]);
+}
+
 /// Check that the peer's wish is a lower bound, and that an absurd one is cut.
 #[test]
 fn the_peers_wish_is_obeyed_within_reason() {

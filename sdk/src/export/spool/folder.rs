@@ -21,7 +21,7 @@ use super::lock::Lock;
 use super::record::{Header, MAX_HEADER};
 use super::segment::{Kind, PREAMBLE, Reader, recognise};
 use super::settled::{Cursors, MAX_BYTES};
-use super::writing::Unsynced;
+use super::unsynced::Unsynced;
 use crate::error::Error;
 
 /// How much may be on the disk.

@@ -31,6 +31,7 @@ mod segment;
 mod settled;
 #[cfg(test)]
 mod tests;
+mod unsynced;
 mod upkeep;
 mod writing;
 

@@ -16,19 +16,6 @@ use crate::error::Error;
 /// Numbers that are tried for a new segment, where something else has its name.
 const ATTEMPTS: u64 = 16;
 
-/// What the disk has not confirmed.
-#[derive(Debug, Default)]
-pub(super) struct Unsynced {
-    /// Segments with records that are not confirmed.
-    segments: Vec<u64>,
-    /// A segment is new, and the folder may not know it after a power cut.
-    created: bool,
-    /// A segment that the disk failed to confirm. Asked again it may say yes, though what it dropped stays lost.
-    failed: Option<u64>,
-    /// All records with smaller numbers are confirmed.
-    below: u64,
-}
-
 impl Folder {
     /// Writes a record; its number.
     ///
@@ -54,23 +41,19 @@ impl Folder {
     /// If it does not, or a segment is gone: what was appended since the last time may be lost by a power cut.
     pub(super) fn sync(&mut self) -> Result<u64, Error> {
         self.held().map_err(|error| failed("sync", &self.path, error))?;
-        while let Some(first) = self.unsynced.segments.pop() {
+        while let Some(first) = self.unsynced.next() {
             let path = self.segment(first);
             if self.segments.contains_key(&first)
                 && let Err(error) = files::sync(&path)
             {
-                self.unsynced.failed = self.unsynced.failed.max(Some(first));
+                self.unsynced.failed(first);
                 return Err(failed("sync", &path, error));
             }
         }
-        if self.unsynced.created {
+        if self.unsynced.has_new_names() {
             files::sync_names(&self.path).map_err(|error| failed("sync", &self.path, error))?;
-            self.unsynced.created = false;
         }
-        if self.unsynced.failed.is_none_or(|first| !self.segments.contains_key(&first)) {
-            (self.unsynced.failed, self.unsynced.below) = (None, self.next);
-        }
-        Ok(self.unsynced.below)
+        Ok(self.unsynced.synced(self.next, |first| self.segments.contains_key(&first)))
     }
 
     fn has_room(&self, first: u64, size: u64) -> bool {
@@ -94,7 +77,7 @@ impl Folder {
             }
             let segment = Segment { bytes: PREAMBLE as u64, readable: PREAMBLE as u64, end: first };
             self.segments.insert(first, segment);
-            self.unsynced.created = true;
+            self.unsynced.begun();
             (self.current, self.next) = (Some(first), first);
             return Ok(first);
         }
@@ -116,9 +99,7 @@ impl Folder {
         self.next += 1;
         segment.bytes += (header.len() + body.len()) as u64;
         (segment.readable, segment.end) = (segment.bytes, self.next);
-        if !self.unsynced.segments.contains(&first) {
-            self.unsynced.segments.push(first);
-        }
+        self.unsynced.wrote(first);
         Ok(number)
     }
 }

@@ -375,6 +375,30 @@ mod tests {
         assert_eq!(told, [Some("another turn"), Some("a task"), None]);
     }
 
+    /// Check that a profile of which the names cannot be looked up, for who reads the files panics, is made without them, and that the next one has them.
+    #[test]
+    fn a_profile_outlives_its_names() {
+        let mark = Arc::new(Mark::set().unwrap());
+        let io = io(None, &mark);
+        let mut symbolizer = Symbolizer::new(Some(Folders::new(&|_| None)));
+        let window = large_window();
+        let named = |set: &ProfileSet| {
+            let functions = set.dictionary.functions.iter();
+            functions.filter(|function| set.dictionary.strings.text(function.name).contains("::")).count()
+        };
+        let [without, with] = [true, false].map(|panics| {
+            let learn = async |symbolizer: &mut Symbolizer| {
+                symbolizer.learn(&window.places()).await;
+                assert!(!panics, "as a reader of strange files may");
+            };
+            let make = |symbolizer: &Symbolizer| assemble(&window, symbolizer, &io.resource);
+            runtime(&mark).unwrap().block_on(io.with_symbols(&mut symbolizer, learn, make)).unwrap()
+        });
+        let samples = |set: &ProfileSet| set.profiles[0].samples.iter().map(|sample| sample.value).sum::<i64>();
+        assert_eq!((samples(&without), named(&without)), (samples(&with), 0));
+        assert!(samples(&with) > 1000 && named(&with) > 100, "{} {}", samples(&with), named(&with));
+    }
+
     /// Check that a profile of the heap is counted that is lost as it is made, and none that is not.
     #[cfg(feature = "heap")]
     #[test]

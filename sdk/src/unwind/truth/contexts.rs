@@ -13,7 +13,7 @@ use opentelemetry::Context;
 use opentelemetry::trace::{SpanContext, SpanId, TraceContextExt, TraceFlags, TraceId, TraceState};
 
 use super::stepper::Run;
-use crate::context::{Current, TAG_WORDS, current_of_signal, otel, thread};
+use crate::context::{Current, TAG_WORDS, address, current_of_signal, otel};
 use crate::{FutureExt, Scope, Tags};
 
 /// What a handler reads.
@@ -107,7 +107,7 @@ fn change(sets: &[Tags; 3], span: &Context, changed: &dyn Fn()) {
 /// one after it.
 #[test]
 fn a_change_is_seen_whole_at_every_instruction() {
-    thread::prepare().unwrap();
+    address::prepare().unwrap();
     otel::observe();
     let long = "x".repeat(200);
     let sets =

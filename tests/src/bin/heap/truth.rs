@@ -1,8 +1,8 @@
 //! Known allocations, by function and by tag, on many threads, freed by others: what a profile estimates, and by how much it may
 //! be wrong.
 //!
-//! In: the interval, how many threads, how many blocks each allocates, one in how many lives in the end. Out: for each function, tag and type the truth, the estimate, and the
-//! standard error that sampling has there.
+//! In: the interval, how many threads, how many blocks each allocates, one in how many lives in the end, which function where it is one alone. Out: for each function, tag and
+//! type the truth, the estimate, and the standard error that sampling has there; how many samples lack their tag or their span, or have one of another's.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -10,13 +10,15 @@ use std::sync::mpsc;
 
 use opentelemetry::Context;
 use opentelemetry::trace::{SpanContext, SpanId, TraceContextExt, TraceFlags, TraceId, TraceState};
-use profiler_tests::Result;
+use profiler_proto::ProfileSet;
 use profiler_tests::stats::heap_to_json;
 use profiler_tests::subject::Options;
 use profiler_tests::workload::Random;
+use profiler_tests::{Result, capture};
 use serde_json::{Value, json};
 
 use super::exact::Block;
+use super::sums::{Sums as Seen, functions_of};
 use super::{start, sums};
 
 const ENDPOINTS: [&str; 4] = ["/orders", "/cart", "/search", "/login"];
@@ -85,11 +87,16 @@ type Sums = BTreeMap<String, Sum>;
 pub(crate) fn truth(options: &Options) -> Result<Value> {
     let lg = options.value("lg")?;
     let (threads, blocks): (u64, u64) = (options.value("threads")?, options.value("blocks")?);
-    let lives: u64 = options.value_or("lives", 2)?;
-    let interval = (1_u64 << lg) as f64;
+    let work = Work {
+        blocks,
+        lives_one_in: options.value_or("lives", 2)?,
+        interval: (1_u64 << lg) as f64,
+        only: options.value_or("only", String::new())?,
+    };
     let profiler = start(lg)?;
-    let (kept, known) = allocate(threads, blocks, lives, interval);
-    let lived = sums(&profiler)?;
+    let (kept, known) = allocate(threads, &work);
+    let set = capture::heap(&profiler)?;
+    let lived = Seen::of(&set);
     let stats = heap_to_json(&profiler.stats().heap);
     let kept_blocks = kept.len();
     drop(kept);
@@ -105,20 +112,48 @@ pub(crate) fn truth(options: &Options) -> Result<Value> {
             "name": name, "blocks": sum.blocks, "truth": sum.truth, "estimate": estimate, "error": errors, "left": left,
         }));
     }
-    let spans: Vec<Value> = lived
-        .by_span
-        .iter()
-        .filter(|((_, endpoint), _)| !endpoint.is_empty())
-        .map(|((span, endpoint), values)| json!({ "span": span, "endpoint": endpoint, "values": values }))
-        .collect();
     Ok(json!({
-        "rows": rows, "spans": spans, "span": SPAN, "kept": kept_blocks, "leaves": lived.leaves, "stats": stats,
+        "rows": rows, "labels": labels(&set), "kept": kept_blocks, "leaves": lived.leaves, "stats": stats,
         "after": heap_to_json(&profiler.stats().heap),
     }))
 }
 
+/// Of the samples of the functions: all, those without an endpoint, those in the span, and those in one where they have no place or out of it where they had one.
+/// What was allocated in all is told without spans.
+fn labels(set: &ProfileSet) -> Value {
+    let [mut samples, mut untagged, mut linked, mut wrong] = [0; 4];
+    for profile in &set.profiles {
+        let knows_spans = set.dictionary.strings.text(profile.kind.sample_type.kind).starts_with("inuse_");
+        for sample in &profile.samples {
+            let is_known =
+                |name: &String| FUNCTIONS.iter().any(|(known, ..)| name.ends_with(&format!("truth::{known}")));
+            if !functions_of(sample, &set.dictionary).iter().any(is_known) {
+                continue;
+            }
+            samples += 1;
+            let tags = set.dictionary.attributes_of(sample.attributes);
+            let endpoint = tags.filter(|(key, _)| *key == "endpoint").map(|(_, tag)| tag.to_string()).next();
+            untagged += u64::from(endpoint.as_ref().is_none_or(|endpoint| !ENDPOINTS.contains(&endpoint.as_str())));
+            let link = set.dictionary.links.get(sample.link).map_or(0, |link| link.span_id[7]);
+            let expected = if knows_spans && endpoint.as_deref() == Some(ENDPOINTS[0]) { SPAN } else { 0 };
+            linked += u64::from(link == SPAN);
+            wrong += u64::from(link != expected);
+        }
+    }
+    json!({ "samples": samples, "untagged": untagged, "linked": linked, "wrong": wrong })
+}
+
+/// What each thread does.
+struct Work {
+    blocks: u64,
+    lives_one_in: u64,
+    interval: f64,
+    /// The function that allocates, where it is one alone.
+    only: String,
+}
+
 /// What lives in the end, and what is known of everything.
-fn allocate(threads: u64, blocks: u64, lives: u64, interval: f64) -> (Vec<Block>, Sums) {
+fn allocate(threads: u64, work: &Work) -> (Vec<Block>, Sums) {
     let (kept_sender, kept) = mpsc::channel();
     let (freed_sender, freed) = mpsc::channel::<Block>();
     let mut known = Sums::new();
@@ -128,7 +163,7 @@ fn allocate(threads: u64, blocks: u64, lives: u64, interval: f64) -> (Vec<Block>
         let workers: Vec<_> = (0..threads)
             .map(|thread| {
                 let (kept, freed) = (kept_sender.clone(), freed_sender.clone());
-                scope.spawn(move || work(thread, (blocks, lives), interval, &kept, &freed))
+                scope.spawn(move || run(thread, work, &kept, &freed))
             })
             .collect();
         drop(freed_sender);
@@ -142,21 +177,17 @@ fn allocate(threads: u64, blocks: u64, lives: u64, interval: f64) -> (Vec<Block>
     (kept.into_iter().collect(), known)
 }
 
-fn work(
-    thread: u64,
-    (blocks, lives_one_in): (u64, u64),
-    interval: f64,
-    kept: &mpsc::Sender<Block>,
-    freed: &mpsc::Sender<Block>,
-) -> Sums {
+fn run(thread: u64, work: &Work, kept: &mpsc::Sender<Block>, freed: &mpsc::Sender<Block>) -> Sums {
     let mut random = Random::new(thread + 1);
     let mut known = Sums::new();
-    for round in 0..blocks {
+    let only = FUNCTIONS.iter().find(|(name, ..)| *name == work.only);
+    for round in 0..work.blocks {
         let endpoint = ENDPOINTS[random.below(4) as usize];
         // Fewer of the large ones, so that all functions have a share in the bytes.
-        let (name, function, size) = FUNCTIONS[[0, 0, 0, 0, 0, 0, 1, 1, 2, 3][random.below(10) as usize]];
+        let mixed = &FUNCTIONS[[0, 0, 0, 0, 0, 0, 1, 1, 2, 3][random.below(10) as usize]];
+        let (name, function, size) = only.unwrap_or(mixed);
         let size = size(&mut random);
-        let lives = round % lives_one_in == 0;
+        let lives = round % work.lives_one_in == 0;
         let block = {
             // Outside of the tags, for it allocates itself.
             let _span = (endpoint == ENDPOINTS[0]).then(|| span().attach());
@@ -164,8 +195,8 @@ fn work(
             function(size)
         };
         let usable = block.usable() as f64;
-        known.entry(name.to_owned()).or_default().add(usable, interval, lives);
-        known.entry(endpoint.to_owned()).or_default().add(usable, interval, lives);
+        known.entry((*name).to_owned()).or_default().add(usable, work.interval, lives);
+        known.entry(endpoint.to_owned()).or_default().add(usable, work.interval, lives);
         let sent = if lives { kept.send(block) } else { freed.send(block) };
         if sent.is_err() {
             break;

@@ -1,7 +1,8 @@
 //! Threads that change tags and spans, each change announced, for a reader outside to check.
 //!
 //! In: how many threads, whether they go on until they are told to end (`how=race`) or do every kind of change once, from
-//! their birth to their end (`how=script`). Out: their ids and where each of them says what it does.
+//! their birth to their end (`how=script`), or from within as many scopes as a thread keeps (`how=beyond`). Out: their ids and where each of them
+//! says what it does.
 
 use std::fmt::Display;
 use std::future::Future;
@@ -26,12 +27,15 @@ use crate::{say, wait_for_word};
 
 /// How many scopes and spans of each kind there are.
 const KINDS: u16 = 16;
+/// How many scopes a thread keeps.
+const MAX_SCOPES: usize = 256;
 
 /// Runs the threads; the first word lets them begin, the second one ends those that race.
 pub(crate) fn watched(options: &Options) -> Result<Value> {
     let rate = options.value("rate")?;
     let profiler = profiler::start(Config::new("watched").rate_hz(rate))?;
-    let is_race = options.value::<String>("how")? == "race";
+    let how = options.value::<String>("how")?;
+    let (is_race, is_beyond) = (how == "race", how == "beyond");
     if !is_race {
         // In single steps a sample takes longer than the period that it stands for.
         profiler.pause();
@@ -45,6 +49,8 @@ pub(crate) fn watched(options: &Options) -> Result<Value> {
             let (sender, begin, over, sets) = (sender.clone(), &begin, &over, &sets);
             scope.spawn(move || {
                 let watch = Arc::new(Watch::default());
+                let mut worker = Worker { watch: &watch, state: State::default(), sets, random: Random::new(seed) };
+                let held: Vec<_> = (1..if is_beyond { MAX_SCOPES } else { 1 }).map(|_| worker.outer(1)).collect();
                 // Kept for ever: a reader may look until the thread is gone.
                 let address = Arc::into_raw(Arc::clone(&watch)).addr();
                 let tid = rustix::thread::gettid().as_raw_nonzero().get();
@@ -55,11 +61,12 @@ pub(crate) fn watched(options: &Options) -> Result<Value> {
                 while !begin.load(Ordering::Relaxed) {
                     std::hint::spin_loop();
                 }
-                let mut worker = Worker { watch: &watch, state: State::default(), sets, random: Random::new(seed) };
                 if is_race {
                     while !over.load(Ordering::Relaxed) {
                         worker.change();
                     }
+                } else if is_beyond {
+                    worker.beyond(held);
                 } else {
                     worker.script();
                 }
@@ -249,6 +256,26 @@ impl Worker<'_> {
         });
         self.alone(inner);
         self.leave_outer(scope);
+    }
+
+    /// The last scope that a thread keeps and further ones, a span there, and the way back out of order; then the end of the thread, with `held`, which
+    /// are all others that it keeps.
+    fn beyond(&mut self, held: Vec<Scope>) {
+        let (known, unknown) = (self.state, State { outer: State::BEYOND, ..self.state });
+        let last = self.inner(2);
+        let tags = [&self.sets.outer[2], &self.sets.inner[3]];
+        let [first, second] = tags.map(|tags| self.enter(unknown, || Scope::enter(tags)));
+        self.in_span(4, |_| ());
+        // What they stand above is less by one then; what is known there is not in force.
+        self.enter(unknown, || drop(last));
+        self.enter(unknown, || drop(first));
+        self.in_span(5, |_| ());
+        self.enter(known, || drop(second));
+        self.poll(6);
+        let last = self.inner(7);
+        self.leave_inner(last);
+        std::mem::forget(held);
+        self.watch.announce(State::default());
     }
 
     /// Every kind of change once, beginning with the thread's first, and a scope that is never left at its end.

@@ -1,6 +1,7 @@
 //! Scopes and spans in orders of chance, beside a plain list of them that says what must be in force.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::super::super::attributes::Block;
 use super::*;
@@ -13,6 +14,9 @@ struct Listed {
     beyond: usize,
     of_spans: [Vec<u8>; 2],
     span: u8,
+    /// A layer for `tracing`, and whether it said the span.
+    layer: Arc<()>,
+    is_layers: bool,
 }
 
 impl Listed {
@@ -29,6 +33,20 @@ impl Listed {
     fn in_force(&self) -> BTreeMap<u8, u8> {
         let of_spans = self.of_spans.iter().filter(|_| self.beyond == 0).flat_map(|tags| by_key(tags));
         of_spans.chain(self.of_scopes()).collect()
+    }
+
+    /// What the source with this number says from now on.
+    fn show(&mut self, source: usize, tags: Vec<u8>, span: u8) {
+        (self.of_spans[source], self.span, self.is_layers) = (tags, span, source == 1);
+    }
+
+    /// The layer is gone, and another one comes.
+    fn lose_layer(&mut self) {
+        self.layer = Arc::default();
+        self.of_spans[1].clear();
+        if std::mem::take(&mut self.is_layers) {
+            self.span = 0;
+        }
     }
 
     fn leave(&mut self, number: u32) {
@@ -76,19 +94,20 @@ impl Chance {
     }
 }
 
-#[cfg(feature = "tracing-layer")]
-const SOURCES: &[Source] = &[Source::OpenTelemetry, Source::Tracing];
-#[cfg(not(feature = "tracing-layer"))]
-const SOURCES: &[Source] = &[Source::OpenTelemetry];
-
 /// One change of chance, to both; of ten, so many enter a scope.
-fn change(chance: &mut Chance, enters: u64, scopes: &mut Scopes, in_force: &Cell<*const Record>, listed: &mut Listed) {
+fn change(chance: &mut Chance, enters: u64, scopes: &mut Scopes, in_force: &InForce, listed: &mut Listed) {
     match chance.below(10) {
+        0 if chance.below(8) == 0 => {
+            listed.lose_layer();
+            // Whatever is changed next, be it nothing.
+            scopes.leave(in_force, u32::MAX / 2);
+        }
         0 => {
-            let place = chance.below(SOURCES.len() as u64) as usize;
-            (listed.of_spans[place], listed.span) = (chance.tags(), chance.below(3) as u8);
+            let source = chance.below(2) as usize;
+            listed.show(source, chance.tags(), chance.below(3) as u8);
             let span = Span { trace_id: [listed.span; 16], span_id: [listed.span; 8] };
-            scopes.show(in_force, SOURCES[place], &listed.of_spans[place], Some((&span, 1)));
+            let said_by = [Source::OpenTelemetry, Source::Tracing(&listed.layer)][source];
+            scopes.show(in_force, said_by, &listed.of_spans[source], Some((&span, 1)));
         }
         kind if kind <= enters => {
             let (tags, replaces) = (chance.tags(), chance.below(8) == 0);
@@ -111,7 +130,7 @@ fn change(chance: &mut Chance, enters: u64, scopes: &mut Scopes, in_force: &Cell
 fn any_order_gives_what_a_list_gives() {
     let (mut chance, mut beyond) = (Chance(1), 0);
     for round in 0..300 {
-        let (mut scopes, in_force, mut listed) = (Scopes::new(), Cell::new(ptr::null()), Listed::default());
+        let (mut scopes, in_force, mut listed) = (Scopes::new(), InForce::nothing(), Listed::default());
         // Some go deeper than there is room.
         let (steps, enters) = if round % 30 == 0 { (1500, 6) } else { (100, 4) };
         for _ in 0..steps {

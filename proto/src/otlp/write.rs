@@ -1,0 +1,190 @@
+//! From the model to the bytes of an OTLP request, an element at a time: beside the set, no more is in memory than a few of its elements.
+//!
+//! In: a compact set. Out: how long its request is, and the bytes of that, the same as those of [`encode`](super::encode())'s request.
+//!
+//! The messages lie in each other, each behind its length: so all is gone through twice, first for the lengths.
+//! Source: protobuf.dev, "Encoding"; field numbers of opentelemetry-proto 1.10, collector/profiles/v1development/profiles_service.proto and
+//! profiles/v1development/profiles.proto.
+
+use std::borrow::Cow;
+use std::io::{self, Write};
+
+use prost::{Message, encode_length_delimiter, length_delimiter_len};
+
+use super::elements;
+use super::messages as wire;
+use crate::model::{Dictionary, Profile, ProfileSet};
+
+/// A request that is not written yet.
+#[derive(Debug)]
+pub struct Request<'a> {
+    set: Cow<'a, ProfileSet>,
+    /// Bytes of the dictionary.
+    dictionary: usize,
+    /// Bytes of each profile.
+    profiles: Vec<usize>,
+}
+
+impl<'a> Request<'a> {
+    /// The request that holds `set`, which is compact, without profiles that have no samples.
+    #[must_use]
+    pub fn of(set: &'a ProfileSet) -> Self {
+        let has_samples = |profile: &&Profile| !profile.samples.is_empty();
+        let set = if set.profiles.iter().all(|profile| has_samples(&profile)) {
+            Cow::Borrowed(set)
+        } else {
+            Cow::Owned(set.with_profiles(set.profiles.iter().filter(has_samples)))
+        };
+        let dictionary = length_of(|lengths| dictionary(&set.dictionary, lengths));
+        let length_of_profile = |profile| length_of(|lengths| self::profile(profile, &set.dictionary, lengths));
+        let profiles = set.profiles.iter().map(length_of_profile).collect();
+        Self { set, dictionary, profiles }
+    }
+
+    /// Its size in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let profiles = if self.profiles.is_empty() { 0 } else { field(self.resource_profiles()) };
+        profiles + field(self.dictionary)
+    }
+
+    /// The same with the dictionary counted once per profile, as some backends store it.
+    #[must_use]
+    pub fn bytes_as_stored(&self) -> usize {
+        self.profiles.iter().map(|profile| self.dictionary + profile).sum::<usize>().max(self.dictionary)
+    }
+
+    /// Writes it in pieces of some kilobytes.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn write(&self, out: impl Write) -> io::Result<()> {
+        let mut pieces = Pieces { out, piece: Vec::with_capacity(2 * PIECE) };
+        if !self.profiles.is_empty() {
+            pieces.begin(1, self.resource_profiles())?;
+            pieces.message(1, &elements::wire_resource(&self.set.resource))?;
+            pieces.begin(2, self.scope_profiles())?;
+            pieces.message(1, &elements::scope(&self.set.scope))?;
+            for (profile, length) in self.set.profiles.iter().zip(&self.profiles) {
+                pieces.begin(2, *length)?;
+                self::profile(profile, &self.set.dictionary, &mut pieces)?;
+            }
+        }
+        pieces.begin(2, self.dictionary)?;
+        dictionary(&self.set.dictionary, &mut pieces)?;
+        pieces.out.write_all(&pieces.piece)
+    }
+
+    fn resource_profiles(&self) -> usize {
+        field(elements::wire_resource(&self.set.resource).encoded_len()) + field(self.scope_profiles())
+    }
+
+    fn scope_profiles(&self) -> usize {
+        let profiles: usize = self.profiles.iter().map(|profile| field(*profile)).sum();
+        field(elements::scope(&self.set.scope).encoded_len()) + profiles
+    }
+}
+
+/// What is done with one element after the other. All fields have numbers below 16: a tag is one byte.
+trait Elements {
+    /// The message of field `number`.
+    fn message(&mut self, number: u8, message: &impl Message) -> io::Result<()>;
+    /// The text of field `number`.
+    fn text(&mut self, number: u8, text: &str) -> io::Result<()>;
+    /// The fields of a message whose others are told one by one.
+    fn fields(&mut self, message: &impl Message) -> io::Result<()>;
+}
+
+fn dictionary(of: &Dictionary, to: &mut impl Elements) -> io::Result<()> {
+    of.mappings.iter().try_for_each(|mapping| to.message(1, &elements::mapping(mapping, of)))?;
+    of.locations.iter().try_for_each(|location| to.message(2, &elements::location(location, of)))?;
+    of.functions.iter().try_for_each(|function| to.message(3, &elements::function(function)))?;
+    of.links.iter().try_for_each(|link| to.message(4, &elements::link(link)))?;
+    of.strings.iter().try_for_each(|text| to.text(5, text))?;
+    of.attributes.iter().try_for_each(|attribute| to.message(6, &elements::attribute(attribute)))?;
+    of.stacks.iter().try_for_each(|stack| to.message(7, &elements::stack(stack)))
+}
+
+fn profile(profile: &Profile, dictionary: &Dictionary, to: &mut impl Elements) -> io::Result<()> {
+    let mut others = elements::profile(profile, dictionary);
+    // Samples are the second field, behind their type.
+    to.fields(&wire::Profile { sample_type: others.sample_type.take(), ..Default::default() })?;
+    profile.samples.iter().try_for_each(|sample| to.message(2, &elements::sample(sample, dictionary)))?;
+    to.fields(&others)
+}
+
+/// A field with so many bytes, with what stands before them.
+fn field(length: usize) -> usize {
+    1 + length_delimiter_len(length) + length
+}
+
+/// The sum of the lengths of elements.
+struct Lengths(usize);
+
+fn length_of(told: impl FnOnce(&mut Lengths) -> io::Result<()>) -> usize {
+    let mut lengths = Lengths(0);
+    // Adding up does not fail.
+    _ = told(&mut lengths);
+    lengths.0
+}
+
+impl Elements for Lengths {
+    fn message(&mut self, _: u8, message: &impl Message) -> io::Result<()> {
+        self.0 += field(message.encoded_len());
+        Ok(())
+    }
+
+    fn text(&mut self, _: u8, text: &str) -> io::Result<()> {
+        self.0 += field(text.len());
+        Ok(())
+    }
+
+    fn fields(&mut self, message: &impl Message) -> io::Result<()> {
+        self.0 += message.encoded_len();
+        Ok(())
+    }
+}
+
+/// Bytes that are passed on at a time.
+const PIECE: usize = 16 << 10;
+
+/// Elements as bytes.
+struct Pieces<W> {
+    out: W,
+    piece: Vec<u8>,
+}
+
+impl<W: Write> Pieces<W> {
+    /// What stands before a field of so many bytes.
+    fn begin(&mut self, number: u8, length: usize) -> io::Result<()> {
+        const LENGTH_DELIMITED: u8 = 2;
+        self.piece.push(number << 3 | LENGTH_DELIMITED);
+        encode_length_delimiter(length, &mut self.piece).map_err(io::Error::other)
+    }
+
+    fn pass_on(&mut self) -> io::Result<()> {
+        if self.piece.len() >= PIECE {
+            self.out.write_all(&self.piece)?;
+            self.piece.clear();
+        }
+        Ok(())
+    }
+}
+
+impl<W: Write> Elements for Pieces<W> {
+    fn message(&mut self, number: u8, message: &impl Message) -> io::Result<()> {
+        self.begin(number, message.encoded_len())?;
+        self.fields(message)
+    }
+
+    fn text(&mut self, number: u8, text: &str) -> io::Result<()> {
+        self.begin(number, text.len())?;
+        self.piece.extend_from_slice(text.as_bytes());
+        self.pass_on()
+    }
+
+    fn fields(&mut self, message: &impl Message) -> io::Result<()> {
+        message.encode(&mut self.piece).map_err(io::Error::other)?;
+        self.pass_on()
+    }
+}

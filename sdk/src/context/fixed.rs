@@ -1,0 +1,63 @@
+//! The tags that one place in a program always has: built when the place is first reached, there for the life of the process.
+//!
+//! In: how to build them, from what `#[tagged]` writes. Out: a scope. No lock: a child that was forked at any moment can use what its parent
+//! had, and an allocator with such a place goes without its tags while they are built, for that allocates.
+
+use std::cell::Cell;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use super::left_out::leave_out;
+use super::nested;
+use super::tags::{Scope, Tags};
+
+/// For the macros of this crate, not for use. Null until the tags are built.
+#[derive(Debug)]
+pub struct FixedTags(AtomicPtr<Tags>);
+
+thread_local! {
+    /// This thread builds a set.
+    static BUILDS: Cell<bool> = const { Cell::new(false) };
+}
+
+impl FixedTags {
+    /// Not built yet.
+    #[expect(clippy::new_without_default, reason = "for statics")]
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(AtomicPtr::new(ptr::null_mut()))
+    }
+
+    /// Puts them in force on this thread; `build` says which they are, the first time.
+    #[inline]
+    pub fn enter(&'static self, build: impl FnOnce() -> Tags) -> Scope {
+        // Acquire: pairs with the Release in `built`; who sees the pointer sees the tags.
+        // SAFETY: null, or from a `Box` that `built` made and nobody frees.
+        let built = unsafe { self.0.load(Ordering::Acquire).as_ref() };
+        built.or_else(|| nested::once(&BUILDS, || self.built(build()))).map_or_else(refused, Scope::enter)
+    }
+
+    /// Keeps `tags`; those that are there afterwards, for another thread may be first.
+    #[cold]
+    fn built(&'static self, tags: Tags) -> &'static Tags {
+        let new = Box::into_raw(Box::new(tags));
+        // Release: pairs with the Acquire load in `enter`; Acquire: those that another thread put there are read below.
+        let there = match self.0.compare_exchange(ptr::null_mut(), new, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => new,
+            Err(there) => {
+                // SAFETY: made above, and nobody else has seen it.
+                drop(unsafe { Box::from_raw(new) });
+                there
+            }
+        };
+        // SAFETY: what is there is never freed.
+        unsafe { &*there }
+    }
+}
+
+/// A scope without tags, which are counted as one.
+#[cold]
+fn refused() -> Scope {
+    leave_out(1);
+    Scope::refused()
+}
