@@ -85,7 +85,7 @@ int main(int count, char **arguments) {
         fflush(stdout);
     }
 #ifdef SWAPS
-    double until = used() + 0.02;
+    double until = used() + 0.05;
     while (used() < until) work();
     char *next[] = {arguments[1], arguments[0], "again", NULL};
     execv(next[0], next);
