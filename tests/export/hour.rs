@@ -104,6 +104,7 @@ async fn with_a_spool_an_hour_without_a_backend_costs_nothing() {
         offered += 1;
         offer(&rig, offered..=offered);
         rig.until_written(offered.into()).await;
+        assert!(offered < 4 * WINDOWS, "nothing is left to the disk: {:?}", rig.stats());
     }
     assert!(offered >= WINDOWS / 2, "{offered} windows");
     let (account, stats) = (rig.account(), rig.stats());
