@@ -2,12 +2,12 @@
 //!
 //! In: spans as they begin and end, from the program's `TracerProvider` ([`ProfiledSpans`]). Out: the root of a span, which a
 //! context keeps from its birth on (`otel`), so that a thread that the context comes to needs no look here. User code. Bounded in
-//! number and in patience: a child forked at the wrong moment inherits locks that nobody opens.
+//! number, and in a forked child in patience: it may have inherited locks that nobody opens.
 
 use std::any::Any;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use opentelemetry::context::ObserverContextView;
@@ -17,7 +17,7 @@ use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{Span as SdkSpan, SpanData, SpanProcessor};
 
 use super::records::Span;
-use super::spans::{SpanLink, asked, note, note_processed};
+use super::spans::{SpanLink, asked, note_processed};
 use super::tags::{Tags, reserve};
 
 /// What Pyroscope looks for on a span, to show its profile.
@@ -70,8 +70,8 @@ type Roots = HashMap<(TraceId, SpanId), (u32, Arc<Root>)>;
 
 /// The roots of the spans that have begun and not ended.
 static ROOTS: [Mutex<Option<Roots>>; SHARDS] = [const { Mutex::new(None) }; SHARDS];
-/// Some root has been kept: until then no map is looked at.
-static KEPT: AtomicBool = AtomicBool::new(false);
+/// The process in which the first root was kept: until then, while it is 0, no map is looked at.
+static KEEPER: AtomicU32 = AtomicU32::new(0);
 
 /// The number of the next [`ProfiledSpans`].
 static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -96,7 +96,7 @@ fn shard(span: &SpanContext) -> Option<MutexGuard<'static, Option<Roots>>> {
     ROOTS.get(usize::from(span.span_id().to_bytes()[7]) % SHARDS).and_then(lock)
 }
 
-/// A map, unless it is not to be had.
+/// A map, unless it is not to be had: in a child of the process that had it first, whoever opens its lock may not be there.
 fn lock(map: &'static Mutex<Option<Roots>>) -> Option<MutexGuard<'static, Option<Roots>>> {
     for _ in 0..TRIES {
         match map.try_lock() {
@@ -106,7 +106,9 @@ fn lock(map: &'static Mutex<Option<Roots>>) -> Option<MutexGuard<'static, Option
             Err(TryLockError::WouldBlock) => std::thread::yield_now(),
         }
     }
-    None
+    // Whoever has it was put aside, and comes back: a root that is not taken out now would stay for good.
+    let is_keeper = KEEPER.load(Ordering::Relaxed) == std::process::id();
+    is_keeper.then(|| map.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 impl ProfiledSpans {
@@ -121,7 +123,10 @@ impl ProfiledSpans {
 impl ProfiledSpans {
     /// Keeps the root of a span until the span ends; `false` if there is no room.
     fn insert(self, span: &SpanContext, root: Arc<Root>) -> bool {
-        note(&KEPT);
+        if KEEPER.load(Ordering::Relaxed) == 0 {
+            // Whoever was first stays it.
+            _ = KEEPER.compare_exchange(0, std::process::id(), Ordering::Relaxed, Ordering::Relaxed);
+        }
         let Some(mut map) = shard(span) else { return false };
         let map = map.get_or_insert_default();
         let has_room = map.len() < MAX_SPANS;
@@ -158,7 +163,7 @@ impl SpanProcessor for ProfiledSpans {
     }
 
     fn on_end(&self, span: SpanData) {
-        if !KEPT.load(Ordering::Relaxed) {
+        if KEEPER.load(Ordering::Relaxed) == 0 {
             return;
         }
         // Whatever was asked for when it began.

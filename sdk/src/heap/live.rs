@@ -2,7 +2,7 @@
 //!
 //! In: blocks as they are sampled, addresses and sizes as they are freed, both in hooks of any thread. Out: what lives, copied for a
 //! profile, and what was counted. Bounded in number; a block that does not fit is refused and counted. By address, 64 locks, of hooks
-//! alone: copies are made without them (`entries`). Entries of one address and size, of which there may be several for a moment, leave in the order in which they came.
+//! and, for some words of figures, of who looks: copies are made without them (`entries`). Entries of one address and size, of which there may be several for a moment, leave in the order in which they came.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -126,7 +126,12 @@ impl Live {
 
     /// Bytes of memory that blocks take. What leads to them is there from the beginning.
     pub(super) fn bytes(&self) -> usize {
-        self.shards.iter().map(|shard| shard.locked().chains.bytes() + shard.entries.bytes()).sum()
+        let of_shard = |shard: &Shard| {
+            let chains = shard.locked().chains.bytes();
+            // Behind the lock, which a hook may want.
+            chains + shard.entries.bytes()
+        };
+        self.shards.iter().map(of_shard).sum()
     }
 
     /// Hands a copy of what lives to `see`, and keeps no hook from its work meanwhile. A block that comes or goes meanwhile may be seen; one that is resized

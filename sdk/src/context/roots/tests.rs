@@ -148,6 +148,17 @@ fn samples_link_to_the_first_span_of_the_process() {
     ended.profile_ids();
     drop((root, child, kept_root));
 
+    // Who has to wait for a map takes the root out all the same.
+    let patient = begin(&tracer, "patient", &Context::new());
+    let held = shard(patient.span().span_context()).unwrap();
+    let ending = std::thread::spawn(move || patient.span().end());
+    // As long as no number of tries takes.
+    std::thread::sleep(Duration::from_millis(100));
+    drop(held);
+    ending.join().unwrap();
+    assert_eq!(kept(), 0);
+    ended.profile_ids();
+
     // Of a provider that was shut down nobody hears any more that its spans have ended; those of others stay.
     let brief = SdkTracerProvider::builder().with_span_processor(ProfiledSpans::new()).build();
     let spans = [brief.tracer("brief"), tracer.clone()].map(|tracer| begin(&tracer, "request", &Context::new()));
