@@ -1,4 +1,6 @@
-//! A sampled block, as the live table keeps it, and its span. Pure; leaf module.
+//! A sampled block, as the live table keeps it, and its span.
+//!
+//! In: what a hook knows of an allocation. Out: the words that `entries` hold, and what a profile reads of them. Pure; leaf module.
 
 use std::collections::TryReserveError;
 

@@ -1,4 +1,6 @@
 //! The time of day, as profiles tell it.
+//!
+//! In: the system's clock. Out: nanoseconds, for windows and answers of the server.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
