@@ -5,6 +5,12 @@
 use std::fmt;
 use std::io;
 
+/// Why TLS cannot be had, and what to do about it.
+#[cfg(all(not(feature = "tls"), any(feature = "export", feature = "serve")))]
+pub(crate) const NO_TLS: &str = "this program is built without TLS";
+#[cfg(all(not(feature = "tls"), any(feature = "export", feature = "serve")))]
+pub(crate) const ADD_TLS: &str = "build it with the feature `tls` of profiler-sdk, which is a default one";
+
 /// Whose doing an [`Error`] is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]

@@ -95,6 +95,9 @@
 //! | `PROFILER_FILES_DIR` | [`export::Files`], [`Config::export`] | no files |
 //! | `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES` | [`Config::new`], [`Config::tag`] | |
 //!
+//! TLS, of endpoints and of the server, is the feature `tls`. Without it, where everything goes to an agent beside the service, a program has no `rustls` and
+//! no `ring` in it, and an `https://` endpoint or a certificate is an error that names the feature.
+//!
 //! # A guest in the process
 //!
 //! The profiler never prints (it logs with `tracing`), never panics, and bounds its memory and its time. What it could

@@ -38,3 +38,4 @@ mod spans;
 mod stacks;
 mod tasks;
 mod torture;
+mod without_tls;

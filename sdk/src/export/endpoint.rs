@@ -10,6 +10,7 @@ use http::uri::{Authority, PathAndQuery};
 use http::{HeaderValue, Uri};
 
 use super::protocol::Protocol;
+use super::tls::REFUSAL;
 use crate::error::Error;
 
 /// Path of OTLP/HTTP for profiles (opentelemetry-proto, profiles_service_http.yaml).
@@ -73,6 +74,9 @@ impl Endpoint {
             "https" => (true, 443),
             _ => return Err(refuse("its scheme is not known", SCHEME)),
         };
+        if let Some((why, remedy)) = REFUSAL.filter(|_| secure) {
+            return Err(refuse(why, remedy));
+        }
         let (authority, target) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
         if authority.contains('@') {
             return Err(refuse(

@@ -46,6 +46,10 @@ mod settings;
 mod shelf;
 mod spool;
 mod spooling;
+#[cfg(feature = "tls")]
+mod tls;
+#[cfg(not(feature = "tls"))]
+#[path = "without_tls.rs"]
 mod tls;
 mod transport;
 

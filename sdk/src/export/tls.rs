@@ -19,6 +19,8 @@ use tokio_rustls::rustls::{AlertDescription as Alert, CertificateError as Bad, C
 use super::answer::chain;
 use super::protocol::Version;
 
+/// Why an endpoint cannot have TLS, and what to do: where there is none.
+pub(super) const REFUSAL: Option<(&str, &str)> = None;
 /// What to do when authorities cannot be used.
 pub(super) const AUTHORITIES: &str = "give the certificates of the authority as a PEM file";
 /// What to do when our own certificate cannot be used.

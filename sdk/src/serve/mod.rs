@@ -45,6 +45,11 @@ mod svg;
 #[cfg(test)]
 mod testing;
 mod threads;
+#[cfg(feature = "tls")]
+mod tls;
+#[cfg(not(feature = "tls"))]
+#[path = "without_tls.rs"]
+mod tls;
 mod top;
 mod tree;
 mod weight;

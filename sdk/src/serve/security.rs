@@ -5,30 +5,22 @@
 
 use std::ffi::OsString;
 use std::fmt;
-use std::fs::File;
-use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, StatusCode};
-use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::ServerConfig;
-use tokio_rustls::rustls::crypto::ring;
-use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::reply::Reply;
+use super::tls::Acceptor;
 use crate::error::Error;
 
 /// A shorter token can be tried out.
 const LEAST_TOKEN: usize = 16;
-/// More of a file is no certificate.
-const MOST_PEM: u64 = 1 << 20;
 /// What to do when the files of TLS cannot be used.
-const PEM: &str = "give a certificate with its chain, and its private key, as two PEM files";
+pub(super) const PEM: &str = "give a certificate with its chain, and its private key, as two PEM files";
 
 /// Who may ask a [`Server`](super::Server) for profiles, and over what. Nothing set: everybody who reaches it, over plain HTTP.
 #[derive(Clone, Default)]
@@ -109,17 +101,8 @@ impl Security {
     }
 
     /// What makes connections encrypted, if they are to be.
-    pub(super) fn acceptor(&self) -> Result<Option<TlsAcceptor>, Error> {
-        let Some((certificate, key)) = &self.files else { return Ok(None) };
-        let (chain, key) = (certificates(certificate)?, private_key(key)?);
-        let unusable = |error: tokio_rustls::rustls::Error| {
-            Error::setting("serve TLS certificate", certificate.display(), error.to_string(), PEM)
-        };
-        let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
-        let builder = builder.with_safe_default_protocol_versions().map_err(unusable)?.with_no_client_auth();
-        let mut config = builder.with_single_cert(chain, key).map_err(unusable)?;
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(Some(TlsAcceptor::from(Arc::new(config))))
+    pub(super) fn acceptor(&self) -> Result<Option<Acceptor>, Error> {
+        self.files.as_ref().map(|(certificate, key)| Acceptor::new(certificate, key)).transpose()
     }
 }
 
@@ -170,30 +153,6 @@ pub(super) fn unauthorized() -> Reply {
 
 fn missing(name: &str) -> Error {
     Error::setting(name, "", "it is not set, and TLS needs both a certificate and its key", PEM)
-}
-
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
-    let pem = read(path)?;
-    let found = CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>();
-    let refused = |why: String| Error::setting("serve TLS certificate", path.display(), why, PEM);
-    match found {
-        Ok(found) if found.is_empty() => Err(refused("the file holds no certificate".to_owned())),
-        Ok(found) => Ok(found),
-        Err(error) => Err(refused(format!("the file is not PEM: {error}"))),
-    }
-}
-
-fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, Error> {
-    let refused =
-        |error| Error::setting("serve TLS key", path.display(), format!("the file holds no private key: {error}"), PEM);
-    PrivateKeyDer::from_pem_slice(&read(path)?).map_err(refused)
-}
-
-fn read(path: &Path) -> Result<Vec<u8>, Error> {
-    let mut contents = Vec::new();
-    let refused = |error: io::Error| Error::environment(format!("read {}", path.display()), error, PEM);
-    File::open(path).and_then(|file| file.take(MOST_PEM).read_to_end(&mut contents)).map_err(refused)?;
-    Ok(contents)
 }
 
 #[cfg(test)]
@@ -259,7 +218,7 @@ mod tests {
         assert!(half.contains("PROFILER_SERVE_KEY"), "{half}");
     }
 
-    /// Check that a token that can be guessed or not be sent is refused, that no text shows it, and that files are named.
+    /// Check that a token that can be guessed or not be sent is refused, and that no text shows it.
     #[test]
     fn what_cannot_be_is_refused_and_the_token_never_shown() {
         for bad in ["", "secret", "0123456789abcde", "0123456789abcdef ", "0123456789abcdefé"] {
@@ -267,10 +226,5 @@ mod tests {
             assert!(error.contains("at least 16") && (bad.is_empty() || !error.contains(bad)), "{error}");
         }
         assert!(!format!("{:?}", Security::new().token(TOKEN)).contains(TOKEN));
-        let missing =
-            Security::new().tls("/nowhere/cert.pem", "/nowhere/key.pem").acceptor().err().unwrap().to_string();
-        assert!(missing.contains("/nowhere/cert.pem"), "{missing}");
-        let empty = Security::new().tls("/dev/null", "/dev/null").acceptor().err().unwrap().to_string();
-        assert!(empty.contains("no certificate"), "{empty}");
     }
 }

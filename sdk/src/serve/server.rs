@@ -15,7 +15,6 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
-use tokio_rustls::TlsAcceptor;
 
 use super::connection::{HEAD_TIMEOUT, converse};
 use super::seats::{Seat, Seats};
@@ -23,6 +22,7 @@ use super::security::{Security, Token};
 use super::site::Site;
 use super::source::Source;
 use super::store::Store;
+use super::tls::Acceptor;
 use crate::error::Error;
 use crate::watched::watched;
 
@@ -42,7 +42,7 @@ pub struct Bound {
     listener: TcpListener,
     address: SocketAddr,
     token: Option<Token>,
-    acceptor: Option<TlsAcceptor>,
+    acceptor: Option<Acceptor>,
 }
 
 impl fmt::Debug for Bound {
@@ -129,7 +129,7 @@ async fn unless(end: impl Future<Output = ()>, work: impl Future<Output = ()>) {
 }
 
 /// Encrypts a connection, if it is to be, and answers on it.
-async fn greet(stream: TcpStream, acceptor: Option<TlsAcceptor>, site: &Arc<Site>, seat: &Arc<Seat>) {
+async fn greet(stream: TcpStream, acceptor: Option<Acceptor>, site: &Arc<Site>, seat: &Arc<Seat>) {
     let Some(acceptor) = acceptor else { return converse(Box::new(stream), site, seat).await };
     match timeout(HEAD_TIMEOUT, acceptor.accept(stream)).await {
         Ok(Ok(stream)) => converse(Box::new(stream), site, seat).await,

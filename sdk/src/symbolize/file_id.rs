@@ -7,7 +7,7 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::rc::Rc;
 
-use ring::digest::{Context, SHA256};
+use sha2::{Digest, Sha256};
 
 use super::bytes::Storage;
 use super::locate::begins_alike;
@@ -52,12 +52,12 @@ fn is_loaded(file: &Rc<Storage>, module: &Module) -> bool {
 /// Of the first and the last 4,096 bytes, which may be the same ones, and the length, big-endian.
 pub(super) fn hash(file: &Rc<Storage>) -> io::Result<String> {
     let (len, part) = (file.len(), END.min(file.len()));
-    let mut context = Context::new(&SHA256);
+    let mut context = Sha256::new();
     for start in [0, len - part] {
         let mut bytes = Vec::new();
         file.cursor(start, part).ok_or(io::ErrorKind::UnexpectedEof)?.read_to_end(&mut bytes)?;
         context.update(&bytes);
     }
-    context.update(&len.to_be_bytes());
-    Ok(context.finish().as_ref().iter().take(SHOWN).map(|byte| format!("{byte:02x}")).collect())
+    context.update(len.to_be_bytes());
+    Ok(context.finalize().iter().take(SHOWN).map(|byte| format!("{byte:02x}")).collect())
 }

@@ -9,7 +9,7 @@
 
 use super::arch::{REGISTERS, RETURN_ADDRESS};
 use super::bytes::Bytes;
-use super::modules::UnwindTables;
+use super::tables::UnwindTables;
 
 /// `DW_CFA_remember_state` nests this deep at most; compilers nest once.
 const REMEMBERED: usize = 4;

@@ -5,11 +5,11 @@
 //! frames save several, and nearly none is ever needed. Runs in the signal handler.
 
 use super::arch::{PRESERVED, REGISTERS, RETURN_ADDRESS, Registers, STACK_POINTER, code_address};
-use super::cfi::{Cfa, Row, Rule};
+use super::cfi::{Cfa, Row, Rule, Span};
 use super::expression::evaluate;
 use super::memory::StackMemory;
-use super::modules::UnwindTables;
 use super::rules::Frame;
+use super::tables::UnwindTables;
 
 /// The registers of one frame.
 #[derive(Debug, Clone)]
@@ -116,7 +116,7 @@ impl Cursor {
     pub(crate) fn apply_row(&mut self, row: &Row, tables: &UnwindTables, memory: &mut StackMemory<'_>) -> Option<()> {
         let cfa = match row.cfa {
             Cfa::Register { register, offset } => self.register(register, memory)?.checked_add_signed(offset)?,
-            Cfa::Expression(span) => evaluate(span.of(tables)?, None, self, memory)?,
+            Cfa::Expression(span) => self.evaluate(span, None, tables, memory)?,
         };
         let mut caller = self.clone();
         caller.sp = cfa;
@@ -146,7 +146,7 @@ impl Cursor {
         memory: &mut StackMemory<'_>,
     ) -> Place {
         let offset = |offset| cfa.checked_add_signed(offset);
-        let mut expression = |span: super::cfi::Span| evaluate(span.of(tables)?, Some(cfa), self, memory);
+        let mut expression = |span| self.evaluate(span, Some(cfa), tables, memory);
         match rule {
             Rule::Unspecified => Place::Same,
             Rule::Same if number == STACK_POINTER => Place::Value(Some(self.sp)),
@@ -158,6 +158,17 @@ impl Cursor {
             Rule::AtExpression(span) => Place::Address(expression(span)),
             Rule::IsExpression(span) => Place::Value(expression(span)),
         }
+    }
+
+    /// The value of an expression, which finds `first` on its stack.
+    fn evaluate(
+        &self,
+        span: Span,
+        first: Option<u64>,
+        tables: &UnwindTables,
+        memory: &mut StackMemory<'_>,
+    ) -> Option<u64> {
+        evaluate(span.of(tables)?, first, |number, memory| self.register(number, memory), memory)
     }
 
     fn set(&mut self, number: u8, place: Place, memory: &mut StackMemory<'_>) -> Option<()> {

@@ -6,7 +6,6 @@
 //! Source: DWARF 5, section 2.5; the operations that section 6.4.2 allows in call frame information.
 
 use super::bytes::Bytes;
-use super::cursor::Cursor;
 use super::memory::StackMemory;
 
 /// Steps of one expression; only a loop takes more.
@@ -14,11 +13,11 @@ const STEPS: usize = 256;
 /// Values on the stack of one expression.
 const DEPTH: usize = 16;
 
-/// The value of `expression`, which finds `first` on its stack.
+/// The value of `expression`, which finds `first` on its stack; `register` says what is in one, by DWARF number.
 pub(crate) fn evaluate(
     expression: &[u8],
     first: Option<u64>,
-    cursor: &Cursor,
+    register: impl Fn(u8, &mut StackMemory<'_>) -> Option<u64>,
     memory: &mut StackMemory<'_>,
 ) -> Option<u64> {
     let mut stack = Stack { values: [0; DEPTH], depth: 0 };
@@ -44,8 +43,8 @@ pub(crate) fn evaluate(
             }
             // DW_OP_breg0 … 31, DW_OP_bregx
             0x70..=0x8f | 0x92 => {
-                let register = if operation == 0x92 { bytes.unsigned()? } else { u64::from(operation - 0x70) };
-                let value = cursor.register(u8::try_from(register).ok()?, memory)?;
+                let number = if operation == 0x92 { bytes.unsigned()? } else { u64::from(operation - 0x70) };
+                let value = register(u8::try_from(number).ok()?, memory)?;
                 stack.push(value.wrapping_add_signed(bytes.signed()?))?;
             }
             // DW_OP_bra, DW_OP_skip

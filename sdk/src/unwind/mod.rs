@@ -2,7 +2,7 @@
 //!
 //! In: registers from the signal frame ([`arch`]), unwind tables of the loaded modules ([`modules`]), stack memory read
 //! without a fault ([`memory`]). Out: addresses, leaf first, in a fixed buffer ([`frames`]). In the order of a step of the
-//! [`walk`]: [`rules`] remembers what [`cfi`] and [`expression`] read out of [`bytes`] of tables, [`cursor`] holds the
+//! [`walk`]: [`rules`] remembers what [`cfi`] and [`expression`] read out of [`bytes`] of [`tables`], [`cursor`] holds the
 //! registers, `arch::frame_pointer` helps where there are no tables. Everything but the reading of modules and what is said of
 //! their [`changes`] and [`eras`] runs inside the signal handler: no allocation, no lock, one system call at most per page read.
 
@@ -22,6 +22,7 @@ pub(crate) mod frames;
 pub(crate) mod memory;
 pub(crate) mod modules;
 pub(crate) mod rules;
+pub(crate) mod tables;
 pub(crate) mod walk;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod x86_64;

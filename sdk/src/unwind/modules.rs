@@ -7,13 +7,14 @@
 //! are copied, for the handler may still use them when a library goes away.
 
 use std::ffi::{CStr, OsStr};
-use std::ops::{Deref, Range};
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::slice;
 use std::sync::{Arc, OnceLock};
 
 use super::cfi;
+use super::tables::{Tables, UnwindTables};
 
 /// The link to the running program.
 const EXECUTABLE: &str = "/proc/thread-self/exe";
@@ -53,39 +54,6 @@ pub(crate) struct Module {
     /// What names the build where there is none, if anything does; empty until somebody needs it.
     pub(crate) file_id: OnceLock<Option<String>>,
     pub(crate) unwind: Option<UnwindTables>,
-}
-
-/// Where the unwind tables are, and their bytes.
-#[derive(Debug)]
-pub(crate) struct UnwindTables {
-    pub(crate) header: Tables,
-    pub(crate) header_range: Range<u64>,
-    pub(crate) frames: Tables,
-    pub(crate) frames_range: Range<u64>,
-}
-
-/// Bytes of a table: in place or copied.
-#[derive(Debug)]
-pub(crate) enum Tables {
-    InPlace(&'static [u8]),
-    Copied(Box<[u8]>),
-}
-
-impl Default for Tables {
-    fn default() -> Self {
-        Self::InPlace(&[])
-    }
-}
-
-impl Deref for Tables {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        match self {
-            Self::InPlace(bytes) => bytes,
-            Self::Copied(bytes) => bytes,
-        }
-    }
 }
 
 impl Module {
@@ -259,7 +227,7 @@ impl Image<'_> {
         if !module.never_goes()
             && let Some(unwind) = &mut module.unwind
         {
-            unwind.copy();
+            unwind.copy(cfi::end(unwind));
         }
         Some(Arc::new(module))
     }
@@ -364,28 +332,6 @@ impl Module {
             && (self.bias, &self.code) == (other.bias, &other.code)
             && (&self.name, &self.build_id) == (&other.name, &other.build_id)
             && (self.build_id.is_some() || self.unwind == other.unwind)
-    }
-}
-
-impl UnwindTables {
-    /// Takes the tables out of the module, which may go.
-    fn copy(&mut self) {
-        // Up to the end of the last entry; what comes behind it in the segment is nobody's business here.
-        let end = cfi::end(self).unwrap_or(self.frames_range.end);
-        let length = end.saturating_sub(self.frames_range.start) as usize;
-        let frames = self.frames.get(..length).unwrap_or(&self.frames);
-        self.frames = Tables::Copied(frames.into());
-        self.header = Tables::Copied(self.header.deref().into());
-    }
-}
-
-impl PartialEq for UnwindTables {
-    /// Copied tables are shorter than those in place, by what does not belong to them.
-    fn eq(&self, other: &Self) -> bool {
-        let length = self.frames.len().min(other.frames.len());
-        *self.header == *other.header
-            && self.frames_range == other.frames_range
-            && self.frames[..length] == other.frames[..length]
     }
 }
 

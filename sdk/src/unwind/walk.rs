@@ -12,8 +12,9 @@ use super::cfi::{self, Row};
 use super::cursor::Cursor;
 use super::frames::{Frames, StackEnd};
 use super::memory::StackMemory;
-use super::modules::{Modules, UnwindTables};
+use super::modules::Modules;
 use super::rules::{Cache, Step};
+use super::tables::UnwindTables;
 
 /// The modules as they were at one time; never changed once made.
 #[derive(Debug)]

@@ -25,4 +25,5 @@ mod pyroscope;
 mod rig;
 mod settings;
 mod spool;
+#[cfg(feature = "tls")]
 mod tls;

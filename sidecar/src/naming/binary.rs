@@ -7,7 +7,7 @@ use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
 
-use ring::digest::{Context, SHA256};
+use sha2::{Digest, Sha256};
 
 use super::demangle::demangled;
 use super::frame::{BuildId, Function, Kind, Line};
@@ -181,14 +181,14 @@ fn hash(file: &File) -> Option<String> {
     const END: u64 = 4096;
     let len = file.metadata().ok().filter(std::fs::Metadata::is_file)?.len();
     let part = END.min(len);
-    let mut context = Context::new(&SHA256);
+    let mut context = Sha256::new();
     for start in [0, len - part] {
         let mut bytes = vec![0; usize::try_from(part).ok()?];
         file.read_exact_at(&mut bytes, start).ok()?;
         context.update(&bytes);
     }
-    context.update(&len.to_be_bytes());
-    context.finish().as_ref().get(..16).map(hex)
+    context.update(len.to_be_bytes());
+    context.finalize().get(..16).map(hex)
 }
 
 pub(super) fn hex(bytes: &[u8]) -> String {

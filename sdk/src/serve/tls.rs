@@ -1,0 +1,88 @@
+//! TLS for who asks: our certificate, and the handshake.
+//!
+//! In: PEM files, read once. Out: encrypted streams that speak HTTP/1.1. `rustls` with `ring`; the host's default provider is neither used nor
+//! set.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+use std::sync::Arc;
+
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::server::TlsStream;
+
+use super::security::PEM;
+use crate::error::Error;
+
+/// More of a file is no certificate.
+const MOST_PEM: u64 = 1 << 20;
+
+/// What makes connections encrypted.
+#[derive(Clone)]
+pub(super) struct Acceptor(TlsAcceptor);
+
+impl Acceptor {
+    /// With the certificate, its chain and its private key of these files.
+    ///
+    /// # Errors
+    /// They cannot be read or used.
+    pub(super) fn new(certificate: &Path, key: &Path) -> Result<Self, Error> {
+        let (chain, key) = (certificates(certificate)?, private_key(key)?);
+        let unusable = |error: tokio_rustls::rustls::Error| {
+            Error::setting("serve TLS certificate", certificate.display(), error.to_string(), PEM)
+        };
+        let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
+        let builder = builder.with_safe_default_protocol_versions().map_err(unusable)?.with_no_client_auth();
+        let mut config = builder.with_single_cert(chain, key).map_err(unusable)?;
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(Self(TlsAcceptor::from(Arc::new(config))))
+    }
+
+    pub(super) async fn accept(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+        self.0.accept(stream).await
+    }
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
+    let pem = read(path)?;
+    let found = CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>();
+    let refused = |why: String| Error::setting("serve TLS certificate", path.display(), why, PEM);
+    match found {
+        Ok(found) if found.is_empty() => Err(refused("the file holds no certificate".to_owned())),
+        Ok(found) => Ok(found),
+        Err(error) => Err(refused(format!("the file is not PEM: {error}"))),
+    }
+}
+
+fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, Error> {
+    let refused =
+        |error| Error::setting("serve TLS key", path.display(), format!("the file holds no private key: {error}"), PEM);
+    PrivateKeyDer::from_pem_slice(&read(path)?).map_err(refused)
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, Error> {
+    let mut contents = Vec::new();
+    let refused = |error: io::Error| Error::environment(format!("read {}", path.display()), error, PEM);
+    File::open(path).and_then(|file| file.take(MOST_PEM).read_to_end(&mut contents)).map_err(refused)?;
+    Ok(contents)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that files that cannot be used are named.
+    #[test]
+    fn files_that_cannot_be_used_are_named() {
+        let refused = |path: &str| Acceptor::new(path.as_ref(), path.as_ref()).err().unwrap().to_string();
+        let missing = refused("/nowhere/cert.pem");
+        assert!(missing.contains("/nowhere/cert.pem"), "{missing}");
+        let empty = refused("/dev/null");
+        assert!(empty.contains("no certificate"), "{empty}");
+    }
+}

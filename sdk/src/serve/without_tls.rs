@@ -1,0 +1,25 @@
+//! `tls` of a program that is built without the feature of that name: a certificate is refused.
+//!
+//! In: the files that settings name. Out: an error that names the feature; no [`Acceptor`] can be, so no connection asks for one.
+
+use std::io;
+use std::path::Path;
+
+use tokio::net::TcpStream;
+
+use crate::error::{ADD_TLS, Error, NO_TLS};
+
+/// What cannot be.
+#[derive(Clone)]
+pub(super) enum Acceptor {}
+
+impl Acceptor {
+    pub(super) fn new(certificate: &Path, _key: &Path) -> Result<Self, Error> {
+        Err(Error::setting("serve TLS certificate", certificate.display(), NO_TLS, ADD_TLS))
+    }
+
+    #[expect(clippy::unused_async, reason = "as the other one, which waits")]
+    pub(super) async fn accept(&self, _stream: TcpStream) -> io::Result<TcpStream> {
+        match *self {}
+    }
+}
