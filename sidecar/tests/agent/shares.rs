@@ -26,13 +26,19 @@ pub(crate) struct Shares {
 }
 
 impl Shares {
-    /// Those of all pprof files in a folder.
+    /// Those of all pprof files in a folder, from the first on in which all have labels: samples before it may have been taken before the
+    /// kernel side was told where these are.
     pub(crate) fn of_files(folder: &Path) -> Self {
+        let paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let written = paths.filter(|path| path.extension().is_some_and(|extension| extension == "gz"));
+        let mut sets: Vec<ProfileSet> = written.map(|path| decode(&std::fs::read(path).unwrap())).collect();
+        sets.sort_by_key(|set| set.profiles.first().map(|profile| profile.time_unix_nanos));
         let mut shares = Self::default();
-        for entry in std::fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.extension().is_some_and(|extension| extension == "gz") {
-                shares.add(&decode(&std::fs::read(path).unwrap()));
+        for set in &sets {
+            let mut one = Self::default();
+            one.add(set);
+            if shares.samples > 0 || one.labelled == one.samples {
+                shares.add(set);
             }
         }
         shares
@@ -86,7 +92,7 @@ impl Shares {
         let samples = self.samples as f64;
         let share = self.heavy as f64 / samples;
         let error = (0.75 * 0.25 / samples).sqrt();
-        // A slice of the scheduler holds several samples, so that they are not independent: half as much again.
+        // One turn of a function, or slice of the scheduler, holds several samples, so that they are not independent: half as much again as four.
         assert!((share - 0.75).abs() < 6.0 * error, "{share} {self:?}");
         assert!(self.labelled as f64 >= labelled * samples, "{self:?}");
         assert_eq!(self.mislabelled, 0, "{self:?}");

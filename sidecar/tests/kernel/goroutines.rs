@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
+use std::ops::Range;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -11,20 +12,30 @@ use profiler_sidecar::sample::Sample;
 use profiler_sidecar::{elf, go};
 
 use crate::programs::{Form, Talk, labelled};
-use crate::recorder::{Recorder, assert_complete, undisturbed};
+use crate::recorder::{RATE_HZ, Recorder, assert_complete, few, undisturbed};
 use crate::undivided::{ahead, pinned};
 
-fn offsets(program: &Path) -> Go {
+fn open(program: &Path) -> go::Program {
     let elf = elf::File::open(File::open(program).unwrap()).unwrap();
-    let program = go::Program::open(Arc::new(elf)).unwrap().expect("a Go program");
-    go::offsets::offsets(&program).expect("a known version")
+    go::Program::open(Arc::new(elf)).unwrap().expect("a Go program")
+}
+
+fn offsets(program: &Path) -> Go {
+    go::offsets::offsets(&open(program)).expect("a known version")
+}
+
+/// Bytes of the function.
+fn length(program: &Path, name: &str) -> u64 {
+    let program = open(program);
+    let function = program.function(program.find(name).unwrap()).unwrap();
+    function.end - function.entry
 }
 
 /// What a program of this version did, and what was seen of it.
 struct Seen {
     samples: Vec<Sample>,
-    /// How many of these were taken before the goroutines were ready.
-    early: usize,
+    /// Where the function is that the goroutines work in, under their labels.
+    spin: Range<u64>,
     used: u64,
     /// Numbers of goroutines, in order.
     goroutines: Vec<u64>,
@@ -49,24 +60,45 @@ fn record_as(
     let mut program = Talk::start(as_it_is(command));
     let pid = program.pid();
     recorder.sampler.set_go(pid, offsets(&path)).unwrap();
-    let mut numbers = HashMap::new();
+    let (mut numbers, mut spin) = (HashMap::new(), 0..0);
     loop {
         let line = recorder.line(&program);
         let words: Vec<_> = line.split(' ').collect();
         match words[..] {
-            ["goroutine", which, number] => numbers.insert(which.parse::<usize>().unwrap(), number.parse().unwrap()),
+            ["spin", address] => {
+                let entry = address.parse().unwrap();
+                spin = entry..entry + length(&path, "main.spin");
+            }
+            ["goroutine", which, number] => {
+                numbers.insert(which.parse::<usize>().unwrap(), number.parse().unwrap());
+            }
             _ => break assert_eq!(line, "ready"),
         };
     }
-    recorder.drain();
-    let early = recorder.samples_of(pid).len();
     program.go();
     recorder.until_exit(pid);
     let used = recorder.line(&program).strip_prefix("used ").unwrap().parse().unwrap();
     program.child.wait().unwrap();
     let samples = recorder.samples_of(pid).into_iter().cloned().collect();
     let goroutines = (0..goroutines).map(|which| numbers[&which]).collect();
-    Some(Seen { samples, early, used, goroutines })
+    Some(Seen { samples, spin, used, goroutines })
+}
+
+impl Seen {
+    /// Samples of work, which is done by the goroutines alone, under their labels alone: all of them are to say so, however busy the machine is. What
+    /// else there is are Go's own threads, which wake by the clock, and the program's beginning and end.
+    fn at_work(&self) -> Vec<&Sample> {
+        let at_work = self.samples.iter().filter(|sample| sample.user.first().is_some_and(|ip| self.spin.contains(ip)));
+        let at_work: Vec<_> = at_work.collect();
+        let due = self.used * u64::from(RATE_HZ) / 1_000_000_000;
+        assert!(at_work.len() as u64 * 4 > due, "{} of {due}, {:?}", at_work.len(), self.spin);
+        at_work
+    }
+
+    /// Which of the goroutines it is of.
+    fn worker(&self, sample: &Sample) -> Option<usize> {
+        sample.goroutine.and_then(|ran| self.goroutines.iter().position(|id| *id == ran.id))
+    }
 }
 
 /// The labels of a goroutine, sorted.
@@ -77,28 +109,20 @@ fn labels(pairs: usize, goroutine: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
     all
 }
 
-/// Nearly every sample of a worker has its labels, none has others, and most samples are a worker's: the others are Go's own, of threads that wake by
-/// the clock, so that on a busy machine, where the same work takes longer, there are more of them.
+/// Samples of work have their goroutine and its labels; none has others.
 fn assert_labelled(seen: &Seen, pairs: usize) {
-    let (mut of_workers, mut bare) = (0, 0);
-    let late = &seen.samples[seen.early..];
-    for sample in late {
-        let Some(worker) = sample.goroutine.and_then(|ran| seen.goroutines.iter().position(|id| *id == ran.id)) else {
+    let (at_work, mut bare) = (seen.at_work(), 0);
+    for sample in &at_work {
+        let Some(worker) = seen.worker(sample).filter(|_| !sample.labels.is_empty()) else {
+            bare += 1;
             continue;
         };
         let mut found = sample.labels.clone();
         found.sort();
-        // After `pprof.Do` a worker has none.
-        if found.is_empty() {
-            bare += 1;
-            continue;
-        }
         assert_eq!(found, labels(pairs, worker));
         assert!(!sample.labels_cut);
-        of_workers += 1;
     }
-    assert!(bare * 100 <= late.len() * 3, "{bare} of {}", late.len());
-    assert!(of_workers * 100 >= late.len() * 90, "{of_workers} of {}", late.len());
+    assert!(bare <= few(at_work.len()), "{bare} of {}", at_work.len());
 }
 
 #[test]
@@ -151,29 +175,24 @@ fn all_32_labels_are_there_in_both_forms() {
 fn more_labels_than_32_are_cut_and_marked() {
     for version in ["go1.23.12", "go1.26.8"] {
         let Some(seen) = record(version, Form::Normal, 40, 1, 200) else { return };
-        let late = &seen.samples[seen.early..];
-        let cut = late.iter().filter(|sample| sample.labels_cut && sample.labels.len() == 32).count();
-        assert!(cut * 100 >= late.len() * 90, "{version}: {cut} of {}", late.len());
+        let at_work = seen.at_work();
+        let whole = at_work.iter().filter(|sample| !(sample.labels_cut && sample.labels.len() == 32)).count();
+        assert!(whole <= few(at_work.len()), "{version}: {whole} of {}", at_work.len());
     }
 }
 
 #[test]
 fn stacks_end_at_the_function_of_the_goroutine() {
     let Some(seen) = record("go1.26.8", Form::Normal, 2, 2, 300) else { return };
-    let of_workers: Vec<_> = seen
-        .samples
-        .iter()
-        .filter(|sample| sample.goroutine.is_some_and(|ran| seen.goroutines.contains(&ran.id)))
-        .collect();
+    let at_work = seen.at_work();
+    let of_workers: Vec<_> = at_work.iter().filter(|sample| seen.worker(sample).is_some()).collect();
     let start_pc = of_workers[0].goroutine.unwrap().start_pc;
     assert!(of_workers.iter().all(|sample| sample.goroutine.unwrap().start_pc == start_pc), "one `go` statement");
     // The caller before `goexit` returns into that function, which is not large.
-    let rooted = of_workers
-        .iter()
-        .filter(|sample| {
-            let root = sample.user.iter().rev().nth(1);
-            root.is_some_and(|root| (start_pc..start_pc + 4096).contains(root))
-        })
-        .count();
-    assert!(rooted * 100 >= of_workers.len() * 98, "{rooted} of {}", of_workers.len());
+    let is_rooted = |sample: &Sample| {
+        let root = sample.user.iter().rev().nth(1);
+        root.is_some_and(|root| (start_pc..start_pc + 4096).contains(root))
+    };
+    let others = of_workers.iter().filter(|sample| !is_rooted(sample)).count();
+    assert!(others <= few(of_workers.len()), "{others} of {}", of_workers.len());
 }

@@ -148,3 +148,9 @@ pub(crate) fn assert_complete(samples: &[&Sample], used_nanos: u64) {
     let share = weight as f64 / used_nanos as f64;
     assert!((0.98..=1.02).contains(&share), "{} samples, {used_nanos} ns: {share:.4}", samples.len());
 }
+
+/// So many of `n` may lack what all but one in a thousand have: five standard errors (Poisson) above the mean.
+pub(crate) fn few(n: usize) -> usize {
+    let mean = n as f64 / 1000.0;
+    (mean + 5.0 * mean.sqrt()) as usize
+}

@@ -4,7 +4,10 @@ use std::os::unix::fs::MetadataExt as _;
 use std::process::Command;
 
 use super::build::{go_program_with, versions};
-use super::profile::{ours, sampled};
+use super::profile::{RATE_HZ, ours, sampled};
+
+/// Time on the processor in C.
+const SECONDS: u64 = 2;
 
 /// Check that where C is compiled with frame pointers in all functions, every function of C and of Go that called another is there.
 #[test]
@@ -17,11 +20,12 @@ fn stacks_go_on_from_c_into_go() {
     let c = ["inner_c", "outer_c"];
     for version in versions() {
         let program = go_program_with("cgo", version, &[], &[("CGO_CFLAGS", "-O0")]);
-        let (window, stats) = sampled(Command::new(&program).arg("2"));
+        let (window, _) = sampled(Command::new(&program).arg(SECONDS.to_string()));
         let stacks = ours(&window);
         let in_inner = |stack: &str| stack.rsplit(';').next() == Some("inner_c");
         let inner: u64 = stacks.iter().filter(|(stack, _)| in_inner(stack)).map(|(_, count)| count).sum();
-        assert!(inner * 10 > stats.stacks * 8, "{version}: {inner} of {}: {stacks:#?}", stats.stacks);
+        let due = u64::from(RATE_HZ) * SECONDS;
+        assert!(inner * 2 > due, "{version}: {inner} of {due}: {stacks:#?}");
         let expected: Vec<&str> = go.iter().rev().chain(c.iter().rev()).copied().collect();
         let whole = |stack: &str| {
             let mut names = stack.split(';');

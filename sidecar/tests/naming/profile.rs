@@ -19,7 +19,7 @@ use profiler_sidecar::naming::{Kernel, Kind, Namer, Stats};
 use super::build::{Running, go_program, versions};
 
 /// Four times what the program's own profiler has, and no multiple of it.
-const RATE_HZ: u32 = 397;
+pub(crate) const RATE_HZ: u32 = 397;
 /// Generous: the machine may be busy with twenty other things.
 const DEADLINE: Duration = Duration::from_secs(120);
 

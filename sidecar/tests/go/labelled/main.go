@@ -1,7 +1,8 @@
 // A Go program whose samples are known: each of its goroutines is busy under labels of its own.
 //
-// labelled PAIRS GOROUTINES MILLISECONDS: each goroutine has PAIRS labels "key-I": "value-I-of-G". It prints "goroutine G ID" for each and
-// "ready", waits for a line, works until the process has used so much CPU time, and prints how much it was, in nanoseconds.
+// labelled PAIRS GOROUTINES MILLISECONDS: each goroutine has PAIRS labels "key-I": "value-I-of-G". It prints "spin ADDRESS", where the function is
+// that they work in, "goroutine G ID" for each and "ready", waits for a line, works until the process has used so much CPU time, and prints how
+// much it was, in nanoseconds.
 package main
 
 import (
@@ -9,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"reflect"
 	"runtime"
 	"runtime/pprof"
 	"strconv"
@@ -18,6 +20,7 @@ import (
 
 func main() {
 	pairs, goroutines, most := number(1), number(2), int64(number(3))*1000000
+	fmt.Println("spin", reflect.ValueOf(spin).Pointer())
 	start := make(chan bool)
 	var ready, done sync.WaitGroup
 	for g := 0; g < goroutines; g++ {

@@ -1,11 +1,12 @@
 // Three quarters of its time in one function, one quarter in another, each under a label of its own, the work itself in a function that is
-// inlined into both. Ends when its standard input does.
+// inlined into both; in turns of lengths that are drawn, so that no clock is in step with them. Ends when its standard input does.
 package main
 
 import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand"
 	"os"
 	"runtime/pprof"
 )
@@ -44,7 +45,8 @@ func main() {
 	}()
 	fmt.Println("ready")
 	for {
-		under("/heavy", heavy, 3_000_000)
-		under("/light", light, 1_000_000)
+		turn := 500_000 + rand.Intn(1_000_000)
+		under("/heavy", heavy, 3*turn)
+		under("/light", light, turn)
 	}
 }

@@ -1,0 +1,3 @@
+module steady
+
+go 1.21
