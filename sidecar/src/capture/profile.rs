@@ -87,10 +87,11 @@ impl<'s> Builder<'s> {
         self.add(kinds, window, losses, &sums);
     }
 
-    /// The profile of goroutines: how many have a stack, labels and state. Those of the runtime itself are left out, as in Go.
-    pub fn goroutines(&mut self, goroutines: &Goroutines, window: Window) {
+    /// The profile of goroutines: how many have a stack, labels and state. Those of the runtime itself are left out, as in Go. How many there are in it,
+    /// and beyond it.
+    pub fn goroutines(&mut self, goroutines: &Goroutines, window: Window) -> u64 {
         let kind = Kind::goroutine(&mut self.set.dictionary);
-        let mut sums = Sums::default();
+        let (mut sums, mut count) = (Sums::default(), goroutines.beyond);
         for goroutine in &goroutines.list {
             let places = places_of(self.source, goroutine);
             if is_system(self.source, goroutine, &places) {
@@ -99,12 +100,14 @@ impl<'s> Builder<'s> {
             let stack = self.marked(&places, goroutine);
             let (attributes, link) = self.context_of(goroutine);
             sums.add((stack, attributes, link), [1]);
+            count += 1;
         }
         let Goroutines { beyond, broken, over_bytes, changed, labels_cut, .. } = *goroutines;
         let all = Walk { beyond, broken, over_bytes, ..Walk::default() };
         let losses = self.losses(&all, &[("changed", changed), ("labels_cut", labels_cut)]);
         self.contexts.clear();
         self.add([kind], window, losses, &sums);
+        count
     }
 
     /// The two profiles of contention: events and time.

@@ -64,6 +64,26 @@ pub struct ContentionArguments {
     pub max_buckets: usize,
 }
 
+/// `top`.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct TopArguments {
+    /// The process: any native program
+    pub pid: u32,
+    /// How long a table is of
+    #[arg(short, long, value_name = "DURATION", value_parser = duration, default_value = "3s")]
+    pub interval: Duration,
+    /// Rows of the table
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub rows: usize,
+    /// Samples per second and processor
+    #[arg(long, value_name = "HZ", default_value_t = 99, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub rate_hz: u32,
+    /// Leave out the kernel's frames
+    #[arg(long)]
+    pub no_kernel: bool,
+}
+
 fn duration(text: &str) -> Result<Duration, String> {
     let most = Duration::from_secs(24 * 3600);
     let duration = parse_duration(text).filter(|duration| !duration.is_zero() && *duration <= most);

@@ -15,6 +15,7 @@ use std::time::Duration;
 pub use self::command::{HOLD, hold};
 pub use self::output::Form;
 pub use self::session::{interrupted, main};
+pub use self::top::table as hottest;
 
 /// What to record.
 #[derive(Debug, Clone)]

@@ -142,5 +142,11 @@ fn runtimes_are_captured_without_ebpf() {
     let page = run.address_after("http://");
     let stats: serde_json::Value = serde_json::from_slice(&get(&page, "/stats").body).unwrap();
     assert_eq!(stats["self"]["privilege"], "no eBPF", "{stats}");
+    let figures = &stats[format!("go_{}", program.pid())];
+    let number = |name: &str| figures[name].as_f64().unwrap_or_else(|| panic!("{name}: {stats}"));
+    assert!(number("go.goroutine.count") >= PARKED as f64 && number("process.thread.count") > 0.0, "{figures}");
+    assert!(number("go.memory.gc.live") > KEPT as f64 && number("go.memory.used") > KEPT as f64, "{figures}");
+    assert!(number("go.memory.gc.cycles") >= 2.0 && number("go.memory.gc.pause.total") > 0.0, "{figures}");
+    assert_eq!((figures["service.name"].as_str(), number("process.pid")), (Some("parked"), f64::from(program.pid())));
     assert_eq!(run.end(), Some(0));
 }
