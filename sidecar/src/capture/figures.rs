@@ -43,7 +43,7 @@ pub struct RuntimeFigures {
     pub processors: u64,
     /// Threads of the process, as the kernel counts them.
     pub threads: u64,
-    /// Goroutines, without the runtime's own; none where they were not read.
+    /// Goroutines, without the runtime's own, as `runtime.NumGoroutine` counts; none where they were not read.
     pub goroutines: Option<u64>,
 }
 

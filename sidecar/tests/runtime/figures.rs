@@ -77,7 +77,7 @@ fn goroutines(source: &Source) -> u64 {
 fn theirs(running: &mut Running) -> RuntimeFigures {
     let text = running.told("figures");
     let words: Vec<u64> = text.split(' ').map(|word| word.parse().unwrap()).collect();
-    let [cycles, live, goal, percent, limit, processors, goroutines, total, released, count, paused, last] = words[..]
+    let [cycles, live, goal, percent, limit, processors, total, released, count, paused, last, goroutines] = words[..]
     else {
         panic!("{text}");
     };

@@ -11,6 +11,7 @@ mod many;
 mod programs;
 mod running;
 mod torn;
+mod unmapped;
 mod variables;
 
 /// Whether there is time for all of it: `make torture`.

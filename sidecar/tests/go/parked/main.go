@@ -179,7 +179,7 @@ func write(folder string) {
 func figures() string {
 	names := []string{
 		"/gc/cycles/total:gc-cycles", "/gc/heap/live:bytes", "/gc/heap/goal:bytes", "/gc/gogc:percent", "/gc/gomemlimit:bytes",
-		"/sched/gomaxprocs:threads", "/sched/goroutines:goroutines", "/memory/classes/total:bytes", "/memory/classes/heap/released:bytes",
+		"/sched/gomaxprocs:threads", "/memory/classes/total:bytes", "/memory/classes/heap/released:bytes",
 	}
 	samples := make([]metrics.Sample, len(names))
 	for i, name := range names {
@@ -192,7 +192,7 @@ func figures() string {
 	for _, sample := range samples {
 		text += fmt.Sprint(sample.Value.Uint64(), " ")
 	}
-	return text + fmt.Sprint(stats.NumGC, " ", int64(stats.PauseTotal), " ", int64(stats.Pause[0]))
+	return text + fmt.Sprint(stats.NumGC, " ", int64(stats.PauseTotal), " ", int64(stats.Pause[0]), " ", runtime.NumGoroutine())
 }
 
 //go:noinline
