@@ -18,7 +18,7 @@ use crate::config::Filter;
 use crate::error::Error;
 use crate::pipeline::{self, Pipeline, assembled};
 use crate::privilege;
-use crate::record::{hottest, interrupted};
+use crate::record::{check, hottest, interrupted, joined, write};
 use crate::target::Process;
 
 use super::arguments::TopArguments;
@@ -39,14 +39,18 @@ pub fn top(asked: &TopArguments) -> Result<(), Error> {
         let remedy = "give the id of a process that `ps` shows in this pid namespace";
         Error::new(format!("process {}", asked.pid), fault.to_string(), remedy)
     })?;
+    // Before any work: a file that cannot be written is told at once.
+    asked.output.as_deref().map_or(Ok(()), check)?;
     let cpu = Pipeline::open(options(asked), Arc::<Ledger>::default(), true);
     privilege::drop_setup()?;
     let mut top = Top { asked, process, cpu, source: None, stopped: interrupted() };
     top.find_runtime();
-    if let (Err(why), None) = (&top.cpu, &top.source) {
+    if let Err(why) = &top.cpu
+        && (top.source.is_none() || asked.output.is_some())
+    {
         return Err(Error::new(&*why.what, &*why.why, &*why.remedy));
     }
-    let is_terminal = io::stdout().is_terminal();
+    let is_terminal = io::stdout().is_terminal() && asked.output.is_none();
     loop {
         let text = top.next()?;
         let (before, behind) = if is_terminal { REDRAW } else { ("", "") };
@@ -98,7 +102,7 @@ impl Top<'_> {
             None => text.push('\n'),
         }
         match (&mut self.cpu, &self.source) {
-            (Ok(pipeline), _) => text += &on_processors(pipeline, self.asked, took),
+            (Ok(pipeline), _) => text += &on_processors(pipeline, self.asked, took)?,
             (Err(why), Some(Ok(source))) => {
                 _ = writeln!(text, "CPU is not sampled: {why}\n\n{}", in_memory(source, self.asked.rows)?);
             }
@@ -133,22 +137,26 @@ impl Top<'_> {
     }
 }
 
-/// The table of functions.
-fn on_processors(pipeline: &mut Pipeline, asked: &TopArguments, took: Duration) -> String {
+/// The table of functions, or what was written instead.
+fn on_processors(pipeline: &mut Pipeline, asked: &TopArguments, took: Duration) -> Result<String, Error> {
     pipeline.turn(Duration::ZERO);
     let interval = pipeline.end(SystemTime::now());
     let stacks = interval.stacks();
     let lost: u64 = interval.lost.iter().map(|(_, count)| count).sum();
     let (sets, seconds) = (assembled(&interval.windows, &interval.lost), took.as_secs_f64());
     let mut text = format!("{stacks} samples within {seconds:.1} s at {} Hz, {lost} lost", asked.rate_hz);
+    if let Some(path) = &asked.output {
+        let size = write(&joined(sets), path)?;
+        return Ok(format!("{text}; {size} bytes in {}\n", path.display()));
+    }
     if stacks == 0 {
-        return text + ": it spent no time on a processor\n";
+        return Ok(text + ": it spent no time on a processor\n");
     }
     // One process has one window, or one for each program that it ran.
     for set in &sets {
         _ = write!(text, "\n\n{}", hottest(set, asked.rows));
     }
-    text
+    Ok(text)
 }
 
 /// What the runtime counts, in two lines.

@@ -107,8 +107,9 @@ pub(crate) fn go_program_with(name: &str, arguments: &[&str]) -> Running {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("agent").join(format!("go-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let thread = format!("{:?}", std::thread::current().id());
-    let program = folder.join(thread.replace(|c: char| !c.is_ascii_alphanumeric(), "")).join(name);
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/go").join(name);
+    let name = source.file_name().unwrap();
+    let program = folder.join(thread.replace(|c: char| !c.is_ascii_alphanumeric(), "")).join(name);
     let mut go = Command::new("go");
     go.current_dir(source).env("GOTOOLCHAIN", "go1.22.12").env("GOFLAGS", "-buildvcs=false").env("CGO_ENABLED", "0");
     let built = go.arg("build").arg("-o").arg(&program).arg(".").output().expect("go: run `make setup`");

@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use crate::process::{Running, agent, go_program, quiet};
-use crate::{DEADLINE, is_root};
+use crate::{DEADLINE, folder, is_root};
 
 /// What it says of a process, to a pipe.
 fn said(command: &mut Command) -> String {
@@ -36,6 +36,31 @@ fn a_pipe_gets_one_table() {
         }
         assert!(Instant::now() < until, "{table}");
     }
+}
+
+/// Check that an interval is written as a file instead, and that a name that says no form is refused before anything is sampled.
+#[test]
+fn an_interval_is_written_as_a_file() {
+    if !is_root() {
+        return;
+    }
+    let program = go_program("shares");
+    let pid = program.pid().to_string();
+    let folder = folder("top");
+    let file = folder.join("out.folded");
+    let until = Instant::now() + DEADLINE;
+    loop {
+        let told = said(agent(&["top", &pid, "--interval", "1s", "--rate-hz", "499", "-o"]).arg(&file));
+        assert!(told.contains(" bytes in "), "{told}");
+        if std::fs::read_to_string(&file).unwrap().contains(";main.heavy") {
+            break;
+        }
+        assert!(Instant::now() < until, "{told}");
+    }
+    let refused = agent(&["top", &pid, "-o"]).arg(folder.join("out.txt")).output().unwrap();
+    let told = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(1) && told.contains("does not say which form"), "{told}");
+    std::fs::remove_dir_all(folder).unwrap();
 }
 
 /// Check that a terminal gets one table after the other, each in the place of the one before, until the process ends.
