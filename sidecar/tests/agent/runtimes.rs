@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use profiler_proto::ProfileSet;
 
 use crate::http::get;
-use crate::process::{self, Running, agent, go_program, go_program_with};
+use crate::process::{self, Running, agent, go_example, go_program};
 use crate::{DEADLINE, decode, folder, is_root};
 
 /// `tests/go/parked` keeps more than this, and so many goroutines wait in it.
@@ -159,7 +159,7 @@ fn each_bug_stands_out_where_its_type_is_chosen() {
     if !is_root() {
         return;
     }
-    let program = go_program_with("../../../examples/go/troubles", &["-until-eof"]);
+    let program = go_example("troubles", &["-until-eof"]);
     let run = Running::agent(&mut agent(&["run", "--runtime-interval", "1s", "--pid", &program.pid().to_string()]));
     let page = run.address_after("http://");
     let bugs = [
