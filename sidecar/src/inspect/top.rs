@@ -41,15 +41,13 @@ pub fn top(asked: &TopArguments) -> Result<(), Error> {
     })?;
     // Before any work: a file that cannot be written is told at once.
     asked.output.as_deref().map_or(Ok(()), check)?;
-    let cpu = Pipeline::open(options(asked), Arc::<Ledger>::default(), true);
+    let source = runtime_of(process);
+    let cpu = match Pipeline::open(options(asked), Arc::<Ledger>::default(), true) {
+        Err(why) if source.is_none() || asked.output.is_some() => return Err(why),
+        cpu => cpu,
+    };
     privilege::drop_setup()?;
-    let mut top = Top { asked, process, cpu, source: None, stopped: interrupted() };
-    top.find_runtime();
-    if let Err(why) = &top.cpu
-        && (top.source.is_none() || asked.output.is_some())
-    {
-        return Err(Error::new(&*why.what, &*why.why, &*why.remedy));
-    }
+    let mut top = Top { asked, process, cpu, source, stopped: interrupted() };
     let is_terminal = io::stdout().is_terminal() && asked.output.is_none();
     loop {
         let text = top.next()?;
@@ -79,17 +77,11 @@ struct Top<'a> {
 }
 
 impl Top<'_> {
-    /// Looks for Go's runtime in what the process runs now.
-    fn find_runtime(&mut self) {
-        let program = Source::program_of(self.process, |_| None).ok();
-        self.source = program.map(|program| Source::of(self.process, program));
-    }
-
     /// What is to be said of the next interval, at its end.
     fn next(&mut self) -> Result<String, Error> {
         let took = self.wait();
         if self.source.as_ref().is_some_and(|source| source.as_ref().is_ok_and(|source| !source.is_same())) {
-            self.find_runtime();
+            self.source = runtime_of(self.process);
         }
         let mut text = format!("process {}", self.asked.pid);
         // Writing to a `String` cannot fail, here and below.
@@ -104,7 +96,9 @@ impl Top<'_> {
         match (&mut self.cpu, &self.source) {
             (Ok(pipeline), _) => text += &on_processors(pipeline, self.asked, took)?,
             (Err(why), Some(Ok(source))) => {
-                _ = writeln!(text, "CPU is not sampled: {why}\n\n{}", in_memory(source, self.asked.rows)?);
+                // The last time, the process may have ended.
+                let shown = in_memory(source, self.asked.rows).unwrap_or_else(|why| why.to_string());
+                _ = writeln!(text, "CPU is not sampled: {why}\n\n{shown}");
             }
             (Err(why), _) => _ = writeln!(text, "CPU is not sampled: {why}"),
         }
@@ -135,6 +129,12 @@ impl Top<'_> {
     fn is_over(&self) -> bool {
         self.stopped.load(Ordering::Relaxed) || !self.process.is_alive()
     }
+}
+
+/// Go's runtime in what the process runs now, or why it cannot be read; none of another program.
+fn runtime_of(process: Process) -> Option<Result<Source, Error>> {
+    let program = Source::program_of(process, |_| None).ok()?;
+    Some(Source::of(process, program))
 }
 
 /// The table of functions, or what was written instead.
