@@ -36,8 +36,10 @@ pub enum State {
     Collected,
     /// No garbage was collected yet: all allocations so far, as `runtime.MemProfile` then reports.
     NoCollection,
-    /// `MemProfileRate` is 0: the program turned it off, or the linker did, for nothing in it reads heap profiles.
+    /// `MemProfileRate` is 0, which the program set.
     Off,
+    /// The linker left heap profiling out, as nothing in the program reads heap profiles: `MemProfileRate` is 0 from the start.
+    Unlinked,
 }
 
 impl State {
@@ -48,8 +50,12 @@ impl State {
             Self::Collected => None,
             Self::NoCollection => Some("no garbage was collected yet: these are all allocations since the start"),
             Self::Off => Some(
-                "runtime.MemProfileRate is 0: the program set it so, or the linker left heap profiling out; \
-                 `import _ \"net/http/pprof\"` (or a use of runtime/pprof) keeps it in",
+                "heap profiling is off: the program set runtime.MemProfileRate to 0; without that line one allocation in \
+                 512 KiB is sampled",
+            ),
+            Self::Unlinked => Some(
+                "heap profiling is not in the program: nothing in it reads heap profiles, so the linker left it out; \
+                 `import _ \"net/http/pprof\"`, or a use of runtime/pprof, keeps it in",
             ),
         }
     }
@@ -120,10 +126,18 @@ pub fn heap<M: Memory>(
     // Where nothing is published yet, all is counted: few records have come together by then, which are read once more.
     let heap: Heap = read(State::Collected)?;
     Ok(Some(match heap.records.iter().all(Record::is_empty) {
-        true if heap.records.is_empty() && rate == 0 => Heap { state: State::Off, ..heap },
+        true if heap.records.is_empty() && rate == 0 => Heap { state: off(code), ..heap },
         true => read(State::NoCollection)?,
         false => heap,
     }))
+}
+
+/// Who turned it off. The linker does where this function, by version, is not in the program.
+///
+/// Source: cmd/link/internal/ld/data.go and lib.go, `runtime.disableMemoryProfiling`.
+fn off(code: &impl Code) -> State {
+    let is_linked = ["runtime.memProfileInternal", "runtime.MemProfile"].iter().any(|name| code.extent(name).is_some());
+    if is_linked { State::Off } else { State::Unlinked }
 }
 
 impl Heap {

@@ -1,11 +1,12 @@
 //! What a Go runtime keeps in its memory: heap, goroutines, block and mutex, read from outside.
 //!
 //! In: a process. `source` finds the program and, by `variables` and `operands`, where it keeps things; `heap`, `contention` (by `buckets`) and
-//! `goroutines` (by `stack`, `labels`) read them; `frames` gives names; `profile` makes profiles of them. Nothing is written into the process,
+//! `goroutines` (by `stack`, `labels`) read them, `figures` the runtime's own figures; `frames` gives names; `profile` makes profiles of them. Nothing is written into the process,
 //! it is not stopped and gets no signal. All that is read is taken for hostile: bounded, checked, and what cannot be is counted.
 
 mod buckets;
 pub mod contention;
+mod figures;
 pub mod frames;
 pub mod goroutines;
 pub mod heap;
@@ -26,6 +27,7 @@ mod variables;
 
 pub use buckets::Walk;
 pub use contention::Contention;
+pub use figures::RuntimeFigures;
 pub use goroutines::{Goroutine, Goroutines};
 pub use heap::Heap;
 pub use labels::Labels;

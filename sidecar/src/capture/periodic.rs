@@ -12,6 +12,7 @@ use profiler_proto::resource::Resource;
 use crate::error::Error;
 
 use super::contention::Contention;
+use super::figures::RuntimeFigures;
 use super::heap::{Amount, Heap};
 use super::profile::{Builder, Window};
 use super::source::{Bounds, Source};
@@ -45,7 +46,7 @@ impl Periodic {
     /// # Errors
     /// When the process is gone, runs another program, or not one kind can be read.
     pub fn capture(&mut self, resource: Resource, window: Window, bounds: Bounds) -> Result<Captured, Error> {
-        let (mut builder, mut missing) = (Builder::new(&self.source, resource), Vec::new());
+        let (mut builder, mut missing, mut count) = (Builder::new(&self.source, resource), Vec::new(), None);
         match self.source.heap(bounds) {
             Ok(mut heap) => {
                 since_heap(&mut self.allocated, &mut heap);
@@ -54,7 +55,7 @@ impl Periodic {
             Err(error) => missing.push((What::Heap, error)),
         }
         match self.source.goroutines(bounds) {
-            Ok(goroutines) => builder.goroutines(&goroutines, window),
+            Ok(goroutines) => count = Some(builder.goroutines(&goroutines, window)),
             Err(error) => missing.push((What::Goroutines, error)),
         }
         let contention = [(Kind::Block, What::Block, &mut self.blocked), (Kind::Mutex, What::Mutex, &mut self.held)];
@@ -73,7 +74,8 @@ impl Periodic {
         }
         let mut set = builder.finish();
         set.profiles.retain(|profile| !profile.samples.is_empty());
-        Ok(Captured { set, missing })
+        let figures = self.source.figures().map(|figures| RuntimeFigures { goroutines: count, ..figures });
+        Ok(Captured { set, missing, figures })
     }
 }
 
@@ -113,6 +115,8 @@ pub struct Captured {
     pub set: ProfileSet,
     /// Why the others could not.
     pub missing: Vec<(What, Error)>,
+    /// The runtime's figures, or why there are none.
+    pub figures: Result<RuntimeFigures, Error>,
 }
 
 /// Counts and amounts of each record as of the window before; none before the first.

@@ -87,10 +87,11 @@ impl<'s> Builder<'s> {
         self.add(kinds, window, losses, &sums);
     }
 
-    /// The profile of goroutines: how many have a stack, labels and state. Those of the runtime itself are left out, as in Go.
-    pub fn goroutines(&mut self, goroutines: &Goroutines, window: Window) {
+    /// The profile of goroutines: how many have a stack, labels and state. Those of the runtime itself are left out, as in Go. How many there are in it,
+    /// and beyond it.
+    pub fn goroutines(&mut self, goroutines: &Goroutines, window: Window) -> u64 {
         let kind = Kind::goroutine(&mut self.set.dictionary);
-        let mut sums = Sums::default();
+        let (mut sums, mut count) = (Sums::default(), goroutines.beyond);
         for goroutine in &goroutines.list {
             let places = places_of(self.source, goroutine);
             if is_system(self.source, goroutine, &places) {
@@ -99,12 +100,14 @@ impl<'s> Builder<'s> {
             let stack = self.marked(&places, goroutine);
             let (attributes, link) = self.context_of(goroutine);
             sums.add((stack, attributes, link), [1]);
+            count += 1;
         }
         let Goroutines { beyond, broken, over_bytes, changed, labels_cut, .. } = *goroutines;
         let all = Walk { beyond, broken, over_bytes, ..Walk::default() };
         let losses = self.losses(&all, &[("changed", changed), ("labels_cut", labels_cut)]);
         self.contexts.clear();
         self.add([kind], window, losses, &sums);
+        count
     }
 
     /// The two profiles of contention: events and time.
@@ -289,9 +292,14 @@ impl<const N: usize> Sums<N> {
 
     /// The samples of one column that are not zero.
     fn samples(&self, column: usize) -> Vec<Sample> {
-        let of_column = self.values.iter().filter_map(|(key, values)| Some((*key, *values.get(column)?)));
-        let values = of_column.filter(|(_, value)| *value != 0);
-        values.map(|((stack, attributes, link), value)| Sample { stack, attributes, link, value }).collect()
+        let of_column = || {
+            let values = self.values.iter().filter_map(|(key, values)| Some((*key, *values.get(column)?)));
+            values.filter(|(_, value)| *value != 0)
+        };
+        // Counted first: where there are very many, room for twice as many is megabytes.
+        let mut samples = Vec::with_capacity(of_column().count());
+        samples.extend(of_column().map(|((stack, attributes, link), value)| Sample { stack, attributes, link, value }));
+        samples
     }
 }
 

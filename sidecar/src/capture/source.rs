@@ -15,6 +15,7 @@ use crate::go::layouts::{self, Layout};
 use crate::target::{Device, Fault, Files, Identity, Process, State};
 
 use super::contention::{self, Contention};
+use super::figures::{self, RuntimeFigures};
 use super::goroutines::{self, Goroutines};
 use super::heap::{self, Heap};
 use super::loaded::Loaded;
@@ -182,7 +183,7 @@ impl Source {
     /// When the process is gone, does not let us, or its runtime has no such variables.
     pub fn heap(&self, bounds: Bounds) -> Result<Heap, Error> {
         let memory = self.process.memory();
-        self.found("heap", heap::heap(&memory, &self.loaded, &self.variables, &self.layout, bounds.buckets))
+        self.found("the heap profile", heap::heap(&memory, &self.loaded, &self.variables, &self.layout, bounds.buckets))
     }
 
     /// The goroutines as of now.
@@ -192,7 +193,7 @@ impl Source {
     pub fn goroutines(&self, bounds: Bounds) -> Result<Goroutines, Error> {
         let memory = self.process.memory();
         let read = goroutines::goroutines(&memory, &self.loaded, &self.variables, &self.layout, bounds.goroutines);
-        self.found("goroutine", read)
+        self.found("the goroutine profile", read)
     }
 
     /// The block or mutex profile as of now.
@@ -202,7 +203,20 @@ impl Source {
     pub fn contention(&self, kind: contention::Kind, bounds: Bounds) -> Result<Contention, Error> {
         let memory = self.process.memory();
         let asked = (kind, bounds.buckets, &self.speed);
-        self.found(kind.name(), contention::contention(&memory, &self.loaded, &self.variables, &self.layout, asked))
+        self.found(
+            &format!("the {} profile", kind.name()),
+            contention::contention(&memory, &self.loaded, &self.variables, &self.layout, asked),
+        )
+    }
+
+    /// The runtime's figures as of now, without the number of goroutines.
+    ///
+    /// # Errors
+    /// As [`Self::heap`].
+    pub fn figures(&self) -> Result<RuntimeFigures, Error> {
+        let figures = self.found("the figures", figures::figures(&self.process.memory(), &self.variables))?;
+        let (_, _, stat) = Process::find_with(self.process.pid()).map_err(|fault| refused(&fault))?;
+        Ok(RuntimeFigures { threads: stat.threads, ..figures })
     }
 
     /// What is said of a process that is not what it was.
@@ -227,11 +241,7 @@ impl Source {
         }
         read.ok_or_else(|| {
             let why = format!("its variables are not where {} keeps them", self.loaded.program().version());
-            Error::new(
-                format!("the {what} profile of process {pid}"),
-                why,
-                "please report it, with the output of `go version -m`",
-            )
+            Error::new(format!("{what} of process {pid}"), why, "please report it, with the output of `go version -m`")
         })
     }
 }
@@ -250,7 +260,7 @@ fn layout(pid: u32, program: &Program) -> Result<Layout, Error> {
     known.ok_or_else(|| {
         Error::new(
             format!("the program of process {pid}"),
-            format!("built by Go {version:?}, whose runtime is not known", version = version.text),
+            format!("built by {:?}, whose runtime is not known", version.text),
             format!(
                 "Go 1.{} to 1.{} can be read from outside; for others import net/http/pprof and pull",
                 layouts::OLDEST,

@@ -93,6 +93,9 @@ const VARIABLES: Variables = Variables {
     block_rate: Some(0x210),
     ticks: None,
     goroutines: Some(0x300),
+    pacer: Some(0x500),
+    collections: Some(0x1_0000),
+    processors: Some(0x300),
 };
 
 fn layout() -> Layout {
@@ -130,7 +133,7 @@ fn without_a_collection_all_allocations_count() {
 #[test]
 fn a_heap_that_is_off_is_not_an_empty_one() {
     let heap = heap(&roots(0, 0), &Text, &VARIABLES, &layout(), 10).unwrap().unwrap();
-    assert_eq!((heap.state, heap.records.len()), (heap::State::Off, 0));
+    assert_eq!((heap.state, heap.records.len()), (heap::State::Unlinked, 0));
 }
 
 #[test]

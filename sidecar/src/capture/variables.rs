@@ -8,6 +8,7 @@
 use std::ops::Range;
 
 use crate::elf::Machine;
+use crate::go::layouts::figures::{collections, pacer};
 use crate::go::layouts::{Layout, Ticks};
 use crate::target::Fault;
 
@@ -17,7 +18,7 @@ use super::operands::operands;
 /// Most bytes of a function that are looked through; `runtime.schedinit`, `selectgo` are the longest and below that.
 const FUNCTION: u64 = 16 << 10;
 
-/// The functions that use the variables.
+/// The functions that use the variables, or tell whether heap profiling is in the program.
 pub(super) const FUNCTIONS: &[&str] = &[
     "runtime.stkbucket",
     "runtime.mProf_FlushLocked",
@@ -31,6 +32,15 @@ pub(super) const FUNCTIONS: &[&str] = &[
     "runtime.tickspersecond",
     "runtime.ticksPerSecond",
     "runtime.allgadd",
+    "runtime.gcControllerCommit",
+    "runtime.gcTrigger.test",
+    "runtime.gcMarkTermination",
+    "runtime.gcBgMarkStartWorkers",
+    "runtime.procresize",
+    "runtime.stopTheWorldWithSema",
+    "runtime.startTheWorldWithSema",
+    "runtime.memProfileInternal",
+    "runtime.MemProfile",
 ];
 
 /// The functions of a loaded Go program.
@@ -73,6 +83,12 @@ pub struct Variables {
     pub ticks: Option<u64>,
     /// `runtime.allgs`: pointer, length, capacity.
     pub goroutines: Option<u64>,
+    /// `runtime.gcController`.
+    pub pacer: Option<u64>,
+    /// `runtime.memstats.last_gc_unix`, behind which the figures of collections stand.
+    pub collections: Option<u64>,
+    /// `runtime.gomaxprocs`.
+    pub processors: Option<u64>,
 }
 
 impl Variables {
@@ -92,9 +108,20 @@ impl Variables {
             block_rate: search.block_rate()?,
             ticks: search.run(clock, words)?,
             goroutines: search.run("runtime.allgadd", 3)?,
+            pacer: search.pacer()?,
+            collections: search.collections()?,
+            processors: search.common(PROCESSORS)?,
         })
     }
 }
+
+/// Who reads `gomaxprocs`.
+const PROCESSORS: &[&str] = &[
+    "runtime.procresize",
+    "runtime.gcBgMarkStartWorkers",
+    "runtime.stopTheWorldWithSema",
+    "runtime.startTheWorldWithSema",
+];
 
 struct Search<'a, C, M> {
     code: &'a C,
@@ -120,6 +147,30 @@ impl<C: Code, M: Memory> Search<'_, C, M> {
             found.retain(|address| used.is_empty() || used.contains(address));
         }
         Ok(only(found.into_iter()))
+    }
+
+    /// Who sets the pace reads what was asked for and keeps the goal before; who begins a collection asks whether there is a pace, and what is live.
+    fn pacer(&self) -> Result<Option<u64>, Fault> {
+        self.spread(&[
+            ("runtime.gcControllerCommit", &[pacer::PERCENT, pacer::LIMIT, pacer::LAST_GOAL]),
+            ("runtime.gcTrigger.test", &[pacer::PERCENT, pacer::LIVE]),
+        ])
+    }
+
+    /// Who ends a collection writes when that was, how long it paused and how many there were; who begins one reads when the last was.
+    fn collections(&self) -> Result<Option<u64>, Fault> {
+        let ended = [collections::LAST, collections::PAUSED, collections::COUNT, collections::LAST_NANOTIME];
+        self.spread(&[("runtime.gcMarkTermination", &ended), ("runtime.gcTrigger.test", &[collections::LAST_NANOTIME])])
+    }
+
+    /// The one address from which on each of these functions uses what stands at its distances.
+    fn spread(&self, users: &[(&str, &[usize])]) -> Result<Option<u64>, Fault> {
+        let used = users.iter().map(|(name, _)| self.used(name)).collect::<Result<Vec<_>, Fault>>()?;
+        let uses = |first: u64| {
+            let at = |used: &Vec<u64>, by: &usize| used.contains(&first.wrapping_add(*by as u64));
+            users.iter().zip(&used).all(|((_, distances), used)| distances.iter().all(|by| at(used, by)))
+        };
+        Ok(only(used.iter().flatten().take(used.first().map_or(0, Vec::len)).copied().filter(|first| uses(*first))))
     }
 
     /// What all these functions use, if it is one variable.

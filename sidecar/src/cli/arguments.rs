@@ -10,7 +10,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::config::{CommandLine, parse_duration};
 use crate::error::Error;
-use crate::inspect::{ContentionArguments, GoroutinesArguments, HeapArguments};
+use crate::inspect::{ContentionArguments, GoroutinesArguments, HeapArguments, TopArguments};
 use crate::record::{HOLD, Options, Subject};
 
 const EXIT_CODES: &str = "\
@@ -54,6 +54,8 @@ pub(super) enum Command {
     Run(Box<RunArguments>),
     /// Record one process, or a command with all that it starts, into a file
     Record(RecordArguments),
+    /// Show where a process spends its time on processors, again and again; of a Go program with its heap, collections and threads
+    Top(TopArguments),
     /// Show the heap of a Go program by function, or write it as pprof; needs no change in the program
     Heap(HeapArguments),
     /// Show what the goroutines of a Go program do and wait for, or write them as pprof

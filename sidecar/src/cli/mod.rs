@@ -32,6 +32,7 @@ pub fn main() -> ExitCode {
             Ok(options) => ended(record::main(&options)),
             Err(error) => complain(&error, MISUSE),
         },
+        Command::Top(asked) => ended(inspect::top(&asked)),
         Command::Heap(asked) => shown(inspect::heap(&asked)),
         Command::Goroutines(asked) => shown(inspect::goroutines(&asked)),
         Command::Contention(asked) => shown(inspect::contention(&asked)),

@@ -3,6 +3,8 @@
 //! Pure tables: no I/O. Each number is compared with the DWARF of a program built by that version (`sidecar/tests/layouts.rs`). They are the same
 //! on amd64 and arm64. A version that is not here is refused by whoever asks, never guessed.
 
+pub mod figures;
+
 /// The oldest minor version of Go 1 in the table.
 pub const OLDEST: u32 = 21;
 /// The newest one.

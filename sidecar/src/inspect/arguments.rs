@@ -64,11 +64,42 @@ pub struct ContentionArguments {
     pub max_buckets: usize,
 }
 
+/// `top`.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = TOP_EXAMPLES)]
+pub struct TopArguments {
+    /// The process: any native program
+    pub pid: u32,
+    /// How long a table is of
+    #[arg(short, long, value_name = "DURATION", value_parser = duration, default_value = "3s")]
+    pub interval: Duration,
+    /// Write one interval here instead: *.pb.gz (pprof), *.folded, *.svg; `record` does it for longer, and for commands
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Rows of the table
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub rows: usize,
+    /// Samples per second and processor
+    #[arg(long, value_name = "HZ", default_value_t = 99, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub rate_hz: u32,
+    /// Leave out the kernel's frames
+    #[arg(long)]
+    pub no_kernel: bool,
+}
+
 fn duration(text: &str) -> Result<Duration, String> {
     let most = Duration::from_secs(24 * 3600);
     let duration = parse_duration(text).filter(|duration| !duration.is_zero() && *duration <= most);
     duration.ok_or_else(|| "give seconds, or a number with ms, s, m or h, as 30s".to_owned())
 }
+
+const TOP_EXAMPLES: &str = "\
+Examples:
+  profiler-sidecar top 4711
+  profiler-sidecar top 4711 --interval 10s --rows 40 | less
+On a terminal it goes on until Ctrl-C. It takes CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE; of a Go program, CAP_SYS_PTRACE alone shows heap and goroutines.
+
+Exit codes: 0 done; 1 it could not be done, standard error says why; 2 the command line cannot be.";
 
 const EXAMPLES: &str = "\
 Examples:

@@ -20,7 +20,7 @@ pub(super) fn text(source: &Source, heap: &Heap, set: &ProfileSet, rows: usize) 
     if let Some(advice) = heap.state.advice() {
         _ = writeln!(text, "{advice}");
     }
-    if heap.state != State::Off {
+    if ![State::Off, State::Unlinked].contains(&heap.state) {
         text += &table(set, rows);
     }
     if heap.torn > 0 {

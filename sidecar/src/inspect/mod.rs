@@ -1,4 +1,5 @@
-//! The commands `heap`, `goroutines` and `contention`: what a Go program's runtime knows, read from outside, for a person or into a file.
+//! The commands `heap`, `goroutines` and `contention`: what a Go program's runtime knows, read from outside, for a person or into a file. And `top`, with
+//! what it spends its time on.
 //!
 //! In: a pid and what to show. Out: text for standard output, or a file of which the text says what is in it. The process is not stopped and gets no
 //! signal. Main thread.
@@ -11,10 +12,12 @@ mod heap;
 #[cfg(test)]
 mod tests;
 mod text;
+mod top;
 
 use std::time::UNIX_EPOCH;
 
-pub use arguments::{ContentionArguments, GoroutinesArguments, HeapArguments};
+pub use arguments::{ContentionArguments, GoroutinesArguments, HeapArguments, TopArguments};
+pub use top::top;
 
 use profiler_proto::ProfileSet;
 use profiler_proto::model::Contention as Kind;
@@ -53,7 +56,7 @@ pub fn goroutines(asked: &GoroutinesArguments) -> Result<String, Error> {
     }
     match &asked.output {
         Some(path) => {
-            let set = built(&source, |builder, window| builder.goroutines(&all, window));
+            let set = built(&source, |builder, window| _ = builder.goroutines(&all, window));
             file::write(&set, "goroutine", path)
         }
         None if asked.each => Ok(goroutines::each(&source, &all)),

@@ -13,8 +13,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use self::command::{HOLD, hold};
-pub use self::output::Form;
+pub use self::output::{Form, check, joined, write};
 pub use self::session::{interrupted, main};
+pub use self::top::table as hottest;
 
 /// What to record.
 #[derive(Debug, Clone)]

@@ -66,7 +66,8 @@ fn drawn(set: &ProfileSet) -> String {
 }
 
 /// One set of all: that of the one process, or all of them joined, told apart by `pid` and `service`.
-pub(super) fn joined(mut sets: Vec<ProfileSet>) -> ProfileSet {
+#[must_use]
+pub fn joined(mut sets: Vec<ProfileSet>) -> ProfileSet {
     if sets.len() < 2 {
         return sets.pop().unwrap_or_default();
     }
@@ -85,7 +86,7 @@ pub(super) fn joined(mut sets: Vec<ProfileSet>) -> ProfileSet {
 ///
 /// # Errors
 /// Why not.
-pub(super) fn check(path: &Path) -> Result<(), Error> {
+pub fn check(path: &Path) -> Result<(), Error> {
     Form::of(path)?;
     let beside = beside(path);
     let tried = match fs::metadata(path) {
@@ -96,7 +97,10 @@ pub(super) fn check(path: &Path) -> Result<(), Error> {
 }
 
 /// Writes `set` to `path`; gives the size of the file.
-pub(super) fn write(set: &ProfileSet, path: &Path) -> Result<u64, Error> {
+///
+/// # Errors
+/// Why it cannot be.
+pub fn write(set: &ProfileSet, path: &Path) -> Result<u64, Error> {
     let bytes = Form::of(path)?.bytes(set);
     let beside = beside(path);
     let written = fs::write(&beside, &bytes).and_then(|()| fs::rename(&beside, path));

@@ -16,7 +16,8 @@ struct Time {
 }
 
 /// The `most` functions with most time of their own.
-pub(super) fn table(set: &ProfileSet, most: usize) -> String {
+#[must_use]
+pub fn table(set: &ProfileSet, most: usize) -> String {
     let mut functions: BTreeMap<String, Time> = BTreeMap::new();
     let mut total = 0_u64;
     for profile in set.profiles.iter().filter(|profile| profile.kind.is_cpu(&set.dictionary)) {

@@ -4,9 +4,9 @@
 //! is waited for where it is behind. A process is read on a thread that can be left behind ([`Aside`]): one that gives no answer stops no
 //! other, and loses its own windows only. Nobody waits for this thread: it is left when the agent ends.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use profiler_proto::ProfileSet;
@@ -14,7 +14,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 use super::source::Handle;
 use crate::capture::profile::Window;
-use crate::capture::{Bounds, Captured, Periodic, Source, What};
+use crate::capture::{Bounds, Captured, Periodic, RuntimeFigures, Source, What};
 use crate::config::Config;
 use crate::discover::Target;
 use crate::error::Error;
@@ -41,6 +41,28 @@ pub(super) struct Figures {
     pub(super) without_answer: AtomicU64,
     /// Processes beyond those that are captured.
     pub(super) beyond: AtomicU64,
+    /// What each program's runtime said of itself last.
+    programs: Mutex<BTreeMap<Process, Counted>>,
+}
+
+/// A program, with the figures of its runtime.
+type Counted = (Arc<Target>, RuntimeFigures);
+
+impl Figures {
+    /// Enters the figures of a program; nothing, where there are none.
+    fn count(&self, target: &Arc<Target>, figures: Option<RuntimeFigures>) {
+        let mut programs = self.programs();
+        match figures {
+            Some(figures) => _ = programs.insert(target.process, (Arc::clone(target), figures)),
+            None => _ = programs.remove(&target.process),
+        }
+    }
+
+    /// What each program's runtime said of itself last; of [`MOST`] at most.
+    pub(super) fn programs(&self) -> MutexGuard<'_, BTreeMap<Process, Counted>> {
+        // A map is whole between two calls of its methods.
+        self.programs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// The thread's state.
@@ -112,6 +134,7 @@ impl Captures {
         let targets = self.handle.go_programs();
         let living: HashSet<Process> = targets.iter().map(|target| target.process).collect();
         self.known.retain(|process, _| living.contains(process));
+        self.handle.captures.programs().retain(|process, _| living.contains(process));
         self.programs.forget_unused();
         let beyond = targets.len().saturating_sub(MOST);
         self.handle.captures.beyond.fetch_add(beyond as u64, Ordering::Relaxed);
@@ -138,14 +161,16 @@ impl Captures {
         let answer = self.aside.ask(target.process, move || capture(&asked, &state, &programs, bounds));
         let pid = target.process.pid();
         let (figure, why) = match answer {
-            Ok(Ok(Captured { set, missing })) => {
-                self.handle.captures.missing.fetch_add(missing.len() as u64, Ordering::Relaxed);
-                let is_said = std::mem::replace(&mut known.is_said, !missing.is_empty());
-                for (_, why) in missing.iter().filter(|_| !is_said) {
+            Ok(Ok(Captured { set, missing, figures })) => {
+                let why: Vec<&Error> = missing.iter().map(|(_, why)| why).chain(figures.as_ref().err()).collect();
+                self.handle.captures.missing.fetch_add(why.len() as u64, Ordering::Relaxed);
+                let is_said = std::mem::replace(&mut known.is_said, !why.is_empty());
+                for why in why.iter().filter(|_| !is_said) {
                     tracing::warn!(pid, program = %target.kind, "not all is captured: {why}");
                 }
                 let read = What::ALL.into_iter().filter(|what| !missing.iter().any(|(other, _)| other == what));
                 self.handle.read_outside(target.process, read.collect());
+                self.handle.captures.count(target, figures.ok());
                 return Some(set);
             }
             Ok(Err(error)) => (&self.handle.captures.refused, error.to_string()),
@@ -155,6 +180,7 @@ impl Captures {
             return None;
         }
         figure.fetch_add(1, Ordering::Relaxed);
+        self.handle.captures.count(target, None);
         self.handle.read_outside(target.process, Vec::new());
         if !std::mem::replace(&mut known.is_said, true) {
             tracing::warn!(pid, program = %target.kind, "heap and goroutines are not captured: {why}");

@@ -83,7 +83,7 @@ fn try_read(target: &Target, of: Of) -> Result<ProfileSet, Error> {
     let mut builder = Builder::new(&source, target.resource.clone());
     match of {
         Of::Heap => builder.heap(&mut source.heap(Bounds::default())?, window),
-        Of::Goroutines => builder.goroutines(&source.goroutines(Bounds::default())?, window),
+        Of::Goroutines => _ = builder.goroutines(&source.goroutines(Bounds::default())?, window),
         Of::Contention(kind) => builder.contention(&source.contention(kind, Bounds::default())?, window),
     }
     Ok(builder.finish())

@@ -16,6 +16,8 @@ pub struct Stat {
     pub parent: u32,
     /// Field 9: `PF_KTHREAD`, a thread of the kernel's own.
     pub is_kernel_thread: bool,
+    /// Field 20: its threads.
+    pub threads: u64,
     /// Field 22: ticks of `_SC_CLK_TCK` from boot to its start.
     pub start_time: u64,
     /// Fields 26 and 28: where code and stack begin. Another program has them elsewhere, as addresses are random. Both say
@@ -55,6 +57,7 @@ impl Stat {
             state,
             parent: u32::try_from(number(4)?).ok()?,
             is_kernel_thread: number(9)? & KERNEL_THREAD != 0,
+            threads: number(20)?,
             start_time: number(22)?,
             layout: (number(26)?, number(28)?),
         })
@@ -80,6 +83,7 @@ mod tests {
                 state: State::Alive,
                 parent: 41,
                 is_kernel_thread: false,
+                threads: 3,
                 start_time: 98765,
                 layout: (4096, 140_000),
             };

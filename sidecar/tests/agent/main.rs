@@ -19,6 +19,7 @@ mod pulls;
 mod runtimes;
 mod shares;
 mod steal;
+mod top;
 #[path = "../undivided/mod.rs"]
 mod undivided;
 

@@ -104,13 +104,22 @@ pub(crate) fn go_program(name: &str) -> Running {
 
 /// The same, with arguments.
 pub(crate) fn go_program_with(name: &str, arguments: &[&str]) -> Running {
+    built(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/go").join(name), "go1.22.12", arguments)
+}
+
+/// Builds `examples/go/NAME`, by the Go that is there, and starts it in the same way.
+pub(crate) fn go_example(name: &str, arguments: &[&str]) -> Running {
+    built(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/go").join(name), "local", arguments)
+}
+
+fn built(source: &Path, toolchain: &str, arguments: &[&str]) -> Running {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("agent").join(format!("go-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let thread = format!("{:?}", std::thread::current().id());
-    let program = folder.join(thread.replace(|c: char| !c.is_ascii_alphanumeric(), "")).join(name);
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/go").join(name);
+    let thread = thread.replace(|c: char| !c.is_ascii_alphanumeric(), "");
+    let program = folder.join(thread).join(source.file_name().unwrap());
     let mut go = Command::new("go");
-    go.current_dir(source).env("GOTOOLCHAIN", "go1.22.12").env("GOFLAGS", "-buildvcs=false").env("CGO_ENABLED", "0");
+    go.current_dir(source).env("GOTOOLCHAIN", toolchain).env("GOFLAGS", "-buildvcs=false").env("CGO_ENABLED", "0");
     let built = go.arg("build").arg("-o").arg(&program).arg(".").output().expect("go: run `make setup`");
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
     let mut command = Command::new(program);

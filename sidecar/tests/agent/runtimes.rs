@@ -1,5 +1,6 @@
 //! What the agent captures of a Go program's runtime by itself, as its page has it and a collector gets it.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -7,7 +8,7 @@ use std::time::{Duration, Instant};
 use profiler_proto::ProfileSet;
 
 use crate::http::get;
-use crate::process::{self, Running, agent, go_program};
+use crate::process::{self, Running, agent, go_example, go_program};
 use crate::{DEADLINE, decode, folder, is_root};
 
 /// `tests/go/parked` keeps more than this, and so many goroutines wait in it.
@@ -142,5 +143,53 @@ fn runtimes_are_captured_without_ebpf() {
     let page = run.address_after("http://");
     let stats: serde_json::Value = serde_json::from_slice(&get(&page, "/stats").body).unwrap();
     assert_eq!(stats["self"]["privilege"], "no eBPF", "{stats}");
+    let figures = &stats[format!("go_{}", program.pid())];
+    let number = |name: &str| figures[name].as_f64().unwrap_or_else(|| panic!("{name}: {stats}"));
+    assert!(number("go.goroutine.count") >= PARKED as f64 && number("process.thread.count") > 0.0, "{figures}");
+    assert!(number("go.memory.gc.live") > KEPT as f64 && number("go.memory.used") > KEPT as f64, "{figures}");
+    assert!(number("go.memory.gc.cycles") >= 2.0 && number("go.memory.gc.pause.total") > 0.0, "{figures}");
+    assert_eq!((figures["service.name"].as_str(), number("process.pid")), (Some("parked"), f64::from(program.pid())));
     assert_eq!(run.end(), Some(0));
+}
+
+/// Check that each of the four bugs of `examples/go/troubles` is what stands out where its type is chosen on the page, and its growth where it has one: in
+/// two clicks.
+#[test]
+fn each_bug_stands_out_where_its_type_is_chosen() {
+    if !is_root() {
+        return;
+    }
+    let program = go_example("troubles", &["-until-eof"]);
+    let run = Running::agent(&mut agent(&["run", "--runtime-interval", "1s", "--pid", &program.pid().to_string()]));
+    let page = run.address_after("http://");
+    let bugs = [
+        ("inuse_space&growth=1", "main.newSession"),
+        ("goroutine&growth=1", "main.send"),
+        ("mutex_delay", "main.(*counters).count"),
+        ("block_delay", "main.(*queue).enqueue"),
+    ];
+    let until = Instant::now() + DEADLINE;
+    for (of, bug) in bugs {
+        loop {
+            let answer = get(&page, &format!("/api/profile?type={of}&format=folded&pid={}", program.pid()));
+            let stacks = String::from_utf8(answer.body).unwrap();
+            if answer.status == 200 && largest(&stacks) == Some(bug) {
+                break;
+            }
+            assert!(Instant::now() < until, "{of}: {stacks} {}", run.log());
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+    assert_eq!(run.end(), Some(0));
+}
+
+/// The function of the program with most of its own, the library's and the runtime's that it calls included.
+fn largest(stacks: &str) -> Option<&str> {
+    let mut functions = BTreeMap::<&str, i64>::new();
+    for (stack, value) in stacks.lines().filter_map(|line| line.rsplit_once(' ')) {
+        if let Some(function) = stack.rsplit(';').find(|frame| frame.starts_with("main.")) {
+            *functions.entry(function).or_default() += value.parse::<i64>().unwrap();
+        }
+    }
+    functions.into_iter().max_by_key(|(_, value)| *value).map(|(function, _)| function)
 }

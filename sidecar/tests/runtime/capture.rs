@@ -19,8 +19,16 @@ use profiler_sidecar::capture::heap::State;
 use profiler_sidecar::capture::profile::{Builder, Window};
 use profiler_sidecar::capture::{Bounds, Periodic, Source, Variables};
 
-/// Forms of a program: as it comes, without symbols and debug information, position-independent, both.
-const FORMS: [&[&str]; 4] = [&[], &["-ldflags=-s -w"], &["-buildmode=pie"], &["-buildmode=pie", "-ldflags=-s -w"]];
+/// Forms of a program: as it comes (static), without symbols and debug information, position-independent, both; with C, linked by the system's linker to shared
+/// libraries, and to none.
+const FORMS: [&[&str]; 6] = [
+    &[],
+    &["-ldflags=-s -w"],
+    &["-buildmode=pie"],
+    &["-buildmode=pie", "-ldflags=-s -w"],
+    &["-ldflags=-s -w -linkmode=external"],
+    &["-ldflags=-linkmode=external -extldflags=-static"],
+];
 
 const WINDOW: Window = Window { start_unix_nanos: 1_700_000_000_000_000_000, duration_nanos: 1 };
 
@@ -36,9 +44,15 @@ fn captures_are_what_the_program_says_itself() {
     }
 }
 
-/// Check that a program that turned heap profiling off is told from one without a heap.
+/// Check that a program that has heap profiling off is told from one without a heap, and from one that the linker left it out of.
 #[test]
 fn what_is_off_is_said() {
+    let program = programs::build("bare", "go1.24.13", &["-ldflags=-s -w"], "amd64");
+    let running = Running::start(&program, &[]);
+    let heap = Source::find(running.pid()).unwrap().heap(Bounds::default()).unwrap();
+    assert_eq!((heap.rate, heap.records.len(), heap.state), (0, 0, State::Unlinked));
+    assert!(heap.state.advice().unwrap().contains("the linker left it out"));
+
     let program = programs::build("parked", "go1.24.13", &[], "amd64");
     let running = Running::start(&program, &["off"]);
     let source = Source::find(running.pid()).unwrap();
@@ -46,6 +60,7 @@ fn what_is_off_is_said() {
     // What was allocated before `main`, at the usual rate, may be there.
     assert_eq!(heap.rate, 0);
     assert!(heap.records.is_empty() == (heap.state == State::Off), "{heap:?}");
+    assert!(State::Off.advice().unwrap().contains("the program set runtime.MemProfileRate to 0"));
     for kind in [Kind::Block, Kind::Mutex] {
         let contention = source.contention(kind, Bounds::default()).unwrap();
         assert_eq!((contention.rate, contention.records.len()), (0, 0));
@@ -61,7 +76,7 @@ fn windows_tell_what_came_in_them() {
     let mut capture = || {
         let resource = profiler_proto::resource::Resource::new().with("service.name", "parked");
         let captured = periodic.capture(resource, WINDOW, Bounds::default()).unwrap();
-        assert!(captured.missing.is_empty(), "{captured:?}");
+        assert!(captured.missing.is_empty() && captured.figures.is_ok(), "{captured:?}");
         let set = captured.set;
         assert_eq!(validate_bytes(&otlp::encode_to_vec(&set)), []);
         let sum = |kind: &str| {
@@ -161,6 +176,31 @@ fn a_program_that_was_replaced_is_not_taken_for_what_it_was() {
     assert!(Source::find(running.pid()).unwrap().heap(Bounds::default()).is_ok());
 }
 
+/// Check that a Go of the future is refused by its name, with what to do: its numbers may be others.
+#[test]
+fn a_version_that_is_not_known_is_refused() {
+    let program = programs::build("bare", "go1.24.13", &["-ldflags=-s -w"], "amd64");
+    let mut bytes = std::fs::read(&program).unwrap();
+    let (from, to) = (b"go1.24.13", b"go1.99.13");
+    let places: Vec<usize> = (0..bytes.len() - from.len()).filter(|at| bytes[*at..].starts_with(from)).collect();
+    assert!(!places.is_empty());
+    places.iter().for_each(|at| bytes[*at..at + to.len()].copy_from_slice(to));
+    let future = program.with_extension(format!("{}.future", std::process::id()));
+    std::fs::write(&future, bytes).unwrap();
+    std::fs::set_permissions(&future, std::fs::metadata(&program).unwrap().permissions()).unwrap();
+    let running = Running::start(&future, &[]);
+    let told = Source::find(running.pid()).unwrap_err().to_string();
+    assert_eq!(
+        told,
+        format!(
+            "the program of process {}: built by \"go1.99.13\", whose runtime is not known; Go 1.21 to 1.27 can be read from outside; for others import \
+             net/http/pprof and pull",
+            running.pid()
+        )
+    );
+    std::fs::remove_file(&future).unwrap();
+}
+
 fn compare(version: &str, form: &[&str]) {
     let program = programs::build("parked", version, form, "amd64");
     let mut running = Running::start(&program, &[]);
@@ -177,7 +217,7 @@ fn compare(version: &str, form: &[&str]) {
 
     let goroutines = source.goroutines(Bounds::default()).unwrap();
     assert_eq!((goroutines.changed, goroutines.broken), (0, 0), "{what}");
-    let ours = built(&source, |builder| builder.goroutines(&goroutines, WINDOW));
+    let ours = built(&source, |builder| _ = builder.goroutines(&goroutines, WINDOW));
     // The one that writes the profiles is elsewhere by now.
     let others = |stack: &[String]| !stack.iter().any(|frame| frame.starts_with("main.main "));
     same(&what, "goroutine", &table(&ours, others), &table(&theirs(&folder, "goroutine"), others));

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::process::Command;
 
 use crate::programs;
+use profiler_sidecar::go::layouts::figures::{collections, pacer};
 use profiler_sidecar::go::layouts::{self, Cycle, G, Layout, Ticks, bucket};
 
 /// Check that each number of the table is what the linker wrote, of each version and processor.
@@ -20,6 +21,10 @@ fn layouts_are_those_of_dwarf() {
             let layout = layouts::of(minor).unwrap();
             for (name, ours) in claims(&layout) {
                 assert_eq!(facts.get(name), Some(&ours), "{name} of go{version} {architecture}");
+            }
+            let memstats = facts["runtime.mstats.last_gc_unix"];
+            for (name, ours) in OF_COLLECTIONS {
+                assert_eq!(facts.get(name), Some(&(memstats + ours)), "{name} of go{version} {architecture}");
             }
             assert_eq!(reasons(&text), layout.wait_reasons, "wait reasons of go{version} {architecture}");
         }
@@ -44,6 +49,15 @@ fn reasons(text: &str) -> Vec<&str> {
     let lines = text.lines().filter_map(|line| line.strip_prefix("reason "));
     lines.map(|line| line.split_once(' ').unwrap().1).collect()
 }
+
+/// Distances from `last_gc_unix`.
+const OF_COLLECTIONS: [(&str, usize); 5] = [
+    ("runtime.mstats.pause_total_ns", collections::PAUSED),
+    ("runtime.mstats.pause_ns", collections::PAUSES),
+    ("runtime.mstats.pause_end", collections::PAUSES + 8 * collections::KEPT),
+    ("runtime.mstats.numgc", collections::COUNT),
+    ("runtime.mstats.last_gc_nanotime", collections::LAST_NANOTIME),
+];
 
 fn claims(layout: &Layout) -> Vec<(&'static str, usize)> {
     let g = &layout.g;
@@ -83,6 +97,19 @@ fn claims(layout: &Layout) -> Vec<(&'static str, usize)> {
         ("runtime.memRecordCycle.frees", 8),
         ("runtime.ticksType.val", layout.ticks.rate()),
         ("size runtime.waitReasonStrings", 16 * layout.wait_reasons.len()),
+        ("runtime.gcControllerState.gcPercent", pacer::PERCENT),
+        ("runtime.gcControllerState.memoryLimit", pacer::LIMIT),
+        ("runtime.gcControllerState.gcPercentHeapGoal", pacer::GOAL),
+        ("runtime.gcControllerState.sweepDistMinTrigger", pacer::SWEEP),
+        ("runtime.gcControllerState.triggered", pacer::TRIGGERED),
+        ("runtime.gcControllerState.lastHeapGoal", pacer::LAST_GOAL),
+        ("runtime.gcControllerState.heapLive", pacer::LIVE),
+        ("runtime.gcControllerState.heapMarked", pacer::MARKED),
+        ("runtime.gcControllerState.heapFree", pacer::FREE),
+        ("runtime.gcControllerState.totalAlloc", pacer::ALLOCATED),
+        ("runtime.gcControllerState.totalFree", pacer::FREED),
+        ("runtime.gcControllerState.mappedReady", pacer::MAPPED),
+        ("size runtime.gomaxprocs", 4),
     ];
     if layout.cycle == Cycle::Counted {
         claims.extend([("runtime.memRecordCycle.alloc_bytes", 16), ("runtime.memRecordCycle.free_bytes", 24)]);

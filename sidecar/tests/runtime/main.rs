@@ -1,15 +1,17 @@
 //! Tests with real Go programs (`tests/go`), whose runtime's memory is read from outside.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![expect(clippy::print_stderr, reason = "what was captured of a restless program is told")]
 
 mod capture;
+mod figures;
 mod inspect;
 mod layouts;
 mod many;
 mod programs;
 mod running;
 mod torn;
+mod unmapped;
 mod variables;
 
 /// Whether there is time for all of it: `make torture`.

@@ -1,5 +1,6 @@
 //! Captures of a program with very many goroutines and stacks (`tests/go/many`): all of them, and beyond the bound how many are left out.
 
+use std::process::Command;
 use std::time::Instant;
 
 use profiler_sidecar::capture::profile::{Builder, Window};
@@ -41,4 +42,25 @@ fn very_many_goroutines_and_stacks_are_captured() {
     assert_eq!(source.heap(few).unwrap().walk.beyond, (heap.walk.taken - 4000).min(40_001));
     // Dead ones may be among those that are left out.
     assert!(source.goroutines(few).unwrap().beyond >= (all.list.len() - 1000) as u64);
+}
+
+/// Check that a hundred thousand stacks, and as many goroutines, are read, named and written with 64 MiB of memory: the kernel gives no more
+/// (`RLIMIT_DATA`, getrlimit(2): heap and private mappings), and a program that wants more ends.
+#[test]
+fn a_hundred_thousand_take_no_more_than_64_mib() {
+    let program = programs::build("many", "go1.27.0", &["-ldflags=-s -w"], "amd64");
+    let running = Running::start(&program, &["100000", "17"]);
+    let file = program.with_extension(format!("{}.pb.gz", running.pid()));
+    for (command, bound, most, least) in
+        [("heap", "--max-buckets", "100000", 99_900), ("goroutines", "--max-goroutines", "110000", 20)]
+    {
+        let mut limited = Command::new("prlimit");
+        limited.args(["--data=67108864", env!("CARGO_BIN_EXE_profiler-sidecar"), command, &running.pid().to_string()]);
+        let ran = limited.args([bound, most, "-o"]).arg(&file).output().unwrap();
+        assert!(ran.status.success(), "{command}: {}", String::from_utf8_lossy(&ran.stderr));
+        let told = String::from_utf8(ran.stdout).unwrap();
+        let stacks: usize = told.split(": ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
+        assert!(stacks >= least, "{told}");
+    }
+    std::fs::remove_file(&file).unwrap();
 }

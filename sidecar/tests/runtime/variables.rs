@@ -26,6 +26,10 @@ fn variables_are_where_dwarf_says() {
             block_rate: at("runtime.blockprofilerate"),
             ticks: at("runtime.ticks"),
             goroutines: at("runtime.allgs"),
+            pacer: at("runtime.gcController"),
+            // A field of it, whose place in each version the same debug information says.
+            collections: Some(facts["runtime.memstats"] + field(&text, "runtime.mstats.last_gc_unix")),
+            processors: at("runtime.gomaxprocs"),
         };
         assert_eq!(found, expected, "{version}");
         let behind = |name: &str, by: u64| facts[name] + by;
@@ -39,4 +43,10 @@ fn variables_are_where_dwarf_says() {
 fn variable(line: &str) -> Option<(&str, u64)> {
     let mut words = line.strip_prefix("var ")?.split(' ');
     Some((words.next()?, u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok()?))
+}
+
+/// "field runtime.mstats.last_gc_unix 3592 8".
+fn field(text: &str, name: &str) -> u64 {
+    let line = text.lines().find_map(|line| line.strip_prefix("field ")?.strip_prefix(name)).unwrap();
+    line.split_whitespace().next().unwrap().parse().unwrap()
 }

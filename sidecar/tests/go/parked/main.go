@@ -6,10 +6,12 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"runtime/metrics"
 	"runtime/pprof"
 	"strings"
 	"sync"
@@ -173,6 +175,26 @@ func write(folder string) {
 	file.Close()
 }
 
+// figures says what the runtime counts of itself, in a line.
+func figures() string {
+	names := []string{
+		"/gc/cycles/total:gc-cycles", "/gc/heap/live:bytes", "/gc/heap/goal:bytes", "/gc/gogc:percent", "/gc/gomemlimit:bytes",
+		"/sched/gomaxprocs:threads", "/memory/classes/total:bytes", "/memory/classes/heap/released:bytes",
+	}
+	samples := make([]metrics.Sample, len(names))
+	for i, name := range names {
+		samples[i].Name = name
+	}
+	metrics.Read(samples)
+	var stats debug.GCStats
+	debug.ReadGCStats(&stats)
+	text := ""
+	for _, sample := range samples {
+		text += fmt.Sprint(sample.Value.Uint64(), " ")
+	}
+	return text + fmt.Sprint(stats.NumGC, " ", int64(stats.PauseTotal), " ", int64(stats.Pause[0]), " ", runtime.NumGoroutine())
+}
+
 //go:noinline
 func leaked() { <-nothing }
 
@@ -206,6 +228,18 @@ func main() {
 			fmt.Println("written")
 		}
 		switch lines.Text() {
+		case "figures":
+			fmt.Println(figures())
+		case "tune": // a pace that is limited by memory
+			runtime.GOMAXPROCS(3)
+			debug.SetGCPercent(50)
+			debug.SetMemoryLimit(60 << 20)
+			runtime.GC()
+			fmt.Println("tuned")
+		case "uncollected":
+			debug.SetGCPercent(-1)
+			debug.SetMemoryLimit(math.MaxInt64)
+			fmt.Println("uncollected")
 		case "exec": // the same program again, in the same process
 			syscall.Exec("/proc/self/exe", os.Args, os.Environ())
 		case "leak": // goroutines that are never done, more and more

@@ -1,0 +1,205 @@
+//! `top`: where a process spends its time on processors, again and again; of a Go program with what its runtime counts.
+//!
+//! In: a pid. Out: a table on standard output; on a terminal a new one in its place each interval until Ctrl-C, else one alone. Where CPU is not sampled,
+//! that is said, and of a Go program heap and goroutines are shown instead. Main thread; another one waits for Ctrl-C.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::{self, IsTerminal as _, Write as _};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+use profiler::Ledger;
+
+use crate::capture::profile::{is_system, places_of};
+use crate::capture::{Bounds, RuntimeFigures, Source};
+use crate::config::Filter;
+use crate::error::Error;
+use crate::pipeline::{self, Pipeline, assembled};
+use crate::privilege;
+use crate::record::{check, hottest, interrupted, joined, write};
+use crate::target::Process;
+
+use super::arguments::TopArguments;
+use super::text::{bytes, nanos, plain};
+use super::{built, heap};
+
+/// Longest that records wait, and Ctrl-C.
+const TURN: Duration = Duration::from_millis(100);
+/// To the upper left corner, and away with what stands behind the text.
+const REDRAW: (&str, &str) = ("\x1b[H\x1b[2J", "\n(Ctrl-C ends it)");
+
+/// Does `top`.
+///
+/// # Errors
+/// When there is no such process, or nothing can be known of it.
+pub fn top(asked: &TopArguments) -> Result<(), Error> {
+    let process = Process::find(asked.pid).map_err(|fault| {
+        let remedy = "give the id of a process that `ps` shows in this pid namespace";
+        Error::new(format!("process {}", asked.pid), fault.to_string(), remedy)
+    })?;
+    // Before any work: a file that cannot be written is told at once.
+    asked.output.as_deref().map_or(Ok(()), check)?;
+    let source = runtime_of(process);
+    let cpu = match Pipeline::open(options(asked), Arc::<Ledger>::default(), true) {
+        Err(why) if source.is_none() || asked.output.is_some() => return Err(why),
+        cpu => cpu,
+    };
+    privilege::drop_setup()?;
+    let mut top = Top { asked, process, cpu, source, stopped: interrupted() };
+    let is_terminal = io::stdout().is_terminal() && asked.output.is_none();
+    loop {
+        let text = top.next()?;
+        let (before, behind) = if is_terminal { REDRAW } else { ("", "") };
+        match writeln!(io::stdout(), "{before}{}{behind}", text.trim_end()) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
+            Err(error) => return Err(Error::new("standard output", error.to_string(), "give it a place to write to")),
+            Ok(()) if !is_terminal || top.is_over() => return Ok(()),
+            Ok(()) => {}
+        }
+    }
+}
+
+fn options(asked: &TopArguments) -> pipeline::Options {
+    let filter = Filter { pids: vec![asked.pid], ..Filter::default() };
+    pipeline::Options { rate_hz: asked.rate_hz, kernel: !asked.no_kernel, filter, family: None, profile_sdk: true }
+}
+
+struct Top<'a> {
+    asked: &'a TopArguments,
+    process: Process,
+    /// What samples it, or why nothing does.
+    cpu: Result<Pipeline, Error>,
+    /// Its runtime, where it is a Go program that can be read; else, why it cannot, if it is one.
+    source: Option<Result<Source, Error>>,
+    stopped: Arc<AtomicBool>,
+}
+
+impl Top<'_> {
+    /// What is to be said of the next interval, at its end.
+    fn next(&mut self) -> Result<String, Error> {
+        let took = self.wait();
+        if self.source.as_ref().is_some_and(|source| source.as_ref().is_ok_and(|source| !source.is_same())) {
+            self.source = runtime_of(self.process);
+        }
+        let mut text = format!("process {}", self.asked.pid);
+        // Writing to a `String` cannot fail, here and below.
+        match &self.source {
+            Some(Ok(source)) => match runtime(source) {
+                Ok(runtime) => text += &runtime,
+                Err(why) => _ = writeln!(text, "\nits runtime is not read: {why}"),
+            },
+            Some(Err(why)) => _ = writeln!(text, "\nits runtime is not read: {why}"),
+            None => text.push('\n'),
+        }
+        match (&mut self.cpu, &self.source) {
+            (Ok(pipeline), _) => text += &on_processors(pipeline, self.asked, took)?,
+            (Err(why), Some(Ok(source))) => {
+                // The last time, the process may have ended.
+                let shown = in_memory(source, self.asked.rows).unwrap_or_else(|why| why.to_string());
+                _ = writeln!(text, "CPU is not sampled: {why}\n\n{shown}");
+            }
+            (Err(why), _) => _ = writeln!(text, "CPU is not sampled: {why}"),
+        }
+        if !self.process.is_alive() {
+            text += "the process has ended\n";
+        }
+        Ok(text)
+    }
+
+    /// Waits for an interval, and samples; how long it was.
+    fn wait(&mut self) -> Duration {
+        let begun = Instant::now();
+        if let Ok(pipeline) = &mut self.cpu {
+            // What was sampled since is of no interval.
+            pipeline.turn(Duration::ZERO);
+            drop(pipeline.end(SystemTime::now()));
+        }
+        while begun.elapsed() < self.asked.interval && !self.is_over() {
+            let turn = TURN.min(self.asked.interval.saturating_sub(begun.elapsed()));
+            match &mut self.cpu {
+                Ok(pipeline) => pipeline.turn(turn),
+                Err(_) => std::thread::sleep(turn),
+            }
+        }
+        begun.elapsed()
+    }
+
+    fn is_over(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed) || !self.process.is_alive()
+    }
+}
+
+/// Go's runtime in what the process runs now, or why it cannot be read; none of another program.
+fn runtime_of(process: Process) -> Option<Result<Source, Error>> {
+    let program = Source::program_of(process, |_| None).ok()?;
+    Some(Source::of(process, program))
+}
+
+/// The table of functions, or what was written instead.
+fn on_processors(pipeline: &mut Pipeline, asked: &TopArguments, took: Duration) -> Result<String, Error> {
+    pipeline.turn(Duration::ZERO);
+    let interval = pipeline.end(SystemTime::now());
+    let stacks = interval.stacks();
+    let lost: u64 = interval.lost.iter().map(|(_, count)| count).sum();
+    let (sets, seconds) = (assembled(&interval.windows, &interval.lost), took.as_secs_f64());
+    let mut text = format!("{stacks} samples within {seconds:.1} s at {} Hz, {lost} lost", asked.rate_hz);
+    if let Some(path) = &asked.output {
+        let size = write(&joined(sets), path)?;
+        return Ok(format!("{text}; {size} bytes in {}\n", path.display()));
+    }
+    if stacks == 0 {
+        return Ok(text + ": it spent no time on a processor\n");
+    }
+    // One process has one window, or one for each program that it ran.
+    for set in &sets {
+        _ = write!(text, "\n\n{}", hottest(set, asked.rows));
+    }
+    Ok(text)
+}
+
+/// What the runtime counts, in two lines.
+fn runtime(source: &Source) -> Result<String, Error> {
+    let (path, version) = (source.code().path.to_string_lossy(), &source.loaded().program().version().text);
+    let figures = source.figures()?;
+    let RuntimeFigures { threads, processors, live, used, collections, paused, .. } = figures;
+    let goal = figures.goal.map_or_else(|| "none".to_owned(), signed);
+    let limit = figures.limit.map_or_else(String::new, |limit| format!(", limit {}", signed(limit)));
+    let last = figures.last_pause.map_or_else(String::new, |last| format!(", the last one {}", of_time(last)));
+    Ok(format!(
+        " ({}, {}): {threads} threads, GOMAXPROCS {processors}\nheap: {} live, goal {goal}; memory: {}{limit}; {collections} collections, paused {}{last}\n",
+        plain(&path),
+        plain(version),
+        signed(live),
+        signed(used),
+        of_time(paused),
+    ))
+}
+
+/// Heap by function, goroutines by state.
+fn in_memory(source: &Source, rows: usize) -> Result<String, Error> {
+    let mut captured = source.heap(Bounds::default())?;
+    let set = built(source, |builder, window| builder.heap(&mut captured, window));
+    let mut states: BTreeMap<&str, u64> = BTreeMap::new();
+    for goroutine in &source.goroutines(Bounds::default())?.list {
+        if !is_system(source, goroutine, &places_of(source, goroutine)) {
+            *states.entry(goroutine.state()).or_default() += 1;
+        }
+    }
+    let mut states: Vec<_> = states.into_iter().collect();
+    states.sort_by_key(|(state, count)| (std::cmp::Reverse(*count), *state));
+    let mut text = format!("{} goroutines", states.iter().map(|(_, count)| count).sum::<u64>());
+    for (place, (state, count)) in states.iter().enumerate() {
+        _ = write!(text, "{} {count} {state}", if place == 0 { ":" } else { "," });
+    }
+    Ok(format!("{text}\n\n{}", heap::text(source, &captured, &set, rows)))
+}
+
+fn signed(value: u64) -> String {
+    bytes(i64::try_from(value).unwrap_or(i64::MAX))
+}
+
+fn of_time(value: u64) -> String {
+    nanos(i64::try_from(value).unwrap_or(i64::MAX))
+}

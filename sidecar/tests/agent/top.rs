@@ -1,0 +1,121 @@
+//! `top`: a table of one process, or one after the other on a terminal.
+
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use crate::process::{Running, agent, go_program, quiet};
+use crate::{DEADLINE, folder, is_root};
+
+/// What it says of a process, to a pipe.
+fn said(command: &mut Command) -> String {
+    let ran = command.output().unwrap();
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    String::from_utf8(ran.stdout).unwrap()
+}
+
+/// Check one table to a pipe: functions with their shares, and the runtime's figures above them.
+#[test]
+fn a_pipe_gets_one_table() {
+    if !is_root() {
+        return;
+    }
+    let program = go_program("shares");
+    let pid = program.pid().to_string();
+    let until = Instant::now() + DEADLINE;
+    loop {
+        let table = said(&mut agent(&["top", &pid, "--interval", "1s", "--rate-hz", "499", "--rows", "3"]));
+        assert!(table.starts_with(&format!("process {pid} (")) && table.contains("GOMAXPROCS "), "{table}");
+        assert!(table.contains("heap: ") && table.contains(" collections, paused "), "{table}");
+        assert!(!table.contains('\u{1b}'), "{table}");
+        // On a busy machine it may have had no processor for so long.
+        if table.contains("main.heavy") {
+            assert_eq!(table.matches("     self   self%").count(), 1, "{table}");
+            let rows = table.lines().skip_while(|line| !line.contains("self%")).skip(1).count();
+            assert!((1..=3).contains(&rows), "{table}");
+            return;
+        }
+        assert!(Instant::now() < until, "{table}");
+    }
+}
+
+/// Check that an interval is written as a file instead, and that a name that says no form is refused before anything is sampled.
+#[test]
+fn an_interval_is_written_as_a_file() {
+    if !is_root() {
+        return;
+    }
+    let program = go_program("shares");
+    let pid = program.pid().to_string();
+    let folder = folder("top");
+    let file = folder.join("out.folded");
+    let until = Instant::now() + DEADLINE;
+    loop {
+        let told = said(agent(&["top", &pid, "--interval", "1s", "--rate-hz", "499", "-o"]).arg(&file));
+        assert!(told.contains(" bytes in "), "{told}");
+        if std::fs::read_to_string(&file).unwrap().contains(";main.heavy") {
+            break;
+        }
+        assert!(Instant::now() < until, "{told}");
+    }
+    let refused = agent(&["top", &pid, "-o"]).arg(folder.join("out.txt")).output().unwrap();
+    let told = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(1) && told.contains("does not say which form"), "{told}");
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+/// Check that a terminal gets one table after the other, each in the place of the one before, until the process ends.
+#[test]
+fn a_terminal_gets_one_table_after_the_other() {
+    const REDRAWN: &str = "\u{1b}[H\u{1b}[2J";
+    if !is_root() {
+        return;
+    }
+    let program = go_program("shares");
+    let pid = program.pid();
+    let line = format!("{} top {pid} --interval 200ms", env!("CARGO_BIN_EXE_profiler-sidecar"));
+    let mut terminal = Command::new("script");
+    quiet(terminal.args(["--quiet", "--flush", "--return", "--command", &line, "/dev/null"]).stdin(Stdio::null()));
+    let shown = Running::program(&mut terminal);
+    let redrawn = || shown.log().matches(REDRAWN).count();
+    let until = Instant::now() + DEADLINE;
+    while redrawn() < 3 {
+        assert!(Instant::now() < until, "{}", shown.log());
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    drop(program);
+    while !shown.log().contains("the process has ended") {
+        assert!(Instant::now() < until, "{}", shown.log());
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+/// Check that where CPU may not be sampled this is said, and heap and goroutines of a Go program are shown; and that of another program there is
+/// nothing to show.
+#[test]
+fn without_ebpf_heap_and_goroutines_are_shown() {
+    if !is_root() {
+        return;
+    }
+    let bare = |pid: u32| {
+        let mut bare = Command::new("setpriv");
+        bare.args(["--bounding-set=-all,+sys_ptrace", "--inh-caps=-all", "--no-new-privs"]);
+        bare.arg(env!("CARGO_BIN_EXE_profiler-sidecar")).args(["top", &pid.to_string(), "--interval", "10ms"]);
+        quiet(&mut bare);
+        bare
+    };
+    let program = go_program("parked");
+    let table = said(&mut bare(program.pid()));
+    assert!(table.contains("CPU is not sampled: ") && table.contains(" collections, paused "), "{table}");
+    assert!(
+        table.contains(" goroutines: ") && table.contains(" chan receive") && table.contains(" main.fresh"),
+        "{table}"
+    );
+    let mut sleeper = Command::new("sleep").arg("600").spawn().unwrap();
+    let ran = bare(sleeper.id()).output().unwrap();
+    sleeper.kill().unwrap();
+    sleeper.wait().unwrap();
+    assert_eq!((ran.status.code(), ran.stdout.len()), (Some(1), 0));
+    let ran = agent(&["top", "4194304"]).output().unwrap();
+    let told = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.code() == Some(1) && told.contains("process 4194304"), "{told}");
+}

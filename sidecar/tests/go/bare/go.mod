@@ -1,0 +1,3 @@
+module bare
+
+go 1.21

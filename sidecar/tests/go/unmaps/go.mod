@@ -1,0 +1,3 @@
+module unmaps
+
+go 1.21
