@@ -47,9 +47,10 @@ fn scoped(arguments: &Arguments, function: &Function) -> TokenStream {
     let Arguments { root, tags } = arguments;
     let (list, body) = (list(tags), function.body());
     let scope = if tags.iter().all(|tag| matches!(tag.value, Expr::Lit(_))) {
+        let count = tags.len() as u64;
         ours! {{
             static TAGS: #root::__private::FixedTags = #root::__private::FixedTags::new();
-            TAGS.enter(|| #root::Tags::new(#list))
+            TAGS.enter(#count, || #root::Tags::new(#list))
         }}
     } else {
         ours!(#root::Scope::of(#list))

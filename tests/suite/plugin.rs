@@ -87,6 +87,20 @@ fn a_plugin_with_much_thread_local_memory_profiles_a_c_program() {
     assert_eq!(outcome["fixed"], 0, "the plugin's thread-locals are at a fixed place all the same: {outcome}");
 }
 
+/// Check that a handler that passes on what it gets, and that a plugin's was put in front of by another start, gets each signal of others once, on
+/// a thread that the plugin does not know.
+#[test]
+fn two_handlers_do_not_call_each_other_for_ever() {
+    for name in ["plugin", "plugin_large"] {
+        let mut host = Command::new(build_host(&format!("again-{name}")));
+        clean(host.arg(build_plugin(name)).args(["0", "again"]));
+        let _turn = half_turn();
+        let receiver = Receiver::start().unwrap();
+        let outcome = result(sending(&mut host, &receiver, Protocol::Http));
+        assert_eq!((number(&outcome, "/got"), number(&outcome, "/sent")), (100, 100), "{name}: {outcome}");
+    }
+}
+
 /// Check that a plugin profiles a Python program, the threads of the interpreter included.
 #[test]
 fn a_plugin_profiles_python() {

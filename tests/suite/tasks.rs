@@ -1,7 +1,8 @@
 //! Tags and spans are those of the code that runs: of a task, whichever thread it is on, and of no other.
 //!
 //! The work of each task is called through functions that spell its number (`workload::on_path`), so each sample says on its own which
-//! tag and which link it must have. All of them are compared, not a choice.
+//! tags and which link it must have. All of them are compared, not a choice: those on the way to the work or back spell the first functions alone,
+//! and so many bits of what they carry must be right.
 
 use profiler_proto::model::{Dictionary, ProfileSet, Sample};
 use profiler_tests::receiver::{Answer, Protocol, Receiver};
@@ -9,16 +10,17 @@ use profiler_tests::tally::is_named;
 
 use crate::scenario::{assert_lawful, command, half_turn, number, result, sending};
 
-/// Functions that spell a number, below the one where they begin.
+/// Functions that spell a number, below the one where they begin. The next one tells whether the work is nested.
 const BITS: usize = 10;
 
 /// What samples of the work said, by weight.
 #[derive(Debug, Default)]
 struct Labels {
     tags: Outcomes,
+    nested: Outcomes,
     links: Outcomes,
-    /// Samples on the way to the work, whose number is not known.
-    unspelled: i64,
+    /// Samples of the work in which inner tags are in force, and of which all is known.
+    inside: i64,
 }
 
 #[derive(Debug, Default)]
@@ -36,26 +38,27 @@ impl Labels {
     }
 
     fn add_sample(&mut self, sample: &Sample, dictionary: &Dictionary) {
-        let task = match spelled(sample, dictionary) {
-            Spelled::Whole(task) => task,
-            Spelled::Partly => {
-                self.unspelled += sample.value;
-                return;
-            }
-            Spelled::Nothing => return,
-        };
-        let tags = dictionary.attributes_of(sample.attributes).filter(|(key, _)| ["task", "even", "odd"].contains(key));
-        let tags: Vec<_> = tags.filter_map(|(key, value)| Some((key, value.as_str()?))).collect();
-        let has_tag = tags.iter().any(|(key, _)| *key == "task");
-        self.tags.add(has_tag, tags.iter().all(|(_, tag)| *tag == task.to_string()), sample.value);
+        let Some(spelled) = Spelled::by(sample, dictionary) else { return };
+        let attributes = || dictionary.attributes_of(sample.attributes);
+        let numbers = attributes().filter(|(key, _)| ["task", "even", "odd"].contains(key));
+        let numbers: Vec<_> = numbers.filter_map(|(key, value)| Some((key, value.as_str()?.parse().ok()))).collect();
+        let has_task = numbers.iter().any(|(key, _)| *key == "task");
+        let is_right = numbers.iter().all(|(_, number)| number.is_some_and(|number| spelled.begins(number)));
+        self.tags.add(has_task, is_right, sample.value);
+        let nested = attributes().find(|(key, _)| *key == "nested").map(|(_, value)| value.as_str());
+        let expected = spelled.is_nested().map(|is_nested| is_nested.then_some(Some("inner")));
+        let is_right =
+            expected.map_or(nested.is_none() || nested == Some(Some("inner")), |expected| nested == expected);
+        self.nested.add(nested.is_some() || is_right, is_right, sample.value);
+        self.inside += if spelled.is_nested() == Some(true) { sample.value } else { 0 };
         let link = dictionary.links.get(sample.link).filter(|_| !sample.link.is_zero());
-        // Every fourth task has no span.
         let is_right = match link {
             Some(link) => {
                 let ids = (u128::from_be_bytes(link.trace_id), u64::from_be_bytes(link.span_id));
-                !task.is_multiple_of(4) && ids == (task.into(), task)
+                ids.0 == ids.1.into() && !ids.1.is_multiple_of(4) && spelled.begins(ids.1)
             }
-            None => task.is_multiple_of(4),
+            // Every fourth task has no span.
+            None => spelled.0.iter().take(2).all(|bit| *bit == 0),
         };
         self.links.add(link.is_some() || is_right, is_right, sample.value);
     }
@@ -71,39 +74,43 @@ impl Outcomes {
     }
 }
 
-/// What the functions of a stack spell from its root on.
-enum Spelled {
-    Whole(u64),
-    /// The work has not been reached, or its stack is not whole.
-    Partly,
-    Nothing,
-}
+/// What the functions of a stack spell from its root on: the lowest bit of a number first.
+struct Spelled(Vec<u64>);
 
-fn spelled(sample: &Sample, dictionary: &Dictionary) -> Spelled {
-    let locations = dictionary.stacks.get(sample.stack).map_or(&[][..], |stack| &stack.locations);
-    let names = locations.iter().rev().filter_map(|id| {
-        let line = dictionary.locations.get(*id)?.lines.first()?;
-        Some(dictionary.strings.text(dictionary.functions.get(line.function)?.name))
-    });
-    let steps = names.filter_map(|name| match name {
-        other if is_named(other, "on_other_path") => Some(1_u64),
-        one if is_named(one, "on_path") => Some(0),
-        _ => None,
-    });
-    match steps.collect::<Vec<u64>>().split_first() {
-        Some((_, bits)) if bits.len() == BITS => {
-            Spelled::Whole(bits.iter().enumerate().map(|(place, bit)| bit << place).sum())
-        }
-        Some(_) => Spelled::Partly,
-        None => Spelled::Nothing,
+impl Spelled {
+    fn by(sample: &Sample, dictionary: &Dictionary) -> Option<Self> {
+        let locations = dictionary.stacks.get(sample.stack).map_or(&[][..], |stack| &stack.locations);
+        let names = locations.iter().rev().filter_map(|id| {
+            let line = dictionary.locations.get(*id)?.lines.first()?;
+            Some(dictionary.strings.text(dictionary.functions.get(line.function)?.name))
+        });
+        let steps = names.filter_map(|name| match name {
+            other if is_named(other, "on_other_path") => Some(1),
+            one if is_named(one, "on_path") => Some(0),
+            _ => None,
+        });
+        // Where they begin, nothing has been spelled.
+        steps.collect::<Vec<u64>>().split_first().map(|(_, bits)| Self(bits.to_vec()))
+    }
+
+    /// Whether a task's number begins with what is spelled of it.
+    fn begins(&self, task: u64) -> bool {
+        self.0.len() <= BITS + 1
+            && task < 1 << BITS
+            && self.0.iter().take(BITS).enumerate().all(|(place, bit)| task >> place & 1 == *bit)
+    }
+
+    /// Whether the work is nested, if that is spelled.
+    fn is_nested(&self) -> Option<bool> {
+        self.0.get(BITS).map(|bit| *bit == 1)
     }
 }
 
 #[track_caller]
-fn check(runtime: &str, steps: u32) {
+fn check(runtime: &str) {
     let _turn = half_turn();
     let receiver = Receiver::start().unwrap();
-    let options = ["tasks=1000", &format!("runtime={runtime}"), &format!("steps={steps}")];
+    let options = ["tasks=1000", &format!("runtime={runtime}"), "steps=100"];
     let mut command = command("tasks", &options);
     let outcome = result(sending(command.env("SMOL_THREADS", "4"), &receiver, Protocol::Grpc));
     assert_lawful(&receiver);
@@ -112,40 +119,39 @@ fn check(runtime: &str, steps: u32) {
         body.profiles.iter().for_each(|set| labels.add(set));
     }
     assert_eq!((number(&outcome, "/stats/lost_total"), &outcome["flushed"]), (0, &true.into()), "{outcome}");
-    let Labels { tags, links, unspelled } = &labels;
-    assert!(tags.right > 1000, "{runtime}: too few samples of the work: {labels:?}: {outcome}");
-    // The work is reached with the tag and the span in force, and left before these are not: no sample of it has an excuse.
-    assert_eq!((tags.wrong, tags.missing, links.wrong, links.missing), (0, 0, 0, 0), "{runtime}: {labels:?}");
-    // The functions on the way to it do next to nothing.
-    assert!(unspelled * 50 < tags.right, "{runtime}: what does not spell a number was not compared: {labels:?}");
+    let Labels { tags, nested, links, inside } = &labels;
+    assert!(tags.right > 1000 && *inside > 100, "{runtime}: too few samples of the work: {labels:?}: {outcome}");
+    // The work is reached with tags and span in force, and left before these are not: no sample of it has an excuse.
+    let faults = [tags, nested, links].map(|outcomes| (outcomes.wrong, outcomes.missing));
+    assert_eq!(faults, [(0, 0); 3], "{runtime}: {labels:?}");
 }
 
 /// Check that every sample of a thousand tasks on tokio's four workers has its task's tag and link.
 #[test]
 fn tasks_of_tokio_have_their_own_tags() {
-    check("tokio", 100);
+    check("tokio");
 }
 
 /// Check the same on tokio's current thread.
 #[test]
 fn tasks_of_one_thread_have_their_own_tags() {
-    check("tokio-current", 25);
+    check("tokio-current");
 }
 
 /// Check the same on smol.
 #[test]
 fn tasks_of_smol_have_their_own_tags() {
-    check("smol", 25);
+    check("smol");
 }
 
 /// Check the same for rayon's jobs.
 #[test]
 fn jobs_of_rayon_have_their_own_tags() {
-    check("rayon", 25);
+    check("rayon");
 }
 
 /// Check the same for scopes on plain threads.
 #[test]
 fn threads_have_their_own_tags() {
-    check("threads", 25);
+    check("threads");
 }

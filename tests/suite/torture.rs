@@ -223,9 +223,9 @@ fn torture_by_tags_without_number() {
         let of = |path: &str| number(&outcome, path);
         assert!(of("/own/sets") >= sets && of("/own/early") > 0, "{outcome}");
         assert_eq!((of("/stats/tags_left_out"), of("/stats/pending")), (0, 0), "{outcome}");
-        // A window has its bound; had the sets been kept, it were several times as much.
+        // The window was full before: a leak of 40 bytes a set would be twice as much.
         let grown = of("/own/late").saturating_sub(of("/own/early"));
-        assert!(grown < 24 << 20, "{grown} bytes more: {outcome}");
+        assert!(grown < 2 << 20, "{grown} bytes more: {outcome}");
         let tally = receiver.accepted();
         assert_eq!(of("/stats/exported"), tally.stacks, "{outcome}");
         let sets = tally.by_tag.keys().filter(|tag| tag.starts_with("request=")).count();

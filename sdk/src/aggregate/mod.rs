@@ -27,6 +27,10 @@ pub(crate) use self::window::{Entry, Window};
 const MAX_BYTES: usize = 8 << 20;
 /// Most distinct sets of tags in one window; beyond, samples say `profiler.tags = overflow`.
 const MAX_SETS: usize = 16_384;
+/// From so many bytes on a window may end before its time, so that none of what follows applies to many samples.
+const MAX_CALM: usize = MAX_BYTES / 2;
+/// The least part of its time that a window has then: so much more often than asked for is sent at most.
+const MOST_EARLY: u32 = 10;
 /// Most bytes with which samples still have entries of their own for their spans. Beyond, they have no link, so that fewer are lost.
 const MAX_LINKED: usize = MAX_BYTES / 4 * 3;
 /// Most bytes with which they still have them for their tags. Beyond, they say `overflow`.
@@ -241,9 +245,10 @@ impl Aggregate {
         self.entries.values().map(|tally| tally.count).sum()
     }
 
-    /// How long this window is open.
-    pub(crate) fn age(&self, now: Instant) -> Duration {
-        now - self.started
+    /// Whether it is time to end this window, of which there shall be one per `interval`: or sooner, where it fills up.
+    pub(crate) fn is_due(&self, now: Instant, interval: Duration) -> bool {
+        let least = if self.bytes > MAX_CALM { interval / MOST_EARLY } else { interval };
+        now.saturating_duration_since(self.started) >= least
     }
 }
 

@@ -90,6 +90,26 @@ fn equal_addresses_of_different_libraries_are_kept_apart() {
     assert_eq!(places, [(vec![0x10_1800], "aa".to_owned()), (vec![0x10_1800], "bb".to_owned())]);
 }
 
+/// Check that a window ends when its time is over, and after a tenth of it where it is half full by then.
+#[test]
+fn a_window_that_fills_up_ends_sooner() {
+    let (began, interval) = (Instant::now(), Duration::from_secs(10));
+    let mut aggregate = Aggregate::begin(began, SystemTime::now());
+    let is_due = |aggregate: &Aggregate| {
+        [999, 1000, 9999, 10_000].map(|ms| aggregate.is_due(began + Duration::from_millis(ms), interval))
+    };
+    let modules = Arc::new(Modules::default());
+    for number in 0..2000 {
+        let half_full = number > (MAX_CALM - THREAD_BYTES) / (513 * 8 + STACK_BYTES + ENTRY_BYTES);
+        assert_eq!(is_due(&aggregate), [false, half_full, half_full, true], "{number} stacks");
+        let addresses = &[number as u64; 512];
+        let head = Head { weight: 1, ..Head::default() };
+        drop(aggregate.add(&Sample { head, tags: &[], addresses, modules: &modules, thread_name: None }));
+    }
+    drop(aggregate.end(began + interval, SystemTime::now(), Duration::from_millis(10)));
+    assert!(!aggregate.is_due(began + interval + Duration::from_millis(9999), interval), "the next one is empty");
+}
+
 /// Check that memory is bounded and that what is beyond is refused.
 #[test]
 fn a_full_window_refuses() {

@@ -28,13 +28,13 @@ impl FixedTags {
         Self(AtomicPtr::new(ptr::null_mut()))
     }
 
-    /// Puts them in force on this thread; `build` says which they are, the first time.
+    /// Puts them in force on this thread; there are `count` of them, and `build` says which, the first time.
     #[inline]
-    pub fn enter(&'static self, build: impl FnOnce() -> Tags) -> Scope {
+    pub fn enter(&'static self, count: u64, build: impl FnOnce() -> Tags) -> Scope {
         // Acquire: pairs with the Release in `built`; who sees the pointer sees the tags.
         // SAFETY: null, or from a `Box` that `built` made and nobody frees.
         let built = unsafe { self.0.load(Ordering::Acquire).as_ref() };
-        built.or_else(|| nested::once(&BUILDS, || self.built(build()))).map_or_else(refused, Scope::enter)
+        built.or_else(|| nested::once(&BUILDS, || self.built(build()))).map_or_else(|| refused(count), Scope::enter)
     }
 
     /// Keeps `tags`; those that are there afterwards, for another thread may be first.
@@ -55,9 +55,29 @@ impl FixedTags {
     }
 }
 
-/// A scope without tags, which are counted as one.
+/// A scope without its tags.
 #[cold]
-fn refused() -> Scope {
-    leave_out(1);
+fn refused(count: u64) -> Scope {
+    leave_out(count);
     Scope::refused()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::left_out::left_out;
+    use super::*;
+
+    /// Check that what is entered while a set is built, as by an allocator, goes without its tags, and that each of them is counted.
+    #[test]
+    fn what_is_entered_meanwhile_goes_without_its_tags() {
+        static OUTER: FixedTags = FixedTags::new();
+        static INNER: FixedTags = FixedTags::new();
+        let before = left_out();
+        let _outer = OUTER.enter(1, || {
+            drop(INNER.enter(3, || panic!("built within another one")));
+            assert!(left_out() >= before + 3);
+            crate::tags!("built" => "outer")
+        });
+        assert_eq!(Tags::current().get("built").as_deref(), Some("outer"));
+    }
 }

@@ -116,8 +116,10 @@ impl Default for TracingLayer {
 }
 
 /// What is kept with a span.
+#[derive(Default)]
 struct Kept {
-    tags: Block,
+    /// As `attributes` writes them.
+    tags: Box<[u8]>,
     trace_id: Option<[u8; 16]>,
     span_id: Option<[u8; 8]>,
 }
@@ -125,7 +127,7 @@ struct Kept {
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for TracingLayer {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
         let Some(span) = context.span(id) else { return };
-        let mut kept = Kept::new();
+        let mut kept = Kept::default();
         kept.add(NAME, &attributes.metadata().name());
         attributes.record(&mut Visitor { kept: &mut kept, fields: &self.fields });
         self.note_ids(&kept);
@@ -135,7 +137,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for TracingLayer {
     fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
         let Some(span) = context.span(id) else { return };
         // Values show themselves with code of the program, which may come back to this span: before it is locked.
-        let mut news = Kept::new();
+        let mut news = Kept::default();
         values.record(&mut Visitor { kept: &mut news, fields: &self.fields });
         if let Some(kept) = span.extensions_mut().get_mut::<Kept>() {
             kept.update(&news);
@@ -186,7 +188,7 @@ impl TracingLayer {
         for span in span.into_iter().flat_map(SpanRef::scope) {
             if let Some(kept) = span.extensions().get::<Kept>() {
                 // What is there already is of an inner span, and stays.
-                let left_out = pairs(kept.tags.as_bytes()).filter(|(key, value)| !tags.push(*key, value));
+                let left_out = pairs(&kept.tags).filter(|(key, value)| !tags.push(*key, value));
                 leave_out(left_out.count() as u64);
                 ids = ids.or_else(|| kept.ids());
             }
@@ -231,10 +233,6 @@ impl Drop for Kept {
 }
 
 impl Kept {
-    fn new() -> Self {
-        Self { tags: Block::new(), trace_id: None, span_id: None }
-    }
-
     /// Adds a tag, over one with the same key.
     fn add(&mut self, key: &str, value: &dyn Display) {
         self.add_all(Tags::new([(key, value)]).as_bytes());
@@ -242,7 +240,7 @@ impl Kept {
 
     /// Adds what was recorded later, over what is there.
     fn update(&mut self, news: &Self) {
-        self.add_all(news.tags.as_bytes());
+        self.add_all(&news.tags);
         self.trace_id = news.trace_id.or(self.trace_id);
         self.span_id = news.span_id.or(self.span_id);
     }
@@ -250,8 +248,8 @@ impl Kept {
     fn add_all(&mut self, tags: &[u8]) {
         let mut all = Block::new();
         push_all(&mut all, tags);
-        push_all(&mut all, self.tags.as_bytes());
-        self.tags = all;
+        push_all(&mut all, &self.tags);
+        self.tags = all.as_bytes().into();
     }
 
     fn ids(&self) -> Option<Span> {

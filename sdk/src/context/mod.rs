@@ -54,7 +54,7 @@ use self::records::Span;
 #[cfg(any(feature = "opentelemetry", feature = "tracing-layer"))]
 use self::shown::Source;
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
-pub(crate) use self::signal::{Current, TAG_WORDS, covered, current_of_signal, mark_covered, once_at_a_time};
+pub(crate) use self::signal::{Current, TAG_WORDS, covered, current_of_signal, mark_covered};
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 use self::thread::Thread;
 
@@ -106,6 +106,19 @@ fn show(source: Source<'_>, tags: &[u8], span: Option<(&Span, u8)>) {
 #[cfg(feature = "tracing-layer")]
 fn forget_what_is_gone() {
     Thread::with_here(scopes::Scopes::forget_what_is_gone);
+}
+
+/// What the end of a thread does, for the calling one, which goes on without its scopes.
+#[cfg(all(
+    test,
+    feature = "opentelemetry",
+    feature = "tracing-layer",
+    target_os = "linux",
+    target_arch = "x86_64",
+    target_env = "gnu"
+))]
+pub(crate) fn end_here() {
+    Thread::here().end();
 }
 
 #[cfg(all(test, feature = "opentelemetry", target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]

@@ -38,16 +38,6 @@ pub(crate) fn mark_covered(generation: u32) {
     Thread::of_signal(|thread| thread.covered().set(generation));
 }
 
-/// Does `work`, unless it is what called this on this thread; where the thread cannot be told, too. For a signal handler that
-/// calls another one, which may call it back.
-pub(crate) fn once_at_a_time(work: impl FnOnce()) {
-    let mut work = Some(work);
-    let known = Thread::of_signal(|thread| work.take().map(|work| thread.once_at_a_time(work)));
-    if let (None, Some(work)) = (known, work) {
-        work();
-    }
-}
-
 impl Current {
     fn read(record: &Record, tags: &mut [u64; TAG_WORDS]) -> Self {
         let bytes = record.tags();

@@ -22,8 +22,6 @@ pub(super) struct Thread {
     in_force: InForce,
     /// Made when the thread first changes what is in force, freed when it ends.
     scopes: Cell<*mut Guarded>,
-    /// Where on the stack a handler of somebody else was called from ours; 0: nowhere.
-    handed_on_at: Cell<usize>,
     /// The generation of the sampler in which this thread's own timer fired on it.
     covered: Cell<u32>,
     /// Its address is under the key.
@@ -53,22 +51,14 @@ thread_local! {
 
 impl Drop for End {
     fn drop(&mut self) {
-        let thread = Thread::here();
-        // SAFETY: nothing; so a handler on this thread does not find what is freed next.
-        unsafe { thread.in_force.put(ptr::null()) };
-        let scopes = thread.scopes.replace(ptr::null_mut());
-        if !scopes.is_null() {
-            // SAFETY: from the `Box` that `begin` made, taken out of its place, so that this happens once; nothing borrowed from it
-            //         outlives a call of `with_here`, and no record of it is in force.
-            drop(unsafe { Box::from_raw(scopes) });
-        }
+        Thread::here().end();
     }
 }
 
 impl Thread {
     /// The calling thread's own. Not callable from a signal handler.
     #[inline]
-    fn here<'a>() -> &'a Self {
+    pub(super) fn here<'a>() -> &'a Self {
         let fixed = fixed();
         let place = fixed.unwrap_or_else(address::locate);
         // SAFETY: thread-local memory of the calling thread, of the size and alignment given to the assembler, zero at
@@ -154,6 +144,18 @@ impl Thread {
         lives.then_some(())
     }
 
+    /// Frees what the thread has.
+    pub(super) fn end(&self) {
+        // SAFETY: nothing; so a handler on this thread does not find what is freed next.
+        unsafe { self.in_force.put(ptr::null()) };
+        let scopes = self.scopes.replace(ptr::null_mut());
+        if !scopes.is_null() {
+            // SAFETY: from the `Box` that `begin` made, taken out of its place, so that this happens once; nothing borrowed from it
+            //         outlives a call of `with_here`, and no record of it is in force.
+            drop(unsafe { Box::from_raw(scopes) });
+        }
+    }
+
     /// The calling thread's, for its signal handler; `None` where the thread never changed its record, so that there is
     /// nothing to know.
     pub(super) fn of_signal<R>(work: impl FnOnce(&Self) -> R) -> Option<R> {
@@ -164,18 +166,6 @@ impl Thread {
     /// Has `look` look at the record in force, if there is one. Callable from a signal handler of this thread.
     pub(super) fn look<R>(&self, look: impl FnOnce(&Record) -> R) -> Option<R> {
         self.in_force.look(look)
-    }
-
-    /// See [`super::once_at_a_time`].
-    pub(super) fn once_at_a_time(&self, work: impl FnOnce()) {
-        let here = ptr::from_ref(&work).addr();
-        // Stacks grow downwards: an entry that is not above this one was left by a jump, and is over.
-        if self.handed_on_at.get() > here {
-            return;
-        }
-        self.handed_on_at.set(here);
-        work();
-        self.handed_on_at.set(0);
     }
 
     /// See [`super::covered`].

@@ -7,7 +7,7 @@
 use std::arch::global_asm;
 
 /// Bytes of the variable.
-pub(super) const SIZE: usize = 32;
+pub(super) const SIZE: usize = 24;
 
 /// The variable's name: of this version, for another one in the same program has its own.
 macro_rules! symbol {

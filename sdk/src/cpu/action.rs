@@ -6,11 +6,11 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::time::{Duration, Instant};
 
 use super::clocks::process_cpu_time;
-use crate::context;
+use super::handed_on::{HandedOn, Outcome};
 use crate::error::Error;
 
 /// A handler as SA_SIGINFO asks for it (sigaction(2)).
@@ -26,6 +26,11 @@ const MOST_PUT_BACK: u32 = 3;
 /// The action that was there before ours: written before our handler is in place, read by the handler. Null: none. A
 /// replaced one is left to handlers that may be reading it.
 static PREVIOUS: AtomicPtr<libc::sigaction> = AtomicPtr::new(std::ptr::null_mut());
+
+/// The threads that are in it: as many as run on the processors of a large machine, and some that wait for one.
+static HANDED_ON: HandedOn<256> = HandedOn::new();
+/// There were more.
+static HAD_NO_PLACE: AtomicBool = AtomicBool::new(false);
 
 /// Installs the handler in front of whatever is there, unless it is there itself. Only the owner of the sampler calls this.
 pub(super) fn install(handler: Handler) -> Result<(), Error> {
@@ -81,6 +86,12 @@ impl Keeper {
         }
         self.cpu = cpu;
         let arrived = taken > self.taken;
+        if HAD_NO_PLACE.load(Ordering::Relaxed) {
+            self.note(
+                "the handler of SIGPROF that was there before ours did not return on hundreds of threads: some signals were \
+                 not handed on to it",
+            );
+        }
         (self.looked, self.taken) = (now, taken);
         let Ok(current) = set_action(None) else { return };
         if is(&current, self.handler) {
@@ -131,7 +142,9 @@ impl Keeper {
 pub(super) fn chain(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: null, or from a Box that is never freed. Acquire: pairs with the Release store in `install`.
     let Some(previous) = (unsafe { PREVIOUS.load(Ordering::Acquire).as_ref() }) else { return };
-    context::once_at_a_time(|| hand_on(previous, signal, info, context));
+    if HANDED_ON.once_at_a_time(|| hand_on(previous, signal, info, context)) == Outcome::NoPlace {
+        HAD_NO_PLACE.store(true, Ordering::Relaxed);
+    }
 }
 
 fn hand_on(previous: &libc::sigaction, signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {

@@ -13,6 +13,7 @@ mod covered;
 mod departed;
 mod engine;
 mod filter;
+mod handed_on;
 pub(crate) mod handler;
 mod newcomers;
 mod phases;

@@ -1,8 +1,11 @@
-/* A program in C that loads a plugin with the profiler in it: host PLUGIN MILLISECONDS.
+/* A program in C that loads a plugin with the profiler in it: host PLUGIN MILLISECONDS [again].
  *
  * One of its threads is busy and never calls the plugin. On that thread every call of malloc and of __tls_get_addr is the
  * signal handler's, for the thread itself makes none: both are counted here, in front of the C library's own. Prints one
- * line of JSON. */
+ * line of JSON.
+ *
+ * With `again` it takes SIGPROF over after the plugin's start, passes on what it gets, and starts the plugin again, whose handler
+ * then stands in front of the one that calls it. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -61,10 +64,38 @@ static void *busy(void *unused) {
 struct run {
     const char *plugin;
     uint32_t milliseconds;
-    int outcome, ended, fixed;
+    int again, outcome, ended, fixed;
     unsigned long allocated, resolved;
     char account[1 << 16];
 };
+
+static struct sigaction theirs;
+static atomic_ulong got;
+
+static void passing(int signal, siginfo_t *info, void *context) {
+    atomic_fetch_add(&got, 1);
+    theirs.sa_sigaction(signal, info, context);
+}
+
+enum { SENT = 100 };
+
+/* A thread that never called the plugin. */
+static void *stranger(void *unused) {
+    for (int i = 0; i < SENT; i++) raise(SIGPROF);
+    return unused;
+}
+
+/* Two handlers each of which knows the other one as the one before it. */
+static int start_again(int (*start)(void), int (*end)(char *, size_t), char *account, size_t size) {
+    struct sigaction ours = {.sa_sigaction = passing, .sa_flags = SA_SIGINFO | SA_RESTART};
+    if (start()) return 6;
+    if (sigaction(SIGPROF, &ours, &theirs) || end(account, size)) return 7;
+    if (start()) return 8;
+    pthread_t thread;
+    pthread_create(&thread, NULL, stranger, NULL);
+    pthread_join(thread, NULL);
+    return end(account, size) ? 9 : 0;
+}
 
 /* All that is done with the plugin, but closing it: a thread with destructors of a library keeps the library loaded. */
 static void *use_plugin(void *argument) {
@@ -77,6 +108,7 @@ static void *use_plugin(void *argument) {
     int (*end)(char *, size_t) = (int (*)(char *, size_t))dlsym(plugin, "plugin_stop");
     if (!start || !is_fixed || !work || !end) return run->outcome = 4, NULL;
     run->fixed = is_fixed();
+    if (run->again) return run->outcome = start_again(start, end, run->account, sizeof run->account), plugin;
     if (start()) return run->outcome = 5, NULL;
     work(run->milliseconds);
     run->allocated = allocations, run->resolved = resolutions;
@@ -86,7 +118,8 @@ static void *use_plugin(void *argument) {
 
 int main(int argc, char **argv) {
     static struct run run;
-    if (argc != 3) return 2;
+    if (argc < 3) return 2;
+    run.again = argc > 3 && !strcmp(argv[3], "again");
     run.plugin = argv[1], run.milliseconds = (uint32_t)atoi(argv[2]);
     real_tls_get_addr = (void *(*)(void *))dlsym(RTLD_NEXT, "__tls_get_addr");
     pthread_t busy_one, user;
@@ -95,6 +128,7 @@ int main(int argc, char **argv) {
     void *plugin = NULL;
     pthread_join(user, &plugin);
     if (run.outcome) return run.outcome;
+    if (run.again) return printf("{\"fixed\": %d, \"sent\": %d, \"got\": %lu}\n", run.fixed, SENT, got), 0;
     /* The host has no more use for it: the handler must be there all the same. */
     dlclose(plugin);
     void *still = dlopen(argv[1], RTLD_NOW | RTLD_NOLOAD);

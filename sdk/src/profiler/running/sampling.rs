@@ -122,7 +122,7 @@ impl Sampling {
         self.publish_engine();
         self.look_after_heap(now);
         let closed = self.collect();
-        if closed && self.window.age(now) >= self.interval {
+        if closed && self.window.is_due(now, self.interval) {
             self.hand_over();
         }
         if closed {

@@ -7,7 +7,7 @@
 //! [`shadow`] stack that is kept by watching calls and the stack pointer alone.
 
 mod assembly;
-#[cfg(feature = "opentelemetry")]
+#[cfg(all(feature = "opentelemetry", feature = "tracing-layer"))]
 mod contexts;
 mod cpp;
 mod faults;

@@ -153,7 +153,7 @@ impl Run {
     }
 
     /// `look` runs behind every instruction, too, in the handler of the trap. It must not allocate.
-    #[cfg(feature = "opentelemetry")]
+    #[cfg(all(feature = "opentelemetry", feature = "tracing-layer"))]
     pub(super) fn look(mut self, look: fn()) -> Self {
         self.look = Some(look);
         self
@@ -168,7 +168,8 @@ impl Run {
         })
     }
 
-    fn check_here<F: FnOnce()>(self, work: F) -> u64 {
+    /// The same on the calling thread.
+    pub(super) fn check_here<F: FnOnce()>(self, work: F) -> u64 {
         extern "C" fn call<F: FnOnce()>(work: *mut libc::c_void) {
             // SAFETY: `work` is the Option below, which outlives the call.
             let work = unsafe { &mut *work.cast::<Option<F>>() };

@@ -2,7 +2,7 @@
 //!
 //! In: the `runtime` (tokio with four workers or on one thread, smol, rayon, plain threads), how many `tasks`, and how many
 //! `steps` each makes; every step may move it to another thread, cancel something, panic, or work elsewhere for it. Out: the account.
-//! The stack of every sample of the work says whose it is, by the functions that it is called through; see `workload::on_path`.
+//! The stack of every sample of the work says whose it is, and whether it is nested, by the functions that it is called through; see `workload::on_path`.
 //! The ids of a task's span are its number, too; every fourth task has no span.
 
 use std::future::Future;
@@ -23,10 +23,10 @@ use tokio::sync::mpsc;
 
 use crate::FLUSH;
 
-/// Functions that the work of a task is called through: enough for 1,024 tasks.
-const DEPTH: u32 = 10;
+/// Functions that spell a task's number: enough for 1,024 of them.
+const BITS: u32 = 10;
 /// CPU time of one piece of work.
-const PIECE: Duration = Duration::from_micros(30);
+const PIECE: Duration = Duration::from_micros(15);
 
 type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
@@ -83,9 +83,18 @@ pub(crate) fn tasks(options: &Options) -> Result<Value> {
 }
 
 /// The work of a task.
-#[inline(never)]
 fn work(number: u64) {
-    on_path(number, DEPTH, &mut || spin(PIECE));
+    spell(number);
+}
+
+/// That which is done in a scope of its own; the function behind the number says so.
+fn nested_work(number: u64) {
+    spell(number | 1 << BITS);
+}
+
+#[inline(never)]
+fn spell(path: u64) {
+    on_path(path, BITS + 1, &mut || spin(PIECE));
 }
 
 /// The context of a task with this number.
@@ -175,9 +184,9 @@ async fn child(number: u64) {
 fn nested(number: u64) {
     let outer = (tag!("nested" => "outer"), context(1).attach());
     let inner = (tag!("nested" => "inner", "task" => number), context(number).attach());
-    work(number);
+    nested_work(number);
     drop(outer);
-    work(number);
+    nested_work(number);
     drop(inner);
     drop(catch_unwind(|| {
         let _inner = (tag!("nested" => "panic"), context(1).attach());
@@ -199,6 +208,7 @@ fn parallel(number: u64, steps: u32) {
                 let _current = spans.clone().attach();
                 with_tags(&tags, || work(number));
             });
+            nested(number);
         }
     });
 }

@@ -1,14 +1,14 @@
 //! A set of tags for every request, none of which ever comes again.
 //!
-//! In: how many sets at least, on two threads, for how many seconds. Out: memory early on and at the end, with every sample in one window, which
-//! holds no more of them by then: the stacks are deep, and differ too, so that some thousand samples fill it.
+//! In: how many sets, on two threads, for how many seconds at least. Out: memory before and after them, with every sample in one window, which
+//! was full before: the stacks are deep, and differ too, so that some thousand samples fill it.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use profiler::{Config, Profiler};
-use profiler_proto::loss::Flaw;
+use profiler_proto::loss::{Cause, Flaw};
 use profiler_tests::Result;
 use profiler_tests::subject::Options;
 use serde_json::{Value, json};
@@ -27,11 +27,11 @@ const LIMIT: Duration = Duration::from_secs(200);
 /// How deep a request is below its thread; without optimization twice as many frames.
 const DEPTH: u32 = 150;
 
-/// Enters and leaves `sets` sets and goes on until the time is over and samples say `overflow`.
+/// Enters and leaves sets until a window is full, and `sets` more of them then.
 pub(crate) fn cardinality(options: &Options) -> Result<Value> {
-    let least = options.value::<u64>("sets")?;
+    let sets = options.value::<u64>("sets")?;
     let profiler = profiler::start(Config::new("torture").rate_hz(RATE).interval(Duration::from_secs(3600)))?;
-    let (entered, early) = (AtomicU64::new(0), AtomicU64::new(0));
+    let entered = AtomicU64::new(0);
     // All of a value but its number: a build that is not optimized takes several times as long where padding is left to a format.
     let rest = "x".repeat(VALUE - DIGITS);
     let request = |_| {
@@ -41,24 +41,28 @@ pub(crate) fn cardinality(options: &Options) -> Result<Value> {
             // As long again with the tags as for them.
             black_box(format!("{rest}{number:0DIGITS$} {rest}{:01$}", !number, DIGITS));
         });
-        if number == least / 4 {
-            early.store(Held::now().map_or(0, |held| held.resident), Ordering::Relaxed);
-        }
     };
-    let time = Time::of(options)?;
+    let go_on = || on_threads(2, &Time::lasting(Duration::from_millis(200)), request).map(drop);
+    let resident = || Held::now().map(|held| held.resident);
     let limit = Instant::now() + LIMIT;
-    while time.is_left() || entered.load(Ordering::Relaxed) < least || !is_full(&profiler) && Instant::now() < limit {
-        on_threads(2, &Time::lasting(Duration::from_millis(200)), request)?;
+    while !is_full(&profiler) && Instant::now() < limit {
+        go_on()?;
     }
-    let late = Held::now()?.resident;
+    // The window grows no more: what grows from here on would be the sets.
+    let (before, early, time) = (entered.load(Ordering::Relaxed), resident()?, Time::of(options)?);
+    while time.is_left() || entered.load(Ordering::Relaxed) - before < sets {
+        go_on()?;
+    }
+    let late = resident()?;
     let mut outcome = end(profiler)?;
-    outcome["own"] = json!({ "sets": entered.into_inner(), "early": early.into_inner(), "late": late });
+    outcome["own"] = json!({ "sets": entered.into_inner() - before, "early": early, "late": late });
     Ok(outcome)
 }
 
-/// Whether there were samples whose tags a window had no room for.
+/// Whether the window has had no room for the tags of some samples, and for the stacks of others.
 fn is_full(profiler: &Profiler) -> bool {
-    profiler.stats().degraded.count(Flaw::NoContext) > 0
+    let stats = profiler.stats();
+    stats.degraded.count(Flaw::NoContext) > 0 && stats.account.lost.count(Cause::AggregateFull) > 0
 }
 
 /// Mixes a number's bits: 2^64 divided by the golden ratio.
