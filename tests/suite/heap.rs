@@ -106,6 +106,11 @@ impl Known {
     }
 }
 
+/// Each block is in a row by function, and in one by tag, which is a path.
+fn is_by_function(row: &Value) -> bool {
+    !row["name"].as_str().unwrap().starts_with('/')
+}
+
 /// Runs a program of known allocations until its estimates are right: each function's, each tag's, and those of all.
 fn estimates(options: &[&str], rows: usize) -> Vec<Value> {
     let (mut sums, mut outcomes) = (BTreeMap::<String, Known>::new(), Vec::new());
@@ -120,8 +125,7 @@ fn estimates(options: &[&str], rows: usize) -> Vec<Value> {
             assert_eq!(four(&row["left"]), [allocated, bytes, 0, 0], "{row}");
             let name = row["name"].as_str().unwrap();
             sums.entry(name.to_owned()).or_default().add(row);
-            // Each block is in a row by function and in one by tag.
-            if !name.starts_with('/') {
+            if is_by_function(row) {
                 sums.entry("all".to_owned()).or_default().add(row);
             }
         }
@@ -159,15 +163,20 @@ fn estimates_are_without_bias_at_the_usual_interval() {
     }
 }
 
-/// Check that totals at that interval are within 2 %, of so many samples that chance alone is not.
+/// Check that in all they are within 2 % at that interval, of what was allocated and of what lives, objects and bytes, and for each function and each tag within
+/// four errors, of more than 10,000 samples that live.
+///
+/// A block of `u` bytes is sampled with `p = 1 - exp(-u / 512 KiB)`, so the variance of a total of `n` such blocks is `(1 - p) / p / n` of its square. The mean
+/// of `(1 - p) / p` over the sizes of this program is 5.9 for objects, and less for bytes: `n` = 272,000 gives an error of 0.47 %, of which 2 % is more than four.
+/// Some 55,000 of them are sampled. That is 33 GiB of addresses, of which nobody touches any: resident are 200 MiB, most of them names.
 #[test]
 fn totals_at_the_usual_interval_are_within_two_percent() {
     let _turn = turn();
-    for outcome in estimates(&["lg=19", "threads=4", "blocks=120000", "lives=8", "only=large"], 5) {
-        let large = &outcome["rows"].as_array().unwrap().iter().find(|row| row["name"] == "large").unwrap();
-        let (truth, error) = (floats(&large["truth"]), floats(&large["error"]));
-        assert!((0..2).all(|place| ERRORS * error[place] < 0.02 * truth[place]), "{large}");
-        assert!(number(&outcome, "/stats/recorded") > 40_000, "{outcome}");
+    for outcome in estimates(&["lg=19", "threads=4", "blocks=68000", "lives=1", "large=true"], 7) {
+        let mut all = Known::default();
+        outcome["rows"].as_array().unwrap().iter().filter(|row| is_by_function(row)).for_each(|row| all.add(row));
+        assert!((0..4).all(|place| ERRORS * all.variance[place].sqrt() < 0.02 * all.truth[place]), "{all:?}");
+        assert!(number(&outcome, "/stats/live") > 10_000, "{outcome}");
     }
 }
 

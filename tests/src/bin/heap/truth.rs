@@ -1,7 +1,7 @@
 //! Known allocations, by function and by tag, on many threads, freed by others: what a profile estimates, and by how much it may
 //! be wrong.
 //!
-//! In: the interval, how many threads, how many blocks each allocates, one in how many lives in the end, which function where it is one alone. Out: for each function, tag and
+//! In: the interval, how many threads, how many blocks each allocates, one in how many lives in the end, whether blocks are large. Out: for each function, tag and
 //! type the truth, the estimate, and the standard error that sampling has there; how many samples lack their tag or their span, or have one of another's.
 
 use std::collections::BTreeMap;
@@ -48,7 +48,15 @@ functions! {
     middle: |random| 1000 + random.below(7000) as usize;
     mixed: |random| 100 << random.below(9);
     large: |random| 16_384 + random.below(100_000) as usize;
+    wide: |random| (48 << 10) + random.below(48 << 10) as usize;
+    wide_mixed: |random| (32 << 10) << random.below(4);
+    vast: |random| (128 << 10) + random.below(256 << 10) as usize;
 }
+
+/// Which of [`FUNCTIONS`] a thread calls, each as often as it is here: fewer of the large ones, so that all have a share in the bytes.
+const USUAL: [usize; 10] = [0, 0, 0, 0, 0, 0, 1, 1, 2, 3];
+/// Where tens of thousands of samples are to live at one in 512 KiB, which is tens of GiB: nobody writes to these blocks, so they are addresses and no memory.
+const LARGE: [usize; 10] = [4, 4, 4, 4, 4, 5, 5, 5, 6, 6];
 
 /// Truth and variance of the four types, in their order.
 #[derive(Debug, Clone, Copy, Default)]
@@ -91,7 +99,7 @@ pub(crate) fn truth(options: &Options) -> Result<Value> {
         blocks,
         lives_one_in: options.value_or("lives", 2)?,
         interval: (1_u64 << lg) as f64,
-        only: options.value_or("only", String::new())?,
+        functions: if options.value_or("large", false)? { &LARGE } else { &USUAL },
     };
     let profiler = start(lg)?;
     let (kept, known) = allocate(threads, &work);
@@ -148,8 +156,8 @@ struct Work {
     blocks: u64,
     lives_one_in: u64,
     interval: f64,
-    /// The function that allocates, where it is one alone.
-    only: String,
+    /// The functions that allocate, by their places.
+    functions: &'static [usize; 10],
 }
 
 /// What lives in the end, and what is known of everything.
@@ -180,12 +188,9 @@ fn allocate(threads: u64, work: &Work) -> (Vec<Block>, Sums) {
 fn run(thread: u64, work: &Work, kept: &mpsc::Sender<Block>, freed: &mpsc::Sender<Block>) -> Sums {
     let mut random = Random::new(thread + 1);
     let mut known = Sums::new();
-    let only = FUNCTIONS.iter().find(|(name, ..)| *name == work.only);
     for round in 0..work.blocks {
         let endpoint = ENDPOINTS[random.below(4) as usize];
-        // Fewer of the large ones, so that all functions have a share in the bytes.
-        let mixed = &FUNCTIONS[[0, 0, 0, 0, 0, 0, 1, 1, 2, 3][random.below(10) as usize]];
-        let (name, function, size) = only.unwrap_or(mixed);
+        let (name, function, size) = &FUNCTIONS[work.functions[random.below(10) as usize]];
         let size = size(&mut random);
         let lives = round % work.lives_one_in == 0;
         let block = {
