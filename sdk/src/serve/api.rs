@@ -10,7 +10,7 @@ use profiler_proto::{ProfileSet, folded};
 use serde_json::json;
 
 use super::asked::Asked;
-use super::flame;
+use super::flame::{self, millis};
 use super::profiles::{HeapFigures, Profiles};
 use super::query::{BadParameter, Query};
 use super::reply::Reply;
@@ -81,6 +81,7 @@ impl Site {
         let answer = json!({
             "version": 1, "type": asked.sample_type.name(), "unit": asked.sample_type.unit(), "growth": asked.growth,
             "by": by, "from": asked.range.from / 1_000_000, "to": asked.range.to / 1_000_000,
+            "first": profiles.window.first.map(millis), "last": profiles.window.last.map(millis),
             "period": profiles.window.period, "samples": profiles.window.evidence.weight(), "groups": groups,
         });
         Ok(Reply::json(answer.to_string()))

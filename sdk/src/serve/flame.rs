@@ -131,6 +131,6 @@ fn nodes(tree: &Tree) -> Object {
     columns
 }
 
-fn millis(nanos: u64) -> u64 {
+pub(super) fn millis(nanos: u64) -> u64 {
     u64::try_from(Duration::from_nanos(nanos).as_millis()).unwrap_or(u64::MAX)
 }

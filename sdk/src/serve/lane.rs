@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use profiler_proto::{Profile, ProfileSet};
 
+use super::minutes::When;
 use super::range::Range;
 use super::{minutes, size};
 
@@ -94,10 +95,11 @@ impl Lane {
         self.sets.iter().map(|stored| stored.range.to).max().unwrap_or(0)
     }
 
-    /// The sets of a minute that are to be joined, the newest profile of all ending at `newest`.
-    pub(super) fn due(&self, newest: u64) -> Vec<Arc<ProfileSet>> {
-        let sets = self.sets.iter().map(|stored| (&*stored.set, stored.range));
-        let run = minutes::due(sets, newest).unwrap_or(0..0);
+    /// The sets of a minute that are to be joined. The newest stays as it came.
+    pub(super) fn due(&self, when: When) -> Vec<Arc<ProfileSet>> {
+        let before = self.sets.len().saturating_sub(1);
+        let sets = self.sets.iter().take(before).map(|stored| (&*stored.set, stored.range));
+        let run = minutes::due(sets, when).unwrap_or(0..0);
         self.sets.range(run).map(|stored| Arc::clone(&stored.set)).collect()
     }
 

@@ -2,7 +2,7 @@
 //!
 //! In: the sets of the store in the order of their arrival. Out: a run of neighbours to be merged. Sets of ten seconds
 //! name the same functions and stacks again and again; merged, they take a fraction of the memory and of the time to sum
-//! up; of what is in use, the last state of the minute stays. What is newest stays as fine as it came.
+//! up; of what is in use, the last state of the minute stays. What is newest stays as fine as it came, while there is room.
 
 use std::ops::Range as Run;
 
@@ -17,14 +17,23 @@ const FINE: u64 = 2 * MINUTE;
 /// Sets further apart have a pause between them; joined, the pause would count as their time.
 const MOST_GAP: u64 = 1_000_000_000;
 
-/// The first run of two or more sets that are to be joined, the newest profile of all ending at `newest`.
-pub(super) fn due<'a>(sets: impl Iterator<Item = (&'a ProfileSet, Range)>, newest: u64) -> Option<Run<usize>> {
+/// When sets are joined.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum When {
+    /// Some minutes after the end of theirs; the newest profile of all ends at this time.
+    Old(u64),
+    /// As soon as there is one behind them, for there is little room left.
+    Soon,
+}
+
+/// The first run of two or more sets that are to be joined.
+pub(super) fn due<'a>(sets: impl Iterator<Item = (&'a ProfileSet, Range)>, when: When) -> Option<Run<usize>> {
     let mut run: Option<(Run<usize>, &ProfileSet, Range)> = None;
     for (index, (set, range)) in sets.enumerate() {
         run = match run {
             Some((run, first, last)) if belong(first, last, set, range) => Some((run.start..index + 1, first, range)),
             Some((run, ..)) if run.len() > 1 => return Some(run),
-            _ if is_old(range, newest) => Some((index..index + 1, set, range)),
+            _ if when.is_for(range) => Some((index..index + 1, set, range)),
             _ => return None,
         };
     }
@@ -39,8 +48,13 @@ fn belong(first: &ProfileSet, last: Range, next: &ProfileSet, range: Range) -> b
         && first.scope == next.scope
 }
 
-fn is_old(range: Range, newest: u64) -> bool {
-    ((minute_of(range) + 1).saturating_mul(MINUTE)).saturating_add(FINE) <= newest
+impl When {
+    fn is_for(self, range: Range) -> bool {
+        match self {
+            Self::Old(newest) => ((minute_of(range) + 1).saturating_mul(MINUTE)).saturating_add(FINE) <= newest,
+            Self::Soon => true,
+        }
+    }
 }
 
 fn minute_of(range: Range) -> u64 {
@@ -56,7 +70,7 @@ mod tests {
     fn run(starts: &[u64], newest: u64) -> Option<Run<usize>> {
         let set = Stacks::new().set();
         let range = |start: &u64| Range { from: start * 1_000_000_000, to: (start + 10) * 1_000_000_000 };
-        due(starts.iter().map(|start| (&set, range(start))), newest * 1_000_000_000)
+        due(starts.iter().map(|start| (&set, range(start))), When::Old(newest * 1_000_000_000))
     }
 
     /// Check that the sets of a minute are due two minutes after its end.
@@ -77,6 +91,6 @@ mod tests {
         other.resource.set("service.name", "other");
         let range = |start: u64| Range { from: start, to: start };
         let sets = [(&ours, range(0)), (&other, range(1)), (&other, range(2))];
-        assert_eq!(due(sets.into_iter(), u64::MAX), Some(1..3));
+        assert_eq!(due(sets.into_iter(), When::Soon), Some(1..3));
     }
 }

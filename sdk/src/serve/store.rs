@@ -2,7 +2,7 @@
 //!
 //! In: closed profile sets, from the thread that assembles or receives them. Out: those of a range of time, shared and not copied.
 //! Bounded by time, by bytes and by processes: the oldest go first, of the process and sort (CPU, or all else) that takes most room. What is older than some
-//! minutes is joined into sets of a minute. The lock is held only while shares are handed over.
+//! minutes is joined into sets of a minute, what is newer too once half of the room is used. The lock is held only while shares are handed over.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -13,6 +13,7 @@ use profiler_proto::model::merge;
 use self::held::Held;
 use super::clock;
 use super::lane::{Lane, Stored};
+use super::minutes::When;
 use super::process::{Chosen, Process};
 use super::range::Range;
 use super::sample_type::SampleType;
@@ -133,8 +134,10 @@ impl Store {
     fn join_minute(&self, process: &Process, lane: usize) {
         let apart = {
             let held = self.held();
-            let newest = held.newest();
-            held.rooms.get(process).map(|lanes| lanes[lane].due(newest)).unwrap_or_default()
+            // Rather coarser than gone: how what is in use grew can be told from the oldest state on that is kept.
+            let is_narrow = held.bytes() > self.max_bytes / 2;
+            let when = if is_narrow { When::Soon } else { When::Old(held.newest()) };
+            held.rooms.get(process).map(|lanes| lanes[lane].due(when)).unwrap_or_default()
         };
         let Some(first) = apart.first() else { return };
         let set = Arc::new(merge(apart.iter().map(Arc::as_ref)));

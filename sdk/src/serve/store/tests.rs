@@ -58,11 +58,11 @@ fn bytes_are_bounded() {
     let one = Stacks::new().sample("a;b;c", 1).shared();
     let bytes = size::of(&one);
     let store = Store::new(Duration::from_secs(3600), 3 * bytes);
-    for start in 1000..1100 {
-        store.add(Stacks::new().at(start, 1).sample("a;b;c", 1).shared());
+    for minute in 100..200 {
+        store.add(Stacks::new().at(60 * minute, 1).sample("a;b;c", 1).shared());
         assert!(store.bytes() <= 3 * bytes);
     }
-    assert_eq!(starts(&store, ALWAYS), [1097, 1098, 1099]);
+    assert_eq!(starts(&store, ALWAYS), [197, 198, 199].map(|minute| 60 * minute));
     let tiny = Store::new(Duration::from_secs(3600), bytes - 1);
     tiny.add(one);
     assert_eq!((tiny.bytes(), tiny.select(SampleType::Cpu, ALWAYS, &Chosen::default()).len()), (0, 0));
@@ -73,6 +73,25 @@ const SECOND: u64 = 1_000_000_000;
 /// A heap of ten seconds that ends at this second, with so many bytes in use.
 fn heap(end: u64, bytes: i64) -> Arc<ProfileSet> {
     Arc::new(Stacks::new().at(end - 10, 10).sample("main;a", bytes).heap())
+}
+
+/// Check that where half of the room is used sets are joined at once: a state a second leaves the first minute's there, of ten minutes, where apart
+/// there is room for ten seconds; and the newest is never joined.
+#[test]
+fn a_narrow_store_is_coarser_rather_than_short() {
+    let room = size::of(&heap(60, 1));
+    let store = Store::new(Duration::from_secs(900), 20 * room);
+    for second in 60..660 {
+        let state = Arc::new(Stacks::new().at(second - 1, 1).sample("main;a", second as i64).heap());
+        store.add(Arc::clone(&state));
+        assert!(store.bytes() <= 20 * room);
+        let newest = newest_state(&store, SampleType::InuseSpace, u64::MAX).unwrap();
+        assert!(Arc::ptr_eq(&newest, &state), "{second}");
+    }
+    let first = &store.first_states(SampleType::InuseSpace, ALWAYS, &Chosen::default())[0];
+    let moment = moment_of(SampleType::InuseSpace, first).unwrap() / SECOND;
+    assert!((60..=120).contains(&moment), "growth begins at {moment}");
+    assert_eq!(values(first, SampleType::InuseSpace), [moment as i64]);
 }
 
 fn newest_state(store: &Store, sample_type: SampleType, moment: u64) -> Option<Arc<ProfileSet>> {
