@@ -36,6 +36,11 @@ impl Cli {
     pub(crate) fn wants(&self, name: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|only| only == name)
     }
+
+    /// Whether any row that was asked for is of the SDK, and so of programs with a profiler in them.
+    pub(crate) fn wants_subjects(&self) -> bool {
+        rows::ALL.iter().any(|row| self.wants(row.name) && !row.name.starts_with(rows::sidecar::PREFIX))
+    }
 }
 
 #[cfg(test)]
@@ -52,6 +57,9 @@ mod tests {
         let cli = parsed(&["--quick", "--only", "cost"]).unwrap();
         assert_eq!((cli.quick, cli.wants("cost"), cli.wants("rest")), (true, true, false));
         assert!(parsed(&[]).unwrap().wants("rest"));
+        let wants_subjects = |arguments| parsed(arguments).unwrap().wants_subjects();
+        assert!(wants_subjects(&[]) && wants_subjects(&["--only", "rest"]));
+        assert!(!wants_subjects(&["--only", "sidecar-cost"]));
         assert!(parsed(&["--only", "speed"]).unwrap_err().to_string().contains("cost"));
         assert!(parsed(&["--fast"]).unwrap_err().to_string().contains("--quick"));
     }

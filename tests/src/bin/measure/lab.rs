@@ -62,7 +62,18 @@ pub(crate) fn workspace() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
 }
 
+/// The directory that this program was built in.
+fn own_target() -> Option<&'static Path> {
+    static OWN: OnceLock<Option<PathBuf>> = OnceLock::new();
+    OWN.get_or_init(|| std::env::current_exe().ok()?.ancestors().nth(2).map(Path::to_path_buf)).as_deref()
+}
+
 impl Lab {
+    /// Without any program, for rows that need none.
+    pub(crate) fn bare(quick: bool) -> Self {
+        Self { programs: BTreeMap::new(), heap: OnceLock::new(), shop: PathBuf::new(), quick }
+    }
+
     /// Builds all programs, in release mode.
     pub(crate) fn build(quick: bool) -> Result<Self> {
         let shop = ["--release", "--package=profiler-examples", "--bin=shop"];
@@ -77,6 +88,11 @@ impl Lab {
         Ok(Self { programs, heap: OnceLock::new(), shop, quick })
     }
 
+    /// Whether it has the programs of profilers.
+    pub(crate) fn has_subjects(&self) -> bool {
+        !self.programs.is_empty()
+    }
+
     /// The program of `who`.
     pub(crate) fn program(&self, who: Who) -> Result<&Path> {
         Ok(self.programs.get(&who).ok_or("a program is missing")?)
@@ -84,8 +100,9 @@ impl Lab {
 
     /// The directory that cargo builds in.
     pub(crate) fn target(&self) -> &Path {
-        let program = self.programs.values().next().and_then(|program| program.ancestors().nth(2));
-        program.unwrap_or(Path::new("target"))
+        // Where there are none, this program is built where they would be.
+        let built = self.programs.values().next().and_then(|program| program.ancestors().nth(2));
+        built.unwrap_or_else(|| own_target().unwrap_or(Path::new("target")))
     }
 
     /// Runs `task` under `pprof` built with this unwinder, a feature of that crate. Built here, once, and built again as it

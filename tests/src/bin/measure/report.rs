@@ -10,13 +10,15 @@ use profiler_tests::Result;
 use serde_json::{Map, Value, json};
 
 use crate::lab::Lab;
-use crate::rows::{heap, packages};
+use crate::rows::{heap, packages, sidecar};
 use crate::who::Who;
 
 /// What was measured so far.
 #[derive(Debug)]
 pub(crate) struct Report {
     lines: Vec<Line>,
+    /// Rows that could not be measured here, and why.
+    not_run: Vec<(&'static str, &'static str)>,
     machine: Value,
     quick: bool,
 }
@@ -39,7 +41,7 @@ pub(crate) struct Line {
 impl Report {
     /// An empty one.
     pub(crate) fn new(lab: &Lab) -> Result<Self> {
-        Ok(Self { lines: Vec::new(), machine: machine(lab)?, quick: lab.quick })
+        Ok(Self { lines: Vec::new(), not_run: Vec::new(), machine: machine(lab)?, quick: lab.quick })
     }
 
     /// Adds a figure, and shows it: the table comes at the end, which may be an hour away, or never.
@@ -47,6 +49,12 @@ impl Report {
         // Nobody is left to be told when standard error is gone.
         let _written = writeln!(io::stderr(), "{line}");
         self.lines.push(line);
+    }
+
+    /// Says that a row could not be measured here, now and beneath the table.
+    pub(crate) fn not_run(&mut self, row: &'static str, why: &'static str) {
+        let _written = writeln!(io::stderr(), "{row}: NOT RUN: {why}");
+        self.not_run.push((row, why));
     }
 
     /// Writes the JSON below `target`, and says where.
@@ -63,7 +71,8 @@ impl Report {
             let values: Map<_, _> = line.values.iter().map(|(who, value)| (who.name().into(), json!(value))).collect();
             json!({ "row": line.row, "what": line.what, "unit": line.unit, "values": values })
         });
-        json!({ "machine": self.machine, "quick": self.quick, "lines": lines.collect::<Vec<_>>() })
+        let not_run: Map<_, _> = self.not_run.iter().map(|(row, why)| ((*row).into(), json!(why))).collect();
+        json!({ "machine": self.machine, "quick": self.quick, "lines": lines.collect::<Vec<_>>(), "not_run": not_run })
     }
 }
 
@@ -83,7 +92,7 @@ impl fmt::Display for Report {
             }
             writeln!(f, "{line}")?;
         }
-        Ok(())
+        self.not_run.iter().try_for_each(|(row, why)| writeln!(f, "{row}: NOT RUN: {why}"))
     }
 }
 
@@ -136,7 +145,11 @@ fn width(title: &str) -> usize {
 impl Line {
     /// The columns of the table that it stands in.
     fn columns(&self) -> &'static [Who] {
-        if self.row == heap::ROW.name { &Who::OF_THE_HEAP } else { &Who::ALL }
+        match self.row {
+            row if row == heap::ROW.name => &Who::OF_THE_HEAP,
+            row if row.starts_with(sidecar::PREFIX) => &[Who::Ours],
+            _ => &Who::ALL,
+        }
     }
 
     fn value(&self, who: Who) -> Option<f64> {
@@ -150,14 +163,19 @@ fn machine(lab: &Lab) -> Result<Value> {
     let model = info.lines().find(|line| line.starts_with("model name")).and_then(|line| line.split(": ").nth(1));
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease")?;
     let processors = std::thread::available_parallelism()?;
-    let versions = Who::PROFILERS.map(|who| packages::version(who, lab.target()));
-    let of_the_heap = [Who::Jemalloc, Who::JemallocPprof].map(packages::locked_version);
-    let versions = versions.into_iter().chain(of_the_heap).collect::<Result<Vec<_>>>()?;
+    let versions = if lab.has_subjects() { versions(lab)? } else { Vec::new() };
     Ok(json!({
         "processor": format!("{processors} × {}", model.unwrap_or("unknown")),
         "kernel": format!("Linux {} {}", kernel.trim(), std::env::consts::ARCH),
         "versions": versions.join(", "),
     }))
+}
+
+/// Those of all profilers.
+fn versions(lab: &Lab) -> Result<Vec<String>> {
+    let versions = Who::PROFILERS.map(|who| packages::version(who, lab.target()));
+    let of_the_heap = [Who::Jemalloc, Who::JemallocPprof].map(packages::locked_version);
+    versions.into_iter().chain(of_the_heap).collect()
 }
 
 #[cfg(test)]
@@ -179,7 +197,7 @@ mod tests {
     fn the_heap_has_a_table_of_its_own() {
         let line = |row, who| Line { row, what: "w".into(), unit: "", digits: 1, values: vec![(who, 2.0)] };
         let lines = vec![line("cost", Who::Pprof), line("heap", Who::Jemalloc), line("heap", Who::Ours)];
-        let text = Report { lines, machine: json!({}), quick: false }.to_string();
+        let text = Report { lines, not_run: Vec::new(), machine: json!({}), quick: false }.to_string();
         let heads: Vec<_> = text.lines().filter(|line| line.contains("unit")).collect();
         assert_eq!(heads.len(), 2, "{text}");
         assert!(heads[0].contains("pyroscope") && !heads[0].contains("jemalloc"), "{text}");
@@ -193,8 +211,11 @@ mod tests {
     #[test]
     fn the_json_has_values_by_profiler() {
         let line = Line { row: "rest", what: "w".into(), unit: "%", digits: 1, values: vec![(Who::Nobody, 0.5)] };
-        let report = Report { lines: vec![line], machine: json!({ "kernel": "k" }), quick: true };
+        let not_run = vec![("sidecar-cost", "no eBPF")];
+        let report = Report { lines: vec![line], not_run, machine: json!({ "kernel": "k" }), quick: true };
         let line = &report.to_json()["lines"][0];
         assert_eq!(line, &json!({ "row": "rest", "what": "w", "unit": "%", "values": { "none": 0.5 } }));
+        assert_eq!(report.to_json()["not_run"], json!({ "sidecar-cost": "no eBPF" }));
+        assert!(report.to_string().ends_with("\nsidecar-cost: NOT RUN: no eBPF\n"), "{report}");
     }
 }

@@ -12,6 +12,7 @@ pub(crate) mod overhead;
 pub(crate) mod packages;
 pub(crate) mod rest;
 pub(crate) mod short;
+pub(crate) mod sidecar;
 pub(crate) mod start;
 pub(crate) mod tags;
 
@@ -32,7 +33,7 @@ pub(crate) struct Row {
 }
 
 /// All rows in the order of the table.
-pub(crate) const ALL: [Row; 13] = [
+pub(crate) const ALL: [Row; 17] = [
     completeness::ROW,
     engines::ROW,
     short::ROW,
@@ -46,4 +47,8 @@ pub(crate) const ALL: [Row; 13] = [
     packages::ROW,
     export::ROW,
     heap::ROW,
+    sidecar::cost::ROW,
+    sidecar::target::ROW,
+    sidecar::symbols::ROW,
+    sidecar::runtime::ROW,
 ];
