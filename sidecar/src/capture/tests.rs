@@ -7,6 +7,7 @@ use std::ops::Range;
 use proptest::prelude::*;
 
 use super::contention::{self, contention};
+use super::figures::figures;
 use super::goroutines::goroutines;
 use super::heap::{self, Amount, heap};
 use super::ticks::Speed;
@@ -521,6 +522,22 @@ fn a_list_of_goroutines_longer_than_its_room_is_none() {
     assert_eq!((all.broken, all.beyond), (100, (1 << 59) - 100));
 }
 
+/// Check that figures of which one part is not there are none.
+#[test]
+fn figures_that_cannot_be_read_are_none() {
+    let memory = Forged::default().with(0x300, &[4]).with(0x500, &[100; 40]).with(0x1_0000, &[7; 515]);
+    assert_eq!(figures(&memory, &VARIABLES).unwrap().map(|figures| figures.collections), Some(7));
+    let nowhere = Some(0x9_0000);
+    for variables in [
+        Variables { pacer: nowhere, ..VARIABLES },
+        Variables { collections: nowhere, ..VARIABLES },
+        Variables { processors: nowhere, ..VARIABLES },
+        Variables { processors: None, ..VARIABLES },
+    ] {
+        assert_eq!(figures(&memory, &variables).unwrap(), None);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
@@ -541,5 +558,7 @@ proptest! {
             let contention = contention(&memory, &Text, &variables, &layout, (kind, 50, &Speed::default())).unwrap();
             prop_assert!(contention.is_none_or(|contention| contention.records.len() <= 50));
         }
+        let figures = figures(&memory, &Variables { collections: Some(0), ..VARIABLES }).unwrap().unwrap();
+        prop_assert!(figures.collections <= u32::MAX.into() && figures.goal.is_some() == (figures.limit.or(figures.percent).is_some()));
     }
 }

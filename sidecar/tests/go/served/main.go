@@ -22,6 +22,11 @@ var (
 //go:noinline
 func keep(size int) { kept = append(kept, make([]byte, size)) }
 
+var wasted []byte
+
+//go:noinline
+func waste(size int) { wasted = make([]byte, size) }
+
 //go:noinline
 func wait() {
 	var mutex sync.Mutex
@@ -48,7 +53,14 @@ func spin() {
 }
 
 func main() {
+	// When the next allocation is sampled was drawn at the old rate, for each processor: it is drawn anew once that is passed, or with the processor. Until then
+	// what is kept would be in no profile.
+	processors := runtime.GOMAXPROCS(1)
 	runtime.MemProfileRate = 1 << 12
+	for i := 0; i < 1000; i++ {
+		waste(100000)
+	}
+	runtime.GOMAXPROCS(processors)
 	runtime.SetBlockProfileRate(1)
 	runtime.SetMutexProfileFraction(1)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -96,7 +96,8 @@ func main() {
 		*into = uintptr(value)
 	}
 	here(2)
-	still, region := mapped(0, 4096, 0), mapped(0, size, 0)
+	// Below what the kernel and the runtime choose of themselves: while there is nothing, nobody else takes its place.
+	still, region := mapped(0, 4096, 0), mapped(1<<37, size, fixed|noreplace)
 	fill(region)
 	put(still, uint64(region))
 	put(still+64, 512)
