@@ -73,7 +73,7 @@ static struct sigaction theirs;
 static atomic_ulong got;
 
 static void passing(int signal, siginfo_t *info, void *context) {
-    atomic_fetch_add(&got, 1);
+    if (info->si_code == SI_TKILL) atomic_fetch_add(&got, 1);
     theirs.sa_sigaction(signal, info, context);
 }
 
