@@ -148,7 +148,7 @@ pub struct HeapStats {
     pub on: bool,
     /// Bytes allocated between samples, on average.
     pub interval_bytes: u64,
-    /// Allocations that were sampled.
+    /// Allocations that were sampled: how often jemalloc told of one.
     pub sampled: u64,
     /// Those whose memory is, or was, watched until it is freed.
     pub recorded: u64,
@@ -156,6 +156,9 @@ pub struct HeapStats {
     pub freed: u64,
     /// Those of them that live.
     pub live: u64,
+    /// Frees of sampled memory that jemalloc told of: those of `freed` that were not given up, those that are `unknown`, and those of the few blocks by which a
+    /// start learns which frames are the allocator's.
+    pub frees: u64,
     /// Frees of sampled memory that was not watched: sampled before the start, or lost.
     pub unknown: u64,
     /// Samples that what lives, or what was allocated, lacks.

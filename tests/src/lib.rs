@@ -13,6 +13,8 @@ pub mod clock;
 pub mod collector;
 pub mod fetch;
 pub mod library;
+#[cfg(feature = "heap")]
+pub mod mallctl;
 pub mod outside;
 pub mod process;
 pub mod proxy;

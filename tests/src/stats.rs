@@ -87,6 +87,7 @@ pub fn heap_to_json(stats: &HeapStats) -> Value {
         "sampled": stats.sampled,
         "recorded": stats.recorded,
         "freed": stats.freed,
+        "frees": stats.frees,
         "live": stats.live,
         "unknown": stats.unknown,
         "no_scratch": stats.lost.no_scratch,

@@ -39,6 +39,8 @@ fn assert_balance(stats: &Value) {
     let of = |name: &str| number(stats, &format!("/{name}"));
     assert_eq!(of("sampled"), of("recorded") + of("lost_total"), "{stats}");
     assert_eq!(of("live"), of("recorded") - of("freed"), "{stats}");
+    // Behind the few frees of what the start learned from.
+    assert!((of("freed")..of("freed") + 16).contains(&of("frees")), "{stats}");
     assert_eq!((of("lost_total"), of("unknown"), of("without_stack")), (0, 0, 0), "{stats}");
 }
 
@@ -180,17 +182,20 @@ fn totals_at_the_usual_interval_are_within_two_percent() {
     }
 }
 
-/// Check that what was sampled keeps what it stands for when another interval is set, and that what comes then is weighed by that one.
+/// Check that what was sampled keeps what it stands for when another interval is set, and that what comes then is weighed by that one from the first sample on, also
+/// where others set it and tell nobody.
 #[test]
 fn samples_keep_their_interval() {
-    let outcome = result(&mut heap("rates", &[]));
-    let rows = outcome["rows"].as_array().unwrap();
-    assert_eq!(rows.len(), 2, "{outcome}");
-    for row in rows {
-        let (truth, error, estimate) = (floats(&row["truth"]), floats(&row["error"]), four(&row["estimate"]));
-        for place in 0..4 {
-            let errors = STANDARD_ERRORS * error[place];
-            assert!(is_near(estimate[place] as f64, truth[place], errors), "place {place} of {row}");
+    for others in ["others=false", "others=true"] {
+        let outcome = result(&mut heap("rates", &[others]));
+        let rows = outcome["rows"].as_array().unwrap();
+        assert_eq!(rows.len(), 2, "{outcome}");
+        for row in rows {
+            let (truth, error, estimate) = (floats(&row["truth"]), floats(&row["error"]), four(&row["estimate"]));
+            for place in 0..4 {
+                let errors = STANDARD_ERRORS * error[place];
+                assert!(is_near(estimate[place] as f64, truth[place], errors), "{others}, place {place} of {row}");
+            }
         }
     }
 }
@@ -241,23 +246,41 @@ fn a_full_table_is_counted() {
     assert!(four(&outcome["refilled"])[2] > 0, "{outcome}");
 }
 
-/// Check that hooks and tables balance when many threads allocate, resize and free each other's memory while profiles are made,
-/// and that nothing is left once all is freed. In `make torture` for as long as the others, also under AddressSanitizer.
+/// Check that hooks and tables balance when many threads allocate, resize and free each other's memory while profiles are made: that each call of jemalloc's is
+/// counted, that something became of each, and that nothing is left once all is freed; where all are sampled, also that what lives is just what
+/// `malloc_usable_size` says. In `make torture` for as long as the others, also under AddressSanitizer.
 #[test]
 fn torture_by_a_crowd_on_one_heap() {
     let _turn = turn();
-    let seconds = std::env::var("TORTURE_SECONDS").unwrap_or_else(|_| "6".to_owned());
-    let outcome = result(&mut heap("crowd", &["threads=64", &format!("seconds={seconds}"), "lg=8"]));
-    assert!(number(&outcome, "/rounds") > 1000, "{outcome}");
-    assert_eq!(four(&outcome["left"])[2..], [0, 0], "{outcome}");
-    let stats = &outcome["stats"];
-    let of = |name: &str| number(stats, &format!("/{name}"));
-    assert_eq!(of("sampled"), of("recorded") + of("lost_total"), "{stats}");
-    assert_eq!(of("live"), of("recorded") - of("freed"), "{stats}");
-    assert!(number(&outcome, "/cpu") > 100, "{outcome}");
-    // A thread that found no scratch is counted, and what it allocated is then not known when it is freed; some of it may live on.
-    assert_eq!(of("table_full"), 0, "{stats}");
-    assert!(of("unknown") <= of("no_scratch"), "{stats}");
+    let seconds = std::env::var("TORTURE_SECONDS").unwrap_or_else(|_| "3".to_owned());
+    for lg in [0, 8] {
+        let outcome = result(&mut heap("crowd", &["threads=64", &format!("seconds={seconds}"), &format!("lg={lg}")]));
+        assert!(number(&outcome, "/rounds") > 1000 && number(&outcome, "/cpu") > 100, "{outcome}");
+        ["after", "freed"].iter().for_each(|when| assert_calls(&outcome, when));
+        let of = |name: &str| number(&outcome, &format!("/after/stats/{name}"));
+        if lg == 0 {
+            let (lived, truth) =
+                (four(&outcome["lived"]), [0, 1].map(|place| outcome["truth"][place].as_i64().unwrap()));
+            assert!(of("no_scratch") > 0 || lived[2..] == truth, "{outcome}");
+            assert_eq!(four(&outcome["all"])[2], of("live") as i64, "{outcome}");
+        }
+        assert_eq!(four(&outcome["left"])[2..], [0, 0], "{outcome}");
+        // A thread that found no scratch is counted, and what it allocated is then not known when it is freed; some of it may live on.
+        assert_eq!((of("table_full"), of("no_memory")), (0, 0), "{outcome}");
+        assert!(of("unknown") <= of("no_scratch"), "{outcome}");
+    }
+}
+
+/// Checks that the profiler knows of each call that jemalloc made since the threads began, and what came of it.
+#[track_caller]
+fn assert_calls(outcome: &Value, when: &str) {
+    let since = |name: &str| number(outcome, &format!("/{when}/{name}")) - number(outcome, &format!("/before/{name}"));
+    let of = |name: &str| since(&format!("stats/{name}"));
+    assert_eq!((of("sampled"), of("frees")), (since("calls/0"), since("calls/1")), "{when}: {outcome}");
+    assert_eq!(of("sampled"), of("recorded") + of("lost_total"), "{when}: {outcome}");
+    assert_eq!(of("frees"), of("freed") + of("unknown"), "{when}: {outcome}");
+    let all = |name: &str| number(outcome, &format!("/{when}/stats/{name}"));
+    assert_eq!(all("live"), all("recorded") - all("freed"), "{when}: {outcome}");
 }
 
 /// Check that children forked while threads are in the hooks allocate, free and end, that one can profile itself without a word of samples

@@ -65,6 +65,18 @@ fn hooks_that_come_later_are_noticed() {
     assert_eq!(of("live"), of("recorded") - of("freed"), "{outcome}");
 }
 
+/// Check that a third owner of hooks cuts nobody off: those that were there before the first start are called, those that came later and call the profiler's, and
+/// the profiler's, each once for each block, before and behind another start.
+#[test]
+fn three_owners_of_hooks_are_all_called() {
+    let outcome = host("third");
+    for when in ["before", "again"] {
+        for path in ["host/0", "host/1", "other/0", "other/1", "profiler/sampled", "profiler/freed"] {
+            assert_a_thousand(&outcome, &format!("/{when}/{path}"));
+        }
+    }
+}
+
 /// Check that jemalloc takes no stacks of its own in a child that was forked while the profiler runs, and no samples any more once a profiler of the
 /// child's own has ended.
 #[test]

@@ -6,7 +6,7 @@
 //! [`Sampler`], reads it; [`states`] say which modules it was taken in.
 
 mod action;
-mod atomic;
+pub(crate) mod atomic;
 mod bounds;
 mod clocks;
 mod covered;

@@ -123,6 +123,11 @@ impl Chains {
         (self.free, self.count) = (NONE, 0);
     }
 
+    /// Entries in chains.
+    pub(super) fn len(&self) -> usize {
+        self.count
+    }
+
     pub(super) fn bytes(&self) -> usize {
         self.index.capacity() * size_of::<u32>()
     }

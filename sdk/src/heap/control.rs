@@ -5,7 +5,7 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::jemalloc;
+use super::jemalloc::{self, Number};
 use super::setup::Setup;
 use crate::error::Error;
 
@@ -17,10 +17,28 @@ pub(super) fn refused(name: &'static str) -> impl FnOnce(io::Error) -> Error {
     move |why| Error::environment(name, why, "turn heap profiles off with PROFILER_HEAP=0")
 }
 
+/// Bytes between samples, as a power of two: as anybody has set it last.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LgInterval(Number);
+
+impl LgInterval {
+    /// The one of this jemalloc.
+    ///
+    /// # Errors
+    /// What jemalloc refused.
+    pub(super) fn find() -> Result<Self, Error> {
+        Number::named(c"prof.lg_sample").map(Self).map_err(refused("mallctl prof.lg_sample"))
+    }
+
+    /// What it is now. Callable from a hook.
+    pub(super) fn now(self) -> u32 {
+        self.0.read() as u32
+    }
+}
+
 /// Bytes between samples, as a power of two.
 pub(super) fn lg_interval() -> Result<u32, Error> {
-    let lg = jemalloc::read::<usize>(c"prof.lg_sample").map_err(refused("mallctl prof.lg_sample"))?;
-    Ok(lg as u32)
+    LgInterval::find().map(LgInterval::now)
 }
 
 /// Goes on with this interval; whether it is another one, upon which jemalloc forgets what it counted itself.

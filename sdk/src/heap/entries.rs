@@ -2,11 +2,11 @@
 //!
 //! In: blocks at their places, from hooks, one at a time. Out: copies of them, for the `profiler-io` thread, which takes no lock: nobody who allocates
 //! ever waits for it. A writer makes the version odd, writes, and makes it even; who reads throws away what was read while it changed
-//! (H.-J. Boehm, "Can seqlocks get along with programming language memory models?", MSPC 2012, figure 6). Nothing here locks.
+//! (H.-J. Boehm, "Can seqlocks get along with programming language memory models?", MSPC 2012, figure 6). Nothing here locks. The tests try it in every order in which a hook and a profile can meet (`tests/src/bin/models`).
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
+use super::atomic::{AtomicU32, AtomicU64, Ordering, fence, yield_now};
 use super::block::{Block, Refused};
 
 /// Parts of the same length: together they are as long as all those before.
@@ -20,8 +20,6 @@ const TRIES: usize = 64;
 
 /// Bytes of one of them.
 pub(super) const ENTRY_BYTES: usize = size_of::<Entry>();
-
-const _: () = assert!(ENTRY_BYTES == 48);
 
 /// A block as it stands here, its parts in the order that leaves no gaps. Each is written by one hook at a time.
 #[derive(Debug, Default)]
@@ -163,7 +161,10 @@ impl Entries {
             for slice in part[..there].chunks(SLICE) {
                 let is_whole = (0..TRIES).any(|_| {
                     // A hook that was put aside while it writes comes on only if it is let.
-                    self.read_slice(slice, &mut blocks) || { std::thread::yield_now(); false }
+                    self.read_slice(slice, &mut blocks) || {
+                        yield_now();
+                        false
+                    }
                 });
                 if !is_whole {
                     alone(&mut || {
@@ -195,5 +196,63 @@ impl Entry {
             measure: self.measure.load(Ordering::Relaxed),
         };
         (self.address.load(Ordering::Relaxed), block)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLACES: u32 = 3 * SLICE as u32;
+
+    fn block(site: u32) -> Block {
+        Block::new(site, [1, 2], 3, 8, 19)
+    }
+
+    fn full() -> Entries {
+        let entries = Entries::new(1000);
+        for place in 0..PLACES {
+            entries.make(place).unwrap();
+            entries.put(place, 4096 * u64::from(place + 1), &block(place), u32::MAX);
+        }
+        entries
+    }
+
+    /// Check that who reads asks to be alone where a hook stands amid a block and does not come on, once for each slice, and that what it reads then is what the hook left once
+    /// it was done: each block once, none of them half.
+    #[test]
+    fn a_hook_that_stays_amid_a_block_is_waited_for() {
+        let entries = full();
+        // As `put` begins, and stops between two of its stores.
+        let version = entries.version.fetch_add(1, Ordering::Relaxed);
+        let amid = entries.at(40).unwrap();
+        amid.site.store(77, Ordering::Relaxed);
+        let asked = std::cell::Cell::new(0);
+        let alone = |read: &mut dyn FnMut()| {
+            if asked.replace(asked.get() + 1) == 0 {
+                amid.span_id.store(9, Ordering::Relaxed);
+                entries.version.store(version + 2, Ordering::Release);
+            }
+            read();
+            // The next one begins, in the place of the same block, and is done when it is waited for.
+            if asked.get() == 1 {
+                entries.version.fetch_add(1, Ordering::Relaxed);
+            } else {
+                entries.version.store(version + 4, Ordering::Release);
+            }
+        };
+        let mut seen = Vec::new();
+        entries.read(alone, |block| seen.push((block.site, block.span_id)));
+        let expected = (0..PLACES).map(|place| if place == 40 { (77, 9) } else { (place, 3) });
+        assert_eq!((seen, asked.get()), (expected.collect::<Vec<_>>(), 2));
+    }
+
+    /// Check that nobody is kept out where nobody writes.
+    #[test]
+    fn what_stands_still_is_read_without_being_alone() {
+        let entries = full();
+        let mut seen = 0;
+        entries.read(|_| panic!("nobody writes"), |_| seen += 1);
+        assert_eq!(seen, PLACES);
     }
 }

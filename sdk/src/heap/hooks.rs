@@ -4,30 +4,26 @@
 //! A hook may allocate and lock, and does both as little as it can; it neither panics nor changes `errno`. Hooks that were
 //! there before are called, too; one that comes later and calls ours may be there before a later start.
 
-use std::cell::Cell;
 use std::ffi::{c_uint, c_void};
 use std::io;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 use super::jemalloc::{self, BACKTRACE_HOOK, BacktraceHook, FREE_HOOK, FreeHook, SAMPLE_HOOK, SampleHook};
+use super::others::{self, Others};
 use super::state::State;
 use crate::unwind::arch::Registers;
 
 /// What the hooks work on; null before the first start. Never freed, for a late hook may come at any time.
 static IN_FORCE: AtomicPtr<State> = AtomicPtr::new(ptr::null_mut());
-/// The hooks that were there before, as addresses; 0: none.
-static SAMPLE_BEFORE: AtomicUsize = AtomicUsize::new(0);
-static FREE_BEFORE: AtomicUsize = AtomicUsize::new(0);
+/// The hooks that were there before, at this start or one before it.
+static SAMPLE_BEFORE: Others = Others::none();
+static FREE_BEFORE: Others = Others::none();
+/// The one for stacks, as an address; 0: none.
 static BACKTRACE_BEFORE: AtomicUsize = AtomicUsize::new(0);
 
 /// Whether others' hook was found in the place of ours for frees, of which ours may have missed some.
 static MISSED_FREES: AtomicBool = AtomicBool::new(false);
-
-thread_local! {
-    /// The block of which hooks that were there before are being told, for they may call ours; 0: none.
-    static CHAINING: Cell<usize> = const { Cell::new(0) };
-}
 
 /// The state in force, of this process or of the one that it was forked from.
 pub(super) fn in_force() -> Option<&'static State> {
@@ -49,15 +45,21 @@ pub(super) fn install(state: &'static State, takes_stacks: bool) -> io::Result<b
     if was_installed && !is_ours(free) {
         MISSED_FREES.store(true, Ordering::Relaxed);
     }
-    keep(&FREE_BEFORE, free.map_or(0, |hook| hook as usize), on_free as FreeHook as usize);
+    if !is_ours(free) {
+        FREE_BEFORE.found(free.map_or(0, |hook| hook as usize));
+    }
     jemalloc::write(FREE_HOOK, Some(on_free as FreeHook))?;
     let sample: Option<SampleHook> = jemalloc::read(SAMPLE_HOOK)?;
-    keep(&SAMPLE_BEFORE, sample.map_or(0, |hook| hook as usize), on_sample as SampleHook as usize);
+    let sample = sample.map_or(0, |hook| hook as usize);
+    if sample != on_sample as SampleHook as usize {
+        SAMPLE_BEFORE.found(sample);
+    }
     jemalloc::write(SAMPLE_HOOK, Some(on_sample as SampleHook))?;
-    if takes_stacks && SAMPLE_BEFORE.load(Ordering::Relaxed) == 0 {
-        let before: Option<BacktraceHook> = jemalloc::read(BACKTRACE_HOOK)?;
-        let own = on_backtrace as BacktraceHook as usize;
-        keep(&BACKTRACE_BEFORE, before.map_or(0, |hook| hook as usize), own);
+    if takes_stacks && !SAMPLE_BEFORE.are_there() {
+        let before = jemalloc::read::<Option<BacktraceHook>>(BACKTRACE_HOOK)?.map_or(0, |hook| hook as usize);
+        if before != on_backtrace as BacktraceHook as usize {
+            BACKTRACE_BEFORE.store(before, Ordering::Release);
+        }
         jemalloc::write(BACKTRACE_HOOK, Some(on_backtrace as BacktraceHook))?;
     }
     Ok(MISSED_FREES.swap(false, Ordering::Relaxed))
@@ -67,16 +69,9 @@ fn is_ours(hook: Option<FreeHook>) -> bool {
     hook.is_some_and(|hook| hook as usize == on_free as FreeHook as usize)
 }
 
-/// Keeps what was there before, unless it was ours.
-fn keep(place: &AtomicUsize, before: usize, own: usize) {
-    if before != own {
-        place.store(before, Ordering::Release);
-    }
-}
-
 /// Whether others had hooks before.
-pub(super) fn others() -> bool {
-    SAMPLE_BEFORE.load(Ordering::Relaxed) != 0 || FREE_BEFORE.load(Ordering::Relaxed) != 0
+pub(super) fn are_chained() -> bool {
+    SAMPLE_BEFORE.are_there() || FREE_BEFORE.are_there()
 }
 
 /// Whether others have put hooks in the place of ours since.
@@ -101,39 +96,28 @@ unsafe extern "C" fn on_sample(
     length: c_uint,
     usable: usize,
 ) {
-    if CHAINING.get() == block as usize {
-        return;
-    }
-    let errno = Errno::kept();
-    if let Some(state) = own_state() {
+    // Where others call, what is here is known.
+    if let Some(state) = own_state().filter(|_| !others::are_being_told(block as usize)) {
+        let errno = Errno::kept();
         state.sampled(&Registers::here(), block as u64, usable as u64);
+        drop(errno);
     }
-    drop(errno);
-    let before = SAMPLE_BEFORE.load(Ordering::Acquire);
-    if before != 0 {
-        let outer = CHAINING.replace(block as usize);
+    others::tell(&SAMPLE_BEFORE, block as usize, |before| {
         // SAFETY: jemalloc had this address as a hook of this type; it gets the arguments that jemalloc gave.
         unsafe { std::mem::transmute::<usize, SampleHook>(before)(block, size, stack, length, usable) };
-        CHAINING.set(outer);
-    }
+    });
 }
 
 unsafe extern "C" fn on_free(block: *const c_void, usable: usize) {
-    if CHAINING.get() == block as usize {
-        return;
-    }
-    let errno = Errno::kept();
-    if let Some(state) = own_state() {
+    if let Some(state) = own_state().filter(|_| !others::are_being_told(block as usize)) {
+        let errno = Errno::kept();
         state.freed(block as u64, usable as u64);
+        drop(errno);
     }
-    drop(errno);
-    let before = FREE_BEFORE.load(Ordering::Acquire);
-    if before != 0 {
-        let outer = CHAINING.replace(block as usize);
+    others::tell(&FREE_BEFORE, block as usize, |before| {
         // SAFETY: as above.
         unsafe { std::mem::transmute::<usize, FreeHook>(before)(block, usable) };
-        CHAINING.set(outer);
-    }
+    });
 }
 
 /// One frame, the same for all: jemalloc's own profile is not used while ours is made, nor in a child of such a process, where jemalloc goes on

@@ -13,17 +13,18 @@ use super::entries::{ENTRY_BYTES, Entries};
 
 /// Most bytes that a block takes: its entry with an eighth for growth, and up to two links of the index.
 pub(super) const BLOCK_BYTES: usize = ENTRY_BYTES * 9 / 8 + 2 * size_of::<u32>();
-/// What the hooks counted here. At any time, `sampled` is `recorded` and what was refused together; of what was recorded, all that was not `freed` is
-/// `live`: each is counted under the lock under which it comes or goes.
+
+const _: () = assert!(ENTRY_BYTES == 48);
+
+/// What the hooks counted here, and what is there. Of what was recorded, all that was not `freed` is `live` at any time: each is counted
+/// under the lock under which it comes or goes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Counts {
-    /// Blocks that came.
-    pub(super) sampled: u64,
-    /// Those that went in.
+    /// Blocks that went in.
     pub(super) recorded: u64,
     /// Those of them that were taken out.
     pub(super) freed: u64,
-    /// Those of them that are there.
+    /// Blocks that are there: in chains, not the difference of the two.
     pub(super) live: u64,
     /// Blocks that were refused, for the table was full.
     pub(super) table_full: u64,
@@ -52,7 +53,10 @@ struct Shard {
 #[derive(Debug, Default)]
 struct Kept {
     chains: Chains,
-    counts: Counts,
+    recorded: u64,
+    freed: u64,
+    table_full: u64,
+    no_memory: u64,
 }
 
 impl Live {
@@ -66,19 +70,16 @@ impl Live {
     pub(super) fn insert(&self, address: u64, block: Block) -> Result<(), Refused> {
         let (number, hash) = mixed(address);
         let shard = &self.shards[number];
-        let Kept { chains, counts } = &mut *shard.locked();
+        let mut kept = shard.locked();
         // First the claim, then the entry: the bound holds at any time.
         let fits = self.count.fetch_add(1, Ordering::Relaxed) < self.most;
-        let outcome = if fits { chains.insert(&shard.entries, address, hash, &block) } else { Err(Refused::Full) };
-        counts.sampled += 1;
-        match outcome {
-            Ok(()) => {
-                counts.recorded += 1;
-                counts.live += 1;
-            }
-            Err(Refused::Full) => counts.table_full += 1,
-            Err(Refused::NoMemory) => counts.no_memory += 1,
-        }
+        let outcome = if fits { kept.chains.insert(&shard.entries, address, hash, &block) } else { Err(Refused::Full) };
+        let count = match outcome {
+            Ok(()) => &mut kept.recorded,
+            Err(Refused::Full) => &mut kept.table_full,
+            Err(Refused::NoMemory) => &mut kept.no_memory,
+        };
+        *count += 1;
         outcome.inspect_err(|_| {
             self.count.fetch_sub(1, Ordering::Relaxed);
         })
@@ -88,10 +89,9 @@ impl Live {
     pub(super) fn remove(&self, address: u64, size: u64) -> Option<Block> {
         let (number, hash) = mixed(address);
         let shard = &self.shards[number];
-        let Kept { chains, counts } = &mut *shard.locked();
-        let block = chains.remove(&shard.entries, address, size, hash)?;
-        counts.freed += 1;
-        counts.live -= 1;
+        let mut kept = shard.locked();
+        let block = kept.chains.remove(&shard.entries, address, size, hash)?;
+        kept.freed += 1;
         self.count.fetch_sub(1, Ordering::Relaxed);
         Some(block)
     }
@@ -100,27 +100,28 @@ impl Live {
     pub(super) fn clear(&self) -> usize {
         let mut gone = 0;
         for shard in &self.shards {
-            let Kept { chains, counts } = &mut *shard.locked();
-            let live = std::mem::take(&mut counts.live);
-            counts.freed += live;
-            chains.clear();
+            let mut kept = shard.locked();
+            let live = kept.chains.len();
+            kept.freed += live as u64;
+            kept.chains.clear();
             shard.entries.clear();
-            gone += live as usize;
-            self.count.fetch_sub(live as usize, Ordering::Relaxed);
+            gone += live;
+            self.count.fetch_sub(live, Ordering::Relaxed);
         }
         gone
     }
 
     /// What was counted.
     pub(super) fn counts(&self) -> Counts {
-        let counts = self.shards.iter().map(|shard| shard.locked().counts);
-        counts.fold(Counts::default(), |sum, one| Counts {
-            sampled: sum.sampled + one.sampled,
-            recorded: sum.recorded + one.recorded,
-            freed: sum.freed + one.freed,
-            live: sum.live + one.live,
-            table_full: sum.table_full + one.table_full,
-            no_memory: sum.no_memory + one.no_memory,
+        self.shards.iter().fold(Counts::default(), |sum, shard| {
+            let kept = shard.locked();
+            Counts {
+                recorded: sum.recorded + kept.recorded,
+                freed: sum.freed + kept.freed,
+                live: sum.live + kept.chains.len() as u64,
+                table_full: sum.table_full + kept.table_full,
+                no_memory: sum.no_memory + kept.no_memory,
+            }
         })
     }
 
@@ -165,8 +166,14 @@ mod tests {
         Block::new(site, [1, 2], 3, u64::from(site) + 8, 19)
     }
 
+    /// How many blocks there are, which is the same wherever it is looked up: in chains, in what a profile sees, in the bound, in what came and went.
+    #[track_caller]
     fn len(live: &Live) -> usize {
-        live.counts().live as usize
+        let (counts, mut seen) = (live.counts(), 0);
+        live.each(|_| seen += 1);
+        assert_eq!((counts.live, counts.recorded - counts.freed), (seen, seen), "{counts:?}");
+        assert_eq!(live.count.load(Ordering::Relaxed) as u64, seen);
+        seen as usize
     }
 
     fn sites(live: &Live) -> Vec<u32> {
@@ -289,8 +296,8 @@ mod tests {
                     seen += 1;
                 });
                 let counts = live.counts();
-                came = counts.sampled;
-                if (stayed, torn) != (STAY, 0) || counts.live != counts.recorded - counts.freed || came != counts.recorded {
+                came = counts.recorded;
+                if (stayed, torn) != (STAY, 0) || counts.live != counts.recorded - counts.freed {
                     enough.store(true, Ordering::Relaxed);
                     panic!("{stayed} of {STAY}, {torn} torn, {counts:?}");
                 }

@@ -16,6 +16,7 @@ macro_rules! where_it_samples {
 
 where_it_samples! {
     mod block;
+    mod calls;
     mod capture;
     mod chains;
     mod control;
@@ -30,6 +31,7 @@ where_it_samples! {
     mod inherited;
     mod jemalloc;
     mod live;
+    mod others;
     mod reading;
     mod sampler;
     mod setup;
@@ -37,6 +39,7 @@ where_it_samples! {
     mod sites;
     mod state;
     mod weight;
+    use crate::cpu::atomic;
     mod window;
     pub(crate) use self::either::{Heap, leave_out_this_thread};
     pub(crate) use self::weight::PARTS;

@@ -7,11 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
 use super::HeapSettings;
-use super::inherited::Mark as Inherited;
 use super::setup::Setup;
 use super::state::State;
 use super::window::{Found, HeapWindow, Mark, Since};
-use super::{control, figures, hooks, jemalloc, weight, window};
+use super::{control, figures, hooks, weight, window};
 use crate::error::Error;
 use crate::stats::{HeapLost, HeapStats};
 use crate::unwind::modules::Modules;
@@ -54,19 +53,17 @@ impl Sampler {
         let state = match known {
             Some(state) => state,
             None => {
-                Box::leak(Box::new(State::new(Arc::clone(&snapshot), settings.most_live, Inherited::make()?)))
+                Box::leak(Box::new(State::new(Arc::clone(&snapshot), settings.most_live)?))
             }
         };
         let replaced = state.replace(Arc::clone(&snapshot));
-        let lg_before = control::lg_interval()?;
+        let lg_before = state.lg();
         settings.lg_interval.map(control::set_lg_interval).transpose()?;
-        let lg = control::lg_interval()?;
-        state.set_lg(lg);
         let installed = hooks::install(state, !was_active);
         if installed.map_err(control::refused("mallctl experimental.hooks"))? {
             setup.notes.extend(given_up(state));
         }
-        if hooks::others() {
+        if hooks::are_chained() {
             setup.notes.push("hooks of samples that were there before are called, too".to_owned());
         }
         if was_active {
@@ -76,7 +73,7 @@ impl Sampler {
         let active = setup.begin()?;
         // This thread's first sample may still come at the distance that was drawn before.
         if active {
-            state.frames.learn(&snapshot, lg.max(lg_before));
+            state.frames.learn(&snapshot, state.lg().max(lg_before));
         }
         // Behind the lessons: stacks that other threads had taken before would show the allocator's frames for as long as their blocks live.
         state.record(true);
@@ -95,9 +92,6 @@ impl Sampler {
 
     /// Looks after modules and settings that others may change. For the `profiler` thread, each turn.
     pub(crate) fn tick(&self) {
-        if let Ok(lg) = jemalloc::read::<usize>(c"prof.lg_sample") {
-            self.state.set_lg(lg as u32);
-        }
         let (active, displaced) = (control::is_active(), hooks::are_displaced());
         let (known, _) = self.state.snapshot();
         // Takes long where there are many modules, and whoever asks for figures waits for the lock.
@@ -130,9 +124,7 @@ impl Sampler {
     /// # Errors
     /// What jemalloc says.
     pub(crate) fn set_lg_interval(&self, lg: u32) -> Result<(), Error> {
-        control::set_lg_interval(lg)?;
-        self.state.set_lg(lg);
-        Ok(())
+        control::set_lg_interval(lg).map(drop)
     }
 
     /// Has no site forgotten until what is returned is dropped.
@@ -196,13 +188,15 @@ impl Sampler {
     pub(crate) fn stats(&self) -> HeapStats {
         let counts = &self.state.counts;
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        // First what came of calls, then the calls: whose hook is on its way is in these alone.
         let (in_table, no_scratch) = (self.state.live.counts(), get(&counts.no_scratch));
+        let sampled = self.state.calls.sampled();
         let shared = self.shared();
         let mut notes = shared.setup.notes.clone();
         if !shared.active && self.state.is_recording() && !shared.setup.kept_inactive {
             notes.push("jemalloc's prof.active was turned off by others: no samples".to_owned());
         }
-        if self.state.frames.count() == 0 && (shared.active || in_table.sampled > 0) {
+        if self.state.frames.count() == 0 && (shared.active || sampled > 0) {
             notes.push("frames of the allocator are shown: they could not be told apart at the start".to_owned());
         }
         if shared.displaced {
@@ -214,9 +208,10 @@ impl Sampler {
         HeapStats {
             on: self.state.is_recording() && shared.active,
             interval_bytes: 1 << self.state.lg().min(weight::MAX_LG),
-            sampled: in_table.sampled + no_scratch,
+            sampled,
             recorded: in_table.recorded,
             freed: in_table.freed,
+            frees: self.state.calls.freed(),
             live: in_table.live,
             unknown: get(&counts.unknown),
             lost: HeapLost { no_scratch, table_full: in_table.table_full, no_memory: in_table.no_memory },

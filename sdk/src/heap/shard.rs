@@ -232,19 +232,19 @@ impl Shard {
         self.entries.get(local as usize).map(|entry| &*entry.words).filter(|words| !words.is_empty())
     }
 
-    /// Forgets the sites that are not used, by their number and when they were last met, and says which went.
-    pub(super) fn forget(&mut self, is_used: impl Fn(u32, u32) -> bool, mut gone: impl FnMut(&[u64])) {
+    /// Forgets the sites that are not used, by their number and when they were last met. Their words go into `gone`, as far as it has room without growing, for the caller
+    /// to free them outside of the lock; the others stay.
+    pub(super) fn forget(&mut self, is_used: impl Fn(u32, u32) -> bool, gone: &mut Vec<Box<[u64]>>) {
         let Self { index, entries, free, beyond, .. } = self;
         for first in index {
             let mut place = std::mem::replace(first, NONE);
             while let Some(entry) = entries.get_mut(place as usize) {
                 let next = entry.next;
                 // What stays is linked anew.
-                let list = if is_used(place, entry.age) {
+                let list = if gone.len() == gone.capacity() || is_used(place, entry.age) {
                     &mut *first
                 } else {
-                    gone(&entry.words);
-                    entry.words = Box::default();
+                    gone.push(std::mem::take(&mut entry.words));
                     beyond.allocated += std::mem::take(&mut entry.allocated);
                     beyond.outside += std::mem::take(&mut entry.outside);
                     &mut *free
@@ -277,8 +277,9 @@ mod tests {
         let all: Vec<_> = (0..100).map(|n| shard.learn(&[n, 1], (n % 3) as u32).unwrap()).collect();
         let find = |shard: &Shard, n: u64| shard.find(&[n, 1], (n % 3) as u32);
         (0..100).for_each(|n| assert_eq!(find(&shard, n), Some(all[n as usize])));
-        let mut gone = Vec::new();
-        shard.forget(|local, _| all[60..].contains(&local), |words| gone.push(words[0]));
+        let mut words = Vec::with_capacity(100);
+        shard.forget(|local, _| all[60..].contains(&local), &mut words);
+        let mut gone: Vec<u64> = words.iter().map(|words| words[0]).collect();
         gone.sort_unstable();
         let known = |shard: &Shard| (0..shard.len() as u32).filter(|local| shard.words(*local).is_some()).count();
         assert_eq!((gone, known(&shard)), ((0..60).collect::<Vec<_>>(), 40));
@@ -336,8 +337,13 @@ mod tests {
         let mut shard = Shard::new();
         let site = shard.learn(&[1], 1);
         shard.add(site, NO_SPAN, one(), 5);
-        shard.forget(|_, age| age == 5, |_| panic!("it was met"));
-        shard.forget(|_, age| age > 5, |_| {});
+        let mut gone = Vec::with_capacity(1);
+        shard.forget(|_, age| age == 5, &mut gone);
+        assert!(gone.is_empty(), "it was met");
+        shard.forget(|_, _| false, &mut Vec::new());
+        assert!(shard.words(0).is_some(), "nobody had room for it");
+        shard.forget(|_, age| age > 5, &mut gone);
+        assert_eq!(gone, [[1].into()]);
         let mut outside = Vec::new();
         assert_eq!((shard.take(&mut outside).0.len(), shard.allocated().count()), (0, 0));
         assert_eq!((outside, shard.beyond()), (vec![(None, one())], one()));

@@ -189,21 +189,37 @@ impl Sites {
             return 0;
         }
         let now = self.age.load(Ordering::Relaxed);
-        let mut gone = 0;
-        for (at, shard) in self.shards.iter().enumerate() {
-            let is_used = |local, age: u32| used.contains(&number(local, at)) || age.wrapping_add(1) >= now;
-            let mut shard = locked(shard);
+        let mut forgotten = 0;
+        let mut gone = Vec::new();
+        for (shard, used) in self.shards.iter().zip(by_shard(used)) {
+            // By place, for to hash each under the lock would take as long as to look at it.
+            let is_used = |local: u32, age: u32| {
+                used.get(local as usize).copied().unwrap_or(false) || age.wrapping_add(1) >= now
+            };
+            let mut shard = with_room(shard, &mut gone);
             // Under the lock: who has them kept from now on finds this shard as it is behind it.
             if Arc::strong_count(&self.kept.0) > 1 {
                 break;
             }
-            shard.forget(is_used, |words| {
-                self.bytes.fetch_sub(size_of_val(words), Ordering::Relaxed);
-                gone += 1;
-            });
+            shard.forget(is_used, &mut gone);
+            drop(shard);
+            forgotten += gone.len();
+            let bytes = gone.drain(..).map(|words| size_of_val(&*words)).sum();
+            self.bytes.fetch_sub(bytes, Ordering::Relaxed);
         }
-        gone
+        forgotten
     }
+}
+
+/// Which sites are used, by lock and place behind it; as long as the last one that is.
+fn by_shard(used: &HashSet<u32>) -> Vec<Vec<bool>> {
+    let mut places = vec![Vec::new(); SHARDS];
+    for number in used.iter().filter(|number| **number != BEYOND) {
+        let (of_shard, local) = (&mut places[shard_of(*number)], (number >> SHARD_BITS) as usize);
+        of_shard.resize(of_shard.len().max(local + 1), false);
+        of_shard[local] = true;
+    }
+    places
 }
 
 /// Words of some sites of one lock, behind each other.

@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use super::block::Block;
+use super::calls::Calls;
 use super::capture::{self, Captured, Work};
+use super::control::LgInterval;
 use super::eras::Eras;
 use super::frames::AllocatorFrames;
 use super::inherited::Mark;
@@ -15,6 +17,7 @@ use super::live::{BLOCK_BYTES, Live};
 use super::sites::{BEYOND, Sites};
 use super::weight::Weight;
 use crate::cpu::pool::Pool;
+use crate::error::Error;
 use crate::unwind::arch::Registers;
 use crate::unwind::walk::Snapshot;
 
@@ -31,8 +34,7 @@ pub(super) struct State {
     recording: AtomicBool,
     /// How many profilers were started on it.
     starts: AtomicU32,
-    /// The interval in force, as a power of two.
-    lg: AtomicU32,
+    lg_interval: LgInterval,
     pool: Pool<Work>,
     /// With the number of its era.
     snapshot: RwLock<(Arc<Snapshot>, u64)>,
@@ -41,6 +43,8 @@ pub(super) struct State {
     pub(super) frames: AllocatorFrames,
     pub(super) sites: Sites,
     pub(super) live: Live,
+    /// What the hooks were told, whatever came of it.
+    pub(super) calls: Calls,
     pub(super) counts: Counts,
 }
 
@@ -49,6 +53,8 @@ pub(super) struct State {
 pub(super) struct Counts {
     /// Sampled blocks that were freed and are not in the table: sampled before the start, or lost.
     pub(super) unknown: AtomicU64,
+    /// Sampled blocks that `start` allocated to learn from, and that were freed.
+    pub(super) lessons: AtomicU64,
     /// Sampled blocks that never came to the table: no scratch.
     pub(super) no_scratch: AtomicU64,
     /// Without their stack and tags: there were too many sites.
@@ -61,23 +67,27 @@ fn count(counter: &AtomicU64) {
 
 impl State {
     /// A state with this unwinder in force, that records nothing yet.
-    pub(super) fn new(snapshot: Arc<Snapshot>, most_live: Option<usize>, mark: Mark) -> Self {
+    ///
+    /// # Errors
+    /// What jemalloc or the kernel refused.
+    pub(super) fn new(snapshot: Arc<Snapshot>, most_live: Option<usize>) -> Result<Self, Error> {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let mut eras = Eras::default();
         let era = eras.enter(&snapshot.modules);
-        Self {
-            mark,
+        Ok(Self {
+            mark: Mark::make()?,
             recording: AtomicBool::new(false),
             starts: AtomicU32::new(0),
-            lg: AtomicU32::new(0),
+            lg_interval: LgInterval::find()?,
             pool: capture::pool(processors),
             snapshot: RwLock::new((snapshot, era)),
             eras: Mutex::new(eras),
             frames: AllocatorFrames::new(),
             sites: Sites::new(SITE_BYTES),
             live: Live::new(most_live.unwrap_or(LIVE_BYTES / BLOCK_BYTES)),
+            calls: Calls::default(),
             counts: Counts::default(),
-        }
+        })
     }
 
     /// A profiler starts, for which nothing was allocated before: its number.
@@ -101,13 +111,9 @@ impl State {
         self.recording.store(on, Ordering::Relaxed);
     }
 
-    /// The interval in force, as a power of two.
+    /// The interval in force, as a power of two, whoever set it.
     pub(super) fn lg(&self) -> u32 {
-        self.lg.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn set_lg(&self, lg: u32) {
-        self.lg.store(lg, Ordering::Relaxed);
+        self.lg_interval.now()
     }
 
     /// The unwinder in force, and the number of its era.
@@ -135,6 +141,9 @@ impl State {
         let records = self.is_recording();
         if !records && !self.frames.is_learning() {
             return;
+        }
+        if records {
+            self.calls.count_sampled(address);
         }
         let Some(mut held) = capture::hold(&self.pool, registers.sp) else {
             if records {
@@ -165,9 +174,12 @@ impl State {
 
     /// A sampled block of `size` usable bytes is being freed.
     pub(super) fn freed(&self, address: u64, size: u64) {
-        if self.live.remove(address, size).is_none() && !self.frames.ends_lesson(address) {
-            count(&self.counts.unknown);
+        self.calls.count_freed(address);
+        if self.live.remove(address, size).is_some() {
+            return;
         }
+        let is_lesson = self.frames.ends_lesson(address);
+        count(if is_lesson { &self.counts.lessons } else { &self.counts.unknown });
     }
 }
 
@@ -181,7 +193,7 @@ mod tests {
     #[test]
     fn the_last_start_is_in_force() {
         let snapshot = Arc::new(Snapshot::take(&Modules::default()));
-        let state = State::new(snapshot, None, Mark::make().unwrap());
+        let state = State::new(snapshot, None).unwrap();
         let first = state.start_over();
         state.sites.enter(&[1, 2], NO_SPAN, Weight::of(100, 0));
         assert!(state.is_last(first));

@@ -148,6 +148,7 @@ fn heap(stats: &HeapStats) -> Value {
         "sampled": stats.sampled,
         "recorded": stats.recorded,
         "freed": stats.freed,
+        "frees": stats.frees,
         "live": stats.live,
         "unknown": stats.unknown,
         "lost": {

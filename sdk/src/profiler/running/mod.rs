@@ -125,7 +125,9 @@ impl Running {
         self.handle.send(command(CaptureReply::new(&asker, |captured| reply.answer(captured))));
         let (why, remedy) = match outcome.recv_timeout(patience) {
             Ok(Ok(set)) => return Ok(set),
-            Ok(Err(Refusal::TooMany)) => ("too many captures at once", "wait until one of them has ended"),
+            Ok(Err(Refusal::TooMany)) => {
+                ("too many captures at once, or other profiles wait to be made", "ask again in a moment")
+            }
             Ok(Err(Refusal::Off)) => ("sampling is off", "resume the profiler first"),
             Ok(Err(Refusal::Closed)) => (message::CLOSED, message::AFTER_CLOSED),
             Ok(Err(Refusal::NoHeap)) => ("there are no heap profiles", "see the notes in Stats::heap"),

@@ -1,22 +1,72 @@
 //! Many threads that allocate and free each other's memory, in every way and as fast as they can.
 //!
-//! In: how many threads, for how long, at which interval. Out: whether hooks and tables balance once all is freed.
+//! In: how many threads, for how long, at which interval. Out: how often jemalloc called the hooks, which this program's own count that stand before the profiler's,
+//! beside what that says came of it; what lives by `malloc_usable_size` and by a profile, while all stand still, and once all is freed.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::ffi::{c_uint, c_void};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use profiler::{Config, ProfileKind};
+use profiler::{Config, ProfileKind, Profiler};
 use profiler_tests::Result;
+use profiler_tests::mallctl::{FREE_HOOK, FreeHook, SAMPLE_HOOK, SampleHook, hook, write};
 use profiler_tests::stats::heap_to_json;
 use profiler_tests::subject::Options;
 use profiler_tests::workload::Random;
 use serde_json::{Value, json};
 
+use super::exact::usable;
 use super::sums;
 
 /// Places that the threads share.
 const PLACES: usize = 4096;
+
+/// Calls of this program's hooks, and the profiler's, which they call.
+static SAMPLED: AtomicU64 = AtomicU64::new(0);
+static FREED: AtomicU64 = AtomicU64::new(0);
+static SAMPLE: AtomicUsize = AtomicUsize::new(0);
+static FREE: AtomicUsize = AtomicUsize::new(0);
+
+unsafe extern "C" fn on_sample(
+    block: *const c_void,
+    size: usize,
+    stack: *mut *mut c_void,
+    length: c_uint,
+    usable: usize,
+) {
+    SAMPLED.fetch_add(1, Ordering::Relaxed);
+    // SAFETY: the profiler's hook, of this type, was set before; it gets the arguments that jemalloc gave.
+    unsafe {
+        std::mem::transmute::<usize, SampleHook>(SAMPLE.load(Ordering::Relaxed))(block, size, stack, length, usable)
+    };
+}
+
+unsafe extern "C" fn on_free(block: *const c_void, usable: usize) {
+    FREED.fetch_add(1, Ordering::Relaxed);
+    // SAFETY: as above.
+    unsafe { std::mem::transmute::<usize, FreeHook>(FREE.load(Ordering::Relaxed))(block, usable) };
+}
+
+/// Has jemalloc call this program's hooks, which call the profiler's. Nobody allocates meanwhile but this thread.
+fn count_calls() -> Result<()> {
+    SAMPLE.store(hook(SAMPLE_HOOK)?, Ordering::Relaxed);
+    FREE.store(hook(FREE_HOOK)?, Ordering::Relaxed);
+    write(FREE_HOOK, on_free as FreeHook)?;
+    Ok(write(SAMPLE_HOOK, on_sample as SampleHook)?)
+}
+
+/// How often jemalloc called, and what the profiler says of it. Where this thread is not sampled and no other one runs, nothing comes between the two.
+fn counted(profiler: &Profiler) -> Value {
+    let calls = [&SAMPLED, &FREED].map(|counter| counter.load(Ordering::Relaxed));
+    json!({ "calls": calls, "stats": heap_to_json(&profiler.stats().heap) })
+}
+
+/// How many blocks there are in the places, and their bytes.
+fn truth(places: &[Mutex<Vec<u8>>]) -> [u64; 2] {
+    let blocks = places.iter().map(|place| usable(&place.lock().unwrap_or_else(PoisonError::into_inner)));
+    blocks.filter(|bytes| *bytes > 0).fold([0, 0], |[count, sum], bytes| [count + 1, sum + bytes])
+}
 
 /// Runs them, while profiles are made, and then frees everything.
 pub(crate) fn crowd(options: &Options) -> Result<Value> {
@@ -28,6 +78,9 @@ pub(crate) fn crowd(options: &Options) -> Result<Value> {
     let enough = AtomicBool::new(false);
     // The text of a key stays for ever, and shall not count as theirs.
     drop(profiler::tag!("seed" => 0));
+    write(c"thread.prof.active", false)?;
+    count_calls()?;
+    let before = counted(&profiler);
     let (mut profiles, mut refused, mut rounds) = (0, 0, 0);
     std::thread::scope(|scope| {
         let (places, enough) = (&places, &enough);
@@ -43,11 +96,13 @@ pub(crate) fn crowd(options: &Options) -> Result<Value> {
         enough.store(true, Ordering::Relaxed);
         rounds = workers.into_iter().map(|worker| worker.join().unwrap_or(0)).sum::<u64>();
     });
+    let (after, truth, lived) = (counted(&profiler), truth(&places), sums(&profiler)?);
     drop(places);
-    let left = sums(&profiler)?;
+    let (freed, left) = (counted(&profiler), sums(&profiler)?);
     Ok(json!({
-        "profiles": profiles, "refused": refused, "rounds": rounds, "left": left.function("exchange"),
-        "stats": heap_to_json(&profiler.stats().heap), "cpu": profiler.stats().account.taken,
+        "profiles": profiles, "refused": refused, "rounds": rounds, "truth": truth, "lived": lived.function("exchange"),
+        "all": lived.total, "left": left.function("exchange"), "before": before, "after": after, "freed": freed,
+        "cpu": profiler.stats().account.taken,
     }))
 }
 

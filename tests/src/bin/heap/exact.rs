@@ -52,8 +52,21 @@ impl Block {
     /// What the allocator says that it holds.
     pub(crate) fn usable(&self) -> u64 {
         // SAFETY: allocated by jemalloc and not freed.
-        unsafe { tikv_jemalloc_sys::malloc_usable_size(self.address.cast()) as u64 }
+        unsafe { usable_at(self.address) }
     }
+}
+
+/// What the allocator says that the memory of `bytes` holds; 0 where they have none.
+pub(crate) fn usable(bytes: &Vec<u8>) -> u64 {
+    // SAFETY: allocated by jemalloc, the allocator of this program, and not freed; without capacity there is no block.
+    if bytes.capacity() == 0 { 0 } else { unsafe { usable_at(bytes.as_ptr()) } }
+}
+
+/// # Safety
+/// The address is that of a block of jemalloc's that is not freed.
+unsafe fn usable_at(address: *const u8) -> u64 {
+    // SAFETY: the caller's, and jemalloc only reads what it knows of the block.
+    unsafe { tikv_jemalloc_sys::malloc_usable_size(address.cast_mut().cast()) as u64 }
 }
 
 impl Drop for Block {

@@ -73,7 +73,7 @@ fn run() -> Result<Value> {
         "leader" => leader::leader(),
         "leak" => leak::leak(&options),
         "pull" => pull::pull(),
-        "rates" => rates::rates(),
+        "rates" => rates::rates(&options),
         "restart" => restart::restart(),
         "resized" => restart::resized(),
         "sent" => sent::sent(&options),

@@ -1,10 +1,11 @@
 //! Another interval while the profiler runs: what was sampled before keeps what it stood for.
 //!
-//! In: nothing. Out: for what was allocated at either interval the truth, the estimate, and the standard error that sampling has there.
+//! In: who sets it, the profiler or somebody behind its back. Out: for what was allocated at either interval the truth, the estimate, and the standard error that sampling has there.
 
 use std::hint::black_box;
 
-use profiler_tests::Result;
+use profiler_tests::subject::Options;
+use profiler_tests::{Result, mallctl};
 use serde_json::{Value, json};
 
 use super::exact::Block;
@@ -20,11 +21,15 @@ const LG: [u32; 2] = [10, 14];
 const LARGE: usize = 16 << 20;
 
 /// Allocates, changes the interval, and allocates the same again.
-pub(crate) fn rates() -> Result<Value> {
+pub(crate) fn rates(options: &Options) -> Result<Value> {
     let profiler = start(LG[0])?;
     let mut room = Vec::with_capacity(2 * BLOCKS);
     often(&mut room);
-    profiler.set_heap_interval(1 << LG[1])?;
+    if options.value_or("others", false)? {
+        mallctl::write(c"prof.reset", LG[1] as usize)?;
+    } else {
+        profiler.set_heap_interval(1 << LG[1])?;
+    }
     // The distance to the first sample was drawn with the interval before.
     drop(black_box(Block::of(LARGE)));
     rarely(&mut room);

@@ -10,7 +10,7 @@ use std::thread;
 
 use tikv_jemallocator::Jemalloc;
 
-use super::mallctl::is_active;
+use profiler_tests::mallctl::is_active;
 
 thread_local! {
     /// Calls of this thread that are under way.

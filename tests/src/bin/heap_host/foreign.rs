@@ -11,74 +11,99 @@ use profiler_tests::sandbox::refuse;
 use profiler_tests::stats::heap_to_json;
 use serde_json::{Value, json};
 
-use super::mallctl::{FREE_HOOK, FreeHook, SAMPLE_HOOK, SampleHook, hook, is_active, write};
 use super::{blocks, refusal, start, wait_for};
+use profiler_tests::mallctl::{FREE_HOOK, FreeHook, SAMPLE_HOOK, SampleHook, hook, is_active, write};
 
-/// Calls of the host's hooks, and frames that they were told.
-static SAMPLED: AtomicU64 = AtomicU64::new(0);
-static FREED: AtomicU64 = AtomicU64::new(0);
-static FRAMES: AtomicU64 = AtomicU64::new(0);
+/// The hooks of one owner.
+struct Owner {
+    /// Calls of them, and frames that they were told.
+    sampled: AtomicU64,
+    freed: AtomicU64,
+    frames: AtomicU64,
+    /// What was there before and is called, too; 0: nothing is.
+    next_sample: AtomicUsize,
+    next_free: AtomicUsize,
+}
+
+/// The host, and somebody else in its process.
+static OWNERS: [Owner; 2] = [const { Owner::new() }; 2];
+const HOST: usize = 0;
+const OTHER: usize = 1;
 /// Whether the next sample has the calling thread make no threads any more.
 static REFUSES_THREADS: AtomicBool = AtomicBool::new(false);
-/// What was there before and is called, too; 0: nothing is.
-static NEXT_SAMPLE: AtomicUsize = AtomicUsize::new(0);
-static NEXT_FREE: AtomicUsize = AtomicUsize::new(0);
 
-unsafe extern "C" fn on_sample(
+impl Owner {
+    const fn new() -> Self {
+        let [sampled, freed, frames] = [const { AtomicU64::new(0) }; 3];
+        let [next_sample, next_free] = [const { AtomicUsize::new(0) }; 2];
+        Self { sampled, freed, frames, next_sample, next_free }
+    }
+}
+
+unsafe extern "C" fn on_sample<const WHO: usize>(
     block: *const c_void,
     size: usize,
     stack: *mut *mut c_void,
     length: c_uint,
     usable: usize,
 ) {
-    SAMPLED.fetch_add(1, Ordering::Relaxed);
-    FRAMES.fetch_add(length.into(), Ordering::Relaxed);
+    OWNERS[WHO].sampled.fetch_add(1, Ordering::Relaxed);
+    OWNERS[WHO].frames.fetch_add(length.into(), Ordering::Relaxed);
     if REFUSES_THREADS.swap(false, Ordering::Relaxed) {
         // Where it cannot be, the start succeeds, which is seen.
         drop(refuse(&[libc::SYS_clone, libc::SYS_clone3]));
     }
-    let next = NEXT_SAMPLE.load(Ordering::Relaxed);
+    let next = OWNERS[WHO].next_sample.load(Ordering::Relaxed);
     if next != 0 {
         // SAFETY: jemalloc had this address as a hook of this type; it gets the arguments that jemalloc gave.
         unsafe { std::mem::transmute::<usize, SampleHook>(next)(block, size, stack, length, usable) };
     }
 }
 
-unsafe extern "C" fn on_free(block: *const c_void, usable: usize) {
-    FREED.fetch_add(1, Ordering::Relaxed);
-    let next = NEXT_FREE.load(Ordering::Relaxed);
+unsafe extern "C" fn on_free<const WHO: usize>(block: *const c_void, usable: usize) {
+    OWNERS[WHO].freed.fetch_add(1, Ordering::Relaxed);
+    let next = OWNERS[WHO].next_free.load(Ordering::Relaxed);
     if next != 0 {
         // SAFETY: as above.
         unsafe { std::mem::transmute::<usize, FreeHook>(next)(block, usable) };
     }
 }
 
-fn set_hooks() -> Result<()> {
-    write(FREE_HOOK, on_free as FreeHook)?;
-    Ok(write(SAMPLE_HOOK, on_sample as SampleHook)?)
+fn set_hooks<const WHO: usize>() -> Result<()> {
+    write(FREE_HOOK, on_free::<WHO> as FreeHook)?;
+    Ok(write(SAMPLE_HOOK, on_sample::<WHO> as SampleHook)?)
 }
 
-/// Samples, frees and frames that the host's hooks have seen so far.
-fn seen() -> [u64; 3] {
-    [&SAMPLED, &FREED, &FRAMES].map(|counter| counter.load(Ordering::Relaxed))
+/// Has an owner's hooks call those that are there.
+fn call_next(who: usize) -> Result<()> {
+    OWNERS[who].next_sample.store(hook(SAMPLE_HOOK)?, Ordering::Relaxed);
+    OWNERS[who].next_free.store(hook(FREE_HOOK)?, Ordering::Relaxed);
+    Ok(())
 }
 
-/// What happened while the host allocated and freed a thousand blocks: to its hooks, and, as far as there are figures, to the
+/// Samples, frees and frames that an owner's hooks have seen so far.
+fn seen(who: usize) -> [u64; 3] {
+    let Owner { sampled, freed, frames, .. } = &OWNERS[who];
+    [sampled, freed, frames].map(|counter| counter.load(Ordering::Relaxed))
+}
+
+/// What happened while the host allocated and freed a thousand blocks: to its hooks, to those of the other owner, and, as far as there are figures, to the
 /// profiler's.
 fn meanwhile(stats: impl Fn() -> Option<HeapStats>) -> Value {
-    let (before, first) = (seen(), stats());
+    let (before, first) = ([HOST, OTHER].map(seen), stats());
     drop(blocks(1000));
-    let (after, last) = (seen(), stats());
-    let host: Vec<u64> = after.iter().zip(before).map(|(after, before)| after - before).collect();
+    let (after, last) = ([HOST, OTHER].map(seen), stats());
+    let since =
+        |who: usize| after[who].iter().zip(before[who]).map(|(after, before)| after - before).collect::<Vec<_>>();
     let ours = first
         .zip(last)
         .map(|(first, last)| json!({ "sampled": last.sampled - first.sampled, "freed": last.freed - first.freed }));
-    json!({ "host": host, "profiler": ours })
+    json!({ "host": since(HOST), "other": since(OTHER), "profiler": ours })
 }
 
 /// They are there before the start; they are called while the profiler runs and once it has ended.
 pub(crate) fn first() -> Result<Value> {
-    set_hooks()?;
+    set_hooks::<HOST>()?;
     let profiler = start()?;
     let during = meanwhile(|| Some(profiler.stats().heap));
     let notes = profiler.stats().heap.notes;
@@ -88,14 +113,26 @@ pub(crate) fn first() -> Result<Value> {
     Ok(json!({ "during": during, "after": after, "notes": notes }))
 }
 
+/// They are there before the start; the other owner's come later, call the profiler's, and are there when it is started again.
+pub(crate) fn third() -> Result<Value> {
+    set_hooks::<HOST>()?;
+    let profiler = start()?;
+    call_next(OTHER)?;
+    set_hooks::<OTHER>()?;
+    let before = meanwhile(|| Some(profiler.stats().heap));
+    drop(profiler);
+    let profiler = start()?;
+    let again = meanwhile(|| Some(profiler.stats().heap));
+    Ok(json!({ "before": before, "again": again }))
+}
+
 /// They come later, call those of the profiler, and are there when it is started again; then they do not call anybody any more, and it is started
 /// once more.
 pub(crate) fn later() -> Result<Value> {
     let profiler = start()?;
     let alone = heap_to_json(&profiler.stats().heap);
-    NEXT_SAMPLE.store(hook(SAMPLE_HOOK)?, Ordering::Relaxed);
-    NEXT_FREE.store(hook(FREE_HOOK)?, Ordering::Relaxed);
-    set_hooks()?;
+    call_next(HOST)?;
+    set_hooks::<HOST>()?;
     wait_for(|| profiler.stats().heap.notes != Vec::<String>::new())?;
     let calling = meanwhile(|| Some(profiler.stats().heap));
     let notes = profiler.stats().heap.notes;
@@ -104,9 +141,9 @@ pub(crate) fn later() -> Result<Value> {
     let again = meanwhile(|| Some(profiler.stats().heap));
     let kept = blocks(1000);
     let in_use = refusal::in_use(&profiler)?[1];
-    NEXT_SAMPLE.store(0, Ordering::Relaxed);
-    NEXT_FREE.store(0, Ordering::Relaxed);
-    set_hooks()?;
+    OWNERS[HOST].next_sample.store(0, Ordering::Relaxed);
+    OWNERS[HOST].next_free.store(0, Ordering::Relaxed);
+    set_hooks::<HOST>()?;
     let deaf = meanwhile(|| Some(profiler.stats().heap));
     drop(kept);
     drop(profiler);
@@ -124,7 +161,7 @@ pub(crate) fn later() -> Result<Value> {
 pub(crate) fn child() -> Result<Value> {
     let profiler = start()?;
     // They tell of stacks, and call nobody.
-    set_hooks()?;
+    set_hooks::<HOST>()?;
     // SAFETY: fork(2). The child allocates, profiles itself, and exits without running anything of the parent's.
     let child = unsafe { libc::fork() };
     if child == 0 {
@@ -144,9 +181,9 @@ pub(crate) fn child() -> Result<Value> {
 
 /// 1: stacks have one frame; 2: sampling is off once a profiler has ended.
 fn in_child() -> Result<i32> {
-    let before = seen();
+    let before = seen(HOST);
     drop(blocks(1000));
-    let after = seen();
+    let after = seen(HOST);
     let (sampled, frames) = (after[0] - before[0], after[2] - before[2]);
     drop(start()?);
     Ok(i32::from(sampled >= 1000 && frames == sampled) | i32::from(!is_active()?) << 1)
@@ -154,7 +191,7 @@ fn in_child() -> Result<i32> {
 
 /// A start that fails behind its heap, for its last thread cannot be made: the error, and whether samples are taken and recorded all the same.
 pub(crate) fn refused() -> Result<Value> {
-    set_hooks()?;
+    set_hooks::<HOST>()?;
     REFUSES_THREADS.store(true, Ordering::Relaxed);
     let error = start().map(drop).map_err(|error| error.to_string()).err();
     let sampled = meanwhile(|| None)["host"][0].clone();

@@ -6,7 +6,6 @@
 mod allocator;
 mod amid;
 mod foreign;
-mod mallctl;
 mod refusal;
 mod toggled;
 
@@ -40,6 +39,7 @@ fn main() -> ExitCode {
 fn run() -> Result<Value> {
     match std::env::args().nth(1).as_deref() {
         Some("first") => foreign::first(),
+        Some("third") => foreign::third(),
         Some("later") => foreign::later(),
         Some("child") => foreign::child(),
         Some("amid") => amid::amid(),

@@ -7,8 +7,8 @@ use profiler_tests::Result;
 use profiler_tests::stats::heap_to_json;
 use serde_json::{Value, json};
 
-use super::mallctl::{is_active, write};
 use super::{blocks, start, wait_for};
+use profiler_tests::mallctl::{is_active, write};
 
 /// Turns it.
 pub(crate) fn toggled() -> Result<Value> {

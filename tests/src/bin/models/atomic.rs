@@ -5,9 +5,10 @@
 //! a read-modify-write does just that in the checker. So `SeqCst` loads and stores are made of one.
 
 pub(crate) use loom::sync::atomic::{AtomicU64, Ordering, fence};
+pub(crate) use loom::thread::yield_now;
 
 /// An atomic whose `SeqCst` accesses are in one order of all.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct AtomicU32(loom::sync::atomic::AtomicU32);
 
 impl AtomicU32 {

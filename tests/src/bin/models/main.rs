@@ -1,4 +1,4 @@
-//! The sampler's lock-free parts under a model checker: the ring, the pool and the bounds of stacks, in every order in which their threads can
+//! The sampler's lock-free parts under a model checker: the ring, the pool, the bounds of stacks and the heap's entries, in every order in which their threads can
 //! meet, with every value that the memory model lets them see.
 //!
 //! In: `preemptions=…`, how often a thread is stopped in the middle at most, and `seconds=…`, how long each model may go
@@ -6,8 +6,15 @@
 //! library's. Out: a line of JSON with the number of orders that each model was run in; a panic where one breaks a rule.
 
 mod atomic;
+#[expect(dead_code, reason = "the models use a part of it")]
+#[path = "../../../../sdk/src/heap/block.rs"]
+mod block;
 #[path = "../../../../sdk/src/cpu/bounds.rs"]
 mod bounds;
+mod copies;
+#[expect(dead_code, reason = "the models use a part of it")]
+#[path = "../../../../sdk/src/heap/entries.rs"]
+mod entries;
 mod epochs;
 #[expect(dead_code, reason = "the models use a part of it")]
 #[path = "../../../../sdk/src/cpu/pool.rs"]
@@ -29,13 +36,14 @@ use profiler_tests::subject::Options;
 use serde_json::{Map, json};
 
 /// The models by name.
-const MODELS: [(&str, fn()); 6] = [
+const MODELS: [(&str, fn()); 7] = [
     ("two writers, one reader", records::two_writers),
     ("a ring that is full", records::a_full_ring),
     ("a scratch has one holder", epochs::one_holder),
     ("taken is what was written or lost", epochs::account),
     ("what was replaced is freed when nobody uses it", epochs::replacement),
     ("bounds of two stacks are not mixed", ranges::replaced),
+    ("a copy has what stays, once, and nothing by halves", copies::while_a_hook_writes),
 ];
 
 fn main() -> ExitCode {

@@ -7,7 +7,7 @@ use std::ffi::{CStr, c_uint, c_void};
 
 use profiler_tests::Result;
 
-use super::mallctl::{FREE_HOOK, FreeHook, SAMPLE_HOOK, SampleHook, write};
+use profiler_tests::mallctl::{FREE_HOOK, FreeHook, SAMPLE_HOOK, SampleHook, write};
 
 /// Takes a stack: where to, how many it took, how many there is room for.
 type BacktraceHook = unsafe extern "C" fn(*mut *mut c_void, *mut c_uint, c_uint);

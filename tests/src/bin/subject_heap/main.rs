@@ -6,9 +6,6 @@
 //! one has. Measured by `measure`'s row `heap`.
 
 mod bare;
-#[expect(dead_code, reason = "the host of its own uses more of it")]
-#[path = "../heap_host/mallctl.rs"]
-mod mallctl;
 mod memory;
 mod pause;
 mod requests;

@@ -1,4 +1,4 @@
-//! What the host says to jemalloc itself.
+//! What a program says to jemalloc itself: hosts of their own mind, and whoever counts what jemalloc does.
 //!
 //! In: names and values. Out: what jemalloc does with them.
 
@@ -7,15 +7,20 @@ use std::io;
 use std::ptr;
 
 /// Called for each sampled block: address, size, stack, its length, usable size.
-pub(crate) type SampleHook = unsafe extern "C" fn(*const c_void, usize, *mut *mut c_void, c_uint, usize);
+pub type SampleHook = unsafe extern "C" fn(*const c_void, usize, *mut *mut c_void, c_uint, usize);
 /// Called when one is freed.
-pub(crate) type FreeHook = unsafe extern "C" fn(*const c_void, usize);
+pub type FreeHook = unsafe extern "C" fn(*const c_void, usize);
 
-pub(crate) const SAMPLE_HOOK: &CStr = c"experimental.hooks.prof_sample";
-pub(crate) const FREE_HOOK: &CStr = c"experimental.hooks.prof_sample_free";
+/// The name of the hook for sampled blocks.
+pub const SAMPLE_HOOK: &CStr = c"experimental.hooks.prof_sample";
+/// That of the hook for their frees.
+pub const FREE_HOOK: &CStr = c"experimental.hooks.prof_sample_free";
 
 /// Sets a value.
-pub(crate) fn write<T: Copy>(name: &CStr, value: T) -> io::Result<()> {
+///
+/// # Errors
+/// What jemalloc says.
+pub fn write<T: Copy>(name: &CStr, value: T) -> io::Result<()> {
     let mut value = value;
     // SAFETY: mallctl(3) reads a value of the size that is said, which is the one that `name` has or an error.
     let outcome = unsafe {
@@ -31,12 +36,18 @@ pub(crate) fn write<T: Copy>(name: &CStr, value: T) -> io::Result<()> {
 }
 
 /// The address of a hook that is set, 0 for none.
-pub(crate) fn hook(name: &CStr) -> io::Result<usize> {
+///
+/// # Errors
+/// What jemalloc says.
+pub fn hook(name: &CStr) -> io::Result<usize> {
     read(name)
 }
 
 /// Whether jemalloc takes samples.
-pub(crate) fn is_active() -> io::Result<bool> {
+///
+/// # Errors
+/// What jemalloc says.
+pub fn is_active() -> io::Result<bool> {
     // C's `bool` is a byte.
     Ok(read::<u8>(c"prof.active")? != 0)
 }
