@@ -208,9 +208,15 @@ impl<'a> Assembly<'a> {
         let strings = &mut self.dictionary.strings;
         let functions = &mut self.dictionary.functions;
         let line = |frame: &crate::symbolize::Frame| {
+            let system_name = match symbol.language {
+                // It says the same again, with a hash that nobody reads and that does not compress: a quarter of a request. Which of
+                // several functions of a name it was, address and build id tell.
+                Language::Rust => "",
+                Language::Native => &frame.system_name,
+            };
             let function = Function {
                 name: strings.intern_str(&frame.name),
-                system_name: strings.intern_str(&frame.system_name),
+                system_name: strings.intern_str(system_name),
                 filename: strings.intern_str(&frame.file),
                 start_line: 0,
             };
