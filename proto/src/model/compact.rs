@@ -69,6 +69,7 @@ impl<'a> Excerpts<'a> {
             set.profiles.push(copy);
         }
         self.import.forget();
+        set.dictionary.shrink();
         set
     }
 }

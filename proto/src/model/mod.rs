@@ -95,6 +95,19 @@ impl Dictionary {
         self.attribute_sets.intern(set)
     }
 
+    /// Gives back the room that is left in the tables.
+    pub(crate) fn shrink(&mut self) {
+        let Self { strings, mappings, functions, locations, stacks, attributes, attribute_sets, links } = self;
+        strings.shrink();
+        mappings.shrink();
+        functions.shrink();
+        locations.shrink();
+        stacks.shrink();
+        attributes.shrink();
+        attribute_sets.shrink();
+        links.shrink();
+    }
+
     /// The attributes of a set as (key, value), in the order of their ids.
     pub fn attributes_of(&self, set: AttributeSetId) -> impl Iterator<Item = (&str, &Value)> + '_ {
         let ids = self.attribute_sets.get(set).map_or(&[][..], AttributeSet::ids);

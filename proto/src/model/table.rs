@@ -93,6 +93,11 @@ impl<T: Hash + Eq + Default, I: Id> Table<T, I> {
         I::from_index(u32::try_from(self.elements.insert_full(value).0).unwrap_or(0))
     }
 
+    /// Gives back the room that is left: a table grows to twice its size.
+    pub(crate) fn shrink(&mut self) {
+        self.elements.shrink_to_fit();
+    }
+
     /// The id of `value`, if the table holds it.
     pub fn find<Q>(&self, value: &Q) -> Option<I>
     where

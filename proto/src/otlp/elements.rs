@@ -2,6 +2,7 @@
 //!
 //! In: an element with the dictionary that it refers to. Out: the message of it, as [`encode`](super::encode()) says what is in it.
 
+use super::by_address::ByAddress;
 use super::messages::{self as wire, AnyKind, AnyValue, KeyValue, KeyValueAndUnit};
 use crate::model::{
     Attribute, AttributeSet, AttributeSetId, Dictionary, Function, Id, Kind, Link, Location, Mapping, Profile, Sample,
@@ -37,8 +38,8 @@ pub(super) fn function(function: &Function) -> wire::Function {
     }
 }
 
-pub(super) fn stack(stack: &Stack) -> wire::Stack {
-    wire::Stack { location_indices: stack.locations.iter().copied().map(index).collect() }
+pub(super) fn stack(stack: &Stack, locations: &ByAddress) -> wire::Stack {
+    wire::Stack { location_indices: stack.locations.iter().map(|id| locations.number(*id)).collect() }
 }
 
 /// A profile without its samples.
@@ -131,6 +132,6 @@ fn attribute_indices(set: AttributeSetId, dictionary: &Dictionary) -> Vec<i32> {
 }
 
 /// The index on the wire; a table of 2³¹ elements, for which it would be "not set", does not fit into any request.
-fn index(id: impl Id) -> i32 {
+pub(super) fn index(id: impl Id) -> i32 {
     i32::try_from(id.index()).unwrap_or(0)
 }

@@ -2,11 +2,12 @@
 //!
 //! In: a [`ProfileSet`]. Out: a request with all seven tables, element 0 of each its zero value (`Link{}` and
 //! `KeyValueAndUnit{}` without content), one value a sample, no timestamps, no string references, no orphans, no
-//! duplicates. Equal sets give equal bytes.
+//! duplicates; locations in the order of [`ByAddress`]. Equal sets give equal bytes.
 
 use prost::Message;
 
 use super::ExportProfilesServiceRequest;
+use super::by_address::ByAddress;
 use super::elements;
 use super::messages as wire;
 use crate::model::{Dictionary, Profile, ProfileSet};
@@ -45,13 +46,15 @@ fn encode_profile(profile: &Profile, dictionary: &Dictionary) -> wire::Profile {
 }
 
 fn encode_dictionary(dictionary: &Dictionary) -> wire::ProfilesDictionary {
+    let locations = ByAddress::of(&dictionary.locations);
+    let in_order = locations.order().filter_map(|id| dictionary.locations.get(id));
     wire::ProfilesDictionary {
         mapping_table: dictionary.mappings.iter().map(|mapping| elements::mapping(mapping, dictionary)).collect(),
-        location_table: dictionary.locations.iter().map(|location| elements::location(location, dictionary)).collect(),
+        location_table: in_order.map(|location| elements::location(location, dictionary)).collect(),
         function_table: dictionary.functions.iter().map(elements::function).collect(),
         link_table: dictionary.links.iter().map(elements::link).collect(),
         string_table: dictionary.strings.iter().map(|text| text.clone().into_string()).collect(),
         attribute_table: dictionary.attributes.iter().map(elements::attribute).collect(),
-        stack_table: dictionary.stacks.iter().map(elements::stack).collect(),
+        stack_table: dictionary.stacks.iter().map(|stack| elements::stack(stack, &locations)).collect(),
     }
 }

@@ -11,6 +11,7 @@ use std::io::{self, Write};
 
 use prost::{Message, encode_length_delimiter, length_delimiter_len};
 
+use super::by_address::ByAddress;
 use super::elements;
 use super::messages as wire;
 use crate::model::{Dictionary, Profile, ProfileSet};
@@ -19,6 +20,7 @@ use crate::model::{Dictionary, Profile, ProfileSet};
 #[derive(Debug)]
 pub struct Request<'a> {
     set: Cow<'a, ProfileSet>,
+    locations: ByAddress,
     /// Bytes of the dictionary.
     dictionary: usize,
     /// Bytes of each profile.
@@ -35,10 +37,11 @@ impl<'a> Request<'a> {
         } else {
             Cow::Owned(set.with_profiles(set.profiles.iter().filter(has_samples)))
         };
-        let dictionary = length_of(|lengths| dictionary(&set.dictionary, lengths));
+        let locations = ByAddress::of(&set.dictionary.locations);
+        let dictionary = length_of(|lengths| dictionary(&set.dictionary, &locations, lengths));
         let length_of_profile = |profile| length_of(|lengths| self::profile(profile, &set.dictionary, lengths));
         let profiles = set.profiles.iter().map(length_of_profile).collect();
-        Self { set, dictionary, profiles }
+        Self { set, locations, dictionary, profiles }
     }
 
     /// Its size in bytes.
@@ -59,7 +62,7 @@ impl<'a> Request<'a> {
     /// # Errors
     /// Those of `out`.
     pub fn write(&self, out: impl Write) -> io::Result<()> {
-        let mut pieces = Pieces { out, piece: Vec::with_capacity(2 * PIECE) };
+        let mut pieces = Pieces { out, piece: Vec::with_capacity(2 * PIECE), since: 0 };
         if !self.profiles.is_empty() {
             pieces.begin(1, self.resource_profiles())?;
             pieces.message(1, &elements::wire_resource(&self.set.resource))?;
@@ -68,11 +71,12 @@ impl<'a> Request<'a> {
             for (profile, length) in self.set.profiles.iter().zip(&self.profiles) {
                 pieces.begin(2, *length)?;
                 self::profile(profile, &self.set.dictionary, &mut pieces)?;
+                pieces.end()?;
             }
         }
         pieces.begin(2, self.dictionary)?;
-        dictionary(&self.set.dictionary, &mut pieces)?;
-        pieces.out.write_all(&pieces.piece)
+        dictionary(&self.set.dictionary, &self.locations, &mut pieces)?;
+        pieces.pass_on()
     }
 
     fn resource_profiles(&self) -> usize {
@@ -93,16 +97,23 @@ trait Elements {
     fn text(&mut self, number: u8, text: &str) -> io::Result<()>;
     /// The fields of a message whose others are told one by one.
     fn fields(&mut self, message: &impl Message) -> io::Result<()>;
+    /// Elements of another kind follow.
+    fn end(&mut self) -> io::Result<()>;
 }
 
-fn dictionary(of: &Dictionary, to: &mut impl Elements) -> io::Result<()> {
+fn dictionary(of: &Dictionary, locations: &ByAddress, to: &mut impl Elements) -> io::Result<()> {
+    let mut in_order = locations.order().filter_map(|id| of.locations.get(id));
     of.mappings.iter().try_for_each(|mapping| to.message(1, &elements::mapping(mapping, of)))?;
-    of.locations.iter().try_for_each(|location| to.message(2, &elements::location(location, of)))?;
+    in_order.try_for_each(|location| to.message(2, &elements::location(location, of)))?;
+    to.end()?;
     of.functions.iter().try_for_each(|function| to.message(3, &elements::function(function)))?;
+    to.end()?;
     of.links.iter().try_for_each(|link| to.message(4, &elements::link(link)))?;
+    to.end()?;
     of.strings.iter().try_for_each(|text| to.text(5, text))?;
+    to.end()?;
     of.attributes.iter().try_for_each(|attribute| to.message(6, &elements::attribute(attribute)))?;
-    of.stacks.iter().try_for_each(|stack| to.message(7, &elements::stack(stack)))
+    of.stacks.iter().try_for_each(|stack| to.message(7, &elements::stack(stack, locations)))
 }
 
 fn profile(profile: &Profile, dictionary: &Dictionary, to: &mut impl Elements) -> io::Result<()> {
@@ -143,15 +154,24 @@ impl Elements for Lengths {
         self.0 += message.encoded_len();
         Ok(())
     }
+
+    fn end(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Bytes that are passed on at a time.
 const PIECE: usize = 16 << 10;
 
+/// Bytes of one kind that are worth codes of their own: random ids and text, say, have little in common, and a table of codes takes some 70 bytes.
+const LONG: usize = 4 << 10;
+
 /// Elements as bytes.
 struct Pieces<W> {
     out: W,
     piece: Vec<u8>,
+    /// Bytes that were passed on since the last flush.
+    since: usize,
 }
 
 impl<W: Write> Pieces<W> {
@@ -163,11 +183,14 @@ impl<W: Write> Pieces<W> {
     }
 
     fn pass_on(&mut self) -> io::Result<()> {
-        if self.piece.len() >= PIECE {
-            self.out.write_all(&self.piece)?;
-            self.piece.clear();
-        }
+        self.out.write_all(&self.piece)?;
+        self.since += self.piece.len();
+        self.piece.clear();
         Ok(())
+    }
+
+    fn pass_on_if_long(&mut self) -> io::Result<()> {
+        if self.piece.len() >= PIECE { self.pass_on() } else { Ok(()) }
     }
 }
 
@@ -180,11 +203,21 @@ impl<W: Write> Elements for Pieces<W> {
     fn text(&mut self, number: u8, text: &str) -> io::Result<()> {
         self.begin(number, text.len())?;
         self.piece.extend_from_slice(text.as_bytes());
-        self.pass_on()
+        self.pass_on_if_long()
     }
 
     fn fields(&mut self, message: &impl Message) -> io::Result<()> {
         message.encode(&mut self.piece).map_err(io::Error::other)?;
-        self.pass_on()
+        self.pass_on_if_long()
+    }
+
+    /// What compresses begins a block, with codes for what follows, where it is flushed: RFC 1951, section 3.2.7.
+    fn end(&mut self) -> io::Result<()> {
+        if self.since + self.piece.len() < LONG {
+            return Ok(());
+        }
+        self.pass_on()?;
+        self.since = 0;
+        self.out.flush()
     }
 }

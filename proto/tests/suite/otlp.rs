@@ -1,9 +1,13 @@
 //! OTLP there and back, what foreign senders write, and what is refused.
 
+use std::io::{self, Write};
+
 use opentelemetry_proto::tonic::common::v1::any_value::Value as AnyKind;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, ArrayValue, KeyValue};
-use opentelemetry_proto::tonic::profiles::v1development::{Link, ProfilesDictionary, ResourceProfiles, Sample};
-use profiler_proto::model::{Profile, Value, ValueType};
+use opentelemetry_proto::tonic::profiles::v1development::{
+    Link as WireLink, ProfilesDictionary, ResourceProfiles, Sample,
+};
+use profiler_proto::model::{self, Function, Line, Link, Location, Profile, Stack, Value, ValueType};
 use profiler_proto::otlp::{self, ExportProfilesServiceRequest};
 use profiler_proto::{DecodeError, Limits, ProfileSet, fuzz};
 use proptest::prelude::*;
@@ -58,7 +62,7 @@ fn string_references_are_resolved() {
 fn other_zero_elements_are_zero() {
     let mut request = otlp::encode(&checkout());
     dictionary(&mut request).attribute_table[0].value = Some(AnyValue { value: None });
-    dictionary(&mut request).link_table[0] = Link { trace_id: vec![0; 16], span_id: vec![0; 8] };
+    dictionary(&mut request).link_table[0] = WireLink { trace_id: vec![0; 16], span_id: vec![0; 8] };
     assert_eq!(decoded(request.clone()), checkout().compacted());
     samples(&mut request).iter_mut().for_each(|sample| sample.link_index = 0);
     dictionary(&mut request).link_table.clear();
@@ -186,6 +190,58 @@ fn shared_content_is_not_multiplied() {
     dictionary(&mut request).attribute_table[1].value = Some(AnyValue { value: Some(AnyKind::ArrayValue(many)) });
     let error = otlp::decode_bytes(&request.encode_to_vec(), &Limits::default()).unwrap_err();
     assert_eq!(error, DecodeError::OverLimit { what: "bytes of decoded content", limit: 256 << 20 });
+}
+
+/// What is written, and where it was flushed.
+#[derive(Default)]
+struct Flushed {
+    bytes: Vec<u8>,
+    at: Vec<usize>,
+}
+
+impl Write for Flushed {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.bytes.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.at.push(self.bytes.len());
+        Ok(())
+    }
+}
+
+/// Check that a request is flushed behind each long kind of its elements, so that what compresses it begins anew there, and that a short one is
+/// not at all.
+#[test]
+fn a_request_is_flushed_behind_long_kinds_of_elements() {
+    let written = |set: &ProfileSet| {
+        let mut out = Flushed::default();
+        otlp::Request::of(set).write(&mut out).unwrap();
+        assert_eq!(out.bytes, otlp::encode_to_vec(set));
+        out
+    };
+    assert_eq!(written(&checkout().compacted()).at, []);
+    let mut set = checkout();
+    set.profiles.truncate(1);
+    let dictionary = &mut set.dictionary;
+    set.profiles[0].samples = (1..1000_u32)
+        .map(|number| {
+            let name = dictionary.strings.intern_str(&format!("function {number}"));
+            let function = dictionary.functions.intern(Function { name, ..Function::default() });
+            let lines = Box::new([Line { function, ..Line::default() }]);
+            let location = dictionary.locations.intern(Location { lines, ..Location::default() });
+            let stack = dictionary.stacks.intern(Stack { locations: Box::new([location]) });
+            let link = dictionary
+                .links
+                .intern(Link { trace_id: [number as u8; 16], span_id: u64::from(number).to_be_bytes() });
+            model::Sample { stack, link, value: 1, ..model::Sample::default() }
+        })
+        .collect();
+    let out = written(&set.compacted());
+    // Samples, locations, functions, links, strings.
+    assert_eq!(out.at.len(), 5);
+    let spans = &out.bytes[out.at[2]..out.at[3]];
+    assert!(spans.ends_with(&999_u64.to_be_bytes()) && out.bytes[out.at[3]..out.at[4]].ends_with(b"function 999"));
 }
 
 proptest! {

@@ -39,6 +39,17 @@ fn equal_samples_are_added_up() {
     assert!(window.entries().iter().all(named));
 }
 
+/// Check that stacks come in the order of their roots, callers before what they call, whatever their leaves are.
+#[test]
+fn stacks_come_from_the_root_on() {
+    let stacks: [&[u64]; 5] = [&[1, 8], &[3, 2, 9], &[9], &[5, 2, 9], &[7, 9]];
+    let head = Head { weight: 1, ..Head::default() };
+    let (window, _) = window(&stacks.map(|addresses| (head, &[][..], addresses)));
+    let entries = window.entries();
+    let order: Vec<_> = entries.iter().map(|entry| entry.addresses).collect();
+    assert_eq!(order, [&[1, 8][..], &[9], &[3, 2, 9], &[5, 2, 9], &[7, 9]]);
+}
+
 /// Check that a thread's samples keep the name that it had, and that a name found out later holds for those before it.
 #[test]
 fn a_renamed_thread_keeps_its_earlier_name_on_earlier_samples() {

@@ -60,14 +60,15 @@ impl Window {
         self.entries.values().map(|tally| tally.count).sum()
     }
 
-    /// The entries in an order that does not depend on the maps'.
+    /// The entries in an order that does not depend on the maps': by stack from its root on, so that neighbours have much in common.
     pub(crate) fn entries(&self) -> Vec<Entry<'_>> {
         let mut stacks: Vec<&[u64]> = vec![&[]; self.stacks.len()];
         self.stacks.iter().for_each(|(words, number)| stacks[*number as usize] = words);
         let mut names: Vec<&str> = vec![""; self.names.len() + 1];
         self.names.iter().for_each(|(name, number)| names[*number as usize] = name);
+        let places = places_from_root(&stacks);
         let mut sorted: Vec<_> = self.entries.iter().collect();
-        sorted.sort_unstable_by_key(|(key, _)| (stacks[key.stack as usize], **key));
+        sorted.sort_unstable_by_key(|(key, _)| (places[key.stack as usize], **key));
         let entries = sorted.into_iter().filter_map(|(key, tally)| {
             let (shape, addresses) = stacks[key.stack as usize].split_first()?;
             let head = Head::of_shape(*shape);
@@ -95,4 +96,13 @@ impl Window {
         let stacks = self.stacks.keys().filter_map(|words| words.split_first());
         places(&self.eras, stacks.map(|(shape, addresses)| ((*shape >> Head::SHAPE_BITS) as usize, addresses)))
     }
+}
+
+/// Where each stack comes in the order of their words from the root's on, the shape last.
+fn places_from_root(stacks: &[&[u64]]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..stacks.len()).collect();
+    order.sort_unstable_by(|a, b| stacks[*a].iter().rev().cmp(stacks[*b].iter().rev()));
+    let mut places = vec![0; stacks.len()];
+    order.into_iter().enumerate().for_each(|(place, stack)| places[stack] = place);
+    places
 }

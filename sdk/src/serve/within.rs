@@ -22,6 +22,7 @@ use super::site::Site;
 use super::source::Source;
 use super::store::Store;
 use crate::error::Error;
+use crate::watched::watched;
 
 /// What answers, while a profiler runs that keeps profiles.
 static OPEN: Mutex<Option<Arc<Open>>> = Mutex::new(None);
@@ -111,7 +112,7 @@ impl<B> tower_service::Service<Request<B>> for Service {
         Answer(Box::pin(async move {
             let Some(open) = open.filter(|open| open.answers()) else { return closed(&parts.headers) };
             let (site, headers) = (Arc::clone(&open.site), parts.headers.clone());
-            let task = open.runtime.spawn(async move { site.answer(&parts).await });
+            let task = open.runtime.spawn(watched(async move { site.answer(&parts).await }));
             Ending { task, open }.await.unwrap_or_else(|| closed(&headers))
         }))
     }
@@ -185,7 +186,9 @@ impl http_body::Body for Body {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
     use std::pin::pin;
+    use std::rc::Rc;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::task::Waker;
     use std::time::{Duration, Instant};
@@ -194,6 +197,7 @@ mod tests {
 
     use super::super::testing::Idle;
     use super::*;
+    use crate::watched::look_with;
 
     fn ask() -> Answer {
         service().call(Request::get("/stats").body(()).unwrap())
@@ -207,7 +211,7 @@ mod tests {
     }
 
     /// Check that a runtime whose descriptors the host has closed is not asked any more, that what waits for it ends when somebody looks,
-    /// and that giving that up tells it nothing either.
+    /// and that giving that up tells it nothing either; and that behind each turn of an answer is looked whether they are there.
     #[test]
     fn a_runtime_without_descriptors_is_not_woken() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -223,7 +227,9 @@ mod tests {
         assert_eq!(status(waits.as_mut()), Some(StatusCode::SERVICE_UNAVAILABLE));
         drop(given_up);
         ours.store(true, Ordering::Relaxed);
-        let mut answered = pin!(ask());
+        let (looks, mut answered) = (Rc::new(Cell::new(0)), pin!(ask()));
+        let count = Rc::clone(&looks);
+        look_with(move || count.set(count.get() + 1));
         runtime.block_on(async {
             let until = Instant::now() + Duration::from_secs(60);
             while status(answered.as_mut()) != Some(StatusCode::OK) {
@@ -236,6 +242,7 @@ mod tests {
             }
         });
         assert_eq!(source.asked.load(Ordering::Relaxed), 3, "a task was made, or ended");
+        assert!(looks.get() >= 3, "{} looks behind three answers", looks.get());
         drop(opened);
     }
 }

@@ -6,7 +6,6 @@
 //! the allocator gave out more at the peak of that, compared with the request before compression and after.
 
 use std::collections::{BTreeMap, HashSet};
-use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -107,12 +106,13 @@ fn without_links(set: &ProfileSet) -> ProfileSet {
     set
 }
 
-/// Bytes of the request, and of that as gzip.
+/// Bytes of the request, and of that as gzip, written as it is sent.
 fn encoded(set: &ProfileSet) -> Result<(usize, usize)> {
-    let plain = otlp::encode_to_vec(set);
+    let compact = set.compacted();
+    let request = otlp::Request::of(&compact);
     let mut gzip = GzEncoder::new(Vec::new(), Compression::default());
-    gzip.write_all(&plain)?;
-    Ok((plain.len(), gzip.finish()?.len()))
+    request.write(&mut gzip)?;
+    Ok((request.bytes(), gzip.finish()?.len()))
 }
 
 /// CPU time in milliseconds to make `set` ready to be sent, and what that takes of memory at its peak.
