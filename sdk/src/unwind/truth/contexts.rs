@@ -222,11 +222,11 @@ fn assert_seen_whole(held: usize, change: fn(&Worker<'_>)) {
 /// tags in the place of others, polls, and the end of the thread with a scope that was never left.
 #[test]
 fn a_change_is_seen_whole_at_every_instruction() {
-    assert_seen_whole(0, |worker| worker.all());
+    assert_seen_whole(0, Worker::all);
 }
 
 /// Check the same for scopes beyond those that a thread keeps, on the way there and back, and a span within them.
 #[test]
 fn a_change_beyond_the_bound_is_seen_whole_at_every_instruction() {
-    assert_seen_whole(255, |worker| worker.beyond());
+    assert_seen_whole(255, Worker::beyond);
 }
