@@ -14,13 +14,11 @@ use http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, StatusCode};
 
 use super::reply::Reply;
-use super::tls::Acceptor;
+use super::tls::{Acceptor, PEM};
 use crate::error::Error;
 
 /// A shorter token can be tried out.
 const LEAST_TOKEN: usize = 16;
-/// What to do when the files of TLS cannot be used.
-pub(super) const PEM: &str = "give a certificate with its chain, and its private key, as two PEM files";
 
 /// Who may ask a [`Server`](super::Server) for profiles, and over what. Nothing set: everybody who reaches it, over plain HTTP.
 #[derive(Clone, Default)]

@@ -16,9 +16,10 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::server::TlsStream;
 
-use super::security::PEM;
 use crate::error::Error;
 
+/// What to do when the files cannot be used.
+pub(super) const PEM: &str = "give a certificate with its chain, and its private key, as two PEM files";
 /// More of a file is no certificate.
 const MOST_PEM: u64 = 1 << 20;
 

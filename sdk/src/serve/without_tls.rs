@@ -9,6 +9,9 @@ use tokio::net::TcpStream;
 
 use crate::error::{ADD_TLS, Error, NO_TLS};
 
+/// What to do when the files cannot be used.
+pub(super) const PEM: &str = ADD_TLS;
+
 /// What cannot be.
 #[derive(Clone)]
 pub(super) enum Acceptor {}
