@@ -111,15 +111,6 @@ impl Worker<'_> {
         made
     }
 
-    /// Every kind of change, beginning with the thread's first and ending with its end.
-    fn all(&self) {
-        self.in_order();
-        self.out_of_order();
-        self.polls();
-        self.below_scopes();
-        self.ends();
-    }
-
     fn in_order(&self) {
         let outer = self.enter(0);
         let guard = self.change(|| self.sets.span.clone().attach());
@@ -165,21 +156,30 @@ impl Worker<'_> {
         std::mem::forget(self.enter(1));
         self.change(end_here);
     }
+}
 
-    /// The last scope that a thread keeps and further ones, a span there, and the way back out of order; then the end of the thread.
-    fn beyond(&self) {
-        let last = self.enter(1);
-        let first = self.enter(2);
-        // What is in force says that no more is known: it is the same for all further ones.
-        let second = Scope::enter(&self.sets.tags[0]);
-        let guard = self.change(|| self.sets.span.clone().attach());
-        drop(last);
-        drop(first);
-        self.change(|| drop(guard));
-        self.leave(second);
-        self.leave(self.enter(2));
-        self.change(end_here);
-    }
+/// Every kind of change, beginning with the thread's first and ending with its end.
+fn all(worker: &Worker<'_>) {
+    worker.in_order();
+    worker.out_of_order();
+    worker.polls();
+    worker.below_scopes();
+    worker.ends();
+}
+
+/// The last scope that a thread keeps and further ones, a span there, and the way back out of order; then the end of the thread.
+fn beyond(worker: &Worker<'_>) {
+    let last = worker.enter(1);
+    let first = worker.enter(2);
+    // What is in force says that no more is known: it is the same for all further ones.
+    let second = Scope::enter(&worker.sets.tags[0]);
+    let guard = worker.change(|| worker.sets.span.clone().attach());
+    drop(last);
+    drop(first);
+    worker.change(|| drop(guard));
+    worker.leave(second);
+    worker.leave(worker.enter(2));
+    worker.change(end_here);
 }
 
 /// Checks that at every instruction of `change`, on a thread that has entered `held` scopes, its handler reads the context before it or the
@@ -222,11 +222,11 @@ fn assert_seen_whole(held: usize, change: fn(&Worker<'_>)) {
 /// tags in the place of others, polls, and the end of the thread with a scope that was never left.
 #[test]
 fn a_change_is_seen_whole_at_every_instruction() {
-    assert_seen_whole(0, Worker::all);
+    assert_seen_whole(0, all);
 }
 
 /// Check the same for scopes beyond those that a thread keeps, on the way there and back, and a span within them.
 #[test]
 fn a_change_beyond_the_bound_is_seen_whole_at_every_instruction() {
-    assert_seen_whole(255, Worker::beyond);
+    assert_seen_whole(255, beyond);
 }
