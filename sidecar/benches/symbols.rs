@@ -42,16 +42,17 @@ fn main() -> Result<(), Box<dyn Error>> {
     let named = addresses.iter().filter(|pc| !program.frames(**pc, Call::Interrupted).is_empty()).count();
     let new = addresses.len() as f64 / began.elapsed().as_secs_f64();
     let all_bytes = resident()?.saturating_sub(before);
+    let often: Vec<u64> = addresses.iter().copied().step_by(8).take(REPEATED).collect();
     println!(
         "{{\"ready_ms\": {}, \"ready_bytes\": {ready_bytes}, \"named\": {named}, \"new\": {new}, \"repeated\": {}, \"all_bytes\": {all_bytes}}}",
         ready.as_secs_f64() * 1e3,
-        repeated(&program, addresses.iter().copied().step_by(8).take(REPEATED).collect()),
+        repeated(&program, &often),
     );
     Ok(())
 }
 
 /// Look-ups a second of addresses that were asked for before.
-fn repeated(program: &Program, addresses: Vec<u64>) -> f64 {
+fn repeated(program: &Program, addresses: &[u64]) -> f64 {
     let ask = || addresses.iter().for_each(|pc| drop(black_box(program.frames(*pc, Call::Interrupted))));
     ask();
     let (began, mut rounds) = (Instant::now(), 0);
