@@ -42,10 +42,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     let named = addresses.iter().filter(|pc| !program.frames(**pc, Call::Interrupted).is_empty()).count();
     let new = addresses.len() as f64 / began.elapsed().as_secs_f64();
     let all_bytes = resident()?.saturating_sub(before);
+    let often: Vec<u64> = addresses.iter().copied().step_by(8).take(REPEATED).collect();
     println!(
         "{{\"ready_ms\": {}, \"ready_bytes\": {ready_bytes}, \"named\": {named}, \"new\": {new}, \"repeated\": {}, \"all_bytes\": {all_bytes}}}",
         ready.as_secs_f64() * 1e3,
-        repeated(&program, &addresses.into_iter().step_by(8).take(REPEATED).collect::<Vec<_>>()),
+        repeated(&program, &often),
     );
     Ok(())
 }

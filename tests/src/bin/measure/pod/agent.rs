@@ -102,7 +102,7 @@ impl Agent {
     }
 }
 
-/// The value in the line `name:	value`.
+/// The value in the line of this name: a colon, white space, the value.
 pub(super) fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     text.lines().find_map(|line| Some(line.strip_prefix(name)?.strip_prefix(':')?.trim()))
 }
