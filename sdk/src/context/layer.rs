@@ -4,6 +4,7 @@
 //! link, for as long as the span is current. User code, called by `tracing`; logs nothing, for that would come back here.
 //! What is kept of a span is kept with the span, and goes with it.
 
+use std::cell::Cell;
 use std::fmt::{self, Debug, Display};
 use std::ptr;
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use tracing_subscriber::registry::{LookupSpan, SpanRef};
 
 use super::attributes::{Block, pairs};
 use super::left_out::leave_out;
+use super::nested;
 use super::records::Span;
 use super::shown::Source;
 use super::spans::{note, note_seen};
@@ -32,6 +34,11 @@ const SAMPLED: u8 = 1;
 
 /// Some layer has been dropped: until then nobody asks for what it left behind.
 static SOME_GONE: AtomicBool = AtomicBool::new(false);
+
+thread_local! {
+    /// This thread asks the program for ids.
+    static ASKS: Cell<bool> = const { Cell::new(false) };
+}
 
 /// A layer that puts the span of `tracing` that is current into the samples: for programs without OpenTelemetry, or with a version of it
 /// that the profiler cannot follow.
@@ -168,8 +175,9 @@ impl TracingLayer {
         if is_known || !self.is_current() {
             return;
         }
-        // Code of the program, which looks at this span, too: before it is locked.
-        let Some((trace_id, span_id)) = ids_here().filter(|ids| ids.0 != [0; 16] && ids.1 != [0; 8]) else { return };
+        // Code of the program, which looks at this span, too: before it is locked. It may enter spans of its own.
+        let ids = nested::once(&ASKS, ids_here).flatten();
+        let Some((trace_id, span_id)) = ids.filter(|ids| ids.0 != [0; 16] && ids.1 != [0; 8]) else { return };
         if let Some(kept) = span.extensions_mut().get_mut::<Kept>() {
             (kept.trace_id, kept.span_id) = (Some(trace_id), Some(span_id));
             self.note_ids(kept);
@@ -201,7 +209,7 @@ impl TracingLayer {
             // Those that a layer before this one read, too.
             note(&self.ids);
         }
-        // Without ids of its own it has nothing to say about links: those may be OpenTelemetry's.
+        // Where no span had any it has nothing to say about links.
         let ids = self.has_ids().then(|| ids.as_ref().map_or((&Span::NONE, 0), |ids| (ids, SAMPLED)));
         show(Source::Tracing(&self.life), tags.as_bytes(), ids);
     }

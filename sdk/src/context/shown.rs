@@ -27,16 +27,16 @@ pub(super) enum Source<'a> {
 /// What was said last.
 #[derive(Debug)]
 pub(super) struct Shown {
-    /// The span that is current, with its flags.
+    /// The span that samples link to, with its flags: OpenTelemetry's, or else that of a layer.
     pub(super) span: (Span, u8),
     /// How often another one became current.
     pub(super) turns: u64,
+    by_opentelemetry: (Span, u8),
+    by_tracing: (Span, u8),
     of_opentelemetry: Vec<u8>,
     of_tracing: Vec<u8>,
     /// The layer that said something last.
     layer: Option<Weak<()>>,
-    /// It said which span is current, and not OpenTelemetry.
-    is_layers: bool,
 }
 
 /// What differs from what was shown before.
@@ -52,10 +52,11 @@ impl Shown {
         Self {
             span: (Span::NONE, 0),
             turns: 0,
+            by_opentelemetry: (Span::NONE, 0),
+            by_tracing: (Span::NONE, 0),
             of_opentelemetry: Vec::new(),
             of_tracing: Vec::new(),
             layer: None,
-            is_layers: false,
         }
     }
 
@@ -74,19 +75,18 @@ impl Shown {
     #[inline]
     pub(super) fn show(&mut self, source: Source<'_>, tags: &[u8], span: Option<(&Span, u8)>) -> News {
         let gone = if self.is_left_behind() { self.forget_layer() } else { News { tags: false, span: false } };
-        let place = match source {
-            Source::OpenTelemetry => &mut self.of_opentelemetry,
+        let (known, known_tags) = match source {
+            Source::OpenTelemetry => (&mut self.by_opentelemetry, &mut self.of_opentelemetry),
             Source::Tracing(layer) => {
                 follow(&mut self.layer, layer);
-                &mut self.of_tracing
+                (&mut self.by_tracing, &mut self.of_tracing)
             }
         };
-        let tags = exchange(place, tags);
-        if span.is_some() {
-            self.is_layers = matches!(source, Source::Tracing(_));
+        let tags = exchange(known_tags, tags);
+        if let Some((span, flags)) = span {
+            *known = (*span, flags);
         }
-        let span = span.is_some_and(|span| self.link(span));
-        News { tags: tags || gone.tags, span: span || gone.span }
+        News { tags: tags || gone.tags, span: self.link() || gone.span }
     }
 
     /// Whether the layer that said something is gone.
@@ -98,17 +98,17 @@ impl Shown {
     /// Forgets what it said.
     #[cold]
     pub(super) fn forget_layer(&mut self) -> News {
-        self.layer = None;
-        let is_layers = std::mem::take(&mut self.is_layers);
-        News { tags: exchange(&mut self.of_tracing, &[]), span: is_layers && self.link((&Span::NONE, 0)) }
+        (self.layer, self.by_tracing) = (None, (Span::NONE, 0));
+        News { tags: exchange(&mut self.of_tracing, &[]), span: self.link() }
     }
 
-    /// Whether it is another one.
+    /// Finds the span to link to; whether it is another one.
     #[inline]
-    fn link(&mut self, (span, flags): (&Span, u8)) -> bool {
-        let is_other = (span, flags) != (&self.span.0, self.span.1);
+    fn link(&mut self) -> bool {
+        let span = if self.by_opentelemetry.0 == Span::NONE { &self.by_tracing } else { &self.by_opentelemetry };
+        let is_other = *span != self.span;
         if is_other {
-            self.span = (*span, flags);
+            self.span = *span;
             self.turns += 1;
         }
         is_other

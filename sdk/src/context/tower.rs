@@ -41,7 +41,7 @@ use super::tags::{Scope, Tags, reserve};
 /// | `rpc.service`, `rpc.method` | for gRPC, by content type, instead of the two above: `shop.v1.Orders`, `Place`; where a route is known, only if that names the service |
 ///
 /// Never the path: it has as many values as clients can think of. (A call of gRPC is tagged with the names that the client says,
-/// also where no service has them; a profile holds 16,384 sets of tags, so the harm has an end.) For other tags, and for other
+/// also where no service has them, if they can be names of a service and a method; a profile holds 16,384 sets of tags, so the harm has an end.) For other tags, and for other
 /// routers, use [`with`](Self::with). What the service spawns as tasks of their own inherits by
 /// [`with_current_tags`](crate::FutureExt::with_current_tags).
 ///
@@ -227,7 +227,14 @@ fn grpc_method<'a>(request: &Head<'a>) -> Option<(&'a str, &'a str)> {
         return None;
     }
     let (service, method) = request.uri.path().strip_prefix('/')?.split_once('/')?;
-    (!service.is_empty() && !method.is_empty() && !method.contains('/')).then_some((service, method))
+    (is_name(service) && is_name(method)).then_some((service, method))
+}
+
+/// Whether it can be a name in a service's definition. A client may send any path as a call of gRPC.
+///
+/// Source: Protocol Buffers, language specification, "Identifiers": `fullIdent`.
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'.')
 }
 
 /// Whether a route is one for this method, or for all of this service, as tonic writes them: `/shop.v1.Orders/Place`, `/shop.v1.Orders/{*rest}`.
@@ -346,6 +353,8 @@ mod tests {
             ("application/grpc", "/shop.v1.Orders/"),
             ("application/grpc", "//Place"),
             ("application/grpc", "/a/b/c"),
+            ("application/grpc", "/order-4711/Place"),
+            ("application/grpc", "/Orders/%41"),
         ] {
             assert_eq!(of(kind, path), r#"{"method": "POST"}"#, "{kind} {path}");
         }

@@ -349,3 +349,43 @@ fn a_layer_that_ends_takes_nothing_from_another_one() {
         assert_eq!(record(), seen("a=1", 0));
     });
 }
+
+/// Check that a span of OpenTelemetry is the link also where spans have ids of their own, and is so again where they are left.
+#[test]
+#[cfg(feature = "opentelemetry")]
+fn a_span_of_opentelemetry_goes_before_ids_of_fields() {
+    use opentelemetry::Context;
+    use opentelemetry::trace::{SpanContext, TraceContextExt, TraceFlags, TraceState};
+
+    super::super::otel::observe();
+    let span = SpanContext::new(7_u128.into(), 9_u64.into(), TraceFlags::SAMPLED, false, TraceState::default());
+    with_layer(|| {
+        let with_ids = info_span!("with_ids", trace_id = TRACE, span_id = SPAN).entered();
+        assert_eq!(record(), seen("span=with_ids", 255));
+        let current = Context::new().with_remote_span_context(span).attach();
+        assert_eq!(record(), seen("span=with_ids", 9));
+        drop(with_ids);
+        assert_eq!(record(), seen("", 9));
+        let without = info_span!("without").entered();
+        assert_eq!(record(), seen("span=without", 9));
+        drop(current);
+        assert_eq!(record(), seen("span=without", 0));
+        drop(without);
+    });
+}
+
+/// Check that a program that enters spans where it is asked for ids is not asked for theirs.
+#[test]
+fn spans_that_are_entered_for_ids_have_none() {
+    let layer = tracing_layer().with_ids(|| {
+        let _asked = info_span!("asked").entered();
+        assert_eq!(record(), seen("span=asked", 0));
+        Some(([1; 16], [0, 0, 0, 0, 0, 0, 0, 5]))
+    });
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+        let span = info_span!("outer").entered();
+        assert_eq!(record(), seen("span=outer", 5));
+        drop(span);
+        assert_eq!(record(), seen("", 0));
+    });
+}

@@ -131,7 +131,10 @@ impl Running {
             Ok(Err(Refusal::Off)) => ("sampling is off", "resume the profiler first"),
             Ok(Err(Refusal::Closed)) => (message::CLOSED, message::AFTER_CLOSED),
             Ok(Err(Refusal::NoHeap)) => ("there are no heap profiles", "see the notes in Stats::heap"),
-            Err(RecvTimeoutError::Timeout) => ("names took too long to find", "ask again: what was found is kept"),
+            Err(RecvTimeoutError::Timeout) => {
+                let why = std::io::Error::new(std::io::ErrorKind::TimedOut, "names took too long to find");
+                return Err(Error::environment("Profiler::capture", why, "ask again: what was found is kept"));
+            }
             Err(RecvTimeoutError::Disconnected) => ("the profiler has ended", "start it again"),
         };
         Err(Error::misuse("Profiler::capture", why, remedy))

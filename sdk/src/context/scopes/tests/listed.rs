@@ -12,11 +12,10 @@ struct Listed {
     /// Number, tags, whether they stand in the place of others; the outermost first.
     scopes: Vec<(u32, Vec<u8>, bool)>,
     beyond: usize,
+    /// By OpenTelemetry, and by a layer for `tracing`.
     of_spans: [Vec<u8>; 2],
-    span: u8,
-    /// A layer for `tracing`, and whether it said the span.
+    spans: [u8; 2],
     layer: Arc<()>,
-    is_layers: bool,
 }
 
 impl Listed {
@@ -37,16 +36,20 @@ impl Listed {
 
     /// What the source with this number says from now on.
     fn show(&mut self, source: usize, tags: Vec<u8>, span: u8) {
-        (self.of_spans[source], self.span, self.is_layers) = (tags, span, source == 1);
+        (self.of_spans[source], self.spans[source]) = (tags, span);
+    }
+
+    /// The span to link to.
+    fn span(&self) -> u8 {
+        let [opentelemetrys, layers] = self.spans;
+        if opentelemetrys == 0 { layers } else { opentelemetrys }
     }
 
     /// The layer is gone, and another one comes.
     fn lose_layer(&mut self) {
         self.layer = Arc::default();
         self.of_spans[1].clear();
-        if std::mem::take(&mut self.is_layers) {
-            self.span = 0;
-        }
+        self.spans[1] = 0;
     }
 
     fn leave(&mut self, number: u32) {
@@ -105,7 +108,8 @@ fn change(chance: &mut Chance, enters: u64, scopes: &mut Scopes, in_force: &InFo
         0 => {
             let source = chance.below(2) as usize;
             listed.show(source, chance.tags(), chance.below(3) as u8);
-            let span = Span { trace_id: [listed.span; 16], span_id: [listed.span; 8] };
+            let said = listed.spans[source];
+            let span = Span { trace_id: [said; 16], span_id: [said; 8] };
             let said_by = [Source::OpenTelemetry, Source::Tracing(&listed.layer)][source];
             scopes.show(in_force, said_by, &listed.of_spans[source], Some((&span, 1)));
         }
@@ -137,7 +141,7 @@ fn any_order_gives_what_a_list_gives() {
             change(&mut chance, enters, &mut scopes, &in_force, &mut listed);
             beyond += listed.beyond.min(1);
             assert_eq!(tags(&in_force).into_iter().collect::<BTreeMap<_, _>>(), listed.in_force(), "{listed:?}");
-            assert_eq!(span(&in_force), listed.span, "{listed:?}");
+            assert_eq!(span(&in_force), listed.span(), "{listed:?}");
             let mut inherited = [0; MAX_TAG_BYTES];
             let length = scopes.of_scopes(&mut inherited);
             assert_eq!(by_key(&inherited[..length]).collect::<BTreeMap<_, _>>(), listed.of_scopes(), "{listed:?}");
