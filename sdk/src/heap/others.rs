@@ -63,13 +63,13 @@ mod tests {
 
     /// Whom a hook of ours calls in turn, where each calls ours again.
     fn told(others: &Others) -> Vec<usize> {
-        let mut all = Vec::new();
         fn go_on(others: &Others, all: &mut Vec<usize>) {
             tell(others, 4096, |other| {
                 all.push(other);
                 go_on(others, all);
             });
         }
+        let mut all = Vec::new();
         go_on(others, &mut all);
         assert!(!are_being_told(4096));
         all
