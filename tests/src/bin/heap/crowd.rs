@@ -38,7 +38,7 @@ unsafe extern "C" fn on_sample(
     SAMPLED.fetch_add(1, Ordering::Relaxed);
     // SAFETY: the profiler's hook, of this type, was set before; it gets the arguments that jemalloc gave.
     unsafe {
-        std::mem::transmute::<usize, SampleHook>(SAMPLE.load(Ordering::Relaxed))(block, size, stack, length, usable)
+        std::mem::transmute::<usize, SampleHook>(SAMPLE.load(Ordering::Relaxed))(block, size, stack, length, usable);
     };
 }
 
