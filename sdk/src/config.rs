@@ -88,7 +88,7 @@ impl Config {
         self
     }
 
-    /// How often a profile is exported, 100 ms to 1 h; 10 s if not set.
+    /// How often a profile is exported, 100 ms to 1 h; 10 s if not set. One that fills up leaves sooner, after a tenth of that at the earliest.
     pub fn interval(mut self, interval: Duration) -> Self {
         self.interval = Some(interval);
         self

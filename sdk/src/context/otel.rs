@@ -86,10 +86,12 @@ impl ObserverContextView for Mark {
 fn show_context(context: &Context) {
     let asked = asked().unwrap_or_default();
     let current = context.has_active_span().then(|| context.span());
-    let current = current.as_ref().map(SpanRef::span_context).filter(|span| is_linked(span, asked));
-    let Some(current) = current else {
+    let Some(current) = current.as_ref().map(SpanRef::span_context).filter(|span| runs_here(span)) else {
         return show(Source::OpenTelemetry, &[], Some((&Span::NONE, 0)));
     };
+    if !is_linked(current, asked) {
+        return show(Source::Unlinked, &[], Some((&Span::NONE, 0)));
+    }
     note_seen();
     let flags = current.trace_flags().to_u8();
     #[cfg(feature = "opentelemetry-sdk")]
@@ -99,10 +101,14 @@ fn show_context(context: &Context) {
     show(Source::OpenTelemetry, &[], Some((&Span::from(current), flags)));
 }
 
-/// Whether samples link to a span. One of another process, which is there only to be the parent, runs nothing here; one that is not
-/// sampled is nowhere to be found.
+/// Whether a span may be what runs. One of another process is there only to be the parent.
+fn runs_here(span: &SpanContext) -> bool {
+    span.is_valid() && !span.is_remote()
+}
+
+/// Whether samples link to a span. One that is not sampled is nowhere to be found.
 fn is_linked(span: &SpanContext, asked: SpanSettings) -> bool {
-    span.is_valid() && !span.is_remote() && (span.is_sampled() || asked.unsampled)
+    span.is_sampled() || asked.unsampled
 }
 
 #[cfg(test)]

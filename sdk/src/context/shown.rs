@@ -19,6 +19,12 @@ pub(super) enum Source<'a> {
         expect(dead_code, reason = "follows contexts of OpenTelemetry")
     )]
     OpenTelemetry,
+    /// OpenTelemetry within a span that samples are not to link to: ids that a layer sees are of the same span.
+    #[cfg_attr(
+        not(any(test, feature = "opentelemetry")),
+        expect(dead_code, reason = "follows contexts of OpenTelemetry")
+    )]
+    Unlinked,
     /// A layer, and what goes when it goes.
     #[cfg_attr(not(any(test, feature = "tracing-layer")), expect(dead_code, reason = "follows spans of tracing"))]
     Tracing(&'a Arc<()>),
@@ -33,6 +39,8 @@ pub(super) struct Shown {
     pub(super) turns: u64,
     by_opentelemetry: (Span, u8),
     by_tracing: (Span, u8),
+    /// OpenTelemetry's span is not to be linked to, whatever a layer says.
+    is_unlinked: bool,
     of_opentelemetry: Vec<u8>,
     of_tracing: Vec<u8>,
     /// The layer that said something last.
@@ -54,6 +62,7 @@ impl Shown {
             turns: 0,
             by_opentelemetry: (Span::NONE, 0),
             by_tracing: (Span::NONE, 0),
+            is_unlinked: false,
             of_opentelemetry: Vec::new(),
             of_tracing: Vec::new(),
             layer: None,
@@ -76,9 +85,15 @@ impl Shown {
     pub(super) fn show(&mut self, source: Source<'_>, tags: &[u8], span: Option<(&Span, u8)>) -> News {
         let gone = if self.is_left_behind() { self.forget_layer() } else { News { tags: false, span: false } };
         let (known, known_tags) = match source {
-            Source::OpenTelemetry => (&mut self.by_opentelemetry, &mut self.of_opentelemetry),
+            Source::OpenTelemetry | Source::Unlinked => {
+                self.is_unlinked = matches!(source, Source::Unlinked);
+                (&mut self.by_opentelemetry, &mut self.of_opentelemetry)
+            }
             Source::Tracing(layer) => {
-                follow(&mut self.layer, layer);
+                if follow(&mut self.layer, layer) {
+                    // Of another layer, which nobody would know to be gone.
+                    self.by_tracing = (Span::NONE, 0);
+                }
                 (&mut self.by_tracing, &mut self.of_tracing)
             }
         };
@@ -105,7 +120,8 @@ impl Shown {
     /// Finds the span to link to; whether it is another one.
     #[inline]
     fn link(&mut self) -> bool {
-        let span = if self.by_opentelemetry.0 == Span::NONE { &self.by_tracing } else { &self.by_opentelemetry };
+        let is_known = self.is_unlinked || self.by_opentelemetry.0 != Span::NONE;
+        let span = if is_known { &self.by_opentelemetry } else { &self.by_tracing };
         let is_other = *span != self.span;
         if is_other {
             self.span = *span;
@@ -115,13 +131,15 @@ impl Shown {
     }
 }
 
-/// Remembers the layer; written once by each thread, for the count is memory that threads share.
+/// Remembers the layer, if it is another one; written once by each thread, for the count is memory that threads share.
 #[cfg(any(feature = "opentelemetry", feature = "tracing-layer"))]
 #[inline]
-fn follow(known: &mut Option<Weak<()>>, layer: &Arc<()>) {
-    if !known.as_ref().is_some_and(|known| ptr::eq(known.as_ptr(), Arc::as_ptr(layer))) {
+fn follow(known: &mut Option<Weak<()>>, layer: &Arc<()>) -> bool {
+    let is_other = !known.as_ref().is_some_and(|known| ptr::eq(known.as_ptr(), Arc::as_ptr(layer)));
+    if is_other {
         *known = Some(Arc::downgrade(layer));
     }
+    is_other
 }
 
 /// Puts tags in the place of others; `false` if they are what they were.

@@ -36,7 +36,8 @@ impl<const PLACES: usize> HandedOn<PLACES> {
         Self([const { Place { thread: AtomicU64::new(0), at: AtomicUsize::new(0) } }; PLACES])
     }
 
-    /// Does `work`, unless it is what called this on this thread.
+    /// Does `work`, unless it is what called this on this thread. Never inlined: a call within has a frame of its own, below.
+    #[inline(never)]
     pub(super) fn once_at_a_time(&self, work: impl FnOnce()) -> Outcome {
         let here = ptr::from_ref(&work).addr();
         let Some(place) = self.place_of(thread_pointer()) else { return Outcome::NoPlace };

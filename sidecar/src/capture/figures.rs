@@ -53,9 +53,10 @@ pub(super) fn figures(memory: &impl Memory, variables: &Variables) -> Result<Opt
     else {
         return Ok(None);
     };
-    let (mut count, mut ends) = ([0; 4], vec![0; collections::LENGTH]);
-    let is_there = memory.fill(processors, &mut count)? && memory.fill(ended, &mut ends)?;
-    let Some(pacer) = Pacer::read(memory, pacer)?.filter(|_| is_there) else { return Ok(None) };
+    let mut count = [0; 4];
+    let is_there = memory.fill(processors, &mut count)?;
+    let Some(ends) = ends_of(memory, ended)?.filter(|_| is_there) else { return Ok(None) };
+    let Some(pacer) = Pacer::read(memory, pacer)? else { return Ok(None) };
     let collected = word_at(&ends, collections::COUNT) & u64::from(u32::MAX);
     let limit = Some(pacer.limit).filter(|limit| *limit != i64::MAX as u64);
     let percent = u64::try_from(pacer.percent).ok();
@@ -72,6 +73,21 @@ pub(super) fn figures(memory: &impl Memory, variables: &Variables) -> Result<Opt
         processors: u32::from_le_bytes(count).into(),
         ..RuntimeFigures::default()
     }))
+}
+
+/// The figures of collections that ended, read until none ended meanwhile: the last pause stands at the place that their number tells, on another page.
+fn ends_of(memory: &impl Memory, at: u64) -> Result<Option<Vec<u8>>, Fault> {
+    let (mut ends, mut before) = (vec![0; collections::LENGTH], None);
+    for _ in 0..TRIES {
+        if !memory.fill(at, &mut ends)? {
+            return Ok(None);
+        }
+        let collected = word_at(&ends, collections::COUNT);
+        if before.replace(collected) == Some(collected) {
+            break;
+        }
+    }
+    Ok(Some(ends))
 }
 
 /// What the runtime paces its collections by.

@@ -50,8 +50,8 @@ impl State {
             Self::Collected => None,
             Self::NoCollection => Some("no garbage was collected yet: these are all allocations since the start"),
             Self::Off => Some(
-                "heap profiling is off: the program set runtime.MemProfileRate to 0; without that line one allocation in \
-                 512 KiB is sampled",
+                "heap profiling is off: runtime.MemProfileRate is 0, by a line of the program or by \
+                 GODEBUG=memprofilerate=0; without that one allocation in 512 KiB is sampled",
             ),
             Self::Unlinked => Some(
                 "heap profiling is not in the program: nothing in it reads heap profiles, so the linker left it out; \

@@ -55,7 +55,11 @@ impl Periodic {
             Err(error) => missing.push((What::Heap, error)),
         }
         match self.source.goroutines(bounds) {
-            Ok(goroutines) => count = Some(builder.goroutines(&goroutines, window)),
+            Ok(goroutines) => {
+                let told = builder.goroutines(&goroutines, window);
+                // Of places beyond the bound it is not known whether a goroutine lives in them.
+                count = Some(told).filter(|_| goroutines.beyond == 0);
+            }
             Err(error) => missing.push((What::Goroutines, error)),
         }
         let contention = [(Kind::Block, What::Block, &mut self.blocked), (Kind::Mutex, What::Mutex, &mut self.held)];

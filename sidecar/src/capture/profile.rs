@@ -87,11 +87,10 @@ impl<'s> Builder<'s> {
         self.add(kinds, window, losses, &sums);
     }
 
-    /// The profile of goroutines: how many have a stack, labels and state. Those of the runtime itself are left out, as in Go. How many there are in it,
-    /// and beyond it.
+    /// The profile of goroutines: how many have a stack, labels and state. Those of the runtime itself are left out, as in Go. How many there are in it.
     pub fn goroutines(&mut self, goroutines: &Goroutines, window: Window) -> u64 {
         let kind = Kind::goroutine(&mut self.set.dictionary);
-        let (mut sums, mut count) = (Sums::default(), goroutines.beyond);
+        let (mut sums, mut count) = (Sums::default(), 0);
         for goroutine in &goroutines.list {
             let places = places_of(self.source, goroutine);
             if is_system(self.source, goroutine, &places) {

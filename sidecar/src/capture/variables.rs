@@ -3,7 +3,7 @@
 //!
 //! In: the program's functions by name, its code and data as they are loaded. Out: [`Variables`], addresses in the process; one that cannot be
 //! found is absent, by name, and only what needs it is refused. Nothing is guessed: an address counts where it lies in the program's
-//! data and all functions that use the variable agree on it. Verified against DWARF in `sidecar/tests/variables.rs`.
+//! data and all functions that use the variable agree on it. Verified against DWARF in `sidecar/tests/runtime/variables.rs`.
 
 use std::ops::Range;
 

@@ -43,7 +43,7 @@ pub fn top(asked: &TopArguments) -> Result<(), Error> {
     asked.output.as_deref().map_or(Ok(()), check)?;
     let source = runtime_of(process);
     let cpu = match Pipeline::open(options(asked), Arc::<Ledger>::default(), true) {
-        Err(why) if source.is_none() || asked.output.is_some() => return Err(why),
+        Err(why) if !matches!(source, Some(Ok(_))) || asked.output.is_some() => return Err(why),
         cpu => cpu,
     };
     privilege::drop_setup()?;

@@ -107,9 +107,9 @@ pub(crate) fn go_program_with(name: &str, arguments: &[&str]) -> Running {
     built(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/go").join(name), "go1.22.12", arguments)
 }
 
-/// Builds `examples/go/NAME`, by the Go that is there, and starts it in the same way.
+/// Builds `examples/go/NAME`, by a Go that its module allows, and starts it in the same way.
 pub(crate) fn go_example(name: &str, arguments: &[&str]) -> Running {
-    built(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/go").join(name), "local", arguments)
+    built(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/go").join(name), "go1.24.13", arguments)
 }
 
 fn built(source: &Path, toolchain: &str, arguments: &[&str]) -> Running {

@@ -86,7 +86,7 @@ impl Shares {
         self.labelled + self.mislabelled == 0
     }
 
-    /// Three quarters in `main.heavy`, within four standard errors; labels on at least this part; none on the wrong ones; inlined leaves;
+    /// Three quarters in `main.heavy`, within six standard errors; labels on at least this part; none on the wrong ones; inlined leaves;
     /// whole stacks.
     pub(crate) fn assert_as_built(&self, labelled: f64) {
         let samples = self.samples as f64;

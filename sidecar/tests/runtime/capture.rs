@@ -60,7 +60,7 @@ fn what_is_off_is_said() {
     // What was allocated before `main`, at the usual rate, may be there.
     assert_eq!(heap.rate, 0);
     assert!(heap.records.is_empty() == (heap.state == State::Off), "{heap:?}");
-    assert!(State::Off.advice().unwrap().contains("the program set runtime.MemProfileRate to 0"));
+    assert!(State::Off.advice().unwrap().contains("runtime.MemProfileRate is 0, by a line of the program"));
     for kind in [Kind::Block, Kind::Mutex] {
         let contention = source.contention(kind, Bounds::default()).unwrap();
         assert_eq!((contention.rate, contention.records.len()), (0, 0));

@@ -14,7 +14,7 @@ fn sidecar(arguments: &[&str]) -> Output {
 }
 
 /// Whether the command may read others' processes: of another user's, or where Yama is, it may read its children only, and these are ours.
-fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     let is_root = std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
     if !is_root {
         eprintln!("NOT RUN: the commands read processes that they did not start, which needs root");

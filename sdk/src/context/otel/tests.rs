@@ -106,6 +106,25 @@ fn a_span_that_is_not_sampled_is_no_link() {
     assert!(is_linked(&span, SpanSettings { unsampled: true, ..SpanSettings::default() }));
 }
 
+/// Check that it has no link by the fields of a `tracing` span either, and that these are the link where no context is current.
+#[test]
+#[cfg(feature = "tracing-layer")]
+fn ids_in_fields_are_no_link_of_a_span_that_is_not_sampled() {
+    let tracer = tracer(Sampler::AlwaysOff);
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(crate::tracing_layer()), || {
+        let logged = info_span!("logged", trace_id = "0102030405060708090a0b0c0d0e0f10", span_id = "00000000000000ff");
+        let _logged = logged.entered();
+        assert_eq!(record(), 0xff);
+        let unsampled = context(&tracer).attach();
+        assert_eq!(record(), 0);
+        let _inner =
+            info_span!("inner", trace_id = "0102030405060708090a0b0c0d0e0f10", span_id = "00000000000000fe").entered();
+        assert_eq!(record(), 0);
+        drop(unsampled);
+        assert_eq!(record(), 0xfe);
+    });
+}
+
 /// Check that a span that ended is the link for as long as its context is current, and no longer.
 #[test]
 fn an_ended_span_goes_with_its_context() {

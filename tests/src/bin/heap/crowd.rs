@@ -56,10 +56,15 @@ fn count_calls() -> Result<()> {
     Ok(write(SAMPLE_HOOK, on_sample as SampleHook)?)
 }
 
-/// How often jemalloc called, and what the profiler says of it. Where this thread is not sampled and no other one runs, nothing comes between the two.
+/// How often jemalloc called, and what the profiler says of it, nothing having come between the two: threads of the profiler may free what was sampled.
 fn counted(profiler: &Profiler) -> Value {
-    let calls = [&SAMPLED, &FREED].map(|counter| counter.load(Ordering::Relaxed));
-    json!({ "calls": calls, "stats": heap_to_json(&profiler.stats().heap) })
+    let calls = || [&SAMPLED, &FREED].map(|counter| counter.load(Ordering::SeqCst));
+    loop {
+        let (before, stats) = (calls(), profiler.stats().heap);
+        if before == calls() {
+            return json!({ "calls": before, "stats": heap_to_json(&stats) });
+        }
+    }
 }
 
 /// How many blocks there are in the places, and their bytes.

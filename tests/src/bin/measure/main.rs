@@ -43,13 +43,17 @@ fn main() -> ExitCode {
 fn run() -> Result<()> {
     let cli = Cli::parse(std::env::args().skip(1))?;
     let lab = if cli.wants_subjects() { Lab::build(cli.quick)? } else { Lab::bare(cli.quick) };
-    let mut report = Report::new(&lab)?;
+    let (mut report, mut failed) = (Report::new(&lab)?, Vec::new());
     for row in rows::ALL.iter().filter(|row| cli.wants(row.name)) {
         writeln!(io::stderr(), "measuring {}: {}", row.name, row.what)?;
-        (row.measure)(&lab, &mut report)?;
+        // What the others measure stands in the report all the same.
+        if let Err(error) = (row.measure)(&lab, &mut report) {
+            writeln!(io::stderr(), "{} FAILED: {error}", row.name)?;
+            failed.push(row.name);
+        }
     }
     writeln!(io::stdout(), "{report}")?;
     let path = report.write(lab.target())?;
     writeln!(io::stdout(), "{}", path.display())?;
-    Ok(())
+    if failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", failed.join(", ")).into()) }
 }

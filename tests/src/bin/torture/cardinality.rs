@@ -1,10 +1,10 @@
 //! A set of tags for every request, none of which ever comes again.
 //!
 //! In: how many sets, on two threads, for how many seconds at least. Out: memory before and after them, with every sample in one window, which
-//! was full before: the stacks are deep, and differ too, so that some thousand samples fill it.
+//! was full before: until then the stacks are deep, and differ too, so that some thousand samples fill it.
 
 use std::hint::black_box;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use profiler::{Config, Profiler};
@@ -24,19 +24,21 @@ const DIGITS: usize = 20;
 const RATE: u32 = 10_000;
 /// How long it may take until the window is full: two thousand samples, of which the slowest tick of a kernel gives 100 a second and thread.
 const LIMIT: Duration = Duration::from_secs(200);
-/// How deep a request is below its thread; without optimization twice as many frames.
+/// One window for all; its tenth is the earliest that it leaves, being full.
+const INTERVAL: Duration = Duration::from_secs(3600);
+/// How deep a request is below its thread until the window is full; without optimization twice as many frames.
 const DEPTH: u32 = 150;
 
 /// Enters and leaves sets until a window is full, and `sets` more of them then.
 pub(crate) fn cardinality(options: &Options) -> Result<Value> {
     let sets = options.value::<u64>("sets")?;
-    let profiler = profiler::start(Config::new("torture").rate_hz(RATE).interval(Duration::from_secs(3600)))?;
-    let entered = AtomicU64::new(0);
+    let profiler = profiler::start(Config::new("torture").rate_hz(RATE).interval(INTERVAL))?;
+    let (began, entered, depth) = (Instant::now(), AtomicU64::new(0), AtomicU32::new(DEPTH));
     // All of a value but its number: a build that is not optimized takes several times as long where padding is left to a format.
     let rest = "x".repeat(VALUE - DIGITS);
     let request = |_| {
         let number = entered.fetch_add(1, Ordering::Relaxed);
-        below(number.wrapping_mul(ODD), DEPTH, &|| {
+        below(number.wrapping_mul(ODD), depth.load(Ordering::Relaxed), &|| {
             let _scope = profiler::tag!("request" => format_args!("{rest}{number:0DIGITS$}"), "user" => format_args!("{rest}{:01$}", !number, DIGITS));
             // As long again with the tags as for them.
             black_box(format!("{rest}{number:0DIGITS$} {rest}{:01$}", !number, DIGITS));
@@ -44,16 +46,19 @@ pub(crate) fn cardinality(options: &Options) -> Result<Value> {
     };
     let go_on = || on_threads(2, &Time::lasting(Duration::from_millis(200)), request).map(drop);
     let resident = || Held::now().map(|held| held.resident);
-    let limit = Instant::now() + LIMIT;
-    while !is_full(&profiler) && Instant::now() < limit {
+    while !is_full(&profiler) && began.elapsed() < LIMIT {
         go_on()?;
     }
+    depth.store(0, Ordering::Relaxed);
     // The window grows no more: what grows from here on would be the sets.
     let (before, early, time) = (entered.load(Ordering::Relaxed), resident()?, Time::of(options)?);
     while time.is_left() || entered.load(Ordering::Relaxed) - before < sets {
         go_on()?;
     }
     let late = resident()?;
+    if began.elapsed() > INTERVAL / 10 {
+        return Err("it took so long that the window left meanwhile: ask for fewer sets".into());
+    }
     let mut outcome = end(profiler)?;
     outcome["own"] = json!({ "sets": entered.into_inner() - before, "early": early, "late": late });
     Ok(outcome)

@@ -62,6 +62,7 @@ fn large(folder: &Path) -> Result<PathBuf> {
     }
     Ok(program)
 }
+
 /// A module of as many packages, in the folder.
 fn write_source(folder: &Path) -> Result<()> {
     let mut main = String::from("package main\n\nimport (\n");
