@@ -5,6 +5,7 @@
 //! allocates, locks or makes a system call; threads are told apart by their pointers, for a thread may never have had
 //! memory of ours.
 
+use std::hint::black_box;
 use std::ptr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -39,7 +40,9 @@ impl<const PLACES: usize> HandedOn<PLACES> {
     /// Does `work`, unless it is what called this on this thread. Never inlined: a call within has a frame of its own, below.
     #[inline(never)]
     pub(super) fn once_at_a_time(&self, work: impl FnOnce()) -> Outcome {
-        let here = ptr::from_ref(&work).addr();
+        let here = 0_u8;
+        // Seen by somebody, so that it stands in this call's frame.
+        let here = ptr::from_ref(black_box(&here)).addr();
         let Some(place) = self.place_of(thread_pointer()) else { return Outcome::NoPlace };
         // Stacks grow downwards: an entry that is not above this one was left by a jump, and is over.
         if place.at.load(Ordering::Relaxed) > here {

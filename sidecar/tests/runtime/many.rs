@@ -46,10 +46,11 @@ fn very_many_goroutines_and_stacks_are_captured() {
     assert!(source.goroutines(few).unwrap().beyond >= (all.list.len() - 1000) as u64);
 }
 
-/// Check that a hundred thousand stacks, and as many goroutines, are read, named and written with 64 MiB of memory: the kernel gives no more
-/// (`RLIMIT_DATA`, getrlimit(2): heap and private mappings), and a program that wants more ends.
+/// Check that a hundred thousand stacks, and as many goroutines, are read, named and written with 96 MiB of memory: the kernel gives no more
+/// (`RLIMIT_DATA`, getrlimit(2): heap and private mappings), and a program that wants more ends. What is resident, of a release build, is measured by the row
+/// `sidecar-runtime` of `make measure`, and less; how much the allocator has beside that depends on how threads meet.
 #[test]
-fn a_hundred_thousand_take_no_more_than_64_mib() {
+fn a_hundred_thousand_take_no_more_than_96_mib() {
     if !is_root() {
         return;
     }
@@ -60,7 +61,7 @@ fn a_hundred_thousand_take_no_more_than_64_mib() {
         [("heap", "--max-buckets", "100000", 99_900), ("goroutines", "--max-goroutines", "110000", 20)]
     {
         let mut limited = Command::new("prlimit");
-        limited.args(["--data=67108864", env!("CARGO_BIN_EXE_profiler-sidecar"), command, &running.pid().to_string()]);
+        limited.args(["--data=100663296", env!("CARGO_BIN_EXE_profiler-sidecar"), command, &running.pid().to_string()]);
         let ran = limited.args([bound, most, "-o"]).arg(&file).output().unwrap();
         assert!(ran.status.success(), "{command}: {}", String::from_utf8_lossy(&ran.stderr));
         let told = String::from_utf8(ran.stdout).unwrap();
