@@ -135,6 +135,8 @@ mod heap;
 #[cfg(feature = "opentelemetry-metrics")]
 mod metrics;
 #[cfg(all(feature = "cpu", target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod others;
+#[cfg(all(feature = "cpu", target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod own_file;
 #[cfg(feature = "cpu")]
 mod profiler;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use profiler_tests::process::Running;
 use profiler_tests::receiver::{Answer, Protocol, Receiver};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::scenario::{command, half_turn, not_run, number, result, sending, start};
 
@@ -66,6 +66,28 @@ fn a_handler_that_passes_our_signals_on_is_left_in_front() {
     let (outcome, note) = takeover("pass");
     assert!(note.contains("passes our signals on"), "{outcome}");
     assert!(number(&outcome, "/got") > 10, "{outcome}");
+}
+
+/// Check that each of three handlers gets each signal of others once, whoever is in front of whom, before and after other starts of the
+/// profiler; and that none gets any once the program ignores the signal, until one comes again.
+#[test]
+fn each_of_several_handlers_gets_each_signal_once() {
+    for info in [0, 1] {
+        let outcome = result(&mut command("handlers", &[&format!("info={info}")]));
+        let of = |sent: [bool; 3]| sent.map(|sent| if sent { number(&outcome, "/sent") } else { 0 });
+        let steps = [
+            ("start", [true, false, false]),
+            ("the second in front", [true, true, false]),
+            ("the end", [true, true, false]),
+            ("another start", [true, true, false]),
+            ("the third in front", [true; 3]),
+            ("a resume", [true; 3]),
+            ("ignored", [false; 3]),
+            ("a resume where nobody was", [false; 3]),
+            ("the first once more", [true, false, false]),
+        ];
+        assert_eq!(outcome["steps"], json!(steps.map(|(step, got)| (step, of(got)))), "info={info}: {outcome}");
+    }
 }
 
 /// Check that forked children end well and without samples, and that the parent goes on sampling and delivering.

@@ -29,6 +29,7 @@ const STAGES: &[&str] = &[
     "variables",
     "seldom",
     "watched",
+    "others",
     "own_file",
     "engine",
     "export",

@@ -87,18 +87,30 @@ fn a_plugin_with_much_thread_local_memory_profiles_a_c_program() {
     assert_eq!(outcome["fixed"], 0, "the plugin's thread-locals are at a fixed place all the same: {outcome}");
 }
 
-/// Check that a handler that passes on what it gets, and that a plugin's was put in front of by another start, gets each signal of others once, on
-/// a thread that the plugin does not know.
-#[test]
-fn two_handlers_do_not_call_each_other_for_ever() {
+/// How many signals a host sent that does so in one of its ways, and how many its handler got, with each of the plugins.
+fn assert_each_signal_came_once(way: &str) {
     for name in ["plugin", "plugin_large"] {
-        let mut host = Command::new(build_host(&format!("again-{name}")));
-        clean(host.arg(build_plugin(name)).args(["0", "again"]));
+        let mut host = Command::new(build_host(&format!("{way}-{name}")));
+        clean(host.arg(build_plugin(name)).args(["0", way]));
         let _turn = half_turn();
         let receiver = Receiver::start().unwrap();
         let outcome = result(sending(&mut host, &receiver, Protocol::Http));
         assert_eq!((number(&outcome, "/got"), number(&outcome, "/sent")), (100, 100), "{name}: {outcome}");
     }
+}
+
+/// Check that a handler that passes on what it gets, and that a plugin's was put in front of by another start, gets each signal of others once, on
+/// a thread that the plugin does not know.
+#[test]
+fn two_handlers_do_not_call_each_other_for_ever() {
+    assert_each_signal_came_once("again");
+}
+
+/// Check that a handler that is left by jumps gets each signal, also further down the stack than the one before, and on a thread that got
+/// the place in memory of one that jumped.
+#[test]
+fn a_handler_that_is_left_by_jumps_gets_every_signal() {
+    assert_each_signal_came_once("jumps");
 }
 
 /// Check that a plugin profiles a Python program, the threads of the interpreter included.

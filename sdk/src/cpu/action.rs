@@ -6,12 +6,13 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::clocks::process_cpu_time;
-use super::handed_on::{HandedOn, Outcome};
+use super::handed_on::HandedOn;
 use crate::error::Error;
+use crate::others::Others;
 
 /// A handler as SA_SIGINFO asks for it (sigaction(2)).
 pub(super) type Handler = extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void);
@@ -23,11 +24,10 @@ const BUSY: Duration = Duration::from_millis(100);
 /// How often our handler is put in front of one that takes our signals, before it is left at that.
 const MOST_PUT_BACK: u32 = 3;
 
-/// The action that was there before ours: written before our handler is in place, read by the handler. Null: none. A
-/// replaced one is left to handlers that may be reading it.
-static PREVIOUS: AtomicPtr<libc::sigaction> = AtomicPtr::new(std::ptr::null_mut());
+/// The handlers that were found before ours was put in front, at this start or one before it, as [`word_of`] writes them.
+static BEFORE: Others = Others::none();
 
-/// The threads that are in it: as many as run on the processors of a large machine, and some that wait for one.
+/// The threads that are in them: as many as run on the processors of a large machine, and some that wait for one.
 static HANDED_ON: HandedOn<256> = HandedOn::new();
 /// There were more.
 static HAD_NO_PLACE: AtomicBool = AtomicBool::new(false);
@@ -38,8 +38,8 @@ pub(super) fn install(handler: Handler) -> Result<(), Error> {
     if is(&current, handler) {
         return Ok(());
     }
-    // Release: pairs with the Acquire load in `chain`.
-    PREVIOUS.store(Box::into_raw(Box::new(current)), Ordering::Release);
+    // First, so that nobody misses a signal.
+    BEFORE.found(word_of(&current));
     set_action(Some(&action_of(handler))).map(drop)
 }
 
@@ -136,30 +136,44 @@ impl Keeper {
     }
 }
 
-/// Hands a signal that is not ours to whoever handled SIGPROF before us. It runs under our mask, not under its own.
-///
-/// One that was installed after us, and that ours was put in front of, may hand it back to us: then it ends here.
+/// Hands a signal that is not ours to whoever handled SIGPROF before us. It runs under our mask, not under its own. One that was
+/// installed after us, and that ours was put in front of, may hand it back to us: then it goes to the one before that.
 pub(super) fn chain(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    // SAFETY: null, or from a Box that is never freed. Acquire: pairs with the Release store in `install`.
-    let Some(previous) = (unsafe { PREVIOUS.load(Ordering::Acquire).as_ref() }) else { return };
-    if HANDED_ON.once_at_a_time(|| hand_on(previous, signal, info, context)) == Outcome::NoPlace {
+    if !BEFORE.are_there() {
+        return;
+    }
+    let hand_on = |turn| {
+        if let Some(handler) = BEFORE.behind(turn) {
+            call(handler, signal, info, context);
+        }
+    };
+    if !HANDED_ON.in_turn(context.addr(), hand_on) {
         HAD_NO_PLACE.store(true, Ordering::Relaxed);
     }
 }
 
-fn hand_on(previous: &libc::sigaction, signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    match previous.sa_sigaction {
-        libc::SIG_DFL | libc::SIG_IGN => {}
-        handler if previous.sa_flags & libc::SA_SIGINFO != 0 => {
-            // SAFETY: sigaction(2) returned this address with SA_SIGINFO: a handler of these three arguments.
-            let handler: Handler = unsafe { std::mem::transmute(handler) };
-            handler(signal, info, context);
-        }
-        handler => {
-            // SAFETY: sigaction(2) returned this address without SA_SIGINFO: a handler of one argument.
-            let handler: extern "C" fn(i32) = unsafe { std::mem::transmute(handler) };
-            handler(signal);
-        }
+/// Set in the word of a handler with SA_SIGINFO: no address of a program has this bit (Linux, arch/*/include/asm/processor.h, `TASK_SIZE`).
+const WITH_INFO: usize = 1 << (usize::BITS - 1);
+
+/// A handler and its kind in one word; 0: there is none.
+fn word_of(action: &libc::sigaction) -> usize {
+    match action.sa_sigaction {
+        libc::SIG_DFL | libc::SIG_IGN => 0,
+        handler if action.sa_flags & libc::SA_SIGINFO != 0 => handler | WITH_INFO,
+        handler => handler,
+    }
+}
+
+/// Calls a handler that [`word_of`] wrote.
+fn call(handler: usize, signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    if handler & WITH_INFO != 0 {
+        // SAFETY: sigaction(2) returned this address with SA_SIGINFO: a handler of these three arguments.
+        let handler: Handler = unsafe { std::mem::transmute(handler & !WITH_INFO) };
+        handler(signal, info, context);
+    } else {
+        // SAFETY: sigaction(2) returned this address without SA_SIGINFO: a handler of one argument.
+        let handler: extern "C" fn(i32) = unsafe { std::mem::transmute(handler) };
+        handler(signal);
     }
 }
 

@@ -10,8 +10,9 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 use super::jemalloc::{self, BACKTRACE_HOOK, BacktraceHook, FREE_HOOK, FreeHook, SAMPLE_HOOK, SampleHook};
-use super::others::{self, Others};
+use super::others;
 use super::state::State;
+use crate::others::Others;
 use crate::unwind::arch::Registers;
 
 /// What the hooks work on; null before the first start. Never freed, for a late hook may come at any time.

@@ -1,14 +1,15 @@
-/* A program in C that loads a plugin with the profiler in it: host PLUGIN MILLISECONDS [again].
+/* A program in C that loads a plugin with the profiler in it: host PLUGIN MILLISECONDS [again | jumps].
  *
  * One of its threads is busy and never calls the plugin. On that thread every call of malloc and of __tls_get_addr is the
  * signal handler's, for the thread itself makes none: both are counted here, in front of the C library's own. Prints one
  * line of JSON.
  *
  * With `again` it takes SIGPROF over after the plugin's start, passes on what it gets, and starts the plugin again, whose handler
- * then stands in front of the one that calls it. */
+ * then stands in front of the one that calls it. With `jumps` its handler was there before the plugin's, and is left by jumps. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -64,7 +65,7 @@ static void *busy(void *unused) {
 struct run {
     const char *plugin;
     uint32_t milliseconds;
-    int again, outcome, ended, fixed;
+    int again, jumps, outcome, ended, fixed;
     unsigned long allocated, resolved;
     char account[1 << 16];
 };
@@ -97,6 +98,37 @@ static int start_again(int (*start)(void), int (*end)(char *, size_t), char *acc
     return end(account, size) ? 9 : 0;
 }
 
+static __thread sigjmp_buf landing;
+
+static void jumping(int signal, siginfo_t *info, void *context) {
+    (void)signal, (void)context;
+    if (info->si_code != SI_TKILL) return;
+    atomic_fetch_add(&got, 1);
+    siglongjmp(landing, 1);
+}
+
+/* Gets a signal, and another one further down the stack. */
+__attribute__((noinline)) static void down(long levels) {
+    volatile char frame[1024] = {0};
+    if (!sigsetjmp(landing, 1)) raise(SIGPROF);
+    if (levels > 1) down(levels - 1);
+    (void)frame[0];
+}
+
+static void *jumper(void *levels) { return down((long)levels), NULL; }
+
+/* One thread after the other, each at the place of the one before it, and further down than that. */
+static int start_and_jump(int (*start)(void), int (*end)(char *, size_t), char *account, size_t size) {
+    struct sigaction ours = {.sa_sigaction = jumping, .sa_flags = SA_SIGINFO | SA_RESTART};
+    if (sigaction(SIGPROF, &ours, &theirs) || start()) return 6;
+    for (int i = 0; i < SENT / 5; i++) {
+        pthread_t thread;
+        pthread_create(&thread, NULL, jumper, (void *)5);
+        pthread_join(thread, NULL);
+    }
+    return end(account, size) ? 9 : 0;
+}
+
 /* All that is done with the plugin, but closing it: a thread with destructors of a library keeps the library loaded. */
 static void *use_plugin(void *argument) {
     struct run *run = argument;
@@ -109,6 +141,7 @@ static void *use_plugin(void *argument) {
     if (!start || !is_fixed || !work || !end) return run->outcome = 4, NULL;
     run->fixed = is_fixed();
     if (run->again) return run->outcome = start_again(start, end, run->account, sizeof run->account), plugin;
+    if (run->jumps) return run->outcome = start_and_jump(start, end, run->account, sizeof run->account), plugin;
     if (start()) return run->outcome = 5, NULL;
     work(run->milliseconds);
     run->allocated = allocations, run->resolved = resolutions;
@@ -119,7 +152,7 @@ static void *use_plugin(void *argument) {
 int main(int argc, char **argv) {
     static struct run run;
     if (argc < 3) return 2;
-    run.again = argc > 3 && !strcmp(argv[3], "again");
+    run.again = argc > 3 && !strcmp(argv[3], "again"), run.jumps = argc > 3 && !strcmp(argv[3], "jumps");
     run.plugin = argv[1], run.milliseconds = (uint32_t)atoi(argv[2]);
     real_tls_get_addr = (void *(*)(void *))dlsym(RTLD_NEXT, "__tls_get_addr");
     pthread_t busy_one, user;
@@ -128,7 +161,7 @@ int main(int argc, char **argv) {
     void *plugin = NULL;
     pthread_join(user, &plugin);
     if (run.outcome) return run.outcome;
-    if (run.again) return printf("{\"fixed\": %d, \"sent\": %d, \"got\": %lu}\n", run.fixed, SENT, got), 0;
+    if (run.again || run.jumps) return printf("{\"fixed\": %d, \"sent\": %d, \"got\": %lu}\n", run.fixed, SENT, got), 0;
     /* The host has no more use for it: the handler must be there all the same. */
     dlclose(plugin);
     void *still = dlopen(argv[1], RTLD_NOW | RTLD_NOLOAD);

@@ -11,6 +11,7 @@ mod closed;
 mod exit;
 mod fault;
 mod fork;
+mod handlers;
 mod leader;
 mod metrics;
 mod published;
@@ -65,6 +66,7 @@ fn run() -> Result<Value> {
         "limits" => settings::without_timers(),
         "fault" => fault::fault(&options),
         "fork" => fork::fork(&options),
+        "handlers" => handlers::handlers(&options),
         "leader" => leader::leader(),
         "metrics" => metrics::metrics(),
         "tasks" => tasks::tasks(&options),
