@@ -77,16 +77,21 @@ fn perf_follows_a_rate_above_the_tick() {
 }
 
 /// Check that time in the kernel, which perf events do not count, is told all the same, and once: of threads that spend nearly all
-/// of theirs there.
+/// of theirs there. And that it is told by stacks of its own, a tick of the kernel each, not by those few of the program's own code standing
+/// for it all: under either engine there are as many as the kernel has ticks on such a thread.
 #[test]
 fn time_in_the_kernel_is_told() {
-    for engine in ["perf", "timer"] {
+    let stacks = ["perf", "timer"].map(|engine| {
         let run = spin(engine, 1000, &["threads=2", "kernel=1"]);
         assert_complete(&run, run.process_weight);
         let of_threads = run.outcome["cpu_seconds"].as_f64().unwrap() * 1000.0;
         let below = run.tally.below("spin_in_kernel") as f64 / of_threads;
         assert!((0.97..=1.03).contains(&below), "{engine}: {below:.3} of the work: {}", run.outcome);
-    }
+        run.stacks
+    });
+    // A twentieth of the time is the program's own.
+    let [perf, timer] = stacks;
+    assert!(perf > timer / 2.0, "stacks: {perf:.3} with events, {timer:.3} with timers alone");
 }
 
 /// Check that where threads nap, what perf misses is made good by their clocks, and that this is said.

@@ -362,4 +362,26 @@ mod tests {
         assert_eq!(outcome.recv_timeout(Duration::from_secs(10)), Ok(()));
         drop(release);
     }
+
+    /// Check that whoever is told no at the end can start another profiler at once: the thread that has the right to has ended by then,
+    /// however long it takes for that behind its answer.
+    #[test]
+    fn an_end_that_says_no_is_an_end() {
+        let mark = Arc::new(Mark::set().unwrap());
+        let settings = crate::config::Config::new("a").resolve(&|_| None).unwrap();
+        let (commands, mailbox) = mpsc::channel();
+        let handle = Arc::new(Handle::new(commands, &settings, mark));
+        let (has_ended, ended) = mpsc::channel();
+        let sampling = std::thread::spawn(move || {
+            if let Ok(Command::Stop { reply, .. }) = mailbox.recv() {
+                reply.answer(false);
+            }
+            // Nobody waits for this: it is what is to be waited for.
+            std::thread::sleep(Duration::from_millis(100));
+            has_ended.send(()).unwrap();
+        });
+        let io = std::thread::spawn(|| ());
+        let running = Running { handle, sampling, io, serve_address: None, pid: std::process::id() };
+        assert_eq!((running.stop(Duration::from_secs(60)), ended.try_recv()), (false, Ok(())));
+    }
 }
