@@ -5,183 +5,21 @@
 //! its own. It does not allocate, lock, print, touch `errno` or call into the dynamic linker; its one system call is
 //! `process_vm_readv` (in `unwind::memory`).
 
-use std::collections::TryReserveError;
-use std::io;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::Ordering;
 
-use super::Unfinished;
 use super::action;
-use super::newcomers::Newcomers;
-use super::pool::Pool;
+use super::origin::{Origin, origin};
 use super::record::Head;
-use super::ring::Ring;
-use super::scratch::{self, Held, Work};
-use super::slots::{Slot, Slots};
-use super::thread_id::IdPlace;
+use super::scratch::{Held, Work};
+use super::shared::{Shared, made};
+use super::slots::Slot;
 use crate::context::{self, TAG_WORDS};
-use crate::error::Error;
 use crate::unwind::arch::{Registers, thread_pointer};
 use crate::unwind::memory::StackMemory;
-use crate::unwind::walk::Snapshot;
 
 /// CPU time in nanoseconds that one overrun may stand for, on each processor; beyond it the signal was blocked, and the stack found
 /// at last says nothing of that time.
 pub(crate) const BLOCKED_NANOS: u64 = 250_000_000;
-
-/// What handlers and the `profiler` thread share. One per process, made by the first `start` and never freed, for a late
-/// signal may come at any time. A forked child gets one of its own: in its copy of the parent's, handlers that ran while
-/// it was made would never end.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) ring: Ring,
-    pub(crate) pool: Pool<Work>,
-    pub(crate) slots: Slots,
-    /// The unwinder in force; handlers read it while they hold a scratch.
-    pub(crate) snapshot: AtomicPtr<Snapshot>,
-    /// Counts starts and resumes; 0 while no sample is to be taken.
-    pub(crate) generation: AtomicU32,
-    /// Nanoseconds of CPU time between samples; each slot has its own, which follows when its alarm is set.
-    pub(crate) period_nanos: AtomicU64,
-    /// This process.
-    pid: u32,
-    /// Processors of the machine: its threads may run on other ones than the one that starts.
-    processors: u64,
-    /// Threads without an alarm of their own that used CPU.
-    pub(crate) newcomers: Newcomers,
-    /// Nanoseconds of CPU time that signals of the process-wide alarm stood for, on threads without one of their own.
-    pub(crate) process_told: AtomicU64,
-    /// Signals of `setitimer` are ours.
-    pub(crate) interval_timer: AtomicBool,
-    /// Where a thread finds its id.
-    pub(crate) id_place: IdPlace,
-    /// What the last sampler left; never touched by a handler.
-    unfinished: Mutex<Unfinished>,
-}
-
-impl Shared {
-    pub(crate) fn new(ring_words: usize) -> Result<Self, Error> {
-        let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        let no_memory = |error: TryReserveError| {
-            let what = "allocate the ring of samples (4 MiB) and the table of threads";
-            Error::environment(what, io::Error::new(io::ErrorKind::OutOfMemory, error), "raise the memory limit")
-        };
-        Ok(Self {
-            ring: Ring::new(ring_words).map_err(no_memory)?,
-            pool: scratch::pool(processors)?,
-            slots: Slots::new().map_err(no_memory)?,
-            snapshot: AtomicPtr::new(std::ptr::null_mut()),
-            generation: AtomicU32::new(0),
-            period_nanos: AtomicU64::new(0),
-            pid: std::process::id(),
-            // SAFETY: sysconf(3) with a number only; −1, where it does not know, is none of them.
-            processors: u64::try_from(unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }).unwrap_or(0).max(1),
-            newcomers: Newcomers::new(),
-            process_told: AtomicU64::new(0),
-            interval_timer: AtomicBool::new(false),
-            unfinished: Mutex::default(),
-            id_place: IdPlace::default(),
-        })
-    }
-
-    /// What the last sampler left to the next. Not callable from a signal handler.
-    pub(crate) fn unfinished(&self) -> MutexGuard<'_, Unfinished> {
-        self.unfinished.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The generation, and the nanoseconds between its samples; `None` while none is to be taken.
-    fn in_force(&self) -> Option<(u32, u64)> {
-        // Acquire: pairs with the Release store in `Sampler::resume`; who sees the generation sees period and snapshot.
-        let generation = self.generation.load(Ordering::Acquire);
-        (generation != 0).then(|| (generation, self.period_nanos.load(Ordering::Relaxed)))
-    }
-
-    /// The value by which the process-wide timer's signals are known: an address that is no slot's.
-    pub(crate) fn process_marker(&self) -> usize {
-        std::ptr::from_ref(self) as usize
-    }
-}
-
-static SHARED: AtomicPtr<Shared> = AtomicPtr::new(std::ptr::null_mut());
-
-/// What handlers and the `profiler` thread of this process share, made on the first call with a ring of `ring_words`. Only
-/// one thread at a time calls this: the one that has the claim to start.
-///
-/// # Errors
-/// When there is no memory for it.
-pub(crate) fn shared(ring_words: usize) -> Result<&'static Shared, Error> {
-    match made() {
-        Some(shared) if shared.pid == std::process::id() => Ok(shared),
-        _ => {
-            let shared = Box::leak(Box::new(Shared::new(ring_words)?));
-            // Release: pairs with the Acquire load in `made`.
-            SHARED.store(shared, Ordering::Release);
-            Ok(shared)
-        }
-    }
-}
-
-/// What was made last, here or in the parent of this process.
-fn made() -> Option<&'static Shared> {
-    // SAFETY: null, or from a Box that is never freed. Acquire: pairs with the Release store in `shared`.
-    unsafe { SHARED.load(Ordering::Acquire).as_ref() }
-}
-
-/// The part of `siginfo_t` that a timer's signal fills.
-///
-/// Source: Linux, include/uapi/asm-generic/siginfo.h, `__sifields._timer`, on 64-bit machines.
-#[repr(C)]
-struct TimerInfo {
-    signo: i32,
-    errno: i32,
-    code: i32,
-    _pad: i32,
-    timer: i32,
-    overrun: i32,
-    value: usize,
-}
-
-const _: () = {
-    assert!(std::mem::offset_of!(TimerInfo, code) == std::mem::offset_of!(libc::siginfo_t, si_code));
-    assert!(std::mem::offset_of!(TimerInfo, overrun) == 20);
-    assert!(std::mem::offset_of!(TimerInfo, value) == 24);
-    assert!(size_of::<TimerInfo>() <= size_of::<libc::siginfo_t>());
-};
-
-/// The part of `siginfo_t` that a descriptor's signal fills.
-///
-/// Source: Linux, include/uapi/asm-generic/siginfo.h, `__sifields._sigpoll`, on 64-bit machines.
-#[repr(C)]
-struct DescriptorInfo {
-    signo: i32,
-    errno: i32,
-    code: i32,
-    _pad: i32,
-    band: i64,
-    descriptor: i32,
-}
-
-const _: () = {
-    assert!(std::mem::offset_of!(DescriptorInfo, code) == std::mem::offset_of!(libc::siginfo_t, si_code));
-    assert!(std::mem::offset_of!(DescriptorInfo, descriptor) == 24);
-    assert!(size_of::<DescriptorInfo>() <= size_of::<libc::siginfo_t>());
-};
-
-/// `POLL_IN`: a perf event has overflown. Source: Linux, include/uapi/asm-generic/siginfo.h.
-const POLL_IN: i32 = 1;
-
-/// Whose signal it is.
-enum Origin<'a> {
-    /// The thread's own timer, overrun so many times.
-    Thread(&'a Slot, u64),
-    /// The thread's own perf event.
-    Event(&'a Slot),
-    /// The process-wide timer.
-    Process(u64),
-    /// A timer of ours that is gone: its slot is another thread's by now, or nobody's.
-    Late,
-    Foreign,
-}
 
 pub(super) extern "C" fn on_sigprof(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     let Some(shared) = made() else { return };
@@ -195,32 +33,6 @@ pub(super) extern "C" fn on_sigprof(signal: i32, info: *mut libc::siginfo_t, con
         Origin::Process(overrun) => on_process_timer(shared, &registers, overrun),
         Origin::Late => {}
         Origin::Foreign => action::chain(signal, info, context),
-    }
-}
-
-/// Whose signal `info` tells of.
-///
-/// # Safety
-/// `info` must be what the kernel hands to a signal handler.
-unsafe fn origin(shared: &Shared, info: *const libc::siginfo_t) -> Origin<'_> {
-    // SAFETY: contract; both structures lie within siginfo_t, and which of them holds is said by the code.
-    let (timer, descriptor) = unsafe { (&*info.cast::<TimerInfo>(), &*info.cast::<DescriptorInfo>()) };
-    let overrun = || u64::try_from(timer.overrun).unwrap_or(0);
-    match timer.code {
-        libc::SI_TIMER if timer.value == shared.process_marker() => Origin::Process(overrun()),
-        libc::SI_TIMER => match shared.slots.at(timer.value) {
-            Some(slot) if shared.id_place.own_id().is_some_and(|tid| tid != slot.tid()) => Origin::Late,
-            Some(slot) => Origin::Thread(slot, overrun()),
-            None => Origin::Foreign,
-        },
-        POLL_IN => {
-            let slot = shared.id_place.own_id().and_then(|tid| shared.slots.find(tid));
-            let slot = slot.filter(|slot| slot.has_event(descriptor.descriptor));
-            slot.map_or(Origin::Foreign, Origin::Event)
-        }
-        // setitimer(2) sends its signal as the kernel.
-        libc::SI_KERNEL if shared.interval_timer.load(Ordering::Relaxed) => Origin::Process(0),
-        _ => Origin::Foreign,
     }
 }
 

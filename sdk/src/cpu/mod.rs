@@ -16,6 +16,7 @@ mod filter;
 mod handed_on;
 pub(crate) mod handler;
 mod newcomers;
+mod origin;
 mod phases;
 pub(crate) mod pool;
 mod process_alarm;
@@ -24,6 +25,7 @@ pub(crate) mod record;
 mod residence;
 pub(crate) mod ring;
 mod scratch;
+mod shared;
 mod shares;
 mod slots;
 mod stack;
@@ -42,8 +44,9 @@ use profiler_proto::loss::{Cause, Loss};
 
 use self::action::Keeper;
 use self::filter::{Call, Filter};
-use self::handler::{Shared, on_sigprof};
+use self::handler::on_sigprof;
 use self::record::Head;
+use self::shared::Shared;
 use self::shares::Shares;
 use self::states::{States, certain};
 use self::thread_id::Candidates;
@@ -138,7 +141,7 @@ impl Sampler {
     pub(crate) fn start(engine: EngineChoice, period: Duration, ring_words: usize) -> Result<Self, Error> {
         residence::pin()?;
         context::address::prepare()?;
-        let shared = handler::shared(ring_words)?;
+        let shared = shared::shared(ring_words)?;
         action::install(on_sigprof)?;
         let filter = Filter::probe();
         if filter.is_deadly(Call::ProcessVmReadv) {

@@ -10,8 +10,8 @@ use std::time::Duration;
 use super::clocks::process_cpu_time;
 use super::engine::{self, Alarm, Engine, Findings, Pace, Target};
 use super::filter::Filter;
-use super::handler::Shared;
 use super::progress::Progress;
+use super::shared::Shared;
 use crate::engine::EngineChoice;
 use crate::error::Error;
 
