@@ -15,6 +15,7 @@ mod leader;
 mod metrics;
 mod published;
 mod resumes;
+mod runtimes;
 mod settings;
 mod spans;
 mod takeover;
