@@ -177,7 +177,7 @@ struct Looks {
 impl Reader {
     /// Once the process publishes what there is to know.
     fn of(pid: u32) -> Self {
-        let now = published(pid, |now| now.keys().len() == 5);
+        let now = published(pid, |now| now.keys().len() == 6);
         let tls_offset = now.tls_offset().expect("a program's thread-locals are at one distance");
         Self { memory: Memory::of(pid).unwrap(), keys: now.keys(), tls_offset }
     }
@@ -333,6 +333,24 @@ fn step_through(how: &str) -> Looks {
 fn every_instruction_shows_the_old_record_or_the_new_one() {
     if may_look("a reader outside behind every instruction") {
         let looks = step_through("script");
+        assert!(looks.old > 1000 && looks.new > 1000, "{looks:?}");
+    }
+}
+
+/// Check the same for local roots, whose names are tags: with children, below scopes, and in the place of spans that are none.
+#[test]
+fn every_instruction_shows_the_old_root_or_the_new_one() {
+    if may_look("a reader outside behind every instruction, of local roots") {
+        let looks = step_through("roots");
+        assert!(looks.old > 1000 && looks.new > 1000, "{looks:?}");
+    }
+}
+
+/// Check the same where a layer that showed a span is gone, and a scope, another span or the span's own end takes back what it showed.
+#[test]
+fn every_instruction_shows_what_a_layer_showed_or_nothing_of_it() {
+    if may_look("a reader outside behind every instruction, of a layer that is gone") {
+        let looks = step_through("gone");
         assert!(looks.old > 1000 && looks.new > 1000, "{looks:?}");
     }
 }

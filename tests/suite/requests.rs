@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use axum::routing::get;
+use axum::routing::{get, post};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Frame;
@@ -105,7 +105,7 @@ impl Stream for Parts {
 struct Server {
     runtime: Runtime,
     address: SocketAddr,
-    /// What was in force at the end of each body.
+    /// What was in force at the end of each body, or at each piece of it.
     ends: Receiver<String>,
 }
 
@@ -167,6 +167,40 @@ fn bodies_have_the_tags_of_their_request() {
     assert_eq!(parts.lines().count(), PARTS - 1);
     assert!(parts.lines().all(|part| part == "endpoint: /parts, method: GET"), "{parts}");
     assert_eq!(server.ends.recv().unwrap(), "endpoint: /parts, method: GET");
+    assert_eq!(server.between_requests(), [""]);
+}
+
+/// Check that a handler that reads its request's body while it comes has its tags at each piece: it was asked again for each, for the next one is
+/// sent when the last one has been read.
+#[test]
+fn uploads_have_the_tags_of_their_request() {
+    let server = Server::start(|listener, told| async move {
+        let read = move |mut body: Body| {
+            let told = told.clone();
+            async move {
+                while let Some(Ok(frame)) = body.frame().await {
+                    let piece = frame.into_data().unwrap_or_default();
+                    let _ = told.send(format!("{}: {}", String::from_utf8_lossy(&piece), in_force()));
+                }
+                in_force()
+            }
+        };
+        let app = Router::new().route("/upload/{id}", post(read)).layer(TagLayer::new());
+        axum::serve(listener, app).await.unwrap();
+    });
+    let tags = "endpoint: /upload/{id}, method: POST";
+    let mut stream = TcpStream::connect(server.address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    stream.write_all(b"POST /upload/7 HTTP/1.1\r\nhost: shop\r\nconnection: close\r\n").unwrap();
+    stream.write_all(b"transfer-encoding: chunked\r\n\r\n").unwrap();
+    for piece in 0..PARTS {
+        stream.write_all(format!("3\r\n{piece:03}\r\n").as_bytes()).unwrap();
+        assert_eq!(server.ends.recv_timeout(Duration::from_secs(60)).unwrap(), format!("{piece:03}: {tags}"));
+    }
+    stream.write_all(b"0\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.ends_with(tags), "{answer}");
     assert_eq!(server.between_requests(), [""]);
 }
 

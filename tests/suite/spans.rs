@@ -1,4 +1,4 @@
-//! Links of samples to spans, through the whole profiler: tasks on four threads at 1 kHz, each with a span of its own, each in a
+//! Links of samples to spans, through the whole profiler: tasks on four threads, or on one, at 1 kHz, each with a span of its own, each in a
 //! function whose name says which.
 //!
 //! In: the ids of all spans by function, as the program itself noted them. Out: for each sample in such a function, whether its link is
@@ -105,7 +105,8 @@ fn serve_with(way: &str, seconds: f64, more: &[&str]) -> (Value, Vec<ProfileSet>
     let receiver = Receiver::start().unwrap();
     let options = [format!("way={way}"), format!("cpu_seconds={seconds}")];
     let options: Vec<_> = options.iter().map(String::as_str).chain(more.iter().copied()).collect();
-    let outcome = result(sending(&mut command("spans", &options), &receiver, Protocol::Grpc));
+    let mut command = command("spans", &options);
+    let outcome = result(sending(command.env("SMOL_THREADS", "4"), &receiver, Protocol::Grpc));
     assert_lawful(&receiver);
     assert_eq!(outcome["flushed"], true, "{}", outcome["stats"]);
     assert_eq!(outcome["stats"]["tags_left_out"], 0);
@@ -132,6 +133,26 @@ fn samples_link_to_the_span_of_their_task() {
 fn samples_link_to_the_traced_span_of_their_task() {
     let (outcome, sets) = serve("traced", SECONDS);
     assert_right(&Truth::of(&outcome).compare(&sets));
+}
+
+/// Check both on tokio's current thread, which runs all tasks in turn.
+#[test]
+fn samples_link_to_the_span_of_their_task_on_one_thread() {
+    assert_right_on("tokio-current");
+}
+
+/// Check both on smol.
+#[test]
+fn samples_link_to_the_span_of_their_task_on_smol() {
+    assert_right_on("smol");
+}
+
+#[track_caller]
+fn assert_right_on(runtime: &str) {
+    for way in ["plain", "traced"] {
+        let (outcome, sets) = serve_with(way, SECONDS, &[&format!("runtime={runtime}")]);
+        assert_right(&Truth::of(&outcome).compare(&sets));
+    }
 }
 
 /// Check the same for spans of `tracing` through our own layer, whose names and chosen fields are tags.

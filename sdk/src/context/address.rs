@@ -79,6 +79,8 @@ pub(super) fn locate() -> *const u8 {
         let argument = unsafe { (place.descriptor as *const isize).add(1).read_volatile() };
         argument == place.distance
     };
+    #[cfg(test)]
+    let is_fixed = is_fixed && !IS_ANYWHERE.load(Ordering::Relaxed);
     if is_fixed {
         DISTANCE.store(place.distance, Ordering::Relaxed);
     }
@@ -98,6 +100,17 @@ pub(super) fn of_signal() -> Option<*const u8> {
 pub(super) fn leave_word(place: *const u8) -> bool {
     // SAFETY: the key exists; the value is only a pointer to it (pthread_setspecific(3)).
     key().is_some_and(|key| unsafe { libc::pthread_setspecific(key, place.cast()) } == 0)
+}
+
+/// Tests: see [`put_anywhere`].
+#[cfg(test)]
+static IS_ANYWHERE: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+
+/// Tests: from now on all is as in a library whose variable the loader put anywhere. For a process that has not asked for a place yet.
+#[cfg(all(test, feature = "opentelemetry", feature = "tracing-layer", target_arch = "x86_64", target_env = "gnu"))]
+pub(crate) fn put_anywhere() {
+    IS_ANYWHERE.store(true, Ordering::Relaxed);
+    assert_eq!(distance(), None);
 }
 
 fn key() -> Option<u32> {

@@ -5,6 +5,8 @@
 use std::cell::{Cell, RefCell};
 
 use super::in_force::InForce;
+#[cfg(feature = "opentelemetry")]
+use super::records::Span;
 use super::scopes::Scopes;
 
 /// What a thread has of ours.
@@ -46,5 +48,11 @@ impl Thread {
     /// Leaves it likewise.
     pub(super) fn leave_at_once(scope: u32) -> Option<()> {
         Self::with_here(|scopes, in_force| scopes.leave_at_once(in_force, scope)).flatten()
+    }
+
+    /// Shows the span of OpenTelemetry likewise, if there is one.
+    #[cfg(feature = "opentelemetry")]
+    pub(super) fn show_at_once(span: Option<(Span, u8)>) -> Option<()> {
+        Self::with_here(|scopes, in_force| scopes.show_at_once(in_force, span)).flatten()
     }
 }

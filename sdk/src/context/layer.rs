@@ -23,7 +23,7 @@ use super::nested;
 use super::records::Span;
 use super::shown::Source;
 use super::spans::{note, note_seen};
-use super::tags::{Tags, reserve};
+use super::tags::{push, reserve};
 use super::{forget_what_is_gone, show};
 
 /// Key of the name.
@@ -123,7 +123,6 @@ impl Default for TracingLayer {
 }
 
 /// What is kept with a span.
-#[derive(Default)]
 struct Kept {
     /// As `attributes` writes them.
     tags: Box<[u8]>,
@@ -134,9 +133,11 @@ struct Kept {
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for TracingLayer {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
         let Some(span) = context.span(id) else { return };
-        let mut kept = Kept::default();
-        kept.add(NAME, &attributes.metadata().name());
-        attributes.record(&mut Visitor { kept: &mut kept, fields: &self.fields });
+        let mut fields = Visitor::new(&self.fields);
+        attributes.record(&mut fields);
+        // Last: a field of the same name is what the program chose.
+        fields.add(NAME, &attributes.metadata().name());
+        let kept = Kept::from(fields);
         self.note_ids(&kept);
         span.extensions_mut().replace(kept);
     }
@@ -144,10 +145,10 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for TracingLayer {
     fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
         let Some(span) = context.span(id) else { return };
         // Values show themselves with code of the program, which may come back to this span: before it is locked.
-        let mut news = Kept::default();
-        values.record(&mut Visitor { kept: &mut news, fields: &self.fields });
+        let mut news = Visitor::new(&self.fields);
+        values.record(&mut news);
         if let Some(kept) = span.extensions_mut().get_mut::<Kept>() {
-            kept.update(&news);
+            kept.update(news);
             self.note_ids(kept);
         }
         // It may be what runs here, or what runs here may be its child.
@@ -241,23 +242,12 @@ impl Drop for Kept {
 }
 
 impl Kept {
-    /// Adds a tag, over one with the same key.
-    fn add(&mut self, key: &str, value: &dyn Display) {
-        self.add_all(Tags::new([(key, value)]).as_bytes());
-    }
-
     /// Adds what was recorded later, over what is there.
-    fn update(&mut self, news: &Self) {
-        self.add_all(&news.tags);
-        self.trace_id = news.trace_id.or(self.trace_id);
-        self.span_id = news.span_id.or(self.span_id);
-    }
-
-    fn add_all(&mut self, tags: &[u8]) {
-        let mut all = Block::new();
-        push_all(&mut all, tags);
-        push_all(&mut all, &self.tags);
-        self.tags = all.as_bytes().into();
+    fn update(&mut self, mut news: Visitor<'_>) {
+        leave_out(pairs(&self.tags).filter(|(key, value)| !news.tags.push(*key, value)).count() as u64);
+        news.trace_id = news.trace_id.or(self.trace_id);
+        news.span_id = news.span_id.or(self.span_id);
+        *self = Self::from(news);
     }
 
     fn ids(&self) -> Option<Span> {
@@ -265,15 +255,19 @@ impl Kept {
     }
 }
 
-/// Adds tags whose keys are not there; what has no room is counted.
-fn push_all(block: &mut Block, tags: &[u8]) {
-    leave_out(pairs(tags).filter(|(key, value)| !block.push(*key, value)).count() as u64);
+/// Reads fields.
+struct Visitor<'a> {
+    /// The names of those that are tags.
+    chosen: &'a [&'static str],
+    tags: Block,
+    trace_id: Option<[u8; 16]>,
+    span_id: Option<[u8; 8]>,
 }
 
-/// Reads fields into what is kept.
-struct Visitor<'a> {
-    kept: &'a mut Kept,
-    fields: &'a [&'static str],
+impl From<Visitor<'_>> for Kept {
+    fn from(read: Visitor<'_>) -> Self {
+        Self { tags: read.tags.as_bytes().into(), trace_id: read.trace_id, span_id: read.span_id }
+    }
 }
 
 impl Visit for Visitor<'_> {
@@ -304,11 +298,15 @@ impl Visit for Visitor<'_> {
     }
 }
 
-impl Visitor<'_> {
+impl<'a> Visitor<'a> {
+    fn new(chosen: &'a [&'static str]) -> Self {
+        Self { chosen, tags: Block::new(), trace_id: None, span_id: None }
+    }
+
     fn read(&mut self, field: &Field, value: &dyn Display) {
         match field.name() {
-            "trace_id" => self.kept.trace_id = id(value).or(self.kept.trace_id),
-            "span_id" => self.kept.span_id = id(value).or(self.kept.span_id),
+            "trace_id" => self.trace_id = id(value).or(self.trace_id),
+            "span_id" => self.span_id = id(value).or(self.span_id),
             _ => {}
         }
         self.tag(field, value);
@@ -316,9 +314,14 @@ impl Visitor<'_> {
 
     /// As a tag, where it is asked for.
     fn tag(&mut self, field: &Field, value: &dyn Display) {
-        if self.fields.contains(&field.name()) {
-            self.kept.add(field.name(), value);
+        if self.chosen.contains(&field.name()) {
+            self.add(field.name(), value);
         }
+    }
+
+    /// Adds a tag, unless there is one with this key.
+    fn add(&mut self, key: &str, value: &dyn Display) {
+        leave_out(u64::from(!push(&mut self.tags, key, value)));
     }
 }
 

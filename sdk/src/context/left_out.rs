@@ -17,5 +17,19 @@ pub(crate) fn left_out() -> u64 {
 pub(super) fn leave_out(tags: u64) {
     if tags > 0 {
         LEFT_OUT.fetch_add(tags, Ordering::Relaxed);
+        #[cfg(test)]
+        HERE.set(HERE.get() + tags);
     }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// Those of the calling thread.
+    static HERE: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
+/// Tags that were left out on the calling thread: those of a test, which runs beside others.
+#[cfg(test)]
+pub(super) fn left_out_here() -> u64 {
+    HERE.get()
 }

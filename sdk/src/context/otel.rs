@@ -12,13 +12,13 @@ use std::sync::{Arc, Once};
 
 use opentelemetry::Context;
 use opentelemetry::context::{ContextObserver, GlobalContextObserver, ObserverContextView};
-use opentelemetry::trace::{SpanContext, SpanRef, TraceContextExt};
+use opentelemetry::trace::{SpanContext, TraceContextExt};
 
 use super::shown::Source;
 #[cfg(feature = "opentelemetry-sdk")]
 use super::spans::SpanLink;
 use super::spans::{NOT_OBSERVED, SpanSettings, asked, note_observed, note_seen};
-use super::{Span, show};
+use super::{Span, show, show_span};
 
 /// Sees contexts come and go.
 struct Observer;
@@ -85,10 +85,11 @@ impl ObserverContextView for Mark {
 /// Makes the span of a context the thread's, or the one that it descends from.
 fn show_context(context: &Context) {
     let asked = asked().unwrap_or_default();
-    let current = context.has_active_span().then(|| context.span());
-    let Some(current) = current.as_ref().map(SpanRef::span_context).filter(|span| runs_here(span)) else {
-        return show(Source::OpenTelemetry, &[], Some((&Span::NONE, 0)));
-    };
+    let current = context.span();
+    let current = current.span_context();
+    if !runs_here(current) {
+        return show_span(None);
+    }
     if !is_linked(current, asked) {
         return show(Source::Unlinked, &[], Some((&Span::NONE, 0)));
     }
@@ -98,7 +99,7 @@ fn show_context(context: &Context) {
     if let (SpanLink::LocalRoot, Some(root)) = (asked.link, super::roots::of_context(context)) {
         return show(Source::OpenTelemetry, root.tags(), Some((&root.span, flags)));
     }
-    show(Source::OpenTelemetry, &[], Some((&Span::from(current), flags)));
+    show_span(Some((Span::from(current), flags)));
 }
 
 /// Whether a span may be what runs. One of another process is there only to be the parent.

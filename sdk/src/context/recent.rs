@@ -5,6 +5,7 @@
 
 use std::cell::RefCell;
 use std::fmt::Display;
+use std::ptr;
 
 use super::tags::Tags;
 
@@ -13,9 +14,12 @@ const PLACES: usize = 64;
 /// Longest values of a set that is kept, in bytes.
 const LONGEST: usize = 256;
 
-/// A set of two tags, or of one where the second key is empty.
+/// The keys of two tags, or of one where the second is empty. Those of one set are told from those of another by their address.
+pub(super) type Keys = [&'static str; 2];
+
+/// A set of tags.
 struct Recent {
-    keys: [&'static str; 2],
+    keys: &'static Keys,
     values: [Box<str>; 2],
     tags: Tags,
 }
@@ -25,13 +29,13 @@ thread_local! {
 }
 
 impl Recent {
-    fn is(&self, keys: [&'static str; 2], values: [&str; 2]) -> bool {
-        self.keys == keys && *self.values[0] == *values[0] && *self.values[1] == *values[1]
+    fn is(&self, keys: &'static Keys, values: [&str; 2]) -> bool {
+        ptr::eq(self.keys, keys) && *self.values[0] == *values[0] && *self.values[1] == *values[1]
     }
 }
 
-/// The set of two tags, or of one where the second key is empty.
-pub(super) fn recent(keys: [&'static str; 2], values: [&str; 2]) -> Tags {
+/// The set of tags with these keys and values.
+pub(super) fn recent(keys: &'static Keys, values: [&str; 2]) -> Tags {
     let place = place(values);
     let known = |places: &RefCell<Vec<Option<Recent>>>| {
         let places = places.try_borrow().ok()?;
@@ -43,7 +47,7 @@ pub(super) fn recent(keys: [&'static str; 2], values: [&str; 2]) -> Tags {
 
 /// Builds a set, and keeps it.
 #[cold]
-fn built(keys: [&'static str; 2], values: [&str; 2], place: usize) -> Tags {
+fn built(keys: &'static Keys, values: [&str; 2], place: usize) -> Tags {
     let tags = keys.iter().zip(&values).map(|(key, value)| (*key, value as &dyn Display));
     let tags = Tags::new(tags.take(if keys[1].is_empty() { 1 } else { 2 }));
     if values.iter().all(|value| value.len() <= LONGEST) {
@@ -82,7 +86,9 @@ fn mix(hash: u64, word: u64) -> u64 {
 mod tests {
     use super::*;
 
-    const KEYS: [&str; 2] = ["endpoint", "method"];
+    static KEYS: Keys = ["endpoint", "method"];
+    static OTHERS: Keys = ["rpc.service", "rpc.method"];
+    static ONE: Keys = ["method", ""];
 
     fn text(tags: &Tags) -> String {
         format!("{tags:?}")
@@ -95,14 +101,14 @@ mod tests {
     /// Check that a set is built once, that keys and values tell sets apart, and that a second key may be missing.
     #[test]
     fn a_set_is_built_once() {
-        let first = recent(KEYS, ["/orders", "GET"]);
+        let first = recent(&KEYS, ["/orders", "GET"]);
         assert_eq!(format!("{first:?}"), r#"{"method": "GET", "endpoint": "/orders"}"#);
-        assert!(first.is_same(&recent(KEYS, ["/orders", "GET"])));
-        let other_keys = recent(["rpc.service", "rpc.method"], ["/orders", "GET"]);
+        assert!(first.is_same(&recent(&KEYS, ["/orders", "GET"])));
+        let other_keys = recent(&OTHERS, ["/orders", "GET"]);
         assert_eq!(format!("{other_keys:?}"), r#"{"rpc.method": "GET", "rpc.service": "/orders"}"#);
-        assert_eq!(text(&recent(KEYS, ["/orders", "GET"])), text(&first));
-        assert_eq!(format!("{:?}", recent(["method", ""], ["PUT", ""])), r#"{"method": "PUT"}"#);
-        assert_ne!(text(&recent(KEYS, ["/order", "sGET"])), text(&first));
+        assert_eq!(text(&recent(&KEYS, ["/orders", "GET"])), text(&first));
+        assert_eq!(format!("{:?}", recent(&ONE, ["PUT", ""])), r#"{"method": "PUT"}"#);
+        assert_ne!(text(&recent(&KEYS, ["/order", "sGET"])), text(&first));
     }
 
     /// Check that a thread keeps so many sets and no long ones, and that each is what was asked for all the same.
@@ -112,12 +118,12 @@ mod tests {
         for _ in 0..2 {
             for route in &routes {
                 let built = crate::tags!("endpoint" => route, "method" => "GET");
-                assert_eq!(text(&recent(KEYS, [route, "GET"])), text(&built));
+                assert_eq!(text(&recent(&KEYS, [route, "GET"])), text(&built));
             }
         }
         assert_eq!(kept(), PLACES, "values that differ in few bytes have places of their own");
         std::thread::spawn(|| {
-            drop(recent(KEYS, [&"x".repeat(LONGEST + 1), "GET"]));
+            drop(recent(&KEYS, [&"x".repeat(LONGEST + 1), "GET"]));
             assert_eq!(kept(), 0);
         })
         .join()

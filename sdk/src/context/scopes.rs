@@ -186,10 +186,20 @@ impl Scopes {
     /// Shows which span is current: its tags, and its ids and flags where its source has any to say. Where nothing changes, nothing
     /// is written.
     #[cfg(any(feature = "opentelemetry", feature = "tracing-layer"))]
-    #[inline]
     pub(super) fn show(&mut self, in_force: &InForce, source: Source<'_>, tags: &[u8], span: Option<(&Span, u8)>) {
         let news = self.shown.show(source, tags, span);
         self.write_news(in_force, news);
+    }
+
+    /// Shows the span of OpenTelemetry, if there is one, without the allocator, where nobody but OpenTelemetry has a say and no span has tags;
+    /// else `None`, and nothing is done.
+    #[cfg(feature = "opentelemetry")]
+    #[inline]
+    pub(super) fn show_at_once(&mut self, in_force: &InForce, span: Option<(Span, u8)>) -> Option<()> {
+        if self.shown.show_alone(span)? {
+            self.write_span(in_force);
+        }
+        Some(())
     }
 
     /// Forgets what a layer showed that is gone.
@@ -201,22 +211,25 @@ impl Scopes {
         }
     }
 
-    #[inline]
     fn write_news(&mut self, in_force: &InForce, news: News) {
         if news.tags {
             self.rewrite(0);
+            publish(in_force, self.levels[self.top].record());
         } else if news.span {
-            let (levels, above) = self.levels.split_at_mut(self.top + 1);
-            let tags = levels[self.top].record().tags();
-            // SAFETY: the level above the top is not in force.
-            unsafe { above[0].link(&self.shown.span, self.shown.turns) };
-            // SAFETY: as above.
-            unsafe { above[0].record_mut() }.write(tags, &[]);
-            self.put_spare(self.top);
-        } else {
-            return;
+            self.write_span(in_force);
         }
-        publish(in_force, self.levels[self.top].record());
+    }
+
+    /// Puts a record in force that differs by its span alone.
+    #[inline]
+    fn write_span(&mut self, in_force: &InForce) {
+        let Some([level, spare, ..]) = self.levels.get_mut(self.top..) else { return };
+        // SAFETY: the level above the top is not in force.
+        unsafe { spare.link(&self.shown.span, self.shown.turns) };
+        // SAFETY: as above.
+        unsafe { spare.record_mut() }.write(level.record().tags(), &[]);
+        level.swap_records(spare);
+        publish(in_force, level.record());
     }
 
     /// Writes the records from this level on anew, all but the one in force, in whose place there is then another one.

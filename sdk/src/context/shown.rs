@@ -10,6 +10,9 @@ use std::{ptr, sync::Arc};
 
 use super::records::Span;
 
+/// No span.
+const NONE: (Span, u8) = (Span::NONE, 0);
+
 /// Who says which span is current.
 #[cfg(any(feature = "opentelemetry", feature = "tracing-layer"))]
 #[derive(Debug, Clone, Copy)]
@@ -30,17 +33,16 @@ pub(super) enum Source<'a> {
     Tracing(&'a Arc<()>),
 }
 
-/// What was said last.
+/// What was said last. Where no layer has said anything, or the one that did is forgotten, nothing is by `tracing`.
 #[derive(Debug)]
 pub(super) struct Shown {
     /// The span that samples link to, with its flags: OpenTelemetry's, or else that of a layer.
     pub(super) span: (Span, u8),
     /// How often another one became current.
     pub(super) turns: u64,
-    by_opentelemetry: (Span, u8),
+    /// It is OpenTelemetry's, or none because OpenTelemetry's is not to be linked to: whatever a layer says.
+    is_of_opentelemetry: bool,
     by_tracing: (Span, u8),
-    /// OpenTelemetry's span is not to be linked to, whatever a layer says.
-    is_unlinked: bool,
     of_opentelemetry: Vec<u8>,
     of_tracing: Vec<u8>,
     /// The layer that said something last.
@@ -58,11 +60,10 @@ impl Shown {
     /// Nothing.
     pub(super) const fn nothing() -> Self {
         Self {
-            span: (Span::NONE, 0),
+            span: NONE,
             turns: 0,
-            by_opentelemetry: (Span::NONE, 0),
-            by_tracing: (Span::NONE, 0),
-            is_unlinked: false,
+            is_of_opentelemetry: false,
+            by_tracing: NONE,
             of_opentelemetry: Vec::new(),
             of_tracing: Vec::new(),
             layer: None,
@@ -79,29 +80,49 @@ impl Shown {
         &self.of_tracing
     }
 
+    /// Takes note of the span of OpenTelemetry, if there is one, where there are no tags of spans and no layer has a say; whether it is another
+    /// one. Else `None`, and nothing is done.
+    #[cfg(feature = "opentelemetry")]
+    #[inline]
+    pub(super) fn show_alone(&mut self, span: Option<(Span, u8)>) -> Option<bool> {
+        if self.layer.is_some() || !self.of_opentelemetry.is_empty() {
+            return None;
+        }
+        self.is_of_opentelemetry = span.is_some();
+        Some(self.link(span.unwrap_or(NONE)))
+    }
+
     /// Takes note of the current span: its tags, and its ids and flags where its source has any to say.
     #[cfg(any(feature = "opentelemetry", feature = "tracing-layer"))]
-    #[inline]
     pub(super) fn show(&mut self, source: Source<'_>, tags: &[u8], span: Option<(&Span, u8)>) -> News {
         let gone = if self.is_left_behind() { self.forget_layer() } else { News { tags: false, span: false } };
-        let (known, known_tags) = match source {
+        let span = span.map(|(span, flags)| (*span, flags));
+        let (is_other, known_tags) = match source {
             Source::OpenTelemetry | Source::Unlinked => {
-                self.is_unlinked = matches!(source, Source::Unlinked);
-                (&mut self.by_opentelemetry, &mut self.of_opentelemetry)
+                (self.heed_opentelemetry(source, span), &mut self.of_opentelemetry)
             }
-            Source::Tracing(layer) => {
-                if follow(&mut self.layer, layer) {
-                    // Of another layer, which nobody would know to be gone.
-                    self.by_tracing = (Span::NONE, 0);
-                }
-                (&mut self.by_tracing, &mut self.of_tracing)
-            }
+            Source::Tracing(layer) => (self.heed_layer(layer, span), &mut self.of_tracing),
         };
-        let tags = exchange(known_tags, tags);
-        if let Some((span, flags)) = span {
-            *known = (*span, flags);
+        News { tags: exchange(known_tags, tags) || gone.tags, span: is_other || gone.span }
+    }
+
+    /// What OpenTelemetry says of the span; whether the one to link to is another one.
+    #[cfg(any(feature = "opentelemetry", feature = "tracing-layer"))]
+    fn heed_opentelemetry(&mut self, source: Source<'_>, span: Option<(Span, u8)>) -> bool {
+        let Some(span) = span else { return false };
+        self.is_of_opentelemetry = matches!(source, Source::Unlinked) || span.0 != Span::NONE;
+        self.link(if self.is_of_opentelemetry { span } else { self.by_tracing })
+    }
+
+    /// What a layer says of it.
+    #[cfg(any(feature = "opentelemetry", feature = "tracing-layer"))]
+    fn heed_layer(&mut self, layer: &Arc<()>, span: Option<(Span, u8)>) -> bool {
+        if follow(&mut self.layer, layer) {
+            // Of another layer, which nobody would know to be gone.
+            self.by_tracing = NONE;
         }
-        News { tags: tags || gone.tags, span: self.link() || gone.span }
+        self.by_tracing = span.unwrap_or(self.by_tracing);
+        self.link_layers()
     }
 
     /// Whether the layer that said something is gone.
@@ -113,18 +134,21 @@ impl Shown {
     /// Forgets what it said.
     #[cold]
     pub(super) fn forget_layer(&mut self) -> News {
-        (self.layer, self.by_tracing) = (None, (Span::NONE, 0));
-        News { tags: exchange(&mut self.of_tracing, &[]), span: self.link() }
+        (self.layer, self.by_tracing) = (None, NONE);
+        News { tags: exchange(&mut self.of_tracing, &[]), span: self.link_layers() }
     }
 
-    /// Finds the span to link to; whether it is another one.
+    /// Links to the span of the layer, unless OpenTelemetry has a say; whether that is another one.
+    fn link_layers(&mut self) -> bool {
+        !self.is_of_opentelemetry && self.link(self.by_tracing)
+    }
+
+    /// Links to a span; whether it is another one.
     #[inline]
-    fn link(&mut self) -> bool {
-        let is_known = self.is_unlinked || self.by_opentelemetry.0 != Span::NONE;
-        let span = if is_known { &self.by_opentelemetry } else { &self.by_tracing };
-        let is_other = *span != self.span;
+    fn link(&mut self, span: (Span, u8)) -> bool {
+        let is_other = span != self.span;
         if is_other {
-            self.span = *span;
+            self.span = span;
             self.turns += 1;
         }
         is_other

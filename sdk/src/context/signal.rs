@@ -39,7 +39,8 @@ pub(crate) fn mark_covered(generation: u32) {
 }
 
 impl Current {
-    fn read(record: &Record, tags: &mut [u64; TAG_WORDS]) -> Self {
+    /// What a record says.
+    pub(super) fn read(record: &Record, tags: &mut [u64; TAG_WORDS]) -> Self {
         let bytes = record.tags();
         for (word, chunk) in tags.iter_mut().zip(bytes.chunks(8)) {
             let mut whole = [0; 8];

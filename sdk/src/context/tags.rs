@@ -21,10 +21,10 @@ pub const MAX_KEY: usize = 64;
 pub const MAX_VALUE: usize = 255;
 
 /// A set of tags, built once and put in force as often as needed; cheap to clone.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Tags {
-    /// As `attributes` writes them.
-    bytes: Arc<[u8]>,
+    /// As `attributes` writes them; `None`: there are none.
+    bytes: Option<Arc<[u8]>>,
     /// In force, they stand in the place of all others.
     replaces: bool,
 }
@@ -35,14 +35,18 @@ impl Tags {
     /// Control characters in keys and values become spaces. A tag with an empty key is left out, as is a value for which there is no
     /// room; [`TagStats::left_out`](crate::TagStats::left_out) counts them.
     pub fn new<'a>(tags: impl IntoIterator<Item = (&'a str, &'a dyn Display), IntoIter: DoubleEndedIterator>) -> Self {
-        Self { bytes: block(tags).as_bytes().into(), replaces: false }
+        Self::of_bytes(block(tags).as_bytes(), false)
+    }
+
+    fn of_bytes(bytes: &[u8], replaces: bool) -> Self {
+        Self { bytes: (!bytes.is_empty()).then(|| bytes.into()), replaces }
     }
 
     /// The tags that are in force on this thread, to put them in force elsewhere: on another thread, or for a task. There they stand in the
     /// place of all that are in force: who waits for a job of `rayon` runs other jobs meanwhile, which have nothing to do with its tags.
     #[must_use]
     pub fn current() -> Self {
-        Self { bytes: tags_in_force(|bytes| Arc::from(bytes)), replaces: true }
+        tags_in_force(|bytes| Self::of_bytes(bytes, true))
     }
 
     /// The value of `key`, as samples show it: cut at [`MAX_VALUE`] bytes.
@@ -59,38 +63,31 @@ impl Tags {
 
     /// Keys and values, each key once, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, Cow<'_, str>)> {
-        pairs(&self.bytes).filter_map(|(key, value)| Some((keys::text(key)?, String::from_utf8_lossy(value))))
+        pairs(self.as_bytes()).filter_map(|(key, value)| Some((keys::text(key)?, String::from_utf8_lossy(value))))
     }
 
     /// Its tags, as they stand in a record.
-    #[cfg(any(feature = "opentelemetry-sdk", feature = "tracing-layer"))]
+    #[inline]
     pub(super) fn as_bytes(&self) -> &[u8] {
-        &self.bytes
+        self.bytes.as_deref().unwrap_or_default()
     }
 
     /// Whether they are one set, built once.
     #[cfg(all(test, feature = "tower"))]
     pub(super) fn is_same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.bytes, &other.bytes)
+        self.bytes.as_ref().zip(other.bytes.as_ref()).is_some_and(|(one, another)| Arc::ptr_eq(one, another))
     }
 
     /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
-    }
-}
-
-impl Default for Tags {
-    /// No tags.
-    fn default() -> Self {
-        Self { bytes: [].into(), replaces: false }
+        self.bytes.is_none()
     }
 }
 
 impl Debug for Tags {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_map().entries(texts(&self.bytes)).finish()
+        formatter.debug_map().entries(texts(self.as_bytes())).finish()
     }
 }
 
@@ -105,19 +102,22 @@ fn block<'a>(tags: impl IntoIterator<Item = (&'a str, &'a dyn Display), IntoIter
     let mut left_out = 0;
     // A block keeps the first of equal keys, and the last one shall hold.
     for (key, value) in tags.into_iter().rev() {
-        // Asked first: a key has its number for the life of the process.
-        if !block.has_room() {
-            left_out += 1;
-            continue;
-        }
-        let mut text = Text::new();
-        // A value that fails to show itself is what it showed until then.
-        let (Ok(()) | Err(fmt::Error)) = write!(text, "{value}");
-        let kept = number(key).is_some_and(|key| block.push(key, text.as_bytes()));
-        left_out += u64::from(!kept);
+        left_out += u64::from(!push(&mut block, key, value));
     }
     left_out::leave_out(left_out);
     block
+}
+
+/// Adds a tag by the rules, unless there is one with its key; `false` if it is left out.
+pub(super) fn push(block: &mut Block, key: &str, value: &dyn Display) -> bool {
+    // Asked first: a key has its number for the life of the process.
+    if !block.has_room() {
+        return false;
+    }
+    let mut text = Text::new();
+    // A value that fails to show itself is what it showed until then.
+    let (Ok(()) | Err(fmt::Error)) = write!(text, "{value}");
+    number(key).is_some_and(|key| block.push(key, text.as_bytes()))
 }
 
 /// Gives keys their numbers, so that they have them also where all are taken later.
@@ -224,8 +224,8 @@ impl Scope {
     /// took elsewhere hold alone.)
     #[inline]
     pub fn enter(tags: impl Borrow<Tags>) -> Self {
-        let Tags { bytes, replaces } = tags.borrow();
-        Self { number: enter(bytes, *replaces), thread: PhantomData }
+        let tags = tags.borrow();
+        Self { number: enter(tags.as_bytes(), tags.replaces), thread: PhantomData }
     }
 
     /// The same for tags that are built for this alone. Use [`tag!`](crate::tag!) instead.
@@ -284,7 +284,7 @@ mod tests {
     use super::*;
 
     fn in_force() -> Vec<(&'static str, String)> {
-        let mut texts: Vec<_> = texts(&Tags::current().bytes).collect();
+        let mut texts: Vec<_> = texts(Tags::current().as_bytes()).collect();
         texts.sort();
         texts
     }
@@ -331,14 +331,15 @@ mod tests {
     /// Check that empty keys, control characters and long texts follow the written rules.
     #[test]
     fn odd_texts_are_normalized() {
-        let before = left_out::left_out();
+        let before = left_out::left_out_here();
         let long = "é".repeat(500_000);
         let tags = crate::tags!("" => 1, "a\nb" => "c\td\u{85}é\u{7f}", "twice" => 1, "twice" => 2, "long" => long);
-        let texts: Vec<_> = texts(&tags.bytes).collect();
+        let texts: Vec<_> = texts(tags.as_bytes()).collect();
         let value = |key: &str| texts.iter().find(|(known, _)| *known == key).map(|(_, value)| value.as_str());
         assert_eq!((value("a b"), value("twice")), (Some("c d é "), Some("2")));
         assert_eq!((texts.len(), value("long").map(str::len)), (3, Some(254)));
-        assert!(left_out::left_out() > before);
+        // The one without a key.
+        assert_eq!(left_out::left_out_here(), before + 1);
     }
 
     /// Check that a value that relies on its writing is written, however long it is, and nothing behind the cut.
@@ -354,20 +355,20 @@ mod tests {
             }
         }
         let tags = crate::tags!("long" => Relies);
-        assert_eq!(texts(&tags.bytes).collect::<Vec<_>>(), [pair("long", &"x".repeat(MAX_VALUE - 1))]);
+        assert_eq!(texts(tags.as_bytes()).collect::<Vec<_>>(), [pair("long", &"x".repeat(MAX_VALUE - 1))]);
     }
 
     /// Check that of very many tags, as many as have room are kept, and the others are counted.
     #[test]
     fn what_has_no_room_is_counted() {
-        let before = left_out::left_out();
+        let before = left_out::left_out_here();
         let values: Vec<String> = (0..1000).map(|number| format!("value {number}")).collect();
         let tags = Tags::new(values.iter().map(|value| ("many", value as &dyn Display)));
-        assert_eq!(texts(&tags.bytes).collect::<Vec<_>>(), [pair("many", "value 999")]);
+        assert_eq!(texts(tags.as_bytes()).collect::<Vec<_>>(), [pair("many", "value 999")]);
         let wide = "x".repeat(MAX_VALUE);
         let tags = crate::tags!("w1" => wide, "w2" => wide, "w3" => wide);
-        assert_eq!(texts(&tags.bytes).collect::<Vec<_>>(), [pair("w3", &wide), pair("w2", &wide), pair("w1", "")]);
-        assert!(left_out::left_out() > before);
+        assert_eq!(texts(tags.as_bytes()).collect::<Vec<_>>(), [pair("w3", &wide), pair("w2", &wide), pair("w1", "")]);
+        assert_eq!(left_out::left_out_here(), before + 1);
     }
 
     /// Check that a value without room is not replaced by another one of its key, whether that came before it or from outside.

@@ -9,6 +9,8 @@ use std::ptr;
 use super::address::{self, fixed};
 use super::in_force::InForce;
 use super::records::Record;
+#[cfg(feature = "opentelemetry")]
+use super::records::Span;
 use super::scopes::Scopes;
 use super::tls;
 
@@ -108,6 +110,14 @@ impl Thread {
     pub(super) fn leave_at_once(scope: u32) -> Option<()> {
         // SAFETY: as above.
         unsafe { Self::at_once(|scopes, in_force| scopes.leave_at_once(in_force, scope)) }
+    }
+
+    /// Shows the span of OpenTelemetry likewise, if there is one.
+    #[cfg(feature = "opentelemetry")]
+    #[inline]
+    pub(super) fn show_at_once(span: Option<(Span, u8)>) -> Option<()> {
+        // SAFETY: as above.
+        unsafe { Self::at_once(|scopes, in_force| scopes.show_at_once(in_force, span)) }
     }
 
     /// What [`with_here`](Self::with_here) does, for work that takes less time than to keep others away.

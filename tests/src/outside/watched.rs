@@ -16,7 +16,7 @@ pub struct State {
     pub outer: u16,
     /// The inner one, whose tags win.
     pub inner: u16,
-    /// The span; from [`NAMED`](Self::NAMED) on, one that brings a tag.
+    /// The span; from [`NAMED`](Self::NAMED) on, one that brings a tag, and from [`ROOT`](Self::ROOT) on, one that is a local root.
     pub span: u32,
 }
 
@@ -67,6 +67,9 @@ impl State {
     /// The first number of a span that brings a tag.
     pub const NAMED: u32 = 1000;
 
+    /// The first number of a span that is a local root and brings its name.
+    pub const ROOT: u32 = 2000;
+
     /// The number of outer scopes within more than a thread keeps: what tags there are is not known there.
     pub const BEYOND: u16 = u16::MAX;
 
@@ -107,8 +110,10 @@ impl State {
         if self.inner != 0 {
             tags.extend(Self::inner_tags(self.inner));
         }
-        if self.span >= Self::NAMED {
-            tags.push(("span", "named".to_owned()));
+        match self.span {
+            Self::ROOT.. => tags.push(("span_name", "root".to_owned())),
+            Self::NAMED.. => tags.push(("span", "named".to_owned())),
+            _ => {}
         }
         tags
     }

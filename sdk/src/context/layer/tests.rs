@@ -9,6 +9,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use super::super::signal::{TAG_WORDS, current_of_signal};
 use super::super::tags::texts;
 use super::*;
+use crate::Tags;
 
 const TRACE: &str = "0102030405060708090A0b0c0d0e0f10";
 const SPAN: &str = "00000000000000fF";
@@ -130,9 +131,14 @@ fn no_value_of_a_parent_stands_for_one_without_room() {
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
         let wide = "x".repeat(255);
         let wide = wide.as_str();
-        let _parent = info_span!("parent", w1 = 7).entered();
-        let _child = info_span!("child", w1 = wide, w2 = wide, w3 = wide).entered();
-        assert_eq!(record(), seen(&format!("span=child w1= w2={wide} w3={wide}"), 0));
+        let _parent = info_span!("parent", w3 = 7).entered();
+        let child = info_span!("child", w1 = wide, w2 = wide, w3 = wide).entered();
+        assert_eq!(record(), seen(&format!("span=child w1={wide} w2={wide} w3="), 0));
+        // What is recorded later goes before what is there.
+        child.record("w3", "late");
+        assert_eq!(record(), seen(&format!("span=child w1={wide} w2={wide} w3=late"), 0));
+        child.record("w3", wide);
+        assert_eq!(record(), seen(&format!("span=child w1={wide} w2= w3={wide}"), 0));
     });
 }
 

@@ -146,6 +146,8 @@ impl Io {
             match task {
                 // Names take long to find where there are many: not for nobody.
                 Task::Capture { reply, .. } | Task::Heap { reply, .. } if !reply.is_awaited() => {}
+                // As above; what was sampled is in the account as what nobody takes.
+                Task::Export { window } if !sends => self.handle.ledger.lost(window.stacks(), Cause::NoDestination),
                 Task::Export { window } => self.export(&window, &mut symbolizer, &exporter).await,
                 Task::Capture { window, reply } => {
                     reply.answer(self.profile(&window, &mut symbolizer).await.ok_or(Refusal::Off));

@@ -16,6 +16,7 @@ mod leader;
 mod metrics;
 mod published;
 mod resumes;
+mod runtimes;
 mod settings;
 mod spans;
 mod takeover;

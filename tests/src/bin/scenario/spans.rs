@@ -1,6 +1,6 @@
-//! A service on tokio whose every task has a span of its own and works in a function whose name says which.
+//! A service whose every task has a span of its own and works in a function whose name says which.
 //!
-//! In: how spans are made (`way`), and how much CPU time to use. Out: the ids of all spans by the function that works in them, which is what the
+//! In: how spans are made (`way`), on which `runtime`, and how much CPU time to use. Out: the ids of all spans by the function that works in them, which is what the
 //! links of a profile must say. Tasks yield, sleep, move between threads and to blocking ones, and have child spans; others
 //! between them have no span at all.
 
@@ -29,6 +29,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use profiler_tests::stats;
 
 use crate::FLUSH;
+use crate::runtimes::{Runtime, run_on, yield_now};
 
 /// A function that works.
 type Work = fn(Duration);
@@ -56,7 +57,7 @@ functions!(BARE: bare = 30);
 const ROUTES: [&str; 8] = ["/0", "/1", "/2", "/3", "/4", "/5", "/6", "/7"];
 
 /// Tasks at once.
-const TASKS: usize = 64;
+const TASKS: u64 = 64;
 
 /// An observer that somebody else sets.
 struct Other;
@@ -110,17 +111,15 @@ pub(crate) fn spans(options: &Options) -> Result<Value> {
         _ => config,
     })?;
     let (way, ids) = (Way::open(&name)?, Ids::default());
+    let noted = Arc::clone(&ids);
     let end = process_cpu() + Duration::from_secs_f64(options.value("cpu_seconds")?);
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build()?;
-    runtime.block_on(async {
-        let tasks: Vec<_> =
-            (0..TASKS).map(|seed| tokio::spawn(serve(way.clone(), Arc::clone(&ids), seed as u64, end))).collect();
+    run_on(&options.value_or("runtime", "tokio".to_owned())?, |runtime| async move {
+        let serve = |seed| (runtime.spawn)(Box::pin(serve(runtime, way.clone(), Arc::clone(&noted), seed, end)));
+        let tasks: Vec<_> = (0..TASKS).map(serve).collect();
         for task in tasks {
-            task.await?;
+            task.await;
         }
-        Ok::<_, tokio::task::JoinError>(())
     })?;
-    drop(runtime);
     profiler.pause();
     let flushed = profiler.flush(FLUSH);
     let stats = stats::to_json(&profiler.stats());
@@ -129,47 +128,47 @@ pub(crate) fn spans(options: &Options) -> Result<Value> {
 }
 
 /// One request after the other, each a task of its own, with tasks without a span between them.
-async fn serve(way: Way, ids: Ids, seed: u64, end: Duration) {
+async fn serve(runtime: Runtime, way: Way, ids: Ids, seed: u64, end: Duration) {
     let mut random = Random::new(seed);
     while process_cpu() < end {
         let kind = random.below(8) as usize;
         let root = way.root(kind);
         root.note(ROOTS[kind].0, &ids);
-        let request = request(way.clone(), root.clone(), kind, Arc::clone(&ids), random.draw());
+        let request = request(runtime, way.clone(), root.clone(), kind, Arc::clone(&ids), random.draw());
         // A task that panics is missing in what is compared.
-        drop(tokio::spawn(root.clone().around(request)).await);
-        drop(tokio::spawn(bare_task()).await);
+        (runtime.spawn)(Box::pin(root.clone().around(request))).await;
+        (runtime.spawn)(Box::pin(bare_task())).await;
     }
 }
 
 /// Works in its own span, in a child's, on a blocking thread, and in its own again.
-async fn request(way: Way, root: Span, kind: usize, ids: Ids, seed: u64) {
+async fn request(runtime: Runtime, way: Way, root: Span, kind: usize, ids: Ids, seed: u64) {
     let mut random = Random::new(seed);
-    steps(ROOTS[kind].1, &mut random).await;
+    steps(runtime, ROOTS[kind].1, &mut random).await;
     let child = way.child(&root);
     child.note(CHILDREN[kind].0, &ids);
-    let child_steps = async { steps(CHILDREN[kind].1, &mut Random::new(seed ^ 1)).await };
+    let child_steps = async { steps(runtime, CHILDREN[kind].1, &mut Random::new(seed ^ 1)).await };
     child.clone().around(child_steps).await;
-    let blocking = tokio::task::spawn_blocking(move || child.within(|| CHILDREN[kind].1(Duration::from_micros(300))));
+    let blocking = (runtime.block)(Box::new(move || child.within(|| CHILDREN[kind].1(Duration::from_micros(300)))));
     ROOTS[kind].1(Duration::from_micros(200));
-    drop(blocking.await);
-    steps(ROOTS[kind].1, &mut random).await;
+    blocking.await;
+    steps(runtime, ROOTS[kind].1, &mut random).await;
 }
 
 async fn bare_task() {
     for _ in 0..2 {
         BARE[0].1(Duration::from_micros(300));
-        tokio::task::yield_now().await;
+        yield_now().await;
     }
 }
 
 /// A few slices of work, at random apart.
-async fn steps(work: Work, random: &mut Random) {
+async fn steps(runtime: Runtime, work: Work, random: &mut Random) {
     for _ in 0..3 {
         work(Duration::from_micros(100 + random.below(400)));
         match random.below(3) {
-            0 => tokio::time::sleep(Duration::from_micros(random.below(300))).await,
-            _ => tokio::task::yield_now().await,
+            0 => (runtime.sleep)(Duration::from_micros(random.below(300))).await,
+            _ => yield_now().await,
         }
     }
 }

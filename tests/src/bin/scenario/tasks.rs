@@ -22,33 +22,12 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use crate::FLUSH;
+use crate::runtimes::{Runtime, run_on, yield_now};
 
 /// Functions that spell a task's number: enough for 1,024 of them.
 const BITS: u32 = 10;
 /// CPU time of one piece of work.
 const PIECE: Duration = Duration::from_micros(15);
-
-type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
-
-/// How a runtime runs something besides the task.
-#[derive(Clone, Copy)]
-struct Runtime {
-    spawn: fn(Boxed<()>) -> Boxed<()>,
-    block: fn(Box<dyn FnOnce() + Send>) -> Boxed<()>,
-}
-
-const TOKIO: Runtime = Runtime {
-    spawn: |task| {
-        let task = tokio::spawn(task);
-        Box::pin(async { drop(task.await) })
-    },
-    block: |work| {
-        let task = tokio::task::spawn_blocking(work);
-        Box::pin(async { drop(task.await) })
-    },
-};
-const SMOL: Runtime =
-    Runtime { spawn: |task| Box::pin(smol::spawn(task)), block: |work| Box::pin(smol::unblock(work)) };
 
 /// Runs the tasks to their end.
 pub(crate) fn tasks(options: &Options) -> Result<Value> {
@@ -56,12 +35,6 @@ pub(crate) fn tasks(options: &Options) -> Result<Value> {
     let runtime: String = options.value("runtime")?;
     let profiler = profiler::start(Config::new("tasks").rate_hz(1000).interval(Duration::from_secs(1)))?;
     match runtime.as_str() {
-        "tokio" => {
-            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).build()?;
-            runtime.block_on(all(TOKIO, tasks, steps));
-        }
-        "tokio-current" => tokio::runtime::Builder::new_current_thread().build()?.block_on(all(TOKIO, tasks, steps)),
-        "smol" => smol::block_on(all(SMOL, tasks, steps)),
         "rayon" => {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(4).build()?;
             pool.install(|| {
@@ -75,7 +48,7 @@ pub(crate) fn tasks(options: &Options) -> Result<Value> {
                 scope.spawn(move || (first..tasks).step_by(4).for_each(|number| serial(number, steps)));
             }
         }),
-        other => return Err(format!("runtime={other:?} is unknown").into()),
+        futures => run_on(futures, |runtime| all(runtime, tasks, steps))?,
     }
     profiler.pause();
     let flushed = profiler.flush(FLUSH);
@@ -140,7 +113,7 @@ async fn task(runtime: Runtime, number: u64, steps: u32) {
     let mut random = Random::new(number + 1);
     for _ in 0..steps {
         work(number);
-        Yield(false).await;
+        yield_now().await;
         match random.below(7) {
             0 => {
                 let (sender, mut receiver) = mpsc::channel(1);
@@ -155,7 +128,7 @@ async fn task(runtime: Runtime, number: u64, steps: u32) {
                     let _held = Held(number);
                     std::future::pending::<()>().await;
                 };
-                tokio::select! { () = never => {}, () = Yield(false) => work(number) }
+                tokio::select! { () = never => {}, () = yield_now() => work(number) }
             }
             2 => (runtime.spawn)(Box::pin(child(number).with_current_context().with_current_tags())).await,
             3 => (runtime.block)(Box::new(as_here(move || work(number)))).await,
@@ -163,7 +136,7 @@ async fn task(runtime: Runtime, number: u64, steps: u32) {
             5 => {
                 let fails = async {
                     let _held = Held(number);
-                    Yield(false).await;
+                    yield_now().await;
                     work(number);
                     resume_unwind(Box::new("expected"));
                 };
@@ -176,7 +149,7 @@ async fn task(runtime: Runtime, number: u64, steps: u32) {
 
 async fn child(number: u64) {
     work(number);
-    Yield(false).await;
+    yield_now().await;
     work(number);
 }
 
@@ -218,21 +191,6 @@ fn serial(number: u64, steps: u32) {
     for _ in 0..steps {
         work(number);
         nested(number);
-    }
-}
-
-/// Lets others run once.
-struct Yield(bool);
-
-impl Future for Yield {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        if std::mem::replace(&mut self.0, true) {
-            return Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
     }
 }
 

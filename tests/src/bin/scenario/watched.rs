@@ -1,20 +1,23 @@
 //! Threads that change tags and spans, each change announced, for a reader outside to check.
 //!
 //! In: how many threads, whether they go on until they are told to end (`how=race`) or do every kind of change once, from
-//! their birth to their end (`how=script`), or from within as many scopes as a thread keeps (`how=beyond`). Out: their ids and where each of them
-//! says what it does.
+//! their birth to their end (`how=script`), those of local roots (`how=roots`), those by which what a layer showed goes with it (`how=gone`),
+//! or those from within as many scopes as a thread keeps (`how=beyond`). Out: their ids and where each of them says what it does.
 
 use std::fmt::Display;
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::task::{Context as Task, Poll, Waker};
 
 use opentelemetry::Context;
-use opentelemetry::trace::{SpanContext, SpanId, TraceContextExt, TraceFlags, TraceId, TraceState};
-use profiler::{Config, FutureExt, Scope, Tags, with_tags};
+use opentelemetry::trace::{
+    SpanContext, SpanId, TraceContextExt, TraceFlags, TraceId, TraceState, Tracer, TracerProvider,
+};
+use opentelemetry_sdk::trace::{IdGenerator, SdkTracerProvider};
+use profiler::{Config, FutureExt, ProfiledSpans, Scope, SpanLink, Tags, TracingLayer, with_tags};
 use profiler_tests::Result;
 use profiler_tests::outside::watched::{State, Watch};
 use profiler_tests::subject::Options;
@@ -22,6 +25,7 @@ use profiler_tests::tally::hex;
 use profiler_tests::workload::Random;
 use serde_json::{Value, json};
 use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::{Registry, reload};
 
 use crate::{say, wait_for_word};
 
@@ -32,21 +36,22 @@ const MAX_SCOPES: usize = 256;
 
 /// Runs the threads; the first word lets them begin, the second one ends those that race.
 pub(crate) fn watched(options: &Options) -> Result<Value> {
-    let rate = options.value("rate")?;
-    let profiler = profiler::start(Config::new("watched").rate_hz(rate))?;
     let how = options.value::<String>("how")?;
+    let link = if how == "roots" { SpanLink::LocalRoot } else { SpanLink::Current };
+    let profiler = profiler::start(Config::new("watched").rate_hz(options.value("rate")?).span_link(link))?;
     let (is_race, is_beyond) = (how == "race", how == "beyond");
     if !is_race {
         // In single steps a sample takes longer than the period that it stands for.
         profiler.pause();
     }
     let (begin, over) = (AtomicBool::new(false), AtomicBool::new(false));
-    tracing::subscriber::set_global_default(tracing_subscriber::registry().with(profiler::tracing_layer()))?;
+    let (layer, handle) = reload::Layer::new(Some(profiler::tracing_layer()));
+    tracing::subscriber::set_global_default(tracing_subscriber::registry().with(layer))?;
     let sets = Sets::new();
     let (sender, births) = mpsc::channel();
     std::thread::scope(|scope| {
         for seed in 0..options.value("threads")? {
-            let (sender, begin, over, sets) = (sender.clone(), &begin, &over, &sets);
+            let (sender, begin, over, sets, how, handle) = (sender.clone(), &begin, &over, &sets, &how, &handle);
             scope.spawn(move || {
                 let watch = Arc::new(Watch::default());
                 let mut worker = Worker { watch: &watch, state: State::default(), sets, random: Random::new(seed) };
@@ -65,10 +70,13 @@ pub(crate) fn watched(options: &Options) -> Result<Value> {
                     while !over.load(Ordering::Relaxed) {
                         worker.change();
                     }
-                } else if is_beyond {
-                    worker.beyond(held);
-                } else {
-                    worker.script();
+                }
+                match how.as_str() {
+                    "race" => {}
+                    "beyond" => worker.beyond(held),
+                    "roots" => worker.roots(),
+                    "gone" => worker.gone(handle),
+                    _ => worker.script(),
                 }
             });
         }
@@ -98,6 +106,8 @@ struct Sets {
     spans: Vec<Context>,
     /// Those that bring a tag.
     named: Vec<tracing::Span>,
+    /// Those that are local roots, each with a child.
+    roots: Vec<[Context; 2]>,
 }
 
 impl Sets {
@@ -112,6 +122,7 @@ impl Sets {
             alone: (1..=KINDS).map(taken).collect(),
             spans: (1..=u32::from(KINDS)).map(span).collect(),
             named: (1..=u32::from(KINDS)).map(named).collect(),
+            roots: roots(),
         }
     }
 }
@@ -128,6 +139,34 @@ fn span(number: u32) -> Context {
     let (trace_id, span_id) = (TraceId::from_bytes(trace_id), SpanId::from_bytes(span_id));
     let span = SpanContext::new(trace_id, span_id, TraceFlags::SAMPLED, false, TraceState::default());
     Context::new().with_remote_span_context(span)
+}
+
+/// Spans of a tracer whose ids are those of their numbers: what links to roots is told by their provider.
+fn roots() -> Vec<[Context; 2]> {
+    #[derive(Debug)]
+    struct Ids;
+    static NUMBER: AtomicU32 = AtomicU32::new(State::ROOT);
+    impl IdGenerator for Ids {
+        fn new_trace_id(&self) -> TraceId {
+            TraceId::from_bytes(State::ids(NUMBER.load(Ordering::Relaxed)).0)
+        }
+        fn new_span_id(&self) -> SpanId {
+            SpanId::from_bytes(State::ids(NUMBER.load(Ordering::Relaxed)).1)
+        }
+    }
+    let spans = SdkTracerProvider::builder().with_id_generator(Ids).with_span_processor(ProfiledSpans::new()).build();
+    let tracer = spans.tracer("watched");
+    let begin = |parent: &Context, name, number| {
+        NUMBER.store(number, Ordering::Relaxed);
+        parent.with_span(tracer.start_with_context(name, parent))
+    };
+    let of = |number: u16| {
+        let number = State::ROOT + u32::from(number);
+        let root = begin(&Context::new(), "root", number);
+        let child = begin(&root, "child", 2 * State::ROOT + number);
+        [root, child]
+    };
+    (1..=KINDS).map(of).collect()
 }
 
 /// A thread at its work.
@@ -176,6 +215,17 @@ impl Worker<'_> {
         let guard = self.enter(State { span: State::NAMED + number, ..self.state }, || span.enter());
         work(self);
         self.enter(State { span: 0, ..self.state }, || drop(guard));
+    }
+
+    /// Does `work` in a local root and a child of it, which have one link and one tag.
+    fn in_root(&mut self, number: u16, work: impl FnOnce(&mut Self)) {
+        let [root, child] = self.sets.roots[usize::from(number - 1)].clone();
+        let span = State::ROOT + u32::from(number);
+        let root = self.enter(State { span, ..self.state }, || root.attach());
+        let child = child.attach();
+        work(self);
+        drop(child);
+        self.enter(State { span: 0, ..self.state }, || drop(root));
     }
 
     /// Enters the tags of an inner scope in the place of those of the outer one, and leaves them again.
@@ -289,6 +339,61 @@ impl Worker<'_> {
         let scope = self.outer(10);
         self.poll(11);
         std::mem::forget(scope);
+        self.watch.announce(State::default());
+    }
+}
+
+impl Worker<'_> {
+    /// Local roots in and out of scopes, in the place of each other, and of spans that are none.
+    fn roots(&mut self) {
+        self.in_root(1, |_| ());
+        let scope = self.outer(2);
+        self.in_root(3, |this| {
+            let scope = this.inner(4);
+            this.poll(5);
+            this.leave_inner(scope);
+            this.alone(6);
+        });
+        self.leave_outer(scope);
+        self.in_root(7, |this| {
+            let (outside, other) = (this.state, State { span: 8, ..this.state });
+            let context = this.sets.spans[7].clone();
+            let guard = this.enter(other, || context.attach());
+            this.enter(outside, || drop(guard));
+            this.out_of_order(9, 10);
+        });
+        self.in_span(11, |this| {
+            let (outside, other) = (this.state, State { span: State::ROOT + 12, ..this.state });
+            let [root, _] = this.sets.roots[11].clone();
+            let guard = this.enter(other, || root.attach());
+            this.enter(outside, || drop(guard));
+        });
+        self.watch.announce(State::default());
+    }
+
+    /// What a layer showed goes when the layer is gone: with the next scope that is entered or left, here without tags, for whose own there is a
+    /// change behind it; with the next span of OpenTelemetry; and with the span itself.
+    fn gone(&mut self, handle: &reload::Handle<Option<TracingLayer>, Registry>) {
+        for way in 1..=4 {
+            let scope = self.outer(way);
+            let (without, shown) = (self.state, State { span: State::NAMED + u32::from(way), ..self.state });
+            let empty = Scope::enter(Tags::default());
+            let span = named(shown.span - State::NAMED);
+            let span = self.enter(shown, || span.entered());
+            // Whoever notices first takes it back.
+            self.watch.announce(without);
+            let _outcome = handle.reload(None);
+            match way {
+                1 => drop(Scope::enter(Tags::default())),
+                2 => drop(empty),
+                3 => drop(Context::new().attach()),
+                _ => drop(span),
+            }
+            self.watch.arrive(without);
+            self.state = without;
+            self.leave_outer(scope);
+            let _outcome = handle.reload(Some(profiler::tracing_layer()));
+        }
         self.watch.announce(State::default());
     }
 }

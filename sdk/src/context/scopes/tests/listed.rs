@@ -97,6 +97,18 @@ impl Chance {
     }
 }
 
+/// What `show_span` does where it is OpenTelemetry that says nothing of tags, else what `show` does.
+fn show(scopes: &mut Scopes, in_force: &InForce, said_by: Source<'_>, tags: &[u8], span: Span) {
+    #[cfg(feature = "opentelemetry")]
+    if matches!(said_by, Source::OpenTelemetry) && tags.is_empty() {
+        let span = (span != Span::NONE).then_some((span, 1));
+        if scopes.show_at_once(in_force, span).is_some() {
+            return;
+        }
+    }
+    scopes.show(in_force, said_by, tags, Some((&span, 1)));
+}
+
 /// One change of chance, to both; of ten, so many enter a scope.
 fn change(chance: &mut Chance, enters: u64, scopes: &mut Scopes, in_force: &InForce, listed: &mut Listed) {
     match chance.below(10) {
@@ -111,7 +123,7 @@ fn change(chance: &mut Chance, enters: u64, scopes: &mut Scopes, in_force: &InFo
             let said = listed.spans[source];
             let span = Span { trace_id: [said; 16], span_id: [said; 8] };
             let said_by = [Source::OpenTelemetry, Source::Tracing(&listed.layer)][source];
-            scopes.show(in_force, said_by, &listed.of_spans[source], Some((&span, 1)));
+            show(scopes, in_force, said_by, &listed.of_spans[source], span);
         }
         kind if kind <= enters => {
             let (tags, replaces) = (chance.tags(), chance.below(8) == 0);

@@ -151,6 +151,24 @@ fn queues_are_as_large_as_they_were_set() {
     assert_eq!((account.lost.count(Cause::QueueFull), account.pending), (stacks, 0), "{account:?}");
 }
 
+/// Check that where there is no destination no names are looked up, and that what was sampled is counted as what nobody takes.
+#[test]
+fn no_names_are_looked_up_for_nobody() {
+    let mark = Arc::new(Mark::set().unwrap());
+    let io = io(None, &mark);
+    let (handle, window) = (io.handle.clone(), large_window());
+    let stacks = window.stacks();
+    handle.ledger.enter(stacks, stacks, stacks, &window.lost, &window.degraded);
+    let (tasks, inbox) = channel(&mark);
+    let (reply, answer) = Reply::new();
+    assert!(tasks.try_send(Task::Export { window }).is_ok());
+    assert!(tasks.try_send(Task::Stop { deadline: Instant::now() + Duration::from_secs(60), reply }).is_ok());
+    runtime(&mark).unwrap().block_on(io.work(inbox));
+    let stats = handle.stats();
+    assert_eq!((stats.account.lost.count(Cause::NoDestination), stats.account.pending), (stacks, 0), "{stats:?}");
+    assert_eq!((stats.symbols, answer.recv()), (crate::stats::SymbolStats::default(), Ok(true)));
+}
+
 async fn get_stats(address: std::net::SocketAddr) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(b"GET /stats HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await.unwrap();
