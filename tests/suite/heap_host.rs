@@ -8,6 +8,7 @@ use profiler_proto::Profile;
 use profiler_tests::receiver::{Protocol, Receiver};
 use serde_json::Value;
 
+use crate::heap::assert_user_code;
 use crate::scenario::{clean, number, result, sending};
 
 fn host(name: &str) -> Value {
@@ -90,11 +91,7 @@ fn a_child_pays_for_no_stacks_and_turns_sampling_off() {
 fn a_start_amid_allocations_shows_no_frame_of_the_allocator() {
     let outcome = result(command("amid").env("_RJEM_MALLOC_CONF", "lg_prof_sample:0"));
     assert_eq!(outcome["waited"], true, "{outcome}");
-    let leaves: Vec<&str> = outcome["leaves"].as_array().unwrap().iter().map(|leaf| leaf.as_str().unwrap()).collect();
-    let of_allocator =
-        |leaf: &&&str| ["prof_", "je_", "malloc", "::here", "on_sample"].iter().any(|part| leaf.contains(part));
-    assert_eq!(leaves.iter().find(of_allocator), None, "{leaves:?}");
-    assert!(!leaves.is_empty(), "{outcome}");
+    assert_user_code(&outcome["leaves"]);
 }
 
 /// Check that a start which fails behind its heap leaves no sampling on.

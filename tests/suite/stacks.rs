@@ -15,6 +15,7 @@ use profiler_tests::receiver::{Body, Protocol, Receiver};
 use profiler_tests::tally::Tally;
 use serde_json::Value;
 
+use crate::heap::assert_user_code_with_lines;
 use crate::scenario::{LIMIT, assert_lawful, clean, number, sending, turn};
 
 /// What came of running the shop.
@@ -111,7 +112,8 @@ fn a_plain_release_build_has_whole_stacks() {
     assert_eq!(shop.stats["symbols"]["lines"], false, "{}", shop.stats);
 }
 
-/// Check that with line tables inlined functions come out as frames, with files and lines, and the stacks are as whole.
+/// Check that with line tables inlined functions come out as frames, with files and lines, and the stacks are as whole; and that none of the allocator's is at the
+/// leaf of a stack of the heap.
 #[test]
 fn line_tables_bring_inlined_frames_and_lines() {
     let shop = run_shop("with-lines", 800);
@@ -121,5 +123,7 @@ fn line_tables_bring_inlined_frames_and_lines() {
     let places = places(&shop.receiver);
     let inlined = places.iter().filter(|at| at.len() > 1 && at.iter().any(own)).count();
     assert!(inlined > 5, "only {inlined} places of the shop have inlined frames");
+    let bodies = shop.receiver.bodies();
+    assert_user_code_with_lines(bodies.iter().flat_map(|body| &body.profiles));
     assert_eq!(shop.stats["symbols"]["lines"], true, "{}", shop.stats);
 }

@@ -1,9 +1,10 @@
 //! The four profiles of the heap.
 //!
 //! In: a [`HeapWindow`], the symbols, the resource. Out: a [`ProfileSet`] in Go's types and order, each sample with the tags and the
-//! span that were in force when its memory was allocated; the allocator's own figures as attributes.
+//! span that were in force when its memory was allocated, its stack without the functions of the `allocator`; the allocator's own figures as attributes.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use profiler_proto::hash::Map;
@@ -13,11 +14,11 @@ use profiler_proto::model::{
 use profiler_proto::resource::Resource;
 
 use super::threads::ThreadLabels;
-use super::{Assembly, Whole, merged, nanos, set_of};
-use crate::aggregate::{Entry, Tally};
+use super::{Assembly, Path, Whole, allocator, merged, nanos, set_of};
 use crate::context::tags::texts;
 use crate::heap::{HeapWindow, PARTS, Row, Site};
 use crate::symbolize::Symbolizer;
+use crate::unwind::modules::Modules;
 
 /// Stands for the stacks that had no room.
 const BEYOND: &str = "[stacks beyond the bound]";
@@ -33,8 +34,13 @@ pub(crate) fn assemble(window: &HeapWindow, symbolizer: &Symbolizer, resource: &
     let (tags, tag_sets) = tag_sets(&window.sites);
     let mut assembly = Assembly::new(symbolizer, &window.eras, tags, ThreadLabels::default());
     let kinds = Kind::heap(&mut assembly.dictionary, i64::try_from(window.interval).unwrap_or(i64::MAX));
-    let places: Vec<(StackId, AttributeSetId, LinkId)> =
-        window.rows.iter().map(|row| assembly.place(row, &window.sites[row.site], tag_sets[row.site])).collect();
+    let sites: Vec<(StackId, AttributeSetId)> = window
+        .sites
+        .iter()
+        .zip(tag_sets)
+        .map(|(site, tag_set)| (assembly.site(site), assembly.labels(tag_set, 0, None)))
+        .collect();
+    let links: Vec<LinkId> = window.rows.iter().map(|row| assembly.link(row.trace_id, row.span_id)).collect();
     let attributes = attributes(window, &mut assembly.dictionary);
     let (time_unix_nanos, duration_nanos) = nanos(window.started_at, window.duration);
     let amounts: [fn(&Row) -> u64; 4] =
@@ -48,11 +54,9 @@ pub(crate) fn assemble(window: &HeapWindow, symbolizer: &Symbolizer, resource: &
     let profiles = columns.map(|(((kind, amount), unit), drawn)| {
         // Of each site by itself: what one is said to have does not hang on the others.
         let mut whole: Vec<Whole> = drawn.iter().map(|drawn| Whole::drawn(unit, *drawn)).collect();
-        let samples = window.rows.iter().zip(&places).map(|(row, (stack, attributes, link))| Sample {
-            stack: *stack,
-            attributes: *attributes,
-            link: *link,
-            value: whole[row.site].units(amount(row)),
+        let samples = window.rows.iter().zip(&links).map(|(row, link)| {
+            let (stack, attributes) = sites[row.site];
+            Sample { stack, attributes, link: *link, value: whole[row.site].units(amount(row)) }
         });
         Profile { kind, time_unix_nanos, duration_nanos, attributes, samples: merged(samples) }
     });
@@ -84,15 +88,36 @@ fn tag_sets(sites: &[Site]) -> (Map<u32, Vec<(&'static str, String)>>, Vec<u32>)
 }
 
 impl Assembly<'_> {
-    fn place(&mut self, row: &Row, site: &Site, tag_set: u32) -> (StackId, AttributeSetId, LinkId) {
-        let Site { head, era, addresses, is_beyond, .. } = site;
-        let gap_behind = (head.elided > 0).then_some(usize::from(head.leaf_frames));
-        let (tid, tally) = (0, Tally::default());
-        let Row { trace_id, span_id, .. } = *row;
-        let (end, era, thread_name) = (head.end, *era, None);
-        let entry = Entry { tag_set, trace_id, span_id, tid, thread_name, end, era, addresses, gap_behind, tally };
-        let stack = if *is_beyond { self.beyond() } else { self.stack(&entry) };
-        (stack, self.labels(tag_set, tid, thread_name), self.link(&entry))
+    /// The stack of a site, without what is the allocator's at its leaf.
+    fn site(&mut self, site: &Site) -> StackId {
+        if site.is_beyond {
+            return self.beyond();
+        }
+        let gap_behind = (site.head.elided > 0).then_some(usize::from(site.head.leaf_frames));
+        let leaf = &site.addresses[..gap_behind.unwrap_or(usize::MAX).min(site.addresses.len())];
+        let (whole, hidden) = self.of_allocator(site.era, leaf);
+        self.stack(&Path {
+            era: site.era,
+            addresses: &site.addresses[whole..],
+            gap_behind: gap_behind.map(|behind| behind.saturating_sub(whole)),
+            end: site.head.end,
+            hidden,
+        })
+    }
+
+    /// How many of these addresses are the allocator's, and how many functions that are inlined at the next one.
+    fn of_allocator(&self, era: usize, leaf: &[u64]) -> (usize, usize) {
+        let nothing = Modules::default();
+        let modules = self.eras.get(era).map_or(&nothing, Arc::as_ref);
+        for (whole, address) in leaf.iter().enumerate() {
+            let symbol = self.symbolizer.symbol(*address, modules);
+            let hidden = allocator::functions(&symbol);
+            if hidden < symbol.frames.len() {
+                return (whole, hidden);
+            }
+        }
+        // Of a stack that is all the allocator's, all is shown.
+        (0, 0)
     }
 
     fn beyond(&mut self) -> StackId {
@@ -136,12 +161,16 @@ fn attributes(window: &HeapWindow, dictionary: &mut Dictionary) -> AttributeSetI
 #[cfg(test)]
 mod tests {
     use std::ops::Range;
-    use std::sync::Arc;
     use std::time::{Duration, UNIX_EPOCH};
 
+    use profiler_proto::model::Line;
+
+    use super::super::GAP;
     use super::*;
+    use crate::cpu::record::Head;
     use crate::heap::Weight;
     use crate::stats::HeapStats;
+    use crate::symbolize::{Frame, Language, Symbol};
 
     const LG: u32 = 19;
 
@@ -212,5 +241,43 @@ mod tests {
             (0..).zip(&mut sums).for_each(|(address, sum)| *sum += allocated[&address]);
         }
         sums.iter().for_each(|sum| assert_unbiased(*sum, 1000.0));
+    }
+
+    /// The symbol of these functions, innermost first.
+    fn symbol(names: &[&str]) -> Symbol {
+        let frames = names.iter().map(|name| Frame { name: (*name).into(), ..Frame::default() });
+        Symbol { frames: frames.collect(), language: Language::Rust }
+    }
+
+    /// Check that functions of the allocator are hidden at the leaf, whole ones and inlined ones, that the same place shows them where it is not the leaf, and that a
+    /// stack of nothing else is shown as it is.
+    #[test]
+    fn functions_of_the_allocator_are_hidden_at_the_leaf() {
+        let symbols = [&["__rust_alloc"][..], &["alloc::alloc::alloc", "shop::fill"], &["shop::serve"]];
+        let symbolizer = Symbolizer::knowing((1..).zip(symbols.map(symbol)));
+        let head = |elided, leaf_frames| Head { elided, leaf_frames, ..Head::default() };
+        let site = |head, addresses: &[u64]| Site { head, addresses: addresses.to_vec(), ..Site::default() };
+        let mut window = window(0..5, 1, false);
+        window.sites = vec![
+            site(head(0, 0), &[1, 1, 2, 3]),
+            site(head(0, 0), &[2, 3]),
+            site(head(0, 0), &[3, 1, 2]),
+            site(head(0, 0), &[1, 1]),
+            site(head(9, 2), &[1, 2, 3]),
+        ];
+        let set = assemble(&window, &symbolizer, &Resource::default());
+        let Dictionary { stacks, locations, functions, strings, .. } = &set.dictionary;
+        let name = |line: &Line| strings.text(functions.get(line.function).unwrap().name);
+        let names = |sample: &Sample| {
+            let places = stacks.get(sample.stack).unwrap().locations.iter().map(|id| locations.get(*id).unwrap());
+            places.flat_map(|place| place.lines.iter().map(name)).collect::<Vec<_>>().join(" ")
+        };
+        let told: Vec<String> = set.profiles[0].samples.iter().map(names).collect();
+        let from_leaf = "shop::fill shop::serve";
+        let in_the_middle = "shop::serve __rust_alloc alloc::alloc::alloc shop::fill";
+        let elided = format!("shop::fill {GAP} shop::serve");
+        assert_eq!(told, [from_leaf, in_the_middle, "__rust_alloc __rust_alloc", &elided]);
+        let bytes = &set.profiles[1].samples;
+        assert_eq!(bytes[0].value, 2 * bytes[1].value);
     }
 }

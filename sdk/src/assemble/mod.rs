@@ -4,6 +4,8 @@
 //! profile; of a window of the [`heap`], with its four. Runs on the `profiler-io` thread.
 
 #[cfg(feature = "heap")]
+mod allocator;
+#[cfg(feature = "heap")]
 mod heap;
 mod threads;
 
@@ -92,8 +94,8 @@ struct Assembly<'a> {
     symbolizer: &'a Symbolizer,
     /// What the addresses of each era are in.
     eras: &'a [Arc<Modules>],
-    /// By era and address.
-    locations: Map<(usize, u64), LocationId>,
+    /// By era, address, and how many functions inlined there are left out.
+    locations: Map<(usize, u64, usize), LocationId>,
     /// By the module itself: where one was, another one may have been at another time.
     mappings: Map<*const Module, MappingId>,
     /// By tag set, thread and its name.
@@ -102,6 +104,20 @@ struct Assembly<'a> {
     threads: ThreadLabels<'a>,
     /// The stack of the sample before: entries of one come one behind the other.
     last: Option<(&'a [u64], StackId)>,
+}
+
+/// A stack as it was taken.
+#[derive(Debug, Clone, Copy)]
+struct Path<'a> {
+    /// Which of the eras its addresses are of.
+    era: usize,
+    /// Leaf first.
+    addresses: &'a [u64],
+    /// Frames were left out behind this many.
+    gap_behind: Option<usize>,
+    end: StackEnd,
+    /// So many functions that are inlined at the leaf are not shown.
+    hidden: usize,
 }
 
 /// Amounts in whole units, of which only all together are rounded: rounded each by itself, many small ones of a kind would be wrong
@@ -159,40 +175,45 @@ impl<'a> Assembly<'a> {
     fn sample(&mut self, entry: &Entry<'a>, value: i64) -> Sample {
         let stack = match self.last {
             Some((addresses, stack)) if std::ptr::eq(addresses, entry.addresses) => stack,
-            _ => self.stack(entry),
+            _ => {
+                let Entry { era, addresses, gap_behind, end, .. } = *entry;
+                self.stack(&Path { era, addresses, gap_behind, end, hidden: 0 })
+            }
         };
         self.last = Some((entry.addresses, stack));
         Sample {
             stack,
             attributes: self.labels(entry.tag_set, entry.tid, entry.thread_name),
-            link: self.link(entry),
+            link: self.link(entry.trace_id, entry.span_id),
             value,
         }
     }
 
-    fn stack(&mut self, entry: &Entry<'_>) -> StackId {
-        let gap = entry.gap_behind.unwrap_or(entry.addresses.len());
-        let (leaf, root) = entry.addresses.split_at(gap.min(entry.addresses.len()));
-        let mut locations: Vec<LocationId> = leaf.iter().map(|address| self.location(entry.era, *address)).collect();
-        if entry.gap_behind.is_some() {
+    fn stack(&mut self, path: &Path<'_>) -> StackId {
+        let Path { era, addresses, gap_behind, end, mut hidden } = *path;
+        let (leaf, root) = addresses.split_at(gap_behind.unwrap_or(addresses.len()).min(addresses.len()));
+        let mut locations: Vec<LocationId> =
+            leaf.iter().map(|address| self.location(era, *address, std::mem::take(&mut hidden))).collect();
+        if gap_behind.is_some() {
             locations.push(self.marker(GAP));
         }
-        locations.extend(root.iter().map(|address| self.location(entry.era, *address)));
-        if entry.end != StackEnd::Root {
+        locations.extend(root.iter().map(|address| self.location(era, *address, 0)));
+        if end != StackEnd::Root {
             locations.push(self.marker(STOPPED));
         }
         self.dictionary.stacks.intern(Stack { locations: locations.into() })
     }
 
-    fn location(&mut self, era: usize, address: u64) -> LocationId {
-        if let Some(known) = self.locations.get(&(era, address)) {
+    /// A place in the code without so many of the functions inlined there, of which the last one stays.
+    fn location(&mut self, era: usize, address: u64, hidden: usize) -> LocationId {
+        if let Some(known) = self.locations.get(&(era, address, hidden)) {
             return *known;
         }
         let nothing = Modules::default();
         let modules = self.eras.get(era).map_or(&nothing, Arc::as_ref);
         let mapping = modules.find(address).map_or(MappingId::ZERO, |module| self.mapping(module));
         let symbol = self.symbolizer.symbol(address, modules);
-        let lines = self.lines(&symbol);
+        let lines = self.lines(&symbol, hidden);
         let frame_type = match symbol.language {
             Language::Rust => "rust",
             Language::Native => "native",
@@ -200,11 +221,11 @@ impl<'a> Assembly<'a> {
         let frame_type = self.dictionary.attribute("profile.frame.type", frame_type);
         let attributes = self.dictionary.attribute_set([frame_type]);
         let id = self.dictionary.locations.intern(Location { mapping, address, lines, attributes });
-        self.locations.insert((era, address), id);
+        self.locations.insert((era, address, hidden), id);
         id
     }
 
-    fn lines(&mut self, symbol: &Symbol) -> Box<[Line]> {
+    fn lines(&mut self, symbol: &Symbol, hidden: usize) -> Box<[Line]> {
         let strings = &mut self.dictionary.strings;
         let functions = &mut self.dictionary.functions;
         let line = |frame: &crate::symbolize::Frame| {
@@ -222,7 +243,7 @@ impl<'a> Assembly<'a> {
             };
             Line { function: functions.intern(function), line: frame.line, column: frame.column }
         };
-        symbol.frames.iter().map(line).collect()
+        symbol.frames.iter().skip(hidden).map(line).collect()
     }
 
     /// A location that is no place in the code.
@@ -270,13 +291,12 @@ impl<'a> Assembly<'a> {
         set
     }
 
-    fn link(&mut self, entry: &Entry<'_>) -> LinkId {
-        if entry.span_id == 0 {
+    fn link(&mut self, [high, low]: [u64; 2], span_id: u64) -> LinkId {
+        if span_id == 0 {
             return LinkId::ZERO;
         }
-        let [high, low] = entry.trace_id;
         let trace_id = (u128::from(high) << 64 | u128::from(low)).to_be_bytes();
-        self.dictionary.links.intern(Link { trace_id, span_id: entry.span_id.to_be_bytes() })
+        self.dictionary.links.intern(Link { trace_id, span_id: span_id.to_be_bytes() })
     }
 
     fn profile_attributes(&mut self, window: &Window) -> AttributeSetId {
@@ -329,7 +349,7 @@ mod tests {
         let mut told = |language| {
             let frame =
                 Frame { name: "shop::total".into(), system_name: "_ZN4shop5totalEv".into(), ..Frame::default() };
-            let lines = assembly.lines(&Symbol { frames: Box::new([frame]), language });
+            let lines = assembly.lines(&Symbol { frames: Box::new([frame]), language }, 0);
             let function = *assembly.dictionary.functions.get(lines[0].function).unwrap();
             [function.name, function.system_name].map(|id| assembly.dictionary.strings.text(id).to_owned())
         };

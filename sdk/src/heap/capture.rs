@@ -7,18 +7,12 @@ use super::block::Span;
 use super::frames::{AllocatorFrames, Found};
 use crate::context::{self, Current, TAG_WORDS};
 use crate::cpu::handler::own_stack;
-use crate::cpu::pool::{Held, Pool};
 use crate::cpu::record::Head;
 use crate::unwind::arch::Registers;
 use crate::unwind::frames::{Frames, LEAF, ROOT};
 use crate::unwind::memory::{StackMemory, Window};
 use crate::unwind::rules::Cache;
 use crate::unwind::walk::Snapshot;
-
-/// Scratches that are only taken where the others are held.
-const SPARE: usize = 56;
-/// How often a hook lets other threads run before it gives up to find a scratch.
-const PATIENCE: usize = 200;
 
 /// What a hook works with; about 58 KiB, once it is used, a spare one 18.
 #[derive(Debug)]
@@ -32,32 +26,6 @@ pub(super) struct Work {
     words: Vec<u64>,
 }
 
-/// Scratches for hooks on so many processors.
-pub(super) fn pool(processors: usize) -> Pool<Work> {
-    let by_hint = (2 * processors).clamp(8, 64);
-    let work = |number| Work {
-        cache: if number < by_hint { Cache::new() } else { Cache::small() },
-        frames: Frames::new(),
-        window: Window::new(),
-        found: Found::new(),
-        tags: [0; TAG_WORDS],
-        words: Vec::with_capacity(2 + TAG_WORDS + LEAF + ROOT),
-    };
-    Pool::new((0..by_hint + SPARE).map(work), by_hint)
-}
-
-/// A scratch for a hook whose stack is here; waits a little where all are held.
-pub(super) fn hold(pool: &Pool<Work>, sp: u64) -> Option<Held<'_, Work>> {
-    let hint = (sp >> 16).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-    for _ in 0..PATIENCE {
-        if let Some(held) = pool.hold(hint) {
-            return Some(held);
-        }
-        std::thread::yield_now();
-    }
-    None
-}
-
 /// What came of a capture.
 pub(super) enum Captured<'a> {
     /// The words of the site, and the span.
@@ -67,6 +35,18 @@ pub(super) enum Captured<'a> {
 }
 
 impl Work {
+    /// A scratch; one that is taken `often` remembers more of what walks found out.
+    pub(super) fn new(often: bool) -> Self {
+        Self {
+            cache: if often { Cache::new() } else { Cache::small() },
+            frames: Frames::new(),
+            window: Window::new(),
+            found: Found::new(),
+            tags: [0; TAG_WORDS],
+            words: Vec::with_capacity(2 + TAG_WORDS + LEAF + ROOT),
+        }
+    }
+
     /// What `registers`, of a hook on this thread, stand on.
     pub(super) fn capture(
         &mut self,

@@ -1,7 +1,7 @@
 //! Heap sampling: jemalloc's hooks in, what was allocated and what lives out.
 //!
 //! In: settings, and the hooks that jemalloc calls for one allocation in so many bytes. Out: a [`HeapWindow`] for whoever asks. In
-//! the order of a sample: `setup` finds the allocator, `hooks` are called, `capture` takes stack, tags and span without
+//! the order of a sample: `setup` finds the allocator, `hooks` are called and find `scratches`, `capture` takes stack, tags and span without
 //! the frames of the allocator (`frames`), `sites` numbers them (`shard`), `eras` knows the modules that they are in, `live` keeps the block until it is freed (`chains` find its place among the `entries`), `window`
 //! copies both. `state` holds it all together, `sampler` starts and stops it. Without the feature `heap`, `elsewhere` says so.
 //! A jemalloc without hooks has its own profile `dump`ed, of which `reading` makes such a window; `dumps` starts and stops that. `either` is what the
@@ -34,6 +34,7 @@ where_it_samples! {
     mod others;
     mod reading;
     mod sampler;
+    mod scratches;
     mod setup;
     mod shard;
     mod sites;

@@ -32,8 +32,6 @@ struct Shared {
     /// When the profile that is open began.
     since: (Instant, SystemTime),
     started: (Instant, SystemTime),
-    /// Unwinders that were replaced, for as long as a hook may hold them.
-    replaced: Vec<Arc<Snapshot>>,
     allocator: Option<crate::stats::AllocatorStats>,
     /// Whether jemalloc takes samples now.
     active: bool,
@@ -48,15 +46,13 @@ impl Sampler {
     /// What jemalloc or the kernel refused.
     pub(super) fn start(mut setup: Setup, settings: HeapSettings, modules: &Modules) -> Result<Self, Error> {
         let was_active = control::is_active_for_others();
-        let snapshot = Arc::new(Snapshot::take(modules));
+        let snapshot = Snapshot::take(modules);
         let known = hooks::in_force().filter(|state| state.mark.is_ours());
         let state = match known {
             Some(state) => state,
-            None => {
-                Box::leak(Box::new(State::new(Arc::clone(&snapshot), settings.most_live)?))
-            }
+            None => Box::leak(Box::new(State::new(snapshot.clone(), settings.most_live)?)),
         };
-        let replaced = state.replace(Arc::clone(&snapshot));
+        state.replace(snapshot.clone());
         let lg_before = state.lg();
         settings.lg_interval.map(control::set_lg_interval).transpose()?;
         let installed = hooks::install(state, !was_active);
@@ -82,7 +78,6 @@ impl Sampler {
             setup,
             since: now,
             started: now,
-            replaced: vec![replaced],
             allocator: None,
             active,
             displaced: false,
@@ -93,17 +88,11 @@ impl Sampler {
     /// Looks after modules and settings that others may change. For the `profiler` thread, each turn.
     pub(crate) fn tick(&self) {
         let (active, displaced) = (control::is_active(), hooks::are_displaced());
-        let (known, _) = self.state.snapshot();
-        // Takes long where there are many modules, and whoever asks for figures waits for the lock.
-        let replaced = (Modules::changes_now() != known.modules.changes)
-            .then(|| self.state.replace(Arc::new(Snapshot::take(&known.modules))));
-        drop(known);
+        self.state.refresh_modules();
         let mut shared = self.shared();
         shared.active = active;
         // Also where theirs are gone again.
         shared.displaced |= displaced;
-        shared.replaced.extend(replaced);
-        shared.replaced.retain(|snapshot| Arc::strong_count(snapshot) > 1);
     }
 
     /// Stops taking samples; frees of those taken are still seen.

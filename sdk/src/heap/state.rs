@@ -4,21 +4,22 @@
 //! cause. One per process, made by the first start and never freed.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::block::Block;
 use super::calls::Calls;
-use super::capture::{self, Captured, Work};
+use super::capture::Captured;
 use super::control::LgInterval;
 use super::eras::Eras;
 use super::frames::AllocatorFrames;
 use super::inherited::Mark;
 use super::live::{BLOCK_BYTES, Live};
+use super::scratches::{InForce, Scratches};
 use super::sites::{BEYOND, Sites};
 use super::weight::Weight;
-use crate::cpu::pool::Pool;
 use crate::error::Error;
 use crate::unwind::arch::Registers;
+use crate::unwind::modules::Modules;
 use crate::unwind::walk::Snapshot;
 
 /// Most bytes of live blocks.
@@ -35,9 +36,8 @@ pub(super) struct State {
     /// How many profilers were started on it.
     starts: AtomicU32,
     lg_interval: LgInterval,
-    pool: Pool<Work>,
-    /// With the number of its era.
-    snapshot: RwLock<(Arc<Snapshot>, u64)>,
+    /// With the modules in force.
+    scratches: Scratches,
     /// Never locked by a hook.
     eras: Mutex<Eras>,
     pub(super) frames: AllocatorFrames,
@@ -70,7 +70,7 @@ impl State {
     ///
     /// # Errors
     /// What jemalloc or the kernel refused.
-    pub(super) fn new(snapshot: Arc<Snapshot>, most_live: Option<usize>) -> Result<Self, Error> {
+    pub(super) fn new(snapshot: Snapshot, most_live: Option<usize>) -> Result<Self, Error> {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let mut eras = Eras::default();
         let era = eras.enter(&snapshot.modules);
@@ -79,8 +79,7 @@ impl State {
             recording: AtomicBool::new(false),
             starts: AtomicU32::new(0),
             lg_interval: LgInterval::find()?,
-            pool: capture::pool(processors),
-            snapshot: RwLock::new((snapshot, era)),
+            scratches: Scratches::new(processors, InForce { snapshot, era }),
             eras: Mutex::new(eras),
             frames: AllocatorFrames::new(),
             sites: Sites::new(SITE_BYTES),
@@ -116,24 +115,24 @@ impl State {
         self.lg_interval.now()
     }
 
-    /// The unwinder in force, and the number of its era.
-    pub(super) fn snapshot(&self) -> (Arc<Snapshot>, u64) {
-        let in_force = self.snapshot.read().unwrap_or_else(PoisonError::into_inner);
-        (Arc::clone(&in_force.0), in_force.1)
-    }
-
     /// What addresses of sites are in.
     pub(super) fn eras(&self) -> MutexGuard<'_, Eras> {
         self.eras.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts another unwinder in force; the one before, which the caller keeps for as long as a hook may hold it: what a
-    /// hook frees must not be a block that jemalloc sampled.
-    pub(super) fn replace(&self, snapshot: Arc<Snapshot>) -> Arc<Snapshot> {
+    /// Puts another unwinder in force.
+    pub(super) fn replace(&self, snapshot: Snapshot) {
         let era = self.eras().enter(&snapshot.modules);
-        let in_force = &mut *self.snapshot.write().unwrap_or_else(PoisonError::into_inner);
-        let (before, _) = std::mem::replace(in_force, (snapshot, era));
-        before
+        self.scratches.replace(InForce { snapshot, era });
+    }
+
+    /// Puts what is loaded now in force, where that has changed.
+    pub(super) fn refresh_modules(&self) {
+        let known = self.scratches.modules();
+        if Modules::changes_now() != known.changes {
+            self.replace(Snapshot::take(&known));
+        }
+        self.scratches.free_replaced();
     }
 
     /// A block was sampled; `registers` are the hook's.
@@ -145,14 +144,14 @@ impl State {
         if records {
             self.calls.count_sampled(address);
         }
-        let Some(mut held) = capture::hold(&self.pool, registers.sp) else {
+        let Some(mut held) = self.scratches.hold(registers.sp) else {
             if records {
                 count(&self.counts.no_scratch);
             }
             return;
         };
-        let (snapshot, era) = self.snapshot();
-        let captured = held.work().capture(registers, (&snapshot, era), &self.frames, address);
+        let (work, InForce { snapshot, era }) = held.parts();
+        let captured = work.capture(registers, (snapshot, *era), &self.frames, address);
         let Captured::Site(words, span) = captured else { return };
         if !records {
             return;
@@ -187,13 +186,11 @@ impl State {
 mod tests {
     use super::super::block::NO_SPAN;
     use super::*;
-    use crate::unwind::modules::Modules;
 
     /// Check that a start leaves nothing of what was allocated before, and takes the word from the profiler that was started before it.
     #[test]
     fn the_last_start_is_in_force() {
-        let snapshot = Arc::new(Snapshot::take(&Modules::default()));
-        let state = State::new(snapshot, None).unwrap();
+        let state = State::new(Snapshot::take(&Modules::default()), None).unwrap();
         let first = state.start_over();
         state.sites.enter(&[1, 2], NO_SPAN, Weight::of(100, 0));
         assert!(state.is_last(first));

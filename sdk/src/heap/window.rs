@@ -186,12 +186,13 @@ fn allocated(sites: &Sites, since: &Since, sums: &mut Sums) {
     }
 }
 
-/// The sites of these numbers in an order that does not depend on the tables', where each stands, and their eras.
+/// The sites of these numbers in an order that does not depend on the tables': by stack from its root on, so that neighbours have much in common;
+/// where each stands, and their eras.
 fn sites(state: &State, used: &HashSet<u32>) -> (HashMap<u32, usize>, Vec<Site>, Vec<Arc<Modules>>) {
     let mut found = state.sites.words(used);
     // Behind the sites, so that it knows the eras of all.
     let eras = state.eras().clone();
-    found.sort_unstable_by(|a, b| a.words.cmp(&b.words));
+    found.sort_unstable_by(|a, b| a.words.iter().rev().cmp(b.words.iter().rev()));
     let mut places: HashMap<u32, usize> = found.iter().enumerate().map(|(place, site)| (site.number, place)).collect();
     let site = |site: &super::sites::Site| {
         let Some((head, era, tags, addresses)) = capture::split(&site.words) else { return Site::default() };
@@ -214,6 +215,7 @@ fn sites(state: &State, used: &HashSet<u32>) -> (HashMap<u32, usize>, Vec<Site>,
 mod tests {
     use super::super::block::Block;
     use super::*;
+    use crate::unwind::walk::Snapshot;
 
     /// Check that what was allocated since a mark is that of each site also where others would be forgotten meanwhile, and their numbers given
     /// to the next ones; and that they are, behind the mark.
@@ -271,6 +273,18 @@ mod tests {
         };
         assert_eq!((of(true) + of(false), sums.without_span), (SAMPLES, of(false)));
         assert!(sums.by_place.len() > MAX_ROWS && sums.without_span > SAMPLES / 2, "{}", sums.without_span);
+    }
+
+    /// Check that sites come by their stacks from the root on, whatever their tags, so that neighbours have their callers in common.
+    #[test]
+    fn neighbours_have_their_callers_in_common() {
+        let state = State::new(Snapshot::take(&Modules::default()), None).unwrap();
+        // Shape and era first; leaf first.
+        let words = [[0, 0, 1, 8, 9], [0, 0, 2, 7, 9], [0, 0, 3, 8, 9], [0, 0, 1, 7, 9], [0, 0, 1, 8, 5]];
+        words.iter().for_each(|words| assert_ne!(state.sites.enter(words, NO_SPAN, Weight::of(100, 0)), BEYOND));
+        let found = found(&state, &Since::Start);
+        let told: Vec<&[u64]> = found.sites.iter().map(|site| site.addresses.as_slice()).collect();
+        assert_eq!(told, [[1, 8, 5], [1, 7, 9], [2, 7, 9], [1, 8, 9], [3, 8, 9]]);
     }
 
     /// Check that spans beyond the bound are joined and counted, and that nothing of what they stand for is lost.

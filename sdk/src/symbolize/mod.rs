@@ -90,6 +90,14 @@ impl Symbolizer {
         Self { folders, ..Self::default() }
     }
 
+    /// A symbolizer that knows these addresses, which are in no module.
+    #[cfg(all(test, feature = "heap"))]
+    pub(crate) fn knowing(symbols: impl IntoIterator<Item = (u64, Symbol)>) -> Self {
+        let mut symbolizer = Self::new(None);
+        symbols.into_iter().for_each(|(address, symbol)| symbolizer.known.add((0, address), &symbol));
+        symbolizer
+    }
+
     /// Forgets everything but the account, after a panic that may have left anything behind.
     pub(crate) fn reset(&mut self) {
         *self = Self { folders: self.folders.take(), stats: self.stats.clone(), ..Self::default() };

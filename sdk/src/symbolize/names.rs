@@ -62,7 +62,7 @@ pub(super) fn is_rust(name: &str) -> bool {
 pub(super) fn qualified(name: &str, file: &str) -> String {
     let head = name.split(['<', '{', '(']).next().unwrap_or_default();
     match module_path(file) {
-        Some(path) if !head.contains("::") && !name.starts_with('_') => format!("{path}::{name}"),
+        Some(path) if !head.contains("::") && !name.starts_with(['_', '<']) => format!("{path}::{name}"),
         _ => name.to_owned(),
     }
 }

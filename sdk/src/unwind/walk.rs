@@ -17,7 +17,7 @@ use super::rules::{Cache, Step};
 use super::tables::UnwindTables;
 
 /// The modules as they were at one time; never changed once made.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Snapshot {
     pub(crate) modules: Arc<Modules>,
     /// Different from that of every other snapshot of this process.

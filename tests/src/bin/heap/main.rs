@@ -10,6 +10,7 @@ mod figures;
 mod fork;
 mod leader;
 mod leak;
+mod leaves;
 mod pull;
 mod rates;
 mod restart;
@@ -72,6 +73,7 @@ fn run() -> Result<Value> {
         "fork" => fork::fork(&options),
         "leader" => leader::leader(),
         "leak" => leak::leak(&options),
+        "leaves" => leaves::leaves(),
         "pull" => pull::pull(),
         "rates" => rates::rates(&options),
         "restart" => restart::restart(),

@@ -46,8 +46,9 @@ impl Sums {
     fn add(&mut self, place: usize, sample: &Sample, dictionary: &Dictionary) {
         let value = sample.value;
         self.total[place] += value;
-        let names: Vec<String> = functions_of(sample, dictionary).iter().map(|name| last_part(name)).collect();
-        self.leaves.extend(names.first().cloned());
+        let functions = functions_of(sample, dictionary);
+        let names: Vec<String> = functions.iter().map(|name| last_part(name)).collect();
+        self.leaves.extend(functions.into_iter().next());
         for name in names.iter().collect::<BTreeSet<_>>() {
             self.by_function.entry(name.clone()).or_default()[place] += value;
         }

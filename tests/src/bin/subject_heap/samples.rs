@@ -1,6 +1,6 @@
 //! The cost of one sample: every allocation is one, in a loop, and so is every free.
 //!
-//! In: depth of the stack, batches and their size, whether the stack is the same each time or one never seen before. Out: CPU
+//! In: depth of the stack, batches and their size, how many threads work on as many at a time, whether the stack is the same each time or one never seen before. Out: CPU
 //! time of one allocation and of one free, batch by batch. What the same takes where nothing is sampled is for whoever asks to subtract.
 
 use std::time::Duration;
@@ -19,35 +19,57 @@ const SETTLES: Duration = Duration::from_secs(1);
 /// Bytes of a block.
 const BLOCK: usize = 256;
 
-/// Allocates and frees, batch by batch.
+/// What each thread does.
+struct Work {
+    depth: u32,
+    batches: u32,
+    size: usize,
+    fill: fn(u32, &mut Vec<Vec<u8>>),
+}
+
+/// Allocates and frees, batch by batch, on each thread.
 pub(crate) fn samples(options: &Options) -> Result<Value> {
-    let (depth, batches): (u32, u32) = (options.value("depth")?, options.value("batches")?);
-    let size: usize = options.value("size")?;
     let fill: fn(u32, &mut Vec<Vec<u8>>) = match options.value::<String>("stack")?.as_str() {
         "same" => same_stack,
         "new" => new_stacks,
         other => return Err(format!("stack={other:?} is neither same nor new").into()),
     };
+    let (depth, batches, size) = (options.value("depth")?, options.value("batches")?, options.value("size")?);
+    let work = Work { depth, batches, size, fill };
+    let threads: u32 = options.value_or("threads", 1)?;
     let under = Under::start(options)?;
-    std::thread::sleep(SETTLES);
-    let _scope = profiler::tag!("endpoint" => "/orders", "method" => "POST");
-    let mut room = Vec::with_capacity(size);
     let (mut allocated, mut freed) = (Vec::new(), Vec::new());
-    // The first batch is not counted: memory that is touched for the first time.
-    for batch in 0..=batches {
-        let start = thread_cpu();
-        fill(depth, &mut room);
-        let filled = thread_cpu();
-        room.clear();
-        let ended = thread_cpu();
-        if batch > 0 {
-            allocated.push(nanos(filled - start, size));
-            freed.push(nanos(ended - filled, size));
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(|| work.done())).collect();
+        for thread in threads {
+            let batches = thread.join().unwrap_or_default();
+            allocated.extend(batches.iter().map(|[allocated, _]| *allocated));
+            freed.extend(batches.iter().map(|[_, freed]| *freed));
         }
-    }
+    });
     let sampled = under.sampled();
     under.finish()?;
     Ok(json!({ "allocated": allocated, "freed": freed, "sampled": sampled }))
+}
+
+impl Work {
+    /// The nanoseconds of an allocation and of a free, of each batch.
+    fn done(&self) -> Vec<[f64; 2]> {
+        std::thread::sleep(SETTLES);
+        let _scope = profiler::tag!("endpoint" => "/orders", "method" => "POST");
+        let mut room = Vec::with_capacity(self.size);
+        // The first batch is not counted: memory that is touched for the first time.
+        (0..=self.batches).map(|_| self.batch(&mut room)).skip(1).collect()
+    }
+
+    fn batch(&self, room: &mut Vec<Vec<u8>>) -> [f64; 2] {
+        let start = thread_cpu();
+        (self.fill)(self.depth, room);
+        let filled = thread_cpu();
+        room.clear();
+        let ended = thread_cpu();
+        [filled - start, ended - filled].map(|time| time.as_secs_f64() * 1e9 / self.size as f64)
+    }
 }
 
 /// Fills the room from one stack `depth` frames deep.
@@ -65,8 +87,4 @@ fn new_stacks(depth: u32, room: &mut Vec<Vec<u8>>) {
     while room.len() < room.capacity() {
         on_path(random.draw(), depth, &mut || room.push(Vec::with_capacity(BLOCK)));
     }
-}
-
-fn nanos(time: Duration, size: usize) -> f64 {
-    time.as_secs_f64() * 1e9 / size as f64
 }
