@@ -22,3 +22,4 @@ mod refresh;
 mod site;
 mod size;
 mod table;
+mod troubles;

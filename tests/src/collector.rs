@@ -1,6 +1,6 @@
 //! A real OpenTelemetry Collector in a process of its own, between whoever sends profiles and whoever receives them.
 //!
-//! In: where it passes them on to, and how. Out: where it listens, over gRPC and over HTTP. The program is `go/collector`, built once of
+//! In: where it passes them, and metrics, on to, and how. Out: where it listens, over gRPC and over HTTP. The program is `go/collector`, built once of
 //! published Go modules by `.ci/tools.sh`. But for [`Hop::Batched`] it has no queue and tries nothing again, so that what it answers is what
 //! the next hop said. Waits on the caller's thread until it listens.
 
@@ -120,6 +120,7 @@ fn configuration(address: Ipv4Addr, hop: Hop, endpoint: &str) -> Value {
             "telemetry": { "metrics": { "level": "none" } },
             "pipelines": {
                 "profiles": { "receivers": ["otlp"], "processors": ["memory_limiter"], "exporters": [exporter] },
+                "metrics": { "receivers": ["otlp"], "processors": ["memory_limiter"], "exporters": [exporter] },
             },
         },
     })

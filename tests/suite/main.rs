@@ -31,6 +31,7 @@ mod pprof_go;
 mod reachable;
 mod requests;
 mod resumes;
+mod runtime_metrics;
 mod scenario;
 mod settings;
 mod shares;

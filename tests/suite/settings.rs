@@ -63,7 +63,8 @@ fn endpoints_that_are_none_are_refused() {
 /// Check that every other `OTEL_*` value that cannot be read is refused by name.
 #[test]
 fn otel_values_that_mean_nothing_are_refused() {
-    let at = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4317");
+    // With TLS, without which nobody looks at certificates.
+    let at = ("OTEL_EXPORTER_OTLP_ENDPOINT", "https://127.0.0.1:4317");
     for (name, value) in [
         ("OTEL_EXPORTER_OTLP_PROTOCOL", "carrier-pigeon"),
         ("OTEL_EXPORTER_OTLP_TIMEOUT", "soon"),

@@ -10,7 +10,9 @@ use crate::model::{
 };
 use crate::resource::Resource;
 
-pub(super) fn wire_resource(resource: &Resource) -> wire::Resource {
+/// A resource as OTLP has it, without attributes that have no value.
+#[must_use]
+pub fn wire_resource(resource: &Resource) -> wire::Resource {
     let given = resource.attributes().iter().filter(|(_, value)| *value != Value::Empty);
     wire::Resource { attributes: given.map(|(key, value)| key_value(key, value)).collect(), ..Default::default() }
 }

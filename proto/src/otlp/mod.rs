@@ -16,6 +16,7 @@ mod write;
 
 pub use context::ProcessContext;
 pub use decode::{decode, decode_bytes};
+pub use elements::wire_resource;
 pub use encode::{encode, encode_to_vec};
 pub use write::Request;
 

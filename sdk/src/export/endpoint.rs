@@ -18,6 +18,10 @@ const HTTP_PATH: &str = "/v1development/profiles";
 /// Path of the gRPC method (opentelemetry-proto, profiles_service.proto).
 const GRPC_PATH: &str = "/opentelemetry.proto.collector.profiles.v1development.ProfilesService/Export";
 
+/// The same of metrics (metrics_service_http.yaml, metrics_service.proto).
+const HTTP_METRICS: &str = "/v1/metrics";
+const GRPC_METRICS: &str = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export";
+
 /// Where a peer listens, and what to ask it for.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Endpoint {
@@ -99,6 +103,25 @@ impl Endpoint {
                 .map_err(|error| refuse(&error.to_string(), HOST))?,
         };
         Ok(Self { secure, host, port, socket: None, authority: header, uri, shown })
+    }
+
+    /// The same peer, asked to take metrics; none where it is asked at a path of its own, beside which nothing is known.
+    pub(super) fn of_metrics(&self, protocol: Protocol) -> Option<Self> {
+        let target = match protocol {
+            Protocol::Grpc => GRPC_METRICS.to_owned(),
+            Protocol::Http => {
+                let base = self.uri.path().strip_suffix(HTTP_PATH)?;
+                let query = self.uri.query().map_or_else(String::new, |query| format!("?{query}"));
+                format!("{base}{HTTP_METRICS}{query}")
+            }
+        };
+        let mut parts = self.uri.clone().into_parts();
+        parts.path_and_query = PathAndQuery::try_from(target).ok();
+        let shown = match self.shown.strip_suffix(HTTP_PATH) {
+            Some(base) => format!("{base}{HTTP_METRICS}"),
+            None => self.shown.clone(),
+        };
+        Some(Self { uri: Uri::from_parts(parts).ok()?, shown, ..self.clone() })
     }
 
     /// A peer behind the socket at `path`, which is asked for what a bare address would be.
@@ -257,6 +280,28 @@ mod tests {
             let error = parse(text, Protocol::Http, PathRule::AsIs).unwrap_err();
             assert!(error.contains("names no socket") && error.contains(SOCKET), "{error}");
         }
+    }
+
+    /// Check that metrics go to the same peer at the path for them, and nowhere where an address was written for profiles alone.
+    #[test]
+    fn metrics_go_beside_profiles() {
+        for (text, protocol, rule, expected) in [
+            (
+                "http://c:4318/otlp?k=v",
+                Protocol::Http,
+                PathRule::Append,
+                Some(("/otlp/v1/metrics?k=v", "http://c:4318/otlp/v1/metrics")),
+            ),
+            ("unix:///run/otel.sock", Protocol::Http, PathRule::Append, Some(("/v1/metrics", "unix:///run/otel.sock"))),
+            ("http://c:4318/exact", Protocol::Http, PathRule::AsIs, None),
+        ] {
+            let found = parse(text, protocol, rule).unwrap().of_metrics(protocol);
+            let found = found.map(|endpoint| (endpoint.uri.to_string(), endpoint.shown));
+            assert_eq!(found, expected.map(|(uri, shown)| (uri.to_owned(), shown.to_owned())), "{text}");
+        }
+        let grpc =
+            parse("https://c:4317", Protocol::Grpc, PathRule::AddIfBare).unwrap().of_metrics(Protocol::Grpc).unwrap();
+        assert_eq!((grpc.uri.to_string(), grpc.secure), (format!("https://c:4317{GRPC_METRICS}"), true));
     }
 
     /// Check that what cannot be an endpoint is refused with its reason, and without repeating a secret.

@@ -1,4 +1,4 @@
-//! OTLP's settings in the environment: `OTEL_EXPORTER_OTLP_PROFILES_*` over `OTEL_EXPORTER_OTLP_*`.
+//! OTLP's settings in the environment: `OTEL_EXPORTER_OTLP_PROFILES_*`, or those of another signal, over `OTEL_EXPORTER_OTLP_*`.
 //!
 //! In: a way to look variables up (in tests, a table). Out: each setting, or its default; or an error that names variable,
 //! value and remedy. Reads nothing else of the process but the files of certificates that are named.
@@ -20,11 +20,14 @@ use crate::error::Error;
 use crate::variables::Variables;
 
 const PROFILES: &str = "OTEL_EXPORTER_OTLP_PROFILES_";
+const METRICS: &str = "OTEL_EXPORTER_OTLP_METRICS_";
 const ALL_SIGNALS: &str = "OTEL_EXPORTER_OTLP_";
 
 /// The variables of OTLP, by the end of their names.
 pub(super) struct Environment<'a> {
     pub(super) variables: Variables<'a>,
+    /// Before the names of the signal's own ones.
+    own: &'static str,
 }
 
 /// The largest file of certificates or keys that is read.
@@ -34,7 +37,7 @@ const MAX_PEM_BYTES: u64 = 1 << 20;
 struct Variable {
     name: String,
     value: String,
-    /// Whether it is the profiles' own.
+    /// Whether it is the signal's own.
     own: bool,
 }
 
@@ -57,14 +60,19 @@ impl Variable {
 
 impl<'a> Environment<'a> {
     pub(super) fn new(lookup: &'a dyn Fn(&str) -> Option<OsString>) -> Self {
-        Self { variables: Variables::new(lookup) }
+        Self { variables: Variables::new(lookup), own: PROFILES }
+    }
+
+    /// What it says of metrics.
+    pub(super) fn of_metrics(lookup: &'a dyn Fn(&str) -> Option<OsString>) -> Self {
+        Self { own: METRICS, ..Self::new(lookup) }
     }
 }
 
 impl Environment<'_> {
     /// Notes that `setting`, which code made, is in force, where variables that end in `suffix` are set as well.
     pub(super) fn outweigh(&self, setting: &str, suffix: &str) {
-        for prefix in [PROFILES, ALL_SIGNALS] {
+        for prefix in [self.own, ALL_SIGNALS] {
             self.variables.outweigh(setting, &format!("{prefix}{suffix}"));
         }
     }
@@ -83,9 +91,9 @@ impl Environment<'_> {
         Ok(Some((protocol, endpoint)))
     }
 
-    /// The profiles' own variable that ends in `suffix`, else the one for all signals.
+    /// The signal's own variable that ends in `suffix`, else the one for all signals.
     fn find(&self, suffix: &str) -> Result<Option<Variable>, Error> {
-        for (prefix, own) in [(PROFILES, true), (ALL_SIGNALS, false)] {
+        for (prefix, own) in [(self.own, true), (ALL_SIGNALS, false)] {
             let name = format!("{prefix}{suffix}");
             if let Some(value) = self.variables.text(&name)? {
                 return Ok(Some(Variable { name, value, own }));
@@ -99,10 +107,10 @@ impl Environment<'_> {
         match variable.value.as_str() {
             "http/protobuf" => Ok(Protocol::Http),
             "grpc" => Ok(Protocol::Grpc),
-            "http/json" if variable.own => Err(variable.refuse("profiles are not sent as JSON", PROTOCOL)),
+            "http/json" if variable.own => Err(variable.refuse("nothing is sent as JSON", PROTOCOL)),
             "http/json" => {
                 // For the other signals: whoever takes it takes protobuf at the same address.
-                tracing::warn!("{}=http/json: profiles are sent as http/protobuf", variable.name);
+                tracing::warn!("{}=http/json: http/protobuf is sent", variable.name);
                 Ok(Protocol::Http)
             }
             _ => Err(variable.refuse("it is not a protocol of OTLP", PROTOCOL)),
@@ -154,7 +162,7 @@ impl Environment<'_> {
             "none" => Ok(Compression::None),
             "zstd" if !variable.own => {
                 // For the other signals, whose exporters may know it.
-                tracing::warn!("{}=zstd: profiles are sent with gzip", variable.name);
+                tracing::warn!("{}=zstd: gzip is sent", variable.name);
                 Ok(Compression::Gzip)
             }
             _ => Err(variable.refuse("it is not a compression of OTLP", "set it to gzip or none")),
@@ -275,9 +283,12 @@ mod tests {
     /// Check that each value that cannot be is refused with variable, reason and remedy, and no secret.
     #[test]
     fn bad_values_are_refused_by_name() {
+        let clear =
+            [("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c"), ("OTEL_EXPORTER_OTLP_CERTIFICATE", "/does/not/exist.pem")];
+        assert!(settings(&clear).is_ok(), "what is for TLS keeps no endpoint in the clear from being used");
         let cases = [
             ("ENDPOINT", "collector:4318", "no scheme"),
-            ("PROTOCOL", "http/json", "not sent as JSON; set it to http/protobuf or grpc"),
+            ("PROTOCOL", "http/json", "nothing is sent as JSON; set it to http/protobuf or grpc"),
             ("PROTOCOL", "thrift", "not a protocol"),
             ("TIMEOUT", "10s", "not a number of milliseconds"),
             ("TIMEOUT", "0", "1 ms to 10 min"),
@@ -294,7 +305,7 @@ mod tests {
         ];
         for (suffix, value, expected) in cases {
             let name = format!("OTEL_EXPORTER_OTLP_PROFILES_{suffix}");
-            let error = settings(&[(&name, value), ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c")]).unwrap_err();
+            let error = settings(&[(&name, value), ("OTEL_EXPORTER_OTLP_ENDPOINT", "https://c")]).unwrap_err();
             assert!(error.contains(&name) && error.contains(expected), "{suffix}={value}: {error}");
             assert!(!error.contains("hunter2"), "{error}");
         }

@@ -130,13 +130,18 @@ impl fmt::Debug for Otlp {
 }
 
 impl Unsaid {
-    /// What is said here over what the environment says, for this endpoint.
+    /// What is said here over what the environment says, for this endpoint. Certificates of the environment are for endpoints with TLS alone, as OpenTelemetry
+    /// says: those of other signals may need them.
     pub(super) fn settings(
         &self,
         protocol: Protocol,
         endpoint: Endpoint,
         environment: &Environment<'_>,
     ) -> Result<Settings, Error> {
+        let tls = match endpoint.secure {
+            true => self.identity(self.authorities(environment)?, environment)?,
+            false => self.access.tls(BUILDER)?,
+        };
         Ok(Settings {
             protocol,
             endpoint,
@@ -155,7 +160,7 @@ impl Unsaid {
                 }
                 None => environment.compression()?,
             },
-            tls: self.identity(self.authorities(environment)?, environment)?,
+            tls,
         })
     }
 

@@ -33,6 +33,8 @@ pub struct RuntimeFigures {
     pub live: u64,
     /// How large the heap may become until the next one has ended; none where nothing but a program's own request has one begin.
     pub goal: Option<u64>,
+    /// Bytes of all objects that were ever allocated.
+    pub allocated: u64,
     /// What the runtime has of the system's memory, without what it gave back.
     pub used: u64,
     /// `GOMEMLIMIT`; none where it is not set.
@@ -67,6 +69,7 @@ pub(super) fn figures(memory: &impl Memory, variables: &Variables) -> Result<Opt
         last_pause: last.map(|last| word_at(&ends, collections::PAUSES + 8 * last)),
         live: pacer.marked,
         goal: Some(pacer.goal()).filter(|_| limit.is_some() || percent.is_some()),
+        allocated: pacer.allocated,
         used: pacer.mapped,
         limit,
         percent,
@@ -84,10 +87,10 @@ fn ends_of(memory: &impl Memory, at: u64) -> Result<Option<Vec<u8>>, Fault> {
         }
         let collected = word_at(&ends, collections::COUNT);
         if before.replace(collected) == Some(collected) {
-            break;
+            return Ok(Some(ends));
         }
     }
-    Ok(Some(ends))
+    Ok(None)
 }
 
 /// What the runtime paces its collections by.
@@ -100,27 +103,26 @@ struct Pacer {
     triggered: u64,
     marked: u64,
     free: u64,
-    /// Allocated, and not freed yet.
     allocated: u64,
+    /// Allocated, and not freed yet.
+    in_use: u64,
     mapped: u64,
 }
 
 impl Pacer {
-    /// Read until its parts fit each other, as the runtime itself does.
+    /// Read until its parts fit each other, as the runtime itself does; none where they never do.
     fn read(memory: &impl Memory, at: u64) -> Result<Option<Self>, Fault> {
-        let mut last = None;
         for _ in 0..TRIES {
             let mut bytes = [0; pacer::LENGTH];
             if !memory.fill(at, &mut bytes)? {
                 return Ok(None);
             }
             let pacer = Self::of(&bytes);
-            last = Some(pacer);
-            if pacer.free.saturating_add(pacer.allocated) <= pacer.mapped {
-                break;
+            if pacer.free.saturating_add(pacer.in_use) <= pacer.mapped {
+                return Ok(Some(pacer));
             }
         }
-        Ok(last)
+        Ok(None)
     }
 
     fn of(bytes: &[u8]) -> Self {
@@ -133,7 +135,8 @@ impl Pacer {
             triggered: word(pacer::TRIGGERED),
             marked: word(pacer::MARKED),
             free: word(pacer::FREE),
-            allocated: word(pacer::ALLOCATED).wrapping_sub(word(pacer::FREED)),
+            allocated: word(pacer::ALLOCATED),
+            in_use: word(pacer::ALLOCATED).wrapping_sub(word(pacer::FREED)),
             mapped: word(pacer::MAPPED),
         }
     }
@@ -150,7 +153,7 @@ impl Pacer {
 
     /// `memoryLimitHeapGoal`.
     fn goal_of_limit(&self) -> u64 {
-        let others = self.mapped.saturating_sub(self.free).saturating_sub(self.allocated);
+        let others = self.mapped.saturating_sub(self.free).saturating_sub(self.in_use);
         let overage = self.mapped.saturating_sub(self.limit);
         let Some(goal) = self.limit.checked_sub(others.saturating_add(overage)).filter(|goal| *goal > 0) else {
             return self.marked;

@@ -4,7 +4,8 @@
 //! while the program runs. A stack is copied, its goroutine is looked at, the stack is copied again: it is believed if the goroutine was the same, in
 //! the same state at the same place, and had not run since it was chosen, and both copies lead the same way. One that parks again and again at one
 //! place is so told from one that stays. Else it is tried again, then counted. Not one moment for all of them: each is consistent in itself.
-//! Bounded: so many goroutines, in batches of [`BATCH`]; their stacks by [`BYTES`](super::stacks::BYTES).
+//! Bounded: so many goroutines that live, in batches of [`BATCH`]; places of the list, which dead ones keep, by [`PLACES`]; their stacks by
+//! [`BYTES`](super::stacks::BYTES).
 
 use std::sync::Arc;
 
@@ -24,13 +25,15 @@ const BATCH: usize = 64;
 const TRIES: u32 = 3;
 /// How often the list itself is tried, which is written word by word.
 const LIST_TRIES: u32 = 10;
+/// Most places of the list that are looked at: a program that had more goroutines at once had gigabytes of stacks.
+const PLACES: u64 = 1 << 22;
 
 /// The goroutines of a program.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Goroutines {
     /// Those that are alive, the runtime's own included.
     pub list: Vec<Goroutine>,
-    /// Left out, as there were more than asked for; dead ones may be among them.
+    /// Left out, as more live than were asked for. Beyond [`PLACES`] it is not known which live: all there count.
     pub beyond: u64,
     /// Whose stack could not be had, as they ran on each time it was copied. They are in the list, without one, but for those that had no number yet.
     pub changed: u64,
@@ -85,7 +88,7 @@ impl Goroutine {
     }
 }
 
-/// Reads all goroutines, `most` of them at most; none where the list was not found.
+/// Reads all goroutines that live, `most` of them at most; none where the list was not found.
 ///
 /// # Errors
 /// When the process is gone, or does not let us.
@@ -98,15 +101,20 @@ pub fn goroutines<M: Memory>(
 ) -> Result<Option<Goroutines>, Fault> {
     let Some(variable) = variables.goroutines else { return Ok(None) };
     let Some((mut first, count)) = list(memory, variable)? else { return Ok(None) };
-    let taken = count.min(most as u64);
-    let all = Goroutines { beyond: count - taken, ..Goroutines::default() };
+    let places = count.min(PLACES);
+    let all = Goroutines { beyond: count - places, ..Goroutines::default() };
     let (labels, stacks) = (Reader::new(memory, layout.labels), Stacks::new(stacks::BYTES));
-    let mut capture = Capture { memory, code, layout, labels, stacks, all };
+    let mut capture = Capture { memory, code, layout, most, labels, stacks, all };
     let mut at = 0;
-    while at < taken {
-        let length = (taken - at).min(BATCH as u64) as usize;
+    while at < places {
+        // Where nothing is a goroutine there is no list.
+        if capture.all.broken > most.max(BATCH) as u64 {
+            capture.all.beyond += places - at;
+            break;
+        }
+        let length = (places - at).min(BATCH as u64) as usize;
         match addresses(memory, variable, &mut first, at, length)? {
-            Some(addresses) => capture.batch(&addresses)?,
+            Some(addresses) => capture.look(&addresses)?,
             None => capture.all.broken += length as u64,
         }
         at += length as u64;
@@ -158,12 +166,32 @@ struct Capture<'m, M, C> {
     memory: &'m M,
     code: &'m C,
     layout: &'m Layout,
+    most: usize,
     labels: Reader<'m, M>,
     stacks: Stacks<Pc>,
     all: Goroutines,
 }
 
 impl<M: Memory, C: Code> Capture<'_, M, C> {
+    /// Takes those that live, as far as there is room for them; the others are counted.
+    fn look(&mut self, addresses: &[u64]) -> Result<(), Fault> {
+        let room = self.most.saturating_sub(self.all.list.len());
+        if addresses.len() <= room {
+            return self.batch(addresses);
+        }
+        let mut living = Vec::new();
+        for (address, now) in self.read(addresses)? {
+            match now {
+                Some(now) if now.is_alive() => living.push(address),
+                Some(_) => {}
+                None => self.all.broken += 1,
+            }
+        }
+        let over = living.split_off(room.min(living.len()));
+        self.all.beyond += over.len() as u64;
+        if living.is_empty() { Ok(()) } else { self.batch(&living) }
+    }
+
     fn batch(&mut self, addresses: &[u64]) -> Result<(), Fault> {
         let mut left = addresses.to_vec();
         for _ in 0..TRIES {

@@ -57,7 +57,7 @@ impl Periodic {
         match self.source.goroutines(bounds) {
             Ok(goroutines) => {
                 let told = builder.goroutines(&goroutines, window);
-                // Of places beyond the bound it is not known whether a goroutine lives in them.
+                // Of those beyond the bound it is not known which are the runtime's own.
                 count = Some(told).filter(|_| goroutines.beyond == 0);
             }
             Err(error) => missing.push((What::Goroutines, error)),

@@ -14,6 +14,7 @@ use tracing_subscriber::EnvFilter;
 use self::arguments::{Arguments, Command, RunArguments};
 use crate::config::{CommandLine, Config};
 use crate::error::Error;
+use crate::inspect::Said;
 use crate::{inspect, record};
 
 /// What was asked for could not be done.
@@ -78,8 +79,14 @@ fn ended(outcome: Result<(), Error>) -> ExitCode {
     outcome.map_or_else(|error| complain(&error, FAILED), |()| ExitCode::SUCCESS)
 }
 
-fn shown(text: Result<String, Error>) -> ExitCode {
-    text.map_or_else(|error| complain(&error, FAILED), |text| say(text.trim_end()))
+fn shown(said: Result<Said, Error>) -> ExitCode {
+    let said = match said {
+        Ok(said) => said,
+        Err(error) => return complain(&error, FAILED),
+    };
+    // Nobody is left to tell where standard error is closed.
+    drop(write!(std::io::stderr(), "{}", said.remarks));
+    say(said.shown.trim_end())
 }
 
 /// An error for the person at the terminal.

@@ -28,6 +28,7 @@ pub(super) fn read(lookup: &dyn Fn(&str) -> Option<OsString>) -> Result<Layer, E
         runtime_interval: variables.text("PROFILER_RUNTIME_INTERVAL")?,
         max_buckets: variables.number("PROFILER_MAX_BUCKETS", "a whole number, such as 100000")?,
         max_goroutines: variables.number("PROFILER_MAX_GOROUTINES", "a whole number, such as 100000")?,
+        metrics: variables.flag("PROFILER_METRICS")?,
         pulls: variables
             .list("PROFILER_PULL")?
             .into_iter()

@@ -13,6 +13,7 @@
 //! runtime_interval = "60s"    # "off": what Go's runtimes keep is read when it is asked for
 //! max_buckets = 100000
 //! max_goroutines = 100000
+//! metrics = true              # figures of Go's runtimes, as OTLP metrics
 //! spool_folder = "/var/lib/profiler/spool"
 //! spool_bytes = 268435456
 //!
@@ -62,6 +63,7 @@ struct File {
     runtime_interval: Option<Spanned<String>>,
     max_buckets: Option<Spanned<usize>>,
     max_goroutines: Option<Spanned<usize>>,
+    metrics: Option<Spanned<bool>>,
     spool_folder: Option<Spanned<String>>,
     spool_bytes: Option<Spanned<u64>>,
     targets: Targets,
@@ -109,6 +111,7 @@ pub(super) fn read(path: &Path) -> Result<(Layer, Vec<Destination>), Error> {
         runtime_interval: source.said("runtime_interval", file.runtime_interval),
         max_buckets: source.said("max_buckets", file.max_buckets),
         max_goroutines: source.said("max_goroutines", file.max_goroutines),
+        metrics: source.said("metrics", file.metrics),
         pulls: source.each("pull", file.pull),
         spool_folder: source.said("spool_folder", file.spool_folder),
         spool_bytes: source.said("spool_bytes", file.spool_bytes),

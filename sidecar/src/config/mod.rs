@@ -20,7 +20,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use profiler::export::{Destination, SpoolSettings, Target, resolve};
+use profiler::export::{Destination, MetricsTarget, SpoolSettings, Target, resolve};
 use profiler::serve::Security;
 
 pub use self::layer::CommandLine;
@@ -81,6 +81,8 @@ pub struct Config {
     pub spool: Option<SpoolSettings>,
     /// Where profiles are sent.
     pub destinations: Vec<Target>,
+    /// Where figures of Go's runtimes are sent, as metrics.
+    pub metrics: Vec<MetricsTarget>,
 }
 
 impl Config {
@@ -97,9 +99,11 @@ impl Config {
         };
         let layer = command_line.layer().over(variables).over(from_file);
         let destinations = destinations(exports, lookup)?;
+        let metrics = metrics(&destinations, layer.metrics.as_ref(), lookup)?;
         let security = Security::new().or_variables(lookup).map_err(of_sdk)?;
         let token = lookup("PROFILER_PULL_TOKEN").and_then(|token| token.into_string().ok());
-        check(layer, token.as_deref().filter(|token| !token.is_empty()), security, destinations)
+        let config = check(layer, token.as_deref().filter(|token| !token.is_empty()), security, destinations)?;
+        Ok(Self { metrics, ..config })
     }
 }
 
@@ -123,6 +127,10 @@ impl fmt::Display for Config {
         if let Some(spool) = &self.spool {
             writeln!(f, "kept on disk until sent: {}, {} MiB", spool.folder.display(), spool.bytes >> 20)?;
         }
+        if !self.metrics.is_empty() {
+            let names: Vec<&str> = self.metrics.iter().map(MetricsTarget::name).collect();
+            writeln!(f, "figures of Go's runtimes sent to: {}", names.join(", "))?;
+        }
         match self.destinations.is_empty() {
             true => write!(f, "sent to: nobody; set OTEL_EXPORTER_OTLP_ENDPOINT"),
             false => {
@@ -141,6 +149,19 @@ fn destinations(file: Vec<Destination>, lookup: &dyn Fn(&str) -> Option<OsString
         return Ok(targets);
     }
     resolve(file, lookup).map_err(refused)
+}
+
+/// Where metrics go: nowhere, if we or OpenTelemetry's exporters are told so.
+fn metrics(
+    destinations: &[Target],
+    said: Option<&Said<bool>>,
+    lookup: &dyn Fn(&str) -> Option<OsString>,
+) -> Result<Vec<MetricsTarget>, Error> {
+    let is_none = lookup("OTEL_METRICS_EXPORTER").is_some_and(|value| value.to_string_lossy().trim() == "none");
+    if !said.map_or(!is_none, |said| said.value) {
+        return Ok(Vec::new());
+    }
+    MetricsTarget::resolve(destinations, lookup).map_err(of_sdk)
 }
 
 fn check(layer: Layer, token: Option<&str>, security: Security, destinations: Vec<Target>) -> Result<Config, Error> {
@@ -168,6 +189,7 @@ fn check(layer: Layer, token: Option<&str>, security: Security, destinations: Ve
         security,
         spool: spool(layer.spool_folder, layer.spool_bytes)?,
         destinations,
+        metrics: Vec::new(),
     })
 }
 

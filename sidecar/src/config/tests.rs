@@ -60,6 +60,28 @@ fn destinations_are_those_of_the_environment_else_of_the_file() {
     assert_eq!(names(&config), ["otlp-http http://e:4318/v1development/profiles"]);
 }
 
+/// Check that figures of runtimes go where profiles do, unless the settings, or those of all exporters of OpenTelemetry, say that none go.
+#[test]
+fn metrics_are_sent_unless_somebody_says_no() {
+    let names = |file: &str, variables: &[(&str, &str)]| {
+        let lookup = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).into());
+        let config = Config::new(with_file(file), &lookup).unwrap();
+        config.metrics.iter().map(|target| target.name().to_owned()).collect::<Vec<_>>()
+    };
+    const ENDPOINT: (&str, &str) = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://e:4318");
+    assert_eq!(names("", &[ENDPOINT]), ["otlp-http http://e:4318/v1/metrics"]);
+    assert_eq!(
+        names("[[export]]\nto = \"otlp-grpc\"\nendpoint = \"http://f:4317\"\n", &[]),
+        ["otlp-grpc http://f:4317"]
+    );
+    assert!(names("metrics = false\n", &[ENDPOINT]).is_empty());
+    assert!(names("", &[ENDPOINT, ("PROFILER_METRICS", "0")]).is_empty());
+    assert!(names("", &[ENDPOINT, ("OTEL_METRICS_EXPORTER", "none")]).is_empty());
+    // What is said of us outweighs what is said of all.
+    assert_eq!(names("", &[ENDPOINT, ("OTEL_METRICS_EXPORTER", "none"), ("PROFILER_METRICS", "1")]).len(), 1);
+    assert!(names("", &[]).is_empty());
+}
+
 /// Check that what cannot be is refused with the line it stands in, and what to do.
 #[test]
 fn errors_of_the_file_name_the_line() {

@@ -11,20 +11,26 @@ use super::text::{by_function, head, missing, nanos, percent, ranked, total};
 /// What is printed of a block or mutex profile.
 pub(super) fn text(source: &Source, read: &Contention, set: &ProfileSet, rows: usize) -> String {
     let mut text = format!("{}: {} profile since the start\n", head(source), read.kind.name());
-    // Writing to a `String` cannot fail, here and below.
-    if read.rate == 0 {
-        _ = writeln!(text, "{}", contention::advice(read.kind));
-    }
+    text += &advice(read);
     if !read.records.is_empty() {
         text += &table(set, rows);
     }
-    text += &missing(&read.walk, "stacks");
-    text
+    text + &missing(&read.walk, "stacks")
+}
+
+/// What keeps it from being the whole profile, a line each; nothing where nothing does.
+pub(super) fn remarks(read: &Contention) -> String {
+    advice(read) + &missing(&read.walk, "stacks")
+}
+
+fn advice(read: &Contention) -> String {
+    if read.rate == 0 { format!("{}\n", contention::advice(read.kind)) } else { String::new() }
 }
 
 fn table(set: &ProfileSet, rows: usize) -> String {
     let delay = total(set, "delay");
     let mut text = format!("{} in {} events\n\n", nanos(delay), total(set, "contentions"));
+    // Writing to a `String` cannot fail, here and below.
     _ = writeln!(text, "{:>10} {:>6} {:>12} {:>6} {:>10}  function", "time", "%", "with callees", "%", "events");
     let events = by_function(set, "contentions");
     for (name, (own, with_callees)) in ranked(by_function(set, "delay"), rows) {

@@ -79,13 +79,18 @@ pub(super) fn each(source: &Source, all: &Goroutines) -> String {
     for goroutine in &all.list {
         let places = places_of(source, goroutine);
         _ = write!(text, "\ngoroutine {} [{}", goroutine.id, goroutine.state());
-        let minutes = goroutine.waiting_since.map_or(0, |since| now.saturating_sub(since) / 60_000_000_000);
-        if minutes > 0 {
-            _ = write!(text, ", {minutes} minutes");
-        }
+        text += &waited(goroutine.waiting_since, now);
         _ = write!(text, "]{}:\n{}{}", labels(goroutine), stack(goroutine, &places), creator(source, goroutine));
     }
     text + &lost(all)
+}
+
+/// How long, if it is a minute or more: as Go says it, and as far as the collector noticed.
+pub(super) fn waited(since: Option<u64>, now: u64) -> String {
+    match since.map_or(0, |since| now.saturating_sub(since) / 60_000_000_000) {
+        0 => String::new(),
+        minutes => format!(", {minutes} minutes"),
+    }
 }
 
 fn labels(goroutine: &Goroutine) -> String {
@@ -128,6 +133,12 @@ fn creator(source: &Source, goroutine: &Goroutine) -> String {
 }
 
 fn lost(all: &Goroutines) -> String {
+    let text = remarks(all);
+    if text.is_empty() { text } else { format!("\n{text}") }
+}
+
+/// What is missing, a line each; nothing where all is there.
+pub(super) fn remarks(all: &Goroutines) -> String {
     let walk = Walk { beyond: all.beyond, over_bytes: all.over_bytes, broken: all.broken, ..Walk::default() };
     let mut text = missing(&walk, "goroutines");
     if all.changed > 0 {
@@ -140,5 +151,5 @@ fn lost(all: &Goroutines) -> String {
             all.labels_cut
         );
     }
-    if text.is_empty() { text } else { format!("\n{text}") }
+    text
 }

@@ -23,11 +23,20 @@ pub(super) fn text(source: &Source, heap: &Heap, set: &ProfileSet, rows: usize) 
     if ![State::Off, State::Unlinked].contains(&heap.state) {
         text += &table(set, rows);
     }
-    if heap.torn > 0 {
-        _ = writeln!(text, "{} stacks were written to while they were read, and count as not in use", heap.torn);
-    }
-    text += &missing(&heap.walk, "stacks");
-    text
+    text + &lost(heap)
+}
+
+/// What keeps it from being the whole heap, a line each; nothing where nothing does.
+pub(super) fn remarks(heap: &Heap) -> String {
+    heap.state.advice().map_or_else(String::new, |advice| format!("{advice}\n")) + &lost(heap)
+}
+
+fn lost(heap: &Heap) -> String {
+    let torn = match heap.torn {
+        0 => String::new(),
+        torn => format!("{torn} stacks were written to while they were read, and count as not in use\n"),
+    };
+    torn + &missing(&heap.walk, "stacks")
 }
 
 fn table(set: &ProfileSet, rows: usize) -> String {

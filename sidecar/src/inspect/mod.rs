@@ -27,17 +27,32 @@ use crate::capture::profile::{Builder, Window};
 use crate::capture::{Bounds, Source};
 use crate::error::Error;
 
+/// What a command says.
+#[derive(Debug, Default)]
+pub struct Said {
+    /// To standard output.
+    pub shown: String,
+    /// To standard error: what keeps a file that was written from being the whole truth; what is shown says it itself.
+    pub remarks: String,
+}
+
+impl From<String> for Said {
+    fn from(shown: String) -> Self {
+        Self { shown, ..Self::default() }
+    }
+}
+
 /// Does `heap`; what to print.
 ///
 /// # Errors
 /// When the process cannot be read, or the file not be written.
-pub fn heap(asked: &HeapArguments) -> Result<String, Error> {
+pub fn heap(asked: &HeapArguments) -> Result<Said, Error> {
     let source = Source::find(asked.pid)?;
     let mut heap = source.heap(Bounds { buckets: asked.max_buckets, ..Bounds::default() })?;
     let set = built(&source, |builder, window| builder.heap(&mut heap, window));
     match &asked.output {
-        Some(path) => file::write(&set, "inuse_space", path),
-        None => Ok(heap::text(&source, &heap, &set, asked.rows)),
+        Some(path) => Ok(Said { shown: file::write(&set, "inuse_space", path)?, remarks: heap::remarks(&heap) }),
+        None => Ok(heap::text(&source, &heap, &set, asked.rows).into()),
     }
 }
 
@@ -45,22 +60,22 @@ pub fn heap(asked: &HeapArguments) -> Result<String, Error> {
 ///
 /// # Errors
 /// As [`heap`].
-pub fn goroutines(asked: &GoroutinesArguments) -> Result<String, Error> {
+pub fn goroutines(asked: &GoroutinesArguments) -> Result<Said, Error> {
     let source = Source::find(asked.pid)?;
     let bounds = Bounds { goroutines: asked.max_goroutines, ..Bounds::default() };
     let all = source.goroutines(bounds)?;
     if let Some(growth) = asked.growth {
         std::thread::sleep(growth);
         let later = source.goroutines(bounds)?;
-        return Ok(goroutines::growth(&source, &all, &later, growth));
+        return Ok(goroutines::growth(&source, &all, &later, growth).into());
     }
     match &asked.output {
         Some(path) => {
             let set = built(&source, |builder, window| _ = builder.goroutines(&all, window));
-            file::write(&set, "goroutine", path)
+            Ok(Said { shown: file::write(&set, "goroutine", path)?, remarks: goroutines::remarks(&all) })
         }
-        None if asked.each => Ok(goroutines::each(&source, &all)),
-        None => Ok(goroutines::grouped(&source, &all)),
+        None if asked.each => Ok(goroutines::each(&source, &all).into()),
+        None => Ok(goroutines::grouped(&source, &all).into()),
     }
 }
 
@@ -68,14 +83,14 @@ pub fn goroutines(asked: &GoroutinesArguments) -> Result<String, Error> {
 ///
 /// # Errors
 /// As [`heap`].
-pub fn contention(asked: &ContentionArguments) -> Result<String, Error> {
+pub fn contention(asked: &ContentionArguments) -> Result<Said, Error> {
     let source = Source::find(asked.pid)?;
     let kind = if asked.mutex { Kind::Mutex } else { Kind::Block };
     let contention = source.contention(kind, Bounds { buckets: asked.max_buckets, ..Bounds::default() })?;
     let set = built(&source, |builder, window| builder.contention(&contention, window));
     match &asked.output {
-        Some(path) => file::write(&set, "delay", path),
-        None => Ok(contention::text(&source, &contention, &set, asked.rows)),
+        Some(path) => Ok(Said { shown: file::write(&set, "delay", path)?, remarks: contention::remarks(&contention) }),
+        None => Ok(contention::text(&source, &contention, &set, asked.rows).into()),
     }
 }
 

@@ -1,5 +1,6 @@
 //! What a terminal is shown.
 
+use super::goroutines::waited;
 use super::text::{bytes, nanos, percent, plain};
 
 #[test]
@@ -7,6 +8,13 @@ fn amounts_are_short() {
     assert_eq!([0, 1023, 1024, 1_572_864, 5 << 30].map(bytes), ["0 B", "1023 B", "1.0 KiB", "1.5 MiB", "5.0 GiB"]);
     assert_eq!([999, 1_500, 2_500_000, 3_210_000_000].map(nanos), ["999 ns", "1.5 µs", "2.5 ms", "3.21 s"]);
     assert_eq!((percent(1, 4), percent(1, 0)), (25.0, 0.0));
+}
+
+#[test]
+fn who_waits_for_long_is_told_how_long() {
+    const MINUTE: u64 = 60_000_000_000;
+    assert_eq!(waited(Some(5 * MINUTE), 8 * MINUTE + 1), ", 3 minutes");
+    assert_eq!([waited(Some(5), MINUTE), waited(None, MINUTE), waited(Some(2 * MINUTE), 1)], ["", "", ""]);
 }
 
 #[test]

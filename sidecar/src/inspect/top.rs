@@ -23,7 +23,7 @@ use crate::target::Process;
 
 use super::arguments::TopArguments;
 use super::text::{bytes, nanos, plain};
-use super::{built, heap};
+use super::{built, goroutines, heap};
 
 /// Longest that records wait, and Ctrl-C.
 const TURN: Duration = Duration::from_millis(100);
@@ -182,7 +182,8 @@ fn in_memory(source: &Source, rows: usize) -> Result<String, Error> {
     let mut captured = source.heap(Bounds::default())?;
     let set = built(source, |builder, window| builder.heap(&mut captured, window));
     let mut states: BTreeMap<&str, u64> = BTreeMap::new();
-    for goroutine in &source.goroutines(Bounds::default())?.list {
+    let all = source.goroutines(Bounds::default())?;
+    for goroutine in &all.list {
         if !is_system(source, goroutine, &places_of(source, goroutine)) {
             *states.entry(goroutine.state()).or_default() += 1;
         }
@@ -193,7 +194,7 @@ fn in_memory(source: &Source, rows: usize) -> Result<String, Error> {
     for (place, (state, count)) in states.iter().enumerate() {
         _ = write!(text, "{} {count} {state}", if place == 0 { ":" } else { "," });
     }
-    Ok(format!("{text}\n\n{}", heap::text(source, &captured, &set, rows)))
+    Ok(format!("{text}\n{}\n{}", goroutines::remarks(&all), heap::text(source, &captured, &set, rows)))
 }
 
 fn signed(value: u64) -> String {

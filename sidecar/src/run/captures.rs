@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use profiler_proto::ProfileSet;
+use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 use super::source::Handle;
@@ -41,21 +42,37 @@ pub(super) struct Figures {
     pub(super) without_answer: AtomicU64,
     /// Processes beyond those that are captured.
     pub(super) beyond: AtomicU64,
+    /// Requests with figures that were taken as metrics.
+    pub(super) metrics_sent: AtomicU64,
+    /// Those that were not: the log says why.
+    pub(super) metrics_failed: AtomicU64,
     /// What each program's runtime said of itself last.
     programs: Mutex<BTreeMap<Process, Counted>>,
 }
 
 /// A program, with the figures of its runtime.
-type Counted = (Arc<Target>, RuntimeFigures);
+#[derive(Debug)]
+pub(super) struct Counted {
+    pub(super) target: Arc<Target>,
+    pub(super) figures: RuntimeFigures,
+    /// When the process began, nanoseconds since 1970, as it was found first.
+    pub(super) began_unix_nanos: u64,
+    /// When the figures were read.
+    pub(super) taken_unix_nanos: u64,
+}
 
 impl Figures {
     /// Enters the figures of a program; nothing, where there are none.
     fn count(&self, target: &Arc<Target>, figures: Option<RuntimeFigures>) {
-        let mut programs = self.programs();
-        match figures {
-            Some(figures) => _ = programs.insert(target.process, (Arc::clone(target), figures)),
-            None => _ = programs.remove(&target.process),
-        }
+        let (mut programs, process, now) = (self.programs(), target.process, now());
+        let Some(figures) = figures else {
+            programs.remove(&process);
+            return;
+        };
+        // The clock may be set meanwhile; what counts from a begin has one begin.
+        let began = programs.get(&process).map_or_else(|| began(process, now), |known| known.began_unix_nanos);
+        let (began_unix_nanos, taken_unix_nanos) = (began, now.max(began));
+        programs.insert(process, Counted { target: Arc::clone(target), figures, began_unix_nanos, taken_unix_nanos });
     }
 
     /// What each program's runtime said of itself last; of [`MOST`] at most.
@@ -195,6 +212,21 @@ impl Known {
     }
 }
 
+/// Nanoseconds since 1970.
+fn now() -> u64 {
+    UNIX_EPOCH.elapsed().map_or(1, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// When a process began, nanoseconds since 1970, if it is `now`.
+///
+/// Source: proc_pid_stat(5), field 22: ticks since boot, of which a second has 100 where we run (`USER_HZ`).
+fn began(process: Process, now: u64) -> u64 {
+    const TICK: u64 = 1_000_000_000 / 100;
+    let up = clock_gettime(ClockId::Boottime);
+    let up = u64::try_from(up.tv_sec).unwrap_or(0).saturating_mul(1_000_000_000).saturating_add(up.tv_nsec as u64);
+    now.saturating_sub(up.saturating_sub(process.start_time().saturating_mul(TICK)))
+}
+
 /// Captures a process for the window that ends now. What goes wrong has the next window begin anew.
 fn capture(target: &Target, state: &Mutex<State>, programs: &Programs, bounds: Bounds) -> Result<Captured, Error> {
     let State { periodic, ended } = std::mem::take(&mut *state.lock().unwrap_or_else(PoisonError::into_inner));
@@ -202,7 +234,7 @@ fn capture(target: &Target, state: &Mutex<State>, programs: &Programs, bounds: B
         Some(periodic) => periodic,
         None => Periodic::new(Source::of(target.process, programs.program(target.process)?)?),
     };
-    let now = UNIX_EPOCH.elapsed().map_or(1, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX));
+    let now = now();
     // The first window, and one in which the clock was set back, have no length.
     let start_unix_nanos = ended.unwrap_or(now).min(now);
     let window = Window { start_unix_nanos, duration_nanos: (now - start_unix_nanos).max(1) };

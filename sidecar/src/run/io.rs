@@ -7,13 +7,14 @@ use std::io::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use profiler::export::{Exporter, Limits, SpoolSettings, Target};
+use profiler::export::{Exporter, Limits, MetricsTarget, SpoolSettings, Target};
 use profiler::serve::{self, Store};
 use profiler_proto::ProfileSet;
 use profiler_proto::loss::{Cause, Degraded, Loss, stacks_of};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
+use super::metrics;
 use super::pulls::{Pulls, Sink};
 use super::source::Handle;
 use crate::config::of_sdk;
@@ -70,6 +71,8 @@ pub(super) struct Io {
     pub(super) captured: mpsc::Receiver<ProfileSet>,
     /// Who is asked for profiles.
     pub(super) pulls: Pulls,
+    /// Who gets figures of runtimes as metrics, and how often there are new ones.
+    pub(super) metrics: (Vec<MetricsTarget>, Option<Duration>),
     /// Bytes that the agent may have, of which the store gets a part.
     pub(super) memory: u64,
     pub(super) queue_bytes: Option<usize>,
@@ -104,6 +107,9 @@ impl Io {
         drop(self.handle.exporter.set(Arc::clone(&exporter)));
         self.receive(&exporter);
         self.pulls.start(&take_in(&exporter, &self.handle));
+        if let (peers, Some(every)) = std::mem::take(&mut self.metrics) {
+            metrics::start(peers, every, &self.handle.captures);
+        }
         say(&found);
         tokio::pin!(stop);
         let (mut is_ending, late) = (false, tokio::time::sleep(Duration::MAX));

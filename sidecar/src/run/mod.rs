@@ -6,7 +6,9 @@
 //! done before there is a second thread, and dropped.
 
 mod captures;
+mod instruments;
 mod io;
+mod metrics;
 mod pulls;
 mod readers;
 mod runtimes;
@@ -51,7 +53,7 @@ pub fn main(config: Config, until_eof: bool) -> Result<(), Error> {
     let pipeline = Pipeline::open(options(&config), Arc::clone(&ledger), false)?;
     privilege::drop_setup()?;
     let bounds = budget::Bounds { cpu_percent: config.cpu_percent, memory: config.memory };
-    let (handle, commands) = Handle::new(ledger, config.rate_hz, privilege.tier());
+    let (handle, commands) = Handle::new(ledger, &config, privilege.tier());
     let (tasks, inbox) = io::channel();
     let sampling = Sampling::new(pipeline, &config, bounds, handle.clone(), tasks);
     let thread = std::thread::Builder::new().name("sampling".into()).spawn(move || sampling.run(&commands)).map_err(
@@ -61,8 +63,9 @@ pub fn main(config: Config, until_eof: bool) -> Result<(), Error> {
     // After the last of what needs privilege: it needs none but to read memory.
     let captured = Captures::start(&config, &handle)?;
     let pulls = Pulls::new(&config, &handle);
-    let Config { memory, queue_bytes, spool, .. } = config;
-    let io = Io { served, received, until_eof, captured, pulls, memory, queue_bytes, spool, handle };
+    let Config { memory, queue_bytes, spool, metrics, .. } = config;
+    let metrics = (metrics, config.runtime_interval);
+    let io = Io { served, received, until_eof, captured, pulls, metrics, memory, queue_bytes, spool, handle };
     let ran = io.run(config.destinations, inbox);
     ran?;
     match has_panicked(thread) {

@@ -46,8 +46,13 @@ impl Of {
     }
 }
 
-/// Reads it of those of `targets` that are Go programs; of `pid` alone, where that is given.
-pub(super) fn read(readers: Readers, targets: Vec<Arc<Target>>, of: Of, pid: Option<u32>) -> CaptureFuture {
+/// Reads it of those of `targets` that are Go programs, within `bounds`; of `pid` alone, where that is given.
+pub(super) fn read(
+    readers: Readers,
+    targets: Vec<Arc<Target>>,
+    (of, bounds): (Of, Bounds),
+    pid: Option<u32>,
+) -> CaptureFuture {
     Box::pin(async move {
         let asked = |target: &Arc<Target>| pid.is_none_or(|pid| pid == target.process.pid());
         let targets: Vec<Arc<Target>> = targets.into_iter().filter(asked).collect();
@@ -57,7 +62,7 @@ pub(super) fn read(readers: Readers, targets: Vec<Arc<Target>>, of: Of, pid: Opt
         let mut reads = JoinSet::new();
         for target in targets.into_iter().filter(|target| matches!(target.kind, Kind::Go(_))) {
             let readers = readers.clone();
-            reads.spawn(async move { Some((target.process.pid(), read_one(&readers, target, of).await?)) });
+            reads.spawn(async move { Some((target.process.pid(), read_one(&readers, target, of, bounds).await?)) });
         }
         let mut sets: Vec<(u32, ProfileSet)> = reads.join_all().await.into_iter().flatten().collect();
         sets.sort_by_key(|(pid, _)| *pid);
@@ -65,9 +70,9 @@ pub(super) fn read(readers: Readers, targets: Vec<Arc<Target>>, of: Of, pid: Opt
     })
 }
 
-async fn read_one(readers: &Readers, target: Arc<Target>, of: Of) -> Option<ProfileSet> {
+async fn read_one(readers: &Readers, target: Arc<Target>, of: Of, bounds: Bounds) -> Option<ProfileSet> {
     let process = target.process;
-    let why = match readers.ask(process, move || try_read(&target, of)).await {
+    let why = match readers.ask(process, move || try_read(&target, of, bounds)).await {
         Ok(Ok(set)) => return Some(set).filter(|set| !set.profiles.is_empty()),
         Ok(Err(error)) => error.to_string(),
         Err(no_answer) => no_answer.to_string(),
@@ -76,15 +81,15 @@ async fn read_one(readers: &Readers, target: Arc<Target>, of: Of) -> Option<Prof
     None
 }
 
-fn try_read(target: &Target, of: Of) -> Result<ProfileSet, Error> {
+fn try_read(target: &Target, of: Of, bounds: Bounds) -> Result<ProfileSet, Error> {
     let source = Source::find(target.process.pid())?;
     let now = UNIX_EPOCH.elapsed().map_or(1, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX));
     let window = Window { start_unix_nanos: now, duration_nanos: 1 };
     let mut builder = Builder::new(&source, target.resource.clone());
     match of {
-        Of::Heap => builder.heap(&mut source.heap(Bounds::default())?, window),
-        Of::Goroutines => _ = builder.goroutines(&source.goroutines(Bounds::default())?, window),
-        Of::Contention(kind) => builder.contention(&source.contention(kind, Bounds::default())?, window),
+        Of::Heap => builder.heap(&mut source.heap(bounds)?, window),
+        Of::Goroutines => _ = builder.goroutines(&source.goroutines(bounds)?, window),
+        Of::Contention(kind) => builder.contention(&source.contention(kind, bounds)?, window),
     }
     Ok(builder.finish())
 }

@@ -17,7 +17,8 @@ use tokio::sync::oneshot;
 use super::readers::Readers;
 use super::{captures, pulls, runtimes, stats};
 use crate::budget::Judgement;
-use crate::capture::What;
+use crate::capture::{Bounds, What};
+use crate::config::Config;
 use crate::discover;
 use crate::pipeline::{Figures, Tapped, assembled};
 use crate::privilege::Tier;
@@ -42,6 +43,8 @@ pub(super) struct Handle {
     pub(super) captures: Arc<captures::Figures>,
     pub(super) pulls: Arc<pulls::Figures>,
     readers: Readers,
+    /// How much of a runtime is read.
+    bounds: Bounds,
     /// What of which process was read from outside last; no process that was not tried yet.
     outside: Arc<Mutex<HashMap<Process, Vec<What>>>>,
     view: Arc<Mutex<View>>,
@@ -59,13 +62,14 @@ pub(super) struct View {
 }
 
 impl Handle {
-    pub(super) fn new(ledger: Arc<Ledger>, wanted_hz: u32, tier: Tier) -> (Self, Receiver<Command>) {
+    pub(super) fn new(ledger: Arc<Ledger>, config: &Config, tier: Tier) -> (Self, Receiver<Command>) {
         let (commands, inbox) = channel();
         let (targets, figures) = (Vec::new(), Figures::default());
+        let (wanted_hz, bounds) = (config.rate_hz, config.runtime_bounds);
         let view = View { tier, wanted_hz, sampling: false, targets, figures, judgement: None };
         let view = Arc::new(Mutex::new(view));
         let (exporter, intake, captures, pulls, readers, outside) = Default::default();
-        (Self { commands, ledger, exporter, intake, captures, pulls, readers, outside, view }, inbox)
+        (Self { commands, ledger, exporter, intake, captures, pulls, readers, bounds, outside, view }, inbox)
     }
 
     /// Tells the sampling thread to end.
@@ -165,12 +169,12 @@ impl Source for Handle {
     }
 
     fn heap(&self, _first: Option<&'static str>, pid: Option<u32>) -> CaptureFuture {
-        runtimes::read(self.readers.clone(), self.view().targets.clone(), runtimes::Of::Heap, pid)
+        runtimes::read(self.readers.clone(), self.view().targets.clone(), (runtimes::Of::Heap, self.bounds), pid)
     }
 
     fn snapshot(&self, of: Snapshot, pid: Option<u32>) -> CaptureFuture {
         match runtimes::Of::snapshot(of) {
-            Some(of) => runtimes::read(self.readers.clone(), self.view().targets.clone(), of, pid),
+            Some(of) => runtimes::read(self.readers.clone(), self.view().targets.clone(), (of, self.bounds), pid),
             None => Box::pin(ready(Err(CaptureError::NoRuntime))),
         }
     }

@@ -7,10 +7,8 @@ use std::sync::atomic::Ordering;
 use profiler::{EngineStats, Stats, StatsSection};
 
 use super::captures::Figures;
-use super::pulls;
 use super::source::{Handle, View};
-use crate::capture::RuntimeFigures;
-use crate::discover::Target;
+use super::{instruments, pulls};
 use crate::privilege::Tier;
 use crate::receive::Intake;
 
@@ -29,7 +27,7 @@ pub(super) fn stats(handle: &Handle, view: &View) -> Stats {
     stats.sections.push(captures(&handle.captures));
     stats.sections.push(pulls(&handle.pulls));
     stats.sections.extend(handle.intake.get().map(|intake| received(intake)));
-    stats.sections.extend(handle.captures.programs().values().map(|(target, figures)| runtime(target, figures)));
+    stats.sections.extend(handle.captures.programs().values().map(instruments::section));
     stats
 }
 
@@ -103,33 +101,8 @@ fn captures(figures: &Figures) -> StatsSection {
         .with("missing", figures.missing.load(Ordering::Relaxed))
         .with("without_answer", figures.without_answer.load(Ordering::Relaxed))
         .with("beyond", figures.beyond.load(Ordering::Relaxed))
-}
-
-/// What a Go program's runtime says of itself, under the names of OpenTelemetry's conventions where they have one.
-///
-/// Source: OpenTelemetry semantic conventions, "Go runtime metrics" and "Process metrics".
-fn runtime(target: &Target, figures: &RuntimeFigures) -> StatsSection {
-    let seconds = |nanos: u64| nanos as f64 / 1e9;
-    let mut section = StatsSection::new(format!("go_{}", target.process.pid()))
-        .with("service.name", target.service.clone())
-        .with("process.pid", u64::from(target.process.pid()))
-        .with("process.thread.count", figures.threads)
-        .with("go.processor.limit", figures.processors)
-        .with("go.memory.used", figures.used)
-        .with("go.memory.gc.cycles", figures.collections)
-        .with("go.memory.gc.live", figures.live)
-        .with("go.memory.gc.pause.total", seconds(figures.paused));
-    let known = [
-        ("go.memory.gc.goal", figures.goal),
-        ("go.memory.limit", figures.limit),
-        ("go.config.gogc", figures.percent),
-        ("go.goroutine.count", figures.goroutines),
-    ];
-    for (name, figure) in known {
-        section = figure.into_iter().fold(section, |section, figure| section.with(name, figure));
-    }
-    let last = figures.last_pause.map(seconds).into_iter();
-    last.fold(section, |section, pause| section.with("go.memory.gc.pause.last", pause))
+        .with("metrics_sent", figures.metrics_sent.load(Ordering::Relaxed))
+        .with("metrics_failed", figures.metrics_failed.load(Ordering::Relaxed))
 }
 
 fn pulls(figures: &pulls::Figures) -> StatsSection {

@@ -14,6 +14,7 @@ mod degraded;
 mod hostile;
 mod http;
 mod matrix;
+mod metrics;
 mod process;
 mod pulls;
 mod runtimes;
@@ -22,6 +23,7 @@ mod steal;
 mod top;
 #[path = "../undivided/mod.rs"]
 mod undivided;
+mod untouched;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

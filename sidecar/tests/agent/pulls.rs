@@ -4,9 +4,11 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use profiler_proto::ProfileSet;
+use profiler_proto::otlp::decode_bytes;
+use profiler_proto::{Limits, ProfileSet};
 
 use crate::http::get;
+use crate::metrics::{PROFILES, collector, next};
 use crate::process::{self, Running, agent, go_program_with};
 use crate::{DEADLINE, decode, folder, is_root};
 
@@ -80,6 +82,41 @@ fn without_privileges_profiles_are_pulled() {
     );
     assert_eq!(run.end(), Some(0));
     std::fs::remove_dir_all(files).unwrap();
+}
+
+/// Check that user and password are shown where the file of settings says so, and that the pulled profiles have the resource that the process's own have: who
+/// reads them need not know where they came from.
+#[test]
+fn pulled_profiles_are_those_of_their_process() {
+    if !is_root() {
+        return;
+    }
+    let program = go_program_with("served", &["secret"]);
+    let (address, pid) = (program.address_after("listening "), program.pid().to_string());
+    let folder = folder("pull-basic");
+    let file = folder.join("settings.toml");
+    // `ada:secret` in base64, as RFC 7617 has it.
+    let endpoint =
+        format!("[[pull]]\nurl = \"http://{address}\"\nheaders = {{ authorization = \"Basic YWRhOnNlY3JldA==\" }}\n");
+    std::fs::write(&file, endpoint).unwrap();
+    let resource = |arguments: &[&str], of: &str| {
+        let (collector, requests) = collector("200 OK");
+        let mut run = agent(&["run", "--pid", &pid]);
+        run.args(arguments).env("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{collector}"));
+        let run = Running::agent(&mut run);
+        let resource = next(&requests, PROFILES, &run, |body| {
+            let sets = decode_bytes(body, &Limits::default()).unwrap();
+            sets.into_iter().find(|set| of_set(set, of, "main.keep").is_some()).map(|set| set.resource)
+        });
+        assert_eq!(run.end(), Some(0));
+        resource
+    };
+    let file = file.to_str().unwrap();
+    let pulled = resource(&["--runtime-interval", "off", "--config", file], "inuse_space");
+    let read = resource(&["--runtime-interval", "1s"], "inuse_space");
+    assert!(pulled.service_name() == Some("served") && pulled.get("process.pid").is_some(), "{pulled:?}");
+    assert_eq!(pulled, read);
+    std::fs::remove_dir_all(folder).unwrap();
 }
 
 /// Check that what is read from outside is not asked for.

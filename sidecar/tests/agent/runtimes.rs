@@ -153,6 +153,39 @@ fn runtimes_are_captured_without_ebpf() {
     assert_eq!(run.end(), Some(0));
 }
 
+/// Check that what is asked for at the page keeps to the bounds of the settings, and says what is beyond them.
+#[test]
+fn what_is_asked_for_keeps_to_the_bounds() {
+    if !is_root() {
+        return;
+    }
+    let program = parked();
+    let pid = program.pid().to_string();
+    let bounds = ["--runtime-interval", "off", "--max-goroutines", "8", "--max-buckets", "3"];
+    let run = Running::agent(agent(&["run", "--pid", &pid]).args(bounds));
+    let page = run.address_after("http://");
+    for (of, most) in [("goroutine", 8), ("heap", 3), ("block", 3), ("mutex", 3)] {
+        let until = Instant::now() + DEADLINE;
+        let set = loop {
+            let answer = get(&page, &format!("/debug/pprof/{of}?pid={pid}"));
+            // The process may not have been seen yet.
+            if answer.status == 200 {
+                break decode(&answer.body);
+            }
+            assert!(Instant::now() < until, "{of}: {} {}", answer.status, run.log());
+            std::thread::sleep(Duration::from_millis(100));
+        };
+        for profile in &set.profiles {
+            let count = match of {
+                "goroutine" => profile.samples.iter().map(|sample| sample.value).sum::<i64>(),
+                _ => profile.samples.len() as i64,
+            };
+            assert!(count <= most, "{of}: {count}");
+        }
+    }
+    assert_eq!(run.end(), Some(0));
+}
+
 /// Check that each of the four bugs of `examples/go/troubles` is what stands out where its type is chosen on the page, and its growth where it has one: in
 /// two clicks.
 #[test]

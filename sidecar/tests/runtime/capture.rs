@@ -17,7 +17,8 @@ use profiler_proto::{Limits, pprof};
 use profiler_sidecar::capture::contention::Kind;
 use profiler_sidecar::capture::heap::State;
 use profiler_sidecar::capture::profile::{Builder, Window};
-use profiler_sidecar::capture::{Bounds, Periodic, Source, Variables};
+use profiler_sidecar::capture::{Bounds, Goroutines, Periodic, Source, Variables};
+use profiler_sidecar::go::Call;
 
 /// Forms of a program: as it comes (static), without symbols and debug information, position-independent, both; with C, linked by the system's linker to shared
 /// libraries, and to none.
@@ -131,6 +132,35 @@ fn goroutines_are_marked_and_linked() {
     assert_eq!(link.trace_id, 0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736_u128.to_be_bytes());
     assert_eq!(link.span_id, 0x00f0_67aa_0ba9_02b7_u64.to_be_bytes());
     assert_eq!(labels(&set, linked), "user=ada");
+}
+
+/// Check since when goroutines wait, by the same clock as the system's: as far as the collector noticed, which it did after they began to. Of one that was
+/// not noticed yet it is not known.
+#[test]
+fn how_long_goroutines_wait_is_known_once_garbage_was_collected() {
+    let program = programs::build("parked", "go1.24.13", &[], "amd64");
+    let before = monotonic();
+    let mut running = Running::start(&program, &[]);
+    let folder = program.with_extension(format!("{}.waits", running.pid()));
+    std::fs::create_dir_all(&folder).unwrap();
+    running.ask(&format!("write {}", folder.display()), "written");
+    std::fs::remove_dir_all(&folder).unwrap();
+    let collected = monotonic();
+    running.ask("run", "runs");
+    let source = Source::find(running.pid()).unwrap();
+    let all = source.goroutines(Bounds::default()).unwrap();
+    let waiting = all.list.iter().filter(|goroutine| goroutine.state() == "chan receive");
+    let since: Vec<u64> = waiting.map(|goroutine| goroutine.waiting_since.unwrap()).collect();
+    assert!(since.len() >= 4 && since.iter().all(|since| (before..collected).contains(since)), "{before} {since:?}");
+    // It began to wait after the collection.
+    let new = all.list.iter().find(|goroutine| goroutine.labels.iter().any(|(key, _)| key == "span_id"));
+    assert!(new.is_some_and(|new| new.waiting_since.is_none_or(|since| since > collected)), "{new:?}");
+}
+
+/// Nanoseconds of `CLOCK_MONOTONIC`, which is Go's `nanotime`.
+fn monotonic() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 /// Check that a variable that is not found takes its own kinds along, and no others.
@@ -331,4 +361,25 @@ fn states(what: &str, source: &Source, folder: &Path) {
     for (id, state) in theirs.iter().filter(|(id, _)| **id != 1) {
         assert_eq!(ours.get(id), Some(&state.as_str()), "{what}: goroutine {id}");
     }
+    creators(what, &text, source, &goroutines);
+}
+
+/// Who started each goroutine, where, as a panic would print it ("created by main.park.func1 in goroutine 1", then the line).
+fn creators(what: &str, text: &str, source: &Source, goroutines: &Goroutines) {
+    let mut compared = 0;
+    for theirs in text.split("\n\n") {
+        let Some((_, rest)) = theirs.split_once("goroutine ") else { continue };
+        let id: u64 = rest.split(' ').next().unwrap().parse().unwrap();
+        let Some((_, creator)) = theirs.split_once("created by ") else { continue };
+        let (by, place) = creator.split_once("\n\t").unwrap();
+        let (function, parent) = by.split_once(" in goroutine ").unwrap();
+        let ours = goroutines.list.iter().find(|goroutine| goroutine.id == id).unwrap();
+        let frames = source.loaded().frames(ours.go_pc, Call::Return);
+        let frame = frames.first().unwrap();
+        assert_eq!((&*frame.function, ours.parent), (function, parent.parse().unwrap()), "{what}: goroutine {id}");
+        let line = place.split(' ').next().unwrap().trim_end();
+        assert_eq!(format!("{}:{}", frame.file, frame.line), line, "{what}: goroutine {id}");
+        compared += 1;
+    }
+    assert!(compared > 15, "{what}: {text}");
 }

@@ -77,7 +77,8 @@ fn goroutines(source: &Source) -> u64 {
 fn theirs(running: &mut Running) -> RuntimeFigures {
     let text = running.told("figures");
     let words: Vec<u64> = text.split(' ').map(|word| word.parse().unwrap()).collect();
-    let [cycles, live, goal, percent, limit, processors, total, released, count, paused, last, goroutines] = words[..]
+    let [cycles, live, goal, percent, limit, processors, total, released, allocated, count, paused, last, goroutines] =
+        words[..]
     else {
         panic!("{text}");
     };
@@ -92,6 +93,7 @@ fn theirs(running: &mut Running) -> RuntimeFigures {
         live,
         // Without both, it is what no heap comes to.
         goal: Some(goal).filter(|_| limit.is_some() || percent.is_some()),
+        allocated,
         used: total - released,
         limit,
         percent,

@@ -45,16 +45,96 @@ fn a_program_is_shown_at_the_terminal_and_as_a_file() {
         "{grouped}"
     );
     let each = shown(&["goroutines", "--each", pid]);
-    assert!(each.contains("\ngoroutine 1 [") && each.contains("created by main.park"), "{each}");
+    // Whoever started another one is named with its number: here, the first one all of them.
+    assert!(
+        each.contains("\ngoroutine 1 [") && each.contains("created by main.park.func1 in goroutine 1\n\t"),
+        "{each}"
+    );
     assert!(shown(&["contention", pid]).contains("sync.(*Mutex).Lock"));
     assert!(shown(&["contention", "--mutex", pid]).contains("main.release"));
 
-    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{pid}.pb.gz"));
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{pid}-terminal.pb.gz"));
     assert!(shown(&["heap", pid, "-o", file.to_str().unwrap()]).contains(" stacks, "));
     let set = pprof::decode(&std::fs::read(&file).unwrap(), &Limits::default()).unwrap();
     std::fs::remove_file(&file).unwrap();
     let kinds: Vec<_> = set.profiles.iter().map(|p| set.dictionary.strings.text(p.kind.sample_type.kind)).collect();
     assert_eq!(kinds, ["alloc_objects", "alloc_space", "inuse_objects", "inuse_space"]);
+}
+
+/// Check the form for other tools, of each command: a line for each stack, root first, with its value behind it; all of them are what the program keeps, and how many
+/// goroutines it has.
+#[test]
+fn captures_are_written_as_folded_stacks() {
+    if !is_root() {
+        return;
+    }
+    let program = programs::build("parked", "go1.24.13", &["-ldflags=-s -w"], "amd64");
+    let mut running = Running::start(&program, &[]);
+    collect(&program, &mut running);
+    let pid = running.pid().to_string();
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{pid}.folded"));
+    let mut folded = |arguments: &[&str]| {
+        let said = shown(&[arguments, &[&pid, "-o", file.to_str().unwrap()]].concat());
+        let text = std::fs::read_to_string(&file).unwrap();
+        std::fs::remove_file(&file).unwrap();
+        let lines: Vec<(String, i64)> = text
+            .lines()
+            .map(|line| {
+                let (stack, value) = line.rsplit_once(' ').unwrap();
+                (stack.to_owned(), value.parse().unwrap())
+            })
+            .collect();
+        assert!(said.trim_end().ends_with(&format!(" stacks, {} bytes", text.len())), "{said} {text}");
+        lines
+    };
+    let sum = |lines: &[(String, i64)], path: &str| {
+        let with = lines.iter().filter(|(stack, _)| stack.contains(path));
+        with.map(|(_, value)| value).sum::<i64>()
+    };
+    // 300 x 20,000 and 50 x 700,000 bytes, each size rounded up by the runtime: 41.4 million, sampled with a standard error of 0.2.
+    let kept = sum(&folded(&["heap"]), "runtime.main;main.main;main.fill;main.keep;main.fresh");
+    assert!((40_000_000..43_000_000).contains(&kept), "{kept}");
+    let goroutines = folded(&["goroutines"]);
+    assert_eq!(sum(&goroutines, "main.receive;runtime.chanrecv1;runtime.chanrecv;runtime.gopark"), 3, "{goroutines:?}");
+    // Five times three milliseconds at least, in nanoseconds.
+    let waited = sum(&folded(&["contention"]), "main.contend;main.await;runtime.chanrecv1");
+    let held = sum(&folded(&["contention", "--mutex"]), "main.contend;main.release;sync.(*Mutex).Unlock");
+    assert!(waited > 0 && held >= 10_000_000, "{waited} {held}");
+}
+
+/// Has the program collect its garbage, by which the runtime comes to know what is in use, and since when goroutines wait.
+fn collect(program: &Path, running: &mut Running) {
+    let folder = program.with_extension(format!("{}.collected", running.pid()));
+    std::fs::create_dir_all(&folder).unwrap();
+    running.ask(&format!("write {}", folder.display()), "written");
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// Check that what keeps a file from being the whole truth is said on standard error, which a pipe does not get: what is left out, and why there is nothing.
+#[test]
+fn what_a_file_lacks_is_said_beside_it() {
+    if !is_root() {
+        return;
+    }
+    let program = programs::build("parked", "go1.24.13", &["-ldflags=-s -w"], "amd64");
+    let (running, off) = (Running::start(&program, &[]), Running::start(&program, &["off"]));
+    let file = program.with_extension(format!("{}.lacks.folded", running.pid()));
+    let (pid, bare) = (running.pid().to_string(), off.pid().to_string());
+    for (arguments, remark) in [
+        (&["heap", &pid, "--max-buckets", "2"][..], " stacks left out, as there are more than asked for\n"),
+        (&["goroutines", &pid, "--max-goroutines", "2"], " goroutines left out, as there are more than asked for\n"),
+        (&["contention", &pid, "--max-buckets", "1"], " stacks left out, as there are more than asked for\n"),
+        (&["contention", &bare], "block profiling is off: "),
+        (&["contention", &bare, "--mutex"], "mutex profiling is off: "),
+    ] {
+        let output = sidecar(&[arguments, &["-o", file.to_str().unwrap()]].concat());
+        let (said, remarks) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success() && said.contains(" bytes") && !said.contains(remark), "{arguments:?}: {said}");
+        assert!(remarks.contains(remark), "{arguments:?}: {remarks}");
+    }
+    let whole = sidecar(&["goroutines", &pid, "-o", file.to_str().unwrap()]);
+    assert!(whole.status.success() && whole.stderr.is_empty(), "{}", String::from_utf8_lossy(&whole.stderr));
+    std::fs::remove_file(&file).unwrap();
 }
 
 /// Check that a leak of goroutines is shown by its stack and who started it, and that those that merely stand are not.
@@ -83,9 +163,17 @@ fn a_capture_is_drawn() {
     let program = programs::build("parked", "go1.24.13", &["-ldflags=-s -w"], "amd64");
     let running = Running::start(&program, &[]);
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}.svg", running.pid()));
-    let output = sidecar(&["heap", &running.pid().to_string(), "-o", file.to_str().unwrap()]);
-    assert!(output.status.success(), "{output:?}");
-    assert!(std::fs::read_to_string(&file).unwrap().contains("<title>main.fresh ("));
+    let pid = running.pid().to_string();
+    for (arguments, function) in [
+        (&["heap", &pid][..], "main.fresh"),
+        (&["goroutines", &pid], "main.receive"),
+        (&["contention", &pid], "main.await"),
+        (&["contention", "--mutex", &pid], "main.release"),
+    ] {
+        shown(&[arguments, &["-o", file.to_str().unwrap()]].concat());
+        let drawn = std::fs::read_to_string(&file).unwrap();
+        assert!(drawn.contains(&format!("<title>{function} (")), "{arguments:?}");
+    }
     std::fs::remove_file(&file).unwrap();
 }
 

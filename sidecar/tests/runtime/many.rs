@@ -42,8 +42,25 @@ fn very_many_goroutines_and_stacks_are_captured() {
 
     let few = Bounds { buckets: 4000, goroutines: 1000 };
     assert_eq!(source.heap(few).unwrap().walk.beyond, (heap.walk.taken - 4000).min(40_001));
-    // Dead ones may be among those that are left out.
-    assert!(source.goroutines(few).unwrap().beyond >= (all.list.len() - 1000) as u64);
+    // Workers of the runtime come and go.
+    let (few, all) = (source.goroutines(few).unwrap(), all.list.len());
+    assert_eq!(few.list.len(), 1000);
+    assert!((1000 + few.beyond).abs_diff(all as u64) < 50, "{} {all}", few.beyond);
+}
+
+/// Check that goroutines that ended take nobody's place: of twenty thousand the last ten are left, far behind a bound of a thousand, and are all there is.
+#[test]
+fn goroutines_that_ended_do_not_count_against_the_bound() {
+    let program = programs::build("many", "go1.27.0", &["-ldflags=-s -w"], "amd64");
+    let running = Running::start(&program, &["20000", "1", "10"]);
+    let source = Source::find(running.pid()).unwrap();
+    let captured = source.goroutines(Bounds { goroutines: 1000, ..Bounds::default() }).unwrap();
+    let parked = captured.list.iter().filter(|goroutine| goroutine.state() == "chan receive (nil chan)");
+    assert_eq!((parked.count(), captured.beyond, captured.broken), (10, 0, 0));
+    // Where there is room for fewer than live, the rest is counted.
+    let few = source.goroutines(Bounds { goroutines: 5, ..Bounds::default() }).unwrap();
+    assert_eq!(few.list.len(), 5);
+    assert!((5 + few.beyond).abs_diff(captured.list.len() as u64) < 50, "{}", few.beyond);
 }
 
 /// Check that a hundred thousand stacks, and as many goroutines, are read, named and written with 96 MiB of memory: the kernel gives no more

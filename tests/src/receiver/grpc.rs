@@ -20,11 +20,21 @@ use super::{Answer, Protocol, State, http::reply};
 /// The method's path (opentelemetry/proto/collector/profiles/v1development/profiles_service.proto).
 pub(super) const EXPORT: &str = "/opentelemetry.proto.collector.profiles.v1development.ProfilesService/Export";
 
+/// The same of metrics (opentelemetry/proto/collector/metrics/v1/metrics_service.proto).
+pub(super) const METRICS: &str = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export";
+
 /// Answers a call of [`EXPORT`].
 pub(super) async fn answer(request: Request<Incoming>, state: Arc<State>) -> Response<GrpcBody> {
-    let server = Grpc::new(Raw).accept_compressed(CompressionEncoding::Gzip).max_decoding_message_size(64 << 20);
-    let mut server = server;
-    server.unary(Export(state), request).await
+    server().unary(Export(state), request).await
+}
+
+/// Answers a call of [`METRICS`].
+pub(super) async fn metrics(request: Request<Incoming>, state: Arc<State>) -> Response<GrpcBody> {
+    server().unary(Metrics(state), request).await
+}
+
+fn server() -> Grpc<Raw> {
+    Grpc::new(Raw).accept_compressed(CompressionEncoding::Gzip).max_decoding_message_size(64 << 20)
 }
 
 /// Answers any other call.
@@ -50,6 +60,18 @@ impl UnaryService<Bytes> for Export {
                 Answer::Hang => std::future::pending().await,
             }
         })
+    }
+}
+
+struct Metrics(Arc<State>);
+
+impl UnaryService<Bytes> for Metrics {
+    type Response = Bytes;
+    type Future = std::future::Ready<Result<tonic::Response<Bytes>, Status>>;
+
+    fn call(&mut self, request: tonic::Request<Bytes>) -> Self::Future {
+        self.0.keep_metrics(request.get_ref());
+        std::future::ready(Ok(tonic::Response::new(Bytes::new())))
     }
 }
 

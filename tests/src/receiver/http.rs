@@ -21,18 +21,26 @@ use crate::Error;
 
 /// The path of OTLP over HTTP.
 const PATH: &str = "/v1development/profiles";
+/// The same of metrics.
+const METRICS: &str = "/v1/metrics";
 
 /// Answers any request. An error closes the connection.
 pub(super) async fn answer(request: Request<Incoming>, state: Arc<State>) -> Result<Response<GrpcBody>, Error> {
     let content = request.headers().get(header::CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
     if content.starts_with(b"application/grpc") {
-        return Ok(match request.uri().path() == grpc::EXPORT {
-            true => grpc::answer(request, state).await,
-            false => grpc::unimplemented(),
+        return Ok(match request.uri().path() {
+            grpc::EXPORT => grpc::answer(request, state).await,
+            grpc::METRICS => grpc::metrics(request, state).await,
+            _ => grpc::unimplemented(),
         });
     }
     match (request.method(), request.uri().path(), content) {
         (&Method::POST, PATH, b"application/x-protobuf") => export(request, &state).await,
+        (&Method::POST, METRICS, b"application/x-protobuf") => {
+            let body = whole(request).await?;
+            state.keep_metrics(&body);
+            response(StatusCode::OK, Bytes::new())
+        }
         (&Method::POST, PATH, _) => response(StatusCode::UNSUPPORTED_MEDIA_TYPE, Bytes::new()),
         _ => response(StatusCode::NOT_FOUND, Bytes::new()),
     }
@@ -46,9 +54,7 @@ pub(super) fn reply(rejected: i64) -> Bytes {
 }
 
 async fn export(request: Request<Incoming>, state: &State) -> Result<Response<GrpcBody>, Error> {
-    let gzip = request.headers().get(header::CONTENT_ENCODING).is_some_and(|value| value == "gzip");
-    let body = request.into_body().collect().await?.to_bytes();
-    let bytes = if gzip { uncompressed(&body)? } else { body.to_vec() };
+    let bytes = whole(request).await?;
     match state.keep(Protocol::Http, &bytes) {
         Answer::Accept => response(StatusCode::OK, reply(0)),
         Answer::AcceptBut(rejected) => response(StatusCode::OK, reply(rejected)),
@@ -57,6 +63,13 @@ async fn export(request: Request<Incoming>, state: &State) -> Result<Response<Gr
         Answer::Status(status, _) => response(StatusCode::from_u16(status)?, Bytes::new()),
         Answer::Hang => std::future::pending().await,
     }
+}
+
+/// The body, as it was before compression.
+async fn whole(request: Request<Incoming>) -> Result<Vec<u8>, Error> {
+    let gzip = request.headers().get(header::CONTENT_ENCODING).is_some_and(|value| value == "gzip");
+    let body = request.into_body().collect().await?.to_bytes();
+    Ok(if gzip { uncompressed(&body)? } else { body.to_vec() })
 }
 
 fn uncompressed(body: &[u8]) -> std::io::Result<Vec<u8>> {

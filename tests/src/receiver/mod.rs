@@ -1,4 +1,4 @@
-//! A receiver: takes OTLP profiles over gRPC and over HTTP on one loopback port, and keeps what it took.
+//! A receiver: takes OTLP profiles, and metrics, over gRPC and over HTTP on one loopback port, and keeps what it took.
 //!
 //! In: requests of whoever is profiled, and a script of how to answer them. Out: every body as it came, decoded, checked
 //! by [`profiler_proto::validate`], with the answer it got. Real sockets, real HTTP, real gRPC; a thread and a runtime of
@@ -64,6 +64,7 @@ struct State {
 #[derive(Debug)]
 struct Kept {
     bodies: Vec<Body>,
+    metrics: Vec<Vec<u8>>,
     next: VecDeque<Answer>,
     always: Answer,
     allowed: Vec<Rule>,
@@ -78,7 +79,13 @@ impl Receiver {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
-        let kept = Kept { bodies: Vec::new(), next: VecDeque::new(), always: Answer::Accept, allowed: Vec::new() };
+        let kept = Kept {
+            bodies: Vec::new(),
+            metrics: Vec::new(),
+            next: VecDeque::new(),
+            always: Answer::Accept,
+            allowed: Vec::new(),
+        };
         let state = Arc::new(State { kept: Mutex::new(kept), changed: Condvar::new() });
         let (stop, stopped) = oneshot::channel();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -125,6 +132,14 @@ impl Receiver {
     #[must_use]
     pub fn bodies(&self) -> Vec<Body> {
         self.state.kept().bodies.clone()
+    }
+
+    /// Waits for metrics, at most for `limit`, and takes what came of them so far: requests, without compression.
+    #[must_use]
+    pub fn take_metrics(&self, limit: Duration) -> Vec<Vec<u8>> {
+        let none = |kept: &mut Kept| kept.metrics.is_empty();
+        let waited = self.state.changed.wait_timeout_while(self.state.kept(), limit, none);
+        std::mem::take(&mut waited.unwrap_or_else(PoisonError::into_inner).0.metrics)
     }
 
     /// Waits until `enough` says so of what came, at most for `limit`. Says whether it did.
@@ -205,6 +220,12 @@ impl State {
         kept.bodies.push(Body::new(protocol, bytes, answer));
         self.changed.notify_all();
         answer
+    }
+
+    /// Keeps a request with metrics, which is always answered by success.
+    fn keep_metrics(&self, bytes: &[u8]) {
+        self.kept().metrics.push(bytes.to_vec());
+        self.changed.notify_all();
     }
 }
 

@@ -1,5 +1,6 @@
-// A program with many goroutines and many stacks that allocate: many GOROUTINES LOG: so many goroutines that wait, each of two kinds of work at a depth of its
-// number, and 2^LOG different stacks with an allocation. It says "ready" and ends at the end of its input.
+// A program with many goroutines and many stacks that allocate: many GOROUTINES LOG [LEFT]: so many goroutines that wait, each of two kinds of work at a depth
+// of its number, and 2^LOG different stacks with an allocation; where LEFT is given, all goroutines but so many, the last ones, end before it says "ready". It ends at
+// the end of its input.
 package main
 
 import (
@@ -10,11 +11,13 @@ import (
 	"runtime/pprof"
 	"strconv"
 	"sync"
+	"time"
 )
 
 var (
 	kept    [][]byte
 	nothing chan int
+	ended   = make(chan int)
 )
 
 //go:noinline
@@ -40,18 +43,22 @@ func right(bits, depth int) {
 }
 
 //go:noinline
-func park(depth int, ready *sync.WaitGroup) {
+func park(depth int, ready *sync.WaitGroup, until chan int) {
 	if depth > 0 {
-		park(depth-1, ready)
+		park(depth-1, ready, until)
 		return
 	}
 	ready.Done()
-	<-nothing
+	<-until
 }
 
 func main() {
 	goroutines, _ := strconv.Atoi(os.Args[1])
 	log, _ := strconv.Atoi(os.Args[2])
+	staying := goroutines
+	if len(os.Args) > 3 {
+		staying, _ = strconv.Atoi(os.Args[3])
+	}
 	runtime.MemProfileRate = 1
 	for bits := 0; bits < 1<<log; bits++ {
 		left(bits, log)
@@ -60,9 +67,17 @@ func main() {
 	var ready sync.WaitGroup
 	ready.Add(goroutines)
 	for i := 0; i < goroutines; i++ {
-		go park(i%20, &ready)
+		until := ended
+		if i >= goroutines-staying {
+			until = nothing
+		}
+		go park(i%20, &ready, until)
 	}
 	ready.Wait()
+	close(ended)
+	for runtime.NumGoroutine() > staying+1 {
+		time.Sleep(time.Millisecond)
+	}
 	runtime.GC()
 	fmt.Println("ready")
 	io.Copy(io.Discard, os.Stdin)

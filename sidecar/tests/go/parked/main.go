@@ -179,7 +179,7 @@ func write(folder string) {
 func figures() string {
 	names := []string{
 		"/gc/cycles/total:gc-cycles", "/gc/heap/live:bytes", "/gc/heap/goal:bytes", "/gc/gogc:percent", "/gc/gomemlimit:bytes",
-		"/sched/gomaxprocs:threads", "/memory/classes/total:bytes", "/memory/classes/heap/released:bytes",
+		"/sched/gomaxprocs:threads", "/memory/classes/total:bytes", "/memory/classes/heap/released:bytes", "/gc/heap/allocs:bytes",
 	}
 	samples := make([]metrics.Sample, len(names))
 	for i, name := range names {

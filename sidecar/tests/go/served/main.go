@@ -1,4 +1,4 @@
-// A program that serves its profiles itself, to those who know a token where one is given: served [TOKEN]. It says "listening ADDRESS" and "ready", and to
+// A program that serves its profiles itself, to those who know a token where one is given, by itself or as the password of ada: served [TOKEN]. It says "listening ADDRESS" and "ready", and to
 // each line "churn" it allocates and waits a known amount, collects garbage and says "churned"; it uses CPU time all the while, and ends at the end of its input.
 package main
 
@@ -70,7 +70,8 @@ func main() {
 	var handler http.Handler = http.DefaultServeMux
 	if len(os.Args) > 1 {
 		handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.Header.Get("Authorization") != "Bearer "+os.Args[1] {
+			user, password, _ := r.BasicAuth()
+			if r.Header.Get("Authorization") != "Bearer "+os.Args[1] && (user != "ada" || password != os.Args[1]) {
 				http.Error(w, "who are you?", http.StatusUnauthorized)
 				return
 			}

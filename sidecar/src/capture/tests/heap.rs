@@ -1,0 +1,93 @@
+//! Lists of buckets and what is made of the heap's.
+
+use super::{Forged, Text, VARIABLES, layout};
+use crate::capture::heap::{Amount, State, heap};
+use crate::go::layouts::bucket;
+
+fn roots(mbuckets: u64, rate: u64) -> Forged {
+    Forged::default().with(0x100, &[mbuckets, 0, 0]).with(0x200, &[rate, 0, 0, 0])
+}
+
+#[test]
+fn a_heap_is_unsampled_as_go_does() {
+    let memory = roots(0x10000, 524_288).heap_bucket(0x10000, 0, &[0x1010, 0x1f10], [4, 1, 2048, 512]);
+    let heap = heap(&memory, &Text, &VARIABLES, &layout(), 10).unwrap().unwrap();
+    assert_eq!((heap.state, heap.rate, heap.walk.taken, heap.torn), (State::Collected, 524_288, 1, 0));
+    let record = &heap.records[0];
+    assert_eq!((&*record.stack, record.size), (&[0x1010, 0x1f10][..], 512));
+    assert_eq!(record.in_use, Amount { objects: 3, bytes: 1536 });
+    // `scaleHeapSample(4, 2048, 524288)` and `(3, 1536, 524288)`: 1 / (1 - exp(-512 / 524288)) is 1024.5.
+    assert_eq!(record.allocated.unsampled(524_288), Amount { objects: 4098, bytes: 2_098_176 });
+    assert_eq!(record.in_use.unsampled(524_288), Amount { objects: 3073, bytes: 1_573_632 });
+    assert_eq!(record.in_use.unsampled(1), record.in_use);
+}
+
+#[test]
+fn without_a_collection_all_allocations_count() {
+    let future = [0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 1024, 0, 1, 1, 512, 512];
+    let header = [0, 0, bucket::MEMORY, 0, 512, 1, 0x1010];
+    let memory = roots(0x10000, 524_288).with(0x10000, &[&header[..], &future].concat());
+    let heap = heap(&memory, &Text, &VARIABLES, &layout(), 10).unwrap().unwrap();
+    assert_eq!(heap.state, State::NoCollection);
+    assert_eq!((heap.records[0].allocated.objects, heap.records[0].in_use.objects), (3, 2));
+}
+
+#[test]
+fn a_heap_that_is_off_is_not_an_empty_one() {
+    let heap = heap(&roots(0, 0), &Text, &VARIABLES, &layout(), 10).unwrap().unwrap();
+    assert_eq!((heap.state, heap.records.len()), (State::Unlinked, 0));
+}
+
+#[test]
+fn a_list_that_runs_in_a_circle_ends() {
+    let memory = roots(0x10000, 1).heap_bucket(0x10000, 0x20000, &[0x1010], [1, 0, 512, 0]);
+    let memory = memory.heap_bucket(0x20000, 0x10000, &[0x1020], [1, 0, 512, 0]);
+    let heap = heap(&memory, &Text, &VARIABLES, &layout(), 1_000_000).unwrap().unwrap();
+    assert_eq!((heap.walk.taken, heap.walk.broken, heap.records.len()), (2, 1, 2));
+}
+
+/// Check that a circle behind what is taken is one, and not as many buckets as are counted.
+#[test]
+fn a_circle_beyond_the_bound_ends() {
+    let mut memory = roots(0x10000, 1);
+    for number in 0..20 {
+        let at = 0x10000 + number * 0x1000;
+        memory = memory.heap_bucket(at, if number == 19 { 0x18000 } else { at + 0x1000 }, &[0x1010], [1, 0, 512, 0]);
+    }
+    let heap = heap(&memory, &Text, &VARIABLES, &layout(), 5).unwrap().unwrap();
+    assert_eq!((heap.walk.taken, heap.walk.broken), (5, 1));
+    assert!((15..50).contains(&heap.walk.beyond), "{:?}", heap.walk);
+}
+
+#[test]
+fn lists_into_nowhere_and_lengths_that_cannot_be_are_counted() {
+    let nowhere = roots(0x10000, 1).heap_bucket(0x10000, 0xdead_0000_0000, &[0x1010], [1, 0, 512, 0]);
+    let deep = roots(0x10000, 1).with(0x10000, &[0, 0, bucket::MEMORY, 0, 512, 1 << 60]);
+    let last = roots(u64::MAX - 7, 1);
+    let odd = roots(0x10001, 1);
+    let other = roots(0x10000, 1).with(0x10000, &[0, 0, bucket::BLOCK, 0, 512, 1]);
+    for (memory, taken) in [(nowhere, 1), (deep, 0), (last, 0), (odd, 0), (other, 0)] {
+        let heap = heap(&memory, &Text, &VARIABLES, &layout(), 100).unwrap().unwrap();
+        assert_eq!((heap.walk.taken, heap.walk.broken), (taken, 1));
+    }
+}
+
+#[test]
+fn stacks_that_are_no_code_are_left_out_and_torn_records_too() {
+    let memory = roots(0x10000, 1).heap_bucket(0x10000, 0x20000, &[0x1010, 0x9999], [1, 0, 512, 0]);
+    let memory = memory.heap_bucket(0x20000, 0, &[0x1010], [1, 2, 512, 1024]);
+    let heap = heap(&memory, &Text, &VARIABLES, &layout(), 100).unwrap().unwrap();
+    assert_eq!((heap.walk.taken, heap.walk.foreign, heap.torn), (1, 1, 1));
+    assert_eq!(heap.records[0].in_use, Amount::default());
+}
+
+#[test]
+fn what_is_beyond_the_bound_is_counted() {
+    let mut memory = roots(0x10000, 1);
+    for number in 0..20 {
+        let at = 0x10000 + number * 0x1000;
+        memory = memory.heap_bucket(at, if number == 19 { 0 } else { at + 0x1000 }, &[0x1010], [1, 0, 512, 0]);
+    }
+    let heap = heap(&memory, &Text, &VARIABLES, &layout(), 5).unwrap().unwrap();
+    assert_eq!((heap.walk.taken, heap.walk.beyond, heap.records.len()), (5, 15, 5));
+}

@@ -1,0 +1,95 @@
+//! The sidecar beside a Go program, each in a process of its own: what a pod has.
+//!
+//! In: what the sidecar is told beside whom it is to read. Out: both at work. The program is `examples/go/troubles`, built by the installed Go; the sidecar is the
+//! one that was built beside the tests. Needs root, by which the sidecar may read other processes.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use crate::Result;
+use crate::process::{Running, build, run};
+
+/// How long either may run: many times what a test needs.
+const LIMIT: Duration = Duration::from_secs(900);
+
+/// Both, until this is dropped.
+#[derive(Debug)]
+pub struct Pod {
+    /// The Go program's process.
+    pub pid: u32,
+    /// The sidecar's page.
+    pub page: SocketAddr,
+    _program: Running,
+    _sidecar: Running,
+    /// Where the program is.
+    folder: PathBuf,
+}
+
+impl Drop for Pod {
+    fn drop(&mut self) {
+        drop(std::fs::remove_dir_all(&self.folder));
+    }
+}
+
+impl Pod {
+    /// Whether the sidecar may read here what others have in their memory.
+    #[must_use]
+    pub fn is_possible() -> bool {
+        rustix::process::geteuid().is_root()
+    }
+
+    /// Starts both; the sidecar captures the program's runtime each second, and has these variables.
+    ///
+    /// # Errors
+    /// When one of them cannot be built, or does not come up.
+    pub fn start(variables: &[(&str, &str)]) -> Result<Self> {
+        let (program, pid, folder) = troubles()?;
+        let mut command = Command::new(sidecar()?);
+        let of_others = |name: &str| name.starts_with("OTEL_") || name.starts_with("PROFILER_");
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(of_others)) {
+            command.env_remove(name);
+        }
+        // No bounds that a debug build on a busy machine goes beyond.
+        command.env("PROFILER_CPU_PERCENT", "1000").env("PROFILER_MEMORY", "4GiB").envs(variables.iter().copied());
+        command.args(["run", "--runtime-interval", "1s", "--serve", "127.0.0.1:0", "--until-eof", "--pid"]);
+        let mut sidecar = Running::start(command.arg(pid.to_string()), LIMIT)?;
+        let line = sidecar.line()?;
+        let page = line.strip_prefix("profiles http://").ok_or_else(|| format!("it says {line:?}"))?;
+        let page = page.trim_end_matches('/').parse()?;
+        Ok(Self { pid, page, _program: program, _sidecar: sidecar, folder })
+    }
+}
+
+/// The sidecar that was built beside these tests; where they were built alone, it is built now.
+fn sidecar() -> Result<PathBuf> {
+    let own = std::env::current_exe()?;
+    let beside = own.parent().and_then(Path::parent).map(|folder| folder.join("profiler-sidecar"));
+    if let Some(beside) = beside.filter(|beside| beside.exists()) {
+        return Ok(beside);
+    }
+    let built = build(&workspace(), &["--package=profiler-sidecar", "--bin=profiler-sidecar"])?;
+    built.into_iter().find(|path| path.ends_with("profiler-sidecar")).ok_or_else(|| "cargo built no sidecar".into())
+}
+
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("")
+}
+
+/// The program, at work, its process, and where it is.
+fn troubles() -> Result<(Running, u32, PathBuf)> {
+    let own = format!("troubles-{}-{:?}", std::process::id(), std::thread::current().id());
+    let folder = std::env::temp_dir().join(own.replace(['(', ')'], ""));
+    let program = folder.join("troubles");
+    let mut go = Command::new("go");
+    go.args(["build", "-o"]).arg(&program).arg(".").current_dir(workspace().join("examples/go/troubles"));
+    let built = run(go.env("GOFLAGS", "-buildvcs=false").env("CGO_ENABLED", "0"), LIMIT)?;
+    if !built.status.success() {
+        return Err(format!("the Go program cannot be built (run `make setup`): {}", built.stderr).into());
+    }
+    let mut running = Running::start(Command::new(&program).arg("-until-eof"), LIMIT)?;
+    let line = running.line()?;
+    let pid = line.strip_prefix("ready ").ok_or_else(|| format!("it says {line:?}"))?.parse()?;
+    Ok((running, pid, folder))
+}
