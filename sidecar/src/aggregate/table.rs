@@ -3,18 +3,19 @@
 //! In: values. Out: numbers that stand for them in keys, and the values again, in the order of their numbers. Counts no bytes: its owner does.
 
 use std::borrow::Borrow;
-use std::collections::HashMap;
 use std::hash::Hash;
+
+use profiler_proto::hash::Map;
 
 /// Values of one kind.
 #[derive(Debug)]
 pub(super) struct Table<T> {
-    numbers: HashMap<T, u32>,
+    numbers: Map<T, u32>,
 }
 
 impl<T> Default for Table<T> {
     fn default() -> Self {
-        Self { numbers: HashMap::new() }
+        Self { numbers: Map::default() }
     }
 }
 

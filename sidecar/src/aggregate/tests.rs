@@ -1,11 +1,12 @@
 //! That equal samples are one, that totals are true, and that memory is bounded.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use profiler_proto::loss::{Cause, Flaw};
 
 use super::*;
-use crate::naming::Location;
+use crate::naming::{Kind, Location};
 
 fn one() -> Process {
     Process::new(1, 10)
@@ -61,6 +62,42 @@ fn equal_samples_are_one() {
         ]
     );
     assert_eq!((window.process(), window.stacks(), window.lost().total()), (one(), 6, 0));
+}
+
+/// Check that entries come by their paths from the root on, whichever came first, and that a stack with a number is the one that had it.
+#[test]
+fn stacks_come_in_the_order_of_their_paths() {
+    let place = |address, name: &str| {
+        Arc::new(Location {
+            address,
+            module: None,
+            lines: Arc::clone(&Location::remark(name).lines),
+            kind: Kind::Native,
+        })
+    };
+    let places = [place(1, "root"), place(2, "other"), place(3, "left"), place(4, "right")];
+    let stack = |path: &[usize], number| Stack {
+        frames: path.iter().rev().map(|index| Arc::clone(&places[*index])).collect(),
+        number,
+        ..Stack::default()
+    };
+    let mut aggregate = Aggregate::begin(SystemTime::now());
+    let stacks = [
+        stack(&[1], None),
+        stack(&[0, 3, 2], Some(1)),
+        stack(&[0, 2], Some(2)),
+        stack(&[0, 3], Some(3)),
+        stack(&[], Some(3)),
+        stack(&[0, 3, 2], None),
+    ];
+    for stack in stacks {
+        aggregate.add(one(), &sample(1, &[]), &stack).unwrap();
+    }
+    let (_, told) = told(&mut aggregate);
+    let paths: Vec<&str> = told.iter().map(|entry| entry.split(' ').next().unwrap()).collect();
+    assert_eq!(paths, ["left;root", "right;root", "left;right;root", "other"]);
+    let counts: Vec<&str> = told.iter().map(|entry| entry.rsplit('×').next().unwrap()).collect();
+    assert_eq!(counts, ["1", "2", "2", "1"]);
 }
 
 /// Check that each process has a window of its own, also one that has the pid of another, and that losses are told with the

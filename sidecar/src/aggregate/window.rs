@@ -3,22 +3,24 @@
 //! In: samples with named stacks. Out: distinct entries with counts, in an order that depends on nothing but the samples. Numbers stand for
 //! locations, stacks, names and sets of tags, so that an entry is small.
 
-use std::collections::{BTreeMap, HashMap};
+use std::borrow::Borrow;
+use std::hash::Hash;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use profiler_proto::hash::Map;
 use profiler_proto::loss::{Cause, Degraded, Flaw, Loss};
 
 use super::Full;
 use super::context::Context;
 use super::table::Table;
-use crate::naming::{Location, Stack};
+use crate::naming::{Kind, Location, Stack};
 use crate::sample::{Sample, Span};
 use crate::target::Process;
 
 /// What a value in a table costs beside itself: its number, its key, the map's control byte and slack.
 const VALUE_BYTES: usize = 48;
-/// What an entry costs, the tree's slack included.
+/// What an entry costs, the map's slack included.
 const ENTRY_BYTES: usize = 2 * (size_of::<Key>() + size_of::<u64>());
 
 /// Tags by key.
@@ -32,18 +34,28 @@ pub struct Window {
     duration: Duration,
     locations: Vec<Arc<Location>>,
     /// The number of each location by where it is kept: naming hands out the same one for the same place, and here it stays.
-    places: HashMap<usize, u32>,
+    places: Map<usize, u32>,
     stacks: Table<Box<[u32]>>,
+    /// Those that naming has numbers for, by these.
+    numbered: Map<u64, Place>,
     names: Table<Box<str>>,
     tags: Table<Tags>,
-    entries: BTreeMap<Key, u64>,
+    entries: Map<Key, u64>,
     bytes: usize,
     lost: Loss,
     degraded: Degraded,
 }
 
+/// A stack of the window.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    number: u32,
+    /// Whether it runs, or was called by, code of Go.
+    is_of_go: bool,
+}
+
 /// What tells entries apart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Key {
     period_nanos: u64,
     stack: u32,
@@ -62,9 +74,9 @@ pub struct Entry<'a> {
     pub period_nanos: u64,
     /// Leaf first.
     pub stack: Vec<&'a Arc<Location>>,
-    /// The thread.
+    /// The thread; 0 of Go's: goroutines move from thread to thread, whose numbers say nothing of the program.
     pub tid: u32,
-    /// What it was called.
+    /// What it was called; nothing of Go's.
     pub name: &'a str,
     /// Its tags by key; `None`: there was no room for them.
     pub tags: Option<&'a [(String, String)]>,
@@ -81,11 +93,12 @@ impl Window {
             started_at: SystemTime::UNIX_EPOCH,
             duration: Duration::ZERO,
             locations: Vec::new(),
-            places: HashMap::new(),
+            places: Map::default(),
             stacks: Table::default(),
+            numbered: Map::default(),
             names: Table::default(),
             tags: Table::default(),
-            entries: BTreeMap::new(),
+            entries: Map::default(),
             bytes: 0,
             lost: Loss::default(),
             degraded: Degraded::default(),
@@ -103,26 +116,25 @@ impl Window {
     }
 
     fn try_add(&mut self, sample: &Sample, stack: &Stack, most: usize) -> Result<(), Full> {
+        let place = self.place(stack, most)?;
         let mut room = Room { bytes: &mut self.bytes, most };
-        let numbers = locations(&mut self.places, &mut self.locations, stack, &mut room)?;
-        let number = known_or(&mut self.stacks, numbers, |stack| size_of_val(&**stack), &mut room).ok_or(Full)?;
-        let length = sample.comm.len();
-        let name = known_or(&mut self.names, sample.comm.as_str().into(), |_| length, &mut room).ok_or(Full)?;
+        let (tid, name) = if place.is_of_go { (0, "") } else { (sample.tid, sample.comm.as_str()) };
+        let name = known_or(&mut self.names, name, |name| name.into(), name.len(), &mut room).ok_or(Full)?;
         let context = Context::of(sample);
-        let has_tags = !context.tags.is_empty();
+        let tags = context.tags.as_slice();
         // With little room left there is none for what would be seen once: spans first, then tags.
-        let tags = if room.is_below(7) || !has_tags || self.tags.find(context.tags.as_slice()).is_some() {
-            known_or(&mut self.tags, context.tags.into(), tags_bytes, &mut room)
+        let tags = if room.is_below(7) || tags.is_empty() || self.tags.find(tags).is_some() {
+            known_or(&mut self.tags, tags, |tags| tags.into(), tags_bytes(tags), &mut room)
         } else {
             None
         };
         let span = context.span.map(|span| (span.trace_id, span.span_id));
-        let mut key = Key { period_nanos: sample.period_nanos, stack: number, tid: sample.tid, name, tags, span };
-        if !room.is_below(6) && !self.entries.contains_key(&key) {
-            key.span = None;
-        }
+        let mut key = Key { period_nanos: sample.period_nanos, stack: place.number, tid, name, tags, span };
         if !self.entries.contains_key(&key) {
-            room.take(ENTRY_BYTES)?;
+            key.span = span.filter(|_| room.is_below(6));
+            if !self.entries.contains_key(&key) {
+                room.take(ENTRY_BYTES)?;
+            }
         }
         *self.entries.entry(key).or_default() += 1;
         self.degraded.merge(&stack.flaws);
@@ -130,6 +142,23 @@ impl Window {
             self.degraded.add(Flaw::NoContext, 1);
         }
         Ok(())
+    }
+
+    /// The stack's place among those of the window, which gets it if there is room.
+    fn place(&mut self, stack: &Stack, most: usize) -> Result<Place, Full> {
+        if let Some(known) = stack.number.and_then(|number| self.numbered.get(&number)) {
+            return Ok(*known);
+        }
+        let mut room = Room { bytes: &mut self.bytes, most };
+        let numbers = locations(&mut self.places, &mut self.locations, stack, &mut room)?;
+        let bytes = size_of_val(&*numbers);
+        let number = known_or(&mut self.stacks, &*numbers, |numbers| numbers.into(), bytes, &mut room).ok_or(Full)?;
+        let place = Place { number, is_of_go: stack.frames.iter().any(|location| location.kind == Kind::Go) };
+        // It is only asked for sooner there.
+        if let Some(number) = stack.number.filter(|_| room.take(VALUE_BYTES).is_ok()) {
+            self.numbered.insert(number, place);
+        }
+        Ok(place)
     }
 
     /// Notes what was lost while this window was open.
@@ -179,10 +208,15 @@ impl Window {
         self.bytes
     }
 
-    /// The entries, those of one period behind one another.
+    /// The entries, those of one period behind one another, by stack from its root on: neighbours have much in common then.
     #[must_use]
     pub fn entries(&self) -> Vec<Entry<'_>> {
-        let (stacks, names, tags) = (self.stacks.values(), self.names.values(), self.tags.values());
+        let stacks: Vec<&[u32]> = self.stacks.values().into_iter().map(|stack| &**stack).collect();
+        let (names, tags) = (self.names.values(), self.tags.values());
+        let order = self.order_from_root(&stacks);
+        let place = |key: &Key| order.get(key.stack as usize).copied();
+        let mut sorted: Vec<(&Key, &u64)> = self.entries.iter().collect();
+        sorted.sort_unstable_by_key(|(key, _)| (key.period_nanos, place(key), **key));
         let entry = |(key, count): (&Key, &u64)| {
             let places = stacks.get(key.stack as usize).map(|stack| stack.iter()).unwrap_or_default();
             Entry {
@@ -195,8 +229,25 @@ impl Window {
                 count: *count,
             }
         };
-        self.entries.iter().map(entry).collect()
+        sorted.into_iter().map(entry).collect()
     }
+
+    /// Where each stack comes in the order of their addresses from the root's on.
+    fn order_from_root(&self, stacks: &[&[u32]]) -> Vec<usize> {
+        let address = |number: &usize| self.locations.get(*number).map(|location| location.address);
+        let rank = places_by(self.locations.len(), |one, other| address(one).cmp(&address(other)));
+        let path = |stack: &usize| stacks[*stack].iter().rev().map(|number| rank.get(*number as usize));
+        places_by(stacks.len(), |one, other| path(one).cmp(path(other)))
+    }
+}
+
+/// Which place each of so many numbers has in an order; equal ones keep theirs.
+fn places_by(count: usize, order: impl Fn(&usize, &usize) -> std::cmp::Ordering) -> Vec<usize> {
+    let mut numbers: Vec<usize> = (0..count).collect();
+    numbers.sort_by(order);
+    let mut places = vec![0; count];
+    numbers.into_iter().enumerate().for_each(|(place, number)| places[number] = place);
+    places
 }
 
 /// The bytes that are taken, and how many may be.
@@ -220,13 +271,13 @@ impl Room<'_> {
 
 /// The numbers of a stack's locations.
 fn locations(
-    places: &mut HashMap<usize, u32>,
+    places: &mut Map<usize, u32>,
     all: &mut Vec<Arc<Location>>,
     stack: &Stack,
     room: &mut Room<'_>,
 ) -> Result<Box<[u32]>, Full> {
     let mut numbers = Vec::with_capacity(stack.frames.len());
-    for location in &stack.frames {
+    for location in stack.frames.iter() {
         let place = Arc::as_ptr(location).addr();
         let number = match places.get(&place) {
             Some(number) => *number,
@@ -243,22 +294,27 @@ fn locations(
     Ok(numbers.into())
 }
 
-/// The number of a value, which is added if there is room.
-fn known_or<T: Eq + std::hash::Hash>(
+/// The number of a value, which is added if there is room for so many bytes.
+fn known_or<T, Q>(
     table: &mut Table<T>,
-    value: T,
-    bytes: impl Fn(&T) -> usize,
+    value: &Q,
+    owned: impl Fn(&Q) -> T,
+    bytes: usize,
     room: &mut Room<'_>,
-) -> Option<u32> {
-    match table.find(&value) {
+) -> Option<u32>
+where
+    T: Borrow<Q> + Eq + Hash,
+    Q: Eq + Hash + ?Sized,
+{
+    match table.find(value) {
         Some(number) => Some(number),
         None => {
-            room.take(VALUE_BYTES + bytes(&value)).ok()?;
-            table.add(value)
+            room.take(VALUE_BYTES + bytes).ok()?;
+            table.add(owned(value))
         }
     }
 }
 
-fn tags_bytes(tags: &Tags) -> usize {
+fn tags_bytes(tags: &[(String, String)]) -> usize {
     tags.iter().map(|(key, value)| key.len() + value.len() + size_of::<(String, String)>()).sum()
 }

@@ -52,10 +52,10 @@ fn resource() -> Resource {
 #[test]
 fn a_window_is_told_whole() {
     let module = module(&[(BuildId::Gnu, "abcd"), (BuildId::Go, "x/y")]);
-    let frames = vec![go(0x1010, &module), Location::remark("[frames left out]"), go(0x2020, &module)];
+    let frames = [go(0x1010, &module), Location::remark("[frames left out]"), go(0x2020, &module)];
     let mut flaws = Degraded::default();
     flaws.add(Flaw::Truncated, 1);
-    let stack = naming::Stack { frames, flaws };
+    let stack = naming::Stack { frames: frames.into(), flaws, number: None };
     let labels = [("endpoint", "/orders"), ("trace_id", "a"), ("span_id", "b")];
     let window = window(&[(taken(10, &labels), stack.clone()), (taken(10, &labels), stack)]);
     let mut lost = Loss::default();
@@ -72,7 +72,7 @@ fn a_window_is_told_whole() {
     let sample = profile.samples[0];
     let tags: Vec<String> =
         dictionary.attributes_of(sample.attributes).map(|(key, value)| format!("{key}={value}")).collect();
-    assert_eq!(tags, ["thread.id=9", "thread.name=shop", "endpoint=/orders"]);
+    assert_eq!(tags, ["endpoint=/orders"]);
     let link = dictionary.links.get(sample.link).unwrap();
     assert_eq!((link.trace_id, link.span_id), (10_u128.to_be_bytes(), 11_u64.to_be_bytes()));
     let stack = dictionary.stacks.get(sample.stack).unwrap();
@@ -90,10 +90,33 @@ fn a_window_is_told_whole() {
     assert_eq!(dictionary.locations.get(stack.locations[1]).unwrap().attributes.index(), 0);
 }
 
+/// Check that samples of a thread say which, and that those of goroutines, which move from thread to thread, are one whatever thread it was.
+#[test]
+fn threads_are_told_of_all_but_goroutines() {
+    let native = naming::Stack { frames: [Location::remark("a")].into(), ..naming::Stack::default() };
+    let frames = [Location::remark("entry"), go(0x1010, &module(&[]))].into();
+    let of_go = naming::Stack { frames, ..naming::Stack::default() };
+    let on = |tid| sample::Sample { tid, ..taken(10, &[]) };
+    let samples = [(on(1), &native), (on(2), &native), (on(1), &of_go), (on(2), &of_go)];
+    let set = assemble(&window(&samples.map(|(sample, stack)| (sample, stack.clone()))), &resource(), &Loss::default());
+    let told: Vec<(Vec<String>, i64)> = set.profiles[0]
+        .samples
+        .iter()
+        .map(|sample| {
+            let tags = set.dictionary.attributes_of(sample.attributes);
+            let mut tags: Vec<String> = tags.map(|(key, value)| format!("{key}={value}")).collect();
+            tags.sort_unstable();
+            (tags, sample.value)
+        })
+        .collect();
+    let thread = |id: &str| vec![format!("thread.id={id}"), "thread.name=shop".to_owned()];
+    assert_eq!(told, [(thread("1"), 1), (thread("2"), 1), (vec![], 2)]);
+}
+
 /// Check that a rate that changed within a window keeps totals true: nanoseconds in all, losses once.
 #[test]
 fn a_changed_rate_keeps_totals_true() {
-    let stack = naming::Stack { frames: vec![Location::remark("a")], ..naming::Stack::default() };
+    let stack = naming::Stack { frames: [Location::remark("a")].into(), ..naming::Stack::default() };
     let samples: Vec<_> = [10, 40, 10, 40, 40].map(|period| (taken(period, &[]), stack.clone())).into();
     let mut lost = Loss::default();
     lost.add(Cause::RingFull, 1);
@@ -111,9 +134,9 @@ fn a_changed_rate_keeps_totals_true() {
 /// mapping is told as inside.
 #[test]
 fn a_mapping_without_a_build_is_none() {
-    let frames = vec![go(0x1010, &module(&[])), go(0xffff_0000, &module(&[(BuildId::Hash, "ab")]))];
+    let frames = [go(0x1010, &module(&[])), go(0xffff_0000, &module(&[(BuildId::Hash, "ab")]))];
     let set = assemble(
-        &window(&[(taken(1, &[]), naming::Stack { frames, ..naming::Stack::default() })]),
+        &window(&[(taken(1, &[]), naming::Stack { frames: frames.into(), ..naming::Stack::default() })]),
         &resource(),
         &Loss::default(),
     );
@@ -124,7 +147,7 @@ fn a_mapping_without_a_build_is_none() {
 /// Check that places that are kept twice are one sample, and that a tag goes before a label of ours.
 #[test]
 fn what_looks_the_same_is_one_sample() {
-    let stack = || naming::Stack { frames: vec![Location::remark("same")], ..naming::Stack::default() };
+    let stack = || naming::Stack { frames: [Location::remark("same")].into(), ..naming::Stack::default() };
     let labels = [("thread.name", "mine")];
     let set =
         assemble(&window(&[(taken(1, &labels), stack()), (taken(1, &labels), stack())]), &resource(), &Loss::default());

@@ -1,7 +1,7 @@
 //! Which threads a profile names: the busiest ones.
 //!
 //! In: the entries of a window. Out: `thread.id` and `thread.name` of the threads that are told apart. A process that makes a thread for each
-//! request would otherwise fill its profiles with them. Pure.
+//! request would otherwise fill its profiles with them. Entries of goroutines have no thread. Pure.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;

@@ -23,6 +23,8 @@ use crate::target::Process;
 
 /// Most processes that wait to be looked at because of an event. Those beyond are found by a sample or a sweep.
 const MOST_TOLD: usize = 4096;
+/// Rounds of which one looks at every process, where events tell what becomes of them.
+const ROUNDS: u32 = 5;
 
 /// The processes.
 #[derive(Debug)]
@@ -32,6 +34,10 @@ pub struct Table {
     scout: Scout,
     entries: HashMap<u32, Entry>,
     told: VecDeque<u32>,
+    /// Whether events tell of every exec and exit.
+    hears_all: bool,
+    /// Rounds since one that looked at every process; that one is 0.
+    rounds: u32,
     round: Round,
     counters: Counters,
     /// Goes up with each use of an entry.
@@ -54,10 +60,22 @@ impl Table {
             pod,
             entries: HashMap::new(),
             told: VecDeque::new(),
+            hears_all: false,
+            rounds: ROUNDS,
             round: Round::default(),
             counters: Counters::default(),
             clock: 0,
         }
+    }
+
+    /// From now on it is told of every exec and exit: of five rounds of sweeps, four look at those alone that are new or may have something new to say.
+    pub fn hears_all(&mut self) {
+        self.hears_all = true;
+    }
+
+    /// Some of what it should have been told was lost: the next round looks at all.
+    pub fn doubt(&mut self) {
+        self.rounds = ROUNDS;
     }
 
     /// Takes an event. Looks at nothing: that is done when a sample comes or at the next sweep, for a machine may start a thousand processes
@@ -114,12 +132,15 @@ impl Table {
                 return sweep;
             }
         }
-        if self.round.is_done() && !self.round.begin() {
+        if self.round.is_done() && !self.begin_round() {
             self.counters.unlisted += 1;
             return sweep;
         }
         while work > 0 {
             let Some(pid) = self.round.next() else { break };
+            if self.is_seldom() && self.entries.get(&pid).is_some_and(|entry| entry.is_settled(now)) {
+                continue;
+            }
             self.see(pid, now, &mut sweep);
             work -= 1;
         }
@@ -229,6 +250,16 @@ impl Table {
         let ended = self.entries.iter().filter(|(_, entry)| entry.has_ended);
         let oldest = ended.min_by_key(|(_, entry)| entry.used).map(|(pid, _)| *pid);
         oldest.is_some_and(|oldest| self.entries.remove(&oldest).is_some())
+    }
+
+    fn begin_round(&mut self) -> bool {
+        self.rounds = if self.rounds + 1 < ROUNDS { self.rounds + 1 } else { 0 };
+        self.round.begin()
+    }
+
+    /// Whether the round leaves out of whom nothing new is to be expected.
+    fn is_seldom(&self) -> bool {
+        self.hears_all && self.rounds != 0
     }
 
     /// All that is in `/proc` was seen: what was known before and is not there has ended.

@@ -122,7 +122,9 @@ impl Binary {
         let symbol_in = |file: &elf::File| file.symbols()?.find(file, at);
         let symbol = self.split.as_ref().and_then(symbol_in).or_else(|| symbol_in(elf))?;
         let (name, kind) = demangled(&symbol.name);
-        let system_name = if name == symbol.name { Arc::default() } else { symbol.name.into() };
+        // Which of several Rust functions of a name it was, build and address tell, too: its other name is long, and says nothing else.
+        let has_one_name = kind == Kind::Rust || name == symbol.name;
+        let system_name = if has_one_name { Arc::default() } else { symbol.name.into() };
         let function = Function { name: name.into(), system_name, ..Function::default() };
         let lines = vec![(Line { function: Arc::new(function), line: 0 }, Role::Normal)];
         Some(Found { lines, kind: Some(kind), ..Found::default() })

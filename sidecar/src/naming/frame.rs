@@ -10,9 +10,11 @@ use profiler_proto::loss::Degraded;
 #[derive(Debug, Clone, Default)]
 pub struct Stack {
     /// The locations; equal ones of a process are mostly one allocation.
-    pub frames: Vec<Arc<Location>>,
+    pub frames: Arc<[Arc<Location>]>,
     /// In what way it is less than perfect.
     pub flaws: Degraded,
+    /// Two stacks with the same number are the same; one that was not seen before may have none.
+    pub number: Option<u64>,
 }
 
 /// A place in the code of one process, or a remark where none is known.

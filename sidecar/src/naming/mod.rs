@@ -17,11 +17,14 @@ mod reader;
 mod space;
 mod split;
 mod spot;
+mod stacks;
 mod walk;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
+
+use profiler_proto::hash::Map;
 
 use crate::bpf::Programs;
 use crate::sample::Sample;
@@ -50,8 +53,10 @@ pub struct Namer {
     processes: BTreeMap<Key, Process>,
     kernel: Kernel,
     /// By where the function begins.
-    kernel_locations: HashMap<u64, Arc<Location>>,
+    kernel_locations: Map<u64, Arc<Location>>,
     bytes: usize,
+    /// The number that the last stack got.
+    numbers: u64,
     /// Counts samples, to tell which process had none for longest.
     clock: u64,
     /// Since when how many processes were looked at in advance.
@@ -107,17 +112,20 @@ impl Namer {
         self.reader.keep();
         let key = (process, self.reader.number(sample));
         let before = self.look(key, now);
-        let mut stack = Stack::default();
         if !sample.kernel.is_empty() && self.kernel.refresh(now) {
             self.kernel_locations.clear();
         }
-        self.kernel_frames(sample, &mut stack);
-        if let Some(known) = self.processes.get_mut(&key) {
-            let outcome = walk::Walk { process: known, reader: &mut self.reader, now }.user_frames(sample, &mut stack);
-            known.stats.add(&outcome, &stack);
-            self.stats.add(&outcome, &stack);
-            self.bytes = self.bytes.saturating_add(known.bytes()).saturating_sub(before);
-        }
+        let kernel = self.kernel_frames(sample);
+        let Some(known) = self.processes.get_mut(&key) else {
+            return Stack { frames: kernel.into(), ..Stack::default() };
+        };
+        let (reader, numbers) = (&mut self.reader, &mut self.numbers);
+        let walked = walk::Walk { process: known, reader, numbers, now }.walked(sample);
+        let outcome = walked.outcome;
+        let stack = walked.below(kernel);
+        known.stats.add(&outcome, &stack);
+        self.stats.add(&outcome, &stack);
+        self.bytes = self.bytes.saturating_add(known.bytes()).saturating_sub(before);
         stack
     }
 
@@ -245,7 +253,8 @@ impl Namer {
     }
 
     /// The kernel's frames. Their addresses are not told: they would tell whoever reads a profile where the kernel lies.
-    fn kernel_frames(&mut self, sample: &Sample, stack: &mut Stack) {
+    fn kernel_frames(&mut self, sample: &Sample) -> Vec<Arc<Location>> {
+        let mut frames = Vec::with_capacity(sample.kernel.len());
         for (number, address) in sample.kernel.iter().enumerate() {
             let at = address.saturating_sub(u64::from(number > 0));
             let (start, name) = match self.kernel.function(at) {
@@ -259,8 +268,9 @@ impl Namer {
                 let lines = frame::lines_of(&name);
                 Arc::new(Location { address: 0, module: None, lines, kind: Kind::Kernel })
             });
-            stack.frames.push(Arc::clone(location));
+            frames.push(Arc::clone(location));
         }
+        frames
     }
 }
 

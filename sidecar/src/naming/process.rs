@@ -3,14 +3,17 @@
 //! In: addresses. Out: [`Spot`]s, each looked up once as long as the mappings stay as they are; many together, as each look costs the sampling
 //! thread a wait for the [`Reader`].
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
 use std::time::Instant;
+
+use profiler_proto::hash::{Map, Set};
 
 use super::Stats;
 use super::errand::{Answer, Errand};
 use super::reader::Reader;
 use super::space::Space;
 use super::spot::Spot;
+use super::stacks::{Stacks, Walked};
 use crate::go::Call;
 use crate::target::{self, Device};
 
@@ -18,8 +21,11 @@ use crate::target::{self, Device};
 #[derive(Debug)]
 pub(super) struct Process {
     space: Space,
-    spots: HashMap<(u64, Call), Spot>,
+    spots: Map<(u64, Call), Spot>,
+    /// Bytes of these.
     bytes: usize,
+    /// Of which every address has a name: none of them becomes another one as long as the spots stay.
+    stacks: Stacks,
     /// When it had its last sample, in samples.
     pub(super) used: u64,
     pub(super) stats: Stats,
@@ -27,7 +33,8 @@ pub(super) struct Process {
 
 impl Process {
     pub(super) fn new(process: target::Process, program: u64) -> Self {
-        Self { space: Space::new(process, program), spots: HashMap::new(), bytes: 0, used: 0, stats: Stats::default() }
+        let (spots, stacks, stats) = (Map::default(), Stacks::default(), Stats::default());
+        Self { space: Space::new(process, program), spots, bytes: 0, stacks, used: 0, stats }
     }
 
     /// Looks at the mappings again where it is time to.
@@ -61,6 +68,23 @@ impl Process {
         })
     }
 
+    /// Whether an address was looked up.
+    pub(super) fn knows(&self, address: u64, call: Call) -> bool {
+        self.spots.contains_key(&(address, call))
+    }
+
+    /// What became of a stack that was made of these words; `None` where it was not seen, or nothing can be said of the memory.
+    pub(super) fn stack(&self, words: &[u64]) -> Option<&Walked> {
+        self.stacks.find(words).filter(|_| !self.is_closed())
+    }
+
+    /// Keeps what became of a stack, if it is certain.
+    pub(super) fn keep_stack(&mut self, words: Vec<u64>, walked: &Walked) {
+        if walked.number.is_some() {
+            self.stacks.keep(words, walked.clone());
+        }
+    }
+
     /// Looks up those addresses of which nothing is known.
     pub(super) fn learn(
         &mut self,
@@ -69,7 +93,7 @@ impl Process {
         now: Instant,
     ) {
         let addresses = addresses.into_iter().filter(|address| !self.spots.contains_key(address));
-        let unknown: HashSet<(u64, Call)> = addresses.collect();
+        let unknown: Set<(u64, Call)> = addresses.collect();
         if unknown.is_empty() {
             return;
         }
@@ -89,7 +113,7 @@ impl Process {
     }
 
     /// What is to be asked of each file system; of none what has no file.
-    fn errands(&self, unknown: &HashSet<(u64, Call)>) -> BTreeMap<Option<Device>, Vec<Errand>> {
+    fn errands(&self, unknown: &Set<(u64, Call)>) -> BTreeMap<Option<Device>, Vec<Errand>> {
         let mut of_parts: BTreeMap<usize, Vec<(u64, Call)>> = BTreeMap::new();
         for (address, call) in unknown {
             if let Some(part) = self.space.part_at(within(*address, *call)) {
@@ -124,8 +148,8 @@ impl Process {
 
     /// Forgets all names.
     pub(super) fn clear(&mut self) {
-        self.spots = HashMap::new();
-        self.bytes = 0;
+        (self.spots, self.bytes) = (Map::default(), 0);
+        self.stacks = Stacks::default();
     }
 
     /// Mappings that are left out, or kept without their name.
@@ -141,7 +165,7 @@ impl Process {
 
     /// Bytes of memory, about.
     pub(super) fn bytes(&self) -> usize {
-        self.bytes + self.space.bytes()
+        self.bytes + self.stacks.bytes() + self.space.bytes()
     }
 }
 

@@ -6,13 +6,14 @@
 use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
-use profiler_proto::loss::Flaw;
+use profiler_proto::loss::{Degraded, Flaw};
 
-use super::frame::{Location, Stack};
+use super::frame::Location;
 use super::mend::{Interrupted, Machine, Top};
 use super::process::Process;
 use super::reader::Reader;
 use super::spot::{Part, Spot};
+use super::stacks::Walked;
 use crate::go::{Call, Role};
 use crate::sample::{End, Sample};
 
@@ -27,6 +28,8 @@ static SIGNAL: LazyLock<Arc<Location>> = LazyLock::new(|| Location::remark("[sig
 pub(super) struct Walk<'a> {
     pub(super) process: &'a mut Process,
     pub(super) reader: &'a mut Reader,
+    /// The number that the last stack got.
+    pub(super) numbers: &'a mut u64,
     pub(super) now: Instant,
 }
 
@@ -55,6 +58,14 @@ pub(super) enum TopState {
     Unmended,
 }
 
+/// The addresses of a stack, with the callers that were missing.
+struct Mended {
+    addresses: Vec<u64>,
+    top: TopState,
+    /// Whether what the kernel side found below them is nothing.
+    is_astray: bool,
+}
+
 /// How a walk ended, in the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Last {
@@ -64,39 +75,62 @@ enum Last {
 }
 
 impl Walk<'_> {
-    /// Adds the user part of `sample` to `stack`.
-    pub(super) fn user_frames(mut self, sample: &Sample, stack: &mut Stack) -> Outcome {
+    /// The user part of the stack of `sample`.
+    pub(super) fn walked(mut self, sample: &Sample) -> Walked {
+        // At once, for each look by itself costs a wait.
+        if !sample.user.first().is_some_and(|leaf| self.process.knows(*leaf, Call::Interrupted)) {
+            self.process.learn(addresses_of(sample), self.reader, self.now);
+        }
+        let mended = self.mended(sample);
+        let words = words_of(&mended, sample);
+        if let Some(known) = self.process.stack(&words) {
+            return known.clone();
+        }
         self.process.learn(addresses_of(sample), self.reader, self.now);
-        let (addresses, top, is_astray) = self.mended(sample);
-        let (spots, mut last) = self.spots(&addresses, sample.end);
-        if is_astray && last == Last::Root {
+        let walked = self.named(sample, &mended);
+        self.process.keep_stack(words, &walked);
+        walked
+    }
+
+    /// The same of one that was not seen before.
+    fn named(&mut self, sample: &Sample, mended: &Mended) -> Walked {
+        let (spots, mut last) = self.spots(&mended.addresses, sample.end);
+        if mended.is_astray && last == Last::Root {
             last = Last::Lost;
         }
-        show(&spots, stack);
-        self.close(sample, &spots, last, stack);
-        let unnamed = spots.iter().filter(|spot| !spot.is_named).count() as u64;
-        Outcome {
-            is_whole: last == Last::Root && top != TopState::Unmended,
-            top,
+        let (mut frames, mut flaws) = (Vec::with_capacity(spots.len() + 2), Degraded::default());
+        show(&spots, &mut frames);
+        self.close(sample, &spots, last, (&mut frames, &mut flaws));
+        let outcome = Outcome {
+            is_whole: last == Last::Root && mended.top != TopState::Unmended,
+            top: mended.top,
             is_closed: self.process.is_closed(),
             is_replaced: self.process.is_replaced(),
-            unnamed,
-        }
+            unnamed: spots.iter().filter(|spot| !spot.is_named).count() as u64,
+        };
+        // What has no name may get one.
+        let is_certain = outcome.unnamed == 0 && !outcome.is_closed;
+        let number = is_certain.then(|| {
+            *self.numbers += 1;
+            *self.numbers
+        });
+        Walked { frames: frames.into(), flaws, outcome, number }
     }
 
     fn spot(&mut self, address: u64, call: Call) -> Spot {
         self.process.spot(address, call, self.reader, self.now)
     }
 
-    /// The addresses with the callers that were missing at the top, and whether what the kernel side found below them is nothing.
-    fn mended(&mut self, sample: &Sample) -> (Vec<u64>, TopState, bool) {
+    /// The addresses with the callers that were missing at the top.
+    fn mended(&mut self, sample: &Sample) -> Mended {
         let leaf = sample.registers.ip;
+        let as_it_is = |top| Mended { addresses: sample.user.clone(), top, is_astray: false };
         let Some((_, behind)) = sample.user.split_first().filter(|(first, _)| **first == leaf) else {
-            return (sample.user.clone(), TopState::Whole, false);
+            return as_it_is(TopState::Whole);
         };
         let first = self.spot(leaf, Call::Interrupted);
         if first.entry.is_none() {
-            return (sample.user.clone(), TopState::Whole, false);
+            return as_it_is(TopState::Whole);
         }
         let interrupted = Interrupted { registers: sample.registers, top: &sample.top, machine: Machine::HERE };
         // What the table says of a function that sets the stack pointer counts only where the frame pointer bears it out.
@@ -107,21 +141,22 @@ impl Walk<'_> {
             is_doubtful |= spot.writes_sp;
             spot.depth
         });
-        let with = |callers: &[u64], behind: &[u64]| [&[leaf], callers, behind].concat();
+        let with = |callers: &[u64], behind: &[u64], is_astray| {
+            let addresses = [&[leaf], callers, behind].concat();
+            Mended { addresses, top: TopState::Mended, is_astray }
+        };
         match top {
-            Top::Whole => (sample.user.clone(), TopState::Whole, false),
-            Top::Missing(callers) => (with(&callers, behind), TopState::Mended, false),
+            Top::Whole => as_it_is(TopState::Whole),
+            Top::Missing(callers) => with(&callers, behind, false),
             Top::Stale => match behind {
-                [_, called, rest @ ..] => (with(&[*called], rest), TopState::Mended, false),
-                _ => (vec![leaf], TopState::Unmended, true),
+                [_, called, rest @ ..] => with(&[*called], rest, false),
+                _ => Mended { addresses: vec![leaf], top: TopState::Unmended, is_astray: true },
             },
             // Without a walk of its own there is nothing that they could stand in the way of.
-            Top::Astray(callers) if behind.is_empty() && !is_doubtful => (with(&callers, &[]), TopState::Mended, true),
-            Top::Astray(_) | Top::Unknown => {
-                // What nothing called lacks no caller.
-                let state = if first.part == Part::GoRoot { TopState::Whole } else { TopState::Unmended };
-                (sample.user.clone(), state, false)
-            }
+            Top::Astray(callers) if behind.is_empty() && !is_doubtful => with(&callers, &[], true),
+            // What nothing called lacks no caller.
+            Top::Astray(_) | Top::Unknown if first.part == Part::GoRoot => as_it_is(TopState::Whole),
+            Top::Astray(_) | Top::Unknown => as_it_is(TopState::Unmended),
         }
     }
 
@@ -157,25 +192,31 @@ impl Walk<'_> {
     }
 
     /// Says at the root what is missing, with the goroutine's function where that is known.
-    fn close(&mut self, sample: &Sample, spots: &[Spot], last: Last, stack: &mut Stack) {
+    fn close(
+        &mut self,
+        sample: &Sample,
+        spots: &[Spot],
+        last: Last,
+        (frames, flaws): (&mut Vec<Arc<Location>>, &mut Degraded),
+    ) {
         if last == Last::Root || sample.user.is_empty() {
             return;
         }
         let flaw = if last == Last::Cut { Flaw::Truncated } else { Flaw::UnwindStopped };
-        let start = sample.goroutine.map(|goroutine| goroutine.start_pc).filter(|start| *start != 0);
-        let root = start.map(|start| self.spot(start, Call::Interrupted)).filter(|root| root.entry.is_some());
+        let start = start_of(sample);
+        let root = (start != 0).then(|| self.spot(start, Call::Interrupted)).filter(|root| root.entry.is_some());
         let is_there = |root: &Spot| spots.last().is_some_and(|spot| spot.entry == root.entry);
         match root {
             // The walk ended behind the goroutine's own function: it is whole.
             Some(root) if is_there(&root) => {}
             Some(root) => {
-                stack.flaws.add(flaw, 1);
-                stack.frames.push(Arc::clone(&GAP));
-                stack.frames.extend(root.shown);
+                flaws.add(flaw, 1);
+                frames.push(Arc::clone(&GAP));
+                frames.extend(root.shown);
             }
             None => {
-                stack.flaws.add(flaw, 1);
-                stack.frames.push(Arc::clone(&STOPPED));
+                flaws.add(flaw, 1);
+                frames.push(Arc::clone(&STOPPED));
             }
         }
     }
@@ -187,14 +228,28 @@ pub(super) fn addresses_of(sample: &Sample) -> impl Iterator<Item = (u64, Call)>
     sample.user.iter().enumerate().map(move |(number, address)| (*address, call(number)))
 }
 
+/// The goroutine's function; 0: not known.
+fn start_of(sample: &Sample) -> u64 {
+    sample.goroutine.map_or(0, |goroutine| goroutine.start_pc)
+}
+
+/// All that what is shown of a stack depends on, as long as what is known of its addresses stays.
+fn words_of(mended: &Mended, sample: &Sample) -> Vec<u64> {
+    let state = (sample.end as u64) << 8 | (mended.top as u64) << 1 | u64::from(mended.is_astray);
+    let mut words = Vec::with_capacity(mended.addresses.len() + 2);
+    words.extend([state, start_of(sample)]);
+    words.extend(&mended.addresses);
+    words
+}
+
 /// Adds the locations that Go's own traces would show.
-fn show(spots: &[Spot], stack: &mut Stack) {
+fn show(spots: &[Spot], frames: &mut Vec<Arc<Location>>) {
     let mut callee = Role::Normal;
     for (number, spot) in spots.iter().enumerate() {
-        stack.frames.extend(spot.behind(callee).map(Arc::clone));
+        frames.extend(spot.behind(callee).map(Arc::clone));
         callee = spot.role;
         if spot.part == Part::GoSignal && number + 1 < spots.len() {
-            stack.frames.push(Arc::clone(&SIGNAL));
+            frames.push(Arc::clone(&SIGNAL));
         }
     }
 }

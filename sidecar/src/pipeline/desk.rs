@@ -3,11 +3,12 @@
 //! In: records, in the order in which they were written. Out: named samples in windows; processes that the kernel side is to be told of. Every
 //! sample is entered in the ledger as taken, and then either waits in a window or is lost by a cause.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use profiler::Ledger;
+use profiler_proto::hash::Map;
 use profiler_proto::loss::{Cause, Degraded, Loss};
 
 use super::Named;
@@ -57,9 +58,9 @@ pub(super) struct Desk {
     numbers: Numbers,
     ledger: Arc<Ledger>,
     /// What each process was that has samples in the open windows.
-    sampled: HashMap<Process, Arc<Target>>,
+    sampled: Map<Process, Arc<Target>>,
     /// What the kernel side knows of processes.
-    told: HashMap<u32, Arc<Target>>,
+    told: Map<u32, Arc<Target>>,
     /// What it is to be told next.
     found: Vec<Arc<Target>>,
     ended: Vec<u32>,
@@ -83,8 +84,8 @@ impl Desk {
             taps: Taps::default(),
             numbers,
             ledger,
-            sampled: HashMap::new(),
-            told: HashMap::new(),
+            sampled: Map::default(),
+            told: Map::default(),
             found: Vec::new(),
             ended: Vec::new(),
             exited: Vec::new(),
@@ -93,6 +94,16 @@ impl Desk {
             events: Vec::new(),
             welcome: Welcome::default(),
         }
+    }
+
+    /// From now on every exec and exit is in the records.
+    pub(super) fn hears_all(&mut self) {
+        self.table.hears_all();
+    }
+
+    /// Records of such were lost.
+    pub(super) fn doubt(&mut self) {
+        self.table.doubt();
     }
 
     /// Takes one record. What it says is done in [`Desk::settle`], or when there are many.
@@ -198,7 +209,7 @@ impl Desk {
     /// Gives those that wait their names, and puts them into their windows.
     fn name(&mut self, now: Instant) {
         let waiting = std::mem::take(&mut self.waiting);
-        let mut of_processes: HashMap<Process, Vec<&Sample>> = HashMap::new();
+        let mut of_processes: Map<Process, Vec<&Sample>> = Map::default();
         for (target, sample) in &waiting {
             of_processes.entry(target.process).or_default().push(sample);
         }

@@ -119,6 +119,9 @@ impl Pipeline {
         let mut desk = Desk::new(Table::new(discovery(options)), namer, numbers, ledger);
         let now = Instant::now();
         desk.look_around(now);
+        if sampler.as_ref().is_some_and(|sampler| sampler.lacks().is_empty()) {
+            desk.hears_all();
+        }
         let (goroutines, counted, lost) = (Goroutines::default(), bpf::Counters::default(), Loss::default());
         let mut pipeline = Self { sampler, desk, goroutines, next_sweep: now + SWEEP, next_count: now, counted, lost };
         // What is known before the first tick is told before it, so that first samples have labels, too.
@@ -231,6 +234,9 @@ impl Pipeline {
         let mut lost = Loss::default();
         lost.add(Cause::RingFull, now.ring_full.saturating_sub(before.ring_full));
         lost.add(Cause::NoScratch, now.nested.saturating_sub(before.nested));
+        if now.events_lost > before.events_lost {
+            self.desk.doubt();
+        }
         self.desk.lost_in_kernel(&lost);
         self.lost.merge(&lost);
     }
@@ -308,7 +314,7 @@ mod tests {
     fn losses_are_told_once() {
         let now = SystemTime::now();
         let mut aggregate = Aggregate::begin(now);
-        let stack = Stack { frames: vec![Location::remark("a")], ..Stack::default() };
+        let stack = Stack { frames: [Location::remark("a")].into(), ..Stack::default() };
         for pid in [1, 2, 2, 3] {
             let sample = Sample { tid: pid, period_nanos: 10, ..Sample::default() };
             aggregate.add(Process::new(pid, 1), &sample, &stack).unwrap();

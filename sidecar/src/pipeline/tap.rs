@@ -3,9 +3,10 @@
 //! In: named samples. Out: windows of the time that was asked for, to whoever asked. Bounded in number; each as an
 //! [`Aggregate`] is.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
+
+use profiler_proto::hash::Map;
 
 use super::Named;
 use crate::aggregate::Aggregate;
@@ -29,7 +30,7 @@ pub(super) struct Tap {
     until: Instant,
     pid: Option<u32>,
     aggregate: Aggregate,
-    sampled: HashMap<Process, Arc<Target>>,
+    sampled: Map<Process, Arc<Target>>,
     tapped: Tapped,
 }
 
@@ -41,7 +42,7 @@ impl std::fmt::Debug for Tap {
 
 impl Tap {
     pub(super) fn new(until: Instant, pid: Option<u32>, tapped: Tapped) -> Self {
-        Self { until, pid, aggregate: Aggregate::begin(SystemTime::now()), sampled: HashMap::new(), tapped }
+        Self { until, pid, aggregate: Aggregate::begin(SystemTime::now()), sampled: Map::default(), tapped }
     }
 
     fn end(mut self) {

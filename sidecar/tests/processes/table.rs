@@ -111,6 +111,48 @@ fn another_program_is_noticed_by_event_and_by_sweep() {
     }
 }
 
+/// Check that who hears of every exec looks at a process that says nothing in one round of five, or when something was not heard; and at those that
+/// are new, or gone, in each.
+#[test]
+fn what_would_be_told_is_looked_at_seldom() {
+    // One moment for all, so that the process's own time to be looked at again does not come.
+    let now = Instant::now();
+    let round = |table: &mut Table| {
+        let mut ended = Vec::new();
+        loop {
+            let part = table.sweep(16, now);
+            ended.extend(part.ended.iter().map(Process::pid));
+            if part.is_whole {
+                return ended;
+            }
+        }
+    };
+    let mut subject = Subject::go(&["exec", "/bin/cat"]);
+    let mut tables = [table(), table()];
+    for table in &mut tables {
+        table.hears_all();
+        round(table);
+    }
+    let before = tables.each_mut().map(|table| table.visit(subject.pid(), now).unwrap());
+    subject.tell("go on");
+    let comm = format!("/proc/{}/comm", subject.pid());
+    until("exec", || Some(()).filter(|()| std::fs::read_to_string(&comm).unwrap() == "cat\n"));
+    let [mut table, mut doubtful] = tables;
+    let is_noticed = |table: &mut Table, before: &Arc<Target>| {
+        round(table);
+        !Arc::ptr_eq(before, &table.visit(subject.pid(), now).unwrap())
+    };
+    assert_eq!([(); 5].map(|()| is_noticed(&mut table, &before[0])), [false, false, false, false, true]);
+    doubtful.doubt();
+    assert!(is_noticed(&mut doubtful, &before[1]));
+    let new = Subject::go(&[]);
+    round(&mut table);
+    let pid = new.pid();
+    assert!(table.targets().iter().any(|target| target.process.pid() == pid));
+    new.end();
+    assert!(round(&mut table).contains(&pid));
+}
+
 /// Check that a process that ended is still known to its last samples, is said to have ended once, and is no longer listed.
 #[test]
 fn the_ended_are_known_to_their_last_samples() {

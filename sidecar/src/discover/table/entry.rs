@@ -89,6 +89,12 @@ impl Entry {
         !self.is_stale && self.layout == stat.layout && !self.may_say_something_new(scout, now)
     }
 
+    /// Whether nothing new is to be expected of it as long as nobody tells of an exec or its end.
+    pub(super) fn is_settled(&self, now: Instant) -> bool {
+        let is_quiet = |target: &Arc<Target>| target.context.is_none() && now < self.next_look;
+        !self.is_stale && !self.has_ended && self.target.as_ref().is_none_or(is_quiet)
+    }
+
     /// Has it looked at anew at the next visit, unless it just was: a process can give reasons without end.
     pub(super) fn refresh(&mut self, now: Instant) {
         self.is_stale |= !self.has_ended && now.saturating_duration_since(self.looked) >= REFRESHED;
