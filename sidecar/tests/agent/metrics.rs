@@ -30,14 +30,14 @@ pub(crate) fn collector(status: &'static str) -> (SocketAddr, Receiver<Request>)
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let sender = sender.clone();
-            std::thread::spawn(move || answer(stream.unwrap(), status, &sender));
+            std::thread::spawn(move || answer(&stream.unwrap(), status, &sender));
         }
     });
     (address, requests)
 }
 
-fn answer(stream: TcpStream, status: &str, sender: &Sender<Request>) {
-    let mut reader = BufReader::new(&stream);
+fn answer(stream: &TcpStream, status: &str, sender: &Sender<Request>) {
+    let mut reader = BufReader::new(stream);
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
         if reader.read_line(&mut head).unwrap() == 0 {
@@ -55,7 +55,8 @@ fn answer(stream: TcpStream, status: &str, sender: &Sender<Request>) {
         body = plain;
     }
     let status = if path == METRICS { status } else { "200 OK" };
-    write!(&stream, "HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").unwrap();
+    let mut writer = stream;
+    write!(writer, "HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").unwrap();
     // The test may be over.
     drop(sender.send((path, body)));
 }
@@ -112,7 +113,8 @@ fn difference(metrics: &ResourceMetrics, section: &Json) -> Option<String> {
     let metrics: Vec<_> = metrics.scope_metrics[0].metrics.iter().map(told).collect();
     let mut names: Vec<&str> = metrics.iter().map(|metric| metric.0).chain(["service.name", "process.pid"]).collect();
     let mut shown: Vec<&str> = section.as_object().unwrap().keys().map(String::as_str).collect();
-    (names.sort_unstable(), shown.sort_unstable());
+    names.sort_unstable();
+    shown.sort_unstable();
     assert_eq!(names, shown);
     // What the program has no more of at one time than at another, for it waits.
     let still = [

@@ -73,7 +73,7 @@ fn captures_are_written_as_folded_stacks() {
     collect(&program, &mut running);
     let pid = running.pid().to_string();
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{pid}.folded"));
-    let mut folded = |arguments: &[&str]| {
+    let folded = |arguments: &[&str]| {
         let said = shown(&[arguments, &[&pid, "-o", file.to_str().unwrap()]].concat());
         let text = std::fs::read_to_string(&file).unwrap();
         std::fs::remove_file(&file).unwrap();
