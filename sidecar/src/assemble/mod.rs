@@ -9,9 +9,9 @@ mod places;
 mod tests;
 mod threads;
 
-use std::collections::HashMap;
 use std::time::UNIX_EPOCH;
 
+use profiler_proto::hash::Map;
 use profiler_proto::loss::{Loss, STACKS};
 use profiler_proto::model::{
     AttributeId, AttributeSetId, Dictionary, Kind, Link, LinkId, Profile, ProfileSet, Sample, Scope, Stack, StackId,
@@ -23,14 +23,25 @@ use crate::aggregate::{Entry, Window};
 use places::Places;
 use threads::ThreadLabels;
 
+/// How finely places in the code of Go are told, which has a line for each of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Granularity {
+    /// Each instruction is a place of its own, for who reads disassembly: profiles on demand.
+    #[default]
+    Addresses,
+    /// Those of one line, with the same inlined calls, are one place, which has the address of one of them: what goes out all the time.
+    Lines,
+}
+
 /// What says of a sample that its tags found no room, as the SDK says it.
 const BEYOND: (&str, &str) = ("profiler.tags", "overflow");
 
 /// The profiles of `window`; `lost` is what its own losses do not say. Without samples there is no profile.
 #[must_use]
-pub fn assemble(window: &Window, resource: &Resource, lost: &Loss) -> ProfileSet {
+pub fn assemble(window: &Window, resource: &Resource, lost: &Loss, granularity: Granularity) -> ProfileSet {
     let entries = window.entries();
-    let mut assembly = Assembly { threads: ThreadLabels::of(&entries), ..Assembly::default() };
+    let (threads, places) = (ThreadLabels::of(&entries), Places::new(granularity));
+    let mut assembly = Assembly { dictionary: Dictionary::default(), places, threads };
     let mut profiles = Vec::new();
     for entries in entries.chunk_by(|one, next| one.period_nanos == next.period_nanos) {
         // What was lost is told once, or it would be summed up as often as there are profiles.
@@ -42,7 +53,6 @@ pub fn assemble(window: &Window, resource: &Resource, lost: &Loss) -> ProfileSet
 }
 
 /// A set under construction.
-#[derive(Default)]
 struct Assembly<'a> {
     dictionary: Dictionary,
     places: Places,
@@ -115,7 +125,7 @@ impl<'a> Assembly<'a> {
 
 /// Adds up samples that differ only in what a profile does not show.
 fn merged(samples: Vec<Sample>) -> Vec<Sample> {
-    let mut places = HashMap::new();
+    let mut places = Map::default();
     let mut merged: Vec<Sample> = Vec::new();
     for sample in samples {
         let place = *places.entry((sample.stack, sample.attributes, sample.link)).or_insert(merged.len());

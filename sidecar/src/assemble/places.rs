@@ -2,21 +2,29 @@
 //!
 //! In: locations as naming knows them. Out: their ids; each is made once. Pure.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
+use profiler_proto::hash::Map;
 use profiler_proto::model::{Dictionary, Function, Line, Location, LocationId, Mapping, MappingId};
 
-use crate::naming;
+use super::Granularity;
+use crate::naming::{self, Kind};
 
 /// What is in the dictionary already, by where naming keeps it: what is asked for lives as long as the window.
 #[derive(Debug, Default)]
 pub(super) struct Places {
-    locations: HashMap<usize, LocationId>,
-    mappings: HashMap<usize, MappingId>,
+    granularity: Granularity,
+    locations: Map<usize, LocationId>,
+    /// Those of Go by mapping and lines, where one stands for all of a line.
+    lines: Map<(MappingId, Box<[Line]>), LocationId>,
+    mappings: Map<usize, MappingId>,
 }
 
 impl Places {
+    pub(super) fn new(granularity: Granularity) -> Self {
+        Self { granularity, ..Self::default() }
+    }
+
     /// The id of a location.
     pub(super) fn location(&mut self, location: &Arc<naming::Location>, dictionary: &mut Dictionary) -> LocationId {
         let place = Arc::as_ptr(location).addr();
@@ -25,10 +33,18 @@ impl Places {
         }
         let module = location.module.as_ref().filter(|module| (module.start..module.end).contains(&location.address));
         let mapping = module.map_or(MappingId::ZERO, |module| self.mapping(module, dictionary));
-        let lines = location.lines.iter().map(|line| line_of(line, dictionary)).collect();
+        let lines: Box<[Line]> = location.lines.iter().map(|line| line_of(line, dictionary)).collect();
         let kind = location.kind.name().map(|name| dictionary.attribute("profile.frame.type", name));
         let attributes = dictionary.attribute_set(kind);
-        let id = dictionary.locations.intern(Location { mapping, address: location.address, lines, attributes });
+        let mut intern =
+            |lines| dictionary.locations.intern(Location { mapping, address: location.address, lines, attributes });
+        let id = match self.granularity {
+            // Of what is in no mapping, the address alone says where it is.
+            Granularity::Lines if mapping != MappingId::ZERO && has_lines(location) => {
+                *self.lines.entry((mapping, lines)).or_insert_with_key(|(_, lines)| intern(lines.clone()))
+            }
+            _ => intern(lines),
+        };
         self.locations.insert(place, id);
         id
     }
@@ -54,6 +70,11 @@ impl Places {
         self.mappings.insert(place, id);
         id
     }
+}
+
+/// Whether its lines say all that a reader is shown of it.
+fn has_lines(location: &naming::Location) -> bool {
+    location.kind == Kind::Go && location.lines.iter().all(|line| line.line != 0)
 }
 
 fn line_of(line: &naming::Line, dictionary: &mut Dictionary) -> Line {

@@ -60,7 +60,7 @@ fn a_window_is_told_whole() {
     let window = window(&[(taken(10, &labels), stack.clone()), (taken(10, &labels), stack)]);
     let mut lost = Loss::default();
     lost.add(Cause::RingFull, 4);
-    let set = assemble(&window, &resource(), &lost);
+    let set = assemble(&window, &resource(), &lost, Granularity::Lines);
     assert_eq!(validate(&otlp::encode(&set)), []);
     assert_eq!((set.scope.name.as_str(), set.profiles.len()), ("profiler_sidecar", 1));
     let (dictionary, profile) = (&set.dictionary, &set.profiles[0]);
@@ -98,7 +98,12 @@ fn threads_are_told_of_all_but_goroutines() {
     let of_go = naming::Stack { frames, ..naming::Stack::default() };
     let on = |tid| sample::Sample { tid, ..taken(10, &[]) };
     let samples = [(on(1), &native), (on(2), &native), (on(1), &of_go), (on(2), &of_go)];
-    let set = assemble(&window(&samples.map(|(sample, stack)| (sample, stack.clone()))), &resource(), &Loss::default());
+    let set = assemble(
+        &window(&samples.map(|(sample, stack)| (sample, stack.clone()))),
+        &resource(),
+        &Loss::default(),
+        Granularity::Lines,
+    );
     let told: Vec<(Vec<String>, i64)> = set.profiles[0]
         .samples
         .iter()
@@ -113,6 +118,43 @@ fn threads_are_told_of_all_but_goroutines() {
     assert_eq!(told, [(thread("1"), 1), (thread("2"), 1), (vec![], 2)]);
 }
 
+/// Check that instructions of a line of Go are one place where lines are enough, that other lines, other inlined calls, other mappings and what has
+/// no lines are places of their own, and that each instruction is where addresses are asked for.
+#[test]
+fn instructions_of_a_line_are_one_place() {
+    let file = module(&[(BuildId::Gnu, "abcd")]);
+    let other = Arc::new(Module { start: 0x2000, ..Module::clone(&file) });
+    let place = |address, module: &Arc<Module>, lines: &[(&str, u32)], kind| {
+        let line = |(name, line): &(&str, u32)| Line { function: function(name, "a.go"), line: *line };
+        Arc::new(Location { address, module: Some(Arc::clone(module)), lines: lines.iter().map(line).collect(), kind })
+    };
+    use naming::Kind::{Go, Native};
+    let places = [
+        place(0x2001, &file, &[("f", 1)], Go),
+        place(0x2002, &file, &[("f", 1)], Go),
+        place(0x2003, &file, &[("f", 2)], Go),
+        place(0x2004, &file, &[("g", 1), ("f", 1)], Go),
+        place(0x2005, &other, &[("f", 1)], Go),
+        place(0x2006, &file, &[("f", 0)], Go),
+        place(0x2007, &file, &[("f", 0)], Go),
+        place(0x2008, &file, &[("c", 1)], Native),
+        place(0x2009, &file, &[("c", 1)], Native),
+    ];
+    let stack = |place| naming::Stack { frames: [place].into(), ..naming::Stack::default() };
+    let window = window(&places.map(|place| (taken(1, &[]), stack(place))));
+    let told = |granularity| {
+        let set = assemble(&window, &resource(), &Loss::default(), granularity);
+        assert_eq!(validate(&otlp::encode(&set)), []);
+        let addresses: Vec<u64> = set.dictionary.locations.iter().skip(1).map(|location| location.address).collect();
+        (addresses, set.profiles[0].samples.iter().map(|sample| sample.value).collect::<Vec<_>>())
+    };
+    let (all, each) = told(Granularity::Addresses);
+    assert_eq!((all, each), ((0x2001..0x200a).collect(), vec![1; 9]));
+    let (some, counts) = told(Granularity::Lines);
+    assert_eq!(some, [0x2001, 0x2003, 0x2004, 0x2005, 0x2006, 0x2007, 0x2008, 0x2009]);
+    assert_eq!(counts, [2, 1, 1, 1, 1, 1, 1, 1]);
+}
+
 /// Check that a rate that changed within a window keeps totals true: nanoseconds in all, losses once.
 #[test]
 fn a_changed_rate_keeps_totals_true() {
@@ -120,7 +162,7 @@ fn a_changed_rate_keeps_totals_true() {
     let samples: Vec<_> = [10, 40, 10, 40, 40].map(|period| (taken(period, &[]), stack.clone())).into();
     let mut lost = Loss::default();
     lost.add(Cause::RingFull, 1);
-    let set = assemble(&window(&samples), &resource(), &lost);
+    let set = assemble(&window(&samples), &resource(), &lost, Granularity::Lines);
     assert_eq!(validate(&otlp::encode(&set)), []);
     let nanos =
         |profile: &Profile| profile.kind.period * profile.samples.iter().map(|sample| sample.value).sum::<i64>();
@@ -139,6 +181,7 @@ fn a_mapping_without_a_build_is_none() {
         &window(&[(taken(1, &[]), naming::Stack { frames: frames.into(), ..naming::Stack::default() })]),
         &resource(),
         &Loss::default(),
+        Granularity::Lines,
     );
     assert_eq!(validate(&otlp::encode(&set)), []);
     assert_eq!((set.dictionary.mappings.len(), set.dictionary.locations.len()), (1, 3));
@@ -149,8 +192,12 @@ fn a_mapping_without_a_build_is_none() {
 fn what_looks_the_same_is_one_sample() {
     let stack = || naming::Stack { frames: [Location::remark("same")].into(), ..naming::Stack::default() };
     let labels = [("thread.name", "mine")];
-    let set =
-        assemble(&window(&[(taken(1, &labels), stack()), (taken(1, &labels), stack())]), &resource(), &Loss::default());
+    let set = assemble(
+        &window(&[(taken(1, &labels), stack()), (taken(1, &labels), stack())]),
+        &resource(),
+        &Loss::default(),
+        Granularity::Lines,
+    );
     assert_eq!(set.profiles[0].samples.iter().map(|sample| sample.value).collect::<Vec<_>>(), [2]);
     let attributes = set.profiles[0].samples[0].attributes;
     assert_eq!(set.dictionary.value_of(attributes, "thread.name").and_then(Value::as_str), Some("mine"));
@@ -190,10 +237,10 @@ proptest! {
             let sample = sample::Sample { tid, period_nanos: period, labels, comm: "ü".into(), ..sample::Sample::default() };
             (sample, naming::Stack { frames, ..naming::Stack::default() })
         }).collect();
-        let set = assemble(&window(&samples), &resource(), &Loss::default());
+        let set = assemble(&window(&samples), &resource(), &Loss::default(), Granularity::Lines);
         prop_assert_eq!(validate(&otlp::encode(&set)), []);
         let told: i64 = set.profiles.iter().flat_map(|profile| &profile.samples).map(|sample| sample.value).sum();
         prop_assert_eq!(told, samples.len() as i64);
-        prop_assert_eq!(set, assemble(&window(&samples), &resource(), &Loss::default()));
+        prop_assert_eq!(set, assemble(&window(&samples), &resource(), &Loss::default(), Granularity::Lines));
     }
 }

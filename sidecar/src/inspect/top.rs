@@ -12,6 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use profiler::Ledger;
 
+use crate::assemble::Granularity;
 use crate::capture::profile::{is_system, places_of};
 use crate::capture::{Bounds, RuntimeFigures, Source};
 use crate::config::Filter;
@@ -143,7 +144,7 @@ fn on_processors(pipeline: &mut Pipeline, asked: &TopArguments, took: Duration) 
     let interval = pipeline.end(SystemTime::now());
     let stacks = interval.stacks();
     let lost: u64 = interval.lost.iter().map(|(_, count)| count).sum();
-    let (sets, seconds) = (assembled(&interval.windows, &interval.lost), took.as_secs_f64());
+    let (sets, seconds) = (assembled(&interval.windows, &interval.lost, Granularity::Lines), took.as_secs_f64());
     let mut text = format!("{stacks} samples within {seconds:.1} s at {} Hz, {lost} lost", asked.rate_hz);
     if let Some(path) = &asked.output {
         let size = write(&joined(sets), path)?;

@@ -275,11 +275,11 @@ impl Namer {
 }
 
 impl Stats {
-    fn add(&mut self, outcome: &walk::Outcome, stack: &Stack) {
+    fn add(&mut self, outcome: &stacks::Outcome, stack: &Stack) {
         self.stacks += 1;
         self.whole += u64::from(outcome.is_whole);
-        self.mended += u64::from(outcome.top == walk::TopState::Mended);
-        self.unmended += u64::from(outcome.top == walk::TopState::Unmended);
+        self.mended += u64::from(outcome.top == stacks::TopState::Mended);
+        self.unmended += u64::from(outcome.top == stacks::TopState::Unmended);
         self.closed += u64::from(outcome.is_closed);
         self.replaced += u64::from(outcome.is_replaced);
         self.frames += stack.frames.len() as u64;

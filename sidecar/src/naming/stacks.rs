@@ -8,12 +8,36 @@ use profiler_proto::hash::Map;
 use profiler_proto::loss::Degraded;
 
 use super::frame::{Location, Stack};
-use super::walk::Outcome;
 
 /// Most bytes of a program's stacks: some hundred of 32 frames.
 const MAX_BYTES: usize = 128 << 10;
 /// What one takes beside its words and frames.
 const STACK_BYTES: usize = 2 * (size_of::<(Box<[u64]>, Walked)>() + 16);
+
+/// What became of a stack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Outcome {
+    /// Whether it reaches its root, and lacks nothing on the way as far as can be told.
+    pub(super) is_whole: bool,
+    pub(super) top: TopState,
+    /// Whether the process's mappings cannot be read.
+    pub(super) is_closed: bool,
+    /// Whether that is because it runs another program, and nothing was known of this one.
+    pub(super) is_replaced: bool,
+    /// Frames without a name.
+    pub(super) unnamed: u64,
+}
+
+/// What became of the top of a stack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TopState {
+    /// Nothing was missing, or it is not Go's.
+    Whole,
+    /// Callers were put in.
+    Mended,
+    /// It cannot be told whether one is missing.
+    Unmended,
+}
 
 /// The user part of a stack, and what became of it.
 #[derive(Debug, Clone)]
@@ -68,7 +92,6 @@ impl Stacks {
 
 #[cfg(test)]
 mod tests {
-    use super::super::walk::TopState;
     use super::*;
 
     fn walked(names: &[&str]) -> Walked {

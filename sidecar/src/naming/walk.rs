@@ -13,7 +13,7 @@ use super::mend::{Interrupted, Machine, Top};
 use super::process::Process;
 use super::reader::Reader;
 use super::spot::{Part, Spot};
-use super::stacks::Walked;
+use super::stacks::{Outcome, TopState, Walked};
 use crate::go::{Call, Role};
 use crate::sample::{End, Sample};
 
@@ -31,31 +31,6 @@ pub(super) struct Walk<'a> {
     /// The number that the last stack got.
     pub(super) numbers: &'a mut u64,
     pub(super) now: Instant,
-}
-
-/// What became of a stack.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Outcome {
-    /// Whether it reaches its root, and lacks nothing on the way as far as can be told.
-    pub(super) is_whole: bool,
-    pub(super) top: TopState,
-    /// Whether the process's mappings cannot be read.
-    pub(super) is_closed: bool,
-    /// Whether that is because it runs another program, and nothing was known of this one.
-    pub(super) is_replaced: bool,
-    /// Frames without a name.
-    pub(super) unnamed: u64,
-}
-
-/// What became of the top of a stack.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum TopState {
-    /// Nothing was missing, or it is not Go's.
-    Whole,
-    /// Callers were put in.
-    Mended,
-    /// It cannot be told whether one is missing.
-    Unmended,
 }
 
 /// The addresses of a stack, with the callers that were missing.

@@ -29,7 +29,7 @@ pub use self::follow::Family;
 use self::goroutines::Goroutines;
 pub use self::tap::Tapped;
 use crate::aggregate::Window;
-use crate::assemble::assemble;
+use crate::assemble::{Granularity, assemble};
 use crate::bpf::{self, Sampler};
 use crate::config::Filter;
 use crate::discover::{self, Candidate, Table, Target};
@@ -82,11 +82,11 @@ impl Interval {
 /// One set for each process, in the order of the windows; the one with most stacks tells what was lost of none in particular, for sums over all sets
 /// are to be true.
 #[must_use]
-pub fn assembled(windows: &[Named], lost: &Loss) -> Vec<ProfileSet> {
+pub fn assembled(windows: &[Named], lost: &Loss, granularity: Granularity) -> Vec<ProfileSet> {
     let largest = windows.iter().enumerate().max_by_key(|(_, (window, _))| window.stacks()).map(|(place, _)| place);
     let assembled = windows.iter().enumerate().map(|(place, (window, target))| {
         let lost = if Some(place) == largest { *lost } else { Loss::default() };
-        assemble(window, &target.resource, &lost)
+        assemble(window, &target.resource, &lost, granularity)
     });
     assembled.collect()
 }
@@ -328,7 +328,7 @@ mod tests {
         let windows: Vec<Named> = windows.into_iter().map(named).collect();
         let mut lost = Loss::default();
         lost.add(Cause::RingFull, 4);
-        let told: Vec<Option<i64>> = assembled(&windows, &lost)
+        let told: Vec<Option<i64>> = assembled(&windows, &lost, Granularity::Lines)
             .iter()
             .map(|set| set.dictionary.value_of(set.profiles[0].attributes, "profiler.lost.ring_full")?.as_int())
             .collect();

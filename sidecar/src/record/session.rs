@@ -17,6 +17,7 @@ use super::command::Held;
 use super::output::{check, joined, write};
 use super::top::table;
 use super::{Options, Subject};
+use crate::assemble::Granularity;
 use crate::config::Filter;
 use crate::error::Error;
 use crate::pipeline::{self, Family, Figures, Pipeline, assembled};
@@ -50,7 +51,7 @@ pub fn main(options: &Options) -> Result<(), Error> {
         Recording { options, child, stopped: &stopped, begun: Instant::now(), progress: Progress::new() };
     recording.run(&mut pipeline);
     let interval = pipeline.end(SystemTime::now());
-    let sets = assembled(&interval.windows, &interval.lost);
+    let sets = assembled(&interval.windows, &interval.lost, Granularity::Addresses);
     finish(options, sets, &Counted::between(&before, &pipeline.figures()), recording.begun.elapsed())
 }
 

@@ -17,6 +17,7 @@ use tokio::sync::mpsc;
 use super::metrics;
 use super::pulls::{Pulls, Sink};
 use super::source::Handle;
+use crate::assemble::Granularity;
 use crate::config::of_sdk;
 use crate::error::Error;
 use crate::pipeline::{Interval, assembled};
@@ -194,7 +195,7 @@ fn take_in(exporter: &Arc<Exporter>, handle: &Handle) -> Arc<Sink> {
 
 /// Assembles and exports; between two sets others get their turn.
 async fn export(interval: Interval, exporter: &Exporter) {
-    for set in assembled(&interval.windows, &interval.lost) {
+    for set in assembled(&interval.windows, &interval.lost, Granularity::Lines) {
         exporter.offer(Arc::new(set));
         tokio::task::yield_now().await;
     }

@@ -16,6 +16,7 @@ use tokio::sync::oneshot;
 
 use super::readers::Readers;
 use super::{captures, pulls, runtimes, stats};
+use crate::assemble::Granularity;
 use crate::budget::Judgement;
 use crate::capture::{Bounds, What};
 use crate::config::Config;
@@ -161,7 +162,7 @@ impl Source for Handle {
         drop(self.commands.send(Command::Capture { duration, pid, tapped }));
         Box::pin(async move {
             match outcome.await {
-                Ok(Some(named)) => Ok(assembled(&named, &Loss::default())),
+                Ok(Some(named)) => Ok(assembled(&named, &Loss::default(), Granularity::Addresses)),
                 Ok(None) => Err(CaptureError::TooMany),
                 Err(_) => Err(CaptureError::Off),
             }

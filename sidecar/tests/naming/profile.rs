@@ -11,7 +11,7 @@ use profiler_proto::model::resource::Resource;
 use profiler_proto::validate::validate;
 use profiler_proto::{Limits, folded, otlp, pprof};
 use profiler_sidecar::aggregate::{Aggregate, Window};
-use profiler_sidecar::assemble::assemble;
+use profiler_sidecar::assemble::{Granularity, assemble};
 use profiler_sidecar::bpf::{Options, Sampler};
 use profiler_sidecar::drain::{self, Event};
 use profiler_sidecar::naming::{Kernel, Kind, Namer, Stats};
@@ -40,7 +40,8 @@ fn a_go_program_is_seen_as_by_its_own_profiler() {
         assert!((stats.stacks - stats.whole) * 50 <= stats.stacks, "{version}: {stats:?}");
         assert!(stats.mended * 5 > stats.stacks, "{version}: {stats:?}");
         assert!(stats.unnamed * 1000 <= stats.frames, "{version}: {stats:?}");
-        let set = assemble(&window, &Resource::new().with("service.name", "busy"), &Loss::default());
+        let set =
+            assemble(&window, &Resource::new().with("service.name", "busy"), &Loss::default(), Granularity::Lines);
         assert_eq!(validate(&otlp::encode(&set)), []);
         let told: u64 = set.profiles.iter().map(|profile| stacks_of(profile, &set.dictionary)).sum();
         assert_eq!((told, window.lost().count(Cause::AggregateFull)), (stats.stacks, 0));
