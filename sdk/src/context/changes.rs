@@ -57,7 +57,7 @@ impl Changes {
 
     /// The last scope that a thread keeps and further ones, a span there, and the way back out of order; then the end of the thread.
     pub(crate) fn beyond_the_bound() -> Self {
-        Self::new(255, |worker| worker.beyond())
+        Self::new(255, |worker: &Worker<'_>| worker.beyond())
     }
 
     fn new(held: usize, all: fn(&Worker<'_>)) -> Self {

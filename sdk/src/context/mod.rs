@@ -9,8 +9,8 @@
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub(crate) mod address;
 pub(crate) mod attributes;
+#[cfg(test)]
 #[cfg(all(
-    test,
     feature = "opentelemetry",
     feature = "tracing-layer",
     target_os = "linux",
@@ -41,8 +41,8 @@ mod shown;
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod signal;
 pub(crate) mod spans;
+#[cfg(test)]
 #[cfg(all(
-    test,
     feature = "opentelemetry",
     feature = "tracing-layer",
     target_os = "linux",
