@@ -68,9 +68,9 @@ mod tests {
     use super::*;
     use crate::symbolize::Language;
 
-    const STD: &str = "/rustc/59807616e1fa2540724bfbac14d7976d7e4a3860/library/alloc/src/alloc.rs";
-    const CORE: &str = "/rustc/59807616e1fa2540724bfbac14d7976d7e4a3860/library/core/src/alloc/global.rs";
-    const CRATE: &str = "/root/.cargo/registry/src/index.crates.io-1949cf8c6b5b557f/tikv-jemallocator-0.7.0/src/lib.rs";
+    const STD: &str = "/rustc/5980/library/alloc/src/alloc.rs";
+    const CORE: &str = "/rustc/5980/library/core/src/alloc/global.rs";
+    const CRATE: &str = "/home/dev/.cargo/registry/src/registry/tikv-jemallocator-0.7.0/src/lib.rs";
     const OWN: &str = "/home/dev/alloc/src/alloc.rs";
 
     /// How many of these functions, of each the name and the file, are hidden.
