@@ -50,6 +50,8 @@ const MOST: usize = 2 * (512 << 10) + (128 << 10);
 /// The threads' work goes on, and where it rests, they meet.
 struct Work {
     ends: AtomicBool,
+    /// Tags were others than those that were entered: said at the end, for whoever panics meets nobody.
+    is_wrong: AtomicBool,
     rests: AtomicBool,
     meeting: Barrier,
 }
@@ -67,7 +69,9 @@ impl Work {
             for number in 0..20 {
                 let _span = Context::current_with_span(tracer.start("inner")).attach();
                 let _tag = profiler::tag!("number" => number);
-                assert_eq!(Tags::current().iter().count(), 2);
+                if Tags::current().iter().count() != 2 {
+                    self.is_wrong.store(true, Ordering::Relaxed);
+                }
             }
         }
     }
@@ -80,6 +84,15 @@ impl Work {
         self.rests.store(false, Ordering::Relaxed);
         self.meeting.wait();
         bytes
+    }
+}
+
+/// Ends the threads' work, also when what they work for fails.
+struct End<'a>(&'a Work);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.ends.store(true, Ordering::Relaxed);
     }
 }
 
@@ -103,10 +116,12 @@ fn start_and_end(number: usize) -> Result<(), Error> {
 /// Check that it is no more after many profilers than after two.
 #[test]
 fn what_profilers_leave_does_not_grow() {
-    let work = Work { ends: AtomicBool::new(false), rests: AtomicBool::new(false), meeting: Barrier::new(THREADS + 1) };
+    let [ends, is_wrong, rests] = [const { AtomicBool::new(false) }; 3];
+    let work = Work { ends, is_wrong, rests, meeting: Barrier::new(THREADS + 1) };
     let provider = SdkTracerProvider::builder().with_span_processor(ProfiledSpans::new()).build();
     let tracer = provider.tracer("test");
     let bytes: Vec<usize> = std::thread::scope(|scope| {
+        let _end = End(&work);
         for _ in 0..THREADS {
             scope.spawn(|| work.run(&tracer));
         }
@@ -114,10 +129,9 @@ fn what_profilers_leave_does_not_grow() {
             start_and_end(number).unwrap();
             work.bytes_at_rest()
         });
-        let bytes = bytes.collect();
-        work.ends.store(true, Ordering::Relaxed);
-        bytes
+        bytes.collect()
     });
+    assert!(!work.is_wrong.into_inner());
     let [early, late] = [&bytes[1..4], &bytes[STARTS - 4..]].map(|bytes| bytes.iter().max().copied());
     let grown = late.zip(early).map(|(late, early)| late.saturating_sub(early));
     assert!(grown.is_some_and(|grown| grown < MOST), "{grown:?} bytes more: {bytes:?}");

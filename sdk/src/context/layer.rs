@@ -80,7 +80,8 @@ pub struct TracingLayer {
 }
 
 impl TracingLayer {
-    /// Makes the value of this field a tag with the field's name, in spans that have it and in their children.
+    /// Makes the value of this field a tag with the field's name, in spans that have it and in their children. Of fields of one name in a span the
+    /// first holds, and earlier fields have room before later ones.
     #[must_use = "this returns the layer"]
     pub fn with_field(mut self, name: &'static str) -> Self {
         reserve(&[name]);

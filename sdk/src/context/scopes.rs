@@ -223,6 +223,7 @@ impl Scopes {
     /// Puts a record in force that differs by its span alone.
     #[inline]
     fn write_span(&mut self, in_force: &InForce) {
+        // Always there, by the invariant: behind the top there is a level.
         let Some([level, spare, ..]) = self.levels.get_mut(self.top..) else { return };
         // SAFETY: the level above the top is not in force.
         unsafe { spare.link(&self.shown.span, self.shown.turns) };

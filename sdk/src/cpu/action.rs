@@ -88,8 +88,8 @@ impl Keeper {
         let arrived = taken > self.taken;
         if HAD_NO_PLACE.load(Ordering::Relaxed) {
             self.note(
-                "the handler of SIGPROF that was there before ours did not return on hundreds of threads: some signals were \
-                 not handed on to it",
+                "a handler of SIGPROF that was there before ours did not return on hundreds of threads, or handed signals back \
+                 again and again: some were not handed on",
             );
         }
         (self.looked, self.taken) = (now, taken);

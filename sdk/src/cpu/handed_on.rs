@@ -5,11 +5,9 @@
 //! allocates, locks or makes a system call; threads are told apart by their pointers, for a thread may never have had
 //! memory of ours.
 
-use std::hint::black_box;
-use std::ptr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use crate::unwind::arch::thread_pointer;
+use crate::unwind::arch::{stack_pointer, thread_pointer};
 
 /// Most signals that a thread may be handing on within each other: one comes within another only where a handler lets it, but a handler
 /// that hands a copy of each back would have no end.
@@ -58,36 +56,38 @@ impl<const PLACES: usize> HandedOn<PLACES> {
         Self([const { Place::free() }; PLACES])
     }
 
-    /// Does `work` with the number of those that got this signal before; `false` where all places are taken by other threads. Never
-    /// inlined: a call within has a frame of its own, below.
+    /// Does `work` with the number of those that got this signal before; `false` where all places are taken by other threads, or too many signals
+    /// are within each other. Never inlined: a call within has a frame of its own, below.
     #[inline(never)]
     pub(super) fn in_turn(&self, signal: usize, work: impl FnOnce(usize)) -> bool {
-        let here = 0_u8;
-        // Seen by somebody, so that it stands in this call's frame.
-        let here = ptr::from_ref(black_box(&here)).addr();
-        let Some(place) = self.place_of(thread_pointer()) else { return false };
+        let here = stack_pointer();
+        let Some((place, is_taken)) = self.place_of(thread_pointer()) else { return false };
+        let found = place.turn();
         // Stacks grow downwards: a turn that is not above this one was left by a jump, and is over.
-        let outer = Some(place.turn()).filter(|outer| outer.at > here).unwrap_or_default();
+        let outer = Some(found).filter(|outer| outer.at > here).unwrap_or_default();
         let turn = outer.next(signal, here);
-        if turn.within <= MOST_WITHIN {
+        let is_bounded = turn.within <= MOST_WITHIN;
+        if is_bounded {
             place.set(turn);
             work(turn.number);
             place.set(outer);
         }
-        if outer.at == 0 {
+        // Not that of a call around this one, which may have taken it and not said more yet.
+        if is_taken || (found.at != 0 && outer.at == 0) {
             // Release: pairs with the Acquire in `place_of`; the next thread finds the place empty.
             place.thread.store(0, Ordering::Release);
         }
-        true
+        is_bounded
     }
 
-    /// The thread's place, or one that is taken for it. One that a thread left by a jump, and then ended, is not free again before a
+    /// The thread's place, or one that is taken for it, and which of both. One that a thread left by a jump, and then ended, is not free again before a
     /// thread has the same pointer.
-    fn place_of(&self, thread: u64) -> Option<&Place> {
+    fn place_of(&self, thread: u64) -> Option<(&Place, bool)> {
         let is_own = |place: &&Place| place.thread.load(Ordering::Relaxed) == thread;
         let take =
             |place: &&Place| place.thread.compare_exchange(0, thread, Ordering::Acquire, Ordering::Relaxed).is_ok();
-        self.0.iter().find(is_own).or_else(|| self.0.iter().find(take))
+        let own = self.0.iter().find(is_own).map(|place| (place, false));
+        own.or_else(|| self.0.iter().find(take).map(|place| (place, true)))
     }
 }
 
@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn what_was_left_by_a_jump_is_over() {
         let handed_on = HandedOn::<2>::new();
-        let place = handed_on.place_of(thread_pointer()).unwrap();
+        let (place, _) = handed_on.place_of(thread_pointer()).unwrap();
         let left = |at| place.set(Turn { signal: 16, at, number: 1, within: 0 });
         left(usize::MAX);
         assert!(handed_on.in_turn(32, |turn| assert_eq!(turn, 0)));

@@ -107,7 +107,9 @@ impl Environment<'_> {
         match variable.value.as_str() {
             "http/protobuf" => Ok(Protocol::Http),
             "grpc" => Ok(Protocol::Grpc),
-            "http/json" if variable.own => Err(variable.refuse("nothing is sent as JSON", PROTOCOL)),
+            "http/json" if variable.own && self.own == PROFILES => {
+                Err(variable.refuse("nothing is sent as JSON", PROTOCOL))
+            }
             "http/json" => {
                 // For the other signals: whoever takes it takes protobuf at the same address.
                 tracing::warn!("{}=http/json: http/protobuf is sent", variable.name);
@@ -160,7 +162,7 @@ impl Environment<'_> {
         match variable.value.as_str() {
             "gzip" => Ok(Compression::Gzip),
             "none" => Ok(Compression::None),
-            "zstd" if !variable.own => {
+            "zstd" if !(variable.own && self.own == PROFILES) => {
                 // For the other signals, whose exporters may know it.
                 tracing::warn!("{}=zstd: gzip is sent", variable.name);
                 Ok(Compression::Gzip)

@@ -1,6 +1,6 @@
 //! Metrics on their way: OTLP requests that somebody else made, to the peers that get profiles.
 //!
-//! In: where profiles go ([`Target`]), the environment; encoded requests. Out: whether the peer took them. Nothing waits here and nothing is sent again, for
+//! In: where profiles go ([`Target`]), the environment; encoded requests. Out: whether the peer took them. Nothing is queued and nothing is sent again, for
 //! the next request has newer figures. On the caller's runtime; a request is bounded in time by the settings of its peer.
 //!
 //! Source: OpenTelemetry specification, "OpenTelemetry Protocol Exporter": which endpoint a signal is sent to.

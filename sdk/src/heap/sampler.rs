@@ -49,10 +49,12 @@ impl Sampler {
         let snapshot = Snapshot::take(modules);
         let known = hooks::in_force().filter(|state| state.mark.is_ours());
         let state = match known {
-            Some(state) => state,
+            Some(state) => {
+                state.replace(snapshot.clone());
+                state
+            }
             None => Box::leak(Box::new(State::new(snapshot.clone(), settings.most_live)?)),
         };
-        state.replace(snapshot.clone());
         let lg_before = state.lg();
         settings.lg_interval.map(control::set_lg_interval).transpose()?;
         let installed = hooks::install(state, !was_active);

@@ -4,6 +4,7 @@
 //! scratch that is its own, and the modules. Those that were replaced are freed once every hook that may read them has ended, as the epochs of
 //! the [`Pool`] tell: a hook waits for nobody who puts modules in force, and nobody waits for a hook.
 
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -65,10 +66,8 @@ impl Scratches {
             if let Some(scratch) = self.pool.hold(hint) {
                 // SeqCst: behind the hold and paired with the store in `replace`. Either this is what came into force, or the hold is seen by
                 // who waits for the end of its epoch.
-                let in_force = self.in_force.load(Ordering::SeqCst);
-                // SAFETY: it points into an `Arc` of `kept`, which stays there for as long as a scratch is held that was held when it went
-                //         out of force (see `free_replaced`); this one is, until what is returned is dropped.
-                return Some(Held { scratch, in_force: unsafe { &*in_force } });
+                let in_force = NonNull::new(self.in_force.load(Ordering::SeqCst))?;
+                return Some(Held { scratch, in_force });
             }
             std::thread::yield_now();
         }
@@ -110,14 +109,16 @@ impl Scratches {
 #[derive(Debug)]
 pub(super) struct Held<'a> {
     scratch: pool::Held<'a, Work>,
-    /// Not for longer than the scratch.
-    in_force: &'a InForce,
+    /// Valid for as long as the scratch is held.
+    in_force: NonNull<InForce>,
 }
 
 impl Held<'_> {
     /// The scratch, and the modules.
     pub(super) fn parts(&mut self) -> (&mut Work, &InForce) {
-        (self.scratch.work(), self.in_force)
+        // SAFETY: it points into an `Arc` of `kept`, which stays there for as long as a scratch is held that was held when it went out of force
+        //         (see `free_replaced`); this one is, for as long as `self` is borrowed.
+        (self.scratch.work(), unsafe { self.in_force.as_ref() })
     }
 }
 

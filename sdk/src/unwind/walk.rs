@@ -20,7 +20,7 @@ use super::tables::UnwindTables;
 #[derive(Debug, Clone)]
 pub(crate) struct Snapshot {
     pub(crate) modules: Arc<Modules>,
-    /// Different from that of every other snapshot of this process.
+    /// Different from that of every other snapshot of this process but for its copies, which have the same modules.
     generation: u64,
 }
 

@@ -100,6 +100,15 @@ pub(crate) fn thread_pointer() -> u64 {
     pointer
 }
 
+/// The stack pointer, which tells calls within each other apart: a variable may lie elsewhere where a sanitizer watches over it.
+#[inline]
+pub(crate) fn stack_pointer() -> usize {
+    let pointer;
+    // SAFETY: reads a register.
+    unsafe { asm!("mov {}, rsp", out(reg) pointer, options(nomem, nostack, preserves_flags)) };
+    pointer
+}
+
 /// The word at `address`, which need not be aligned, by an instruction of our own: a stack holds words that the program has not written, or that
 /// a sanitizer guards, and the compiler must know nothing of reading them.
 ///
