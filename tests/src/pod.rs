@@ -1,7 +1,7 @@
 //! The sidecar beside a Go program, each in a process of its own: what a pod has.
 //!
-//! In: what the sidecar is told beside whom it is to read. Out: both at work. The program is `examples/go/troubles`, built by the installed Go; the sidecar is the
-//! one that was built beside the tests. Needs root, by which the sidecar may read other processes.
+//! In: what the sidecar is told beside whom it is to read. Out: both at work. The program is `examples/go/troubles`, built by the installed Go; the sidecar is
+//! built by the cargo that runs the tests. Needs root, by which the sidecar may read other processes.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -62,13 +62,8 @@ impl Pod {
     }
 }
 
-/// The sidecar that was built beside these tests; where they were built alone, it is built now.
+/// The sidecar as its source is now: cargo builds what is older.
 fn sidecar() -> Result<PathBuf> {
-    let own = std::env::current_exe()?;
-    let beside = own.parent().and_then(Path::parent).map(|folder| folder.join("profiler-sidecar"));
-    if let Some(beside) = beside.filter(|beside| beside.exists()) {
-        return Ok(beside);
-    }
     let built = build(&workspace(), &["--package=profiler-sidecar", "--bin=profiler-sidecar"])?;
     built.into_iter().find(|path| path.ends_with("profiler-sidecar")).ok_or_else(|| "cargo built no sidecar".into())
 }

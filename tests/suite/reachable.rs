@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 /// The handler.
 const ROOT: &str = "profiler::cpu::handler::on_sigprof";
 /// What may be reached: the modules written for the handler, and `core`, which has no allocator and no locks.
-const MODULES: [&str; 4] = ["profiler::context", "profiler::cpu", "profiler::unwind", "core::"];
+const MODULES: [&str; 5] = ["profiler::context", "profiler::cpu", "profiler::others", "profiler::unwind", "core::"];
 /// Functions of the C library that only move bytes, the one that reads a word of the thread's descriptor, and one of `core` under the name of its
 /// type.
 const FUNCTIONS: [&str; 7] =

@@ -154,8 +154,8 @@ impl Window {
         let bytes = size_of_val(&*numbers);
         let number = known_or(&mut self.stacks, &*numbers, |numbers| numbers.into(), bytes, &mut room).ok_or(Full)?;
         let place = Place { number, is_of_go: stack.frames.iter().any(|location| location.kind == Kind::Go) };
-        // It is only asked for sooner there.
-        if let Some(number) = stack.number.filter(|_| room.take(VALUE_BYTES).is_ok()) {
+        // It is only asked for sooner there: not where that is room for samples.
+        if let Some(number) = stack.number.filter(|_| room.is_below(4) && room.take(VALUE_BYTES).is_ok()) {
             self.numbered.insert(number, place);
         }
         Ok(place)

@@ -99,10 +99,11 @@ impl Config {
         };
         let layer = command_line.layer().over(variables).over(from_file);
         let destinations = destinations(exports, lookup)?;
-        let metrics = metrics(&destinations, layer.metrics.as_ref(), lookup)?;
+        let said = layer.metrics.as_ref().map(|said| said.value);
         let security = Security::new().or_variables(lookup).map_err(of_sdk)?;
         let token = lookup("PROFILER_PULL_TOKEN").and_then(|token| token.into_string().ok());
         let config = check(layer, token.as_deref().filter(|token| !token.is_empty()), security, destinations)?;
+        let metrics = metrics(&config, said, lookup)?;
         Ok(Self { metrics, ..config })
     }
 }
@@ -151,17 +152,17 @@ fn destinations(file: Vec<Destination>, lookup: &dyn Fn(&str) -> Option<OsString
     resolve(file, lookup).map_err(refused)
 }
 
-/// Where metrics go: nowhere, if we or OpenTelemetry's exporters are told so.
+/// Where metrics go: nowhere, if there never are any, or we or OpenTelemetry's exporters are told so. Variables that are of no use are not looked at.
 fn metrics(
-    destinations: &[Target],
-    said: Option<&Said<bool>>,
+    config: &Config,
+    said: Option<bool>,
     lookup: &dyn Fn(&str) -> Option<OsString>,
 ) -> Result<Vec<MetricsTarget>, Error> {
     let is_none = lookup("OTEL_METRICS_EXPORTER").is_some_and(|value| value.to_string_lossy().trim() == "none");
-    if !said.map_or(!is_none, |said| said.value) {
+    if config.runtime_interval.is_none() || !said.unwrap_or(!is_none) {
         return Ok(Vec::new());
     }
-    MetricsTarget::resolve(destinations, lookup).map_err(of_sdk)
+    MetricsTarget::resolve(&config.destinations, lookup).map_err(of_sdk)
 }
 
 fn check(layer: Layer, token: Option<&str>, security: Security, destinations: Vec<Target>) -> Result<Config, Error> {

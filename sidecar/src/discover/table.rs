@@ -68,7 +68,8 @@ impl Table {
         }
     }
 
-    /// From now on it is told of every exec and exit: of five rounds of sweeps, four look at those alone that are new or may have something new to say.
+    /// From now on it is told of every exec and exit but those in nested pid namespaces, whose programs are looked at in the fifth round: of five rounds of sweeps, four look at
+    /// those alone that are new or may have something new to say.
     pub fn hears_all(&mut self) {
         self.hears_all = true;
     }

@@ -229,9 +229,11 @@ impl Namer {
 
     /// Keeps what is kept within its bounds.
     fn make_room(&mut self) {
-        if self.bytes > MAX_BYTES {
-            self.processes.values_mut().for_each(Process::clear);
-            self.bytes = self.processes.values().map(Process::bytes).sum();
+        for forget in [Process::forget_stacks, Process::clear] {
+            if self.bytes > MAX_BYTES {
+                self.processes.values_mut().for_each(forget);
+                self.bytes = self.processes.values().map(Process::bytes).sum();
+            }
         }
         // Of what is left, mappings, one process can have a hundred thousand: it alone loses them, until they are read the next time.
         while self.bytes > MAX_BYTES

@@ -146,10 +146,15 @@ impl Process {
         }
     }
 
+    /// Forgets the stacks, which are only found sooner.
+    pub(super) fn forget_stacks(&mut self) {
+        self.stacks = Stacks::default();
+    }
+
     /// Forgets all names.
     pub(super) fn clear(&mut self) {
         (self.spots, self.bytes) = (Map::default(), 0);
-        self.stacks = Stacks::default();
+        self.forget_stacks();
     }
 
     /// Mappings that are left out, or kept without their name.

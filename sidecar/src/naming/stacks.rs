@@ -9,8 +9,8 @@ use profiler_proto::loss::Degraded;
 
 use super::frame::{Location, Stack};
 
-/// Most bytes of a program's stacks: some hundred of 32 frames.
-const MAX_BYTES: usize = 128 << 10;
+/// Most bytes of a program's stacks: some two hundred and fifty of 32 frames.
+const MAX_BYTES: usize = 256 << 10;
 /// What one takes beside its words and frames.
 const STACK_BYTES: usize = 2 * (size_of::<(Box<[u64]>, Walked)>() + 16);
 

@@ -83,13 +83,20 @@ impl Walk<'_> {
             is_replaced: self.process.is_replaced(),
             unnamed: spots.iter().filter(|spot| !spot.is_named).count() as u64,
         };
-        // What has no name may get one.
-        let is_certain = outcome.unnamed == 0 && !outcome.is_closed;
-        let number = is_certain.then(|| {
+        let number = self.is_certain(sample, mended, (&spots, last), &outcome).then(|| {
             *self.numbers += 1;
             *self.numbers
         });
         Walked { frames: frames.into(), flaws, outcome, number }
+    }
+
+    /// Whether the same addresses mean the same as long as what is known of them stays: what has no name may get one, where the walk went
+    /// wrong there may be code later, and the goroutine's function may be known then.
+    fn is_certain(&self, sample: &Sample, mended: &Mended, (spots, last): (&[Spot], Last), outcome: &Outcome) -> bool {
+        let start = start_of(sample);
+        let is_start_known = start == 0 || self.process.knows(start, Call::Interrupted);
+        let is_closed_off = last == Last::Root || (spots.len() == mended.addresses.len() && is_start_known);
+        outcome.unnamed == 0 && !outcome.is_closed && is_closed_off
     }
 
     fn spot(&mut self, address: u64, call: Call) -> Spot {

@@ -48,6 +48,8 @@ pub(super) struct Figures {
     pub(super) metrics_failed: AtomicU64,
     /// What each program's runtime said of itself last.
     programs: Mutex<BTreeMap<Process, Counted>>,
+    /// How often one said so; raised under the lock of `programs`.
+    counted: AtomicU64,
 }
 
 /// A program, with the figures of its runtime.
@@ -55,24 +57,31 @@ pub(super) struct Figures {
 pub(super) struct Counted {
     pub(super) target: Arc<Target>,
     pub(super) figures: RuntimeFigures,
-    /// When the process began, nanoseconds since 1970, as it was found first.
+    /// When its counters began, nanoseconds since 1970: with the process, as it was found first, or when they were seen last before they fell.
     pub(super) began_unix_nanos: u64,
     /// When the figures were read.
     pub(super) taken_unix_nanos: u64,
+    /// Higher than that of all figures that were read before, whatever the clock says.
+    pub(super) sequence: u64,
 }
 
 impl Figures {
-    /// Enters the figures of a program; nothing, where there are none.
-    fn count(&self, target: &Arc<Target>, figures: Option<RuntimeFigures>) {
-        let (mut programs, process, now) = (self.programs(), target.process, now());
+    /// Enters the figures of a program that were read `now`; nothing, where there are none.
+    pub(super) fn count(&self, target: &Arc<Target>, figures: Option<RuntimeFigures>, now: u64) {
+        let (mut programs, process) = (self.programs(), target.process);
         let Some(figures) = figures else {
             programs.remove(&process);
             return;
         };
         // The clock may be set meanwhile; what counts from a begin has one begin.
-        let began = programs.get(&process).map_or_else(|| began(process, now), |known| known.began_unix_nanos);
-        let (began_unix_nanos, taken_unix_nanos) = (began, now.max(began));
-        programs.insert(process, Counted { target: Arc::clone(target), figures, began_unix_nanos, taken_unix_nanos });
+        let began_unix_nanos = match programs.get(&process) {
+            Some(known) if is_reset(&known.figures, &figures) => known.taken_unix_nanos,
+            Some(known) => known.began_unix_nanos,
+            None => began(process, now),
+        };
+        let (target, taken_unix_nanos) = (Arc::clone(target), now.max(began_unix_nanos));
+        let sequence = self.counted.fetch_add(1, Ordering::Relaxed) + 1;
+        programs.insert(process, Counted { target, figures, began_unix_nanos, taken_unix_nanos, sequence });
     }
 
     /// What each program's runtime said of itself last; of [`MOST`] at most.
@@ -187,7 +196,7 @@ impl Captures {
                 }
                 let read = What::ALL.into_iter().filter(|what| !missing.iter().any(|(other, _)| other == what));
                 self.handle.read_outside(target.process, read.collect());
-                self.handle.captures.count(target, figures.ok());
+                self.handle.captures.count(target, figures.ok(), now());
                 return Some(set);
             }
             Ok(Err(error)) => (&self.handle.captures.refused, error.to_string()),
@@ -197,7 +206,7 @@ impl Captures {
             return None;
         }
         figure.fetch_add(1, Ordering::Relaxed);
-        self.handle.captures.count(target, None);
+        self.handle.captures.count(target, None, now());
         self.handle.read_outside(target.process, Vec::new());
         if !std::mem::replace(&mut known.is_said, true) {
             tracing::warn!(pid, program = %target.kind, "heap and goroutines are not captured: {why}");
@@ -210,6 +219,11 @@ impl Known {
     fn of(identity: Option<Identity>) -> Self {
         Self { identity, state: Arc::default(), is_said: false }
     }
+}
+
+/// Whether a counter fell: the process has become another program, which counts from 0.
+fn is_reset(known: &RuntimeFigures, now: &RuntimeFigures) -> bool {
+    now.allocated < known.allocated || now.collections < known.collections || now.paused < known.paused
 }
 
 /// Nanoseconds since 1970.

@@ -1,8 +1,9 @@
 //! Figures of Go's runtimes on their way, as OTLP metrics, to where profiles go.
 //!
-//! In: what each program's runtime said of itself last ([`Figures::programs`](super::captures::Figures::programs)). Out: as often as it is captured a request
-//! to each peer, with the programs that said something since. What is not taken is not sent again, for the next one has newer figures; it is counted. A task of
-//! the main thread for each peer, so that one that does not answer keeps no other from being asked.
+//! In: what each program's runtime said of itself last ([`Figures::programs`](super::captures::Figures::programs)). Out: where something was
+//! captured, for which is looked every [`LOOKED`] at most, a request to each peer, with the programs that said something since. What is not taken is not sent
+//! again, for the next one has newer figures; it is counted. A task of the main thread for each peer, so that one that does not answer keeps no other from
+//! being asked.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,7 +17,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::captures::{Counted, Figures};
 use super::instruments;
 
-/// How often it is looked whether something was captured; where that is less often, then.
+/// How often it is looked whether something was captured; where that is so more often, as often.
 const LOOKED: Duration = Duration::from_secs(5);
 
 /// Starts the tasks.
@@ -49,12 +50,63 @@ async fn run(mut peer: MetricsTarget, every: Duration, captures: Arc<Figures>) {
     }
 }
 
-/// What was captured after `told`, and when the last of it was.
+/// What has a higher number than `told`, and the highest that it has.
 fn newer<'p>(programs: impl Iterator<Item = &'p Counted>, told: u64) -> (ExportMetricsServiceRequest, u64) {
     let (mut resource_metrics, mut newest) = (Vec::new(), told);
-    for program in programs.filter(|program| program.taken_unix_nanos > told) {
-        newest = newest.max(program.taken_unix_nanos);
+    for program in programs.filter(|program| program.sequence > told) {
+        newest = newest.max(program.sequence);
         resource_metrics.push(instruments::metrics(program));
     }
     (ExportMetricsServiceRequest { resource_metrics }, newest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::capture::RuntimeFigures;
+    use crate::discover::{Exe, Kind, Target};
+    use crate::target::Process;
+
+    const NOW: u64 = 1 << 60;
+    const HOUR: u64 = 3_600_000_000_000;
+
+    fn target() -> Arc<Target> {
+        Arc::new(Target {
+            process: Process::new(1, 1),
+            comm: String::new(),
+            exe: Exe::default(),
+            kind: Kind::Go("go1.24.0".into()),
+            container_id: None,
+            service: String::new(),
+            resource: Default::default(),
+            context: None,
+            profiled: Ok(()),
+        })
+    }
+
+    /// Start of the counters, and when they were read, of the only program.
+    fn times(captures: &Figures) -> [u64; 2] {
+        let programs = captures.programs();
+        programs.values().map(|program| [program.began_unix_nanos, program.taken_unix_nanos]).next().unwrap()
+    }
+
+    /// Check that what is captured after the clock was set back is sent all the same, once; and that where counters fall they have a start of their own, behind
+    /// all that was told before.
+    #[test]
+    fn neither_the_clock_nor_another_program_holds_figures_up() {
+        let (target, captures) = (target(), Figures::default());
+        let (mut told, mut seen) = (0, Vec::new());
+        // The third is after the clock was set back by an hour, the last one of a program that the process became.
+        for (allocated, now) in [(10, NOW), (20, NOW + 2), (30, NOW + 2 - HOUR), (5, NOW + 9)] {
+            captures.count(&target, Some(RuntimeFigures { allocated, ..RuntimeFigures::default() }), now);
+            let (request, newest) = newer(captures.programs().values(), told);
+            assert_eq!((request.resource_metrics.len(), newest), (1, told + 1));
+            told = newest;
+            assert!(newer(captures.programs().values(), told).0.resource_metrics.is_empty());
+            seen.push(times(&captures));
+        }
+        let [first, second, back, fallen] = seen[..] else { panic!("{seen:?}") };
+        assert!(first[0] <= NOW && [second[0], back[0]] == [first[0]; 2], "{seen:?}");
+        assert_eq!((first[1], second[1], fallen), (NOW, NOW + 2, [back[1], NOW + 9]));
+    }
 }

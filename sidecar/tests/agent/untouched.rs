@@ -1,5 +1,6 @@
-//! No signal, no write, no attach: captures by commands and an agent that the kernel would kill for any of these (`untouching.c`), and what the kernel says
-//! of their target before and after.
+//! No signal, no attach, no write into a process: captures by commands and an agent that the kernel would kill for any of these (`untouching.c`), and what the
+//! kernel says of their target before and after. A write at a place (`pwrite`, as into `/proc/PID/mem`) and one into memory (`process_vm_writev`) are refused
+//! to both. The plain `write` is refused to commands only, but for standard output and error: the agent needs it for its own descriptors.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
@@ -59,7 +60,7 @@ fn whoever_touches_a_process_is_killed() {
     assert_eq!(run(&untouching, &["echo", "well"]).stdout, b"well\n");
 }
 
-/// Check that each command and the agent capture a Go program without a signal, an attach or a write: the kernel, which would kill them, does not; and that
+/// Check that each command and the agent capture a Go program without a signal, an attach or a write, as the first lines here have it: the kernel, which would kill them, does not; and that
 /// nobody traces it and its signals are handled as before.
 #[test]
 fn captures_touch_nobody() {

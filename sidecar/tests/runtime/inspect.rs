@@ -133,7 +133,8 @@ fn what_a_file_lacks_is_said_beside_it() {
         assert!(remarks.contains(remark), "{arguments:?}: {remarks}");
     }
     let whole = sidecar(&["goroutines", &pid, "-o", file.to_str().unwrap()]);
-    assert!(whole.status.success() && whole.stderr.is_empty(), "{}", String::from_utf8_lossy(&whole.stderr));
+    let remarks = String::from_utf8_lossy(&whole.stderr);
+    assert!(whole.status.success() && !remarks.contains("left out") && !remarks.contains(" is off"), "{remarks}");
     std::fs::remove_file(&file).unwrap();
 }
 
