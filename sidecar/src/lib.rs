@@ -10,6 +10,7 @@
 )]
 
 pub mod aggregate;
+pub mod allocator;
 pub mod assemble;
 pub mod bpf;
 pub mod budget;

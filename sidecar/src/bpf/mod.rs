@@ -19,6 +19,7 @@ pub use counters::Counters;
 pub use profiler_sidecar_ebpf::{Go, LabelForm};
 pub use programs::Programs;
 
+use crate::allocator;
 use crate::error::Error;
 
 /// How samples are taken.
@@ -82,7 +83,7 @@ impl Sampler {
         let counters = loaded.counters()?;
         loaded.attach_events()?;
         let programs = loaded.programs()?;
-        ring::give_back();
+        allocator::give_back();
         Ok(Self { loaded, events, records, targets, counters, programs })
     }
 

@@ -1,4 +1,4 @@
-//! The reader's end of the ring, and the memory that loading it took.
+//! The reader's end of the ring.
 
 use std::os::fd::AsRawFd as _;
 use std::time::Duration;
@@ -27,15 +27,6 @@ impl Records {
             seen += 1;
         }
         seen
-    }
-}
-
-/// Gives memory that was freed back to the system: the loader reads all types of the kernel, 9 MB in small pieces, and has no use for them.
-pub(super) fn give_back() {
-    #[cfg(target_env = "gnu")]
-    // SAFETY: malloc_trim(3) takes no memory that is in use.
-    unsafe {
-        libc::malloc_trim(0);
     }
 }
 

@@ -28,6 +28,7 @@ use self::io::Io;
 use self::pulls::Pulls;
 use self::sampling::Sampling;
 use self::source::Handle;
+use crate::allocator;
 use crate::budget;
 use crate::config::{Config, of_sdk};
 use crate::error::Error;
@@ -44,6 +45,7 @@ const LAST_STEPS: Duration = Duration::from_secs(1);
 /// # Errors
 /// If an address or a thread cannot be had. What the kernel refuses only lessens what is done.
 pub fn main(config: Config, until_eof: bool) -> Result<(), Error> {
+    allocator::share_one_heap();
     let privilege = Privilege::current()?;
     privilege.log();
     let served = config.serve.as_deref().map(Server::bind).transpose().map_err(of_sdk)?;

@@ -3,6 +3,7 @@
 //! In: flags of the agent, a Go program's arguments. Out: processes that run. Needs root and Go: [`Pod::lacks`] says what is missing.
 
 mod agent;
+mod inventory;
 mod kernel;
 mod steady;
 
@@ -16,6 +17,7 @@ use profiler_tests::Result;
 use profiler_tests::process::{Running, build, run};
 
 pub(crate) use agent::Agent;
+pub(crate) use inventory::Inventory;
 pub(crate) use kernel::BpfStats;
 pub(crate) use steady::{Busy, Steady};
 
@@ -62,6 +64,7 @@ impl Pod {
         for program in ["steady", "busy", "many"] {
             go(&workspace().join("sidecar/tests/go").join(program), &folder.join(program))?;
         }
+        go(&workspace().join("examples/go/inventory"), &folder.join("inventory"))?;
         Ok(BUILT.get_or_init(|| Self { agent, benches, folder }))
     }
 
@@ -111,6 +114,13 @@ impl Pod {
         Ok(busy)
     }
 
+    /// Starts the service of the examples, asked by so many at once.
+    pub(crate) fn inventory(&self, at_once: u64) -> Result<Inventory> {
+        let mut command = Command::new(self.folder.join("inventory"));
+        without_settings(&mut command);
+        Inventory::start(&mut command, at_once)
+    }
+
     /// Starts `many`: so many goroutines that wait, and 2^`log` stacks that allocate.
     pub(crate) fn many(&self, goroutines: u32, log: u32) -> Result<Running> {
         let mut command = Command::new(self.folder.join("many"));
@@ -154,15 +164,20 @@ impl Pod {
         endpoint: Option<&str>,
         agent_of: impl Fn(u32) -> Result<u32>,
     ) -> Result<Agent> {
-        let ours = |name: &String| name.starts_with("OTEL_") || name.starts_with("PROFILER_");
-        for name in std::env::vars().map(|(name, _)| name).filter(ours) {
-            command.env_remove(name);
-        }
+        without_settings(&mut command);
         if let Some(endpoint) = endpoint {
             command.env("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint).env("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc");
         }
         command.args(["run", "--serve=127.0.0.1:0"]).args(flags);
         Agent::of(Running::start(&mut command, LIMIT)?, agent_of)
+    }
+}
+
+/// Takes away what variables say of profiles and traces.
+fn without_settings(command: &mut Command) {
+    let ours = |name: &String| name.starts_with("OTEL_") || name.starts_with("PROFILER_");
+    for name in std::env::vars().map(|(name, _)| name).filter(ours) {
+        command.env_remove(name);
     }
 }
 
