@@ -8,28 +8,40 @@ mod shop;
 
 use std::future::pending;
 use std::hint::black_box;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::process::ExitCode;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
 use profiler::{Config, FutureExt, Profiler, Scope, Tags, export::Otlp, tag, tags};
 use profiler_tests::Result;
-use profiler_tests::subject::{Rounds, Subject, main as run};
+use profiler_tests::subject::{Rounds, Subject, Turns, main as run, say};
 use shop::{book, cache, catalogue, dice, orders, pricing, report, search, service, stock};
 
-struct Ours(Profiler);
+struct Ours;
+
+/// The one that runs.
+static RUNNING: Mutex<Option<Profiler>> = Mutex::new(None);
+
+fn running() -> MutexGuard<'static, Option<Profiler>> {
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 impl Subject for Ours {
     fn start(rate_hz: u32, url: &str) -> Result<Self> {
-        Ok(Self(profiler::start(Config::new("subject").rate_hz(rate_hz).export(Otlp::grpc(url)))?))
+        *running() = Some(profiler::start(Config::new("subject").rate_hz(rate_hz).export(Otlp::grpc(url)))?);
+        Ok(Self)
     }
 
     fn stacks(&mut self) -> Result<Option<u64>> {
-        if !self.0.flush(Duration::from_secs(5)) {
+        let running = running();
+        let profiler = running.as_ref().ok_or("it has been shut down")?;
+        if !profiler.flush(Duration::from_secs(5)) {
             return Err("not everything was delivered in 5 s".into());
         }
-        let account = self.0.stats().account;
+        let account = profiler.stats().account;
         Ok(Some(account.taken - account.lost.total()))
     }
 
@@ -50,7 +62,7 @@ impl Subject for Ours {
     }
 
     fn finish(self) -> Result<()> {
-        match self.0.shutdown(Duration::from_secs(10)) {
+        match running().take().is_some_and(|profiler| profiler.shutdown(Duration::from_secs(10))) {
             true => Ok(()),
             false => Err("not everything was delivered in 10 s".into()),
         }
@@ -67,6 +79,27 @@ fn poll(future: impl Future, rounds: u32) {
     (0..rounds).for_each(|_| drop(black_box(future.as_mut().poll(&mut context))));
 }
 
+/// Serves; where a variable says how long turns are to be, and the time before them, with the profiler paused in turn.
+fn serve(spans: bool, ready: &mut dyn FnMut(SocketAddr)) -> Result<u64> {
+    let Ok(turns) = std::env::var("MEASURE_TURNS") else { return shop::serve_tagged(spans, ready) };
+    let (warm, turn) = turns.split_once(',').ok_or("MEASURE_TURNS is not two numbers of milliseconds")?;
+    let [warm, turn] = [warm.parse()?, turn.parse()?].map(Duration::from_millis);
+    let turns = Turns::start(warm, turn, switch, shop::requests_until_now);
+    let polls = shop::serve_tagged(spans, ready)?;
+    say(&turns.end()?);
+    Ok(polls)
+}
+
+fn switch(on: bool) {
+    let running = running();
+    let Some(profiler) = running.as_ref() else { return };
+    match on {
+        // What is refused shows: no sample arrives.
+        true => drop(profiler.resume()),
+        false => profiler.pause(),
+    }
+}
+
 fn main() -> ExitCode {
-    run::<Ours>(shop::serve_tagged)
+    run::<Ours>(serve)
 }

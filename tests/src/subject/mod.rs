@@ -7,6 +7,7 @@
 mod options;
 mod tags;
 mod task;
+mod turns;
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -16,6 +17,7 @@ use serde_json::{Value, json};
 
 pub use options::Options;
 pub use tags::Rounds;
+pub use turns::Turns;
 
 use crate::Result;
 

@@ -177,6 +177,25 @@ impl Lab {
         Ok(each)
     }
 
+    /// Has a shop serve under our profiler with the profiler paused in turn, so many pairs of turns; of each pair, CPU time for one request with ÷ without.
+    pub(crate) fn serve_paused(&self, serving: Serving, turn: Duration, pairs: u32) -> Result<Vec<f64>> {
+        let sink = Sink::of(Who::Ours)?;
+        let mut command = self.command(Who::Ours, &serving.task(), &sink.url())?;
+        command.env("MEASURE_TURNS", format!("{},{}", WARM.as_millis(), turn.as_millis()));
+        let shop = Shop::start(Running::start(&mut command, LIMIT)?)?;
+        // A pair is two turns and what goes by at each change.
+        self.load(std::slice::from_ref(&shop), WARM + (2 * turn + Duration::from_millis(120)) * pairs)?;
+        let finished = shop.program.finish()?;
+        finished.json()?;
+        // Its turns, before what every task says at its end.
+        let said: Value = serde_json::from_str(finished.lines.first().ok_or("the shop said nothing")?)?;
+        let numbers = |pair: &Value| [0, 1, 2, 3].map(|place| pair[place].as_f64().unwrap_or(f64::NAN));
+        let ratios = said["turns"].as_array().ok_or("the shop did not say its turns")?.iter().map(numbers);
+        Ok(ratios
+            .map(|[with, count_with, without, count_without]| (with / count_with) / (without / count_without))
+            .collect())
+    }
+
     /// What sends requests to the shop at `address`, until it is to finish.
     pub(crate) fn client(&self, address: &str) -> Result<Running> {
         Running::start(Command::new(&self.shop).args(["client", address, &CONNECTIONS.to_string()]), LIMIT)

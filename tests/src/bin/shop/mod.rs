@@ -54,6 +54,13 @@ use tower_service::Service;
 
 /// Polls of futures of requests that have a span.
 static POLLS: AtomicU64 = AtomicU64::new(0);
+/// Those requests.
+static REQUESTS: AtomicU64 = AtomicU64::new(0);
+
+/// Requests with a span that came until now.
+pub(crate) fn requests_until_now() -> u64 {
+    REQUESTS.load(Ordering::Relaxed)
+}
 
 /// Opens the shop on a free port, which `ready` is told, until standard input ends. `spans`: makes a span for each request. How often
 /// futures of these were polled.
@@ -104,6 +111,7 @@ fn traced(router: Router, tagged: fn(Router) -> Router) -> Router {
 }
 
 async fn trace(request: Request, next: Next) -> Response {
+    REQUESTS.fetch_add(1, Ordering::Relaxed);
     let context = Context::new();
     let span = global::tracer("shop").start_with_context("request", &context);
     let mut answer = pin!(next.run(request));

@@ -6,7 +6,9 @@
 //! a second each, so that what else happens on the machine happens to all; the mean and the upper end of its 95 % interval (Student's t). What is
 //! done once, the start and the first search for names, is over before it is counted; what is done at each interval falls into the
 //! turns as often as into the time between.
-//! Ours is compared with its own program turned off, too: two programs differ in where their common code lies.
+//! Ours is compared with its own program turned off, too: two programs differ in where their common code lies. And with itself paused, a quarter of a second
+//! each in turn within one process: two processes differ in where their memory lies, by more than what is looked for here. What it does at each interval, and
+//! the tags and spans that it is told of, count to both then; they are in the computed figure.
 //!
 //! Once as it is and once more with a span for each request on either side, and under this profiler with tags, too: then
 //! what the row `tags` measures belongs to the computed figure.
@@ -37,7 +39,9 @@ fn plain(lab: &Lab, report: &mut Report) -> Result<()> {
 }
 
 fn told(lab: &Lab, report: &mut Report) -> Result<()> {
-    both(lab, report, &[Who::Ours], Serving { rate_hz: RATE_HZ, spans: true }, ", tags and a span per request")
+    let (serving, described) = (Serving { rate_hz: RATE_HZ, spans: true }, ", tags and a span per request");
+    paused(lab, report, serving, described)?;
+    both(lab, report, &[Who::Ours], serving, described)
 }
 
 /// Both figures, of `all`; the one that is soon known first.
@@ -75,6 +79,23 @@ fn paired(lab: &Lab, report: &mut Report, all: &[Who], serving: Serving, describ
             let what = format!("CPU per request ÷ {name}, {of} of {runs} runs{peers}{described}");
             report.add(Line { row: ROW.name, what, unit: "", digits: 3, values });
         }
+    }
+    Ok(())
+}
+
+/// Against itself paused, within one process; some processes, for one may lie well or badly.
+fn paused(lab: &Lab, report: &mut Report, serving: Serving, described: &str) -> Result<()> {
+    let (processes, pairs) = if lab.quick { (1, 10) } else { (4, 100) };
+    let each = (0..processes).map(|_| lab.serve_paused(serving, Duration::from_millis(250), pairs));
+    let ratios = each.collect::<Result<Vec<_>>>()?.concat();
+    for (of, figure) in
+        [("mean", mean as fn(&[f64]) -> f64), ("median", median), ("upper 95 % bound of the mean", upper_bound)]
+    {
+        let what = format!(
+            "CPU per request ÷ itself paused, {of} of {} pairs in {processes} processes{described}",
+            ratios.len()
+        );
+        report.add(Line { row: ROW.name, what, unit: "", digits: 3, values: vec![(Who::Ours, figure(&ratios))] });
     }
     Ok(())
 }
