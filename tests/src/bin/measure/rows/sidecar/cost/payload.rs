@@ -41,8 +41,8 @@ fn sent(pod: &Pod, lab: &Lab, report: &mut Report, pid: &str, rate_hz: u32, of: 
     // The sender counts it once it has its answer, and the next one is an interval away.
     sleep(Duration::from_secs(2));
     let (bytes, stacks) = (agent.figure("/destinations/0/sent_bytes")?, receiver.accepted().stacks as f64);
-    say(report, NAME, &format!("gzip for 10,000 samples of {of}"), "KB", 1, bytes / stacks * 10.0);
+    say(report, NAME, format!("gzip for 10,000 samples of {of}"), "KB", 1, bytes / stacks * 10.0);
     let samples = stacks / receiver.bodies().len() as f64;
-    say(report, NAME, &format!("samples in each of its profiles of 10 s at {rate_hz} Hz"), "", 0, samples);
+    say(report, NAME, format!("samples in each of its profiles of 10 s at {rate_hz} Hz"), "", 0, samples);
     Ok(())
 }
