@@ -9,6 +9,8 @@
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub(crate) mod address;
 pub(crate) mod attributes;
+#[cfg(feature = "tower")]
+mod calls;
 #[cfg(test)]
 #[cfg(all(
     feature = "opentelemetry",
