@@ -14,12 +14,12 @@ platform_cargo() {
 sampler=(cpu:: unwind:: context:: own_functions_have libraries_and_the_vdso unresolved_addresses turned_off_addresses
     work_is_found a_stack_goes --skip rules_belong_to --skip large_sets_are_bounded)
 
-# In an emulated machine with a kernel of its own: .ci/aarch64.
+# In an emulated machine with a kernel of its own: .ci/aarch64. With all that changes a thread's context, for what is seen behind each instruction.
 on_aarch64() {
     CC_aarch64_unknown_linux_gnu=aarch64-linux-gnu-gcc \
         CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
         CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER=$root/.ci/aarch64 \
-        platform_cargo test --locked --no-fail-fast --package profiler-sdk --target aarch64-unknown-linux-gnu \
+        platform_cargo test --locked --no-fail-fast --package profiler-sdk --features tracing-layer --target aarch64-unknown-linux-gnu \
         --lib --test capture -- "${sampler[@]}"
 }
 

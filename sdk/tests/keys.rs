@@ -2,11 +2,17 @@
 //!
 //! A binary of its own, for it uses up the keys of the process.
 
-#![cfg(all(feature = "opentelemetry-sdk", feature = "tower", feature = "tracing-layer"))]
+#![cfg(all(
+    feature = "opentelemetry-sdk",
+    feature = "tower",
+    feature = "tracing-layer",
+    target_os = "linux",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
 
 use std::fmt::Display;
 
-use profiler::{Scope, Tags};
+use profiler::{Config, Scope, Tags};
 
 /// A scope with a thousand keys that nobody else has.
 fn wide(number: u32) -> Scope {
@@ -20,10 +26,18 @@ fn works(key: &str) -> bool {
     format!("{:?}", Tags::current()).contains(&format!("{key:?}: \"works\""))
 }
 
-/// Check that tags for which there is no room take no keys, and that those of our layers have theirs when all are taken.
+/// Check that of a thousand tags in one scope the last ones that have room are there, that all others are counted and take no keys, and that those of our layers have theirs when all are taken.
 #[test]
-fn keys_are_not_used_up_by_what_has_no_room() {
-    drop(wide(0));
+fn a_thousand_tags_use_up_no_keys() {
+    let profiler = profiler::start(Config::new("test")).unwrap();
+    let (before, scope) = (profiler.stats().tags.left_out, wide(0));
+    let kept: Vec<_> = Tags::current().iter().map(|(key, value)| (key, value.into_owned())).collect();
+    // Five bytes and two: as many as fit into 612, and one more without its value.
+    let last: Vec<_> = (0..88).map(|place| format!("0.{}", 999 - place)).collect();
+    let expected = last.iter().map(|key| (key.as_str(), if key == "0.912" { String::new() } else { key.clone() }));
+    assert_eq!(kept, expected.collect::<Vec<_>>());
+    assert_eq!(profiler.stats().tags.left_out - before, 1000 - 87);
+    drop(scope);
     assert!(works("mine"));
 
     let _layers = (profiler::tower::TagLayer::new(), profiler::tracing_layer().with_field("route"));

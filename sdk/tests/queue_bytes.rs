@@ -6,14 +6,14 @@
 #![cfg(feature = "export")]
 #![expect(clippy::expect_used, reason = "what a set of profiles cannot be fails the test")]
 
+#[expect(dead_code, reason = "other tests ask for the rest")]
+mod counting;
 #[expect(dead_code, reason = "the other tests of export use the rest")]
 #[path = "export/profiles.rs"]
 mod profiles;
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use http_body_util::{BodyExt, Empty};
@@ -29,33 +29,8 @@ use profiler_proto::{Profile, ProfileSet, Sample, otlp};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::Mutex;
 
-/// Bytes that are given out and not given back, and the most that there were.
-static LIVE: AtomicUsize = AtomicUsize::new(0);
-static MOST: AtomicUsize = AtomicUsize::new(0);
-
 /// Taken by a test as long as it counts.
 static ALONE: Mutex<()> = Mutex::const_new(());
-
-/// The system's allocator, counting.
-struct Counting;
-
-// SAFETY: every call goes to `System` unchanged; counting touches no memory that it gives out.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        MOST.fetch_max(LIVE.fetch_add(layout.size(), Ordering::Relaxed) + layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller keeps the contract of `GlobalAlloc::alloc`, which is also `System`'s.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
-        LIVE.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: `place` comes from `alloc` above, hence from `System`, with the same layout.
-        unsafe { System.dealloc(place, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// Takes every request in and keeps none.
 async fn swallow(request: Request<Incoming>) -> Result<Response<Empty<Bytes>>, Infallible> {
@@ -88,7 +63,7 @@ async fn what_waits_is_what_is_counted() {
     let targets = resolve(endpoints.map(Into::into).into(), &|_| None).unwrap();
     let exporter = Exporter::start(targets, Arc::new(Ledger::default()), Limits::default()).unwrap();
 
-    let (set, before) = (profiles::set(1000), LIVE.load(Ordering::Relaxed));
+    let (set, before) = (profiles::set(1000), counting::live());
     for _ in 0..SETS {
         exporter.offer(Arc::clone(&set));
     }
@@ -97,7 +72,7 @@ async fn what_waits_is_what_is_counted() {
         assert!(start.elapsed() < Duration::from_secs(60), "{exporter:?}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    let (taken, stats) = (LIVE.load(Ordering::Relaxed) - before, exporter.destinations());
+    let (taken, stats) = (counting::live() - before, exporter.destinations());
     let (counted, plain) = (stats[0].queued_bytes as usize, stats[2].sent_bytes as usize);
     assert_eq!((stats[1].queued_bytes as usize, stats[0].queued), (counted, SETS * 1000));
     // Half a megabyte: what connections and tasks take.
@@ -139,10 +114,7 @@ async fn a_request_takes_little_memory_to_be_made() {
     let request = otlp::encode_to_vec(&set).len();
     let targets = resolve(vec![Otlp::http("http://127.0.0.1:9").into()], &|_| None).unwrap();
     let exporter = Exporter::start(targets, Arc::new(Ledger::default()), Limits::default()).unwrap();
-    let before = LIVE.load(Ordering::Relaxed);
-    MOST.store(before, Ordering::Relaxed);
-    exporter.offer(Arc::clone(&set));
-    let taken = MOST.load(Ordering::Relaxed) - before;
+    let (taken, _) = counting::most_during(|| exporter.offer(Arc::clone(&set)));
     assert!(exporter.destinations()[0].queued_bytes > 0);
     assert!(request > 400_000 && taken <= 4 * request, "{taken} bytes for a request of {request}");
 }

@@ -5,39 +5,17 @@
 
 #![cfg(all(feature = "opentelemetry-sdk", target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 
-use std::alloc::{GlobalAlloc, Layout, System};
+#[expect(dead_code, reason = "other tests ask for the rest")]
+mod counting;
+
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use opentelemetry::Context;
 use opentelemetry::trace::{TraceContextExt, Tracer, TracerProvider};
 use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider};
 use profiler::{Config, Error, ProfiledSpans, SpanLink, Tags};
-
-/// Bytes that are given out and not given back.
-static LIVE: AtomicUsize = AtomicUsize::new(0);
-
-/// The system's allocator, counting.
-struct Counting;
-
-// SAFETY: every call goes to `System` unchanged; counting touches no memory that it gives out.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        LIVE.fetch_add(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller keeps the contract of `GlobalAlloc::alloc`, which is also `System`'s.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
-        LIVE.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: `place` comes from `alloc` above, hence from `System`, with the same layout.
-        unsafe { System.dealloc(place, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// Threads at work.
 const THREADS: usize = 4;
@@ -80,7 +58,7 @@ impl Work {
     fn bytes_at_rest(&self) -> usize {
         self.rests.store(true, Ordering::Relaxed);
         self.meeting.wait();
-        let bytes = LIVE.load(Ordering::Relaxed);
+        let bytes = counting::live();
         self.rests.store(false, Ordering::Relaxed);
         self.meeting.wait();
         bytes

@@ -4,38 +4,15 @@
 
 #![cfg(feature = "serve")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
+#[expect(dead_code, reason = "other tests ask for the rest")]
+mod counting;
+
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use profiler::serve::Store;
 use profiler_proto::model::{Function, Kind, Line, Location, LocationId, Stack};
 use profiler_proto::{Profile, ProfileSet, Sample};
-
-/// Bytes that are given out and not given back.
-static LIVE: AtomicUsize = AtomicUsize::new(0);
-
-/// The system's allocator, counting.
-struct Counting;
-
-// SAFETY: every call goes to `System` unchanged; counting touches no memory that it gives out.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        LIVE.fetch_add(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller keeps the contract of `GlobalAlloc::alloc`, which is also `System`'s.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
-        LIVE.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: `place` comes from `alloc` above, hence from `System`, with the same layout.
-        unsafe { System.dealloc(place, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// A set like that of ten busy seconds: 1,000 stacks of 50 frames, out of 3,000 functions with long names.
 fn busy(start: u64) -> ProfileSet {
@@ -64,11 +41,11 @@ fn busy(start: u64) -> ProfileSet {
 #[test]
 fn the_estimate_is_near_the_truth() {
     let store = Store::new(Duration::from_secs(900), 8 << 20);
-    let before = LIVE.load(Ordering::Relaxed);
+    let before = counting::live();
     store.add(Arc::new(busy(0)));
-    let (estimated, taken) = (store.bytes(), LIVE.load(Ordering::Relaxed) - before);
+    let (estimated, taken) = (store.bytes(), counting::live() - before);
     assert!(estimated.abs_diff(taken) * 5 <= taken, "estimated {estimated}, taken {taken}");
     (1..100).for_each(|start| store.add(Arc::new(busy(start))));
-    let taken = LIVE.load(Ordering::Relaxed) - before;
+    let taken = counting::live() - before;
     assert!(taken <= (8 << 20) * 6 / 5, "bound 8 MiB, taken {taken}");
 }

@@ -2,13 +2,14 @@
 //!
 //! [`receiver`] is what a profiled process sends to, [`collector`] a real Collector between the two,
 //! [`proxy`] what breaks on the way, [`workload`] is what it burns its CPU on, [`process`]
-//! runs it as a child, [`browser`] looks at its page, [`tally`] reads what came out, [`stats`] is what it says of itself, [`usage`] what
+//! runs it as a child that speaks by [`child`], [`browser`] looks at its page, [`tally`] reads what came out, [`stats`] is what it says of itself, [`usage`] what
 //! it takes, [`capture`] what it knows of the heap, [`outside`] what others see of it, [`pod`] the sidecar beside a Go program, and [`statistics`] and [`truth`] say whether it is right. What is global to a
 //! process (signal handler, timers, environment) is tried in a child process of its own: see
 //! `bin/scenario`.
 
 pub mod browser;
 pub mod capture;
+pub mod child;
 pub mod clock;
 pub mod collector;
 pub mod fetch;

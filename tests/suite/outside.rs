@@ -1,6 +1,6 @@
 //! What a reader in another process sees: who a process is, and what its threads work for while they stand still.
 //!
-//! In: the scenarios `published` and `watched`. Out: every look is right, at random instructions and behind every one. The
+//! In: the scenarios `published` and `watched`, and a plugin that does what the latter does. Out: every look is right, at random instructions and behind every one. The
 //! reader is `profiler_tests::outside`.
 
 use std::process::Command;
@@ -15,7 +15,8 @@ use profiler_tests::process::Running;
 use profiler_tests::workload::Random;
 use serde_json::Value;
 
-use crate::scenario::{command, not_run, number, start, turn};
+use crate::plugin::{build_host, build_plugin};
+use crate::scenario::{clean, command, not_run, number, start, turn};
 
 /// How long a change may take to be published on a busy machine.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -160,7 +161,8 @@ fn an_attribute_without_room_is_left_out() {
 struct Reader {
     memory: Memory,
     keys: Vec<String>,
-    tls_offset: i64,
+    /// Not there where thread-locals are anywhere.
+    tls_offset: Option<i64>,
 }
 
 /// What a look found.
@@ -178,8 +180,7 @@ impl Reader {
     /// Once the process publishes what there is to know.
     fn of(pid: u32) -> Self {
         let now = published(pid, |now| now.keys().len() == 6);
-        let tls_offset = now.tls_offset().expect("a program's thread-locals are at one distance");
-        Self { memory: Memory::of(pid).unwrap(), keys: now.keys(), tls_offset }
+        Self { memory: Memory::of(pid).unwrap(), keys: now.keys(), tls_offset: now.tls_offset() }
     }
 
     /// Checks what the thread's record says now against what the thread says that it does.
@@ -216,9 +217,17 @@ fn seen(look: &Value) -> Seen {
     }
 }
 
-/// Starts the scenario `watched`; its threads' ids and watches.
-fn watched(options: &[&str]) -> (Running, Vec<(i32, u64, Option<u64>)>) {
-    let mut child = start(&mut command("watched", options));
+/// A thread as it said itself: its id, where it says what it does, and where its `otel_thread_ctx_v1` is.
+type Thread = (i32, u64, Option<u64>);
+
+/// Starts the scenario `watched`; its threads.
+fn watched(options: &[&str]) -> (Running, Vec<Thread>) {
+    born(&mut command("watched", options))
+}
+
+/// Starts a process with such threads.
+fn born(command: &mut Command) -> (Running, Vec<Thread>) {
+    let mut child = start(command);
     let said = child.json().unwrap();
     let of = |thread: &Value| (number(thread, "/tid") as i32, number(thread, "/watch"), thread["symbol"].as_u64());
     let threads = said["threads"].as_array().unwrap().iter().map(of).collect();
@@ -227,7 +236,8 @@ fn watched(options: &[&str]) -> (Running, Vec<(i32, u64, Option<u64>)>) {
 
 /// The address at which the thread keeps the pointer to its record.
 fn place(thread: &Stopped, reader: &Reader) -> u64 {
-    thread.thread_pointer().unwrap().wrapping_add_signed(reader.tls_offset)
+    let tls_offset = reader.tls_offset.expect("a program's thread-locals are at one distance");
+    thread.thread_pointer().unwrap().wrapping_add_signed(tls_offset)
 }
 
 /// Check that the name that the specification gives to the pointer leads to the same place as the offset does, where a
@@ -308,21 +318,26 @@ fn torture_by_a_reader_that_knows_the_specifications_alone() {
 
 /// Takes the thread of the scenario through its life, instruction by instruction; what was seen.
 #[track_caller]
-#[expect(clippy::print_stdout, reason = "what was seen, for whoever asks with --nocapture")]
 fn step_through(how: &str) -> Looks {
     let _turn = turn();
-    let (mut child, threads) = watched(&[&format!("how={how}"), "rate=1", "threads=1"]);
+    let (child, threads) = watched(&[&format!("how={how}"), "rate=1", "threads=1"]);
+    step(child, threads[0], how)
+}
+
+/// The same for a thread that waits for a word.
+#[track_caller]
+#[expect(clippy::print_stdout, reason = "what was seen, for whoever asks with --nocapture")]
+fn step(mut child: Running, (tid, watch, symbol): Thread, what: &str) -> Looks {
     let reader = Reader::of(child.id());
-    let (tid, watch, _) = threads[0];
     let mut thread = Stopped::attach(tid).unwrap();
-    let place = place(&thread, &reader);
+    let place = if reader.tls_offset.is_some() { place(&thread, &reader) } else { symbol.unwrap() };
     child.say("begin").unwrap();
     let (mut looks, mut steps) = (Looks::default(), 0_u64);
     while thread.step().unwrap() {
         steps += 1;
         reader.look(place, watch, &mut looks);
     }
-    println!("{how}, {steps} instructions: {looks:?}");
+    println!("{what}, {steps} instructions: {looks:?}");
     assert_eq!(child.finish().unwrap().json().unwrap()["ended"], true, "it did not come to its end");
     looks
 }
@@ -361,5 +376,26 @@ fn every_instruction_beyond_the_bound_shows_the_old_record_or_the_new_one() {
     if may_look("a reader outside behind every instruction, beyond the bound of scopes") {
         let looks = step_through("beyond");
         assert!(looks.old > 1000 && looks.new > 1000, "{looks:?}");
+    }
+}
+
+/// Check the same for a thread of a library that a program in C loads with `dlopen`: where the loader put its thread-locals at a fixed distance,
+/// and where it put them anywhere, so that each change asks the variable's descriptor.
+#[test]
+fn every_instruction_in_a_plugin_shows_the_old_record_or_the_new_one() {
+    if !may_look("a reader outside behind every instruction of a plugin") {
+        return;
+    }
+    let (host, plugin) = (build_host("watched"), build_plugin("plugin_watched"));
+    // How much room the loader keeps beside the program's thread-locals: for all of the plugin's, and for none. Source: glibc's manual, "Dynamic
+    // Linking Tunables".
+    for (room, is_fixed) in [(8192, true), (0, false)] {
+        let mut host = Command::new(&host);
+        clean(host.arg(&plugin).args(["how=script", "watched"]));
+        let _turn = turn();
+        let (child, threads) = born(host.env("GLIBC_TUNABLES", format!("glibc.rtld.optional_static_tls={room}")));
+        assert_eq!(Reader::of(child.id()).tls_offset.is_some(), is_fixed);
+        let looks = step(child, threads[0], if is_fixed { "fixed" } else { "anywhere" });
+        assert!(looks.old > 1000 && looks.new > 1000, "{is_fixed}: {looks:?}");
     }
 }

@@ -21,7 +21,7 @@ fn directory() -> &'static Path {
 }
 
 /// Builds a plugin, without jemalloc: that keeps thread-locals which only a program and what it is linked with have room for.
-fn build_plugin(name: &str) -> PathBuf {
+pub(crate) fn build_plugin(name: &str) -> PathBuf {
     let example = format!("--example={name}");
     let built = build(directory(), &["--package=profiler-tests", "--no-default-features", &example]).unwrap();
     let file = format!("lib{name}.so");
@@ -29,7 +29,7 @@ fn build_plugin(name: &str) -> PathBuf {
 }
 
 /// Builds the host in C, for one test: tests run side by side.
-fn build_host(test: &str) -> PathBuf {
+pub(crate) fn build_host(test: &str) -> PathBuf {
     let host = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("host-{test}"));
     let mut command = Command::new("cc");
     command.args(["-O2", "-Wall", "-Werror", "-rdynamic", "-fno-builtin-malloc", "-o"]).arg(&host);

@@ -12,8 +12,11 @@ use opentelemetry::trace::{SpanContext, SpanId, TraceContextExt, TraceFlags, Tra
 use tracing::Dispatch;
 use tracing_subscriber::layer::SubscriberExt;
 
-use super::{Current, TAG_WORDS, address, current_of_signal, end_here, otel};
+use super::thread::Thread;
+use super::{Current, TAG_WORDS, address, current_of_signal, otel};
 use crate::{FutureExt, Scope, Tags, with_tags};
+
+mod stepped;
 
 /// What a handler reads.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -140,6 +143,11 @@ impl Sets {
         let alone = with_tags(tags[2].clone(), Tags::current);
         Self { tags, alone, span: Context::new().with_remote_span_context(span) }
     }
+}
+
+/// What the end of a thread does, for the calling one, which goes on without its scopes.
+fn end_here() {
+    Thread::here().end();
 }
 
 /// A span that brings tags.

@@ -9,9 +9,9 @@ use super::records::{Record, Span};
 pub(super) const NOBODY: u32 = u32::MAX - 1;
 
 /// The two that change places with another level's are not neighbours: moved as 16 bytes, of which 8 were written a moment before, they make a
-/// processor wait.
+/// processor wait. In a cache line of its own, as the record.
 #[derive(Debug)]
-#[repr(C)]
+#[repr(C, align(64))]
 pub(super) struct Level {
     /// From a `Box`, which is freed with the level.
     record: *mut Record,

@@ -9,6 +9,8 @@
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub(crate) mod address;
 pub(crate) mod attributes;
+#[cfg(feature = "tower")]
+mod calls;
 #[cfg(test)]
 #[cfg(all(
     feature = "opentelemetry",
@@ -41,14 +43,6 @@ mod shown;
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod signal;
 pub(crate) mod spans;
-#[cfg(test)]
-#[cfg(all(
-    feature = "opentelemetry",
-    feature = "tracing-layer",
-    target_os = "linux",
-    any(target_arch = "x86_64", target_arch = "aarch64")
-))]
-mod stepped;
 pub(crate) mod tags;
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod thread;
@@ -132,18 +126,6 @@ fn show_span(span: Option<(Span, u8)>) {
 #[cfg(feature = "tracing-layer")]
 fn forget_what_is_gone() {
     Thread::with_here(scopes::Scopes::forget_what_is_gone);
-}
-
-/// What the end of a thread does, for the calling one, which goes on without its scopes.
-#[cfg(all(
-    test,
-    feature = "opentelemetry",
-    feature = "tracing-layer",
-    target_os = "linux",
-    any(target_arch = "x86_64", target_arch = "aarch64")
-))]
-fn end_here() {
-    Thread::here().end();
 }
 
 #[cfg(all(test, feature = "opentelemetry", target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]

@@ -9,9 +9,10 @@ use super::attributes::{MAX_TAG_BYTES, copy_short, merge};
 
 /// What a thread is working for, laid out as the OpenTelemetry thread context record, so that profilers outside can read it.
 ///
-/// Source: OTEP 4947, "Thread Context: Sharing Thread-Level Information with the OpenTelemetry eBPF Profiler".
+/// Source: OTEP 4947, "Thread Context: Sharing Thread-Level Information with the OpenTelemetry eBPF Profiler". It asks for an alignment of 8; ours
+/// is that of a cache line, of which a record has ten for itself: no other thread waits for what its own writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(C)]
+#[repr(C, align(64))]
 pub(super) struct Record {
     pub(super) span: Span,
     /// 1: the record is whole. A record that is not is never in force.
@@ -24,7 +25,7 @@ pub(super) struct Record {
 
 const _: () = {
     assert!(size_of::<Record>() == 640);
-    assert!(align_of::<Record>() == 8);
+    assert!(align_of::<Record>() == 64);
     assert!(std::mem::offset_of!(Record, span) == 0);
     assert!(std::mem::offset_of!(Record, valid) == 24);
     assert!(std::mem::offset_of!(Record, trace_flags) == 25);

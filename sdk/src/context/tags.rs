@@ -342,6 +342,18 @@ mod tests {
         assert_eq!(left_out::left_out_here(), before + 1);
     }
 
+    /// Check that a key of a megabyte is cut at a character, and that a path that is no text is one.
+    #[test]
+    #[cfg(unix)]
+    fn long_keys_and_paths_are_normalized() {
+        use std::os::unix::ffi::OsStrExt;
+        let path = std::path::Path::new(std::ffi::OsStr::from_bytes(b"/caf\xff\xfe/\x01"));
+        let long: &'static str = format!("k{}", "é".repeat(500_000)).leak();
+        let tags = crate::tags!(long => 1, "path" => path.display());
+        let expected = [pair("path", "/caf\u{fffd}\u{fffd}/ "), (&long[..63], "1".to_owned())];
+        assert_eq!(texts(tags.as_bytes()).collect::<Vec<_>>(), expected);
+    }
+
     /// Check that a value that relies on its writing is written, however long it is, and nothing behind the cut.
     #[test]
     fn a_value_may_rely_on_its_writing() {

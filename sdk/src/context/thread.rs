@@ -38,7 +38,9 @@ const _: () = {
     assert!(std::mem::offset_of!(Thread, in_force) == 0);
 };
 
-/// The scopes, while they are changed nobody else's: an allocator that a change calls may come here.
+/// The scopes, while they are changed nobody else's: an allocator that a change calls may come here. In cache lines of its own, wherever an
+/// allocator puts it: no other thread waits for what this one writes.
+#[repr(align(64))]
 struct Guarded {
     is_changing: Cell<bool>,
     scopes: UnsafeCell<Scopes>,

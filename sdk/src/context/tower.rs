@@ -11,13 +11,16 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use http::header::CONTENT_TYPE;
-use http::{Extensions, HeaderMap, Method, Request, Response, Uri, Version};
+use http::{Extensions, HeaderMap, Method, Request, Response, StatusCode, Uri, Version};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use tower_layer::Layer;
 use tower_service::Service;
 
+use super::attributes::pairs;
+use super::calls::{self, Call};
 use super::future::WithTags;
+use super::keys;
 use super::recent::{Keys, recent};
 use super::tags::{Scope, Tags, reserve};
 
@@ -40,8 +43,9 @@ use super::tags::{Scope, Tags, reserve};
 /// | `method` | one of the methods of HTTP, or `_OTHER` |
 /// | `rpc.service`, `rpc.method` | for gRPC, by content type, instead of the two above: `shop.v1.Orders`, `Place`; where a route is known, only if that names the service |
 ///
-/// Never the path: it has as many values as clients can think of. (A call of gRPC is tagged with the names that the client says,
-/// also where no service has them, if they can be names of a service and a method; a profile holds 16,384 sets of tags, so the harm has an end.) For other tags, and for other
+/// Never the path: it has as many values as clients can think of. The names of a call of gRPC are what the client says, and the answer tells whether a service has
+/// them: once 64 calls of a process got an error, or no answer, whose names were never answered well (HTTP 200, gRPC's content type, no error in the
+/// headers), only names that were are told, of up to 1,024 methods; the tags of other calls say `_OTHER`. For other tags, and for other
 /// routers, use [`with`](Self::with). What the service spawns as tasks of their own inherits by
 /// [`with_current_tags`](crate::FutureExt::with_current_tags).
 ///
@@ -51,6 +55,8 @@ use super::tags::{Scope, Tags, reserve};
 #[derive(Debug, Clone, Copy)]
 pub struct TagLayer<F = fn(&Head<'_>) -> Tags> {
     tags_of: F,
+    /// The key of the tags of gRPC's calls, whose answers are looked at.
+    of_calls: Option<u8>,
 }
 
 impl TagLayer {
@@ -58,7 +64,7 @@ impl TagLayer {
     #[must_use]
     pub fn new() -> Self {
         reserve(&["endpoint", "method", "rpc.service", "rpc.method"]);
-        Self { tags_of: request_tags }
+        Self { tags_of: request_tags, of_calls: keys::number(CALL[0]) }
     }
 }
 
@@ -78,7 +84,7 @@ impl<F: Fn(&Head<'_>) -> Tags> TagLayer<F> {
     /// });
     /// ```
     pub fn with(tags_of: F) -> Self {
-        Self { tags_of }
+        Self { tags_of, of_calls: None }
     }
 }
 
@@ -114,7 +120,7 @@ impl<S, F: Clone> Layer<S> for TagLayer<F> {
     type Service = TagService<S, F>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        TagService { inner, tags_of: self.tags_of.clone() }
+        TagService { inner, tags_of: self.tags_of.clone(), of_calls: self.of_calls }
     }
 }
 
@@ -123,6 +129,7 @@ impl<S, F: Clone> Layer<S> for TagLayer<F> {
 pub struct TagService<S, F = fn(&Head<'_>) -> Tags> {
     inner: S,
     tags_of: F,
+    of_calls: Option<u8>,
 }
 
 impl<S, F, B, R> Service<Request<B>> for TagService<S, F>
@@ -140,9 +147,11 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let tags = (self.tags_of)(&Head::of(&request));
+        let is_call = self.of_calls.is_some_and(|of_calls| pairs(tags.as_bytes()).any(|(key, _)| key == of_calls));
+        let call = is_call.then(|| Call::of(request.uri().path()));
         let _scope = Scope::enter(&tags);
         // Made where it stays: futures of services are long, and a copy takes as long as a scope.
-        ResponseFuture { inner: WithTags { inner: Some(self.inner.call(request)), tags } }
+        ResponseFuture { inner: WithTags { inner: Some(self.inner.call(request)), tags }, call }
     }
 }
 
@@ -153,6 +162,8 @@ pin_project! {
     pub struct ResponseFuture<F> {
         #[pin]
         inner: WithTags<F>,
+        // Of gRPC, as the client says.
+        call: Option<Call>,
     }
 }
 
@@ -163,8 +174,13 @@ where
     type Output = Result<Response<WithTags<R>>, E>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut inner = self.project().inner;
-        let response = ready!(inner.as_mut().poll(context))?;
+        let this = self.project();
+        let mut inner = this.inner;
+        let outcome = ready!(inner.as_mut().poll(context));
+        if let Some(call) = this.call.take() {
+            call.is_answered(outcome.as_ref().is_ok_and(is_well_answered));
+        }
+        let response = outcome?;
         // It has ended: what lets go of it has no use for them, and an owner less is two writes less that processors wait for.
         let tags = std::mem::take(inner.project().tags);
         Poll::Ready(Ok(response.map(|body| WithTags { inner: Some(body), tags })))
@@ -207,13 +223,16 @@ static ROUTE: Keys = ["endpoint", "method"];
 static CALL: Keys = ["rpc.service", "rpc.method"];
 static METHOD: Keys = ["method", ""];
 
+/// What is not told. Source: OpenTelemetry, semantic conventions of HTTP and of RPC.
+const OTHER: &str = "_OTHER";
+
 /// The tags of a request when nobody says others.
 fn request_tags(request: &Head<'_>) -> Tags {
     let route = route(request);
     // Anybody can say that he speaks gRPC: a route that was written for something else is not hidden by it.
     let is_possible = |(service, method): &(&str, &str)| route.is_none_or(|route| is_of_grpc(route, service, method));
     if let Some((service, method)) = grpc_method(request).filter(is_possible) {
-        return recent(&CALL, [service, method]);
+        return recent(&CALL, if calls::is_told(request.uri.path()) { [service, method] } else { [OTHER; 2] });
     }
     let method = method(request.method);
     match route {
@@ -222,17 +241,31 @@ fn request_tags(request: &Head<'_>) -> Tags {
     }
 }
 
-/// `application/grpc`, also `application/grpc+proto` and the like: the service and the method of `/service/method`.
+/// The service and the method of a call of gRPC, `/service/method`.
 ///
 /// Source: gRPC over HTTP2, "Requests".
 fn grpc_method<'a>(request: &Head<'a>) -> Option<(&'a str, &'a str)> {
-    let kind = request.headers.get(CONTENT_TYPE)?.as_bytes();
-    let behind = kind.strip_prefix(b"application/grpc")?;
-    if !matches!(behind.first(), None | Some(b'+' | b';' | b'-')) {
+    if !is_grpc(request.headers) {
         return None;
     }
     let (service, method) = request.uri.path().strip_prefix('/')?.split_once('/')?;
     (is_name(service) && is_name(method)).then_some((service, method))
+}
+
+/// `application/grpc`, also `application/grpc+proto` and the like.
+fn is_grpc(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).map_or(&[][..], |kind| kind.as_bytes());
+    kind.strip_prefix(b"application/grpc").is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';' | b'-')))
+}
+
+/// Whether there is such a method, as far as the head of the answer tells: errors that come without a message have their status in there.
+///
+/// Source: gRPC over HTTP2, "Responses": `Trailers-Only`.
+fn is_well_answered<R>(response: &Response<R>) -> bool {
+    let headers = response.headers();
+    response.status() == StatusCode::OK
+        && is_grpc(headers)
+        && headers.get("grpc-status").is_none_or(|status| status == "0")
 }
 
 /// Whether it can be a name in a service's definition. A client may send any path as a call of gRPC.
@@ -253,7 +286,7 @@ fn method(method: &Method) -> &str {
     match *method {
         Method::GET | Method::HEAD | Method::POST | Method::PUT | Method::DELETE => method.as_str(),
         Method::CONNECT | Method::OPTIONS | Method::TRACE | Method::PATCH => method.as_str(),
-        _ => "_OTHER",
+        _ => OTHER,
     }
 }
 

@@ -1,11 +1,13 @@
-/* A program in C that loads a plugin with the profiler in it: host PLUGIN MILLISECONDS [again | jumps].
+/* A program in C that loads a plugin with the profiler in it: host PLUGIN MILLISECONDS [again | jumps],
+ * or host PLUGIN HOW watched.
  *
  * One of its threads is busy and never calls the plugin. On that thread every call of malloc and of __tls_get_addr is the
  * signal handler's, for the thread itself makes none: both are counted here, in front of the C library's own. Prints one
  * line of JSON.
  *
  * With `again` it takes SIGPROF over after the plugin's start, passes on what it gets, and starts the plugin again, whose handler
- * then stands in front of the one that calls it. With `jumps` its handler was there before the plugin's, and is left by jumps. */
+ * then stands in front of the one that calls it. With `jumps` its handler was there before the plugin's, and is left by jumps. With
+ * `watched` it does nothing but let the plugin's threads change their tags, for whoever started it to look at. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -149,12 +151,20 @@ static void *use_plugin(void *argument) {
     return plugin;
 }
 
+static int watch(const char *path, const char *how) {
+    void *plugin = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!plugin) return fprintf(stderr, "%s\n", dlerror()), 3;
+    int (*watched)(const char *) = (int (*)(const char *))dlsym(plugin, "plugin_watched");
+    return watched ? watched(how) : 4;
+}
+
 int main(int argc, char **argv) {
     static struct run run;
     if (argc < 3) return 2;
     run.again = argc > 3 && !strcmp(argv[3], "again"), run.jumps = argc > 3 && !strcmp(argv[3], "jumps");
     run.plugin = argv[1], run.milliseconds = (uint32_t)atoi(argv[2]);
     real_tls_get_addr = (void *(*)(void *))dlsym(RTLD_NEXT, "__tls_get_addr");
+    if (argc > 3 && !strcmp(argv[3], "watched")) return watch(argv[1], argv[2]);
     pthread_t busy_one, user;
     pthread_create(&busy_one, NULL, busy, NULL);
     pthread_create(&user, NULL, use_plugin, &run);

@@ -23,11 +23,11 @@ mod takeover;
 mod tasks;
 mod watched;
 
-use std::io::{self, BufRead, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use profiler_tests::Result;
+use profiler_tests::child::{say, wait_for_word};
 use profiler_tests::subject::Options;
 use serde_json::{Value, json};
 
@@ -79,18 +79,4 @@ fn run() -> Result<Value> {
         "exit" => exit::exit(&options),
         other => Err(format!("there is no scenario {other:?}").into()),
     }
-}
-
-/// One line of JSON on standard output.
-fn say(value: &Value) {
-    let mut stdout = io::stdout().lock();
-    // Nobody is left to be told when standard output is gone.
-    let _written = writeln!(stdout, "{value}").and_then(|()| stdout.flush());
-}
-
-/// Waits for a line on standard input, or its end.
-fn wait_for_word() -> Result<String> {
-    let mut line = String::new();
-    io::stdin().lock().read_line(&mut line)?;
-    Ok(line.trim().to_owned())
 }

@@ -1,6 +1,6 @@
 //! Tests: changes in single steps, looked at from another process: what is in force behind every instruction is the old context or the new one.
 //!
-//! In: a forked child that makes the changes (`changes`), stopped behind each instruction (ptrace(2)). Out: how often the old and the new
+//! In: a forked child that makes the changes (the module above), stopped behind each instruction (ptrace(2)). Out: how often the old and the new
 //! context stood in its memory. Unlike the trap of a processor that a thread sets for itself, this is there on each architecture.
 
 use std::io;
@@ -10,10 +10,10 @@ use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use super::changes::{Changes, Seen};
-use super::records::Record;
-use super::signal::Current;
-use super::thread::Thread;
+use super::{Changes, Seen};
+use crate::context::records::Record;
+use crate::context::signal::Current;
+use crate::context::thread::Thread;
 
 /// How many changes are behind the child; its own, in its copy of this.
 static CHANGES: AtomicUsize = AtomicUsize::new(0);
