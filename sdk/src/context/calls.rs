@@ -44,7 +44,7 @@ impl Call {
     }
 
     /// It was answered: well, or by an error, as it is where no service has its names.
-    pub(super) fn is_answered(self, well: bool) {
+    pub(super) fn ends(self, well: bool) {
         if well {
             CALLS.answered(self.0, true);
             std::mem::forget(self);

@@ -178,7 +178,7 @@ where
         let mut inner = this.inner;
         let outcome = ready!(inner.as_mut().poll(context));
         if let Some(call) = this.call.take() {
-            call.is_answered(outcome.as_ref().is_ok_and(is_well_answered));
+            call.ends(outcome.as_ref().is_ok_and(is_well_answered));
         }
         let response = outcome?;
         // It has ended: what lets go of it has no use for them, and an owner less is two writes less that processors wait for.
