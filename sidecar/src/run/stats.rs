@@ -103,6 +103,7 @@ fn captures(figures: &Figures) -> StatsSection {
         .with("beyond", figures.beyond.load(Ordering::Relaxed))
         .with("metrics_sent", figures.metrics_sent.load(Ordering::Relaxed))
         .with("metrics_failed", figures.metrics_failed.load(Ordering::Relaxed))
+        .with("metrics_postponed", figures.metrics_postponed.load(Ordering::Relaxed))
 }
 
 fn pulls(figures: &pulls::Figures) -> StatsSection {
