@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use profiler_sidecar::naming::{BuildId, Kind, Location, Namer};
 use profiler_sidecar::sample::Sample;
@@ -13,6 +13,7 @@ use super::build::{Running, c, go, place, run, versions};
 const LENGTH: &str = "5G";
 /// More than the names of one function take, many times less than the file.
 const MOST: usize = 1 << 20;
+const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A program with these bytes and nothing behind them, up to its length. Others write it: who starts a process here would hold it open, and it could not be run.
 fn sparse(name: &str, bytes: &[u8]) -> PathBuf {
@@ -28,11 +29,17 @@ fn sparse(name: &str, bytes: &[u8]) -> PathBuf {
 /// What is at an address that the program prints, and how many bytes of names there are then.
 fn named(program: &Path, arguments: &[&str]) -> (std::sync::Arc<Location>, usize) {
     let mut running = Running::start(Command::new(program).args(arguments));
-    let sample = Sample { user: vec![running.address()], ..Sample::default() };
-    let mut namer = Namer::default();
-    let stack = namer.name(running.process(), &sample, Instant::now());
-    assert_eq!(namer.stats().unanswered, 0);
-    (stack.frames[0].clone(), namer.bytes())
+    let (address, process) = (running.address(), running.process());
+    let until = Instant::now() + DEADLINE;
+    loop {
+        let (sample, mut namer) = (Sample { user: vec![address], ..Sample::default() }, Namer::default());
+        let stack = namer.name(process, &sample, Instant::now());
+        // On a busy machine the second that is given to a file may be over before it was read.
+        if namer.stats().unanswered == 0 {
+            return (stack.frames[0].clone(), namer.bytes());
+        }
+        assert!(Instant::now() < until, "{} gives no answer", program.display());
+    }
 }
 
 /// Check that such programs have their names, in little memory, and that one is told apart by its contents that has no build id.
