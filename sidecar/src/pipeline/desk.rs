@@ -3,7 +3,7 @@
 //! In: records, in the order in which they were written. Out: named samples in windows; processes that the kernel side is to be told of. Every
 //! sample is entered in the ledger as taken, and then either waits in a window or is lost by a cause.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
@@ -20,7 +20,7 @@ use crate::aggregate::{Aggregate, Full};
 use crate::bpf::Counters;
 use crate::discover::{self, Table, Target};
 use crate::drain::{self, Event};
-use crate::naming::Namer;
+use crate::naming::{Namer, Stats};
 use crate::sample::Sample;
 use crate::target::Process;
 
@@ -354,5 +354,9 @@ impl Desk {
     pub(super) fn figures(&self) -> Figures {
         let naming = self.namer.stats();
         Figures { naming, names_bytes: self.namer.bytes() as u64, kernel: Counters::default(), ..self.figures }
+    }
+
+    pub(super) fn stacks_by_process(&self) -> BTreeMap<Process, Stats> {
+        self.namer.stats_by_process()
     }
 }
