@@ -15,6 +15,7 @@ mod figures;
 mod follow;
 mod goroutines;
 mod tap;
+mod told;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
