@@ -1,11 +1,13 @@
 //! Metrics on their way: OTLP requests that somebody else made, to the peers that get profiles.
 //!
-//! In: where profiles go ([`Target`]), the environment; encoded requests. Out: whether the peer took them. Nothing is queued and nothing is sent again, for
-//! the next request has newer figures. On the caller's runtime; a request is bounded in time by the settings of its peer.
+//! In: where profiles go ([`Target`]), the environment; encoded requests. Out: whether the peer took them, and how long it is to be left alone where it said
+//! "later". Nothing is queued, for the next request has newer figures. On the caller's runtime; a request is bounded in time by the settings of its peer.
 //!
-//! Source: OpenTelemetry specification, "OpenTelemetry Protocol Exporter": which endpoint a signal is sent to.
+//! Source: OpenTelemetry specification, "OpenTelemetry Protocol Exporter": which endpoint a signal is sent to; OTLP specification, "OTLP/gRPC Throttling" and
+//! "OTLP/HTTP Throttling": the time that a peer names is kept.
 
 use std::ffi::OsString;
+use std::time::{Duration, Instant};
 
 use super::answer::Answer;
 use super::body::Body;
@@ -15,6 +17,7 @@ use super::grpc::Grpc;
 use super::otlp::Unsaid;
 use super::otlp_http::OtlpHttp;
 use super::protocol::{Compression, Protocol};
+use super::retry::{Backoff, Retry, Setback};
 use super::settings::Settings;
 use crate::error::Error;
 
@@ -24,6 +27,14 @@ pub struct MetricsTarget {
     name: String,
     client: Client,
     compression: Compression,
+    rest: Rest,
+}
+
+/// How long a peer is left alone.
+#[derive(Debug)]
+struct Rest {
+    backoff: Backoff,
+    until: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -57,7 +68,7 @@ impl MetricsTarget {
             Protocol::Http => Client::Http(Box::new(OtlpHttp::new(settings))),
             Protocol::Grpc => Client::Grpc(Box::new(Grpc::new(settings, Answer::of_success))),
         };
-        Self { name, client, compression }
+        Self { name, client, compression, rest: Rest { backoff: Backoff::new(Retry::default()), until: None } }
     }
 
     /// The protocol and the endpoint, as `otlp-http http://collector:4318/v1/metrics`.
@@ -66,7 +77,13 @@ impl MetricsTarget {
         &self.name
     }
 
-    /// Sends `request`, an encoded `ExportMetricsServiceRequest`, once.
+    /// How long from `now` on the peer is to be left alone: it said "later". At most ten minutes and a second. Zero: it may be asked.
+    #[must_use]
+    pub fn rest(&self, now: Instant) -> Duration {
+        self.rest.left(now)
+    }
+
+    /// Sends `request`, an encoded `ExportMetricsServiceRequest`, once, whatever the [rest](Self::rest).
     ///
     /// # Errors
     /// Why not all of it was taken, for people.
@@ -77,6 +94,7 @@ impl MetricsTarget {
             Client::Http(client) => client.send(&body).await,
             Client::Grpc(client) => client.send(&body).await,
         };
+        self.rest.enter(&answer, Instant::now());
         match answer {
             Answer::Accepted { .. } => Ok(()),
             // `ExportMetricsPartialSuccess` has the fields of that of profiles, which is what the answer was read as.
@@ -92,6 +110,27 @@ impl MetricsTarget {
     }
 }
 
+impl Rest {
+    fn left(&self, now: Instant) -> Duration {
+        self.until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now))
+    }
+
+    /// What follows from an answer at `now`. All requests are one for the backoff: each has what the one before had, only newer.
+    fn enter(&mut self, answer: &Answer, now: Instant) {
+        let setback = match answer {
+            Answer::Later { after, .. } => Setback::Later(*after),
+            Answer::Throttled { .. } => Setback::Throttled,
+            // Who gave no answer may give one to the next request, which is as far off as captures are.
+            Answer::Accepted { .. } | Answer::Partial { .. } | Answer::Refused { .. } | Answer::Unanswered { .. } => {
+                self.backoff.reset(0);
+                self.until = None;
+                return;
+            }
+        };
+        self.until = Some(now + self.backoff.fail(0, setback, now).wait);
+    }
+}
+
 /// The settings of a peer that gets profiles, for metrics.
 fn of_metrics(settings: &Settings) -> Option<Settings> {
     let endpoint = settings.endpoint.of_metrics(settings.protocol)?;
@@ -103,6 +142,36 @@ mod tests {
     use super::super::destination::resolve;
     use super::super::{Files, Otlp};
     use super::*;
+
+    /// Check that the time that a peer names is kept, up to ten minutes; that one which names none is left alone for a while, too; and that any other answer
+    /// ends it.
+    #[test]
+    fn a_peer_that_says_later_is_left_alone() {
+        let (now, why) = (Instant::now(), String::new);
+        let mut rest = Rest { backoff: Backoff::new(Retry::default()), until: None };
+        assert_eq!(rest.left(now), Duration::ZERO);
+        let seconds = Duration::from_secs;
+        for (asked, kept) in [(7, 7), (600, 600), (86_400, 600), (u64::MAX, 600)] {
+            rest.enter(&Answer::Later { why: why(), after: Some(seconds(asked)) }, now);
+            let left = rest.left(now);
+            assert!(seconds(kept) <= left && left <= seconds(kept + 1), "{asked}: {left:?}");
+            assert_eq!(rest.left(now + left), Duration::ZERO);
+        }
+        for answer in [Answer::Later { why: why(), after: None }, Answer::Throttled { why: why() }] {
+            rest.enter(&answer, now);
+            assert!(rest.until.is_some() && rest.left(now) <= Retry::default().max, "{answer:?}");
+        }
+        for answer in [
+            Answer::Accepted { warning: None },
+            Answer::Partial { rejected: 1, why: why() },
+            Answer::Refused { why: why() },
+            Answer::Unanswered { why: why() },
+        ] {
+            rest.enter(&Answer::Later { why: why(), after: Some(seconds(9)) }, now);
+            rest.enter(&answer, now);
+            assert_eq!(rest.until, None, "{answer:?}");
+        }
+    }
 
     /// Where metrics go by these destinations of code and these variables.
     fn names(otlp: Vec<Otlp>, variables: &[(&str, &str)]) -> Vec<String> {

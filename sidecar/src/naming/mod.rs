@@ -176,10 +176,15 @@ impl Namer {
         Stats { unanswered: self.reader.unanswered(), left_out, ..self.stats }
     }
 
-    /// What became of the stacks of one process; `None` where nothing is known of it.
+    /// What became of the stacks of each process of which something is known; [`MOST`] at most.
     #[must_use]
-    pub fn stats_of(&self, process: target::Process) -> Option<Stats> {
-        self.programs_of(process).map(|(_, known)| known.stats).reduce(Stats::and)
+    pub fn stats_by_process(&self) -> BTreeMap<target::Process, Stats> {
+        let mut of_each: BTreeMap<target::Process, Stats> = BTreeMap::new();
+        for ((process, _), known) in &self.processes {
+            let stats = of_each.entry(*process).or_default();
+            *stats = stats.and(known.stats);
+        }
+        of_each
     }
 
     /// Whether the kernel's functions have names.

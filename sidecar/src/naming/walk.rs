@@ -77,7 +77,7 @@ impl Walk<'_> {
         show(&spots, &mut frames);
         self.close(sample, &spots, last, (&mut frames, &mut flaws));
         let outcome = Outcome {
-            is_whole: last == Last::Root && mended.top != TopState::Unmended,
+            is_whole: last == Last::Root && mended.top != TopState::Unmended && !is_interrupted(&spots),
             top: mended.top,
             is_closed: self.process.is_closed(),
             is_replaced: self.process.is_replaced(),
@@ -222,6 +222,12 @@ fn words_of(mended: &Mended, sample: &Sample) -> Vec<u64> {
     words.extend([state, start_of(sample)]);
     words.extend(&mended.addresses);
     words
+}
+
+/// Whether a handler of signals has something below it: of that, what was interrupted is missing, and its caller where it has no frame, for the handler's frame
+/// pointer is the one that was in force.
+fn is_interrupted(spots: &[Spot]) -> bool {
+    spots.split_last().is_some_and(|(_, callees)| callees.iter().any(|spot| spot.part == Part::GoSignal))
 }
 
 /// Adds the locations that Go's own traces would show.

@@ -3,7 +3,7 @@
 //! In: records, in the order in which they were written. Out: named samples in windows; processes that the kernel side is to be told of. Every
 //! sample is entered in the ledger as taken, and then either waits in a window or is lost by a cause.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
@@ -16,11 +16,12 @@ use super::begun::Welcome;
 use super::figures::Figures;
 use super::follow::Family;
 use super::tap::{Tap, Tapped, Taps};
+use super::told::Told;
 use crate::aggregate::{Aggregate, Full};
 use crate::bpf::Counters;
 use crate::discover::{self, Table, Target};
 use crate::drain::{self, Event};
-use crate::naming::Namer;
+use crate::naming::{Namer, Stats};
 use crate::sample::Sample;
 use crate::target::Process;
 
@@ -59,11 +60,7 @@ pub(super) struct Desk {
     ledger: Arc<Ledger>,
     /// What each process was that has samples in the open windows.
     sampled: Map<Process, Arc<Target>>,
-    /// What the kernel side knows of processes.
-    told: Map<u32, Arc<Target>>,
-    /// What it is to be told next.
-    found: Vec<Arc<Target>>,
-    ended: Vec<u32>,
+    told: Told,
     /// Ended in this interval; their last samples may still come.
     exited: Vec<Process>,
     /// Lost, of processes that can no more say it.
@@ -85,9 +82,7 @@ impl Desk {
             numbers,
             ledger,
             sampled: Map::default(),
-            told: Map::default(),
-            found: Vec::new(),
-            ended: Vec::new(),
+            told: Told::default(),
             exited: Vec::new(),
             unattributed: Loss::default(),
             figures: Figures::default(),
@@ -150,15 +145,15 @@ impl Desk {
             Event::Exec { pid } => {
                 // The same process, with another program: nothing that was mapped is there any more.
                 self.name(now);
-                if let Some(target) = self.told.get(&pid) {
-                    self.namer.forget(target.process);
+                if let Some(process) = self.told.process(pid) {
+                    self.namer.forget(process);
                 }
-                self.end_of(pid);
+                self.told.end_of(pid);
                 self.table.told(discover::Event::Exec { pid });
             }
             Event::Exit { pid } => {
-                self.exited.extend(self.told.get(&pid).map(|target| target.process));
-                self.end_of(pid);
+                self.exited.extend(self.told.process(pid));
+                self.told.end_of(pid);
                 self.table.told(discover::Event::Exit { pid });
                 self.numbers.family.iter().for_each(|family| family.left(pid));
             }
@@ -172,7 +167,7 @@ impl Desk {
     /// Looks at a program that begins, so that the kernel side knows where its labels are before they are set.
     fn meet(&mut self, pid: u32, now: Instant) {
         let Some(target) = self.table.visit(pid, now) else { return };
-        self.find(&target);
+        self.told.find(&target);
         if target.profiled.is_ok() {
             self.namer.prepare(target.process, now);
         }
@@ -192,7 +187,7 @@ impl Desk {
             return;
         }
         let Some(target) = self.table.visit(sample.pid, now) else { return self.gone() };
-        self.find(&target);
+        self.told.find(&target);
         if target.profiled.is_err() {
             self.figures.left_out += 1;
             return;
@@ -249,30 +244,13 @@ impl Desk {
         target
     }
 
-    /// Notes what the kernel side is to be told, if it does not know it yet.
-    fn find(&mut self, target: &Arc<Target>) {
-        let pid = target.process.pid();
-        if self.told.get(&pid).is_none_or(|told| !Arc::ptr_eq(told, target)) {
-            self.told.insert(pid, Arc::clone(target));
-            self.found.push(Arc::clone(target));
-        }
-    }
-
-    /// The kernel side's knowledge of a process is of no use any more.
-    fn end_of(&mut self, pid: u32) {
-        if self.told.remove(&pid).is_some() {
-            self.found.retain(|target| target.process.pid() != pid);
-            self.ended.push(pid);
-        }
-    }
-
     /// What the kernel side is to be told: it forgets those that ended first.
     pub(super) fn ended(&mut self) -> Vec<u32> {
-        std::mem::take(&mut self.ended)
+        self.told.ended()
     }
 
     pub(super) fn found(&mut self) -> Vec<Arc<Target>> {
-        std::mem::take(&mut self.found)
+        self.told.found()
     }
 
     /// Looks at all processes once, at the beginning.
@@ -286,11 +264,11 @@ impl Desk {
         let sweep = self.table.sweep(work, now);
         // First: the number of one that ended may already be that of one that is new.
         for process in sweep.ended {
-            self.end_of(process.pid());
+            self.told.end_of(process.pid());
             self.forget(process);
         }
         for target in &sweep.changed {
-            self.find(target);
+            self.told.find(target);
             if target.profiled.is_ok() {
                 self.namer.prepare(target.process, now);
             }
@@ -354,5 +332,9 @@ impl Desk {
     pub(super) fn figures(&self) -> Figures {
         let naming = self.namer.stats();
         Figures { naming, names_bytes: self.namer.bytes() as u64, kernel: Counters::default(), ..self.figures }
+    }
+
+    pub(super) fn stacks_by_process(&self) -> BTreeMap<Process, Stats> {
+        self.namer.stats_by_process()
     }
 }

@@ -15,7 +15,9 @@ mod figures;
 mod follow;
 mod goroutines;
 mod tap;
+mod told;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -34,8 +36,9 @@ use crate::bpf::{self, Sampler};
 use crate::config::Filter;
 use crate::discover::{self, Candidate, Table, Target};
 use crate::error::Error;
-use crate::naming::{Kernel, Namer};
+use crate::naming::{Kernel, Namer, Stats};
 use crate::privilege;
+use crate::target::Process;
 
 /// How often all processes are looked at, beside what events tell.
 const SWEEP: Duration = Duration::from_secs(2);
@@ -206,6 +209,12 @@ impl Pipeline {
         Figures { kernel: self.counted, ..self.desk.figures() }
     }
 
+    /// What became of the stacks of each process.
+    #[must_use]
+    pub fn stacks_by_process(&self) -> BTreeMap<Process, Stats> {
+        self.desk.stacks_by_process()
+    }
+
     /// Tells the kernel side what was found out of processes.
     fn tell_kernel_side(&mut self) {
         let Some(sampler) = &mut self.sampler else { return };
@@ -293,7 +302,6 @@ mod tests {
     use crate::discover::{Exe, Kind};
     use crate::naming::{Location, Stack};
     use crate::sample::Sample;
-    use crate::target::Process;
 
     fn target(process: Process) -> Arc<Target> {
         Arc::new(Target {

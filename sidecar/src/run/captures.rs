@@ -46,6 +46,8 @@ pub(super) struct Figures {
     pub(super) metrics_sent: AtomicU64,
     /// Those that were not: the log says why.
     pub(super) metrics_failed: AtomicU64,
+    /// Those that were not made, as the peer had said "later".
+    pub(super) metrics_postponed: AtomicU64,
     /// What each program's runtime said of itself last.
     programs: Mutex<BTreeMap<Process, Counted>>,
     /// How often one said so; raised under the lock of `programs`.

@@ -2,12 +2,12 @@
 //!
 //! In: what each program's runtime said of itself last ([`Figures::programs`](super::captures::Figures::programs)). Out: where something was
 //! captured, for which is looked every [`LOOKED`] at most, a request to each peer, with the programs that said something since. What is not taken is not sent
-//! again, for the next one has newer figures; it is counted. A task of the main thread for each peer, so that one that does not answer keeps no other from
-//! being asked.
+//! again, for the next one has newer figures; it is counted. A peer that says "later" is left alone as long as it says, and gets then what is newest. A task
+//! of the main thread for each peer, so that one that does not answer keeps no other from being asked.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use profiler::export::MetricsTarget;
@@ -29,7 +29,7 @@ pub(super) fn start(peers: Vec<MetricsTarget>, every: Duration, captures: &Arc<F
 }
 
 async fn run(mut peer: MetricsTarget, every: Duration, captures: Arc<Figures>) {
-    let (mut ticks, mut told_until, mut is_said) = (interval(every), 0, false);
+    let (mut ticks, mut told_until, mut kept_until, mut is_said) = (interval(every), 0, 0, false);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
@@ -37,10 +37,19 @@ async fn run(mut peer: MetricsTarget, every: Duration, captures: Arc<Figures>) {
         if request.resource_metrics.is_empty() {
             continue;
         }
-        told_until = newest;
+        if !peer.rest(Instant::now()).is_zero() {
+            // Once for all that was captured since; what is newest then goes when it may.
+            captures.metrics_postponed.fetch_add(u64::from(newest > kept_until), Ordering::Relaxed);
+            kept_until = newest;
+            continue;
+        }
         let sent = peer.send(&request.encode_to_vec()).await;
         let figure = if sent.is_ok() { &captures.metrics_sent } else { &captures.metrics_failed };
         figure.fetch_add(1, Ordering::Relaxed);
+        kept_until = newest;
+        if peer.rest(Instant::now()).is_zero() {
+            told_until = newest;
+        }
         let was_said = std::mem::replace(&mut is_said, sent.is_err());
         if let Err(why) = sent
             && !was_said

@@ -83,7 +83,7 @@ impl Sampling {
     }
 
     fn publish(&self) {
-        self.handle.publish(self.pipeline.targets(), self.pipeline.figures());
+        self.handle.publish(self.pipeline.targets(), self.pipeline.figures(), self.pipeline.stacks_by_process());
     }
 
     /// Keeps within the budget.

@@ -2,7 +2,7 @@
 //!
 //! In: requests of the server. Out: commands to the sampling thread; figures that it published. Nothing here blocks.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::future::ready;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -21,6 +21,7 @@ use crate::budget::Judgement;
 use crate::capture::{Bounds, What};
 use crate::config::Config;
 use crate::discover;
+use crate::naming;
 use crate::pipeline::{Figures, Tapped, assembled};
 use crate::privilege::Tier;
 use crate::receive::Intake;
@@ -59,15 +60,17 @@ pub(super) struct View {
     pub(super) sampling: bool,
     pub(super) targets: Vec<Arc<discover::Target>>,
     pub(super) figures: Figures,
+    /// What became of the stacks of each process.
+    pub(super) stacks: BTreeMap<Process, naming::Stats>,
     pub(super) judgement: Option<Judgement>,
 }
 
 impl Handle {
     pub(super) fn new(ledger: Arc<Ledger>, config: &Config, tier: Tier) -> (Self, Receiver<Command>) {
         let (commands, inbox) = channel();
-        let (targets, figures) = (Vec::new(), Figures::default());
+        let (targets, figures, stacks) = (Vec::new(), Figures::default(), BTreeMap::new());
         let (wanted_hz, bounds) = (config.rate_hz, config.runtime_bounds);
-        let view = View { tier, wanted_hz, sampling: false, targets, figures, judgement: None };
+        let view = View { tier, wanted_hz, sampling: false, targets, figures, stacks, judgement: None };
         let view = Arc::new(Mutex::new(view));
         let (exporter, intake, captures, pulls, readers, outside) = Default::default();
         (Self { commands, ledger, exporter, intake, captures, pulls, readers, bounds, outside, view }, inbox)
@@ -87,9 +90,14 @@ impl Handle {
         self.view().judgement = Some(judgement);
     }
 
-    pub(super) fn publish(&self, targets: Vec<Arc<discover::Target>>, figures: Figures) {
+    pub(super) fn publish(
+        &self,
+        targets: Vec<Arc<discover::Target>>,
+        figures: Figures,
+        stacks: BTreeMap<Process, naming::Stats>,
+    ) {
         let mut view = self.view();
-        (view.targets, view.figures) = (targets, figures);
+        (view.targets, view.figures, view.stacks) = (targets, figures, stacks);
     }
 
     /// The Go programs that are profiled.

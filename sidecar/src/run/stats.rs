@@ -2,15 +2,22 @@
 //!
 //! In: the ledger, what the sampling thread published, the receiver's figures. Out: one snapshot, with a section for what only the agent has.
 
+use std::cmp::Reverse;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use profiler::{EngineStats, Stats, StatsSection};
+use profiler::{EngineStats, Figure, Stats, StatsSection};
 
 use super::captures::Figures;
 use super::source::{Handle, View};
 use super::{instruments, pulls};
+use crate::discover::Target;
+use crate::naming;
 use crate::privilege::Tier;
 use crate::receive::Intake;
+
+/// Most processes that have a section of their own.
+const MOST: usize = 64;
 
 pub(super) fn stats(handle: &Handle, view: &View) -> Stats {
     let mut stats = Stats::of_ledger(&handle.ledger);
@@ -28,6 +35,7 @@ pub(super) fn stats(handle: &Handle, view: &View) -> Stats {
     stats.sections.push(pulls(&handle.pulls));
     stats.sections.extend(handle.intake.get().map(|intake| received(intake)));
     stats.sections.extend(handle.captures.programs().values().map(instruments::section));
+    stats.sections.extend(stacks_by_process(view));
     stats
 }
 
@@ -73,6 +81,24 @@ fn stacks(view: &View) -> StatsSection {
         .with("names_bytes", figures.names_bytes)
 }
 
+/// How many stacks of each process are whole, of those processes that have most.
+fn stacks_by_process(view: &View) -> Vec<StatsSection> {
+    let named = |target: &Arc<Target>| Some((Arc::clone(target), *view.stacks.get(&target.process)?));
+    let mut all: Vec<(Arc<Target>, naming::Stats)> = view.targets.iter().filter_map(named).collect();
+    all.retain(|(_, stats)| stats.stacks > 0);
+    all.sort_by_key(|(target, stats)| (Reverse(stats.stacks), target.process));
+    let section = |(target, stats): &(Arc<Target>, naming::Stats)| {
+        let pid = target.process.pid();
+        StatsSection::new(format!("stacks_{pid}"))
+            .with("service.name", target.service.clone())
+            .with("process.pid", u64::from(pid))
+            .with("stacks", stats.stacks)
+            .with("whole", stats.whole)
+            .with("whole_share", Figure::Number(stats.whole as f64 / stats.stacks as f64))
+    };
+    all.iter().take(MOST).map(section).collect()
+}
+
 fn processes(view: &View) -> StatsSection {
     let profiled = view.targets.iter().filter(|target| target.profiled.is_ok()).count() as u64;
     StatsSection::new("processes").with("known", view.targets.len() as u64).with("profiled", profiled)
@@ -103,6 +129,7 @@ fn captures(figures: &Figures) -> StatsSection {
         .with("beyond", figures.beyond.load(Ordering::Relaxed))
         .with("metrics_sent", figures.metrics_sent.load(Ordering::Relaxed))
         .with("metrics_failed", figures.metrics_failed.load(Ordering::Relaxed))
+        .with("metrics_postponed", figures.metrics_postponed.load(Ordering::Relaxed))
 }
 
 fn pulls(figures: &pulls::Figures) -> StatsSection {

@@ -19,6 +19,7 @@ mod process;
 mod pulls;
 mod runtimes;
 mod shares;
+mod signals;
 mod steal;
 mod top;
 #[path = "../undivided/mod.rs"]
@@ -91,6 +92,7 @@ fn a_go_program_is_profiled_and_its_profiles_arrive() {
     pulled.assert_as_built(0.99);
 
     assert_balanced(&stats_with_exports(&page, &run));
+    assert_nearly_all_whole(&page, pid, pulled.samples);
     assert_eq!(run.end(), Some(0));
     assert_eq!(collector.end(), Some(0));
     let received = Shares::of_files(&files);
@@ -115,6 +117,23 @@ fn stats_with_exports(page: &str, run: &Running) -> serde_json::Value {
         assert!(Instant::now() < until, "nothing was exported: {stats} {}", run.log());
         std::thread::sleep(Duration::from_millis(50));
     }
+}
+
+/// Check what `/stats` says of the stacks of one process, once it is of so many: nearly all of them are whole.
+fn assert_nearly_all_whole(page: &str, pid: u32, samples: i64) {
+    let until = Instant::now() + DEADLINE;
+    // Figures are published each second.
+    let section = loop {
+        let section = stats(page)[format!("stacks_{pid}")].clone();
+        if section["stacks"].as_i64().is_some_and(|stacks| stacks >= samples) {
+            break section;
+        }
+        assert!(Instant::now() < until, "{samples} {section}");
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    let [stacks, whole, share] = ["stacks", "whole", "whole_share"].map(|figure| section[figure].as_f64().unwrap());
+    assert_eq!((section["service.name"].as_str(), section["process.pid"].as_u64()), (Some("shares"), Some(pid.into())));
+    assert!(share == whole / stacks && (0.95..=1.0).contains(&share), "{section}");
 }
 
 fn assert_balanced(stats: &serde_json::Value) {

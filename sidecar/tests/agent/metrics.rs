@@ -2,7 +2,9 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
@@ -25,18 +27,25 @@ pub(crate) type Request = (String, Vec<u8>);
 
 /// Takes requests over HTTP/1.1, one for each connection, until nobody wants them; metrics are answered by `status`.
 pub(crate) fn collector(status: &'static str) -> (SocketAddr, Receiver<Request>) {
+    answering(move |_| status)
+}
+
+/// The same, where metrics are answered by what `status` says of the number of requests with metrics that there were before.
+fn answering(status: impl Fn(usize) -> &'static str + Send + Sync + 'static) -> (SocketAddr, Receiver<Request>) {
+    let (status, count) = (Arc::new(status), Arc::new(AtomicUsize::new(0)));
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let (address, (sender, requests)) = (listener.local_addr().unwrap(), channel());
     std::thread::spawn(move || {
         for stream in listener.incoming() {
-            let sender = sender.clone();
-            std::thread::spawn(move || answer(&stream.unwrap(), status, &sender));
+            let (sender, status, count) = (sender.clone(), Arc::clone(&status), Arc::clone(&count));
+            let status = move || status(count.fetch_add(1, Ordering::Relaxed));
+            std::thread::spawn(move || answer(&stream.unwrap(), &status, &sender));
         }
     });
     (address, requests)
 }
 
-fn answer(stream: &TcpStream, status: &str, sender: &Sender<Request>) {
+fn answer(stream: &TcpStream, status: &dyn Fn() -> &'static str, sender: &Sender<Request>) {
     let mut reader = BufReader::new(stream);
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
@@ -54,7 +63,7 @@ fn answer(stream: &TcpStream, status: &str, sender: &Sender<Request>) {
         flate2::read::GzDecoder::new(&body[..]).read_to_end(&mut plain).unwrap();
         body = plain;
     }
-    let status = if path == METRICS { status } else { "200 OK" };
+    let status = if path == METRICS { status() } else { "200 OK" };
     let mut writer = stream;
     write!(writer, "HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").unwrap();
     // The test may be over.
@@ -189,6 +198,61 @@ fn who_takes_no_metrics_gets_profiles() {
     next(&requests, PROFILES, &run, |_| Some(()));
     assert_eq!(stats(&page)["captures"]["metrics_sent"], 0);
     assert_eq!(run.log().matches("metrics are not taken by").count(), 1, "{}", run.log());
+    assert_eq!(run.end(), Some(0));
+}
+
+/// Check that a peer that says "later" is asked once, is left alone although there are new figures, and that what is not sent is counted.
+#[test]
+fn who_wants_metrics_later_is_left_alone() {
+    if !is_root() {
+        return;
+    }
+    let program = go_program("parked");
+    let (collector, requests) = collector("429 Too Many Requests\r\nRetry-After: 86400");
+    let run = run(program.pid(), collector, &[]);
+    let page = run.address_after("http://");
+    let until = Instant::now() + DEADLINE;
+    while stats(&page)["captures"]["metrics_postponed"].as_u64() < Some(3) {
+        assert!(Instant::now() < until, "{} {}", stats(&page), run.log());
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    let captures = &stats(&page)["captures"];
+    assert_eq!((&captures["metrics_failed"], &captures["metrics_sent"]), (&1.into(), &0.into()), "{captures}");
+    assert_eq!(run.log().matches("metrics are not taken by").count(), 1, "{}", run.log());
+    assert_eq!(run.end(), Some(0));
+    assert_eq!(requests.try_iter().filter(|(path, _)| path == METRICS).count(), 1);
+}
+
+/// Check that the time that a peer names is over when it is asked the next time, and that it gets metrics then.
+#[test]
+fn who_wanted_metrics_later_gets_them_later() {
+    if !is_root() {
+        return;
+    }
+    let program = go_program("parked");
+    let times = Arc::<Mutex<Vec<Instant>>>::default();
+    let asked = Arc::clone(&times);
+    // Between a request and its answer.
+    let (collector, requests) = answering(move |before| {
+        asked.lock().unwrap().push(Instant::now());
+        if before == 0 { "503 Service Unavailable\r\nRetry-After: 3" } else { "200 OK" }
+    });
+    let run = run(program.pid(), collector, &[]);
+    let page = run.address_after("http://");
+    for _ in 0..2 {
+        next(&requests, METRICS, &run, figures);
+    }
+    let between = {
+        let times = times.lock().unwrap();
+        times[1] - times[0]
+    };
+    assert!(between >= std::time::Duration::from_secs(3), "{between:?}");
+    let until = Instant::now() + DEADLINE;
+    while stats(&page)["captures"]["metrics_sent"].as_u64() < Some(2) {
+        assert!(Instant::now() < until, "{} {}", stats(&page), run.log());
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    assert_eq!(stats(&page)["captures"]["metrics_failed"], 1);
     assert_eq!(run.end(), Some(0));
 }
 

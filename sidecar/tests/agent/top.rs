@@ -63,6 +63,32 @@ fn an_interval_is_written_as_a_file() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
+/// Check that of a process which does nothing nothing is told, whatever others do meanwhile: they are left out, and not counted as lost.
+#[test]
+fn others_are_left_out() {
+    if !is_root() {
+        return;
+    }
+    let (idle, busy) = (go_program("parked"), go_program("shares"));
+    let until = Instant::now() + DEADLINE;
+    // The runtime wakes now and then, as it did while the program began.
+    loop {
+        let [of_idle, of_busy] = [&idle, &busy].map(|program| {
+            let pid = program.pid().to_string();
+            said(&mut agent(&["top", &pid, "--interval", "1s", "--rate-hz", "499", "--no-kernel"]))
+        });
+        for function in ["main.heavy", "main.light"] {
+            assert!(!of_idle.contains(function), "{of_idle}");
+        }
+        assert!(!of_busy.contains("main.park"), "{of_busy}");
+        let has_nothing = of_idle.contains("\n0 samples within ") && of_idle.contains(", 0 lost: it spent no time");
+        if has_nothing && of_busy.contains("main.heavy") {
+            return;
+        }
+        assert!(Instant::now() < until, "{of_idle} {of_busy}");
+    }
+}
+
 /// Check that a terminal gets one table after the other, each in the place of the one before, until the process ends.
 #[test]
 fn a_terminal_gets_one_table_after_the_other() {

@@ -10,7 +10,9 @@ mod cgo;
 #[path = "../fuse/mod.rs"]
 mod fuse;
 mod hangs;
+mod later;
 mod names;
 mod profile;
+mod sparse;
 #[cfg(target_arch = "x86_64")]
 mod steps;

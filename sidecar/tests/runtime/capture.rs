@@ -68,40 +68,6 @@ fn what_is_off_is_said() {
     }
 }
 
-/// Check that the second of two windows has nothing that was allocated before it, and all that is in use.
-#[test]
-fn windows_tell_what_came_in_them() {
-    let program = programs::build("parked", "go1.27.0", &[], "amd64");
-    let mut running = Running::start(&program, &[]);
-    let mut periodic = Periodic::new(Source::find(running.pid()).unwrap());
-    let mut capture = || {
-        let resource = profiler_proto::resource::Resource::new().with("service.name", "parked");
-        let captured = periodic.capture(resource, WINDOW, Bounds::default()).unwrap();
-        assert!(captured.missing.is_empty() && captured.figures.is_ok(), "{captured:?}");
-        let set = captured.set;
-        assert_eq!(validate_bytes(&otlp::encode_to_vec(&set)), []);
-        let sum = |kind: &str| {
-            let of =
-                |profile: &&profiler_proto::Profile| set.dictionary.strings.text(profile.kind.sample_type.kind) == kind;
-            let samples = set.profiles.iter().find(of).map_or(&[][..], |profile| &profile.samples);
-            samples.iter().map(|sample| sample.value).sum::<i64>()
-        };
-        ["alloc_space", "inuse_space", "goroutine"].map(sum)
-    };
-    // Garbage is collected, with which the runtime comes to know what is in use.
-    let folder = program.with_extension(format!("{}.window", running.pid()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let mut collect = || running.ask(&format!("write {}", folder.display()), "written");
-    collect();
-    let [allocated, in_use, goroutines] = capture();
-    assert!(allocated == 0 && in_use > 30_000_000 && goroutines >= 18, "{allocated} {in_use} {goroutines}");
-    assert_eq!(capture()[..2], [0, in_use]);
-    collect();
-    let [allocated, after, _] = capture();
-    assert!(allocated > 0 && allocated < in_use && after > 30_000_000, "{allocated} {in_use} {after}");
-    std::fs::remove_dir_all(&folder).unwrap();
-}
-
 /// Check that a goroutine that runs is marked as one whose frames are not known, and that labels that name a span are its link.
 #[test]
 fn goroutines_are_marked_and_linked() {
@@ -276,7 +242,7 @@ fn built(source: &Source, fill: impl FnOnce(&mut Builder<'_>)) -> ProfileSet {
     pprof::decode(&pprof::encode(&set), &Limits::default()).unwrap()
 }
 
-fn theirs(folder: &Path, name: &str) -> ProfileSet {
+pub(crate) fn theirs(folder: &Path, name: &str) -> ProfileSet {
     pprof::decode(&std::fs::read(folder.join(format!("{name}.pb.gz"))).unwrap(), &Limits::default()).unwrap()
 }
 
@@ -298,7 +264,7 @@ fn table(set: &ProfileSet, wanted: impl Fn(&[String]) -> bool) -> Table {
     table
 }
 
-fn stack(set: &ProfileSet, sample: &profiler_proto::Sample) -> Vec<String> {
+pub(crate) fn stack(set: &ProfileSet, sample: &profiler_proto::Sample) -> Vec<String> {
     let dictionary = &set.dictionary;
     let text = |id| dictionary.strings.text(id);
     let locations = &dictionary.stacks.get(sample.stack).unwrap().locations;

@@ -28,7 +28,7 @@ fn shown(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Check tables, the form of a panic, and files.
+/// Check tables, the form of a panic, and the files of each command for `go tool pprof`.
 #[test]
 fn a_program_is_shown_at_the_terminal_and_as_a_file() {
     if !is_root() {
@@ -53,12 +53,20 @@ fn a_program_is_shown_at_the_terminal_and_as_a_file() {
     assert!(shown(&["contention", pid]).contains("sync.(*Mutex).Lock"));
     assert!(shown(&["contention", "--mutex", pid]).contains("main.release"));
 
-    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{pid}-terminal.pb.gz"));
-    assert!(shown(&["heap", pid, "-o", file.to_str().unwrap()]).contains(" stacks, "));
-    let set = pprof::decode(&std::fs::read(&file).unwrap(), &Limits::default()).unwrap();
-    std::fs::remove_file(&file).unwrap();
-    let kinds: Vec<_> = set.profiles.iter().map(|p| set.dictionary.strings.text(p.kind.sample_type.kind)).collect();
-    assert_eq!(kinds, ["alloc_objects", "alloc_space", "inuse_objects", "inuse_space"]);
+    for (arguments, expected) in [
+        (&["heap", pid][..], &["alloc_objects", "alloc_space", "inuse_objects", "inuse_space"][..]),
+        (&["goroutines", pid], &["goroutine"]),
+        (&["contention", pid], &["contentions", "delay"]),
+        (&["contention", "--mutex", pid], &["contentions", "delay"]),
+    ] {
+        let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{pid}-terminal.pb.gz"));
+        assert!(shown(&[arguments, &["-o", file.to_str().unwrap()]].concat()).contains(" stacks, "));
+        let set = pprof::decode(&std::fs::read(&file).unwrap(), &Limits::default()).unwrap();
+        std::fs::remove_file(&file).unwrap();
+        let kind = |p: &profiler_proto::Profile| set.dictionary.strings.text(p.kind.sample_type.kind);
+        assert_eq!(set.profiles.iter().map(kind).collect::<Vec<_>>(), expected, "{arguments:?}");
+        assert!(set.profiles.iter().all(|profile| !profile.samples.is_empty()), "{arguments:?}");
+    }
 }
 
 /// Check the form for other tools, of each command: a line for each stack, root first, with its value behind it; all of them are what the program keeps, and how many

@@ -13,6 +13,7 @@ mod running;
 mod torn;
 mod unmapped;
 mod variables;
+mod windows;
 
 /// Whether there is time for all of it: `make torture`.
 fn is_torture() -> bool {

@@ -242,6 +242,10 @@ func main() {
 			fmt.Println("uncollected")
 		case "exec": // the same program again, in the same process
 			syscall.Exec("/proc/self/exe", os.Args, os.Environ())
+		case "more": // of what there was before
+			fill(100, 20000)
+			contend()
+			fmt.Println("done")
 		case "leak": // goroutines that are never done, more and more
 			go func() {
 				for {
