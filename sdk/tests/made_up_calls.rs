@@ -31,6 +31,7 @@ impl Service<Request<()>> for Orders {
         Poll::Ready(Ok(()))
     }
 
+    #[expect(clippy::unwrap_used, reason = "what fails here fails the test")]
     fn call(&mut self, request: Request<()>) -> Self::Future {
         let answer = Response::builder();
         let answer = match request.uri().path() {
@@ -48,11 +49,14 @@ impl Service<Request<()>> for Orders {
     }
 }
 
+#[expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 fn call(path: &str) -> impl Future<Output = Result<Response<impl Body<Data = Bytes>>, Infallible>> {
     TagLayer::new().layer(Orders).call(Request::post(path).header("content-type", "application/grpc").body(()).unwrap())
 }
 
 /// The tags of a call.
+#[expect(clippy::unwrap_used, reason = "what fails here fails the test")]
+#[expect(clippy::panic, reason = "what fails here fails the test")]
 fn tags(path: &str) -> String {
     let mut call = pin!(call(path));
     let Poll::Ready(Ok(response)) = call.as_mut().poll(&mut Context::from_waker(Waker::noop())) else {

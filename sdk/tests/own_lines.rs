@@ -103,6 +103,7 @@ impl<'a> Things<'a> {
 fn tagged() {}
 
 /// What is tried, by name.
+#[expect(clippy::type_complexity, reason = "a table of cases, each named where it is used")]
 const CHANGES: [(&str, fn(&Things<'_>)); 7] = [
     ("sets made before, one in the other", |things| {
         let _outer = Scope::enter(&things.sets[0]);
@@ -141,6 +142,7 @@ extern "C" fn wrote_elsewhere(_: libc::c_int) {
 }
 
 /// Whatever can be written but the stack and the thread-locals of the calling thread and the region: which addresses.
+#[expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 fn elsewhere() -> Vec<Range<usize>> {
     let stack = 0_u8;
     let own = [ptr::from_ref(&stack).addr(), IS_APART.with(|apart| ptr::from_ref(apart).addr()), region().start];
