@@ -190,10 +190,10 @@ impl Lab {
         // Its turns, before what every task says at its end.
         let said: Value = serde_json::from_str(finished.lines.first().ok_or("the shop said nothing")?)?;
         let numbers = |pair: &Value| [0, 1, 2, 3].map(|place| pair[place].as_f64().unwrap_or(f64::NAN));
-        let ratios = said["turns"].as_array().ok_or("the shop did not say its turns")?.iter().map(numbers);
-        Ok(ratios
-            .map(|[with, count_with, without, count_without]| (with / count_with) / (without / count_without))
-            .collect())
+        let pairs = said["turns"].as_array().filter(|pairs| !pairs.is_empty()).ok_or("the shop took no turns")?;
+        let ratio =
+            |[with, count_with, without, count_without]: [f64; 4]| (with / count_with) / (without / count_without);
+        Ok(pairs.iter().map(numbers).map(ratio).collect())
     }
 
     /// What sends requests to the shop at `address`, until it is to finish.
