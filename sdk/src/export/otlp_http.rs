@@ -16,6 +16,8 @@ use super::settings::Settings;
 use super::transport::Reply;
 
 const PROTOBUF: &str = "application/x-protobuf";
+/// The types under which servers answer with a message.
+const MESSAGES: [&str; 3] = [PROTOBUF, "application/protobuf", "application/octet-stream"];
 
 /// The client of one OTLP/HTTP endpoint.
 #[derive(Debug)]
@@ -49,6 +51,9 @@ fn answer(reply: &Reply, now: SystemTime) -> Answer {
         }
         // Some gateways answer every success with this, whatever was asked for.
         status if status.is_success() && reply.body.trim_ascii() == b"{}" => Answer::Accepted { warning: None },
+        status if status.is_success() && !may_be_protobuf(reply) => {
+            Answer::Refused { why: format!("answered success with what is not OTLP: {}", excerpt(&reply.body)) }
+        }
         status if status.is_success() => Answer::of_success(&reply.body),
         StatusCode::TOO_MANY_REQUESTS
         | StatusCode::BAD_GATEWAY
@@ -59,10 +64,21 @@ fn answer(reply: &Reply, now: SystemTime) -> Answer {
     }
 }
 
+/// Whether the body may be a message: a page to log in on, or a word of a proxy, is none, even where its bytes happen to decode as one.
+/// Servers that name no type are heard, and those whose library names bytes that it does not know.
+fn may_be_protobuf(reply: &Reply) -> bool {
+    reply.body.is_empty() || content_type(reply).is_none_or(|kind| MESSAGES.contains(&kind.as_str()))
+}
+
+/// The media type of the body, without its parameters.
+fn content_type(reply: &Reply) -> Option<String> {
+    let kind = String::from_utf8_lossy(reply.headers.get(CONTENT_TYPE)?.as_bytes()).to_ascii_lowercase();
+    Some(kind.split(';').next().unwrap_or_default().trim().to_owned())
+}
+
 /// The peer's own words: the message of a `Status` where the body is one, else the body's beginning.
 fn error_text(reply: &Reply) -> String {
-    let is_protobuf =
-        reply.headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(PROTOBUF.as_bytes()));
+    let is_protobuf = content_type(reply).is_some_and(|kind| kind == PROTOBUF);
     match RpcStatus::decode(reply.body.as_ref()) {
         Ok(status) if is_protobuf => excerpt(status.message.as_bytes()),
         _ => excerpt(&reply.body),
@@ -148,5 +164,22 @@ mod tests {
         assert!(matches!(answer(&endless, SystemTime::now()), Answer::Refused { .. }));
         let json = answer(&reply(200, &[("content-type", "application/json")], b"{}\n"), SystemTime::now());
         assert_eq!(json, Answer::Accepted { warning: None });
+    }
+
+    /// Check that a body of another type is no acknowledgement, though `error` decodes as a message of unknown fields, and that those of
+    /// a message, of no type and without a body are.
+    #[test]
+    fn a_body_of_another_type_is_no_acknowledgement() {
+        for kind in ["text/plain", "text/html; charset=utf-8", "application/json", ""] {
+            let answer = answer(&reply(200, &[("content-type", kind)], b"error"), SystemTime::now());
+            assert!(matches!(&answer, Answer::Refused { why } if why.contains("error")), "{kind}: {answer:?}");
+        }
+        for kind in ["application/x-protobuf", "Application/Protobuf; v=1", "application/octet-stream"] {
+            let answer = answer(&reply(200, &[("content-type", kind)], b"\x0a\x00"), SystemTime::now());
+            assert_eq!(answer, Answer::Accepted { warning: None }, "{kind}");
+        }
+        for reply in [reply(200, &[], b"\x0a\x00"), reply(200, &[("content-type", "text/plain")], b"")] {
+            assert_eq!(answer(&reply, SystemTime::now()), Answer::Accepted { warning: None });
+        }
     }
 }

@@ -122,12 +122,15 @@ impl Backoff {
         Consequence { wait, given_up: given_up.map(|cause| if is_throttled { Cause::Rejected } else { cause }) }
     }
 
-    /// The next wait: at least as long as the peer asked for.
+    /// The next wait: at least as long as the peer asked for, and no shorter than it would be without: a peer that says "now" each time is
+    /// not asked without end.
     fn wait(&mut self, setback: Setback) -> Duration {
         let own = jitter(self.ceiling);
         self.ceiling = self.ceiling.saturating_mul(2).min(self.retry.max);
         match setback {
-            Setback::Later(Some(asked)) => asked.min(LONGEST_OBEYED).saturating_add(jitter(self.retry.initial)),
+            Setback::Later(Some(asked)) => {
+                own.max(asked.min(LONGEST_OBEYED).saturating_add(jitter(self.retry.initial)))
+            }
             _ => own,
         }
     }

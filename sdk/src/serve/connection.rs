@@ -95,6 +95,7 @@ mod tests {
     use tokio::time::timeout;
 
     use super::super::seats::Seats;
+    use super::super::security::Security;
     use super::super::testing::Idle;
     use super::*;
 
@@ -124,5 +125,26 @@ mod tests {
             }
             drop(client);
         }));
+    }
+
+    /// Check that a wrong token ends the connection: what was sent behind it does not keep the seat from others.
+    #[test]
+    fn a_wrong_token_ends_the_connection() {
+        const REQUEST: &[u8] = b"GET /stats HTTP/1.1\r\nhost: 127.0.0.1:4040\r\nauthorization: Bearer wrong\r\n\r\n";
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let seats = Seats::new(1, usize::MAX);
+            let seat = seats.try_take(Instant::now()).unwrap();
+            let (mut client, server) = tokio::io::duplex(4096);
+            let token = Security::new().token("0123456789abcdef").checked_token().unwrap();
+            let listening = Some(([127, 0, 0, 1], 4040).into());
+            let site = Arc::new(Site::new(Arc::new(Idle::default()), Arc::default(), listening, token));
+            client.write_all(&REQUEST.repeat(3)).await.unwrap();
+            tokio::spawn(async move { converse(Box::new(server), &site, &seat).await });
+            let mut answers = Vec::new();
+            client.read_to_end(&mut answers).await.unwrap();
+            let answers = String::from_utf8_lossy(&answers);
+            assert_eq!(answers.matches("HTTP/1.1 401 ").count(), 1, "{answers}");
+        });
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::ALLOW;
+use http::header::{ALLOW, CONNECTION};
 use http::request::Parts;
 use http::{HeaderValue, Method, Response, StatusCode};
 use http_body_util::Full;
@@ -48,7 +48,7 @@ const MOST_LOOKS: usize = 4;
 /// How long a wrong token is answered.
 const PENALTY: Duration = Duration::from_millis(250);
 
-/// The parameters of named profiles. `gc` and `debug` are what Go knows: there is nothing to collect here, and no text.
+/// The parameters of profiles for `go tool pprof`. `gc` and `debug` are what Go knows: there is nothing to collect here, and no text.
 const NAMED: [&str; 5] = ["seconds", "pid", "service", "gc", "debug"];
 
 /// The answers of one server.
@@ -111,12 +111,17 @@ impl Site {
     async fn unknown(&self, request: &Parts) -> Option<Reply> {
         let token = self.token.as_ref().filter(|_| request.uri.path() != "/healthz")?;
         match token.asker(&request.headers) {
-            Asker::Known => return None,
-            Asker::Unknown => {}
-            // Connections are few: so many tokens can be tried in a second.
-            Asker::Wrong => sleep(PENALTY).await,
+            Asker::Known => None,
+            Asker::Unknown => Some(security::unauthorized()),
+            Asker::Wrong => {
+                // Connections are few: so many tokens can be tried in a second.
+                sleep(PENALTY).await;
+                // More requests that wait behind it would keep the seat from those who know the token.
+                let close = self.listening.is_some().then(|| HeaderValue::from_static("close"));
+                let refusal = security::unauthorized();
+                Some(if let Some(close) = close { refusal.with(CONNECTION, close) } else { refusal })
+            }
         }
-        Some(security::unauthorized())
     }
 
     async fn route(&self, request: &Parts) -> Result<Reply, BadParameter> {
@@ -129,7 +134,7 @@ impl Site {
             "/debug/pprof/" => query(&[]).map(|_| Self::pprof_index()),
             // What is relative there would lead elsewhere.
             "/debug/pprof" => query(&[]).map(|_| Reply::redirection("pprof/")),
-            "/debug/pprof/profile" => self.capture(&query(&["seconds", "pid", "service"])?, &request.method).await,
+            "/debug/pprof/profile" => self.capture(&query(&NAMED)?, &request.method).await,
             "/debug/pprof/cmdline" => self.command_line(&query(&["pid"])?).await,
             path if path.starts_with("/debug/pprof/") => self.named(path, &query(&NAMED)?, request).await,
             "/stats" => query(&[]).map(|_| Reply::json(stats::json(&self.source.stats()).to_string())),

@@ -66,9 +66,13 @@ fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, Error> {
     PrivateKeyDer::from_pem_slice(&read(path)?).map_err(refused)
 }
 
+/// What the file holds. A pipe or a device, which might never end, is not opened.
 fn read(path: &Path) -> Result<Vec<u8>, Error> {
     let mut contents = Vec::new();
     let refused = |error: io::Error| Error::environment(format!("read {}", path.display()), error, PEM);
+    if !std::fs::metadata(path).map_err(refused)?.is_file() {
+        return Err(Error::setting("serve TLS file", path.display(), "it is not a regular file".to_owned(), PEM));
+    }
     File::open(path).and_then(|file| file.take(MOST_PEM).read_to_end(&mut contents)).map_err(refused)?;
     Ok(contents)
 }
@@ -83,7 +87,17 @@ mod tests {
         let refused = |path: &str| Acceptor::new(path.as_ref(), path.as_ref()).err().unwrap().to_string();
         let missing = refused("/nowhere/cert.pem");
         assert!(missing.contains("/nowhere/cert.pem"), "{missing}");
-        let empty = refused("/dev/null");
+        let place = std::env::temp_dir().join(format!("profiler-tls-{}", std::process::id()));
+        std::fs::create_dir(&place).unwrap();
+        let path = |name: &str| place.join(name).to_str().unwrap().to_owned();
+        std::fs::write(path("empty.pem"), "").unwrap();
+        let empty = refused(&path("empty.pem"));
         assert!(empty.contains("no certificate"), "{empty}");
+        assert!(std::process::Command::new("mkfifo").arg(path("pipe.pem")).status().unwrap().success());
+        for odd in [path("pipe.pem"), "/dev/zero".to_owned(), "/".to_owned()] {
+            let refused = refused(&odd);
+            assert!(refused.contains(&odd) && refused.contains("not a regular file"), "{refused}");
+        }
+        std::fs::remove_dir_all(&place).unwrap();
     }
 }

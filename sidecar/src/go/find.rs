@@ -4,6 +4,9 @@
 
 use super::pclntab::Table;
 
+/// Most bytes of names that one search reads: a sparse file may pretend to have any number. The largest programs have some 40 MiB.
+const MOST: u64 = 64 << 20;
+
 impl Table {
     /// The entries of functions by their names.
     pub(super) fn find_all(&self, wanted: &[&str]) -> Vec<Option<u64>> {
@@ -27,7 +30,8 @@ impl Table {
     /// Where the names are among the names of functions.
     fn offsets_of(&self, wanted: &[&str]) -> Vec<Option<u32>> {
         let mut offsets = vec![None; wanted.len()];
-        let (mut base, end) = (self.header.names, self.header.units);
+        let mut base = self.header.names;
+        let end = self.header.units.min(base.saturating_add(MOST));
         let mut chunk = vec![0; 64 << 10];
         while base < end && offsets.contains(&None) {
             let len = (end - base).min(chunk.len() as u64) as usize;

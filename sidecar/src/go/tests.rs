@@ -85,3 +85,30 @@ fn a_file_without_anything_of_go_is_no_program_of_it() {
     data[64..72].copy_from_slice(&0x0801_0000_ffff_fff1_u64.to_le_bytes());
     assert!(Program::open(file(&data)).unwrap().is_none());
 }
+
+/// A program of two functions, of which the second one's name stands `far` behind the first one's. Source: runtime/symtab.go, `pcHeader`,
+/// `functab`, and runtime/runtime2.go, `_func`, of Go 1.18.
+fn two_functions(far: usize) -> pclntab::Table {
+    let (names, lines) = (72, 72 + far + 16);
+    let mut data = b"\xf0\xff\xff\xff\x00\x00\x01\x08".to_vec();
+    let parts = [2, 0, BASE, names as u64, lines as u64, lines as u64, lines as u64, lines as u64];
+    data.extend(parts.iter().flat_map(|part| part.to_le_bytes()));
+    data.extend_from_slice(b"main.near\0");
+    data.resize(names + far, 0);
+    data.extend_from_slice(b"main.far\0");
+    data.resize(lines, 0);
+    let (first, second) = (20, 20 + 64);
+    for (at, word) in [(0, 0), (4, first), (8, 16), (12, second), (16, 32), (second, 16), (second + 4, far as u32)] {
+        data.resize(data.len().max(lines + second as usize + 64), 0);
+        data[lines + at as usize..][..4].copy_from_slice(&word.to_le_bytes());
+    }
+    pclntab::Table::find(&file(&data), None).unwrap().unwrap()
+}
+
+/// Check that a search through names ends, however many there seem to be.
+#[test]
+fn names_are_searched_up_to_a_bound() {
+    let found = |far| two_functions(far).find_all(&["main.near", "main.far"]);
+    assert_eq!(found(1 << 20), [Some(BASE), Some(BASE + 16)]);
+    assert_eq!(found(65 << 20), [Some(BASE), None]);
+}

@@ -46,7 +46,7 @@ impl Of {
     }
 }
 
-/// Reads it of those of `targets` that are Go programs, within `bounds`; of `pid` alone, where that is given.
+/// Reads it of those of `targets` that are profiled and Go programs, within `bounds`; of `pid` alone, where that is given.
 pub(super) fn read(
     readers: Readers,
     targets: Vec<Arc<Target>>,
@@ -54,7 +54,7 @@ pub(super) fn read(
     pid: Option<u32>,
 ) -> CaptureFuture {
     Box::pin(async move {
-        let asked = |target: &Arc<Target>| pid.is_none_or(|pid| pid == target.process.pid());
+        let asked = |target: &Arc<Target>| target.profiled.is_ok() && pid.is_none_or(|pid| pid == target.process.pid());
         let targets: Vec<Arc<Target>> = targets.into_iter().filter(asked).collect();
         if targets.is_empty() && pid.is_some() {
             return Err(CaptureError::NoProcess);

@@ -102,3 +102,15 @@ fn the_peers_wish_is_obeyed_within_reason() {
     let obeyed = wait(Duration::MAX);
     assert!(obeyed <= LONGEST_OBEYED + RETRY.initial, "{obeyed:?}");
 }
+
+/// Check that a peer that asks for no time at all does not turn the growing waits off.
+#[test]
+fn waits_grow_where_the_peer_asks_for_none() {
+    let longest = (0..200).map(|_| {
+        let mut backoff = Backoff::new(RETRY);
+        let waits = [(); 4].map(|()| backoff.fail(1, Setback::Later(Some(Duration::ZERO)), Instant::now()).wait);
+        waits[3]
+    });
+    // 200 uniform draws up to 8 s: none above 6 s has probability 1e-25.
+    assert!(longest.max().unwrap() > RETRY.max.mul_f64(0.75));
+}
