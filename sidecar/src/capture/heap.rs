@@ -124,12 +124,12 @@ pub fn heap<M: Memory>(
         Ok(heap)
     };
     // Where nothing is published yet, all is counted: few records have come together by then, which are read once more.
-    let heap: Heap = read(State::Collected)?;
-    Ok(Some(match heap.records.iter().all(Record::is_empty) {
-        true if heap.records.is_empty() && rate == 0 => Heap { state: off(code), ..heap },
-        true => read(State::NoCollection)?,
-        false => heap,
-    }))
+    let mut heap: Heap = read(State::Collected)?;
+    if heap.records.iter().all(Record::is_empty) {
+        heap = read(State::NoCollection)?;
+    }
+    // What was allocated before it was turned off, be it by the runtime on its way to `main`, may have been sampled.
+    Ok(Some(if rate == 0 { Heap { state: off(code), ..heap } } else { heap }))
 }
 
 /// Who turned it off. The linker does where this function, by version, is not in the program.

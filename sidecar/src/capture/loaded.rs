@@ -13,7 +13,7 @@ use profiler_proto::hash::Map;
 use crate::elf::Machine;
 use crate::go::{Call, Frames, Program, Role};
 
-use super::variables::{Code, FUNCTIONS, Function};
+use super::variables::{Code, FUNCTIONS, Function, SYMBOLS};
 
 /// Most addresses that are kept.
 const KNOWN: usize = 1 << 16;
@@ -28,6 +28,7 @@ pub struct Loaded {
     bias: u64,
     data: Range<u64>,
     extents: HashMap<&'static str, Range<u64>>,
+    symbols: HashMap<&'static str, u64>,
     known: RefCell<Map<u64, Known>>,
     named: RefCell<Map<u64, Named>>,
 }
@@ -49,9 +50,11 @@ impl Loaded {
         let extents = FUNCTIONS.iter().zip(entries).filter_map(|(name, found)| {
             found.map(|found| (*name, found.entry.wrapping_add(bias)..found.end.wrapping_add(bias)))
         });
+        let symbols = SYMBOLS.iter().zip(program.elf().variables(SYMBOLS));
+        let symbols = symbols.filter_map(|(name, found)| Some((*name, found?.wrapping_add(bias)))).collect();
         let (extents, data) = (extents.collect(), data(&program));
         let data = data.start.wrapping_add(bias)..data.end.wrapping_add(bias);
-        Self { program, bias, data, extents, known: RefCell::default(), named: RefCell::default() }
+        Self { program, bias, data, extents, symbols, known: RefCell::default(), named: RefCell::default() }
     }
 
     /// The program.
@@ -127,6 +130,10 @@ impl Code for Loaded {
 
     fn extent(&self, name: &str) -> Option<Range<u64>> {
         self.extents.get(name).cloned()
+    }
+
+    fn symbol(&self, name: &str) -> Option<u64> {
+        self.symbols.get(name).copied()
     }
 
     fn data(&self) -> Range<u64> {

@@ -1,7 +1,8 @@
-//! Where a running Go program keeps the variables that are read: decoded from its own instructions, so stripped and position-independent programs
-//! are like any other.
+//! Where a running Go program keeps the variables that are read: by its symbols, where it has any; else decoded from its own instructions, so that
+//! stripped and position-independent programs are like any other. (The code of programs for a debugger, `-gcflags=all="-N -l"`, goes other ways
+//! than is looked for; they have symbols.)
 //!
-//! In: the program's functions by name, its code and data as they are loaded. Out: [`Variables`], addresses in the process; one that cannot be
+//! In: the program's functions and symbols by name, its code and data as they are loaded. Out: [`Variables`], addresses in the process; one that cannot be
 //! found is absent, by name, and only what needs it is refused. Nothing is guessed: an address counts where it lies in the program's
 //! data and all functions that use the variable agree on it. Verified against DWARF in `sidecar/tests/runtime/variables.rs`.
 
@@ -43,12 +44,28 @@ pub(super) const FUNCTIONS: &[&str] = &[
     "runtime.MemProfile",
 ];
 
+/// The variables that symbols may name.
+pub(super) const SYMBOLS: &[&str] = &[
+    "runtime.mbuckets",
+    "runtime.bbuckets",
+    "runtime.xbuckets",
+    "runtime.MemProfileRate",
+    "runtime.blockprofilerate",
+    "runtime.mutexprofilerate",
+    "runtime.ticks",
+    "runtime.allgs",
+    "runtime.gcController",
+    "runtime.gomaxprocs",
+];
+
 /// The functions of a loaded Go program.
 pub trait Code {
     /// Which processor it is for.
     fn machine(&self) -> Machine;
     /// Addresses of the function of this name in the process; of [`FUNCTIONS`] only.
     fn extent(&self, name: &str) -> Option<Range<u64>>;
+    /// Where a variable is by the symbol of this name; of [`SYMBOLS`] only.
+    fn symbol(&self, name: &str) -> Option<u64>;
     /// Addresses of the program's variables in the process: its writable segment.
     fn data(&self) -> Range<u64>;
     /// The function that holds an address of the process.
@@ -103,18 +120,21 @@ impl Variables {
             Ticks::Start => ("runtime.ticksPerSecond", 4),
         };
         Ok(Self {
-            buckets: search.buckets()?,
-            memory_rate: search.common(&["runtime.profilealloc", "runtime.allocmcache", "runtime.schedinit"])?,
-            block_rate: search.block_rate()?,
-            ticks: search.run(clock, words)?,
-            goroutines: search.run("runtime.allgadd", 3)?,
-            pacer: search.pacer()?,
+            buckets: search.named(&["runtime.mbuckets", "runtime.bbuckets", "runtime.xbuckets"], Search::buckets)?,
+            memory_rate: search.named(&["runtime.MemProfileRate"], |search| search.common(SAMPLERS))?,
+            block_rate: search.named(&["runtime.blockprofilerate", "runtime.mutexprofilerate"], Search::block_rate)?,
+            ticks: search.named(&["runtime.ticks"], |search| search.run(clock, words))?,
+            goroutines: search.named(&["runtime.allgs"], |search| search.run("runtime.allgadd", 3))?,
+            pacer: search.named(&["runtime.gcController"], Search::pacer)?,
+            // A field in the midst of a variable, at another place in each version.
             collections: search.collections()?,
-            processors: search.common(PROCESSORS)?,
+            processors: search.named(&["runtime.gomaxprocs"], |search| search.common(PROCESSORS))?,
         })
     }
 }
 
+/// Who reads `MemProfileRate`.
+const SAMPLERS: &[&str] = &["runtime.profilealloc", "runtime.allocmcache", "runtime.schedinit"];
 /// Who reads `gomaxprocs`.
 const PROCESSORS: &[&str] = &[
     "runtime.procresize",
@@ -129,6 +149,18 @@ struct Search<'a, C, M> {
 }
 
 impl<C: Code, M: Memory> Search<'_, C, M> {
+    /// The first of these variables, where symbols say that they stand one behind the other in the program's data; else what `decode` finds.
+    fn named(
+        &self,
+        names: &[&str],
+        decode: impl FnOnce(&Self) -> Result<Option<u64>, Fault>,
+    ) -> Result<Option<u64>, Fault> {
+        let (found, data): (Vec<_>, _) = (names.iter().map(|name| self.code.symbol(name)).collect(), self.code.data());
+        let first = found.first().copied().flatten().filter(|first| data.contains(first));
+        let is_in_place = |first: &u64| (0..).zip(&found).all(|(at, found)| *found == first.checked_add(8 * at));
+        first.filter(is_in_place).map_or_else(|| decode(self), |first| Ok(Some(first)))
+    }
+
     /// `mProf_FlushLocked` uses the first of the three, `stkbucket` all of them.
     fn buckets(&self) -> Result<Option<u64>, Fault> {
         let all = self.used("runtime.stkbucket")?;

@@ -15,6 +15,7 @@ mod segments;
 mod symbols;
 #[cfg(test)]
 mod tests;
+mod variables;
 
 use std::sync::OnceLock;
 

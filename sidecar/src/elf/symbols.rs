@@ -7,7 +7,7 @@
 use super::{Fault, File, Record, Section, Why};
 
 /// Bytes of an entry. Source: elf(5), "String and symbol tables".
-const ENTRY: usize = 24;
+pub(super) const ENTRY: usize = 24;
 /// Most entries that are read: more than a browser has.
 const MOST: u64 = 1 << 22;
 /// Entries that are read at once.
@@ -49,8 +49,9 @@ pub struct Symbol {
     pub size: u64,
 }
 
+/// A symbol table.
 #[derive(Debug, Clone, Copy)]
-struct Table {
+pub(super) struct Table {
     at: u64,
     count: u64,
 }
@@ -81,17 +82,7 @@ impl Entry {
 
 impl Symbols {
     pub(super) fn read(file: &File) -> Result<Option<Self>, Fault> {
-        let of_kind = |kind| file.sections().iter().find(|section| section.kind == kind && section.size > 0);
-        let Some(section) = of_kind(Section::SYMBOLS).or_else(|| of_kind(Section::DYNAMIC_SYMBOLS)) else {
-            return Ok(None);
-        };
-        let fault = |why| Fault::new("the symbol table", section.offset, why);
-        let names = *file.sections().get(section.link as usize).ok_or(fault(Why::Malformed("it has no names")))?;
-        let count = section.size / ENTRY as u64;
-        if count > MOST {
-            return Err(fault(Why::TooMuch(count)));
-        }
-        let table = Table { at: section.offset, count };
+        let Some((table, names)) = Table::of(file)? else { return Ok(None) };
         let lowest = table.lowest(file, None, KEPT + 1)?;
         let index = if lowest.len() > KEPT {
             drop(lowest);
@@ -168,6 +159,21 @@ impl File {
 }
 
 impl Table {
+    /// The table of a file, and where its names are.
+    pub(super) fn of(file: &File) -> Result<Option<(Self, Section)>, Fault> {
+        let of_kind = |kind| file.sections().iter().find(|section| section.kind == kind && section.size > 0);
+        let Some(section) = of_kind(Section::SYMBOLS).or_else(|| of_kind(Section::DYNAMIC_SYMBOLS)) else {
+            return Ok(None);
+        };
+        let fault = |why| Fault::new("the symbol table", section.offset, why);
+        let names = *file.sections().get(section.link as usize).ok_or(fault(Why::Malformed("it has no names")))?;
+        let count = section.size / ENTRY as u64;
+        if count > MOST {
+            return Err(fault(Why::TooMuch(count)));
+        }
+        Ok(Some((Self { at: section.offset, count }, names)))
+    }
+
     /// The numbers of all functions by address.
     fn numbers(self, file: &File) -> Result<Vec<u32>, Fault> {
         let (mut numbers, mut last) = (Vec::new(), None);
@@ -223,6 +229,15 @@ impl Table {
 
     /// Calls `each` with every function that is defined here, and its number.
     fn each(self, file: &File, mut each: impl FnMut(Entry, u32)) -> Result<(), Fault> {
+        self.entries(file, |entry, number| {
+            if let Some(entry) = function(entry) {
+                each(entry, number);
+            }
+        })
+    }
+
+    /// Calls `each` with every entry, and its number.
+    pub(super) fn entries(self, file: &File, mut each: impl FnMut(&Record<ENTRY>, u32)) -> Result<(), Fault> {
         let mut chunk = vec![0; CHUNK * ENTRY];
         let (mut at, mut number) = (self.at, 0);
         while number < self.count {
@@ -230,9 +245,7 @@ impl Table {
             let bytes = chunk.get_mut(..count as usize * ENTRY).unwrap_or_default();
             file.pages.read_once(at, bytes)?;
             for (number, entry) in (number as u32..).zip(bytes.as_chunks::<ENTRY>().0) {
-                if let Some(entry) = function(&Record::new(*entry)) {
-                    each(entry, number);
-                }
+                each(&Record::new(*entry), number);
             }
             (number, at) = (number + count, at.saturating_add(bytes.len() as u64));
         }

@@ -20,7 +20,8 @@ pub(super) fn text(source: &Source, heap: &Heap, set: &ProfileSet, rows: usize) 
     if let Some(advice) = heap.state.advice() {
         _ = writeln!(text, "{advice}");
     }
-    if ![State::Off, State::Unlinked].contains(&heap.state) {
+    let is_off = [State::Off, State::Unlinked].contains(&heap.state);
+    if !(is_off && heap.records.is_empty()) {
         text += &table(set, rows);
     }
     text + &lost(heap)

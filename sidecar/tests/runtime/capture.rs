@@ -21,14 +21,15 @@ use profiler_sidecar::capture::{Bounds, Goroutines, Periodic, Source, Variables}
 use profiler_sidecar::go::Call;
 
 /// Forms of a program: as it comes (static), without symbols and debug information, position-independent, both; with C, linked by the system's linker to shared
-/// libraries, and to none.
-const FORMS: [&[&str]; 6] = [
+/// libraries, and to none; not optimized, as for a debugger.
+const FORMS: [&[&str]; 7] = [
     &[],
     &["-ldflags=-s -w"],
     &["-buildmode=pie"],
     &["-buildmode=pie", "-ldflags=-s -w"],
     &["-ldflags=-s -w -linkmode=external"],
     &["-ldflags=-linkmode=external -extldflags=-static"],
+    &["-gcflags=all=-N -l"],
 ];
 
 const WINDOW: Window = Window { start_unix_nanos: 1_700_000_000_000_000_000, duration_nanos: 1 };
@@ -48,23 +49,24 @@ fn captures_are_what_the_program_says_itself() {
 /// Check that a program that has heap profiling off is told from one without a heap, and from one that the linker left it out of.
 #[test]
 fn what_is_off_is_said() {
-    let program = programs::build("bare", "go1.24.13", &["-ldflags=-s -w"], "amd64");
-    let running = Running::start(&program, &[]);
-    let heap = Source::find(running.pid()).unwrap().heap(Bounds::default()).unwrap();
-    assert_eq!((heap.rate, heap.records.len(), heap.state), (0, 0, State::Unlinked));
-    assert!(heap.state.advice().unwrap().contains("the linker left it out"));
+    for version in ["go1.21.13", "go1.24.13", "go1.27.0"] {
+        let program = programs::build("bare", version, &["-ldflags=-s -w"], "amd64");
+        let running = Running::start(&program, &[]);
+        let heap = Source::find(running.pid()).unwrap().heap(Bounds::default()).unwrap();
+        assert_eq!((heap.rate, heap.state), (0, State::Unlinked), "{version}");
+        assert!(heap.state.advice().unwrap().contains("the linker left it out"));
 
-    let program = programs::build("parked", "go1.24.13", &[], "amd64");
-    let running = Running::start(&program, &["off"]);
-    let source = Source::find(running.pid()).unwrap();
-    let heap = source.heap(Bounds::default()).unwrap();
-    // What was allocated before `main`, at the usual rate, may be there.
-    assert_eq!(heap.rate, 0);
-    assert!(heap.records.is_empty() == (heap.state == State::Off), "{heap:?}");
-    assert!(State::Off.advice().unwrap().contains("runtime.MemProfileRate is 0, by a line of the program"));
-    for kind in [Kind::Block, Kind::Mutex] {
-        let contention = source.contention(kind, Bounds::default()).unwrap();
-        assert_eq!((contention.rate, contention.records.len()), (0, 0));
+        let program = programs::build("parked", version, &[], "amd64");
+        let running = Running::start(&program, &["off"]);
+        let source = Source::find(running.pid()).unwrap();
+        let heap = source.heap(Bounds::default()).unwrap();
+        // What was allocated before `main`, at the usual rate, may be there.
+        assert_eq!((heap.rate, heap.state), (0, State::Off), "{version}");
+        assert!(heap.state.advice().unwrap().contains("runtime.MemProfileRate is 0, by a line of the program"));
+        for kind in [Kind::Block, Kind::Mutex] {
+            let contention = source.contention(kind, Bounds::default()).unwrap();
+            assert_eq!((contention.rate, contention.records.len()), (0, 0));
+        }
     }
 }
 

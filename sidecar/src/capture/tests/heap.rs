@@ -38,6 +38,16 @@ fn a_heap_that_is_off_is_not_an_empty_one() {
     assert_eq!((heap.state, heap.records.len()), (State::Unlinked, 0));
 }
 
+/// Check that a heap is off though the runtime sampled something before it was, which is kept.
+#[test]
+fn a_heap_that_was_turned_off_is_off() {
+    for record in [[4, 1, 2048, 512], [0; 4]] {
+        let memory = roots(0x10000, 0).heap_bucket(0x10000, 0, &[0x1010, 0x1f10], record);
+        let heap = heap(&memory, &Text, &VARIABLES, &layout(), 10).unwrap().unwrap();
+        assert_eq!((heap.state, heap.rate, heap.records.len()), (State::Unlinked, 0, 1));
+    }
+}
+
 #[test]
 fn a_list_that_runs_in_a_circle_ends() {
     let memory = roots(0x10000, 1).heap_bucket(0x10000, 0x20000, &[0x1010], [1, 0, 512, 0]);

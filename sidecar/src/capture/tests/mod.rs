@@ -74,6 +74,10 @@ impl Code for Text {
         None
     }
 
+    fn symbol(&self, _: &str) -> Option<u64> {
+        None
+    }
+
     fn data(&self) -> Range<u64> {
         0..0
     }
