@@ -8,7 +8,7 @@ use std::io;
 use std::sync::Arc;
 
 use tokio::net::TcpStream;
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, Semaphore};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::crypto::ring;
@@ -87,11 +87,13 @@ fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
 pub(super) struct Tls {
     settings: TlsSettings,
     config: OnceCell<Arc<ClientConfig>>,
+    /// Taken while the machine's authorities are read.
+    reading: Arc<Semaphore>,
 }
 
 impl Tls {
     pub(super) fn new(settings: TlsSettings) -> Self {
-        Self { settings, config: OnceCell::new() }
+        Self { settings, config: OnceCell::new(), reading: Arc::new(Semaphore::new(1)) }
     }
 
     /// Makes `tcp` an encrypted stream to `host` that carries `version`.
@@ -104,7 +106,7 @@ impl Tls {
         host: &str,
         version: Version,
     ) -> io::Result<TlsStream<TcpStream>> {
-        let config = self.config.get_or_try_init(|| configure(&self.settings, version)).await?;
+        let config = self.config.get_or_try_init(|| self.configure(version)).await?;
         let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
         let stream = TlsConnector::from(Arc::clone(config)).connect(name, tcp).await?;
         let agreed = stream.get_ref().1.alpn_protocol();
@@ -113,6 +115,33 @@ impl Tls {
         }
         Ok(stream)
     }
+
+    async fn configure(&self, version: Version) -> io::Result<Arc<ClientConfig>> {
+        let roots = match &self.settings.roots {
+            Some(roots) => Arc::clone(roots),
+            None => Arc::new(authorities(&self.reading, system_roots).await?),
+        };
+        let mut config = self.settings.config(roots).map_err(io::Error::other)?;
+        config.alpn_protocols = match version {
+            Version::Http1 => vec![b"http/1.1".to_vec()],
+            Version::Http2 => vec![b"h2".to_vec()],
+        };
+        Ok(Arc::new(config))
+    }
+}
+
+/// What `read` reads, on a thread that may hang as long as its files do: one at a time, for which later attempts wait.
+async fn authorities(
+    reading: &Arc<Semaphore>,
+    read: impl FnOnce() -> io::Result<RootCertStore> + Send + 'static,
+) -> io::Result<RootCertStore> {
+    let turn = Arc::clone(reading).acquire_owned().await.map_err(io::Error::other)?;
+    let in_turn = move || {
+        let read = read();
+        drop(turn);
+        read
+    };
+    tokio::task::spawn_blocking(in_turn).await.map_err(io::Error::other)?
 }
 
 /// Why a handshake failed, with what to do where that is known.
@@ -146,19 +175,6 @@ pub(super) fn why(error: &io::Error) -> String {
     format!("{remedy} ({})", chain(error))
 }
 
-async fn configure(settings: &TlsSettings, version: Version) -> io::Result<Arc<ClientConfig>> {
-    let roots = match &settings.roots {
-        Some(roots) => Arc::clone(roots),
-        None => Arc::new(tokio::task::spawn_blocking(system_roots).await.map_err(io::Error::other)??),
-    };
-    let mut config = settings.config(roots).map_err(io::Error::other)?;
-    config.alpn_protocols = match version {
-        Version::Http1 => vec![b"http/1.1".to_vec()],
-        Version::Http2 => vec![b"h2".to_vec()],
-    };
-    Ok(Arc::new(config))
-}
-
 /// The machine's authorities, without those that cannot be read: every machine has some that are odd.
 fn system_roots() -> io::Result<RootCertStore> {
     let loaded = rustls_native_certs::load_native_certs();
@@ -170,4 +186,41 @@ fn system_roots() -> io::Result<RootCertStore> {
         ));
     }
     Ok(store)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use tokio::time::timeout;
+
+    use super::*;
+
+    /// Check that attempts that give up waiting for files that hang leave one thread behind, and that there is another one when it is back.
+    #[test]
+    fn one_thread_reads_the_authorities() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let (reading, reads) = (Arc::new(Semaphore::new(1)), Arc::new(AtomicUsize::new(0)));
+        let read = |hangs: Option<mpsc::Receiver<()>>| {
+            let reads = Arc::clone(&reads);
+            authorities(&reading, move || {
+                reads.fetch_add(1, Ordering::Relaxed);
+                _ = hangs.map(|hangs| hangs.recv());
+                Ok(RootCertStore::empty())
+            })
+        };
+        runtime.block_on(async {
+            let mut ends = Vec::new();
+            for _ in 0..3 {
+                let (end, hangs) = mpsc::channel();
+                ends.push(end);
+                assert!(timeout(Duration::from_millis(10), read(Some(hangs))).await.is_err());
+            }
+            drop(ends);
+            assert!(read(None).await.is_ok());
+        });
+        assert_eq!(reads.load(Ordering::Relaxed), 2);
+    }
 }

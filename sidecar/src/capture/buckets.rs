@@ -18,8 +18,8 @@ use super::variables::Code;
 
 /// `logicalStackSentinel` (tracestack.go), which stands before stacks of the runtime's own locks (1.23, 1.24); it is no address.
 pub(super) const LOGICAL: u64 = u64::MAX;
-/// How far beyond the bound buckets are still counted, in times of it.
-const COUNTED: usize = 10;
+/// How far beyond the bound buckets are still counted: a program may make more as fast as they are read.
+const COUNTED: u64 = 1 << 20;
 
 /// A bucket as it stands in memory.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ pub(super) struct Bucket {
 pub struct Walk {
     /// Handed out.
     pub taken: u64,
-    /// Left out, as there were more than asked for.
+    /// Left out, as there were more than asked for; of very many the first million, and what is behind counts as broken.
     pub beyond: u64,
     /// Left out, as the stacks before have all the bytes that a capture may have.
     pub over_bytes: u64,
@@ -92,7 +92,8 @@ impl List {
                 self.take(&mut taking, (next, &header, depth), &mut walk, &mut each)?;
             } else {
                 walk.beyond += 1;
-                if walk.beyond > self.most.saturating_mul(COUNTED) as u64 {
+                if walk.beyond >= COUNTED {
+                    walk.broken += 1;
                     break;
                 }
                 // A circle of what is only counted comes back to where it was at a power of two.

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use crate::elf;
 use crate::error::Error;
-use crate::go::Program;
 use crate::go::layouts::{self, Layout};
+use crate::go::{Program, Version};
 use crate::target::{Device, Fault, Files, Identity, Process, State};
 
 use super::contention::{self, Contention};
@@ -256,18 +256,23 @@ fn bias(mapped: &Range<u64>, from: u64, at: u64, address: u64) -> Option<u64> {
 
 fn layout(pid: u32, program: &Program) -> Result<Layout, Error> {
     let version = program.version();
-    let known = (version.major == 1).then(|| layouts::of(version.minor.into())).flatten();
-    known.ok_or_else(|| {
+    known(version).ok_or_else(|| {
         Error::new(
             format!("the program of process {pid}"),
             format!("built by {:?}, whose runtime is not known", version.text),
             format!(
-                "Go 1.{} to 1.{} can be read from outside; for others import net/http/pprof and pull",
+                "releases of Go 1.{} to 1.{} can be read from outside; for others import net/http/pprof and pull",
                 layouts::OLDEST,
                 layouts::NEWEST
             ),
         )
     })
+}
+
+/// How the runtime of this version lays out what is read; `None` where nobody has looked.
+fn known(version: &Version) -> Option<Layout> {
+    let is_released = version.major == 1 && !version.is_development();
+    is_released.then(|| layouts::of(version.minor.into())).flatten()
 }
 
 /// The mapping of the program's code, executable and of the very file that the process runs; and by how much its addresses are above the file's.
@@ -296,6 +301,19 @@ fn refused(fault: &Fault) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Check that a version of which nobody knows what its runtime keeps is refused, rather than taken for its neighbour.
+    #[test]
+    fn only_releases_are_known() {
+        for text in ["go1.21", "go1.27.0", "go1.27rc1", "go1.24.13 X:boringcrypto"] {
+            assert!(known(&Version::parse(text)).is_some(), "{text}");
+        }
+        for text in
+            ["go1.20.14", "go1.28.0", "devel go1.24-1a2b3c Mon Nov 23", "go1.27-devel_1a2b", "unknown", "go2.24"]
+        {
+            assert!(known(&Version::parse(text)).is_none(), "{text}");
+        }
+    }
 
     /// Check numbers of a position-independent program that lld linked: its code begins within a page, with which the segment before ends.
     #[test]

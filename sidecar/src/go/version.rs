@@ -45,6 +45,12 @@ impl Version {
         self.major > 0
     }
 
+    /// Whether it is of the time between two releases, when what the runtime keeps is what it was on that day.
+    #[must_use]
+    pub fn is_development(&self) -> bool {
+        self.text.contains("devel")
+    }
+
     /// Whether it is known to be before Go 1.`minor`.
     #[must_use]
     pub fn is_before(&self, minor: u16) -> bool {
@@ -79,5 +85,7 @@ mod tests {
         assert_eq!(numbers("go1.99999999"), (0, 0, 0));
         assert!(Version::parse("go1.17.13").is_before(18));
         assert!(!Version::parse("unknown").is_before(18));
+        let of_a_day = ["devel go1.22-1a2b3c Mon Nov 23", "go1.27-devel_1a2b", "go1.27rc1", "go1.22.12-fips"];
+        assert_eq!(of_a_day.map(|text| Version::parse(text).is_development()), [true, true, false, false]);
     }
 }

@@ -191,7 +191,7 @@ fn a_version_that_is_not_known_is_refused() {
     assert_eq!(
         told,
         format!(
-            "the program of process {}: built by \"go1.99.13\", whose runtime is not known; Go 1.21 to 1.27 can be read from outside; for others import \
+            "the program of process {}: built by \"go1.99.13\", whose runtime is not known; releases of Go 1.21 to 1.27 can be read from outside; for others import \
              net/http/pprof and pull",
             running.pid()
         )

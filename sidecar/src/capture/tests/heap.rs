@@ -56,6 +56,21 @@ fn a_list_that_runs_in_a_circle_ends() {
     assert_eq!((heap.walk.taken, heap.walk.broken, heap.records.len()), (2, 1, 2));
 }
 
+/// Check that all that is left out is counted, however little is asked for, and that nothing is said of it.
+#[test]
+fn what_is_left_out_is_counted() {
+    let mut memory = roots(0x10000, 1);
+    for number in 0..50 {
+        let next = if number == 49 { 0 } else { 0x10000 + (number + 1) * 0x1000 };
+        memory = memory.heap_bucket(0x10000 + number * 0x1000, next, &[0x1010], [1, 0, 512, 0]);
+    }
+    for most in [2, 0] {
+        let heap = heap(&memory, &Text, &VARIABLES, &layout(), most).unwrap().unwrap();
+        assert_eq!((heap.walk.taken, heap.walk.beyond, heap.walk.broken), (most as u64, 50 - most as u64, 0));
+        assert_eq!(heap.state, State::Collected, "{most}");
+    }
+}
+
 /// Check that a circle behind what is taken is one, and not as many buckets as are counted.
 #[test]
 fn a_circle_beyond_the_bound_ends() {
