@@ -6,7 +6,7 @@ use std::cell::{Cell, RefCell};
 
 use super::in_force::InForce;
 #[cfg(feature = "opentelemetry")]
-use super::records::Span;
+use super::records::Linked;
 use super::scopes::Scopes;
 
 /// What a thread has of ours.
@@ -52,7 +52,7 @@ impl Thread {
 
     /// Shows the span of OpenTelemetry likewise, if there is one.
     #[cfg(feature = "opentelemetry")]
-    pub(super) fn show_at_once(span: Option<(Span, u8)>) -> Option<()> {
+    pub(super) fn show_at_once(span: Linked) -> Option<()> {
         Self::with_here(|scopes, in_force| scopes.show_at_once(in_force, span)).flatten()
     }
 }

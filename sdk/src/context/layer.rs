@@ -20,7 +20,7 @@ use tracing_subscriber::registry::{LookupSpan, SpanRef};
 use super::attributes::{Block, pairs};
 use super::left_out::leave_out;
 use super::nested;
-use super::records::Span;
+use super::records::{Linked, Span};
 use super::shown::Source;
 use super::spans::{note, note_seen};
 use super::tags::{push, reserve};
@@ -212,7 +212,7 @@ impl TracingLayer {
             note(&self.ids);
         }
         // Where no span had any it has nothing to say about links.
-        let ids = self.has_ids().then(|| ids.as_ref().map_or((&Span::NONE, 0), |ids| (ids, SAMPLED)));
+        let ids = self.has_ids().then(|| ids.map_or(Linked::NONE, |ids| Linked::new(ids, SAMPLED)));
         show(Source::Tracing(&self.life), tags.as_bytes(), ids);
     }
 

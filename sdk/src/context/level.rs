@@ -3,7 +3,7 @@
 //! In: a scope's tags, the span that is current. Out: the record, for `scopes` to put in force. A thread's own; no handler comes here but through
 //! the pointer that is in force.
 
-use super::records::{Record, Span};
+use super::records::{Linked, Record};
 
 /// Number of levels that are nobody's to leave.
 pub(super) const NOBODY: u32 = u32::MAX - 1;
@@ -59,11 +59,11 @@ impl Level {
     /// # Safety
     /// The record is not in force.
     #[inline]
-    pub(super) unsafe fn link(&mut self, (span, flags): &(Span, u8), turn: u64) {
+    pub(super) unsafe fn link(&mut self, linked: Linked, turn: u64) {
         if self.turn != turn {
             self.turn = turn;
             // SAFETY: the caller has it.
-            unsafe { self.record_mut() }.link(span, *flags);
+            unsafe { self.record_mut() }.link(linked);
         }
     }
 

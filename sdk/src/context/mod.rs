@@ -60,7 +60,7 @@ use self::elsewhere::Thread;
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub(crate) use self::left_out::left_out;
 #[cfg(any(feature = "opentelemetry", feature = "tracing-layer"))]
-use self::records::Span;
+use self::records::{Linked, Span};
 #[cfg(any(feature = "opentelemetry", feature = "tracing-layer"))]
 use self::shown::Source;
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
@@ -108,17 +108,16 @@ fn tags_in_force<R>(look: impl FnOnce(&[u8]) -> R) -> R {
 /// has any to say.
 #[cfg(any(feature = "opentelemetry", feature = "tracing-layer"))]
 #[inline(never)]
-fn show(source: Source<'_>, tags: &[u8], span: Option<(&Span, u8)>) {
+fn show(source: Source<'_>, tags: &[u8], span: Option<Linked>) {
     Thread::with_here(|scopes, in_force| scopes.show(in_force, source, tags, span));
 }
 
 /// Shows which span of OpenTelemetry is current on the calling thread, if one is: its ids and flags. It brings no tags.
 #[cfg(feature = "opentelemetry")]
 #[inline]
-fn show_span(span: Option<(Span, u8)>) {
+fn show_span(span: Linked) {
     if Thread::show_at_once(span).is_none() {
-        let (span, flags) = span.unwrap_or((Span::NONE, 0));
-        show(Source::OpenTelemetry, &[], Some((&span, flags)));
+        show(Source::OpenTelemetry, &[], Some(span));
     }
 }
 
@@ -145,7 +144,7 @@ mod tests {
     #[test]
     fn a_change_belongs_to_its_thread() {
         let outer = enter(&[1, 2, 7, 8], false).unwrap();
-        show(Source::OpenTelemetry, &[], Some((&Span { trace_id: [1; 16], span_id: [2; 8] }, 1)));
+        show(Source::OpenTelemetry, &[], Some(Linked::new(Span { trace_id: [1; 16], span_id: [2; 8] }, 1)));
         let (current, tags) = read();
         assert_eq!(
             (tags, current.trace_id, current.span_id),
@@ -156,7 +155,7 @@ mod tests {
         assert_eq!(read().1.len(), 15);
         leave(outer);
         assert_eq!(read().1, [2, 9, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
-        show(Source::OpenTelemetry, &[], Some((&Span::NONE, 0)));
+        show(Source::OpenTelemetry, &[], Some(Linked::NONE));
         leave(inner);
         assert_eq!(read(), (Current::default(), vec![]));
     }
@@ -185,10 +184,10 @@ mod tests {
         assert_eq!(left_out_here(), before + 44);
         // Not in order: what is known below changes, and nothing is known above.
         drop(scopes.remove(255));
-        show(Source::OpenTelemetry, &[1, 1, 7], Some((&Span { trace_id: [1; 16], span_id: [2; 8] }, 1)));
+        show(Source::OpenTelemetry, &[1, 1, 7], Some(Linked::new(Span { trace_id: [1; 16], span_id: [2; 8] }, 1)));
         assert_eq!((in_force(), read().0.span_id), (expected(256), 0x0202_0202_0202_0202));
         drop(scopes.remove(260));
-        show(Source::OpenTelemetry, &[], Some((&Span::NONE, 0)));
+        show(Source::OpenTelemetry, &[], Some(Linked::NONE));
         while scopes.len() > 255 {
             assert_eq!(in_force(), expected(256));
             scopes.pop();

@@ -18,7 +18,7 @@ use super::shown::Source;
 #[cfg(feature = "opentelemetry-sdk")]
 use super::spans::SpanLink;
 use super::spans::{NOT_OBSERVED, SpanSettings, asked, note_observed, note_seen};
-use super::{Span, show, show_span};
+use super::{Linked, Span, show, show_span};
 
 /// Sees contexts come and go.
 struct Observer;
@@ -88,18 +88,27 @@ fn show_context(context: &Context) {
     let current = context.span();
     let current = current.span_context();
     if !runs_here(current) {
-        return show_span(None);
+        return show_span(Linked::NONE);
     }
     if !is_linked(current, asked) {
-        return show(Source::Unlinked, &[], Some((&Span::NONE, 0)));
+        return show(Source::Unlinked, &[], Some(Linked::NONE));
     }
     note_seen();
     let flags = current.trace_flags().to_u8();
     #[cfg(feature = "opentelemetry-sdk")]
-    if let (SpanLink::LocalRoot, Some(root)) = (asked.link, super::roots::of_context(context)) {
-        return show(Source::OpenTelemetry, root.tags(), Some((&root.span, flags)));
+    if asked.link == SpanLink::LocalRoot && show_root(context, flags) {
+        return;
     }
-    show_span(Some((Span::from(current), flags)));
+    show_span(Linked::new(Span::from(current), flags));
+}
+
+/// Makes the local root of a context's span the thread's; `false` if it is not known. Apart, so that what everybody pays for has no more than it needs.
+#[cfg(feature = "opentelemetry-sdk")]
+#[inline(never)]
+fn show_root(context: &Context, flags: u8) -> bool {
+    let Some(root) = super::roots::of_context(context) else { return false };
+    show(Source::OpenTelemetry, root.tags(), Some(Linked::new(root.span, flags)));
+    true
 }
 
 /// Whether a span may be what runs. One of another process is there only to be the parent.

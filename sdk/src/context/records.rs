@@ -68,6 +68,32 @@ impl From<&SpanContext> for Span {
     }
 }
 
+/// The span that samples link to, with its trace flags. Words alone, as it is handed on between two changes: padding would be copied in pieces that
+/// overlap, and a processor waits where it reads what was written in other pieces a moment before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Linked {
+    span: Span,
+    flags: u64,
+}
+
+impl Linked {
+    /// No span.
+    pub(super) const NONE: Self = Self { span: Span::NONE, flags: 0 };
+
+    #[cfg(any(feature = "opentelemetry", feature = "tracing-layer"))]
+    #[inline]
+    pub(super) fn new(span: Span, trace_flags: u8) -> Self {
+        Self { span, flags: trace_flags.into() }
+    }
+
+    /// Whether it is a span.
+    #[cfg(any(feature = "opentelemetry", feature = "tracing-layer"))]
+    #[inline]
+    pub(super) fn is_some(&self) -> bool {
+        self.span != Span::NONE
+    }
+}
+
 impl Record {
     /// What is in force where nothing is.
     pub(super) const EMPTY: Self =
@@ -105,7 +131,7 @@ impl Record {
 
     /// Writes the span.
     #[inline]
-    pub(super) fn link(&mut self, span: &Span, trace_flags: u8) {
-        (self.span, self.trace_flags) = (*span, trace_flags);
+    pub(super) fn link(&mut self, linked: Linked) {
+        (self.span, self.trace_flags) = (linked.span, linked.flags as u8);
     }
 }

@@ -13,9 +13,7 @@ use super::in_force::InForce;
 use super::keys;
 use super::left_out::leave_out;
 use super::level::{Level, NOBODY};
-use super::records::Record;
-#[cfg(any(feature = "opentelemetry", feature = "tracing-layer"))]
-use super::records::Span;
+use super::records::{Linked, Record};
 #[cfg(any(feature = "opentelemetry", feature = "tracing-layer"))]
 use super::shown::Source;
 use super::shown::{News, Shown};
@@ -80,7 +78,7 @@ impl Scopes {
         let number = numbered(&mut self.next);
         level.begin(number, tags.len(), replaces);
         // SAFETY: as above.
-        unsafe { level.link(&self.shown.span, self.shown.turns) };
+        unsafe { level.link(self.shown.linked, self.shown.turns) };
         self.top += 1;
         // SAFETY: as in `publish`; it has tags.
         unsafe { in_force.put(level.record()) };
@@ -95,7 +93,7 @@ impl Scopes {
         let number = numbered(&mut self.next);
         level.begin(number, tags.len(), replaces);
         // SAFETY: the level above the top is not in force.
-        unsafe { level.link(&self.shown.span, self.shown.turns) };
+        unsafe { level.link(self.shown.linked, self.shown.turns) };
         // SAFETY: as above.
         let record = unsafe { level.record_mut() };
         leave_out(record.write(tags, outer.record().tags()));
@@ -119,7 +117,7 @@ impl Scopes {
             let level = &mut self.levels[self.top];
             level.begin(NOBODY, OVERFLOW.len(), true);
             // SAFETY: the level above what was the top is not in force.
-            unsafe { level.link(&self.shown.span, self.shown.turns) };
+            unsafe { level.link(self.shown.linked, self.shown.turns) };
             // SAFETY: as above.
             unsafe { level.record_mut() }.write(OVERFLOW, &[]);
             publish(in_force, level.record());
@@ -155,7 +153,7 @@ impl Scopes {
         self.top -= 1;
         let level = &mut self.levels[self.top];
         // SAFETY: what is in force is the record of the top as it was.
-        unsafe { level.link(&self.shown.span, self.shown.turns) };
+        unsafe { level.link(self.shown.linked, self.shown.turns) };
         publish(in_force, level.record());
     }
 
@@ -186,7 +184,7 @@ impl Scopes {
     /// Shows which span is current: its tags, and its ids and flags where its source has any to say. Where nothing changes, nothing
     /// is written.
     #[cfg(any(feature = "opentelemetry", feature = "tracing-layer"))]
-    pub(super) fn show(&mut self, in_force: &InForce, source: Source<'_>, tags: &[u8], span: Option<(&Span, u8)>) {
+    pub(super) fn show(&mut self, in_force: &InForce, source: Source<'_>, tags: &[u8], span: Option<Linked>) {
         let news = self.shown.show(source, tags, span);
         self.write_news(in_force, news);
     }
@@ -195,9 +193,9 @@ impl Scopes {
     /// else `None`, and nothing is done.
     #[cfg(feature = "opentelemetry")]
     #[inline]
-    pub(super) fn show_at_once(&mut self, in_force: &InForce, span: Option<(Span, u8)>) -> Option<()> {
+    pub(super) fn show_at_once(&mut self, in_force: &InForce, span: Linked) -> Option<()> {
         if self.shown.show_alone(span)? {
-            self.write_span(in_force);
+            self.write_span(in_force, span);
         }
         Some(())
     }
@@ -216,17 +214,17 @@ impl Scopes {
             self.rewrite(0);
             publish(in_force, self.levels[self.top].record());
         } else if news.span {
-            self.write_span(in_force);
+            self.write_span(in_force, self.shown.linked);
         }
     }
 
-    /// Puts a record in force that differs by its span alone.
+    /// Puts a record in force that differs by its span alone, which is that of `shown`: handed on, for it was written there a moment before.
     #[inline]
-    fn write_span(&mut self, in_force: &InForce) {
+    fn write_span(&mut self, in_force: &InForce, span: Linked) {
         // Always there, by the invariant: behind the top there is a level.
         let Some([level, spare, ..]) = self.levels.get_mut(self.top..) else { return };
         // SAFETY: the level above the top is not in force.
-        unsafe { spare.link(&self.shown.span, self.shown.turns) };
+        unsafe { spare.link(span, self.shown.turns) };
         // SAFETY: as above.
         unsafe { spare.record_mut() }.write(level.record().tags(), &[]);
         level.swap_records(spare);
@@ -238,7 +236,7 @@ impl Scopes {
         for level in from..=self.top {
             let (levels, above) = self.levels.split_at_mut(self.top + 1);
             // SAFETY: the level above the top is not in force before the last round has put the top's old record there.
-            unsafe { above[0].link(&self.shown.span, self.shown.turns) };
+            unsafe { above[0].link(self.shown.linked, self.shown.turns) };
             // SAFETY: as above.
             let spare = unsafe { above[0].record_mut() };
             let left_out = match level.checked_sub(1) {

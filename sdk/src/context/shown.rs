@@ -8,10 +8,7 @@ use std::sync::Weak;
 #[cfg(any(feature = "opentelemetry", feature = "tracing-layer"))]
 use std::{ptr, sync::Arc};
 
-use super::records::Span;
-
-/// No span.
-const NONE: (Span, u8) = (Span::NONE, 0);
+use super::records::Linked;
 
 /// Who says which span is current.
 #[cfg(any(feature = "opentelemetry", feature = "tracing-layer"))]
@@ -37,12 +34,12 @@ pub(super) enum Source<'a> {
 #[derive(Debug)]
 pub(super) struct Shown {
     /// The span that samples link to, with its flags: OpenTelemetry's, or else that of a layer.
-    pub(super) span: (Span, u8),
+    pub(super) linked: Linked,
     /// How often another one became current.
     pub(super) turns: u64,
     /// It is OpenTelemetry's, or none because OpenTelemetry's is not to be linked to: whatever a layer says.
     is_of_opentelemetry: bool,
-    by_tracing: (Span, u8),
+    by_tracing: Linked,
     of_opentelemetry: Vec<u8>,
     of_tracing: Vec<u8>,
     /// The layer that said something last.
@@ -60,10 +57,10 @@ impl Shown {
     /// Nothing.
     pub(super) const fn nothing() -> Self {
         Self {
-            span: NONE,
+            linked: Linked::NONE,
             turns: 0,
             is_of_opentelemetry: false,
-            by_tracing: NONE,
+            by_tracing: Linked::NONE,
             of_opentelemetry: Vec::new(),
             of_tracing: Vec::new(),
             layer: None,
@@ -84,19 +81,18 @@ impl Shown {
     /// one. Else `None`, and nothing is done.
     #[cfg(feature = "opentelemetry")]
     #[inline]
-    pub(super) fn show_alone(&mut self, span: Option<(Span, u8)>) -> Option<bool> {
+    pub(super) fn show_alone(&mut self, span: Linked) -> Option<bool> {
         if self.layer.is_some() || !self.of_opentelemetry.is_empty() {
             return None;
         }
         self.is_of_opentelemetry = span.is_some();
-        Some(self.link(span.unwrap_or(NONE)))
+        Some(self.link(span))
     }
 
     /// Takes note of the current span: its tags, and its ids and flags where its source has any to say.
     #[cfg(any(feature = "opentelemetry", feature = "tracing-layer"))]
-    pub(super) fn show(&mut self, source: Source<'_>, tags: &[u8], span: Option<(&Span, u8)>) -> News {
+    pub(super) fn show(&mut self, source: Source<'_>, tags: &[u8], span: Option<Linked>) -> News {
         let gone = if self.is_left_behind() { self.forget_layer() } else { News { tags: false, span: false } };
-        let span = span.map(|(span, flags)| (*span, flags));
         let (is_other, known_tags) = match source {
             Source::OpenTelemetry | Source::Unlinked => {
                 (self.heed_opentelemetry(source, span), &mut self.of_opentelemetry)
@@ -108,18 +104,18 @@ impl Shown {
 
     /// What OpenTelemetry says of the span; whether the one to link to is another one.
     #[cfg(any(feature = "opentelemetry", feature = "tracing-layer"))]
-    fn heed_opentelemetry(&mut self, source: Source<'_>, span: Option<(Span, u8)>) -> bool {
+    fn heed_opentelemetry(&mut self, source: Source<'_>, span: Option<Linked>) -> bool {
         let Some(span) = span else { return false };
-        self.is_of_opentelemetry = matches!(source, Source::Unlinked) || span.0 != Span::NONE;
+        self.is_of_opentelemetry = matches!(source, Source::Unlinked) || span.is_some();
         self.link(if self.is_of_opentelemetry { span } else { self.by_tracing })
     }
 
     /// What a layer says of it.
     #[cfg(any(feature = "opentelemetry", feature = "tracing-layer"))]
-    fn heed_layer(&mut self, layer: &Arc<()>, span: Option<(Span, u8)>) -> bool {
+    fn heed_layer(&mut self, layer: &Arc<()>, span: Option<Linked>) -> bool {
         if follow(&mut self.layer, layer) {
             // Of another layer, which nobody would know to be gone.
-            self.by_tracing = NONE;
+            self.by_tracing = Linked::NONE;
         }
         self.by_tracing = span.unwrap_or(self.by_tracing);
         self.link_layers()
@@ -134,7 +130,7 @@ impl Shown {
     /// Forgets what it said.
     #[cold]
     pub(super) fn forget_layer(&mut self) -> News {
-        (self.layer, self.by_tracing) = (None, NONE);
+        (self.layer, self.by_tracing) = (None, Linked::NONE);
         News { tags: exchange(&mut self.of_tracing, &[]), span: self.link_layers() }
     }
 
@@ -145,10 +141,10 @@ impl Shown {
 
     /// Links to a span; whether it is another one.
     #[inline]
-    fn link(&mut self, span: (Span, u8)) -> bool {
-        let is_other = span != self.span;
+    fn link(&mut self, span: Linked) -> bool {
+        let is_other = span != self.linked;
         if is_other {
-            self.span = span;
+            self.linked = span;
             self.turns += 1;
         }
         is_other

@@ -8,9 +8,9 @@ use std::ptr;
 
 use super::address::{self, fixed};
 use super::in_force::InForce;
-use super::records::Record;
 #[cfg(feature = "opentelemetry")]
-use super::records::Span;
+use super::records::Linked;
+use super::records::Record;
 use super::scopes::Scopes;
 use super::tls;
 
@@ -117,7 +117,7 @@ impl Thread {
     /// Shows the span of OpenTelemetry likewise, if there is one.
     #[cfg(feature = "opentelemetry")]
     #[inline]
-    pub(super) fn show_at_once(span: Option<(Span, u8)>) -> Option<()> {
+    pub(super) fn show_at_once(span: Linked) -> Option<()> {
         // SAFETY: as above.
         unsafe { Self::at_once(|scopes, in_force| scopes.show_at_once(in_force, span)) }
     }

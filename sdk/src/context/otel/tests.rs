@@ -145,7 +145,7 @@ fn a_context_from_before_the_start_is_seen() {
     let current = context(&tracer);
     let _current = current.clone().attach();
     // As if nobody had observed when it was attached.
-    show(Source::OpenTelemetry, &[], Some((&Span::NONE, 0)));
+    show(Source::OpenTelemetry, &[], Some(Linked::NONE));
     observe();
     assert_eq!(record(), id_of(&current));
 }

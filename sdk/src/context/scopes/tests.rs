@@ -1,5 +1,6 @@
 //! Scopes entered and left, and spans shown: what is in force then, which record it stands in, and how many there are.
 
+use super::super::records::Span;
 use super::*;
 
 #[cfg(any(feature = "opentelemetry", feature = "tracing-layer"))]
@@ -113,7 +114,7 @@ fn a_change_leaves_the_old_record_alone() {
     #[cfg(any(feature = "opentelemetry", feature = "tracing-layer"))]
     for (tags, byte) in [(&[] as &[u8], 1), (&[1, 1, 11], 1), (&[1, 1, 12], 2), (&[], 0)] {
         let span = Span { trace_id: [byte; 16], span_id: [byte; 8] };
-        change(&|scopes| scopes.show(&in_force, Source::OpenTelemetry, tags, Some((&span, 1))));
+        change(&|scopes| scopes.show(&in_force, Source::OpenTelemetry, tags, Some(Linked::new(span, 1))));
     }
     change(&|scopes| scopes.leave(&in_force, 3));
     change(&|scopes| scopes.leave(&in_force, 2));

@@ -101,12 +101,12 @@ impl Chance {
 fn show(scopes: &mut Scopes, in_force: &InForce, said_by: Source<'_>, tags: &[u8], span: Span) {
     #[cfg(feature = "opentelemetry")]
     if matches!(said_by, Source::OpenTelemetry) && tags.is_empty() {
-        let span = (span != Span::NONE).then_some((span, 1));
-        if scopes.show_at_once(in_force, span).is_some() {
+        let linked = if span == Span::NONE { Linked::NONE } else { Linked::new(span, 1) };
+        if scopes.show_at_once(in_force, linked).is_some() {
             return;
         }
     }
-    scopes.show(in_force, said_by, tags, Some((&span, 1)));
+    scopes.show(in_force, said_by, tags, Some(Linked::new(span, 1)));
 }
 
 /// One change of chance, to both; of ten, so many enter a scope.

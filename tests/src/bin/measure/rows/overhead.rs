@@ -3,7 +3,7 @@
 //! *Computed*, for this one: (samples × (handler + delivery of the signal) + CPU time of its own threads) ÷ CPU time of the
 //! process, all from counters: the samples and the threads' clocks in the shop under load, handler and delivery from the cost
 //! of one signal at stacks of 60 frames. What is done once (the first search for names above all) is told by itself. *Paired*: CPU time per request with the profiler ÷ without, of shops that serve in turn,
-//! a second each, so that what else happens on the machine happens to all; the mean and the upper end of its 95 % interval (Student's t). What is
+//! a second each, so that what else happens on the machine happens to all; the geometric mean and the upper end of its 95 % interval (Student's t). What is
 //! done once, the start and the first search for names, is over before it is counted; what is done at each interval falls into the
 //! turns as often as into the time between.
 //! Ours is compared with its own program turned off, too: two programs differ in where their common code lies. And with itself paused, a quarter of a second
@@ -16,7 +16,7 @@
 use std::time::Duration;
 
 use profiler_tests::Result;
-use profiler_tests::statistics::{mean, median, upper_bound};
+use profiler_tests::statistics::{geometric, median};
 
 use super::Row;
 use super::cost::numbers;
@@ -73,14 +73,21 @@ fn paired(lab: &Lab, report: &mut Report, all: &[Who], serving: Serving, describ
         }
     }
     for (ratios, name) in [(to_none, "none"), (to_itself, "itself turned off")] {
-        for (of, figure) in [("mean", mean as fn(&[f64]) -> f64), ("upper 95 % bound", upper_bound)] {
-            let peers = if ratios.len() > 1 { format!(" (peers {of_peers})") } else { String::new() };
-            let values = ratios.iter().map(|(who, ratios)| (*who, figure(ratios))).collect();
-            let what = format!("CPU per request ÷ {name}, {of} of {runs} runs{peers}{described}");
-            report.add(Line { row: ROW.name, what, unit: "", digits: 3, values });
-        }
+        let peers = if ratios.len() > 1 { format!(" (peers {of_peers})") } else { String::new() };
+        let means: Vec<_> = ratios.iter().map(|(who, ratios)| (*who, geometric(ratios))).collect();
+        let described = format!("of {runs} runs{peers}{described}");
+        report.add(line(&format!("{name}, mean {described}"), means.iter().map(|(who, (mean, _))| (*who, *mean))));
+        report.add(line(
+            &format!("{name}, upper 95 % bound {described}"),
+            means.iter().map(|(who, (_, upper))| (*who, *upper)),
+        ));
     }
     Ok(())
+}
+
+/// CPU per request, divided by what `of` names.
+fn line(of: &str, values: impl Iterator<Item = (Who, f64)>) -> Line {
+    Line { row: ROW.name, what: format!("CPU per request ÷ {of}"), unit: "", digits: 3, values: values.collect() }
 }
 
 /// Against itself paused, within one process; some processes, for one may lie well or badly.
@@ -88,14 +95,10 @@ fn paused(lab: &Lab, report: &mut Report, serving: Serving, described: &str) -> 
     let (processes, pairs) = if lab.quick { (1, 10) } else { (4, 100) };
     let each = (0..processes).map(|_| lab.serve_paused(serving, Duration::from_millis(250), pairs));
     let ratios = each.collect::<Result<Vec<_>>>()?.concat();
-    for (of, figure) in
-        [("mean", mean as fn(&[f64]) -> f64), ("median", median), ("upper 95 % bound of the mean", upper_bound)]
-    {
-        let what = format!(
-            "CPU per request ÷ itself paused, {of} of {} pairs in {processes} processes{described}",
-            ratios.len()
-        );
-        report.add(Line { row: ROW.name, what, unit: "", digits: 3, values: vec![(Who::Ours, figure(&ratios))] });
+    let (mean, upper) = geometric(&ratios);
+    let described = format!("of {} pairs in {processes} processes{described}", ratios.len());
+    for (of, value) in [("mean", mean), ("median", median(&ratios)), ("upper 95 % bound of the mean", upper)] {
+        report.add(line(&format!("itself paused, {of} {described}"), [(Who::Ours, value)].into_iter()));
     }
     Ok(())
 }

@@ -1,13 +1,13 @@
 //! What requests pay that allocate 64 to 512 KiB each in small pieces, and what the shop's pay, which are ordinary.
 //!
-//! *Paired*: CPU time per request ÷ that on jemalloc without profiling; the mean and the upper end of its 95 % interval (Student's t). It has
+//! *Paired*: CPU time per request ÷ that on jemalloc without profiling; the geometric mean and the upper end of its 95 % interval (Student's t). It has
 //! two parts, for they vary differently. What the threads that answer pay, which hangs on where the linker and the kernel put things, is compared in many
 //! short pairs of fresh programs side by side, each behind its first profile. What the profiler's own threads take, which counters
 //! tell exactly, is added from one run that is so long that a profile is due within it. *Computed*, for ours: (samples × what one costs at 60
 //! frames + CPU time of its own threads) ÷ CPU time of the process, from counters; what these do once, the first search for names above all, is told by itself.
 
 use profiler_tests::Result;
-use profiler_tests::statistics::{mean, upper_bound};
+use profiler_tests::statistics::geometric;
 use serde_json::Value;
 
 use super::{ROW, options};
@@ -59,8 +59,9 @@ fn defaults(lab: &Lab, report: &mut Report) -> Result<Value> {
         let setting = Setting { who, options: &options(who, LG_INTERVAL), rate_hz: 1 };
         let long = long(lab, &setting)?;
         let ratios = ratios(lab, &setting, pairs, own(&long)?)?;
-        means.push((who, mean(&ratios)));
-        bounds.push((who, upper_bound(&ratios)));
+        let (mean, upper) = geometric(&ratios);
+        means.push((who, mean));
+        bounds.push((who, upper));
         if who == Who::Ours {
             such = long;
         }
@@ -81,8 +82,9 @@ fn variants(lab: &Lab, report: &mut Report) -> Result<()> {
         let setting = Setting { who: Who::Ours, options, rate_hz };
         let own = own(&long(lab, &setting)?)?;
         let ratios = ratios(lab, &setting, pairs, own)?;
-        report.add(line(&format!("mean of {pairs}, {described}"), vec![(Who::Ours, mean(&ratios))]));
-        report.add(line(&format!("upper 95 % bound, {described}"), vec![(Who::Ours, upper_bound(&ratios))]));
+        let (mean, upper) = geometric(&ratios);
+        report.add(line(&format!("mean of {pairs}, {described}"), vec![(Who::Ours, mean)]));
+        report.add(line(&format!("upper 95 % bound, {described}"), vec![(Who::Ours, upper)]));
     }
     Ok(())
 }
