@@ -25,7 +25,7 @@ struct Links {
     tags: BTreeMap<String, BTreeSet<String>>,
 }
 
-/// The functions that may have these links, and the name of the function that has none.
+/// The functions that may have these links.
 struct Truth {
     ids: BTreeMap<String, BTreeSet<String>>,
 }

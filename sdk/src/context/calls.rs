@@ -94,8 +94,10 @@ impl Calls {
     /// Remembers it, if there is a place; else it is told as long as nobody makes names up.
     #[cold]
     fn know(&self, call: Number) {
-        let take = |place: &AtomicU64| place.compare_exchange(0, call.0.get(), Ordering::Relaxed, Ordering::Relaxed);
-        let _found = self.places(call).any(|place| take(place).is_ok());
+        let number = call.0.get();
+        let take = |place: &AtomicU64| place.compare_exchange(0, number, Ordering::Relaxed, Ordering::Relaxed);
+        // Another thread may remember the same one at the same time.
+        let _found = self.places(call).any(|place| take(place).map_or_else(|there| there == number, |_| true));
     }
 
     fn places(&self, call: Number) -> impl Iterator<Item = &AtomicU64> {
@@ -125,6 +127,25 @@ mod tests {
         calls.answered(late, true);
         calls.answered(never, false);
         assert_eq!([early, late, never].map(is_told), [true, true, false]);
+    }
+
+    /// Check that a method that several threads remember at once takes one place.
+    #[test]
+    fn what_threads_remember_at_once_takes_one_place() {
+        const METHODS: usize = 200;
+        let calls = Calls::new();
+        let methods: Vec<_> = (0..METHODS).map(|method| Number::of(&format!("/shop.Orders/Once{method}"))).collect();
+        let turns: Vec<_> = methods.iter().map(|_| std::sync::Barrier::new(4)).collect();
+        let remember = || {
+            for (method, turn) in methods.iter().zip(&turns) {
+                turn.wait();
+                // Past the look that as a rule finds it.
+                calls.know(*method);
+            }
+        };
+        std::thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(remember))));
+        let taken = calls.known.iter().filter(|place| place.load(Ordering::Relaxed) != 0).count();
+        assert_eq!(taken, METHODS);
     }
 
     /// Check that methods beyond those that are remembered do no harm to them, and that no number is there twice.

@@ -7,6 +7,7 @@ use std::cell::Cell;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+use super::keys;
 use super::left_out::leave_out;
 use super::nested;
 use super::tags::{Scope, Tags};
@@ -34,11 +35,20 @@ impl FixedTags {
         // Acquire: pairs with the Release in `built`; who sees the pointer sees the tags.
         // SAFETY: null, or from a `Box` that `built` made and nobody frees.
         let built = unsafe { self.0.load(Ordering::Acquire).as_ref() };
-        built.or_else(|| nested::once(&BUILDS, || self.built(build()))).map_or_else(|| refused(count), Scope::enter)
+        built.or_else(|| self.build(build)).map_or_else(|| refused(count), Scope::enter)
+    }
+
+    /// Builds them; `None` within the building of others, and within the adding of a key, when a set could not have keys of its own and would be
+    /// kept without them.
+    #[cold]
+    fn build(&'static self, build: impl FnOnce() -> Tags) -> Option<&'static Tags> {
+        if keys::is_adding() {
+            return None;
+        }
+        nested::once(&BUILDS, || self.built(build()))
     }
 
     /// Keeps `tags`; those that are there afterwards, for another thread may be first.
-    #[cold]
     fn built(&'static self, tags: Tags) -> &'static Tags {
         let new = Box::into_raw(Box::new(tags));
         // Release: pairs with the Acquire load in `enter`; Acquire: those that another thread put there are read below.
@@ -79,5 +89,20 @@ mod tests {
             crate::tags!("built" => "outer")
         });
         assert_eq!((Tags::current().get("built").as_deref(), left_out_here()), (Some("outer"), before + 3));
+    }
+
+    /// Check that what is first entered while the thread adds a key, as by an allocator, goes without its tags then, which are counted, and has all of
+    /// them later.
+    #[test]
+    fn what_is_first_entered_while_a_key_is_added_is_built_later() {
+        static LATER: FixedTags = FixedTags::new();
+        let enter = || LATER.enter(2, || crate::tags!("fixed.first" => 1, "fixed.second" => 2));
+        let before = left_out_here();
+        keys::while_adding(|| drop(enter()));
+        assert_eq!(left_out_here(), before + 2);
+        let _scope = enter();
+        let of = |key| Tags::current().get(key).map(|value| value.to_string());
+        assert_eq!((of("fixed.first").as_deref(), of("fixed.second").as_deref()), (Some("1"), Some("2")));
+        assert_eq!(left_out_here(), before + 2);
     }
 }

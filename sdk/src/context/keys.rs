@@ -37,6 +37,18 @@ pub(crate) fn number(key: &str) -> Option<u8> {
     known.map(numbered).or_else(|| nested::once(&ADDS, || add(key))?)
 }
 
+/// Whether the calling thread adds a key, so that no other new one can have a number there.
+#[cfg(feature = "macros")]
+pub(super) fn is_adding() -> bool {
+    ADDS.get()
+}
+
+/// Tests: does `work` as an allocator does that is called while a key is added.
+#[cfg(all(test, feature = "macros"))]
+pub(super) fn while_adding<R>(work: impl FnOnce() -> R) -> Option<R> {
+    nested::once(&ADDS, work)
+}
+
 /// The number of a key that had none a moment ago.
 #[cold]
 fn add(key: &str) -> Option<u8> {

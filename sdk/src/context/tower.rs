@@ -43,9 +43,9 @@ use super::tags::{Scope, Tags, reserve};
 /// | `method` | one of the methods of HTTP, or `_OTHER` |
 /// | `rpc.service`, `rpc.method` | for gRPC, by content type, instead of the two above: `shop.v1.Orders`, `Place`; where a route is known, only if that names the service |
 ///
-/// Never the path: it has as many values as clients can think of. The names of a call of gRPC are what the client says, and the answer tells whether a service has
-/// them: once 64 calls of a process got an error, or no answer, whose names were never answered well (HTTP 200, gRPC's content type, no error in the
-/// headers), only names that were are told, of up to 1,024 methods; the tags of other calls say `_OTHER`. For other tags, and for other
+/// Never the path: it has as many values as clients can think of. The names of a gRPC call are what the client says, too; the answer tells whether a service has
+/// such a method. After 64 failed calls to methods that have never succeeded (HTTP 200, gRPC's content type, no error in the headers), only methods
+/// that have succeeded at least once are named, up to 1,024 of them; all others are `_OTHER`. For other tags, and for other
 /// routers, use [`with`](Self::with). What the service spawns as tasks of their own inherits by
 /// [`with_current_tags`](crate::FutureExt::with_current_tags).
 ///

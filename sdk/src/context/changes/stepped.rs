@@ -152,7 +152,9 @@ fn assert_whole(changes: &Changes) {
         if let Some(status) = child.wait() {
             // SAFETY: geteuid(2) has no argument.
             let is_root = unsafe { libc::geteuid() } == 0;
-            return assert!(status == NOT_ALLOWED && !is_root, "it ended with {status} before it began");
+            assert!(status == NOT_ALLOWED && !is_root, "it ended with {status} before it began");
+            println!("NOT RUN: ptrace(2) of a child is not allowed to this user here");
+            return;
         }
         let (mut steps, mut counts, mut last) = (0_u64, [0_u64; 3], 0);
         let status = loop {
