@@ -53,6 +53,7 @@ mod tls;
 #[path = "without_tls.rs"]
 mod tls;
 mod transport;
+mod wire;
 
 pub use destination::{Deliver, Destination, Target, resolve};
 pub use exporter::Exporter;

@@ -8,6 +8,7 @@
 mod accounting;
 mod figures;
 mod files;
+mod flood;
 mod grpc;
 mod grpc_peer;
 mod h2_peer;
