@@ -55,7 +55,7 @@ mod tls;
 mod transport;
 mod wire;
 
-pub use destination::{Deliver, Destination, Target, resolve};
+pub use destination::{Deliver, Destination, Target, check_interval, resolve};
 pub use exporter::Exporter;
 pub use files::Files;
 pub use limits::Limits;

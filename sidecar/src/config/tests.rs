@@ -99,6 +99,19 @@ fn errors_of_the_file_name_the_line() {
     assert!(syntax.starts_with("FILE:1: "), "{syntax}");
 }
 
+/// Check that intervals are refused of which Pyroscope would take no profile, with the line they stand in.
+#[test]
+fn intervals_too_long_for_pyroscope_are_refused() {
+    for setting in ["interval", "runtime_interval"] {
+        let refused =
+            refusal(&format!("{setting} = \"1h\"\n[[export]]\nto = \"pyroscope\"\nendpoint = \"http://p:4040\"\n"));
+        assert!(
+            refused.starts_with(&format!("FILE:1: {setting}=")) && refused.contains("pyroscope http://p:4040"),
+            "{refused}"
+        );
+    }
+}
+
 /// Check that a file that is not there, or is none, is named.
 #[test]
 fn a_file_that_cannot_be_read_is_named() {
