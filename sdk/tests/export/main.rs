@@ -6,6 +6,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "what a test's servers and sets cannot do fails the test")]
 
 mod accounting;
+mod early;
 mod figures;
 mod files;
 mod flood;
