@@ -308,7 +308,13 @@ impl Open {
         self.flow.begin();
         let outcome = self.send(request).await;
         self.usage.end();
-        outcome.map_err(|why| self.flow.broke().unwrap_or(Break { why, refused: false }))
+        match outcome {
+            Ok(reply) => {
+                self.flow.answered();
+                Ok(reply)
+            }
+            Err(why) => Err(self.flow.broke().unwrap_or(Break { why, refused: false })),
+        }
     }
 
     async fn send(&mut self, request: Request<Full<Bytes>>) -> Result<Reply, String> {

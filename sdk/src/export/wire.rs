@@ -42,6 +42,8 @@ pub(super) struct Flow {
 struct State {
     /// Bytes that were read since the last request began.
     read: usize,
+    /// A request had its answer: the peer has accepted who we are.
+    answered: bool,
     broke: Option<Break>,
 }
 
@@ -65,6 +67,11 @@ impl Flow {
         self.state().read = 0;
     }
 
+    /// A request has had its answer.
+    pub(super) fn answered(&self) {
+        self.state().answered = true;
+    }
+
     /// Why the stream broke, where that is known here and nowhere else.
     pub(super) fn broke(&self) -> Option<Break> {
         self.state().broke.clone()
@@ -84,8 +91,9 @@ impl Flow {
 
     /// Keeps it if the peer says with this that it does not accept who we are.
     fn failed(&self, error: &io::Error) {
-        if let Some(why) = tls::refusal(error) {
-            self.state().broke.get_or_insert(Break { why, refused: true });
+        let mut state = self.state();
+        if let Some(why) = tls::refusal(error).filter(|_| !state.answered) {
+            state.broke.get_or_insert(Break { why, refused: true });
         }
     }
 
@@ -161,5 +169,57 @@ impl AsyncWrite for Wire {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use super::*;
+
+    fn poll(wire: &mut Wire, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let mut bytes = vec![0; TURN / 2];
+        let mut bytes = ReadBuf::new(&mut bytes);
+        Pin::new(wire).poll_read(context, &mut bytes).map_ok(|()| bytes.filled().len())
+    }
+
+    /// Check that a peer that says something without end is read in turns, up to the bound, and that the bound is each request's.
+    #[test]
+    fn an_endless_peer_is_read_in_turns_and_within_the_bound() {
+        let flow = Flow::new(3 * TURN);
+        let mut wire = Wire::new(Box::new(tokio::io::join(tokio::io::repeat(7), tokio::io::sink())), Arc::clone(&flow));
+        let mut context = Context::from_waker(Waker::noop());
+        for _ in 0..5 {
+            flow.begin();
+            for _ in 0..2 {
+                let reads = [(); 3].map(|()| poll(&mut wire, &mut context).map(Result::unwrap));
+                assert_eq!(reads, [Poll::Ready(TURN / 2), Poll::Ready(TURN / 2), Poll::Pending]);
+            }
+            assert_eq!(flow.broke(), None);
+        }
+        let refused = (0..9).find_map(|_| match poll(&mut wire, &mut context) {
+            Poll::Ready(Err(error)) => Some(error.to_string()),
+            _ => None,
+        });
+        let broke = flow.broke().unwrap();
+        assert_eq!((refused, broke.refused), (Some(broke.why), false));
+    }
+
+    /// Check that an alert about our certificate is a refusal as long as nothing was answered, and nothing to do with it afterwards.
+    #[cfg(feature = "tls")]
+    #[test]
+    fn a_refusal_comes_before_any_answer() {
+        use tokio_rustls::rustls::{AlertDescription, Error};
+        let alert = |alert| io::Error::new(io::ErrorKind::InvalidData, Error::AlertReceived(alert));
+        let flow = Flow::new(TURN);
+        flow.failed(&alert(AlertDescription::InternalError));
+        assert_eq!(flow.broke(), None);
+        flow.failed(&alert(AlertDescription::CertificateExpired));
+        assert!(flow.broke().is_some_and(|broke| broke.refused && broke.why.contains("has expired")));
+        let flow = Flow::new(TURN);
+        flow.answered();
+        flow.failed(&alert(AlertDescription::CertificateExpired));
+        assert_eq!(flow.broke(), None);
     }
 }

@@ -135,8 +135,8 @@ impl Security {
     }
 
     /// What was set, by the names of the settings: the token's, the certificate's.
-    #[cfg(any(feature = "cpu", test))]
-    pub(crate) fn settings(&self) -> [Option<&'static str>; 2] {
+    #[must_use]
+    pub fn settings(&self) -> [Option<&'static str>; 2] {
         let certificate = self.files.as_ref().map(|[certificate, _]| certificate.setting);
         [self.token.as_ref().map(|token| token.setting), certificate]
     }

@@ -106,6 +106,12 @@ impl Config {
         let metrics = metrics(&config, said, lookup)?;
         Ok(Self { metrics, ..config })
     }
+
+    /// Settings that have no effect beside the others: who may ask, where nothing is served.
+    #[must_use]
+    pub fn idle(&self) -> Vec<&'static str> {
+        self.security.settings().into_iter().flatten().filter(|_| self.serve.is_none()).collect()
+    }
 }
 
 impl fmt::Display for Config {
@@ -115,6 +121,9 @@ impl fmt::Display for Config {
         writeln!(f, "rate: {} Hz, profiles of {:?}, kernel frames: {}", self.rate_hz, self.interval, self.kernel)?;
         writeln!(f, "processes: {}", self.filter)?;
         writeln!(f, "served at: {}", self.serve.clone().unwrap_or_else(off))?;
+        for setting in self.idle() {
+            writeln!(f, "without effect: {setting}, for nothing is served")?;
+        }
         let runtimes = self.runtime_interval.map_or_else(off, |interval| format!("each {interval:?}"));
         let Bounds { buckets, goroutines } = self.runtime_bounds;
         writeln!(f, "heap, goroutines, contention: {runtimes}, at most {buckets} stacks, {goroutines} goroutines")?;
