@@ -88,7 +88,8 @@ impl Config {
         self
     }
 
-    /// How often a profile is exported, 100 ms to 1 h; 10 s if not set. One that fills up leaves sooner, after a tenth of that at the earliest.
+    /// How often a profile is exported, 100 ms to 1 h, with a Pyroscope among the destinations less than 55 min; 10 s if not set. One that fills up
+    /// leaves sooner, after a tenth of that at the earliest.
     pub fn interval(mut self, interval: Duration) -> Self {
         self.interval = Some(interval);
         self
@@ -147,7 +148,7 @@ impl Config {
     /// Has the server speak TLS, with the certificate (and its chain) and the private key of these PEM files.
     #[cfg(feature = "serve")]
     pub fn serve_tls(mut self, certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
-        self.security = self.security.tls(certificate, key);
+        self.security = self.security.tls_by(["Config::serve_tls"; 2], certificate, key);
         self
     }
 
@@ -155,7 +156,7 @@ impl Config {
     /// browser asks for.
     #[cfg(feature = "serve")]
     pub fn serve_token(mut self, token: impl Into<std::sync::Arc<str>>) -> Self {
-        self.security = self.security.token(token);
+        self.security = self.security.token_by("Config::serve_token", token);
         self
     }
 
@@ -231,7 +232,8 @@ pub(crate) struct Settings {
     pub(crate) limits: Limits,
     /// Where what waits is kept on disk.
     pub(crate) spool: Option<SpoolSettings>,
-    pub(crate) serve: Option<String>,
+    /// The name of what set it, and the address.
+    pub(crate) serve: Option<(&'static str, String)>,
     #[cfg(feature = "serve")]
     pub(crate) security: crate::serve::Security,
     /// Whether profiles are kept for the host's own server.
@@ -258,18 +260,24 @@ impl Config {
     pub(crate) fn resolve(self, lookup: &dyn Fn(&str) -> Option<OsString>) -> Result<Settings, Error> {
         let environment = Environment::new(lookup);
         let (service, resource) = environment.resource(self.service, self.tags)?;
+        let (interval_setting, interval) = environment.interval(self.interval)?;
+        let destinations = export::resolve(self.destinations, lookup)?;
+        export::check_interval(interval_setting, interval, &destinations)?;
+        let serve = environment.serve(self.serve)?;
+        #[cfg(feature = "serve")]
+        let security = environment.security(self.security, serve.is_some(), self.serves_within)?;
         let settings = Settings {
             service,
             resource,
             rate_hz: environment.rate(self.rate_hz)?,
-            interval: environment.interval(self.interval)?,
+            interval,
             engine: environment.engine(self.engine)?,
-            destinations: export::resolve(self.destinations, lookup)?,
+            destinations,
             limits: Limits { queue_bytes: environment.queue_bytes(self.queue_bytes)?, ..Limits::default() },
             spool: environment.spool(self.spool, self.spool_bytes)?,
-            serve: environment.serve(self.serve)?,
+            serve,
             #[cfg(feature = "serve")]
-            security: self.security.or_variables(lookup)?,
+            security,
             #[cfg(feature = "serve")]
             serves_within: self.serves_within,
             symbolize: environment.symbolize(self.symbolize)?,
@@ -284,7 +292,7 @@ impl Config {
                 most_live: self.heap_blocks,
             },
         };
-        environment.variables.log_outweighed();
+        environment.log();
         Ok(settings)
     }
 }

@@ -151,7 +151,7 @@ mod stats;
 mod symbolize;
 #[cfg(all(feature = "cpu", target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod unwind;
-#[cfg(feature = "export")]
+#[cfg(any(feature = "export", feature = "serve"))]
 mod variables;
 #[cfg(any(feature = "export", feature = "serve"))]
 mod watched;

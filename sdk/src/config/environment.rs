@@ -3,8 +3,8 @@
 //! In: what code set, and a look-up of variables. Out: values, checked, or an error that names method or variable, what stands in it
 //! and what may. Runs in `start`, on the caller's thread.
 
+use std::cell::RefCell;
 use std::ffi::OsString;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -16,6 +16,8 @@ use crate::context::spans::SpanLink;
 use crate::engine::EngineChoice;
 use crate::error::Error;
 use crate::export::{Limits, SpoolSettings};
+#[cfg(feature = "serve")]
+use crate::serve::Security;
 use crate::variables::Variables;
 
 /// Whether a setting is made by code or by the environment, it is known by these names.
@@ -34,11 +36,13 @@ impl Names {
 /// The variables that settings come from where code says nothing.
 pub(super) struct Environment<'a> {
     pub(super) variables: Variables<'a>,
+    /// Settings that have no effect beside the others, and why.
+    idle: RefCell<Vec<String>>,
 }
 
 impl<'a> Environment<'a> {
     pub(super) fn new(lookup: &'a dyn Fn(&str) -> Option<OsString>) -> Self {
-        Self { variables: Variables::new(lookup) }
+        Self { variables: Variables::new(lookup), idle: RefCell::default() }
     }
 }
 
@@ -56,12 +60,14 @@ impl Environment<'_> {
         self.chosen(NAMES, code, read)?.map_or(Ok(DEFAULT_RATE_HZ), |(name, rate)| checked_rate(name, rate))
     }
 
-    pub(super) fn interval(&self, code: Option<Duration>) -> Result<Duration, Error> {
+    /// The interval, with the name of what set it: the destinations may refuse it, too.
+    pub(super) fn interval(&self, code: Option<Duration>) -> Result<(&'static str, Duration), Error> {
         const NAMES: Names = Names::new("Config::interval", "PROFILER_INTERVAL");
         let (why, remedy) = ("it is not a duration", "set seconds, or a number with ms, s, m or h, as 10s");
         let read = |text: &str| parse_duration(text).ok_or_else(|| Error::setting(NAMES.variable, text, why, remedy));
         let found = self.chosen(NAMES, code, read)?;
-        found.map_or(Ok(DEFAULT_INTERVAL), |(name, interval)| checked_interval(name, interval))
+        let (name, interval) = found.unwrap_or((NAMES.method, DEFAULT_INTERVAL));
+        Ok((name, checked_interval(name, interval)?))
     }
 
     pub(super) fn engine(&self, code: Option<EngineChoice>) -> Result<EngineChoice, Error> {
@@ -87,28 +93,36 @@ impl Environment<'_> {
         const BYTES: Names = Names::new("Config::spool_bytes", "PROFILER_SPOOL_BYTES");
         let (why, remedy) = ("it is not a whole number of bytes", "set a size such as 268435456");
         let read = |text: &str| text.parse().map_err(|_| Error::setting(BYTES.variable, text, why, remedy));
-        let bytes =
-            self.chosen(BYTES, bytes, read)?.map(|(name, bytes)| checked_spool_bytes(name, bytes)).transpose()?;
+        let bytes = self.chosen(BYTES, bytes, read)?;
+        let bound = bytes.map(|(name, bytes)| checked_spool_bytes(name, bytes)).transpose()?;
         let Some((name, folder)) = self.chosen(FOLDER, folder, |text| Ok(PathBuf::from(text)))? else {
+            bytes.iter().for_each(|(name, _)| self.note_idle(name, "there is no spool; set PROFILER_SPOOL_DIR"));
             return Ok(None);
         };
         if folder.as_os_str().is_empty() {
             return Err(Error::setting(name, "", "it names no folder", "set a folder such as /var/lib/checkout/spool"));
         }
         let settings = SpoolSettings::new(folder);
-        Ok(Some(bytes.map_or(settings.clone(), |bytes| settings.bytes(bytes))))
+        Ok(Some(bound.map_or(settings.clone(), |bytes| settings.bytes(bytes))))
     }
 
-    pub(super) fn serve(&self, code: Option<String>) -> Result<Option<String>, Error> {
-        const NAMES: Names = Names::new("Config::serve", "PROFILER_SERVE");
-        let (why, remedy) = ("it is not an address with a port", "set an address such as 127.0.0.1:6060");
-        let read = |text: &str| match text.parse::<SocketAddr>() {
-            Ok(_) => Ok(text.to_owned()),
-            // `localhost`; any other name is refused when it is bound.
-            Err(_) if text.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) => Ok(text.to_owned()),
-            Err(_) => Err(Error::setting(NAMES.variable, text, why, remedy)),
-        };
-        Ok(self.chosen(NAMES, code, read)?.map(|(_, address)| address))
+    /// The address to serve at, with the name of what set it; whether it can be had is seen when it is taken.
+    pub(super) fn serve(&self, code: Option<String>) -> Result<Option<(&'static str, String)>, Error> {
+        let found = self.chosen(Names::new("Config::serve", "PROFILER_SERVE"), code, |text| Ok(text.to_owned()))?;
+        #[cfg(feature = "serve")]
+        found.iter().try_for_each(|(name, address)| crate::serve::parse(name, address).map(drop))?;
+        Ok(found)
+    }
+
+    /// Who may ask, and over what; `served` is whether there is a server of ours, `within` whether the host's own serves the pages.
+    #[cfg(feature = "serve")]
+    pub(super) fn security(&self, code: Security, served: bool, within: bool) -> Result<Security, Error> {
+        let security = code.completed(&self.variables)?;
+        let [token, certificate] = security.settings();
+        for setting in [token.filter(|_| !within), certificate].into_iter().flatten().filter(|_| !served) {
+            self.note_idle(setting, "there is no server of the profiler's own; set PROFILER_SERVE");
+        }
+        Ok(security)
     }
 
     pub(super) fn symbolize(&self, code: Option<bool>) -> Result<bool, Error> {
@@ -139,6 +153,24 @@ impl Environment<'_> {
         let (why, remedy) = ("it is not a whole number of bytes", "set a power of two such as 524288");
         let read = |text: &str| text.parse().map_err(|_| Error::setting(NAMES.variable, text, why, remedy));
         self.chosen(NAMES, code, read)?.map(|(name, bytes)| checked_heap_interval(name, bytes)).transpose()
+    }
+
+    fn note_idle(&self, setting: &str, why: &str) {
+        self.idle.borrow_mut().push(format!("{setting}: {why}"));
+    }
+
+    /// Says in the log what was set twice, and what has no effect: a service that runs is worth more than one that a setting too many keeps
+    /// from its start.
+    pub(super) fn log(&self) {
+        self.variables.log_outweighed();
+        for setting in self.idle.borrow().iter() {
+            tracing::warn!("a setting has no effect: {setting}");
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn idle(&self) -> Vec<String> {
+        self.idle.borrow().clone()
     }
 
     fn flag(&self, names: Names, code: Option<bool>) -> Result<Option<bool>, Error> {

@@ -26,11 +26,11 @@ fn code_wins_over_the_environment() {
     let variables = [("PROFILER_RATE_HZ", "50"), ("PROFILER_INTERVAL", "500ms"), ("PROFILER_SERVE", "127.0.0.1:1")];
     let from_env = resolve(Config::new("a"), &variables).unwrap();
     assert_eq!((from_env.rate_hz, from_env.interval), (50, Duration::from_millis(500)));
-    assert_eq!(from_env.serve.as_deref(), Some("127.0.0.1:1"));
+    assert_eq!(from_env.serve, Some(("PROFILER_SERVE", "127.0.0.1:1".to_owned())));
     let config = Config::new("a").rate_hz(20).interval(Duration::from_secs(2)).serve("127.0.0.1:2");
     let from_code = resolve(config, &variables).unwrap();
     assert_eq!((from_code.rate_hz, from_code.interval), (20, Duration::from_secs(2)));
-    assert_eq!(from_code.serve.as_deref(), Some("127.0.0.1:2"));
+    assert_eq!(from_code.serve, Some(("Config::serve", "127.0.0.1:2".to_owned())));
     for (name, choice) in EngineChoice::NAMES {
         assert_eq!(resolve(Config::new("a"), &[("PROFILER_ENGINE", name)]).unwrap().engine, *choice);
     }
@@ -103,6 +103,7 @@ fn impossible_settings_are_named() {
         ("PROFILER_SPAN_LINK", "leaf"),
         ("PROFILER_LINK_UNSAMPLED_SPANS", "some"),
         ("PROFILER_SERVE", "6060x"),
+        ("PROFILER_SERVE", "example.com:80"),
         ("PROFILER_QUEUE_BYTES", "16MiB"),
         ("PROFILER_QUEUE_BYTES", "100"),
         ("PROFILER_SPOOL_BYTES", "lots"),
@@ -132,6 +133,67 @@ fn a_spool_is_there_where_it_has_a_folder() {
     assert_eq!(spool(code, &both), folder("/c").map(|spool| spool.bytes(30_000_000)));
     assert_eq!(folder("/b").unwrap().bytes, 256 << 20);
     assert!(message(Config::new("a").spool(""), &[]).contains("Config::spool"));
+}
+
+/// Check that what code and environment both set of serving is named, and that code is in force.
+#[test]
+fn what_code_outweighs_of_serving_is_named() {
+    let variables = [
+        ("PROFILER_SERVE", "127.0.0.1:1"),
+        ("PROFILER_SERVE_TOKEN", "of-the-environment"),
+        ("PROFILER_SERVE_CERTIFICATE", "/c"),
+        ("PROFILER_SERVE_KEY", "/k"),
+    ];
+    let lookup = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into());
+    let environment = Environment::new(&lookup);
+    let config = Config::new("a").serve("127.0.0.1:2").serve_token("of-the-code-itself").serve_tls("/own", "/key");
+    environment.serve(config.serve).unwrap();
+    let security = environment.security(config.security, true, false).unwrap();
+    assert_eq!(security.settings(), [Some("Config::serve_token"), Some("Config::serve_tls")]);
+    let expected = [
+        "Config::serve over PROFILER_SERVE",
+        "Config::serve_tls over PROFILER_SERVE_CERTIFICATE",
+        "Config::serve_tls over PROFILER_SERVE_KEY",
+        "Config::serve_token over PROFILER_SERVE_TOKEN",
+    ];
+    assert_eq!((environment.variables.outweighed(), environment.idle()), (expected.map(String::from).into(), vec![]));
+}
+
+/// Check that settings without effect are named: of a server that there is not, and a bound of no spool.
+#[test]
+fn settings_without_effect_are_named() {
+    let idle = |config: Config, variables: &[(&str, &str)]| {
+        let lookup = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into());
+        let environment = Environment::new(&lookup);
+        environment.spool(config.spool, config.spool_bytes).unwrap();
+        let serve = environment.serve(config.serve).unwrap();
+        environment.security(config.security, serve.is_some(), config.serves_within).unwrap();
+        let idle = environment.idle();
+        idle.iter().map(|line| line.split(": ").next().unwrap_or_default().to_owned()).collect::<Vec<_>>()
+    };
+    let secure = || Config::new("a").serve_token("0123456789abcdef").serve_tls("/c", "/k");
+    assert_eq!(idle(secure().serve("127.0.0.1:0"), &[]), [""; 0]);
+    assert_eq!(idle(secure(), &[("PROFILER_SERVE", "127.0.0.1:0")]), [""; 0]);
+    assert_eq!(idle(secure(), &[]), ["Config::serve_token", "Config::serve_tls"]);
+    assert_eq!(idle(secure().serve_within(), &[]).len(), 1, "the token is for both ways of serving");
+    assert_eq!(idle(Config::new("a"), &[("PROFILER_SERVE_TOKEN", "x")]), ["PROFILER_SERVE_TOKEN"]);
+    let bound = [("PROFILER_SPOOL_BYTES", "20000000")];
+    assert_eq!(idle(Config::new("a"), &bound), ["PROFILER_SPOOL_BYTES"]);
+    assert_eq!(idle(Config::new("a").spool("/s"), &bound), [""; 0]);
+}
+
+/// Check that an interval is refused of which Pyroscope would take no profile, by the names of setting and destination, and no other is.
+#[test]
+fn an_interval_that_is_too_long_for_pyroscope_is_refused() {
+    let pyroscope = ("PYROSCOPE_SERVER_ADDRESS", "http://pyroscope:4040");
+    let refused = message(Config::new("a"), &[pyroscope, ("PROFILER_INTERVAL", "1h")]);
+    for part in ["PROFILER_INTERVAL=\"3600s\"", "pyroscope http://pyroscope:4040", "55 minutes"] {
+        assert!(refused.contains(part), "{refused}");
+    }
+    let code = Config::new("a").interval(Duration::from_secs(55 * 60));
+    assert!(message(code.clone(), &[pyroscope]).starts_with("Config::interval="));
+    assert!(resolve(code.clone(), &[("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:4318")]).is_ok());
+    assert!(resolve(code.interval(Duration::from_secs(55 * 60 - 1)), &[pyroscope]).is_ok());
 }
 
 /// Check that a variable that is not UTF-8 is refused by name.

@@ -9,6 +9,7 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use profiler_proto::ProfileSet;
 
@@ -18,6 +19,7 @@ use super::files::folder::Folder;
 use super::otlp::{Otlp, Unsaid};
 use super::parca::{self, Parca};
 use super::pyroscope::{Pyroscope, PyroscopeSettings, SERVER_ADDRESS};
+use super::retry::Retry;
 use super::settings::Settings;
 use crate::error::Error;
 
@@ -105,6 +107,21 @@ pub fn resolve(
     Ok(targets)
 }
 
+/// Refuses an `interval`, which `setting` set, of which no profile would be taken any more by one of `destinations`: a peer that goes by the begin
+/// of a profile takes it to be as old as the interval is long, when it has just ended.
+///
+/// # Errors
+/// The interval is too long; the error names setting, destination and limit.
+pub fn check_interval(setting: &str, interval: Duration, destinations: &[Target]) -> Result<(), Error> {
+    let max_age = Retry::default().max_age;
+    let Some(strict) = destinations.iter().find(|target| target.goes_by_the_begin() && interval >= max_age) else {
+        return Ok(());
+    };
+    let why = format!("{} takes no profile that began an hour ago, and is sent none of {max_age:?}", strict.name());
+    let remedy = "set an interval of less than 55 minutes, such as 10s: the less, the longer an outage may be";
+    Err(Error::setting(setting, format!("{interval:?}"), why, remedy))
+}
+
 /// What the environment describes by itself.
 fn described(environment: &Environment<'_>) -> Result<Vec<Target>, Error> {
     let mut targets = Vec::new();
@@ -153,6 +170,11 @@ impl Target {
     /// on the thread that offers it, must be quick, and always accepts.
     pub fn local(name: impl Into<String>, deliver: Deliver) -> Self {
         Self { kind: Kind::Local { name: name.into(), deliver } }
+    }
+
+    /// Whether its peer takes a profile to be as old as its begin.
+    fn goes_by_the_begin(&self) -> bool {
+        matches!(self.kind, Kind::Pyroscope(_))
     }
 
     /// The name in `stats()`: `otlp-grpc http://collector:4317`, `parca http://parca:7070`, `files /var/profiles`, `store`.

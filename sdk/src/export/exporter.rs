@@ -5,6 +5,7 @@
 //! encoding and waits for nothing and nobody. With a spool, each body is given to that, too.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +27,9 @@ use crate::stats::{Contents, DestinationStats, Ledger, SpoolStats};
 /// How long the disk may take to confirm what was written, when all ends.
 const LONGEST_SYNC: Duration = Duration::from_millis(500);
 
+/// Why a spool is of no use.
+const NOTHING_IS_SENT: &str = "profiles are sent nowhere, so none wait, and what is in it waits for a destination";
+
 /// Sends sets of profiles to destinations.
 ///
 /// Dropped without [`Exporter::shutdown`], it gives up what still waits.
@@ -37,6 +41,8 @@ pub struct Exporter {
     request_bytes: usize,
     ledger: Arc<Ledger>,
     spooling: Option<Spooling>,
+    /// A folder that was set and is not used, for nothing is sent.
+    idle_spool: Option<PathBuf>,
 }
 
 impl Exporter {
@@ -73,14 +79,18 @@ impl Exporter {
                 forms.push(remote.form.clone());
             }
         }
-        let spool = spool.filter(|_| !forms.is_empty());
+        let (spool, idle_spool) = if forms.is_empty() { (None, spool) } else { (spool, None) };
+        let idle_spool = idle_spool.map(|settings| settings.folder);
+        if let Some(folder) = &idle_spool {
+            tracing::warn!(folder = %folder.display(), "the spool is not used: {NOTHING_IS_SENT}");
+        }
         let remotes: Vec<&Remote> = remotes(&outlets).collect();
         let spooling = spool.map(|settings| Spooling::start(&runtime, settings, &remotes, &forms));
         drop(remotes);
         for (outlet, sender) in outlets.iter_mut().zip(senders) {
             outlet.begin(sender, limits.retry, &runtime);
         }
-        Ok(Self { outlets, forms, request_bytes: limits.request_bytes, ledger, spooling })
+        Ok(Self { outlets, forms, request_bytes: limits.request_bytes, ledger, spooling, idle_spool })
     }
 
     /// Hands `set` to every destination. Never waits; what cannot be taken in is counted as lost.
@@ -191,7 +201,11 @@ impl Exporter {
     /// What there is to say of the spool, if there is one.
     #[must_use]
     pub fn spool(&self) -> Option<SpoolStats> {
-        self.spooling.as_ref().map(Spooling::stats)
+        let idle = || {
+            let folder = self.idle_spool.as_ref()?.display().to_string();
+            Some(SpoolStats { folder, trouble: Some(NOTHING_IS_SENT.to_owned()), ..SpoolStats::default() })
+        };
+        self.spooling.as_ref().map(Spooling::stats).or_else(idle)
     }
 
     /// What became of what was offered, per destination in the order of configuration.

@@ -53,8 +53,9 @@ mod tls;
 #[path = "without_tls.rs"]
 mod tls;
 mod transport;
+mod wire;
 
-pub use destination::{Deliver, Destination, Target, resolve};
+pub use destination::{Deliver, Destination, Target, check_interval, resolve};
 pub use exporter::Exporter;
 pub use files::Files;
 pub use limits::Limits;

@@ -144,10 +144,38 @@ async fn authorities(
     tokio::task::spawn_blocking(in_turn).await.map_err(io::Error::other)?
 }
 
+/// That the peer does not accept who we are, with what to do, if it says so: of TLS 1.3 with what it says first behind our side of the
+/// handshake, when the request is under way already. It has taken nothing then.
+pub(super) fn refusal(error: &io::Error) -> Option<String> {
+    let Some(Error::AlertReceived(alert)) = error_of_tls(error) else { return None };
+    let what = match alert {
+        Alert::CertificateExpired => "our own certificate has expired",
+        Alert::CertificateRevoked => "our own certificate was revoked",
+        Alert::CertificateRequired
+        | Alert::BadCertificate
+        | Alert::UnsupportedCertificate
+        | Alert::CertificateUnknown
+        | Alert::UnknownCA
+        | Alert::AccessDenied
+        | Alert::DecryptError
+        | Alert::NoCertificate => "the peer asks for a certificate that it trusts",
+        _ => return None,
+    };
+    let settings =
+        "`client_certificate`, for OTLP also OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE and OTEL_EXPORTER_OTLP_CLIENT_KEY";
+    Some(format!("{what}: set one by {settings} ({})", chain(error)))
+}
+
+fn error_of_tls(error: &io::Error) -> Option<&Error> {
+    error.get_ref().and_then(|inner| inner.downcast_ref::<Error>())
+}
+
 /// Why a handshake failed, with what to do where that is known.
 pub(super) fn why(error: &io::Error) -> String {
-    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
-    let remedy = match inner {
+    if let Some(refusal) = refusal(error) {
+        return refusal;
+    }
+    let remedy = match error_of_tls(error) {
         Some(Error::InvalidCertificate(why)) => match why {
             Bad::Expired | Bad::ExpiredContext { .. } => {
                 "the peer's certificate has expired: renew it there, or set the clock here"
@@ -164,9 +192,6 @@ pub(super) fn why(error: &io::Error) -> String {
             _ => "give the peer another certificate",
         },
         Some(Error::InvalidMessage(_)) => "the peer does not speak TLS there: write http:// if that is meant",
-        Some(Error::AlertReceived(Alert::CertificateRequired | Alert::BadCertificate | Alert::UnknownCA)) => {
-            "the peer wants to see a certificate that it trusts: set one (`client_certificate`)"
-        }
         Some(Error::AlertReceived(Alert::NoApplicationProtocol)) => {
             "the peer speaks another version of HTTP there: gRPC has another port than HTTP at most peers"
         }

@@ -18,17 +18,19 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::task::AbortHandle;
 
 use super::answer::chain;
 use super::protocol::Version;
 use super::tls::{self, Tls};
+use super::wire::{Break, Flow, Stream, TURN, Wire};
 use crate::watched::watched;
 
 /// No answer is read further than this (OTLP specification: response size limit of 4 MiB).
 pub(super) const LONGEST_ANSWER: usize = 4 << 20;
+/// Nor is more read for it, with all that is no body: heads, informational answers, frames.
+const MOST_READ: usize = LONGEST_ANSWER + (1 << 20);
 
 /// How long a connection is used.
 #[derive(Debug, Clone, Copy)]
@@ -49,6 +51,9 @@ impl Default for Ages {
         Self { most, idle, ping, pong }
     }
 }
+
+/// Bytes that a peer may send over HTTP/2 before they are read. Source: RFC 9113, section 6.9.2, the initial window.
+const WINDOW: u32 = 65_535;
 
 /// No address of several is waited for longer, but for the last.
 const LONGEST_SHARE: Duration = Duration::from_secs(2);
@@ -89,6 +94,7 @@ struct Open {
     task: AbortHandle,
     opened: Instant,
     usage: Arc<Usage>,
+    flow: Arc<Flow>,
 }
 
 /// What a connection and those who send on it know of each other.
@@ -135,7 +141,11 @@ impl Connection {
         let attempt = async {
             let mut open = self.ready(open, Instant::now() + timeout).await?;
             sent_bytes = bytes;
-            let reply = open.exchange(request).await?;
+            let reply = open.exchange(request).await.map_err(|Break { why, refused }| {
+                // A peer that did not let us in has got nothing.
+                sent_bytes = if refused { 0 } else { bytes };
+                why
+            })?;
             Ok::<_, String>((open, reply))
         };
         let outcome = tokio::time::timeout(timeout, attempt).await;
@@ -259,28 +269,26 @@ impl Connection {
     }
 }
 
-/// What requests are written to: one type for all, so that a program holds one HTTP/1 and one HTTP/2 client and not three of each.
-trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
-
 impl Open {
     async fn new(stream: Box<dyn Stream>, version: Version, ages: Ages) -> hyper::Result<Self> {
-        let (io, opened) = (TokioIo::new(stream), Instant::now());
+        let (flow, opened) = (Flow::new(MOST_READ), Instant::now());
+        let io = TokioIo::new(Wire::new(stream, Arc::clone(&flow)));
         let usage = Arc::new(Usage { idle: ages.idle, state: Mutex::new(Use::IdleSince(opened)) });
         let (requests, task) = match version {
             Version::Http1 => {
-                let (requests, connection) = http1::handshake(io).await?;
+                let (requests, connection) = http1::Builder::new().max_buf_size(TURN).handshake(io).await?;
                 (Requests::Http1(requests), tokio::spawn(watched(until_idle(connection, Arc::clone(&usage)))))
             }
             Version::Http2 => {
                 let mut builder = http2::Builder::new(TokioExecutor::new());
                 builder.timer(TokioTimer::new()).keep_alive_interval(ages.ping).keep_alive_timeout(ages.pong);
+                // Answers are short: what comes before we have asked for it stays within the bound.
+                builder.initial_stream_window_size(WINDOW).initial_connection_window_size(WINDOW);
                 let (requests, connection) = builder.handshake(io).await?;
                 (Requests::Http2(requests), tokio::spawn(watched(until_idle(connection, Arc::clone(&usage)))))
             }
         };
-        Ok(Self { requests, task: task.abort_handle(), opened, usage })
+        Ok(Self { requests, task: task.abort_handle(), opened, usage, flow })
     }
 
     /// Whether a request can be sent, which it then must be, or this dropped.
@@ -295,8 +303,21 @@ impl Open {
     }
 
     /// Sends a request and reads the answer. Who keeps this afterwards says that it is idle.
-    async fn exchange(&mut self, request: Request<Full<Bytes>>) -> Result<Reply, String> {
+    async fn exchange(&mut self, request: Request<Full<Bytes>>) -> Result<Reply, Break> {
         self.usage.begin();
+        self.flow.begin();
+        let outcome = self.send(request).await;
+        self.usage.end();
+        match outcome {
+            Ok(reply) => {
+                self.flow.answered();
+                Ok(reply)
+            }
+            Err(why) => Err(self.flow.broke().unwrap_or(Break { why, refused: false })),
+        }
+    }
+
+    async fn send(&mut self, request: Request<Full<Bytes>>) -> Result<Reply, String> {
         let response = match &mut self.requests {
             Requests::Http1(requests) => requests.send_request(request).await,
             Requests::Http2(requests) => requests.send_request(request).await,
@@ -310,7 +331,6 @@ impl Open {
             whole: false,
         };
         reply.read(body).await.map_err(|error| format!("read the answer: {}", chain(&error)))?;
-        self.usage.end();
         Ok(reply)
     }
 }

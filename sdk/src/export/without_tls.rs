@@ -49,3 +49,7 @@ impl Tls {
 pub(super) fn why(error: &io::Error) -> String {
     format!("{error}: {ADD_TLS}")
 }
+
+pub(super) fn refusal(_error: &io::Error) -> Option<String> {
+    None
+}

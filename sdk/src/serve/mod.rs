@@ -58,6 +58,8 @@ mod window;
 mod within;
 
 pub use security::Security;
+#[cfg(feature = "cpu")]
+pub(crate) use server::parse;
 pub use server::{Bound, Server};
 pub use source::{CaptureError, CaptureFuture, Snapshot, Source, Target};
 pub use store::Store;

@@ -16,6 +16,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use super::reply::Reply;
 use super::tls::{Acceptor, PEM};
 use crate::error::Error;
+use crate::variables::Variables;
 
 /// A shorter token can be tried out.
 const LEAST_TOKEN: usize = 16;
@@ -24,14 +25,29 @@ const LEAST_TOKEN: usize = 16;
 #[derive(Clone, Default)]
 pub struct Security {
     token: Option<Token>,
-    files: Option<(PathBuf, PathBuf)>,
+    /// The certificate and its key.
+    files: Option<[PemFile; 2]>,
 }
 
 /// What whoever asks must know.
 #[derive(Clone)]
 pub(super) struct Token {
     text: Arc<str>,
+    /// What set it.
+    setting: &'static str,
 }
+
+/// A file that was named for TLS.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct PemFile {
+    pub(super) path: PathBuf,
+    /// What named it.
+    pub(super) setting: &'static str,
+}
+
+const TOKEN_VARIABLE: &str = "PROFILER_SERVE_TOKEN";
+const CERTIFICATE_VARIABLE: &str = "PROFILER_SERVE_CERTIFICATE";
+const KEY_VARIABLE: &str = "PROFILER_SERVE_KEY";
 
 impl fmt::Debug for Security {
     /// Without the token.
@@ -50,35 +66,79 @@ impl Security {
     /// Only those are answered who know `token`: as `Authorization: Bearer`, or as the password, of any user, that a browser asks for.
     #[must_use]
     pub fn token(self, token: impl Into<Arc<str>>) -> Self {
-        Self { token: Some(Token { text: token.into() }), ..self }
+        self.token_by("Security::token", token)
     }
 
     /// Answers over TLS, with the certificate (and its chain) and the private key of these PEM files.
     #[must_use]
     pub fn tls(self, certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
-        Self { files: Some((certificate.into(), key.into())), ..self }
+        self.tls_by(["Security::tls"; 2], certificate, key)
+    }
+
+    /// The same as [`Security::token`], by `setting`.
+    pub(crate) fn token_by(self, setting: &'static str, token: impl Into<Arc<str>>) -> Self {
+        Self { token: Some(Token { text: token.into(), setting }), ..self }
+    }
+
+    /// The same as [`Security::tls`], the two files by these settings.
+    pub(crate) fn tls_by(
+        self,
+        settings: [&'static str; 2],
+        certificate: impl Into<PathBuf>,
+        key: impl Into<PathBuf>,
+    ) -> Self {
+        let [of_certificate, of_key] = settings;
+        let certificate = PemFile { path: certificate.into(), setting: of_certificate };
+        Self { files: Some([certificate, PemFile { path: key.into(), setting: of_key }]), ..self }
     }
 
     /// These settings, completed from the variables that `lookup` finds: `PROFILER_SERVE_TOKEN`, `PROFILER_SERVE_CERTIFICATE`,
-    /// `PROFILER_SERVE_KEY`; an empty one is not set.
+    /// `PROFILER_SERVE_KEY`; an empty one is not set, and one that is set beside a setting of code is named in the log.
     ///
     /// # Errors
-    /// One of the files is said and not the other, or a token is no text.
-    pub fn or_variables(mut self, lookup: &dyn Fn(&str) -> Option<OsString>) -> Result<Self, Error> {
-        let set = |name: &str| lookup(name).filter(|value| !value.is_empty());
-        if let Some(token) = set("PROFILER_SERVE_TOKEN").filter(|_| self.token.is_none()) {
-            let unreadable = |_| Error::setting("PROFILER_SERVE_TOKEN", "…", "it is not UTF-8", "set another one");
-            self = self.token(token.into_string().map_err(unreadable)?);
+    /// One of the files is said and not the other, or a variable is no text.
+    pub fn or_variables(self, lookup: &dyn Fn(&str) -> Option<OsString>) -> Result<Self, Error> {
+        let variables = Variables::new(lookup);
+        let completed = self.completed(&variables);
+        variables.log_outweighed();
+        completed
+    }
+
+    /// The same; what code outweighs is noted.
+    pub(crate) fn completed(self, variables: &Variables<'_>) -> Result<Self, Error> {
+        self.or_token(variables)?.or_files(variables)
+    }
+
+    fn or_token(self, variables: &Variables<'_>) -> Result<Self, Error> {
+        if let Some(token) = &self.token {
+            variables.outweigh(token.setting, TOKEN_VARIABLE);
+            return Ok(self);
         }
-        if self.files.is_none() {
-            self.files = match (set("PROFILER_SERVE_CERTIFICATE"), set("PROFILER_SERVE_KEY")) {
-                (None, None) => None,
-                (Some(certificate), Some(key)) => Some((certificate.into(), key.into())),
-                (Some(_), None) => return Err(missing("PROFILER_SERVE_KEY")),
-                (None, Some(_)) => return Err(missing("PROFILER_SERVE_CERTIFICATE")),
-            };
+        Ok(match variables.text(TOKEN_VARIABLE)? {
+            Some(token) => self.token_by(TOKEN_VARIABLE, token),
+            None => self,
+        })
+    }
+
+    fn or_files(self, variables: &Variables<'_>) -> Result<Self, Error> {
+        if let Some([certificate, key]) = &self.files {
+            variables.outweigh(certificate.setting, CERTIFICATE_VARIABLE);
+            variables.outweigh(key.setting, KEY_VARIABLE);
+            return Ok(self);
         }
-        Ok(self)
+        match (variables.text(CERTIFICATE_VARIABLE)?, variables.text(KEY_VARIABLE)?) {
+            (None, None) => Ok(self),
+            (Some(certificate), Some(key)) => Ok(self.tls_by([CERTIFICATE_VARIABLE, KEY_VARIABLE], certificate, key)),
+            (Some(_), None) => Err(missing(KEY_VARIABLE)),
+            (None, Some(_)) => Err(missing(CERTIFICATE_VARIABLE)),
+        }
+    }
+
+    /// What was set, by the names of the settings: the token's, the certificate's.
+    #[must_use]
+    pub fn settings(&self) -> [Option<&'static str>; 2] {
+        let certificate = self.files.as_ref().map(|[certificate, _]| certificate.setting);
+        [self.token.as_ref().map(|token| token.setting), certificate]
     }
 
     /// Whether a token is needed.
@@ -95,12 +155,12 @@ impl Security {
             return Ok(Some(token.clone()));
         }
         let why = "it must have at least 16 characters, of ASCII and without spaces";
-        Err(Error::setting("serve token", "…", why, "make one, as with `openssl rand -hex 32`"))
+        Err(Error::setting(token.setting, "…", why, "make one, as with `openssl rand -hex 32`"))
     }
 
     /// What makes connections encrypted, if they are to be.
     pub(super) fn acceptor(&self) -> Result<Option<Acceptor>, Error> {
-        self.files.as_ref().map(|(certificate, key)| Acceptor::new(certificate, key)).transpose()
+        self.files.as_ref().map(|[certificate, key]| Acceptor::new(certificate, key)).transpose()
     }
 }
 
@@ -190,30 +250,65 @@ mod tests {
         for wrong in wrong {
             assert_eq!(asker(&wrong), Asker::Wrong, "{wrong}");
         }
-        let token = Token { text: TOKEN.into() };
+        let token = Token { text: TOKEN.into(), setting: "a test" };
         assert_eq!(token.asker(&HeaderMap::new()), Asker::Unknown);
     }
 
-    /// Check that variables complete what code says, and that half of TLS is refused by the name of the other half.
+    /// Check that variables complete what code says, that what code outweighs is noted by the names of both, and that half of TLS is refused
+    /// by the name of the other half.
     #[test]
     fn variables_complete_what_code_says() {
+        let both = [(TOKEN_VARIABLE, "of-the-environment\n"), (CERTIFICATE_VARIABLE, "/c"), (KEY_VARIABLE, "/k")];
         let resolve = |security: Security, variables: &[(&str, &str)]| {
             let found = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into());
-            security.or_variables(&found)
+            let variables = Variables::new(&found);
+            security.completed(&variables).map(|security| (security, variables.outweighed()))
         };
-        let both = [
-            ("PROFILER_SERVE_TOKEN", "of-the-environment"),
-            ("PROFILER_SERVE_CERTIFICATE", "/c"),
-            ("PROFILER_SERVE_KEY", "/k"),
+        let token = |security: &Security| security.token.as_ref().map(|token| token.text.to_string());
+        let paths = |security: &Security| security.files.clone().map(|files| files.map(|file| file.path));
+
+        let (found, outweighed) = resolve(Security::new(), &both).unwrap();
+        assert_eq!(token(&found).as_deref(), Some("of-the-environment"));
+        assert_eq!((paths(&found), outweighed), (Some(["/c".into(), "/k".into()]), vec![]));
+        assert_eq!(found.settings(), [Some(TOKEN_VARIABLE), Some(CERTIFICATE_VARIABLE)]);
+
+        let code = Security::new().token_by("Config::serve_token", TOKEN).tls("/own", "/own.key");
+        let (kept, outweighed) = resolve(code.clone(), &both).unwrap();
+        assert_eq!((token(&kept), paths(&kept)), (Some(TOKEN.to_owned()), Some(["/own".into(), "/own.key".into()])));
+        let expected = [
+            "Config::serve_token over PROFILER_SERVE_TOKEN",
+            "Security::tls over PROFILER_SERVE_CERTIFICATE",
+            "Security::tls over PROFILER_SERVE_KEY",
         ];
-        let found = resolve(Security::new(), &both).unwrap();
-        assert_eq!(found.token.map(|token| token.text.to_string()), Some("of-the-environment".to_owned()));
-        assert_eq!(found.files, Some(("/c".into(), "/k".into())));
-        let kept = resolve(Security::new().token(TOKEN), &both).unwrap();
-        assert_eq!(kept.token.map(|token| token.text.to_string()), Some(TOKEN.to_owned()));
-        assert!(!resolve(Security::new(), &[("PROFILER_SERVE_TOKEN", "")]).unwrap().has_token());
-        let half = resolve(Security::new(), &both[..2]).err().unwrap().to_string();
-        assert!(half.contains("PROFILER_SERVE_KEY"), "{half}");
+        assert_eq!(outweighed, expected);
+        assert_eq!(resolve(code, &[(TOKEN_VARIABLE, " ")]).unwrap().1, [""; 0]);
+
+        assert_eq!(resolve(Security::new(), &[(TOKEN_VARIABLE, "")]).unwrap().0.settings(), [None; 2]);
+        for (set, missing) in [(&both[1], KEY_VARIABLE), (&both[2], CERTIFICATE_VARIABLE)] {
+            let half = resolve(Security::new(), &[*set]).err().unwrap().to_string();
+            assert!(half.starts_with(missing), "{half}");
+        }
+    }
+
+    /// Check that what cannot be used is refused by the name of what set it: a token that is too short, a file that is not there.
+    #[test]
+    fn what_cannot_be_used_is_named_by_its_setting() {
+        let found = |name: &str| {
+            [(TOKEN_VARIABLE, "short"), (CERTIFICATE_VARIABLE, "/nowhere/c"), (KEY_VARIABLE, "/nowhere/k")]
+                .iter()
+                .find(|(known, _)| *known == name)
+                .map(|(_, value)| value.into())
+        };
+        let of_variables = Security::new().or_variables(&found).unwrap();
+        let of_code = Security::new().token("short").tls("/nowhere/c", "/nowhere/k");
+        for (security, [token, certificate]) in
+            [(of_variables, [TOKEN_VARIABLE, CERTIFICATE_VARIABLE]), (of_code, ["Security::token", "Security::tls"])]
+        {
+            let refused = security.checked_token().err().unwrap().to_string();
+            assert!(refused.starts_with(token), "{refused}");
+            let refused = security.acceptor().err().unwrap().to_string();
+            assert!(refused.contains(certificate) && refused.contains("/nowhere/c"), "{refused}");
+        }
     }
 
     /// Check that a token that can be guessed or not be sent is refused, and that no text shows it.

@@ -57,10 +57,15 @@ impl Server {
     /// # Errors
     /// The address cannot be read, or cannot be had: in use, not this machine's, not allowed.
     pub fn bind(address: &str) -> Result<Bound, Error> {
-        let wanted = parse(address)?;
+        Self::bind_by("serve", address)
+    }
+
+    /// The same, by `setting`, which errors name.
+    pub(crate) fn bind_by(setting: &str, address: &str) -> Result<Bound, Error> {
+        let wanted = parse(setting, address)?;
         let refused = |error: io::Error| {
             let remedy = remedy(&error);
-            Error::environment(format!("serve profiles on {wanted}"), error, remedy)
+            Error::environment(format!("{setting}={address:?}: take {wanted}"), error, remedy)
         };
         let listener = TcpListener::bind(wanted).map_err(refused)?;
         listener.set_nonblocking(true).map_err(refused)?;
@@ -153,13 +158,13 @@ async fn accept(listener: &tokio::net::TcpListener) -> TcpStream {
     }
 }
 
-/// Reads `IP:port` or `localhost:port`; other names would need a resolver, which may block for long.
-fn parse(address: &str) -> Result<SocketAddr, Error> {
+/// Reads `IP:port` or `localhost:port`, which `setting` set; other names would need a resolver, which may block for long.
+pub(crate) fn parse(setting: &str, address: &str) -> Result<SocketAddr, Error> {
     let numeric = match address.strip_prefix("localhost:") {
         Some(port) => format!("127.0.0.1:{port}"),
         None => address.to_owned(),
     };
-    let unreadable = |_| Error::setting("serve", address, "not an address", "write IP:port, such as 127.0.0.1:6060");
+    let unreadable = |_| Error::setting(setting, address, "not an address", "write IP:port, such as 127.0.0.1:6060");
     numeric.parse().map_err(unreadable)
 }
 
@@ -186,6 +191,8 @@ mod tests {
         assert_eq!(error.kind(), ErrorKind::Environment);
         let text = error.to_string();
         assert!(text.contains(&taken) && text.contains("another port"), "{text}");
+        let text = Server::bind_by("PROFILER_SERVE", &taken).unwrap_err().to_string();
+        assert!(text.starts_with(&format!("PROFILER_SERVE={taken:?}: ")), "{text}");
     }
 
     /// Check that what is no address is an error that names it and shows one.

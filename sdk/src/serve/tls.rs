@@ -5,7 +5,6 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::Path;
 use std::sync::Arc;
 
 use tokio::net::TcpStream;
@@ -16,6 +15,7 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::server::TlsStream;
 
+use super::security::PemFile;
 use crate::error::Error;
 
 /// What to do when the files cannot be used.
@@ -32,11 +32,9 @@ impl Acceptor {
     ///
     /// # Errors
     /// They cannot be read or used.
-    pub(super) fn new(certificate: &Path, key: &Path) -> Result<Self, Error> {
+    pub(super) fn new(certificate: &PemFile, key: &PemFile) -> Result<Self, Error> {
         let (chain, key) = (certificates(certificate)?, private_key(key)?);
-        let unusable = |error: tokio_rustls::rustls::Error| {
-            Error::setting("serve TLS certificate", certificate.display(), error.to_string(), PEM)
-        };
+        let unusable = |error: tokio_rustls::rustls::Error| certificate.refused(error.to_string());
         let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
         let builder = builder.with_safe_default_protocol_versions().map_err(unusable)?.with_no_client_auth();
         let mut config = builder.with_single_cert(chain, key).map_err(unusable)?;
@@ -49,32 +47,37 @@ impl Acceptor {
     }
 }
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
-    let pem = read(path)?;
+fn certificates(file: &PemFile) -> Result<Vec<CertificateDer<'static>>, Error> {
+    let pem = file.contents()?;
     let found = CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>();
-    let refused = |why: String| Error::setting("serve TLS certificate", path.display(), why, PEM);
     match found {
-        Ok(found) if found.is_empty() => Err(refused("the file holds no certificate".to_owned())),
+        Ok(found) if found.is_empty() => Err(file.refused("the file holds no certificate")),
         Ok(found) => Ok(found),
-        Err(error) => Err(refused(format!("the file is not PEM: {error}"))),
+        Err(error) => Err(file.refused(format!("the file is not PEM: {error}"))),
     }
 }
 
-fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, Error> {
-    let refused =
-        |error| Error::setting("serve TLS key", path.display(), format!("the file holds no private key: {error}"), PEM);
-    PrivateKeyDer::from_pem_slice(&read(path)?).map_err(refused)
+fn private_key(file: &PemFile) -> Result<PrivateKeyDer<'static>, Error> {
+    let refused = |error| file.refused(format!("the file holds no private key: {error}"));
+    PrivateKeyDer::from_pem_slice(&file.contents()?).map_err(refused)
 }
 
-/// What the file holds. A pipe or a device, which might never end, is not opened.
-fn read(path: &Path) -> Result<Vec<u8>, Error> {
-    let mut contents = Vec::new();
-    let refused = |error: io::Error| Error::environment(format!("read {}", path.display()), error, PEM);
-    if !std::fs::metadata(path).map_err(refused)?.is_file() {
-        return Err(Error::setting("serve TLS file", path.display(), "it is not a regular file".to_owned(), PEM));
+impl PemFile {
+    fn refused(&self, why: impl Into<String>) -> Error {
+        Error::setting(self.setting, self.path.display(), why, PEM)
     }
-    File::open(path).and_then(|file| file.take(MOST_PEM).read_to_end(&mut contents)).map_err(refused)?;
-    Ok(contents)
+
+    /// What the file holds. A pipe or a device, which might never end, is not opened.
+    fn contents(&self) -> Result<Vec<u8>, Error> {
+        let mut contents = Vec::new();
+        let what = || format!("{}: read {}", self.setting, self.path.display());
+        let failed = |error: io::Error| Error::environment(what(), error, PEM);
+        if !std::fs::metadata(&self.path).map_err(failed)?.is_file() {
+            return Err(self.refused("it is not a regular file"));
+        }
+        File::open(&self.path).and_then(|file| file.take(MOST_PEM).read_to_end(&mut contents)).map_err(failed)?;
+        Ok(contents)
+    }
 }
 
 #[cfg(test)]
@@ -84,7 +87,12 @@ mod tests {
     /// Check that files that cannot be used are named.
     #[test]
     fn files_that_cannot_be_used_are_named() {
-        let refused = |path: &str| Acceptor::new(path.as_ref(), path.as_ref()).err().unwrap().to_string();
+        let refused = |path: &str| {
+            let file = PemFile { path: path.into(), setting: "PROFILER_SERVE_KEY" };
+            let error = Acceptor::new(&file, &file).err().unwrap().to_string();
+            assert!(error.contains("PROFILER_SERVE_KEY"), "{error}");
+            error
+        };
         let missing = refused("/nowhere/cert.pem");
         assert!(missing.contains("/nowhere/cert.pem"), "{missing}");
         let place = std::env::temp_dir().join(format!("profiler-tls-{}", std::process::id()));

@@ -3,10 +3,10 @@
 //! In: the files that settings name. Out: an error that names the feature; no [`Acceptor`] can be, so no connection asks for one.
 
 use std::io;
-use std::path::Path;
 
 use tokio::net::TcpStream;
 
+use super::security::PemFile;
 use crate::error::{ADD_TLS, Error, NO_TLS};
 
 /// What to do when the files cannot be used.
@@ -17,8 +17,8 @@ pub(super) const PEM: &str = ADD_TLS;
 pub(super) enum Acceptor {}
 
 impl Acceptor {
-    pub(super) fn new(certificate: &Path, _key: &Path) -> Result<Self, Error> {
-        Err(Error::setting("serve TLS certificate", certificate.display(), NO_TLS, ADD_TLS))
+    pub(super) fn new(certificate: &PemFile, _key: &PemFile) -> Result<Self, Error> {
+        Err(Error::setting(certificate.setting, certificate.path.display(), NO_TLS, ADD_TLS))
     }
 
     #[expect(clippy::unused_async, reason = "as the other one, which waits")]

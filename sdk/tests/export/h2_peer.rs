@@ -27,6 +27,8 @@ pub(crate) enum Fault {
     LongFrame,
     /// What comes is no frame at all.
     Garbage,
+    /// It is refused when its head has come, and the rest of it is not wanted.
+    RefuseEarly,
     /// The status is no number, and its details are no base64.
     OddStatus,
 }
@@ -124,6 +126,10 @@ async fn serve(mut stream: TcpStream, seen: &Mutex<Seen>) -> io::Result<()> {
         stream.read_exact(&mut payload).await?;
         match (kind, flags & END_STREAM) {
             (SETTINGS, 0) => stream.write_all(&frame(SETTINGS, 1, 0, &[])).await?,
+            (HEADERS, 0) if seen.lock().unwrap().script.front() == Some(&Fault::RefuseEarly) => {
+                seen.lock().unwrap().script.pop_front();
+                react(&mut stream, u32::from_be_bytes(id), Fault::RefuseEarly).await?;
+            }
             (DATA | HEADERS, END_STREAM) => {
                 let fault = {
                     let mut seen = seen.lock().unwrap();
@@ -145,6 +151,11 @@ async fn react(stream: &mut TcpStream, id: u32, fault: Fault) -> io::Result<bool
     let go_away = |last: u32, code: u32| frame(GOAWAY, 0, 0, &[last.to_be_bytes(), code.to_be_bytes()].concat());
     let (bytes, goes_on) = match fault {
         Fault::Answer => (ok, true),
+        // 16 is UNAUTHENTICATED. Without an error, for the answer is whole (RFC 9113, section 8.1).
+        Fault::RefuseEarly => {
+            let head = [vec![0x88], literal("content-type", "application/grpc"), literal("grpc-status", "16")].concat();
+            ([frame(HEADERS, END_HEADERS | END_STREAM, id, &head), frame(RST_STREAM, 0, id, &[0; 4])].concat(), true)
+        }
         Fault::Reset(code) => (frame(RST_STREAM, 0, id, &code.to_be_bytes()), true),
         Fault::AnswerAndGoAway => ([go_away(id, 0), ok].concat(), true),
         Fault::GoAway(code) => (go_away(0, code), false),

@@ -6,8 +6,10 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "what a test's servers and sets cannot do fails the test")]
 
 mod accounting;
+mod early;
 mod figures;
 mod files;
+mod flood;
 mod grpc;
 mod grpc_peer;
 mod h2_peer;

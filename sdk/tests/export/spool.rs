@@ -438,3 +438,16 @@ async fn flush_waits_for_what_is_on_disk() {
     assert!(rig.exporter.flush(Duration::from_secs(60)).await);
     assert_eq!((rig.account().exported, arrived(&peer).iter().sum::<u64>()), (10, 10));
 }
+
+/// Check that a spool beside no destination, or a local one alone, is not made, and that the figures say why.
+#[tokio::test]
+async fn a_spool_without_a_destination_says_so() {
+    let folder = std::env::temp_dir().join(format!("profiler-idle-spool-{}", std::process::id()));
+    for destinations in [vec![], vec![Target::local("store", Arc::new(|_: &Arc<_>| {}))]] {
+        let rig = Rig::with_spool(destinations, limits(), SpoolSettings::new(&folder));
+        rig.offer(&set(10));
+        let stats = rig.exporter.spool().unwrap();
+        assert_eq!((stats.folder.as_str(), stats.appended), (folder.to_str().unwrap(), 0));
+        assert!(stats.trouble.unwrap().contains("sent nowhere") && !folder.exists());
+    }
+}

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use profiler::export::{Otlp, resolve};
+use profiler::export::{Compression, Otlp, resolve};
 use profiler_proto::loss::Cause;
 use rcgen::{BasicConstraints, Certificate, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -13,12 +13,18 @@ use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 use tokio_rustls::rustls::server::danger::ClientCertVerifier;
 use tokio_rustls::rustls::server::{NoClientAuth, WebPkiClientVerifier};
-use tokio_rustls::rustls::{RootCertStore, ServerConfig};
+use tokio_rustls::rustls::version::{TLS12, TLS13};
+use tokio_rustls::rustls::{DEFAULT_VERSIONS, RootCertStore, ServerConfig, SupportedProtocolVersion};
 use tokio_rustls::server::TlsStream;
 
 use super::grpc_peer;
 use super::profiles::set;
 use super::rig::{Rig, limits};
+
+/// Versions of TLS.
+type Versions = &'static [&'static SupportedProtocolVersion];
+const ONLY_12: Versions = &[&TLS12];
+const ONLY_13: Versions = &[&TLS13];
 
 /// A certificate authority.
 struct Authority(CertifiedIssuer<'static, KeyPair>);
@@ -56,13 +62,13 @@ impl Authority {
         Self::config(Arc::new(NoClientAuth), (certificate, key), alpn)
     }
 
-    /// The same, to those alone who show a certificate of this authority.
-    fn server_that_asks(&self, host: &str, alpn: &[u8]) -> ServerConfig {
+    /// The same, to those alone who show a certificate of this authority, in these versions of TLS.
+    fn server_that_asks(&self, host: &str, alpn: &[u8], versions: Versions) -> ServerConfig {
         let mut roots = RootCertStore::empty();
         roots.add(self.0.der().clone()).unwrap();
         let provider = Arc::new(ring::default_provider());
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build().unwrap();
-        self.server_with(verifier, host, alpn)
+        Self::config_of(verifier, self.certificate(host), alpn, versions)
     }
 
     fn server_with(&self, clients: Arc<dyn ClientCertVerifier>, host: &str, alpn: &[u8]) -> ServerConfig {
@@ -70,10 +76,19 @@ impl Authority {
     }
 
     fn config(clients: Arc<dyn ClientCertVerifier>, own: (Certificate, KeyPair), alpn: &[u8]) -> ServerConfig {
+        Self::config_of(clients, own, alpn, DEFAULT_VERSIONS)
+    }
+
+    fn config_of(
+        clients: Arc<dyn ClientCertVerifier>,
+        own: (Certificate, KeyPair),
+        alpn: &[u8],
+        versions: Versions,
+    ) -> ServerConfig {
         let (certificate, key) = own;
         let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
         let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
+            .with_protocol_versions(versions)
             .unwrap()
             .with_client_cert_verifier(clients)
             .with_single_cert(vec![certificate.der().clone()], key)
@@ -113,12 +128,14 @@ async fn answer_http(mut stream: TlsStream<TcpStream>) {
     let _ = stream.read_to_end(&mut rest).await;
 }
 
-/// Check that a peer that asks who we are is shown our certificate, and that without one it does not let us in.
+/// Check that a peer that asks who we are is shown our certificate.
 #[tokio::test]
 async fn our_certificate_is_shown_to_a_peer_that_asks() {
     let authority = Authority::new();
     let (certificate, key) = authority.certificate("shop");
-    let endpoint = listen("localhost", authority.server_that_asks("localhost", b"h2"), grpc_peer::acknowledge).await;
+    let endpoint =
+        listen("localhost", authority.server_that_asks("localhost", b"h2", DEFAULT_VERSIONS), grpc_peer::acknowledge)
+            .await;
     let otlp = || Otlp::grpc(endpoint.clone()).ca_certificate(authority.pem());
 
     let rig = Rig::to([otlp().client_certificate(certificate.pem(), key.serialize_pem())]);
@@ -126,16 +143,44 @@ async fn our_certificate_is_shown_to_a_peer_that_asks() {
     rig.settle().await;
     rig.assert_settled(10, 0, Cause::Rejected);
 
-    let rig = Rig::to([otlp()]);
-    rig.offer(&set(10));
-    rig.failure().await;
-    assert!(!rig.exporter.shutdown(Duration::ZERO).await);
-    rig.assert_settled(0, 10, Cause::Shutdown);
-
     let (_, other_key) = authority.certificate("shop");
     let mismatched = otlp().client_certificate(certificate.pem(), other_key.serialize_pem());
     let error = resolve(vec![mismatched.into()], &|_| None).unwrap_err().to_string();
     assert!(error.contains("Otlp::client_certificate") && error.contains("KeyMismatch"), "{error}");
+}
+
+/// Check that a peer that asks who we are and does not like the answer is said to be that, with what to set, and that nothing counts as sent to
+/// it: also where it says so behind the handshake (TLS 1.3), to a request that is larger than what the kernel takes at once.
+#[tokio::test]
+async fn a_peer_that_does_not_accept_us_is_named() {
+    let (authority, stranger) = (Authority::new(), Authority::new());
+    let (certificate, key) = stranger.certificate("shop");
+    let (certificate, key) = (certificate.pem(), key.serialize_pem());
+    for versions in [ONLY_13, ONLY_12] {
+        let config = |alpn| authority.server_that_asks("localhost", alpn, versions);
+        let grpc = listen("localhost", config(b"h2"), grpc_peer::acknowledge).await;
+        let http = listen("localhost", config(b"http/1.1"), answer_http).await;
+        for otlp in [Otlp::grpc(grpc), Otlp::http(http)] {
+            let unknown = otlp.ca_certificate(authority.pem()).compression(Compression::None);
+            let distrusted = unknown.clone().client_certificate(certificate.clone(), key.clone());
+            for (otlp, stacks) in [(unknown, 10), (distrusted.clone(), 10), (distrusted, 20_000)] {
+                assert_is_refused(otlp, stacks, &format!("{versions:?}, {stacks} stacks")).await;
+            }
+        }
+    }
+}
+
+async fn assert_is_refused(otlp: Otlp, stacks: u32, row: &str) {
+    let rig = Rig::to([otlp]);
+    rig.offer(&set(stacks));
+    rig.until("it was tried three times", |rig| rig.stats(0).requests >= 3).await;
+    let (error, stats) = (rig.failure().await, rig.stats(0));
+    for setting in ["`client_certificate`", "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE", "OTEL_EXPORTER_OTLP_CLIENT_KEY"] {
+        assert!(error.contains(setting), "{row}, {}: {error}", stats.name);
+    }
+    assert!(!rig.exporter.shutdown(Duration::ZERO).await);
+    assert_eq!((stats.sent_bytes, stats.delivered), (0, 0), "{row}, {}", stats.name);
+    rig.assert_settled(0, u64::from(stacks), Cause::Shutdown);
 }
 
 /// Check that the environment's certificate files are read.
@@ -143,7 +188,9 @@ async fn our_certificate_is_shown_to_a_peer_that_asks() {
 async fn certificates_may_come_from_files() {
     let authority = Authority::new();
     let (certificate, key) = authority.certificate("shop");
-    let endpoint = listen("localhost", authority.server_that_asks("localhost", b"h2"), grpc_peer::acknowledge).await;
+    let endpoint =
+        listen("localhost", authority.server_that_asks("localhost", b"h2", DEFAULT_VERSIONS), grpc_peer::acknowledge)
+            .await;
     let directory = std::env::temp_dir().join(format!("profiler-export-{}", std::process::id()));
     std::fs::create_dir_all(&directory).unwrap();
     let file = |name: &str, pem: String| {

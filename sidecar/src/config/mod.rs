@@ -20,7 +20,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use profiler::export::{Destination, MetricsTarget, SpoolSettings, Target, resolve};
+use profiler::export::{Destination, MetricsTarget, SpoolSettings, Target, check_interval, resolve};
 use profiler::serve::Security;
 
 pub use self::layer::CommandLine;
@@ -106,6 +106,12 @@ impl Config {
         let metrics = metrics(&config, said, lookup)?;
         Ok(Self { metrics, ..config })
     }
+
+    /// Settings that have no effect beside the others: who may ask, where nothing is served.
+    #[must_use]
+    pub fn idle(&self) -> Vec<&'static str> {
+        self.security.settings().into_iter().flatten().filter(|_| self.serve.is_none()).collect()
+    }
 }
 
 impl fmt::Display for Config {
@@ -115,6 +121,9 @@ impl fmt::Display for Config {
         writeln!(f, "rate: {} Hz, profiles of {:?}, kernel frames: {}", self.rate_hz, self.interval, self.kernel)?;
         writeln!(f, "processes: {}", self.filter)?;
         writeln!(f, "served at: {}", self.serve.clone().unwrap_or_else(off))?;
+        for setting in self.idle() {
+            writeln!(f, "without effect: {setting}, for nothing is served")?;
+        }
         let runtimes = self.runtime_interval.map_or_else(off, |interval| format!("each {interval:?}"));
         let Bounds { buckets, goroutines } = self.runtime_bounds;
         writeln!(f, "heap, goroutines, contention: {runtimes}, at most {buckets} stacks, {goroutines} goroutines")?;
@@ -166,7 +175,8 @@ fn metrics(
 }
 
 fn check(layer: Layer, token: Option<&str>, security: Security, destinations: Vec<Target>) -> Result<Config, Error> {
-    let interval = said_or(layer.interval, DEFAULT_INTERVAL, |said| units::interval(&said))?;
+    let interval =
+        said_or(layer.interval, DEFAULT_INTERVAL, |said| lasting(&said, units::interval(&said)?, &destinations))?;
     let receive = said_or(layer.receive, None, |said| units::address(&said).map(Some))?;
     check_loop(receive, &destinations)?;
     let (pulls, pull_found) = pull::endpoints(layer.pulls, token)?;
@@ -182,7 +192,8 @@ fn check(layer: Layer, token: Option<&str>, security: Security, destinations: Ve
         memory: said_or(layer.memory, DEFAULT_MEMORY, |said| units::memory(&said))?,
         queue_bytes: layer.queue_bytes.map(|said| units::queue_bytes(&said)).transpose()?,
         runtime_interval: said_or(layer.runtime_interval, Some(DEFAULT_RUNTIME_INTERVAL), |said| {
-            units::runtime_interval(&said)
+            let interval = units::runtime_interval(&said)?;
+            interval.map(|interval| lasting(&said, interval, &destinations)).transpose()
         })?,
         runtime_bounds: bounds(layer.max_buckets, layer.max_goroutines)?,
         pulls,
@@ -192,6 +203,12 @@ fn check(layer: Layer, token: Option<&str>, security: Security, destinations: Ve
         destinations,
         metrics: Vec::new(),
     })
+}
+
+/// The interval, if what lasts for so long is taken where it is sent.
+fn lasting(said: &Said<String>, interval: Duration, destinations: &[Target]) -> Result<Duration, Error> {
+    check_interval(&said.origin, interval, destinations).map_err(of_sdk)?;
+    Ok(interval)
 }
 
 fn bounds(buckets: Option<Said<usize>>, goroutines: Option<Said<usize>>) -> Result<Bounds, Error> {

@@ -99,6 +99,31 @@ fn errors_of_the_file_name_the_line() {
     assert!(syntax.starts_with("FILE:1: "), "{syntax}");
 }
 
+/// Check that a token is said to have no effect where nothing is served, and only there.
+#[test]
+fn a_token_without_a_server_is_said_to_have_no_effect() {
+    let lookup = |name: &str| (name == "PROFILER_SERVE_TOKEN").then(|| "0123456789abcdef".into());
+    let of = |serve: &str| Config::new(with_file(&format!("serve = \"{serve}\"\n")), &lookup).unwrap();
+    let (off, on) = (of("off"), of("127.0.0.1:0"));
+    assert_eq!((off.idle(), on.idle()), (vec!["PROFILER_SERVE_TOKEN"], vec![]));
+    assert!(
+        off.to_string().contains("without effect: PROFILER_SERVE_TOKEN") && !on.to_string().contains("without effect")
+    );
+}
+
+/// Check that intervals are refused of which Pyroscope would take no profile, with the line they stand in.
+#[test]
+fn intervals_too_long_for_pyroscope_are_refused() {
+    for setting in ["interval", "runtime_interval"] {
+        let refused =
+            refusal(&format!("{setting} = \"1h\"\n[[export]]\nto = \"pyroscope\"\nendpoint = \"http://p:4040\"\n"));
+        assert!(
+            refused.starts_with(&format!("FILE:1: {setting}=")) && refused.contains("pyroscope http://p:4040"),
+            "{refused}"
+        );
+    }
+}
+
 /// Check that a file that is not there, or is none, is named.
 #[test]
 fn a_file_that_cannot_be_read_is_named() {

@@ -48,6 +48,9 @@ pub fn main(config: Config, until_eof: bool) -> Result<(), Error> {
     allocator::share_one_heap();
     let privilege = Privilege::current()?;
     privilege.log();
+    for setting in config.idle() {
+        tracing::warn!(setting, "a setting has no effect: nothing is served");
+    }
     let served = config.serve.as_deref().map(Server::bind).transpose().map_err(of_sdk)?;
     let served = served.map(|server| server.secured(&config.security)).transpose().map_err(of_sdk)?;
     let received = config.receive.map(receive::bind).transpose()?;

@@ -14,6 +14,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind, Read};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use super::files::{self, failed, name_of, number_of};
@@ -57,6 +58,14 @@ pub(super) struct Segment {
     pub(super) end: u64,
 }
 
+/// Files with names of segments that do not begin as one: what a crash left, or damage. They are removed.
+#[derive(Debug, Default)]
+struct Ruins {
+    bytes: u64,
+    /// The smallest number in their names.
+    first: Option<u64>,
+}
+
 /// A folder that this process alone uses, as long as this lives.
 #[derive(Debug)]
 pub(super) struct Folder {
@@ -65,6 +74,8 @@ pub(super) struct Folder {
     pub(super) bounds: Bounds,
     /// By the number of the first record.
     pub(super) segments: BTreeMap<u64, Segment>,
+    /// What was found that is no segment, though it has the name of one.
+    ruins: Ruins,
     /// The segment that is being written.
     pub(super) current: Option<u64>,
     /// The number of the next record.
@@ -84,8 +95,8 @@ impl Folder {
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
         builder.recursive(true).create(path).map_err(|error| failed("make", path, error))?;
         let (path, lock) = (path.to_owned(), Lock::take(path)?);
-        let segments = scan(&path).map_err(|error| failed("look through", &path, error))?;
-        Ok(Self { path, lock, bounds, segments, current: None, next: 1, unsynced: Unsynced::default() })
+        let (segments, ruins) = scan(&path).map_err(|error| failed("look through", &path, error))?;
+        Ok(Self { path, lock, bounds, segments, ruins, current: None, next: 1, unsynced: Unsynced::default() })
     }
 
     /// Goes through the headers of all segments, so that every record is known by its number. How many bytes hold none.
@@ -93,7 +104,7 @@ impl Folder {
     /// # Errors
     /// If a segment cannot be read.
     pub(super) fn survey(&mut self, mut see: impl FnMut(&Header)) -> Result<u64, Error> {
-        let mut unreadable = 0;
+        let mut unreadable = self.ruins.bytes;
         for (&first, segment) in &mut self.segments {
             let path = self.path.join(name_of(first));
             segment.survey(first, &path, &mut see).map_err(|error| failed("read", &path, error))?;
@@ -101,6 +112,21 @@ impl Folder {
             self.next = self.next.max(segment.end).max(first + 1);
         }
         Ok(unreadable)
+    }
+
+    /// Numbers of records that are in no segment, though behind the first that there was, up to `end`: never written, or cut off, or lost with
+    /// their file.
+    pub(super) fn gaps(&self, end: u64) -> Vec<Range<u64>> {
+        let first = self.ruins.first.into_iter().chain(self.oldest().map(|(first, _)| first)).min();
+        let Some(mut before) = first else { return Vec::new() };
+        let mut gaps = Vec::new();
+        for (&first, segment) in &self.segments {
+            gaps.push(before..first.min(end));
+            before = segment.end;
+        }
+        gaps.push(before..end);
+        gaps.retain(|gap| !gap.is_empty());
+        gaps
     }
 
     /// The path of segment `first`.
@@ -203,8 +229,8 @@ impl Segment {
 }
 
 /// The segments of a folder. What a crash left of one that has no preamble yet is removed.
-fn scan(folder: &Path) -> io::Result<BTreeMap<u64, Segment>> {
-    let mut segments = BTreeMap::new();
+fn scan(folder: &Path) -> io::Result<(BTreeMap<u64, Segment>, Ruins)> {
+    let (mut segments, mut ruins) = (BTreeMap::new(), Ruins::default());
     for (seen, entry) in fs::read_dir(folder)?.enumerate() {
         if seen >= MAX_ENTRIES {
             return Err(io::Error::other(format!("there are more than {MAX_ENTRIES} files in it")));
@@ -220,9 +246,13 @@ fn scan(folder: &Path) -> io::Result<BTreeMap<u64, Segment>> {
                 let segment = Segment { bytes: metadata.len(), readable: PREAMBLE as u64, end: first };
                 segments.insert(first, segment);
             }
-            Kind::Damaged => fs::remove_file(entry.path())?,
+            Kind::Damaged => {
+                fs::remove_file(entry.path())?;
+                ruins.bytes += metadata.len();
+                ruins.first = Some(ruins.first.map_or(first, |least| least.min(first)));
+            }
             Kind::OtherVersion => {}
         }
     }
-    Ok(segments)
+    Ok((segments, ruins))
 }

@@ -132,12 +132,12 @@ impl Keeper {
         let Some(folder) = &mut self.folder else { return };
         let expected = folder.next;
         let written = folder.append(receipt.form, &receipt.counts, body);
+        // Numbers that were passed over have no record.
+        let passed_over = expected..written.as_ref().map_or(folder.next, |number| *number);
+        self.backlogs.iter_mut().for_each(|backlog| backlog.settled.add(passed_over.clone()));
         let Some(number) = self.noted(written) else { return };
         receipt.keep(number);
-        for backlog in &mut self.backlogs {
-            backlog.settled.add(expected..number);
-            backlog.hold(number, receipt);
-        }
+        self.backlogs.iter_mut().for_each(|backlog| backlog.hold(number, receipt));
         self.shared.state().figures.appended += 1;
         self.later();
     }

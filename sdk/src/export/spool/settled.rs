@@ -67,6 +67,19 @@ impl Settled {
         }
     }
 
+    /// Those of `numbers` that are not settled.
+    pub(super) fn lacking(&self, numbers: Range<u64>) -> Vec<Range<u64>> {
+        let mut start = numbers.start.max(self.below);
+        let mut lacking = Vec::new();
+        for (&from, &to) in self.ahead.range(..numbers.end) {
+            lacking.push(start..from);
+            start = start.max(to);
+        }
+        lacking.push(start..numbers.end);
+        lacking.retain(|part| !part.is_empty());
+        lacking
+    }
+
     /// No number from here on is settled.
     fn end(&self) -> u64 {
         self.ahead.last_key_value().map_or(self.below, |(_, end)| *end)

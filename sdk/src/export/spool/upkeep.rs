@@ -35,7 +35,9 @@ impl Keeper {
             untaken += u64::from(!backlogs.iter().any(|backlog| backlog.takes(header.form, &header.counts)));
         })?;
         folder.next = folder.next.max(self.cursors.next).max(self.floor);
+        self.tell_missing(&folder);
         let mut before = 0;
+        let backlogs = &mut self.backlogs;
         for (first, segment) in &folder.segments {
             backlogs.iter_mut().for_each(|backlog| backlog.settled.add(before..*first));
             before = segment.end;
@@ -55,6 +57,25 @@ impl Keeper {
         self.make_room(0);
         self.later();
         Ok(())
+    }
+
+    /// Tells what had been written when how far destinations are was saved last, and is in no segment any more. Who was not a destination then
+    /// has lost nothing. What was written later may be lost untold: a process that is killed leaves numbers that were never used.
+    fn tell_missing(&mut self, folder: &Folder) {
+        let (gaps, mut missing) = (folder.gaps(self.cursors.next), 0);
+        for (destination, backlog) in self.backlogs.iter().enumerate() {
+            if !self.cursors.settled.contains_key(&backlog.taker.name) {
+                continue;
+            }
+            for numbers in gaps.iter().flat_map(|gap| backlog.settled.lacking(gap.clone())) {
+                missing += numbers.end - numbers.start;
+                (self.lose)(Gone { destination, numbers, counts: None, why: Why::Damaged });
+            }
+        }
+        self.shared.state().figures.missing += missing;
+        if missing > 0 {
+            tracing::warn!(missing, "bodies are gone from the spool: somebody has cut or damaged its files");
+        }
     }
 
     /// Has the disk confirm what was written, saves how far destinations are, and removes what none needs.

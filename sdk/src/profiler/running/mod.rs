@@ -233,20 +233,20 @@ impl Drop for Claim {
 
 /// Takes the address that profiles are to be served on.
 #[cfg(feature = "serve")]
-fn serve(address: &str, security: &crate::serve::Security) -> Result<crate::serve::Bound, Error> {
-    crate::serve::Server::bind(address)?.secured(security)
+fn serve((setting, address): &(&str, String), security: &crate::serve::Security) -> Result<crate::serve::Bound, Error> {
+    crate::serve::Server::bind_by(setting, address)?.secured(security)
 }
 
 /// Makes the stages and starts their threads, the receiving end first.
 fn wire(settings: Settings, claim: Claim) -> Result<Running, Error> {
     let mark = Mark::set().map(Arc::new).map_err(io::no_descriptor("open a pipe"))?;
     #[cfg(feature = "serve")]
-    let server = settings.serve.as_deref().map(|address| serve(address, &settings.security)).transpose()?;
+    let server = settings.serve.as_ref().map(|address| serve(address, &settings.security)).transpose()?;
     #[cfg(feature = "serve")]
     let serve_address = server.as_ref().map(crate::serve::Bound::local_addr);
     #[cfg(not(feature = "serve"))]
     let serve_address = {
-        if let Some(address) = &settings.serve {
+        if let Some((_, address)) = &settings.serve {
             tracing::warn!(address, "not served: the crate was built without its feature `serve`");
         }
         None

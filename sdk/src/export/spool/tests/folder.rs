@@ -84,6 +84,30 @@ fn a_cut_anywhere_is_survived() {
     }
 }
 
+/// Check that wherever one of several segments is cut, what does not come back is known by number.
+#[test]
+fn what_a_cut_takes_is_known() {
+    let place = Place::new();
+    let bounds = Bounds { segment: 256, ..SMALL };
+    fill(&mut open(&place.0, bounds), 1..9);
+    let paths = segments(&place.0);
+    let whole: Vec<_> = paths.iter().map(|path| fs::read(path).unwrap()).collect();
+    assert!(paths.len() >= 3);
+    for (cut, bytes) in paths.iter().zip(&whole) {
+        for length in 0..bytes.len() {
+            paths.iter().zip(&whole).for_each(|(path, bytes)| fs::write(path, bytes).unwrap());
+            fs::write(cut, &bytes[..length]).unwrap();
+            let folder = open(&place.0, bounds);
+            let mut numbers: Vec<_> = records(&folder).into_iter().map(|(number, _)| number).collect();
+            let gone: Vec<_> = folder.gaps(9).into_iter().flatten().collect();
+            assert!(!gone.is_empty(), "{} cut at {length}", cut.display());
+            numbers.extend(gone);
+            numbers.sort_unstable();
+            assert_eq!(numbers, (1..9).collect::<Vec<_>>(), "{} cut at {length}", cut.display());
+        }
+    }
+}
+
 /// Check that a damaged body is told with its counts, and that a file that is cut or taken away while it is in use is told by numbers.
 #[test]
 fn damage_is_told() {

@@ -169,6 +169,69 @@ async fn damage_is_told_once() {
     assert_eq!(*lost.lock().unwrap(), []);
 }
 
+/// Check that of segments that were cut, below their preamble too, each record comes back or is counted, for each destination that had not settled
+/// it; that it is told once; and that a new destination, which could have had none of it, is told nothing. At every byte: `folder`.
+#[tokio::test]
+async fn what_a_cut_takes_is_counted() {
+    const RECORDS: u64 = 8;
+    let bounds = Bounds { segment: 256, ..SMALL };
+    let place = Place::new();
+    let (first, _) = spool(&place.0, bounds);
+    let receipts: Vec<_> = (1..=RECORDS).map(|number| append(&first, 1, number)).collect();
+    [1, 5].iter().for_each(|index| first.settle(1, Arc::clone(&receipts[*index])));
+    assert!(first.close(CLOSE).await);
+    let files: Vec<_> = std::fs::read_dir(&place.0).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let files: Vec<_> = files.iter().map(|path| (path, std::fs::read(path).unwrap())).collect();
+    let segments = || files.iter().filter(|(path, _)| path.extension().is_some_and(|extension| extension == "segment"));
+    assert!(segments().count() >= 3);
+    for (cut, whole) in segments() {
+        for length in [0, 1, 19, 20, 21, 41, 42, 60, whole.len() / 2, whole.len() - 1] {
+            let restore = |(path, bytes): &(_, Vec<u8>)| std::fs::write(path, bytes).unwrap();
+            files.iter().filter(|(path, _)| !path.ends_with("lock")).for_each(restore);
+            std::fs::write(cut, &whole[..length]).unwrap();
+            let (second, lost) = spool(&place.0, bounds);
+            let back = [replayed(&second, 0).await, replayed(&second, 1).await];
+            let row = format!("{} cut at {length}: {back:?}", cut.display());
+            let missing = second.figures().missing;
+            assert_eq!(back.iter().map(|back| back.len() as u64).sum::<u64>() + missing, 2 * RECORDS - 2, "{row}");
+            assert!(missing > 0, "{row}");
+            assert!(lost.lock().unwrap().iter().all(|(_, counts, why)| counts.is_empty() && *why == Why::Damaged));
+            assert!(second.close(CLOSE).await);
+            if length <= 20 {
+                assert_eq!(new_to(&place.0, bounds).await, 0, "{row}");
+                let (third, lost) = spool(&place.0, bounds);
+                assert_eq!(replayed(&third, 0).await, NONE);
+                assert_eq!((third.figures().missing, lost.lock().unwrap().len()), (0, 0), "{row}");
+                assert!(third.close(CLOSE).await);
+            }
+        }
+    }
+}
+
+/// How many bodies a destination misses that nobody knew before.
+async fn new_to(path: &Path, bounds: Bounds) -> u64 {
+    let taker = Taker { name: "new".into(), forms: vec![1], reads: |_| true };
+    let lose = Box::new(|gone: super::super::Gone<'_>| panic!("{gone:?}"));
+    let spool = Spool::start(&Handle::current(), path.to_owned(), (bounds, PACE), vec![taker], lose);
+    let read = spool.read(0).await.unwrap();
+    let missing = spool.figures().missing;
+    drop(read);
+    assert!(spool.close(CLOSE).await);
+    missing
+}
+
+/// Check that the bytes of files that do not even begin as a segment are counted.
+#[tokio::test]
+async fn what_is_no_segment_is_counted() {
+    let place = Place::new();
+    std::fs::write(place.0.join(super::super::files::name_of(1)), [7; 19]).unwrap();
+    std::fs::write(place.0.join(super::super::files::name_of(2)), [7; 300]).unwrap();
+    let (spool, lost) = spool(&place.0, SMALL);
+    assert_eq!(replayed(&spool, 0).await, NONE);
+    assert_eq!((spool.figures().unreadable_bytes, spool.figures().missing), (319, 0));
+    assert_eq!(*lost.lock().unwrap(), []);
+}
+
 /// Check that a folder that is removed is said, and that a new one is used once it can be had: old receipts know that theirs is gone.
 #[tokio::test]
 async fn a_folder_that_is_removed_is_made_again() {
