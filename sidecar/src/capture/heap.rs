@@ -126,7 +126,7 @@ pub fn heap<M: Memory>(
     // Where nothing is published yet, all is counted: few records have come together by then, which are read once more.
     let mut heap: Heap = read(State::Collected)?;
     // Of records that were not asked for nothing is known.
-    let is_left_out = heap.walk.taken == 0 && heap.walk.beyond > 0;
+    let is_left_out = heap.walk.taken == 0 && heap.walk.beyond + heap.walk.over_work > 0;
     if !is_left_out && heap.records.iter().all(Record::is_empty) {
         heap = read(State::NoCollection)?;
     }

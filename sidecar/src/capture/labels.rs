@@ -13,6 +13,7 @@ use crate::go::layouts;
 use crate::target::Fault;
 
 use super::memory::{Memory, Pages, word_at, words};
+use super::work::Metered;
 
 /// Most labels of a goroutine that are read.
 const LABELS: u64 = 64;
@@ -33,7 +34,8 @@ pub type Labels = Arc<[(String, String)]>;
 /// Reads labels and keeps them.
 #[derive(Debug)]
 pub(super) struct Reader<'m, M: ?Sized> {
-    pages: Pages<'m, M>,
+    memory: &'m Metered<'m, M>,
+    pages: Pages<'m, Metered<'m, M>>,
     shape: layouts::Labels,
     known: Map<u64, Option<Labels>>,
     left: usize,
@@ -41,11 +43,11 @@ pub(super) struct Reader<'m, M: ?Sized> {
 }
 
 impl<'m, M: Memory + ?Sized> Reader<'m, M> {
-    pub(super) fn new(memory: &'m M, shape: layouts::Labels) -> Self {
-        Self { pages: Pages::new(memory), shape, known: Map::default(), left: BYTES, cut: 0 }
+    pub(super) fn new(memory: &'m Metered<'m, M>, shape: layouts::Labels) -> Self {
+        Self { memory, pages: Pages::new(memory), shape, known: Map::default(), left: BYTES, cut: 0 }
     }
 
-    /// How often labels were left out, for want of room.
+    /// How often labels were left out, for want of room or of work.
     pub(super) fn cut(&self) -> u64 {
         self.cut
     }
@@ -59,7 +61,7 @@ impl<'m, M: Memory + ?Sized> Reader<'m, M> {
             self.cut += u64::from(known.is_none());
             return Ok(known.clone().unwrap_or_default());
         }
-        let labels = if self.left == 0 { None } else { self.look_up(address)? };
+        let labels = if self.left == 0 { None } else { self.look_up(address)? }.filter(|_| !self.memory.is_spent());
         self.cut += u64::from(labels.is_none());
         self.known.insert(address, labels.clone());
         Ok(labels.unwrap_or_default())

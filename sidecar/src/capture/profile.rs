@@ -101,8 +101,8 @@ impl<'s> Builder<'s> {
             sums.add((stack, attributes, link), [1]);
             count += 1;
         }
-        let Goroutines { beyond, broken, over_bytes, changed, labels_cut, .. } = *goroutines;
-        let all = Walk { beyond, broken, over_bytes, ..Walk::default() };
+        let Goroutines { beyond, broken, over_bytes, over_work, changed, labels_cut, .. } = *goroutines;
+        let all = Walk { beyond, broken, over_bytes, over_work, ..Walk::default() };
         let losses = self.losses(&all, &[("changed", changed), ("labels_cut", labels_cut)]);
         self.contexts.clear();
         self.add([kind], window, losses, &sums);
@@ -141,6 +141,7 @@ impl<'s> Builder<'s> {
             ("beyond", walk.beyond),
             ("over_bytes", walk.over_bytes),
             ("foreign", walk.foreign),
+            ("over_work", walk.over_work),
             ("broken", walk.broken),
         ];
         let told = walked.iter().chain(others).filter(|(_, count)| *count > 0);

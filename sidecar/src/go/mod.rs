@@ -192,9 +192,15 @@ impl Program {
     /// address from the stack; `None` where there is no such table, and of no meaning in a function that [`Function::WRITES_SP`].
     #[must_use]
     pub fn stack_depth(&self, pc: u64) -> Option<i32> {
-        let function = self.table.function(pc)?;
-        let depth = self.table.value(function.pcsp, &function, pc, &mut pcvalue::Steps::new());
-        (depth != -1).then_some(depth)
+        self.stack_depth_in(pc).0
+    }
+
+    /// The same, and among how many pairs of numbers it was looked for.
+    pub(crate) fn stack_depth_in(&self, pc: u64) -> (Option<i32>, u32) {
+        let Some(function) = self.table.function(pc) else { return (None, 0) };
+        let mut steps = pcvalue::Steps::new();
+        let depth = self.table.value(function.pcsp, &function, pc, &mut steps);
+        ((depth != -1).then_some(depth), steps.taken())
     }
 
     /// The entry of the function of this name.

@@ -141,13 +141,16 @@ fn lost(all: &Goroutines) -> String {
 pub(super) fn remarks(all: &Goroutines) -> String {
     let walk = Walk { beyond: all.beyond, over_bytes: all.over_bytes, broken: all.broken, ..Walk::default() };
     let mut text = missing(&walk, "goroutines");
+    if all.over_work > 0 {
+        _ = writeln!(text, "{} goroutines without their stacks, as a capture may do no more work", all.over_work);
+    }
     if all.changed > 0 {
         _ = writeln!(text, "{} goroutines ran on while their stacks were copied, and are shown without", all.changed);
     }
     if all.labels_cut > 0 {
         _ = writeln!(
             text,
-            "{} goroutines without their labels, as those before have all the bytes there are for them",
+            "{} goroutines without their labels, as those before have all the bytes, or took all the work, that there is for them",
             all.labels_cut
         );
     }
