@@ -250,13 +250,14 @@ pub(crate) fn theirs(folder: &Path, name: &str) -> ProfileSet {
 
 type Table = BTreeMap<(Vec<String>, String), Vec<i64>>;
 
-/// Values by stack and labels; each function of a stack as name, file, line and first line, leaf first.
+/// Values by stack and labels; each function of a stack as name, file, line and first line, leaf first, with the address where it stands.
 fn table(set: &ProfileSet, wanted: impl Fn(&[String]) -> bool) -> Table {
     let mut table = Table::new();
     for (column, profile) in set.profiles.iter().enumerate() {
         for sample in &profile.samples {
-            let stack = stack(set, sample);
+            let mut stack = stack(set, sample);
             if wanted(&stack) && sample.value != 0 {
+                stack.iter_mut().zip(addresses(set, sample)).for_each(|(frame, at)| *frame += &format!(" at {at:#x}"));
                 let labels = labels(set, sample);
                 let values = table.entry((stack, labels)).or_insert_with(|| vec![0; set.profiles.len()]);
                 values[column] += sample.value;
@@ -276,6 +277,13 @@ pub(crate) fn stack(set: &ProfileSet, sample: &profiler_proto::Sample) -> Vec<St
         format!("{} {}:{} ({})", text(function.name), text(function.filename), line.line, function.start_line)
     };
     lines.map(frame).collect()
+}
+
+/// For each function of a stack the address of its place, which inlined ones share.
+fn addresses(set: &ProfileSet, sample: &profiler_proto::Sample) -> Vec<u64> {
+    let locations = set.dictionary.stacks.get(sample.stack).unwrap().locations.iter();
+    let places = locations.map(|id| set.dictionary.locations.get(*id).unwrap());
+    places.flat_map(|place| std::iter::repeat_n(place.address, place.lines.len())).collect()
 }
 
 /// Without what only one side has: Go's size of objects, our state of goroutines.
