@@ -46,6 +46,8 @@ pub struct Walk {
     pub over_bytes: u64,
     /// Left out, as an address in the stack is no code of the program.
     pub foreign: u64,
+    /// Left out, as its figures cannot be: more in use than there are addresses, a count that is no number.
+    pub implausible: u64,
     /// Ended lists: a capture had done as much as one may, and what stood behind is missing.
     pub over_work: u64,
     /// Places at which the list could not be followed: memory that is not there, a header that cannot be, a cycle. What stood behind is missing.
@@ -56,7 +58,7 @@ impl Walk {
     /// Whether all that the list has was taken.
     #[must_use]
     pub fn is_whole(&self) -> bool {
-        self.beyond + self.over_bytes + self.foreign + self.over_work + self.broken == 0
+        self.beyond + self.over_bytes + self.foreign + self.implausible + self.over_work + self.broken == 0
     }
 }
 
@@ -74,12 +76,12 @@ pub(super) struct List {
 }
 
 impl List {
-    /// Hands each bucket to `each`.
+    /// Hands each bucket to `each`, which says whether its record can be.
     pub(super) fn walk<M: Memory>(
         self,
         memory: &M,
         code: &impl Code,
-        mut each: impl FnMut(Bucket),
+        mut each: impl FnMut(Bucket) -> bool,
     ) -> Result<Walk, Fault> {
         let work = Work::for_buckets(self.most);
         let (measured, code) = (Metered::new(memory, &work), Metered::new(code, &work));
@@ -115,7 +117,7 @@ impl List {
         taking: &mut Taking<'_, M, C>,
         (at, header, depth): (u64, &[u8], usize),
         walk: &mut Walk,
-        each: &mut impl FnMut(Bucket),
+        each: &mut impl FnMut(Bucket) -> bool,
     ) -> Result<(), Fault> {
         let Some((stack, record)) = self.bucket(&mut taking.pages, at, depth)? else {
             // Where it is for want of work, the list ends here, and is counted.
@@ -126,8 +128,8 @@ impl List {
         if !is_ours(&taking.code, stack) {
             walk.foreign += u64::from(!taking.code.is_spent());
         } else if let Some(stack) = taking.stacks.keep(stack) {
-            walk.taken += 1;
-            each(Bucket { at, size: word_at(header, bucket::SIZE), stack, record });
+            let is_plausible = each(Bucket { at, size: word_at(header, bucket::SIZE), stack, record });
+            *if is_plausible { &mut walk.taken } else { &mut walk.implausible } += 1;
         } else {
             walk.over_bytes += 1;
         }
