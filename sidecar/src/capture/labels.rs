@@ -5,6 +5,7 @@
 //!
 //! Sources: runtime/pprof/label.go (`labelMap`: a map up to 1.23, a slice since), runtime/map.go (`hmap`, `bmap`).
 
+use std::fmt;
 use std::sync::Arc;
 
 use profiler_proto::hash::Map;
@@ -21,15 +22,60 @@ const LABELS: u64 = 64;
 const TEXT: u64 = 1024;
 /// Bytes that the labels of a capture may have: 100,000 sets of a trace and a span.
 const BYTES: usize = 16 << 20;
-/// What a set, and each of its labels, takes beside their texts.
+/// What a set takes beside its text: its counts, its place among those that are known.
 const BESIDE: usize = 64;
 /// `abi.OldMapBucketCount`: pairs of a bucket.
 const PAIRS: usize = 8;
 /// Bytes of a `bmap` of strings: the tops of hashes, keys, values, the bucket that overflows.
 const BUCKET: usize = PAIRS + 2 * 16 * PAIRS + 8;
 
-/// Keys with values, by key.
-pub type Labels = Arc<[(String, String)]>;
+/// Keys with values, by key: one piece of memory for all of them, for there may be a hundred thousand sets.
+///
+/// Each text stands behind its length in bytes, which is written as the character of that number: texts have 3,072 bytes at most.
+#[derive(Clone, PartialEq, Eq, Hash, Default)]
+pub struct Labels(Arc<str>);
+
+impl Labels {
+    fn of(labels: &[(String, String)]) -> Self {
+        let mut all = String::new();
+        for text in labels.iter().flat_map(|(key, value)| [key, value]) {
+            let length = u32::try_from(text.len()).ok().and_then(char::from_u32);
+            all.push(length.unwrap_or('\0'));
+            all.push_str(length.map_or("", |_| text));
+        }
+        Self(all.into())
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Keys and values, in the order of keys.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        let mut rest = &*self.0;
+        let mut next = move || {
+            let length = rest.chars().next()?;
+            let (text, behind) = rest.get(length.len_utf8()..)?.split_at_checked(length as usize)?;
+            rest = behind;
+            Some(text)
+        };
+        std::iter::from_fn(move || Some((next()?, next()?)))
+    }
+
+    /// Where they lie, which they share with their clones.
+    #[must_use]
+    pub fn address(&self) -> usize {
+        self.0.as_ptr().addr()
+    }
+}
+
+impl fmt::Debug for Labels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
 
 /// Reads labels and keeps them.
 #[derive(Debug)]
@@ -75,10 +121,11 @@ impl<'m, M: Memory + ?Sized> Reader<'m, M> {
         }
         .unwrap_or_default();
         labels.sort_unstable();
-        let bytes = labels.iter().fold(BESIDE, |sum, (key, value)| sum + BESIDE + key.len() + value.len());
+        let labels = Labels::of(&labels);
+        let bytes = BESIDE + labels.0.len();
         // The first set for which there is no room ends it: whoever looks at what is there is not misled by smaller ones behind it.
         self.left = self.left.saturating_sub(bytes);
-        Ok((self.left > 0).then(|| labels.into()))
+        Ok((self.left > 0).then_some(labels))
     }
 
     /// `labelMap` is a struct of a slice of pairs.
@@ -138,5 +185,24 @@ impl<'m, M: Memory + ?Sized> Reader<'m, M> {
         let mut bytes = vec![0; length.min(TEXT) as usize];
         let is_whole = self.pages.fill(at, &mut bytes)?;
         Ok(is_whole.then(|| String::from_utf8_lossy(&bytes).into_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that all texts come back, whatever their lengths and whatever is in them.
+    #[test]
+    fn labels_are_what_they_were() {
+        let long = "\u{fffd}".repeat(1024);
+        let texts = ["", "a", "\0\u{1}", &"b".repeat(128), &long, "tier: gold"];
+        let all: Vec<(String, String)> = texts.iter().map(|text| ((*text).to_owned(), texts[5].to_owned())).collect();
+        let labels = Labels::of(&all);
+        let back: Vec<(String, String)> =
+            labels.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+        assert_eq!((back, labels.is_empty()), (all, false));
+        assert!(Labels::default().is_empty() && Labels::default().iter().next().is_none());
+        assert_eq!(labels.clone().address(), labels.address());
     }
 }

@@ -90,13 +90,12 @@ impl<'s> Builder<'s> {
     /// The profile of goroutines: how many have a stack, labels and state. Those of the runtime itself are left out, as in Go. How many there are in it.
     pub fn goroutines(&mut self, goroutines: &Goroutines, window: Window) -> u64 {
         let kind = Kind::goroutine(&mut self.set.dictionary);
-        let (mut sums, mut count) = (Sums::default(), 0);
+        let (mut sums, mut count, mut stacks) = (Sums::default(), 0, Map::default());
         for goroutine in &goroutines.list {
-            let places = places_of(self.source, goroutine);
-            if is_system(self.source, goroutine, &places) {
-                continue;
-            }
-            let stack = self.marked(&places, goroutine);
+            // Equal stacks are one, and named once.
+            let Goroutine { stack, end, status, start_pc, .. } = goroutine;
+            let key = (stack.as_ptr().addr(), stack.is_empty().then_some(*status), *end, *start_pc);
+            let Some(stack) = *stacks.entry(key).or_insert_with(|| self.shown(goroutine)) else { continue };
             let (attributes, link) = self.context_of(goroutine);
             sums.add((stack, attributes, link), [1]);
             count += 1;
@@ -107,6 +106,13 @@ impl<'s> Builder<'s> {
         self.contexts.clear();
         self.add([kind], window, losses, &sums);
         count
+    }
+
+    /// The stack of a goroutine; none of the runtime's own.
+    fn shown(&mut self, goroutine: &Goroutine) -> Option<StackId> {
+        let places = places_of(self.source, goroutine);
+        let is_ours = !is_system(self.source, goroutine, &places);
+        is_ours.then(|| self.marked(&places, goroutine))
     }
 
     /// The two profiles of contention: events and time.
@@ -141,6 +147,7 @@ impl<'s> Builder<'s> {
             ("beyond", walk.beyond),
             ("over_bytes", walk.over_bytes),
             ("foreign", walk.foreign),
+            ("implausible", walk.implausible),
             ("over_work", walk.over_work),
             ("broken", walk.broken),
         ];
@@ -161,8 +168,8 @@ impl<'s> Builder<'s> {
         if goroutine.labels.is_empty() {
             return (dictionary.attribute_set([state]), LinkId::ZERO);
         }
-        let (labels, link) = self.contexts.entry(goroutine.labels.as_ptr().addr()).or_insert_with(|| {
-            let bytes = |(key, value): &(String, String)| (key.clone().into_bytes(), value.clone().into_bytes());
+        let (labels, link) = self.contexts.entry(goroutine.labels.address()).or_insert_with(|| {
+            let bytes = |(key, value): (&str, &str)| (key.as_bytes().to_vec(), value.as_bytes().to_vec());
             let labels = goroutine.labels.iter().map(bytes).collect();
             let Context { tags, span, .. } = Context::of(&crate::sample::Sample { labels, ..Default::default() });
             let link = span.map(|span| Link { trace_id: span.trace_id, span_id: span.span_id });
