@@ -199,6 +199,16 @@ fn a_version_that_is_not_known_is_refused() {
     std::fs::remove_file(&future).unwrap();
 }
 
+/// Check that a program of 32 bits, which this kernel runs beside those of 64, is refused by name: its words are others.
+#[test]
+fn a_program_of_32_bits_is_refused() {
+    let program = programs::build("bare", "go1.24.13", &["-ldflags=-s -w"], "386");
+    let running = Running::start(&program, &[]);
+    let told = Source::find(running.pid()).unwrap_err().to_string();
+    assert!(told.starts_with(&format!("the program of process {}: ", running.pid())), "{told}");
+    assert!(told.contains("only programs of ELF with 64 bits, built by Go, can be read"), "{told}");
+}
+
 fn compare(version: &str, form: &[&str]) {
     let program = programs::build("parked", version, form, "amd64");
     let mut running = Running::start(&program, &[]);
