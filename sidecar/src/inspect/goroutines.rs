@@ -66,7 +66,7 @@ pub(super) fn each(source: &Source, all: &Goroutines, out: &mut impl Write) -> i
     for goroutine in &all.list {
         let places = places_of(source, goroutine);
         write!(out, "\ngoroutine {} [{}", goroutine.id, goroutine.state())?;
-        write!(out, "{}]{}:\n", waited(goroutine.waiting_since, now), labels(goroutine))?;
+        writeln!(out, "{}]{}:", waited(goroutine.waiting_since, now), labels(goroutine))?;
         write!(out, "{}{}", stack(goroutine, &places), creator(source, goroutine))?;
     }
     out.write_all(lost(all).as_bytes())

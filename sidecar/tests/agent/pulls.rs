@@ -178,11 +178,12 @@ fn programs_are_found_over_tls() {
          server_name = \"shop\"\nheaders = {{ authorization = \"Bearer secret\" }}\n"
     );
     std::fs::write(&file, settings).unwrap();
+    std::fs::create_dir(&files).unwrap();
     let pid = program.pid().to_string();
     let mut run = agent(&["run", "--pid", &pid, "--runtime-interval", "off", "--config", file.to_str().unwrap()]);
     let run = Running::agent(run.env("PROFILER_FILES_DIR", &files));
     let page = run.address_after("http://");
-    until(&run, || files.exists() && sum(&files, "inuse_space", "main.keep").iter().any(|value| *value >= 10_000_000));
+    until(&run, || sum(&files, "inuse_space", "main.keep").iter().any(|value| *value >= 10_000_000));
     assert!(run.log().contains(&format!("profiles are pulled from https://{address}")), "{}", run.log());
     assert_eq!((figures(&page)[0], figures(&page)[2]), (1, 0), "{}", run.log());
     assert_eq!(run.end(), Some(0));
