@@ -66,8 +66,10 @@ pub fn walked(loaded: &Loaded, stack: &[Pc]) -> Vec<Place> {
 fn named(loaded: &Loaded, stack: &[Pc], mut shows: impl FnMut(&Frame) -> bool) -> Vec<Place> {
     let mut places = Vec::with_capacity(stack.len());
     for pc in stack {
-        let call = if pc.is_return { Call::Return } else { Call::Interrupted };
-        let frames = loaded.frames(pc.address, call);
+        let frames = match pc.is_return {
+            true => loaded.named(pc.address).frames,
+            false => loaded.frames(pc.address, Call::Interrupted),
+        };
         let shown = frames.iter().filter(|frame| shows(frame)).collect();
         let address = pc.address.wrapping_sub(pc.is_return.into());
         places.push(Place { address, lines: shared(&frames, shown) });

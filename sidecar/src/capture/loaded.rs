@@ -72,7 +72,10 @@ impl Loaded {
     /// The functions that an address of the process stands for.
     #[must_use]
     pub fn frames(&self, pc: u64, call: Call) -> Frames {
-        self.program.frames(pc.wrapping_sub(self.bias), call)
+        let (frames, pairs) = self.program.frames_in(pc.wrapping_sub(self.bias), call);
+        let cost = pairs.map_or(0, |pairs| LOOK_UP + PAIR * u64::from(pairs));
+        self.looked_up.set(self.looked_up.get() + cost);
+        frames
     }
 
     /// What a return address of the process stands for.

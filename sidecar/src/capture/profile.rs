@@ -21,8 +21,10 @@ use super::contention::Contention;
 use super::frames::{self, Place};
 use super::goroutines::{Goroutine, Goroutines};
 use super::heap::Heap;
+use super::loaded::Loaded;
 use super::source::Source;
 use super::stack::{End, Pc};
+use super::work::Work;
 
 /// Most locations that are found again without looking at their lines.
 const LOCATIONS: usize = 1 << 16;
@@ -45,6 +47,9 @@ pub struct Builder<'s> {
     functions: Map<(Arc<str>, Arc<str>, u32), FunctionId>,
     /// By address and the frames there, which are kept so that no others come to lie where they are.
     locations: Map<(u64, usize), (LocationId, Frames)>,
+    /// What names may still cost, and how many stacks have none for want of it.
+    work: Work,
+    unnamed: u64,
     /// Tags and span of labels, by where these are as long as the goroutines are looked at.
     contexts: Map<usize, (Vec<AttributeId>, LinkId)>,
 }
@@ -63,7 +68,8 @@ impl<'s> Builder<'s> {
         let scope = Scope { name: "profiler_sidecar".into(), version: env!("CARGO_PKG_VERSION").into() };
         let mut set = ProfileSet { resource, scope, ..ProfileSet::default() };
         let mapping = mapping(source, &mut set);
-        Self { source, set, mapping, functions: Map::default(), locations: Map::default(), contexts: Map::default() }
+        let (functions, locations, contexts, unnamed) = Default::default();
+        Self { source, set, mapping, functions, locations, work: Work::for_names(), unnamed, contexts }
     }
 
     /// What was added.
@@ -78,8 +84,7 @@ impl<'s> Builder<'s> {
         let kinds = Kind::heap(&mut self.set.dictionary, period);
         let mut sums = Sums::default();
         for record in std::mem::take(&mut heap.records) {
-            let places = frames::of_heap(self.source.loaded(), &record.stack);
-            let stack = self.stack(&places);
+            let stack = self.stack(|loaded| frames::of_heap(loaded, &record.stack));
             let (all, live) = (record.allocated.unsampled(heap.rate), record.in_use.unsampled(heap.rate));
             sums.add((stack, AttributeSetId::ZERO, LinkId::ZERO), [all.objects, all.bytes, live.objects, live.bytes]);
         }
@@ -110,9 +115,13 @@ impl<'s> Builder<'s> {
 
     /// The stack of a goroutine; none of the runtime's own.
     fn shown(&mut self, goroutine: &Goroutine) -> Option<StackId> {
-        let places = places_of(self.source, goroutine);
-        let is_ours = !is_system(self.source, goroutine, &places);
-        is_ours.then(|| self.marked(&places, goroutine))
+        let source = self.source;
+        let places = self.work.done(source.loaded(), |_| places_of(source, goroutine));
+        let is_ours = !is_system(source, goroutine, places.as_deref().unwrap_or_default());
+        is_ours.then(|| match places {
+            Some(places) => self.marked(&places, goroutine),
+            None => self.left_out(),
+        })
     }
 
     /// The two profiles of contention: events and time.
@@ -120,8 +129,7 @@ impl<'s> Builder<'s> {
         let kinds = Kind::contention(&mut self.set.dictionary, contention.kind);
         let mut sums = Sums::default();
         for record in &contention.records {
-            let places = frames::kept(self.source.loaded(), &record.stack);
-            let stack = self.stack(&places);
+            let stack = self.stack(|loaded| frames::kept(loaded, &record.stack));
             sums.add((stack, AttributeSetId::ZERO, LinkId::ZERO), [record.count, contention.delay_nanos(record)]);
         }
         let losses = self.losses(&contention.walk, &[]);
@@ -148,7 +156,7 @@ impl<'s> Builder<'s> {
             ("over_bytes", walk.over_bytes),
             ("foreign", walk.foreign),
             ("implausible", walk.implausible),
-            ("over_work", walk.over_work),
+            ("over_work", walk.over_work + std::mem::take(&mut self.unnamed)),
             ("broken", walk.broken),
         ];
         let told = walked.iter().chain(others).filter(|(_, count)| *count > 0);
@@ -205,9 +213,18 @@ impl<'s> Builder<'s> {
         dictionary.locations.intern(Location { lines, ..Location::default() })
     }
 
-    fn stack(&mut self, places: &[Place]) -> StackId {
+    /// The stack of the places that `named` gives.
+    fn stack(&mut self, named: impl FnOnce(&Loaded) -> Vec<Place>) -> StackId {
+        let Some(places) = self.work.done(self.source.loaded(), named) else { return self.left_out() };
         let locations: Vec<LocationId> = places.iter().map(|place| self.location(place)).collect();
         self.set.dictionary.stacks.intern(Stack { locations: locations.into() })
+    }
+
+    /// A stack whose names would cost more than all may.
+    fn left_out(&mut self) -> StackId {
+        self.unnamed += 1;
+        let locations = [self.remark(LEFT_OUT)].into();
+        self.set.dictionary.stacks.intern(Stack { locations })
     }
 
     fn location(&mut self, place: &Place) -> LocationId {

@@ -42,6 +42,11 @@ impl Work {
         Self::new(LEAST.saturating_add((count as u64).saturating_mul(BUCKET)))
     }
 
+    /// For the names of what one process keeps: of a hundred thousand addresses.
+    pub(super) fn for_names() -> Self {
+        Self::new(4 * LEAST)
+    }
+
     fn new(left: u64) -> Self {
         Self { left: Cell::new(left) }
     }
@@ -49,6 +54,17 @@ impl Work {
     /// Whether all is spent: what was not answered may be there.
     pub(super) fn is_spent(&self) -> bool {
         self.left.get() == 0
+    }
+
+    /// What `asked` gives, which looks up in `code`; none once all is spent.
+    pub(super) fn done<C: Code, T>(&self, code: &C, asked: impl FnOnce(&C) -> T) -> Option<T> {
+        if self.is_spent() {
+            return None;
+        }
+        let before = code.looked_up();
+        let done = asked(code);
+        self.take(code.looked_up() - before);
+        Some(done)
     }
 
     /// Takes `work` off what is left; whether there was as much.

@@ -159,15 +159,22 @@ impl Program {
     /// The functions that `pc` stands for. Wrappers that Go's own traces leave out are among them: [`Elision`] says which.
     #[must_use]
     pub fn frames(&self, pc: u64, call: Call) -> Frames {
+        self.frames_in(pc, call).0
+    }
+
+    /// The same, and among how many pairs of numbers they were looked for; none where they were known.
+    pub(crate) fn frames_in(&self, pc: u64, call: Call) -> (Frames, Option<u32>) {
         let Some(at) = pc.checked_sub(u64::from(call == Call::Return)).filter(|at| self.table.text().contains(at))
         else {
-            return Frames::default();
+            return Default::default();
         };
-        self.frames.known(at).unwrap_or_else(|| {
-            let frames: Frames = inline::frames(self, at).into();
-            self.frames.keep(at, &frames);
-            frames
-        })
+        if let Some(known) = self.frames.known(at) {
+            return (known, None);
+        }
+        let (frames, pairs) = inline::frames(self, at);
+        let frames: Frames = frames.into();
+        self.frames.keep(at, &frames);
+        (frames, Some(pairs))
     }
 
     /// The function that `pc` is in.

@@ -9,6 +9,7 @@ use crate::capture::Memory;
 use crate::capture::goroutines::goroutines;
 use crate::capture::heap::heap;
 use crate::capture::variables::{Code, Function};
+use crate::capture::work::Work;
 use crate::elf::Machine;
 use crate::go::layouts::{bucket, status};
 use crate::target::{Fault, Piece};
@@ -174,4 +175,14 @@ fn buckets_far_apart_cost_what_a_capture_may_cost() {
     assert_eq!((heap.walk.taken, heap.walk.over_work, heap.walk.broken, heap.walk.foreign), (1000, 1, 0, 0));
     assert!(heap.walk.beyond > 10_000 && !heap.walk.is_whole(), "{:?}", heap.walk);
     assert!(memory.bytes.get() < 1200 << 20, "{}", memory.bytes.get());
+}
+
+/// Check that names that cost much are looked up as long as there is work for them, and that whoever asks is told when there is none.
+#[test]
+fn names_cost_what_a_capture_may_cost() {
+    let (work, code) = (Work::for_names(), Wide { cost: 10 << 20, looked_up: Cell::new(0) });
+    let named = (0..1000).map_while(|_| work.done(&code, |code| code.function(0x1010))).count();
+    assert_eq!((named, work.done(&code, |_| ()), code.looked_up()), (410, None, 410 * (10 << 20)));
+    let (work, known) = (Work::for_names(), Wide { cost: 0, looked_up: Cell::new(0) });
+    assert!((0..1_000_000).all(|_| work.done(&known, |code| code.function(0x1010)).is_some()));
 }
