@@ -73,7 +73,10 @@ pub fn goroutines(asked: &GoroutinesArguments, mut out: impl Write) -> Result<Sa
     match &asked.output {
         Some(path) => {
             let set = built(&source, |builder, window| _ = builder.goroutines(&all, window));
-            Ok(Said { shown: file::write(&set, "goroutine", path)?, remarks: goroutines::remarks(&all) })
+            let remarks = goroutines::remarks(&all);
+            // Of very many, with labels, tens of megabytes, which the file takes, too.
+            drop(all);
+            Ok(Said { shown: file::write(&set, "goroutine", path)?, remarks })
         }
         None if asked.each => written(goroutines::each(&source, &all, &mut out).and_then(|()| out.flush())),
         None => written(goroutines::grouped(&source, &all, &mut out).and_then(|()| out.flush())),

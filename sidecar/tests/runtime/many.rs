@@ -93,8 +93,8 @@ fn a_hundred_thousand_take_no_more_than_96_mib() {
     std::fs::remove_file(&file).unwrap();
 }
 
-/// Check that a hundred thousand goroutines with labels of their own are shown, grouped and each by itself, with 64 MiB of memory (as above), though the text
-/// is longer than that; and that all of them are in it.
+/// Check that a hundred thousand goroutines with labels of their own are shown, grouped and each by itself, and written to a file, with 64 MiB of memory (as above),
+/// though the text is longer than that; and that all of them are in it.
 #[test]
 fn a_hundred_thousand_with_labels_are_shown_with_64_mib() {
     if !is_root() {
@@ -114,5 +114,21 @@ fn a_hundred_thousand_with_labels_are_shown_with_64_mib() {
         assert_eq!(text.matches(each).count(), 100_000, "{form:?}: {}", &text[..2000]);
         assert_eq!(text.matches("endpoint: /orders, request: ").count(), 100_000, "{form:?}");
     }
+    let file_of_samples = file.with_extension("pb.gz");
+    let mut limited = Command::new("prlimit");
+    limited.args([
+        "--data=67108864",
+        env!("CARGO_BIN_EXE_profiler-sidecar"),
+        "goroutines",
+        "--max-goroutines",
+        "110000",
+    ]);
+    let ran = limited.arg(running.pid().to_string()).arg("-o").arg(&file_of_samples).output().unwrap();
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    let set = pprof::decode(&std::fs::read(&file_of_samples).unwrap(), &Limits::default()).unwrap();
+    let with_labels =
+        |sample: &&profiler_proto::Sample| set.dictionary.value_of(sample.attributes, "request").is_some();
+    assert_eq!(set.profiles[0].samples.iter().filter(with_labels).count(), 100_000);
+    std::fs::remove_file(&file_of_samples).unwrap();
     std::fs::remove_file(&file).unwrap();
 }
