@@ -103,22 +103,25 @@ impl Site {
     ) -> Result<Reply, BadParameter> {
         let seconds = query.number("seconds", 1..=MOST_SECONDS, 0)?;
         let chosen = query.process()?;
-        let look = async || {
-            // It is never closed.
-            let _turn = self.looks.acquire().await;
-            taken(chosen.pid).await
-        };
+        // It is never closed.
+        let turn = async || self.looks.acquire().await.ok();
         let profile = async {
             if seconds == 0 || method == Method::HEAD {
-                return look().await;
+                let turn = turn().await;
+                return Ok((taken(chosen.pid).await?, turn));
             }
             let _place = self.changes.try_acquire().map_err(|_| CaptureError::TooMany)?;
             let _kept = keep();
-            let before = look().await?;
+            let first = turn().await;
+            let before = taken(chosen.pid).await?;
+            drop(first);
             tokio::time::sleep(Duration::from_secs(seconds)).await;
-            Ok(changes(before, look().await?))
+            let second = turn().await;
+            Ok((changes(before, taken(chosen.pid).await?), second))
         };
-        let reply = answer(profile.await, &chosen);
+        // The turn ends once the answer is made, which is a hundredth of what it is made of.
+        let (captured, _turn) = profile.await.map_or_else(|why| (Err(why), None), |(sets, turn)| (Ok(sets), turn));
+        let reply = answer(captured, &chosen);
         Ok(if method == Method::HEAD { reply.without_body() } else { reply })
     }
 
@@ -213,7 +216,7 @@ fn refused(error: CaptureError) -> Reply {
     let refusal = Reply::refusal(StatusCode::SERVICE_UNAVAILABLE, error);
     match error {
         CaptureError::TooMany => refusal.with(RETRY_AFTER, HeaderValue::from_static("30")),
-        CaptureError::Off => refusal,
+        CaptureError::Off | CaptureError::TooMuch => refusal,
         CaptureError::NoHeap | CaptureError::NoRuntime | CaptureError::NoProcess => {
             Reply::refusal(StatusCode::NOT_FOUND, error)
         }

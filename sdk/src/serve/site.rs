@@ -42,9 +42,9 @@ const PATHS: &str = "\
 ";
 
 /// So many changes of the heap are waited for at once: each of them holds a profile.
-const MOST_CHANGES: usize = 4;
-/// So many looks are taken at once; one more waits for its turn.
-const MOST_LOOKS: usize = 4;
+const MOST_CHANGES: usize = 2;
+/// So many looks are taken at once; one more waits for its turn. What is seen may be tens of megabytes, and is in memory until its answer is made.
+const MOST_LOOKS: usize = 1;
 /// How long a wrong token is answered.
 const PENALTY: Duration = Duration::from_millis(250);
 
@@ -62,7 +62,7 @@ pub(super) struct Site {
     pub(super) tree_maker: Semaphore,
     /// Taken while a change of the heap is waited for.
     pub(super) changes: Semaphore,
-    /// Taken while the heap, threads or what a runtime keeps is looked at: whoever captures does that in its turn, before what is to be exported.
+    /// Taken while the heap, threads or what a runtime keeps is looked at, and the answer made: whoever captures does that in its turn, before what is to be exported.
     pub(super) looks: Semaphore,
 }
 

@@ -101,6 +101,9 @@ pub enum CaptureError {
     /// More captures run than are allowed at once.
     #[error("too many captures at once; try again when one has ended")]
     TooMany,
+    /// The profiles of all processes together would take more memory than there is for them.
+    #[error("all processes together have more than is kept at once; ask for one of them, by pid=N")]
+    TooMuch,
     /// The profiler is paused or has ended.
     #[error("sampling is off; resume it first")]
     Off,

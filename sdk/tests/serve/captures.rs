@@ -83,7 +83,7 @@ fn the_index_names_the_profiles() {
     assert_eq!(line.body, own.strip_suffix(b"\0").unwrap());
 }
 
-/// Check that of many who ask for the heap at once a few are looked after at a time, and that all get it.
+/// Check that of many who ask for the heap at once one is looked after at a time, and that all get it.
 #[test]
 fn looks_at_the_heap_wait_for_their_turn() {
     let server = serve(shop());
@@ -92,5 +92,5 @@ fn looks_at_the_heap_wait_for_their_turn() {
         let all: Vec<_> = (0..32).map(|_| scope.spawn(|| server.get("/debug/pprof/heap").status)).collect();
         assert!(all.into_iter().all(|one| one.join().unwrap() == 200));
     });
-    assert!(server.source.most_looks.load(Ordering::Relaxed) <= 4);
+    assert_eq!(server.source.most_looks.load(Ordering::Relaxed), 1);
 }

@@ -3,7 +3,7 @@
 //! In: the address of the list's head. Out: each bucket once, with its stack and its record as bytes; what could not be read or believed is counted.
 //! A bucket never changes but for its record and is never freed (mprof.go: "None of the fields in this bucket header are modified after
 //! creation"), so a list can be walked while the program runs: one begins at the newest and sees all that were there.
-//! Bounded: so many buckets, a stack of [`DEPTH_LIMIT`](bucket::DEPTH_LIMIT), all stacks by [`BYTES`](stacks::BYTES), each address once.
+//! Bounded: so many buckets, a stack of [`DEPTH_LIMIT`](bucket::DEPTH_LIMIT), all stacks by [`BYTES`](stacks::BYTES), each address once, all of it by [`Work`].
 
 use std::sync::Arc;
 
@@ -15,6 +15,7 @@ use crate::target::Fault;
 use super::memory::{Memory, Pages, word_at};
 use super::stacks::{self, Stacks};
 use super::variables::Code;
+use super::work::{Metered, Work};
 
 /// `logicalStackSentinel` (tracestack.go), which stands before stacks of the runtime's own locks (1.23, 1.24); it is no address.
 pub(super) const LOGICAL: u64 = u64::MAX;
@@ -45,6 +46,10 @@ pub struct Walk {
     pub over_bytes: u64,
     /// Left out, as an address in the stack is no code of the program.
     pub foreign: u64,
+    /// Left out, as its figures cannot be: more in use than there are addresses, a count that is no number.
+    pub implausible: u64,
+    /// Ended lists: a capture had done as much as one may, and what stood behind is missing.
+    pub over_work: u64,
     /// Places at which the list could not be followed: memory that is not there, a header that cannot be, a cycle. What stood behind is missing.
     pub broken: u64,
 }
@@ -53,7 +58,7 @@ impl Walk {
     /// Whether all that the list has was taken.
     #[must_use]
     pub fn is_whole(&self) -> bool {
-        self.beyond + self.over_bytes + self.foreign + self.broken == 0
+        self.beyond + self.over_bytes + self.foreign + self.implausible + self.over_work + self.broken == 0
     }
 }
 
@@ -71,20 +76,22 @@ pub(super) struct List {
 }
 
 impl List {
-    /// Hands each bucket to `each`.
+    /// Hands each bucket to `each`, which says whether its record can be.
     pub(super) fn walk<M: Memory>(
         self,
         memory: &M,
         code: &impl Code,
-        mut each: impl FnMut(Bucket),
+        mut each: impl FnMut(Bucket) -> bool,
     ) -> Result<Walk, Fault> {
-        let mut taking = Taking { pages: Pages::new(memory), stacks: Stacks::new(stacks::BYTES), code };
+        let work = Work::for_buckets(self.most);
+        let (measured, code) = (Metered::new(memory, &work), Metered::new(code, &work));
+        let mut taking = Taking { pages: Pages::new(&measured), stacks: Stacks::new(stacks::BYTES), code };
         let (mut walk, mut seen, mut mark) = (Walk::default(), Set::default(), 0);
         let Some(mut next) = memory.word(self.head)? else { return Ok(Walk { broken: 1, ..walk }) };
         while next != 0 {
             let is_new = next != mark && !seen.contains(&next);
             let Some((header, depth)) = self.header(&mut taking.pages, next)?.filter(|_| is_new) else {
-                walk.broken += 1;
+                *if work.is_spent() { &mut walk.over_work } else { &mut walk.broken } += 1;
                 break;
             };
             if seen.len() < self.most {
@@ -110,18 +117,19 @@ impl List {
         taking: &mut Taking<'_, M, C>,
         (at, header, depth): (u64, &[u8], usize),
         walk: &mut Walk,
-        each: &mut impl FnMut(Bucket),
+        each: &mut impl FnMut(Bucket) -> bool,
     ) -> Result<(), Fault> {
         let Some((stack, record)) = self.bucket(&mut taking.pages, at, depth)? else {
-            walk.broken += 1;
+            // Where it is for want of work, the list ends here, and is counted.
+            walk.broken += u64::from(!taking.code.is_spent());
             return Ok(());
         };
         let stack = stack.strip_prefix(&[LOGICAL]).unwrap_or(&stack);
-        if !is_ours(taking.code, stack) {
-            walk.foreign += 1;
+        if !is_ours(&taking.code, stack) {
+            walk.foreign += u64::from(!taking.code.is_spent());
         } else if let Some(stack) = taking.stacks.keep(stack) {
-            walk.taken += 1;
-            each(Bucket { at, size: word_at(header, bucket::SIZE), stack, record });
+            let is_plausible = each(Bucket { at, size: word_at(header, bucket::SIZE), stack, record });
+            *if is_plausible { &mut walk.taken } else { &mut walk.implausible } += 1;
         } else {
             walk.over_bytes += 1;
         }
@@ -156,9 +164,9 @@ type Content = (Vec<u64>, Vec<u8>);
 
 /// What goes on from one bucket to the next.
 struct Taking<'m, M: ?Sized, C> {
-    pages: Pages<'m, M>,
+    pages: Pages<'m, Metered<'m, M>>,
     stacks: Stacks<u64>,
-    code: &'m C,
+    code: Metered<'m, C>,
 }
 
 /// Whether all addresses are of the program's functions; each is a return address, which may lie one behind the last instruction.

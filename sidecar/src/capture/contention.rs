@@ -18,6 +18,9 @@ use super::memory::{Memory, word_at};
 use super::ticks::Speed;
 use super::variables::{Code, Variables};
 
+/// Most events that one stack can have: beyond it, a `float64` counts no single one.
+const EVENTS: f64 = (1_u64 << 53) as f64;
+
 /// What a person is told where a profile is off.
 #[must_use]
 pub fn advice(kind: Kind) -> &'static str {
@@ -87,10 +90,14 @@ pub fn contention<M: Memory>(
     let mut records = Vec::new();
     let list = List { head, kind: typ, record: bucket::BLOCK_RECORD, most };
     let walk = list.walk(memory, code, |bucket| {
-        // A count below one event is shown as one, as Go does.
-        let count = (f64::from_bits(word_at(&bucket.record, 0)) as i64).max(1);
-        let ticks = (word_at(&bucket.record, 8) as i64).max(0);
-        records.push(Record { at: bucket.at, stack: bucket.stack, count, ticks });
+        let (count, ticks) = (f64::from_bits(word_at(&bucket.record, 0)), word_at(&bucket.record, 8) as i64);
+        let is_plausible = (0.0..=EVENTS).contains(&count) && ticks >= 0;
+        if is_plausible {
+            // A count below one event is shown as one, as Go does.
+            let count = (count as i64).max(1);
+            records.push(Record { at: bucket.at, stack: bucket.stack, count, ticks });
+        }
+        is_plausible
     })?;
     // Where nothing was waited for it need not be known, and may have to be measured.
     let ticks_per_second =

@@ -17,6 +17,8 @@ const TRIES: u32 = 10;
 /// `memoryLimitMinHeapGoalHeadroom` and `memoryLimitHeapGoalHeadroomPercent`: what is kept free below a limit.
 const HEADROOM: u64 = 1 << 20;
 const HEADROOM_PERCENT: u64 = 3;
+/// Addresses that a heap can have (`heapAddrBits`, runtime/malloc.go): nobody has more in use, or mapped.
+const ADDRESSES: u64 = 1 << 48;
 /// `minRunway`: the least that a heap may still grow while it is collected.
 const RUNWAY: u64 = 64 << 10;
 
@@ -118,7 +120,8 @@ impl Pacer {
                 return Ok(None);
             }
             let pacer = Self::of(&bytes);
-            if pacer.free.saturating_add(pacer.in_use) <= pacer.mapped {
+            let is_plausible = pacer.mapped.max(pacer.marked) <= ADDRESSES;
+            if is_plausible && pacer.free.saturating_add(pacer.in_use) <= pacer.mapped {
                 return Ok(Some(pacer));
             }
         }

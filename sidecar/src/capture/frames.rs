@@ -3,9 +3,9 @@
 //! The runtime keeps stacks with an address for each function, inlined ones included (heap; its own locks), or with return addresses alone (block
 //! and mutex since 1.23, but for the leaf), and nothing says which. So, as in Go: where the addresses behind one are those that it implies, they
 //! belong to the same place; else the functions around it come from the table. Taken for the other, inlined functions would show twice, or
-//! be lost. Out: a place for each call, with all functions inlined there, as Go's own profiles have them.
+//! be lost. Out: a place for each call, with all functions inlined there, and its address, as Go's own profiles have them.
 //!
-//! Sources: runtime/pprof/proto.go (`appendLocsForStack`), runtime/traceback.go (`tracebackPCs`), runtime/symtab.go (`Frames.Next`).
+//! Sources: runtime/pprof/proto.go (`appendLocsForStack`, `emitLocation`), runtime/traceback.go (`tracebackPCs`), runtime/symtab.go (`Frames.Next`).
 
 use crate::go::{Call, Elision, Frame, Frames};
 
@@ -18,7 +18,7 @@ const EXIT: &str = "runtime.goexit";
 /// A place in a stack.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    /// Its address in the process.
+    /// Its address in the process, as Go's own profiles have it: of a call, the byte before the address that it returns to, which is of the call's line.
     pub address: u64,
     /// The functions there, innermost first; none is without one.
     pub lines: Frames,
@@ -66,10 +66,13 @@ pub fn walked(loaded: &Loaded, stack: &[Pc]) -> Vec<Place> {
 fn named(loaded: &Loaded, stack: &[Pc], mut shows: impl FnMut(&Frame) -> bool) -> Vec<Place> {
     let mut places = Vec::with_capacity(stack.len());
     for pc in stack {
-        let call = if pc.is_return { Call::Return } else { Call::Interrupted };
-        let frames = loaded.frames(pc.address, call);
+        let frames = match pc.is_return {
+            true => loaded.named(pc.address).frames,
+            false => loaded.frames(pc.address, Call::Interrupted),
+        };
         let shown = frames.iter().filter(|frame| shows(frame)).collect();
-        places.push(Place { address: pc.address, lines: shared(&frames, shown) });
+        let address = pc.address.wrapping_sub(pc.is_return.into());
+        places.push(Place { address, lines: shared(&frames, shown) });
     }
     places.retain(is_shown);
     places
@@ -81,9 +84,9 @@ fn is_shown(place: &Place) -> bool {
 
 /// All functions of a return address, but wrappers around them; and how many of the addresses behind it stand for these functions.
 fn whole(loaded: &Loaded, pc: u64, behind: &[u64]) -> (Place, usize) {
-    let Named { frames, implied } = loaded.named(pc);
+    let (Named { frames, implied }, address) = (loaded.named(pc), pc.wrapping_sub(1));
     if frames.len() <= 1 {
-        return (Place { address: pc, lines: frames }, 0);
+        return (Place { address, lines: frames }, 0);
     }
     let mut elision = Elision::default();
     let (mut lines, mut followers, mut follow) = (Vec::with_capacity(frames.len()), 0, true);
@@ -97,7 +100,7 @@ fn whole(loaded: &Loaded, pc: u64, behind: &[u64]) -> (Place, usize) {
             lines.push(frame);
         }
     }
-    (Place { address: pc, lines: shared(&frames, lines) }, followers)
+    (Place { address, lines: shared(&frames, lines) }, followers)
 }
 
 /// The frames that are shown; where they are all of them, without a copy.

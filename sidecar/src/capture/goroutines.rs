@@ -5,7 +5,7 @@
 //! the same state at the same place, and had not run since it was chosen, and both copies lead the same way. One that parks again and again at one
 //! place is so told from one that stays. Else it is tried again, then counted. Not one moment for all of them: each is consistent in itself.
 //! Bounded: so many goroutines that live, in batches of [`BATCH`]; places of the list, which dead ones keep, by [`PLACES`]; their stacks by
-//! [`BYTES`](super::stacks::BYTES).
+//! [`BYTES`](super::stacks::BYTES); what it costs to have these, and labels, by [`Work`].
 
 use std::sync::Arc;
 
@@ -18,6 +18,7 @@ use super::stack::{Bytes, CHUNK, End, Pc, walk};
 use super::stacks::{self, Stacks};
 use super::state::State;
 use super::variables::{Code, Variables};
+use super::work::{Metered, Work};
 
 /// Goroutines that are read at once.
 const BATCH: usize = 64;
@@ -39,7 +40,9 @@ pub struct Goroutines {
     pub changed: u64,
     /// Whose stack is left out, as those before have all the bytes that a capture may have. They are in the list, without one.
     pub over_bytes: u64,
-    /// Whose labels are left out for the same reason.
+    /// Whose stack is left out, as the capture had done as much as one may. They are in the list, without one.
+    pub over_work: u64,
+    /// Whose labels are left out for one of these reasons.
     pub labels_cut: u64,
     /// Elements of the list that are no goroutines: memory that is not there, bounds that cannot be.
     pub broken: u64,
@@ -103,8 +106,10 @@ pub fn goroutines<M: Memory>(
     let Some((mut first, count)) = list(memory, variable)? else { return Ok(None) };
     let places = count.min(PLACES);
     let all = Goroutines { beyond: count - places, ..Goroutines::default() };
-    let (labels, stacks) = (Reader::new(memory, layout.labels), Stacks::new(stacks::BYTES));
-    let mut capture = Capture { memory, code, layout, most, labels, stacks, all };
+    let work = Work::for_goroutines(places.min(most as u64));
+    let (measured, code) = (&Metered::new(memory, &work), &Metered::new(code, &work));
+    let (labels, stacks) = (Reader::new(measured, layout.labels), Stacks::new(stacks::BYTES));
+    let mut capture = Capture { memory, measured, code, layout, most, labels, stacks, all };
     let mut at = 0;
     while at < places {
         // Where nothing is a goroutine there is no list.
@@ -163,8 +168,11 @@ fn addresses(
 }
 
 struct Capture<'m, M, C> {
+    /// For what there is so much of as goroutines.
     memory: &'m M,
-    code: &'m C,
+    /// For what there may be any amount of.
+    measured: &'m Metered<'m, M>,
+    code: &'m Metered<'m, C>,
     layout: &'m Layout,
     most: usize,
     labels: Reader<'m, M>,
@@ -235,7 +243,11 @@ impl<M: Memory, C: Code> Capture<'_, M, C> {
             };
             // What is longer than a copy was read piece by piece, and is so again.
             let is_whole = was.hi.saturating_sub(was.start.sp) <= CHUNK as u64;
-            if stayed && (is_whole && first == second || self.walked(was, second)? == *walk) {
+            let is_same = stayed && (is_whole && first == second || self.walked(was, second)? == *walk);
+            if self.measured.is_spent() {
+                self.all.over_work += 1;
+                self.take(was, &[], End::Lost)?;
+            } else if is_same {
                 self.take(was, &walk.0, walk.1)?;
             } else {
                 changed.push(*address);
@@ -257,21 +269,22 @@ impl<M: Memory, C: Code> Capture<'_, M, C> {
 
     /// The stacks of these, each from where it goes on, [`CHUNK`] of it at most; as far as it is there.
     fn copies(&self, waiting: &[(u64, State)]) -> Result<Vec<Vec<u8>>, Fault> {
-        let length = |state: &State| state.hi.saturating_sub(state.start.sp).min(CHUNK as u64) as usize;
+        let most = if self.measured.is_spent() { 0 } else { CHUNK as u64 };
+        let length = |state: &State| state.hi.saturating_sub(state.start.sp).min(most) as usize;
         let mut buffers: Vec<Vec<u8>> = waiting.iter().map(|(_, state)| vec![0; length(state)]).collect();
         let mut pieces: Vec<_> = waiting
             .iter()
             .zip(&mut buffers)
             .map(|((_, state), buffer)| Piece::new(state.start.sp, &mut buffer[..]))
             .collect();
-        self.memory.read_many(&mut pieces)?;
+        self.measured.read_many(&mut pieces)?;
         let read: Vec<usize> = pieces.iter().map(|piece| piece.read).collect();
         buffers.iter_mut().zip(read).for_each(|(buffer, read)| buffer.truncate(read));
         Ok(buffers)
     }
 
     fn walked(&self, state: &State, copy: &[u8]) -> Result<(Vec<Pc>, End), Fault> {
-        let mut bytes = Bytes::new(self.memory, state.lo..state.hi, state.start.sp, copy);
+        let mut bytes = Bytes::new(self.measured, state.lo..state.hi, state.start.sp, copy);
         walk(self.code, state.start, &mut bytes)
     }
 

@@ -25,7 +25,8 @@ pub struct Heap {
     pub records: Vec<Record>,
     /// What became of the runtime's list.
     pub walk: Walk,
-    /// Records with more frees than allocations, as they were written while they were read; taken as nothing in use.
+    /// Records that were written while they were read: more frees than allocations, taken as nothing in use, or bytes that are not those of the
+    /// objects, which are taken.
     pub torn: u64,
 }
 
@@ -117,6 +118,8 @@ pub fn heap<M: Memory>(
 ) -> Result<Option<Heap>, Fault> {
     let (Some(head), Some(rate)) = (variables.buckets, variables.memory_rate) else { return Ok(None) };
     let Some(rate) = memory.word(rate)? else { return Ok(None) };
+    // An `int`, of which the runtime takes what is below 0 for 0.
+    let rate = u64::try_from(rate as i64).unwrap_or(0);
     let list = List { head, kind: bucket::MEMORY, record: 4 * layout.cycle.size(), most };
     let read = |state| {
         let mut heap = Heap { state, rate, records: Vec::new(), walk: Walk::default(), torn: 0 };
@@ -126,7 +129,7 @@ pub fn heap<M: Memory>(
     // Where nothing is published yet, all is counted: few records have come together by then, which are read once more.
     let mut heap: Heap = read(State::Collected)?;
     // Of records that were not asked for nothing is known.
-    let is_left_out = heap.walk.taken == 0 && heap.walk.beyond > 0;
+    let is_left_out = heap.walk.taken == 0 && heap.walk.beyond + heap.walk.over_work > 0;
     if !is_left_out && heap.records.iter().all(Record::is_empty) {
         heap = read(State::NoCollection)?;
     }
@@ -143,13 +146,16 @@ fn off(code: &impl Code) -> State {
 }
 
 impl Heap {
-    /// Adds what a bucket says.
-    fn add(&mut self, bucket: Bucket, shape: Cycle) {
+    /// Adds what a bucket says, if it can be.
+    fn add(&mut self, bucket: Bucket, shape: Cycle) -> bool {
         let cycles = Cycles::of(shape, bucket.size, &bucket.record);
         let counts = if self.state == State::Collected { cycles.active } else { cycles.all };
-        self.torn += u64::from(counts.is_torn());
-        let (allocated, in_use) = (counts.allocated(), counts.in_use());
+        let (Some(allocated), Some(in_use)) = (counts.allocated(bucket.size), counts.in_use(bucket.size)) else {
+            return false;
+        };
+        self.torn += u64::from(counts.is_torn(bucket.size));
         self.records.push(Record { at: bucket.at, stack: bucket.stack, size: bucket.size, allocated, in_use });
+        true
     }
 }
 
@@ -203,22 +209,29 @@ impl Counts {
         }
     }
 
-    fn is_torn(self) -> bool {
-        self.frees > self.allocs || self.free_bytes > self.alloc_bytes
+    /// Whether it was written meanwhile: a bucket is of objects of one size, so its bytes are that many.
+    fn is_torn(self, size: u64) -> bool {
+        let bytes = |count: u64| count.wrapping_mul(size);
+        self.frees > self.allocs || (self.alloc_bytes, self.free_bytes) != (bytes(self.allocs), bytes(self.frees))
     }
 
-    fn allocated(self) -> Amount {
-        Amount { objects: signed(self.allocs), bytes: signed(self.alloc_bytes) }
+    /// None where nobody can have allocated as much.
+    fn allocated(self, size: u64) -> Option<Amount> {
+        amount(self.allocs, size, ALLOCATED)
     }
 
-    fn in_use(self) -> Amount {
-        if self.is_torn() {
-            return Amount::default();
-        }
-        Amount { objects: signed(self.allocs - self.frees), bytes: signed(self.alloc_bytes - self.free_bytes) }
+    /// None where there are not as many addresses.
+    fn in_use(self, size: u64) -> Option<Amount> {
+        amount(self.allocs.saturating_sub(self.frees), size, ADDRESSES)
     }
 }
 
-fn signed(value: u64) -> i64 {
-    i64::try_from(value).unwrap_or(i64::MAX)
+/// Addresses that a heap can have (`heapAddrBits`, runtime/malloc.go).
+const ADDRESSES: u64 = 1 << 48;
+/// Bytes that no program allocates in its life: a gigabyte each second for thirty years.
+const ALLOCATED: u64 = 1 << 60;
+
+fn amount(count: u64, size: u64, most: u64) -> Option<Amount> {
+    let bytes = count.checked_mul(size).filter(|bytes| count.max(*bytes) <= most)?;
+    Some(Amount { objects: count as i64, bytes: bytes as i64 })
 }

@@ -5,6 +5,7 @@
 //!
 //! Sources: runtime/pprof/label.go (`labelMap`: a map up to 1.23, a slice since), runtime/map.go (`hmap`, `bmap`).
 
+use std::fmt;
 use std::sync::Arc;
 
 use profiler_proto::hash::Map;
@@ -13,6 +14,7 @@ use crate::go::layouts;
 use crate::target::Fault;
 
 use super::memory::{Memory, Pages, word_at, words};
+use super::work::Metered;
 
 /// Most labels of a goroutine that are read.
 const LABELS: u64 = 64;
@@ -20,20 +22,66 @@ const LABELS: u64 = 64;
 const TEXT: u64 = 1024;
 /// Bytes that the labels of a capture may have: 100,000 sets of a trace and a span.
 const BYTES: usize = 16 << 20;
-/// What a set, and each of its labels, takes beside their texts.
+/// What a set takes beside its text: its counts, its place among those that are known.
 const BESIDE: usize = 64;
 /// `abi.OldMapBucketCount`: pairs of a bucket.
 const PAIRS: usize = 8;
 /// Bytes of a `bmap` of strings: the tops of hashes, keys, values, the bucket that overflows.
 const BUCKET: usize = PAIRS + 2 * 16 * PAIRS + 8;
 
-/// Keys with values, by key.
-pub type Labels = Arc<[(String, String)]>;
+/// Keys with values, by key: one piece of memory for all of them, for there may be a hundred thousand sets.
+///
+/// Each text stands behind its length in bytes, which is written as the character of that number: texts have 3,072 bytes at most.
+#[derive(Clone, PartialEq, Eq, Hash, Default)]
+pub struct Labels(Arc<str>);
+
+impl Labels {
+    fn of(labels: &[(String, String)]) -> Self {
+        let mut all = String::new();
+        for text in labels.iter().flat_map(|(key, value)| [key, value]) {
+            let length = u32::try_from(text.len()).ok().and_then(char::from_u32);
+            all.push(length.unwrap_or('\0'));
+            all.push_str(length.map_or("", |_| text));
+        }
+        Self(all.into())
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Keys and values, in the order of keys.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        let mut rest = &*self.0;
+        let mut next = move || {
+            let length = rest.chars().next()?;
+            let (text, behind) = rest.get(length.len_utf8()..)?.split_at_checked(length as usize)?;
+            rest = behind;
+            Some(text)
+        };
+        std::iter::from_fn(move || Some((next()?, next()?)))
+    }
+
+    /// Where they lie, which they share with their clones.
+    #[must_use]
+    pub fn address(&self) -> usize {
+        self.0.as_ptr().addr()
+    }
+}
+
+impl fmt::Debug for Labels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
 
 /// Reads labels and keeps them.
 #[derive(Debug)]
 pub(super) struct Reader<'m, M: ?Sized> {
-    pages: Pages<'m, M>,
+    memory: &'m Metered<'m, M>,
+    pages: Pages<'m, Metered<'m, M>>,
     shape: layouts::Labels,
     known: Map<u64, Option<Labels>>,
     left: usize,
@@ -41,11 +89,11 @@ pub(super) struct Reader<'m, M: ?Sized> {
 }
 
 impl<'m, M: Memory + ?Sized> Reader<'m, M> {
-    pub(super) fn new(memory: &'m M, shape: layouts::Labels) -> Self {
-        Self { pages: Pages::new(memory), shape, known: Map::default(), left: BYTES, cut: 0 }
+    pub(super) fn new(memory: &'m Metered<'m, M>, shape: layouts::Labels) -> Self {
+        Self { memory, pages: Pages::new(memory), shape, known: Map::default(), left: BYTES, cut: 0 }
     }
 
-    /// How often labels were left out, for want of room.
+    /// How often labels were left out, for want of room or of work.
     pub(super) fn cut(&self) -> u64 {
         self.cut
     }
@@ -59,7 +107,7 @@ impl<'m, M: Memory + ?Sized> Reader<'m, M> {
             self.cut += u64::from(known.is_none());
             return Ok(known.clone().unwrap_or_default());
         }
-        let labels = if self.left == 0 { None } else { self.look_up(address)? };
+        let labels = if self.left == 0 { None } else { self.look_up(address)? }.filter(|_| !self.memory.is_spent());
         self.cut += u64::from(labels.is_none());
         self.known.insert(address, labels.clone());
         Ok(labels.unwrap_or_default())
@@ -73,10 +121,11 @@ impl<'m, M: Memory + ?Sized> Reader<'m, M> {
         }
         .unwrap_or_default();
         labels.sort_unstable();
-        let bytes = labels.iter().fold(BESIDE, |sum, (key, value)| sum + BESIDE + key.len() + value.len());
+        let labels = Labels::of(&labels);
+        let bytes = BESIDE + labels.0.len();
         // The first set for which there is no room ends it: whoever looks at what is there is not misled by smaller ones behind it.
         self.left = self.left.saturating_sub(bytes);
-        Ok((self.left > 0).then(|| labels.into()))
+        Ok((self.left > 0).then_some(labels))
     }
 
     /// `labelMap` is a struct of a slice of pairs.
@@ -136,5 +185,24 @@ impl<'m, M: Memory + ?Sized> Reader<'m, M> {
         let mut bytes = vec![0; length.min(TEXT) as usize];
         let is_whole = self.pages.fill(at, &mut bytes)?;
         Ok(is_whole.then(|| String::from_utf8_lossy(&bytes).into_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that all texts come back, whatever their lengths and whatever is in them.
+    #[test]
+    fn labels_are_what_they_were() {
+        let long = "\u{fffd}".repeat(1024);
+        let texts = ["", "a", "\0\u{1}", &"b".repeat(128), &long, "tier: gold"];
+        let all: Vec<(String, String)> = texts.iter().map(|text| ((*text).to_owned(), texts[5].to_owned())).collect();
+        let labels = Labels::of(&all);
+        let back: Vec<(String, String)> =
+            labels.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+        assert_eq!((back, labels.is_empty()), (all, false));
+        assert!(Labels::default().is_empty() && Labels::default().iter().next().is_none());
+        assert_eq!(labels.clone().address(), labels.address());
     }
 }

@@ -3,7 +3,7 @@
 //! In: the program of a file and what the loader added. Out: what a walk of stacks and the search for variables ask ([`Code`]). What was asked about an
 //! address is kept, up to [`KNOWN`] of them, for stacks have few. On the thread that captures.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,6 +18,10 @@ use super::variables::{Code, FUNCTIONS, Function, SYMBOLS};
 /// Most addresses that are kept.
 const KNOWN: usize = 1 << 16;
 
+/// What it costs to look one up, and each pair of numbers in a table of its function, as the work of reading so many bytes.
+const LOOK_UP: u64 = 32 << 10;
+const PAIR: u64 = 8;
+
 /// What is known of an address: its function, and how deep the stack is there.
 type Known = Option<(Function, Option<u64>)>;
 
@@ -31,6 +35,7 @@ pub struct Loaded {
     symbols: HashMap<&'static str, u64>,
     known: RefCell<Map<u64, Known>>,
     named: RefCell<Map<u64, Named>>,
+    looked_up: Cell<u64>,
 }
 
 /// What a return address stands for.
@@ -54,7 +59,8 @@ impl Loaded {
         let symbols = symbols.filter_map(|(name, found)| Some((*name, found?.wrapping_add(bias)))).collect();
         let (extents, data) = (extents.collect(), data(&program));
         let data = data.start.wrapping_add(bias)..data.end.wrapping_add(bias);
-        Self { program, bias, data, extents, symbols, known: RefCell::default(), named: RefCell::default() }
+        let (known, named, looked_up) = Default::default();
+        Self { program, bias, data, extents, symbols, known, named, looked_up }
     }
 
     /// The program.
@@ -66,7 +72,10 @@ impl Loaded {
     /// The functions that an address of the process stands for.
     #[must_use]
     pub fn frames(&self, pc: u64, call: Call) -> Frames {
-        self.program.frames(pc.wrapping_sub(self.bias), call)
+        let (frames, pairs) = self.program.frames_in(pc.wrapping_sub(self.bias), call);
+        let cost = pairs.map_or(0, |pairs| LOOK_UP + PAIR * u64::from(pairs));
+        self.looked_up.set(self.looked_up.get() + cost);
+        frames
     }
 
     /// What a return address of the process stands for.
@@ -88,8 +97,11 @@ impl Loaded {
 
     fn look_up(&self, pc: u64) -> Known {
         let at = pc.wrapping_sub(self.bias);
+        self.looked_up.set(self.looked_up.get() + LOOK_UP);
         let found = self.program.function(at)?;
-        let depth = self.program.stack_depth(at).and_then(|depth| u64::try_from(depth).ok());
+        let (depth, pairs) = self.program.stack_depth_in(at);
+        self.looked_up.set(self.looked_up.get() + PAIR * u64::from(pairs));
+        let depth = depth.and_then(|depth| u64::try_from(depth).ok());
         let function = Function {
             entry: found.entry.wrapping_add(self.bias),
             is_top: found.flags & crate::go::Function::TOP_FRAME != 0,
@@ -146,5 +158,9 @@ impl Code for Loaded {
 
     fn depth(&self, pc: u64) -> Option<u64> {
         self.known(pc)?.1
+    }
+
+    fn looked_up(&self) -> u64 {
+        self.looked_up.get()
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! In: a process. `source` finds the program and, by `variables` and `operands`, where it keeps things; `heap`, `contention` (by `buckets`) and
 //! `goroutines` (by `stack`, `labels`) read them, `figures` the runtime's own figures; `frames` gives names; `profile` makes profiles of them. Nothing is written into the process,
-//! it is not stopped and gets no signal. All that is read is taken for hostile: bounded, checked, and what cannot be is counted.
+//! it is not stopped and gets no signal. All that is read is taken for hostile: bounded (in what it costs by `work`),
+//! checked, and what cannot be is counted.
 
 mod buckets;
 pub mod contention;
@@ -24,6 +25,7 @@ mod state;
 mod tests;
 mod ticks;
 mod variables;
+mod work;
 
 pub use buckets::Walk;
 pub use contention::Contention;

@@ -21,8 +21,10 @@ use super::contention::Contention;
 use super::frames::{self, Place};
 use super::goroutines::{Goroutine, Goroutines};
 use super::heap::Heap;
+use super::loaded::Loaded;
 use super::source::Source;
 use super::stack::{End, Pc};
+use super::work::Work;
 
 /// Most locations that are found again without looking at their lines.
 const LOCATIONS: usize = 1 << 16;
@@ -45,6 +47,9 @@ pub struct Builder<'s> {
     functions: Map<(Arc<str>, Arc<str>, u32), FunctionId>,
     /// By address and the frames there, which are kept so that no others come to lie where they are.
     locations: Map<(u64, usize), (LocationId, Frames)>,
+    /// What names may still cost, and how many stacks have none for want of it.
+    work: Work,
+    unnamed: u64,
     /// Tags and span of labels, by where these are as long as the goroutines are looked at.
     contexts: Map<usize, (Vec<AttributeId>, LinkId)>,
 }
@@ -63,7 +68,8 @@ impl<'s> Builder<'s> {
         let scope = Scope { name: "profiler_sidecar".into(), version: env!("CARGO_PKG_VERSION").into() };
         let mut set = ProfileSet { resource, scope, ..ProfileSet::default() };
         let mapping = mapping(source, &mut set);
-        Self { source, set, mapping, functions: Map::default(), locations: Map::default(), contexts: Map::default() }
+        let (functions, locations, contexts, unnamed) = Default::default();
+        Self { source, set, mapping, functions, locations, work: Work::for_names(), unnamed, contexts }
     }
 
     /// What was added.
@@ -78,8 +84,7 @@ impl<'s> Builder<'s> {
         let kinds = Kind::heap(&mut self.set.dictionary, period);
         let mut sums = Sums::default();
         for record in std::mem::take(&mut heap.records) {
-            let places = frames::of_heap(self.source.loaded(), &record.stack);
-            let stack = self.stack(&places);
+            let stack = self.stack(|loaded| frames::of_heap(loaded, &record.stack));
             let (all, live) = (record.allocated.unsampled(heap.rate), record.in_use.unsampled(heap.rate));
             sums.add((stack, AttributeSetId::ZERO, LinkId::ZERO), [all.objects, all.bytes, live.objects, live.bytes]);
         }
@@ -90,23 +95,33 @@ impl<'s> Builder<'s> {
     /// The profile of goroutines: how many have a stack, labels and state. Those of the runtime itself are left out, as in Go. How many there are in it.
     pub fn goroutines(&mut self, goroutines: &Goroutines, window: Window) -> u64 {
         let kind = Kind::goroutine(&mut self.set.dictionary);
-        let (mut sums, mut count) = (Sums::default(), 0);
+        let (mut sums, mut count, mut stacks) = (Sums::default(), 0, Map::default());
         for goroutine in &goroutines.list {
-            let places = places_of(self.source, goroutine);
-            if is_system(self.source, goroutine, &places) {
-                continue;
-            }
-            let stack = self.marked(&places, goroutine);
+            // Equal stacks are one, and named once.
+            let Goroutine { stack, end, status, start_pc, .. } = goroutine;
+            let key = (stack.as_ptr().addr(), stack.is_empty().then_some(*status), *end, *start_pc);
+            let Some(stack) = *stacks.entry(key).or_insert_with(|| self.shown(goroutine)) else { continue };
             let (attributes, link) = self.context_of(goroutine);
             sums.add((stack, attributes, link), [1]);
             count += 1;
         }
-        let Goroutines { beyond, broken, over_bytes, changed, labels_cut, .. } = *goroutines;
-        let all = Walk { beyond, broken, over_bytes, ..Walk::default() };
+        let Goroutines { beyond, broken, over_bytes, over_work, changed, labels_cut, .. } = *goroutines;
+        let all = Walk { beyond, broken, over_bytes, over_work, ..Walk::default() };
         let losses = self.losses(&all, &[("changed", changed), ("labels_cut", labels_cut)]);
         self.contexts.clear();
         self.add([kind], window, losses, &sums);
         count
+    }
+
+    /// The stack of a goroutine; none of the runtime's own.
+    fn shown(&mut self, goroutine: &Goroutine) -> Option<StackId> {
+        let source = self.source;
+        let places = self.work.done(source.loaded(), |_| places_of(source, goroutine));
+        let is_ours = !is_system(source, goroutine, places.as_deref().unwrap_or_default());
+        is_ours.then(|| match places {
+            Some(places) => self.marked(&places, goroutine),
+            None => self.left_out(),
+        })
     }
 
     /// The two profiles of contention: events and time.
@@ -114,8 +129,7 @@ impl<'s> Builder<'s> {
         let kinds = Kind::contention(&mut self.set.dictionary, contention.kind);
         let mut sums = Sums::default();
         for record in &contention.records {
-            let places = frames::kept(self.source.loaded(), &record.stack);
-            let stack = self.stack(&places);
+            let stack = self.stack(|loaded| frames::kept(loaded, &record.stack));
             sums.add((stack, AttributeSetId::ZERO, LinkId::ZERO), [record.count, contention.delay_nanos(record)]);
         }
         let losses = self.losses(&contention.walk, &[]);
@@ -141,6 +155,8 @@ impl<'s> Builder<'s> {
             ("beyond", walk.beyond),
             ("over_bytes", walk.over_bytes),
             ("foreign", walk.foreign),
+            ("implausible", walk.implausible),
+            ("over_work", walk.over_work + std::mem::take(&mut self.unnamed)),
             ("broken", walk.broken),
         ];
         let told = walked.iter().chain(others).filter(|(_, count)| *count > 0);
@@ -160,8 +176,8 @@ impl<'s> Builder<'s> {
         if goroutine.labels.is_empty() {
             return (dictionary.attribute_set([state]), LinkId::ZERO);
         }
-        let (labels, link) = self.contexts.entry(goroutine.labels.as_ptr().addr()).or_insert_with(|| {
-            let bytes = |(key, value): &(String, String)| (key.clone().into_bytes(), value.clone().into_bytes());
+        let (labels, link) = self.contexts.entry(goroutine.labels.address()).or_insert_with(|| {
+            let bytes = |(key, value): (&str, &str)| (key.as_bytes().to_vec(), value.as_bytes().to_vec());
             let labels = goroutine.labels.iter().map(bytes).collect();
             let Context { tags, span, .. } = Context::of(&crate::sample::Sample { labels, ..Default::default() });
             let link = span.map(|span| Link { trace_id: span.trace_id, span_id: span.span_id });
@@ -197,9 +213,18 @@ impl<'s> Builder<'s> {
         dictionary.locations.intern(Location { lines, ..Location::default() })
     }
 
-    fn stack(&mut self, places: &[Place]) -> StackId {
+    /// The stack of the places that `named` gives.
+    fn stack(&mut self, named: impl FnOnce(&Loaded) -> Vec<Place>) -> StackId {
+        let Some(places) = self.work.done(self.source.loaded(), named) else { return self.left_out() };
         let locations: Vec<LocationId> = places.iter().map(|place| self.location(place)).collect();
         self.set.dictionary.stacks.intern(Stack { locations: locations.into() })
+    }
+
+    /// A stack whose names would cost more than all may.
+    fn left_out(&mut self) -> StackId {
+        self.unnamed += 1;
+        let locations = [self.remark(LEFT_OUT)].into();
+        self.set.dictionary.stacks.intern(Stack { locations })
     }
 
     fn location(&mut self, place: &Place) -> LocationId {

@@ -72,6 +72,10 @@ pub trait Code {
     fn function(&self, pc: u64) -> Option<Function>;
     /// Bytes from the stack pointer at `pc` up to the return address (amd64), or to the caller's frame (arm64).
     fn depth(&self, pc: u64) -> Option<u64>;
+    /// What looking up functions that were not known has cost until now, as the work of reading so many bytes.
+    fn looked_up(&self) -> u64 {
+        0
+    }
 }
 
 /// What the walk of a stack needs to know of a function.

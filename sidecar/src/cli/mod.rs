@@ -5,7 +5,7 @@
 
 mod arguments;
 
-use std::io::Write as _;
+use std::io::{BufWriter, Write as _};
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -35,7 +35,7 @@ pub fn main() -> ExitCode {
         },
         Command::Top(asked) => ended(inspect::top(&asked)),
         Command::Heap(asked) => shown(inspect::heap(&asked)),
-        Command::Goroutines(asked) => shown(inspect::goroutines(&asked)),
+        Command::Goroutines(asked) => shown(inspect::goroutines(&asked, BufWriter::new(std::io::stdout().lock()))),
         Command::Contention(asked) => shown(inspect::contention(&asked)),
         Command::Doctor { json } => doctor(json),
         Command::Hold { threshold, command } => match record::hold(&threshold, &command) {
@@ -86,7 +86,7 @@ fn shown(said: Result<Said, Error>) -> ExitCode {
     };
     // Nobody is left to tell where standard error is closed.
     drop(write!(std::io::stderr(), "{}", said.remarks));
-    say(said.shown.trim_end())
+    if said.shown.is_empty() { ExitCode::SUCCESS } else { say(said.shown.trim_end()) }
 }
 
 /// An error for the person at the terminal.

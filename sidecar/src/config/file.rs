@@ -27,7 +27,7 @@
 //! memory = "160MiB"
 //!
 //! [[pull]]
-//! url = "http://127.0.0.1:6060" # "discover": what Go programs listen at
+//! url = "http://127.0.0.1:6060" # "discover": what Go programs listen at; docs/sidecar.md has the rest
 //! service = "shop"            # where its process is not in sight
 //! ca = "/etc/shop/ca.pem"
 //! headers = { authorization = "Bearer a" }

@@ -73,8 +73,8 @@ pub struct Config {
     pub runtime_bounds: Bounds,
     /// Where profiles are pulled of what cannot be read from outside.
     pub pulls: Vec<Endpoint>,
-    /// Whether programs that serve profiles are looked for.
-    pub pull_found: bool,
+    /// How programs that serve profiles are asked where they are found, at whichever address; none where they are not looked for.
+    pub pull_found: Vec<Endpoint>,
     /// Who may ask at the page, and over what.
     pub security: Security,
     /// A folder for what waits to be sent.
@@ -127,7 +127,7 @@ impl fmt::Display for Config {
         let runtimes = self.runtime_interval.map_or_else(off, |interval| format!("each {interval:?}"));
         let Bounds { buckets, goroutines } = self.runtime_bounds;
         writeln!(f, "heap, goroutines, contention: {runtimes}, at most {buckets} stacks, {goroutines} goroutines")?;
-        let found = self.pull_found.then(|| "what is found".to_owned());
+        let found = (!self.pull_found.is_empty()).then(|| "what is found".to_owned());
         let pulled: Vec<String> = self.pulls.iter().map(Endpoint::name).chain(found).collect();
         if !pulled.is_empty() {
             writeln!(f, "pulled where it cannot be read from outside: {}", pulled.join(", "))?;

@@ -1,6 +1,6 @@
 //! Where profiles are pulled: `--pull`, `PROFILER_PULL`, `[[pull]]`.
 //!
-//! In: addresses and tables as they stand there. Out: endpoints, and whether others are to be found; or what is wrong, with flag, variable, or file and line.
+//! In: addresses and tables as they stand there. Out: endpoints, and how those are asked that are found; or what is wrong, with flag, variable, or file and line.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::layer::Said;
 use crate::error::Error;
-use crate::pull::Endpoint;
+use crate::pull::{Endpoint, Tls};
 
 /// Stands for endpoints that are found by the ports of processes.
 const DISCOVER: &str = "discover";
@@ -19,8 +19,15 @@ const DISCOVER: &str = "discover";
 #[serde(deny_unknown_fields)]
 pub(super) struct Pull {
     url: String,
+    /// Of those that are found by their ports: `http` or `https`.
+    scheme: Option<String>,
     service: Option<String>,
     ca: Option<PathBuf>,
+    cert: Option<PathBuf>,
+    key: Option<PathBuf>,
+    server_name: Option<String>,
+    #[serde(default)]
+    insecure: bool,
     #[serde(default)]
     headers: BTreeMap<String, String>,
 }
@@ -32,26 +39,48 @@ impl Pull {
     }
 
     fn endpoint(self, token: Option<&str>) -> Result<Endpoint, String> {
+        if self.scheme.is_some() {
+            return Err("an address has its scheme itself: `scheme` is for `url = \"discover\"`".into());
+        }
         let mut endpoint = Endpoint::new(&self.url)?;
         if let Some(token) = token {
             endpoint = endpoint.header("authorization", &format!("Bearer {token}"))?;
         }
+        let service = self.service.clone();
+        Ok(service.into_iter().fold(self.asked(endpoint)?, Endpoint::called))
+    }
+
+    /// How those are asked that are found, at whichever port of whom: so the token, which they were not named with, is not for them.
+    fn found(self) -> Result<Endpoint, String> {
+        if self.service.is_some() {
+            return Err("what is found has its process's name: `service` is for an address".into());
+        }
+        let scheme = self.scheme.as_deref().unwrap_or("http");
+        if !["http", "https"].contains(&scheme) {
+            return Err("`scheme` is neither http nor https".into());
+        }
+        let endpoint = Endpoint::new(&format!("{scheme}://localhost"))?;
+        self.asked(endpoint)
+    }
+
+    fn asked(self, mut endpoint: Endpoint) -> Result<Endpoint, String> {
         for (name, value) in &self.headers {
             endpoint = endpoint.header(name, value)?;
         }
-        let endpoint = self.ca.into_iter().fold(endpoint, Endpoint::trusting);
-        Ok(self.service.into_iter().fold(endpoint, Endpoint::called))
+        let identity = match (self.cert, self.key) {
+            (Some(certificate), Some(key)) => Some((certificate, key)),
+            (None, None) => None,
+            _ => return Err("`cert` and `key` are of no use without each other".into()),
+        };
+        let (authorities, server_name) = (self.ca, self.server_name);
+        endpoint.over(Tls { authorities, identity, server_name, is_unverified: self.insecure })
     }
 }
 
-/// The endpoints, and whether others are to be found. `token` goes to all of them that have no other.
-pub(super) fn endpoints(pulls: Vec<Said<Pull>>, token: Option<&str>) -> Result<(Vec<Endpoint>, bool), Error> {
-    let (mut endpoints, mut discovers) = (Vec::new(), false);
+/// The endpoints, and how those are asked that are found, in each way that is said. `token` goes to all that have no other, but not to those that are found.
+pub(super) fn endpoints(pulls: Vec<Said<Pull>>, token: Option<&str>) -> Result<(Vec<Endpoint>, Vec<Endpoint>), Error> {
+    let (mut endpoints, mut found) = (Vec::new(), Vec::new());
     for Said { origin, value } in pulls {
-        if value.url == DISCOVER {
-            discovers = true;
-            continue;
-        }
         let shown: String = value.url.chars().filter(|c| !c.is_control()).take(80).collect();
         // What an address says before an @ is a password.
         let shown = shown.rsplit_once('@').map_or(shown.as_str(), |(_, host)| host).to_owned();
@@ -59,7 +88,10 @@ pub(super) fn endpoints(pulls: Vec<Said<Pull>>, token: Option<&str>) -> Result<(
             let remedy = "write an address such as http://127.0.0.1:6060, or discover";
             Error::new(format!("{origin}={shown}"), why, remedy)
         };
-        endpoints.push(value.endpoint(token).map_err(refused)?);
+        match value.url == DISCOVER {
+            true => found.push(value.found().map_err(refused)?),
+            false => endpoints.push(value.endpoint(token).map_err(refused)?),
+        }
     }
-    Ok((endpoints, discovers))
+    Ok((endpoints, found))
 }

@@ -1,6 +1,7 @@
 //! What may stand where, which source outweighs which, and what is said of that which cannot be.
 
 use super::*;
+use crate::pull::Tls;
 
 fn no_variables(_: &str) -> Option<OsString> {
     None
@@ -157,7 +158,7 @@ fn runtimes_spool_and_token_are_set() {
 fn pulls_are_set() {
     let file = "[[pull]]\nurl = \"https://shop:6060/debug/pprof/\"\nservice = \"shop\"\nheaders = { x-key = \"hidden\" }\n\n[[pull]]\nurl = \"discover\"\n";
     let config = Config::new(with_file(file), &no_variables).unwrap();
-    assert_eq!((config.pulls.len(), config.pull_found), (1, true));
+    assert_eq!((config.pulls.len(), config.pull_found.len()), (1, 1));
     assert_eq!(
         (config.pulls[0].name().as_str(), config.pulls[0].service.as_deref()),
         ("https://shop:6060", Some("shop"))
@@ -168,12 +169,50 @@ fn pulls_are_set() {
     );
     let line = CommandLine { pulls: vec!["http://localhost:1".into()], ..with_file(file) };
     let config = Config::new(line, &no_variables).unwrap();
-    assert_eq!((config.pulls[0].local_port(), config.pull_found), (Some(1), false));
+    assert_eq!((config.pulls[0].local_port(), config.pull_found.len()), (Some(1), 0));
     assert!(refusal("\n[[pull]]\nurl = \"http://me:secret@shop\"").contains(":2"));
     assert!(!refusal("[[pull]]\nurl = \"http://me:secret@shop\"").contains("secret"));
     let variables = |name: &str| (name == "PROFILER_PULL").then(|| "127.0.0.1:6060".into());
     let told = Config::new(CommandLine::default(), &variables).unwrap_err().to_string();
     assert!(told.starts_with("PROFILER_PULL=127.0.0.1:6060: it begins with neither"), "{told}");
+}
+
+/// Check what is said of TLS, of addresses and of what is found: those that are found are asked in each way that is said, without the token; and that what has no
+/// meaning is refused.
+#[test]
+fn pulls_over_tls_are_set() {
+    let tls = "ca = \"ca.pem\"\ncert = \"us.pem\"\nkey = \"us.key\"\nserver_name = \"shop\"\n";
+    let file = format!(
+        "[[pull]]\nurl = \"https://10.0.0.1:6060\"\n{tls}[[pull]]\nurl = \"discover\"\n[[pull]]\nurl = \"discover\"\nscheme = \"https\"\ninsecure = true\n"
+    );
+    let token = |name: &str| (name == "PROFILER_PULL_TOKEN").then(|| "hidden".into());
+    let config = Config::new(with_file(&file), &token).unwrap();
+    let over = |tls: Tls, address: &str| Endpoint::new(address).unwrap().over(tls).unwrap();
+    let whole = Tls {
+        authorities: Some("ca.pem".into()),
+        identity: Some(("us.pem".into(), "us.key".into())),
+        server_name: Some("shop".into()),
+        is_unverified: false,
+    };
+    let named = over(whole, "https://10.0.0.1:6060").header("authorization", "Bearer hidden").unwrap();
+    assert_eq!(config.pulls, [named]);
+    let at = "127.0.0.1:7".parse().unwrap();
+    let found: Vec<Endpoint> = config.pull_found.iter().map(|endpoint| endpoint.at(at)).collect();
+    let unverified = Tls { is_unverified: true, ..Tls::default() };
+    assert_eq!(found, [over(Tls::default(), "http://127.0.0.1:7"), over(unverified, "https://127.0.0.1:7")]);
+    for (wrong, told) in [
+        ("url = \"http://a\"\nca = \"ca.pem\"", "are for https"),
+        ("url = \"http://a\"\ninsecure = true", "are for https"),
+        ("url = \"https://a\"\ncert = \"us.pem\"", "`cert` and `key`"),
+        ("url = \"https://a\"\nca = \"ca.pem\"\ninsecure = true", "`insecure` looks at no certificate"),
+        ("url = \"https://a\"\nscheme = \"https\"", "`scheme` is for"),
+        ("url = \"discover\"\nscheme = \"ftp\"", "neither http nor https"),
+        ("url = \"discover\"\ncert = \"us.pem\"\nkey = \"us.key\"", "are for https"),
+        ("url = \"discover\"\nservice = \"shop\"", "`service` is for an address"),
+    ] {
+        let refused = refusal(&format!("[[pull]]\n{wrong}"));
+        assert!(refused.contains(told), "{refused}");
+    }
 }
 
 /// Check that variables that cannot be are named.

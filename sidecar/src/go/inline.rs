@@ -29,12 +29,12 @@ pub(super) struct InlinedCall {
     pub(super) start_line: i32,
 }
 
-/// The functions at `pc`, innermost first.
-pub(super) fn frames(program: &Program, pc: u64) -> Vec<Frame> {
+/// The functions at `pc`, innermost first, and among how many pairs of numbers they were looked for.
+pub(super) fn frames(program: &Program, pc: u64) -> (Vec<Frame>, u32) {
     let table = &program.table;
     let Some(function) = table.function(pc) else {
         program.damaged.fetch_add(1, Ordering::Relaxed);
-        return Vec::new();
+        return (Vec::new(), 0);
     };
     let mut steps = Steps::new();
     let mut frames = Vec::with_capacity(1);
@@ -56,7 +56,7 @@ pub(super) fn frames(program: &Program, pc: u64) -> Vec<Frame> {
     if steps.are_spent() || frames.len() == DEPTH {
         program.damaged.fetch_add(1, Ordering::Relaxed);
     }
-    frames
+    (frames, steps.taken())
 }
 
 /// File and line at `pc`; none where one of them is unknown.

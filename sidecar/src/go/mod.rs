@@ -159,15 +159,22 @@ impl Program {
     /// The functions that `pc` stands for. Wrappers that Go's own traces leave out are among them: [`Elision`] says which.
     #[must_use]
     pub fn frames(&self, pc: u64, call: Call) -> Frames {
+        self.frames_in(pc, call).0
+    }
+
+    /// The same, and among how many pairs of numbers they were looked for; none where they were known.
+    pub(crate) fn frames_in(&self, pc: u64, call: Call) -> (Frames, Option<u32>) {
         let Some(at) = pc.checked_sub(u64::from(call == Call::Return)).filter(|at| self.table.text().contains(at))
         else {
-            return Frames::default();
+            return Default::default();
         };
-        self.frames.known(at).unwrap_or_else(|| {
-            let frames: Frames = inline::frames(self, at).into();
-            self.frames.keep(at, &frames);
-            frames
-        })
+        if let Some(known) = self.frames.known(at) {
+            return (known, None);
+        }
+        let (frames, pairs) = inline::frames(self, at);
+        let frames: Frames = frames.into();
+        self.frames.keep(at, &frames);
+        (frames, Some(pairs))
     }
 
     /// The function that `pc` is in.
@@ -192,9 +199,15 @@ impl Program {
     /// address from the stack; `None` where there is no such table, and of no meaning in a function that [`Function::WRITES_SP`].
     #[must_use]
     pub fn stack_depth(&self, pc: u64) -> Option<i32> {
-        let function = self.table.function(pc)?;
-        let depth = self.table.value(function.pcsp, &function, pc, &mut pcvalue::Steps::new());
-        (depth != -1).then_some(depth)
+        self.stack_depth_in(pc).0
+    }
+
+    /// The same, and among how many pairs of numbers it was looked for.
+    pub(crate) fn stack_depth_in(&self, pc: u64) -> (Option<i32>, u32) {
+        let Some(function) = self.table.function(pc) else { return (None, 0) };
+        let mut steps = pcvalue::Steps::new();
+        let depth = self.table.value(function.pcsp, &function, pc, &mut steps);
+        ((depth != -1).then_some(depth), steps.taken())
     }
 
     /// The entry of the function of this name.

@@ -21,6 +21,11 @@ impl Steps {
         Self { left: MOST }
     }
 
+    /// How much has been read.
+    pub(super) fn taken(&self) -> u32 {
+        MOST - self.left
+    }
+
     /// Whether all has been read that may be: what was answered is not the whole.
     pub(super) fn are_spent(&self) -> bool {
         self.left == 0

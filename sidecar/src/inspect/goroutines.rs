@@ -1,88 +1,137 @@
 //! Goroutines as text: equal ones together, or each by itself as a panic shows them.
+//!
+//! In: what was captured. Out: text, written as it is made, for a hundred thousand goroutines have a hundred megabytes of it. What is kept meanwhile is a row for
+//! each group, which points to its first goroutine.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
 use std::fmt::Write as _;
+use std::io::{self, Write};
 use std::time::Duration;
 
+use profiler_proto::hash::Map;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::capture::frames::Place;
 use crate::capture::profile::{is_system, places_of};
-use crate::capture::{End, Goroutine, Goroutines, Source, Walk};
+use crate::capture::{End, Goroutine, Goroutines, Pc, Source, Walk};
 use crate::go::Call;
 use crate::go::layouts::status;
 
 use super::text::{head, missing, plain};
 
 /// Goroutines with equal state, labels and stack together, the most first, as Go's `debug=1` with states.
-pub(super) fn grouped(source: &Source, all: &Goroutines) -> String {
-    let mut groups: BTreeMap<(String, String), u64> = BTreeMap::new();
-    let (mut system, mut shown) = (0, 0);
-    for goroutine in &all.list {
+pub(super) fn grouped(source: &Source, all: &Goroutines, out: &mut impl Write) -> io::Result<()> {
+    let groups = Groups::of(source, all, |goroutine| (goroutine.state(), &goroutine.labels, Seen::of(goroutine)));
+    let (shown, system) = (groups.count(), groups.system);
+    writeln!(out, "{}: {shown} goroutines, besides {system} of the runtime's own", head(source))?;
+    for (count, goroutine) in groups.sorted() {
         let places = places_of(source, goroutine);
-        if is_system(source, goroutine, &places) {
-            system += 1;
-            continue;
-        }
-        shown += 1;
-        let key = (format!("[{}]{}", goroutine.state(), labels(goroutine)), stack(goroutine, &places));
-        *groups.entry(key).or_default() += 1;
+        write!(out, "\n{count} [{}]{}:\n{}", goroutine.state(), labels(goroutine), stack(goroutine, &places))?;
     }
-    let mut groups: Vec<_> = groups.into_iter().collect();
-    groups.sort_by(|(a, x), (b, y)| (y, a).cmp(&(x, b)));
-    let mut text = format!("{}: {shown} goroutines, besides {system} of the runtime's own\n", head(source));
-    for ((state, stack), count) in groups {
-        // Writing to a `String` cannot fail, here and below.
-        _ = write!(text, "\n{count} {state}:\n{stack}");
-    }
-    text + &lost(all)
+    out.write_all(lost(all).as_bytes())
 }
 
 /// Stacks at which there are more goroutines than there were `over` before, the most new ones first.
 ///
 /// Whatever a goroutine waits for is left aside, and so are its labels: one that leaks stands at the same place as those before it.
-pub(super) fn growth(source: &Source, before: &Goroutines, after: &Goroutines, over: Duration) -> String {
-    let (was, is) = (by_stack(source, before), by_stack(source, after));
-    let (had, has) = (was.values().sum::<i64>(), is.values().sum::<i64>());
-    let mut text = format!("{}: {has} goroutines, {:+} within {over:?}\n", head(source), has - had);
-    let grown = is.iter().map(|(stack, now)| (*now, was.get(stack).copied().unwrap_or(0), stack));
+pub(super) fn growth(
+    source: &Source,
+    (before, after): (&Goroutines, &Goroutines),
+    over: Duration,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let by_stack = |goroutine| (Seen::of(goroutine), goroutine.go_pc);
+    let (was, is) = (Groups::of(source, before, by_stack), Groups::of(source, after, by_stack));
+    let (had, has) = (was.count() as i64, is.count() as i64);
+    writeln!(out, "{}: {has} goroutines, {:+} within {over:?}", head(source), has - had)?;
+    let grown = is.rows.iter().map(|(now, goroutine)| (*now, was.count_of(&by_stack(goroutine)), *goroutine));
     let mut grown: Vec<_> = grown.filter(|(now, before, _)| now > before).collect();
-    grown.sort_by_key(|(now, before, stack)| (before - now, *stack));
-    for (now, before, stack) in &grown {
-        // Writing to a `String` cannot fail, here and below.
-        _ = write!(text, "\n{:+} to {now}:\n{stack}", now - before);
+    grown.sort_by_key(|(now, before, _)| Reverse(now - before));
+    for (now, before, goroutine) in &grown {
+        let by = creator(source, &Goroutine { parent: 0, ..(*goroutine).clone() });
+        let stack = stack(goroutine, &places_of(source, goroutine));
+        write!(out, "\n+{} to {now}:\n{stack}{by}", now - before)?;
     }
     if grown.is_empty() {
-        text += "no stack has more goroutines than before\n";
+        writeln!(out, "no stack has more goroutines than before")?;
     }
-    text + &lost(after)
-}
-
-/// How many there are of each stack, with who started them; without the runtime's own.
-fn by_stack(source: &Source, all: &Goroutines) -> BTreeMap<String, i64> {
-    let mut stacks = BTreeMap::new();
-    for goroutine in &all.list {
-        let places = places_of(source, goroutine);
-        if !is_system(source, goroutine, &places) {
-            let by = Goroutine { parent: 0, ..goroutine.clone() };
-            *stacks.entry(stack(goroutine, &places) + &creator(source, &by)).or_default() += 1;
-        }
-    }
-    stacks
+    out.write_all(lost(after).as_bytes())
 }
 
 /// Each goroutine by itself, as Go's `debug=2`.
-pub(super) fn each(source: &Source, all: &Goroutines) -> String {
+pub(super) fn each(source: &Source, all: &Goroutines, out: &mut impl Write) -> io::Result<()> {
     let now = clock_gettime(ClockId::Monotonic);
     let now = u64::try_from(now.tv_sec).unwrap_or(0).saturating_mul(1_000_000_000).saturating_add(now.tv_nsec as u64);
-    let mut text = format!("{}: {} goroutines\n", head(source), all.list.len());
+    writeln!(out, "{}: {} goroutines", head(source), all.list.len())?;
     for goroutine in &all.list {
         let places = places_of(source, goroutine);
-        _ = write!(text, "\ngoroutine {} [{}", goroutine.id, goroutine.state());
-        text += &waited(goroutine.waiting_since, now);
-        _ = write!(text, "]{}:\n{}{}", labels(goroutine), stack(goroutine, &places), creator(source, goroutine));
+        write!(out, "\ngoroutine {} [{}", goroutine.id, goroutine.state())?;
+        writeln!(out, "{}]{}:", waited(goroutine.waiting_since, now), labels(goroutine))?;
+        write!(out, "{}{}", stack(goroutine, &places), creator(source, goroutine))?;
     }
-    text + &lost(all)
+    out.write_all(lost(all).as_bytes())
+}
+
+/// Where a goroutine stands: what is shown of its stack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Seen<'a> {
+    stack: &'a [Pc],
+    end: End,
+    start_pc: u64,
+    runs: bool,
+}
+
+impl<'a> Seen<'a> {
+    fn of(goroutine: &'a Goroutine) -> Self {
+        let Goroutine { stack, end, start_pc, status, .. } = goroutine;
+        Self { stack, end: *end, start_pc: *start_pc, runs: stack.is_empty() && *status == status::RUNNING }
+    }
+}
+
+/// Goroutines that are alike in `K`, without the runtime's own.
+struct Groups<'a, K> {
+    /// How many, and the first of them, in the order of these.
+    rows: Vec<(u64, &'a Goroutine)>,
+    /// Which row; none for those of the runtime's own.
+    places: Map<K, Option<usize>>,
+    /// The runtime's own.
+    system: u64,
+}
+
+impl<'a, K: Copy + Eq + std::hash::Hash> Groups<'a, K> {
+    fn of(source: &Source, all: &'a Goroutines, key: impl Fn(&'a Goroutine) -> K) -> Self {
+        let mut groups = Self { rows: Vec::new(), places: Map::default(), system: 0 };
+        for goroutine in &all.list {
+            let place = *groups.places.entry(key(goroutine)).or_insert_with(|| {
+                let is_ours = !is_system(source, goroutine, &places_of(source, goroutine));
+                is_ours.then(|| {
+                    groups.rows.push((0, goroutine));
+                    groups.rows.len() - 1
+                })
+            });
+            match place.and_then(|place| groups.rows.get_mut(place)) {
+                Some((count, _)) => *count += 1,
+                None => groups.system += 1,
+            }
+        }
+        groups
+    }
+
+    fn count(&self) -> u64 {
+        self.rows.iter().map(|(count, _)| count).sum()
+    }
+
+    fn count_of(&self, key: &K) -> u64 {
+        let row = self.places.get(key).copied().flatten().and_then(|place| self.rows.get(place));
+        row.map_or(0, |(count, _)| *count)
+    }
+
+    /// The most first; of as many, those that were seen first.
+    fn sorted(self) -> Vec<(u64, &'a Goroutine)> {
+        let mut rows = self.rows;
+        rows.sort_by_key(|(count, _)| Reverse(*count));
+        rows
+    }
 }
 
 /// How long, if it is a minute or more: as Go says it, and as far as the collector noticed.
@@ -141,13 +190,16 @@ fn lost(all: &Goroutines) -> String {
 pub(super) fn remarks(all: &Goroutines) -> String {
     let walk = Walk { beyond: all.beyond, over_bytes: all.over_bytes, broken: all.broken, ..Walk::default() };
     let mut text = missing(&walk, "goroutines");
+    if all.over_work > 0 {
+        _ = writeln!(text, "{} goroutines without their stacks, as a capture may do no more work", all.over_work);
+    }
     if all.changed > 0 {
         _ = writeln!(text, "{} goroutines ran on while their stacks were copied, and are shown without", all.changed);
     }
     if all.labels_cut > 0 {
         _ = writeln!(
             text,
-            "{} goroutines without their labels, as those before have all the bytes there are for them",
+            "{} goroutines without their labels, as those before have all the bytes, or took all the work, that there is for them",
             all.labels_cut
         );
     }

@@ -35,7 +35,7 @@ pub(super) fn remarks(heap: &Heap) -> String {
 fn lost(heap: &Heap) -> String {
     let torn = match heap.torn {
         0 => String::new(),
-        torn => format!("{torn} stacks were written to while they were read, and count as not in use\n"),
+        torn => format!("{torn} stacks were written to while they were read: what they have in use is as of between\n"),
     };
     torn + &missing(&heap.walk, "stacks")
 }

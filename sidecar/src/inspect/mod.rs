@@ -1,8 +1,8 @@
 //! The commands `heap`, `goroutines` and `contention`: what a Go program's runtime knows, read from outside, for a person or into a file. And `top`, with
 //! what it spends its time on.
 //!
-//! In: a pid and what to show. Out: text for standard output, or a file of which the text says what is in it. The process is not stopped and gets no
-//! signal. Main thread.
+//! In: a pid and what to show. Out: text for standard output, or a file of which the text says what is in it. Of goroutines there may be a hundred megabytes of
+//! text, which is written as it is made. The process is not stopped and gets no signal. Main thread.
 
 mod arguments;
 mod contention;
@@ -14,6 +14,7 @@ mod tests;
 mod text;
 mod top;
 
+use std::io::{self, Write};
 use std::time::UNIX_EPOCH;
 
 pub use arguments::{ContentionArguments, GoroutinesArguments, HeapArguments, TopArguments};
@@ -30,7 +31,7 @@ use crate::error::Error;
 /// What a command says.
 #[derive(Debug, Default)]
 pub struct Said {
-    /// To standard output.
+    /// To standard output, behind what was written there already; may be nothing.
     pub shown: String,
     /// To standard error: what keeps a file that was written from being the whole truth; what is shown says it itself.
     pub remarks: String,
@@ -56,26 +57,39 @@ pub fn heap(asked: &HeapArguments) -> Result<Said, Error> {
     }
 }
 
-/// Does `goroutines`; what to print.
+/// Does `goroutines`: writes to `out`, which is standard output, or a file; what else to print.
 ///
 /// # Errors
-/// As [`heap`].
-pub fn goroutines(asked: &GoroutinesArguments) -> Result<Said, Error> {
+/// As [`heap`], and when `out` takes no more, unless nobody reads it.
+pub fn goroutines(asked: &GoroutinesArguments, mut out: impl Write) -> Result<Said, Error> {
     let source = Source::find(asked.pid)?;
     let bounds = Bounds { goroutines: asked.max_goroutines, ..Bounds::default() };
     let all = source.goroutines(bounds)?;
     if let Some(growth) = asked.growth {
         std::thread::sleep(growth);
         let later = source.goroutines(bounds)?;
-        return Ok(goroutines::growth(&source, &all, &later, growth).into());
+        return written(goroutines::growth(&source, (&all, &later), growth, &mut out).and_then(|()| out.flush()));
     }
     match &asked.output {
         Some(path) => {
             let set = built(&source, |builder, window| _ = builder.goroutines(&all, window));
-            Ok(Said { shown: file::write(&set, "goroutine", path)?, remarks: goroutines::remarks(&all) })
+            let remarks = goroutines::remarks(&all);
+            // Of very many, with labels, tens of megabytes, which the file takes, too.
+            drop(all);
+            Ok(Said { shown: file::write(&set, "goroutine", path)?, remarks })
         }
-        None if asked.each => Ok(goroutines::each(&source, &all).into()),
-        None => Ok(goroutines::grouped(&source, &all).into()),
+        None if asked.each => written(goroutines::each(&source, &all, &mut out).and_then(|()| out.flush())),
+        None => written(goroutines::grouped(&source, &all, &mut out).and_then(|()| out.flush())),
+    }
+}
+
+/// Nothing more is to be said; a reader who has gone (`| head`) is no failure.
+fn written(outcome: io::Result<()>) -> Result<Said, Error> {
+    match outcome {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Error::new("standard output", error.to_string(), "give it a place to write to"))
+        }
+        _ => Ok(Said::default()),
     }
 }
 

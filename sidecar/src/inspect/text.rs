@@ -48,6 +48,8 @@ pub(super) fn missing(walk: &Walk, what: &str) -> String {
         (walk.beyond, "left out, as there are more than asked for"),
         (walk.over_bytes, "without their stacks, as those before have all the bytes that a capture may have"),
         (walk.foreign, "left out, as their stacks are no code of the program"),
+        (walk.implausible, "left out, as their figures cannot be"),
+        (walk.over_work, "more at least are left out, as a capture may do no more work"),
         (walk.broken, "could not be read; what stood behind is missing"),
     ];
     causes.iter().filter(|(count, _)| *count > 0).fold(String::new(), |mut text, (count, why)| {

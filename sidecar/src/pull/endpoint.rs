@@ -2,9 +2,11 @@
 //!
 //! In: an address as a person writes it. Out: an [`Endpoint`] that can be asked, or what is wrong with it.
 
-use std::path::PathBuf;
+use std::net::SocketAddr;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
+
+use super::Tls;
 
 /// Where profiles are served, and how to ask.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,8 +19,7 @@ pub struct Endpoint {
     pub(super) base: String,
     /// Sent with each request; never shown.
     pub(super) headers: HeaderMap,
-    /// PEM file of the authorities to trust, instead of the machine's.
-    pub(super) authorities: Option<PathBuf>,
+    pub(super) tls: Tls,
     /// `service.name` of what is served there, where the process cannot be found by its port.
     pub service: Option<String>,
 }
@@ -43,8 +44,8 @@ impl Endpoint {
         let path = uri.path().trim_end_matches('/');
         let base = path.strip_suffix("/debug/pprof").unwrap_or(path).to_owned();
         let port = uri.port_u16().unwrap_or(if is_secure { 443 } else { 80 });
-        let (headers, authorities, service) = Default::default();
-        Ok(Self { is_secure, host, port, base, headers, authorities, service })
+        let (headers, tls, service) = Default::default();
+        Ok(Self { is_secure, host, port, base, headers, tls, service })
     }
 
     /// The same, with a header on each request.
@@ -60,10 +61,24 @@ impl Endpoint {
         Ok(self)
     }
 
-    /// The same, trusting the authorities in this PEM file and no others.
+    /// The same, with TLS as `tls` says.
+    ///
+    /// # Errors
+    /// When something is said that has no meaning: for an address without TLS, or together with what else is said.
+    pub fn over(self, tls: Tls) -> Result<Self, String> {
+        if !self.is_secure && !tls.is_default() {
+            return Err("`ca`, `cert`, `key`, `server_name` and `insecure` are for https".into());
+        }
+        if tls.is_unverified && (tls.authorities.is_some() || tls.server_name.is_some()) {
+            return Err("`insecure` looks at no certificate: leave it, or `ca` and `server_name`, away".into());
+        }
+        Ok(Self { tls, ..self })
+    }
+
+    /// The same, at this address.
     #[must_use]
-    pub fn trusting(self, authorities: PathBuf) -> Self {
-        Self { authorities: Some(authorities), ..self }
+    pub fn at(&self, address: SocketAddr) -> Self {
+        Self { host: address.ip().to_string(), port: address.port(), ..self.clone() }
     }
 
     /// The same, called so where nothing else says how.

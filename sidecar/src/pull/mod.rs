@@ -2,25 +2,26 @@
 //!
 //! In: an [`Endpoint`], which kinds are wanted, who the process is. Out: one set, as a capture from outside gives it ([`crate::capture::Periodic`]): what is
 //! in use and which goroutines there are at the end of the window, what was allocated and waited for in it, CPU samples of some seconds. `peer`
-//! asks, `totals` makes differences of what is counted from the start, `listening` says who serves where. Answers are hostile input: bounded
+//! asks, `tls` says whom to believe, `totals` makes differences of what is counted from the start, `listening` says who serves where. Answers are hostile input: bounded
 //! in time and bytes. On the main thread, but for decoding.
 
 mod endpoint;
 pub mod listening;
 mod peer;
+mod tls;
 mod totals;
 
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use bytes::Bytes;
 use profiler_proto::model::{AttributeSetId, Contention, Kind, LinkId, Profile, Sample, StackId};
 use profiler_proto::resource::Resource;
 use profiler_proto::{Limits, ProfileSet, hash, pprof};
 use tokio::sync::Semaphore;
 
 pub use self::endpoint::Endpoint;
-use self::peer::Peer;
+use self::peer::{Body, Peer, Room, Unanswered};
+pub use self::tls::Tls;
 use self::totals::Totals;
 use crate::capture::What;
 use crate::error::Error;
@@ -47,10 +48,10 @@ impl Asked {
         }
     }
 
-    fn patience(self) -> Duration {
+    fn patience(self, snapshot: Duration) -> Duration {
         match self {
-            Self::Kept(_) => PATIENCE,
-            Self::Cpu(duration) => duration + PATIENCE,
+            Self::Kept(_) => snapshot,
+            Self::Cpu(duration) => duration + snapshot,
         }
     }
 }
@@ -65,18 +66,19 @@ pub struct Puller {
     /// When it was asked last, nanoseconds since 1970.
     asked: Option<u64>,
     turns: Arc<Turns>,
+    patience: Duration,
 }
 
-/// Answers may be large: so many at once are on their way, and one is decoded.
+/// What endpoints take turns at: each is asked by itself, and hangs by itself; large answers wait for each other, and one is decoded.
 #[derive(Debug)]
 pub struct Turns {
-    asking: Semaphore,
+    room: Room,
     decoding: Semaphore,
 }
 
 impl Default for Turns {
     fn default() -> Self {
-        Self { asking: Semaphore::new(4), decoding: Semaphore::new(1) }
+        Self { room: Room::default(), decoding: Semaphore::new(1) }
     }
 }
 
@@ -87,7 +89,15 @@ impl Puller {
     /// When its certificates cannot be used.
     pub fn new(endpoint: &Endpoint, turns: Arc<Turns>) -> Result<Self, Error> {
         let (allocated, blocked, held) = Default::default();
-        Ok(Self { peer: Arc::new(Peer::new(endpoint)?), allocated, blocked, held, asked: None, turns })
+        Ok(Self {
+            peer: Arc::new(Peer::new(endpoint)?),
+            allocated,
+            blocked,
+            held,
+            asked: None,
+            turns,
+            patience: PATIENCE,
+        })
     }
 
     /// Forgets what was counted: another process serves there by now, or somebody else told the time between.
@@ -98,46 +108,52 @@ impl Puller {
 
     /// The name that the program calls itself by: the last part of its first argument.
     pub async fn name(&self) -> Option<String> {
-        let answer = self.peer.get("/debug/pprof/cmdline", PATIENCE).await.ok()?;
-        let first = answer.split(|byte| *byte == 0).next()?;
+        let answer = self.peer.get("/debug/pprof/cmdline", PATIENCE, &self.turns.room).await.ok()?;
+        let first = answer.bytes.split(|byte| *byte == 0).next()?;
         let name = String::from_utf8_lossy(first.rsplit(|byte| *byte == b'/').next()?).into_owned();
         (!name.is_empty() && name.len() <= 255 && !name.contains(char::is_control)).then_some(name)
     }
 
     /// Whether profiles are served there at all.
     pub async fn is_there(&self) -> bool {
-        let index = self.peer.get("/debug/pprof/", PATIENCE).await;
-        index.is_ok_and(|body| body.windows(9).any(|window| window == b"goroutine"))
+        let index = self.peer.get("/debug/pprof/", PATIENCE, &self.turns.room).await;
+        index.is_ok_and(|body| body.bytes.windows(9).any(|window| window == b"goroutine"))
     }
 
-    /// A set for each of `asked` that was answered, one after the other, and why the others were not.
+    /// A set for each of `asked` that was answered, one after the other, and why the others were not. Once there was no answer in time, the others are left for
+    /// the next time.
     pub async fn pull(&mut self, asked: &[Asked], resource: &Resource) -> (Vec<ProfileSet>, Vec<Error>) {
-        let (mut sets, mut failed) = (Vec::new(), Vec::new());
+        let (mut sets, mut failed, mut is_late) = (Vec::new(), Vec::new(), false);
         let began = now();
         for of in asked {
             let what = format!("{}{}", self.peer.name(), of.path());
             let remedy = "see whether the program serves net/http/pprof there, and whom it lets ask";
-            match self.one(*of, began).await {
+            let answer = match is_late {
+                true => Err("not asked, as there was no answer to the question before it".into()),
+                false => self.one(*of, began).await,
+            };
+            match answer {
                 Ok(mut set) => {
                     set.resource = resource.clone();
                     set.scope.name = "profiler_sidecar".into();
                     set.scope.version = env!("CARGO_PKG_VERSION").into();
                     sets.push(set);
                 }
-                Err(why) => failed.push(Error::new(what, why, remedy)),
+                Err(Unanswered { why, is_late: late }) => {
+                    is_late |= late;
+                    failed.push(Error::new(what, why, remedy));
+                }
             }
         }
         self.asked = Some(began);
         (sets, failed)
     }
 
-    async fn one(&mut self, of: Asked, began: u64) -> Result<ProfileSet, String> {
+    async fn one(&mut self, of: Asked, began: u64) -> Result<ProfileSet, Unanswered> {
         let turns = Arc::clone(&self.turns);
-        let _asking = turns.asking.acquire().await.map_err(|error| error.to_string())?;
-        let body = self.peer.get(&of.path(), of.patience()).await?;
-        let _decoding = turns.decoding.acquire().await.map_err(|error| error.to_string())?;
-        let decoded = tokio::task::spawn_blocking(move || decode(&body)).await.map_err(|error| error.to_string())?;
-        let mut set = decoded?;
+        let body = self.peer.get(&of.path(), of.patience(self.patience), &turns.room).await?;
+        let _decoding = turns.decoding.acquire().await?;
+        let mut set = tokio::task::spawn_blocking(move || decode(&body)).await??;
         let totals = match of {
             Asked::Cpu(_) => None,
             Asked::Kept(What::Heap) => Some(&mut self.allocated),
@@ -171,8 +187,8 @@ fn now() -> u64 {
     UNIX_EPOCH.elapsed().map_or(1, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }
 
-fn decode(body: &Bytes) -> Result<ProfileSet, String> {
-    pprof::decode(body, &LIMITS).map_err(|error| format!("the answer is no profile: {error}"))
+fn decode(body: &Body) -> Result<ProfileSet, String> {
+    pprof::decode(&body.bytes, &LIMITS).map_err(|error| format!("the answer is no profile: {error}"))
 }
 
 /// Go gives its block and its mutex profile the same types; here their period types tell them apart.
@@ -201,4 +217,70 @@ fn by_stack(profile: &mut Profile) {
         }
     }
     profile.samples = samples;
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+    use tokio::task::JoinSet;
+    use tokio::time::timeout;
+
+    use super::*;
+
+    /// Takes connections, and answers each question so; nothing: not at all. The puller, and how many were asked.
+    async fn served(answer: &'static [u8], turns: &Arc<Turns>) -> (Puller, Arc<Semaphore>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let endpoint = Endpoint::new(&format!("http://{}", listener.local_addr().unwrap())).unwrap();
+        let asked = Arc::new(Semaphore::new(0));
+        let counted = Arc::clone(&asked);
+        tokio::spawn(async move {
+            let mut held = Vec::new();
+            while let Ok((mut stream, _)) = listener.accept().await {
+                drop(stream.read(&mut [0; 1024]).await);
+                counted.add_permits(1);
+                drop(stream.write_all(answer).await);
+                held.extend(answer.is_empty().then_some(stream));
+            }
+        });
+        (Puller::new(&endpoint, Arc::clone(turns)).unwrap(), asked)
+    }
+
+    /// Check that endpoints that take every question and answer none hold up no other one: while five of them are waited for, for ten minutes each, one that answers is
+    /// asked for all there is.
+    #[test]
+    fn who_hangs_holds_up_nobody_else() {
+        const LONG: Duration = Duration::from_secs(60);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let turns = Arc::<Turns>::default();
+            let mut hung = JoinSet::new();
+            for _ in 0..5 {
+                let (mut puller, asked) = served(b"", &turns).await;
+                hung.spawn(async move { puller.pull(&[Asked::Cpu(Duration::from_secs(600))], &Resource::new()).await });
+                // Not all are asked where they hold up each other.
+                drop(timeout(Duration::from_secs(5), asked.acquire()).await);
+            }
+            let (mut good, _) = served(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n", &turns).await;
+            let kept = What::ALL.map(Asked::Kept);
+            let (sets, failed) = timeout(LONG, good.pull(&kept, &Resource::new())).await.expect("it is held up");
+            assert_eq!((sets.len(), failed.len()), (0, 4));
+            assert!(failed.iter().all(|why| why.to_string().contains("it answers 404 Not Found")), "{failed:?}");
+            assert!(hung.try_join_next().is_none());
+        });
+    }
+
+    /// Check that who does not answer is asked once a round, not for each kind.
+    #[test]
+    fn who_does_not_answer_is_asked_once_a_round() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let (mut puller, asked) = served(b"", &Arc::default()).await;
+            puller.patience = Duration::from_millis(100);
+            let (sets, failed) = puller.pull(&What::ALL.map(Asked::Kept), &Resource::new()).await;
+            assert_eq!((sets.len(), failed.len(), asked.available_permits()), (0, 4, 1));
+            assert!(failed[0].to_string().contains("no answer within 100ms"), "{failed:?}");
+            assert!(failed[3].to_string().contains("not asked"), "{failed:?}");
+        });
+    }
 }

@@ -51,7 +51,8 @@ pub(super) struct Figures {
 pub(super) struct Pulls {
     handle: Handle,
     endpoints: Vec<Endpoint>,
-    discovers: bool,
+    /// How those are asked that are found: the first way that they answer.
+    finding: Vec<Endpoint>,
     /// Whether runtimes are read from outside at all.
     is_captured: bool,
     every: Duration,
@@ -65,7 +66,7 @@ impl Pulls {
         Self {
             handle: handle.clone(),
             endpoints: config.pulls.clone(),
-            discovers: config.pull_found,
+            finding: config.pull_found.clone(),
             is_captured: config.runtime_interval.is_some(),
             every: config.runtime_interval.unwrap_or(DEFAULT_RUNTIME_INTERVAL),
             turns: Arc::default(),
@@ -85,7 +86,7 @@ impl Pulls {
                 Err(error) => tracing::error!("profiles are not pulled: {error}"),
             }
         }
-        if self.discovers {
+        if !self.finding.is_empty() {
             tokio::spawn(self.clone().find(Arc::clone(sink)));
         }
     }
@@ -133,12 +134,7 @@ impl Pulls {
         if is_named || is_asked {
             return true;
         }
-        let endpoint = Endpoint::new(&format!("http://{}", found.1));
-        let Some(endpoint) = endpoint.ok() else { return false };
-        let Ok(puller) = Puller::new(&endpoint, Arc::clone(&self.turns)) else { return false };
-        if !puller.is_there().await {
-            return false;
-        }
+        let Some((endpoint, puller)) = self.way_to(found.1).await else { return false };
         tracing::info!(pid = found.0.pid(), "profiles are pulled from {}", endpoint.name());
         self.found.lock().unwrap_or_else(PoisonError::into_inner).insert(found);
         self.handle.pulls.endpoints.fetch_add(1, Ordering::Relaxed);
@@ -149,6 +145,18 @@ impl Pulls {
             all.handle.pulls.endpoints.fetch_sub(1, Ordering::Relaxed);
         });
         true
+    }
+
+    /// The first way in which profiles are served at an address.
+    async fn way_to(&self, address: SocketAddr) -> Option<(Endpoint, Puller)> {
+        for endpoint in self.finding.iter().map(|endpoint| endpoint.at(address)) {
+            match Puller::new(&endpoint, Arc::clone(&self.turns)) {
+                Ok(puller) if puller.is_there().await => return Some((endpoint, puller)),
+                Ok(_) => {}
+                Err(error) => tracing::error!("profiles are not pulled: {error}"),
+            }
+        }
+        None
     }
 
     /// What is not read of a process from outside, so is to be asked for; `None`: that is not known yet.

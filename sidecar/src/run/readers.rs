@@ -1,4 +1,4 @@
-//! Reads of processes for whoever asks at the page: each on a thread that can be left behind, few at once.
+//! Reads of processes for whoever asks at the page: each on a thread that can be left behind, one at once.
 //!
 //! In: a process and what to read of it. Out: what came of it, or that there was no answer. A process can let a read wait as long as it likes
 //! (`userfaultfd`, FUSE): it then has one thread, which is not waited for any more, and is not asked again until that one is back. Nothing
@@ -13,11 +13,11 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::target::{NoAnswer, Process};
 
-/// Most reads at once.
-const AT_ONCE: usize = 3;
+/// Most reads at once: each may take a hundred megabytes until what was read is a set.
+const AT_ONCE: usize = 1;
 /// Most threads that are away.
 const MOST_AWAY: usize = 8;
-/// How long a read may take, the wait for its turn included.
+/// How long a read may take, once it has its turn.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Who is asked; cheap to clone.
@@ -51,10 +51,11 @@ impl Readers {
         process: Process,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, NoAnswer> {
-        let until = Instant::now() + self.patience;
         // Before it waits for its turn: who asks for what hangs does not stand before others.
         self.threads().admits(process)?;
-        let place = timeout_at(until, self.places.acquire()).await.map_err(|_| NoAnswer::Late)?;
+        // It is never closed. Those before it have theirs for so long at most.
+        let place = self.places.acquire().await.map_err(|_| NoAnswer::Late)?;
+        let until = Instant::now() + self.patience;
         let number = self.threads().admit(process)?;
         let waiting = Waiting { threads: &self.threads, number };
         let back = Back { threads: Arc::clone(&self.threads), number };
@@ -130,6 +131,7 @@ fn lock(threads: &Mutex<Threads>) -> MutexGuard<'_, Threads> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::mpsc::{Sender, channel};
 
     use super::*;
@@ -166,6 +168,27 @@ mod tests {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
             assert_eq!(others.ask(Process::new(1, 1), || 5).await, Ok(5));
+        });
+    }
+
+    /// Check that of many who ask one is read at a time, and that the wait for those before is no part of anybody's time.
+    #[test]
+    fn one_is_read_at_a_time() {
+        run(async {
+            let readers = Readers { patience: Duration::from_secs(60), ..Readers::default() };
+            let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+            let mut asked = tokio::task::JoinSet::new();
+            for pid in 1..=20 {
+                let (readers, running, most) = (readers.clone(), Arc::clone(&running), Arc::clone(&most));
+                let work = move || {
+                    most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                    std::thread::sleep(Duration::from_millis(2));
+                    running.fetch_sub(1, Ordering::SeqCst);
+                };
+                asked.spawn(async move { readers.ask(Process::new(pid, 1), work).await });
+            }
+            assert!(asked.join_all().await.iter().all(Result::is_ok));
+            assert_eq!(most.load(Ordering::SeqCst), 1);
         });
     }
 

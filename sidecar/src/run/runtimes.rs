@@ -1,7 +1,7 @@
 //! What Go's runtimes keep, read when it is asked for.
 //!
 //! In: the processes that are profiled. Out: a set for each Go process that keeps what was asked for, by pid. Reading can take a second where there is
-//! much, and for ever where a process wants it to, so it is done by [`Readers`].
+//! much, and for ever where a process wants it to, so it is done by [`Readers`], for one process after the other. All that is given has [`MOST_BYTES`] at most.
 
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
@@ -9,7 +9,6 @@ use std::time::UNIX_EPOCH;
 use profiler::serve::{CaptureError, CaptureFuture, Snapshot};
 use profiler_proto::ProfileSet;
 use profiler_proto::model::Contention;
-use tokio::task::JoinSet;
 
 use crate::capture::profile::{Builder, Window};
 use crate::capture::{Bounds, Source};
@@ -17,6 +16,9 @@ use crate::discover::{Kind, Target};
 use crate::error::Error;
 
 use super::readers::Readers;
+
+/// Bytes that the sets of an answer may have together, beyond the first: with what joins them, half of the agent's own bound of memory.
+const MOST_BYTES: usize = 32 << 20;
 
 /// What to read.
 #[derive(Debug, Clone, Copy)]
@@ -59,16 +61,48 @@ pub(super) fn read(
         if targets.is_empty() && pid.is_some() {
             return Err(CaptureError::NoProcess);
         }
-        let mut reads = JoinSet::new();
-        for target in targets.into_iter().filter(|target| matches!(target.kind, Kind::Go(_))) {
-            let readers = readers.clone();
-            reads.spawn(async move { Some((target.process.pid(), read_one(&readers, target, of, bounds).await?)) });
+        let mut targets: Vec<_> = targets.into_iter().filter(|target| matches!(target.kind, Kind::Go(_))).collect();
+        targets.sort_by_key(|target| target.process.pid());
+        let mut all = Gathered::default();
+        for target in targets {
+            if let Some(set) = read_one(&readers, target, of, bounds).await {
+                all.add(set)?;
+            }
         }
-        let mut sets: Vec<(u32, ProfileSet)> = reads.join_all().await.into_iter().flatten().collect();
-        sets.sort_by_key(|(pid, _)| *pid);
-        if sets.is_empty() { Err(of.nothing()) } else { Ok(sets.into_iter().map(|(_, set)| set).collect()) }
+        if all.sets.is_empty() { Err(of.nothing()) } else { Ok(all.sets) }
     })
 }
+
+/// The sets of an answer.
+#[derive(Default)]
+struct Gathered {
+    sets: Vec<ProfileSet>,
+    bytes: usize,
+}
+
+impl Gathered {
+    /// Adds one; where it is not alone, within the bound.
+    fn add(&mut self, set: ProfileSet) -> Result<(), CaptureError> {
+        self.bytes += bytes(&set);
+        if self.bytes > MOST_BYTES && !self.sets.is_empty() {
+            return Err(CaptureError::TooMuch);
+        }
+        self.sets.push(set);
+        Ok(())
+    }
+}
+
+/// What a set takes, about: what there is much of in one.
+fn bytes(set: &ProfileSet) -> usize {
+    let dictionary = &set.dictionary;
+    let samples = set.profiles.iter().map(|profile| size_of_val(&profile.samples[..])).sum::<usize>();
+    let stacks = dictionary.stacks.iter().map(|stack| BESIDE + size_of_val(&*stack.locations)).sum::<usize>();
+    let strings = dictionary.strings.iter().map(|text| BESIDE + text.len()).sum::<usize>();
+    samples + stacks + strings + BESIDE * (dictionary.attributes.len() + dictionary.attribute_sets.len())
+}
+
+/// What an element of a table takes beside what is counted.
+const BESIDE: usize = 64;
 
 async fn read_one(readers: &Readers, target: Arc<Target>, of: Of, bounds: Bounds) -> Option<ProfileSet> {
     let process = target.process;
@@ -92,4 +126,37 @@ fn try_read(target: &Target, of: Of, bounds: Bounds) -> Result<ProfileSet, Error
         Of::Contention(kind) => builder.contention(&source.contention(kind, bounds)?, window),
     }
     Ok(builder.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use profiler_proto::model::{LocationId, Profile, Sample, Stack};
+
+    use super::*;
+
+    /// A set of so many samples, each with a stack of its own, one frame deep.
+    fn set(samples: u32) -> ProfileSet {
+        let mut set = ProfileSet::default();
+        let sample = |number: u32| {
+            let locations = vec![LocationId::ZERO; 1 + number as usize % 64];
+            let stack = set.dictionary.stacks.intern(Stack { locations: locations.into() });
+            Sample { stack, value: 1, ..Sample::default() }
+        };
+        let samples = (0..samples).map(sample).collect();
+        set.profiles.push(Profile { samples, ..Profile::default() });
+        set
+    }
+
+    /// Check that one process may have any amount, and that all together may not: then whoever asks is told to ask for one.
+    #[test]
+    fn all_together_have_a_bound_and_one_alone_has_none() {
+        let (large, small) = (set(2_000_000), set(10));
+        assert!(bytes(&large) > MOST_BYTES && bytes(&small) < 10_000);
+        let mut all = Gathered::default();
+        assert_eq!(all.add(large.clone()), Ok(()));
+        assert_eq!(all.add(small.clone()), Err(CaptureError::TooMuch));
+        let mut all = Gathered::default();
+        assert!((0..100).all(|_| all.add(small.clone()).is_ok()));
+        assert_eq!((all.add(large), all.sets.len()), (Err(CaptureError::TooMuch), 100));
+    }
 }

@@ -157,3 +157,35 @@ fn programs_that_serve_profiles_are_found_when_that_is_asked_for() {
     assert_eq!(run.end(), Some(0));
     std::fs::remove_dir_all(files).unwrap();
 }
+
+/// Check that a program is found that serves over TLS, under a name that is not its address, where the settings say whom to trust and what to send; beside it, a way in
+/// which it does not answer.
+#[test]
+fn programs_are_found_over_tls() {
+    if !is_root() {
+        return;
+    }
+    let folder = folder("found-tls");
+    let made = rcgen::generate_simple_self_signed(["shop".to_owned()]).unwrap();
+    let (certificate, key) = (folder.join("shop.pem"), folder.join("shop.key"));
+    std::fs::write(&certificate, made.cert.pem()).unwrap();
+    std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    let program = go_program_with("served", &["secret", certificate.to_str().unwrap(), key.to_str().unwrap()]);
+    let address = program.address_after("listening ");
+    let (file, files) = (folder.join("settings.toml"), folder.join("files"));
+    let settings = format!(
+        "[[pull]]\nurl = \"discover\"\n[[pull]]\nurl = \"discover\"\nscheme = \"https\"\nca = {certificate:?}\n\
+         server_name = \"shop\"\nheaders = {{ authorization = \"Bearer secret\" }}\n"
+    );
+    std::fs::write(&file, settings).unwrap();
+    std::fs::create_dir(&files).unwrap();
+    let pid = program.pid().to_string();
+    let mut run = agent(&["run", "--pid", &pid, "--runtime-interval", "off", "--config", file.to_str().unwrap()]);
+    let run = Running::agent(run.env("PROFILER_FILES_DIR", &files));
+    let page = run.address_after("http://");
+    until(&run, || sum(&files, "inuse_space", "main.keep").iter().any(|value| *value >= 10_000_000));
+    assert!(run.log().contains(&format!("profiles are pulled from https://{address}")), "{}", run.log());
+    assert_eq!((figures(&page)[0], figures(&page)[2]), (1, 0), "{}", run.log());
+    assert_eq!(run.end(), Some(0));
+    std::fs::remove_dir_all(folder).unwrap();
+}

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use profiler_proto::{Profile, ProfileSet};
 
 use crate::http::get;
-use crate::process::{self, Running, agent, go_example, go_program};
+use crate::process::{self, Running, agent, go_example, go_program, go_program_with};
 use crate::{DEADLINE, decode, folder, is_root};
 
 /// `tests/go/parked` keeps more than this, and so many goroutines wait in it.
@@ -180,6 +180,38 @@ fn what_is_asked_for_keeps_to_the_bounds() {
         assert!(is_said || of == "mutex", "{of}: {comments:?}");
     }
     assert_eq!(run.end(), Some(0));
+}
+
+/// Check that nothing is read of processes that are left out, by pattern or because others were named: not when they are asked for by number, and not among
+/// all, though the same is there of the one beside them.
+#[test]
+fn what_is_left_out_is_not_read_when_it_is_asked_for() {
+    if !is_root() {
+        return;
+    }
+    let (wanted, other) = (parked(), go_program_with("served", &[]));
+    let [number, beside] = [wanted.pid(), other.pid()].map(|pid| pid.to_string());
+    for filter in [&["--exclude", "*/served"][..], &["--include", "*/parked"], &["--pid", &number]] {
+        // Of other programs on the machine nobody knows what they are doing.
+        let mut run = agent(&["run", "--runtime-interval", "off"]);
+        let run = Running::agent(run.args(filter));
+        let page = run.address_after("http://");
+        within_bounds(&run, &page, "goroutine", wanted.pid());
+        for of in ["goroutine", "heap", "block", "mutex"] {
+            let refused = get(&page, &format!("/debug/pprof/{of}?pid={beside}"));
+            let told = String::from_utf8_lossy(&refused.body).into_owned();
+            assert_eq!(refused.status, 404, "{filter:?} {of}: {told}");
+            assert!(told.contains("no process with this pid is profiled"), "{filter:?} {of}: {told}");
+            let all = get(&page, &format!("/debug/pprof/{of}"));
+            assert_eq!(all.status, 200, "{filter:?} {of}");
+            let set = decode(&all.body);
+            let files = set.dictionary.functions.iter().map(|function| set.dictionary.strings.text(function.filename));
+            let files: Vec<&str> = files.collect();
+            let is_of = |program: &str| files.iter().any(|file| file.ends_with(&format!("/go/{program}/main.go")));
+            assert!(is_of("parked") && !is_of("served"), "{filter:?} {of}");
+        }
+        assert_eq!(run.end(), Some(0));
+    }
 }
 
 /// What is asked for, as soon as the process was seen.

@@ -199,6 +199,16 @@ fn a_version_that_is_not_known_is_refused() {
     std::fs::remove_file(&future).unwrap();
 }
 
+/// Check that a program of 32 bits, which this kernel runs beside those of 64, is refused by name: its words are others.
+#[test]
+fn a_program_of_32_bits_is_refused() {
+    let program = programs::build("bare", "go1.24.13", &["-ldflags=-s -w"], "386");
+    let running = Running::start(&program, &[]);
+    let told = Source::find(running.pid()).unwrap_err().to_string();
+    assert!(told.starts_with(&format!("the program of process {}: ", running.pid())), "{told}");
+    assert!(told.contains("only programs of ELF with 64 bits, built by Go, can be read"), "{told}");
+}
+
 fn compare(version: &str, form: &[&str]) {
     let program = programs::build("parked", version, form, "amd64");
     let mut running = Running::start(&program, &[]);
@@ -250,13 +260,14 @@ pub(crate) fn theirs(folder: &Path, name: &str) -> ProfileSet {
 
 type Table = BTreeMap<(Vec<String>, String), Vec<i64>>;
 
-/// Values by stack and labels; each function of a stack as name, file, line and first line, leaf first.
+/// Values by stack and labels; each function of a stack as name, file, line and first line, leaf first, with the address where it stands.
 fn table(set: &ProfileSet, wanted: impl Fn(&[String]) -> bool) -> Table {
     let mut table = Table::new();
     for (column, profile) in set.profiles.iter().enumerate() {
         for sample in &profile.samples {
-            let stack = stack(set, sample);
+            let mut stack = stack(set, sample);
             if wanted(&stack) && sample.value != 0 {
+                stack.iter_mut().zip(addresses(set, sample)).for_each(|(frame, at)| *frame += &format!(" at {at:#x}"));
                 let labels = labels(set, sample);
                 let values = table.entry((stack, labels)).or_insert_with(|| vec![0; set.profiles.len()]);
                 values[column] += sample.value;
@@ -276,6 +287,13 @@ pub(crate) fn stack(set: &ProfileSet, sample: &profiler_proto::Sample) -> Vec<St
         format!("{} {}:{} ({})", text(function.name), text(function.filename), line.line, function.start_line)
     };
     lines.map(frame).collect()
+}
+
+/// For each function of a stack the address of its place, which inlined ones share.
+fn addresses(set: &ProfileSet, sample: &profiler_proto::Sample) -> Vec<u64> {
+    let locations = set.dictionary.stacks.get(sample.stack).unwrap().locations.iter();
+    let places = locations.map(|id| set.dictionary.locations.get(*id).unwrap());
+    places.flat_map(|place| std::iter::repeat_n(place.address, place.lines.len())).collect()
 }
 
 /// Without what only one side has: Go's size of objects, our state of goroutines.

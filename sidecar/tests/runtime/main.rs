@@ -5,6 +5,7 @@
 
 mod capture;
 mod figures;
+mod forged;
 mod inspect;
 mod layouts;
 mod many;

@@ -1,5 +1,6 @@
 //! Captures of a program with very many goroutines and stacks (`tests/go/many`): all of them, and beyond the bound how many are left out.
 
+use std::fs::File;
 use std::process::Command;
 use std::time::Instant;
 
@@ -89,5 +90,45 @@ fn a_hundred_thousand_take_no_more_than_96_mib() {
     let set = pprof::decode(&std::fs::read(&file).unwrap(), &Limits::default()).unwrap();
     let goroutines: i64 = set.profiles[0].samples.iter().map(|sample| sample.value).sum();
     assert!(goroutines >= 100_000, "{goroutines}");
+    std::fs::remove_file(&file).unwrap();
+}
+
+/// Check that a hundred thousand goroutines with labels of their own are shown, grouped and each by itself, and written to a file, with 64 MiB of memory (as above),
+/// though the text is longer than that; and that all of them are in it.
+#[test]
+fn a_hundred_thousand_with_labels_are_shown_with_64_mib() {
+    if !is_root() {
+        return;
+    }
+    let program = programs::build("many", "go1.27.0", &["-ldflags=-s -w"], "amd64");
+    let running = Running::start(&program, &["100000", "1", "100000", "labelled"]);
+    let file = program.with_extension(format!("{}.txt", running.pid()));
+    for (form, each) in [(&[][..], "\n1 [chan receive (nil chan)] {"), (&["--each"], "[chan receive (nil chan)] {")] {
+        let mut limited = Command::new("prlimit");
+        limited.args(["--data=67108864", env!("CARGO_BIN_EXE_profiler-sidecar"), "goroutines"]).args(form);
+        limited.args(["--max-goroutines", "110000", &running.pid().to_string()]);
+        let ran = limited.stdout(File::create(&file).unwrap()).output().unwrap();
+        assert!(ran.status.success(), "{form:?}: {}", String::from_utf8_lossy(&ran.stderr));
+        let text = std::fs::read_to_string(&file).unwrap();
+        assert!(text.len() > 64 << 20, "{form:?}: {}", text.len());
+        assert_eq!(text.matches(each).count(), 100_000, "{form:?}: {}", &text[..2000]);
+        assert_eq!(text.matches("endpoint: /orders, request: ").count(), 100_000, "{form:?}");
+    }
+    let file_of_samples = file.with_extension("pb.gz");
+    let mut limited = Command::new("prlimit");
+    limited.args([
+        "--data=67108864",
+        env!("CARGO_BIN_EXE_profiler-sidecar"),
+        "goroutines",
+        "--max-goroutines",
+        "110000",
+    ]);
+    let ran = limited.arg(running.pid().to_string()).arg("-o").arg(&file_of_samples).output().unwrap();
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    let set = pprof::decode(&std::fs::read(&file_of_samples).unwrap(), &Limits::default()).unwrap();
+    let with_labels =
+        |sample: &&profiler_proto::Sample| set.dictionary.value_of(sample.attributes, "request").is_some();
+    assert_eq!(set.profiles[0].samples.iter().filter(with_labels).count(), 100_000);
+    std::fs::remove_file(&file_of_samples).unwrap();
     std::fs::remove_file(&file).unwrap();
 }

@@ -32,6 +32,23 @@ fn contention_counts_events_and_time() {
     assert_eq!(*mutex.records[0].stack, [0x1010]);
 }
 
+/// Check that records that cannot be are left out and counted: counts that are no number, or below nothing, and time that runs backwards.
+#[test]
+fn counts_that_cannot_be_are_left_out() {
+    let wrong = [(f64::NAN, 5), (f64::INFINITY, 5), (-1.0, 5), (1e300, 5), (1.0, u64::MAX)];
+    let mut memory = Forged::default().with(0x100, &[0, 0x10000, 0]).with(0x200, &[0, 0, 1, 0]);
+    for (number, (count, ticks)) in wrong.into_iter().chain([(2.0, 7)]).enumerate() {
+        let at = 0x10000 + 0x1000 * number as u64;
+        let next = if number == wrong.len() { 0 } else { at + 0x1000 };
+        memory = memory.with(at, &[0, next, bucket::BLOCK, 0, 0, 1, 0x1010, count.to_bits(), ticks]);
+    }
+    let asked = (Kind::Block, 10, &Speed::default());
+    let read = contention(&memory.with(0x400, &[0, 0, 0, 2_000_000_000]), &Text, &VARIABLES, &layout(), asked);
+    let read = read.unwrap().unwrap();
+    assert_eq!((read.walk.taken, read.walk.implausible, read.records.len()), (1, 5, 1));
+    assert_eq!((read.records[0].count, read.records[0].ticks), (2, 7));
+}
+
 /// Memory whose word at 0x418 is another one each time: the speed that the runtime measured.
 struct Faster(Forged, Cell<u64>);
 

@@ -15,6 +15,13 @@ fn figures_that_cannot_be_read_are_none() {
         .with(0x500, &[&[100; 36][..], &[900], &[100; 3]].concat())
         .with(0x1_0000, &[7; 515]);
     assert_eq!(figures(&torn, &VARIABLES).unwrap(), None);
+    // More is mapped, or in use, than there are addresses.
+    for at in [19, 39] {
+        let mut words = [100; 40];
+        (words[39], words[at]) = (1 << 47, 1 << 60);
+        let forged = Forged::default().with(0x300, &[4]).with(0x500, &words).with(0x1_0000, &[7; 515]);
+        assert_eq!(figures(&forged, &VARIABLES).unwrap(), None, "{at}");
+    }
     let nowhere = Some(0x9_0000);
     for variables in [
         Variables { pacer: nowhere, ..VARIABLES },

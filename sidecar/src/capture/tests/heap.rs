@@ -116,3 +116,29 @@ fn what_is_beyond_the_bound_is_counted() {
     let heap = heap(&memory, &Text, &VARIABLES, &layout(), 5).unwrap().unwrap();
     assert_eq!((heap.walk.taken, heap.walk.beyond, heap.records.len()), (5, 15, 5));
 }
+
+/// Check that figures that nobody can have are left out and counted: more in use than there are addresses, more objects than any program allocates, a product
+/// that does not fit; and that bytes that are not those of the objects are taken for torn.
+#[test]
+fn figures_that_cannot_be_are_left_out() {
+    let cases =
+        [[1 << 40, 0, 512 << 40, 0], [1 << 61, 1 << 61, 0, 0], [u64::MAX, 0, 1, 0], [1 << 56, 1 << 56, 512 << 56, 0]];
+    for active in cases {
+        let memory = roots(0x10000, 1).heap_bucket(0x10000, 0x20000, &[0x1010], active);
+        let memory = memory.heap_bucket(0x20000, 0, &[0x1010], [3, 1, 1536, 512]);
+        let heap = heap(&memory, &Text, &VARIABLES, &layout(), 100).unwrap().unwrap();
+        assert_eq!((heap.walk.taken, heap.walk.implausible, heap.torn, heap.walk.is_whole()), (1, 1, 0, false));
+        assert_eq!((heap.records.len(), heap.records[0].in_use), (1, Amount { objects: 2, bytes: 1024 }));
+    }
+    let memory = roots(0x10000, 1).heap_bucket(0x10000, 0, &[0x1010], [3, 1, 1 << 50, 512]);
+    let heap = heap(&memory, &Text, &VARIABLES, &layout(), 100).unwrap().unwrap();
+    assert_eq!((heap.torn, heap.records[0].allocated), (1, Amount { objects: 3, bytes: 1536 }));
+}
+
+/// Check that a rate below nothing is none, as it is to the runtime.
+#[test]
+fn a_rate_below_zero_is_off() {
+    let memory = roots(0x10000, u64::MAX).heap_bucket(0x10000, 0, &[0x1010], [1, 0, 512, 0]);
+    let heap = heap(&memory, &Text, &VARIABLES, &layout(), 10).unwrap().unwrap();
+    assert_eq!((heap.rate, heap.state), (0, State::Unlinked));
+}

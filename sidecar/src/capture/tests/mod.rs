@@ -7,6 +7,7 @@ mod goroutines;
 mod heap;
 mod many;
 mod restless;
+mod work;
 
 use std::collections::BTreeMap;
 use std::ops::Range;

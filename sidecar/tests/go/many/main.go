@@ -1,9 +1,10 @@
-// A program with many goroutines and many stacks that allocate: many GOROUTINES LOG [LEFT]: so many goroutines that wait, each of two kinds of work at a depth
-// of its number, and 2^LOG different stacks with an allocation; where LEFT is given, all goroutines but so many, the last ones, end before it says "ready". It ends at
-// the end of its input.
+// A program with many goroutines and many stacks that allocate: many GOROUTINES LOG [LEFT [LABELLED]]: so many goroutines that wait, each of two kinds of work at a depth
+// of its number, and 2^LOG different stacks with an allocation; where LEFT is given, all goroutines but so many, the last ones, end before it says "ready"; where LABELLED is, each
+// has labels of its own. It ends at the end of its input.
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -71,7 +72,12 @@ func main() {
 		if i >= goroutines-staying {
 			until = nothing
 		}
-		go park(i%20, &ready, until)
+		if len(os.Args) > 4 {
+			labels := pprof.Labels("request", fmt.Sprintf("%016x", i), "endpoint", "/orders")
+			go pprof.Do(context.Background(), labels, func(context.Context) { park(i%20, &ready, until) })
+		} else {
+			go park(i%20, &ready, until)
+		}
 	}
 	ready.Wait()
 	close(ended)

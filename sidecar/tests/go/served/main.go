@@ -1,4 +1,5 @@
-// A program that serves its profiles itself, to those who know a token where one is given, by itself or as the password of ada: served [TOKEN]. It says "listening ADDRESS" and "ready", and to
+// A program that serves its profiles itself, to those who know a token where one is given, by itself or as the password of ada: served [TOKEN [CERTIFICATE KEY]], over TLS
+// where it has these two PEM files. It says "listening ADDRESS" and "ready", and to
 // each line "churn" it allocates and waits a known amount, collects garbage and says "churned"; it uses CPU time all the while, and ends at the end of its input.
 package main
 
@@ -78,7 +79,11 @@ func main() {
 			http.DefaultServeMux.ServeHTTP(w, r)
 		})
 	}
-	go http.Serve(listener, handler)
+	if len(os.Args) > 3 {
+		go http.ServeTLS(listener, handler, os.Args[2], os.Args[3])
+	} else {
+		go http.Serve(listener, handler)
+	}
 	go spin()
 	for i := 0; i < 100; i++ {
 		keep(100000)

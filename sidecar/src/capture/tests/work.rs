@@ -1,0 +1,188 @@
+//! Memory that costs much to read for what there is in it: the work of a capture is bounded, and what was left for want of it is counted.
+
+use std::cell::Cell;
+use std::ops::Range;
+
+use super::{Text, VARIABLES, goroutine, layout};
+use crate::capture::End;
+use crate::capture::Memory;
+use crate::capture::goroutines::goroutines;
+use crate::capture::heap::heap;
+use crate::capture::variables::{Code, Function};
+use crate::capture::work::Work;
+use crate::elf::Machine;
+use crate::go::layouts::{bucket, status};
+use crate::target::{Fault, Piece};
+
+/// All of memory is there, and zero but for words that `write` gives for a range; how much of it was read.
+struct Vast<W> {
+    write: W,
+    bytes: Cell<u64>,
+}
+
+impl<W: Fn(&Range<u64>, &mut dyn FnMut(u64, &[u64]))> Vast<W> {
+    fn new(write: W) -> Self {
+        Self { write, bytes: Cell::new(0) }
+    }
+}
+
+impl<W: Fn(&Range<u64>, &mut dyn FnMut(u64, &[u64]))> Memory for Vast<W> {
+    fn read_many(&self, pieces: &mut [Piece<'_>]) -> Result<(), Fault> {
+        for piece in pieces {
+            piece.read = piece.buffer.len();
+            self.bytes.set(self.bytes.get() + piece.read as u64);
+            let range = piece.address..piece.address + piece.read as u64;
+            (self.write)(&range, &mut |address, words| {
+                for (at, byte) in (address..).zip(words.iter().flat_map(|word| word.to_le_bytes())) {
+                    if range.contains(&at) {
+                        piece.buffer[(at - range.start) as usize] = byte;
+                    }
+                }
+            });
+        }
+        Ok(())
+    }
+}
+
+/// [`Text`] with frames of eight kilobytes and a word, so that each is in bytes of its own; looking up costs what it is told.
+struct Wide {
+    cost: u64,
+    looked_up: Cell<u64>,
+}
+
+impl Code for Wide {
+    fn machine(&self) -> Machine {
+        Text.machine()
+    }
+
+    fn extent(&self, _: &str) -> Option<Range<u64>> {
+        None
+    }
+
+    fn symbol(&self, _: &str) -> Option<u64> {
+        None
+    }
+
+    fn data(&self) -> Range<u64> {
+        0..0
+    }
+
+    fn function(&self, pc: u64) -> Option<Function> {
+        self.looked_up.set(self.looked_up.get() + self.cost);
+        Text.function(pc)
+    }
+
+    fn depth(&self, _: u64) -> Option<u64> {
+        Some(8192)
+    }
+
+    fn looked_up(&self) -> u64 {
+        self.looked_up.get()
+    }
+}
+
+/// Where goroutines lie, and how far apart they and what they point to are.
+const G: u64 = 0x100_0000;
+const STACKS: u64 = 0x1_0000_0000;
+const APART: u64 = 0x100_0000;
+
+/// So many goroutines, each with a stack of 16 MiB and labels of its own.
+fn many(count: u64, range: &Range<u64>, write: &mut dyn FnMut(u64, &[u64])) {
+    match range.start {
+        0x300..0x318 => write(0x300, &[0x1_0000, count, count]),
+        0x1_0000..G => {
+            let number = (range.start - 0x1_0000) / 8;
+            let addresses = (number..).take(64).map(|number| G + 0x1000 * number);
+            write(range.start, &addresses.collect::<Vec<_>>());
+        }
+        G..STACKS => {
+            let number = (range.start - G) / 0x1000;
+            let lo = STACKS + APART * number;
+            let mut words = goroutine(1 + number, status::WAITING, (lo, lo + APART), (0x1010, lo));
+            words[layout().g.labels / 8] = lo + 0x100;
+            write(range.start, &words);
+        }
+        _ => {}
+    }
+}
+
+/// Check that a thousand goroutines whose thousand frames lie eight kilobytes apart cost what is allowed, not the sixteen gigabytes that they take; all are
+/// in the list, and those that there was no work left for are counted.
+#[test]
+fn forged_frames_cost_what_a_capture_may_cost() {
+    let memory = Vast::new(|range: &Range<u64>, write: &mut dyn FnMut(u64, &[u64])| {
+        many(1000, range, write);
+        if range.start >= STACKS {
+            // Return addresses, one at the head of each piece of a stack that is read, and one at the end of the first.
+            write(range.start, &[0x1120]);
+            write(range.end - 8, &[0x1120]);
+        }
+    });
+    let code = Wide { cost: 0, looked_up: Cell::new(0) };
+    let all = goroutines(&memory, &code, &VARIABLES, &layout(), 100_000).unwrap().unwrap();
+    assert_eq!((all.list.len(), all.broken, all.changed, all.beyond), (1000, 0, 0, 0));
+    let whole = all.list.iter().filter(|goroutine| goroutine.stack.len() == 1024 && goroutine.end == End::Cut).count();
+    assert!((32..200).contains(&whole), "{whole}");
+    let without = all.list.iter().filter(|goroutine| goroutine.stack.is_empty() && goroutine.end == End::Lost);
+    assert_eq!((without.count() as u64, whole as u64 + all.over_work), (all.over_work, 1000));
+    assert!(memory.bytes.get() < 1200 << 20, "{}", memory.bytes.get());
+}
+
+/// Check that functions that cost much to look up are counted as what they cost.
+#[test]
+fn tables_without_end_are_looked_through_within_bounds() {
+    let memory = Vast::new(|range: &Range<u64>, write: &mut dyn FnMut(u64, &[u64])| many(1000, range, write));
+    let code = Wide { cost: 10 << 20, looked_up: Cell::new(0) };
+    let all = goroutines(&memory, &code, &VARIABLES, &layout(), 100_000).unwrap().unwrap();
+    assert_eq!(all.list.len(), 1000);
+    assert!(all.over_work > 0 && code.looked_up() < 1200 << 20, "{} {}", all.over_work, code.looked_up());
+}
+
+/// Check that labels of which each text lies on pages of its own, and one at the end nowhere, cost no more: what is kept of them is nothing.
+#[test]
+fn labels_that_point_about_cost_what_a_capture_may_cost() {
+    let memory = Vast::new(|range: &Range<u64>, write: &mut dyn FnMut(u64, &[u64])| {
+        many(1000, range, write);
+        let (lo, mut pairs) = (range.start & !(APART - 1), Vec::new());
+        if !range.contains(&(lo + 0x100)) || lo < STACKS {
+            return;
+        }
+        // The set, a slice of 64 labels; each key a long way off, the last one's value behind the end of memory.
+        for label in 0..64 {
+            pairs.extend([lo + 0x2_0000 * (label + 1), 8, if label == 63 { u64::MAX } else { lo }, 8]);
+        }
+        write(lo + 0x100, &[lo + 0x200, 64]);
+        write(lo + 0x200, &pairs);
+    });
+    let all = goroutines(&memory, &Text, &VARIABLES, &layout(), 100_000).unwrap().unwrap();
+    assert_eq!(all.list.len(), 1000);
+    assert!(all.labels_cut > 500 && all.list.iter().all(|goroutine| goroutine.labels.is_empty()), "{}", all.labels_cut);
+    assert!(memory.bytes.get() < 1200 << 20, "{}", memory.bytes.get());
+}
+
+/// Check that buckets that lie far apart end the list once they have cost what a capture may, which is counted.
+#[test]
+fn buckets_far_apart_cost_what_a_capture_may_cost() {
+    let memory = Vast::new(|range: &Range<u64>, write: &mut dyn FnMut(u64, &[u64])| {
+        write(0x100, &[STACKS]);
+        write(0x200, &[1]);
+        let at = range.start.next_multiple_of(APART);
+        if at >= STACKS {
+            write(at, &[0, at + APART, bucket::MEMORY, 0, 512, 1, 0x1010, 1, 0, 512, 0]);
+        }
+    });
+    let heap = heap(&memory, &Text, &VARIABLES, &layout(), 1000).unwrap().unwrap();
+    assert_eq!((heap.walk.taken, heap.walk.over_work, heap.walk.broken, heap.walk.foreign), (1000, 1, 0, 0));
+    assert!(heap.walk.beyond > 10_000 && !heap.walk.is_whole(), "{:?}", heap.walk);
+    assert!(memory.bytes.get() < 1200 << 20, "{}", memory.bytes.get());
+}
+
+/// Check that names that cost much are looked up as long as there is work for them, and that whoever asks is told when there is none.
+#[test]
+fn names_cost_what_a_capture_may_cost() {
+    let (work, code) = (Work::for_names(), Wide { cost: 10 << 20, looked_up: Cell::new(0) });
+    let named = (0..1000).map_while(|_| work.done(&code, |code| code.function(0x1010))).count();
+    assert_eq!((named, work.done(&code, |_| ()), code.looked_up()), (410, None, 410 * (10 << 20)));
+    let (work, known) = (Work::for_names(), Wide { cost: 0, looked_up: Cell::new(0) });
+    assert!((0..1_000_000).all(|_| work.done(&known, |code| code.function(0x1010)).is_some()));
+}

@@ -1,0 +1,136 @@
+//! How much one capture may do: bytes that it reads, frames that it looks at, tables that it goes through, as one sum.
+//!
+//! Numbers of goroutines and buckets bound what comes out, not what it costs: forged frames of some kilobytes each, a thousand on one stack, make a thousand
+//! goroutines cost what ten million do. So memory and program are asked by way of [`Metered`], which counts, and answers nothing once all is spent; whoever
+//! asks then tells it from what is not there by [`Work::is_spent`]. Counted and not timed: the same memory gives the same capture on any machine.
+
+use std::cell::Cell;
+use std::ops::Range;
+
+use crate::elf::Machine;
+use crate::target::{Fault, Piece};
+
+use super::memory::Memory;
+use super::variables::{Code, Function};
+
+/// What each capture may do, however little there is: the work of reading so many bytes, some tenths of a second.
+const LEAST: u64 = 1 << 30;
+/// What it may do besides, for each goroutine: ten times what most have, who park a dozen frames deep.
+const GOROUTINE: u64 = 64 << 10;
+/// The same, for each bucket.
+const BUCKET: u64 = 16 << 10;
+/// What a call of the kernel costs, and each piece of memory in it, besides its bytes.
+const CALL: u64 = 1 << 10;
+const PIECE: u64 = 256;
+/// What a frame costs whose function is known.
+const FRAME: u64 = 64;
+
+/// What a capture may still do, as the work of reading so many bytes.
+#[derive(Debug)]
+pub(super) struct Work {
+    left: Cell<u64>,
+}
+
+impl Work {
+    /// For so many goroutines.
+    pub(super) fn for_goroutines(count: u64) -> Self {
+        Self::new(LEAST.saturating_add(count.saturating_mul(GOROUTINE)))
+    }
+
+    /// For so many buckets.
+    pub(super) fn for_buckets(count: usize) -> Self {
+        Self::new(LEAST.saturating_add((count as u64).saturating_mul(BUCKET)))
+    }
+
+    /// For the names of what one process keeps: of a hundred thousand addresses.
+    pub(super) fn for_names() -> Self {
+        Self::new(4 * LEAST)
+    }
+
+    fn new(left: u64) -> Self {
+        Self { left: Cell::new(left) }
+    }
+
+    /// Whether all is spent: what was not answered may be there.
+    pub(super) fn is_spent(&self) -> bool {
+        self.left.get() == 0
+    }
+
+    /// What `asked` gives, which looks up in `code`; none once all is spent.
+    pub(super) fn done<C: Code, T>(&self, code: &C, asked: impl FnOnce(&C) -> T) -> Option<T> {
+        if self.is_spent() {
+            return None;
+        }
+        let before = code.looked_up();
+        let done = asked(code);
+        self.take(code.looked_up() - before);
+        Some(done)
+    }
+
+    /// Takes `work` off what is left; whether there was as much.
+    fn take(&self, work: u64) -> bool {
+        let left = self.left.get();
+        self.left.set(left.saturating_sub(work));
+        left > work
+    }
+}
+
+/// A memory, or a program, that is asked for one capture.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Metered<'m, T: ?Sized> {
+    of: &'m T,
+    work: &'m Work,
+}
+
+impl<'m, T: ?Sized> Metered<'m, T> {
+    pub(super) fn new(of: &'m T, work: &'m Work) -> Self {
+        Self { of, work }
+    }
+
+    pub(super) fn is_spent(&self) -> bool {
+        self.work.is_spent()
+    }
+}
+
+impl<M: Memory + ?Sized> Memory for Metered<'_, M> {
+    fn read_many(&self, pieces: &mut [Piece<'_>]) -> Result<(), Fault> {
+        let cost = pieces.iter().fold(CALL, |sum, piece| sum + PIECE + piece.buffer.len() as u64);
+        if self.work.take(cost) {
+            return self.of.read_many(pieces);
+        }
+        pieces.iter_mut().for_each(|piece| piece.read = 0);
+        Ok(())
+    }
+}
+
+impl<C: Code + ?Sized> Code for Metered<'_, C> {
+    fn machine(&self) -> Machine {
+        self.of.machine()
+    }
+
+    fn extent(&self, name: &str) -> Option<Range<u64>> {
+        self.of.extent(name)
+    }
+
+    fn symbol(&self, name: &str) -> Option<u64> {
+        self.of.symbol(name)
+    }
+
+    fn data(&self) -> Range<u64> {
+        self.of.data()
+    }
+
+    fn function(&self, pc: u64) -> Option<Function> {
+        if !self.work.take(FRAME) {
+            return None;
+        }
+        let before = self.of.looked_up();
+        let found = self.of.function(pc);
+        self.work.take(self.of.looked_up() - before);
+        found
+    }
+
+    fn depth(&self, pc: u64) -> Option<u64> {
+        self.of.depth(pc)
+    }
+}

@@ -1,0 +1,3 @@
+module forges
+
+go 1.21
