@@ -14,14 +14,33 @@ platform_cargo() {
 sampler=(cpu:: unwind:: context:: own_functions_have libraries_and_the_vdso unresolved_addresses turned_off_addresses
     work_is_found a_stack_goes --skip rules_belong_to --skip large_sets_are_bounded)
 
-# In an emulated machine with a kernel of its own: .ci/aarch64. With all that changes a thread's context, for what is seen behind each instruction.
+# In an emulated machine with a kernel of its own: .ci/machine. With all that changes a thread's context, for what is seen behind each instruction.
 on_aarch64() {
     CC_aarch64_unknown_linux_gnu=aarch64-linux-gnu-gcc \
         CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
-        CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER=$root/.ci/aarch64 \
+        CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="$root/.ci/machine aarch64" \
         platform_cargo test --locked --no-fail-fast --package profiler-sdk --features tracing-layer --target aarch64-unknown-linux-gnu \
         --lib --test capture -- "${sampler[@]}"
 }
+
+# The sidecar's eBPF programs on older kernels, with the tests' own C and Go programs, which are compiled here, before. One machine for each
+# kernel, side by side. Left out are tests that compare samples with CPU time, for what is emulated is stopped at any moment, and those of how Go
+# links, which no kernel sees.
+on_older_kernels() (
+    export PROFILER_TEST_PROGRAMS=$work/programs
+    kernel_tests what_another_machine_needs_is_built || exit 1
+    machines=()
+    for version in "${older_kernels[@]}"; do
+        CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="$root/.ci/machine x86_64-$version" kernel_tests --test-threads=1 "${untimed[@]}" >"$work/$version" 2>&1 &
+        machines+=("$!")
+    done
+    status=0
+    for machine in "${machines[@]}"; do wait "$machine" || status=1; done
+    for version in "${older_kernels[@]}"; do cat "$work/$version"; done
+    exit "$status"
+)
+kernel_tests() { cargo test --locked --package profiler-sidecar --test kernel -- "$@"; }
+untimed=(--skip has_a_sample_for_each_period --skip a_tenth_of_a_second --skip linked_in_other_ways)
 
 # As static programs. The standard library is built with it; `__fprintf_chk` is glibc's, in messages of the unwinder.
 on_musl() {

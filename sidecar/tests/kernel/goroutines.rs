@@ -11,7 +11,7 @@ use profiler_sidecar::bpf::Go;
 use profiler_sidecar::sample::Sample;
 use profiler_sidecar::{elf, go};
 
-use crate::programs::{Form, Talk, labelled};
+use crate::programs::{Form, Talk, VERSIONS, labelled};
 use crate::recorder::{RATE_HZ, Recorder, assert_complete, few, undisturbed};
 use crate::undivided::{ahead, pinned};
 
@@ -127,8 +127,7 @@ fn assert_labelled(seen: &Seen, pairs: usize) {
 
 #[test]
 fn samples_of_every_version_carry_goroutine_and_labels() {
-    let versions = ["go1.21.13", "go1.22.12", "go1.23.12", "go1.24.13", "go1.25.11", "go1.26.8", "go1.27.0"];
-    for version in versions {
+    for version in VERSIONS {
         let Some(seen) = record(version, Form::Normal, 2, 2, 300) else { return };
         assert_labelled(&seen, 2);
     }
