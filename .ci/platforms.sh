@@ -23,24 +23,30 @@ on_aarch64() {
         --lib --test capture -- "${sampler[@]}"
 }
 
-# The sidecar's eBPF programs on older kernels, with the tests' own C and Go programs, which are compiled here, before. One machine for each
-# kernel, side by side. Left out are tests that compare samples with CPU time, for what is emulated is stopped at any moment, and those of how Go
-# links, which no kernel sees.
+# The sidecar's eBPF programs on older kernels, with the tests' own C and Go programs, which are compiled here, before: a test or two of each kind, for
+# what is emulated is slow, and none that compares samples with CPU time. One machine after the other, with nothing beside: held up, they lose ticks.
 on_older_kernels() (
     export PROFILER_TEST_PROGRAMS=$work/programs
     kernel_tests what_another_machine_needs_is_built || exit 1
-    machines=()
-    for version in "${older_kernels[@]}"; do
-        CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="$root/.ci/machine x86_64-$version" kernel_tests --test-threads=1 "${untimed[@]}" >"$work/$version" 2>&1 &
-        machines+=("$!")
-    done
     status=0
-    for machine in "${machines[@]}"; do wait "$machine" || status=1; done
-    for version in "${older_kernels[@]}"; do cat "$work/$version"; done
+    for version in "${older_kernels[@]}"; do
+        CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="$root/.ci/machine x86_64-$version" kernel_tests --test-threads=1 "${of_each_kind[@]}" || status=1
+    done
     exit "$status"
 )
 kernel_tests() { cargo test --locked --package profiler-sidecar --test kernel -- "$@"; }
-untimed=(--skip has_a_sample_for_each_period --skip a_tenth_of_a_second --skip linked_in_other_ways)
+of_each_kind=(a_stack_of what_was_seen a_full_ring a_system_call the_rate_changes a_process_is_told a_number_of_its_own a_published
+    a_pod_sees samples_of_every_version more_labels stacks_end_at)
+
+# The same on aarch64, for which the object is another one.
+on_aarch64_kernel() (
+    export PROFILER_TEST_PROGRAMS=$work/programs-aarch64
+    CC=aarch64-linux-gnu-gcc GOARCH=arm64 kernel_tests what_another_machine_needs_is_built || exit 1
+    CC_aarch64_unknown_linux_gnu=aarch64-linux-gnu-gcc \
+        CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
+        CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="$root/.ci/machine aarch64" \
+        platform_cargo test --locked --package profiler-sidecar --test kernel --target aarch64-unknown-linux-gnu -- --test-threads=1 "${of_each_kind[@]}"
+)
 
 # As static programs. The standard library is built with it; `__fprintf_chk` is glibc's, in messages of the unwinder.
 on_musl() {
