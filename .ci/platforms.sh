@@ -14,14 +14,39 @@ platform_cargo() {
 sampler=(cpu:: unwind:: context:: own_functions_have libraries_and_the_vdso unresolved_addresses turned_off_addresses
     work_is_found a_stack_goes --skip rules_belong_to --skip large_sets_are_bounded)
 
-# In an emulated machine with a kernel of its own: .ci/aarch64. With all that changes a thread's context, for what is seen behind each instruction.
+# In an emulated machine with a kernel of its own: .ci/machine. With all that changes a thread's context, for what is seen behind each instruction.
 on_aarch64() {
     CC_aarch64_unknown_linux_gnu=aarch64-linux-gnu-gcc \
         CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
-        CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER=$root/.ci/aarch64 \
+        CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="$root/.ci/machine aarch64" \
         platform_cargo test --locked --no-fail-fast --package profiler-sdk --features tracing-layer --target aarch64-unknown-linux-gnu \
         --lib --test capture -- "${sampler[@]}"
 }
+
+# The sidecar's eBPF programs on older kernels, with the tests' own C and Go programs, which are compiled here, before: a test or two of each kind, for
+# what is emulated is slow, and none that compares samples with CPU time. One machine after the other, with nothing beside: held up, they lose ticks.
+on_older_kernels() (
+    export PROFILER_TEST_PROGRAMS=$work/programs
+    kernel_tests what_another_machine_needs_is_built || exit 1
+    status=0
+    for version in "${older_kernels[@]}"; do
+        CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="$root/.ci/machine x86_64-$version" kernel_tests --test-threads=1 "${of_each_kind[@]}" || status=1
+    done
+    exit "$status"
+)
+kernel_tests() { cargo test --locked --package profiler-sidecar --test kernel -- "$@"; }
+of_each_kind=(a_stack_of what_was_seen a_full_ring a_system_call the_rate_changes a_process_is_told a_number_of_its_own a_published
+    a_pod_sees samples_of_every_version more_labels stacks_end_at)
+
+# The same on aarch64, for which the object is another one.
+on_aarch64_kernel() (
+    export PROFILER_TEST_PROGRAMS=$work/programs-aarch64
+    CC=aarch64-linux-gnu-gcc GOARCH=arm64 kernel_tests what_another_machine_needs_is_built || exit 1
+    CC_aarch64_unknown_linux_gnu=aarch64-linux-gnu-gcc \
+        CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
+        CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="$root/.ci/machine aarch64" \
+        platform_cargo test --locked --package profiler-sidecar --test kernel --target aarch64-unknown-linux-gnu -- --test-threads=1 "${of_each_kind[@]}"
+)
 
 # As static programs. The standard library is built with it; `__fprintf_chk` is glibc's, in messages of the unwinder.
 on_musl() {

@@ -196,9 +196,25 @@ unpack() {
     return "$status"
 }
 
-# What builds for aarch64 (glibc), and a machine that runs it: an emulator, a kernel, a shell. See .ci/aarch64.
+# take_machine NAME KERNEL SHELL: the kernel and the shell of an emulated machine, out of these Debian packages. See .ci/machine.
+take_machine() {
+    local place=$cache/machines/$1
+    say "Taking Linux and a shell for the machine $1 from Debian."
+    unpack "$2" 'boot/vmlinuz-*' "$place/vmlinuz" && unpack "$3" bin/busybox "$place/busybox" && return 0
+    say "missing: a kernel for $1: $apt_refused"
+    return 1
+}
+
+has_machine() { [ -e "$cache/machines/$1/vmlinuz" ] && [ -e "$cache/machines/$1/busybox" ]; }
+
+# newest_kernel 6.1 amd64: Debian's newest package of this series, made for virtual machines: it has what they need built in.
+newest_kernel() {
+    apt-cache search --names-only "^linux-image-${1//./[.]}[.][0-9].*-cloud-$2\$" | cut -d ' ' -f 1 | sort -V | tail -n 1
+}
+
+# What builds for aarch64 (glibc), and a machine that runs it: an emulator, a kernel, a shell.
 need_aarch64() {
-    local lost=() kernel
+    local lost=()
     find_debian_rust && [ -d /usr/lib/rustlib/aarch64-unknown-linux-gnu ] || lost+=(rustc-web libstd-rust-web-dev:arm64)
     command -v aarch64-linux-gnu-gcc >/dev/null && [ -e /usr/aarch64-linux-gnu/lib/libgcc_s.so.1 ] || lost+=(gcc-aarch64-linux-gnu libc6-dev-arm64-cross libgcc-s1-arm64-cross)
     command -v qemu-system-aarch64 >/dev/null || lost+=(qemu-system-arm)
@@ -207,14 +223,27 @@ need_aarch64() {
         say "missing: what builds and runs aarch64: $apt_refused"
         return 1
     }
-    [ -e "$cache/aarch64/vmlinuz" ] && [ -e "$cache/aarch64/busybox" ] && return 0
-    say "Taking a kernel and a shell for aarch64 from Debian."
-    add_arm64 && apt-get update >/dev/null 2>&1
-    kernel=$(apt-cache depends linux-image-cloud-arm64:arm64 2>/dev/null | sed -n 's/.*Depends: \(linux-image-[^ ]*\)$/\1/p' | head -n 1)
-    unpack "${kernel:-linux-image-cloud-arm64:arm64}" 'boot/vmlinuz-*' "$cache/aarch64/vmlinuz" &&
-        unpack busybox-static:arm64 bin/busybox "$cache/aarch64/busybox" && return 0
-    say "missing: a kernel for aarch64: $apt_refused"
-    return 1
+    has_machine aarch64 && return 0
+    add_arm64 && apt_update >/dev/null
+    take_machine aarch64 "$(newest_kernel 6.1 arm64)" busybox-static:arm64
+}
+
+# Machines of this processor with the older kernels that Debian has.
+older_kernels=(6.1 6.12)
+need_older_kernels() {
+    local lost=() version
+    [ "$(uname -m)" = x86_64 ] || { say "missing: machines with older kernels: they are made for x86_64 alone" && return 1; }
+    command -v qemu-system-x86_64 >/dev/null || lost+=(qemu-system-x86)
+    command -v cpio >/dev/null || lost+=(cpio)
+    [ ${#lost[@]} = 0 ] || apt_install "${lost[@]}" || {
+        say "missing: what emulates x86_64: $apt_refused"
+        return 1
+    }
+    for version in "${older_kernels[@]}"; do
+        has_machine "x86_64-$version" && continue
+        apt_update >/dev/null
+        take_machine "x86_64-$version" "$(newest_kernel "$version" amd64)" busybox-static || return 1
+    done
 }
 
 add_arm64() {

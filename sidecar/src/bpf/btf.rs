@@ -1,7 +1,7 @@
 //! Offsets of a few fields in the running kernel, from its BTF.
 //!
-//! In: `/sys/kernel/btf/vmlinux`, 5 MB, read once and let go. Out: numbers. The table of types is not kept: two passes over the bytes. Source:
-//! `Documentation/bpf/btf.rst`, `include/uapi/linux/btf.h`.
+//! In: `/sys/kernel/btf/vmlinux`, 5 MB, read once and let go. Out: numbers. The table of types is not kept: a pass over the bytes for
+//! each structure. Source: `Documentation/bpf/btf.rst`, `include/uapi/linux/btf.h`.
 
 use profiler_sidecar_ebpf::{SETTINGS, Setting};
 
@@ -25,32 +25,36 @@ const THREAD_POINTER: &[&str] = &["thread", "uw", "tp_value"];
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 const THREAD_POINTER: &[&str] = &["thread"];
 
-/// What is wanted: a structure, the way to a field in it.
-const WANTED: &[(Setting, &str, &[&str])] = &[
-    (Setting::TaskFlags, "task_struct", &["flags"]),
-    (Setting::TaskThreadPid, "task_struct", &["thread_pid"]),
-    (Setting::TaskTgid, "task_struct", &["tgid"]),
-    (Setting::TaskSignal, "task_struct", &["signal"]),
-    (Setting::SignalLive, "signal_struct", &["live"]),
-    (Setting::PidLevel, "pid", &["level"]),
-    (Setting::PidNumbers, "pid", &["numbers"]),
-    (Setting::NamespaceInum, "pid_namespace", &["ns", "inum"]),
-    (Setting::ThreadPointer, "task_struct", THREAD_POINTER),
+/// A field, by the way to it.
+type Field = (Setting, &'static [&'static str]);
+
+/// What is wanted of each structure.
+const WANTED: &[(&str, &[Field])] = &[
+    (
+        "task_struct",
+        &[
+            (Setting::TaskFlags, &["flags"]),
+            (Setting::TaskThreadPid, &["thread_pid"]),
+            (Setting::TaskTgid, &["tgid"]),
+            (Setting::TaskSignal, &["signal"]),
+            (Setting::ThreadPointer, THREAD_POINTER),
+        ],
+    ),
+    ("signal_struct", &[(Setting::SignalLive, &["live"])]),
+    ("pid", &[(Setting::PidLevel, &["level"]), (Setting::PidNumbers, &["numbers"])]),
+    ("pid_namespace", &[(Setting::NamespaceInum, &["ns", "inum"])]),
 ];
 
 /// Fills in the offsets; else what was not there.
 pub(super) fn fill(settings: &mut [u64; SETTINGS], btf: &[u8]) -> Result<(), String> {
     let btf = Btf::parse(btf).ok_or("it is no BTF")?;
-    for (setting, of, path) in WANTED {
-        let missing = || format!("it has no {of}.{}", path.join("."));
-        let mut kind = btf.structure(of).ok_or_else(missing)?;
-        let mut bits = 0;
-        for name in *path {
-            let (at, next) = btf.member(kind, name, DEPTH).ok_or_else(missing)?;
-            (bits, kind) = (bits + u64::from(at), next);
-        }
-        if let Some(slot) = settings.get_mut(*setting as usize) {
-            *slot = bits / 8;
+    for (of, fields) in WANTED {
+        let structure = btf.structure(of).ok_or_else(|| format!("it has no {of}"))?;
+        for (setting, path) in *fields {
+            let bits = btf.offset(structure, path).ok_or_else(|| format!("it has no {of}.{}", path.join(".")))?;
+            if let Some(slot) = settings.get_mut(*setting as usize) {
+                *slot = bits / 8;
+            }
         }
     }
     if let Some(slot) = settings.get_mut(Setting::Offsets as usize) {
@@ -152,6 +156,17 @@ impl<'a> Btf<'a> {
         all.into_iter().find(|one| one.kind() == STRUCT && one.length() > 0 && self.is_named(one.name, name))
     }
 
+    /// Where the field at the end of a way stands, in bits.
+    fn offset(&self, of: Type, path: &[&str]) -> Option<u64> {
+        let mut bits = 0;
+        path.iter().try_fold(of, |of, name| {
+            let (at, kind) = self.member(of, name, DEPTH)?;
+            bits += u64::from(at);
+            Some(kind)
+        })?;
+        Some(bits)
+    }
+
     /// Where a member stands, in bits, and its type; also one of a nameless structure in it.
     fn member(&self, of: Type, name: &str, depth: u32) -> Option<(u32, Type)> {
         let of = self.plain(of)?;
@@ -226,9 +241,11 @@ mod tests {
         let mut settings = [0; SETTINGS];
         fill(&mut settings, &bytes).unwrap();
         assert_eq!(settings[Setting::Offsets as usize], 1);
-        for (setting, of, path) in WANTED {
-            let at = settings[*setting as usize];
-            assert!((4..16384).contains(&at), "{of}.{path:?} at {at}");
+        for (of, fields) in WANTED {
+            for (setting, path) in *fields {
+                let at = settings[*setting as usize];
+                assert!((4..16384).contains(&at), "{of}.{path:?} at {at}");
+            }
         }
     }
 

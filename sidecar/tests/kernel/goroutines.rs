@@ -11,8 +11,8 @@ use profiler_sidecar::bpf::Go;
 use profiler_sidecar::sample::Sample;
 use profiler_sidecar::{elf, go};
 
-use crate::programs::{Form, Talk, labelled};
-use crate::recorder::{RATE_HZ, Recorder, assert_complete, few, undisturbed};
+use crate::programs::{Form, Talk, VERSIONS, labelled};
+use crate::recorder::{Recorder, assert_complete, few, undisturbed};
 use crate::undivided::{ahead, pinned};
 
 fn open(program: &Path) -> go::Program {
@@ -90,8 +90,9 @@ impl Seen {
     fn at_work(&self) -> Vec<&Sample> {
         let at_work = self.samples.iter().filter(|sample| sample.user.first().is_some_and(|ip| self.spin.contains(ip)));
         let at_work: Vec<_> = at_work.collect();
-        let due = self.used * u64::from(RATE_HZ) / 1_000_000_000;
-        assert!(at_work.len() as u64 * 4 > due, "{} of {due}, {:?}", at_work.len(), self.spin);
+        // Of samples, not of CPU time: in an emulated machine ticks come late, and many as one.
+        let all = self.samples.len();
+        assert!(at_work.len() > 20 && at_work.len() * 4 > all, "{} of {all}, {:?}", at_work.len(), self.spin);
         at_work
     }
 
@@ -127,8 +128,7 @@ fn assert_labelled(seen: &Seen, pairs: usize) {
 
 #[test]
 fn samples_of_every_version_carry_goroutine_and_labels() {
-    let versions = ["go1.21.13", "go1.22.12", "go1.23.12", "go1.24.13", "go1.25.11", "go1.26.8", "go1.27.0"];
-    for version in versions {
+    for version in VERSIONS {
         let Some(seen) = record(version, Form::Normal, 2, 2, 300) else { return };
         assert_labelled(&seen, 2);
     }

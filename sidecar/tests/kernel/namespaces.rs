@@ -42,7 +42,7 @@ fn a_pod_sees_itself_alone() {
     let ours = [std::process::id(), pid];
     assert!(seen.contains(&pid) && seen.iter().all(|pid| ours.contains(pid)), "{seen:?} beside {ours:?}");
     let samples = recorder.samples_of(pid);
-    assert!(samples.len() > 250 && samples.iter().all(|sample| sample.tid == pid), "{}", samples.len());
+    assert!(samples.len() > 30 && samples.iter().all(|sample| sample.tid == pid), "{}", samples.len());
     assert_eq!(recorder.sampler.counters().unwrap().foreign_pidns, 0);
 }
 

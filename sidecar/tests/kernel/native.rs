@@ -59,7 +59,7 @@ fn a_stack_of_450_calls_is_whole() {
     // `down` 450 times, `spin`, `begin`, `_start`; `used` and what it calls on top of them now and then. A prologue hides one.
     let whole =
         at_work.iter().filter(|sample| (452..=455).contains(&sample.user.len()) && sample.end == End::Root).count();
-    assert!(whole > 100 && whole * 100 >= at_work.len() * 98, "{whole} of {}", at_work.len());
+    assert!(whole > 30 && whole * 100 >= at_work.len() * 98, "{whole} of {}", at_work.len());
     let sample = at_work.iter().find(|sample| sample.user.len() >= 453).unwrap();
     assert_eq!(sample.user[0], sample.registers.ip);
     assert_eq!(sample.top.len(), 128);
@@ -72,7 +72,7 @@ fn a_stack_of_600_calls_is_cut_and_says_so() {
     let Some((_, samples, _)) = record(600, 300) else { return };
     let at_work = at_work(&samples);
     let cut = at_work.iter().filter(|sample| sample.user.len() == 512 && sample.end == End::Cut).count();
-    assert!(cut > 100 && cut * 100 >= at_work.len() * 98, "{cut} of {}", at_work.len());
+    assert!(cut > 30 && cut * 100 >= at_work.len() * 98, "{cut} of {}", at_work.len());
 }
 
 #[test]

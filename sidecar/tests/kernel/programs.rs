@@ -1,4 +1,7 @@
-//! Programs to sample, built here.
+//! Programs to sample, built here, or before for a machine without compilers.
+//!
+//! `PROFILER_TEST_PROGRAMS` is their folder then: what is in it is taken as it is, what is not is built into it. `CC` and `GOARCH` say for which
+//! processor.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
@@ -6,10 +9,32 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 
-fn folder() -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kernel");
+/// Builds what tests start in a machine without compilers, where a folder is given.
+#[test]
+fn what_another_machine_needs_is_built() {
+    if !folder().1 {
+        return;
+    }
+    for (depth, milliseconds) in [(10, 200), (10, 500), (10, 60_000), (10, 120_000), (450, 300), (600, 300)] {
+        deep(depth, milliseconds);
+    }
+    context(300);
+    for version in VERSIONS {
+        labelled(version, Form::Normal);
+    }
+}
+
+/// Of Go.
+pub(crate) const VERSIONS: [&str; 7] =
+    ["go1.21.13", "go1.22.12", "go1.23.12", "go1.24.13", "go1.25.11", "go1.26.8", "go1.27.0"];
+
+/// Where programs are, and whether they are kept.
+fn folder() -> (PathBuf, bool) {
+    let given = std::env::var_os("PROFILER_TEST_PROGRAMS");
+    let keep = given.is_some();
+    let folder = given.map_or_else(|| Path::new(env!("CARGO_TARGET_TMPDIR")).join("kernel"), PathBuf::from);
     std::fs::create_dir_all(&folder).unwrap();
-    folder
+    (folder, keep)
 }
 
 fn run(command: &mut Command) {
@@ -33,9 +58,13 @@ pub(crate) fn context(milliseconds: u32) -> Command {
 fn c(source: &str, name: &str, milliseconds: u32, flags: impl IntoIterator<Item = String>) -> Command {
     static BUILT: AtomicU32 = AtomicU32::new(0);
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kernel").join(source);
-    let (program, built) = (folder().join(name), BUILT.fetch_add(1, Ordering::Relaxed));
-    let new = folder().join(format!("{name}.{}.{built}", std::process::id()));
-    let mut cc = Command::new("cc");
+    let (folder, keep) = folder();
+    let (program, built) = (folder.join(name), BUILT.fetch_add(1, Ordering::Relaxed));
+    if keep && program.exists() {
+        return Command::new(program);
+    }
+    let new = folder.join(format!("{name}.{}.{built}", std::process::id()));
+    let mut cc = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
     cc.arg("-O1").arg(format!("-DMILLISECONDS={milliseconds}")).args(flags);
     run(cc.arg("-o").arg(&new).arg(source));
     std::fs::rename(&new, &program).unwrap();
@@ -53,7 +82,11 @@ pub(crate) enum Form {
 
 /// `tests/go/labelled`, built by `version`.
 pub(crate) fn labelled(version: &str, form: Form) -> PathBuf {
-    let program = folder().join(format!("labelled-{version}-{form:?}"));
+    let (folder, keep) = folder();
+    let program = folder.join(format!("labelled-{version}-{form:?}"));
+    if keep && program.exists() {
+        return program;
+    }
     let cgo = matches!(form, Form::Cgo | Form::CgoPie);
     let mut go = Command::new("go");
     go.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/go/labelled"));
