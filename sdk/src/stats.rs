@@ -252,6 +252,9 @@ pub struct TagStats {
     /// taken, there were too many scopes, or the thread was ending. A tag counts each time: when a set of tags or a span is made,
     /// a scope entered, a span become current.
     pub left_out: u64,
+    /// Tags that are there, but not as they were given, since the process began: their key or value was too long and was cut, or had control characters,
+    /// for which there are spaces. A tag counts each time a set or a span with it is made.
+    pub altered: u64,
 }
 
 /// The engine that takes the samples.

@@ -1,15 +1,22 @@
-//! How many tags were left out.
+//! How many tags were left out, and how many were altered.
 //!
-//! In: from wherever one finds no room. Out: their number, for [`TagStats`](crate::TagStats).
+//! In: from wherever a tag finds no room, or is made to fit. Out: their numbers, for [`TagStats`](crate::TagStats).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Tags that were left out, in this process.
 static LEFT_OUT: AtomicU64 = AtomicU64::new(0);
+/// Tags that were altered.
+static ALTERED: AtomicU64 = AtomicU64::new(0);
 
 /// Tags that were left out since the process began.
 pub(crate) fn left_out() -> u64 {
     LEFT_OUT.load(Ordering::Relaxed)
+}
+
+/// Tags whose key or value was cut, or had control characters replaced, since the process began.
+pub(crate) fn altered() -> u64 {
+    ALTERED.load(Ordering::Relaxed)
 }
 
 /// Counts tags that are left out.
@@ -22,14 +29,29 @@ pub(super) fn leave_out(tags: u64) {
     }
 }
 
+/// Counts a tag that is altered.
+#[cold]
+pub(super) fn alter() {
+    ALTERED.fetch_add(1, Ordering::Relaxed);
+    #[cfg(test)]
+    ALTERED_HERE.set(ALTERED_HERE.get() + 1);
+}
+
 #[cfg(test)]
 thread_local! {
     /// Those of the calling thread.
     static HERE: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+    static ALTERED_HERE: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
 /// Tags that were left out on the calling thread: those of a test, which runs beside others.
 #[cfg(test)]
 pub(super) fn left_out_here() -> u64 {
     HERE.get()
+}
+
+/// Tags that were altered there.
+#[cfg(test)]
+pub(super) fn altered_here() -> u64 {
+    ALTERED_HERE.get()
 }

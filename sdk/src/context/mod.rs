@@ -58,7 +58,7 @@ pub mod tower;
 #[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
 use self::elsewhere::Thread;
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
-pub(crate) use self::left_out::left_out;
+pub(crate) use self::left_out::{altered, left_out};
 #[cfg(any(feature = "opentelemetry", feature = "tracing-layer"))]
 use self::records::{Linked, Span};
 #[cfg(any(feature = "opentelemetry", feature = "tracing-layer"))]

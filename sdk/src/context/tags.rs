@@ -117,7 +117,12 @@ pub(super) fn push(block: &mut Block, key: &str, value: &dyn Display) -> bool {
     let mut text = Text::new();
     // A value that fails to show itself is what it showed until then.
     let (Ok(()) | Err(fmt::Error)) = write!(text, "{value}");
-    number(key).is_some_and(|key| block.push(key, text.as_bytes()))
+    let Some((key, as_given)) = number(key) else { return false };
+    let fits = block.push(key, text.as_bytes());
+    if fits && (text.is_altered || !as_given) {
+        left_out::alter();
+    }
+    fits
 }
 
 /// Gives keys their numbers, so that they have them also where all are taken later.
@@ -128,17 +133,17 @@ pub(super) fn reserve(keys: &[&str]) {
     }
 }
 
-/// The number of a key, by the rules.
-fn number(key: &str) -> Option<u8> {
+/// The number of a key, by the rules, and whether it is the key as it was given.
+fn number(key: &str) -> Option<(u8, bool)> {
     let cut = &key[..key.floor_char_boundary(MAX_KEY)];
     match cut {
         "" => None,
         odd if odd.contains(char::is_control) => {
             let mut text = Text::new();
             text.write_str(odd).ok()?;
-            keys::number(str::from_utf8(text.as_bytes()).ok()?)
+            Some((keys::number(str::from_utf8(text.as_bytes()).ok()?)?, false))
         }
-        plain => keys::number(plain),
+        plain => Some((keys::number(plain)?, plain.len() == key.len())),
     }
 }
 
@@ -147,11 +152,13 @@ struct Text {
     bytes: [u8; MAX_VALUE],
     length: usize,
     is_cut: bool,
+    /// It is not what was written: cut, or with spaces for control characters.
+    is_altered: bool,
 }
 
 impl Text {
     fn new() -> Self {
-        Self { bytes: [0; MAX_VALUE], length: 0, is_cut: false }
+        Self { bytes: [0; MAX_VALUE], length: 0, is_cut: false, is_altered: false }
     }
 
     fn as_bytes(&self) -> &[u8] {
@@ -163,6 +170,7 @@ impl Text {
         let room = if self.is_cut { 0 } else { MAX_VALUE - self.length };
         let fits = text.floor_char_boundary(room);
         self.is_cut |= fits < text.len();
+        self.is_altered |= self.is_cut;
         &text[..fits]
     }
 
@@ -187,6 +195,7 @@ impl Write for Text {
                 Some((at, last)) if last.is_control() => {
                     self.push(&part[..at]);
                     self.push(" ");
+                    self.is_altered = true;
                 }
                 _ => self.push(part),
             }
@@ -331,27 +340,32 @@ mod tests {
     /// Check that empty keys, control characters and long texts follow the written rules.
     #[test]
     fn odd_texts_are_normalized() {
-        let before = left_out::left_out_here();
+        let (before, altered) = (left_out::left_out_here(), left_out::altered_here());
         let long = "é".repeat(500_000);
         let tags = crate::tags!("" => 1, "a\nb" => "c\td\u{85}é\u{7f}", "twice" => 1, "twice" => 2, "long" => long);
         let texts: Vec<_> = texts(tags.as_bytes()).collect();
         let value = |key: &str| texts.iter().find(|(known, _)| *known == key).map(|(_, value)| value.as_str());
         assert_eq!((value("a b"), value("twice")), (Some("c d é "), Some("2")));
         assert_eq!((texts.len(), value("long").map(str::len)), (3, Some(254)));
-        // The one without a key.
-        assert_eq!(left_out::left_out_here(), before + 1);
+        // The one without a key is left out; the one with control characters and the long one are altered.
+        assert_eq!((left_out::left_out_here(), left_out::altered_here()), (before + 1, altered + 2));
     }
 
-    /// Check that a key of a megabyte is cut at a character, and that a path that is no text is one.
+    /// Check that a key of a megabyte is cut at a character, that a path that is no text is one, and that both are counted.
     #[test]
     #[cfg(unix)]
     fn long_keys_and_paths_are_normalized() {
         use std::os::unix::ffi::OsStrExt;
-        let path = std::path::Path::new(std::ffi::OsStr::from_bytes(b"/caf\xff\xfe/\x01"));
+        let altered = left_out::altered_here();
+        let path = std::path::Path::new(std::ffi::OsStr::from_bytes(b"/caf\xff\xfe/\xe2\x82/\x01"));
         let long: &'static str = format!("k{}", "é".repeat(500_000)).leak();
         let tags = crate::tags!(long => 1, "path" => path.display());
-        let expected = [pair("path", "/caf\u{fffd}\u{fffd}/ "), (&long[..63], "1".to_owned())];
+        let expected = [pair("path", "/caf\u{fffd}\u{fffd}/\u{fffd}/ "), (&long[..63], "1".to_owned())];
         assert_eq!(texts(tags.as_bytes()).collect::<Vec<_>>(), expected);
+        assert_eq!(left_out::altered_here(), altered + 2);
+        // What is as it was is not.
+        drop(crate::tags!("plain" => "x".repeat(MAX_VALUE), "k".repeat(MAX_KEY).leak() => "é\u{a0}"));
+        assert_eq!(left_out::altered_here(), altered + 2);
     }
 
     /// Check that a value that relies on its writing is written, however long it is, and nothing behind the cut.

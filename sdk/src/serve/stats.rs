@@ -14,7 +14,7 @@ pub(super) fn json(stats: &Stats) -> Value {
     let sections = stats.sections.iter().map(|section| (section.name.clone(), figures(section)));
     let inside = || {
         [
-            ("tags", json!({ "left_out": stats.tags.left_out })),
+            ("tags", json!({ "left_out": stats.tags.left_out, "altered": stats.tags.altered })),
             ("heap", heap(&stats.heap)),
             ("spans", spans(&stats.spans)),
         ]

@@ -64,7 +64,7 @@ impl Handle {
             destinations: self.exporter.get().map(|exporter| exporter.destinations()).unwrap_or_default(),
             spool: self.exporter.get().and_then(|exporter| exporter.spool()),
             symbols: self.symbols.lock().unwrap_or_else(PoisonError::into_inner).clone(),
-            tags: TagStats { left_out: crate::context::left_out() },
+            tags: TagStats { left_out: crate::context::left_out(), altered: crate::context::altered() },
             spans: crate::context::spans::stats(),
             heap: self.heap_stats(),
             ..Stats::of_ledger(&self.ledger)
