@@ -60,7 +60,9 @@ use self::elsewhere::Thread;
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub(crate) use self::left_out::{altered, left_out};
 #[cfg(any(feature = "opentelemetry", feature = "tracing-layer"))]
-use self::records::{Linked, Span};
+use self::records::Linked;
+#[cfg(feature = "opentelemetry")]
+use self::records::Span;
 #[cfg(any(feature = "opentelemetry", feature = "tracing-layer"))]
 use self::shown::Source;
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
