@@ -78,7 +78,7 @@ impl Privilege {
         match self.tier() {
             Tier::Full => tracing::info!("CPU sampling by eBPF, Go's runtime memory: possible"),
             Tier::NoEbpf => tracing::warn!("no eBPF: CPU is not sampled; heap and goroutines can be read"),
-            Tier::None => tracing::warn!("neither eBPF nor others' memory: profiles are only received"),
+            Tier::None => tracing::warn!("neither eBPF nor others' memory: profiles are only received and pulled"),
         }
         self.missing().iter().for_each(|missing| tracing::warn!("{missing}"));
     }
