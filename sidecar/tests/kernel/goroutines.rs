@@ -34,6 +34,8 @@ fn length(program: &Path, name: &str) -> u64 {
 /// What a program of this version did, and what was seen of it.
 struct Seen {
     samples: Vec<Sample>,
+    /// How many of them were there when it was told to work.
+    before: usize,
     /// Where the function is that the goroutines work in, under their labels.
     spin: Range<u64>,
     used: u64,
@@ -75,13 +77,14 @@ fn record_as(
             _ => break assert_eq!(line, "ready"),
         };
     }
+    let before = recorder.samples_of(pid).len();
     program.go();
     recorder.until_exit(pid);
     let used = recorder.line(&program).strip_prefix("used ").unwrap().parse().unwrap();
     program.child.wait().unwrap();
     let samples = recorder.samples_of(pid).into_iter().cloned().collect();
     let goroutines = (0..goroutines).map(|which| numbers[&which]).collect();
-    Some(Seen { samples, spin, used, goroutines })
+    Some(Seen { samples, before, spin, used, goroutines })
 }
 
 impl Seen {
@@ -90,8 +93,9 @@ impl Seen {
     fn at_work(&self) -> Vec<&Sample> {
         let at_work = self.samples.iter().filter(|sample| sample.user.first().is_some_and(|ip| self.spin.contains(ip)));
         let at_work: Vec<_> = at_work.collect();
-        // Of samples, not of CPU time: in an emulated machine ticks come late, and many as one.
-        let all = self.samples.len();
+        // Of samples, not of CPU time: in an emulated machine ticks come late, and many as one. The start of a program takes longer there than its
+        // work.
+        let all = self.samples.len() - self.before;
         assert!(at_work.len() > 20 && at_work.len() * 4 > all, "{} of {all}, {:?}", at_work.len(), self.spin);
         at_work
     }

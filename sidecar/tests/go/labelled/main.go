@@ -1,8 +1,8 @@
 // A Go program whose samples are known: each of its goroutines is busy under labels of its own.
 //
 // labelled PAIRS GOROUTINES MILLISECONDS: each goroutine has PAIRS labels "key-I": "value-I-of-G". It prints "spin ADDRESS", where the function is
-// that they work in, "goroutine G ID" for each and "ready", waits for a line, works until the process has used so much CPU time, and prints how
-// much it was, in nanoseconds.
+// that they work in, "goroutine G ID" for each and "ready", waits for a line, works until the process has used so much more CPU time, and prints
+// how much it was from its start, in nanoseconds.
 package main
 
 import (
@@ -21,7 +21,7 @@ import (
 func main() {
 	pairs, goroutines, most := number(1), number(2), int64(number(3))*1000000
 	fmt.Println("spin", reflect.ValueOf(spin).Pointer())
-	start := make(chan bool)
+	start := make(chan int64)
 	var ready, done sync.WaitGroup
 	for g := 0; g < goroutines; g++ {
 		ready.Add(1)
@@ -31,7 +31,10 @@ func main() {
 	ready.Wait()
 	fmt.Println("ready")
 	os.Stdin.Read(make([]byte, 1))
-	close(start)
+	began := cpu()
+	for g := 0; g < goroutines; g++ {
+		start <- began
+	}
 	done.Wait()
 	fmt.Println("used", cpu())
 }
@@ -44,7 +47,7 @@ func number(index int) int {
 	return value
 }
 
-func work(g, pairs int, most int64, start chan bool, ready, done *sync.WaitGroup) {
+func work(g, pairs int, most int64, start chan int64, ready, done *sync.WaitGroup) {
 	defer done.Done()
 	var labels []string
 	for i := 0; i < pairs; i++ {
@@ -53,8 +56,8 @@ func work(g, pairs int, most int64, start chan bool, ready, done *sync.WaitGroup
 	pprof.Do(context.Background(), pprof.Labels(labels...), func(context.Context) {
 		fmt.Println("goroutine", g, id())
 		ready.Done()
-		<-start
-		for cpu() < most {
+		began := <-start
+		for cpu()-began < most {
 			spin()
 		}
 	})
