@@ -7,11 +7,14 @@
 use profiler_proto::model::{Dictionary, ProfileSet, Sample};
 use profiler_tests::receiver::{Answer, Protocol, Receiver};
 use profiler_tests::tally::is_named;
+use serde_json::Value;
 
-use crate::scenario::{assert_lawful, command, half_turn, number, result, sending};
+use crate::scenario::{assert_lawful, command, half_turn, not_run, number, result, sending};
 
 /// Functions that spell a number, below the one where they begin. The next one tells whether the work is nested.
 const BITS: usize = 10;
+/// Tasks; the numbers from here on are clerks', where there are any.
+const TASKS: u64 = 1000;
 
 /// What samples of the work said, by weight.
 #[derive(Debug, Default)]
@@ -21,6 +24,8 @@ struct Labels {
     links: Outcomes,
     /// Samples of the work in which inner tags are in force, and of which all is known.
     inside: i64,
+    /// Samples of what clerks do for tasks that ask them through a channel.
+    of_clerks: i64,
 }
 
 #[derive(Debug, Default)]
@@ -50,6 +55,7 @@ impl Labels {
         let is_right =
             expected.map_or(nested.is_none() || nested == Some(Some("inner")), |expected| nested == expected);
         self.nested.add(nested.is_some() || is_right, is_right, sample.value);
+        self.of_clerks += if numbers.iter().any(|(_, number)| *number >= Some(TASKS)) { sample.value } else { 0 };
         self.inside += if spelled.is_nested() == Some(true) { sample.value } else { 0 };
         let link = dictionary.links.get(sample.link).filter(|_| !sample.link.is_zero());
         let is_right = match link {
@@ -110,7 +116,7 @@ impl Spelled {
 fn check(runtime: &str) {
     let _turn = half_turn();
     let receiver = Receiver::start().unwrap();
-    let options = ["tasks=1000", &format!("runtime={runtime}"), "steps=100"];
+    let options = [&format!("tasks={TASKS}"), &format!("runtime={runtime}"), "steps=100"];
     let mut command = command("tasks", &options);
     let outcome = result(sending(command.env("SMOL_THREADS", "4"), &receiver, Protocol::Grpc));
     assert_lawful(&receiver);
@@ -119,11 +125,26 @@ fn check(runtime: &str) {
         body.profiles.iter().for_each(|set| labels.add(set));
     }
     assert_eq!((number(&outcome, "/stats/lost_total"), &outcome["flushed"]), (0, &true.into()), "{outcome}");
-    let Labels { tags, nested, links, inside } = &labels;
+    let Labels { tags, nested, links, inside, of_clerks } = &labels;
+    assert_eq!(*of_clerks > 50, !["rayon", "threads"].contains(&runtime), "{runtime}: {labels:?}");
     assert!(tags.right > 1000 && *inside > 100, "{runtime}: too few samples of the work: {labels:?}: {outcome}");
+    assert_taken_at_the_rate(&receiver, &outcome);
     // The work is reached with tags and span in force, and left before these are not: no sample of it has an excuse.
     let faults = [tags, nested, links].map(|outcomes| (outcomes.wrong, outcomes.missing));
     assert_eq!(faults, [(0, 0); 3], "{runtime}: {labels:?}");
+}
+
+/// Checks that the samples stand for the CPU time that was used, and that there are a thousand a second, but for those that fell due together.
+#[track_caller]
+fn assert_taken_at_the_rate(receiver: &Receiver, outcome: &Value) {
+    let (accepted, used) = (receiver.accepted(), outcome["cpu_seconds"].as_f64().unwrap());
+    let weight = accepted.nanos as f64 / 1e9 / used;
+    assert!((0.95..=1.05).contains(&weight), "{weight}: {outcome}");
+    if outcome["engine"] != "perf" {
+        return not_run("a thousand samples a second", "perf events are refused, and the kernel's tick is slower");
+    }
+    let stacks = accepted.stacks as f64 / 1e3 / used;
+    assert!(stacks > 0.8, "{stacks}: {outcome}");
 }
 
 /// Check that every sample of a thousand tasks on tokio's four workers has its task's tag and link.

@@ -4,9 +4,11 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod collector;
 mod leak;
 mod metrics;
 mod program;
+mod traces;
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;

@@ -50,6 +50,8 @@ pub(crate) fn prepare() -> Result<(), Error> {
         return Err(Error::environment("pthread_key_create", io::Error::other("no key below 32 is left"), remedy));
     }
     KEY.store(key, Ordering::Relaxed);
+    // Where this library is bound lazily, the dynamic linker looks for the function at its first call, which is not to be the handler's.
+    _ = of_signal();
     Ok(())
 }
 

@@ -32,6 +32,14 @@ struct Calls {
 
 static CALLS: Calls = Calls::new();
 
+/// What makes a number of a path. Clients do not know it.
+static SEED: OnceLock<RandomState> = OnceLock::new();
+
+/// Makes ready what the first call would have to wait for if another thread made it: in a forked child nobody may be there to end that.
+pub(super) fn prepare() {
+    SEED.get_or_init(RandomState::new);
+}
+
 /// Whether the names of the call with this path are told.
 pub(super) fn is_told(path: &str) -> bool {
     !CALLS.is_strict() || CALLS.is_known(Number::of(path))
@@ -60,7 +68,6 @@ impl Drop for Call {
 
 impl Number {
     fn of(path: &str) -> Self {
-        static SEED: OnceLock<RandomState> = OnceLock::new();
         let hash = SEED.get_or_init(RandomState::new).hash_one(path);
         Self(NonZeroU64::new(hash).unwrap_or(NonZeroU64::MIN))
     }

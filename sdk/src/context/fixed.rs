@@ -7,8 +7,8 @@ use std::cell::Cell;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+use super::counts::leave_out;
 use super::keys;
-use super::left_out::leave_out;
 use super::nested;
 use super::tags::{Scope, Tags};
 
@@ -74,7 +74,7 @@ fn refused(count: u64) -> Scope {
 
 #[cfg(test)]
 mod tests {
-    use super::super::left_out::left_out_here;
+    use super::super::counts::left_out_here;
     use super::*;
 
     /// Check that what is entered while a set is built, as by an allocator, goes without its tags, and that each of them is counted.

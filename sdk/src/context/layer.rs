@@ -18,7 +18,7 @@ use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::{LookupSpan, SpanRef};
 
 use super::attributes::{Block, pairs};
-use super::left_out::leave_out;
+use super::counts::leave_out;
 use super::nested;
 use super::records::{Linked, Span};
 use super::shown::Source;
@@ -328,25 +328,33 @@ impl<'a> Visitor<'a> {
 
 /// An id of `N` bytes, written in hexadecimal; zeros are none.
 fn id<const N: usize>(value: &dyn Display) -> Option<[u8; N]> {
-    let mut digits = Digits { id: [0; N], count: 0 };
+    let mut digits = Digits { id: [0; N], count: 0, is_other: false };
     fmt::write(&mut digits, format_args!("{value}")).ok()?;
-    (digits.count == 2 * N && digits.id != [0; N]).then_some(digits.id)
+    (digits.count == 2 * N && !digits.is_other && digits.id != [0; N]).then_some(digits.id)
 }
 
-/// An id while it is written; an error as soon as it cannot be one.
+/// An id while it is written.
 struct Digits<const N: usize> {
     id: [u8; N],
     count: usize,
+    /// What is written is no id: there are other characters, or too many.
+    is_other: bool,
+}
+
+impl<const N: usize> Digits<N> {
+    fn push(&mut self, digit: char) -> Option<()> {
+        let digit = u8::try_from(digit.to_digit(16)?).ok()?;
+        let byte = self.id.get_mut(self.count / 2)?;
+        *byte = *byte << 4 | digit;
+        self.count += 1;
+        Some(())
+    }
 }
 
 impl<const N: usize> fmt::Write for Digits<N> {
+    /// Never an error, for values may rely on it, as `format!` gives none.
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        for digit in text.chars() {
-            let digit = digit.to_digit(16).and_then(|digit| u8::try_from(digit).ok()).ok_or(fmt::Error)?;
-            let byte = self.id.get_mut(self.count / 2).ok_or(fmt::Error)?;
-            *byte = *byte << 4 | digit;
-            self.count += 1;
-        }
+        self.is_other = self.is_other || !text.chars().all(|digit| self.push(digit).is_some());
         Ok(())
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! In: scopes entered and left by the thread itself ([`tags`]), spans that become current. Out: the record for the handler on
 //! that thread, at any instruction (`signal`), and for readers outside. The parts: [`keys`] are numbered, [`attributes`] is how tags stand in a record,
-//! [`records`] are what others read, `in_force` is the pointer to one, [`scopes`] are what a thread entered, with a `level` each, [`shown`] is the span that is current there, `left_out` counts what has
-//! no room. Where a thread has them: `thread`, at an `address` that `tls` defines; on systems without a sampler, `elsewhere`. Who says which span is current: `otel`, with the
+//! [`records`] are what others read, `in_force` is the pointer to one, [`scopes`] are what a thread entered, with a `level` each, [`shown`] is the span that is current there, `counts` is how many
+//! tags found no room or were altered. Where a thread has them: `thread`, at an `address` that `tls` defines; on systems without a sampler, `elsewhere`. Who says which span is current: `otel`, with the
 //! `roots` of spans, and `layer`.
 
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
@@ -19,6 +19,7 @@ mod calls;
     any(target_arch = "x86_64", target_arch = "aarch64")
 ))]
 pub(crate) mod changes;
+mod counts;
 #[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
 mod elsewhere;
 #[cfg(feature = "macros")]
@@ -28,7 +29,6 @@ mod in_force;
 pub(crate) mod keys;
 #[cfg(feature = "tracing-layer")]
 pub(crate) mod layer;
-mod left_out;
 mod level;
 mod nested;
 #[cfg(feature = "opentelemetry")]
@@ -55,10 +55,10 @@ mod tls_x86_64;
 #[cfg(feature = "tower")]
 pub mod tower;
 
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+pub(crate) use self::counts::{altered, left_out};
 #[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
 use self::elsewhere::Thread;
-#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
-pub(crate) use self::left_out::{altered, left_out};
 #[cfg(any(feature = "opentelemetry", feature = "tracing-layer"))]
 use self::records::Linked;
 #[cfg(feature = "opentelemetry")]
@@ -81,7 +81,7 @@ fn enter(tags: &[u8], replaces: bool) -> Option<u32> {
 fn enter_any(tags: &[u8], replaces: bool) -> Option<u32> {
     let number = Thread::with_here(|scopes, in_force| scopes.enter(in_force, tags, replaces));
     if number.is_none() {
-        left_out::leave_out(attributes::pairs(tags).count() as u64);
+        counts::leave_out(attributes::pairs(tags).count() as u64);
     }
     number
 }
@@ -131,7 +131,7 @@ fn forget_what_is_gone() {
 
 #[cfg(all(test, feature = "opentelemetry", target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod tests {
-    use super::left_out::left_out_here;
+    use super::counts::left_out_here;
     use super::*;
 
     /// What a handler on this thread reads.

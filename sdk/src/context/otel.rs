@@ -3,7 +3,7 @@
 //! In: the calls that `opentelemetry` makes whenever a context becomes current on a thread, by its own `attach`, by
 //! `tracing-opentelemetry` on every entry of a span, by futures with a context at every poll. Out: the ids in the record. User code,
 //! which is called while `opentelemetry` has its stack of contexts borrowed: nothing here may attach a context or look for the
-//! current one, nor log, for a log may do both; nothing here locks.
+//! current one, nor log, for a log may do both. Nothing here locks, but what keeps local roots (`roots`).
 
 use std::any::Any;
 use std::panic::catch_unwind;

@@ -31,7 +31,7 @@ const SPAN_NAME: &str = "span_name";
 const SHARDS: usize = 32;
 /// Most spans of one map at once; further ones stand for themselves.
 const MAX_SPANS: usize = 4096;
-/// How often a map is asked for that another thread has, which has it for some ten nanoseconds.
+/// How often a forked child asks for a map that another thread has, which has it for some ten nanoseconds.
 const TRIES: u32 = 1000;
 
 /// Tells the profiler how spans descend from each other, and marks those that samples link to with `pyroscope.profile.id`.
@@ -68,8 +68,16 @@ pub(super) struct Root {
 /// the span.
 type Roots = HashMap<(TraceId, SpanId), (u32, Arc<Root>)>;
 
+/// One of the maps. On lines of its own: processors fetch two at once.
+#[repr(align(128))]
+struct Shard {
+    roots: Mutex<Option<Roots>>,
+    /// The process that asked for the map in vain: there it is asked for once each time, until it is to be had.
+    shut_in: AtomicU32,
+}
+
 /// The roots of the spans that have begun and not ended.
-static ROOTS: [Mutex<Option<Roots>>; SHARDS] = [const { Mutex::new(None) }; SHARDS];
+static ROOTS: [Shard; SHARDS] = [const { Shard { roots: Mutex::new(None), shut_in: AtomicU32::new(0) } }; SHARDS];
 /// The process in which the first root was kept: until then, while it is 0, no map is looked at.
 static KEEPER: AtomicU32 = AtomicU32::new(0);
 
@@ -100,18 +108,43 @@ fn shard(span: &SpanContext) -> Option<MutexGuard<'static, Option<Roots>>> {
 }
 
 /// A map, unless it is not to be had: in a child of the process that had it first, whoever opens its lock may not be there.
-fn lock(map: &'static Mutex<Option<Roots>>) -> Option<MutexGuard<'static, Option<Roots>>> {
+fn lock(shard: &'static Shard) -> Option<MutexGuard<'static, Option<Roots>>> {
+    let found = shard.roots.try_lock();
+    let shut_in = shard.shut_in.load(Ordering::Relaxed);
+    if matches!(found, Err(TryLockError::WouldBlock)) {
+        return (shut_in == 0 || shut_in != std::process::id()).then(|| wait(shard)).flatten();
+    }
+    if shut_in != 0 {
+        shard.shut_in.store(0, Ordering::Relaxed);
+    }
+    opened(found)
+}
+
+/// A map that somebody has.
+#[cold]
+fn wait(shard: &'static Shard) -> Option<MutexGuard<'static, Option<Roots>>> {
+    // Whoever has it is here, and gives it back: a root that is not taken out now would stay for good.
+    if KEEPER.load(Ordering::Relaxed) == std::process::id() {
+        return Some(shard.roots.lock().unwrap_or_else(PoisonError::into_inner));
+    }
     for _ in 0..TRIES {
-        match map.try_lock() {
-            Ok(map) => return Some(map),
-            // Maps are changed by calls that do not panic half-way.
-            Err(TryLockError::Poisoned(map)) => return Some(map.into_inner()),
-            Err(TryLockError::WouldBlock) => std::thread::yield_now(),
+        std::thread::yield_now();
+        let map = opened(shard.roots.try_lock());
+        if map.is_some() {
+            return map;
         }
     }
-    // Whoever has it was put aside, and comes back: a root that is not taken out now would stay for good.
-    let is_keeper = KEEPER.load(Ordering::Relaxed) == std::process::id();
-    is_keeper.then(|| map.lock().unwrap_or_else(PoisonError::into_inner))
+    shard.shut_in.store(std::process::id(), Ordering::Relaxed);
+    None
+}
+
+fn opened<T>(found: Result<T, TryLockError<T>>) -> Option<T> {
+    match found {
+        Ok(map) => Some(map),
+        // Maps are changed by calls that do not panic half-way.
+        Err(TryLockError::Poisoned(map)) => Some(map.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
 }
 
 impl ProfiledSpans {

@@ -9,9 +9,9 @@
 use std::ptr;
 
 use super::attributes::{MAX_TAG_BYTES, merge, pairs};
+use super::counts::leave_out;
 use super::in_force::InForce;
 use super::keys;
-use super::left_out::leave_out;
 use super::level::{Level, NOBODY};
 use super::records::{Linked, Record};
 #[cfg(any(feature = "opentelemetry", feature = "tracing-layer"))]

@@ -13,7 +13,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use super::attributes::{Block, pairs};
-use super::{enter, keys, leave, left_out, tags_in_force};
+use super::{counts, enter, keys, leave, tags_in_force};
 
 /// Longest key in bytes; a longer one is cut.
 pub const MAX_KEY: usize = 64;
@@ -104,7 +104,7 @@ fn block<'a>(tags: impl IntoIterator<Item = (&'a str, &'a dyn Display), IntoIter
     for (key, value) in tags.into_iter().rev() {
         left_out += u64::from(!push(&mut block, key, value));
     }
-    left_out::leave_out(left_out);
+    counts::leave_out(left_out);
     block
 }
 
@@ -120,7 +120,7 @@ pub(super) fn push(block: &mut Block, key: &str, value: &dyn Display) -> bool {
     let Some((key, as_given)) = number(key) else { return false };
     let fits = block.push(key, text.as_bytes());
     if fits && (text.is_altered || !as_given) {
-        left_out::alter();
+        counts::alter();
     }
     fits
 }
@@ -340,7 +340,7 @@ mod tests {
     /// Check that empty keys, control characters and long texts follow the written rules.
     #[test]
     fn odd_texts_are_normalized() {
-        let (before, altered) = (left_out::left_out_here(), left_out::altered_here());
+        let (before, altered) = (counts::left_out_here(), counts::altered_here());
         let long = "é".repeat(500_000);
         let tags = crate::tags!("" => 1, "a\nb" => "c\td\u{85}é\u{7f}", "twice" => 1, "twice" => 2, "long" => long);
         let texts: Vec<_> = texts(tags.as_bytes()).collect();
@@ -348,7 +348,7 @@ mod tests {
         assert_eq!((value("a b"), value("twice")), (Some("c d é "), Some("2")));
         assert_eq!((texts.len(), value("long").map(str::len)), (3, Some(254)));
         // The one without a key is left out; the one with control characters and the long one are altered.
-        assert_eq!((left_out::left_out_here(), left_out::altered_here()), (before + 1, altered + 2));
+        assert_eq!((counts::left_out_here(), counts::altered_here()), (before + 1, altered + 2));
     }
 
     /// Check that a key of a megabyte is cut at a character, that a path that is no text is one, and that both are counted.
@@ -356,16 +356,16 @@ mod tests {
     #[cfg(unix)]
     fn long_keys_and_paths_are_normalized() {
         use std::os::unix::ffi::OsStrExt;
-        let altered = left_out::altered_here();
+        let altered = counts::altered_here();
         let path = std::path::Path::new(std::ffi::OsStr::from_bytes(b"/caf\xff\xfe/\xe2\x82/\x01"));
         let long: &'static str = format!("k{}", "é".repeat(500_000)).leak();
         let tags = crate::tags!(long => 1, "path" => path.display());
         let expected = [pair("path", "/caf\u{fffd}\u{fffd}/\u{fffd}/ "), (&long[..63], "1".to_owned())];
         assert_eq!(texts(tags.as_bytes()).collect::<Vec<_>>(), expected);
-        assert_eq!(left_out::altered_here(), altered + 2);
+        assert_eq!(counts::altered_here(), altered + 2);
         // What is as it was is not.
         drop(crate::tags!("plain" => "x".repeat(MAX_VALUE), "k".repeat(MAX_KEY).leak() => "é\u{a0}"));
-        assert_eq!(left_out::altered_here(), altered + 2);
+        assert_eq!(counts::altered_here(), altered + 2);
     }
 
     /// Check that a value that relies on its writing is written, however long it is, and nothing behind the cut.
@@ -387,14 +387,14 @@ mod tests {
     /// Check that of very many tags, as many as have room are kept, and the others are counted.
     #[test]
     fn what_has_no_room_is_counted() {
-        let before = left_out::left_out_here();
+        let before = counts::left_out_here();
         let values: Vec<String> = (0..1000).map(|number| format!("value {number}")).collect();
         let tags = Tags::new(values.iter().map(|value| ("many", value as &dyn Display)));
         assert_eq!(texts(tags.as_bytes()).collect::<Vec<_>>(), [pair("many", "value 999")]);
         let wide = "x".repeat(MAX_VALUE);
         let tags = crate::tags!("w1" => wide, "w2" => wide, "w3" => wide);
         assert_eq!(texts(tags.as_bytes()).collect::<Vec<_>>(), [pair("w3", &wide), pair("w2", &wide), pair("w1", "")]);
-        assert_eq!(left_out::left_out_here(), before + 1);
+        assert_eq!(counts::left_out_here(), before + 1);
     }
 
     /// Check that a value without room is not replaced by another one of its key, whether that came before it or from outside.

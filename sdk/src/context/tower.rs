@@ -64,6 +64,7 @@ impl TagLayer {
     #[must_use]
     pub fn new() -> Self {
         reserve(&["endpoint", "method", "rpc.service", "rpc.method"]);
+        calls::prepare();
         Self { tags_of: request_tags, of_calls: keys::number(CALL[0]) }
     }
 }

@@ -323,7 +323,7 @@ impl Sampler {
                 thread_name = threads.name(head.tid);
             }
             tags.clear();
-            tags.extend(tag_words.iter().flat_map(|word| word.to_ne_bytes()));
+            tag_words.iter().for_each(|word| tags.extend_from_slice(&word.to_ne_bytes()));
             tags.truncate(head.context.tag_bytes.into());
             see(&Sample { head, tags: &tags, addresses, modules, thread_name });
         }

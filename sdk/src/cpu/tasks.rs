@@ -12,9 +12,11 @@ use crate::own_file::OwnFile;
 
 /// The name of a thread of this process.
 pub(super) fn name_of(tid: u32) -> Option<Arc<str>> {
-    let mut name = Vec::new();
-    OwnFile::open(format!("/proc/self/task/{tid}/comm").as_ref()).ok()?.read_to_end(&mut name).ok()?;
-    let name = String::from_utf8_lossy(name.strip_suffix(b"\n").unwrap_or(&name));
+    // All of it comes at once: 16 bytes at most, and 64 of a thread of the kernel (Linux, fs/proc/array.c, `proc_task_name`).
+    let mut name = [0; 64];
+    let length = OwnFile::open(format!("/proc/self/task/{tid}/comm").as_ref()).ok()?.read(&mut name).ok()?;
+    let name = &name[..length];
+    let name = String::from_utf8_lossy(name.strip_suffix(b"\n").unwrap_or(name));
     (!name.is_empty()).then(|| name.into())
 }
 

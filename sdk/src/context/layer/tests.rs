@@ -6,7 +6,7 @@ use tracing::{Instrument, info_span};
 use tracing_opentelemetry_0_33::OpenTelemetrySpanExt;
 use tracing_subscriber::layer::SubscriberExt;
 
-use super::super::left_out::left_out_here;
+use super::super::counts::left_out_here;
 use super::super::signal::{TAG_WORDS, current_of_signal};
 use super::super::tags::texts;
 use super::*;
@@ -286,6 +286,28 @@ fn what_is_too_long_is_cut() {
         let long = "x".repeat(1_000_000);
         let _span = info_span!("long", route = %long, trace_id = %long, span_id = ?long).entered();
         assert_eq!(record(), (format!("route={} span=long", "x".repeat(255)), 0));
+    });
+}
+
+/// A value that relies on being written without an error.
+struct Strict(&'static str);
+
+impl std::fmt::Display for Strict {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.chars().try_for_each(|digit| Ok(f.write_str(digit.encode_utf8(&mut [0; 4])).unwrap()))
+    }
+}
+
+/// Check that a field with the name of an id that holds something else gets no error while it is written.
+#[test]
+fn what_is_no_id_is_written_without_an_error() {
+    with_layer(|| {
+        let (other, long) = (Strict("an order's"), Strict("0123456789abcdef0"));
+        let _span = info_span!("strict", trace_id = %other, span_id = %long).entered();
+        assert_eq!(record(), seen("span=strict", 0));
+        let (trace, id) = (Strict(TRACE), Strict(SPAN));
+        let _span = info_span!("ids", trace_id = %trace, span_id = %id).entered();
+        assert_ne!(record().1, 0);
     });
 }
 

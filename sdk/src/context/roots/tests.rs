@@ -57,7 +57,7 @@ fn written(context: &Context) -> String {
 
 /// Spans that are kept by now.
 fn kept() -> usize {
-    ROOTS.iter().map(|shard| shard.lock().unwrap().as_ref().map_or(0, HashMap::len)).sum()
+    ROOTS.iter().map(|shard| shard.roots.lock().unwrap().as_ref().map_or(0, HashMap::len)).sum()
 }
 
 /// Check that samples link to the first span of the process, by whatever span and on whatever thread they are taken, with its name;
@@ -156,6 +156,24 @@ fn samples_link_to_the_first_span_of_the_process() {
     std::thread::sleep(Duration::from_millis(100));
     drop(held);
     ending.join().unwrap();
+    assert_eq!(kept(), 0);
+    ended.profile_ids();
+
+    // In a child of the process that had the maps first, one that stays shut is waited for once, and had again when it opens.
+    let keeper = KEEPER.swap(u32::MAX, Ordering::Relaxed);
+    let stuck = begin(&tracer, "stuck", &Context::new());
+    let span = stuck.span().span_context().clone();
+    let held = shard(&span).unwrap();
+    let there = std::thread::spawn(move || {
+        let found = of_span(&span).is_some();
+        (found, ROOTS.iter().filter(|shard| shard.shut_in.load(Ordering::Relaxed) == std::process::id()).count(), span)
+    });
+    let (found, shut, span) = there.join().unwrap();
+    assert_eq!((found, shut), (false, 1));
+    drop(held);
+    assert!(of_span(&span).is_some() && ROOTS.iter().all(|shard| shard.shut_in.load(Ordering::Relaxed) == 0));
+    KEEPER.store(keeper, Ordering::Relaxed);
+    drop(stuck);
     assert_eq!(kept(), 0);
     ended.profile_ids();
 

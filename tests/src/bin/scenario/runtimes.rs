@@ -17,6 +17,8 @@ pub(crate) type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 pub(crate) struct Runtime {
     /// As a task of its own; what is waited for is its end, also by a panic where the runtime keeps that to itself.
     pub(crate) spawn: fn(Boxed<()>) -> Boxed<()>,
+    /// The same, which nobody waits for: a panic ends it and nothing else.
+    pub(crate) detach: fn(Boxed<()>),
     /// On a thread that may wait.
     pub(crate) block: fn(Box<dyn FnOnce() + Send>) -> Boxed<()>,
     pub(crate) sleep: fn(Duration) -> Boxed<()>,
@@ -27,6 +29,7 @@ const TOKIO: Runtime = Runtime {
         let task = tokio::spawn(task);
         Box::pin(async { drop(task.await) })
     },
+    detach: |task| drop(tokio::spawn(task)),
     block: |work| {
         let task = tokio::task::spawn_blocking(work);
         Box::pin(async { drop(task.await) })
@@ -37,6 +40,7 @@ const TOKIO: Runtime = Runtime {
 /// On as many threads as `SMOL_THREADS` says.
 const SMOL: Runtime = Runtime {
     spawn: |task| Box::pin(smol::spawn(task)),
+    detach: |task| smol::spawn(task).detach(),
     block: |work| Box::pin(smol::unblock(work)),
     sleep: |time| {
         Box::pin(async move {

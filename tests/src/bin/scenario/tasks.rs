@@ -1,19 +1,22 @@
 //! Many tasks that share few threads, each with a tag and a span of its own and work that names it.
 //!
 //! In: the `runtime` (tokio with four workers or on one thread, smol, rayon, plain threads), how many `tasks`, and how many
-//! `steps` each makes; every step may move it to another thread, cancel something, panic, or work elsewhere for it. Out: the account.
+//! `steps` each makes; every step may move it to another thread, cancel something, panic, work elsewhere for it, or have another task work that serves
+//! all of them through a channel. Out: the account, and the CPU time that was used.
 //! The stack of every sample of the work says whose it is, and whether it is nested, by the functions that it is called through; see `workload::on_path`.
 //! The ids of a task's span are its number, too; every fourth task has no span.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use opentelemetry::Context as Spans;
 use opentelemetry::trace::{FutureExt as _, SpanContext, TraceContextExt, TraceFlags, TraceState};
 use profiler::{Config, FutureExt, Tags, inherit, tag, tags, with_tags};
+use profiler_tests::clock::process_cpu;
 use profiler_tests::subject::Options;
 use profiler_tests::workload::{Random, on_path, spin};
 use profiler_tests::{Result, stats};
@@ -22,7 +25,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use crate::FLUSH;
-use crate::runtimes::{Runtime, run_on, yield_now};
+use crate::runtimes::{Boxed, Runtime, run_on, yield_now};
 
 /// Functions that spell a task's number: enough for 1,024 of them.
 const BITS: u32 = 10;
@@ -34,6 +37,7 @@ pub(crate) fn tasks(options: &Options) -> Result<Value> {
     let (tasks, steps) = (options.value::<u64>("tasks")?, options.value::<u32>("steps")?);
     let runtime: String = options.value("runtime")?;
     let profiler = profiler::start(Config::new("tasks").rate_hz(1000).interval(Duration::from_secs(1)))?;
+    let began = process_cpu();
     match runtime.as_str() {
         "rayon" => {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(4).build()?;
@@ -50,9 +54,11 @@ pub(crate) fn tasks(options: &Options) -> Result<Value> {
         }),
         futures => run_on(futures, |runtime| all(runtime, tasks, steps))?,
     }
+    let engine = profiler.stats().engine.name;
     profiler.pause();
+    let used = (process_cpu() - began).as_secs_f64();
     let flushed = profiler.flush(FLUSH);
-    Ok(json!({ "flushed": flushed, "stats": stats::to_json(&profiler.stats()) }))
+    Ok(json!({ "flushed": flushed, "cpu_seconds": used, "engine": engine, "stats": stats::to_json(&profiler.stats()) }))
 }
 
 /// The work of a task.
@@ -98,23 +104,44 @@ impl Drop for Held {
     }
 }
 
+/// Whoever does something for the tasks: each has an end of the channel to it.
+type Clerks = Arc<[mpsc::Sender<Asked>]>;
+/// What a clerk says that it is done by.
+type Asked = mpsc::Sender<()>;
+
 async fn all(runtime: Runtime, tasks: u64, steps: u32) {
-    let spawn = |number| {
-        let task = task(runtime, number, steps).with_context(context(number));
-        (runtime.spawn)(Box::pin(task.with_tags(tags!("task" => number))))
+    let spawn = |number, work: Boxed<()>| {
+        (runtime.spawn)(Box::pin(work.with_context(context(number)).with_tags(tags!("task" => number))))
     };
-    let spawned: Vec<_> = (0..tasks).map(spawn).collect();
-    for task in spawned {
+    // With the numbers that the tasks leave.
+    let numbers = tasks..1 << BITS;
+    let (clerks, asked): (Vec<_>, Vec<_>) = numbers.clone().map(|_| mpsc::channel(4)).unzip();
+    let serving: Vec<_> =
+        numbers.zip(asked).map(|(number, asked)| spawn(number, Box::pin(clerk(number, asked)))).collect();
+    let clerks: Clerks = clerks.into();
+    let working = (0..tasks).map(|number| spawn(number, Box::pin(task(runtime, number, steps, Arc::clone(&clerks)))));
+    let working: Vec<_> = working.collect();
+    drop(clerks);
+    for task in working.into_iter().chain(serving) {
         task.await;
     }
 }
 
-async fn task(runtime: Runtime, number: u64, steps: u32) {
+/// Serves until no task is left, each as it comes, under tags and a span of its own.
+async fn clerk(number: u64, mut asked: mpsc::Receiver<Asked>) {
+    while let Some(done) = asked.recv().await {
+        work(number);
+        let (Ok(()) | Err(_)) = done.send(()).await;
+        work(number);
+    }
+}
+
+async fn task(runtime: Runtime, number: u64, steps: u32, clerks: Clerks) {
     let mut random = Random::new(number + 1);
     for _ in 0..steps {
         work(number);
         yield_now().await;
-        match random.below(7) {
+        match random.below(9) {
             0 => {
                 let (sender, mut receiver) = mpsc::channel(1);
                 let send = async {
@@ -142,6 +169,20 @@ async fn task(runtime: Runtime, number: u64, steps: u32) {
                 };
                 Caught(pin!(fails.with_context(context(number)))).await;
             }
+            6 => {
+                let (ends, mut ended) = mpsc::channel(1);
+                (runtime.detach)(Box::pin(failing(number, ends).with_current_context().with_current_tags()));
+                let (None | Some(())) = ended.recv().await;
+                work(number);
+            }
+            7 => {
+                let (done, mut is_done) = mpsc::channel(1);
+                let clerk = &clerks[random.below(clerks.len() as u64) as usize];
+                let (Ok(()) | Err(_)) = clerk.send(done).await;
+                if is_done.recv().await.is_some() {
+                    work(number);
+                }
+            }
             _ => {}
         }
     }
@@ -151,6 +192,14 @@ async fn child(number: u64) {
     work(number);
     yield_now().await;
     work(number);
+}
+
+/// Ends by a panic, that of a whole task; what it holds is dropped by it.
+async fn failing(number: u64, _ends: mpsc::Sender<()>) {
+    let _held = Held(number);
+    yield_now().await;
+    let _own = (tag!("nested" => "panic"), context(1).attach());
+    resume_unwind(Box::new("expected"));
 }
 
 /// Scopes and contexts of the task's own that end in and out of order, and by a panic.
