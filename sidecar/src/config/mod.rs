@@ -79,6 +79,8 @@ pub struct Config {
     pub security: Security,
     /// A folder for what waits to be sent.
     pub spool: Option<SpoolSettings>,
+    /// Who said how large the spool may be, where there is none.
+    pub spool_bound: Option<String>,
     /// Where profiles are sent.
     pub destinations: Vec<Target>,
     /// Where figures of Go's runtimes are sent, as metrics.
@@ -107,10 +109,12 @@ impl Config {
         Ok(Self { metrics, ..config })
     }
 
-    /// Settings that have no effect beside the others: who may ask, where nothing is served.
+    /// Settings that have no effect beside the others, and why.
     #[must_use]
-    pub fn idle(&self) -> Vec<&'static str> {
-        self.security.settings().into_iter().flatten().filter(|_| self.serve.is_none()).collect()
+    pub fn idle(&self) -> Vec<(&str, &'static str)> {
+        let of_nobody = self.security.settings().into_iter().flatten().filter(|_| self.serve.is_none());
+        let of_nothing = self.spool_bound.iter().map(|said| (&**said, "there is no folder for a spool"));
+        of_nobody.map(|setting| (setting, "nothing is served")).chain(of_nothing).collect()
     }
 }
 
@@ -121,8 +125,8 @@ impl fmt::Display for Config {
         writeln!(f, "rate: {} Hz, profiles of {:?}, kernel frames: {}", self.rate_hz, self.interval, self.kernel)?;
         writeln!(f, "processes: {}", self.filter)?;
         writeln!(f, "served at: {}", self.serve.clone().unwrap_or_else(off))?;
-        for setting in self.idle() {
-            writeln!(f, "without effect: {setting}, for nothing is served")?;
+        for (setting, why) in self.idle() {
+            writeln!(f, "without effect: {setting}, for {why}")?;
         }
         let runtimes = self.runtime_interval.map_or_else(off, |interval| format!("each {interval:?}"));
         let Bounds { buckets, goroutines } = self.runtime_bounds;
@@ -180,6 +184,8 @@ fn check(layer: Layer, token: Option<&str>, security: Security, destinations: Ve
     let receive = said_or(layer.receive, None, |said| units::address(&said).map(Some))?;
     check_loop(receive, &destinations)?;
     let (pulls, pull_found) = pull::endpoints(layer.pulls, token)?;
+    let spool = spool(layer.spool_folder, layer.spool_bytes.as_ref())?;
+    let spool_bound = layer.spool_bytes.filter(|_| spool.is_none()).map(|said| said.origin);
     Ok(Config {
         rate_hz: said_or(layer.rate_hz, DEFAULT_RATE_HZ, |said| units::rate(&said))?,
         interval,
@@ -199,7 +205,8 @@ fn check(layer: Layer, token: Option<&str>, security: Security, destinations: Ve
         pulls,
         pull_found,
         security,
-        spool: spool(layer.spool_folder, layer.spool_bytes)?,
+        spool,
+        spool_bound,
         destinations,
         metrics: Vec::new(),
     })
@@ -219,9 +226,9 @@ fn bounds(buckets: Option<Said<usize>>, goroutines: Option<Said<usize>>) -> Resu
     })
 }
 
-/// A bound without a folder is none.
-fn spool(folder: Option<Said<String>>, bytes: Option<Said<u64>>) -> Result<Option<SpoolSettings>, Error> {
-    let bytes = bytes.map(|said| units::spool_bytes(&said)).transpose()?;
+/// The spool, if it has a folder.
+fn spool(folder: Option<Said<String>>, bytes: Option<&Said<u64>>) -> Result<Option<SpoolSettings>, Error> {
+    let bytes = bytes.map(units::spool_bytes).transpose()?;
     let settings = folder.filter(|said| !said.value.is_empty()).map(|said| SpoolSettings::new(said.value));
     Ok(settings.map(|settings| match bytes {
         Some(bytes) => settings.bytes(bytes),

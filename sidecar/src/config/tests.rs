@@ -106,7 +106,7 @@ fn a_token_without_a_server_is_said_to_have_no_effect() {
     let lookup = |name: &str| (name == "PROFILER_SERVE_TOKEN").then(|| "0123456789abcdef".into());
     let of = |serve: &str| Config::new(with_file(&format!("serve = \"{serve}\"\n")), &lookup).unwrap();
     let (off, on) = (of("off"), of("127.0.0.1:0"));
-    assert_eq!((off.idle(), on.idle()), (vec!["PROFILER_SERVE_TOKEN"], vec![]));
+    assert_eq!((off.idle(), on.idle()), (vec![("PROFILER_SERVE_TOKEN", "nothing is served")], vec![]));
     assert!(
         off.to_string().contains("without effect: PROFILER_SERVE_TOKEN") && !on.to_string().contains("without effect")
     );
@@ -148,9 +148,12 @@ fn runtimes_spool_and_token_are_set() {
     assert_eq!(config.runtime_interval, None);
     assert_eq!(config.runtime_bounds, Bounds { buckets: 8, goroutines: 7 });
     assert_eq!(config.spool, Some(SpoolSettings::new("/s").bytes(20_000_000)));
-    assert!(config.security.has_token());
+    assert!(config.security.has_token() && config.idle().is_empty());
     let config = Config::new(with_file(file), &no_variables).unwrap();
-    assert_eq!((config.runtime_interval, config.spool), (Some(Duration::from_secs(300)), None));
+    assert_eq!((config.runtime_interval, &config.spool), (Some(Duration::from_secs(300)), &None));
+    let [(bound, why)] = config.idle()[..] else { panic!("{:?}", config.idle()) };
+    assert!(bound.contains("spool_bytes") && why.contains("folder"), "{bound}: {why}");
+    assert!(config.to_string().contains("spool_bytes, for there is no folder"), "{config}");
 }
 
 /// Check that endpoints of the file have all that stands there, that flags outweigh them, and that what is wrong is named, but for what is secret.

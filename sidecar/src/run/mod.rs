@@ -48,8 +48,8 @@ pub fn main(config: Config, until_eof: bool) -> Result<(), Error> {
     allocator::share_one_heap();
     let privilege = Privilege::current()?;
     privilege.log();
-    for setting in config.idle() {
-        tracing::warn!(setting, "a setting has no effect: nothing is served");
+    for (setting, why) in config.idle() {
+        tracing::warn!(setting, "a setting has no effect: {why}");
     }
     let served = config.serve.as_deref().map(Server::bind).transpose().map_err(of_sdk)?;
     let served = served.map(|server| server.secured(&config.security)).transpose().map_err(of_sdk)?;
