@@ -255,6 +255,8 @@ pub struct TagStats {
     /// Tags that are there, but not as they were given, since the process began: their key or value was too long and was cut, or had control characters,
     /// for which there are spaces. A tag counts each time a set or a span with it is made.
     pub altered: u64,
+    /// Keys that the process has, of 255 at most. A key stays to the end of the process, so keys that are made at run time use them up, for all who come after.
+    pub keys: u64,
 }
 
 /// The engine that takes the samples.

@@ -38,7 +38,7 @@ fn a_thousand_tags_use_up_no_keys() {
     assert_eq!(kept, expected.collect::<Vec<_>>());
     assert_eq!(profiler.stats().tags.left_out - before, 1000 - 87);
     drop(scope);
-    assert!(works("mine"));
+    assert!(works("mine") && profiler.stats().tags.keys < 255);
 
     let _layers = (profiler::tower::TagLayer::new(), profiler::tracing_layer().with_field("route"));
     let _spans = profiler::ProfiledSpans::new();
@@ -47,4 +47,5 @@ fn a_thousand_tags_use_up_no_keys() {
     for key in ["endpoint", "method", "rpc.service", "rpc.method", "span", "route", "span_name"] {
         assert!(works(key), "{key}");
     }
+    assert_eq!(profiler.stats().tags.keys, 255);
 }

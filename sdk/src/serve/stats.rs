@@ -14,7 +14,10 @@ pub(super) fn json(stats: &Stats) -> Value {
     let sections = stats.sections.iter().map(|section| (section.name.clone(), figures(section)));
     let inside = || {
         [
-            ("tags", json!({ "left_out": stats.tags.left_out, "altered": stats.tags.altered })),
+            (
+                "tags",
+                json!({ "left_out": stats.tags.left_out, "altered": stats.tags.altered, "keys": stats.tags.keys }),
+            ),
             ("heap", heap(&stats.heap)),
             ("spans", spans(&stats.spans)),
         ]

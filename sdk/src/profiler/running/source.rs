@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use super::mark::Mark;
 use super::message::Command;
 use crate::config::Settings;
+use crate::context::{self, keys};
 use crate::export::Exporter;
 use crate::heap::Heap;
 use crate::stats::{EngineStats, HeapStats, Ledger, Stats, SymbolStats, TagStats};
@@ -64,8 +65,8 @@ impl Handle {
             destinations: self.exporter.get().map(|exporter| exporter.destinations()).unwrap_or_default(),
             spool: self.exporter.get().and_then(|exporter| exporter.spool()),
             symbols: self.symbols.lock().unwrap_or_else(PoisonError::into_inner).clone(),
-            tags: TagStats { left_out: crate::context::left_out(), altered: crate::context::altered() },
-            spans: crate::context::spans::stats(),
+            tags: TagStats { left_out: context::left_out(), altered: context::altered(), keys: keys::count() as u64 },
+            spans: context::spans::stats(),
             heap: self.heap_stats(),
             ..Stats::of_ledger(&self.ledger)
         }
