@@ -44,24 +44,38 @@ fn expanded(attribute: TokenStream, item: TokenStream) -> Result<TokenStream> {
 
 /// A scope for the body.
 fn scoped(arguments: &Arguments, function: &Function) -> TokenStream {
+    let (root, body) = (&arguments.root, function.body());
+    let scope = fixed(arguments, &ours!(enter)).unwrap_or_else(|| {
+        let list = list(&arguments.tags);
+        ours!(#root::Scope::of(#list))
+    });
+    ours!(let _scope = #scope; #body)
+}
+
+/// The set of tags, for what is polled later.
+fn set(arguments: &Arguments) -> TokenStream {
+    let root = &arguments.root;
+    fixed(arguments, &ours!(tags)).unwrap_or_else(|| {
+        let list = list(&arguments.tags);
+        ours!(#root::Tags::new(#list))
+    })
+}
+
+/// What `method` makes of tags that are always the same, which are built once for the place; `None` where they are not.
+fn fixed(arguments: &Arguments, method: &TokenStream) -> Option<TokenStream> {
     let Arguments { root, tags } = arguments;
-    let (list, body) = (list(tags), function.body());
-    let scope = if tags.iter().all(|tag| matches!(tag.value, Expr::Lit(_))) {
-        let count = tags.len() as u64;
+    let (list, count) = (list(tags), tags.len() as u64);
+    tags.iter().all(|tag| matches!(tag.value, Expr::Lit(_))).then(|| {
         ours! {{
             static TAGS: #root::__private::FixedTags = #root::__private::FixedTags::new();
-            TAGS.enter(#count, || #root::Tags::new(#list))
+            TAGS.#method(#count, || #root::Tags::new(#list))
         }}
-    } else {
-        ours!(#root::Scope::of(#list))
-    };
-    ours!(let _scope = #scope; #body)
+    })
 }
 
 /// For an `async fn`: its body as a future with tags.
 fn awaited(arguments: &Arguments, function: &Function) -> TokenStream {
-    let Arguments { root, tags } = arguments;
-    let (list, body) = (list(tags), function.body());
+    let (root, set, body) = (&arguments.root, set(arguments), function.body());
     // Never runs. By it, the compiler knows the type of the block before it sees the body, as it does for a function.
     let typed = written_inside(&function.signature.output).map(|output| {
         ours! {
@@ -71,7 +85,7 @@ fn awaited(arguments: &Arguments, function: &Function) -> TokenStream {
         }
     });
     ours! {
-        let tags = #root::Tags::new(#list);
+        let tags = #set;
         #root::FutureExt::with_tags(async move { #typed #body }, tags).await
     }
 }
@@ -79,7 +93,7 @@ fn awaited(arguments: &Arguments, function: &Function) -> TokenStream {
 /// For a function that hands out work still to come: a scope for the body, and the tags for that work.
 fn handed_out(arguments: &Arguments, function: &Function, later: Later) -> TokenStream {
     let Arguments { root, tags } = arguments;
-    let list = list(tags);
+    let set = set(arguments);
     let extension = format_ident!("{}", later.extension, span = Span::mixed_site());
     let with_tags = ours!(#root::#extension::with_tags);
     let outcome = if let Some(only) = OnlyBlock::of(function.statements(), later.boxed) {
@@ -92,7 +106,7 @@ fn handed_out(arguments: &Arguments, function: &Function, later: Later) -> Token
         // A function of its own, so that a `return` in the body does not go past the tags.
         ours!(let later = #root::with_tags(&tags, move || -> #output #body); #pinned)
     };
-    ours!(let tags = #root::Tags::new(#list); #outcome)
+    ours!(let tags = #set; #outcome)
 }
 
 fn within(function: Option<TokenStream>, argument: TokenStream) -> TokenStream {

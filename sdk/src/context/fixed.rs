@@ -1,6 +1,6 @@
 //! The tags that one place in a program always has: built when the place is first reached, there for the life of the process.
 //!
-//! In: how to build them, from what `#[tagged]` writes. Out: a scope. No lock: a child that was forked at any moment can use what its parent
+//! In: how to build them, from what `#[tagged]` writes. Out: a scope, or the set for work that is still to come. No lock: a child that was forked at any moment can use what its parent
 //! had, and an allocator with such a place goes without its tags while they are built, for that allocates.
 
 use std::cell::Cell;
@@ -32,10 +32,25 @@ impl FixedTags {
     /// Puts them in force on this thread; there are `count` of them, and `build` says which, the first time.
     #[inline]
     pub fn enter(&'static self, count: u64, build: impl FnOnce() -> Tags) -> Scope {
+        self.get(build).map_or_else(|| refused(count), Scope::enter)
+    }
+
+    /// The same for what is polled later.
+    #[inline]
+    pub fn tags(&'static self, count: u64, build: impl FnOnce() -> Tags) -> Tags {
+        let none = || {
+            leave_out(count);
+            Tags::default()
+        };
+        self.get(build).map_or_else(none, Tags::fixed)
+    }
+
+    #[inline]
+    fn get(&'static self, build: impl FnOnce() -> Tags) -> Option<&'static Tags> {
         // Acquire: pairs with the Release in `built`; who sees the pointer sees the tags.
         // SAFETY: null, or from a `Box` that `built` made and nobody frees.
         let built = unsafe { self.0.load(Ordering::Acquire).as_ref() };
-        built.or_else(|| self.build(build)).map_or_else(|| refused(count), Scope::enter)
+        built.or_else(|| self.build(build))
     }
 
     /// Builds them; `None` within the building of others, and within the adding of a key, when a set could not have keys of its own and would be
@@ -51,7 +66,7 @@ impl FixedTags {
     /// Keeps `tags`; those that are there afterwards, for another thread may be first.
     fn built(&'static self, tags: Tags) -> &'static Tags {
         let new = Box::into_raw(Box::new(tags));
-        // Release: pairs with the Acquire load in `enter`; Acquire: those that another thread put there are read below.
+        // Release: pairs with the Acquire load in `get`; Acquire: those that another thread put there are read below.
         let there = match self.0.compare_exchange(ptr::null_mut(), new, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => new,
             Err(there) => {

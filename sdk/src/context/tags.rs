@@ -23,10 +23,24 @@ pub const MAX_VALUE: usize = 255;
 /// A set of tags, built once and put in force as often as needed; cheap to clone.
 #[derive(Clone, Default)]
 pub struct Tags {
-    /// As `attributes` writes them; `None`: there are none.
-    bytes: Option<Arc<[u8]>>,
+    bytes: Bytes,
     /// In force, they stand in the place of all others.
     replaces: bool,
+}
+
+/// Tags as `attributes` writes them.
+#[derive(Clone)]
+enum Bytes {
+    /// Of a set that ends with the last of its owners.
+    Shared(Arc<[u8]>),
+    /// Of one that stays to the end of the process: nobody counts who has it.
+    Fixed(&'static [u8]),
+}
+
+impl Default for Bytes {
+    fn default() -> Self {
+        Self::Fixed(&[])
+    }
 }
 
 impl Tags {
@@ -39,7 +53,14 @@ impl Tags {
     }
 
     fn of_bytes(bytes: &[u8], replaces: bool) -> Self {
-        Self { bytes: (!bytes.is_empty()).then(|| bytes.into()), replaces }
+        let bytes = if bytes.is_empty() { Bytes::default() } else { Bytes::Shared(bytes.into()) };
+        Self { bytes, replaces }
+    }
+
+    /// The same set for any number of owners, none of whom writes anything.
+    #[cfg(feature = "macros")]
+    pub(super) fn fixed(&'static self) -> Self {
+        Self { bytes: Bytes::Fixed(self.as_bytes()), replaces: self.replaces }
     }
 
     /// The tags that are in force on this thread, to put them in force elsewhere: on another thread, or for a task. There they stand in the
@@ -69,19 +90,22 @@ impl Tags {
     /// Its tags, as they stand in a record.
     #[inline]
     pub(super) fn as_bytes(&self) -> &[u8] {
-        self.bytes.as_deref().unwrap_or_default()
+        match &self.bytes {
+            Bytes::Shared(bytes) => bytes,
+            Bytes::Fixed(bytes) => bytes,
+        }
     }
 
     /// Whether they are one set, built once.
     #[cfg(all(test, feature = "tower"))]
     pub(super) fn is_same(&self, other: &Self) -> bool {
-        self.bytes.as_ref().zip(other.bytes.as_ref()).is_some_and(|(one, another)| Arc::ptr_eq(one, another))
+        !self.is_empty() && std::ptr::eq(self.as_bytes(), other.as_bytes())
     }
 
     /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.bytes.is_none()
+        self.as_bytes().is_empty()
     }
 }
 
