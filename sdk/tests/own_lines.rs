@@ -102,9 +102,14 @@ impl<'a> Things<'a> {
 #[profiler::tagged(function = "tagged")]
 fn tagged() {}
 
+#[profiler::tagged(function = "awaited")]
+async fn awaited() {
+    std::future::pending().await
+}
+
 /// What is tried, by name.
 #[expect(clippy::type_complexity, reason = "a table of cases, each named where it is used")]
-const CHANGES: [(&str, fn(&Things<'_>)); 7] = [
+const CHANGES: [(&str, fn(&Things<'_>)); 8] = [
     ("sets made before, one in the other", |things| {
         let _outer = Scope::enter(&things.sets[0]);
         let _inner = Scope::enter(&things.sets[1]);
@@ -116,6 +121,9 @@ const CHANGES: [(&str, fn(&Things<'_>)); 7] = [
         drop(inner);
     }),
     ("a function with tags", |_| tagged()),
+    ("an async function with tags", |_| {
+        let _pending = pin!(awaited()).poll(&mut Task::from_waker(Waker::noop()));
+    }),
     ("polls", |_| {
         let mut future = pin!(std::future::pending::<()>().with_tags(tags!("first" => 1)));
         for _ in 0..2 {

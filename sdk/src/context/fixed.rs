@@ -106,6 +106,20 @@ mod tests {
         assert_eq!((Tags::current().get("built").as_deref(), left_out_here()), (Some("outer"), before + 3));
     }
 
+    /// Check that the set for what is polled later is built once, is one set for all, and is none, counted, where it cannot be built.
+    #[test]
+    fn what_is_polled_later_has_one_set() {
+        static LATER: FixedTags = FixedTags::new();
+        let before = left_out_here();
+        let refused = keys::while_adding(|| LATER.tags(2, || panic!("built while a key is added")));
+        assert_eq!((refused.map(|tags| tags.is_empty()), left_out_here()), (Some(true), before + 2));
+        let first = LATER.tags(1, || crate::tags!("fixed.later" => "once"));
+        let second = LATER.tags(1, || panic!("built again"));
+        assert!(std::ptr::eq(first.as_bytes(), second.clone().as_bytes()));
+        let _scope = Scope::enter(&second);
+        assert_eq!((Tags::current().get("fixed.later").as_deref(), left_out_here()), (Some("once"), before + 2));
+    }
+
     /// Check that what is first entered while the thread adds a key, as by an allocator, goes without its tags then, which are counted, and has all of
     /// them later.
     #[test]

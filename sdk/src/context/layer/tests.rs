@@ -294,7 +294,8 @@ struct Strict(&'static str);
 
 impl std::fmt::Display for Strict {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.chars().try_for_each(|digit| Ok(f.write_str(digit.encode_utf8(&mut [0; 4])).unwrap()))
+        self.0.chars().for_each(|digit| f.write_str(digit.encode_utf8(&mut [0; 4])).unwrap());
+        Ok(())
     }
 }
 
