@@ -4,7 +4,7 @@
 //! HTTP that was asked for. `rustls` with `ring`, set up here and nowhere else: the host's default provider is neither
 //! used nor set. Reading the machine's certificates happens once, at the first connection, off the exporting thread.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
 use tokio::net::TcpStream;
@@ -195,6 +195,16 @@ pub(super) fn why(error: &io::Error) -> String {
         Some(Error::AlertReceived(Alert::NoApplicationProtocol)) => {
             "the peer speaks another version of HTTP there: gRPC has another port than HTTP at most peers"
         }
+        Some(Error::AlertReceived(Alert::HandshakeFailure | Alert::ProtocolVersion | Alert::InsufficientSecurity)) => {
+            "the peer has no version of TLS (1.2, 1.3) or no cipher in common with this program, or asks for a certificate of ours: its log says which"
+        }
+        None if matches!(
+            error.kind(),
+            ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe
+        ) =>
+        {
+            "the peer ended the connection before TLS was agreed on: it may not speak TLS there, or ask for a certificate of ours; its log may say why"
+        }
         _ => return chain(error),
     };
     format!("{remedy} ({})", chain(error))
@@ -215,6 +225,8 @@ fn system_roots() -> io::Result<RootCertStore> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::mpsc;
     use std::time::Duration;
@@ -222,6 +234,39 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
+
+    /// Check what is said where the peer answers a handshake by these bytes, and by its end.
+    #[test]
+    fn a_peer_that_gives_up_is_explained() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
+        let why_after = |answer: &'static [u8]| {
+            let peer = TcpListener::bind("127.0.0.1:0").unwrap();
+            let address = peer.local_addr().unwrap();
+            let peer = std::thread::spawn(move || {
+                let (mut stream, _) = peer.accept().unwrap();
+                let mut hello = [0; 5];
+                stream.read_exact(&mut hello).unwrap();
+                // All of it: what is not read would be answered by a reset.
+                let length = u16::from_be_bytes([hello[3], hello[4]]);
+                stream.read_exact(&mut vec![0; length.into()]).unwrap();
+                stream.write_all(answer).unwrap();
+            });
+            let tls = Tls::new(TlsSettings { roots: Some(Arc::new(RootCertStore::empty())), identity: None });
+            let outcome = runtime.block_on(async {
+                let tcp = TcpStream::connect(address).await.unwrap();
+                tls.handshake(tcp, "localhost", Version::Http1).await.map(drop)
+            });
+            peer.join().unwrap();
+            why(&outcome.unwrap_err())
+        };
+        // Records of TLS 1.2 with one fatal alert (RFC 8446, 6 and B.2): 40, handshake_failure, and 70, protocol_version.
+        for alert in [b"\x15\x03\x03\0\x02\x02\x28", b"\x15\x03\x03\0\x02\x02\x46"] {
+            let why = why_after(alert);
+            assert!(why.starts_with("the peer has no version of TLS (1.2, 1.3) or no cipher in common"), "{why}");
+        }
+        let why = why_after(b"");
+        assert!(why.starts_with("the peer ended the connection before TLS was agreed on"), "{why}");
+    }
 
     /// Check that attempts that give up waiting for files that hang leave one thread behind, and that there is another one when it is back.
     #[test]
