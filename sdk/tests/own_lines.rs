@@ -107,6 +107,10 @@ async fn awaited() {
     std::future::pending().await
 }
 
+fn begin_awaited() {
+    let _pending = pin!(awaited()).poll(&mut Task::from_waker(Waker::noop()));
+}
+
 /// What is tried, by name.
 #[expect(clippy::type_complexity, reason = "a table of cases, each named where it is used")]
 const CHANGES: [(&str, fn(&Things<'_>)); 8] = [
@@ -121,9 +125,7 @@ const CHANGES: [(&str, fn(&Things<'_>)); 8] = [
         drop(inner);
     }),
     ("a function with tags", |_| tagged()),
-    ("an async function with tags", |_| {
-        let _pending = pin!(awaited()).poll(&mut Task::from_waker(Waker::noop()));
-    }),
+    ("an async function with tags", |_| begin_awaited()),
     ("polls", |_| {
         let mut future = pin!(std::future::pending::<()>().with_tags(tags!("first" => 1)));
         for _ in 0..2 {
@@ -195,6 +197,9 @@ fn what_is_in_force_is_written_into_memory_of_its_own_thread() {
     let profiler = profiler::start(Config::new("test")).unwrap();
     profiler.pause();
     let sets = [tags!("first" => 1, "second" => "two"), tags!("second" => 2, "third" => "three")];
+    // Theirs, too, another thread builds.
+    tagged();
+    begin_awaited();
     make_region();
     let own = || {
         IS_APART.set(true);

@@ -11,10 +11,16 @@ pub type SampleHook = unsafe extern "C" fn(*const c_void, usize, *mut *mut c_voi
 /// Called when one is freed.
 pub type FreeHook = unsafe extern "C" fn(*const c_void, usize);
 
+/// Called for the stack in jemalloc's own profile: where it goes, where its length goes, and the longest.
+pub type StackHook = unsafe extern "C" fn(*mut *mut c_void, *mut c_uint, c_uint);
+
 /// The name of the hook for sampled blocks.
 pub const SAMPLE_HOOK: &CStr = c"experimental.hooks.prof_sample";
 /// That of the hook for their frees.
 pub const FREE_HOOK: &CStr = c"experimental.hooks.prof_sample_free";
+
+/// That of the hook for stacks.
+pub const STACK_HOOK: &CStr = c"experimental.hooks.prof_backtrace";
 
 /// Sets a value.
 ///

@@ -78,6 +78,17 @@ fn three_owners_of_hooks_are_all_called() {
     }
 }
 
+/// Check that one who takes stacks, came between two starts and calls the profiler's is asked once for each, and that what was there before all answers it.
+#[test]
+fn stacks_are_taken_by_whom_came_between_two_starts() {
+    let outcome = host("stacks");
+    assert_a_thousand(&outcome, "/during/profiler/sampled");
+    for path in ["/after/host/0", "/asked"] {
+        assert_a_thousand(&outcome, path);
+    }
+    assert!(number(&outcome, "/after/host/2") > 5 * number(&outcome, "/after/host/0"), "no stacks: {outcome}");
+}
+
 /// Check that jemalloc takes no stacks of its own in a child that was forked while the profiler runs, and no samples any more once a profiler of the
 /// child's own has ended.
 #[test]

@@ -1,4 +1,6 @@
 //! The spans of both services, as a collector gets them.
+//!
+//! In: an order to a shop whose inventory is a process of its own, both of which send their spans to one collector. Out: whose child each span is.
 
 use std::process::Command;
 

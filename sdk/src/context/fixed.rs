@@ -1,7 +1,7 @@
 //! The tags that one place in a program always has: built when the place is first reached, there for the life of the process.
 //!
-//! In: how to build them, from what `#[tagged]` writes. Out: a scope, or the set for work that is still to come. No lock: a child that was forked at any moment can use what its parent
-//! had, and an allocator with such a place goes without its tags while they are built, for that allocates.
+//! In: how to build them, from what `#[tagged]` writes. Out: a scope, or the set for work that is still to come. No lock: a child that was forked
+//! at any moment can use what its parent had, and an allocator with such a place goes without its tags while they are built, for that allocates.
 
 use std::cell::Cell;
 use std::ptr;

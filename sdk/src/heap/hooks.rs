@@ -4,6 +4,7 @@
 //! A hook may allocate and lock, and does both as little as it can; it neither panics nor changes `errno`. Hooks that were
 //! there before are called, too; one that comes later and calls ours may be there before a later start.
 
+use std::cell::Cell;
 use std::ffi::{c_uint, c_void};
 use std::io;
 use std::ptr;
@@ -22,6 +23,13 @@ static SAMPLE_BEFORE: Others = Others::none();
 static FREE_BEFORE: Others = Others::none();
 /// The one for stacks, as an address; 0: none.
 static BACKTRACE_BEFORE: AtomicUsize = AtomicUsize::new(0);
+/// The one that was there before the first start.
+static BACKTRACE_FIRST: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    /// The calling thread asks another one's hook for its stack, which may ask ours.
+    static IS_ASKING: Cell<bool> = const { Cell::new(false) };
+}
 
 /// Whether others' hook was found in the place of ours for frees, of which ours may have missed some.
 static MISSED_FREES: AtomicBool = AtomicBool::new(false);
@@ -59,6 +67,8 @@ pub(super) fn install(state: &'static State, takes_stacks: bool) -> io::Result<b
     if takes_stacks && !SAMPLE_BEFORE.are_there() {
         let before = jemalloc::read::<Option<BacktraceHook>>(BACKTRACE_HOOK)?.map_or(0, |hook| hook as usize);
         if before != on_backtrace as BacktraceHook as usize {
+            // Whoever is first found cannot know ours.
+            _ = BACKTRACE_FIRST.compare_exchange(0, before, Ordering::AcqRel, Ordering::Acquire);
             BACKTRACE_BEFORE.store(before, Ordering::Release);
         }
         jemalloc::write(BACKTRACE_HOOK, Some(on_backtrace as BacktraceHook))?;
@@ -122,12 +132,16 @@ unsafe extern "C" fn on_free(block: *const c_void, usable: usize) {
 }
 
 /// One frame, the same for all: jemalloc's own profile is not used while ours is made, nor in a child of such a process, where jemalloc goes on
-/// to take samples, and only a word is looked at. Otherwise what was there before.
+/// to take samples, and only a word is looked at. Otherwise what was there before: one that came between two starts may call ours, which then has the first one answer.
 unsafe extern "C" fn on_backtrace(stack: *mut *mut c_void, length: *mut c_uint, most: c_uint) {
-    let before = BACKTRACE_BEFORE.load(Ordering::Acquire);
+    let is_asked_again = IS_ASKING.get();
+    let before = if is_asked_again { &BACKTRACE_FIRST } else { &BACKTRACE_BEFORE }.load(Ordering::Acquire);
     if before != 0 && !in_force().is_some_and(State::is_recording) {
+        IS_ASKING.set(true);
         // SAFETY: jemalloc had this address as a hook of this type; it gets the arguments that jemalloc gave.
-        return unsafe { std::mem::transmute::<usize, BacktraceHook>(before)(stack, length, most) };
+        unsafe { std::mem::transmute::<usize, BacktraceHook>(before)(stack, length, most) };
+        IS_ASKING.set(is_asked_again);
+        return;
     }
     if most > 0 {
         // SAFETY: jemalloc gives room for `most` addresses and for their number.

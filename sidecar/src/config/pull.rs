@@ -77,13 +77,19 @@ impl Pull {
     }
 }
 
+/// As much of an address as errors may show: what stands before an @ is a password, and what stands behind a ? may be one. Where it could be either, nothing.
+fn shown(url: &str) -> String {
+    let (before, rest) = url.rsplit_once('@').unwrap_or(("", url));
+    let is_unclear = before.contains(['?', '#']);
+    let shown = rest.split(['?', '#']).next().filter(|_| !is_unclear).unwrap_or("…");
+    shown.chars().filter(|c| !c.is_control()).take(80).collect()
+}
+
 /// The endpoints, and how those are asked that are found, in each way that is said. `token` goes to all that have no other, but not to those that are found.
 pub(super) fn endpoints(pulls: Vec<Said<Pull>>, token: Option<&str>) -> Result<(Vec<Endpoint>, Vec<Endpoint>), Error> {
     let (mut endpoints, mut found) = (Vec::new(), Vec::new());
     for Said { origin, value } in pulls {
-        let shown: String = value.url.chars().filter(|c| !c.is_control()).take(80).collect();
-        // What an address says before an @ is a password.
-        let shown = shown.rsplit_once('@').map_or(shown.as_str(), |(_, host)| host).to_owned();
+        let shown = shown(&value.url);
         let refused = |why| {
             let remedy = "write an address such as http://127.0.0.1:6060, or discover";
             Error::new(format!("{origin}={shown}"), why, remedy)

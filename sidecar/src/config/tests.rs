@@ -174,7 +174,13 @@ fn pulls_are_set() {
     let config = Config::new(line, &no_variables).unwrap();
     assert_eq!((config.pulls[0].local_port(), config.pull_found.len()), (Some(1), 0));
     assert!(refusal("\n[[pull]]\nurl = \"http://me:secret@shop\"").contains(":2"));
-    assert!(!refusal("[[pull]]\nurl = \"http://me:secret@shop\"").contains("secret"));
+    let long = "secret".repeat(20);
+    let hidden =
+        ["me:secret@shop", &format!("me:{long}@shop"), "me:a?secret@shop", "shop?token=secret ", "shop?a=b@secret "];
+    for url in hidden {
+        let refusal = refusal(&format!("[[pull]]\nurl = \"http://{url}\""));
+        assert!(refusal.contains("FILE:1: pull=") && !refusal.contains("secret"), "{url}: {refusal}");
+    }
     let variables = |name: &str| (name == "PROFILER_PULL").then(|| "127.0.0.1:6060".into());
     let told = Config::new(CommandLine::default(), &variables).unwrap_err().to_string();
     assert!(told.starts_with("PROFILER_PULL=127.0.0.1:6060: it begins with neither"), "{told}");

@@ -41,6 +41,9 @@ impl Endpoint {
         if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
             return Err("a password in an address is seen by everybody: set headers instead".into());
         }
+        if uri.query().is_some() {
+            return Err("what stands behind the ? would not be sent: leave it away, and set headers for a token".into());
+        }
         let path = uri.path().trim_end_matches('/');
         let base = path.strip_suffix("/debug/pprof").unwrap_or(path).to_owned();
         let port = uri.port_u16().unwrap_or(if is_secure { 443 } else { 80 });
@@ -133,7 +136,7 @@ mod tests {
 
     #[test]
     fn what_is_no_endpoint_is_refused_and_secrets_are_not_shown() {
-        for address in ["127.0.0.1:6060", "ftp://a", "http://", "http://a:b@c", "http:// "] {
+        for address in ["127.0.0.1:6060", "ftp://a", "http://", "http://a:b@c", "http:// ", "http://a?token=b"] {
             assert!(Endpoint::new(address).is_err(), "{address}");
         }
         let endpoint = Endpoint::new("http://a:1").unwrap().header("authorization", "Bearer hidden").unwrap();

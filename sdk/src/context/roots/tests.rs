@@ -159,7 +159,7 @@ fn samples_link_to_the_first_span_of_the_process() {
     assert_eq!(kept(), 0);
     ended.profile_ids();
 
-    // In a child of the process that had the maps first, one that stays shut is waited for once, and had again when it opens.
+    // In a child of the process that had the maps first, one that stays shut is given up, noted, and had again when it opens.
     let keeper = KEEPER.swap(u32::MAX, Ordering::Relaxed);
     let stuck = begin(&tracer, "stuck", &Context::new());
     let span = stuck.span().span_context().clone();

@@ -12,7 +12,9 @@ use profiler_tests::stats::heap_to_json;
 use serde_json::{Value, json};
 
 use super::{blocks, refusal, start, wait_for};
-use profiler_tests::mallctl::{FREE_HOOK, FreeHook, SAMPLE_HOOK, SampleHook, hook, is_active, write};
+use profiler_tests::mallctl::{
+    FREE_HOOK, FreeHook, SAMPLE_HOOK, STACK_HOOK, SampleHook, StackHook, hook, is_active, write,
+};
 
 /// The hooks of one owner.
 struct Owner {
@@ -29,6 +31,9 @@ struct Owner {
 static OWNERS: [Owner; 2] = [const { Owner::new() }; 2];
 const HOST: usize = 0;
 const OTHER: usize = 1;
+/// Stacks that the host's hook was asked for, and whom it asks.
+static STACKS: AtomicU64 = AtomicU64::new(0);
+static NEXT_STACK: AtomicUsize = AtomicUsize::new(0);
 /// Whether the next sample has the calling thread make no threads any more.
 static REFUSES_THREADS: AtomicBool = AtomicBool::new(false);
 
@@ -67,6 +72,12 @@ unsafe extern "C" fn on_free<const WHO: usize>(block: *const c_void, usable: usi
         // SAFETY: as above.
         unsafe { std::mem::transmute::<usize, FreeHook>(next)(block, usable) };
     }
+}
+
+unsafe extern "C" fn on_stack(stack: *mut *mut c_void, length: *mut c_uint, most: c_uint) {
+    STACKS.fetch_add(1, Ordering::Relaxed);
+    // SAFETY: as above; there always was one.
+    unsafe { std::mem::transmute::<usize, StackHook>(NEXT_STACK.load(Ordering::Relaxed))(stack, length, most) };
 }
 
 fn set_hooks<const WHO: usize>() -> Result<()> {
@@ -154,6 +165,21 @@ pub(crate) fn later() -> Result<Value> {
     Ok(json!({
         "alone": alone, "calling": calling, "notes": notes, "again": again, "in_use": in_use, "deaf": deaf, "left": left, "last": last, "stats": stats,
     }))
+}
+
+/// One that takes stacks comes between two starts, and calls the profiler's; then samples go on behind the end, with a hook that tells of their stacks.
+pub(crate) fn stacks() -> Result<Value> {
+    drop(start()?);
+    NEXT_STACK.store(hook(STACK_HOOK)?, Ordering::Relaxed);
+    write(STACK_HOOK, on_stack as StackHook)?;
+    let profiler = start()?;
+    let during = meanwhile(|| Some(profiler.stats().heap));
+    drop(profiler);
+    let asked = STACKS.load(Ordering::Relaxed);
+    set_hooks::<HOST>()?;
+    write(c"prof.active", true)?;
+    let after = meanwhile(|| None);
+    Ok(json!({ "during": during, "after": after, "asked": STACKS.load(Ordering::Relaxed) - asked }))
 }
 
 /// A child forked while the profiler runs: whether jemalloc's stacks have one frame there, and whether it takes none once a profiler of the

@@ -41,6 +41,7 @@ fn run() -> Result<Value> {
         Some("first") => foreign::first(),
         Some("third") => foreign::third(),
         Some("later") => foreign::later(),
+        Some("stacks") => foreign::stacks(),
         Some("child") => foreign::child(),
         Some("amid") => amid::amid(),
         Some("refused") => foreign::refused(),
