@@ -21,25 +21,23 @@ pub const MAX_KEY: usize = 64;
 pub const MAX_VALUE: usize = 255;
 
 /// A set of tags, built once and put in force as often as needed; cheap to clone.
-#[derive(Clone, Default)]
-pub struct Tags {
-    bytes: Bytes,
-    /// In force, they stand in the place of all others.
-    replaces: bool,
-}
-
-/// Tags as `attributes` writes them.
 #[derive(Clone)]
-enum Bytes {
-    /// Of a set that ends with the last of its owners.
-    Shared(Arc<[u8]>),
-    /// Of one that stays to the end of the process: nobody counts who has it.
-    Fixed(&'static [u8]),
+pub struct Tags(Kept);
+
+/// Where the bytes of a set are, as `attributes` writes them. `replaces`: in force, they stand in the place of all others; beside the bytes, where a
+/// set takes no more room for it.
+#[derive(Clone)]
+enum Kept {
+    /// With all its owners; they go with the last one.
+    Shared { bytes: Arc<[u8]>, replaces: bool },
+    /// There to the end of the process: nobody counts who has it.
+    Fixed { bytes: &'static [u8], replaces: bool },
 }
 
-impl Default for Bytes {
+impl Default for Tags {
+    /// None.
     fn default() -> Self {
-        Self::Fixed(&[])
+        Self::of_bytes(&[], false)
     }
 }
 
@@ -53,14 +51,16 @@ impl Tags {
     }
 
     fn of_bytes(bytes: &[u8], replaces: bool) -> Self {
-        let bytes = if bytes.is_empty() { Bytes::default() } else { Bytes::Shared(bytes.into()) };
-        Self { bytes, replaces }
+        Self(match bytes {
+            [] => Kept::Fixed { bytes: &[], replaces },
+            bytes => Kept::Shared { bytes: bytes.into(), replaces },
+        })
     }
 
     /// The same set for any number of owners, none of whom writes anything.
     #[cfg(feature = "macros")]
     pub(super) fn fixed(&'static self) -> Self {
-        Self { bytes: Bytes::Fixed(self.as_bytes()), replaces: self.replaces }
+        Self(Kept::Fixed { bytes: self.as_bytes(), replaces: self.replaces() })
     }
 
     /// The tags that are in force on this thread, to put them in force elsewhere: on another thread, or for a task. There they stand in the
@@ -90,9 +90,16 @@ impl Tags {
     /// Its tags, as they stand in a record.
     #[inline]
     pub(super) fn as_bytes(&self) -> &[u8] {
-        match &self.bytes {
-            Bytes::Shared(bytes) => bytes,
-            Bytes::Fixed(bytes) => bytes,
+        match &self.0 {
+            Kept::Shared { bytes, .. } => bytes,
+            Kept::Fixed { bytes, .. } => bytes,
+        }
+    }
+
+    #[inline]
+    fn replaces(&self) -> bool {
+        match self.0 {
+            Kept::Shared { replaces, .. } | Kept::Fixed { replaces, .. } => replaces,
         }
     }
 
@@ -258,7 +265,7 @@ impl Scope {
     #[inline]
     pub fn enter(tags: impl Borrow<Tags>) -> Self {
         let tags = tags.borrow();
-        Self { number: enter(tags.as_bytes(), tags.replaces), thread: PhantomData }
+        Self { number: enter(tags.as_bytes(), tags.replaces()), thread: PhantomData }
     }
 
     /// The same for tags that are built for this alone. Use [`tag!`](crate::tag!) instead.
