@@ -172,15 +172,16 @@ class Thread:
 
 def record(process, place, keys):
     """What the thread works for whose pointer to its record is at `place`; `keys` gives the keys, anew if need be."""
-    seen = {"trace_id": None, "span_id": None, "tags": {}}
+    seen = {"trace_id": None, "span_id": None, "trace_flags": 0, "tags": {}}
     address = struct.unpack("=Q", process.read(place, 8))[0]
     if address == 0:
         return seen
-    trace_id, span_id, valid, _flags, size = struct.unpack("=16s8sBBH", process.read(address, 28))
+    trace_id, span_id, valid, flags, size = struct.unpack("=16s8sBBH", process.read(address, 28))
     assert valid == 1 and address % 2 == 0 and 28 + size <= 640, (valid, hex(address), size)
     assert any(trace_id) == any(span_id), (trace_id, span_id)
     if any(span_id):
         seen["trace_id"], seen["span_id"] = trace_id.hex(), span_id.hex()
+    seen["trace_flags"] = flags
     data = process.read(address + 28, size)
     while data:
         key, length = data[0], data[1]

@@ -212,6 +212,7 @@ fn seen(look: &Value) -> Seen {
     let span = id("trace_id").zip(id("span_id"));
     let tags = look["tags"].as_object().unwrap().iter();
     Seen {
+        flags: look["trace_flags"].as_u64().unwrap() as u8,
         span: span.map(|(trace_id, span_id)| (trace_id.to_be_bytes(), (span_id as u64).to_be_bytes())),
         tags: tags.map(|(key, value)| (key.clone(), value.as_str().unwrap().to_owned())).collect(),
     }

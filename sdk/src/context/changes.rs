@@ -124,7 +124,7 @@ impl Drop for Inside<'_> {
 
 /// What can be put in force.
 struct Sets {
-    tags: [Tags; 3],
+    tags: [Tags; 4],
     /// To stand in the place of all others.
     alone: Tags,
     span: Context,
@@ -137,6 +137,8 @@ impl Sets {
             crate::tags!("a" => 1, "b" => long, "d" => 4),
             crate::tags!("b" => 2),
             crate::tags!("a" => long, "c" => 3),
+            // As short as the most are, which is written another way where nothing is in force.
+            crate::tags!("a" => "/orders", "c" => "acme-9"),
         ];
         let ids = (TraceId::from_bytes([7; 16]), SpanId::from_bytes([9; 8]));
         let span = SpanContext::new(ids.0, ids.1, TraceFlags::SAMPLED, false, TraceState::default());
@@ -180,6 +182,7 @@ impl Worker<'_> {
         // Without a scope, and with one below.
         let guard = self.change(|| self.sets.span.clone().attach());
         self.change(|| drop(guard));
+        self.leave(self.enter(3));
         let outer = self.enter(0);
         let guard = self.change(|| self.sets.span.clone().attach());
         self.leave(self.enter(1));

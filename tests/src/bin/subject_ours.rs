@@ -79,18 +79,19 @@ fn poll(future: impl Future, rounds: u32) {
     (0..rounds).for_each(|_| drop(black_box(future.as_mut().poll(&mut context))));
 }
 
-/// Serves; where a variable says how long turns are to be, and the time before them, with the profiler paused in turn.
+/// Serves; where a variable says how long turns are to be, and the time before them, with the profiler paused, and requests without tags, in turn.
 fn serve(spans: bool, ready: &mut dyn FnMut(SocketAddr)) -> Result<u64> {
     let Ok(turns) = std::env::var("MEASURE_TURNS") else { return shop::serve_tagged(spans, ready) };
     let (warm, turn) = turns.split_once(',').ok_or("MEASURE_TURNS is not two numbers of milliseconds")?;
     let [warm, turn] = [warm.parse()?, turn.parse()?].map(Duration::from_millis);
     let turns = Turns::start(warm, turn, switch, shop::requests_until_now);
-    let polls = shop::serve_tagged(spans, ready)?;
+    let polls = shop::serve_in_turn(spans, ready)?;
     say(&turns.end()?);
     Ok(polls)
 }
 
 fn switch(on: bool) {
+    shop::turns::switch(on);
     let running = running();
     let Some(profiler) = running.as_ref() else { return };
     match on {

@@ -135,7 +135,8 @@ fn named(number: u32) -> tracing::Span {
 fn span(number: u32) -> Context {
     let (trace_id, span_id) = State::ids(number);
     let (trace_id, span_id) = (TraceId::from_bytes(trace_id), SpanId::from_bytes(span_id));
-    let span = SpanContext::new(trace_id, span_id, TraceFlags::SAMPLED, false, TraceState::default());
+    let flags = TraceFlags::new(State::flags(number));
+    let span = SpanContext::new(trace_id, span_id, flags, false, TraceState::default());
     Context::new().with_remote_span_context(span)
 }
 

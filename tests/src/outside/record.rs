@@ -12,6 +12,8 @@ use crate::Result;
 pub struct Seen {
     /// Trace id and span id.
     pub span: Option<([u8; 16], [u8; 8])>,
+    /// The flags of its trace, of W3C Trace Context; 0 without a span.
+    pub flags: u8,
     /// Tags by key.
     pub tags: BTreeMap<String, String>,
 }
@@ -41,6 +43,7 @@ pub fn read(memory: &Memory, place: u64, keys: &[String]) -> Result<Result<Seen,
     if record % 2 != 0 || head[24] != 1 {
         return Err(format!("no valid record at {record:#x}: {head:?}").into());
     }
+    seen.flags = head[25];
     let mut tags = vec![0; u16::from_ne_bytes([head[26], head[27]]).into()];
     if tags.len() > 640 - head.len() {
         return Err(format!("{} bytes of tags", tags.len()).into());

@@ -92,11 +92,25 @@ impl State {
         ((u128::from(high) << 64 | u128::from(low)).to_be_bytes(), own.to_be_bytes())
     }
 
+    /// The flags of the trace of the span with this number: some have an id that is random, by the flag for it, and only those of OpenTelemetry can say so.
+    ///
+    /// Source: W3C Trace Context, level 2, "trace-flags".
+    #[must_use]
+    pub fn flags(number: u32) -> u8 {
+        const SAMPLED: u8 = 1;
+        const RANDOM: u8 = 2;
+        match number {
+            0 => 0,
+            Self::NAMED.. => SAMPLED,
+            _ => SAMPLED | if number.is_multiple_of(2) { RANDOM } else { 0 },
+        }
+    }
+
     /// The record that belongs to it.
     #[must_use]
     pub fn record(self) -> Seen {
         let tags = self.tags().into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
-        Seen { span: (self.span != 0).then(|| Self::ids(self.span)), tags }
+        Seen { span: (self.span != 0).then(|| Self::ids(self.span)), flags: Self::flags(self.span), tags }
     }
 
     fn tags(self) -> Vec<(&'static str, String)> {

@@ -177,7 +177,7 @@ impl Lab {
         Ok(each)
     }
 
-    /// Has a shop serve under our profiler with the profiler paused in turn, so many pairs of turns; of each pair, CPU time for one request with ÷ without.
+    /// Has a shop serve under our profiler with the profiler paused, and requests without tags, in turn, so many pairs of turns; of each pair, CPU time for one request with ÷ without.
     pub(crate) fn serve_paused(&self, serving: Serving, turn: Duration, pairs: u32) -> Result<Vec<f64>> {
         let sink = Sink::of(Who::Ours)?;
         let mut command = self.command(Who::Ours, &serving.task(), &sink.url())?;

@@ -26,6 +26,7 @@ pub(crate) mod search;
 pub(crate) mod service;
 #[path = "../../../../examples/src/bin/shop/stock.rs"]
 pub(crate) mod stock;
+pub(crate) mod turns;
 
 use std::future::poll_fn;
 use std::hint::black_box;
@@ -71,6 +72,11 @@ pub(crate) fn serve(spans: bool, ready: &mut dyn FnMut(SocketAddr)) -> Result<u6
 /// The same with tags for each request that has a span.
 pub(crate) fn serve_tagged(spans: bool, ready: &mut dyn FnMut(SocketAddr)) -> Result<u64> {
     open(spans, tagged, ready)
+}
+
+/// The same with tags in turn, as [`turns::switch`] says.
+pub(crate) fn serve_in_turn(spans: bool, ready: &mut dyn FnMut(SocketAddr)) -> Result<u64> {
+    open(spans, turns::tagged_in_turn, ready)
 }
 
 fn tagged(router: Router) -> Router {
