@@ -113,6 +113,16 @@ fn a_start_that_fails_leaves_no_sampling_on() {
     assert_eq!((&outcome["active"], number(&outcome, "/sampled")), (&Value::from(false), 0), "{outcome}");
 }
 
+/// Check that hooks do not enter the program's allocator, which has a lock while jemalloc calls them: many threads allocate and free, with stacks, tags and spans that are new,
+/// while profiles are made, and nobody waits for ever; what is shown in the end is exact.
+#[test]
+fn an_allocator_with_a_lock_is_not_entered_by_hooks() {
+    let outcome = host("locked");
+    assert_eq!((number(&outcome, "/within"), number(&outcome, "/stats/lost_total")), (0, 0), "{outcome}");
+    assert!(number(&outcome, "/stats/sampled") > number(&outcome, "/rounds"), "{outcome}");
+    assert_eq!((&outcome["kept"], &outcome["left"]), (&Value::from(1001), &Value::from(0)), "{outcome}");
+}
+
 /// Check that hooks which get no memory lose samples by count and nothing else: what had no room for its stack is shown as such, and once
 /// there is memory again all is exact, down to nothing; and that what is sent has all samples, without the spans that had no room.
 #[test]
@@ -123,7 +133,6 @@ fn memory_refused_in_a_hook_is_counted() {
     command.env("PROFILER_INTERVAL", "1h").env("OTEL_EXPORTER_OTLP_TIMEOUT", "200000");
     let outcome = result(sending(&mut command, &receiver, Protocol::Http));
     let (stacks, without, with) = (number(&outcome, "/stacks"), &outcome["without"], &outcome["with"]);
-    assert!(number(&outcome, "/refused") >= stacks, "{outcome}");
     assert!(number(without, "/no_memory") > 500, "{outcome}");
     assert!(number(without, "/without_stack") >= stacks, "{outcome}");
     for stats in [without, with] {

@@ -6,6 +6,7 @@
 mod allocator;
 mod amid;
 mod foreign;
+mod locked;
 mod refusal;
 mod toggled;
 
@@ -44,6 +45,7 @@ fn run() -> Result<Value> {
         Some("stacks") => foreign::stacks(),
         Some("child") => foreign::child(),
         Some("amid") => amid::amid(),
+        Some("locked") => locked::locked(),
         Some("refused") => foreign::refused(),
         Some("refusal") => refusal::refusal(),
         Some("toggled") => toggled::toggled(),
