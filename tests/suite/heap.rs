@@ -273,6 +273,11 @@ fn the_users_options_win() {
     let interval = with("lg_prof_sample:14");
     assert_eq!((&interval["before"]["on"], number(&interval, "/before/interval_bytes")), (&Value::from(true), 1 << 14));
     assert!(notes(&interval).contains("lg_prof_sample:14"), "{interval}");
+    let mut command = heap("options", &[]);
+    let asked = result(command.env("_RJEM_MALLOC_CONF", "lg_prof_sample:14").env("PROFILER_HEAP_INTERVAL", "4096"));
+    assert_eq!(number(&asked, "/before/interval_bytes"), 1 << 14, "{asked}");
+    let said = "one sample for 16384 bytes, not for 4096: the environment says so (lg_prof_sample)";
+    assert!(notes(&asked).contains(said), "{asked}");
     let inactive = with("prof_active:false");
     assert_eq!(inactive["before"]["on"], false, "{inactive}");
     assert!(notes(&inactive).contains("prof_active:false in the environment; take it out"), "{inactive}");

@@ -198,6 +198,17 @@ fn sampling_that_the_user_turned_on_stays_on() {
     assert!(outcome["on"]["stats"]["notes"].to_string().contains("frames of the allocator are shown"), "{outcome}");
 }
 
+/// Check that a profile of jemalloc's own for which the host has samples taken is left alone: neither a start that asks for another interval nor one that is set later wipes
+/// it, the former with a note, the latter with an error; once the host has ended it, another interval can be set.
+#[test]
+fn the_profile_of_others_is_not_wiped() {
+    let outcome = host("dumped");
+    assert!(number(&outcome, "/before") >= 1000 && number(&outcome, "/after") >= number(&outcome, "/before"), "{outcome}");
+    assert!(outcome["notes"].to_string().contains("one sample for 1 bytes, not for 4096: jemalloc takes samples for others"), "{outcome}");
+    assert!(outcome["refused"].to_string().contains("takes samples for others"), "{outcome}");
+    assert_eq!((&outcome["set"], number(&outcome, "/interval")), (&Value::Null, 8192), "{outcome}");
+}
+
 /// Check that the profiler's end turns off what it turned on, and nothing else: sampling that others had on before the start and turned off since, which goes on with
 /// the profiler only; and not what others turned on while it was paused.
 #[test]

@@ -56,7 +56,7 @@ impl Sampler {
             None => Box::leak(Box::new(State::new(snapshot.clone(), settings.most_live)?)),
         };
         let lg_before = state.lg();
-        settings.lg_interval.map(control::set_lg_interval).transpose()?;
+        setup.set_interval(settings.lg_interval)?;
         let installed = hooks::install(state, !was_active);
         if installed.map_err(control::refused("mallctl experimental.hooks"))? {
             setup.notes.extend(given_up(state));

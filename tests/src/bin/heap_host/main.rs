@@ -49,6 +49,7 @@ fn run() -> Result<Value> {
         Some("refused") => foreign::refused(),
         Some("refusal") => refusal::refusal(),
         Some("toggled") => toggled::toggled(),
+        Some("dumped") => toggled::dumped(),
         Some("asked") => toggled::asked(),
         Some("resumed") => toggled::resumed(),
         other => Err(format!("there is no scenario {other:?}").into()),
