@@ -170,8 +170,8 @@ fn allocated(receiver: &Receiver) -> [u64; 2] {
     sums
 }
 
-/// Check that sampling that others turn off is said, that it goes on when they turn it on, and that an interval that they set is the one
-/// that samples are weighed by.
+/// Check that sampling that others turn off is said, that it goes on when they turn it on, is theirs from then on, also behind the profiler's end, and that an
+/// interval that they set is the one that samples are weighed by.
 #[test]
 fn sampling_toggled_by_others_is_noticed() {
     let outcome = host("toggled");
@@ -182,7 +182,7 @@ fn sampling_toggled_by_others_is_noticed() {
     assert_eq!(on["stats"]["notes"], Value::Array(Vec::new()), "{outcome}");
     let rarely = &outcome["rarely"];
     assert_eq!((number(rarely, "/sampled"), number(rarely, "/stats/interval_bytes")), (0, 1 << 40), "{outcome}");
-    assert_eq!(outcome["resumed"]["on"], true, "{outcome}");
+    assert_eq!((&outcome["resumed"]["on"], &outcome["ended"]), (&Value::from(true), &Value::from(true)), "{outcome}");
 }
 
 /// Check that sampling which the user kept off and turned on is the user's: neither a pause nor the end of the profiler turns it off, and that it

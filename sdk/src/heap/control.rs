@@ -66,6 +66,16 @@ pub(super) fn is_active() -> bool {
     jemalloc::read(c"prof.active").unwrap_or(false)
 }
 
+/// The same, looked at now and then: where it takes none although we turned it on, others turned it off, and whoever turns it on again does so for
+/// themselves.
+pub(super) fn look() -> bool {
+    let active = is_active();
+    if !active {
+        TURNED_ON.store(false, Ordering::Relaxed);
+    }
+    active
+}
+
 /// Whether it does because somebody else wants it.
 pub(super) fn is_active_for_others() -> bool {
     is_active() && !TURNED_ON.load(Ordering::Relaxed)

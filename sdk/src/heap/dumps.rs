@@ -97,7 +97,7 @@ impl Dumps {
 
     /// Looks after modules and settings that others may change. For the `profiler` thread, each turn.
     pub(super) fn tick(&self) {
-        let active = control::is_active();
+        let active = control::look();
         let (known, ever) = {
             let shared = self.shared();
             (Arc::clone(&shared.snapshot), Arc::clone(&shared.ever))

@@ -89,7 +89,7 @@ impl Sampler {
 
     /// Looks after modules and settings that others may change. For the `profiler` thread, each turn.
     pub(crate) fn tick(&self) {
-        let (active, displaced) = (control::is_active(), hooks::are_displaced());
+        let (active, displaced) = (control::look(), hooks::are_displaced());
         self.state.refresh_modules();
         let mut shared = self.shared();
         shared.active = active;

@@ -32,7 +32,8 @@ pub(crate) fn toggled() -> Result<Value> {
     profiler.pause();
     profiler.resume()?;
     let resumed = heap_to_json(&profiler.stats().heap);
-    Ok(json!({ "off": off, "on": on, "rarely": rarely, "resumed": resumed }))
+    drop(profiler);
+    Ok(json!({ "off": off, "on": on, "rarely": rarely, "resumed": resumed, "ended": is_active()? }))
 }
 
 /// Turns it on where the environment said that it is to be off, pauses and ends the profiler: whether it is on after each.
