@@ -351,6 +351,22 @@ fn the_heap_is_sent() {
     assert!(types(first).iter().all(|kind| kind.starts_with("alloc_") || kind.starts_with("inuse_")));
 }
 
+/// Check that the profile of the time before another interval is set has the one that it was sampled at as its period, and the next one the other.
+#[test]
+fn a_profile_has_the_interval_of_its_time() {
+    let receiver = Receiver::start().unwrap();
+    let mut command = heap("options", &["blocks=50"]);
+    sending(&mut command, &receiver, Protocol::Http);
+    result(command.env("PROFILER_INTERVAL", "1h"));
+    let bodies = receiver.bodies();
+    let sets = bodies.iter().flat_map(|body| &body.profiles);
+    let of_heap = |set: &&profiler_proto::ProfileSet| {
+        set.profiles.iter().any(|one| set.dictionary.strings.text(one.kind.sample_type.kind) == "inuse_space")
+    };
+    let periods: Vec<_> = sets.filter(of_heap).map(|set| set.profiles[0].kind.period).collect();
+    assert_eq!(periods, [1 << 20, 1 << 16]);
+}
+
 /// Check that profiles of the heap that a receiver refuses are a counted loss, and that they are not when it takes them.
 #[test]
 fn a_heap_that_is_refused_is_a_counted_loss() {

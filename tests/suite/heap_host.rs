@@ -198,6 +198,14 @@ fn sampling_that_the_user_turned_on_stays_on() {
     assert!(outcome["on"]["stats"]["notes"].to_string().contains("frames of the allocator are shown"), "{outcome}");
 }
 
+/// Check that a thread's next sample behind a change of the interval weighs by the interval that it was drawn with: one block, for each was sampled then, and not the billions
+/// that it would stand for by the new one.
+#[test]
+fn a_sample_weighs_by_the_interval_it_was_drawn_with() {
+    let outcome = host("changed");
+    assert_eq!(number(&outcome, "/in_use"), 1, "{outcome}");
+}
+
 /// Check that a profile of jemalloc's own for which the host has samples taken is left alone: neither a start that asks for another interval nor one that is set later wipes
 /// it, the former with a note, the latter with an error; once the host has ended it, another interval can be set.
 #[test]

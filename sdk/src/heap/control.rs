@@ -2,6 +2,7 @@
 //!
 //! In: settings. Out: what is in force, or what jemalloc refused.
 
+use std::cell::Cell;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -15,6 +16,12 @@ static TURNED_ON: AtomicBool = AtomicBool::new(false);
 
 /// Why the interval stays as it is.
 const OF_OTHERS: &str = "jemalloc takes samples for others, and another interval would wipe their profile (prof.reset)";
+
+thread_local! {
+    /// The interval in force at the calling thread's last sample, as a power of two: behind that, jemalloc draws the distance to its next one. `None`: it has none
+    /// yet.
+    static DRAWN_WITH: Cell<Option<u32>> = const { Cell::new(None) };
+}
 
 /// An error that says what jemalloc refused.
 pub(super) fn refused(name: &'static str) -> impl FnOnce(io::Error) -> Error {
@@ -32,6 +39,12 @@ impl LgInterval {
     /// What jemalloc refused.
     pub(super) fn find() -> Result<Self, Error> {
         Number::named(c"prof.lg_sample").map(Self).map_err(refused("mallctl prof.lg_sample"))
+    }
+
+    /// What the calling thread's sample was drawn with, and is to be weighed by. For hooks, once for each sample.
+    pub(super) fn of_sample(self) -> u32 {
+        let now = self.now();
+        DRAWN_WITH.replace(Some(now)).unwrap_or(now)
     }
 
     /// What it is now. Callable from a hook.

@@ -29,8 +29,9 @@ pub(crate) struct Sampler {
 #[derive(Debug)]
 struct Shared {
     setup: Setup,
-    /// When the profile that is open began.
+    /// When the profile that is open began, and the interval in force then, as a power of two.
     since: (Instant, SystemTime),
+    since_lg: u32,
     started: (Instant, SystemTime),
     allocator: Option<crate::stats::AllocatorStats>,
     /// Whether jemalloc takes samples now.
@@ -79,6 +80,7 @@ impl Sampler {
         let shared = Shared {
             setup,
             since: now,
+            since_lg: state.lg(),
             started: now,
             allocator: None,
             active,
@@ -139,18 +141,21 @@ impl Sampler {
     ) -> HeapWindow {
         let allocator = figures::now();
         let Found { rows, sites, eras, without_span } = window::found(self.state, since);
-        let now = (Instant::now(), SystemTime::now());
+        let (now, lg_now) = ((Instant::now(), SystemTime::now()), self.state.lg());
         let mut shared = self.shared();
         shared.allocator = allocator;
-        let (from, from_at) = match since {
-            Since::LastProfile => std::mem::replace(&mut shared.since, now),
-            Since::Start | Since::Mark(_) => began.unwrap_or(shared.started),
+        let ((from, from_at), lg) = match since {
+            // Where another interval came since, nearly all of it was sampled at the one before: it is made when another one comes.
+            Since::LastProfile => {
+                (std::mem::replace(&mut shared.since, now), std::mem::replace(&mut shared.since_lg, lg_now))
+            }
+            Since::Start | Since::Mark(_) => (began.unwrap_or(shared.started), lg_now),
         };
         drop(shared);
         HeapWindow {
             started_at: from_at,
             duration: now.0.saturating_duration_since(from),
-            interval: 1 << self.state.lg().min(weight::MAX_LG),
+            interval: 1 << lg.min(weight::MAX_LG),
             sites,
             rows,
             without_span,
@@ -172,7 +177,8 @@ impl Sampler {
         let allocator = figures::now();
         window::skip(&self.state.sites, &self.state.live);
         let mut shared = self.shared();
-        (shared.allocator, shared.since) = (allocator, (Instant::now(), SystemTime::now()));
+        (shared.allocator, shared.since, shared.since_lg) =
+            (allocator, (Instant::now(), SystemTime::now()), self.state.lg());
     }
 
     /// Figures.

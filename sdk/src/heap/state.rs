@@ -137,7 +137,7 @@ impl State {
 
     /// A block was sampled; `registers` are the hook's.
     pub(super) fn sampled(&self, registers: &Registers, address: u64, size: u64) {
-        let records = self.is_recording();
+        let (records, lg) = (self.is_recording(), self.lg_interval.of_sample());
         if !records && !self.frames.is_learning() {
             return;
         }
@@ -157,14 +157,13 @@ impl State {
             if let Captured::Site(words, span) = captured
                 && records
             {
-                self.enter(words, span, address, size);
+                self.enter(words, span, address, (size, lg));
             }
         });
     }
 
-    /// Enters a sample into the tables.
-    fn enter(&self, words: &[u64], span: Span, address: u64, size: u64) {
-        let lg = self.lg();
+    /// Enters a sample of `size` usable bytes into the tables, drawn as one of `2^lg` bytes.
+    fn enter(&self, words: &[u64], span: Span, address: u64, (size, lg): (u64, u32)) {
         let site = self.sites.enter(words, span, Weight::of(size, lg));
         if site == BEYOND {
             count(&self.counts.beyond);

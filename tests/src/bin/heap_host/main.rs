@@ -50,6 +50,7 @@ fn run() -> Result<Value> {
         Some("refusal") => refusal::refusal(),
         Some("toggled") => toggled::toggled(),
         Some("dumped") => toggled::dumped(),
+        Some("changed") => toggled::changed(),
         Some("asked") => toggled::asked(),
         Some("resumed") => toggled::resumed(),
         other => Err(format!("there is no scenario {other:?}").into()),

@@ -4,13 +4,15 @@
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Barrier;
 
 use profiler::{Config, Profiler};
 use profiler_proto::{Limits, heap_v2};
-use profiler_tests::Result;
+use profiler_tests::{Error, Result};
 use profiler_tests::stats::heap_to_json;
 use serde_json::{Value, json};
 
+use super::refusal::in_use;
 use super::{blocks, start, wait_for};
 use profiler_tests::mallctl::{is_active, write};
 
@@ -34,6 +36,28 @@ pub(crate) fn toggled() -> Result<Value> {
     let resumed = heap_to_json(&profiler.stats().heap);
     drop(profiler);
     Ok(json!({ "off": off, "on": on, "rarely": rarely, "resumed": resumed, "ended": is_active()? }))
+}
+
+/// Takes an interval in which no block is sampled, between two blocks of a thread of which the first was: what is known to live of the second, whose distance was drawn with the
+/// interval before.
+pub(crate) fn changed() -> Result<Value> {
+    let (profiler, barrier) = (start()?, Barrier::new(2));
+    let kept = std::thread::scope(|scope| {
+        let allocates = scope.spawn(|| {
+            drop(blocks(1));
+            barrier.wait();
+            barrier.wait();
+            blocks(1)
+        });
+        barrier.wait();
+        let set = profiler.set_heap_interval(1 << 40);
+        barrier.wait();
+        set?;
+        Ok::<_, Error>(allocates.join().map_err(|_| "the thread panicked")?)
+    })?;
+    let in_use = in_use(&profiler)?[1];
+    drop(kept);
+    Ok(json!({ "in_use": in_use }))
 }
 
 /// Turns it on where the environment said that it is to be off, pauses and ends the profiler: whether it is on after each.
