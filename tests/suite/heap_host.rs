@@ -66,6 +66,16 @@ fn hooks_that_come_later_are_noticed() {
     assert_eq!(of("live"), of("recorded") - of("freed"), "{outcome}");
 }
 
+/// Check that what is freed while hooks of others stand in the place of the profiler's, and call nobody, is not shown as living once they are gone, which is said; and that what
+/// comes then is exact.
+#[test]
+fn hooks_that_come_and_go_leave_nothing_that_was_freed() {
+    let outcome = host("interim");
+    let of = |name: &str| number(&outcome, &format!("/{name}"));
+    assert_eq!((of("left"), of("known"), of("freed")), (0, 1001, 0), "{outcome}");
+    assert_eq!(of("stats/live"), of("stats/recorded") - of("stats/freed"), "{outcome}");
+}
+
 /// Check that a third owner of hooks cuts nobody off: those that were there before the first start are called, those that came later and call the profiler's, and
 /// the profiler's, each once for each block, before and behind another start.
 #[test]

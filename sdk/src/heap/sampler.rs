@@ -92,8 +92,10 @@ impl Sampler {
     /// Looks after modules and settings that others may change. For the `profiler` thread, each turn.
     pub(crate) fn tick(&self) {
         let (active, displaced) = (control::look(), hooks::are_displaced());
+        let given_up = hooks::are_back().then(|| given_up(self.state)).flatten();
         self.state.refresh_modules();
         let mut shared = self.shared();
+        shared.setup.notes.extend(given_up);
         shared.active = active;
         // Also where theirs are gone again.
         shared.displaced |= displaced;
@@ -230,6 +232,6 @@ impl Sampler {
 fn given_up(state: &State) -> Option<String> {
     let gone = state.give_up_live();
     (gone > 0).then(|| {
-        format!("{gone} samples of what lived before this start are given up: others had set jemalloc's hooks, so their frees may not be known")
+        format!("{gone} samples of what lived are given up: others had set jemalloc's hooks, so their frees may not be known")
     })
 }

@@ -42,6 +42,7 @@ fn run() -> Result<Value> {
         Some("first") => foreign::first(),
         Some("third") => foreign::third(),
         Some("later") => foreign::later(),
+        Some("interim") => foreign::interim(),
         Some("stacks") => foreign::stacks(),
         Some("child") => foreign::child(),
         Some("amid") => amid::amid(),
