@@ -76,6 +76,18 @@ fn hooks_that_come_and_go_leave_nothing_that_was_freed() {
     assert_eq!(of("stats/live"), of("stats/recorded") - of("stats/freed"), "{outcome}");
 }
 
+/// Check that the last profile, which cannot be made for the thread that makes profiles stands still until the time to stop is over, is a loss that is counted by its cause and
+/// said.
+#[test]
+fn the_last_profile_that_is_not_made_is_counted() {
+    let receiver = Receiver::start().unwrap();
+    let outcome = result(sending(&mut command("late"), &receiver, Protocol::Http));
+    assert_eq!(outcome["ended"], false, "{outcome}");
+    let lost = |line: &Value| line.to_string().contains("a profile of the heap is lost");
+    let lines: Vec<_> = outcome["log"].as_array().unwrap().iter().filter(|line| lost(line)).collect();
+    assert!(lines.len() == 1 && lines[0].to_string().contains("shutdown"), "{outcome}");
+}
+
 /// Check that a third owner of hooks cuts nobody off: those that were there before the first start are called, those that came later and call the profiler's, and
 /// the profiler's, each once for each block, before and behind another start.
 #[test]
@@ -221,8 +233,16 @@ fn a_sample_weighs_by_the_interval_it_was_drawn_with() {
 #[test]
 fn the_profile_of_others_is_not_wiped() {
     let outcome = host("dumped");
-    assert!(number(&outcome, "/before") >= 1000 && number(&outcome, "/after") >= number(&outcome, "/before"), "{outcome}");
-    assert!(outcome["notes"].to_string().contains("one sample for 1 bytes, not for 4096: jemalloc takes samples for others"), "{outcome}");
+    assert!(
+        number(&outcome, "/before") >= 1000 && number(&outcome, "/after") >= number(&outcome, "/before"),
+        "{outcome}"
+    );
+    assert!(
+        outcome["notes"]
+            .to_string()
+            .contains("one sample for 1 bytes, not for 4096: jemalloc takes samples for others"),
+        "{outcome}"
+    );
     assert!(outcome["refused"].to_string().contains("takes samples for others"), "{outcome}");
     assert_eq!((&outcome["set"], number(&outcome, "/interval")), (&Value::Null, 8192), "{outcome}");
 }

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
+use profiler_proto::loss::Loss;
+
 use super::HeapSettings;
 use super::setup::Setup;
 use super::state::State;
@@ -215,7 +217,7 @@ impl Sampler {
             unknown: get(&counts.unknown),
             lost: HeapLost { no_scratch, table_full: in_table.table_full, no_memory: in_table.no_memory },
             without_stack: get(&counts.beyond),
-            profiles_lost: 0,
+            profiles_lost: Loss::default(),
             table_bytes: (self.state.live.bytes() + self.state.sites.table_bytes()) as u64,
             allocator: shared.allocator,
             dumps: None,

@@ -6,6 +6,7 @@
 mod allocator;
 mod amid;
 mod foreign;
+mod late;
 mod locked;
 mod refusal;
 mod toggled;
@@ -46,6 +47,7 @@ fn run() -> Result<Value> {
         Some("stacks") => foreign::stacks(),
         Some("child") => foreign::child(),
         Some("amid") => amid::amid(),
+        Some("late") => late::late(),
         Some("locked") => locked::locked(),
         Some("refused") => foreign::refused(),
         Some("refusal") => refusal::refusal(),
