@@ -8,8 +8,8 @@ use std::sync::Barrier;
 
 use profiler::{Config, Profiler};
 use profiler_proto::{Limits, heap_v2};
-use profiler_tests::{Error, Result};
 use profiler_tests::stats::heap_to_json;
+use profiler_tests::{Error, Result};
 use serde_json::{Value, json};
 
 use super::refusal::in_use;
