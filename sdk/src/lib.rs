@@ -196,5 +196,5 @@ pub mod __private {
     #[cfg(feature = "macros")]
     pub use crate::context::fixed::FixedTags;
     #[cfg(all(feature = "heap", target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
-    pub use crate::heap::Options;
+    pub use crate::heap::{Options, refuse_memory};
 }

@@ -165,8 +165,9 @@ pub struct HeapStats {
     pub lost: HeapLost,
     /// Samples that are shown without stack and tags, for there were too many of those.
     pub without_stack: u64,
-    /// Profiles that were to be sent and were not, for making them panicked: what was allocated in their time is in no other one that is sent.
-    pub profiles_lost: u64,
+    /// Profiles that were to be sent and were not, by cause: making them panicked (`failed`), or the profiler ended before they were made (`shutdown`). What was
+    /// allocated in their time is in no other one that is sent.
+    pub profiles_lost: Loss,
     /// Bytes that the profiler's own tables take: of what lives, of where it comes from, of what waits for the next profile.
     pub table_bytes: u64,
     /// What the allocator said when it was last asked: for each profile.

@@ -3,7 +3,7 @@
 //! [`receiver`] is what a profiled process sends to, [`collector`] a real Collector between the two,
 //! [`proxy`] what breaks on the way, [`workload`] is what it burns its CPU on, [`process`]
 //! runs it as a child that speaks by [`child`], [`browser`] looks at its page, [`tally`] reads what came out, [`stats`] is what it says of itself, [`usage`] what
-//! it takes, [`capture`] what it knows of the heap, [`outside`] what others see of it, [`pod`] the sidecar beside a Go program, and [`statistics`] and [`truth`] say whether it is right. What is global to a
+//! it takes, [`capture`] what it knows of the heap, [`outside`] what others see of it, [`pod`] the sidecar beside a Go program, [`stack`] where stacks end, and [`statistics`] and [`truth`] say whether it is right. What is global to a
 //! process (signal handler, timers, environment) is tried in a child process of its own: see
 //! `bin/scenario`.
 
@@ -23,6 +23,7 @@ pub mod proxy;
 pub mod receiver;
 pub mod sandbox;
 pub mod signal;
+pub mod stack;
 pub mod statistics;
 pub mod stats;
 pub mod subject;

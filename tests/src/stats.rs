@@ -95,7 +95,7 @@ pub fn heap_to_json(stats: &HeapStats) -> Value {
         "no_memory": stats.lost.no_memory,
         "lost_total": stats.lost.total(),
         "without_stack": stats.without_stack,
-        "profiles_lost": stats.profiles_lost,
+        "profiles_lost": stats.profiles_lost.total(),
         "table_bytes": stats.table_bytes,
         "allocated": stats.allocator.map(|allocator| allocator.allocated),
         "resident": stats.allocator.map(|allocator| allocator.resident),

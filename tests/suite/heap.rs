@@ -77,6 +77,18 @@ fn memory_at_the_edges_is_exact() {
     assert_eq!(number(&outcome, "/own"), 0, "{outcome}");
 }
 
+/// Check that a sample takes next to nothing of the stack of the code that allocates: with 3 KiB left when the hook is called, on a thread's stack and on a coroutine's,
+/// the program lives, and every block is known with the function that allocated it.
+#[test]
+fn a_sample_needs_hardly_any_stack() {
+    let outcome = result(&mut heap("deep", &[]));
+    assert_balance(&outcome["stats"]);
+    let blocks = number(&outcome, "/blocks") as i64;
+    for stack in ["thread", "coroutine"] {
+        assert_eq!(four(&outcome[stack]), [blocks, 1024 * blocks, blocks, 1024 * blocks], "{outcome}");
+    }
+}
+
 /// Check what the figures are: sampled blocks of up to three pages are active and not allocated, those of up to four count as four, larger ones as they are.
 #[test]
 fn sampled_small_blocks_are_not_allocated() {
@@ -261,6 +273,11 @@ fn the_users_options_win() {
     let interval = with("lg_prof_sample:14");
     assert_eq!((&interval["before"]["on"], number(&interval, "/before/interval_bytes")), (&Value::from(true), 1 << 14));
     assert!(notes(&interval).contains("lg_prof_sample:14"), "{interval}");
+    let mut command = heap("options", &[]);
+    let asked = result(command.env("_RJEM_MALLOC_CONF", "lg_prof_sample:14").env("PROFILER_HEAP_INTERVAL", "4096"));
+    assert_eq!(number(&asked, "/before/interval_bytes"), 1 << 14, "{asked}");
+    let said = "one sample for 16384 bytes, not for 4096: the environment says so (lg_prof_sample)";
+    assert!(notes(&asked).contains(said), "{asked}");
     let inactive = with("prof_active:false");
     assert_eq!(inactive["before"]["on"], false, "{inactive}");
     assert!(notes(&inactive).contains("prof_active:false in the environment; take it out"), "{inactive}");
@@ -332,6 +349,22 @@ fn the_heap_is_sent() {
     let of_heap: Vec<_> = sets.filter(|set| types(set).contains(&"inuse_space".to_owned())).collect();
     let first = of_heap.first().unwrap_or_else(|| panic!("no profile of the heap was sent: {outcome}"));
     assert!(types(first).iter().all(|kind| kind.starts_with("alloc_") || kind.starts_with("inuse_")));
+}
+
+/// Check that the profile of the time before another interval is set has the one that it was sampled at as its period, and the next one the other.
+#[test]
+fn a_profile_has_the_interval_of_its_time() {
+    let receiver = Receiver::start().unwrap();
+    let mut command = heap("options", &["blocks=50"]);
+    sending(&mut command, &receiver, Protocol::Http);
+    result(command.env("PROFILER_INTERVAL", "1h"));
+    let bodies = receiver.bodies();
+    let sets = bodies.iter().flat_map(|body| &body.profiles);
+    let of_heap = |set: &&profiler_proto::ProfileSet| {
+        set.profiles.iter().any(|one| set.dictionary.strings.text(one.kind.sample_type.kind) == "inuse_space")
+    };
+    let periods: Vec<_> = sets.filter(of_heap).map(|set| set.profiles[0].kind.period).collect();
+    assert_eq!(periods, [1 << 20, 1 << 16]);
 }
 
 /// Check that profiles of the heap that a receiver refuses are a counted loss, and that they are not when it takes them.

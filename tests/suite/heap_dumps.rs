@@ -12,21 +12,32 @@ use std::time::Duration;
 
 use profiler_proto::{Limits, ProfileSet, pprof};
 use profiler_tests::fetch;
-use profiler_tests::process::{Running, build};
+use profiler_tests::process::{Running, build, run};
 use profiler_tests::statistics::STANDARD_ERRORS;
 use serde_json::Value;
 
-use crate::scenario::{clean, number, start, turn};
+use crate::scenario::{LIMIT, clean, number, start, turn};
 
 const TYPES: [&str; 4] = ["alloc_objects", "alloc_space", "inuse_objects", "inuse_space"];
 
 /// Builds the program. Its lock is its own: after a change of ours, `cargo update --workspace` in its folder brings it up to date.
 fn older() -> PathBuf {
-    let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
     // A folder of its own: in the other one, what both workspaces build would be built anew each time that they take turns.
-    let target = concat!(env!("CARGO_TARGET_TMPDIR"), "/older");
-    let built = build(&tests.join("older"), &["--locked", "--target-dir", target]).unwrap();
-    built.into_iter().find(|path| path.ends_with("profiler-older")).expect("cargo built no program")
+    built("older", &["--locked", "--target-dir", concat!(env!("CARGO_TARGET_TMPDIR"), "/older")])
+}
+
+/// The same program, linked with a jemalloc that was built without profiling, as whoever builds it may have it.
+fn unprofiled() -> PathBuf {
+    let options = ["--locked", "--target-dir", concat!(env!("CARGO_TARGET_TMPDIR"), "/unprofiled")];
+    let said = run(&mut Command::new(built("unprofiled", &options)), LIMIT).unwrap().lines;
+    let linked = format!("env.JEMALLOC_OVERRIDE={:?}", said[0]);
+    built("older", &[&options[..], &["--config", &linked]].concat())
+}
+
+/// Builds the program in this folder.
+fn built(folder: &str, options: &[&str]) -> PathBuf {
+    let built = build(&Path::new(env!("CARGO_MANIFEST_DIR")).join(folder), options).unwrap();
+    built.into_iter().find(|path| path.ends_with(format!("profiler-{folder}"))).expect("cargo built no program")
 }
 
 /// Starts it with these options of jemalloc; and what it says first.
@@ -170,4 +181,21 @@ fn what_was_allocated_counts_from_the_start_on() {
     assert_right(&said, &set, &(0..4));
     let early = sums(&set).0["early"];
     assert!(early[..2] == [0.0; 2] && early[2] > 500.0 && early[3] > 5e6, "{early:?}");
+}
+
+/// Check that a program whose jemalloc was built without profiling gets an error that says so, and what to change, whatever jemalloc is told in the environment.
+#[test]
+fn a_jemalloc_without_profiling_is_said() {
+    let program = unprofiled();
+    for options in ["", "prof:true"] {
+        let mut command = Command::new(&program);
+        command.args(["10", "0"]).env_remove("MALLOC_CONF").env("_RJEM_MALLOC_CONF", options);
+        clean(&mut command);
+        let refusal = run(&mut command, LIMIT).unwrap().json().unwrap_err().to_string();
+        assert!(refusal.contains("jemalloc was built without profiling"), "{refusal}");
+        assert!(
+            refusal.contains("its feature `profiling`") && refusal.contains("without JEMALLOC_OVERRIDE"),
+            "{refusal}"
+        );
+    }
 }

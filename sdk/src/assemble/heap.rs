@@ -136,7 +136,7 @@ fn attributes(window: &HeapWindow, dictionary: &mut Dictionary) -> AttributeSetI
         ("profiler.heap.lost.no_memory", stats.lost.no_memory),
         ("profiler.heap.without_stack", stats.without_stack),
         ("profiler.heap.without_span", window.without_span),
-        ("profiler.heap.profiles_lost", stats.profiles_lost),
+        ("profiler.heap.profiles_lost", stats.profiles_lost.total()),
     ];
     figures.retain(|(_, figure)| *figure > 0);
     if let Some(allocator) = &stats.allocator {

@@ -28,7 +28,7 @@ mod scratch;
 mod shared;
 mod shares;
 mod slots;
-mod stack;
+pub(crate) mod stack;
 mod stack_bounds;
 mod states;
 mod tasks;

@@ -1,6 +1,6 @@
-//! A stack of its own for the walk: evaluating unwind rules takes a few KiB, which the interrupted thread may not have.
+//! A stack of its own for the walk: evaluating unwind rules takes a few KiB, which the thread may not have.
 //!
-//! In: a piece of work of the signal handler. Out: the same work done, with the stack pointer in a scratch's memory
+//! In: a piece of work of the signal handler, or of a hook of the allocator. Out: the same work done, with the stack pointer in a scratch's memory
 //! meanwhile. The thread's own stack then holds the kernel's signal frame and a few hundred bytes of ours. Mapped by
 //! `start`, with a guard page below; never unmapped, as the scratch that holds it is not.
 
@@ -39,7 +39,7 @@ impl Stack {
             let base = libc::mmap(ptr::null_mut(), GUARD + SIZE, protection, flags, -1, 0);
             if base == libc::MAP_FAILED || libc::mprotect(base, GUARD, libc::PROT_NONE) != 0 {
                 let why = io::Error::last_os_error();
-                return Err(Error::environment("mmap a stack for the signal handler", why, "raise the memory limit"));
+                return Err(Error::environment("mmap a stack for walks", why, "raise the memory limit"));
             }
             base
         };
@@ -58,6 +58,15 @@ impl Stack {
 #[cfg(test)]
 mod tests {
     use super::*;
+    #[cfg(feature = "heap")]
+    use crate::unwind::{
+        arch::Registers,
+        frames::{Frames, StackEnd},
+        memory::{StackMemory, Window},
+        modules::Modules,
+        rules::Cache,
+        walk::Snapshot,
+    };
 
     /// Check that work runs on the stack's memory and that its outcome arrives.
     #[test]
@@ -71,5 +80,23 @@ mod tests {
             sum = local.iter().sum();
         });
         assert!((top - SIZE..top).contains(&place) && sum == 64);
+    }
+
+    /// Check that a walk that begins amid the work finds the way back to who has it run, and on to the root: signals come there, too.
+    #[cfg(feature = "heap")]
+    #[test]
+    fn the_way_back_is_found() {
+        let snapshot = Snapshot::take(&Modules::default());
+        let (mut stack, mut cache, mut window, mut frames) =
+            (Stack::map().unwrap(), Cache::new(), Window::new(), Frames::new());
+        let mut end = StackEnd::Unknown;
+        stack.run(|| {
+            // SAFETY: the direct range is empty.
+            let mut memory = unsafe { StackMemory::new(0..0, &mut window, std::process::id()) };
+            end = snapshot.walk(&Registers::here(), &mut cache, &mut memory, &mut frames);
+        });
+        let ours = snapshot.function_at(the_way_back_is_found as *const () as u64);
+        let found = frames.parts().concat().iter().any(|address| snapshot.function_at(*address) == ours);
+        assert_eq!((end, ours.is_some(), found), (StackEnd::Root, true, true));
     }
 }

@@ -2,8 +2,6 @@
 //!
 //! In: what a hook knows of an allocation. Out: the words that `entries` hold, and what a profile reads of them. Pure; leaf module.
 
-use std::collections::TryReserveError;
-
 /// The interval stands above so many bits of the size.
 const SIZE_BITS: u32 = 56;
 
@@ -46,12 +44,6 @@ impl Block {
 pub(super) enum Refused {
     Full,
     NoMemory,
-}
-
-impl From<TryReserveError> for Refused {
-    fn from(_: TryReserveError) -> Self {
-        Self::NoMemory
-    }
 }
 
 #[cfg(test)]

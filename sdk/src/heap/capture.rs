@@ -1,22 +1,32 @@
 //! The stack and the context of the code that allocates.
 //!
 //! In: the registers of the hook, on the allocating thread. Out: words that say all that makes a site, and the span. The
-//! scratches are the hooks' own: a signal handler that interrupts a hook has others. Allocates nothing.
+//! scratches are the hooks' own: a signal handler that interrupts a hook has others. Allocates nothing. Runs on the scratch's stack: the thread may
+//! hardly have any left, as coroutines have little.
 
 use super::block::Span;
 use super::frames::{AllocatorFrames, Found};
 use crate::context::{self, Current, TAG_WORDS};
 use crate::cpu::handler::own_stack;
 use crate::cpu::record::Head;
+use crate::cpu::stack::Stack;
+use crate::error::Error;
 use crate::unwind::arch::Registers;
 use crate::unwind::frames::{Frames, LEAF, ROOT};
 use crate::unwind::memory::{StackMemory, Window};
 use crate::unwind::rules::Cache;
 use crate::unwind::walk::Snapshot;
 
-/// What a hook works with; about 58 KiB, once it is used, a spare one 18.
+/// What a hook works with, and the stack that it does so on.
 #[derive(Debug)]
 pub(super) struct Work {
+    pub(super) stack: Stack,
+    pub(super) tools: Tools,
+}
+
+/// What a walk is made with; about 58 KiB, once it is used, those of a spare scratch 18.
+#[derive(Debug)]
+pub(super) struct Tools {
     cache: Cache,
     frames: Frames,
     window: Window,
@@ -36,7 +46,16 @@ pub(super) enum Captured<'a> {
 
 impl Work {
     /// A scratch; one that is taken `often` remembers more of what walks found out.
-    pub(super) fn new(often: bool) -> Self {
+    ///
+    /// # Errors
+    /// When there is no memory for its stack.
+    pub(super) fn new(often: bool) -> Result<Self, Error> {
+        Ok(Self { stack: Stack::map()?, tools: Tools::new(often) })
+    }
+}
+
+impl Tools {
+    fn new(often: bool) -> Self {
         Self {
             cache: if often { Cache::new() } else { Cache::small() },
             frames: Frames::new(),
@@ -59,7 +78,7 @@ impl Work {
         frames.clear();
         // By the thread, for once the first one has ended the process's memory is not found by its id.
         let (stack, tid) = own_stack(registers.sp);
-        // SAFETY: the range is part of this thread's own stack, above this call's frames, which stay until it returns.
+        // SAFETY: the range is part of this thread's own stack, from the hook's frame on, which stays until the hook returns, on whichever stack it works.
         let mut memory = unsafe { StackMemory::new(stack, window, tid) };
         let end = snapshot.walk(registers, cache, &mut memory, frames);
         let (elided, leaf_frames) = (frames.elided(), frames.leaf_frames());

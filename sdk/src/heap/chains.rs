@@ -3,6 +3,7 @@
 //! In: addresses, and the entries that they are in. Out: places for new blocks, blocks that go. Runs in hooks, under the lock of these chains: allocates where they grow,
 //! which may be refused.
 
+use super::array::Array;
 use super::block::{Block, Refused};
 use super::entries::Entries;
 
@@ -18,7 +19,7 @@ const NONE: u32 = u32::MAX;
 #[derive(Debug)]
 pub(super) struct Chains {
     /// First entry of each chain.
-    index: Vec<u32>,
+    index: Array<u32>,
     /// First free entry.
     free: u32,
     /// Entries in chains.
@@ -34,7 +35,7 @@ pub(super) fn mixed(address: u64) -> (usize, usize) {
 
 impl Default for Chains {
     fn default() -> Self {
-        Self { index: Vec::new(), free: NONE, count: 0 }
+        Self { index: Array::new(), free: NONE, count: 0 }
     }
 }
 
@@ -100,13 +101,11 @@ impl Chains {
 
     /// Twice as many chains. Those of one address stay in their order: what was in one chain is dealt out front to back.
     fn grow(&mut self, entries: &Entries) -> Result<(), Refused> {
-        let mut index = Vec::new();
         let chains = (2 * self.index.len()).max(16);
-        index.try_reserve_exact(chains)?;
-        index.resize(chains, NONE);
+        let index = Array::filled(chains, || NONE).ok_or(Refused::NoMemory)?;
         let old = std::mem::replace(&mut self.index, index);
-        for first in old {
-            let mut place = first;
+        for first in old.iter() {
+            let mut place = *first;
             while let Some((address, _)) = entries.block(place).filter(|_| place != NONE) {
                 let next = entries.next(place).unwrap_or(NONE);
                 entries.link(place, NONE);

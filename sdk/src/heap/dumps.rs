@@ -67,7 +67,7 @@ impl Dumps {
         }
         drop(dump::file()?);
         let lg_before = control::lg_interval()?;
-        settings.lg_interval.map(control::set_lg_interval).transpose()?;
+        setup.set_interval(settings.lg_interval)?;
         let accumulated = jemalloc::read(c"opt.prof_accum").unwrap_or(false);
         let mut reading = Reading::new(lg_before);
         if accumulated {
@@ -97,7 +97,7 @@ impl Dumps {
 
     /// Looks after modules and settings that others may change. For the `profiler` thread, each turn.
     pub(super) fn tick(&self) {
-        let active = control::is_active();
+        let active = control::look();
         let (known, ever) = {
             let shared = self.shared();
             (Arc::clone(&shared.snapshot), Arc::clone(&shared.ever))
@@ -218,7 +218,7 @@ mod tests {
     /// Check that nothing is tried where a filter would end the process for it, and that the error says what to do.
     #[test]
     fn a_deadly_filter_is_an_error() {
-        let setup = Setup { has_hooks: false, kept_inactive: false, notes: Vec::new() };
+        let setup = Setup { has_hooks: false, kept_inactive: false, sets_interval: false, notes: Vec::new() };
         let error = Dumps::start(setup, HeapSettings::default(), &Modules::default(), false).unwrap_err().to_string();
         assert!(error.contains("memfd_create") && error.contains("tikv-jemallocator 0.7"), "{error}");
     }

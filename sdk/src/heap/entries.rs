@@ -6,6 +6,7 @@
 
 use std::sync::OnceLock;
 
+use super::array::Array;
 use super::atomic::{AtomicU32, AtomicU64, Ordering, fence, yield_now};
 use super::block::{Block, Refused};
 
@@ -37,7 +38,7 @@ struct Entry {
 /// Entries by number. They are made part by part, each an eighth of all, and stay.
 #[derive(Debug)]
 pub(super) struct Entries {
-    parts: Box<[OnceLock<Box<[Entry]>>]>,
+    parts: Box<[OnceLock<Array<Entry>>]>,
     /// Entries that were ever in use, or since they were cleared; all that may be read. Release: pairs with the Acquire load in `read`.
     used: AtomicU32,
     /// Odd while an entry is written. Release: pairs with the Acquire load in `read_slice`.
@@ -79,11 +80,8 @@ impl Entries {
         let (part, _) = part_of(place);
         let made = self.parts.get(part as usize).ok_or(Refused::Full)?;
         if made.get().is_none() {
-            let length = length_of(part);
-            let mut entries = Vec::new();
-            entries.try_reserve_exact(length)?;
-            entries.resize_with(length, Entry::default);
-            drop(made.set(entries.into_boxed_slice()));
+            let entries = Array::filled(length_of(part), Entry::default).ok_or(Refused::NoMemory)?;
+            drop(made.set(entries));
         }
         Ok(())
     }
@@ -123,7 +121,7 @@ impl Entries {
 
     /// Forgets all. Only where no hook writes.
     pub(super) fn clear(&self) {
-        for entry in self.parts.iter().filter_map(|part| part.get()).flatten() {
+        for entry in self.parts.iter().filter_map(|part| part.get()).flat_map(|part| part.iter()) {
             entry.address.store(0, Ordering::Relaxed);
         }
         self.used.store(0, Ordering::Release);

@@ -95,6 +95,13 @@ pub(super) fn are_displaced() -> bool {
     misses_frees || sample.is_none_or(|hook| hook as usize != on_sample as SampleHook as usize)
 }
 
+/// Whether ours for frees is called again, and may have missed some. Once for each time.
+pub(super) fn are_back() -> bool {
+    MISSED_FREES.load(Ordering::Relaxed)
+        && is_ours(jemalloc::read(FREE_HOOK).ok().flatten())
+        && MISSED_FREES.swap(false, Ordering::Relaxed)
+}
+
 /// The state in force, in the process that made it.
 fn own_state() -> Option<&'static State> {
     in_force().filter(|state| state.mark.is_ours())

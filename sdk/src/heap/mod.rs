@@ -2,7 +2,7 @@
 //!
 //! In: settings, and the hooks that jemalloc calls for one allocation in so many bytes. Out: a [`HeapWindow`] for whoever asks. In
 //! the order of a sample: `setup` finds the allocator, `hooks` are called and find `scratches`, `capture` takes stack, tags and span without
-//! the frames of the allocator (`frames`), `sites` numbers them (`shard`), `eras` knows the modules that they are in, `live` keeps the block until it is freed (`chains` find its place among the `entries`), `window`
+//! the frames of the allocator (`frames`), `sites` numbers them (`shard`), `eras` knows the modules that they are in, `live` keeps the block until it is freed (`chains` find its place among the `entries`), all in `array`s, `window`
 //! copies both. `state` holds it all together, `sampler` starts and stops it. Without the feature `heap`, `elsewhere` says so.
 //! A jemalloc without hooks has its own profile `dump`ed, of which `reading` makes such a window; `dumps` starts and stops that. `either` is what the
 //! rest of the crate knows. docs/design/0010-heap.md says why.
@@ -15,6 +15,7 @@ macro_rules! where_it_samples {
 }
 
 where_it_samples! {
+    mod array;
     mod block;
     mod calls;
     mod capture;
@@ -47,6 +48,12 @@ where_it_samples! {
     #[cfg(test)]
     pub(crate) use self::weight::Weight;
     pub(crate) use self::window::{HeapWindow, Mark, Row, Since, Site};
+
+    /// From now on there is no memory for what the hooks keep, or there is again: for tests of what is lost then.
+    #[doc(hidden)]
+    pub fn refuse_memory(refuses: bool) {
+        array::refuse_memory(refuses);
+    }
 }
 #[cfg(all(not(feature = "heap"), target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod elsewhere;

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
+use profiler_proto::loss::Loss;
+
 use super::HeapSettings;
 use super::setup::Setup;
 use super::state::State;
@@ -29,8 +31,9 @@ pub(crate) struct Sampler {
 #[derive(Debug)]
 struct Shared {
     setup: Setup,
-    /// When the profile that is open began.
+    /// When the profile that is open began, and the interval in force then, as a power of two.
     since: (Instant, SystemTime),
+    since_lg: u32,
     started: (Instant, SystemTime),
     allocator: Option<crate::stats::AllocatorStats>,
     /// Whether jemalloc takes samples now.
@@ -56,7 +59,7 @@ impl Sampler {
             None => Box::leak(Box::new(State::new(snapshot.clone(), settings.most_live)?)),
         };
         let lg_before = state.lg();
-        settings.lg_interval.map(control::set_lg_interval).transpose()?;
+        setup.set_interval(settings.lg_interval)?;
         let installed = hooks::install(state, !was_active);
         if installed.map_err(control::refused("mallctl experimental.hooks"))? {
             setup.notes.extend(given_up(state));
@@ -79,6 +82,7 @@ impl Sampler {
         let shared = Shared {
             setup,
             since: now,
+            since_lg: state.lg(),
             started: now,
             allocator: None,
             active,
@@ -89,9 +93,11 @@ impl Sampler {
 
     /// Looks after modules and settings that others may change. For the `profiler` thread, each turn.
     pub(crate) fn tick(&self) {
-        let (active, displaced) = (control::is_active(), hooks::are_displaced());
+        let (active, displaced) = (control::look(), hooks::are_displaced());
+        let given_up = hooks::are_back().then(|| given_up(self.state)).flatten();
         self.state.refresh_modules();
         let mut shared = self.shared();
+        shared.setup.notes.extend(given_up);
         shared.active = active;
         // Also where theirs are gone again.
         shared.displaced |= displaced;
@@ -139,18 +145,21 @@ impl Sampler {
     ) -> HeapWindow {
         let allocator = figures::now();
         let Found { rows, sites, eras, without_span } = window::found(self.state, since);
-        let now = (Instant::now(), SystemTime::now());
+        let (now, lg_now) = ((Instant::now(), SystemTime::now()), self.state.lg());
         let mut shared = self.shared();
         shared.allocator = allocator;
-        let (from, from_at) = match since {
-            Since::LastProfile => std::mem::replace(&mut shared.since, now),
-            Since::Start | Since::Mark(_) => began.unwrap_or(shared.started),
+        let ((from, from_at), lg) = match since {
+            // Where another interval came since, nearly all of it was sampled at the one before: it is made when another one comes.
+            Since::LastProfile => {
+                (std::mem::replace(&mut shared.since, now), std::mem::replace(&mut shared.since_lg, lg_now))
+            }
+            Since::Start | Since::Mark(_) => (began.unwrap_or(shared.started), lg_now),
         };
         drop(shared);
         HeapWindow {
             started_at: from_at,
             duration: now.0.saturating_duration_since(from),
-            interval: 1 << self.state.lg().min(weight::MAX_LG),
+            interval: 1 << lg.min(weight::MAX_LG),
             sites,
             rows,
             without_span,
@@ -172,7 +181,8 @@ impl Sampler {
         let allocator = figures::now();
         window::skip(&self.state.sites, &self.state.live);
         let mut shared = self.shared();
-        (shared.allocator, shared.since) = (allocator, (Instant::now(), SystemTime::now()));
+        (shared.allocator, shared.since, shared.since_lg) =
+            (allocator, (Instant::now(), SystemTime::now()), self.state.lg());
     }
 
     /// Figures.
@@ -207,7 +217,7 @@ impl Sampler {
             unknown: get(&counts.unknown),
             lost: HeapLost { no_scratch, table_full: in_table.table_full, no_memory: in_table.no_memory },
             without_stack: get(&counts.beyond),
-            profiles_lost: 0,
+            profiles_lost: Loss::default(),
             table_bytes: (self.state.live.bytes() + self.state.sites.table_bytes()) as u64,
             allocator: shared.allocator,
             dumps: None,
@@ -224,6 +234,6 @@ impl Sampler {
 fn given_up(state: &State) -> Option<String> {
     let gone = state.give_up_live();
     (gone > 0).then(|| {
-        format!("{gone} samples of what lived before this start are given up: others had set jemalloc's hooks, so their frees may not be known")
+        format!("{gone} samples of what lived are given up: others had set jemalloc's hooks, so their frees may not be known")
     })
 }

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::capture::Work;
 use crate::cpu::pool::{self, Pool};
+use crate::error::Error;
 use crate::unwind::modules::Modules;
 use crate::unwind::walk::Snapshot;
 
@@ -48,15 +49,18 @@ struct Kept {
 
 impl Scratches {
     /// Scratches for hooks on so many processors.
-    pub(super) fn new(processors: usize, in_force: InForce) -> Self {
+    ///
+    /// # Errors
+    /// When there is no memory for their stacks.
+    pub(super) fn new(processors: usize, in_force: InForce) -> Result<Self, Error> {
         let by_hint = (2 * processors).clamp(8, 64);
-        let works = (0..by_hint + SPARE).map(|number| Work::new(number < by_hint));
+        let works = (0..by_hint + SPARE).map(|number| Work::new(number < by_hint)).collect::<Result<Vec<_>, Error>>()?;
         let in_force = Arc::new(in_force);
-        Self {
+        Ok(Self {
             pool: Pool::new(works, by_hint),
             in_force: AtomicPtr::new(Arc::as_ptr(&in_force).cast_mut()),
             kept: Mutex::new(Kept { in_force, replaced: Vec::new(), closing: None }),
-        }
+        })
     }
 
     /// For a hook whose stack is here; waits a little where all scratches are held.
@@ -141,7 +145,7 @@ mod tests {
     /// they are freed behind the last hook that may have read them, however long one takes that began later.
     #[test]
     fn modules_stay_for_the_hooks_that_read_them() {
-        let scratches = Scratches::new(1, in_force(0));
+        let scratches = Scratches::new(1, in_force(0)).unwrap();
         let weak = || Arc::downgrade(&scratches.kept().in_force);
         let free = || (0..3).for_each(|_| scratches.free_replaced());
         let first = weak();
@@ -167,7 +171,7 @@ mod tests {
     #[test]
     fn modules_are_whole_while_they_are_replaced() {
         const ERAS: u64 = 20_000;
-        let scratches = Scratches::new(2, in_force(0));
+        let scratches = Scratches::new(2, in_force(0)).unwrap();
         let read = |hint: u64| {
             let mut last = 0;
             while last < ERAS {

@@ -18,6 +18,8 @@ pub(super) struct Setup {
     pub(super) has_hooks: bool,
     /// The user said in the environment that none are to be taken.
     pub(super) kept_inactive: bool,
+    /// The user said in the environment how often they are to be taken.
+    pub(super) sets_interval: bool,
     /// Where options come from, for who looks.
     pub(super) notes: Vec<String>,
 }
@@ -63,12 +65,13 @@ impl Setup {
         let has_hooks = jemalloc::read::<Option<SampleHook>>(SAMPLE_HOOK).is_ok()
             && jemalloc::read::<Option<FreeHook>>(FREE_HOOK).is_ok()
             && jemalloc::read::<Option<BacktraceHook>>(BACKTRACE_HOOK).is_ok();
-        let kept_inactive = variable.as_deref().is_some_and(|text| text.contains("prof_active:false"));
+        let says = |option: &str| variable.as_deref().is_some_and(|text| text.contains(option));
+        let (kept_inactive, sets_interval) = (says("prof_active:false"), says("lg_prof_sample:"));
         let mut notes = Vec::new();
         if let Some(text) = &variable {
             notes.push(format!("jemalloc's options {text:?} come from {VARIABLES} and go before the program's own"));
         }
-        Ok(Self { has_hooks, kept_inactive, notes })
+        Ok(Self { has_hooks, kept_inactive, sets_interval, notes })
     }
 }
 

@@ -4,6 +4,7 @@
 //! one line of the index, one of the site, its words, and one of the pair of site and span: each may have to come from memory,
 //! for it is long ago that anybody asked. Nothing here locks; what a hook calls allocates only where something is new.
 
+use super::array::Array;
 use super::block::{NO_SPAN, Span};
 use super::weight::Weight;
 
@@ -25,12 +26,12 @@ const NONE: u32 = u32::MAX;
 #[derive(Debug)]
 pub(super) struct Shard {
     /// First entry of each chain.
-    index: Vec<u32>,
-    entries: Vec<Entry>,
+    index: Array<u32>,
+    entries: Array<Entry>,
     /// First free entry.
     free: u32,
     /// What was allocated since the last profile in spans.
-    pairs: Vec<Pair>,
+    pairs: Array<Pair>,
     /// Samples since the last profile whose span is left out, for there was no room for it.
     without_span: u64,
     /// Stands for what was forgotten, and for those that did not fit.
@@ -42,7 +43,7 @@ pub(super) struct Shard {
 #[repr(align(64))]
 struct Entry {
     /// Empty: free.
-    words: Box<[u64]>,
+    words: Array<u64>,
     allocated: Weight,
     /// What was allocated since the last profile outside of spans.
     outside: Weight,
@@ -76,15 +77,15 @@ impl Pair {
 }
 
 impl Entry {
-    fn new(words: Box<[u64]>, hash: u32) -> Self {
+    fn new(words: Array<u64>, hash: u32) -> Self {
         Self { words, allocated: Weight::default(), outside: Weight::default(), hash, next: NONE, age: 0, newest: NONE }
     }
 }
 
 impl Shard {
     pub(super) fn new() -> Self {
-        let beyond = Entry::new(Box::default(), 0);
-        Self { index: Vec::new(), entries: Vec::new(), free: NONE, pairs: Vec::new(), without_span: 0, beyond }
+        let (index, entries, pairs) = (Array::new(), Array::new(), Array::new());
+        Self { index, entries, free: NONE, pairs, without_span: 0, beyond: Entry::new(Array::new(), 0) }
     }
 
     /// How many entries there are, also those that are free.
@@ -116,21 +117,17 @@ impl Shard {
 
     /// A number for these words, which are not empty; `None` where there is no memory.
     pub(super) fn learn(&mut self, words: &[u64], hash: u32) -> Option<u32> {
-        let mut owned = Vec::new();
-        owned.try_reserve_exact(words.len()).ok()?;
-        owned.extend_from_slice(words);
+        let owned = Array::copied(words)?;
         if self.entries.len() >= self.index.len() {
             self.grow()?;
         }
-        let entry = Entry::new(owned.into_boxed_slice(), hash);
+        let entry = Entry::new(owned, hash);
         let place = match self.entries.get_mut(self.free as usize) {
             Some(free) => std::mem::replace(&mut self.free, std::mem::replace(free, entry).next),
             None => {
                 let place = u32::try_from(self.entries.len()).ok().filter(|place| *place < MOST_LOCAL)?;
-                if self.entries.len() == self.entries.capacity() {
-                    self.entries.try_reserve_exact((self.entries.len() / 4).max(16)).ok()?;
-                }
-                self.entries.push(entry);
+                let more = (self.entries.len() / 4).max(16);
+                self.entries.push(entry, more)?;
                 place
             }
         };
@@ -148,11 +145,8 @@ impl Shard {
 
     /// Twice as many chains.
     fn grow(&mut self) -> Option<()> {
-        let mut index = Vec::new();
         let chains = (2 * self.index.len()).max(16);
-        index.try_reserve_exact(chains).ok()?;
-        index.resize(chains, NONE);
-        self.index = index;
+        self.index = Array::filled(chains, || NONE)?;
         for place in 0..self.entries.len() {
             if !self.entries[place].words.is_empty() {
                 self.link(place as u32);
@@ -184,19 +178,20 @@ impl Shard {
                 None => break,
             }
         }
-        if pairs.len() == MAX_PAIRS || pairs.try_reserve(1).is_err() {
+        let (place, more) = (pairs.len(), pairs.len().max(4));
+        let pair = Pair { local, next: entry.newest, span, weight, samples: 1 };
+        if place == MAX_PAIRS || pairs.push(pair, more).is_none() {
             *without_span += 1;
             entry.outside += weight;
             return;
         }
-        let next = std::mem::replace(&mut entry.newest, pairs.len() as u32);
-        pairs.push(Pair { local, next, span, weight, samples: 1 });
+        entry.newest = place as u32;
     }
 
     /// Takes what was allocated since the last call: in spans, and into `outside`, which has room for all, outside of any, by site; `None`:
     /// beyond. Of how many samples of the latter the span is left out.
-    pub(super) fn take(&mut self, outside: &mut Vec<(Option<u32>, Weight)>) -> (Vec<Pair>, u64) {
-        let sites = (0..).map(Some).zip(&mut self.entries);
+    pub(super) fn take(&mut self, outside: &mut Vec<(Option<u32>, Weight)>) -> (Array<Pair>, u64) {
+        let sites = (0..).map(Some).zip(self.entries.iter_mut());
         for (local, entry) in sites.chain([(None, &mut self.beyond)]) {
             entry.newest = NONE;
             let weight = std::mem::take(&mut entry.outside);
@@ -208,7 +203,7 @@ impl Shard {
     }
 
     /// From now on nothing was allocated before. What waited, for the caller to drop it outside of the lock.
-    pub(super) fn start_over(&mut self) -> Vec<Pair> {
+    pub(super) fn start_over(&mut self) -> Array<Pair> {
         for entry in self.entries.iter_mut().chain([&mut self.beyond]) {
             (entry.allocated, entry.outside, entry.newest) = (Weight::default(), Weight::default(), NONE);
         }
@@ -218,7 +213,7 @@ impl Shard {
 
     /// What was allocated in all, by site.
     pub(super) fn allocated(&self) -> impl Iterator<Item = (u32, Weight)> + '_ {
-        let all = (0..).zip(&self.entries).map(|(local, entry)| (local, entry.allocated));
+        let all = (0..).zip(self.entries.iter()).map(|(local, entry)| (local, entry.allocated));
         all.filter(|(_, weight)| *weight != Weight::default())
     }
 
@@ -234,9 +229,9 @@ impl Shard {
 
     /// Forgets the sites that are not used, by their number and when they were last met. Their words go into `gone`, as far as it has room without growing, for the caller
     /// to free them outside of the lock; the others stay.
-    pub(super) fn forget(&mut self, is_used: impl Fn(u32, u32) -> bool, gone: &mut Vec<Box<[u64]>>) {
+    pub(super) fn forget(&mut self, is_used: impl Fn(u32, u32) -> bool, gone: &mut Vec<Array<u64>>) {
         let Self { index, entries, free, beyond, .. } = self;
-        for first in index {
+        for first in index.iter_mut() {
             let mut place = std::mem::replace(first, NONE);
             while let Some(entry) = entries.get_mut(place as usize) {
                 let next = entry.next;
@@ -343,7 +338,7 @@ mod tests {
         shard.forget(|_, _| false, &mut Vec::new());
         assert!(shard.words(0).is_some(), "nobody had room for it");
         shard.forget(|_, age| age > 5, &mut gone);
-        assert_eq!(gone, [[1].into()]);
+        assert_eq!(gone.iter().map(|words| words.to_vec()).collect::<Vec<_>>(), [[1]]);
         let mut outside = Vec::new();
         assert_eq!((shard.take(&mut outside).0.len(), shard.allocated().count()), (0, 0));
         assert_eq!((outside, shard.beyond()), (vec![(None, one())], one()));

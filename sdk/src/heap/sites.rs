@@ -130,8 +130,8 @@ impl Sites {
             without_span += left_out;
             let numbered = |local: Option<u32>| local.map_or(BEYOND, |local| number(local, at));
             outside.into_iter().for_each(|(local, weight)| see(numbered(local), NO_SPAN, weight, 0));
-            let seen = |pair: Pair| see(numbered(pair.local()), pair.span, pair.weight, pair.samples.into());
-            pairs.into_iter().for_each(seen);
+            let seen = |pair: &Pair| see(numbered(pair.local()), pair.span, pair.weight, pair.samples.into());
+            pairs.iter().for_each(seen);
         }
         without_span
     }
@@ -231,17 +231,23 @@ struct Copied {
 }
 
 impl Copied {
-    /// Copies them into memory that is there before the lock is taken, unless there have never been as many.
+    /// Copies them into memory that is there before the lock is taken.
     fn take(&mut self, shard: &Mutex<Shard>, numbers: &[u32]) {
         self.words.clear();
         self.sites.clear();
-        self.words.reserve(numbers.len() * USUAL_WORDS);
         self.sites.reserve(numbers.len());
-        let shard = locked(shard);
-        for number in numbers {
-            if let Some(words) = shard.words(number >> SHARD_BITS) {
-                self.words.extend_from_slice(words);
-                self.sites.push((*number, words.len()));
+        let mut needed = numbers.len() * USUAL_WORDS;
+        loop {
+            self.words.reserve(needed);
+            let shard = locked(shard);
+            let known = || numbers.iter().filter_map(|number| Some((*number, shard.words(number >> SHARD_BITS)?)));
+            needed = known().map(|(_, words)| words.len()).sum();
+            if needed <= self.words.capacity() {
+                for (number, words) in known() {
+                    self.words.extend_from_slice(words);
+                    self.sites.push((number, words.len()));
+                }
+                return;
             }
         }
     }
@@ -359,6 +365,18 @@ mod tests {
         assert!(pairs > 0 && sites.table_bytes() == sites.bytes(), "{pairs}");
         let total: i64 = sites.allocated().iter().map(|(_, weight)| weight.objects()).sum();
         assert_eq!(total, 154);
+    }
+
+    /// Check that what sites are is copied whole where they are longer than usual, into memory that is there before: a hook may wait for the lock inside an
+    /// allocator that others are waiting for.
+    #[test]
+    fn long_sites_are_copied_whole() {
+        let (mut shard, mut copied) = (Shard::new(), Copied::default());
+        let words = |n: u64| vec![n; 10 * USUAL_WORDS];
+        let numbers: Vec<u32> = (0..3).map(|n| number(shard.learn(&words(n), n as u32).unwrap(), 0)).collect();
+        copied.take(&Mutex::new(shard), &numbers);
+        let sites: Vec<_> = copied.sites().map(|site| (site.number, site.words.into_vec())).collect();
+        assert_eq!(sites, (0..3).map(|n| (numbers[n as usize], words(n))).collect::<Vec<_>>());
     }
 
     /// Check that no site is forgotten while anybody has them kept, and that they are behind that.

@@ -6,9 +6,9 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::block::Block;
+use super::block::{Block, Span};
 use super::calls::Calls;
-use super::capture::Captured;
+use super::capture::{Captured, Work};
 use super::control::LgInterval;
 use super::eras::Eras;
 use super::frames::AllocatorFrames;
@@ -79,7 +79,7 @@ impl State {
             recording: AtomicBool::new(false),
             starts: AtomicU32::new(0),
             lg_interval: LgInterval::find()?,
-            scratches: Scratches::new(processors, InForce { snapshot, era }),
+            scratches: Scratches::new(processors, InForce { snapshot, era })?,
             eras: Mutex::new(eras),
             frames: AllocatorFrames::new(),
             sites: Sites::new(SITE_BYTES),
@@ -137,7 +137,7 @@ impl State {
 
     /// A block was sampled; `registers` are the hook's.
     pub(super) fn sampled(&self, registers: &Registers, address: u64, size: u64) {
-        let records = self.is_recording();
+        let (records, lg) = (self.is_recording(), self.lg_interval.of_sample());
         if !records && !self.frames.is_learning() {
             return;
         }
@@ -150,13 +150,20 @@ impl State {
             }
             return;
         };
-        let (work, InForce { snapshot, era }) = held.parts();
-        let captured = work.capture(registers, (snapshot, *era), &self.frames, address);
-        let Captured::Site(words, span) = captured else { return };
-        if !records {
-            return;
-        }
-        let lg = self.lg();
+        let (Work { stack, tools }, InForce { snapshot, era }) = held.parts();
+        // All that takes room happens on the scratch's stack.
+        stack.run(|| {
+            let captured = tools.capture(registers, (snapshot, *era), &self.frames, address);
+            if let Captured::Site(words, span) = captured
+                && records
+            {
+                self.enter(words, span, address, (size, lg));
+            }
+        });
+    }
+
+    /// Enters a sample of `size` usable bytes into the tables, drawn as one of `2^lg` bytes.
+    fn enter(&self, words: &[u64], span: Span, address: u64, (size, lg): (u64, u32)) {
         let site = self.sites.enter(words, span, Weight::of(size, lg));
         if site == BEYOND {
             count(&self.counts.beyond);

@@ -115,7 +115,8 @@ impl Profiler {
     /// a profile does.
     ///
     /// # Errors
-    /// For an interval that cannot be, and where that profile is not made in time; in a forked child.
+    /// For an interval that cannot be, and where that profile is not made in time; where jemalloc takes samples for others, too, whose profile it would
+    /// forget; in a forked child.
     pub fn set_heap_interval(&self, bytes: u64) -> Result<(), Error> {
         const HERE: &str = "Profiler::set_heap_interval";
         let lg_interval = config::checked_heap_interval(HERE, bytes)?;

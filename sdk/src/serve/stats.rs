@@ -160,7 +160,7 @@ fn heap(stats: &HeapStats) -> Value {
             "no_memory": stats.lost.no_memory,
         },
         "without_stack": stats.without_stack,
-        "profiles_lost": stats.profiles_lost,
+        "profiles_lost": lost(&stats.profiles_lost),
         "table_bytes": stats.table_bytes,
         "allocator": allocator,
         "dumps": dumps,

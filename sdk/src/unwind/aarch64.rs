@@ -3,7 +3,7 @@
 //! In: the `ucontext_t` that the kernel hands to a signal handler. Out: registers that unwinding starts from; addresses out
 //! of code pointers that may be signed. Runs in the signal handler. The twin of `x86_64`.
 
-use std::arch::asm;
+use std::arch::{asm, naked_asm};
 use std::ops::Range;
 
 /// How many registers unwind tables speak of: x0 … x30 and the stack pointer (DWARF for the Arm 64-bit Architecture, "DWARF
@@ -167,25 +167,44 @@ pub(crate) fn read_own_memory(pid: u32, address: u64, buffer: &mut [u64]) -> u64
 /// # Safety
 /// `top` must be the upper end of writable memory, aligned to 16 bytes, large enough for `work` and used by nothing else.
 pub(crate) unsafe fn call_on_stack<F: FnMut()>(top: *mut libc::c_void, work: &mut F) {
-    extern "C" fn call<F: FnMut()>(work: &mut F) {
-        work();
+    extern "C" fn call<F: FnMut()>(work: *mut libc::c_void) {
+        // SAFETY: the work that was handed on below, which nobody else has meanwhile. A panic in it aborts.
+        unsafe { (*work.cast::<F>())() }
     }
-    // SAFETY: Procedure Call Standard for the Arm 64-bit Architecture: the stack pointer is aligned to 16 bytes
-    //         (contract), the argument is in x0, x20 is preserved by the callee and brings the old stack pointer back,
-    //         everything that a callee may change is declared as clobbered. `call` does not unwind: a panic in it aborts.
-    unsafe {
-        asm!(
-            "mov x20, sp",
-            "mov sp, {top}",
-            "blr {call}",
-            "mov sp, x20",
-            top = in(reg) top,
-            call = in(reg) call::<F> as extern "C" fn(&mut F),
-            in("x0") work,
-            out("x20") _,
-            clobber_abi("C"),
-        );
-    }
+    // SAFETY: `top` as the caller promises; `call` gets the work of its own type.
+    unsafe { change_stacks((&raw mut *work).cast(), top, call::<F>) };
+}
+
+/// Calls `call` with `work` on the stack below `top`. Unwind tables lead back to the caller's stack, by the frame pointer.
+///
+/// # Safety
+/// As for [`call_on_stack`]; `call` takes `work`.
+#[unsafe(naked)]
+unsafe extern "C" fn change_stacks(
+    work: *mut libc::c_void,
+    top: *mut libc::c_void,
+    call: extern "C" fn(*mut libc::c_void),
+) {
+    // Procedure Call Standard for the Arm 64-bit Architecture: arguments are in x0, x1 and x2, x29 is preserved by the callee, and the stack pointer is
+    // aligned to 16 bytes.
+    naked_asm!(
+        ".cfi_startproc",
+        "stp x29, x30, [sp, #-16]!",
+        ".cfi_def_cfa_offset 16",
+        ".cfi_offset x29, -16",
+        ".cfi_offset x30, -8",
+        "mov x29, sp",
+        ".cfi_def_cfa_register x29",
+        "mov sp, x1",
+        "blr x2",
+        "mov sp, x29",
+        "ldp x29, x30, [sp], #16",
+        ".cfi_def_cfa sp, 0",
+        ".cfi_restore x29",
+        ".cfi_restore x30",
+        "ret",
+        ".cfi_endproc",
+    )
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! In: the `ucontext_t` that the kernel hands to a signal handler. Out: registers that unwinding starts from. Runs in the
 //! signal handler.
 
-use std::arch::asm;
+use std::arch::{asm, naked_asm};
 use std::ops::Range;
 
 /// How many registers unwind tables speak of: the general ones and the return address (System V ABI for x86_64, figure 3.36).
@@ -157,23 +157,39 @@ pub(crate) fn read_own_memory(pid: u32, address: u64, buffer: &mut [u64]) -> u64
 /// # Safety
 /// `top` must be the upper end of writable memory, aligned to 16 bytes, large enough for `work` and used by nothing else.
 pub(crate) unsafe fn call_on_stack<F: FnMut()>(top: *mut libc::c_void, work: &mut F) {
-    extern "C" fn call<F: FnMut()>(work: &mut F) {
-        work();
+    extern "C" fn call<F: FnMut()>(work: *mut libc::c_void) {
+        // SAFETY: the work that was handed on below, which nobody else has meanwhile. A panic in it aborts.
+        unsafe { (*work.cast::<F>())() }
     }
-    // SAFETY: System V ABI for x86_64: the stack pointer is aligned to 16 bytes before a call (contract), the argument is
-    //         in rdi, r12 is preserved by the callee and brings the old stack pointer back, everything that a callee may
-    //         change is declared as clobbered. `call` does not unwind: a panic in it aborts.
-    unsafe {
-        asm!(
-            "mov r12, rsp",
-            "mov rsp, {top}",
-            "call {call}",
-            "mov rsp, r12",
-            top = in(reg) top,
-            call = in(reg) call::<F> as extern "C" fn(&mut F),
-            in("rdi") work,
-            out("r12") _,
-            clobber_abi("C"),
-        );
-    }
+    // SAFETY: `top` as the caller promises; `call` gets the work of its own type.
+    unsafe { change_stacks((&raw mut *work).cast(), top, call::<F>) };
+}
+
+/// Calls `call` with `work` on the stack below `top`. Unwind tables lead back to the caller's stack, by the frame pointer.
+///
+/// # Safety
+/// As for [`call_on_stack`]; `call` takes `work`.
+#[unsafe(naked)]
+unsafe extern "C" fn change_stacks(
+    work: *mut libc::c_void,
+    top: *mut libc::c_void,
+    call: extern "C" fn(*mut libc::c_void),
+) {
+    // System V ABI for x86_64: arguments are in rdi, rsi and rdx, rbp is preserved by the callee, and the stack pointer is aligned to 16 bytes before a
+    // call.
+    naked_asm!(
+        ".cfi_startproc",
+        "push rbp",
+        ".cfi_def_cfa_offset 16",
+        ".cfi_offset rbp, -16",
+        "mov rbp, rsp",
+        ".cfi_def_cfa_register rbp",
+        "mov rsp, rsi",
+        "call rdx",
+        "mov rsp, rbp",
+        "pop rbp",
+        ".cfi_def_cfa rsp, 8",
+        "ret",
+        ".cfi_endproc",
+    )
 }

@@ -6,7 +6,6 @@
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::task::Poll;
 use std::time::{Duration, Instant};
@@ -217,10 +216,13 @@ impl Io {
 
     /// Sends what was allocated since the last time, and what lives; where nobody gets it, no names are looked up.
     async fn export_heap(&self, sends: bool, symbolizer: &mut Symbolizer, exporter: &Exporter) {
-        // Where the time to stop was over, this thread goes on beside that of the next profiler.
-        let Some(heap) = self.handle.heap().filter(|heap| heap.is_last()) else { return };
-        if !sends {
-            return heap.skip();
+        let Some(heap) = self.handle.heap() else { return };
+        match (sends, heap.is_last()) {
+            (true, true) => {}
+            (false, true) => return heap.skip(),
+            // Where the time to stop was over, this thread goes on beside that of the next profiler.
+            (true, false) => return self.handle.lose_heap_profile(Cause::Shutdown),
+            (false, false) => return,
         }
         let asked = HeapAsked { since: Since::LastProfile, began: None, first: None };
         if let Some(window) = self.heap_window(&asked) {
@@ -232,9 +234,7 @@ impl Io {
         match self.named_heap(window, symbolizer).await {
             Some(set) if set.profiles.is_empty() => {}
             Some(set) => exporter.offer(Arc::new(set)),
-            None => {
-                self.handle.heap_profiles_lost.fetch_add(1, Ordering::Relaxed);
-            }
+            None => self.handle.lose_heap_profile(Cause::Failed),
         }
     }
 
@@ -253,7 +253,7 @@ impl Io {
     fn heap_window(&self, asked: &HeapAsked) -> Option<HeapWindow> {
         let window = self.handle.heap()?.window(&asked.since, asked.began, asked.first);
         let mut window = window.inspect_err(|error| tracing::warn!(%error, "no profile of the heap")).ok()?;
-        window.stats.profiles_lost = self.handle.heap_profiles_lost.load(Ordering::Relaxed);
+        window.stats.profiles_lost = self.handle.heap_profiles_lost();
         Some(window)
     }
 

@@ -155,12 +155,11 @@ impl Sampling {
 
     /// Has what is known of the heap sent. Where the `profiler-io` thread is behind, it is later; `false` then.
     fn send_heap(&mut self) -> bool {
-        let sends = self.handle.heap().is_some() && self.tasks.has_room();
-        if sends {
+        let is_sent = self.handle.heap().is_some() && self.tasks.try_send(Task::ExportHeap).is_ok();
+        if is_sent {
             self.heap_due = Instant::now() + self.interval;
-            self.tasks.try_send(Task::ExportHeap).unwrap_or_else(Task::refuse);
         }
-        sends
+        is_sent
     }
 
     /// Takes in one epoch; `false` where a handler that began in it still runs.
@@ -368,7 +367,9 @@ impl Sampling {
             std::thread::sleep(RETRY);
             handed_over = handed_over || self.hand_over();
         }
-        self.send_heap();
+        if !self.send_heap() && self.handle.heap().is_some() {
+            self.handle.lose_heap_profile(Cause::Shutdown);
+        }
         let left = self.window.stacks();
         self.handle.ledger.lost(left, Cause::Shutdown);
         for Flush { reply, .. } in self.flushes.drain(..) {

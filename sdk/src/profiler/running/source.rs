@@ -3,9 +3,11 @@
 //! In: calls of the guard (any thread) and of the server (`profiler-io`). Out: [`Command`]s to the `profiler` thread, and
 //! [`Stats`] put together from the ledger and what each stage published. Nothing here blocks.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use profiler_proto::loss::{Cause, Loss};
 
 use super::mark::Mark;
 use super::message::Command;
@@ -30,7 +32,7 @@ pub(super) struct Handle {
     /// The heap profiler, or why there is none; set once by `start`.
     pub(super) heap: Arc<OnceLock<Result<Heap, String>>>,
     /// Its profiles that were to be sent and were not.
-    pub(super) heap_profiles_lost: Arc<AtomicU64>,
+    heap_profiles_lost: Arc<Mutex<Loss>>,
 }
 
 impl Handle {
@@ -78,7 +80,21 @@ impl Handle {
             Some(Err(why)) => HeapStats { notes: vec![why.clone()], ..HeapStats::default() },
             None => HeapStats::default(),
         };
-        HeapStats { profiles_lost: self.heap_profiles_lost.load(Ordering::Relaxed), ..of_sampler }
+        HeapStats { profiles_lost: self.heap_profiles_lost(), ..of_sampler }
+    }
+
+    /// Profiles of the heap that were to be sent and were not.
+    pub(super) fn heap_profiles_lost(&self) -> Loss {
+        *self.heap_profiles_lost.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One more of them.
+    pub(super) fn lose_heap_profile(&self, cause: Cause) {
+        tracing::warn!(
+            cause = cause.name(),
+            "a profile of the heap is lost: what was allocated in its time is in no other one"
+        );
+        self.heap_profiles_lost.lock().unwrap_or_else(PoisonError::into_inner).add(cause, 1);
     }
 
     /// The heap profiler, if there is one.

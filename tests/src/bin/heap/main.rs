@@ -4,6 +4,7 @@
 //! on standard output. An allocator belongs to a program, so these are no part of `scenario`.
 
 mod crowd;
+mod deep;
 mod edges;
 mod exact;
 mod figures;
@@ -69,6 +70,7 @@ fn run() -> Result<Value> {
         "figures" => figures::figures(),
         "truth" => truth::truth(&options),
         "edges" => edges::edges(),
+        "deep" => deep::deep(),
         "crowd" => crowd::crowd(&options),
         "fork" => fork::fork(&options),
         "leader" => leader::leader(),

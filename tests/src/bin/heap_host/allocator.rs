@@ -1,11 +1,11 @@
-//! An allocator of the host's around jemalloc, which can refuse what is asked for inside jemalloc's hooks, and wait.
+//! An allocator of the host's around jemalloc, which has a lock while it works, and can wait.
 //!
-//! In: calls of Rust's allocations. Out: jemalloc's memory; none, where it is told to, for a call within another one: only hooks make these.
+//! In: calls of Rust's allocations. Out: jemalloc's memory, and how many calls came within another one of the same thread: of hooks, which must make none.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
-use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use tikv_jemallocator::Jemalloc;
@@ -17,10 +17,12 @@ thread_local! {
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Whether hooks get no memory.
-pub(crate) static REFUSES: AtomicBool = AtomicBool::new(false);
-/// How often one got none.
-pub(crate) static REFUSED: AtomicU64 = AtomicU64::new(0);
+/// Whether one call at a time is let in. Not in a program that forks: the child would have the lock as it was.
+pub(crate) static IS_LOCKED: AtomicBool = AtomicBool::new(false);
+/// How many calls came within another one, for which there is no lock any more.
+pub(crate) static WITHIN: AtomicU64 = AtomicU64::new(0);
+
+static LOCK: Mutex<()> = Mutex::new(());
 
 /// Whether the next large block, once samples are taken, waits until another thread has allocated so often.
 pub(crate) static WAITS: AtomicBool = AtomicBool::new(false);
@@ -34,20 +36,21 @@ const OFTEN: u64 = 100;
 #[derive(Debug)]
 pub(crate) struct Around;
 
-/// Makes a call, unless it is a hook's and these get nothing.
-fn within(call: impl FnOnce() -> *mut u8) -> *mut u8 {
-    let depth = DEPTH.get();
-    if depth > 0 && REFUSES.load(Ordering::Relaxed) {
-        REFUSED.fetch_add(1, Ordering::Relaxed);
-        return ptr::null_mut();
+/// Makes a call.
+fn within<T>(call: impl FnOnce() -> T) -> T {
+    let depth = DEPTH.replace(DEPTH.get() + 1);
+    if depth > 0 {
+        WITHIN.fetch_add(1, Ordering::Relaxed);
     }
-    DEPTH.set(depth + 1);
-    let block = call();
+    let is_locked = depth == 0 && IS_LOCKED.load(Ordering::Relaxed);
+    let lock = is_locked.then(|| LOCK.lock().unwrap_or_else(PoisonError::into_inner));
+    let outcome = call();
+    drop(lock);
     DEPTH.set(depth);
-    block
+    outcome
 }
 
-// SAFETY: hands on to an allocator what it got, or gives null, as an allocator may.
+// SAFETY: hands on to an allocator what it got.
 unsafe impl GlobalAlloc for Around {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if layout.size() >= LARGE && WAITS.load(Ordering::Relaxed) && is_active().unwrap_or(false) {
@@ -72,9 +75,7 @@ unsafe impl GlobalAlloc for Around {
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        let depth = DEPTH.replace(DEPTH.get() + 1);
         // SAFETY: as the caller promises.
-        unsafe { Jemalloc.dealloc(block, layout) };
-        DEPTH.set(depth);
+        within(|| unsafe { Jemalloc.dealloc(block, layout) });
     }
 }

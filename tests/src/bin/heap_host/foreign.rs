@@ -167,6 +167,25 @@ pub(crate) fn later() -> Result<Value> {
     }))
 }
 
+/// They come later, call nobody while memory is freed that the profiler knows, and go again: what is known to live then, and what of what comes.
+pub(crate) fn interim() -> Result<Value> {
+    let profiler = start()?;
+    let kept = blocks(1000);
+    let (sample, free) = (hook(SAMPLE_HOOK)?, hook(FREE_HOOK)?);
+    set_hooks::<HOST>()?;
+    wait_for(|| !profiler.stats().heap.notes.is_empty())?;
+    drop(kept);
+    write(FREE_HOOK, free)?;
+    write(SAMPLE_HOOK, sample)?;
+    wait_for(|| profiler.stats().heap.notes.iter().any(|note| note.contains("given up")))?;
+    let left = refusal::in_use(&profiler)?[1];
+    let kept = blocks(1000);
+    let known = refusal::in_use(&profiler)?[1];
+    drop(kept);
+    let freed = refusal::in_use(&profiler)?[1];
+    Ok(json!({ "left": left, "known": known, "freed": freed, "stats": heap_to_json(&profiler.stats().heap) }))
+}
+
 /// One that takes stacks comes between two starts, and calls the profiler's; then samples go on behind the end, with a hook that tells of their stacks.
 pub(crate) fn stacks() -> Result<Value> {
     drop(start()?);

@@ -6,6 +6,8 @@
 mod allocator;
 mod amid;
 mod foreign;
+mod late;
+mod locked;
 mod refusal;
 mod toggled;
 
@@ -41,12 +43,17 @@ fn run() -> Result<Value> {
         Some("first") => foreign::first(),
         Some("third") => foreign::third(),
         Some("later") => foreign::later(),
+        Some("interim") => foreign::interim(),
         Some("stacks") => foreign::stacks(),
         Some("child") => foreign::child(),
         Some("amid") => amid::amid(),
+        Some("late") => late::late(),
+        Some("locked") => locked::locked(),
         Some("refused") => foreign::refused(),
         Some("refusal") => refusal::refusal(),
         Some("toggled") => toggled::toggled(),
+        Some("dumped") => toggled::dumped(),
+        Some("changed") => toggled::changed(),
         Some("asked") => toggled::asked(),
         Some("resumed") => toggled::resumed(),
         other => Err(format!("there is no scenario {other:?}").into()),

@@ -2,7 +2,6 @@
 //!
 //! In: nothing. Out: what was lost and said, and whether all is well once there is memory again.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use opentelemetry::Context;
@@ -14,7 +13,6 @@ use profiler_tests::workload::{Random, on_path};
 use profiler_tests::{Result, capture};
 use serde_json::{Value, json};
 
-use super::allocator::{REFUSED, REFUSES};
 use super::{blocks, start, wait_for};
 
 /// Blocks, each from a stack of its own.
@@ -30,11 +28,11 @@ pub(crate) fn refusal() -> Result<Value> {
     let mut room = Vec::with_capacity(STACKS as usize);
     // Before and behind, for it allocates itself: what is refused is what stays in the room, and nothing else.
     let in_span = span().attach();
-    REFUSES.store(true, Ordering::Relaxed);
+    profiler::__private::refuse_memory(true);
     for _ in 0..STACKS {
         on_path(random.draw(), 20, &mut || room.push(Vec::<u8>::with_capacity(100)));
     }
-    REFUSES.store(false, Ordering::Relaxed);
+    profiler::__private::refuse_memory(false);
     drop(in_span);
     let without = heap_to_json(&profiler.stats().heap);
     let in_use = in_use(&profiler)?;
@@ -50,7 +48,7 @@ pub(crate) fn refusal() -> Result<Value> {
     let sent = profiler.flush(FLUSH);
     let last = heap_to_json(&profiler.stats().heap);
     Ok(json!({
-        "stacks": STACKS, "refused": REFUSED.load(Ordering::Relaxed), "without": without, "in_use": in_use, "with": with,
+        "stacks": STACKS, "without": without, "in_use": in_use, "with": with,
         "of_blocks": of_blocks, "left": left, "sent": sent, "last": last,
     }))
 }

@@ -5,6 +5,7 @@
 //! on. The very source files of the SDK are compiled in here, with the checker's atomics in place of the standard
 //! library's. Out: a line of JSON with the number of orders that each model was run in; a panic where one breaks a rule.
 
+mod array;
 mod atomic;
 #[expect(dead_code, reason = "the models use a part of it")]
 #[path = "../../../../sdk/src/heap/block.rs"]

@@ -6,6 +6,7 @@
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use profiler_tests::stack::lowest_address;
 use profiler_tests::subject::Options;
 use profiler_tests::{Error, Result};
 use serde_json::{Value, json};
@@ -64,20 +65,4 @@ fn work(end: usize, time: &Time, least: &AtomicU64) -> u64 {
         rounds += 1;
     }
     rounds
-}
-
-/// The lowest usable address of the calling thread's stack.
-fn lowest_address() -> Result<usize> {
-    let (mut base, mut size) = (std::ptr::null_mut(), 0);
-    // SAFETY: pthread_getattr_np(3) fills the attributes, which are read and then given back.
-    let outcome = unsafe {
-        let mut attributes = std::mem::zeroed();
-        let outcome = libc::pthread_getattr_np(libc::pthread_self(), &raw mut attributes);
-        if outcome == 0 {
-            libc::pthread_attr_getstack(&raw const attributes, &raw mut base, &raw mut size);
-            libc::pthread_attr_destroy(&raw mut attributes);
-        }
-        outcome
-    };
-    if outcome == 0 && size > LEFT { Ok(base as usize) } else { Err("where is the stack?".into()) }
 }

@@ -13,7 +13,6 @@ mod exec;
 mod goroutines;
 mod leaks;
 mod libraries;
-mod other_stack;
 mod others;
 mod proof;
 mod storms;

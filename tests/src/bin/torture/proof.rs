@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use profiler::Profiler;
 use profiler_tests::sandbox::{trap_all_but, trapped_others, trapped_reads};
 use profiler_tests::signal::{Aimed, record, with_empty_handler};
+use profiler_tests::stack::{below, on_other_stack};
 use profiler_tests::subject::Options;
 use profiler_tests::workload::{at_depth, spin};
 use profiler_tests::{Error, Result};
@@ -20,7 +21,6 @@ use serde_json::{Value, json};
 
 use crate::allocations;
 use crate::bench::torture;
-use crate::other_stack::on_other_stack;
 
 /// Samples in a row of which is counted.
 const SAMPLES: u64 = 4000;
@@ -190,16 +190,4 @@ fn written_by(bottom: usize, send: &dyn Fn() -> io::Result<()>) -> u64 {
     let untouched =
         (0..WORDS).take_while(|index| unsafe { (bottom as *const u64).add(*index).read_volatile() } == PAINT);
     (top - bottom) as u64 - untouched.count() as u64 * 8
-}
-
-/// Calls itself until its frame is below `top`, then `leaf`.
-#[inline(never)]
-fn below(top: usize, leaf: &mut dyn FnMut()) {
-    let here = std::hint::black_box(0_u8);
-    if std::ptr::from_ref(&here) as usize > top {
-        below(top, leaf);
-    } else {
-        leaf();
-    }
-    std::hint::black_box(&here);
 }

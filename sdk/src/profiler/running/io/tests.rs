@@ -112,7 +112,7 @@ fn a_profile_of_the_heap_that_is_lost_is_counted() {
             let exporter = Exporter::start(Vec::new(), Arc::clone(&io.handle.ledger), Limits::default()).unwrap();
             io.export_heap_window(&window, &mut symbolizer, &exporter).await;
         });
-        io.handle.stats().heap.profiles_lost
+        io.handle.stats().heap.profiles_lost.count(Cause::Failed)
     });
     assert_eq!(lost, [1, 1]);
 }
