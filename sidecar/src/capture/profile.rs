@@ -105,9 +105,10 @@ impl<'s> Builder<'s> {
             sums.add((stack, attributes, link), [1]);
             count += 1;
         }
-        let Goroutines { beyond, broken, over_bytes, over_work, changed, labels_cut, .. } = *goroutines;
+        let Goroutines { beyond, broken, over_bytes, over_work, changed, labels_cut, labels_changed, .. } = *goroutines;
         let all = Walk { beyond, broken, over_bytes, over_work, ..Walk::default() };
-        let losses = self.losses(&all, &[("changed", changed), ("labels_cut", labels_cut)]);
+        let others = [("changed", changed), ("labels_cut", labels_cut), ("labels_changed", labels_changed)];
+        let losses = self.losses(&all, &others);
         self.contexts.clear();
         self.add([kind], window, losses, &sums);
         count

@@ -10,6 +10,7 @@ mod inspect;
 mod layouts;
 mod many;
 mod programs;
+mod relabels;
 mod running;
 mod torn;
 mod unmapped;
