@@ -73,9 +73,14 @@ impl Loaded {
     #[must_use]
     pub fn frames(&self, pc: u64, call: Call) -> Frames {
         let (frames, pairs) = self.program.frames_in(pc.wrapping_sub(self.bias), call);
+        self.charge(pairs);
+        frames
+    }
+
+    /// Counts what it cost to look something up among so many pairs; none: it was known.
+    fn charge(&self, pairs: Option<u32>) {
         let cost = pairs.map_or(0, |pairs| LOOK_UP + PAIR * u64::from(pairs));
         self.looked_up.set(self.looked_up.get() + cost);
-        frames
     }
 
     /// What a return address of the process stands for.
@@ -88,9 +93,11 @@ impl Loaded {
         if named.len() >= KNOWN {
             named.clear();
         }
-        let implied = self.program.implied(pc.wrapping_sub(self.bias)).into_iter();
-        let implied = implied.map(|pc| pc.wrapping_add(self.bias)).collect();
-        let found = Named { frames: self.frames(pc, Call::Return), implied };
+        let frames = self.frames(pc, Call::Return);
+        let (implied, pairs) = self.program.implied_in(pc.wrapping_sub(self.bias), frames.len());
+        self.charge(pairs);
+        let implied = implied.into_iter().map(|pc| pc.wrapping_add(self.bias)).collect();
+        let found = Named { frames, implied };
         named.insert(pc, found.clone());
         found
     }

@@ -117,12 +117,15 @@ impl<'s> Builder<'s> {
     /// The stack of a goroutine; none of the runtime's own.
     fn shown(&mut self, goroutine: &Goroutine) -> Option<StackId> {
         let source = self.source;
-        let places = self.work.done(source.loaded(), |_| places_of(source, goroutine));
-        let is_ours = !is_system(source, goroutine, places.as_deref().unwrap_or_default());
-        is_ours.then(|| match places {
-            Some(places) => self.marked(&places, goroutine),
-            None => self.left_out(),
-        })
+        let named = self.work.done(source.loaded(), |_| {
+            let places = places_of(source, goroutine);
+            (!is_system(source, goroutine, &places)).then_some(places)
+        });
+        match named {
+            Some(places) => places.map(|places| self.marked(&places, goroutine)),
+            // Whether it is one of the runtime's own would have to be looked up, too.
+            None => Some(self.left_out()),
+        }
     }
 
     /// The two profiles of contention: events and time.

@@ -9,6 +9,7 @@ mod forged;
 mod inspect;
 mod layouts;
 mod many;
+mod names;
 mod programs;
 mod relabels;
 mod running;
