@@ -14,6 +14,7 @@ pub mod heap;
 mod labels;
 mod loaded;
 mod memory;
+mod names;
 mod operands;
 mod periodic;
 pub mod profile;

@@ -42,9 +42,9 @@ impl Work {
         Self::new(LEAST.saturating_add((count as u64).saturating_mul(BUCKET)))
     }
 
-    /// For the names of what one process keeps: of a hundred thousand addresses.
+    /// For the names of what one process keeps: of a hundred thousand addresses, functions inlined there included.
     pub(super) fn for_names() -> Self {
-        Self::new(4 * LEAST)
+        Self::new(6 * LEAST)
     }
 
     fn new(left: u64) -> Self {
