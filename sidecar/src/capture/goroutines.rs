@@ -5,7 +5,7 @@
 //! the same state at the same place, and had not run since it was chosen, and both copies lead the same way. One that parks again and again at one
 //! place is so told from one that stays. Else it is tried again, then counted. Not one moment for all of them: each is consistent in itself.
 //! Bounded: so many goroutines that live, in batches of [`BATCH`]; places of the list, which dead ones keep, by [`PLACES`]; their stacks by
-//! [`BYTES`](super::stacks::BYTES); what it costs to have these, and labels, by [`Work`].
+//! [`BYTES`](super::stacks::BYTES); what it costs to find them, to have their stacks, and their labels, each by [`Work`] of its own.
 
 use std::sync::Arc;
 
@@ -34,7 +34,8 @@ const PLACES: u64 = 1 << 22;
 pub struct Goroutines {
     /// Those that are alive, the runtime's own included.
     pub list: Vec<Goroutine>,
-    /// Left out, as more live than were asked for. Beyond [`PLACES`] it is not known which live: all there count.
+    /// Left out, as more live than were asked for. Beyond [`PLACES`], and where the work for the list is done, it is not known which live: all there
+    /// count.
     pub beyond: u64,
     /// Whose stack could not be had, as they ran on each time it was copied. They are in the list, without one, but for those that had no number yet.
     pub changed: u64,
@@ -108,14 +109,16 @@ pub fn goroutines<M: Memory>(
     let Some((mut first, count)) = list(memory, variable)? else { return Ok(None) };
     let places = count.min(PLACES);
     let all = Goroutines { beyond: count - places, ..Goroutines::default() };
-    let work = Work::for_goroutines(places.min(most as u64));
-    let (measured, code) = (&Metered::new(memory, &work), &Metered::new(code, &work));
-    let (labels, stacks) = (Reader::new(measured, layout.labels), Stacks::new(stacks::BYTES));
-    let mut capture = Capture { memory, measured, code, layout, most, labels, stacks, all };
+    let count = places.min(most as u64);
+    let (for_list, for_stacks, for_labels) = (Work::for_list(count), Work::for_stacks(count), Work::for_labels(count));
+    let (stacked, code) = (&Metered::new(memory, &for_stacks), &Metered::new(code, &for_stacks));
+    let (labelled, memory) = (&Metered::new(memory, &for_labels), &Metered::new(memory, &for_list));
+    let (labels, stacks) = (Reader::new(labelled, layout.labels), Stacks::new(stacks::BYTES));
+    let mut capture = Capture { memory, stacked, code, layout, most, labels, stacks, all };
     let mut at = 0;
     while at < places {
         // Where nothing is a goroutine there is no list.
-        if capture.all.broken > most.max(BATCH) as u64 {
+        if capture.all.broken > most.max(BATCH) as u64 || memory.is_spent() {
             capture.all.beyond += places - at;
             break;
         }
@@ -169,10 +172,10 @@ fn addresses(
 }
 
 struct Capture<'m, M, C> {
-    /// For what there is so much of as goroutines.
-    memory: &'m M,
-    /// For what there may be any amount of.
-    measured: &'m Metered<'m, M>,
+    /// For the list and what stands in each `g`.
+    memory: &'m Metered<'m, M>,
+    /// For stacks.
+    stacked: &'m Metered<'m, M>,
     code: &'m Metered<'m, C>,
     layout: &'m Layout,
     most: usize,
@@ -247,7 +250,7 @@ impl<M: Memory, C: Code> Capture<'_, M, C> {
             // What is longer than a copy was read piece by piece, and is so again.
             let is_whole = was.hi.saturating_sub(was.start.sp) <= CHUNK as u64;
             let is_same = stayed && (is_whole && first == second || self.walked(was, second)? == *walk);
-            if self.measured.is_spent() {
+            if self.stacked.is_spent() {
                 self.all.over_work += 1;
                 self.take(was, labels, &[], End::Lost);
             } else if is_same {
@@ -267,7 +270,7 @@ impl<M: Memory, C: Code> Capture<'_, M, C> {
 
     /// The stacks of these, each from where it goes on, [`CHUNK`] of it at most; as far as it is there.
     fn copies(&self, waiting: &[(u64, State)]) -> Result<Vec<Vec<u8>>, Fault> {
-        let most = if self.measured.is_spent() { 0 } else { CHUNK as u64 };
+        let most = if self.stacked.is_spent() { 0 } else { CHUNK as u64 };
         let length = |state: &State| state.hi.saturating_sub(state.start.sp).min(most) as usize;
         let mut buffers: Vec<Vec<u8>> = waiting.iter().map(|(_, state)| vec![0; length(state)]).collect();
         let mut pieces: Vec<_> = waiting
@@ -275,14 +278,14 @@ impl<M: Memory, C: Code> Capture<'_, M, C> {
             .zip(&mut buffers)
             .map(|((_, state), buffer)| Piece::new(state.start.sp, &mut buffer[..]))
             .collect();
-        self.measured.read_many(&mut pieces)?;
+        self.stacked.read_many(&mut pieces)?;
         let read: Vec<usize> = pieces.iter().map(|piece| piece.read).collect();
         buffers.iter_mut().zip(read).for_each(|(buffer, read)| buffer.truncate(read));
         Ok(buffers)
     }
 
     fn walked(&self, state: &State, copy: &[u8]) -> Result<(Vec<Pc>, End), Fault> {
-        let mut bytes = Bytes::new(self.measured, state.lo..state.hi, state.start.sp, copy);
+        let mut bytes = Bytes::new(self.stacked, state.lo..state.hi, state.start.sp, copy);
         walk(self.code, state.start, &mut bytes)
     }
 

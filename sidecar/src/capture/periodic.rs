@@ -49,7 +49,8 @@ impl Periodic {
         let (mut builder, mut missing, mut count) = (Builder::new(&self.source, resource), Vec::new(), None);
         match self.source.heap(bounds) {
             Ok(mut heap) => {
-                self.allocated.since_heap(&mut heap, bounds.buckets);
+                let window = self.allocated.window(window);
+                self.allocated.since_heap(&mut heap, window, bounds.buckets);
                 builder.heap(&mut heap, window);
             }
             Err(error) => missing.push((What::Heap, error)),
@@ -66,7 +67,8 @@ impl Periodic {
         for (kind, what, totals) in contention {
             match self.source.contention(kind, bounds) {
                 Ok(mut read) => {
-                    totals.since_contention(&mut read, bounds.buckets);
+                    let window = totals.window(window);
+                    totals.since_contention(&mut read, window, bounds.buckets);
                     builder.contention(&read, window);
                 }
                 Err(error) => missing.push((what, error)),
@@ -133,26 +135,34 @@ struct Last {
     known: Map<u64, Value>,
     /// Whether all that the list had is among them.
     is_whole: bool,
+    /// The end of its window, nanoseconds since 1970.
+    ended: u64,
 }
 
 /// A count and an amount.
 type Value = (i64, i64);
 
 impl Totals {
+    /// The window that ends with this one and has all that came since the list was read last: a longer one, where it could not be read for a while.
+    fn window(&self, window: Window) -> Window {
+        let start_unix_nanos = self.0.iter().fold(window.start_unix_nanos, |start, last| start.min(last.ended));
+        Window { start_unix_nanos, duration_nanos: window.end().saturating_sub(start_unix_nanos).max(1) }
+    }
+
     /// Leaves of allocations those since the window before.
-    fn since_heap(&mut self, heap: &mut Heap, most: usize) {
+    fn since_heap(&mut self, heap: &mut Heap, window: Window, most: usize) {
         let value = |Amount { objects, bytes }| (objects, bytes);
         let records = heap.records.iter().map(|record| (record.at, value(record.allocated))).collect();
-        let told = self.since(records, heap.walk.is_whole(), most);
+        let told = self.since(records, heap.walk.is_whole(), window.end(), most);
         for (record, (objects, bytes)) in heap.records.iter_mut().zip(told) {
             record.allocated = Amount { objects, bytes };
         }
     }
 
     /// Leaves of events those since the window before.
-    fn since_contention(&mut self, contention: &mut Contention, most: usize) {
+    fn since_contention(&mut self, contention: &mut Contention, window: Window, most: usize) {
         let records = contention.records.iter().map(|record| (record.at, (record.count, record.ticks))).collect();
-        let told = self.since(records, contention.walk.is_whole(), most);
+        let told = self.since(records, contention.walk.is_whole(), window.end(), most);
         for (record, told) in contention.records.iter_mut().zip(told) {
             (record.count, record.ticks) = told;
         }
@@ -162,7 +172,7 @@ impl Totals {
     ///
     /// One that is not known is new if all were known then. Else it may have been missed; but new ones are put in front of the list, so what stands before all
     /// that is known is new. Of others nothing says when they came about.
-    fn since(&mut self, mut records: Vec<(u64, Value)>, is_whole: bool, most: usize) -> Vec<Value> {
+    fn since(&mut self, mut records: Vec<(u64, Value)>, is_whole: bool, ended: u64, most: usize) -> Vec<Value> {
         let before = self.0.take();
         let mut now = Map::with_capacity_and_hasher(records.len(), State::default());
         let known = |at: &u64| before.as_ref().and_then(|before| before.known.get(at)).copied();
@@ -186,7 +196,7 @@ impl Totals {
             }
             now.entry(at).or_insert(value);
         }
-        self.0 = Some(Last { known: now, is_whole });
+        self.0 = Some(Last { known: now, is_whole, ended });
         records.into_iter().map(|(_, value)| value).collect()
     }
 }
@@ -198,7 +208,22 @@ mod tests {
     const MOST: usize = 1000;
 
     fn told(totals: &mut Totals, records: &[(u64, Value)], is_whole: bool) -> Vec<Value> {
-        totals.since(records.to_vec(), is_whole, MOST)
+        totals.since(records.to_vec(), is_whole, 0, MOST)
+    }
+
+    /// Check that a window behind others in which the list could not be read says how long ago it was read.
+    #[test]
+    fn what_came_in_two_windows_is_told_of_both() {
+        let window = |start, end| Window { start_unix_nanos: start, duration_nanos: end - start };
+        let mut totals = Totals::default();
+        assert_eq!(totals.window(window(100, 200)), window(100, 200));
+        totals.since(vec![], true, 200, MOST);
+        assert_eq!(
+            [window(200, 300), window(300, 400)].map(|now| totals.window(now)),
+            [window(200, 300), window(200, 400)]
+        );
+        // The clock was set back.
+        assert_eq!(totals.window(window(50, 60)), window(50, 60));
     }
 
     #[test]

@@ -44,6 +44,14 @@ pub struct Window {
     pub duration_nanos: u64,
 }
 
+impl Window {
+    /// Its end, nanoseconds since 1970 UTC.
+    #[must_use]
+    pub fn end(self) -> u64 {
+        self.start_unix_nanos.saturating_add(self.duration_nanos)
+    }
+}
+
 /// Profiles of one process under way.
 #[derive(Debug)]
 pub struct Builder<'s> {

@@ -140,11 +140,13 @@ fn tables_without_end_are_looked_through_within_bounds() {
     assert!(all.over_work > 0 && code.looked_up() < 1200 << 20, "{} {}", all.over_work, code.looked_up());
 }
 
-/// Check that labels of which each text lies on pages of its own, and one at the end nowhere, cost no more: what is kept of them is nothing.
+/// Check that labels of which each text lies on pages of its own, and one at the end nowhere, cost no more than labels may, and nobody's stack: what is kept
+/// of them is nothing.
 #[test]
-fn labels_that_point_about_cost_what_a_capture_may_cost() {
+fn labels_that_point_about_cost_what_labels_may_cost() {
+    const COUNT: u64 = 1500;
     let memory = Vast::new(|range: &Range<u64>, write: &mut dyn FnMut(u64, &[u64])| {
-        many(1000, range, write);
+        many(COUNT, range, write);
         let (lo, mut pairs) = (range.start & !(APART - 1), Vec::new());
         if lo < STACKS || range.start > lo + 0x1000 {
             return;
@@ -158,10 +160,40 @@ fn labels_that_point_about_cost_what_a_capture_may_cost() {
         write(lo + 0x200, &pairs);
     });
     let all = goroutines(&memory, &Text, &VARIABLES, &layout(), 100_000).unwrap().unwrap();
-    assert_eq!(all.list.len(), 1000);
-    assert!(all.list.iter().all(|goroutine| goroutine.labels.is_empty()));
-    assert_eq!((all.labels_cut, all.labels_changed), (0, 1000));
-    assert!(memory.bytes.get() < 1200 << 20, "{}", memory.bytes.get());
+    assert_eq!((all.list.len() as u64, all.over_work), (COUNT, 0));
+    assert!(all.list.iter().all(|goroutine| goroutine.labels.is_empty() && goroutine.end == End::Root));
+    assert_eq!(all.labels_cut + all.labels_changed, COUNT);
+    assert!(all.labels_cut > COUNT / 2 && memory.bytes.get() < 400 << 20, "{} {}", all.labels_cut, memory.bytes.get());
+}
+
+/// A list of so many places, at which nobody lives; how many were looked at.
+struct Dead {
+    count: u64,
+    looked: Cell<u64>,
+}
+
+impl Memory for Dead {
+    fn read_many(&self, pieces: &mut [Piece<'_>]) -> Result<(), Fault> {
+        for piece in pieces {
+            piece.read = piece.buffer.len();
+            if piece.address == 0x300 {
+                let words = [0x1_0000, self.count, self.count].map(u64::to_le_bytes);
+                piece.buffer.iter_mut().zip(words.as_flattened()).for_each(|(byte, word)| *byte = *word);
+            }
+            self.looked.set(self.looked.get() + u64::from(piece.read == layout().g.length()));
+        }
+        Ok(())
+    }
+}
+
+/// Check that a list of dead goroutines alone is looked through as far as there is work for it, and that the rest counts.
+#[test]
+fn a_list_of_dead_goroutines_costs_what_a_list_may_cost() {
+    let memory = Dead { count: 3_000_000, looked: Cell::new(0) };
+    let all = goroutines(&memory, &Text, &VARIABLES, &layout(), 1000).unwrap().unwrap();
+    let looked = memory.looked.get();
+    assert!((1_000_000..2_000_000).contains(&looked), "{looked}");
+    assert_eq!((all.list.len(), all.broken + all.beyond >= 3_000_000 - looked), (0, true), "{all:?}");
 }
 
 /// Check that buckets that lie far apart end the list once they have cost what a capture may, which is counted.
