@@ -9,7 +9,8 @@
 
 use crate::go::{Call, Elision, Frame, Frames};
 
-use super::loaded::{Loaded, Named};
+use super::loaded::Loaded;
+use super::names::Named;
 use super::stack::Pc;
 
 /// The outermost function of each goroutine, which Go's profiles leave out.

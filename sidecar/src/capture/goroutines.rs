@@ -5,14 +5,14 @@
 //! the same state at the same place, and had not run since it was chosen, and both copies lead the same way. One that parks again and again at one
 //! place is so told from one that stays. Else it is tried again, then counted. Not one moment for all of them: each is consistent in itself.
 //! Bounded: so many goroutines that live, in batches of [`BATCH`]; places of the list, which dead ones keep, by [`PLACES`]; their stacks by
-//! [`BYTES`](super::stacks::BYTES); what it costs to have these, and labels, by [`Work`].
+//! [`BYTES`](super::stacks::BYTES); what it costs to find them, to have their stacks, and their labels, each by [`Work`] of its own.
 
 use std::sync::Arc;
 
-use crate::go::layouts::{Layout, status};
+use crate::go::layouts::{G, Layout, status};
 use crate::target::{Fault, Piece};
 
-use super::labels::{Labels, Reader};
+use super::labels::{Labels, Reader, Seen, Untold};
 use super::memory::{Memory, word_at, words};
 use super::stack::{Bytes, CHUNK, End, Pc, walk};
 use super::stacks::{self, Stacks};
@@ -34,7 +34,8 @@ const PLACES: u64 = 1 << 22;
 pub struct Goroutines {
     /// Those that are alive, the runtime's own included.
     pub list: Vec<Goroutine>,
-    /// Left out, as more live than were asked for. Beyond [`PLACES`] it is not known which live: all there count.
+    /// Left out, as more live than were asked for. Beyond [`PLACES`], and where the work for the list is done, it is not known which live: all there
+    /// count.
     pub beyond: u64,
     /// Whose stack could not be had, as they ran on each time it was copied. They are in the list, without one, but for those that had no number yet.
     pub changed: u64,
@@ -44,6 +45,8 @@ pub struct Goroutines {
     pub over_work: u64,
     /// Whose labels are left out for one of these reasons.
     pub labels_cut: u64,
+    /// Whose labels are left out, as they were others each time that they were read, or are no labels.
+    pub labels_changed: u64,
     /// Elements of the list that are no goroutines: memory that is not there, bounds that cannot be.
     pub broken: u64,
 }
@@ -106,14 +109,16 @@ pub fn goroutines<M: Memory>(
     let Some((mut first, count)) = list(memory, variable)? else { return Ok(None) };
     let places = count.min(PLACES);
     let all = Goroutines { beyond: count - places, ..Goroutines::default() };
-    let work = Work::for_goroutines(places.min(most as u64));
-    let (measured, code) = (&Metered::new(memory, &work), &Metered::new(code, &work));
-    let (labels, stacks) = (Reader::new(measured, layout.labels), Stacks::new(stacks::BYTES));
-    let mut capture = Capture { memory, measured, code, layout, most, labels, stacks, all };
+    let count = places.min(most as u64);
+    let (for_list, for_stacks, for_labels) = (Work::for_list(count), Work::for_stacks(count), Work::for_labels(count));
+    let (stacked, code) = (&Metered::new(memory, &for_stacks), &Metered::new(code, &for_stacks));
+    let (labelled, memory) = (&Metered::new(memory, &for_labels), &Metered::new(memory, &for_list));
+    let (labels, stacks) = (Reader::new(labelled, layout.labels), Stacks::new(stacks::BYTES));
+    let mut capture = Capture { memory, stacked, code, layout, most, labels, stacks, all };
     let mut at = 0;
     while at < places {
         // Where nothing is a goroutine there is no list.
-        if capture.all.broken > most.max(BATCH) as u64 {
+        if capture.all.broken > most.max(BATCH) as u64 || memory.is_spent() {
             capture.all.beyond += places - at;
             break;
         }
@@ -124,7 +129,6 @@ pub fn goroutines<M: Memory>(
         }
         at += length as u64;
     }
-    capture.all.labels_cut = capture.labels.cut();
     Ok(Some(capture.all))
 }
 
@@ -168,10 +172,10 @@ fn addresses(
 }
 
 struct Capture<'m, M, C> {
-    /// For what there is so much of as goroutines.
-    memory: &'m M,
-    /// For what there may be any amount of.
-    measured: &'m Metered<'m, M>,
+    /// For the list and what stands in each `g`.
+    memory: &'m Metered<'m, M>,
+    /// For stacks.
+    stacked: &'m Metered<'m, M>,
     code: &'m Metered<'m, C>,
     layout: &'m Layout,
     most: usize,
@@ -188,8 +192,8 @@ impl<M: Memory, C: Code> Capture<'_, M, C> {
             return self.batch(addresses);
         }
         let mut living = Vec::new();
-        for (address, now) in self.read(addresses)? {
-            match now {
+        for Seen { address, state, .. } in look(self.memory, &self.layout.g, addresses)? {
+            match state {
                 Some(now) if now.is_alive() => living.push(address),
                 Some(_) => {}
                 None => self.all.broken += 1,
@@ -206,10 +210,10 @@ impl<M: Memory, C: Code> Capture<'_, M, C> {
             left = self.round(&left)?;
         }
         // What changed each time: its state at the end, without a stack.
-        for (_, now) in self.read(&left)? {
-            self.all.changed += u64::from(now.is_some());
-            match now {
-                Some(now) if now.is_alive() && !now.is_nascent() => self.take(&now, &[], End::Lost)?,
+        for seen in self.seen(&left)? {
+            self.all.changed += u64::from(seen.state.is_some());
+            match seen.state {
+                Some(now) if now.is_alive() && !now.is_nascent() => self.take(&now, seen.labels, &[], End::Lost),
                 Some(_) => {}
                 None => self.all.broken += 1,
             }
@@ -219,36 +223,38 @@ impl<M: Memory, C: Code> Capture<'_, M, C> {
 
     /// Takes those that stay as they are while their stacks are copied; the others come back.
     fn round(&mut self, addresses: &[u64]) -> Result<Vec<u64>, Fault> {
-        let before = self.read(addresses)?;
-        let (mut waiting, mut changed) = (Vec::new(), Vec::new());
-        for (address, now) in before {
-            match now {
+        let (mut waiting, mut labels, mut changed) = (Vec::new(), Vec::new(), Vec::new());
+        for seen in self.seen(addresses)? {
+            match seen.state {
                 // The bounds of a stack are written one after the other.
-                None => changed.push(address),
+                None => changed.push(seen.address),
                 Some(now) if !now.is_alive() => {}
-                Some(now) if now.is_nascent() => changed.push(address),
-                Some(now) if now.status == status::RUNNING => self.take(&now, &[], End::Root)?,
-                Some(now) => waiting.push((address, now)),
+                Some(now) if now.is_nascent() => changed.push(seen.address),
+                Some(now) if now.status == status::RUNNING => self.take(&now, seen.labels, &[], End::Root),
+                Some(now) => {
+                    waiting.push((seen.address, now));
+                    labels.push(seen.labels);
+                }
             }
         }
         let (first, again) = (self.copies(&waiting)?, waiting.iter().map(|(address, _)| *address).collect::<Vec<_>>());
         let walks = waiting.iter().zip(&first).map(|((_, state), copy)| self.walked(state, copy));
         let walks = walks.collect::<Result<Vec<_>, Fault>>()?;
-        let after = self.read(&again)?;
+        let after = look(self.memory, &self.layout.g, &again)?;
         let second = self.copies(&waiting)?;
-        for (at, (address, was)) in waiting.iter().enumerate() {
-            let stayed = after.get(at).and_then(|(_, now)| *now).is_some_and(|now| was.is_same(&now));
+        for ((at, (address, was)), labels) in waiting.iter().enumerate().zip(labels) {
+            let stayed = after.get(at).and_then(|now| now.state).is_some_and(|now| was.is_same(&now));
             let (Some(walk), Some(first), Some(second)) = (walks.get(at), first.get(at), second.get(at)) else {
                 continue;
             };
             // What is longer than a copy was read piece by piece, and is so again.
             let is_whole = was.hi.saturating_sub(was.start.sp) <= CHUNK as u64;
             let is_same = stayed && (is_whole && first == second || self.walked(was, second)? == *walk);
-            if self.measured.is_spent() {
+            if self.stacked.is_spent() {
                 self.all.over_work += 1;
-                self.take(was, &[], End::Lost)?;
+                self.take(was, labels, &[], End::Lost);
             } else if is_same {
-                self.take(was, &walk.0, walk.1)?;
+                self.take(was, labels, &walk.0, walk.1);
             } else {
                 changed.push(*address);
             }
@@ -256,20 +262,15 @@ impl<M: Memory, C: Code> Capture<'_, M, C> {
         Ok(changed)
     }
 
-    /// What stands in each `g`; none where it is none.
-    fn read(&self, addresses: &[u64]) -> Result<Vec<(u64, Option<State>)>, Fault> {
-        let length = self.layout.g.length();
-        let mut buffers = vec![0; length * addresses.len()];
-        let chunks = buffers.chunks_exact_mut(length);
-        let mut pieces: Vec<_> = addresses.iter().zip(chunks).map(|(at, buffer)| Piece::new(*at, buffer)).collect();
-        self.memory.read_many(&mut pieces)?;
-        let state = |piece: &Piece<'_>| State::of(&self.layout.g, piece.buffer).filter(|_| piece.is_whole());
-        Ok(pieces.iter().map(|piece| (piece.address, state(piece))).collect())
+    /// What stands in each `g`, with its labels.
+    fn seen(&mut self, addresses: &[u64]) -> Result<Vec<Seen>, Fault> {
+        let (memory, g) = (self.memory, &self.layout.g);
+        self.labels.seen(addresses, |addresses| look(memory, g, addresses))
     }
 
     /// The stacks of these, each from where it goes on, [`CHUNK`] of it at most; as far as it is there.
     fn copies(&self, waiting: &[(u64, State)]) -> Result<Vec<Vec<u8>>, Fault> {
-        let most = if self.measured.is_spent() { 0 } else { CHUNK as u64 };
+        let most = if self.stacked.is_spent() { 0 } else { CHUNK as u64 };
         let length = |state: &State| state.hi.saturating_sub(state.start.sp).min(most) as usize;
         let mut buffers: Vec<Vec<u8>> = waiting.iter().map(|(_, state)| vec![0; length(state)]).collect();
         let mut pieces: Vec<_> = waiting
@@ -277,18 +278,20 @@ impl<M: Memory, C: Code> Capture<'_, M, C> {
             .zip(&mut buffers)
             .map(|((_, state), buffer)| Piece::new(state.start.sp, &mut buffer[..]))
             .collect();
-        self.measured.read_many(&mut pieces)?;
+        self.stacked.read_many(&mut pieces)?;
         let read: Vec<usize> = pieces.iter().map(|piece| piece.read).collect();
         buffers.iter_mut().zip(read).for_each(|(buffer, read)| buffer.truncate(read));
         Ok(buffers)
     }
 
     fn walked(&self, state: &State, copy: &[u8]) -> Result<(Vec<Pc>, End), Fault> {
-        let mut bytes = Bytes::new(self.measured, state.lo..state.hi, state.start.sp, copy);
+        let mut bytes = Bytes::new(self.stacked, state.lo..state.hi, state.start.sp, copy);
         walk(self.code, state.start, &mut bytes)
     }
 
-    fn take(&mut self, state: &State, stack: &[Pc], end: End) -> Result<(), Fault> {
+    fn take(&mut self, state: &State, labels: Result<Labels, Untold>, stack: &[Pc], end: End) {
+        self.all.labels_cut += u64::from(labels == Err(Untold::Cut));
+        self.all.labels_changed += u64::from(labels == Err(Untold::Unsteady));
         let kept = self.stacks.keep(stack);
         self.all.over_bytes += u64::from(kept.is_none());
         let (stack, end) = kept.map_or((Arc::default(), End::Lost), |stack| (stack, end));
@@ -301,10 +304,20 @@ impl<M: Memory, C: Code> Capture<'_, M, C> {
             parent: state.parent,
             go_pc: state.go_pc,
             start_pc: state.start_pc,
-            labels: self.labels.read(state.labels)?,
+            labels: labels.unwrap_or_default(),
             stack,
             end,
         });
-        Ok(())
     }
+}
+
+/// What stands in each `g`, without labels; none where it is none.
+fn look(memory: &impl Memory, g: &G, addresses: &[u64]) -> Result<Vec<Seen>, Fault> {
+    let length = g.length();
+    let mut buffers = vec![0; length * addresses.len()];
+    let chunks = buffers.chunks_exact_mut(length);
+    let mut pieces: Vec<_> = addresses.iter().zip(chunks).map(|(at, buffer)| Piece::new(*at, buffer)).collect();
+    memory.read_many(&mut pieces)?;
+    let state = |piece: &Piece<'_>| State::of(g, piece.buffer).filter(|_| piece.is_whole());
+    Ok(pieces.iter().map(|piece| Seen::new(piece.address, state(piece))).collect())
 }

@@ -1,33 +1,29 @@
 //! The labels of a goroutine (`pprof.Do`), which are in force for it and for those that it starts.
 //!
-//! In: `g.labels`. Out: keys and values, bounded in number and length, and in bytes for all of a capture; what is beyond is counted. Goroutines share
-//! sets of labels and never change one, so each is read once for a capture.
-//!
-//! Sources: runtime/pprof/label.go (`labelMap`: a map up to 1.23, a slice since), runtime/map.go (`hmap`, `bmap`).
+//! In: goroutines as they were looked at. Out: their labels, bounded in bytes for all of a capture; what is beyond, and what cannot be believed, is said.
+//! A program never changes a set, but a goroutine may have another one at any time, and what it had then becomes something else. So a set is read,
+//! the goroutine is looked at, the set is read again: it is believed if the goroutine was the same one, pointed to the same set, and both readings
+//! are alike. Nothing of a set is kept for others that point to it later: each batch of goroutines has its own readings. On the thread that captures.
 
 use std::fmt;
 use std::sync::Arc;
 
-use profiler_proto::hash::Map;
+use profiler_proto::hash::Set as Kept;
 
-use crate::go::layouts;
+use crate::go::layouts::{self, status};
 use crate::target::Fault;
 
-use super::memory::{Memory, Pages, word_at, words};
+use super::memory::Memory;
+use super::sets::{Set, Sets};
+use super::state::State;
 use super::work::Metered;
 
-/// Most labels of a goroutine that are read.
-const LABELS: u64 = 64;
-/// Most bytes of a key or value that are read.
-const TEXT: u64 = 1024;
 /// Bytes that the labels of a capture may have: 100,000 sets of a trace and a span.
 const BYTES: usize = 16 << 20;
-/// What a set takes beside its text: its counts, its place among those that are known.
+/// What a set takes beside its text: its counts, its place among those that are kept.
 const BESIDE: usize = 64;
-/// `abi.OldMapBucketCount`: pairs of a bucket.
-const PAIRS: usize = 8;
-/// Bytes of a `bmap` of strings: the tops of hashes, keys, values, the bucket that overflows.
-const BUCKET: usize = PAIRS + 2 * 16 * PAIRS + 8;
+/// How often labels are tried that changed meanwhile.
+const TRIES: u32 = 3;
 
 /// Keys with values, by key: one piece of memory for all of them, for there may be a hundred thousand sets.
 ///
@@ -77,115 +73,109 @@ impl fmt::Debug for Labels {
     }
 }
 
-/// Reads labels and keeps them.
+/// Why the labels of a goroutine are not told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Untold {
+    /// There was no room for them, or no work left.
+    Cut,
+    /// They were others each time that they were read, or are no labels.
+    Unsteady,
+}
+
+/// A goroutine as it was looked at.
+#[derive(Debug, Clone)]
+pub(super) struct Seen {
+    /// Where its `g` is.
+    pub(super) address: u64,
+    /// What stood there; none where it is none.
+    pub(super) state: Option<State>,
+    /// Its labels as of then.
+    pub(super) labels: Result<Labels, Untold>,
+}
+
+impl Seen {
+    /// Without its labels yet.
+    pub(super) fn new(address: u64, state: Option<State>) -> Self {
+        Self { address, state, labels: Ok(Labels::default()) }
+    }
+
+    /// Whether its labels are to be read: it has some, or it runs, so it may get some while its state is read.
+    fn is_open(&self) -> bool {
+        self.state.is_some_and(|state| state.is_alive() && (state.labels != 0 || state.status == status::RUNNING))
+    }
+
+    /// Where its labels are, if that is the same `now`, and it is still the same goroutine.
+    fn pointer(&self, now: &Self) -> Option<u64> {
+        let (was, now) = (self.state?, now.state?);
+        (was.is_one(&now) && was.labels == now.labels).then_some(now.labels)
+    }
+}
+
+/// Reads the labels of goroutines, and keeps equal ones once.
 #[derive(Debug)]
 pub(super) struct Reader<'m, M: ?Sized> {
-    memory: &'m Metered<'m, M>,
-    pages: Pages<'m, Metered<'m, M>>,
-    shape: layouts::Labels,
-    known: Map<u64, Option<Labels>>,
+    sets: Sets<'m, M>,
+    kept: Kept<Labels>,
     left: usize,
-    cut: u64,
 }
 
 impl<'m, M: Memory + ?Sized> Reader<'m, M> {
     pub(super) fn new(memory: &'m Metered<'m, M>, shape: layouts::Labels) -> Self {
-        Self { memory, pages: Pages::new(memory), shape, known: Map::default(), left: BYTES, cut: 0 }
+        Self { sets: Sets::new(memory, shape), kept: Kept::default(), left: BYTES }
     }
 
-    /// How often labels were left out, for want of room or of work.
-    pub(super) fn cut(&self) -> u64 {
-        self.cut
+    /// The goroutines at `addresses` with their labels. Those that have some are looked at again for it, and are then told as they were at that time,
+    /// between two readings of the labels.
+    pub(super) fn seen(
+        &mut self,
+        addresses: &[u64],
+        look: impl Fn(&[u64]) -> Result<Vec<Seen>, Fault>,
+    ) -> Result<Vec<Seen>, Fault> {
+        let mut all = look(addresses)?;
+        let mut open: Vec<&mut Seen> = all.iter_mut().filter(|seen| seen.is_open()).collect();
+        for _ in 0..TRIES {
+            if open.is_empty() {
+                break;
+            }
+            let (at, pointers) = (open.iter().map(|seen| seen.address).collect::<Vec<_>>(), pointers(&open));
+            let first = self.sets.read(&pointers)?;
+            let now = look(&at)?;
+            let second = self.sets.read(&pointers)?;
+            for (was, mut now) in open.iter_mut().zip(now) {
+                now.labels = match was.pointer(&now).map(|pointer| (first.get(&pointer), second.get(&pointer))) {
+                    _ if !now.is_open() => Ok(Labels::default()),
+                    // Null is not read.
+                    Some((None, None)) => Ok(Labels::default()),
+                    Some((Some(Some(first)), Some(Some(second)))) if first == second => self.keep(first),
+                    _ if self.sets.are_spent() => Err(Untold::Cut),
+                    _ => Err(Untold::Unsteady),
+                };
+                **was = now;
+            }
+            open.retain(|seen| seen.labels == Err(Untold::Unsteady));
+        }
+        Ok(all)
     }
 
-    /// The labels at `address`; empty for null, and where they cannot be read or there is no room for them.
-    pub(super) fn read(&mut self, address: u64) -> Result<Labels, Fault> {
-        if address == 0 {
-            return Ok(Labels::default());
+    /// These labels, kept; not those for which there is no room.
+    fn keep(&mut self, set: &Set) -> Result<Labels, Untold> {
+        let labels = Labels::of(set);
+        if let Some(known) = self.kept.get(&labels) {
+            return Ok(known.clone());
         }
-        if let Some(known) = self.known.get(&address) {
-            self.cut += u64::from(known.is_none());
-            return Ok(known.clone().unwrap_or_default());
-        }
-        let labels = if self.left == 0 { None } else { self.look_up(address)? }.filter(|_| !self.memory.is_spent());
-        self.cut += u64::from(labels.is_none());
-        self.known.insert(address, labels.clone());
-        Ok(labels.unwrap_or_default())
-    }
-
-    /// The set at `address`; none where there is no room for it.
-    fn look_up(&mut self, address: u64) -> Result<Option<Labels>, Fault> {
-        let mut labels = match self.shape {
-            layouts::Labels::Slice => self.slice(address)?,
-            layouts::Labels::Map => self.map(address)?,
-        }
-        .unwrap_or_default();
-        labels.sort_unstable();
-        let labels = Labels::of(&labels);
-        let bytes = BESIDE + labels.0.len();
         // The first set for which there is no room ends it: whoever looks at what is there is not misled by smaller ones behind it.
-        self.left = self.left.saturating_sub(bytes);
-        Ok((self.left > 0).then_some(labels))
-    }
-
-    /// `labelMap` is a struct of a slice of pairs.
-    fn slice(&mut self, address: u64) -> Result<Option<Vec<(String, String)>>, Fault> {
-        let Some(slice) = self.pages.words(address, 2)? else { return Ok(None) };
-        let &[at, count] = &slice[..] else { return Ok(None) };
-        let Some(pairs) = self.pages.words(at, 4 * count.min(LABELS) as usize)? else { return Ok(None) };
-        pairs
-            .as_chunks::<4>()
-            .0
-            .iter()
-            .map(|&[key, length, value, size]| self.pair((key, length), (value, size)))
-            .collect()
-    }
-
-    /// `labelMap` is a map: a pointer to an `hmap` {count, flags, B, …, buckets @16}.
-    fn map(&mut self, address: u64) -> Result<Option<Vec<(String, String)>>, Fault> {
-        let Some(header) = self.pages.words(address, 1)? else { return Ok(None) };
-        let Some(header) = self.pages.words(header.first().copied().unwrap_or(0), 3)? else { return Ok(None) };
-        let &[count, flags, buckets] = &header[..] else { return Ok(None) };
-        // 2^B buckets, B behind the flags.
-        let log = (flags >> 8 & 0xff).min(LABELS.ilog2().into());
-        let mut found = Vec::new();
-        for number in 0..1_u64 << log {
-            let mut next = buckets.wrapping_add(number * BUCKET as u64);
-            while next != 0 && found.len() < count.min(LABELS) as usize {
-                let mut bucket = [0; BUCKET];
-                if !self.pages.fill(next, &mut bucket)? {
-                    return Ok(None);
-                }
-                let before = found.len();
-                self.pairs_of(&bucket, &mut found)?;
-                next = if found.len() > before { word_at(&bucket, BUCKET - 8) } else { 0 };
-            }
+        self.left = self.left.saturating_sub(BESIDE + labels.0.len());
+        if self.left == 0 {
+            return Err(Untold::Cut);
         }
-        Ok(Some(found))
+        self.kept.insert(labels.clone());
+        Ok(labels)
     }
+}
 
-    /// The pairs of a bucket whose places are taken: the top of a hash is then at least `minTopHash`, 5.
-    fn pairs_of(&mut self, bucket: &[u8], found: &mut Vec<(String, String)>) -> Result<(), Fault> {
-        let words = words(bucket);
-        for (place, top) in bucket.iter().take(PAIRS).enumerate() {
-            let text = |first: usize| Some((*words.get(first)?, *words.get(first + 1)?));
-            let (key, value) = (text(1 + 2 * place), text(1 + 2 * (PAIRS + place)));
-            if let Some((key, value)) = key.zip(value).filter(|_| *top >= 5) {
-                found.extend(self.pair(key, value)?);
-            }
-        }
-        Ok(())
-    }
-
-    fn pair(&mut self, key: (u64, u64), value: (u64, u64)) -> Result<Option<(String, String)>, Fault> {
-        Ok(self.text(key)?.zip(self.text(value)?))
-    }
-
-    fn text(&mut self, (at, length): (u64, u64)) -> Result<Option<String>, Fault> {
-        let mut bytes = vec![0; length.min(TEXT) as usize];
-        let is_whole = self.pages.fill(at, &mut bytes)?;
-        Ok(is_whole.then(|| String::from_utf8_lossy(&bytes).into_owned()))
-    }
+/// Where labels of these are.
+fn pointers(open: &[&mut Seen]) -> Vec<u64> {
+    open.iter().filter_map(|seen| Some(seen.state?.labels)).filter(|pointer| *pointer != 0).collect()
 }
 
 #[cfg(test)]

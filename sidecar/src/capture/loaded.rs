@@ -1,7 +1,7 @@
 //! A Go program as it is loaded in one process: its functions at the process's addresses.
 //!
 //! In: the program of a file and what the loader added. Out: what a walk of stacks and the search for variables ask ([`Code`]). What was asked about an
-//! address is kept, up to [`KNOWN`] of them, for stacks have few. On the thread that captures.
+//! address is kept, up to [`KNOWN`] of them, for stacks have few; names also within bytes ([`Names`]). On the thread that captures.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -13,6 +13,7 @@ use profiler_proto::hash::Map;
 use crate::elf::Machine;
 use crate::go::{Call, Frames, Program, Role};
 
+use super::names::{Named, Names};
 use super::variables::{Code, FUNCTIONS, Function, SYMBOLS};
 
 /// Most addresses that are kept.
@@ -34,17 +35,8 @@ pub struct Loaded {
     extents: HashMap<&'static str, Range<u64>>,
     symbols: HashMap<&'static str, u64>,
     known: RefCell<Map<u64, Known>>,
-    named: RefCell<Map<u64, Named>>,
+    named: RefCell<Names>,
     looked_up: Cell<u64>,
-}
-
-/// What a return address stands for.
-#[derive(Debug, Clone)]
-pub struct Named {
-    /// The functions, innermost first.
-    pub frames: Frames,
-    /// The addresses that stand for the functions around the innermost one, in stacks with one for each.
-    pub implied: Arc<[u64]>,
 }
 
 impl Loaded {
@@ -73,25 +65,29 @@ impl Loaded {
     #[must_use]
     pub fn frames(&self, pc: u64, call: Call) -> Frames {
         let (frames, pairs) = self.program.frames_in(pc.wrapping_sub(self.bias), call);
+        self.charge(pairs);
+        frames
+    }
+
+    /// Counts what it cost to look something up among so many pairs; none: it was known.
+    fn charge(&self, pairs: Option<u32>) {
         let cost = pairs.map_or(0, |pairs| LOOK_UP + PAIR * u64::from(pairs));
         self.looked_up.set(self.looked_up.get() + cost);
-        frames
     }
 
     /// What a return address of the process stands for.
     #[must_use]
     pub fn named(&self, pc: u64) -> Named {
         let mut named = self.named.borrow_mut();
-        if let Some(known) = named.get(&pc) {
+        if let Some(known) = named.known(pc) {
             return known.clone();
         }
-        if named.len() >= KNOWN {
-            named.clear();
-        }
-        let implied = self.program.implied(pc.wrapping_sub(self.bias)).into_iter();
-        let implied = implied.map(|pc| pc.wrapping_add(self.bias)).collect();
-        let found = Named { frames: self.frames(pc, Call::Return), implied };
-        named.insert(pc, found.clone());
+        let frames = self.frames(pc, Call::Return);
+        let (implied, pairs) = self.program.implied_in(pc.wrapping_sub(self.bias), frames.len());
+        self.charge(pairs);
+        let implied = implied.into_iter().map(|pc| pc.wrapping_add(self.bias)).collect();
+        let found = Named { frames, implied };
+        named.keep(pc, found.clone());
         found
     }
 

@@ -1,7 +1,7 @@
 //! What a Go runtime keeps in its memory: heap, goroutines, block and mutex, read from outside.
 //!
 //! In: a process. `source` finds the program and, by `variables` and `operands`, where it keeps things; `heap`, `contention` (by `buckets`) and
-//! `goroutines` (by `stack`, `labels`) read them, `figures` the runtime's own figures; `frames` gives names; `profile` makes profiles of them. Nothing is written into the process,
+//! `goroutines` (by `stack`, `labels`, `sets`) read them, `figures` the runtime's own figures; `frames` gives names; `profile` makes profiles of them. Nothing is written into the process,
 //! it is not stopped and gets no signal. All that is read is taken for hostile: bounded (in what it costs by `work`),
 //! checked, and what cannot be is counted.
 
@@ -14,9 +14,11 @@ pub mod heap;
 mod labels;
 mod loaded;
 mod memory;
+mod names;
 mod operands;
 mod periodic;
 pub mod profile;
+mod sets;
 mod source;
 mod stack;
 mod stacks;

@@ -2,7 +2,7 @@
 //!
 //! In: a [`Source`]. Out: for each window one set: what is in use and which goroutines there are at its end; what was allocated and waited for in it,
 //! where the runtime counts from its start. The first window has no such figures, for nothing says when they came about. Memory: 24 bytes for each
-//! record of the runtime's. On a thread that can be left behind.
+//! record of the runtime's, for twice as many as are captured at most. On a thread that can be left behind.
 
 use profiler_proto::ProfileSet;
 use profiler_proto::hash::{Map, State};
@@ -49,7 +49,8 @@ impl Periodic {
         let (mut builder, mut missing, mut count) = (Builder::new(&self.source, resource), Vec::new(), None);
         match self.source.heap(bounds) {
             Ok(mut heap) => {
-                since_heap(&mut self.allocated, &mut heap);
+                let window = self.allocated.window(window);
+                self.allocated.since_heap(&mut heap, window, bounds.buckets);
                 builder.heap(&mut heap, window);
             }
             Err(error) => missing.push((What::Heap, error)),
@@ -66,7 +67,8 @@ impl Periodic {
         for (kind, what, totals) in contention {
             match self.source.contention(kind, bounds) {
                 Ok(mut read) => {
-                    since_contention(totals, &mut read);
+                    let window = totals.window(window);
+                    totals.since_contention(&mut read, window, bounds.buckets);
                     builder.contention(&read, window);
                 }
                 Err(error) => missing.push((what, error)),
@@ -123,66 +125,138 @@ pub struct Captured {
     pub figures: Result<RuntimeFigures, Error>,
 }
 
-/// Counts and amounts of each record as of the window before; none before the first.
-type Totals = Option<Map<u64, (i64, i64)>>;
+/// Counts and amounts of the records of one list as of the window before; none before the first.
+#[derive(Debug, Default)]
+struct Totals(Option<Last>);
 
-/// Leaves of allocations those since `totals`.
-fn since_heap(totals: &mut Totals, heap: &mut Heap) {
-    let mut now = Map::with_capacity_and_hasher(heap.records.len(), State::default());
-    for record in &mut heap.records {
-        let Amount { objects, bytes } = record.allocated;
-        let (objects, bytes) = since(totals, &mut now, record.at, (objects, bytes));
-        record.allocated = Amount { objects, bytes };
-    }
-    keep_unseen(totals, &mut now, heap.walk.is_whole());
-    *totals = Some(now);
+/// What was told last.
+#[derive(Debug)]
+struct Last {
+    known: Map<u64, Value>,
+    /// Whether all that the list had is among them.
+    is_whole: bool,
+    /// The end of its window, nanoseconds since 1970.
+    ended: u64,
 }
 
-/// Leaves of events those since `totals`.
-fn since_contention(totals: &mut Totals, contention: &mut Contention) {
-    let mut now = Map::with_capacity_and_hasher(contention.records.len(), State::default());
-    for record in &mut contention.records {
-        (record.count, record.ticks) = since(totals, &mut now, record.at, (record.count, record.ticks));
-    }
-    keep_unseen(totals, &mut now, contention.walk.is_whole());
-    *totals = Some(now);
-}
+/// A count and an amount.
+type Value = (i64, i64);
 
-/// Where not all of a list was taken, the other records are not new when they are seen again.
-fn keep_unseen(totals: &Totals, now: &mut Map<u64, (i64, i64)>, is_whole: bool) {
-    if !is_whole {
-        totals.iter().flatten().for_each(|(at, value)| _ = now.entry(*at).or_insert(*value));
+impl Totals {
+    /// The window that ends with this one and has all that came since the list was read last: a longer one, where it could not be read for a while.
+    fn window(&self, window: Window) -> Window {
+        let start_unix_nanos = self.0.iter().fold(window.start_unix_nanos, |start, last| start.min(last.ended));
+        Window { start_unix_nanos, duration_nanos: window.end().saturating_sub(start_unix_nanos).max(1) }
     }
-}
 
-fn since(totals: &Totals, now: &mut Map<u64, (i64, i64)>, at: u64, value: (i64, i64)) -> (i64, i64) {
-    let Some(before) = totals else {
-        now.insert(at, value);
-        return (0, 0);
-    };
-    let (count, amount) = before.get(&at).copied().unwrap_or_default();
-    // The highest so far: a total that fell (before the first collection, allocations are told that are not in it later) rises to what was
-    // told already.
-    now.insert(at, (value.0.max(count), value.1.max(amount)));
-    (value.0.saturating_sub(count).max(0), value.1.saturating_sub(amount).max(0))
+    /// Leaves of allocations those since the window before.
+    fn since_heap(&mut self, heap: &mut Heap, window: Window, most: usize) {
+        let value = |Amount { objects, bytes }| (objects, bytes);
+        let records = heap.records.iter().map(|record| (record.at, value(record.allocated))).collect();
+        let told = self.since(records, heap.walk.is_whole(), window.end(), most);
+        for (record, (objects, bytes)) in heap.records.iter_mut().zip(told) {
+            record.allocated = Amount { objects, bytes };
+        }
+    }
+
+    /// Leaves of events those since the window before.
+    fn since_contention(&mut self, contention: &mut Contention, window: Window, most: usize) {
+        let records = contention.records.iter().map(|record| (record.at, (record.count, record.ticks))).collect();
+        let told = self.since(records, contention.walk.is_whole(), window.end(), most);
+        for (record, told) in contention.records.iter_mut().zip(told) {
+            (record.count, record.ticks) = told;
+        }
+    }
+
+    /// What came of each record since the window before, newest record first.
+    ///
+    /// One that is not known is new if all were known then. Else it may have been missed; but new ones are put in front of the list, so what stands before all
+    /// that is known is new. Of others nothing says when they came about.
+    fn since(&mut self, mut records: Vec<(u64, Value)>, is_whole: bool, ended: u64, most: usize) -> Vec<Value> {
+        let before = self.0.take();
+        let mut now = Map::with_capacity_and_hasher(records.len(), State::default());
+        let known = |at: &u64| before.as_ref().and_then(|before| before.known.get(at)).copied();
+        let new = match &before {
+            None => 0,
+            Some(before) if before.is_whole => records.len(),
+            Some(_) => records.iter().position(|(at, _)| known(at).is_some()).unwrap_or(0),
+        };
+        for (place, (at, value)) in records.iter_mut().enumerate() {
+            let last = known(at).unwrap_or(if place < new { (0, 0) } else { *value });
+            // The highest so far: a total that fell (before the first collection, allocations are told that are not in it later) rises to what was
+            // told already.
+            now.insert(*at, (value.0.max(last.0), value.1.max(last.1)));
+            *value = (value.0.saturating_sub(last.0).max(0), value.1.saturating_sub(last.1).max(0));
+        }
+        // Where not all was taken, the others are as they were when they are seen again; as many as a list may have, for a program's memory may name others each time.
+        let unseen = before.into_iter().filter(|_| !is_whole).flat_map(|before| before.known);
+        for (at, value) in unseen {
+            if now.len() >= 2 * most {
+                break;
+            }
+            now.entry(at).or_insert(value);
+        }
+        self.0 = Some(Last { known: now, is_whole, ended });
+        records.into_iter().map(|(_, value)| value).collect()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const MOST: usize = 1000;
+
+    fn told(totals: &mut Totals, records: &[(u64, Value)], is_whole: bool) -> Vec<Value> {
+        totals.since(records.to_vec(), is_whole, 0, MOST)
+    }
+
+    /// Check that a window behind others in which the list could not be read says how long ago it was read.
+    #[test]
+    fn what_came_in_two_windows_is_told_of_both() {
+        let window = |start, end| Window { start_unix_nanos: start, duration_nanos: end - start };
+        let mut totals = Totals::default();
+        assert_eq!(totals.window(window(100, 200)), window(100, 200));
+        totals.since(vec![], true, 200, MOST);
+        assert_eq!(
+            [window(200, 300), window(300, 400)].map(|now| totals.window(now)),
+            [window(200, 300), window(200, 400)]
+        );
+        // The clock was set back.
+        assert_eq!(totals.window(window(50, 60)), window(50, 60));
+    }
+
     #[test]
     fn what_came_since_is_told_and_nothing_of_the_time_before_the_first() {
-        let mut totals = None;
-        let window = |totals: &mut Totals, values: &[(u64, (i64, i64))]| {
-            let mut now = Map::default();
-            let told: Vec<_> = values.iter().map(|(at, value)| since(totals, &mut now, *at, *value)).collect();
-            *totals = Some(now);
-            told
-        };
-        assert_eq!(window(&mut totals, &[(1, (5, 50))]), [(0, 0)]);
-        assert_eq!(window(&mut totals, &[(1, (7, 90)), (2, (3, 30))]), [(2, 40), (3, 30)]);
+        let mut totals = Totals::default();
+        assert_eq!(told(&mut totals, &[(1, (5, 50))], true), [(0, 0)]);
+        assert_eq!(told(&mut totals, &[(1, (7, 90)), (2, (3, 30))], true), [(2, 40), (3, 30)]);
         // A record that was read torn is not less than nothing.
-        assert_eq!(window(&mut totals, &[(1, (6, 95)), (2, (3, 30))]), [(0, 5), (0, 0)]);
+        assert_eq!(told(&mut totals, &[(1, (6, 95)), (2, (3, 30))], true), [(0, 5), (0, 0)]);
+    }
+
+    /// Check that a record that was missed, as the walk ended before it, is not taken for one that began since; and that new ones are still told as new.
+    #[test]
+    fn what_a_walk_missed_is_not_new_when_it_is_seen() {
+        let mut totals = Totals::default();
+        assert_eq!(told(&mut totals, &[(5, (1, 10)), (4, (1, 10))], false), [(0, 0); 2]);
+        let seen = [(6, (2, 20)), (5, (1, 10)), (4, (3, 30)), (3, (70, 700))];
+        assert_eq!(told(&mut totals, &seen, true), [(2, 20), (0, 0), (2, 20), (0, 0)]);
+        // Now all are known.
+        assert_eq!(told(&mut totals, &[(3, (71, 710)), (2, (9, 90))], false), [(1, 10), (9, 90)]);
+        // Nothing of it is known: it may be all that was missed.
+        assert_eq!(told(&mut totals, &[(8, (1, 1))], false), [(0, 0)]);
+    }
+
+    /// Check that a program that names other records in each window, and never all of them, is remembered within bounds.
+    #[test]
+    fn records_that_are_others_each_time_are_not_kept_without_end() {
+        let mut totals = Totals::default();
+        for window in 0..100 {
+            let records: Vec<_> = (0..MOST as u64).map(|record| (window * 10_000 + record, (1, 1))).collect();
+            told(&mut totals, &records, false);
+            let kept = totals.0.as_ref().unwrap().known.len();
+            assert!(kept <= 2 * MOST, "{kept} after {window}");
+        }
     }
 }

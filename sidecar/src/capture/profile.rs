@@ -22,12 +22,18 @@ use super::frames::{self, Place};
 use super::goroutines::{Goroutine, Goroutines};
 use super::heap::Heap;
 use super::loaded::Loaded;
+use super::names::Held;
 use super::source::Source;
 use super::stack::{End, Pc};
 use super::work::Work;
 
-/// Most locations that are found again without looking at their lines.
+/// Most locations that are found again without looking at their lines, and bytes that their names may have.
 const LOCATIONS: usize = 1 << 16;
+const HELD: usize = 16 << 20;
+/// Bytes that functions and locations of one set may have: those of the largest real programs have a few million.
+const NAMES: usize = 16 << 20;
+/// What a function or a location takes beside its text and its lines.
+const BESIDE: usize = 64;
 
 /// When something was captured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +42,14 @@ pub struct Window {
     pub start_unix_nanos: u64,
     /// Its length, at least 1.
     pub duration_nanos: u64,
+}
+
+impl Window {
+    /// Its end, nanoseconds since 1970 UTC.
+    #[must_use]
+    pub fn end(self) -> u64 {
+        self.start_unix_nanos.saturating_add(self.duration_nanos)
+    }
 }
 
 /// Profiles of one process under way.
@@ -47,9 +61,13 @@ pub struct Builder<'s> {
     functions: Map<(Arc<str>, Arc<str>, u32), FunctionId>,
     /// By address and the frames there, which are kept so that no others come to lie where they are.
     locations: Map<(u64, usize), (LocationId, Frames)>,
+    held: Held,
     /// What names may still cost, and how many stacks have none for want of it.
     work: Work,
     unnamed: u64,
+    /// Bytes that functions and locations may still have, and how many stacks end for want of them.
+    room: usize,
+    cut: u64,
     /// Tags and span of labels, by where these are as long as the goroutines are looked at.
     contexts: Map<usize, (Vec<AttributeId>, LinkId)>,
 }
@@ -68,8 +86,15 @@ impl<'s> Builder<'s> {
         let scope = Scope { name: "profiler_sidecar".into(), version: env!("CARGO_PKG_VERSION").into() };
         let mut set = ProfileSet { resource, scope, ..ProfileSet::default() };
         let mapping = mapping(source, &mut set);
-        let (functions, locations, contexts, unnamed) = Default::default();
-        Self { source, set, mapping, functions, locations, work: Work::for_names(), unnamed, contexts }
+        let (functions, locations, held, contexts) = Default::default();
+        let (work, unnamed, room, cut) = (Work::for_names(), 0, NAMES, 0);
+        Self { source, set, mapping, functions, locations, held, work, unnamed, room, cut, contexts }
+    }
+
+    /// The same, with so many bytes of functions and locations at most, about.
+    #[must_use]
+    pub fn naming_within(self, bytes: usize) -> Self {
+        Self { room: bytes, ..self }
     }
 
     /// What was added.
@@ -105,9 +130,10 @@ impl<'s> Builder<'s> {
             sums.add((stack, attributes, link), [1]);
             count += 1;
         }
-        let Goroutines { beyond, broken, over_bytes, over_work, changed, labels_cut, .. } = *goroutines;
+        let Goroutines { beyond, broken, over_bytes, over_work, changed, labels_cut, labels_changed, .. } = *goroutines;
         let all = Walk { beyond, broken, over_bytes, over_work, ..Walk::default() };
-        let losses = self.losses(&all, &[("changed", changed), ("labels_cut", labels_cut)]);
+        let others = [("changed", changed), ("labels_cut", labels_cut), ("labels_changed", labels_changed)];
+        let losses = self.losses(&all, &others);
         self.contexts.clear();
         self.add([kind], window, losses, &sums);
         count
@@ -116,12 +142,15 @@ impl<'s> Builder<'s> {
     /// The stack of a goroutine; none of the runtime's own.
     fn shown(&mut self, goroutine: &Goroutine) -> Option<StackId> {
         let source = self.source;
-        let places = self.work.done(source.loaded(), |_| places_of(source, goroutine));
-        let is_ours = !is_system(source, goroutine, places.as_deref().unwrap_or_default());
-        is_ours.then(|| match places {
-            Some(places) => self.marked(&places, goroutine),
-            None => self.left_out(),
-        })
+        let named = self.work.done(source.loaded(), |_| {
+            let places = places_of(source, goroutine);
+            (!is_system(source, goroutine, &places)).then_some(places)
+        });
+        match named {
+            Some(places) => places.map(|places| self.marked(&places, goroutine)),
+            // Whether it is one of the runtime's own would have to be looked up, too.
+            None => Some(self.left_out()),
+        }
     }
 
     /// The two profiles of contention: events and time.
@@ -157,6 +186,7 @@ impl<'s> Builder<'s> {
             ("foreign", walk.foreign),
             ("implausible", walk.implausible),
             ("over_work", walk.over_work + std::mem::take(&mut self.unnamed)),
+            ("names_cut", std::mem::take(&mut self.cut)),
             ("broken", walk.broken),
         ];
         let told = walked.iter().chain(others).filter(|(_, count)| *count > 0);
@@ -199,8 +229,8 @@ impl<'s> Builder<'s> {
         };
         let leaf = leaf.map(|mark| self.remark(mark));
         let mut locations: Vec<LocationId> = leaf.into_iter().collect();
-        locations.extend(places.iter().map(|place| self.location(place)));
-        locations.extend(root.map(|mark| self.remark(mark)));
+        let is_whole = self.locate(places, &mut locations);
+        locations.extend(root.filter(|_| is_whole).map(|mark| self.remark(mark)));
         self.set.dictionary.stacks.intern(Stack { locations: locations.into() })
     }
 
@@ -216,8 +246,22 @@ impl<'s> Builder<'s> {
     /// The stack of the places that `named` gives.
     fn stack(&mut self, named: impl FnOnce(&Loaded) -> Vec<Place>) -> StackId {
         let Some(places) = self.work.done(self.source.loaded(), named) else { return self.left_out() };
-        let locations: Vec<LocationId> = places.iter().map(|place| self.location(place)).collect();
+        let mut locations = Vec::with_capacity(places.len());
+        self.locate(&places, &mut locations);
         self.set.dictionary.stacks.intern(Stack { locations: locations.into() })
+    }
+
+    /// Adds the locations of places; whether there is room for all of them: else a mark stands for the others.
+    fn locate(&mut self, places: &[Place], locations: &mut Vec<LocationId>) -> bool {
+        for place in places {
+            let Some(location) = self.location(place) else {
+                self.cut += 1;
+                locations.push(self.remark(LEFT_OUT));
+                return false;
+            };
+            locations.push(location);
+        }
+        true
     }
 
     /// A stack whose names would cost more than all may.
@@ -227,10 +271,14 @@ impl<'s> Builder<'s> {
         self.set.dictionary.stacks.intern(Stack { locations })
     }
 
-    fn location(&mut self, place: &Place) -> LocationId {
+    /// The location of a place; none, where it is a new one and there is no room.
+    fn location(&mut self, place: &Place) -> Option<LocationId> {
         let key = (place.address, place.lines.as_ptr().addr());
         if let Some((known, _)) = self.locations.get(&key) {
-            return *known;
+            return Some(*known);
+        }
+        if self.room == 0 {
+            return None;
         }
         let lines =
             place.lines.iter().map(|frame| Line { function: self.function(frame), line: frame.line, column: 0 });
@@ -241,11 +289,16 @@ impl<'s> Builder<'s> {
         let code = self.source.code();
         let mapping = if (code.start..code.end).contains(&place.address) { self.mapping } else { MappingId::ZERO };
         let location = Location { mapping, address: place.address, lines, attributes };
+        let (before, bytes) = (self.set.dictionary.locations.len(), size_of_val(&*location.lines));
         let id = self.set.dictionary.locations.intern(location);
-        if self.locations.len() < LOCATIONS {
+        if self.set.dictionary.locations.len() > before {
+            self.room = self.room.saturating_sub(BESIDE + bytes);
+        }
+        if self.locations.len() < LOCATIONS && self.held.bytes() < HELD {
+            self.held.hold(&place.lines);
             self.locations.insert(key, (id, Frames::clone(&place.lines)));
         }
-        id
+        Some(id)
     }
 
     fn function(&mut self, frame: &Frame) -> FunctionId {
@@ -253,6 +306,7 @@ impl<'s> Builder<'s> {
         if let Some(known) = self.functions.get(&key) {
             return *known;
         }
+        self.room = self.room.saturating_sub(BESIDE + frame.function.len() + frame.file.len());
         let dictionary = &mut self.set.dictionary;
         let function = Function {
             name: dictionary.strings.intern_str(&frame.function),

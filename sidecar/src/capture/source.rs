@@ -255,11 +255,10 @@ fn bias(mapped: &Range<u64>, from: u64, at: u64, address: u64) -> Option<u64> {
 }
 
 fn layout(pid: u32, program: &Program) -> Result<Layout, Error> {
-    let version = program.version();
-    known(version).ok_or_else(|| {
+    known(program.version()).map_err(|why| {
         Error::new(
             format!("the program of process {pid}"),
-            format!("built by {:?}, whose runtime is not known", version.text),
+            why,
             format!(
                 "releases of Go 1.{} to 1.{} can be read from outside; for others import net/http/pprof and pull",
                 layouts::OLDEST,
@@ -269,10 +268,16 @@ fn layout(pid: u32, program: &Program) -> Result<Layout, Error> {
     })
 }
 
-/// How the runtime of this version lays out what is read; `None` where nobody has looked.
-fn known(version: &Version) -> Option<Layout> {
-    let is_released = version.major == 1 && !version.is_development();
-    is_released.then(|| layouts::of(version.minor.into())).flatten()
+/// How the runtime of this version lays out what is read; why not, where nobody has looked.
+fn known(version: &Version) -> Result<Layout, String> {
+    let text = &version.text;
+    if let Some(what) = version.before_release() {
+        return Err(format!(
+            "built by {text:?}, which is {what}: where its runtime keeps things was looked up for releases alone"
+        ));
+    }
+    let layout = (version.major == 1).then(|| layouts::of(version.minor.into())).flatten();
+    layout.ok_or_else(|| format!("built by {text:?}, whose runtime is not known"))
 }
 
 /// The mapping of the program's code, executable and of the very file that the process runs; and by how much its addresses are above the file's.
@@ -305,13 +310,20 @@ mod tests {
     /// Check that a version of which nobody knows what its runtime keeps is refused, rather than taken for its neighbour.
     #[test]
     fn only_releases_are_known() {
-        for text in ["go1.21", "go1.27.0", "go1.27rc1", "go1.24.13 X:boringcrypto"] {
-            assert!(known(&Version::parse(text)).is_some(), "{text}");
+        let known = |text| known(&Version::parse(text));
+        for text in ["go1.21", "go1.27.0", "go1.24.13 X:boringcrypto"] {
+            assert!(known(text).is_ok(), "{text}");
         }
-        for text in
-            ["go1.20.14", "go1.28.0", "devel go1.24-1a2b3c Mon Nov 23", "go1.27-devel_1a2b", "unknown", "go2.24"]
-        {
-            assert!(known(&Version::parse(text)).is_none(), "{text}");
+        for text in ["go1.20.14", "go1.28.0", "unknown", "go2.24"] {
+            assert_eq!(known(text).unwrap_err(), format!("built by {text:?}, whose runtime is not known"));
+        }
+        for (text, what) in [
+            ("devel go1.24-1a2b3c Mon Nov 23", "a development version"),
+            ("go1.27-devel_1a2b", "a development version"),
+            ("go1.27rc1", "a release candidate"),
+            ("go1.26beta1", "a beta version"),
+        ] {
+            assert!(known(text).unwrap_err().contains(&format!("which is {what}: ")), "{text}");
         }
     }
 

@@ -68,6 +68,12 @@ impl State {
         [status::WAITING, status::LEAKED, status::SYSCALL].contains(&self.status)
     }
 
+    /// Whether it is the same goroutine, whatever it does: a `g` is used again for another one.
+    pub(super) fn is_one(&self, now: &Self) -> bool {
+        let one = |state: &Self| (state.id, state.parent, state.go_pc, state.start_pc);
+        one(self) == one(now)
+    }
+
     /// Whether a stack that was copied between the two can be of this state: where it goes on is the same, and it did not run meanwhile, as far as
     /// the runtime counts that.
     pub(super) fn is_same(&self, now: &Self) -> bool {

@@ -15,8 +15,12 @@ use super::variables::{Code, Function};
 
 /// What each capture may do, however little there is: the work of reading so many bytes, some tenths of a second.
 const LEAST: u64 = 1 << 30;
-/// What it may do besides, for each goroutine: ten times what most have, who park a dozen frames deep.
-const GOROUTINE: u64 = 64 << 10;
+/// What it may do besides, for the stack of each goroutine: several times what most have, who park a dozen frames deep.
+const STACK: u64 = 64 << 10;
+/// The same, for the labels of each goroutine: ten of them, read twice.
+const LABELS: u64 = 16 << 10;
+/// The same, for looking at each goroutine: twenty times, as often as those are at most that do not hold still.
+const LOOKS: u64 = 16 << 10;
 /// The same, for each bucket.
 const BUCKET: u64 = 16 << 10;
 /// What a call of the kernel costs, and each piece of memory in it, besides its bytes.
@@ -32,9 +36,19 @@ pub(super) struct Work {
 }
 
 impl Work {
-    /// For so many goroutines.
-    pub(super) fn for_goroutines(count: u64) -> Self {
-        Self::new(LEAST.saturating_add(count.saturating_mul(GOROUTINE)))
+    /// For the stacks of so many goroutines.
+    pub(super) fn for_stacks(count: u64) -> Self {
+        Self::new(LEAST.saturating_add(count.saturating_mul(STACK)))
+    }
+
+    /// For their labels, which so cost no stacks.
+    pub(super) fn for_labels(count: u64) -> Self {
+        Self::new((LEAST / 4).saturating_add(count.saturating_mul(LABELS)))
+    }
+
+    /// For finding so many that live: the list, dead ones in it included.
+    pub(super) fn for_list(count: u64) -> Self {
+        Self::new(LEAST.saturating_add(count.saturating_mul(LOOKS)))
     }
 
     /// For so many buckets.
@@ -42,9 +56,9 @@ impl Work {
         Self::new(LEAST.saturating_add((count as u64).saturating_mul(BUCKET)))
     }
 
-    /// For the names of what one process keeps: of a hundred thousand addresses.
+    /// For the names of what one process keeps: of a hundred thousand addresses, functions inlined there included.
     pub(super) fn for_names() -> Self {
-        Self::new(4 * LEAST)
+        Self::new(6 * LEAST)
     }
 
     fn new(left: u64) -> Self {

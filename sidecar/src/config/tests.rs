@@ -172,7 +172,7 @@ fn pulls_are_set() {
     );
     let line = CommandLine { pulls: vec!["http://localhost:1".into()], ..with_file(file) };
     let config = Config::new(line, &no_variables).unwrap();
-    assert_eq!((config.pulls[0].local_port(), config.pull_found.len()), (Some(1), 0));
+    assert_eq!((config.pulls[0].local()[0].port(), config.pull_found.len()), (1, 0));
     assert!(refusal("\n[[pull]]\nurl = \"http://me:secret@shop\"").contains(":2"));
     let long = "secret".repeat(20);
     let hidden =

@@ -16,6 +16,8 @@ const PCDATA_INL_TREE_INDEX: u32 = 2;
 pub(super) const FUNCDATA_INL_TREE: u8 = 3;
 /// Most inlined calls at one address; the compiler's budget ends long before.
 const DEPTH: usize = 128;
+/// Bytes of names and files at one address, as far as there are calls behind it: of eighty calls with long names.
+const TEXT: usize = 32 << 10;
 
 /// An inlined call.
 #[derive(Debug, Clone, Copy)]
@@ -39,8 +41,8 @@ pub(super) fn frames(program: &Program, pc: u64) -> (Vec<Frame>, u32) {
     let mut steps = Steps::new();
     let mut frames = Vec::with_capacity(1);
     let tree = table.funcdata(FUNCDATA_INL_TREE, &function);
-    let mut at = pc;
-    while frames.len() < DEPTH {
+    let (mut at, mut text) = (pc, 0);
+    while frames.len() < DEPTH && text < TEXT {
         let index = tree.map_or(-1, |_| table.pcdata(PCDATA_INL_TREE_INDEX, &function, at, &mut steps));
         let call = tree.filter(|_| index >= 0).and_then(|tree| InlinedCall::read(table, None, tree, index as u32));
         let (file, line) = place(program, &function, at, &mut steps);
@@ -49,11 +51,13 @@ pub(super) fn frames(program: &Program, pc: u64) -> (Vec<Frame>, u32) {
             None => (function.name, function.start_line, function.func_id),
         };
         let role = program.roles.role(func_id);
-        frames.push(Frame { function: program.name(name), file, line, start_line, role });
+        let name = program.name(name);
+        text += name.len() + file.len();
+        frames.push(Frame { function: name, file, line, start_line, role });
         let Some(call) = call else { break };
         at = function.entry.wrapping_add_signed(i64::from(call.parent));
     }
-    if steps.are_spent() || frames.len() == DEPTH {
+    if steps.are_spent() || frames.len() == DEPTH || text >= TEXT {
         program.damaged.fetch_add(1, Ordering::Relaxed);
     }
     (frames, steps.taken())

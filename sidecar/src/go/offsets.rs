@@ -55,7 +55,8 @@ pub fn of_release(minor: u16) -> Option<Offsets> {
 #[must_use]
 pub fn offsets(program: &Program) -> Option<Go> {
     let version = program.version();
-    let known = (version.major == 1).then(|| of_release(version.minor))??;
+    let is_release = version.major == 1 && version.before_release().is_none();
+    let known = is_release.then(|| of_release(version.minor))??;
     let (tls_offset, in_register) = match program.elf().machine() {
         Machine::X86_64 => (tls_offset(program)?, 0),
         // Go's own code keeps it in x28, and C preserves that register.

@@ -45,10 +45,19 @@ impl Version {
         self.major > 0
     }
 
-    /// Whether it is of the time between two releases, when what the runtime keeps is what it was on that day.
+    /// What it is instead of a release, for people: what the runtime keeps is then what it was on that day, and may be elsewhere than in the release.
     #[must_use]
-    pub fn is_development(&self) -> bool {
-        self.text.contains("devel")
+    pub fn before_release(&self) -> Option<&'static str> {
+        let behind = self.text.find("go1.").and_then(|at| self.text.get(at + 4..)).unwrap_or_default();
+        let behind = behind.trim_start_matches(|c: char| c.is_ascii_digit());
+        match () {
+            () if self.text.contains("devel") => Some("a development version"),
+            () if behind.starts_with("rc") => Some("a release candidate"),
+            () if behind.starts_with("beta") => Some("a beta version"),
+            // The toolchain of somebody who builds from the sources of a day.
+            () if !behind.is_empty() && !behind.starts_with(['.', ' ']) => Some("no release"),
+            () => None,
+        }
     }
 
     /// Whether it is known to be before Go 1.`minor`.
@@ -85,7 +94,22 @@ mod tests {
         assert_eq!(numbers("go1.99999999"), (0, 0, 0));
         assert!(Version::parse("go1.17.13").is_before(18));
         assert!(!Version::parse("unknown").is_before(18));
-        let of_a_day = ["devel go1.22-1a2b3c Mon Nov 23", "go1.27-devel_1a2b", "go1.27rc1", "go1.22.12-fips"];
-        assert_eq!(of_a_day.map(|text| Version::parse(text).is_development()), [true, true, false, false]);
+    }
+
+    #[test]
+    fn what_is_no_release_is_told() {
+        let told = |text| Version::parse(text).before_release();
+        for text in ["devel go1.22-1a2b3c Mon Nov 23", "go1.27-devel_1a2b", "devel +1a2b"] {
+            assert_eq!(told(text), Some("a development version"), "{text}");
+        }
+        assert_eq!(["go1.27rc1", "go1.27rc2 X:nodwarf5"].map(told), [Some("a release candidate"); 2]);
+        assert_eq!(
+            ["go1.27beta1", "go1.27-20260101-RC00 cl/1"].map(told),
+            [Some("a beta version"), Some("no release")]
+        );
+        for text in ["go1.22.12", "go1.22.12-fips", "go1.26.8 X:boringcrypto", "go1.21", "go1.22 (Red Hat)", "unknown"]
+        {
+            assert_eq!(told(text), None, "{text}");
+        }
     }
 }

@@ -203,5 +203,12 @@ pub(super) fn remarks(all: &Goroutines) -> String {
             all.labels_cut
         );
     }
+    if all.labels_changed > 0 {
+        _ = writeln!(
+            text,
+            "{} goroutines without their labels, which were others each time that they were read",
+            all.labels_changed
+        );
+    }
     text
 }

@@ -2,7 +2,7 @@
 //!
 //! In: an address as a person writes it. Out: an [`Endpoint`] that can be asked, or what is wrong with it.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 
@@ -90,12 +90,17 @@ impl Endpoint {
         Self { service: Some(service), ..self }
     }
 
-    /// The port, where it is one of this machine's by its address.
+    /// The addresses of this machine that it may stand for; none, where it is another one's, or a name that would have to be looked up.
     #[must_use]
-    pub fn local_port(&self) -> Option<u16> {
-        let is_local = self.host == "localhost"
-            || self.host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback() || ip.is_unspecified());
-        is_local.then_some(self.port)
+    pub fn local(&self) -> Vec<SocketAddr> {
+        let loopback = [IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST)];
+        let ips = match self.host.parse::<IpAddr>() {
+            Ok(ip) if ip.is_unspecified() => loopback.to_vec(),
+            Ok(ip) if is_ours(ip) => vec![ip],
+            Err(_) if self.host == "localhost" => loopback.to_vec(),
+            _ => Vec::new(),
+        };
+        ips.into_iter().map(|ip| SocketAddr::new(ip, self.port)).collect()
     }
 
     /// For people: without what is secret.
@@ -115,6 +120,11 @@ impl Endpoint {
     }
 }
 
+/// Whether this machine has the address: a socket can be bound to no other one. Nothing is sent.
+fn is_ours(ip: IpAddr) -> bool {
+    ip.is_loopback() || UdpSocket::bind((ip, 0)).is_ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -129,9 +139,12 @@ mod tests {
         ] {
             assert_eq!(Endpoint::new(address).unwrap().name(), name);
         }
-        let local = |address| Endpoint::new(address).unwrap().local_port();
-        assert_eq!(local("http://localhost:6060"), Some(6060));
-        assert_eq!((local("http://[::1]:1"), local("http://10.0.0.1:1")), (Some(1), None));
+        let local = |address| Endpoint::new(address).unwrap().local();
+        let both: Vec<SocketAddr> = ["127.0.0.1:6060", "[::1]:6060"].map(|address| address.parse().unwrap()).into();
+        assert_eq!(["http://localhost:6060", "http://[::]:6060"].map(local), [both.clone(), both.clone()]);
+        // Of the last two, one is for documentation, and one a name.
+        let one = ["http://[::1]:6060", "http://192.0.2.1:6060", "http://shop.example:6060"].map(local);
+        assert_eq!(one, [vec![both[1]], vec![], vec![]]);
     }
 
     #[test]

@@ -161,11 +161,10 @@ impl Puller {
             Asked::Kept(What::Mutex) => Some(&mut self.held),
             Asked::Kept(What::Goroutines) => None,
         };
-        if let Some(totals) = totals {
-            totals.since(&mut set);
-        }
+        let last = totals.and_then(|totals| totals.since(&mut set, began));
         rename(&mut set, of);
-        let start = self.asked.unwrap_or(began).min(began);
+        // Of differences the time since the last answer.
+        let start = last.or(self.asked).unwrap_or(began).min(began);
         for profile in &mut set.profiles {
             // Of CPU the program says when and how long.
             if !matches!(of, Asked::Cpu(_)) || profile.time_unix_nanos == 0 {
@@ -267,6 +266,32 @@ mod tests {
             assert_eq!((sets.len(), failed.len()), (0, 4));
             assert!(failed.iter().all(|why| why.to_string().contains("it answers 404 Not Found")), "{failed:?}");
             assert!(hung.try_join_next().is_none());
+        });
+    }
+
+    /// Check that a difference says since when it is, where a question between had no answer.
+    #[test]
+    fn a_difference_is_of_all_the_time_since_the_last_answer() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let mut puller = served(b"HTTP/1.1 500 Oops\r\ncontent-length: 0\r\n\r\n", &Arc::default()).await.0;
+            let asked = [Asked::Kept(What::Heap)];
+            let heap = |bytes: i64| {
+                let mut set = ProfileSet::default();
+                let [_, kind, ..] = Kind::heap(&mut set.dictionary, 1);
+                let samples = vec![Sample { value: bytes, ..Sample::default() }];
+                set.profiles.push(Profile { kind, samples, ..Profile::default() });
+                set
+            };
+            assert_eq!(puller.allocated.since(&mut heap(5), 100), None);
+            puller.asked = Some(100);
+            let (sets, failed) = puller.pull(&asked, &Resource::new()).await;
+            assert_eq!((sets.len(), failed.len()), (0, 1));
+            assert!(puller.asked > Some(100));
+            let mut second = heap(9);
+            assert_eq!(puller.allocated.since(&mut second, 300), Some(100));
+            assert_eq!(second.profiles[0].samples[0].value, 4);
+            assert_eq!(puller.allocated.since(&mut heap(9), 400), Some(300));
         });
     }
 

@@ -14,6 +14,8 @@ use profiler_proto::model::{Dictionary, LocationId, Sample};
 #[derive(Debug, Default)]
 pub(super) struct Totals {
     before: Option<Before>,
+    /// When that was, nanoseconds since 1970.
+    asked: Option<u64>,
     hasher: State,
 }
 
@@ -25,8 +27,14 @@ struct Before {
 }
 
 impl Totals {
-    /// Leaves of each profile that counts from the start what came since the last answer; states stay.
-    pub(super) fn since(&mut self, set: &mut ProfileSet) {
+    /// Leaves of each profile that counts from the start what came since the last answer; states stay. When the question to that was asked, nanoseconds since
+    /// 1970, which is longer ago than the last one where that had no answer; this one is asked `now`.
+    pub(super) fn since(&mut self, set: &mut ProfileSet, now: u64) -> Option<u64> {
+        self.differ(set);
+        self.asked.replace(now)
+    }
+
+    fn differ(&mut self, set: &mut ProfileSet) {
         let mut now = self.read(set);
         let before = self.before.take().filter(|before| !has_fallen(&before.sums, &now.sums));
         for (key, values) in before.iter().flat_map(|before| &before.values) {
@@ -129,7 +137,7 @@ mod tests {
 
     fn told(totals: &mut Totals, allocated: &[(&str, i64)]) -> [Vec<i64>; 2] {
         let mut set = heap(allocated);
-        totals.since(&mut set);
+        totals.since(&mut set, 0);
         [0, 1].map(|column| set.profiles[column].samples.iter().map(|sample| sample.value).collect())
     }
 

@@ -1,7 +1,7 @@
 //! Programs that serve profiles themselves, asked again and again for what is not read of them from outside.
 //!
-//! In: the endpoints of the settings, and, when that is asked for, ports on which Go programs in sight listen. Out: sets, the way of all others. Whose port it
-//! is, is looked up each time: the set then has that process's resource, and no kind that is read of it from outside, nor CPU where that is sampled. Tasks
+//! In: the endpoints of the settings, and, when that is asked for, sockets on which Go programs in sight listen. Out: sets, the way of all others. Whose
+//! socket it is, is looked up each time: the set then has that process's resource, and no kind that is read of it from outside, nor CPU where that is sampled. Tasks
 //! of the main thread, one for each endpoint; what reads `/proc` or decodes is done on a thread of the runtime's.
 
 use std::collections::{HashMap, HashSet};
@@ -18,7 +18,8 @@ use super::source::Handle;
 use crate::capture::What;
 use crate::config::{Config, DEFAULT_RUNTIME_INTERVAL};
 use crate::discover::{Kind, Target};
-use crate::pull::{Asked, Endpoint, Puller, Turns, listening};
+use crate::pull::listening::{Listeners, Socket};
+use crate::pull::{Asked, Endpoint, Puller, Turns};
 use crate::target::Process;
 
 /// When endpoints are asked first: by then it is known what is read from outside.
@@ -27,8 +28,10 @@ const FIRST: Duration = Duration::from_secs(4);
 const LOOKED: Duration = Duration::from_secs(10);
 /// Longest CPU profile; a shorter interval has shorter ones.
 const CPU: Duration = Duration::from_secs(10);
-/// Most endpoints that are found by their ports.
+/// Most endpoints that are found by their sockets.
 const MOST_FOUND: usize = 64;
+/// When a socket that did not answer as a program that serves profiles is tried again: it may begin to. Each time twice as long, up to the second one.
+const AGAIN: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(3600));
 
 /// Where sets go.
 pub(super) type Sink = dyn Fn(ProfileSet) + Send + Sync;
@@ -58,8 +61,11 @@ pub(super) struct Pulls {
     every: Duration,
     turns: Arc<Turns>,
     /// Endpoints that were found: each is asked by one task as long as it is there.
-    found: Arc<Mutex<HashSet<(Process, SocketAddr)>>>,
+    found: Arc<Mutex<HashSet<Found>>>,
 }
+
+/// A socket of a process.
+type Found = (Process, Socket);
 
 impl Pulls {
     pub(super) fn new(config: &Config, handle: &Handle) -> Self {
@@ -99,7 +105,7 @@ impl Pulls {
 
     /// Looks for programs that are not read from outside and serve profiles; each gets a task.
     async fn find(self, sink: Arc<Sink>) {
-        let (mut ticks, mut refused) = (self.ticks(LOOKED.min(self.every)), HashSet::new());
+        let (mut ticks, mut refused) = (self.ticks(LOOKED.min(self.every)), Refused::default());
         loop {
             ticks.tick().await;
             let targets = self.handle.targets_known();
@@ -113,28 +119,35 @@ impl Pulls {
                 .filter(|target| wanting(target))
                 .map(|target| (target.process.pid(), target.process))
                 .collect();
-            let living: HashSet<Process> = targets.iter().map(|target| target.process).collect();
-            refused.retain(|(process, _)| living.contains(process));
-            for (pid, address) in listeners(wanting.keys().copied().collect()).await {
-                let Some(found) = wanting.get(&pid).map(|process| (*process, address)) else { continue };
-                if !refused.contains(&found) && !self.ask_at(found, &sink).await {
-                    refused.insert(found);
+            let found = self.sockets(&listeners(wanting.keys().copied().collect()).await, &wanting);
+            refused.keep(&found);
+            for (found, ways) in found {
+                if refused.is_due(&found, Instant::now()) {
+                    let is_asked = self.ask_at(found, &ways, &sink).await;
+                    refused.tried(found, is_asked, Instant::now());
                 }
             }
         }
     }
 
-    /// Begins to ask at an address, if profiles are served there and nobody does yet.
-    async fn ask_at(&self, found: (Process, SocketAddr), sink: &Arc<Sink>) -> bool {
-        let is_named = self.endpoints.iter().any(|endpoint| endpoint.local_port() == Some(found.1.port()));
+    /// The sockets of these processes, and how each is reached; not those that settings name an address of.
+    fn sockets(&self, listeners: &Listeners, of: &HashMap<u32, Process>) -> HashMap<Found, Vec<SocketAddr>> {
+        let named = self.endpoints.iter().flat_map(Endpoint::local);
+        let named: HashSet<Socket> = named.filter_map(|address| listeners.reached(address)).collect();
+        let others = listeners.found().filter(|(_, socket, _)| !named.contains(socket));
+        others.filter_map(|(pid, socket, ways)| Some(((*of.get(&pid)?, socket), ways))).collect()
+    }
+
+    /// Begins to ask at one of the ways to a socket, if profiles are served there and nobody does yet.
+    async fn ask_at(&self, found: Found, ways: &[SocketAddr], sink: &Arc<Sink>) -> bool {
         let is_asked = {
             let known = self.found.lock().unwrap_or_else(PoisonError::into_inner);
             known.contains(&found) || known.len() >= MOST_FOUND
         };
-        if is_named || is_asked {
+        if is_asked {
             return true;
         }
-        let Some((endpoint, puller)) = self.way_to(found.1).await else { return false };
+        let Some((endpoint, puller)) = self.way_to(ways).await else { return false };
         tracing::info!(pid = found.0.pid(), "profiles are pulled from {}", endpoint.name());
         self.found.lock().unwrap_or_else(PoisonError::into_inner).insert(found);
         self.handle.pulls.endpoints.fetch_add(1, Ordering::Relaxed);
@@ -147,9 +160,11 @@ impl Pulls {
         true
     }
 
-    /// The first way in which profiles are served at an address.
-    async fn way_to(&self, address: SocketAddr) -> Option<(Endpoint, Puller)> {
-        for endpoint in self.finding.iter().map(|endpoint| endpoint.at(address)) {
+    /// The first way in which profiles are served at one of these addresses.
+    async fn way_to(&self, ways: &[SocketAddr]) -> Option<(Endpoint, Puller)> {
+        let at = |way: &SocketAddr| self.finding.iter().map(|endpoint| endpoint.at(*way)).collect::<Vec<_>>();
+        let endpoints: Vec<Endpoint> = ways.iter().flat_map(at).collect();
+        for endpoint in endpoints {
             match Puller::new(&endpoint, Arc::clone(&self.turns)) {
                 Ok(puller) if puller.is_there().await => return Some((endpoint, puller)),
                 Ok(_) => {}
@@ -196,8 +211,8 @@ impl Task {
         let mut ticks = self.pulls.ticks(self.pulls.every);
         loop {
             ticks.tick().await;
-            // Who is there was not looked at yet: whose port it is cannot be told.
-            if self.pulls.handle.targets_known().is_empty() && self.endpoint.local_port().is_some() {
+            // Who is there was not looked at yet: whose socket it is cannot be told.
+            if self.pulls.handle.targets_known().is_empty() && !self.endpoint.local().is_empty() {
                 continue;
             }
             let target = self.owner().await;
@@ -233,12 +248,15 @@ impl Task {
         }
     }
 
-    /// Whose port it is, where it is one of this machine's and its process is in sight.
+    /// Whose socket is reached, where the address is this machine's and the process is in sight.
     async fn owner(&self) -> Option<Arc<Target>> {
-        let port = self.endpoint.local_port()?;
+        let local = self.endpoint.local();
+        if local.is_empty() {
+            return None;
+        }
         let targets = self.pulls.handle.targets_known();
-        let listening = listeners(targets.iter().map(|target| target.process.pid()).collect()).await;
-        let (pid, _) = listening.into_iter().find(|(_, address)| address.port() == port)?;
+        let listeners = listeners(targets.iter().map(|target| target.process.pid()).collect()).await;
+        let pid = local.into_iter().find_map(|address| listeners.owner(address))?;
         targets.into_iter().find(|target| target.process.pid() == pid)
     }
 
@@ -259,9 +277,62 @@ fn is_captured(target: &Target) -> bool {
     target.profiled.is_ok() && matches!(target.kind, Kind::Go(_))
 }
 
-async fn listeners(pids: Vec<u32>) -> Vec<(u32, SocketAddr)> {
+async fn listeners(pids: Vec<u32>) -> Listeners {
     if pids.is_empty() {
-        return Vec::new();
+        return Listeners::default();
     }
-    tokio::task::spawn_blocking(move || listening::listeners(&pids)).await.unwrap_or_default()
+    tokio::task::spawn_blocking(move || Listeners::of(&pids)).await.unwrap_or_default()
+}
+
+/// Sockets that did not answer as one of a program that serves profiles, with when they are tried again and how long that was.
+#[derive(Default)]
+struct Refused(HashMap<Found, (Instant, Duration)>);
+
+impl Refused {
+    /// Whether it may be tried.
+    fn is_due(&self, found: &Found, now: Instant) -> bool {
+        self.0.get(found).is_none_or(|(when, _)| now >= *when)
+    }
+
+    /// What came of it.
+    fn tried(&mut self, found: Found, is_asked: bool, now: Instant) {
+        if is_asked {
+            self.0.remove(&found);
+            return;
+        }
+        let last = self.0.get(&found).map(|(_, wait)| *wait);
+        let wait = last.map_or(AGAIN.0, |wait| (2 * wait).min(AGAIN.1));
+        self.0.insert(found, (now + wait, wait));
+    }
+
+    /// Forgets those that are not there any more.
+    fn keep(&mut self, there: &HashMap<Found, Vec<SocketAddr>>) {
+        self.0.retain(|found, _| there.contains_key(found));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that a socket that did not answer is tried again: after a minute, then less and less often, and never once it is gone.
+    #[test]
+    fn who_does_not_serve_profiles_is_asked_again_later() {
+        let found = (Process::new(1, 1), Socket { inode: 1, address: ([127, 0, 0, 1], 1).into() });
+        let (mut refused, mut now, mut waits) = (Refused::default(), Instant::now(), Vec::new());
+        for _ in 0..9 {
+            let began = now;
+            while !refused.is_due(&found, now) {
+                now += Duration::from_secs(10);
+            }
+            waits.push((now - began).as_secs());
+            refused.tried(found, false, now);
+        }
+        assert_eq!(waits, [0, 60, 120, 240, 480, 960, 1920, 3600, 3600]);
+        refused.keep(&HashMap::new());
+        assert!(refused.is_due(&found, now) && refused.0.is_empty());
+        refused.tried(found, false, now);
+        refused.tried(found, true, now);
+        assert!(refused.0.is_empty());
+    }
 }

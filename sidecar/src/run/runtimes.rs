@@ -116,7 +116,8 @@ async fn read_one(readers: &Readers, target: Arc<Target>, of: Of, bounds: Bounds
 }
 
 fn try_read(target: &Target, of: Of, bounds: Bounds) -> Result<ProfileSet, Error> {
-    let source = Source::find(target.process.pid())?;
+    // The process that was asked for, by its start: its number may be another one's by now.
+    let source = Source::of(target.process, Source::program_of(target.process, |_| None)?)?;
     let now = UNIX_EPOCH.elapsed().map_or(1, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX));
     let window = Window { start_unix_nanos: now, duration_nanos: 1 };
     let mut builder = Builder::new(&source, target.resource.clone());
@@ -133,6 +134,30 @@ mod tests {
     use profiler_proto::model::{LocationId, Profile, Sample, Stack};
 
     use super::*;
+    use crate::discover::Exe;
+    use crate::target::Process;
+
+    /// Check that another process that has the number by now is not taken for the one that was asked for.
+    #[test]
+    fn a_number_that_was_given_to_another_process_is_not_read() {
+        let own = Process::find(std::process::id()).unwrap();
+        let ended = Process::new(own.pid(), own.start_time() - 1);
+        let target = Target {
+            process: ended,
+            comm: String::new(),
+            exe: Exe::default(),
+            kind: Kind::Go("go1.24.0".into()),
+            container_id: None,
+            service: String::new(),
+            resource: Default::default(),
+            context: None,
+            profiled: Ok(()),
+        };
+        for of in [Of::Heap, Of::Goroutines, Of::Contention(Contention::Block)] {
+            let why = try_read(&target, of, Bounds::default()).unwrap_err().to_string();
+            assert!(why.contains("is gone"), "{why}");
+        }
+    }
 
     /// A set of so many samples, each with a stack of its own, one frame deep.
     fn set(samples: u32) -> ProfileSet {

@@ -1,5 +1,8 @@
 //! What the agent pulls of a Go program that serves its profiles (`tests/go/served`), and what it does not.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::net::{IpAddr, UdpSocket};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -138,7 +141,7 @@ fn what_is_read_from_outside_is_not_pulled() {
     assert_eq!(run.end(), Some(0));
 }
 
-/// Check that where nothing is read from outside, a program that serves profiles is found by its port, and one that does not is not asked again.
+/// Check that where nothing is read from outside, a program that serves profiles is found by its socket, and one that does not is not asked again.
 #[test]
 fn programs_that_serve_profiles_are_found_when_that_is_asked_for() {
     if !is_root() {
@@ -156,6 +159,46 @@ fn programs_that_serve_profiles_are_found_when_that_is_asked_for() {
     assert_eq!((figures(&page)[0], figures(&page)[2]), (1, 0), "{}", run.log());
     assert_eq!(run.end(), Some(0));
     std::fs::remove_dir_all(files).unwrap();
+}
+
+/// Check that a program is found that serves at an address of the machine alone, not at the loopback, where another one has the same port: each is asked, and has its own name.
+#[test]
+fn programs_with_one_port_at_two_addresses_are_each_found() {
+    let Some(ip) = own_address().filter(|_| is_root()) else { return };
+    let first = go_program_with("served", &[&format!("at={ip}:0")]);
+    let address = first.address_after("listening ");
+    let port = address.rsplit(':').next().unwrap().to_owned();
+    let second = go_program_with("served", &[&format!("at=127.0.0.1:{port}")]);
+    let pids = [first.pid().to_string(), second.pid().to_string()];
+    let run = ["run", "--pid", &pids[0], "--pid", &pids[1], "--runtime-interval", "off", "--pull", "discover"];
+    let (collector, requests) = collector("200 OK");
+    let mut run = agent(&run);
+    run.env("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{collector}"));
+    let run = Running::agent(&mut run);
+    let page = run.address_after("http://");
+    let found = RefCell::new(BTreeSet::new());
+    next(&requests, PROFILES, &run, |body| {
+        let sets = decode_bytes(body, &Limits::default()).unwrap();
+        let kept = sets.iter().filter(|set| of_set(set, "inuse_space", "main.keep").is_some());
+        found.borrow_mut().extend(kept.filter_map(|set| set.resource.get("process.pid").map(ToString::to_string)));
+        (found.borrow().len() == 2).then_some(())
+    });
+    assert_eq!(found.into_inner(), pids.clone().into());
+    for (pid, address) in pids.iter().zip([address, format!("127.0.0.1:{port}")]) {
+        let told = run.log().lines().any(|line| {
+            line.contains(&format!("profiles are pulled from http://{address}")) && line.contains(&format!("pid={pid}"))
+        });
+        assert!(told, "{pid} {}", run.log());
+    }
+    assert_eq!((figures(&page)[0], figures(&page)[2]), (2, 0), "{}", run.log());
+    assert_eq!(run.end(), Some(0));
+}
+
+/// An address of this machine that is not the loopback's, where it has one: that which it would send from. Nothing is sent.
+fn own_address() -> Option<IpAddr> {
+    let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
+    socket.connect("192.0.2.1:9").ok()?;
+    socket.local_addr().ok().map(|address| address.ip()).filter(|ip| !ip.is_loopback())
 }
 
 /// Check that a program is found that serves over TLS, under a name that is not its address, where the settings say whom to trust and what to send; beside it, a way in

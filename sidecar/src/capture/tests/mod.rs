@@ -6,6 +6,7 @@ mod figures;
 mod goroutines;
 mod heap;
 mod many;
+mod relabelled;
 mod restless;
 mod work;
 

@@ -29,7 +29,9 @@ impl<W: Fn(&Range<u64>, &mut dyn FnMut(u64, &[u64]))> Vast<W> {
 impl<W: Fn(&Range<u64>, &mut dyn FnMut(u64, &[u64]))> Memory for Vast<W> {
     fn read_many(&self, pieces: &mut [Piece<'_>]) -> Result<(), Fault> {
         for piece in pieces {
-            piece.read = piece.buffer.len();
+            // But for what is behind the end.
+            piece.read =
+                if piece.address.checked_add(piece.buffer.len() as u64).is_some() { piece.buffer.len() } else { 0 };
             self.bytes.set(self.bytes.get() + piece.read as u64);
             let range = piece.address..piece.address + piece.read as u64;
             (self.write)(&range, &mut |address, words| {
@@ -138,26 +140,60 @@ fn tables_without_end_are_looked_through_within_bounds() {
     assert!(all.over_work > 0 && code.looked_up() < 1200 << 20, "{} {}", all.over_work, code.looked_up());
 }
 
-/// Check that labels of which each text lies on pages of its own, and one at the end nowhere, cost no more: what is kept of them is nothing.
+/// Check that labels of which each text lies on pages of its own, and one at the end nowhere, cost no more than labels may, and nobody's stack: what is kept
+/// of them is nothing.
 #[test]
-fn labels_that_point_about_cost_what_a_capture_may_cost() {
+fn labels_that_point_about_cost_what_labels_may_cost() {
+    const COUNT: u64 = 1500;
     let memory = Vast::new(|range: &Range<u64>, write: &mut dyn FnMut(u64, &[u64])| {
-        many(1000, range, write);
+        many(COUNT, range, write);
         let (lo, mut pairs) = (range.start & !(APART - 1), Vec::new());
-        if !range.contains(&(lo + 0x100)) || lo < STACKS {
+        if lo < STACKS || range.start > lo + 0x1000 {
             return;
         }
-        // The set, a slice of 64 labels; each key a long way off, the last one's value behind the end of memory.
+        // The set, a slice of 64 labels; each text long and a long way off, the last one's value behind the end of memory.
         for label in 0..64 {
-            pairs.extend([lo + 0x2_0000 * (label + 1), 8, if label == 63 { u64::MAX } else { lo }, 8]);
+            let key = lo + 0x2_0000 * (label + 1);
+            pairs.extend([key, 1024, if label == 63 { u64::MAX } else { key + 0x1_0000 }, 1024]);
         }
         write(lo + 0x100, &[lo + 0x200, 64]);
         write(lo + 0x200, &pairs);
     });
     let all = goroutines(&memory, &Text, &VARIABLES, &layout(), 100_000).unwrap().unwrap();
-    assert_eq!(all.list.len(), 1000);
-    assert!(all.labels_cut > 500 && all.list.iter().all(|goroutine| goroutine.labels.is_empty()), "{}", all.labels_cut);
-    assert!(memory.bytes.get() < 1200 << 20, "{}", memory.bytes.get());
+    assert_eq!((all.list.len() as u64, all.over_work), (COUNT, 0));
+    assert!(all.list.iter().all(|goroutine| goroutine.labels.is_empty() && goroutine.end == End::Root));
+    assert_eq!(all.labels_cut + all.labels_changed, COUNT);
+    assert!(all.labels_cut > COUNT / 2 && memory.bytes.get() < 400 << 20, "{} {}", all.labels_cut, memory.bytes.get());
+}
+
+/// A list of so many places, at which nobody lives; how many were looked at.
+struct Dead {
+    count: u64,
+    looked: Cell<u64>,
+}
+
+impl Memory for Dead {
+    fn read_many(&self, pieces: &mut [Piece<'_>]) -> Result<(), Fault> {
+        for piece in pieces {
+            piece.read = piece.buffer.len();
+            if piece.address == 0x300 {
+                let words = [0x1_0000, self.count, self.count].map(u64::to_le_bytes);
+                piece.buffer.iter_mut().zip(words.as_flattened()).for_each(|(byte, word)| *byte = *word);
+            }
+            self.looked.set(self.looked.get() + u64::from(piece.read == layout().g.length()));
+        }
+        Ok(())
+    }
+}
+
+/// Check that a list of dead goroutines alone is looked through as far as there is work for it, and that the rest counts.
+#[test]
+fn a_list_of_dead_goroutines_costs_what_a_list_may_cost() {
+    let memory = Dead { count: 3_000_000, looked: Cell::new(0) };
+    let all = goroutines(&memory, &Text, &VARIABLES, &layout(), 1000).unwrap().unwrap();
+    let looked = memory.looked.get();
+    assert!((1_000_000..2_000_000).contains(&looked), "{looked}");
+    assert_eq!((all.list.len(), all.broken + all.beyond >= 3_000_000 - looked), (0, true), "{all:?}");
 }
 
 /// Check that buckets that lie far apart end the list once they have cost what a capture may, which is counted.
@@ -182,7 +218,7 @@ fn buckets_far_apart_cost_what_a_capture_may_cost() {
 fn names_cost_what_a_capture_may_cost() {
     let (work, code) = (Work::for_names(), Wide { cost: 10 << 20, looked_up: Cell::new(0) });
     let named = (0..1000).map_while(|_| work.done(&code, |code| code.function(0x1010))).count();
-    assert_eq!((named, work.done(&code, |_| ()), code.looked_up()), (410, None, 410 * (10 << 20)));
+    assert_eq!((named, work.done(&code, |_| ()), code.looked_up()), (615, None, 615 * (10 << 20)));
     let (work, known) = (Work::for_names(), Wide { cost: 0, looked_up: Cell::new(0) });
     assert!((0..1_000_000).all(|_| work.done(&known, |code| code.function(0x1010)).is_some()));
 }

@@ -1,4 +1,4 @@
-// A program that serves its profiles itself, to those who know a token where one is given, by itself or as the password of ada: served [TOKEN [CERTIFICATE KEY]], over TLS
+// A program that serves its profiles itself, to those who know a token where one is given, by itself or as the password of ada: served [at=ADDRESS] [TOKEN [CERTIFICATE KEY]], over TLS
 // where it has these two PEM files. It says "listening ADDRESS" and "ready", and to
 // each line "churn" it allocates and waits a known amount, collects garbage and says "churned"; it uses CPU time all the while, and ends at the end of its input.
 package main
@@ -11,6 +11,7 @@ import (
 	_ "net/http/pprof"
 	"os"
 	"runtime"
+	"strings"
 	"sync"
 	"time"
 )
@@ -64,7 +65,12 @@ func main() {
 	runtime.GOMAXPROCS(processors)
 	runtime.SetBlockProfileRate(1)
 	runtime.SetMutexProfileFraction(1)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	at := "127.0.0.1:0"
+	if len(os.Args) > 1 && strings.HasPrefix(os.Args[1], "at=") {
+		at = os.Args[1][3:]
+		os.Args = append(os.Args[:1], os.Args[2:]...)
+	}
+	listener, err := net.Listen("tcp", at)
 	if err != nil {
 		panic(err)
 	}

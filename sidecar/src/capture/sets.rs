@@ -1,0 +1,184 @@
+//! Sets of labels as they stand in memory: many at once, each piece read anew, nothing kept from one time to the next.
+//!
+//! In: addresses that `g.labels` had. Out: keys and values, as of the moment of the reading, bounded in number and length. Whether they belonged to
+//! the goroutine then is for whoever asked to find out. All that is wanted of all sets is read together, step by step: headers, pairs, texts. On the
+//! thread that captures.
+//!
+//! Sources: runtime/pprof/label.go (`labelMap`: a map up to 1.23, a slice since), runtime/map.go (`hmap`, `bmap`).
+
+use profiler_proto::hash::Map;
+
+use crate::go::layouts;
+use crate::target::{Fault, Piece};
+
+use super::memory::{Memory, word_at, words};
+use super::work::Metered;
+
+/// Most labels of a goroutine that are read.
+const LABELS: u64 = 64;
+/// Most bytes of a key or value that are read.
+const TEXT: u64 = 1024;
+/// `abi.OldMapBucketCount`: pairs of a bucket.
+const PAIRS: usize = 8;
+/// Bytes of a `bmap` of strings: the tops of hashes, keys, values, the bucket that overflows.
+const BUCKET: usize = PAIRS + 2 * 16 * PAIRS + 8;
+
+/// Keys with values, by key.
+pub(super) type Set = Vec<(String, String)>;
+
+/// Where the key and the value of each label of a set lie, each with its length.
+type Places = Vec<[u64; 4]>;
+
+/// Reads sets.
+#[derive(Debug)]
+pub(super) struct Sets<'m, M: ?Sized> {
+    memory: &'m Metered<'m, M>,
+    shape: layouts::Labels,
+}
+
+impl<'m, M: Memory + ?Sized> Sets<'m, M> {
+    pub(super) fn new(memory: &'m Metered<'m, M>, shape: layouts::Labels) -> Self {
+        Self { memory, shape }
+    }
+
+    /// Whether there is no work left to read any.
+    pub(super) fn are_spent(&self) -> bool {
+        self.memory.is_spent()
+    }
+
+    /// The set at each of `addresses`, once for each; none where it cannot be read whole.
+    pub(super) fn read(&self, addresses: &[u64]) -> Result<Map<u64, Option<Set>>, Fault> {
+        let mut addresses = addresses.to_vec();
+        addresses.sort_unstable();
+        addresses.dedup();
+        let places = match self.shape {
+            layouts::Labels::Slice => self.slices(&addresses)?,
+            layouts::Labels::Map => self.maps(&addresses)?,
+        };
+        let sets = self.texts(&places)?;
+        Ok(addresses.into_iter().zip(sets).collect())
+    }
+
+    /// `labelMap` is a struct of a slice of pairs.
+    fn slices(&self, addresses: &[u64]) -> Result<Vec<Option<Places>>, Fault> {
+        let headers = self.pieces(addresses.iter().map(|address| Some((*address, 16))))?;
+        let pairs = headers.iter().map(|header| {
+            let header = header.as_ref()?;
+            Some((word_at(header, 0), 32 * word_at(header, 8).min(LABELS) as usize))
+        });
+        let pairs = self.pieces(pairs)?;
+        Ok(pairs.into_iter().map(|pairs| Some(words(&pairs?).as_chunks().0.to_vec())).collect())
+    }
+
+    /// `labelMap` is a map: a pointer to an `hmap` {count, flags, B, …, buckets @16}.
+    fn maps(&self, addresses: &[u64]) -> Result<Vec<Option<Places>>, Fault> {
+        let maps = self.pieces(addresses.iter().map(|address| Some((*address, 8))))?;
+        // A map that is nil is empty.
+        let headers = maps.iter().map(|map| match word_at(map.as_ref()?, 0) {
+            0 => Some((0, 0)),
+            map => Some((map, 24)),
+        });
+        let headers: Vec<_> = self.pieces(headers)?;
+        let mut tables: Vec<Option<Table>> = headers.iter().map(|header| Some(Table::of(header.as_ref()?))).collect();
+        // Each time one more bucket that overflows, in which there is at least one pair: so often at most.
+        while tables.iter().flatten().any(Table::is_open) {
+            let buckets = self.pieces(tables.iter().map(|table| table.as_ref().map(Table::next)))?;
+            for (table, buckets) in tables.iter_mut().zip(buckets) {
+                match (table.as_mut(), buckets) {
+                    (Some(open), Some(buckets)) => open.take(&buckets),
+                    _ => *table = None,
+                }
+            }
+        }
+        Ok(tables.into_iter().map(|table| Some(table?.found)).collect())
+    }
+
+    /// The texts of each set, those that several have read once.
+    fn texts(&self, sets: &[Option<Places>]) -> Result<Vec<Option<Set>>, Fault> {
+        let text = |at: u64, length: u64| (at, length.min(TEXT) as usize);
+        let of_pair = |&[key, length, value, size]: &[u64; 4]| [text(key, length), text(value, size)];
+        let mut wanted: Vec<_> = sets.iter().flatten().flatten().flat_map(of_pair).collect();
+        wanted.sort_unstable();
+        wanted.dedup();
+        let texts = self.pieces(wanted.iter().map(|text| Some(*text)))?;
+        let known: Map<_, _> = wanted.into_iter().zip(&texts).collect();
+        let told = |text| Some(String::from_utf8_lossy(known.get(&text)?.as_deref()?).into_owned());
+        let pair = |places: &[u64; 4]| {
+            let [key, value] = of_pair(places);
+            Some((told(key)?, told(value)?))
+        };
+        let set = |places: &Places| {
+            let mut set: Set = places.iter().map(pair).collect::<Option<_>>()?;
+            set.sort_unstable();
+            Some(set)
+        };
+        Ok(sets.iter().map(|places| set(places.as_ref()?)).collect())
+    }
+
+    /// The bytes of each of `wanted`, an address with a length; none where nothing is wanted, or not all of it is there.
+    fn pieces(&self, wanted: impl Iterator<Item = Option<(u64, usize)>>) -> Result<Vec<Option<Vec<u8>>>, Fault> {
+        let wanted: Vec<_> = wanted.collect();
+        let mut buffers: Vec<Vec<u8>> =
+            wanted.iter().map(|wanted| vec![0; wanted.map_or(0, |(_, length)| length)]).collect();
+        let not_empty = wanted.iter().zip(&mut buffers).filter(|(_, buffer)| !buffer.is_empty());
+        let mut pieces: Vec<Piece<'_>> =
+            not_empty.map(|(wanted, buffer)| Piece::new(wanted.map_or(0, |(address, _)| address), buffer)).collect();
+        if !pieces.is_empty() {
+            self.memory.read_many(&mut pieces)?;
+        }
+        let mut whole = pieces.iter().map(Piece::is_whole).collect::<Vec<_>>().into_iter();
+        let wanted = wanted.into_iter().zip(buffers);
+        Ok(wanted
+            .map(|(wanted, buffer)| wanted.filter(|_| buffer.is_empty() || whole.next() == Some(true)).map(|_| buffer))
+            .collect())
+    }
+}
+
+/// A map of which buckets are read: first those that it has side by side, then one by one those that they overflow into.
+#[derive(Debug)]
+struct Table {
+    /// Pairs that there are, as far as they are read.
+    count: usize,
+    /// Buckets that are read next, and those behind them.
+    next: (u64, usize),
+    overflows: Vec<u64>,
+    found: Places,
+}
+
+impl Table {
+    /// By the first words of an `hmap`; an empty one, where it has none.
+    fn of(header: &[u8]) -> Self {
+        // 2^B buckets, B behind the flags.
+        let log = (word_at(header, 8) >> 8 & 0xff).min(LABELS.ilog2().into());
+        let next = (word_at(header, 16), BUCKET << log);
+        Self { count: word_at(header, 0).min(LABELS) as usize, next, overflows: Vec::new(), found: Vec::new() }
+    }
+
+    /// Whether there are pairs that were not read.
+    fn is_open(&self) -> bool {
+        self.found.len() < self.count && self.next.0 != 0
+    }
+
+    fn next(&self) -> (u64, usize) {
+        if self.is_open() { self.next } else { (0, 0) }
+    }
+
+    /// Takes the pairs of these buckets, and where those lie that they overflow into.
+    fn take(&mut self, buckets: &[u8]) {
+        for bucket in buckets.chunks_exact(BUCKET) {
+            let before = self.found.len();
+            let words = words(bucket);
+            // The top of a hash is at least `minTopHash`, 5, where a place is taken.
+            let taken = bucket.iter().take(PAIRS).enumerate().filter(|(_, top)| **top >= 5);
+            let text = |first: usize| Some((*words.get(first)?, *words.get(first + 1)?));
+            let pairs = taken.filter_map(|(place, _)| text(1 + 2 * place).zip(text(1 + 2 * (PAIRS + place))));
+            self.found.extend(pairs.map(|((key, length), (value, size))| [key, length, value, size]));
+            self.found.truncate(self.count);
+            let overflow = Some(word_at(bucket, BUCKET - 8)).filter(|at| *at != 0 && self.found.len() > before);
+            self.overflows.extend(overflow);
+        }
+        if !buckets.is_empty() {
+            self.next = (self.overflows.pop().unwrap_or(0), BUCKET);
+        }
+    }
+}

@@ -1,0 +1,3 @@
+module relabels
+
+go 1.21
