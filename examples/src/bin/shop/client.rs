@@ -63,7 +63,7 @@ async fn send(target: &Target) -> io::Result<Counts> {
     let tally = Arc::new(Tally::default());
     let mut connections = JoinSet::new();
     for seed in 0..target.connections {
-        connections.spawn(keep_busy(target.address, Dice::new(seed.into()), tally.clone()));
+        connections.spawn(keep_busy(target.address, Customer::new(seed.into()), tally.clone()));
     }
     tokio::io::copy(&mut tokio::io::stdin(), &mut tokio::io::sink()).await?;
     tally.stopping.store(true, Ordering::Relaxed);
@@ -73,9 +73,9 @@ async fn send(target: &Target) -> io::Result<Counts> {
 }
 
 /// One connection after the other, for as long as the load lasts.
-async fn keep_busy(address: SocketAddr, mut dice: Dice, tally: Arc<Tally>) {
+async fn keep_busy(address: SocketAddr, mut customer: Customer, tally: Arc<Tally>) {
     while !tally.stopping.load(Ordering::Relaxed) {
-        if use_connection(address, &mut dice, &tally).await.is_err() {
+        if use_connection(address, &mut customer, &tally).await.is_err() {
             tally.requests.fetch_add(1, Ordering::Relaxed);
             tally.errors.fetch_add(1, Ordering::Relaxed);
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -84,13 +84,13 @@ async fn keep_busy(address: SocketAddr, mut dice: Dice, tally: Arc<Tally>) {
 }
 
 /// Sends requests over one connection until the load ends or the connection breaks, which is the error.
-async fn use_connection(address: SocketAddr, dice: &mut Dice, tally: &Tally) -> Result<(), Failed> {
+async fn use_connection(address: SocketAddr, customer: &mut Customer, tally: &Tally) -> Result<(), Failed> {
     let stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
     let (mut sender, connection) = handshake(TokioIo::new(stream)).await?;
     let connection = tokio::spawn(connection);
     while !tally.stopping.load(Ordering::Relaxed) {
-        let succeeded = exchange(&mut sender, request(address, dice)?).await?;
+        let succeeded = exchange(&mut sender, customer.request(address)?).await?;
         tally.requests.fetch_add(1, Ordering::Relaxed);
         tally.errors.fetch_add(u64::from(!succeeded), Ordering::Relaxed);
     }
@@ -108,16 +108,34 @@ async fn exchange(sender: &mut SendRequest<Full<Bytes>>, request: Request<Full<B
     Ok(status.is_success())
 }
 
-/// The next request: of a hundred, 65 orders, 34 searches and one report.
-fn request(address: SocketAddr, dice: &mut Dice) -> Result<Request<Full<Bytes>>, Failed> {
-    let (method, path, body) = match dice.between(0, 100) {
-        0..65 => (Method::POST, "/orders".to_owned(), serde_json::to_vec(&order(dice))?),
-        65..99 => (Method::GET, format!("/search?q={}", query(dice)), Vec::new()),
-        _ => (Method::GET, format!("/report?format={}", dice.pick(&["csv", "json"])), Vec::new()),
-    };
-    let request = Request::builder().method(method).uri(path).header("host", address.to_string());
-    let request = request.header("x-tenant", dice.pick(&TENANTS));
-    Ok(request.body(Full::new(body.into()))?)
+/// Who sends requests over a connection.
+#[derive(Debug)]
+struct Customer {
+    dice: Dice,
+    sent: u64,
+}
+
+impl Customer {
+    /// One like no other; each begins elsewhere in the hundred.
+    fn new(seed: u64) -> Self {
+        Self { dice: Dice::new(seed), sent: 29 * seed }
+    }
+
+    /// The next request: of each hundred in a row, 65 orders, 34 searches and one report. The kinds take turns, for a report costs as much as many
+    /// orders: chance would give one second far more work than the next.
+    fn request(&mut self, address: SocketAddr) -> Result<Request<Full<Bytes>>, Failed> {
+        self.sent += 1;
+        let dice = &mut self.dice;
+        // 37 has no divisor in common with 100: a hundred in a row are all there are.
+        let (method, path, body) = match 37 * self.sent % 100 {
+            0..65 => (Method::POST, "/orders".to_owned(), serde_json::to_vec(&order(dice))?),
+            65..99 => (Method::GET, format!("/search?q={}", query(dice)), Vec::new()),
+            _ => (Method::GET, format!("/report?format={}", dice.pick(&["csv", "json"])), Vec::new()),
+        };
+        let request = Request::builder().method(method).uri(path).header("host", address.to_string());
+        let request = request.header("x-tenant", dice.pick(&TENANTS));
+        Ok(request.body(Full::new(body.into()))?)
+    }
 }
 
 /// An order of some dozen items.
@@ -148,4 +166,24 @@ fn query(dice: &mut Dice) -> String {
         words[1].insert(1, 'h');
     }
     words.join("+")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that a hundred requests in a row are as many of each kind, wherever they begin.
+    #[test]
+    fn kinds_take_turns() {
+        let mut customer = Customer::new(3);
+        for _ in 0..7 {
+            let mut kinds = [0; 3];
+            for _ in 0..100 {
+                let request = customer.request(([127, 0, 0, 1], 80).into()).unwrap();
+                let kind = ["/orders", "/search", "/report"].iter().position(|path| *path == request.uri().path());
+                kinds[kind.unwrap()] += 1;
+            }
+            assert_eq!(kinds, [65, 34, 1]);
+        }
+    }
 }
