@@ -33,10 +33,11 @@ const SPARE: usize = 24;
 /// When there is no memory for their stacks.
 pub(crate) fn pool(processors: usize) -> Result<Pool<Work>, Error> {
     let by_hint = (2 * processors).clamp(8, 64);
-    let work = |number| {
+    let work = |(number, stack)| {
         let cache = if number < by_hint { Cache::new() } else { Cache::small() };
         let (frames, window) = (Frames::new(), Window::new());
-        Ok(Work { cache, frames, window, stack: Stack::map()?, tags: [0; TAG_WORDS] })
+        Work { cache, frames, window, stack, tags: [0; TAG_WORDS] }
     };
-    Ok(Pool::new((0..by_hint + SPARE).map(work).collect::<Result<Vec<_>, Error>>()?, by_hint))
+    let stacks = Stack::map(by_hint + SPARE)?;
+    Ok(Pool::new(stacks.into_iter().enumerate().map(work), by_hint))
 }

@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use super::bounds::Bounds;
+use super::stack::is_of_hook;
 
 /// Slots of a process.
 const SLOTS: usize = 4096;
@@ -210,10 +211,13 @@ impl Slot {
     }
 
     /// What can be read directly above `sp`: up to the end of this thread's stack if `sp` is on it, else nothing, and the
-    /// `profiler` thread is asked to find out. Called by the handler on the slot's thread.
+    /// `profiler` thread is asked to find out, unless `sp` is on a stack of ours. Called by the handler on the slot's thread.
     pub(crate) fn stack(&self, sp: u64, thread_pointer: u64) -> Range<u64> {
         if let Some(known) = self.stack.above(sp) {
             return known;
+        }
+        if is_of_hook(sp) {
+            return 0..0;
         }
         self.thread_pointer.store(thread_pointer, Ordering::Relaxed);
         // Release: pairs with the Acquire swap in `unknown_stack`.

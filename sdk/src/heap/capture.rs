@@ -10,7 +10,6 @@ use crate::context::{self, Current, TAG_WORDS};
 use crate::cpu::handler::own_stack;
 use crate::cpu::record::Head;
 use crate::cpu::stack::Stack;
-use crate::error::Error;
 use crate::unwind::arch::Registers;
 use crate::unwind::frames::{Frames, LEAF, ROOT};
 use crate::unwind::memory::{StackMemory, Window};
@@ -46,11 +45,8 @@ pub(super) enum Captured<'a> {
 
 impl Work {
     /// A scratch; one that is taken `often` remembers more of what walks found out.
-    ///
-    /// # Errors
-    /// When there is no memory for its stack.
-    pub(super) fn new(often: bool) -> Result<Self, Error> {
-        Ok(Self { stack: Stack::map()?, tools: Tools::new(often) })
+    pub(super) fn new(stack: Stack, often: bool) -> Self {
+        Self { stack, tools: Tools::new(often) }
     }
 }
 

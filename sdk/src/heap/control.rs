@@ -15,7 +15,7 @@ use crate::error::Error;
 static TURNED_ON: AtomicBool = AtomicBool::new(false);
 
 /// Why the interval stays as it is.
-const OF_OTHERS: &str = "jemalloc takes samples for others, and another interval would wipe their profile (prof.reset)";
+const OF_OTHERS: &str = "jemalloc took samples before, for others or by its options, and another interval would wipe that profile (prof.reset)";
 
 thread_local! {
     /// The interval in force at the calling thread's last sample, as a power of two: behind that, jemalloc draws the distance to its next one. `None`: it has none

@@ -75,11 +75,6 @@ impl Heap {
         }
     }
 
-    /// Whether another interval has all be forgotten that was sampled until then: it is for the `profiler-io` thread to set, behind a profile.
-    pub(crate) fn forgets_with_interval(&self) -> bool {
-        matches!(self, Self::Dumps(_))
-    }
-
     /// Goes on with another interval, `2^lg` bytes.
     ///
     /// # Errors

@@ -62,10 +62,6 @@ impl Heap {
         match *self {}
     }
 
-    pub(crate) fn forgets_with_interval(&self) -> bool {
-        match *self {}
-    }
-
     pub(crate) fn set_lg_interval(&self, _lg: u32) -> Result<(), Error> {
         match *self {}
     }

@@ -40,6 +40,8 @@ struct Shared {
     active: bool,
     /// Whether others have put hooks in the place of ours since the start.
     displaced: bool,
+    /// How many samples of what lived have been given up since, for theirs stood in the place of ours.
+    given_up: usize,
 }
 
 impl Sampler {
@@ -61,9 +63,8 @@ impl Sampler {
         let lg_before = state.lg();
         setup.set_interval(settings.lg_interval)?;
         let installed = hooks::install(state, !was_active);
-        if installed.map_err(control::refused("mallctl experimental.hooks"))? {
-            setup.notes.extend(given_up(state));
-        }
+        let missed_frees = installed.map_err(control::refused("mallctl experimental.hooks"))?;
+        let given_up = if missed_frees { state.give_up_live() } else { 0 };
         if hooks::are_chained() {
             setup.notes.push("hooks of samples that were there before are called, too".to_owned());
         }
@@ -87,6 +88,7 @@ impl Sampler {
             allocator: None,
             active,
             displaced: false,
+            given_up,
         };
         Ok(Self { state, number, shared: Arc::new(Mutex::new(shared)) })
     }
@@ -94,10 +96,10 @@ impl Sampler {
     /// Looks after modules and settings that others may change. For the `profiler` thread, each turn.
     pub(crate) fn tick(&self) {
         let (active, displaced) = (control::look(), hooks::are_displaced());
-        let given_up = hooks::are_back().then(|| given_up(self.state)).flatten();
+        let given_up = if hooks::are_back() { self.state.give_up_live() } else { 0 };
         self.state.refresh_modules();
         let mut shared = self.shared();
-        shared.setup.notes.extend(given_up);
+        shared.given_up += given_up;
         shared.active = active;
         // Also where theirs are gone again.
         shared.displaced |= displaced;
@@ -116,12 +118,15 @@ impl Sampler {
         shared.active = shared.setup.resume();
     }
 
-    /// Goes on with another interval, `2^lg` bytes.
+    /// Goes on with another interval, `2^lg` bytes. Behind a profile of what was sampled until then.
     ///
     /// # Errors
     /// What jemalloc says.
     pub(crate) fn set_lg_interval(&self, lg: u32) -> Result<(), Error> {
-        control::set_lg_interval(lg).map(drop)
+        if control::set_lg_interval(lg)? {
+            self.shared().since_lg = lg;
+        }
+        Ok(())
     }
 
     /// Has no site forgotten until what is returned is dropped.
@@ -206,6 +211,12 @@ impl Sampler {
                     .to_owned(),
             );
         }
+        if shared.given_up > 0 {
+            let gone = shared.given_up;
+            notes.push(format!(
+                "{gone} samples of what lived are given up: others had set jemalloc's hooks, so their frees may not be known"
+            ));
+        }
         HeapStats {
             on: self.state.is_recording() && shared.active,
             interval_bytes: 1 << self.state.lg().min(weight::MAX_LG),
@@ -228,12 +239,4 @@ impl Sampler {
     fn shared(&self) -> MutexGuard<'_, Shared> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Gives up what lives, for frees may have been missed; what is said of it.
-fn given_up(state: &State) -> Option<String> {
-    let gone = state.give_up_live();
-    (gone > 0).then(|| {
-        format!("{gone} samples of what lived are given up: others had set jemalloc's hooks, so their frees may not be known")
-    })
 }

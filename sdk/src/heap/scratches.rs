@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::capture::Work;
 use crate::cpu::pool::{self, Pool};
+use crate::cpu::stack::Stack;
 use crate::error::Error;
 use crate::unwind::modules::Modules;
 use crate::unwind::walk::Snapshot;
@@ -54,7 +55,8 @@ impl Scratches {
     /// When there is no memory for their stacks.
     pub(super) fn new(processors: usize, in_force: InForce) -> Result<Self, Error> {
         let by_hint = (2 * processors).clamp(8, 64);
-        let works = (0..by_hint + SPARE).map(|number| Work::new(number < by_hint)).collect::<Result<Vec<_>, Error>>()?;
+        let stacks = Stack::map_for_hooks(by_hint + SPARE)?;
+        let works = stacks.into_iter().enumerate().map(|(number, stack)| Work::new(stack, number < by_hint));
         let in_force = Arc::new(in_force);
         Ok(Self {
             pool: Pool::new(works, by_hint),

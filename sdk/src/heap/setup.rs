@@ -57,7 +57,7 @@ impl Setup {
                 Some(_) => "take prof:false out of _RJEM_MALLOC_CONF or MALLOC_CONF",
                 None => {
                     // Not `prof_active:false`, which in the environment keeps sampling off.
-                    "use profiler::jemalloc!(); for the #[global_allocator], or set _RJEM_MALLOC_CONF=prof:true"
+                    "use profiler::jemalloc!(); for the #[global_allocator], or set _RJEM_MALLOC_CONF=prof:true,lg_prof_sample:20"
                 }
             };
             return Err(Missing { why, remedy });

@@ -137,6 +137,7 @@ impl State {
 
     /// A block was sampled; `registers` are the hook's.
     pub(super) fn sampled(&self, registers: &Registers, address: u64, size: u64) {
+        // For each sample, whether it is recorded or not: the next one is drawn now, with the interval that is in force now.
         let (records, lg) = (self.is_recording(), self.lg_interval.of_sample());
         if !records && !self.frames.is_learning() {
             return;

@@ -217,21 +217,24 @@ impl Io {
     /// Sends what was allocated since the last time, and what lives; where nobody gets it, no names are looked up.
     async fn export_heap(&self, sends: bool, symbolizer: &mut Symbolizer, exporter: &Exporter) {
         let Some(heap) = self.handle.heap() else { return };
-        match (sends, heap.is_last()) {
-            (true, true) => {}
-            (false, true) => return heap.skip(),
-            // Where the time to stop was over, this thread goes on beside that of the next profiler.
-            (true, false) => return self.handle.lose_heap_profile(Cause::Shutdown),
-            (false, false) => return,
+        // Where the time to stop was over, this thread goes on beside that of the next profiler, whose heap it is then.
+        let is_wanted = sends && heap.is_last();
+        if !sends && heap.is_last() {
+            heap.skip();
         }
         let asked = HeapAsked { since: Since::LastProfile, began: None, first: None };
-        if let Some(window) = self.heap_window(&asked) {
-            self.export_heap_window(&window, symbolizer, exporter).await;
-        }
+        let window = is_wanted.then(|| self.heap_window(&asked)).flatten();
+        self.export_heap_window(window, symbolizer, exporter).await;
     }
 
-    async fn export_heap_window(&self, window: &HeapWindow, symbolizer: &mut Symbolizer, exporter: &Exporter) {
-        match self.named_heap(window, symbolizer).await {
+    /// Sends a profile that is due, unless it is given up before it is made.
+    async fn export_heap_window(&self, window: Option<HeapWindow>, symbolizer: &mut Symbolizer, exporter: &Exporter) {
+        let set = match &window {
+            Some(window) => self.named_heap(window, symbolizer).await,
+            None => Some(ProfileSet::default()),
+        };
+        match set {
+            _ if !self.handle.heap_profile_is_made() => {}
             Some(set) if set.profiles.is_empty() => {}
             Some(set) => exporter.offer(Arc::new(set)),
             None => self.handle.lose_heap_profile(Cause::Failed),

@@ -17,6 +17,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use profiler_proto::ProfileSet;
+use profiler_proto::loss::Cause;
 
 use self::mark::Mark;
 use self::message::{CaptureReply, Command, HeapAsked, Refusal, Reply};
@@ -152,6 +153,7 @@ impl Running {
         let done = answer.unwrap_or(false);
         let account = self.handle.stats().account;
         if !done {
+            self.handle.give_up_heap_profiles(Cause::Shutdown);
             tracing::warn!(account.pending, "the time to shut down was over before all samples were sent");
         }
         if account.lost.total() > 0 {

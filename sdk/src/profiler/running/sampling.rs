@@ -155,8 +155,15 @@ impl Sampling {
 
     /// Has what is known of the heap sent. Where the `profiler-io` thread is behind, it is later; `false` then.
     fn send_heap(&mut self) -> bool {
-        let is_sent = self.handle.heap().is_some() && self.tasks.try_send(Task::ExportHeap).is_ok();
-        if is_sent {
+        if self.handle.heap().is_none() {
+            return false;
+        }
+        self.handle.heap_profile_is_due();
+        let is_sent = self.tasks.try_send(Task::ExportHeap).is_ok();
+        if !is_sent {
+            // If it has been given up, so has what it stood for.
+            self.handle.heap_profile_is_made();
+        } else {
             self.heap_due = Instant::now() + self.interval;
         }
         is_sent
@@ -341,15 +348,14 @@ impl Sampling {
         if self.stranded {
             return reply.answer(Err(Error::misuse("Profiler::set_heap_interval", CLOSED, AFTER_CLOSED)));
         }
-        let is_sent = self.send_heap();
-        match self.handle.heap() {
-            Some(heap) if heap.forgets_with_interval() => {
-                let task = Task::SetHeapInterval { lg_interval, reply };
-                let taken = if is_sent { self.tasks.try_send(task) } else { Err(task) };
-                taken.unwrap_or_else(Task::refuse);
-            }
-            heap => reply.answer(heap.map_or(Ok(()), |heap| heap.set_lg_interval(lg_interval))),
+        if self.handle.heap().is_none() {
+            return reply.answer(Ok(()));
         }
+        // By the thread that makes the profile, behind it.
+        let is_sent = self.send_heap();
+        let task = Task::SetHeapInterval { lg_interval, reply };
+        let taken = if is_sent { self.tasks.try_send(task) } else { Err(task) };
+        taken.unwrap_or_else(Task::refuse);
     }
 
     fn stop(mut self, deadline: Instant, reply: Reply<bool>) {
@@ -368,7 +374,8 @@ impl Sampling {
             handed_over = handed_over || self.hand_over();
         }
         if !self.send_heap() && self.handle.heap().is_some() {
-            self.handle.lose_heap_profile(Cause::Shutdown);
+            self.handle.heap_profile_is_due();
+            self.handle.give_up_heap_profiles(Cause::Shutdown);
         }
         let left = self.window.stacks();
         self.handle.ledger.lost(left, Cause::Shutdown);
@@ -394,6 +401,10 @@ impl Sampling {
             exporter.abandon(Cause::Closed);
         }
         self.handle.ledger.abandon(Cause::Closed);
+        if self.handle.heap().is_some() {
+            self.handle.heap_profile_is_due();
+            self.handle.give_up_heap_profiles(Cause::Closed);
+        }
         for Flush { reply, .. } in self.flushes.drain(..) {
             reply.answer(false);
         }

@@ -33,6 +33,8 @@ pub(super) struct Handle {
     pub(super) heap: Arc<OnceLock<Result<Heap, String>>>,
     /// Its profiles that were to be sent and were not.
     heap_profiles_lost: Arc<Mutex<Loss>>,
+    /// Those that are to be sent and are not made yet.
+    heap_profiles_due: Arc<AtomicU32>,
 }
 
 impl Handle {
@@ -49,6 +51,7 @@ impl Handle {
             mark,
             heap: Arc::default(),
             heap_profiles_lost: Arc::default(),
+            heap_profiles_due: Arc::default(),
         }
     }
 
@@ -95,6 +98,24 @@ impl Handle {
             "a profile of the heap is lost: what was allocated in its time is in no other one"
         );
         self.heap_profiles_lost.lock().unwrap_or_else(PoisonError::into_inner).add(cause, 1);
+    }
+
+    /// One is to be sent.
+    pub(super) fn heap_profile_is_due(&self) {
+        self.heap_profiles_due.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// One that was to be sent is made, or is none; `false` where it has been given up meanwhile.
+    pub(super) fn heap_profile_is_made(&self) -> bool {
+        let one_less = |due: u32| due.checked_sub(1);
+        self.heap_profiles_due.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok()
+    }
+
+    /// Gives up those that are not made yet, which is one loss: whichever comes first would have all that is not in a profile.
+    pub(super) fn give_up_heap_profiles(&self, cause: Cause) {
+        if self.heap_profiles_due.swap(0, Ordering::Relaxed) > 0 {
+            self.lose_heap_profile(cause);
+        }
     }
 
     /// The heap profiler, if there is one.

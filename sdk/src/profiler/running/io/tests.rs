@@ -110,11 +110,29 @@ fn a_profile_of_the_heap_that_is_lost_is_counted() {
     let lost = [panics, window(Vec::new())].map(|window| {
         runtime(&mark).unwrap().block_on(async {
             let exporter = Exporter::start(Vec::new(), Arc::clone(&io.handle.ledger), Limits::default()).unwrap();
-            io.export_heap_window(&window, &mut symbolizer, &exporter).await;
+            io.handle.heap_profile_is_due();
+            io.export_heap_window(Some(window), &mut symbolizer, &exporter).await;
         });
         io.handle.stats().heap.profiles_lost.count(Cause::Failed)
     });
     assert_eq!(lost, [1, 1]);
+}
+
+/// Check that profiles that are given up before they are made are one loss, and none where they were made before.
+#[cfg(feature = "heap")]
+#[test]
+fn profiles_of_the_heap_that_are_given_up_are_one_loss() {
+    let io = io(None, &Arc::new(Mark::set().unwrap()));
+    let lost = || io.handle.stats().heap.profiles_lost.count(Cause::Shutdown);
+    io.handle.heap_profile_is_due();
+    assert!(io.handle.heap_profile_is_made());
+    io.handle.give_up_heap_profiles(Cause::Shutdown);
+    assert_eq!(lost(), 0);
+    (0..3).for_each(|_| io.handle.heap_profile_is_due());
+    io.handle.give_up_heap_profiles(Cause::Shutdown);
+    assert!(!io.handle.heap_profile_is_made());
+    io.handle.give_up_heap_profiles(Cause::Shutdown);
+    assert_eq!(lost(), 1);
 }
 
 /// A window with addresses all over this program.
