@@ -8,7 +8,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use profiler_proto::hash::Set as Kept;
+use profiler_proto::hash::{Map, Set as Kept};
 
 use crate::go::layouts::{self, status};
 use crate::target::Fault;
@@ -32,9 +32,12 @@ const TRIES: u32 = 3;
 pub struct Labels(Arc<str>);
 
 impl Labels {
-    fn of(labels: &[(String, String)]) -> Self {
+    fn of(set: &Set) -> Self {
+        let mut texts: Vec<_> =
+            set.iter().map(|pair| pair.each_ref().map(|text| String::from_utf8_lossy(text))).collect();
+        texts.sort_unstable();
         let mut all = String::new();
-        for text in labels.iter().flat_map(|(key, value)| [key, value]) {
+        for text in texts.iter().flatten() {
             let length = u32::try_from(text.len()).ok().and_then(char::from_u32);
             all.push(length.unwrap_or('\0'));
             all.push_str(length.map_or("", |_| text));
@@ -137,18 +140,21 @@ impl<'m, M: Memory + ?Sized> Reader<'m, M> {
             if open.is_empty() {
                 break;
             }
-            let (at, pointers) = (open.iter().map(|seen| seen.address).collect::<Vec<_>>(), pointers(&open));
+            let at: Vec<u64> = open.iter().map(|seen| seen.address).collect();
+            let pointers = if self.is_over() { Vec::new() } else { pointers(&open) };
             let first = self.sets.read(&pointers)?;
             let now = look(&at)?;
-            let second = self.sets.read(&pointers)?;
+            let (second, mut told) = (self.sets.read(&pointers)?, Map::default());
             for (was, mut now) in open.iter_mut().zip(now) {
-                now.labels = match was.pointer(&now).map(|pointer| (first.get(&pointer), second.get(&pointer))) {
+                now.labels = match was.pointer(&now) {
                     _ if !now.is_open() => Ok(Labels::default()),
-                    // Null is not read.
-                    Some((None, None)) => Ok(Labels::default()),
-                    Some((Some(Some(first)), Some(Some(second)))) if first == second => self.keep(first),
-                    _ if self.sets.are_spent() => Err(Untold::Cut),
-                    _ => Err(Untold::Unsteady),
+                    Some(0) => Ok(Labels::default()),
+                    // Once for all that point there, who may be many.
+                    Some(pointer) => told
+                        .entry(pointer)
+                        .or_insert_with(|| self.believed(first.get(&pointer), second.get(&pointer)))
+                        .clone(),
+                    None => Err(self.why()),
                 };
                 **was = now;
             }
@@ -157,9 +163,30 @@ impl<'m, M: Memory + ?Sized> Reader<'m, M> {
         Ok(all)
     }
 
-    /// These labels, kept; not those for which there is no room.
+    /// Whether there is no room for others, or no work left to read them.
+    fn is_over(&self) -> bool {
+        self.left == 0 || self.sets.are_spent()
+    }
+
+    /// Why labels that were not had are not told.
+    fn why(&self) -> Untold {
+        if self.is_over() { Untold::Cut } else { Untold::Unsteady }
+    }
+
+    /// The labels of two readings that are alike.
+    fn believed(&mut self, first: Option<&Set>, second: Option<&Set>) -> Result<Labels, Untold> {
+        match (first, second) {
+            (Some(first), Some(second)) if first == second => self.keep(first),
+            _ => Err(self.why()),
+        }
+    }
+
+    /// These labels, kept; not those for which there is no room, or no work left.
     fn keep(&mut self, set: &Set) -> Result<Labels, Untold> {
         let labels = Labels::of(set);
+        if !self.sets.spend(labels.0.len()) {
+            return Err(Untold::Cut);
+        }
         if let Some(known) = self.kept.get(&labels) {
             return Ok(known.clone());
         }
@@ -187,8 +214,11 @@ mod tests {
     fn labels_are_what_they_were() {
         let long = "\u{fffd}".repeat(1024);
         let texts = ["", "a", "\0\u{1}", &"b".repeat(128), &long, "tier: gold"];
-        let all: Vec<(String, String)> = texts.iter().map(|text| ((*text).to_owned(), texts[5].to_owned())).collect();
-        let labels = Labels::of(&all);
+        let mut all: Vec<(String, String)> =
+            texts.iter().map(|text| ((*text).to_owned(), texts[5].to_owned())).collect();
+        let bytes = |text: &String| text.as_bytes().into();
+        let labels = Labels::of(&all.iter().rev().map(|(key, value)| [bytes(key), bytes(value)]).collect());
+        all.sort_unstable();
         let back: Vec<(String, String)> =
             labels.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
         assert_eq!((back, labels.is_empty()), (all, false));

@@ -6,6 +6,8 @@
 //!
 //! Sources: runtime/pprof/label.go (`labelMap`: a map up to 1.23, a slice since), runtime/map.go (`hmap`, `bmap`).
 
+use std::sync::Arc;
+
 use profiler_proto::hash::Map;
 
 use crate::go::layouts;
@@ -23,8 +25,8 @@ const PAIRS: usize = 8;
 /// Bytes of a `bmap` of strings: the tops of hashes, keys, values, the bucket that overflows.
 const BUCKET: usize = PAIRS + 2 * 16 * PAIRS + 8;
 
-/// Keys with values, by key.
-pub(super) type Set = Vec<(String, String)>;
+/// The bytes of keys and values, in the order in which they stand there. Sets that were read together share those that are at one place.
+pub(super) type Set = Vec<[Arc<[u8]>; 2]>;
 
 /// Where the key and the value of each label of a set lie, each with its length.
 type Places = Vec<[u64; 4]>;
@@ -46,8 +48,13 @@ impl<'m, M: Memory + ?Sized> Sets<'m, M> {
         self.memory.is_spent()
     }
 
-    /// The set at each of `addresses`, once for each; none where it cannot be read whole.
-    pub(super) fn read(&self, addresses: &[u64]) -> Result<Map<u64, Option<Set>>, Fault> {
+    /// Counts `work` for what is done with sets that were read; whether there was as much left.
+    pub(super) fn spend(&self, work: usize) -> bool {
+        self.memory.spend(work as u64)
+    }
+
+    /// The set at each of `addresses` that can be read whole.
+    pub(super) fn read(&self, addresses: &[u64]) -> Result<Map<u64, Set>, Fault> {
         let mut addresses = addresses.to_vec();
         addresses.sort_unstable();
         addresses.dedup();
@@ -56,7 +63,7 @@ impl<'m, M: Memory + ?Sized> Sets<'m, M> {
             layouts::Labels::Map => self.maps(&addresses)?,
         };
         let sets = self.texts(&places)?;
-        Ok(addresses.into_iter().zip(sets).collect())
+        Ok(addresses.into_iter().zip(sets).filter_map(|(address, set)| Some((address, set?))).collect())
     }
 
     /// `labelMap` is a struct of a slice of pairs.
@@ -93,7 +100,7 @@ impl<'m, M: Memory + ?Sized> Sets<'m, M> {
         Ok(tables.into_iter().map(|table| Some(table?.found)).collect())
     }
 
-    /// The texts of each set, those that several have read once.
+    /// The texts of each set. Those that several have are read once, but are work for each that has them, for whoever looks at a set looks at all of it.
     fn texts(&self, sets: &[Option<Places>]) -> Result<Vec<Option<Set>>, Fault> {
         let text = |at: u64, length: u64| (at, length.min(TEXT) as usize);
         let of_pair = |&[key, length, value, size]: &[u64; 4]| [text(key, length), text(value, size)];
@@ -101,18 +108,14 @@ impl<'m, M: Memory + ?Sized> Sets<'m, M> {
         wanted.sort_unstable();
         wanted.dedup();
         let texts = self.pieces(wanted.iter().map(|text| Some(*text)))?;
-        let known: Map<_, _> = wanted.into_iter().zip(&texts).collect();
-        let told = |text| Some(String::from_utf8_lossy(known.get(&text)?.as_deref()?).into_owned());
+        let known = wanted.into_iter().zip(texts).filter_map(|(text, bytes)| Some((text, bytes?.into())));
+        let known: Map<_, Arc<[u8]>> = known.collect();
+        let told = |text: (u64, usize)| self.spend(text.1).then(|| known.get(&text).cloned())?;
         let pair = |places: &[u64; 4]| {
             let [key, value] = of_pair(places);
-            Some((told(key)?, told(value)?))
+            Some([told(key)?, told(value)?])
         };
-        let set = |places: &Places| {
-            let mut set: Set = places.iter().map(pair).collect::<Option<_>>()?;
-            set.sort_unstable();
-            Some(set)
-        };
-        Ok(sets.iter().map(|places| set(places.as_ref()?)).collect())
+        Ok(sets.iter().map(|places| places.as_ref()?.iter().map(pair).collect()).collect())
     }
 
     /// The bytes of each of `wanted`, an address with a length; none where nothing is wanted, or not all of it is there.

@@ -104,6 +104,11 @@ impl<'m, T: ?Sized> Metered<'m, T> {
     pub(super) fn is_spent(&self) -> bool {
         self.work.is_spent()
     }
+
+    /// Counts `work` that is done with what was answered; whether there was as much left.
+    pub(super) fn spend(&self, work: u64) -> bool {
+        self.work.take(work)
+    }
 }
 
 impl<M: Memory + ?Sized> Memory for Metered<'_, M> {

@@ -4,12 +4,11 @@ use std::cell::Cell;
 use std::ops::Range;
 
 use super::{Text, VARIABLES, goroutine, layout};
-use crate::capture::End;
-use crate::capture::Memory;
 use crate::capture::goroutines::goroutines;
 use crate::capture::heap::heap;
 use crate::capture::variables::{Code, Function};
 use crate::capture::work::Work;
+use crate::capture::{End, Goroutines, Memory};
 use crate::elf::Machine;
 use crate::go::layouts::{bucket, status};
 use crate::target::{Fault, Piece};
@@ -164,6 +163,43 @@ fn labels_that_point_about_cost_what_labels_may_cost() {
     assert!(all.list.iter().all(|goroutine| goroutine.labels.is_empty() && goroutine.end == End::Root));
     assert_eq!(all.labels_cut + all.labels_changed, COUNT);
     assert!(all.labels_cut > COUNT / 2 && memory.bytes.get() < 400 << 20, "{} {}", all.labels_cut, memory.bytes.get());
+}
+
+/// So many goroutines whose labels are 64, all texts of them one of a thousand bytes that are no UTF-8: in sets of their own, or in one.
+fn of_one_text(count: u64, is_one_set: bool) -> Goroutines {
+    const SET: u64 = 0x4000;
+    const PAIRS: u64 = 0x5000;
+    const LONG: u64 = 0x8000;
+    let memory = Vast::new(|range: &Range<u64>, write: &mut dyn FnMut(u64, &[u64])| {
+        many(count, range, write);
+        match range.start {
+            SET => write(SET, &[PAIRS, 64]),
+            PAIRS => write(PAIRS, &[LONG, 1024].repeat(128)),
+            LONG => write(LONG, &[u64::MAX; 128]),
+            G..STACKS if is_one_set => write(range.start + layout().g.labels as u64, &[SET]),
+            STACKS.. => write((range.start & !(APART - 1)) + 0x100, &[PAIRS, 64]),
+            _ => {}
+        }
+    });
+    goroutines(&memory, &Text, &VARIABLES, &layout(), 100_000).unwrap().unwrap()
+}
+
+/// Check that labels cost what is done with them, and not only what is read: a text that all sets point to is read once, but told of each.
+#[test]
+fn a_text_costs_each_set_that_has_it() {
+    const COUNT: u64 = 3000;
+    let all = of_one_text(COUNT, false);
+    let with = all.list.iter().filter(|goroutine| goroutine.labels.iter().count() == 64).count() as u64;
+    assert_eq!((all.list.len() as u64, with + all.labels_cut, all.labels_changed), (COUNT, COUNT, 0));
+    assert!((COUNT / 10..COUNT / 2).contains(&with), "{with}");
+}
+
+/// Check that a set that many goroutines have is looked at once for each batch of them.
+#[test]
+fn a_set_costs_once_whoever_has_it() {
+    let all = of_one_text(3000, true);
+    assert_eq!((all.list.len(), all.labels_cut, all.labels_changed), (3000, 0, 0));
+    assert!(all.list.iter().all(|goroutine| goroutine.labels.address() == all.list[0].labels.address()));
 }
 
 /// A list of so many places, at which nobody lives; how many were looked at.
