@@ -90,14 +90,17 @@ impl Endpoint {
         Self { service: Some(service), ..self }
     }
 
-    /// The addresses of this machine that it may stand for; none, where it is another one's, or a name that would have to be looked up.
+    /// The addresses of this machine that it stands for, in the order in which they are tried; none, where it is another one's, or a name that would have to be
+    /// looked up.
     #[must_use]
     pub fn local(&self) -> Vec<SocketAddr> {
-        let loopback = [IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST)];
+        let (four, six) = (IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST));
         let ips = match self.host.parse::<IpAddr>() {
-            Ok(ip) if ip.is_unspecified() => loopback.to_vec(),
+            // What is meant for any address, Linux sends to the loopback; that may have no IPv6.
+            Ok(ip) if ip.is_unspecified() && ip.is_ipv6() => vec![six, four],
+            Ok(ip) if ip.is_unspecified() => vec![four],
             Ok(ip) if is_ours(ip) => vec![ip],
-            Err(_) if self.host == "localhost" => loopback.to_vec(),
+            Err(_) if self.host == "localhost" => vec![four, six],
             _ => Vec::new(),
         };
         ips.into_iter().map(|ip| SocketAddr::new(ip, self.port)).collect()
@@ -149,7 +152,8 @@ mod tests {
         }
         let local = |address| Endpoint::new(address).unwrap().local();
         let both: Vec<SocketAddr> = ["127.0.0.1:6060", "[::1]:6060"].map(|address| address.parse().unwrap()).into();
-        assert_eq!(["http://localhost:6060", "http://[::]:6060"].map(local), [both.clone(), both.clone()]);
+        assert_eq!(["http://localhost:6060", "http://0.0.0.0:6060"].map(local), [both.clone(), vec![both[0]]]);
+        assert_eq!(local("http://[::]:6060"), [both[1], both[0]]);
         // Of the last two, one is for documentation, and one a name.
         let one = ["http://[::1]:6060", "http://192.0.2.1:6060", "http://shop.example:6060"].map(local);
         assert_eq!(one, [vec![both[1]], vec![], vec![]]);
