@@ -90,14 +90,17 @@ impl Endpoint {
         Self { service: Some(service), ..self }
     }
 
-    /// The addresses of this machine that it may stand for; none, where it is another one's, or a name that would have to be looked up.
+    /// The addresses of this machine that it stands for, in the order in which they are tried; none, where it is another one's, or a name that would have to be
+    /// looked up.
     #[must_use]
     pub fn local(&self) -> Vec<SocketAddr> {
-        let loopback = [IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST)];
+        let (four, six) = (IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST));
         let ips = match self.host.parse::<IpAddr>() {
-            Ok(ip) if ip.is_unspecified() => loopback.to_vec(),
+            // What is meant for any address, Linux sends to the loopback; that may have no IPv6.
+            Ok(ip) if ip.is_unspecified() && ip.is_ipv6() => vec![six, four],
+            Ok(ip) if ip.is_unspecified() => vec![four],
             Ok(ip) if is_ours(ip) => vec![ip],
-            Err(_) if self.host == "localhost" => loopback.to_vec(),
+            Err(_) if self.host == "localhost" => vec![four, six],
             _ => Vec::new(),
         };
         ips.into_iter().map(|ip| SocketAddr::new(ip, self.port)).collect()
@@ -120,9 +123,17 @@ impl Endpoint {
     }
 }
 
-/// Whether this machine has the address: a socket can be bound to no other one. Nothing is sent.
+/// Whether this machine has the address: what it sends there, it sends from there. That a socket can be bound to it says nothing, where
+/// `net.ipv4.ip_nonlocal_bind` is set. Nothing is sent.
 fn is_ours(ip: IpAddr) -> bool {
-    ip.is_loopback() || UdpSocket::bind((ip, 0)).is_ok()
+    let any = if ip.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { IpAddr::from(Ipv6Addr::UNSPECIFIED) };
+    let from = || {
+        let socket = UdpSocket::bind((any, 0))?;
+        // Any port does, but for 0.
+        socket.connect((ip, 9))?;
+        socket.local_addr()
+    };
+    ip.is_loopback() || from().is_ok_and(|from| from.ip() == ip)
 }
 
 #[cfg(test)]
@@ -141,10 +152,23 @@ mod tests {
         }
         let local = |address| Endpoint::new(address).unwrap().local();
         let both: Vec<SocketAddr> = ["127.0.0.1:6060", "[::1]:6060"].map(|address| address.parse().unwrap()).into();
-        assert_eq!(["http://localhost:6060", "http://[::]:6060"].map(local), [both.clone(), both.clone()]);
+        assert_eq!(["http://localhost:6060", "http://0.0.0.0:6060"].map(local), [both.clone(), vec![both[0]]]);
+        assert_eq!(local("http://[::]:6060"), [both[1], both[0]]);
         // Of the last two, one is for documentation, and one a name.
         let one = ["http://[::1]:6060", "http://192.0.2.1:6060", "http://shop.example:6060"].map(local);
         assert_eq!(one, [vec![both[1]], vec![], vec![]]);
+    }
+
+    /// Check that an address that is not ours is told so where sockets may be bound to any: in a network of its own, where nobody else is told of that.
+    #[test]
+    fn an_address_that_is_bound_is_not_ours_for_that() {
+        let script = "echo 1 >/proc/sys/net/ipv4/ip_nonlocal_bind && exec \"$0\" --exact \"$1\"";
+        let test = "pull::endpoint::tests::an_address_may_have_the_path_of_profiles_or_not";
+        let mut run = std::process::Command::new("unshare");
+        run.args(["--net", "sh", "-c", script]).arg(std::env::current_exe().unwrap()).arg(test);
+        // Without privileges there is no such network; a test that fails ends with this.
+        let ended = run.output().ok().filter(|output| output.status.code() == Some(101));
+        assert!(ended.is_none(), "{}", String::from_utf8_lossy(&ended.unwrap().stdout));
     }
 
     #[test]

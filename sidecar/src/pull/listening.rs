@@ -1,7 +1,7 @@
 //! Who listens at which address of our network namespace.
 //!
-//! In: process ids. Out: the sockets on which each takes connections, how these can be reached, and whose socket a connection to an address would reach: told
-//! by the socket itself (its inode), for two processes may have one port at different addresses. Nothing where descriptors are not ours to see. Bounded: so
+//! In: processes. Out: the sockets on which each takes connections, how these can be reached, and whose socket a connection to an address would reach: told
+//! by the socket itself (its inode), for two processes may have one port at different addresses, or at the same. Nothing where descriptors are not ours to see. Bounded: so
 //! many descriptors of each process. Reads `/proc` alone, which does not wait for anybody.
 //!
 //! Sources: proc_net_tcp (Documentation/networking/proc_net_tcp.rst), proc_pid_fd(5); which socket a connection reaches: net/ipv4/inet_hashtables.c
@@ -9,6 +9,8 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use crate::target::Process;
 
 /// Most descriptors of a process that are looked at.
 const DESCRIPTORS: usize = 16_384;
@@ -24,57 +26,69 @@ pub struct Socket {
     pub address: SocketAddr,
 }
 
+/// Where a connection to an address arrives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reached {
+    /// At none of these sockets.
+    Nobody,
+    /// At this one.
+    One(Socket),
+    /// At one of several that listen at the same address (`SO_REUSEPORT`): at which, the kernel says anew for each connection.
+    Several,
+}
+
 /// The sockets that listen in our namespace, and which of some processes have which.
 #[derive(Debug, Default)]
 pub struct Listeners {
     sockets: Vec<Socket>,
-    owners: Vec<(u32, Socket)>,
+    owners: Vec<(Socket, Process)>,
 }
 
 impl Listeners {
-    /// As of now, of `pids`.
+    /// As of now, of these processes.
     #[must_use]
-    pub fn of(pids: &[u32]) -> Self {
+    pub fn of(processes: &[Process]) -> Self {
         let tables = ["/proc/self/net/tcp", "/proc/self/net/tcp6"];
         let tables = tables.map(|path| std::fs::read_to_string(path).unwrap_or_default());
-        Self::new(&tables, pids.iter().flat_map(|pid| inodes(*pid).map(|inode| (*pid, inode))))
+        Self::new(&tables, processes.iter().flat_map(|process| open(*process)))
     }
 
-    fn new(tables: &[String], open: impl Iterator<Item = (u32, u64)>) -> Self {
+    fn new(tables: &[String], open: impl Iterator<Item = (u64, Process)>) -> Self {
         let sockets: Vec<Socket> = tables.iter().flat_map(|table| table.lines()).filter_map(listening).collect();
         let known: HashMap<u64, Socket> = sockets.iter().map(|socket| (socket.inode, *socket)).collect();
-        let mut owners: Vec<(u32, Socket)> = open.filter_map(|(pid, inode)| Some((pid, *known.get(&inode)?))).collect();
+        let owner = |(inode, process)| Some((*known.get(&inode)?, process));
+        let mut owners: Vec<(Socket, Process)> = open.filter_map(owner).collect();
         owners.sort_unstable();
         owners.dedup();
         Self { sockets, owners }
     }
 
-    /// Each socket with the process that has it, and the addresses at which it, and no other one, can be reached, the likeliest first.
-    pub fn found(&self) -> impl Iterator<Item = (u32, Socket, Vec<SocketAddr>)> {
-        self.owners.iter().map(|(pid, socket)| (*pid, *socket, self.ways(*socket)))
+    /// Each socket that one of the processes has, with the addresses at which it, and no other one, can be reached, the likeliest first.
+    pub fn found(&self) -> impl Iterator<Item = (Socket, Vec<SocketAddr>)> {
+        self.owners.chunk_by(|(one, _), (other, _)| one == other).map(|of| (of[0].0, self.ways(of[0].0)))
     }
 
-    /// The process whose socket a connection to this address of ours reaches.
-    #[must_use]
-    pub fn owner(&self, address: SocketAddr) -> Option<u32> {
-        let reached = self.reached(address)?;
-        self.owners.iter().find(|(_, socket)| *socket == reached).map(|(pid, _)| *pid)
+    /// The processes that have a socket: several, where one handed it to another.
+    pub fn owners(&self, socket: Socket) -> impl Iterator<Item = Process> {
+        self.owners.iter().filter(move |(of, _)| *of == socket).map(|(_, process)| *process)
     }
 
-    /// The socket that a connection to this address of ours reaches: one that listens there, else one at any address.
+    /// Where a connection to this address of ours arrives: at what listens there, else at what listens at any address.
     #[must_use]
-    pub fn reached(&self, address: SocketAddr) -> Option<Socket> {
+    pub fn reached(&self, address: SocketAddr) -> Reached {
         let at = |ip: IpAddr| {
             let wanted = SocketAddr::new(ip, address.port());
-            self.sockets.iter().find(|socket| socket.address == wanted).copied()
-        };
-        match address.ip().to_canonical() {
-            // Whether one at any address of IPv6 takes connections over IPv4, too, cannot be seen: most do.
-            ip @ IpAddr::V4(_) => {
-                at(ip).or_else(|| at(Ipv4Addr::UNSPECIFIED.into())).or_else(|| at(Ipv6Addr::UNSPECIFIED.into()))
+            let mut there = self.sockets.iter().filter(|socket| socket.address == wanted);
+            match (there.next(), there.next()) {
+                (None, _) => Reached::Nobody,
+                (Some(socket), None) => Reached::One(*socket),
+                _ => Reached::Several,
             }
-            ip @ IpAddr::V6(_) => at(ip).or_else(|| at(Ipv6Addr::UNSPECIFIED.into())),
-        }
+        };
+        let (ip, any) = (address.ip().to_canonical(), IpAddr::from(Ipv6Addr::UNSPECIFIED));
+        // Whether one at any address of IPv6 takes connections over IPv4, too, cannot be seen: most do.
+        let tried = if ip.is_ipv4() { [ip, Ipv4Addr::UNSPECIFIED.into(), any] } else { [ip, any, any] };
+        tried.into_iter().map(at).find(|reached| *reached != Reached::Nobody).unwrap_or(Reached::Nobody)
     }
 
     fn ways(&self, socket: Socket) -> Vec<SocketAddr> {
@@ -86,7 +100,7 @@ impl Listeners {
             IpAddr::V6(_) => vec![six, four],
         };
         let ways = ips.into_iter().map(|ip| SocketAddr::new(ip, socket.address.port()));
-        ways.filter(|way| self.reached(*way) == Some(socket)).collect()
+        ways.filter(|way| self.reached(*way) == Reached::One(socket)).collect()
     }
 }
 
@@ -115,17 +129,19 @@ fn ip(hex: &str) -> Option<IpAddr> {
     }
 }
 
-/// Inodes of the sockets that a process has open.
-fn inodes(pid: u32) -> impl Iterator<Item = u64> {
-    let entries = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().take(DESCRIPTORS);
-    entries.filter_map(|entry| {
+/// Inodes of the sockets that a process has open; none, where it is another one that has its number by now.
+fn open(process: Process) -> Vec<(u64, Process)> {
+    let entries = std::fs::read_dir(format!("/proc/{}/fd", process.pid())).into_iter().flatten().take(DESCRIPTORS);
+    let inode = |entry: std::io::Result<std::fs::DirEntry>| {
         let link = std::fs::read_link(entry.ok()?.path()).ok()?;
         link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
-    })
+    };
+    let open: Vec<(u64, Process)> = entries.filter_map(|entry| Some((inode(entry)?, process))).collect();
+    if open.is_empty() || process.is_alive() { open } else { Vec::new() }
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::net::TcpListener;
 
     use super::*;
@@ -133,20 +149,31 @@ mod tests {
     #[test]
     fn sockets_that_listen_are_found_by_their_process() {
         let (v4, any) = (TcpListener::bind("127.0.0.1:0").unwrap(), TcpListener::bind("0.0.0.0:0").unwrap());
-        let listeners = Listeners::of(&[std::process::id(), u32::MAX]);
+        let own = Process::find(std::process::id()).unwrap();
+        // Of another process that had the number, nothing is shown.
+        let before = Process::new(own.pid(), own.start_time() - 1);
+        let listeners = Listeners::of(&[own, before, Process::new(u32::MAX, 1)]);
         for listener in [&v4, &any] {
-            let way = SocketAddr::from(([127, 0, 0, 1], listener.local_addr().unwrap().port()));
-            let found = listeners.found().find(|(_, socket, _)| socket.address == listener.local_addr().unwrap());
-            assert_eq!(found.map(|(pid, _, ways)| (pid, ways)), Some((std::process::id(), vec![way])));
-            assert_eq!(listeners.owner(way), Some(std::process::id()));
+            let address = listener.local_addr().unwrap();
+            let way = SocketAddr::from(([127, 0, 0, 1], address.port()));
+            let (socket, ways) = listeners.found().find(|(socket, _)| socket.address == address).unwrap();
+            assert_eq!((ways, listeners.reached(way)), (vec![way], Reached::One(socket)));
+            assert_eq!(listeners.owners(socket).collect::<Vec<_>>(), [own]);
         }
     }
 
-    /// The tables of a machine with these sockets, each of the process whose number is a tenth of its inode.
-    fn machine(sockets: &[(&str, u64)]) -> Listeners {
+    /// The tables of a machine with these sockets, each of the process whose number is a tenth of its inode, and of those that it was handed to.
+    pub(crate) fn machine(sockets: &[(&str, u64)], handed: &[(u64, u32)]) -> Listeners {
         let line = |(address, inode): &(&str, u64)| format!("0: {address}:17AC 0:0 0A 0:0 00:0 0 0 0 {inode}\n");
-        let open: Vec<(u32, u64)> = sockets.iter().map(|(_, inode)| (*inode as u32 / 10, *inode)).collect();
-        Listeners::new(&[sockets.iter().map(line).collect()], open.into_iter())
+        let own = sockets.iter().map(|(_, inode)| (*inode, *inode as u32 / 10));
+        let open = own.chain(handed.iter().copied()).map(|(inode, pid)| (inode, Process::new(pid, 1)));
+        Listeners::new(&[sockets.iter().map(line).collect()], open)
+    }
+
+    /// Of each process of such a machine, how it is reached.
+    fn ways(listeners: &Listeners) -> Vec<(u32, Vec<SocketAddr>)> {
+        let of = |(socket, ways): (Socket, Vec<SocketAddr>)| (socket.inode as u32 / 10, ways);
+        listeners.found().map(of).collect()
     }
 
     const ANY_6: &str = "00000000000000000000000000000000";
@@ -155,27 +182,37 @@ mod tests {
     #[test]
     fn one_port_may_be_of_several_processes() {
         // 127.0.0.1, 10.1.2.3, any address.
-        let sockets = [("0100007F", 10), ("0302010A", 20), ("00000000", 30)];
-        let owner = |listeners: &Listeners, ip: [u8; 4]| listeners.owner((ip, 6060).into());
-        let listeners = machine(&sockets);
+        let listeners = machine(&[("0100007F", 10), ("0302010A", 20), ("00000000", 30)], &[]);
+        let owner = |ip: [u8; 4], port| match listeners.reached((ip, port).into()) {
+            Reached::One(socket) => listeners.owners(socket).map(|process| process.pid()).collect(),
+            _ => Vec::new(),
+        };
         let addresses = [[127, 0, 0, 1], [10, 1, 2, 3], [10, 9, 9, 9]];
-        assert_eq!(addresses.map(|ip| owner(&listeners, ip)), [Some(1), Some(2), Some(3)]);
-        assert_eq!(listeners.owner(([127, 0, 0, 1], 6061).into()), None);
+        assert_eq!(addresses.map(|ip| owner(ip, 6060)), [[1], [2], [3]]);
+        assert_eq!(owner([127, 0, 0, 1], 6061), [0; 0]);
         // The third one cannot be reached by the loopback, where the first one is.
-        let ways: Vec<_> = listeners.found().map(|(pid, _, ways)| (pid, ways)).collect();
         let way = |ip: [u8; 4]| vec![SocketAddr::from((ip, 6060))];
-        assert_eq!(ways, [(1, way([127, 0, 0, 1])), (2, way([10, 1, 2, 3])), (3, vec![])]);
+        assert_eq!(ways(&listeners), [(1, way([127, 0, 0, 1])), (2, way([10, 1, 2, 3])), (3, vec![])]);
+    }
+
+    /// Check that of sockets that share an address none is taken for the one that answers, while one beside them is known.
+    #[test]
+    fn an_address_of_several_sockets_is_nobodys() {
+        let listeners = machine(&[("0100007F", 10), ("0100007F", 20), ("00000000", 30)], &[]);
+        let reached = |ip: [u8; 4]| listeners.reached((ip, 6060).into());
+        assert_eq!(reached([127, 0, 0, 1]), Reached::Several);
+        assert!(matches!(reached([10, 1, 2, 3]), Reached::One(Socket { inode: 30, .. })));
+        assert_eq!(ways(&listeners), [(1, vec![]), (2, vec![]), (3, vec![])]);
     }
 
     /// Check that a socket at any address of IPv6 is reached over either, and over IPv4 where no other one is there.
     #[test]
     fn any_address_of_ipv6_is_any_of_ipv4_too() {
-        let ways = |listeners: &Listeners| listeners.found().map(|(pid, _, ways)| (pid, ways)).collect::<Vec<_>>();
         let (four, six) = ("127.0.0.1:6060".parse().unwrap(), "[::1]:6060".parse().unwrap());
-        assert_eq!(ways(&machine(&[(ANY_6, 10)])), [(1, vec![six, four])]);
-        assert_eq!(ways(&machine(&[(ANY_6, 10), ("00000000", 20)])), [(1, vec![six]), (2, vec![four])]);
+        assert_eq!(ways(&machine(&[(ANY_6, 10)], &[])), [(1, vec![six, four])]);
+        assert_eq!(ways(&machine(&[(ANY_6, 10), ("00000000", 20)], &[])), [(1, vec![six]), (2, vec![four])]);
         // One of IPv4 that is written as one of IPv6.
-        assert_eq!(ways(&machine(&[("0000000000000000FFFF00000100007F", 10)])), [(1, vec![four])]);
+        assert_eq!(ways(&machine(&[("0000000000000000FFFF00000100007F", 10)], &[])), [(1, vec![four])]);
     }
 
     #[test]

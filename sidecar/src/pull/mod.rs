@@ -28,6 +28,8 @@ use crate::error::Error;
 
 /// How long a snapshot may take; of a CPU profile, beyond its seconds.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long it may take to say whether profiles are served: who takes longer is tried again.
+const PROBED: Duration = Duration::from_secs(3);
 /// What an answer may be once it is decoded.
 const LIMITS: Limits = Limits { bytes: 24 << 20, memory: 24 << 20, depth: 16 };
 
@@ -116,7 +118,7 @@ impl Puller {
 
     /// Whether profiles are served there at all.
     pub async fn is_there(&self) -> bool {
-        let index = self.peer.get("/debug/pprof/", PATIENCE, &self.turns.room).await;
+        let index = self.peer.get("/debug/pprof/", PROBED, &self.turns.room).await;
         index.is_ok_and(|body| body.bytes.windows(9).any(|window| window == b"goroutine"))
     }
 

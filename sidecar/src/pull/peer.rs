@@ -129,9 +129,13 @@ impl Peer {
         }
     }
 
-    /// Where it is. A name that is looked up can take as long as its servers like, on a thread that cannot be called off: it has its place as long.
+    /// Where it is: on this machine, where others look who it is. A name that is looked up can take as long as its servers like, on a thread that cannot be called
+    /// off: it has its place as long.
     async fn addresses(&self, room: &Room) -> Result<Vec<SocketAddr>, Unanswered> {
-        let Endpoint { host, port, .. } = &self.endpoint;
+        let (Endpoint { host, port, .. }, local) = (&self.endpoint, self.endpoint.local());
+        if !local.is_empty() {
+            return Ok(local);
+        }
         if let Ok(ip) = host.parse() {
             return Ok(vec![SocketAddr::new(ip, *port)]);
         }
@@ -254,6 +258,31 @@ mod tests {
             assert!(asked(b"who is there?\r\n", LONG).await.is_err());
             let late = asked(b"", Duration::from_millis(50)).await.unwrap_err();
             assert!(late.is_late && late.why.contains("no answer within"), "{late:?}");
+        });
+    }
+
+    /// Check that who is asked is who has the first address that the endpoint stands for, where another program has the same port at the other one.
+    #[test]
+    fn who_is_asked_is_at_the_first_local_address() {
+        run(async {
+            let four = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let port = four.local_addr().unwrap().port();
+            // Where the loopback has no IPv6, or another test has the port there, there is nothing to mix up.
+            let Ok(six) = TcpListener::bind(("::1", port)).await else { return };
+            for (listener, text) in [(four, "4"), (six, "6")] {
+                let whole = format!("HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n{text}");
+                tokio::spawn(async move {
+                    while let Ok((stream, _)) = listener.accept().await {
+                        answer(stream, whole.as_bytes()).await;
+                    }
+                });
+            }
+            for host in ["localhost", "[::]", "0.0.0.0", "127.0.0.1", "[::1]"] {
+                let endpoint = Endpoint::new(&format!("http://{host}:{port}")).unwrap();
+                let first = if endpoint.local()[0].is_ipv4() { "4" } else { "6" };
+                let answer = Peer::new(&endpoint).unwrap().get("/", LONG, &Room::default()).await.unwrap();
+                assert_eq!(answer.bytes, first, "{host}");
+            }
         });
     }
 

@@ -6,6 +6,7 @@
 //! done before there is a second thread, and dropped.
 
 mod captures;
+mod finding;
 mod instruments;
 mod io;
 mod metrics;
@@ -15,6 +16,7 @@ mod runtimes;
 mod sampling;
 mod source;
 mod stats;
+mod whose;
 
 use std::sync::Arc;
 use std::thread::JoinHandle;

@@ -1,0 +1,103 @@
+//! Who answers at an endpoint of this machine.
+//!
+//! In: what listens where, and the processes in sight. Out: the socket that is reached, and those who may answer there: one, as a rule; several, where programs
+//! handed a socket on; or that this cannot be told. Pure.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use crate::discover::{Kind, Target};
+use crate::pull::listening::{Listeners, Reached, Socket};
+use crate::target::Process;
+
+/// Who may answer.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Whose {
+    /// Where connections arrive; nothing, where that is no socket of our namespace.
+    pub(super) socket: Option<Socket>,
+    /// Those in sight who take them.
+    pub(super) targets: Vec<Arc<Target>>,
+}
+
+impl Whose {
+    /// Who answers at the first of these addresses at which anything listens.
+    ///
+    /// # Errors
+    /// The address, where several sockets listen at it: each answer may be another process's.
+    pub(super) fn at(
+        addresses: &[SocketAddr],
+        listeners: &Listeners,
+        targets: &[Arc<Target>],
+    ) -> Result<Self, SocketAddr> {
+        for address in addresses {
+            match listeners.reached(*address) {
+                Reached::Nobody => {}
+                Reached::One(socket) => return Ok(Self::of(socket, listeners, targets)),
+                Reached::Several => return Err(*address),
+            }
+        }
+        Ok(Self::default())
+    }
+
+    /// Who answers at this socket. Of several, a Go program does that is the only one: what started it has the socket, too, and what it starts.
+    pub(super) fn of(socket: Socket, listeners: &Listeners, targets: &[Arc<Target>]) -> Self {
+        let owners: Vec<Process> = listeners.owners(socket).collect();
+        let owners = targets.iter().filter(|target| owners.contains(&target.process)).cloned();
+        let (go, others): (Vec<_>, Vec<_>) = owners.partition(|target| matches!(target.kind, Kind::Go(_)));
+        let targets = if go.len() == 1 { go } else { [go, others].concat() };
+        Self { socket: Some(socket), targets }
+    }
+
+    /// The one who answers, where it is one.
+    pub(super) fn one(&self) -> Option<&Arc<Target>> {
+        if let [target] = &self.targets[..] { Some(target) } else { None }
+    }
+
+    /// Which processes, and which socket: told apart by these.
+    pub(super) fn identity(&self) -> (Option<Socket>, Vec<Process>) {
+        let mut processes: Vec<Process> = self.targets.iter().map(|target| target.process).collect();
+        processes.sort_unstable();
+        (self.socket, processes)
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::discover::Exe;
+    use crate::pull::listening::tests::machine;
+
+    pub(in super::super) fn target(process: Process, kind: Kind) -> Arc<Target> {
+        Arc::new(Target {
+            process,
+            comm: String::new(),
+            exe: Exe::default(),
+            kind,
+            container_id: None,
+            service: String::new(),
+            resource: Default::default(),
+            context: None,
+            profiled: Ok(()),
+        })
+    }
+
+    /// Check that a socket that was handed on is the Go program's, where that is the only one, and else nobody's alone; that the first address at which anything listens
+    /// says who it is, even if it is nobody in sight; and that of several sockets at one address none does.
+    #[test]
+    fn who_answers_is_told_only_where_it_is_known() {
+        let kinds = [Kind::Native, Kind::Go("go1.24.0".into()), Kind::Go("go1.24.0".into())];
+        let all: Vec<_> = (1..).zip(kinds).map(|(pid, kind)| target(Process::new(pid, 1), kind)).collect();
+        let at = |last| ([127, 0, 0, last], 6060).into();
+        let sockets = [("0100007F", 20), ("0200007F", 30), ("0300007F", 90), ("0400007F", 10), ("0400007F", 21)];
+        let listeners = machine(&sockets, &[(20, 1), (30, 2), (30, 1)]);
+        let whose = |addresses: &[SocketAddr]| {
+            let whose = Whose::at(addresses, &listeners, &all)?;
+            Ok((whose.identity().1.iter().map(Process::pid).collect::<Vec<_>>(), whose.one().is_some()))
+        };
+        assert_eq!(whose(&[at(1)]), Ok((vec![2], true)));
+        assert_eq!(whose(&[at(2), at(1)]), Ok((vec![1, 2, 3], false)));
+        assert_eq!(whose(&[at(5), at(1)]), Ok((vec![2], true)));
+        assert_eq!(whose(&[at(3), at(1)]), Ok((vec![], false)));
+        assert_eq!(whose(&[at(4)]), Err(at(4)));
+    }
+}
