@@ -322,7 +322,7 @@ fn a_program_on_plain_jemalloc_is_told_what_to_add() {
         assert!(said.contains("profiler::jemalloc!();"), "{said}");
         let (_, value) = said.split_once(&format!("{VARIABLE}=")).unwrap();
         let set = plain(VARIABLE, value.split_whitespace().next().unwrap());
-        assert_eq!((&set["on"], number(&set, "/interval_bytes")), (&Value::from(true), 1 << 19), "{set}");
+        assert_eq!((&set["on"], number(&set, "/interval_bytes")), (&Value::from(true), 1 << 20), "{set}");
     }
     assert_eq!(noted["on"], false, "{noted}");
     let unread = plain("MALLOC_CONF", "prof:true");

@@ -33,7 +33,7 @@ impl Block {
         self.measure & ((1 << SIZE_BITS) - 1)
     }
 
-    /// The interval in force when it was sampled, as a power of two.
+    /// The interval that the sample was drawn with, as a power of two.
     pub(super) fn lg(&self) -> u32 {
         (self.measure >> SIZE_BITS) as u32
     }

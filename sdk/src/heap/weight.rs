@@ -1,6 +1,6 @@
 //! What a sample stands for.
 //!
-//! In: the usable size of a block, and the interval in force when it was sampled. Out: objects and bytes. Pure.
+//! In: the usable size of a block, and the interval that the sample was drawn with. Out: objects and bytes. Pure.
 
 use std::ops::AddAssign;
 
