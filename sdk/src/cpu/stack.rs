@@ -4,7 +4,6 @@
 //! meanwhile. The thread's own stack then holds the kernel's signal frame and a few hundred bytes of ours. Mapped by
 //! `start`, each with a guard page below; never unmapped, as the scratch that holds it is not.
 
-use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{io, ptr};
 
@@ -59,8 +58,7 @@ impl Stack {
         let stacks = Self::map(count)?;
         if let Some(last) = stacks.last() {
             let end = last.top.addr() as u64;
-            let Range { start, end } = end - (count * (GUARD + SIZE)) as u64..end;
-            OF_HOOKS[0].store(start, Ordering::Relaxed);
+            OF_HOOKS[0].store(end - (count * (GUARD + SIZE)) as u64, Ordering::Relaxed);
             OF_HOOKS[1].store(end, Ordering::Relaxed);
         }
         Ok(stacks)
