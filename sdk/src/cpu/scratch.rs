@@ -33,11 +33,10 @@ const SPARE: usize = 24;
 /// When there is no memory for their stacks.
 pub(crate) fn pool(processors: usize) -> Result<Pool<Work>, Error> {
     let by_hint = (2 * processors).clamp(8, 64);
-    let work = |(number, stack)| {
+    let work = |number| {
         let cache = if number < by_hint { Cache::new() } else { Cache::small() };
         let (frames, window) = (Frames::new(), Window::new());
-        Work { cache, frames, window, stack, tags: [0; TAG_WORDS] }
+        Ok(Work { cache, frames, window, stack: Stack::map(1)?.remove(0), tags: [0; TAG_WORDS] })
     };
-    let stacks = Stack::map(by_hint + SPARE)?;
-    Ok(Pool::new(stacks.into_iter().enumerate().map(work), by_hint))
+    Ok(Pool::new((0..by_hint + SPARE).map(work).collect::<Result<Vec<_>, Error>>()?, by_hint))
 }
