@@ -36,6 +36,24 @@ pub struct Target {
     pub profiled: Result<(), WhyNot>,
 }
 
+#[cfg(test)]
+impl Target {
+    /// One of which nothing else is known: for tests.
+    pub(crate) fn bare(process: Process, kind: Kind) -> Self {
+        Self {
+            process,
+            comm: String::new(),
+            exe: Exe::default(),
+            kind,
+            container_id: None,
+            service: String::new(),
+            resource: Resource::default(),
+            context: None,
+            profiled: Ok(()),
+        }
+    }
+}
+
 /// The program of a process.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Exe {

@@ -95,20 +95,11 @@ fn read(process: Process, identity: Identity) -> Result<Option<Go>, Unread> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::discover::Exe;
 
     fn target(process: Process, identity: Identity) -> Target {
-        Target {
-            process,
-            comm: String::new(),
-            exe: Exe { identity: Some(identity), ..Exe::default() },
-            kind: Kind::Go("go1.24.0".into()),
-            container_id: None,
-            service: String::new(),
-            resource: Default::default(),
-            context: None,
-            profiled: Ok(()),
-        }
+        let mut target = Target::bare(process, Kind::Go("go1.24.0".into()));
+        target.exe.identity = Some(identity);
+        target
     }
 
     /// Check that a program is judged by what was read of it, and not by a process that ended too early or runs another one.

@@ -299,22 +299,12 @@ fn tell(sampler: &mut Sampler, target: &Target, go: Option<bpf::Go>) -> Result<(
 mod tests {
     use super::*;
     use crate::aggregate::Aggregate;
-    use crate::discover::{Exe, Kind};
+    use crate::discover::Kind;
     use crate::naming::{Location, Stack};
     use crate::sample::Sample;
 
     fn target(process: Process) -> Arc<Target> {
-        Arc::new(Target {
-            process,
-            comm: String::new(),
-            exe: Exe::default(),
-            kind: Kind::Native,
-            container_id: None,
-            service: String::new(),
-            resource: Default::default(),
-            context: None,
-            profiled: Ok(()),
-        })
+        Arc::new(Target::bare(process, Kind::Native))
     }
 
     /// Check that what was lost of no process in particular is told once, whatever the number of processes, by the one with most stacks.

@@ -8,6 +8,8 @@
 //! (`__inet_lookup_listener`), ipv6(7), `IPV6_V6ONLY`.
 
 use std::collections::HashMap;
+use std::fs::File;
+use std::io::{BufRead as _, BufReader};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::target::Process;
@@ -48,13 +50,11 @@ impl Listeners {
     /// As of now, of these processes.
     #[must_use]
     pub fn of(processes: &[Process]) -> Self {
-        let tables = ["/proc/self/net/tcp", "/proc/self/net/tcp6"];
-        let tables = tables.map(|path| std::fs::read_to_string(path).unwrap_or_default());
-        Self::new(&tables, processes.iter().flat_map(|process| open(*process)))
+        let sockets = ["/proc/self/net/tcp", "/proc/self/net/tcp6"].into_iter().flat_map(all_of);
+        Self::new(sockets.collect(), processes.iter().flat_map(|process| open(*process)))
     }
 
-    fn new(tables: &[String], open: impl Iterator<Item = (u64, Process)>) -> Self {
-        let sockets: Vec<Socket> = tables.iter().flat_map(|table| table.lines()).filter_map(listening).collect();
+    fn new(sockets: Vec<Socket>, open: impl Iterator<Item = (u64, Process)>) -> Self {
         let known: HashMap<u64, Socket> = sockets.iter().map(|socket| (socket.inode, *socket)).collect();
         let owner = |(inode, process)| Some((*known.get(&inode)?, process));
         let mut owners: Vec<(Socket, Process)> = open.filter_map(owner).collect();
@@ -102,6 +102,15 @@ impl Listeners {
         let ways = ips.into_iter().map(|ip| SocketAddr::new(ip, socket.address.port()));
         ways.filter(|way| self.reached(*way) == Reached::One(socket)).collect()
     }
+}
+
+/// The sockets of a table that listen. They stand before all others, of which there may be a hundred thousand: these are not read.
+fn all_of(path: &str) -> Vec<Socket> {
+    let lines = File::open(path).map(|table| BufReader::new(table).lines());
+    let lines =
+        lines.inspect_err(|error| tracing::debug!(path, %error, "who listens cannot be told")).into_iter().flatten();
+    // The first one says what stands where.
+    lines.skip(1).map_while(|line| listening(&line.ok()?)).collect()
 }
 
 /// The socket of a line of `/proc/net/tcp` that listens.
@@ -167,7 +176,7 @@ pub(crate) mod tests {
         let line = |(address, inode): &(&str, u64)| format!("0: {address}:17AC 0:0 0A 0:0 00:0 0 0 0 {inode}\n");
         let own = sockets.iter().map(|(_, inode)| (*inode, *inode as u32 / 10));
         let open = own.chain(handed.iter().copied()).map(|(inode, pid)| (inode, Process::new(pid, 1)));
-        Listeners::new(&[sockets.iter().map(line).collect()], open)
+        Listeners::new(sockets.iter().filter_map(|socket| listening(&line(socket))).collect(), open)
     }
 
     /// Of each process of such a machine, how it is reached.

@@ -268,7 +268,10 @@ mod tests {
             let four = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let port = four.local_addr().unwrap().port();
             // Where the loopback has no IPv6, or another test has the port there, there is nothing to mix up.
-            let Ok(six) = TcpListener::bind(("::1", port)).await else { return };
+            let Ok(six) = TcpListener::bind(("::1", port)).await else {
+                println!("NOT RUN: nobody can listen at [::1]:{port} here");
+                return;
+            };
             for (listener, text) in [(four, "4"), (six, "6")] {
                 let whole = format!("HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n{text}");
                 tokio::spawn(async move {

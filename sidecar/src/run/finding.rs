@@ -186,7 +186,6 @@ impl Refused {
 
 #[cfg(test)]
 mod tests {
-    use super::super::whose::tests::target;
     use super::*;
     use crate::discover::Kind;
     use crate::pull::listening::tests::machine;
@@ -194,8 +193,9 @@ mod tests {
     /// Check that a program is asked at one of its sockets, and only where it can be told that it answers.
     #[test]
     fn programs_are_found_once_and_where_they_are_known() {
-        let go = |pid| target(Process::new(pid, 1), Kind::Go("go1.24.0".into()));
-        let targets = [go(1), go(2), go(3), go(4), target(Process::new(5, 1), Kind::Native)];
+        let target = |pid, kind| Arc::new(Target::bare(Process::new(pid, 1), kind));
+        let go = |pid| target(pid, Kind::Go("go1.24.0".into()));
+        let targets = [go(1), go(2), go(3), go(4), target(5, Kind::Native)];
         let wanting = targets[..4].iter().map(|target| target.process).collect();
         // 127.0.0.1 to .7; those of 1 share one, as do those of 2 and 3; the socket of 4 came from 5, which has no Go.
         let at = |last: u8| format!("{last:02X}00007F");

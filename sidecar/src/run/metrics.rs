@@ -73,24 +73,14 @@ fn newer<'p>(programs: impl Iterator<Item = &'p Counted>, told: u64) -> (ExportM
 mod tests {
     use super::*;
     use crate::capture::RuntimeFigures;
-    use crate::discover::{Exe, Kind, Target};
+    use crate::discover::{Kind, Target};
     use crate::target::Process;
 
     const NOW: u64 = 1 << 60;
     const HOUR: u64 = 3_600_000_000_000;
 
     fn target() -> Arc<Target> {
-        Arc::new(Target {
-            process: Process::new(1, 1),
-            comm: String::new(),
-            exe: Exe::default(),
-            kind: Kind::Go("go1.24.0".into()),
-            container_id: None,
-            service: String::new(),
-            resource: Default::default(),
-            context: None,
-            profiled: Ok(()),
-        })
+        Arc::new(Target::bare(Process::new(1, 1), Kind::Go("go1.24.0".into())))
     }
 
     /// Start of the counters, and when they were read, of the only program.

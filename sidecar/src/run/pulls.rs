@@ -235,7 +235,6 @@ mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpListener;
 
-    use super::super::whose::tests::target;
     use super::*;
     use crate::config::CommandLine;
     use crate::privilege::Tier;
@@ -261,7 +260,7 @@ mod tests {
                 });
                 let config = Config::new(CommandLine::default(), &|_| None).unwrap();
                 let (handle, _inbox) = Handle::new(Arc::<Ledger>::default(), &config, Tier::None);
-                let own = target(Process::find(std::process::id()).unwrap(), Kind::Native);
+                let own = Arc::new(Target::bare(Process::find(std::process::id()).unwrap(), Kind::Native));
                 handle.publish(vec![own], Default::default(), Default::default());
                 let pulls = Pulls::new(&config, &handle);
                 let endpoint = Endpoint::new(&format!("http://{address}")).unwrap();

@@ -134,7 +134,6 @@ mod tests {
     use profiler_proto::model::{LocationId, Profile, Sample, Stack};
 
     use super::*;
-    use crate::discover::Exe;
     use crate::target::Process;
 
     /// Check that another process that has the number by now is not taken for the one that was asked for.
@@ -142,17 +141,7 @@ mod tests {
     fn a_number_that_was_given_to_another_process_is_not_read() {
         let own = Process::find(std::process::id()).unwrap();
         let ended = Process::new(own.pid(), own.start_time() - 1);
-        let target = Target {
-            process: ended,
-            comm: String::new(),
-            exe: Exe::default(),
-            kind: Kind::Go("go1.24.0".into()),
-            container_id: None,
-            service: String::new(),
-            resource: Default::default(),
-            context: None,
-            profiled: Ok(()),
-        };
+        let target = Target::bare(ended, Kind::Go("go1.24.0".into()));
         for of in [Of::Heap, Of::Goroutines, Of::Contention(Contention::Block)] {
             let why = try_read(&target, of, Bounds::default()).unwrap_err().to_string();
             assert!(why.contains("is gone"), "{why}");

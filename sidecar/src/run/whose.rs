@@ -62,31 +62,17 @@ impl Whose {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use super::*;
-    use crate::discover::Exe;
     use crate::pull::listening::tests::machine;
-
-    pub(in super::super) fn target(process: Process, kind: Kind) -> Arc<Target> {
-        Arc::new(Target {
-            process,
-            comm: String::new(),
-            exe: Exe::default(),
-            kind,
-            container_id: None,
-            service: String::new(),
-            resource: Default::default(),
-            context: None,
-            profiled: Ok(()),
-        })
-    }
 
     /// Check that a socket that was handed on is the Go program's, where that is the only one, and else nobody's alone; that the first address at which anything listens
     /// says who it is, even if it is nobody in sight; and that of several sockets at one address none does.
     #[test]
     fn who_answers_is_told_only_where_it_is_known() {
         let kinds = [Kind::Native, Kind::Go("go1.24.0".into()), Kind::Go("go1.24.0".into())];
-        let all: Vec<_> = (1..).zip(kinds).map(|(pid, kind)| target(Process::new(pid, 1), kind)).collect();
+        let all: Vec<_> =
+            (1..).zip(kinds).map(|(pid, kind)| Arc::new(Target::bare(Process::new(pid, 1), kind))).collect();
         let at = |last| ([127, 0, 0, last], 6060).into();
         let sockets = [("0100007F", 20), ("0200007F", 30), ("0300007F", 90), ("0400007F", 10), ("0400007F", 21)];
         let listeners = machine(&sockets, &[(20, 1), (30, 2), (30, 1)]);
