@@ -8,22 +8,32 @@
 #![cfg(all(
     feature = "macros",
     feature = "opentelemetry",
+    feature = "tower",
+    feature = "tracing-layer",
     target_os = "linux",
     any(target_arch = "x86_64", target_arch = "aarch64")
 ))]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
-use std::future::Future;
+use std::convert::Infallible;
+use std::future::{Future, Ready, ready};
 use std::ops::Range;
 use std::pin::pin;
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context as Task, Waker};
+use std::task::{Context as Task, Poll, Waker};
 
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Request, Response, Uri};
+use http_body::Body;
 use opentelemetry::Context;
 use opentelemetry::trace::{SpanContext, SpanId, TraceContextExt, TraceFlags, TraceId, TraceState};
+use profiler::tower::{TagLayer, TagService};
 use profiler::{Config, FutureExt, Scope, Tags, tag, tags};
+use tower_layer::Layer;
+use tower_service::Service;
+use tracing_subscriber::layer::SubscriberExt;
 
 /// Bytes of the region of a thread's own. Nothing in it is used again.
 const REGION: usize = 16 << 20;
@@ -82,10 +92,39 @@ fn make_region() {
     BEGIN.store(begin.expose_provenance(), Ordering::Relaxed);
 }
 
-/// Sets that another thread built, and contexts of this one: to make one current, OpenTelemetry counts its owners.
+/// Sets that another thread built, and contexts of this one: to make one current, OpenTelemetry counts its owners. And a service with tags.
 struct Things<'a> {
     sets: &'a [Tags; 2],
     spans: [Context; 2],
+    service: TagService<Answers>,
+}
+
+/// A service of what is asked of it, by its content type: the answer is as it was asked.
+#[derive(Clone, Copy)]
+struct Answers;
+
+impl Service<Request<()>> for Answers {
+    type Response = Response<String>;
+    type Error = Infallible;
+    type Future = Ready<Result<Response<String>, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Task<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<()>) -> Self::Future {
+        let mut answer = Response::new("answer".to_owned());
+        *answer.headers_mut() = request.into_parts().0.headers;
+        ready(Ok(answer))
+    }
+}
+
+/// Sends a request, and takes the answer to the end of its body.
+fn ask(mut service: TagService<Answers>, request: Request<()>) {
+    let mut task = Task::from_waker(Waker::noop());
+    let Poll::Ready(Ok(answer)) = pin!(service.call(request)).poll(&mut task) else { return };
+    let mut body = pin!(answer.into_body());
+    while let Poll::Ready(Some(_)) = body.as_mut().poll_frame(&mut task) {}
 }
 
 impl<'a> Things<'a> {
@@ -95,7 +134,7 @@ impl<'a> Things<'a> {
             let span = SpanContext::new(ids.0, ids.1, TraceFlags::SAMPLED, false, TraceState::default());
             Context::new().with_remote_span_context(span)
         };
-        Self { sets, spans: [span(1), span(2)] }
+        Self { sets, spans: [span(1), span(2)], service: TagLayer::new().layer(Answers) }
     }
 }
 
@@ -113,7 +152,7 @@ fn begin_awaited() {
 
 /// What is tried, by name.
 #[expect(clippy::type_complexity, reason = "a table of cases, each named where it is used")]
-const CHANGES: [(&str, fn(&Things<'_>)); 8] = [
+const CHANGES: [(&str, fn(&Things<'_>)); 11] = [
     ("sets made before, one in the other", |things| {
         let _outer = Scope::enter(&things.sets[0]);
         let _inner = Scope::enter(&things.sets[1]);
@@ -140,6 +179,17 @@ const CHANGES: [(&str, fn(&Things<'_>)); 8] = [
     ("what a task takes along", |things| {
         let _scope = Scope::enter(&things.sets[0]);
         drop(Scope::enter(Tags::current()));
+    }),
+    ("a request through `TagLayer`", |things| ask(things.service, Request::new(()))),
+    ("a call of gRPC through it", |things| {
+        let mut request = Request::new(());
+        *request.uri_mut() = Uri::from_static("/shop.v1.Orders/Place");
+        request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+        ask(things.service, request);
+    }),
+    ("spans of `tracing`, one in the other", |_| {
+        let _outer = tracing::info_span!("outer").entered();
+        let _inner = tracing::info_span!("inner").entered();
     }),
 ];
 
@@ -190,7 +240,7 @@ fn in_a_child(change: &dyn Fn()) -> i32 {
     if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { -status }
 }
 
-/// Check that scopes, polls and spans write nothing but memory of their own thread.
+/// Check that scopes, polls, requests and spans write nothing but memory of their own thread.
 #[test]
 fn what_is_in_force_is_written_into_memory_of_its_own_thread() {
     // Whose contexts are observed; it samples nothing meanwhile.
@@ -203,6 +253,8 @@ fn what_is_in_force_is_written_into_memory_of_its_own_thread() {
     make_region();
     let own = || {
         IS_APART.set(true);
+        let subscriber = tracing_subscriber::registry().with(profiler::tracing_layer());
+        let _subscriber = tracing::subscriber::set_default(subscriber);
         let things = Things::new(&sets);
         // What is made once is made: keys, the thread's records.
         CHANGES.iter().for_each(|(_, change)| change(&things));

@@ -415,6 +415,45 @@ mod tests {
         assert_eq!(texts(tags.as_bytes()).collect::<Vec<_>>(), [pair("long", &"x".repeat(MAX_VALUE - 1))]);
     }
 
+    /// A value that writes `text`, and then fails, or panics.
+    struct Fails {
+        text: &'static str,
+        panics: bool,
+    }
+
+    impl Display for Fails {
+        fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            formatter.write_str(self.text)?;
+            assert!(!self.panics, "expected by the test");
+            Err(fmt::Error)
+        }
+    }
+
+    /// Check that a value that fails to show itself is what it showed until then, and that the tags beside it are there.
+    #[test]
+    fn a_value_that_fails_is_what_it_was_until_then() {
+        let tags = crate::tags!("a" => 1, "half" => Fails { text: "half", panics: false }, "none" => Fails { text: "", panics: false });
+        assert_eq!(
+            texts(tags.as_bytes()).collect::<Vec<_>>(),
+            [pair("none", ""), pair("half", "half"), pair("a", "1")]
+        );
+    }
+
+    /// Check that a value that panics while it shows itself puts nothing in force, and that all goes on as before.
+    #[test]
+    fn a_value_that_panics_changes_nothing() {
+        let _outer = crate::tag!("k" => "outer");
+        let broken = || Fails { text: "half", panics: true };
+        let caught = [
+            std::panic::catch_unwind(|| drop(crate::tag!("a" => 1, "k" => broken()))),
+            std::panic::catch_unwind(|| drop(crate::tags!("k" => broken(), "a" => 1))),
+        ];
+        assert!(caught.iter().all(Result::is_err));
+        assert_eq!(in_force(), [pair("k", "outer")]);
+        let _inner = crate::tag!("a" => 2);
+        assert_eq!(in_force(), [pair("a", "2"), pair("k", "outer")]);
+    }
+
     /// Check that of very many tags, as many as have room are kept, and the others are counted.
     #[test]
     fn what_has_no_room_is_counted() {

@@ -79,19 +79,34 @@ fn poll(future: impl Future, rounds: u32) {
     (0..rounds).for_each(|_| drop(black_box(future.as_mut().poll(&mut context))));
 }
 
-/// Serves; where a variable says how long turns are to be, and the time before them, with the profiler paused, and requests without tags, in turn.
+/// Serves; where a variable says how long turns are to be, and the time before them, without something in turn, which it says, too.
 fn serve(spans: bool, ready: &mut dyn FnMut(SocketAddr)) -> Result<u64> {
     let Ok(turns) = std::env::var("MEASURE_TURNS") else { return shop::serve_tagged(spans, ready) };
-    let (warm, turn) = turns.split_once(',').ok_or("MEASURE_TURNS is not two numbers of milliseconds")?;
+    let [warm, turn, without] = turns.split(',').collect::<Vec<_>>()[..] else {
+        return Err("MEASURE_TURNS is not two numbers of milliseconds and what is missing in turn".into());
+    };
     let [warm, turn] = [warm.parse()?, turn.parse()?].map(Duration::from_millis);
-    let turns = Turns::start(warm, turn, switch, shop::requests_until_now);
+    let turns = Turns::start(warm, turn, switch(without)?, shop::requests_until_now);
     let polls = shop::serve_in_turn(spans, ready)?;
     say(&turns.end()?);
     Ok(polls)
 }
 
-fn switch(on: bool) {
-    shop::turns::switch(on);
+/// What turns something off and on again.
+fn switch(what: &str) -> Result<fn(bool)> {
+    Ok(match what {
+        "nothing" => drop,
+        "tags" => shop::turns::switch,
+        "samples" => sample,
+        "both" => |on| {
+            shop::turns::switch(on);
+            sample(on);
+        },
+        _ => return Err(format!("{what} can not be turned off: nothing, tags, samples or both").into()),
+    })
+}
+
+fn sample(on: bool) {
     let running = running();
     let Some(profiler) = running.as_ref() else { return };
     match on {

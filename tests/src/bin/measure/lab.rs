@@ -177,11 +177,12 @@ impl Lab {
         Ok(each)
     }
 
-    /// Has a shop serve under our profiler with the profiler paused, and requests without tags, in turn, so many pairs of turns; of each pair, CPU time for one request with ÷ without.
-    pub(crate) fn serve_paused(&self, serving: Serving, turn: Duration, pairs: u32) -> Result<Vec<f64>> {
+    /// Has a shop serve under our profiler, without `what` (nothing, tags, samples, both) in turn, so many pairs of turns; of each pair, CPU time for one
+    /// request with ÷ without.
+    pub(crate) fn serve_without(&self, what: &str, serving: Serving, turn: Duration, pairs: u32) -> Result<Vec<f64>> {
         let sink = Sink::of(Who::Ours)?;
         let mut command = self.command(Who::Ours, &serving.task(), &sink.url())?;
-        command.env("MEASURE_TURNS", format!("{},{}", WARM.as_millis(), turn.as_millis()));
+        command.env("MEASURE_TURNS", format!("{},{},{what}", WARM.as_millis(), turn.as_millis()));
         let shop = Shop::start(Running::start(&mut command, LIMIT)?)?;
         // A pair is two turns and what goes by at each change.
         self.load(std::slice::from_ref(&shop), WARM + (2 * turn + Duration::from_millis(120)) * pairs)?;

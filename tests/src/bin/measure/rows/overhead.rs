@@ -6,8 +6,8 @@
 //! a second each, so that what else happens on the machine happens to all; the geometric mean and the upper end of its 95 % interval (Student's t). What is
 //! done once, the start and the first search for names, is over before it is counted; what is done at each interval falls into the
 //! turns as often as into the time between.
-//! Ours is compared with its own program turned off, too: two programs differ in where their common code lies, and both have tags. And with itself paused,
-//! requests having no tags then, a quarter of a second each in turn within one process: two processes differ in where their memory lies, by more than what is
+//! Ours is compared with its own program turned off, too: two programs differ in where their common code lies, and both have tags. And with itself paused
+//! and requests without tags, or one of both, or as it is, a quarter of a second each in turn within one process: two processes differ in where their memory lies, by more than what is
 //! looked for here. What it does at each interval counts to both then, as does the look at the current span; they are in the computed figure.
 //!
 //! Once as it is and once more with a span for each request on either side, and under this profiler with tags, too: then
@@ -40,7 +40,7 @@ fn plain(lab: &Lab, report: &mut Report) -> Result<()> {
 
 fn told(lab: &Lab, report: &mut Report) -> Result<()> {
     let (serving, described) = (Serving { rate_hz: RATE_HZ, spans: true }, ", tags and a span per request");
-    paused(lab, report, serving, described)?;
+    to_itself(lab, report, serving, described)?;
     both(lab, report, &[Who::Ours], serving, described)
 }
 
@@ -90,15 +90,23 @@ fn line(of: &str, values: impl Iterator<Item = (Who, f64)>) -> Line {
     Line { row: ROW.name, what: format!("CPU per request ÷ {of}"), unit: "", digits: 3, values: values.collect() }
 }
 
-/// Against itself paused and without tags, within one process; some processes, for one may lie well or badly.
-fn paused(lab: &Lab, report: &mut Report, serving: Serving, described: &str) -> Result<()> {
-    let (processes, pairs) = if lab.quick { (1, 10) } else { (4, 100) };
-    let each = (0..processes).map(|_| lab.serve_paused(serving, Duration::from_millis(250), pairs));
-    let ratios = each.collect::<Result<Vec<_>>>()?.concat();
-    let (mean, upper) = geometric(&ratios);
-    let described = format!("of {} pairs in {processes} processes{described}", ratios.len());
-    for (of, value) in [("mean", mean), ("median", median(&ratios)), ("upper 95 % bound of the mean", upper)] {
-        report.add(line(&format!("itself paused and untagged, {of} {described}"), [(Who::Ours, value)].into_iter()));
+/// Against itself paused, untagged, and both, within one process; some processes, for one may lie well or badly. And against itself as it is: what
+/// the comparison finds where there is nothing to be found.
+fn to_itself(lab: &Lab, report: &mut Report, serving: Serving, described: &str) -> Result<()> {
+    for (what, name, processes) in [
+        ("both", "itself paused and untagged", 4),
+        ("tags", "itself untagged", 2),
+        ("samples", "itself paused", 2),
+        ("nothing", "itself", 2),
+    ] {
+        let (processes, pairs) = if lab.quick { (1, 10) } else { (processes, 100) };
+        let each = (0..processes).map(|_| lab.serve_without(what, serving, Duration::from_millis(250), pairs));
+        let ratios = each.collect::<Result<Vec<_>>>()?.concat();
+        let (mean, upper) = geometric(&ratios);
+        let described = format!("of {} pairs in {processes} processes{described}", ratios.len());
+        for (of, value) in [("mean", mean), ("median", median(&ratios)), ("upper 95 % bound of the mean", upper)] {
+            report.add(line(&format!("{name}, {of} {described}"), [(Who::Ours, value)].into_iter()));
+        }
     }
     Ok(())
 }
