@@ -10,6 +10,8 @@ mod context;
 mod decode;
 mod elements;
 mod encode;
+mod fields;
+mod many;
 mod shape;
 mod source;
 mod write;

@@ -9,10 +9,12 @@
 use std::borrow::Cow;
 use std::io::{self, Write};
 
-use prost::{Message, encode_length_delimiter, length_delimiter_len};
+use prost::Message;
 
 use super::by_address::ByAddress;
 use super::elements;
+use super::fields::{Element, Fields, begin, delimited};
+use super::many::Of;
 use super::messages as wire;
 use crate::model::{Dictionary, Profile, ProfileSet};
 
@@ -47,8 +49,8 @@ impl<'a> Request<'a> {
     /// Its size in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        let profiles = if self.profiles.is_empty() { 0 } else { field(self.resource_profiles()) };
-        profiles + field(self.dictionary)
+        let profiles = if self.profiles.is_empty() { 0 } else { delimited(self.resource_profiles()) };
+        profiles + delimited(self.dictionary)
     }
 
     /// The same with the dictionary counted once per profile, as some backends store it.
@@ -64,33 +66,35 @@ impl<'a> Request<'a> {
     pub fn write(&self, out: impl Write) -> io::Result<()> {
         let mut pieces = Pieces { out, piece: Vec::with_capacity(2 * PIECE), since: 0 };
         if !self.profiles.is_empty() {
-            pieces.begin(1, self.resource_profiles())?;
+            pieces.begin(1, self.resource_profiles());
             pieces.message(1, &elements::wire_resource(&self.set.resource))?;
-            pieces.begin(2, self.scope_profiles())?;
+            pieces.begin(2, self.scope_profiles());
             pieces.message(1, &elements::scope(&self.set.scope))?;
             for (profile, length) in self.set.profiles.iter().zip(&self.profiles) {
-                pieces.begin(2, *length)?;
+                pieces.begin(2, *length);
                 self::profile(profile, &self.set.dictionary, &mut pieces)?;
                 pieces.end()?;
             }
         }
-        pieces.begin(2, self.dictionary)?;
+        pieces.begin(2, self.dictionary);
         dictionary(&self.set.dictionary, &self.locations, &mut pieces)?;
         pieces.pass_on()
     }
 
     fn resource_profiles(&self) -> usize {
-        field(elements::wire_resource(&self.set.resource).encoded_len()) + field(self.scope_profiles())
+        delimited(elements::wire_resource(&self.set.resource).encoded_len()) + delimited(self.scope_profiles())
     }
 
     fn scope_profiles(&self) -> usize {
-        let profiles: usize = self.profiles.iter().map(|profile| field(*profile)).sum();
-        field(elements::scope(&self.set.scope).encoded_len()) + profiles
+        let profiles: usize = self.profiles.iter().map(|profile| delimited(*profile)).sum();
+        delimited(elements::scope(&self.set.scope).encoded_len()) + profiles
     }
 }
 
-/// What is done with one element after the other. All fields have numbers below 16: a tag is one byte.
+/// What is done with one element after the other.
 trait Elements {
+    /// The message of field `number`, of which there are many.
+    fn element(&mut self, number: u8, element: &impl Element) -> io::Result<()>;
     /// The message of field `number`.
     fn message(&mut self, number: u8, message: &impl Message) -> io::Result<()>;
     /// The text of field `number`.
@@ -104,29 +108,24 @@ trait Elements {
 fn dictionary(of: &Dictionary, locations: &ByAddress, to: &mut impl Elements) -> io::Result<()> {
     let mut in_order = locations.order().filter_map(|id| of.locations.get(id));
     of.mappings.iter().try_for_each(|mapping| to.message(1, &elements::mapping(mapping, of)))?;
-    in_order.try_for_each(|location| to.message(2, &elements::location(location, of)))?;
+    in_order.try_for_each(|location| to.element(2, &Of(location, of)))?;
     to.end()?;
-    of.functions.iter().try_for_each(|function| to.message(3, &elements::function(function)))?;
+    of.functions.iter().try_for_each(|function| to.element(3, function))?;
     to.end()?;
-    of.links.iter().try_for_each(|link| to.message(4, &elements::link(link)))?;
+    of.links.iter().try_for_each(|link| to.element(4, link))?;
     to.end()?;
     of.strings.iter().try_for_each(|text| to.text(5, text))?;
     to.end()?;
     of.attributes.iter().try_for_each(|attribute| to.message(6, &elements::attribute(attribute)))?;
-    of.stacks.iter().try_for_each(|stack| to.message(7, &elements::stack(stack, locations)))
+    of.stacks.iter().try_for_each(|stack| to.element(7, &Of(stack, locations)))
 }
 
 fn profile(profile: &Profile, dictionary: &Dictionary, to: &mut impl Elements) -> io::Result<()> {
     let mut others = elements::profile(profile, dictionary);
     // Samples are the second field, behind their type.
     to.fields(&wire::Profile { sample_type: others.sample_type.take(), ..Default::default() })?;
-    profile.samples.iter().try_for_each(|sample| to.message(2, &elements::sample(sample, dictionary)))?;
+    profile.samples.iter().try_for_each(|sample| to.element(2, &Of(sample, dictionary)))?;
     to.fields(&others)
-}
-
-/// A field with so many bytes, with what stands before them.
-fn field(length: usize) -> usize {
-    1 + length_delimiter_len(length) + length
 }
 
 /// The sum of the lengths of elements.
@@ -140,13 +139,18 @@ fn length_of(told: impl FnOnce(&mut Lengths) -> io::Result<()>) -> usize {
 }
 
 impl Elements for Lengths {
+    fn element(&mut self, _: u8, element: &impl Element) -> io::Result<()> {
+        self.0 += delimited(element.length());
+        Ok(())
+    }
+
     fn message(&mut self, _: u8, message: &impl Message) -> io::Result<()> {
-        self.0 += field(message.encoded_len());
+        self.0 += delimited(message.encoded_len());
         Ok(())
     }
 
     fn text(&mut self, _: u8, text: &str) -> io::Result<()> {
-        self.0 += field(text.len());
+        self.0 += delimited(text.len());
         Ok(())
     }
 
@@ -176,10 +180,8 @@ struct Pieces<W> {
 
 impl<W: Write> Pieces<W> {
     /// What stands before a field of so many bytes.
-    fn begin(&mut self, number: u8, length: usize) -> io::Result<()> {
-        const LENGTH_DELIMITED: u8 = 2;
-        self.piece.push(number << 3 | LENGTH_DELIMITED);
-        encode_length_delimiter(length, &mut self.piece).map_err(io::Error::other)
+    fn begin(&mut self, number: u8, length: usize) {
+        begin(number, length, &mut self.piece);
     }
 
     fn pass_on(&mut self) -> io::Result<()> {
@@ -195,13 +197,18 @@ impl<W: Write> Pieces<W> {
 }
 
 impl<W: Write> Elements for Pieces<W> {
+    fn element(&mut self, number: u8, element: &impl Element) -> io::Result<()> {
+        self.piece.element(number, element);
+        self.pass_on_if_long()
+    }
+
     fn message(&mut self, number: u8, message: &impl Message) -> io::Result<()> {
-        self.begin(number, message.encoded_len())?;
+        self.begin(number, message.encoded_len());
         self.fields(message)
     }
 
     fn text(&mut self, number: u8, text: &str) -> io::Result<()> {
-        self.begin(number, text.len())?;
+        self.begin(number, text.len());
         self.piece.extend_from_slice(text.as_bytes());
         self.pass_on_if_long()
     }

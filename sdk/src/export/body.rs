@@ -32,6 +32,9 @@ pub(super) struct Body {
 /// Bytes before the message.
 const PREFIX: usize = 5;
 
+/// How hard gzip tries: with the level that is customary, 6, a request takes a quarter more time and has as much as a two-hundredth fewer bytes.
+const LEVEL: u32 = 5;
+
 impl Body {
     /// Encodes and compresses `message`, which holds `samples` samples.
     ///
@@ -61,7 +64,7 @@ impl Body {
             Compression::Gzip => {
                 // More than most need: growing step by step would take more memory for a moment than all else here.
                 framed.reserve_exact(uncompressed / 3);
-                let mut encoder = GzEncoder::new(framed, flate2::Compression::default());
+                let mut encoder = GzEncoder::new(framed, flate2::Compression::new(LEVEL));
                 write(&mut encoder)?;
                 framed = encoder.finish()?;
             }

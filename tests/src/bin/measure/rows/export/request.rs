@@ -110,7 +110,7 @@ fn without_links(set: &ProfileSet) -> ProfileSet {
 fn encoded(set: &ProfileSet) -> Result<(usize, usize)> {
     let compact = set.compacted();
     let request = otlp::Request::of(&compact);
-    let mut gzip = GzEncoder::new(Vec::new(), Compression::default());
+    let mut gzip = GzEncoder::new(Vec::new(), Compression::new(5));
     request.write(&mut gzip)?;
     Ok((request.bytes(), gzip.finish()?.len()))
 }
