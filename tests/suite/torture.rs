@@ -215,9 +215,7 @@ fn torture_by_allocations() {
 /// are counted.
 #[test]
 fn torture_by_tags_without_number() {
-    // As many as a build without optimization makes in the time; an optimized one is asked for ten million by `make torture`.
-    let asked = std::env::var("TORTURE_SETS").ok().map(|sets| sets.parse().expect("TORTURE_SETS is no number"));
-    let sets: u64 = asked.unwrap_or((10_000.0 * seconds()).max(100_000.0) as u64);
+    let sets = sets();
     for engine in one_engine() {
         let receiver = Receiver::start().unwrap();
         let outcome = suffer("cardinality", &[format!("sets={sets}")], &engine, &receiver);
@@ -235,6 +233,34 @@ fn torture_by_tags_without_number() {
         let (overflow, counted) = (tally.tagged("profiler.tags", "overflow"), of("/stats/degraded/no_context"));
         assert!(overflow > 0 && counted > 0, "no window was ever full: {outcome}");
     }
+}
+
+/// Check that they take none over many windows either, each of which is sent and let go of.
+#[test]
+fn torture_by_tags_without_number_that_are_sent() {
+    let sets = sets();
+    for engine in one_engine() {
+        let receiver = Receiver::start().unwrap();
+        // Memory that is let go of returns in the third window at the latest.
+        let options = [format!("sets={sets}"), format!("seconds={}", seconds().max(9.0))];
+        let outcome = suffer("cardinality_sent", &options, &engine, &receiver);
+        let of = |path: &str| number(&outcome, path);
+        assert!(of("/own/sets") >= sets && of("/own/early") > 0, "{outcome}");
+        assert_eq!((of("/stats/tags_left_out"), of("/stats/pending")), (0, 0), "{outcome}");
+        let grown = of("/own/late").saturating_sub(of("/own/early"));
+        assert!(grown < 4 << 20, "{grown} bytes more: {outcome}");
+        let tally = receiver.accepted();
+        assert_eq!(of("/stats/exported"), tally.stacks, "{outcome}");
+        let sent = tally.by_tag.keys().filter(|tag| tag.starts_with("request=")).count();
+        let requests = receiver.bodies().len();
+        assert!(sent > 50 && requests >= 6, "{sent} sets in {requests} requests: {outcome}");
+    }
+}
+
+/// How many sets of tags: as many as a build without optimization makes in the time; an optimized one is asked for ten million by `make torture`.
+fn sets() -> u64 {
+    let asked = std::env::var("TORTURE_SETS").ok().map(|sets| sets.parse().expect("TORTURE_SETS is no number"));
+    asked.unwrap_or((10_000.0 * seconds()).max(100_000.0) as u64)
 }
 
 /// A library of Go, as an option.

@@ -1,7 +1,8 @@
 //! A set of tags for every request, none of which ever comes again.
 //!
-//! In: how many sets, on two threads, for how many seconds at least. Out: memory before and after them, with every sample in one window, which
-//! was full before: until then the stacks are deep, and differ too, so that some thousand samples fill it.
+//! In: how many sets, on two threads, for how many seconds at least. Out: memory before and after them. Either with every sample in one window, which
+//! was full before: until then the stacks are deep, and differ too, so that some thousand samples fill it. Or in windows of a second, each of
+//! which leaves.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -13,7 +14,7 @@ use profiler_tests::Result;
 use profiler_tests::subject::Options;
 use serde_json::{Value, json};
 
-use crate::bench::{Time, end, on_threads};
+use crate::bench::{Time, end, on_threads, start};
 use crate::leaks::Held;
 
 /// Bytes of each of the two values: were the sets kept, it could not be overlooked.
@@ -34,16 +35,7 @@ pub(crate) fn cardinality(options: &Options) -> Result<Value> {
     let sets = options.value::<u64>("sets")?;
     let profiler = profiler::start(Config::new("torture").rate_hz(RATE).interval(INTERVAL))?;
     let (began, entered, depth) = (Instant::now(), AtomicU64::new(0), AtomicU32::new(DEPTH));
-    // All of a value but its number: a build that is not optimized takes several times as long where padding is left to a format.
-    let rest = "x".repeat(VALUE - DIGITS);
-    let request = |_| {
-        let number = entered.fetch_add(1, Ordering::Relaxed);
-        below(number.wrapping_mul(ODD), depth.load(Ordering::Relaxed), &|| {
-            let _scope = profiler::tag!("request" => format_args!("{rest}{number:0DIGITS$}"), "user" => format_args!("{rest}{:01$}", !number, DIGITS));
-            // As long again with the tags as for them.
-            black_box(format!("{rest}{number:0DIGITS$} {rest}{:01$}", !number, DIGITS));
-        });
-    };
+    let request = |_| request(entered.fetch_add(1, Ordering::Relaxed), depth.load(Ordering::Relaxed));
     let go_on = || on_threads(2, &Time::lasting(Duration::from_millis(200)), request).map(drop);
     let resident = || Held::now().map(|held| held.resident);
     while !is_full(&profiler) && began.elapsed() < LIMIT {
@@ -62,6 +54,40 @@ pub(crate) fn cardinality(options: &Options) -> Result<Value> {
     let mut outcome = end(profiler)?;
     outcome["own"] = json!({ "sets": entered.into_inner() - before, "early": early, "late": late });
     Ok(outcome)
+}
+
+/// Enters and leaves `sets` sets, of which samples leave once a second. Memory is the most that it was in the first third of them, and in the last.
+pub(crate) fn cardinality_sent(options: &Options) -> Result<Value> {
+    let (sets, time) = (options.value::<u64>("sets")?, Time::of(options)?);
+    // As all tortures: where nothing is optimized, as many as above are more than can be named meanwhile, and windows wait.
+    let profiler = start()?;
+    let entered = AtomicU64::new(0);
+    let mut residents = Vec::new();
+    while time.is_left() || entered.load(Ordering::Relaxed) < sets {
+        let request = |_| request(entered.fetch_add(1, Ordering::Relaxed), 0);
+        on_threads(2, &Time::lasting(Duration::from_millis(100)), request)?;
+        residents.push(Held::now()?.resident);
+    }
+    let third = residents.len() / 3;
+    let most = |of: &[u64]| of.iter().max().copied();
+    let (early, late) = (most(&residents[..third]), most(&residents[residents.len() - third..]));
+    let mut outcome = end(profiler)?;
+    outcome["own"] = json!({ "sets": entered.into_inner(), "early": early, "late": late });
+    Ok(outcome)
+}
+
+/// What is done for a request, so many frames below its thread.
+fn request(number: u64, depth: u32) {
+    // All of a value but its number: a build that is not optimized takes several times as long where padding is left to a format.
+    const REST: &str = match str::from_utf8(&[b'x'; VALUE - DIGITS]) {
+        Ok(rest) => rest,
+        Err(_) => "",
+    };
+    below(number.wrapping_mul(ODD), depth, &|| {
+        let _scope = profiler::tag!("request" => format_args!("{REST}{number:0DIGITS$}"), "user" => format_args!("{REST}{:01$}", !number, DIGITS));
+        // As long again with the tags as for them.
+        black_box(format!("{REST}{number:0DIGITS$} {REST}{:01$}", !number, DIGITS));
+    });
 }
 
 /// Whether the window has had no room for the tags of some samples, and for the stacks of others.

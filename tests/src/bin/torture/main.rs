@@ -50,6 +50,7 @@ fn run() -> Result<Value> {
         "offspring" => children::offspring(&options),
         "exec" => exec::exec(&options),
         "cardinality" => cardinality::cardinality(&options),
+        "cardinality_sent" => cardinality::cardinality_sent(&options),
         "malloc" => storms::malloc(&options),
         "panics" => storms::panics(&options),
         "deep" => deep::deep(&options),
