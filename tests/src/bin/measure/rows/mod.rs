@@ -33,7 +33,7 @@ pub(crate) struct Row {
 }
 
 /// All rows in the order of the table.
-pub(crate) const ALL: [Row; 17] = [
+pub(crate) const ALL: [Row; 18] = [
     completeness::ROW,
     engines::ROW,
     short::ROW,
@@ -41,6 +41,7 @@ pub(crate) const ALL: [Row; 17] = [
     tags::ROW,
     overhead::ROW,
     overhead::TOLD,
+    overhead::ITSELF,
     memory::ROW,
     rest::ROW,
     start::ROW,

@@ -31,16 +31,20 @@ pub(crate) const ROW: Row = Row { name: "overhead", what: "what it costs the sho
 /// The same with tags and spans.
 pub(crate) const TOLD: Row =
     Row { name: "overhead-told", what: "the same with tags and a span per request", measure: told };
+/// The same against itself with less of it.
+pub(crate) const ITSELF: Row =
+    Row { name: "overhead-itself", what: "that in turn with less of it, within one process", measure: to_itself };
 
 const RATE_HZ: u32 = 100;
+/// With a span for each request and, under our profiler, tags.
+const TOLD_SERVING: (Serving, &str) = (Serving { rate_hz: RATE_HZ, spans: true }, ", tags and a span per request");
 
 fn plain(lab: &Lab, report: &mut Report) -> Result<()> {
     both(lab, report, &Who::PROFILERS, Serving { rate_hz: RATE_HZ, spans: false }, "")
 }
 
 fn told(lab: &Lab, report: &mut Report) -> Result<()> {
-    let (serving, described) = (Serving { rate_hz: RATE_HZ, spans: true }, ", tags and a span per request");
-    to_itself(lab, report, serving, described)?;
+    let (serving, described) = TOLD_SERVING;
     both(lab, report, &[Who::Ours], serving, described)
 }
 
@@ -92,7 +96,8 @@ fn line(of: &str, values: impl Iterator<Item = (Who, f64)>) -> Line {
 
 /// Against itself paused, untagged, and both, within one process; some processes, for one may lie well or badly. And against itself as it is: what
 /// the comparison finds where there is nothing to be found.
-fn to_itself(lab: &Lab, report: &mut Report, serving: Serving, described: &str) -> Result<()> {
+fn to_itself(lab: &Lab, report: &mut Report) -> Result<()> {
+    let (serving, told) = TOLD_SERVING;
     for (what, name, processes) in [
         ("both", "itself paused and untagged", 4),
         ("tags", "itself untagged", 2),
@@ -103,7 +108,7 @@ fn to_itself(lab: &Lab, report: &mut Report, serving: Serving, described: &str) 
         let each = (0..processes).map(|_| lab.serve_without(what, serving, Duration::from_millis(250), pairs));
         let ratios = each.collect::<Result<Vec<_>>>()?.concat();
         let (mean, upper) = geometric(&ratios);
-        let described = format!("of {} pairs in {processes} processes{described}", ratios.len());
+        let described = format!("of {} pairs in {processes} processes{told}", ratios.len());
         for (of, value) in [("mean", mean), ("median", median(&ratios)), ("upper 95 % bound of the mean", upper)] {
             report.add(line(&format!("{name}, {of} {described}"), [(Who::Ours, value)].into_iter()));
         }
