@@ -8,8 +8,9 @@
 
 use std::cell::Cell;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 
+use super::hash::hash;
 use super::nested;
 
 /// Most keys of a process; tags with further ones are left out.
@@ -22,6 +23,12 @@ const OF_TAGS_TEXT: &str = "profiler.tags";
 /// Every text behind a pointer that is set once; those that are not set yet follow behind all that are.
 static KEYS: [AtomicPtr<Box<str>>; MAX_KEYS] = [const { AtomicPtr::new(ptr::null_mut()) }; MAX_KEYS];
 
+/// How many places there are to look a key up: twice as many as there are keys.
+const PLACES: usize = 512;
+
+/// The numbers of keys, each at the place of its hash or, where others are, at the next one that was free; 0: free.
+static NUMBERS: [AtomicU8; PLACES] = [const { AtomicU8::new(0) }; PLACES];
+
 thread_local! {
     /// This thread adds a key.
     static ADDS: Cell<bool> = const { Cell::new(false) };
@@ -33,8 +40,21 @@ pub(crate) fn number(key: &str) -> Option<u8> {
     if key == OF_TAGS_TEXT {
         return Some(OF_TAGS);
     }
-    let known = KEYS.iter().map_while(text_in).position(|there| there == key);
-    known.map(numbered).or_else(|| nested::once(&ADDS, || add(key))?)
+    known(key).or_else(|| nested::once(&ADDS, || add(key))?)
+}
+
+/// The number of a key that has a place.
+#[inline]
+fn known(key: &str) -> Option<u8> {
+    let mut numbers = places(key).map(|place| place.load(Ordering::Acquire)).take_while(|number| *number != 0);
+    numbers.find(|number| text(*number) == Some(key))
+}
+
+/// The places of a key in the order in which they are looked at.
+#[inline]
+fn places(key: &str) -> impl Iterator<Item = &'static AtomicU8> {
+    let first = (hash([key]) >> (u64::BITS - PLACES.ilog2())) as usize;
+    (first..first + PLACES).map(|place| &NUMBERS[place % PLACES])
 }
 
 /// Whether the calling thread adds a key, so that no other new one can have a number there.
@@ -52,7 +72,13 @@ pub(super) fn while_adding<R>(work: impl FnOnce() -> R) -> Option<R> {
 /// The number of a key that had none a moment ago.
 #[cold]
 fn add(key: &str) -> Option<u8> {
-    KEYS.iter().position(|place| text_in(place).unwrap_or_else(|| put(place, key)) == key).map(numbered)
+    let number =
+        KEYS.iter().position(|place| text_in(place).unwrap_or_else(|| put(place, key)) == key).map(numbered)?;
+    // Release: pairs with the Acquire load in `known`; who finds the number finds the text. The same key, added by two threads, has one place: both look at
+    // the same ones, and none is ever free again.
+    let take = |place: &AtomicU8| place.compare_exchange(0, number, Ordering::Release, Ordering::Relaxed);
+    places(key).any(|place| take(place).is_ok() || place.load(Ordering::Relaxed) == number);
+    Some(number)
 }
 
 /// The number of the key in a place.
@@ -111,5 +137,18 @@ mod tests {
         assert!(answers.iter().all(|answer| *answer == ask()), "{answers:?}");
         assert_eq!(ask().map(|number| text(number).unwrap()), ["one", "two", "three", "profiler.tags"]);
         assert_eq!(text(255), None);
+    }
+
+    /// Check that keys whose hashes want one place, of which the last ones are there, have a place each.
+    #[test]
+    fn keys_of_one_place_have_places() {
+        let place = |key: &str| ptr::from_ref(places(key).next().unwrap());
+        let last = ptr::from_ref(&NUMBERS[PLACES - 1]);
+        let meeting: Vec<String> =
+            (0..).map(|number| format!("meets.{number}")).filter(|key| place(key) == last).take(5).collect();
+        let numbers: Vec<_> = meeting.iter().map(|key| number(key).unwrap()).collect();
+        assert_eq!(meeting.iter().map(|key| known(key).unwrap()).collect::<Vec<_>>(), numbers);
+        assert_eq!(numbers.iter().collect::<std::collections::BTreeSet<_>>().len(), 5);
+        assert_eq!(known("never asked for"), None);
     }
 }

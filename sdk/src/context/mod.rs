@@ -25,6 +25,7 @@ mod elsewhere;
 #[cfg(feature = "macros")]
 pub(crate) mod fixed;
 pub(crate) mod future;
+mod hash;
 mod in_force;
 pub(crate) mod keys;
 #[cfg(feature = "tracing-layer")]

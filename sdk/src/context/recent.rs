@@ -7,6 +7,7 @@ use std::cell::RefCell;
 use std::fmt::Display;
 use std::ptr;
 
+use super::hash::hash;
 use super::tags::Tags;
 
 /// Sets that a thread keeps. Each has one place by its values: another one there takes it.
@@ -67,19 +68,7 @@ fn built(keys: &'static Keys, values: [&str; 2], place: usize) -> Tags {
 
 /// Where a set is kept: texts that are alike in most of their bytes, as routes are, shall not meet.
 fn place(values: [&str; 2]) -> usize {
-    let mixed = values.iter().fold(0, |hash, value| {
-        let (words, rest) = value.as_bytes().as_chunks::<8>();
-        let last = rest.iter().fold(rest.len() as u64, |word, byte| word << 8 | u64::from(*byte));
-        words.iter().map(|word| u64::from_le_bytes(*word)).chain([last]).fold(hash, mix)
-    });
-    (mixed >> (u64::BITS - PLACES.ilog2())) as usize
-}
-
-/// One step of a multiplicative hash: the upper bits depend on all that came in.
-///
-/// Source: Knuth, "The Art of Computer Programming", vol. 3, §6.4: a factor near 2^64 divided by the golden ratio.
-fn mix(hash: u64, word: u64) -> u64 {
-    (hash.rotate_left(29) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    (hash(values) >> (u64::BITS - PLACES.ilog2())) as usize
 }
 
 #[cfg(test)]
