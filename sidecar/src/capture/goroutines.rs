@@ -45,6 +45,8 @@ pub struct Goroutines {
     pub over_work: u64,
     /// Whose labels are left out for one of these reasons.
     pub labels_cut: u64,
+    /// Whose labels are there as far as a set is read: 64 of them, 1,024 bytes of each text ([`Labels::is_cut`]).
+    pub labels_short: u64,
     /// Whose labels are left out, as they were others each time that they were read, or are no labels.
     pub labels_changed: u64,
     /// Elements of the list that are no goroutines: memory that is not there, bounds that cannot be.
@@ -291,6 +293,7 @@ impl<M: Memory, C: Code> Capture<'_, M, C> {
 
     fn take(&mut self, state: &State, labels: Result<Labels, Untold>, stack: &[Pc], end: End) {
         self.all.labels_cut += u64::from(labels == Err(Untold::Cut));
+        self.all.labels_short += u64::from(labels.as_ref().is_ok_and(Labels::is_cut));
         self.all.labels_changed += u64::from(labels == Err(Untold::Unsteady));
         let kept = self.stacks.keep(stack);
         self.all.over_bytes += u64::from(kept.is_none());

@@ -29,12 +29,15 @@ const TRIES: u32 = 3;
 ///
 /// Each text stands behind its length in bytes, which is written as the character of that number: texts have 3,072 bytes at most.
 #[derive(Clone, PartialEq, Eq, Hash, Default)]
-pub struct Labels(Arc<str>);
+pub struct Labels {
+    texts: Arc<str>,
+    is_cut: bool,
+}
 
 impl Labels {
     fn of(set: &Set) -> Self {
         let mut texts: Vec<_> =
-            set.iter().map(|pair| pair.each_ref().map(|text| String::from_utf8_lossy(text))).collect();
+            set.pairs.iter().map(|pair| pair.each_ref().map(|text| String::from_utf8_lossy(text))).collect();
         texts.sort_unstable();
         let mut all = String::new();
         for text in texts.iter().flatten() {
@@ -42,18 +45,24 @@ impl Labels {
             all.push(length.unwrap_or('\0'));
             all.push_str(length.map_or("", |_| text));
         }
-        Self(all.into())
+        Self { texts: all.into(), is_cut: set.is_cut }
     }
 
     /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.texts.is_empty()
+    }
+
+    /// Whether there are more of them than are read, or longer ones.
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
+        self.is_cut
     }
 
     /// Keys and values, in the order of keys.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        let mut rest = &*self.0;
+        let mut rest = &*self.texts;
         let mut next = move || {
             let length = rest.chars().next()?;
             let (text, behind) = rest.get(length.len_utf8()..)?.split_at_checked(length as usize)?;
@@ -66,13 +75,15 @@ impl Labels {
     /// Where they lie, which they share with their clones.
     #[must_use]
     pub fn address(&self) -> usize {
-        self.0.as_ptr().addr()
+        self.texts.as_ptr().addr()
     }
 }
 
 impl fmt::Debug for Labels {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_map().entries(self.iter()).finish()
+        let mut map = f.debug_map();
+        map.entries(self.iter());
+        if self.is_cut { map.finish_non_exhaustive() } else { map.finish() }
     }
 }
 
@@ -184,14 +195,14 @@ impl<'m, M: Memory + ?Sized> Reader<'m, M> {
     /// These labels, kept; not those for which there is no room, or no work left.
     fn keep(&mut self, set: &Set) -> Result<Labels, Untold> {
         let labels = Labels::of(set);
-        if !self.sets.spend(labels.0.len()) {
+        if !self.sets.spend(labels.texts.len()) {
             return Err(Untold::Cut);
         }
         if let Some(known) = self.kept.get(&labels) {
             return Ok(known.clone());
         }
         // The first set for which there is no room ends it: whoever looks at what is there is not misled by smaller ones behind it.
-        self.left = self.left.saturating_sub(BESIDE + labels.0.len());
+        self.left = self.left.saturating_sub(BESIDE + labels.texts.len());
         if self.left == 0 {
             return Err(Untold::Cut);
         }
@@ -217,7 +228,8 @@ mod tests {
         let mut all: Vec<(String, String)> =
             texts.iter().map(|text| ((*text).to_owned(), texts[5].to_owned())).collect();
         let bytes = |text: &String| text.as_bytes().into();
-        let labels = Labels::of(&all.iter().rev().map(|(key, value)| [bytes(key), bytes(value)]).collect());
+        let pairs = all.iter().rev().map(|(key, value)| [bytes(key), bytes(value)]).collect();
+        let labels = Labels::of(&Set { pairs, is_cut: false });
         all.sort_unstable();
         let back: Vec<(String, String)> =
             labels.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();

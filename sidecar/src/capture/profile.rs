@@ -68,8 +68,8 @@ pub struct Builder<'s> {
     /// Bytes that functions and locations may still have, and how many stacks end for want of them.
     room: usize,
     cut: u64,
-    /// Tags and span of labels, by where these are as long as the goroutines are looked at.
-    contexts: Map<usize, (Vec<AttributeId>, LinkId)>,
+    /// Tags and span of labels, and whether these are all, by where the labels are as long as the goroutines are looked at.
+    contexts: Map<usize, (Vec<AttributeId>, LinkId, bool)>,
 }
 
 /// Stands for the frames of a goroutine that runs: they are in registers.
@@ -120,19 +120,21 @@ impl<'s> Builder<'s> {
     /// The profile of goroutines: how many have a stack, labels and state. Those of the runtime itself are left out, as in Go. How many there are in it.
     pub fn goroutines(&mut self, goroutines: &Goroutines, window: Window) -> u64 {
         let kind = Kind::goroutine(&mut self.set.dictionary);
-        let (mut sums, mut count, mut stacks) = (Sums::default(), 0, Map::default());
+        let (mut sums, mut count, mut short, mut stacks) = (Sums::default(), 0, 0, Map::default());
         for goroutine in &goroutines.list {
             // Equal stacks are one, and named once.
             let Goroutine { stack, end, status, start_pc, .. } = goroutine;
             let key = (stack.as_ptr().addr(), stack.is_empty().then_some(*status), *end, *start_pc);
             let Some(stack) = *stacks.entry(key).or_insert_with(|| self.shown(goroutine)) else { continue };
-            let (attributes, link) = self.context_of(goroutine);
+            let (attributes, link, is_cut) = self.context_of(goroutine);
             sums.add((stack, attributes, link), [1]);
             count += 1;
+            short += u64::from(is_cut);
         }
         let Goroutines { beyond, broken, over_bytes, over_work, changed, labels_cut, labels_changed, .. } = *goroutines;
         let all = Walk { beyond, broken, over_bytes, over_work, ..Walk::default() };
-        let others = [("changed", changed), ("labels_cut", labels_cut), ("labels_changed", labels_changed)];
+        let (cut, short) = (("labels_cut", labels_cut), ("labels_short", short));
+        let others = [("changed", changed), cut, short, ("labels_changed", labels_changed)];
         let losses = self.losses(&all, &others);
         self.contexts.clear();
         self.add([kind], window, losses, &sums);
@@ -199,23 +201,24 @@ impl<'s> Builder<'s> {
         dictionary.attribute_set(attributes)
     }
 
-    /// Labels and state, and the span that labels name; as on CPU samples. Goroutines share sets of labels, so each is looked at once.
-    fn context_of(&mut self, goroutine: &Goroutine) -> (AttributeSetId, LinkId) {
+    /// Labels and state, and the span that labels name; as on CPU samples. And whether there are more labels, or longer ones. Goroutines share sets of labels, so each is looked at once.
+    fn context_of(&mut self, goroutine: &Goroutine) -> (AttributeSetId, LinkId, bool) {
         let dictionary = &mut self.set.dictionary;
         let state = dictionary.attribute("go.goroutine.state", goroutine.state());
         if goroutine.labels.is_empty() {
-            return (dictionary.attribute_set([state]), LinkId::ZERO);
+            return (dictionary.attribute_set([state]), LinkId::ZERO, false);
         }
-        let (labels, link) = self.contexts.entry(goroutine.labels.address()).or_insert_with(|| {
+        let (labels, link, is_cut) = self.contexts.entry(goroutine.labels.address()).or_insert_with(|| {
             let bytes = |(key, value): (&str, &str)| (key.as_bytes().to_vec(), value.as_bytes().to_vec());
-            let labels = goroutine.labels.iter().map(bytes).collect();
-            let Context { tags, span, .. } = Context::of(&crate::sample::Sample { labels, ..Default::default() });
+            let (labels, labels_cut) = (goroutine.labels.iter().map(bytes).collect(), goroutine.labels.is_cut());
+            let sample = crate::sample::Sample { labels, labels_cut, ..Default::default() };
+            let Context { tags, span, is_cut } = Context::of(&sample);
             let link = span.map(|span| Link { trace_id: span.trace_id, span_id: span.span_id });
             let link = link.map_or(LinkId::ZERO, |link| dictionary.links.intern(link));
-            (tags.iter().map(|(key, value)| dictionary.attribute(key, value.as_str())).collect(), link)
+            (tags.iter().map(|(key, value)| dictionary.attribute(key, value.as_str())).collect(), link, is_cut)
         });
         let attributes: Vec<AttributeId> = labels.iter().copied().chain([state]).collect();
-        (dictionary.attribute_set(attributes), *link)
+        (dictionary.attribute_set(attributes), *link, *is_cut)
     }
 
     /// A goroutine's stack, with a mark where frames are missing: at its leaf where its function alone is known, at its root where the walk ended before.

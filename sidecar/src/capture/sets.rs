@@ -25,11 +25,23 @@ const PAIRS: usize = 8;
 /// Bytes of a `bmap` of strings: the tops of hashes, keys, values, the bucket that overflows.
 const BUCKET: usize = PAIRS + 2 * 16 * PAIRS + 8;
 
-/// The bytes of keys and values, in the order in which they stand there. Sets that were read together share those that are at one place.
-pub(super) type Set = Vec<[Arc<[u8]>; 2]>;
+/// A set as it was read.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Set {
+    /// The bytes of keys and values, in the order in which they stand there. Sets that were read together share those that are at one place.
+    pub(super) pairs: Vec<[Arc<[u8]>; 2]>,
+    /// Whether it has more of them, or longer ones, than are read.
+    pub(super) is_cut: bool,
+}
 
-/// Where the key and the value of each label of a set lie, each with its length.
-type Places = Vec<[u64; 4]>;
+/// Where the texts of a set lie.
+#[derive(Debug)]
+struct Places {
+    /// Of each label the key and the value, each with its length.
+    pairs: Vec<[u64; 4]>,
+    /// Whether there are more of them.
+    is_cut: bool,
+}
 
 /// Reads sets.
 #[derive(Debug)]
@@ -69,25 +81,30 @@ impl<'m, M: Memory + ?Sized> Sets<'m, M> {
     /// `labelMap` is a struct of a slice of pairs.
     fn slices(&self, addresses: &[u64]) -> Result<Vec<Option<Places>>, Fault> {
         let headers = self.pieces(addresses.iter().map(|address| Some((*address, 16))))?;
+        let count = |header: &[u8]| word_at(header, 8);
         let pairs = headers.iter().map(|header| {
             let header = header.as_ref()?;
-            Some((word_at(header, 0), 32 * word_at(header, 8).min(LABELS) as usize))
+            Some((word_at(header, 0), 32 * count(header).min(LABELS) as usize))
         });
         let pairs = self.pieces(pairs)?;
-        Ok(pairs.into_iter().map(|pairs| Some(words(&pairs?).as_chunks().0.to_vec())).collect())
+        let places = |(header, pairs): (&Option<Vec<u8>>, Option<Vec<u8>>)| {
+            let pairs = words(&pairs?).as_chunks().0.to_vec();
+            Some(Places { pairs, is_cut: count(header.as_ref()?) > LABELS })
+        };
+        Ok(headers.iter().zip(pairs).map(places).collect())
     }
 
-    /// `labelMap` is a map: a pointer to an `hmap` {count, flags, B, …, buckets @16}.
+    /// `labelMap` is a map: a pointer to an `hmap` {count, flags @8, B @9, …, buckets @16, oldbuckets @24}.
     fn maps(&self, addresses: &[u64]) -> Result<Vec<Option<Places>>, Fault> {
         let maps = self.pieces(addresses.iter().map(|address| Some((*address, 8))))?;
         // A map that is nil is empty.
         let headers = maps.iter().map(|map| match word_at(map.as_ref()?, 0) {
             0 => Some((0, 0)),
-            map => Some((map, 24)),
+            map => Some((map, 32)),
         });
         let headers: Vec<_> = self.pieces(headers)?;
         let mut tables: Vec<Option<Table>> = headers.iter().map(|header| Some(Table::of(header.as_ref()?))).collect();
-        // Each time one more bucket that overflows, in which there is at least one pair: so often at most.
+        // Each time one more bucket that overflows, in which there is at least one pair, or one of the old ones: so often at most.
         while tables.iter().flatten().any(Table::is_open) {
             let buckets = self.pieces(tables.iter().map(|table| table.as_ref().map(Table::next)))?;
             for (table, buckets) in tables.iter_mut().zip(buckets) {
@@ -97,14 +114,14 @@ impl<'m, M: Memory + ?Sized> Sets<'m, M> {
                 }
             }
         }
-        Ok(tables.into_iter().map(|table| Some(table?.found)).collect())
+        Ok(tables.into_iter().map(|table| table?.found()).collect())
     }
 
     /// The texts of each set. Those that several have are read once, but are work for each that has them, for whoever looks at a set looks at all of it.
     fn texts(&self, sets: &[Option<Places>]) -> Result<Vec<Option<Set>>, Fault> {
         let text = |at: u64, length: u64| (at, length.min(TEXT) as usize);
         let of_pair = |&[key, length, value, size]: &[u64; 4]| [text(key, length), text(value, size)];
-        let mut wanted: Vec<_> = sets.iter().flatten().flatten().flat_map(of_pair).collect();
+        let mut wanted: Vec<_> = sets.iter().flatten().flat_map(|set| &set.pairs).flat_map(of_pair).collect();
         wanted.sort_unstable();
         wanted.dedup();
         let texts = self.pieces(wanted.iter().map(|text| Some(*text)))?;
@@ -115,7 +132,12 @@ impl<'m, M: Memory + ?Sized> Sets<'m, M> {
             let [key, value] = of_pair(places);
             Some([told(key)?, told(value)?])
         };
-        Ok(sets.iter().map(|places| places.as_ref()?.iter().map(pair).collect()).collect())
+        let is_long = |places: &[u64; 4]| places[1].max(places[3]) > TEXT;
+        let set = |places: &Places| {
+            let is_cut = places.is_cut || places.pairs.iter().any(is_long);
+            Some(Set { pairs: places.pairs.iter().map(pair).collect::<Option<_>>()?, is_cut })
+        };
+        Ok(sets.iter().map(|places| set(places.as_ref()?)).collect())
     }
 
     /// The bytes of each of `wanted`, an address with a length; none where nothing is wanted, or not all of it is there.
@@ -142,24 +164,42 @@ impl<'m, M: Memory + ?Sized> Sets<'m, M> {
 struct Table {
     /// Pairs that there are, as far as they are read.
     count: usize,
-    /// Buckets that are read next, and those behind them.
+    /// Whether there are more.
+    is_cut: bool,
+    /// Buckets that are read next, and those behind them, each by itself.
     next: (u64, usize),
     overflows: Vec<u64>,
-    found: Places,
+    found: Vec<[u64; 4]>,
 }
 
 impl Table {
     /// By the first words of an `hmap`; an empty one, where it has none.
     fn of(header: &[u8]) -> Self {
-        // 2^B buckets, B behind the flags.
-        let log = (word_at(header, 8) >> 8 & 0xff).min(LABELS.ilog2().into());
-        let next = (word_at(header, 16), BUCKET << log);
-        Self { count: word_at(header, 0).min(LABELS) as usize, next, overflows: Vec::new(), found: Vec::new() }
+        let (count, flags, most) = (word_at(header, 0), word_at(header, 8), u64::from(LABELS.ilog2()));
+        let log = (flags >> 8 & 0xff).min(most);
+        // While it grows, pairs are moved from the buckets before, of which there are half as many, or as many (`sameSizeGrow`).
+        const SAME_SIZE: u64 = 8;
+        let old_log = if flags & SAME_SIZE == 0 { log.saturating_sub(1) } else { log };
+        let old = Some(word_at(header, 24)).filter(|old| *old != 0);
+        let olds =
+            old.into_iter().flat_map(|old| (0..1 << old_log).map(move |place| old.wrapping_add(place * BUCKET as u64)));
+        Self {
+            count: count.min(LABELS) as usize,
+            is_cut: count > LABELS,
+            next: (word_at(header, 16), BUCKET << log),
+            overflows: olds.collect(),
+            found: Vec::new(),
+        }
     }
 
     /// Whether there are pairs that were not read.
     fn is_open(&self) -> bool {
         self.found.len() < self.count && self.next.0 != 0
+    }
+
+    /// Where the texts of its pairs lie; none where there are fewer than it says.
+    fn found(self) -> Option<Places> {
+        (self.found.len() == self.count).then_some(Places { pairs: self.found, is_cut: self.is_cut })
     }
 
     fn next(&self) -> (u64, usize) {

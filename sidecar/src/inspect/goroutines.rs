@@ -146,8 +146,9 @@ fn labels(goroutine: &Goroutine) -> String {
     if goroutine.labels.is_empty() {
         return String::new();
     }
-    let labels: Vec<String> =
-        goroutine.labels.iter().map(|(key, value)| format!("{}: {}", plain(key), plain(value))).collect();
+    let all = goroutine.labels.iter().map(|(key, value)| format!("{}: {}", plain(key), plain(value)));
+    let more = goroutine.labels.is_cut().then(|| "…".to_owned());
+    let labels: Vec<String> = all.chain(more).collect();
     format!(" {{{}}}", labels.join(", "))
 }
 
@@ -203,10 +204,17 @@ pub(super) fn remarks(all: &Goroutines) -> String {
             all.labels_cut
         );
     }
+    if all.labels_short > 0 {
+        _ = writeln!(
+            text,
+            "{} goroutines have more labels than 64, or some of more than 1,024 bytes, which are cut",
+            all.labels_short
+        );
+    }
     if all.labels_changed > 0 {
         _ = writeln!(
             text,
-            "{} goroutines without their labels, which were others each time that they were read",
+            "{} goroutines without their labels, which were others each time that they were read, or are none",
             all.labels_changed
         );
     }

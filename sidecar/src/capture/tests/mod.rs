@@ -8,6 +8,7 @@ mod heap;
 mod many;
 mod relabelled;
 mod restless;
+mod sets;
 mod work;
 
 use std::collections::BTreeMap;
