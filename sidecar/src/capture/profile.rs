@@ -62,14 +62,25 @@ pub struct Builder<'s> {
     /// By address and the frames there, which are kept so that no others come to lie where they are.
     locations: Map<(u64, usize), (LocationId, Frames)>,
     held: Held,
-    /// What names may still cost, and how many stacks have none for want of it.
+    /// What names may still cost, and how many goroutines and records have none for want of it.
     work: Work,
     unnamed: u64,
-    /// Bytes that functions and locations may still have, and how many stacks end for want of them.
+    /// Bytes that functions and locations may still have, and of how many goroutines and records the stacks end for want of them.
     room: usize,
     cut: u64,
     /// Tags and span of labels, and whether these are all, by where the labels are as long as the goroutines are looked at.
     contexts: Map<usize, (Vec<AttributeId>, LinkId, bool)>,
+}
+
+/// How much of a stack is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Names {
+    /// All of it.
+    All,
+    /// Its leaf's side: there is no room for other functions.
+    Cut,
+    /// Nothing: to name it would cost more than all may.
+    Unknown,
 }
 
 /// Stands for the frames of a goroutine that runs: they are in registers.
@@ -125,7 +136,9 @@ impl<'s> Builder<'s> {
             // Equal stacks are one, and named once.
             let Goroutine { stack, end, status, start_pc, .. } = goroutine;
             let key = (stack.as_ptr().addr(), stack.is_empty().then_some(*status), *end, *start_pc);
-            let Some(stack) = *stacks.entry(key).or_insert_with(|| self.shown(goroutine)) else { continue };
+            let shown = stacks.entry(key).or_insert_with(|| self.shown(goroutine));
+            let Some((stack, names)) = *shown else { continue };
+            self.note(names);
             let (attributes, link, is_cut) = self.context_of(goroutine);
             sums.add((stack, attributes, link), [1]);
             count += 1;
@@ -142,7 +155,7 @@ impl<'s> Builder<'s> {
     }
 
     /// The stack of a goroutine; none of the runtime's own.
-    fn shown(&mut self, goroutine: &Goroutine) -> Option<StackId> {
+    fn shown(&mut self, goroutine: &Goroutine) -> Option<(StackId, Names)> {
         let source = self.source;
         let named = self.work.done(source.loaded(), |_| {
             let places = places_of(source, goroutine);
@@ -151,8 +164,14 @@ impl<'s> Builder<'s> {
         match named {
             Some(places) => places.map(|places| self.marked(&places, goroutine)),
             // Whether it is one of the runtime's own would have to be looked up, too.
-            None => Some(self.left_out()),
+            None => Some((self.left_out(), Names::Unknown)),
         }
+    }
+
+    /// Counts a goroutine or record by how much its stack tells.
+    fn note(&mut self, names: Names) {
+        self.unnamed += u64::from(names == Names::Unknown);
+        self.cut += u64::from(names == Names::Cut);
     }
 
     /// The two profiles of contention: events and time.
@@ -222,7 +241,7 @@ impl<'s> Builder<'s> {
     }
 
     /// A goroutine's stack, with a mark where frames are missing: at its leaf where its function alone is known, at its root where the walk ended before.
-    fn marked(&mut self, places: &[Place], goroutine: &Goroutine) -> StackId {
+    fn marked(&mut self, places: &[Place], goroutine: &Goroutine) -> (StackId, Names) {
         let (leaf, root) = match goroutine.end {
             _ if goroutine.stack.is_empty() && goroutine.status == status::RUNNING => (Some(RUNNING), None),
             _ if goroutine.stack.is_empty() => (Some(INCOMPLETE), None),
@@ -232,9 +251,9 @@ impl<'s> Builder<'s> {
         };
         let leaf = leaf.map(|mark| self.remark(mark));
         let mut locations: Vec<LocationId> = leaf.into_iter().collect();
-        let is_whole = self.locate(places, &mut locations);
-        locations.extend(root.filter(|_| is_whole).map(|mark| self.remark(mark)));
-        self.set.dictionary.stacks.intern(Stack { locations: locations.into() })
+        let names = self.locate(places, &mut locations);
+        locations.extend(root.filter(|_| names == Names::All).map(|mark| self.remark(mark)));
+        (self.set.dictionary.stacks.intern(Stack { locations: locations.into() }), names)
     }
 
     /// A place that is none in the code.
@@ -248,28 +267,30 @@ impl<'s> Builder<'s> {
 
     /// The stack of the places that `named` gives.
     fn stack(&mut self, named: impl FnOnce(&Loaded) -> Vec<Place>) -> StackId {
-        let Some(places) = self.work.done(self.source.loaded(), named) else { return self.left_out() };
+        let Some(places) = self.work.done(self.source.loaded(), named) else {
+            self.note(Names::Unknown);
+            return self.left_out();
+        };
         let mut locations = Vec::with_capacity(places.len());
-        self.locate(&places, &mut locations);
+        let names = self.locate(&places, &mut locations);
+        self.note(names);
         self.set.dictionary.stacks.intern(Stack { locations: locations.into() })
     }
 
-    /// Adds the locations of places; whether there is room for all of them: else a mark stands for the others.
-    fn locate(&mut self, places: &[Place], locations: &mut Vec<LocationId>) -> bool {
+    /// Adds the locations of places; where there is no room for all of them, a mark stands for the others.
+    fn locate(&mut self, places: &[Place], locations: &mut Vec<LocationId>) -> Names {
         for place in places {
             let Some(location) = self.location(place) else {
-                self.cut += 1;
                 locations.push(self.remark(LEFT_OUT));
-                return false;
+                return Names::Cut;
             };
             locations.push(location);
         }
-        true
+        Names::All
     }
 
     /// A stack whose names would cost more than all may.
     fn left_out(&mut self) -> StackId {
-        self.unnamed += 1;
         let locations = [self.remark(LEFT_OUT)].into();
         self.set.dictionary.stacks.intern(Stack { locations })
     }

@@ -69,3 +69,17 @@ fn names_beyond_their_bytes_are_left_out_and_counted() {
     let text = |set: &ProfileSet| set.dictionary.strings.iter().map(|text| text.len()).sum::<usize>();
     assert!(text(&cut) < text(&whole), "{} {}", text(&cut), text(&whole));
 }
+
+/// Check that each goroutine whose stack has no room for its names is counted, also where many have one stack, which is looked at once.
+#[test]
+fn each_goroutine_without_names_is_counted() {
+    let running = Running::start(&programs::build("parked", "go1.24.13", &["-ldflags=-s -w"], "amd64"), &["100"]);
+    let source = Source::find(running.pid()).unwrap();
+    let mut builder = Builder::new(&source, Resource::new()).naming_within(0);
+    let count = builder.goroutines(&source.goroutines(Bounds::default()).unwrap(), WINDOW);
+    let set = builder.finish();
+    let (profile, mut losses) = (&set.profiles[0], set.dictionary.attributes_of(set.profiles[0].attributes));
+    let cut = losses.find(|(key, _)| *key == "profiler.capture.names_cut").map(|(_, value)| value.to_string());
+    assert_eq!(cut, Some(count.to_string()));
+    assert!(profile.samples.len() < count as usize, "{count} goroutines have {} stacks", profile.samples.len());
+}
