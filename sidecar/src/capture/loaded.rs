@@ -91,6 +91,17 @@ impl Loaded {
         found
     }
 
+    /// Bytes that is kept of addresses, for the next time.
+    pub(super) fn kept(&self) -> usize {
+        self.known.borrow().capacity() * size_of::<(u64, Known)>() + self.named.borrow().bytes()
+    }
+
+    /// Keeps nothing of them: all are looked up again.
+    pub(super) fn forget(&self) {
+        self.known.take();
+        self.named.take();
+    }
+
     fn look_up(&self, pc: u64) -> Known {
         let at = pc.wrapping_sub(self.bias);
         self.looked_up.set(self.looked_up.get() + LOOK_UP);

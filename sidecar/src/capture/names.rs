@@ -37,6 +37,11 @@ impl Names {
         self.known.get(&pc)
     }
 
+    /// What all of them take.
+    pub(super) fn bytes(&self) -> usize {
+        self.known.capacity() * size_of::<(u64, Named)>() + self.held.bytes()
+    }
+
     pub(super) fn keep(&mut self, pc: u64, named: Named) {
         if self.known.len() >= KNOWN || self.held.bytes() >= BYTES {
             *self = Self::default();

@@ -1,8 +1,8 @@
 //! Captures of one process again and again, each for the time since the one before.
 //!
 //! In: a [`Source`]. Out: for each window one set: what is in use and which goroutines there are at its end; what was allocated and waited for in it,
-//! where the runtime counts from its start. The first window has no such figures, for nothing says when they came about. Memory: 24 bytes for each
-//! record of the runtime's, for twice as many as are captured at most. On a thread that can be left behind.
+//! where the runtime counts from its start. The first window has no such figures, for nothing says when they came about. Memory: names, if there is room for them
+//! ([`Room`]), and 24 bytes for each record of the runtime's, for twice as many as are captured at most. On a thread that can be left behind.
 
 use profiler_proto::ProfileSet;
 use profiler_proto::hash::{Map, State};
@@ -15,6 +15,7 @@ use super::contention::Contention;
 use super::figures::RuntimeFigures;
 use super::heap::{Amount, Heap};
 use super::profile::{Builder, Window};
+use super::room::{Room, Taken};
 use super::source::{Bounds, Source};
 
 /// A process that is captured each window.
@@ -24,6 +25,8 @@ pub struct Periodic {
     allocated: Totals,
     blocked: Totals,
     held: Totals,
+    /// The room of the names that are kept.
+    taken: Option<Taken>,
 }
 
 impl Periodic {
@@ -31,7 +34,23 @@ impl Periodic {
     #[must_use]
     pub fn new(source: Source) -> Self {
         let (allocated, blocked, held) = Default::default();
-        Self { source, allocated, blocked, held }
+        Self { source, allocated, blocked, held, taken: None }
+    }
+
+    /// Keeps the names that were found for the next window where there is `room` for them, which other processes share. Else they are looked up again then.
+    pub fn keep_names(&mut self, room: &Room) {
+        // What it has already is its own.
+        self.taken = None;
+        self.taken = room.take(self.source.loaded().kept());
+        if self.taken.is_none() {
+            self.source.loaded().forget();
+        }
+    }
+
+    /// Bytes of names that are kept.
+    #[must_use]
+    pub fn kept(&self) -> usize {
+        self.source.loaded().kept()
     }
 
     /// The process.

@@ -15,7 +15,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 use super::source::Handle;
 use crate::capture::profile::Window;
-use crate::capture::{Bounds, Captured, Periodic, RuntimeFigures, Source, What};
+use crate::capture::{Bounds, Captured, Periodic, Room, RuntimeFigures, Source, What};
 use crate::config::Config;
 use crate::discover::Target;
 use crate::error::Error;
@@ -24,8 +24,10 @@ use crate::target::{Aside, Identity, Process};
 
 /// How long a process may take.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Most processes: of each some megabytes of names are kept at worst.
+/// Most processes.
 const MOST: usize = 256;
+/// Bytes of names that are kept from one window to the next, of all processes together: those for whose there is no room are looked up anew each time.
+const NAMES: usize = 64 << 20;
 /// When processes are captured first: by then those are known that ran before.
 const FIRST: Duration = Duration::from_secs(2);
 
@@ -100,6 +102,7 @@ pub(super) struct Captures {
     bounds: Bounds,
     aside: Aside,
     programs: Arc<Programs>,
+    names: Room,
     known: HashMap<Process, Known>,
     sets: Sender<ProfileSet>,
 }
@@ -135,6 +138,7 @@ impl Captures {
             bounds: config.runtime_bounds,
             aside: Aside::new("read", PATIENCE),
             programs: Arc::default(),
+            names: Room::of(NAMES),
             known: HashMap::new(),
             sets,
         };
@@ -185,8 +189,8 @@ impl Captures {
             *known = Known::of(identity);
         }
         let (state, programs) = (Arc::clone(&known.state), Arc::clone(&self.programs));
-        let (asked, bounds) = (Arc::clone(target), self.bounds);
-        let answer = self.aside.ask(target.process, move || capture(&asked, &state, &programs, bounds));
+        let (asked, names, bounds) = (Arc::clone(target), self.names.clone(), self.bounds);
+        let answer = self.aside.ask(target.process, move || capture(&asked, &state, &programs, &names, bounds));
         let pid = target.process.pid();
         let (figure, why) = match answer {
             Ok(Ok(Captured { set, missing, figures })) => {
@@ -244,7 +248,13 @@ fn began(process: Process, now: u64) -> u64 {
 }
 
 /// Captures a process for the window that ends now. What goes wrong has the next window begin anew.
-fn capture(target: &Target, state: &Mutex<State>, programs: &Programs, bounds: Bounds) -> Result<Captured, Error> {
+fn capture(
+    target: &Target,
+    state: &Mutex<State>,
+    programs: &Programs,
+    names: &Room,
+    bounds: Bounds,
+) -> Result<Captured, Error> {
     let State { periodic, ended } = std::mem::take(&mut *state.lock().unwrap_or_else(PoisonError::into_inner));
     let mut periodic = match periodic {
         Some(periodic) => periodic,
@@ -255,6 +265,7 @@ fn capture(target: &Target, state: &Mutex<State>, programs: &Programs, bounds: B
     let start_unix_nanos = ended.unwrap_or(now).min(now);
     let window = Window { start_unix_nanos, duration_nanos: (now - start_unix_nanos).max(1) };
     let captured = periodic.capture(target.resource.clone(), window, bounds)?;
+    periodic.keep_names(names);
     let next = State { periodic: Some(periodic), ended: Some(now) };
     *state.lock().unwrap_or_else(PoisonError::into_inner) = next;
     Ok(captured)

@@ -7,7 +7,7 @@ use profiler_proto::resource::Resource;
 use profiler_proto::validate::validate_bytes;
 use profiler_proto::{ProfileSet, otlp};
 use profiler_sidecar::capture::profile::Window;
-use profiler_sidecar::capture::{Bounds, Periodic, Source};
+use profiler_sidecar::capture::{Bounds, Periodic, Room, Source};
 
 use crate::capture::{stack, theirs};
 use crate::programs;
@@ -85,4 +85,27 @@ fn each_window_tells_what_came_in_it() {
         assert_eq!(shown, [values(&before, kind), values(&behind, kind), values(&behind, kind)], "{kind}");
         assert_ne!(shown[0], shown[1]);
     }
+}
+
+/// Check that processes keep names as long as there is room for those of all, that one for whose there is none tells the same without, and that one that ends
+/// gives its room to others.
+#[test]
+fn names_are_kept_where_there_is_room_for_all() {
+    let running = Running::start(&programs::build("parked", "go1.27.0", &["-ldflags=-s -w"], "amd64"), &[]);
+    let periodic = || Periodic::new(Source::find(running.pid()).unwrap());
+    let (mut first, mut second) = (periodic(), periodic());
+    let (told, _) = (captured(&mut first), captured(&mut second));
+    let kept = first.kept();
+    assert!(kept > 10_000 && second.kept() > kept / 2, "{kept}, {}", second.kept());
+    let room = Room::of(kept + kept / 4);
+    first.keep_names(&room);
+    second.keep_names(&room);
+    assert_eq!((first.kept(), second.kept()), (kept, 0));
+    assert_eq!(values(&captured(&mut second), "inuse_space"), values(&told, "inuse_space"));
+    // Its own is no more than before.
+    first.keep_names(&room);
+    assert_eq!(first.kept(), kept);
+    drop(first);
+    second.keep_names(&room);
+    assert!(second.kept() > kept / 2);
 }
