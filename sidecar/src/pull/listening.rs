@@ -33,9 +33,9 @@ pub struct Socket {
 pub enum Reached {
     /// At none of these sockets.
     Nobody,
-    /// At this one.
+    /// At this one; or at another one at the same address, if one process has them all.
     One(Socket),
-    /// At one of several that listen at the same address (`SO_REUSEPORT`): at which, the kernel says anew for each connection.
+    /// At one of several of different processes that listen at the same address (`SO_REUSEPORT`): at which, the kernel says anew for each connection.
     Several,
 }
 
@@ -78,10 +78,12 @@ impl Listeners {
     pub fn reached(&self, address: SocketAddr) -> Reached {
         let at = |ip: IpAddr| {
             let wanted = SocketAddr::new(ip, address.port());
-            let mut there = self.sockets.iter().filter(|socket| socket.address == wanted);
-            match (there.next(), there.next()) {
-                (None, _) => Reached::Nobody,
-                (Some(socket), None) => Reached::One(*socket),
+            let there: Vec<Socket> = self.sockets.iter().filter(|socket| socket.address == wanted).copied().collect();
+            match there[..] {
+                [] => Reached::Nobody,
+                [socket] => Reached::One(socket),
+                // All of one process: whichever takes it, it is that one's.
+                [socket, ..] if self.are_of_one(&there) => Reached::One(socket),
                 _ => Reached::Several,
             }
         };
@@ -89,6 +91,13 @@ impl Listeners {
         // Whether one at any address of IPv6 takes connections over IPv4, too, cannot be seen: most do.
         let tried = if ip.is_ipv4() { [ip, Ipv4Addr::UNSPECIFIED.into(), any] } else { [ip, any, any] };
         tried.into_iter().map(at).find(|reached| *reached != Reached::Nobody).unwrap_or(Reached::Nobody)
+    }
+
+    /// Whether one process has all of these sockets, and no other one has any.
+    fn are_of_one(&self, sockets: &[Socket]) -> bool {
+        let owners = |socket: &Socket| self.owners(*socket).collect::<Vec<_>>();
+        let first = sockets.first().map(owners).unwrap_or_default();
+        first.len() == 1 && sockets.iter().all(|socket| owners(socket) == first)
     }
 
     fn ways(&self, socket: Socket) -> Vec<SocketAddr> {
@@ -212,6 +221,18 @@ pub(crate) mod tests {
         assert_eq!(reached([127, 0, 0, 1]), Reached::Several);
         assert!(matches!(reached([10, 1, 2, 3]), Reached::One(Socket { inode: 30, .. })));
         assert_eq!(ways(&listeners), [(1, vec![]), (2, vec![]), (3, vec![])]);
+    }
+
+    /// Check that sockets at one address that one process alone has are asked once; not where another one has one of them, or where it is not known who has one.
+    #[test]
+    fn sockets_of_one_process_at_one_address_are_one() {
+        let (sockets, way) = ([("0100007F", 10), ("0100007F", 11)], vec![SocketAddr::from(([127, 0, 0, 1], 6060))]);
+        assert_eq!(ways(&machine(&sockets, &[])), [(1, way), (1, vec![])]);
+        assert_eq!(ways(&machine(&sockets, &[(11, 2)])), [(1, vec![]), (1, vec![])]);
+        let owner = |inode| (inode == 10).then_some((10, Process::new(1, 1)));
+        let sockets = machine(&sockets, &[]).sockets;
+        let unknown = Listeners::new(sockets.clone(), sockets.iter().filter_map(|socket| owner(socket.inode)));
+        assert_eq!(ways(&unknown), [(1, vec![])]);
     }
 
     /// Check that a socket at any address of IPv6 is reached over either, and over IPv4 where no other one is there.
