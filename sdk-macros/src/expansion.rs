@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
-use syn::{Expr, Result};
+use syn::{Expr, Result, UnOp};
 
 use crate::arguments::{Arguments, Tag};
 use crate::block::OnlyBlock;
@@ -65,12 +65,23 @@ fn set(arguments: &Arguments) -> TokenStream {
 fn fixed(arguments: &Arguments, method: &TokenStream) -> Option<TokenStream> {
     let Arguments { root, tags } = arguments;
     let (list, count) = (list(tags), tags.len() as u64);
-    tags.iter().all(|tag| matches!(tag.value, Expr::Lit(_))).then(|| {
+    tags.iter().all(|tag| is_literal(&tag.value)).then(|| {
         ours! {{
             static TAGS: #root::__private::FixedTags = #root::__private::FixedTags::new();
             TAGS.#method(#count, || #root::Tags::new(#list))
         }}
     })
+}
+
+/// Whether a value is a literal: also one that `macro_rules!` put there, which stands in a group, and a number below zero.
+fn is_literal(value: &Expr) -> bool {
+    match value {
+        Expr::Lit(_) => true,
+        Expr::Group(group) => is_literal(&group.expr),
+        Expr::Paren(paren) => is_literal(&paren.expr),
+        Expr::Unary(unary) => matches!(unary.op, UnOp::Neg(_)) && is_literal(&unary.expr),
+        _ => false,
+    }
 }
 
 /// For an `async fn`: its body as a future with tags.

@@ -109,10 +109,12 @@ fn without_impl(tokens: TokenStream) -> TokenStream {
     kept
 }
 
-/// Whether the bounds of an `impl` end before this token: at a comma, or at a `>` that none of their own `<` opened.
+/// Whether the bounds of an `impl` end before this token: at a comma, at the `;` of an array, or at a `>` that none of their own `<` opened.
 fn ends_bounds(token: &TokenTree, depth: usize, arrow: bool) -> bool {
     match token {
-        TokenTree::Punct(mark) => depth == 0 && (mark.as_char() == ',' || mark.as_char() == '>' && !arrow),
+        TokenTree::Punct(mark) => {
+            depth == 0 && (matches!(mark.as_char(), ',' | ';') || mark.as_char() == '>' && !arrow)
+        }
         _ => false,
     }
 }
@@ -167,5 +169,6 @@ mod tests {
             as_written(quote!(Result<_, Box<dyn Error>>))
         );
         assert_eq!(inside(parse_quote!(-> (u8, impl Iterator<Item = u8>))), as_written(quote!((u8, _))));
+        assert_eq!(inside(parse_quote!(-> [impl Display + 'a; 2])), as_written(quote!([_; 2])));
     }
 }

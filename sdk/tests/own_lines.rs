@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context as Task, Poll, Waker};
 
 use http::header::CONTENT_TYPE;
-use http::{HeaderValue, Request, Response, Uri};
+use http::{HeaderValue, Method, Request, Response, Uri};
 use http_body::Body;
 use opentelemetry::Context;
 use opentelemetry::trace::{SpanContext, SpanId, TraceContextExt, TraceFlags, TraceId, TraceState};
@@ -183,6 +183,7 @@ const CHANGES: [(&str, fn(&Things<'_>)); 11] = [
     ("a request through `TagLayer`", |things| ask(things.service, Request::new(()))),
     ("a call of gRPC through it", |things| {
         let mut request = Request::new(());
+        *request.method_mut() = Method::POST;
         *request.uri_mut() = Uri::from_static("/shop.v1.Orders/Place");
         request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
         ask(things.service, request);

@@ -6,7 +6,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::num::NonZeroU64;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// So many calls may be answered badly, or not at all, whose names were never answered well: from then on, names are told only if they were.
 const MOST_DOUBTED: u32 = 64;
@@ -26,6 +26,8 @@ struct Number(NonZeroU64);
 /// What is known of calls.
 struct Calls {
     doubted: AtomicU32,
+    /// One that was answered well found no place.
+    is_full: AtomicBool,
     /// Numbers of those that were answered well; 0: none.
     known: [AtomicU64; PLACES],
 }
@@ -75,12 +77,13 @@ impl Number {
 
 impl Calls {
     const fn new() -> Self {
-        Self { doubted: AtomicU32::new(0), known: [const { AtomicU64::new(0) }; PLACES] }
+        let known = [const { AtomicU64::new(0) }; PLACES];
+        Self { doubted: AtomicU32::new(0), is_full: AtomicBool::new(false), known }
     }
 
     // Relaxed, here and below: each number stands for itself.
     fn is_strict(&self) -> bool {
-        self.doubted.load(Ordering::Relaxed) >= MOST_DOUBTED
+        self.doubted.load(Ordering::Relaxed) >= MOST_DOUBTED || self.is_full.load(Ordering::Relaxed)
     }
 
     fn answered(&self, call: Number, well: bool) {
@@ -98,13 +101,15 @@ impl Calls {
         self.places(call).any(|place| place.load(Ordering::Relaxed) == call.0.get())
     }
 
-    /// Remembers it, if there is a place; else it is told as long as nobody makes names up.
+    /// Remembers it, if there is a place. Where there is none, there are more names than are told, whoever made them up: a service may answer any name well.
     #[cold]
     fn know(&self, call: Number) {
         let number = call.0.get();
         let take = |place: &AtomicU64| place.compare_exchange(0, number, Ordering::Relaxed, Ordering::Relaxed);
         // Another thread may remember the same one at the same time.
-        let _found = self.places(call).any(|place| take(place).map_or_else(|there| there == number, |_| true));
+        if !self.places(call).any(|place| take(place).map_or_else(|there| there == number, |_| true)) {
+            self.is_full.store(true, Ordering::Relaxed);
+        }
     }
 
     fn places(&self, call: Number) -> impl Iterator<Item = &AtomicU64> {
@@ -166,7 +171,7 @@ mod tests {
         }
         let known = methods.iter().filter(|method| calls.is_known(**method)).count();
         let taken = calls.known.iter().filter(|place| place.load(Ordering::Relaxed) != 0).count();
-        assert_eq!((known, taken), (PLACES, PLACES));
+        assert_eq!((known, taken, calls.is_strict()), (PLACES, PLACES, true));
         let lost = first.iter().filter(|method| !calls.is_known(***method)).count();
         assert!(lost * 10 < first.len(), "{lost} of the first {}", first.len());
     }

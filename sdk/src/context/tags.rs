@@ -264,8 +264,13 @@ impl Scope {
     /// took elsewhere hold alone.)
     #[inline]
     pub fn enter(tags: impl Borrow<Tags>) -> Self {
-        let tags = tags.borrow();
-        Self { number: enter(tags.as_bytes(), tags.replaces()), thread: PhantomData }
+        let scope = {
+            let tags = tags.borrow();
+            Self { number: enter(tags.as_bytes(), tags.replaces()), thread: PhantomData }
+        };
+        // Here: if that panics, the scope is left. At the end of the function it would stay.
+        drop(tags);
+        scope
     }
 
     /// The same for tags that are built for this alone. Use [`tag!`](crate::tag!) instead.
@@ -452,6 +457,29 @@ mod tests {
         assert_eq!(in_force(), [pair("k", "outer")]);
         let _inner = crate::tag!("a" => 2);
         assert_eq!(in_force(), [pair("a", "2"), pair("k", "outer")]);
+    }
+
+    /// Check that tags that panic when they go, having been entered, are not in force behind it.
+    #[test]
+    fn what_panics_when_it_goes_is_not_left_in_force() {
+        struct Bomb(Tags);
+        impl Borrow<Tags> for Bomb {
+            fn borrow(&self) -> &Tags {
+                &self.0
+            }
+        }
+        impl Drop for Bomb {
+            fn drop(&mut self) {
+                panic!("expected by the test");
+            }
+        }
+        let bomb = || Bomb(crate::tags!("k" => 1));
+        let caught = [
+            std::panic::catch_unwind(|| drop(Scope::enter(bomb()))),
+            std::panic::catch_unwind(|| with_tags(bomb(), || ())),
+        ];
+        assert!(caught.iter().all(Result::is_err));
+        assert_eq!(in_force(), []);
     }
 
     /// Check that of very many tags, as many as have room are kept, and the others are counted.

@@ -9,20 +9,9 @@ use std::arch::global_asm;
 /// Bytes of the variable.
 pub(super) const SIZE: usize = 24;
 
-/// The variable's name: of this version, for another one in the same program has its own.
-macro_rules! symbol {
-    () => {
-        concat!(
-            "profiler_sdk_thread_",
-            env!("CARGO_PKG_VERSION_MAJOR"),
-            "_",
-            env!("CARGO_PKG_VERSION_MINOR"),
-            "_",
-            env!("CARGO_PKG_VERSION_PATCH")
-        )
-    };
-}
-pub(super) use symbol;
+/// The variable's name begins with that of this: the compiler's name of it is of this build of this crate alone, so that another build in the same program, of another version or
+/// another revision, has its own.
+pub(super) static THREAD: u8 = 0;
 
 // The second name, for its first word, is the one that OTEP 4947 gives: readers look it up. It is weak, so that programs link
 // in which others define it too: another version of this crate, another library for thread contexts. Whose definition the
@@ -30,18 +19,19 @@ pub(super) use symbol;
 global_asm!(
     ".pushsection .tbss,\"awT\",%nobits",
     ".balign 8",
-    concat!(".globl ", symbol!()),
-    concat!(".hidden ", symbol!()),
-    concat!(".type ", symbol!(), ", %object"),
-    concat!(".size ", symbol!(), ", {size}"),
+    ".globl {thread}_here",
+    ".hidden {thread}_here",
+    ".type {thread}_here, %object",
+    ".size {thread}_here, {size}",
     ".weak otel_thread_ctx_v1",
     ".type otel_thread_ctx_v1, %object",
     ".size otel_thread_ctx_v1, 8",
     "otel_thread_ctx_v1:",
-    concat!(symbol!(), ":"),
+    "{thread}_here:",
     ".zero {size}",
     ".popsection",
     size = const SIZE,
+    thread = sym THREAD,
 );
 
 /// What the linker and the loader made of the variable.

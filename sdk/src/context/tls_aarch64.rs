@@ -5,7 +5,7 @@
 
 use std::arch::asm;
 
-use super::tls::{Place, symbol};
+use super::tls::{Place, THREAD};
 
 /// The calling thread's pointer.
 ///
@@ -27,12 +27,13 @@ pub(super) fn tls_place() -> Place {
     // SAFETY: the sequence that the specification gives. All that a C function may change is declared as changed.
     unsafe {
         asm!(
-            concat!("adrp x0, :tlsdesc:", symbol!()),
-            concat!("ldr x1, [x0, #:tlsdesc_lo12:", symbol!(), "]"),
-            concat!("add x0, x0, :tlsdesc_lo12:", symbol!()),
+            "adrp x0, :tlsdesc:{thread}_here",
+            "ldr x1, [x0, #:tlsdesc_lo12:{thread}_here]",
+            "add x0, x0, :tlsdesc_lo12:{thread}_here",
             "mov x20, x0",
-            concat!(".tlsdesccall ", symbol!()),
+            ".tlsdesccall {thread}_here",
             "blr x1",
+            thread = sym THREAD,
             out("x20") descriptor,
             out("x0") distance,
             clobber_abi("C"),

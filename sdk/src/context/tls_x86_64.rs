@@ -5,7 +5,7 @@
 
 use std::arch::asm;
 
-use super::tls::{Place, symbol};
+use super::tls::{Place, THREAD};
 
 /// The calling thread's pointer.
 ///
@@ -28,9 +28,10 @@ pub(super) fn tls_place() -> Place {
     //         did not keep vector registers where it allocates: all that a C function may change is declared as changed.
     unsafe {
         asm!(
-            concat!("leaq ", symbol!(), "@tlsdesc(%rip), %rax"),
+            "leaq {thread}_here@tlsdesc(%rip), %rax",
             "movq %rax, %r12",
-            concat!("call *", symbol!(), "@tlscall(%rax)"),
+            "call *{thread}_here@tlscall(%rax)",
+            thread = sym THREAD,
             out("r12") descriptor,
             out("rax") distance,
             clobber_abi("C"),

@@ -41,7 +41,7 @@ use super::tags::{Scope, Tags, reserve};
 /// |---|---|
 /// | `endpoint` | the route as it was written, `/orders/{id}`; with the feature `axum`, inside a router of axum 0.8 |
 /// | `method` | one of the methods of HTTP, or `_OTHER` |
-/// | `rpc.service`, `rpc.method` | for gRPC, by content type, instead of the two above: `shop.v1.Orders`, `Place`; where a route is known, only if that names the service |
+/// | `rpc.service`, `rpc.method` | for gRPC, by content type of a `POST`, instead of the two above: `shop.v1.Orders`, `Place`; where a route is known, only if that names the service |
 ///
 /// Never the path: it has as many values as clients can think of. The names of a gRPC call are what the client says, too; the answer tells whether a service has
 /// such a method. After 64 failed calls to methods that have never succeeded (HTTP 200, gRPC's content type, no error in the headers), only methods
@@ -244,9 +244,9 @@ fn request_tags(request: &Head<'_>) -> Tags {
 
 /// The service and the method of a call of gRPC, `/service/method`.
 ///
-/// Source: gRPC over HTTP2, "Requests".
+/// Source: gRPC over HTTP2, "Requests": the method is always `POST`.
 fn grpc_method<'a>(request: &Head<'a>) -> Option<(&'a str, &'a str)> {
-    if !is_grpc(request.headers) {
+    if request.method != Method::POST || !is_grpc(request.headers) {
         return None;
     }
     let (service, method) = request.uri.path().strip_prefix('/')?.split_once('/')?;
@@ -385,6 +385,8 @@ mod tests {
         {
             assert_eq!(of(kind, "/shop.v1.Orders/Place"), names);
         }
+        let get = tags(Request::get("/shop.v1.Orders/Place").header(CONTENT_TYPE, "application/grpc"));
+        assert_eq!(get, r#"{"method": "GET"}"#);
         for (kind, path) in [
             ("application/grpcs", "/shop.v1.Orders/Place"),
             ("application/json", "/shop.v1.Orders/Place"),
