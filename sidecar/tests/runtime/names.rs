@@ -20,8 +20,12 @@ fn each_look_up_of_a_name_is_counted() {
     let running = Running::start(&programs::build("parked", "go1.24.13", &["-ldflags=-s -w"], "amd64"), &[]);
     let source = Source::find(running.pid()).unwrap();
     let loaded = source.loaded();
-    let mut addresses: Vec<u64> =
-        source.heap(Bounds::default()).unwrap().records.iter().flat_map(|record| record.stack.to_vec()).collect();
+    // Which allocations are sampled is chance; goroutines are all there.
+    let records = source.heap(Bounds::default()).unwrap().records;
+    let goroutines = source.goroutines(Bounds::default()).unwrap().list;
+    let parked = goroutines.iter().flat_map(|goroutine| goroutine.stack.iter()).filter(|pc| pc.is_return);
+    let mut addresses: Vec<u64> = records.iter().flat_map(|record| record.stack.to_vec()).collect();
+    addresses.extend(parked.map(|pc| pc.address));
     addresses.sort_unstable();
     addresses.dedup();
     let counted = |pc: u64| {
