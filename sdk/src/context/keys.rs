@@ -8,7 +8,7 @@
 
 use std::cell::Cell;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
 
 use super::hash::hash;
 use super::nested;
@@ -29,6 +29,9 @@ const PLACES: usize = 512;
 /// The numbers of keys, each at the place of its hash or, where others are, at the next one that was free; 0: free.
 static NUMBERS: [AtomicU8; PLACES] = [const { AtomicU8::new(0) }; PLACES];
 
+/// How many keys have a place in [`NUMBERS`]: where all have one, who is not found there is refused at once.
+static PLACED: AtomicUsize = AtomicUsize::new(0);
+
 thread_local! {
     /// This thread adds a key.
     static ADDS: Cell<bool> = const { Cell::new(false) };
@@ -40,7 +43,10 @@ pub(crate) fn number(key: &str) -> Option<u8> {
     if key == OF_TAGS_TEXT {
         return Some(OF_TAGS);
     }
-    known(key).or_else(|| nested::once(&ADDS, || add(key))?)
+    known(key).or_else(|| {
+        // Acquire: pairs with the Release in `add`; who sees that all are placed finds the last one, too, which may not have been there a moment ago.
+        if PLACED.load(Ordering::Acquire) == MAX_KEYS { known(key) } else { nested::once(&ADDS, || add(key))? }
+    })
 }
 
 /// The number of a key that has a place.
@@ -77,7 +83,15 @@ fn add(key: &str) -> Option<u8> {
     // Release: pairs with the Acquire load in `known`; who finds the number finds the text. The same key, added by two threads, has one place: both look at
     // the same ones, and none is ever free again.
     let take = |place: &AtomicU8| place.compare_exchange(0, number, Ordering::Release, Ordering::Relaxed);
-    places(key).any(|place| take(place).is_ok() || place.load(Ordering::Relaxed) == number);
+    for place in places(key) {
+        if take(place).is_ok() {
+            PLACED.fetch_add(1, Ordering::Release);
+            break;
+        }
+        if place.load(Ordering::Relaxed) == number {
+            break;
+        }
+    }
     Some(number)
 }
 
