@@ -23,13 +23,18 @@ impl Default for Bounds {
 impl Bounds {
     /// From `sp` on to the end, if `sp` is in the range. Callable from a signal handler.
     pub(crate) fn above(&self, sp: u64) -> Option<Range<u64>> {
+        self.whole().filter(|range| range.contains(&sp)).map(|range| sp..range.end)
+    }
+
+    /// The range, if there is one. Callable from a signal handler.
+    pub(crate) fn whole(&self) -> Option<Range<u64>> {
         // Acquire: pairs with the Release store in `set`; who sees the end sees the start that belongs to it, or a later one.
         let end = self.end.load(Ordering::Acquire);
         let start = self.start.load(Ordering::Relaxed);
         // Acquire: pairs with the Release fence in `set`; who saw a later start sees that there is another end.
         fence(Ordering::Acquire);
         let is_whole = self.end.load(Ordering::Relaxed) == end;
-        (is_whole && (start..end).contains(&sp)).then_some(sp..end)
+        (is_whole && end > 0).then_some(start..end)
     }
 
     /// Another range. Only one thread calls this.

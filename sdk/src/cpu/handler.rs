@@ -142,7 +142,8 @@ pub(crate) fn own_stack(sp: u64) -> (std::ops::Range<u64>, u32) {
 }
 
 fn sample(shared: &Shared, mut held: Held<'_>, slot: Option<&Slot>, registers: &Registers, weight: Weight) {
-    let stack = slot.map_or(0..0, |slot| slot.stack(registers.sp, thread_pointer()));
+    let stacks = |slot: &Slot| slot.stacks(registers.sp, thread_pointer(), slot.tid() == shared.pid);
+    let stacks = slot.map_or([0..0, 0..0], stacks);
     let epoch = held.epoch();
     // SeqCst: pairs with the swap in `Sampler::put_in_force`; see `pool` for why what is loaded here stays alive
     // while the scratch is held.
@@ -159,9 +160,10 @@ fn sample(shared: &Shared, mut held: Held<'_>, slot: Option<&Slot>, registers: &
     let mut written = false;
     // All that takes room happens on the scratch's stack.
     own_stack.run(|| {
-        // SAFETY: `stack` reaches from this thread's stack pointer to the end of its own stack, checked by `Slot::stack`;
-        //         while the handler runs, on whichever stack, it stays.
-        let mut memory = unsafe { StackMemory::new(stack.clone(), window, tid) };
+        let [stack, other] = stacks.clone();
+        // SAFETY: both are readable parts of this thread's own stack, or of one of ours, by `Slot::stacks`; while the handler runs, on whichever stack,
+        //         they stay.
+        let mut memory = unsafe { StackMemory::new(stack, window, tid).with(other) };
         let end = snapshot.walk(registers, cache, &mut memory, frames);
         let head = Head {
             epoch,

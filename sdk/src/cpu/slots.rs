@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use super::bounds::Bounds;
-use super::stack::is_of_hook;
+use super::stack::above_in_hook;
 
 /// Slots of a process.
 const SLOTS: usize = 4096;
@@ -210,14 +210,21 @@ impl Slot {
         self.signalled.load(Ordering::Relaxed)
     }
 
+    /// What can be read directly of the stacks that a walk from `sp` comes by: the thread's own one, and that of the allocator's hook which it is amid, if it is.
+    /// Called by the handler on the slot's thread.
+    pub(crate) fn stacks(&self, sp: u64, thread_pointer: u64, is_first: bool) -> [Range<u64>; 2] {
+        let Some(of_hook) = above_in_hook(sp) else { return [self.stack(sp, thread_pointer), 0..0] };
+        // Where the thread called the hook from is not known here. All that is known of its own stack can be read, if that is its own: a late signal may come with
+        // the slot of another one, whose stack is gone.
+        let own = self.stack.whole().filter(|own| is_own(own, thread_pointer, is_first));
+        [of_hook, own.unwrap_or_default()]
+    }
+
     /// What can be read directly above `sp`: up to the end of this thread's stack if `sp` is on it, else nothing, and the
-    /// `profiler` thread is asked to find out, unless `sp` is on a stack of ours. Called by the handler on the slot's thread.
-    pub(crate) fn stack(&self, sp: u64, thread_pointer: u64) -> Range<u64> {
+    /// `profiler` thread is asked to find out. Called on the slot's thread.
+    pub(super) fn stack(&self, sp: u64, thread_pointer: u64) -> Range<u64> {
         if let Some(known) = self.stack.above(sp) {
             return known;
-        }
-        if is_of_hook(sp) {
-            return 0..0;
         }
         self.thread_pointer.store(thread_pointer, Ordering::Relaxed);
         // Release: pairs with the Acquire swap in `unknown_stack`.
@@ -225,12 +232,11 @@ impl Slot {
         0..0
     }
 
-    /// The same for whoever found the slot by its own id alone, which a thread that has ended may have had before: what the C library made as a
-    /// thread's stack ends at the thread pointer, and only the first thread has another one.
+    /// The one stack, for whoever found the slot by its own id alone, which a thread that has ended may have had before.
     #[cfg(feature = "heap")]
     pub(crate) fn stack_by_id(&self, sp: u64, thread_pointer: u64, is_first: bool) -> Range<u64> {
         let stack = self.stack(sp, thread_pointer);
-        if is_first || stack.end == thread_pointer { stack } else { 0..0 }
+        if is_own(&stack, thread_pointer, is_first) { stack } else { 0..0 }
     }
 
     /// What the handler asked since the last call.
@@ -248,6 +254,12 @@ impl Slot {
     pub(crate) fn set_stack(&self, stack: &Range<u64>) {
         self.stack.set(stack);
     }
+}
+
+/// Whether a slot's stack is surely that of the calling thread: what the C library made as a thread's stack ends at the thread pointer, and only the first
+/// thread has another one, which stays as long as the process.
+fn is_own(stack: &Range<u64>, thread_pointer: u64, is_first: bool) -> bool {
+    is_first || stack.end == thread_pointer
 }
 
 /// Adds to what the handler of the slot's thread writes: at once, for where a thread's id cannot be told, a late signal of a timer

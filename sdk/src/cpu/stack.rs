@@ -4,7 +4,8 @@
 //! meanwhile. The thread's own stack then holds the kernel's signal frame and a few hundred bytes of ours. Mapped by
 //! `start`, each with a guard page below; never unmapped, as the scratch that holds it is not.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::ops::Range;
+use std::sync::atomic::{AtomicPtr, Ordering};
 use std::{io, ptr};
 
 use crate::error::Error;
@@ -15,13 +16,30 @@ const SIZE: usize = 128 << 10;
 /// A page at least, and whole pages: aarch64 has pages of 4, 16 or 64 KiB.
 const GUARD: usize = 64 << 10;
 
-/// From where to where the stacks of the allocator's hooks are; none: 0 to 0.
-static OF_HOOKS: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+/// Where stacks of the allocator's hooks are: one above the other, each with its guard.
+struct OfHooks {
+    all: Range<u64>,
+    /// Those that were mapped before, as by the process that this one was forked from.
+    next: *const OfHooks,
+}
 
-/// Whether this stack pointer is on one of those: the thread is amid a hook then. Callable from a signal handler.
-pub(crate) fn is_of_hook(sp: u64) -> bool {
-    let [start, end] = OF_HOOKS.each_ref().map(|place| place.load(Ordering::Relaxed));
-    (start..end).contains(&sp)
+/// The ones that were mapped last; null: there are none. Never unmapped, and never freed.
+static OF_HOOKS: AtomicPtr<OfHooks> = AtomicPtr::new(ptr::null_mut());
+
+/// What is above this stack pointer of the stack of a hook, if it is on one: the thread is amid a hook then. It stays readable. Callable from a signal handler.
+pub(crate) fn above_in_hook(sp: u64) -> Option<Range<u64>> {
+    const EACH: u64 = (GUARD + SIZE) as u64;
+    // Acquire: pairs with the Release store in `map_for_hooks`.
+    let mut next: *const OfHooks = OF_HOOKS.load(Ordering::Acquire);
+    // SAFETY: null, or from a `Box` that nobody frees.
+    while let Some(OfHooks { all, next: before }) = unsafe { next.as_ref() } {
+        if all.contains(&sp) {
+            let within = (sp - all.start) % EACH;
+            return (within >= GUARD as u64).then_some(sp..sp - within + EACH);
+        }
+        next = *before;
+    }
+    None
 }
 
 /// A stack in memory of its own.
@@ -58,8 +76,15 @@ impl Stack {
         let stacks = Self::map(count)?;
         if let Some(last) = stacks.last() {
             let end = last.top.addr() as u64;
-            OF_HOOKS[0].store(end - (count * (GUARD + SIZE)) as u64, Ordering::Relaxed);
-            OF_HOOKS[1].store(end, Ordering::Relaxed);
+            let all = end - (count * (GUARD + SIZE)) as u64..end;
+            let these = Box::into_raw(Box::new(OfHooks { all, next: ptr::null() }));
+            let put = |before: *mut OfHooks| {
+                // SAFETY: made above; nobody else knows of it until it is put there.
+                unsafe { (*these).next = before };
+                Some(these)
+            };
+            // Release: pairs with the Acquire load in `above_in_hook`.
+            _ = OF_HOOKS.fetch_update(Ordering::Release, Ordering::Acquire, put);
         }
         Ok(stacks)
     }
@@ -97,8 +122,10 @@ impl Stack {
 mod tests {
     use super::*;
     #[cfg(feature = "heap")]
+    use crate::cpu::slots::Slots;
+    #[cfg(feature = "heap")]
     use crate::unwind::{
-        arch::Registers,
+        arch::{Registers, thread_pointer},
         frames::{Frames, StackEnd},
         memory::{StackMemory, Window},
         modules::Modules,
@@ -136,25 +163,38 @@ mod tests {
         }
         assert!(places.iter().all(|(top, place)| (top - SIZE..*top).contains(place)), "{places:x?}");
         assert!(places[..3].windows(2).all(|pair| pair[1].0 - pair[0].0 == GUARD + SIZE), "{places:x?}");
-        let known: Vec<_> = places.iter().map(|(_, place)| is_of_hook(*place as u64)).collect();
-        assert_eq!(known, [true, true, true, false]);
+        let known = places.iter().map(|(_, place)| above_in_hook(*place as u64));
+        let whole = |(top, place): &(usize, usize)| Some(*place as u64..*top as u64);
+        assert_eq!(known.collect::<Vec<_>>(), [whole(&places[0]), whole(&places[1]), whole(&places[2]), None]);
+        let guard = (places[1].0 - SIZE - 8) as u64;
+        assert_eq!((above_in_hook(guard), above_in_hook(guard + 8)), (None, Some(guard + 8..places[1].0 as u64)));
     }
 
-    /// Check that a walk that begins amid the work finds the way back to who has it run, and on to the root: signals come there, too.
+    /// Check that a walk that begins amid the work of a hook finds the way back to who has it run, and on to the root, for signals come there, too; and that both
+    /// stacks are read directly, as where the kernel may not be asked: there is no thread 0.
     #[cfg(feature = "heap")]
     #[test]
     fn the_way_back_is_found() {
         let snapshot = Snapshot::take(&Modules::default());
         let (mut stack, mut cache, mut window, mut frames) =
-            (Stack::map(1).unwrap().remove(0), Cache::new(), Window::new(), Frames::new());
-        let mut end = StackEnd::Unknown;
+            (Stack::map_for_hooks(1).unwrap().remove(0), Cache::new(), Window::new(), Frames::new());
+        let slots: &'static Slots = Box::leak(Box::new(Slots::new().unwrap()));
+        let slot = slots.insert(1).unwrap();
+        let local = 0_u64;
+        // With room for what stands here beside it, and for the frames of who has it run.
+        slot.set_stack(&(ptr::from_ref(&local) as u64 - (256 << 10)..thread_pointer()));
+        let (mut end, mut of_another) = (StackEnd::Unknown, [0..0, 0..0]);
         stack.run(|| {
-            // SAFETY: the direct range is empty.
-            let mut memory = unsafe { StackMemory::new(0..0, &mut window, std::process::id()) };
-            end = snapshot.walk(&Registers::here(), &mut cache, &mut memory, &mut frames);
+            let registers = Registers::here();
+            of_another = slot.stacks(registers.sp, thread_pointer() + 8, false);
+            let [here, own] = slot.stacks(registers.sp, thread_pointer(), false);
+            // SAFETY: the one is the stack that this runs on; the other is that of the thread, which has more room than that below what it uses.
+            let mut memory = unsafe { StackMemory::new(here, &mut window, 0).with(own) };
+            end = snapshot.walk(&registers, &mut cache, &mut memory, &mut frames);
         });
         let ours = snapshot.function_at(the_way_back_is_found as *const () as u64);
         let found = frames.parts().concat().iter().any(|address| snapshot.function_at(*address) == ours);
         assert_eq!((end, ours.is_some(), found), (StackEnd::Root, true, true));
+        assert!(!of_another[0].is_empty() && of_another[1].is_empty(), "{of_another:?}");
     }
 }

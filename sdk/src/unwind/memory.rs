@@ -1,7 +1,7 @@
 //! Reads stack memory of this process without ever faulting.
 //!
 //! In: addresses that unwinding rules ask for, right or wrong. Out: the word there, or nothing. Between the stack pointer
-//! and the end of the mapping that is known to hold this thread's stack, the word is read directly. Anything else goes
+//! and the end of the mapping that is known to hold this thread's stack, and on a stack of ours, the word is read directly. Anything else goes
 //! through `process_vm_readv(2)` on ourselves, which answers with an error where a load would fault; it fetches the whole
 //! page, and two are kept, so that a walk over a foreign stack that looks at code in between costs one system call a page. Runs
 //! in the signal handler.
@@ -67,7 +67,7 @@ impl Window {
 /// The memory that one walk may read.
 #[derive(Debug)]
 pub(crate) struct StackMemory<'a> {
-    direct: Range<u64>,
+    direct: [Range<u64>; 2],
     window: &'a mut Window,
     tid: u32,
 }
@@ -77,17 +77,27 @@ impl<'a> StackMemory<'a> {
     ///
     /// # Safety
     /// `direct` must stay readable until this value is dropped: it lies between the stack pointer of the calling thread
-    /// and the end of that thread's own stack, or is empty.
+    /// and the end of that stack, or is empty.
     pub(crate) unsafe fn new(direct: Range<u64>, window: &'a mut Window, tid: u32) -> Self {
         // What an earlier walk fetched is stale.
         window.pages.iter_mut().for_each(|page| page.start = NOWHERE);
-        Self { direct, window, tid }
+        Self { direct: [direct, 0..0], window, tid }
+    }
+
+    /// With a second part that is read directly: where the calling thread changed stacks, of the one that it came from.
+    ///
+    /// # Safety
+    /// As [`new`](Self::new): it must stay readable.
+    pub(crate) unsafe fn with(mut self, other: Range<u64>) -> Self {
+        self.direct[1] = other;
+        self
     }
 
     /// The word at `address`.
     pub(crate) fn read(&mut self, address: u64) -> Result<u64, ()> {
-        if address >= self.direct.start && address.checked_add(WORD).is_some_and(|end| end <= self.direct.end) {
-            // SAFETY: the word lies within `direct`, which is readable (contract of `new`); no alignment is assumed.
+        let end = address.checked_add(WORD).ok_or(())?;
+        if self.direct.iter().any(|part| address >= part.start && end <= part.end) {
+            // SAFETY: the word lies within a part of `direct`, which is readable (contracts of `new` and `with`); no alignment is assumed.
             return Ok(unsafe { arch::load(address) });
         }
         if !address.is_multiple_of(WORD) {
