@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::io::Write;
+use std::io::{self, BufWriter, Write};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -26,23 +26,35 @@ use crate::model::{
 /// Go writes, `samples`/`count` and `cpu`/`nanoseconds`.
 #[must_use]
 pub fn encode(set: &ProfileSet) -> Vec<u8> {
-    compress(&encode_uncompressed(set))
+    encode_compact_gzip(&first_capture(set), |key| key.into())
 }
 
 /// [`encode`] without gzip.
 #[must_use]
 pub fn encode_uncompressed(set: &ProfileSet) -> Vec<u8> {
+    encode_compact(&first_capture(set), |key| key.into())
+}
+
+/// What of `set` is in one file.
+fn first_capture(set: &ProfileSet) -> ProfileSet {
     let first = set.profiles.first().map(window);
-    let capture = set.profiles.iter().filter(|profile| Some(window(profile)) == first).take(MOST_TYPES);
-    let set = set.with_profiles(capture);
-    Writer::new(&set, |key| key.into()).bytes()
+    set.with_profiles(set.profiles.iter().filter(|profile| Some(window(profile)) == first).take(MOST_TYPES))
 }
 
 /// [`encode_uncompressed`] of a set that is one capture ([`is_capture`]) and compact, as the parts of a
 /// [`split`](crate::split::split_by) are. Labels have the names that `rename` makes of their keys; names of a link are a link's.
 #[must_use]
 pub fn encode_compact(set: &ProfileSet, rename: fn(&str) -> Cow<'_, str>) -> Vec<u8> {
-    Writer::new(set, rename).bytes()
+    let mut bytes = Vec::new();
+    // Writing to a `Vec` cannot fail.
+    _ = Writer::new(set, rename).write(&mut bytes);
+    bytes
+}
+
+/// [`encode_compact`] with gzip, without the plain form in memory.
+#[must_use]
+pub fn encode_compact_gzip(set: &ProfileSet, rename: fn(&str) -> Cow<'_, str>) -> Vec<u8> {
+    gzip(|to| Writer::new(set, rename).write(to))
 }
 
 /// How many sample types a file has at most; with them grows every sample, and no producer knows more than four.
@@ -77,10 +89,16 @@ fn window(profile: &Profile) -> Window {
 /// The gzip file of one that was written without.
 #[must_use]
 pub fn compress(bytes: &[u8]) -> Vec<u8> {
-    let mut gzip = GzEncoder::new(Vec::new(), Compression::default());
-    // Writing to a `Vec` cannot fail; the plain form, which every reader takes too, stands in for the impossible.
-    let written = gzip.write_all(bytes).and_then(|()| gzip.finish());
-    written.unwrap_or_else(|_| bytes.to_vec())
+    gzip(|to| to.write_all(bytes))
+}
+
+/// The gzip file of what `write` writes.
+fn gzip(write: impl FnOnce(&mut BufWriter<GzEncoder<Vec<u8>>>) -> io::Result<()>) -> Vec<u8> {
+    // Elements are a few bytes each, and the encoder would go to work for each.
+    let mut to = BufWriter::with_capacity(1 << 16, GzEncoder::new(Vec::new(), Compression::default()));
+    let written = write(&mut to).and_then(|()| Ok(to.into_inner()?)).and_then(GzEncoder::finish);
+    // Writing to a `Vec` cannot fail.
+    written.unwrap_or_default()
 }
 
 /// One column of a file: a profile, or the nanoseconds that follow from the on-CPU samples of one.
@@ -109,24 +127,27 @@ impl<'a> Writer<'a> {
         Self { set, dictionary: &set.dictionary, strings: IndexSet::from_iter(["".into()]), rename, program }
     }
 
-    /// The file, its fields in the order of their numbers. Samples are most of it: each is written as it is made, so that no two are in memory
-    /// beside it.
-    fn bytes(mut self) -> Vec<u8> {
+    /// Writes the file, its fields in the order of their numbers. Samples and texts are most of it: each is written as it is made, so that no two are in memory
+    /// beside the set.
+    fn write(mut self, to: &mut impl Write) -> io::Result<()> {
+        let mut field = |fields: wire::Profile| to.write_all(&fields.encode_to_vec());
         let columns = columns(self.set);
         let sample_type = columns.iter().map(|column| self.value_type(column.value_type)).collect();
-        let mut bytes = wire::Profile { sample_type, ..wire::Profile::default() }.encode_to_vec();
-        self.samples(&columns, |sample| bytes.extend(wire::Profile::of(sample).encode_to_vec()));
-        bytes.extend(self.rest(&columns).encode_to_vec());
-        bytes
+        field(wire::Profile { sample_type, ..wire::Profile::default() })?;
+        self.samples(&columns, |sample| field(wire::Profile { sample: vec![sample], ..wire::Profile::default() }))?;
+        let (mapping, location, function) = (self.mappings(), self.locations(), self.functions());
+        let others = self.others(&columns);
+        field(wire::Profile { mapping, location, function, ..wire::Profile::default() })?;
+        for text in self.strings {
+            field(wire::Profile { string_table: vec![text.into_string()], ..wire::Profile::default() })?;
+        }
+        field(others)
     }
 
-    /// All that stands behind the samples.
-    fn rest(mut self, columns: &[Column<'_>]) -> wire::Profile {
+    /// All that stands behind the texts.
+    fn others(&mut self, columns: &[Column<'_>]) -> wire::Profile {
         let kind = self.set.profiles.first().map(|profile| profile.kind).unwrap_or_default();
         let mut file = wire::Profile {
-            mapping: self.mappings(),
-            location: self.locations(),
-            function: self.functions(),
             period_type: (kind != Kind::default()).then(|| self.value_type(kind.period_type)),
             period: kind.period,
             comment: self.comments(),
@@ -140,12 +161,15 @@ impl<'a> Writer<'a> {
             file.time_nanos = i64::try_from(profile.time_unix_nanos).unwrap_or(i64::MAX);
             file.duration_nanos = i64::try_from(profile.duration_nanos).unwrap_or(i64::MAX);
         }
-        file.string_table = self.strings.into_iter().map(str::into_string).collect();
         file
     }
 
     /// One sample per stack, attributes and link, with the values of all columns; 0 where a profile has no such sample.
-    fn samples(&mut self, columns: &[Column<'_>], mut write: impl FnMut(wire::Sample)) {
+    fn samples(
+        &mut self,
+        columns: &[Column<'_>],
+        mut write: impl FnMut(wire::Sample) -> io::Result<()>,
+    ) -> io::Result<()> {
         let (rows, values) = rows(columns);
         let (dictionary, rename) = (self.dictionary, self.rename);
         for ((stack, attributes, link), value) in rows.into_iter().zip(values.chunks_exact(columns.len().max(1))) {
@@ -155,8 +179,9 @@ impl<'a> Writer<'a> {
                 location_id: locations.iter().map(|id| element(*id, dictionary.locations.len())).collect(),
                 value: value.to_vec(),
                 label: labels::encode(&sample, dictionary, rename, &mut |text| self.text(text)),
-            });
+            })?;
         }
+        Ok(())
     }
 
     fn mappings(&mut self) -> Vec<wire::Mapping> {

@@ -43,13 +43,6 @@ pub(super) struct Profile {
     pub(super) doc_url: i64,
 }
 
-impl Profile {
-    /// A file of this sample alone.
-    pub(super) fn of(sample: Sample) -> Self {
-        Self { sample: vec![sample], ..Self::default() }
-    }
-}
-
 /// Type and unit.
 #[derive(Clone, Copy, PartialEq, Message)]
 pub(super) struct ValueType {

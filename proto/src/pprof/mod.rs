@@ -14,7 +14,7 @@ mod messages;
 mod source;
 
 pub use decode::decode;
-pub use encode::{captures, compress, encode, encode_compact, encode_uncompressed, is_capture};
+pub use encode::{captures, compress, encode, encode_compact, encode_compact_gzip, encode_uncompressed, is_capture};
 
 /// Attributes that carry what only pprof knows. Names: OpenTelemetry semantic conventions 1.44, registry "pprof" and
 /// "process", but for the last, which is ours: the conventions' own stands on the scope, and one of our sets may hold

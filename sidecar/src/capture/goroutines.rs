@@ -131,6 +131,8 @@ pub fn goroutines<M: Memory>(
         }
         at += length as u64;
     }
+    // What grew has room for up to twice as many, and is kept while all of them are told.
+    capture.all.list.shrink_to_fit();
     Ok(Some(capture.all))
 }
 

@@ -27,42 +27,43 @@ const TRIES: u32 = 3;
 
 /// Keys with values, by key: one piece of memory for all of them, for there may be a hundred thousand sets.
 ///
-/// Each text stands behind its length in bytes, which is written as the character of that number: texts have 3,072 bytes at most.
+/// Each text stands behind its length in bytes, which is written as the character of that number: texts have 3,072 bytes at most. Before all of them stands
+/// [`CUT`], if there are more of them, or longer ones.
 #[derive(Clone, PartialEq, Eq, Hash, Default)]
-pub struct Labels {
-    texts: Arc<str>,
-    is_cut: bool,
-}
+pub struct Labels(Arc<str>);
+
+/// No length of a text.
+const CUT: char = char::MAX;
 
 impl Labels {
     fn of(set: &Set) -> Self {
         let mut texts: Vec<_> =
             set.pairs.iter().map(|pair| pair.each_ref().map(|text| String::from_utf8_lossy(text))).collect();
         texts.sort_unstable();
-        let mut all = String::new();
+        let mut all: String = set.is_cut.then_some(CUT).into_iter().collect();
         for text in texts.iter().flatten() {
             let length = u32::try_from(text.len()).ok().and_then(char::from_u32);
             all.push(length.unwrap_or('\0'));
             all.push_str(length.map_or("", |_| text));
         }
-        Self { texts: all.into(), is_cut: set.is_cut }
+        Self(all.into())
     }
 
     /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.texts.is_empty()
+        self.0.is_empty()
     }
 
     /// Whether there are more of them than are read, or longer ones.
     #[must_use]
     pub fn is_cut(&self) -> bool {
-        self.is_cut
+        self.0.starts_with(CUT)
     }
 
     /// Keys and values, in the order of keys.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        let mut rest = &*self.texts;
+        let mut rest = self.0.strip_prefix(CUT).unwrap_or(&self.0);
         let mut next = move || {
             let length = rest.chars().next()?;
             let (text, behind) = rest.get(length.len_utf8()..)?.split_at_checked(length as usize)?;
@@ -75,7 +76,7 @@ impl Labels {
     /// Where they lie, which they share with their clones.
     #[must_use]
     pub fn address(&self) -> usize {
-        self.texts.as_ptr().addr()
+        self.0.as_ptr().addr()
     }
 }
 
@@ -83,7 +84,7 @@ impl fmt::Debug for Labels {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut map = f.debug_map();
         map.entries(self.iter());
-        if self.is_cut { map.finish_non_exhaustive() } else { map.finish() }
+        if self.is_cut() { map.finish_non_exhaustive() } else { map.finish() }
     }
 }
 
@@ -195,14 +196,14 @@ impl<'m, M: Memory + ?Sized> Reader<'m, M> {
     /// These labels, kept; not those for which there is no room, or no work left.
     fn keep(&mut self, set: &Set) -> Result<Labels, Untold> {
         let labels = Labels::of(set);
-        if !self.sets.spend(labels.texts.len()) {
+        if !self.sets.spend(labels.0.len()) {
             return Err(Untold::Cut);
         }
         if let Some(known) = self.kept.get(&labels) {
             return Ok(known.clone());
         }
         // The first set for which there is no room ends it: whoever looks at what is there is not misled by smaller ones behind it.
-        self.left = self.left.saturating_sub(BESIDE + labels.texts.len());
+        self.left = self.left.saturating_sub(BESIDE + labels.0.len());
         if self.left == 0 {
             return Err(Untold::Cut);
         }

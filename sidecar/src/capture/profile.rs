@@ -69,7 +69,7 @@ pub struct Builder<'s> {
     room: usize,
     cut: u64,
     /// Tags and span of labels, and whether these are all, by where the labels are as long as the goroutines are looked at.
-    contexts: Map<usize, (Vec<AttributeId>, LinkId, bool)>,
+    contexts: Map<usize, (Box<[AttributeId]>, LinkId, bool)>,
 }
 
 /// How much of a stack is told.

@@ -17,7 +17,7 @@ pub(super) fn write(set: &ProfileSet, kind: &str, path: &Path) -> Result<String,
     let shown = path.display().to_string();
     let bytes = if name.ends_with(".pb.gz") {
         // One capture, without what it does not use: made for this.
-        pprof::compress(&pprof::encode_compact(set, |key| key.into()))
+        pprof::encode_compact_gzip(set, |key| key.into())
     } else if name.ends_with(".folded") {
         folded(set, kind).into_bytes()
     } else if name.ends_with(".svg") {
