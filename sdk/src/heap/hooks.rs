@@ -85,8 +85,8 @@ pub(super) fn are_chained() -> bool {
     SAMPLE_BEFORE.are_there() || FREE_BEFORE.are_there()
 }
 
-/// Whether others have put hooks in the place of ours since.
-pub(super) fn are_displaced() -> bool {
+/// Whether others have put hooks in the place of ours since: what is found is remembered for [`notice_return`].
+pub(super) fn notice_displacement() -> bool {
     let sample = jemalloc::read::<Option<SampleHook>>(SAMPLE_HOOK).ok().flatten();
     let misses_frees = !is_ours(jemalloc::read(FREE_HOOK).ok().flatten());
     if misses_frees {
@@ -96,7 +96,7 @@ pub(super) fn are_displaced() -> bool {
 }
 
 /// Whether ours for frees is called again, and may have missed some. Once for each time.
-pub(super) fn are_back() -> bool {
+pub(super) fn notice_return() -> bool {
     MISSED_FREES.load(Ordering::Relaxed)
         && is_ours(jemalloc::read(FREE_HOOK).ok().flatten())
         && MISSED_FREES.swap(false, Ordering::Relaxed)

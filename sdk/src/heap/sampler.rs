@@ -95,8 +95,8 @@ impl Sampler {
 
     /// Looks after modules and settings that others may change. For the `profiler` thread, each turn.
     pub(crate) fn tick(&self) {
-        let (active, displaced) = (control::look(), hooks::are_displaced());
-        let given_up = if hooks::are_back() { self.state.give_up_live() } else { 0 };
+        let (active, displaced) = (control::look(), hooks::notice_displacement());
+        let given_up = if hooks::notice_return() { self.state.give_up_live() } else { 0 };
         self.state.refresh_modules();
         let mut shared = self.shared();
         shared.given_up += given_up;

@@ -17,6 +17,8 @@ use crate::unwind::walk::Snapshot;
 
 /// Scratches that are only taken where the others are held.
 const SPARE: usize = 56;
+/// Most modules out of force that wait for hooks to end. One that never ends, as in a thread that somebody stopped, would have them grow without bound.
+const MOST_REPLACED: usize = 32;
 /// How often a hook lets other threads run before it gives up to find a scratch.
 const PATIENCE: usize = 200;
 
@@ -95,6 +97,11 @@ impl Scratches {
         kept.replaced.push(before);
     }
 
+    /// Whether as many wait to be freed as may: those in force stay in force until hooks have ended, however stale.
+    pub(super) fn is_full(&self) -> bool {
+        self.kept().replaced.len() >= MOST_REPLACED
+    }
+
     /// Frees what no hook can be reading any more of what was replaced. To be called now and then.
     pub(super) fn free_replaced(&self) {
         let mut kept = self.kept();
@@ -167,6 +174,24 @@ mod tests {
         drop(new);
         free();
         assert_eq!((era(&mut last), second.strong_count()), (2, 0));
+    }
+
+    /// Check that a hook that does not end has no number of modules kept for it, and that the next ones come into force once it has ended.
+    #[test]
+    fn a_hook_that_never_ends_holds_up_new_modules() {
+        let scratches = Scratches::new(1, in_force(0)).unwrap();
+        let mut held = scratches.hold(0).unwrap();
+        let mut count = 0;
+        while !scratches.is_full() && count < 1000 {
+            count += 1;
+            scratches.replace(in_force(count));
+            scratches.free_replaced();
+        }
+        assert!(count < 100 && era(&mut held) == 0, "{count}");
+        drop(held);
+        (0..3).for_each(|_| scratches.free_replaced());
+        assert!(!scratches.is_full());
+        assert_eq!(era(&mut scratches.hold(0).unwrap()), count);
     }
 
     /// Check that hooks on many threads read whole modules while these are replaced and freed all the time.

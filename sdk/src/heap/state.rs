@@ -129,7 +129,7 @@ impl State {
     /// Puts what is loaded now in force, where that has changed.
     pub(super) fn refresh_modules(&self) {
         let known = self.scratches.modules();
-        if Modules::changes_now() != known.changes {
+        if Modules::changes_now() != known.changes && !self.scratches.is_full() {
             self.replace(Snapshot::take(&known));
         }
         self.scratches.free_replaced();
