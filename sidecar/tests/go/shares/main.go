@@ -13,7 +13,14 @@ import (
 
 var sink uint64
 
-func mix(x uint64) uint64 { return (x ^ (x >> 7)) * 0x9E3779B97F4A7C15 }
+// Several products, each of which needs the one before: an interrupt comes between any two of them. Of one product, some processors are
+// interrupted behind it alone, where the loop goes on.
+func mix(x uint64) uint64 {
+	x = (x ^ (x >> 7)) * 0x9E3779B97F4A7C15
+	x = (x ^ (x >> 11)) * 0xBF58476D1CE4E5B9
+	x = (x ^ (x >> 13)) * 0x94D049BB133111EB
+	return (x ^ (x >> 17)) * 0xD6E8FEB86659FD93
+}
 
 //go:noinline
 func heavy(n int) uint64 {
@@ -45,7 +52,7 @@ func main() {
 	}()
 	fmt.Println("ready")
 	for {
-		turn := 500_000 + rand.Intn(1_000_000)
+		turn := 125_000 + rand.Intn(250_000)
 		under("/heavy", heavy, 3*turn)
 		under("/light", light, turn)
 	}
