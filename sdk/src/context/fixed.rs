@@ -4,17 +4,16 @@
 //! at any moment can use what its parent had, and an allocator with such a place goes without its tags while they are built, for that allocates.
 
 use std::cell::Cell;
-use std::ptr;
-use std::sync::atomic::{AtomicPtr, Ordering};
 
 use super::counts::leave_out;
 use super::keys;
 use super::nested;
+use super::set_once::SetOnce;
 use super::tags::{Scope, Tags};
 
-/// For the macros of this crate, not for use. Null until the tags are built.
+/// For the macros of this crate, not for use. Empty until the tags are built.
 #[derive(Debug)]
-pub struct FixedTags(AtomicPtr<Tags>);
+pub struct FixedTags(SetOnce<Tags>);
 
 thread_local! {
     /// This thread builds a set.
@@ -26,7 +25,7 @@ impl FixedTags {
     #[expect(clippy::new_without_default, reason = "for statics")]
     #[must_use]
     pub const fn new() -> Self {
-        Self(AtomicPtr::new(ptr::null_mut()))
+        Self(SetOnce::empty())
     }
 
     /// Puts them in force on this thread; there are `count` of them, and `build` says which, the first time.
@@ -47,10 +46,7 @@ impl FixedTags {
 
     #[inline]
     fn get(&'static self, build: impl FnOnce() -> Tags) -> Option<&'static Tags> {
-        // Acquire: pairs with the Release in `built`; who sees the pointer sees the tags.
-        // SAFETY: null, or from a `Box` that `built` made and nobody frees.
-        let built = unsafe { self.0.load(Ordering::Acquire).as_ref() };
-        built.or_else(|| self.build(build))
+        self.0.get().or_else(|| self.build(build))
     }
 
     /// Builds them; `None` within the building of others, and within the adding of a key, when a set could not have keys of its own and would be
@@ -60,23 +56,7 @@ impl FixedTags {
         if keys::is_adding() {
             return None;
         }
-        nested::once(&BUILDS, || self.built(build()))
-    }
-
-    /// Keeps `tags`; those that are there afterwards, for another thread may be first.
-    fn built(&'static self, tags: Tags) -> &'static Tags {
-        let new = Box::into_raw(Box::new(tags));
-        // Release: pairs with the Acquire load in `get`; Acquire: those that another thread put there are read below.
-        let there = match self.0.compare_exchange(ptr::null_mut(), new, Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) => new,
-            Err(there) => {
-                // SAFETY: made above, and nobody else has seen it.
-                drop(unsafe { Box::from_raw(new) });
-                there
-            }
-        };
-        // SAFETY: what is there is never freed.
-        unsafe { &*there }
+        nested::once(&BUILDS, || self.0.set(build()))
     }
 }
 

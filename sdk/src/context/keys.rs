@@ -7,11 +7,11 @@
 //! Source: OTEP 4947, `threadlocal.attribute_key_map`: an array of at most 256 texts, which only grows.
 
 use std::cell::Cell;
-use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
 use super::hash::hash;
 use super::nested;
+use super::set_once::SetOnce;
 
 /// Most keys of a process; tags with further ones are left out.
 pub const MAX_KEYS: usize = 255;
@@ -20,8 +20,8 @@ pub const MAX_KEYS: usize = 255;
 pub(crate) const OF_TAGS: u8 = 0;
 const OF_TAGS_TEXT: &str = "profiler.tags";
 
-/// Every text behind a pointer that is set once; those that are not set yet follow behind all that are.
-static KEYS: [AtomicPtr<Box<str>>; MAX_KEYS] = [const { AtomicPtr::new(ptr::null_mut()) }; MAX_KEYS];
+/// Every text; places that have none yet follow behind all that do.
+static KEYS: [SetOnce<Box<str>>; MAX_KEYS] = [const { SetOnce::empty() }; MAX_KEYS];
 
 /// How many places there are to look a key up: twice as many as there are keys.
 const PLACES: usize = 512;
@@ -78,8 +78,8 @@ pub(super) fn while_adding<R>(work: impl FnOnce() -> R) -> Option<R> {
 /// The number of a key that had none a moment ago.
 #[cold]
 fn add(key: &str) -> Option<u8> {
-    let number =
-        KEYS.iter().position(|place| text_in(place).unwrap_or_else(|| put(place, key)) == key).map(numbered)?;
+    let is_here = |place: &'static SetOnce<Box<str>>| &**place.get().unwrap_or_else(|| place.set(key.into())) == key;
+    let number = KEYS.iter().position(is_here).map(numbered)?;
     // Release: pairs with the Acquire load in `known`; who finds the number finds the text. The same key, added by two threads, has one place: both look at
     // the same ones, and none is ever free again.
     let take = |place: &AtomicU8| place.compare_exchange(0, number, Ordering::Release, Ordering::Relaxed);
@@ -104,36 +104,13 @@ fn numbered(place: usize) -> u8 {
 pub(crate) fn text(number: u8) -> Option<&'static str> {
     match number.checked_sub(1) {
         None => Some(OF_TAGS_TEXT),
-        Some(place) => KEYS.get(usize::from(place)).and_then(text_in),
+        Some(place) => KEYS.get(usize::from(place))?.get().map(AsRef::as_ref),
     }
 }
 
 /// How many keys there are beside number 0: those with the numbers from 1 to this one.
 pub(crate) fn count() -> usize {
-    KEYS.iter().take_while(|place| text_in(place).is_some()).count()
-}
-
-fn text_in(place: &'static AtomicPtr<Box<str>>) -> Option<&'static str> {
-    // Acquire: pairs with the Release in `put`; who sees the pointer sees the text.
-    // SAFETY: null, or from a `Box` that `put` made and nobody frees.
-    unsafe { place.load(Ordering::Acquire).as_ref() }.map(AsRef::as_ref)
-}
-
-/// Puts a text in an empty place; the text that is there afterwards, for somebody else may be first.
-#[cold]
-fn put(place: &'static AtomicPtr<Box<str>>, key: &str) -> &'static str {
-    let new = Box::into_raw(Box::new(Box::<str>::from(key)));
-    // Release: pairs with the Acquire load in `text_in`; Acquire: the text that another thread put there is read below.
-    let there = match place.compare_exchange(ptr::null_mut(), new, Ordering::AcqRel, Ordering::Acquire) {
-        Ok(_) => new,
-        Err(there) => {
-            // SAFETY: made above, and nobody else has seen it.
-            drop(unsafe { Box::from_raw(new) });
-            there
-        }
-    };
-    // SAFETY: what is in a place is never freed.
-    unsafe { &*there }
+    KEYS.iter().take_while(|place| place.get().is_some()).count()
 }
 
 #[cfg(test)]
@@ -156,8 +133,8 @@ mod tests {
     /// Check that keys whose hashes want one place, of which the last ones are there, have a place each.
     #[test]
     fn keys_of_one_place_have_places() {
-        let place = |key: &str| ptr::from_ref(places(key).next().unwrap());
-        let last = ptr::from_ref(&NUMBERS[PLACES - 1]);
+        let place = |key: &str| std::ptr::from_ref(places(key).next().unwrap());
+        let last = std::ptr::from_ref(&NUMBERS[PLACES - 1]);
         let meeting: Vec<String> =
             (0..).map(|number| format!("meets.{number}")).filter(|key| place(key) == last).take(5).collect();
         let numbers: Vec<_> = meeting.iter().map(|key| number(key).unwrap()).collect();

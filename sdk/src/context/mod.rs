@@ -1,10 +1,14 @@
 //! What the current thread is working for: tags and a span, in a record that the signal handler reads.
 //!
 //! In: scopes entered and left by the thread itself ([`tags`]), spans that become current. Out: the record for the handler on
-//! that thread, at any instruction (`signal`), and for readers outside. The parts: [`keys`] are numbered, [`attributes`] is how tags stand in a record,
-//! [`records`] are what others read, `in_force` is the pointer to one, [`scopes`] are what a thread entered, with a `level` each, [`shown`] is the span that is current there, `counts` is how many
-//! tags found no room or were altered. Where a thread has them: `thread`, at an `address` that `tls` defines; on systems without a sampler, `elsewhere`. Who says which span is current: `otel`, with the
-//! `roots` of spans, and `layer`.
+//! that thread, at any instruction (`signal`), and for readers outside.
+//!
+//! Made of tags: [`keys`] are numbered, by their `hash`; [`attributes`] is how tags stand in a record; [`tags`] are sets of them, and scopes; `fixed` the sets that
+//! a place in a program always has; `counts` is how many found no room or were altered. Put in force: [`future`] at each poll, [`tower`] for requests, of
+//! which `recent` has the last sets and `calls` knows which names of gRPC there are. On a thread: [`scopes`] are what it entered, with a `level` each, and `shown` is
+//! the span that is current; [`records`] are what others read, `in_force` is the pointer to one. Where a thread has them: `thread`, at an `address` that `tls`
+//! defines; on systems without a sampler, `elsewhere`. Who says which span is current: `otel`, with the `roots` of spans, and `layer`, as [`spans`] asks for. Under
+//! them: `set_once` is what is there for good, without a lock, and `nested` keeps an allocator out that comes back.
 
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub(crate) mod address;
@@ -40,6 +44,7 @@ mod records;
 #[cfg(feature = "opentelemetry-sdk")]
 pub(crate) mod roots;
 mod scopes;
+mod set_once;
 mod shown;
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod signal;

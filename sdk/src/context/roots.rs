@@ -154,9 +154,7 @@ impl ProfiledSpans {
         reserve(&[SPAN_NAME]);
         Self { number: NEXT.fetch_add(1, Ordering::Relaxed) }
     }
-}
 
-impl ProfiledSpans {
     /// Keeps the root of a span until the span ends; `false` if there is no room.
     fn insert(self, span: &SpanContext, root: Arc<Root>) -> bool {
         if KEEPER.load(Ordering::Relaxed) == 0 {
