@@ -78,7 +78,7 @@ impl Periodic {
             Ok(goroutines) => {
                 let told = builder.goroutines(&goroutines, window);
                 // Of those beyond the bound it is not known which are the runtime's own.
-                count = Some(told).filter(|_| goroutines.beyond == 0);
+                count = told.filter(|_| goroutines.beyond == 0);
             }
             Err(error) => missing.push((What::Goroutines, error)),
         }

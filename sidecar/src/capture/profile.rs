@@ -108,6 +108,12 @@ impl<'s> Builder<'s> {
         Self { room: bytes, ..self }
     }
 
+    /// The same, looking names up for so much work at most, as that of reading so many bytes.
+    #[must_use]
+    pub fn looking_up_within(self, work: u64) -> Self {
+        Self { work: Work::new(work), ..self }
+    }
+
     /// What was added.
     #[must_use]
     pub fn finish(self) -> ProfileSet {
@@ -128,10 +134,11 @@ impl<'s> Builder<'s> {
         self.add(kinds, window, losses, &sums);
     }
 
-    /// The profile of goroutines: how many have a stack, labels and state. Those of the runtime itself are left out, as in Go. How many there are in it.
-    pub fn goroutines(&mut self, goroutines: &Goroutines, window: Window) -> u64 {
+    /// The profile of goroutines: how many have a stack, labels and state. Those of the runtime itself are left out, as in Go. How many there are in it; none
+    /// where some have no names, for among those may be the runtime's own.
+    pub fn goroutines(&mut self, goroutines: &Goroutines, window: Window) -> Option<u64> {
         let kind = Kind::goroutine(&mut self.set.dictionary);
-        let (mut sums, mut count, mut short, mut stacks) = (Sums::default(), 0, 0, Map::default());
+        let (mut sums, mut count, mut short, mut stacks) = (Sums::default(), Some(0), 0, Map::default());
         for goroutine in &goroutines.list {
             // Equal stacks are one, and named once.
             let Goroutine { stack, end, status, start_pc, .. } = goroutine;
@@ -141,7 +148,7 @@ impl<'s> Builder<'s> {
             self.note(names);
             let (attributes, link, is_cut) = self.context_of(goroutine);
             sums.add((stack, attributes, link), [1]);
-            count += 1;
+            count = count.map(|count| count + 1).filter(|_| names != Names::Unknown);
             short += u64::from(is_cut);
         }
         let Goroutines { beyond, broken, over_bytes, over_work, changed, labels_cut, labels_changed, .. } = *goroutines;

@@ -61,7 +61,8 @@ impl Work {
         Self::new(6 * LEAST)
     }
 
-    fn new(left: u64) -> Self {
+    /// As much as this.
+    pub(super) fn new(left: u64) -> Self {
         Self { left: Cell::new(left) }
     }
 

@@ -70,7 +70,7 @@ fn equal(version: &str, running: &mut Running, source: &Source) -> RuntimeFigure
 fn goroutines(source: &Source) -> u64 {
     let all = source.goroutines(Bounds::default()).unwrap();
     let mut builder = Builder::new(source, profiler_proto::resource::Resource::new());
-    builder.goroutines(&all, Window { start_unix_nanos: 1, duration_nanos: 1 })
+    builder.goroutines(&all, Window { start_unix_nanos: 1, duration_nanos: 1 }).unwrap()
 }
 
 /// What `figures` of `tests/go/parked` prints. Threads are the kernel's figure.

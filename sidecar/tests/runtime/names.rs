@@ -79,11 +79,22 @@ fn names_beyond_their_bytes_are_left_out_and_counted() {
 fn each_goroutine_without_names_is_counted() {
     let running = Running::start(&programs::build("parked", "go1.24.13", &["-ldflags=-s -w"], "amd64"), &["100"]);
     let source = Source::find(running.pid()).unwrap();
+    let goroutines = source.goroutines(Bounds::default()).unwrap();
     let mut builder = Builder::new(&source, Resource::new()).naming_within(0);
-    let count = builder.goroutines(&source.goroutines(Bounds::default()).unwrap(), WINDOW);
+    let count = builder.goroutines(&goroutines, WINDOW).unwrap();
     let set = builder.finish();
     let (profile, mut losses) = (&set.profiles[0], set.dictionary.attributes_of(set.profiles[0].attributes));
     let cut = losses.find(|(key, _)| *key == "profiler.capture.names_cut").map(|(_, value)| value.to_string());
     assert_eq!(cut, Some(count.to_string()));
     assert!(profile.samples.len() < count as usize, "{count} goroutines have {} stacks", profile.samples.len());
+    // Where names are not even looked up, the runtime's own are not told from others: there is no number of those.
+    let mut builder = Builder::new(&source, Resource::new()).looking_up_within(0);
+    assert_eq!(builder.goroutines(&goroutines, WINDOW), None);
+    let set = builder.finish();
+    let losses: Vec<_> = set.dictionary.attributes_of(set.profiles[0].attributes).collect();
+    let all = goroutines.list.len().to_string();
+    assert!(
+        losses.iter().any(|(key, value)| *key == "profiler.capture.over_work" && value.to_string() == all),
+        "{losses:?}"
+    );
 }
