@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::pulls::{Pulls, Sink, Task, is_captured, listeners};
+use super::pulls::{Pulls, Sink, Task, is_captured};
 use super::whose::Whose;
 use crate::discover::Target;
 use crate::pull::listening::{Listeners, Reached, Socket};
@@ -42,9 +42,8 @@ impl Pulls {
             if wanting.is_empty() {
                 continue;
             }
-            let listeners = listeners(&targets).await;
-            let named = self.endpoints.iter().map(Endpoint::local);
-            let places = Places::of(&listeners, &targets, &wanting, named);
+            let (sight, named) = (self.look().await, self.endpoints.iter().map(Endpoint::local));
+            let places = Places::of(&sight.listeners, &sight.targets, &wanting, named);
             for address in places.unclear.difference(&unclear) {
                 tracing::warn!("profiles are not looked for at {address}: several processes or sockets listen there");
             }

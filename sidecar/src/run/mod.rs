@@ -14,6 +14,7 @@ mod pulls;
 mod readers;
 mod runtimes;
 mod sampling;
+mod sights;
 mod source;
 mod stats;
 mod whose;

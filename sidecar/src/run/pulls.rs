@@ -14,13 +14,13 @@ use profiler_proto::resource::Resource;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use super::finding::{Found, Refused};
+use super::sights::{Sight, Sights};
 use super::source::Handle;
 use super::whose::Whose;
 use crate::capture::What;
 use crate::config::{Config, DEFAULT_RUNTIME_INTERVAL};
 use crate::discover::{Kind, Target};
 use crate::error::Error;
-use crate::pull::listening::Listeners;
 use crate::pull::{Asked, Endpoint, Puller, Turns};
 use crate::target::Process;
 
@@ -59,6 +59,7 @@ pub(super) struct Pulls {
     pub(super) found: Arc<Mutex<HashSet<Process>>>,
     /// Sockets that were found in vain.
     pub(super) refused: Arc<Mutex<Refused>>,
+    sights: Arc<Sights>,
 }
 
 impl Pulls {
@@ -72,7 +73,13 @@ impl Pulls {
             turns: Arc::default(),
             found: Arc::default(),
             refused: Arc::default(),
+            sights: Arc::default(),
         }
+    }
+
+    /// What listens where now.
+    pub(super) async fn look(&self) -> Arc<Sight> {
+        self.sights.look(|| self.handle.targets_known()).await
     }
 
     /// Starts a task for each endpoint, and one that finds others.
@@ -196,8 +203,8 @@ impl Task {
         if local.is_empty() {
             return Ok(Whose::default());
         }
-        let targets = self.pulls.handle.targets_known();
-        Whose::at(&local, &listeners(&targets).await, &targets).map_err(|address| {
+        let sight = self.pulls.look().await;
+        Whose::at(&local, &sight.listeners, &sight.targets).map_err(|address| {
             let why = format!("several sockets listen at {address}, so whose an answer is cannot be told");
             Error::new(self.endpoint.name(), why, "let each process serve its profiles at an address of its own")
         })
@@ -218,15 +225,6 @@ impl Task {
 /// Whether the thread that captures reads this one.
 pub(super) fn is_captured(target: &Target) -> bool {
     target.profiled.is_ok() && matches!(target.kind, Kind::Go(_))
-}
-
-/// What listens where, as of now.
-pub(super) async fn listeners(of: &[Arc<Target>]) -> Listeners {
-    let processes: Vec<Process> = of.iter().map(|target| target.process).collect();
-    if processes.is_empty() {
-        return Listeners::default();
-    }
-    tokio::task::spawn_blocking(move || Listeners::of(&processes)).await.unwrap_or_default()
 }
 
 #[cfg(test)]
