@@ -73,14 +73,22 @@ pub fn geometric(ratios: &[f64]) -> (f64, f64) {
 
 /// Half the width of the two-sided 95 % confidence interval of the mean of `values`, by Student's t; `None` for fewer than two.
 fn half_width(values: &[f64]) -> Option<f64> {
-    // Quantiles 0.975 for 1, 2, … degrees of freedom; beyond, the normal distribution's is close.
-    const STUDENT: [f64; 14] =
-        [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145];
     let freedom = values.len().checked_sub(1).filter(|freedom| *freedom > 0)?;
     let middle = mean(values);
     let squares: f64 = values.iter().map(|value| (value - middle).powi(2)).sum();
     let error = (squares / freedom as f64 / values.len() as f64).sqrt();
-    Some(STUDENT.get(freedom - 1).copied().unwrap_or(1.96) * error)
+    Some(student(freedom) * error)
+}
+
+/// The quantile 0.975 of Student's t with so many degrees of freedom, of which there is at least one: from a table, and beyond it from the normal
+/// distribution's by the series of R. A. Fisher and E. A. Cornish (M. Abramowitz and I. A. Stegun, "Handbook of Mathematical Functions", 26.7.5).
+fn student(freedom: usize) -> f64 {
+    const FEW: [f64; 14] =
+        [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145];
+    const NORMAL: f64 = 1.959_964;
+    let (z, n) = (NORMAL, freedom as f64);
+    let series = z + (z.powi(3) + z) / (4.0 * n) + (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / (96.0 * n * n);
+    FEW.get(freedom - 1).copied().unwrap_or(series)
 }
 
 #[cfg(test)]
@@ -108,6 +116,15 @@ mod tests {
         let values: Vec<f64> = (1..=15).map(f64::from).collect();
         assert_eq!(median_bounds(&values), (4.0, 12.0));
         assert_eq!((median_bounds(&values[..5]), median_bounds(&[])), ((1.0, 5.0), (0.0, 0.0)));
+    }
+
+    /// Check the quantiles behind the table against those of printed tables, and that they come down to the normal distribution's.
+    #[test]
+    fn many_values_have_the_quantile_of_as_many() {
+        for (freedom, printed) in [(15, 2.131), (19, 2.093), (30, 2.042), (60, 2.000), (120, 1.980)] {
+            assert!((student(freedom) - printed).abs() < 0.001, "{freedom}: {}", student(freedom));
+        }
+        assert!((student(1_000_000) - 1.96).abs() < 0.001);
     }
 
     /// Check the bounds for a textbook's set: mean 2, standard deviation 1, three values, t = 4.303.
