@@ -130,6 +130,8 @@ mod engine;
 mod error;
 #[cfg(feature = "export")]
 pub mod export;
+#[cfg(all(feature = "cpu", target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod fork;
 #[cfg(feature = "cpu")]
 mod heap;
 #[cfg(feature = "opentelemetry-metrics")]

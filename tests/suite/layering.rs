@@ -31,6 +31,7 @@ const STAGES: &[&str] = &[
     "watched",
     "others",
     "own_file",
+    "fork",
     "engine",
     "export",
     "serve",

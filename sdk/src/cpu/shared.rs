@@ -16,6 +16,7 @@ use super::scratch::{self, Work};
 use super::slots::Slots;
 use super::thread_id::IdPlace;
 use crate::error::Error;
+use crate::fork;
 use crate::unwind::walk::Snapshot;
 
 /// What handlers and the `profiler` thread share. One per process, made by the first `start` and never freed, for a late
@@ -32,8 +33,10 @@ pub(crate) struct Shared {
     pub(crate) generation: AtomicU32,
     /// Nanoseconds of CPU time between samples; each slot has its own, which follows when its alarm is set.
     pub(crate) period_nanos: AtomicU64,
-    /// This process.
+    /// The first thread of this process.
     pub(super) pid: u32,
+    /// This process, as [`fork::this_process`] says it.
+    process: u64,
     /// Processors of the machine: its threads may run on other ones than the one that starts.
     pub(super) processors: u64,
     /// Threads without an alarm of their own that used CPU.
@@ -63,6 +66,7 @@ impl Shared {
             generation: AtomicU32::new(0),
             period_nanos: AtomicU64::new(0),
             pid: std::process::id(),
+            process: fork::this_process(),
             // SAFETY: sysconf(3) with a number only; −1, where it does not know, is none of them.
             processors: u64::try_from(unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }).unwrap_or(0).max(1),
             newcomers: Newcomers::new(),
@@ -100,7 +104,7 @@ static SHARED: AtomicPtr<Shared> = AtomicPtr::new(std::ptr::null_mut());
 /// When there is no memory for it.
 pub(crate) fn shared(ring_words: usize) -> Result<&'static Shared, Error> {
     match made() {
-        Some(shared) if shared.pid == std::process::id() => Ok(shared),
+        Some(shared) if shared.process == fork::this_process() => Ok(shared),
         _ => {
             let shared = Box::leak(Box::new(Shared::new(ring_words)?));
             // Release: pairs with the Acquire load in `made`.

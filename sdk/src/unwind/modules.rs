@@ -15,6 +15,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::cfi;
 use super::tables::{Tables, UnwindTables};
+use crate::fork;
 
 /// The link to the running program.
 const EXECUTABLE: &str = "/proc/thread-self/exe";
@@ -75,7 +76,7 @@ impl Modules {
         let mut reading = Reading { known, modules: Self::default() };
         // SAFETY: `add` is a callback of the required signature and receives the pointer to `reading`, which outlives
         //         the call (dl_iterate_phdr(3)).
-        unsafe { libc::dl_iterate_phdr(Some(add), (&raw mut reading).cast()) };
+        fork::apart(|| unsafe { libc::dl_iterate_phdr(Some(add), (&raw mut reading).cast()) });
         reading.add_vdso();
         let Self { modules, changes, .. } = reading.modules;
         Self::of(modules, changes, false)
@@ -99,7 +100,7 @@ impl Modules {
         }
         let mut changes = (0_u64, 0_u64);
         // SAFETY: as in `read`; the callback ends the iteration at once.
-        unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut changes).cast()) };
+        fork::apart(|| unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut changes).cast()) });
         changes
     }
 

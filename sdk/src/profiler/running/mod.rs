@@ -11,7 +11,7 @@ mod source;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -27,6 +27,7 @@ use crate::config::Settings;
 use crate::context::spans;
 use crate::cpu::{Sampler, ring};
 use crate::error::Error;
+use crate::fork;
 use crate::heap::Heap;
 use crate::publish::Publication;
 use crate::stats::Stats;
@@ -39,8 +40,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How much longer than a command may take is waited for what comes of it.
 const GRACE: Duration = Duration::from_millis(50);
 
-/// The process that a profiler runs in; 0: none.
-static RUNNING_IN: AtomicU32 = AtomicU32::new(0);
+/// The process that a profiler runs in, as [`fork::this_process`] says it; 0: none.
+static RUNNING_IN: AtomicU64 = AtomicU64::new(0);
 
 #[derive(Debug)]
 pub(super) struct Running {
@@ -48,8 +49,8 @@ pub(super) struct Running {
     sampling: JoinHandle<()>,
     io: JoinHandle<()>,
     serve_address: Option<SocketAddr>,
-    /// The process that has the threads.
-    pid: u32,
+    /// The process that has the threads, as [`fork::this_process`] says it.
+    process: u64,
 }
 
 impl Running {
@@ -66,7 +67,7 @@ impl Running {
 
     /// Whether this is a forked child, which has the value and not the threads.
     pub(super) fn is_inherited(&self) -> bool {
-        self.pid != std::process::id()
+        self.process != fork::this_process()
     }
 
     pub(super) fn flush(&self, timeout: Duration) -> bool {
@@ -92,8 +93,8 @@ impl Running {
     /// Figures for whoever may outlive this: none then, nor in a forked child.
     #[cfg(feature = "opentelemetry-metrics")]
     pub(super) fn watch(&self) -> crate::metrics::Watch {
-        let (handle, pid) = (Arc::downgrade(&self.handle), self.pid);
-        Box::new(move || handle.upgrade().filter(|_| pid == std::process::id()).map(|handle| handle.stats()))
+        let (handle, process) = (Arc::downgrade(&self.handle), self.process);
+        Box::new(move || handle.upgrade().filter(|_| process == fork::this_process()).map(|handle| handle.stats()))
     }
 
     pub(super) fn serve_address(&self) -> Option<SocketAddr> {
@@ -213,10 +214,11 @@ struct Claim;
 
 impl Claim {
     fn take() -> Result<Self, Error> {
-        let pid = std::process::id();
-        // A forked child finds its parent's id here and may start a profiler of its own.
-        let claimed =
-            RUNNING_IN.fetch_update(Ordering::Acquire, Ordering::Relaxed, |running| (running != pid).then_some(pid));
+        fork::watch();
+        let process = fork::this_process();
+        // A forked child finds its parent here and may start a profiler of its own.
+        let claim = |running| (running != process).then_some(process);
+        let claimed = RUNNING_IN.fetch_update(Ordering::Acquire, Ordering::Relaxed, claim);
         claimed.map(|_| Self).map_err(|_| {
             let remedy =
                 "keep the guard of the first start, or shut it down, and give it the time to end, before the next";
@@ -290,7 +292,7 @@ fn wire(settings: Settings, claim: Claim) -> Result<Running, Error> {
         drop(claim);
     })?;
     tracing::info!(service = settings.service, rate_hz = settings.rate_hz, "profiling");
-    Ok(Running { handle: Arc::new(handle), sampling, io, serve_address, pid: std::process::id() })
+    Ok(Running { handle: Arc::new(handle), sampling, io, serve_address, process: fork::this_process() })
 }
 
 /// Starts a thread that gets no signal but SIGPROF: the host's handlers never run on it. Waits until it runs: it takes
@@ -383,7 +385,7 @@ mod tests {
             has_ended.send(()).unwrap();
         });
         let io = std::thread::spawn(|| ());
-        let running = Running { handle, sampling, io, serve_address: None, pid: std::process::id() };
+        let running = Running { handle, sampling, io, serve_address: None, process: fork::this_process() };
         assert_eq!((running.stop(Duration::from_secs(60)), ended.try_recv()), (false, Ok(())));
     }
 }
