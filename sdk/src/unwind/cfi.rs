@@ -14,6 +14,9 @@ use super::tables::UnwindTables;
 /// `DW_CFA_remember_state` nests this deep at most; compilers nest once.
 const REMEMBERED: usize = 4;
 
+/// Bytes of a call frame program that is run; the longest in the Rust compiler itself has 12 thousand.
+const LONGEST: usize = 1 << 16;
+
 /// How the caller's registers are found at one address.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Row {
@@ -271,6 +274,10 @@ struct Program<'a> {
 impl Program<'_> {
     /// Runs what applies `target` bytes behind the function's start.
     fn run(&mut self, (start, end): Part, target: u64) -> Option<()> {
+        // It runs in the handler, and its length is the file's to say.
+        if end.saturating_sub(start) > LONGEST {
+            return None;
+        }
         let mut bytes = Bytes::at(self.section.get(..end)?, start)?;
         while !bytes.is_empty() {
             let byte = bytes.u8()?;

@@ -33,8 +33,9 @@ pub(crate) fn step(cursor: &mut Cursor, memory: &mut StackMemory<'_>) -> Stepped
     }
     if cursor.is_exact
         && let Some(leaf) = code::leaf(cursor.pc, cursor.sp, memory)
+        && by_leaf(cursor, &leaf, memory).is_some()
     {
-        return by_leaf(cursor, &leaf, memory).into();
+        return Stepped::ToCaller;
     }
     let pointer = cursor.register(FRAME_POINTER, memory);
     if pointer == Some(0) && !cursor.is_exact {
@@ -69,14 +70,16 @@ pub(crate) fn repaired(leaf: &Cursor, wrong: u64, function: u64, memory: &mut St
     Some(caller)
 }
 
-/// By an instruction that shows where the return address is.
+/// By an instruction that shows where the return address is, if what is there is one. Which function was called does not matter: others end in a jump
+/// to this one.
 fn by_leaf(cursor: &mut Cursor, leaf: &code::Leaf, memory: &mut StackMemory<'_>) -> Option<()> {
     let address = memory.read(leaf.return_address_at).ok()?;
     code::call_before(address, memory)?;
+    cursor.return_to(address, leaf.return_address_at.wrapping_add(8))?;
     if let Some(place) = leaf.frame_pointer_at {
         cursor.save(FRAME_POINTER, place);
     }
-    cursor.return_to(address, leaf.return_address_at.wrapping_add(8))
+    Some(())
 }
 
 /// By what the function pushes first.
