@@ -40,7 +40,12 @@ pub(super) fn install(handler: Handler) -> Result<(), Error> {
     }
     // First, so that nobody misses a signal.
     BEFORE.found(word_of(&current));
-    set_action(Some(&action_of(handler))).map(drop)
+    let replaced = set_action(Some(&action_of(handler)))?;
+    if word_of(&replaced) != word_of(&current) && !is(&replaced, handler) {
+        // It came between the two.
+        BEFORE.found(word_of(&replaced));
+    }
+    Ok(())
 }
 
 /// Notices when somebody else installs an action later.

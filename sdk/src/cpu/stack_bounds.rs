@@ -57,6 +57,11 @@ impl StackBounds {
         self.refused.retain(|_, refused| now < refused.until + LATEST);
     }
 
+    /// A thread has ended: another one may have its id by now.
+    pub(super) fn forget(&mut self, tid: u32) {
+        self.refused.remove(&tid);
+    }
+
     fn refuse(&mut self, tid: u32, now: Instant) {
         let wait = self.refused.get(&tid).map_or(2 * EVERY, |refused| (2 * refused.wait).min(LATEST));
         self.refused.insert(tid, Refused { until: now + wait, wait });
@@ -169,15 +174,19 @@ mod tests {
         let (word, start) = (Box::new(0_u64), Instant::now());
         let mut bounds = StackBounds::default();
         // Each asks with each sample, and may have been answered.
-        let mut answers = |millis: u64| {
+        let answers = |bounds: &mut StackBounds, millis: u64| {
             let sp = ptr::from_ref(&*word) as u64;
             foreign.stack(sp, 0);
             own.stack(sp, sp + WORD);
             bounds.learn([foreign, own].into_iter(), start + Duration::from_millis(millis));
             (foreign.unknown_stack().is_none(), !own.stack(sp, sp + WORD).is_empty())
         };
-        assert_eq!((answers(0), answers(500)), ((true, true), (false, true)));
-        assert_eq!((answers(1000), answers(2500)), ((true, true), (false, true)));
-        assert_eq!((answers(3000), answers(3500)), ((true, true), (false, true)));
+        let mut told = |first, second| (answers(&mut bounds, first), answers(&mut bounds, second));
+        assert_eq!(told(0, 500), ((true, true), (false, true)));
+        assert_eq!(told(1000, 2500), ((true, true), (false, true)));
+        assert_eq!(told(3000, 3500), ((true, true), (false, true)));
+        // A thread that gets the id of one that has ended is heard at once.
+        bounds.forget(foreign.tid());
+        assert_eq!(answers(&mut bounds, 4000), (true, true));
     }
 }

@@ -56,6 +56,8 @@ pub(crate) struct Threads {
     untold: Untold,
     /// Periods written off since they were taken.
     written_off: u64,
+    /// Some engine covers single threads, and none was refused since the last sweep to a thread that has no other.
+    may_cover: bool,
     /// A better engine than the one that threads start with is there, and took all that it was given.
     may_promote: bool,
 }
@@ -84,7 +86,8 @@ impl Threads {
         let mut phases = Phases::new();
         let pace = phases.pace(period);
         // Where sampling goes on, what threads use until they are covered is known by their clocks, and must not be told twice.
-        let first = if untold.goes_on() && !engines.is_empty() { LATER } else { pace.first };
+        let engines_are_none = engines.is_empty();
+        let first = if untold.goes_on() && !engines_are_none { LATER } else { pace.first };
         let process = ProcessAlarm::start(shared, choice, Pace { first, ..pace }, filter, &mut findings)?;
         let (departed, nobody_told) = untold.departed().unwrap_or_else(|| {
             let told = shared.process_told.load(Ordering::Relaxed);
@@ -105,6 +108,7 @@ impl Threads {
             departed,
             untold,
             written_off: 0,
+            may_cover: !engines_are_none,
             may_promote: false,
         };
         threads.find();
@@ -146,10 +150,10 @@ impl Threads {
     /// last call, as far as that shows at once.
     pub(crate) fn tick(&mut self, now: Instant) -> bool {
         let newcomers = self.shared.newcomers.take();
-        let is_someone_new = newcomers.is_some() || thread_count() != self.count;
+        let is_someone_new = self.may_cover && (newcomers.is_some() || thread_count() != self.count);
         if self.swept.is_none_or(|swept| now - swept >= SWEEP) {
             self.sweep(now);
-        } else {
+        } else if self.may_cover {
             newcomers.into_iter().flatten().for_each(|tid| self.meet(tid));
             if is_someone_new {
                 self.find();
@@ -262,7 +266,10 @@ impl Threads {
         // Before the clocks of the threads: what they use meanwhile must not look like time of others.
         let process = process_cpu_time();
         let ended = self.covered.extract_if(|tid, thread| !thread.is_alive(*tid));
-        ended.for_each(|(_, thread)| self.departed.leave(thread.end()));
+        ended.for_each(|(tid, thread)| {
+            self.stacks.forget(tid);
+            self.departed.leave(thread.end());
+        });
         if !self.engines.is_empty() {
             let process_told = self.shared.process_told.load(Ordering::Relaxed);
             let used = Use { process, living: self.living(), process_told };
@@ -272,6 +279,7 @@ impl Threads {
             }
             self.written_off += given_up;
         }
+        self.may_cover = !self.engines.is_empty();
         self.find();
         self.may_promote = self.engines.len() > 1;
         for (tid, thread) in &mut self.covered {
@@ -302,6 +310,7 @@ impl Threads {
             return;
         }
         if let Some(thread) = self.covered.remove(&tid) {
+            self.stacks.forget(tid);
             self.departed.leave(thread.end());
         }
         self.cover(tid);
@@ -314,6 +323,7 @@ impl Threads {
         }
         let Some(cpu) = cpu_time(tid) else { return };
         let Some(slot) = self.shared.slots.insert(tid) else {
+            self.may_cover = false;
             return self.findings.note("too many threads: some are covered by the process-wide alarm only".to_owned());
         };
         slot.set_period(nanos(self.period).unsigned_abs());
@@ -328,6 +338,7 @@ impl Threads {
             }
             None => (Progress::begin(cpu, 0, fresh), fresh),
         };
+        let mut ended = false;
         for engine in (0..self.engines.len()).rev() {
             match self.engines[engine].arm(Target::Thread(slot), pace) {
                 Ok(alarm) => {
@@ -338,9 +349,10 @@ impl Threads {
                     self.covered.insert(tid, covered);
                     return self.departed.leave_to_living(self.untold.take_over(tid, cpu));
                 }
-                Err(error) => self.refuse_thread(engine, &error),
+                Err(error) => ended = self.refuse_thread(engine, &error),
             }
         }
+        self.may_cover &= ended;
         slot.free();
     }
 
@@ -377,13 +389,15 @@ impl Threads {
         }
     }
 
-    /// Why a thread is not covered by this engine; that it has ended meanwhile is no reason worth saying.
-    fn refuse_thread(&mut self, engine: usize, error: &io::Error) {
+    /// Why a thread is not covered by this engine; that it has ended meanwhile is no reason worth saying. Whether that is it.
+    fn refuse_thread(&mut self, engine: usize, error: &io::Error) -> bool {
         // EINVAL: timer_create(2); ESRCH: perf_event_open(2).
-        if !matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ESRCH)) {
+        let ended = matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ESRCH));
+        if !ended {
             let engine = &self.engines[engine];
             self.findings.refuse(engine.name(), format!("{}: {error}", engine.call()));
         }
+        ended
     }
 }
 

@@ -14,9 +14,12 @@ use super::{Alarm, Call, Engine, Pace, Target};
 #[derive(Debug)]
 pub(in crate::cpu) struct IntervalTimer;
 
-/// The one timer of the process; stopped when dropped.
+/// The one timer of the process; stopped when dropped, unless the program has set it to something else since.
 #[derive(Debug)]
-struct Running;
+struct Running {
+    /// As it was set last.
+    period: Duration,
+}
 
 impl Engine for IntervalTimer {
     fn name(&self) -> &'static str {
@@ -33,11 +36,11 @@ impl Engine for IntervalTimer {
 
     fn arm(&self, target: Target, pace: Pace) -> io::Result<Box<dyn Alarm>> {
         let Target::Process { .. } = target else { return Err(io::ErrorKind::Unsupported.into()) };
-        if is_in_use()? {
-            return Err(io::Error::new(io::ErrorKind::ResourceBusy, "ITIMER_PROF is in use by the program itself"));
+        if is_set(&now()?.it_value) {
+            return Err(taken());
         }
         set(pace)?;
-        Ok(Box::new(Running))
+        Ok(Box::new(Running { period: pace.period }))
     }
 }
 
@@ -47,24 +50,48 @@ impl Alarm for Running {
     }
 
     fn set_pace(&mut self, pace: Pace) -> io::Result<()> {
+        if !self.is_ours() {
+            return Err(taken());
+        }
+        self.period = pace.period;
         set(pace)
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Cannot fail: the timer exists and the value is valid (setitimer(2)).
-        drop(set(Pace { first: Duration::ZERO, period: Duration::ZERO }));
+        if self.is_ours() {
+            // Cannot fail: the timer exists and the value is valid (setitimer(2)).
+            drop(set(Pace { first: Duration::ZERO, period: Duration::ZERO }));
+        }
     }
 }
 
-fn is_in_use() -> io::Result<bool> {
+impl Running {
+    /// Whether the timer is as it was set here.
+    fn is_ours(&self) -> bool {
+        let ours = timeval(self.period);
+        now().is_ok_and(|now| {
+            (now.it_interval.tv_sec, now.it_interval.tv_usec) == (ours.tv_sec, ours.tv_usec) && is_set(&now.it_value)
+        })
+    }
+}
+
+fn taken() -> io::Error {
+    io::Error::new(io::ErrorKind::ResourceBusy, "ITIMER_PROF is in use by the program itself")
+}
+
+fn now() -> io::Result<libc::itimerval> {
     let mut now = libc::itimerval { it_interval: timeval(Duration::ZERO), it_value: timeval(Duration::ZERO) };
     // SAFETY: getitimer(2) writes to a structure that is valid for the call.
     match unsafe { libc::getitimer(libc::ITIMER_PROF, &raw mut now) } {
-        0 => Ok((now.it_value.tv_sec, now.it_value.tv_usec) != (0, 0)),
+        0 => Ok(now),
         _ => Err(io::Error::last_os_error()),
     }
+}
+
+fn is_set(time: &libc::timeval) -> bool {
+    (time.tv_sec, time.tv_usec) != (0, 0)
 }
 
 fn set(pace: Pace) -> io::Result<()> {
@@ -96,7 +123,15 @@ mod tests {
         let error = IntervalTimer.arm(target, hour).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::ResourceBusy);
         drop(first);
+        let mut ours = IntervalTimer.arm(target, hour).unwrap();
+        // The program sets it to something else.
+        let theirs = Pace { first: Duration::from_secs(1800), period: Duration::from_secs(1800) };
+        set(theirs).unwrap();
+        assert_eq!(ours.set_pace(hour).unwrap_err().kind(), io::ErrorKind::ResourceBusy);
+        drop(ours);
+        assert_eq!(now().unwrap().it_interval.tv_sec, 1800);
+        set(Pace { first: Duration::ZERO, period: Duration::ZERO }).unwrap();
         drop(IntervalTimer.arm(target, hour).unwrap());
-        assert!(!is_in_use().unwrap());
+        assert!(!is_set(&now().unwrap().it_value));
     }
 }

@@ -130,15 +130,16 @@ impl Alarm for Event {
 
 impl Drop for Event {
     fn drop(&mut self) {
-        self.slot.set_event(NO_EVENT);
         let ours = self.is_ours();
-        let Some(descriptor) = self.descriptor.take() else { return };
         if ours {
-            // Disabled before it is closed: a forked child may hold the event too, and keep it running.
-            drop(control(descriptor.as_raw_fd(), DISABLE, 0));
-        } else {
+            // Before it is closed, for a forked child may hold the event too, and keep it running; and while the slot still has it, or
+            // its signals would look like those of others.
+            drop(control(self.fd(), DISABLE, 0));
+        }
+        self.slot.set_event(NO_EVENT);
+        if !ours {
             // The number belongs to somebody else by now: it must not be closed.
-            std::mem::forget(descriptor);
+            std::mem::forget(self.descriptor.take());
         }
     }
 }
