@@ -4,7 +4,6 @@
 //! span that were in force when its memory was allocated, its stack without the functions of the `allocator`; the allocator's own figures as attributes.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Arc;
 use std::time::SystemTime;
 
 use profiler_proto::hash::Map;
@@ -14,11 +13,10 @@ use profiler_proto::model::{
 use profiler_proto::resource::Resource;
 
 use super::threads::ThreadLabels;
-use super::{Assembly, Path, Whole, allocator, merged, nanos, set_of};
+use super::{Assembly, Granularity, Path, Places, Whole, allocator, merged, nanos, set_of};
 use crate::context::tags::texts;
 use crate::heap::{HeapWindow, PARTS, Row, Site};
 use crate::symbolize::Symbolizer;
-use crate::unwind::modules::Modules;
 
 /// Stands for the stacks that had no room.
 const BEYOND: &str = "[stacks beyond the bound]";
@@ -30,9 +28,15 @@ const ALLOCATED: usize = 2;
 const OF_A_DUMP: &str = "jemalloc's own profile, for it has no hooks of samples: no tags, no spans";
 
 /// The profiles of `window`, whose symbols the symbolizer has learned.
-pub(crate) fn assemble(window: &HeapWindow, symbolizer: &Symbolizer, resource: &Resource) -> ProfileSet {
+pub(crate) fn assemble(
+    window: &HeapWindow,
+    symbolizer: &Symbolizer,
+    resource: &Resource,
+    granularity: Granularity,
+) -> ProfileSet {
     let (tags, tag_sets) = tag_sets(&window.sites);
-    let mut assembly = Assembly::new(symbolizer, &window.eras, tags, ThreadLabels::default());
+    let places = Places::new(symbolizer, &window.eras, granularity);
+    let mut assembly = Assembly::new(places, tags, ThreadLabels::default());
     let kinds = Kind::heap(&mut assembly.dictionary, i64::try_from(window.interval).unwrap_or(i64::MAX));
     let sites: Vec<(StackId, AttributeSetId)> = window
         .sites
@@ -107,10 +111,8 @@ impl Assembly<'_> {
 
     /// How many of these addresses are the allocator's, and how many functions that are inlined at the next one.
     fn of_allocator(&self, era: usize, leaf: &[u64]) -> (usize, usize) {
-        let nothing = Modules::default();
-        let modules = self.eras.get(era).map_or(&nothing, Arc::as_ref);
         for (whole, address) in leaf.iter().enumerate() {
-            let symbol = self.symbolizer.symbol(*address, modules);
+            let symbol = self.places.symbol(era, *address);
             let hidden = allocator::functions(&symbol);
             if hidden < symbol.frames.len() {
                 return (whole, hidden);
@@ -161,6 +163,7 @@ fn attributes(window: &HeapWindow, dictionary: &mut Dictionary) -> AttributeSetI
 #[cfg(test)]
 mod tests {
     use std::ops::Range;
+    use std::sync::Arc;
     use std::time::{Duration, UNIX_EPOCH};
 
     use profiler_proto::model::Line;
@@ -171,6 +174,7 @@ mod tests {
     use crate::heap::Weight;
     use crate::stats::HeapStats;
     use crate::symbolize::{Frame, Language, Symbol};
+    use crate::unwind::modules::Modules;
 
     const LG: u32 = 19;
 
@@ -196,7 +200,7 @@ mod tests {
 
     /// The objects of each site by its address: those allocated, those in use.
     fn told(window: &HeapWindow) -> [Map<u64, i64>; 2] {
-        let set = assemble(window, &Symbolizer::new(None), &Resource::default());
+        let set = assemble(window, &Symbolizer::new(None), &Resource::default(), Granularity::Lines);
         [0, 2].map(|place| {
             let address = |stack| {
                 let location = set.dictionary.stacks.get(stack).unwrap().locations[0];
@@ -254,7 +258,7 @@ mod tests {
     #[test]
     fn functions_of_the_allocator_are_hidden_at_the_leaf() {
         let symbols = [&["__rust_alloc"][..], &["alloc::alloc::alloc", "shop::fill"], &["shop::serve"]];
-        let symbolizer = Symbolizer::knowing((1..).zip(symbols.map(symbol)));
+        let symbolizer = Symbolizer::knowing((1..).zip(symbols.map(symbol)), &Modules::default());
         let head = |elided, leaf_frames| Head { elided, leaf_frames, ..Head::default() };
         let site = |head, addresses: &[u64]| Site { head, addresses: addresses.to_vec(), ..Site::default() };
         let mut window = window(0..5, 1, false);
@@ -265,7 +269,7 @@ mod tests {
             site(head(0, 0), &[1, 1]),
             site(head(9, 2), &[1, 2, 3]),
         ];
-        let set = assemble(&window, &symbolizer, &Resource::default());
+        let set = assemble(&window, &symbolizer, &Resource::default(), Granularity::Lines);
         let Dictionary { stacks, locations, functions, strings, .. } = &set.dictionary;
         let name = |line: &Line| strings.text(functions.get(line.function).unwrap().name);
         let names = |sample: &Sample| {

@@ -7,26 +7,27 @@
 mod allocator;
 #[cfg(feature = "heap")]
 mod heap;
+mod places;
 mod threads;
 
-use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use profiler_proto::hash::Map;
 use profiler_proto::loss::STACKS;
 use profiler_proto::model::{
-    AttributeId, AttributeSetId, Dictionary, Function, Kind, Line, Link, LinkId, Location, LocationId, Mapping,
-    MappingId, Profile, ProfileSet, Sample, Scope, Stack, StackId, Value,
+    AttributeId, AttributeSetId, Dictionary, Function, Kind, Line, Link, LinkId, Location, LocationId, Profile,
+    ProfileSet, Sample, Scope, Stack, StackId, Value,
 };
 use profiler_proto::resource::Resource;
 
 #[cfg(feature = "heap")]
 pub(crate) use self::heap::assemble as assemble_heap;
+pub(crate) use self::places::Granularity;
+use self::places::Places;
 use self::threads::ThreadLabels;
 use crate::aggregate::{Entry, Window};
-use crate::symbolize::{Language, Symbol, Symbolizer, file_id};
+use crate::symbolize::Symbolizer;
 use crate::unwind::frames::StackEnd;
-use crate::unwind::modules::{Module, Modules};
 
 /// Stands where frames between the leaf part and the root part of a deep stack were left out.
 const GAP: &str = "[frames left out]";
@@ -34,9 +35,15 @@ const GAP: &str = "[frames left out]";
 const STOPPED: &str = "[stack incomplete]";
 
 /// The profile of `window`, whose symbols the symbolizer has learned.
-pub(crate) fn assemble(window: &Window, symbolizer: &Symbolizer, resource: &Resource) -> ProfileSet {
+pub(crate) fn assemble(
+    window: &Window,
+    symbolizer: &Symbolizer,
+    resource: &Resource,
+    granularity: Granularity,
+) -> ProfileSet {
     let entries = window.entries();
-    let mut assembly = Assembly::new(symbolizer, &window.eras, window.tags(), ThreadLabels::of(&entries));
+    let places = Places::new(symbolizer, &window.eras, granularity);
+    let mut assembly = Assembly::new(places, window.tags(), ThreadLabels::of(&entries));
     let kind = Kind::cpu(&mut assembly.dictionary, i64::try_from(window.period.as_nanos()).unwrap_or(i64::MAX));
     let samples = cpu_samples(&entries, &mut assembly, window.period);
     let attributes = assembly.profile_attributes(window);
@@ -91,13 +98,7 @@ fn merged(samples: impl Iterator<Item = Sample>) -> Vec<Sample> {
 
 struct Assembly<'a> {
     dictionary: Dictionary,
-    symbolizer: &'a Symbolizer,
-    /// What the addresses of each era are in.
-    eras: &'a [Arc<Modules>],
-    /// By era, address, and how many functions inlined there are left out.
-    locations: Map<(usize, u64, usize), LocationId>,
-    /// By the module itself: where one was, another one may have been at another time.
-    mappings: Map<*const Module, MappingId>,
+    places: Places<'a>,
     /// By tag set, thread and its name.
     labels: Map<(u32, u32, Option<&'a str>), AttributeSetId>,
     tags: Map<u32, Vec<(&'static str, String)>>,
@@ -153,23 +154,8 @@ impl Whole {
 }
 
 impl<'a> Assembly<'a> {
-    fn new(
-        symbolizer: &'a Symbolizer,
-        eras: &'a [Arc<Modules>],
-        tags: Map<u32, Vec<(&'static str, String)>>,
-        threads: ThreadLabels<'a>,
-    ) -> Self {
-        Self {
-            dictionary: Dictionary::default(),
-            symbolizer,
-            eras,
-            locations: Map::default(),
-            mappings: Map::default(),
-            labels: Map::default(),
-            tags,
-            threads,
-            last: None,
-        }
+    fn new(places: Places<'a>, tags: Map<u32, Vec<(&'static str, String)>>, threads: ThreadLabels<'a>) -> Self {
+        Self { dictionary: Dictionary::default(), places, labels: Map::default(), tags, threads, last: None }
     }
 
     fn sample(&mut self, entry: &Entry<'a>, value: i64) -> Sample {
@@ -192,58 +178,18 @@ impl<'a> Assembly<'a> {
     fn stack(&mut self, path: &Path<'_>) -> StackId {
         let Path { era, addresses, gap_behind, end, mut hidden } = *path;
         let (leaf, root) = addresses.split_at(gap_behind.unwrap_or(addresses.len()).min(addresses.len()));
+        let mut location = |address: &u64, hidden| self.places.location(era, *address, hidden, &mut self.dictionary);
         let mut locations: Vec<LocationId> =
-            leaf.iter().map(|address| self.location(era, *address, std::mem::take(&mut hidden))).collect();
+            leaf.iter().map(|address| location(address, std::mem::take(&mut hidden))).collect();
+        let root: Vec<LocationId> = root.iter().map(|address| location(address, 0)).collect();
         if gap_behind.is_some() {
             locations.push(self.marker(GAP));
         }
-        locations.extend(root.iter().map(|address| self.location(era, *address, 0)));
+        locations.extend(root);
         if end != StackEnd::Root {
             locations.push(self.marker(STOPPED));
         }
         self.dictionary.stacks.intern(Stack { locations: locations.into() })
-    }
-
-    /// A place in the code without so many of the functions inlined there, of which the last one stays.
-    fn location(&mut self, era: usize, address: u64, hidden: usize) -> LocationId {
-        if let Some(known) = self.locations.get(&(era, address, hidden)) {
-            return *known;
-        }
-        let nothing = Modules::default();
-        let modules = self.eras.get(era).map_or(&nothing, Arc::as_ref);
-        let mapping = modules.find(address).map_or(MappingId::ZERO, |module| self.mapping(module));
-        let symbol = self.symbolizer.symbol(address, modules);
-        let lines = self.lines(&symbol, hidden);
-        let frame_type = match symbol.language {
-            Language::Rust => "rust",
-            Language::Native => "native",
-        };
-        let frame_type = self.dictionary.attribute("profile.frame.type", frame_type);
-        let attributes = self.dictionary.attribute_set([frame_type]);
-        let id = self.dictionary.locations.intern(Location { mapping, address, lines, attributes });
-        self.locations.insert((era, address, hidden), id);
-        id
-    }
-
-    fn lines(&mut self, symbol: &Symbol, hidden: usize) -> Box<[Line]> {
-        let strings = &mut self.dictionary.strings;
-        let functions = &mut self.dictionary.functions;
-        let line = |frame: &crate::symbolize::Frame| {
-            let system_name = match symbol.language {
-                // It says the same again, with a hash that nobody reads and that does not compress: a quarter of a request. Which of
-                // several functions of a name it was, address and build id tell.
-                Language::Rust => "",
-                Language::Native => &frame.system_name,
-            };
-            let function = Function {
-                name: strings.intern_str(&frame.name),
-                system_name: strings.intern_str(system_name),
-                filename: strings.intern_str(&frame.file),
-                start_line: 0,
-            };
-            Line { function: functions.intern(function), line: frame.line, column: frame.column }
-        };
-        symbol.frames.iter().skip(hidden).map(line).collect()
     }
 
     /// A location that is no place in the code.
@@ -252,27 +198,6 @@ impl<'a> Assembly<'a> {
         let function = self.dictionary.functions.intern(Function { name, ..Function::default() });
         let lines = Box::new([Line { function, ..Line::default() }]);
         self.dictionary.locations.intern(Location { lines, ..Location::default() })
-    }
-
-    fn mapping(&mut self, module: &Module) -> MappingId {
-        if let Some(known) = self.mappings.get(&std::ptr::from_ref(module)) {
-            return *known;
-        }
-        let build_id = match module.build_id.as_deref() {
-            Some(id) => Some(("process.executable.build_id.gnu", id)),
-            None => file_id(module).map(|id| ("process.executable.build_id.htlhash", id)),
-        };
-        let build_id = build_id.map(|(key, id)| self.dictionary.attribute(key, id));
-        let mapping = Mapping {
-            start: module.code.start,
-            limit: module.code.end,
-            offset: module.code_offset,
-            filename: self.dictionary.strings.intern_str(&module.name),
-            attributes: self.dictionary.attribute_set(build_id),
-        };
-        let id = self.dictionary.mappings.intern(mapping);
-        self.mappings.insert(module, id);
-        id
     }
 
     /// The tags, and the thread, of a sample. A tag of the user's goes before a label of ours with the same key.
@@ -310,13 +235,14 @@ impl<'a> Assembly<'a> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::time::Instant;
 
     use super::*;
     use crate::aggregate::Aggregate;
     use crate::cpu::Sample as Taken;
     use crate::cpu::record::Head;
-    use crate::symbolize::Frame;
+    use crate::unwind::modules::{Module, Modules};
 
     /// The samples of a window of 100 ns a period, whose stacks stand for so many nanoseconds.
     fn values(nanos: &[u32]) -> Vec<i64> {
@@ -327,7 +253,7 @@ mod tests {
             aggregate.add(&Taken { head, tags: &[], addresses: &[address], modules, thread_name: None }).unwrap();
         }
         let window = aggregate.end(Instant::now(), SystemTime::now(), Duration::from_nanos(100));
-        let set = assemble(&window, &Symbolizer::new(None), &Resource::default());
+        let set = assemble(&window, &Symbolizer::new(None), &Resource::default(), Granularity::Lines);
         set.profiles[0].samples.iter().map(|sample| sample.value).collect()
     }
 
@@ -339,22 +265,6 @@ mod tests {
         assert_eq!(values(&[149]).iter().chain(&values(&[151])).copied().collect::<Vec<_>>(), [1, 2]);
         assert_eq!(values(&[40; 5]).iter().sum::<i64>(), 2);
         assert_eq!((values(&[10, 10]), values(&[])), (vec![1], vec![]));
-    }
-
-    /// Check that a function of Rust has its name once, and one of another language that which the linker knows, too.
-    #[test]
-    fn functions_of_rust_have_one_name() {
-        let symbolizer = Symbolizer::new(None);
-        let mut assembly = Assembly::new(&symbolizer, &[], Map::default(), ThreadLabels::default());
-        let mut told = |language| {
-            let frame =
-                Frame { name: "shop::total".into(), system_name: "_ZN4shop5totalEv".into(), ..Frame::default() };
-            let lines = assembly.lines(&Symbol { frames: Box::new([frame]), language }, 0);
-            let function = *assembly.dictionary.functions.get(lines[0].function).unwrap();
-            [function.name, function.system_name].map(|id| assembly.dictionary.strings.text(id).to_owned())
-        };
-        assert_eq!(told(Language::Rust), ["shop::total", ""]);
-        assert_eq!(told(Language::Native), ["shop::total", "_ZN4shop5totalEv"]);
     }
 
     /// Check that many small amounts are right together, in whichever unit.
@@ -385,7 +295,7 @@ mod tests {
             aggregate.add(&sample).unwrap();
         }
         let window = aggregate.end(Instant::now(), SystemTime::now(), Duration::from_nanos(1));
-        let set = assemble(&window, &Symbolizer::new(None), &Resource::default());
+        let set = assemble(&window, &Symbolizer::new(None), &Resource::default(), Granularity::Lines);
         let dictionary = &set.dictionary;
         let library = |sample: &Sample| {
             let stack = dictionary.stacks.get(sample.stack).unwrap();

@@ -90,11 +90,11 @@ impl Symbolizer {
         Self { folders, ..Self::default() }
     }
 
-    /// A symbolizer that knows these addresses, which are in no module.
-    #[cfg(all(test, feature = "heap"))]
-    pub(crate) fn knowing(symbols: impl IntoIterator<Item = (u64, Symbol)>) -> Self {
+    /// A symbolizer that knows these addresses.
+    #[cfg(test)]
+    pub(crate) fn knowing(symbols: impl IntoIterator<Item = (u64, Symbol)>, modules: &Modules) -> Self {
         let mut symbolizer = Self::new(None);
-        symbols.into_iter().for_each(|(address, symbol)| symbolizer.known.add((0, address), &symbol));
+        symbols.into_iter().for_each(|(address, symbol)| symbolizer.known.add(place(address, modules).1, &symbol));
         symbolizer
     }
 

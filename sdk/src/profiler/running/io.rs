@@ -20,7 +20,7 @@ use super::mark::Mark;
 use super::message::{HeapAsked, Refusal, Task};
 use super::source::Handle;
 use crate::aggregate::Window;
-use crate::assemble::assemble;
+use crate::assemble::{Granularity, assemble};
 use crate::error::Error;
 use crate::export::{Exporter, Limits, SpoolSettings, Target};
 use crate::heap::{HeapWindow, Since};
@@ -149,7 +149,8 @@ impl Io {
                 Task::Export { window } if !sends => self.handle.ledger.lost(window.stacks(), Cause::NoDestination),
                 Task::Export { window } => self.export(&window, &mut symbolizer, &exporter).await,
                 Task::Capture { window, reply } => {
-                    reply.answer(self.profile(&window, &mut symbolizer).await.ok_or(Refusal::Off));
+                    let set = self.profile(&window, &mut symbolizer, Granularity::Addresses).await;
+                    reply.answer(set.ok_or(Refusal::Off));
                 }
                 Task::ExportHeap => {
                     self.export_heap(sends, &mut symbolizer, &exporter).await;
@@ -208,7 +209,7 @@ impl Io {
 
     async fn export(&self, window: &Window, symbolizer: &mut Symbolizer, exporter: &Exporter) {
         let stacks = window.stacks();
-        match self.profile(window, symbolizer).await {
+        match self.profile(window, symbolizer, Granularity::Lines).await {
             Some(set) => exporter.offer(Arc::new(set)),
             None => self.handle.ledger.lost(stacks, Cause::Failed),
         }
@@ -230,7 +231,7 @@ impl Io {
     /// Sends a profile that is due, unless it is given up before it is made.
     async fn export_heap_window(&self, window: Option<HeapWindow>, symbolizer: &mut Symbolizer, exporter: &Exporter) {
         let set = match &window {
-            Some(window) => self.named_heap(window, symbolizer).await,
+            Some(window) => self.named_heap(window, symbolizer, Granularity::Lines).await,
             None => Some(ProfileSet::default()),
         };
         match set {
@@ -242,14 +243,20 @@ impl Io {
     }
 
     /// The window's profile.
-    async fn profile(&self, window: &Window, symbolizer: &mut Symbolizer) -> Option<ProfileSet> {
+    async fn profile(
+        &self,
+        window: &Window,
+        symbolizer: &mut Symbolizer,
+        granularity: Granularity,
+    ) -> Option<ProfileSet> {
         let learn = async |symbolizer: &mut Symbolizer| symbolizer.learn(&window.places()).await;
-        self.with_symbols(symbolizer, learn, |symbolizer| assemble(window, symbolizer, &self.resource)).await
+        let make = |symbolizer: &Symbolizer| assemble(window, symbolizer, &self.resource, granularity);
+        self.with_symbols(symbolizer, learn, make).await
     }
 
     /// The heap's profiles as they are asked for; `None` where there are none.
     async fn heap_profile(&self, asked: &HeapAsked, symbolizer: &mut Symbolizer) -> Option<ProfileSet> {
-        self.named_heap(&self.heap_window(asked)?, symbolizer).await
+        self.named_heap(&self.heap_window(asked)?, symbolizer, Granularity::Addresses).await
     }
 
     #[cfg(feature = "heap")]
@@ -267,15 +274,21 @@ impl Io {
 
     /// The window's profiles.
     #[cfg(feature = "heap")]
-    async fn named_heap(&self, window: &HeapWindow, symbolizer: &mut Symbolizer) -> Option<ProfileSet> {
+    async fn named_heap(
+        &self,
+        window: &HeapWindow,
+        symbolizer: &mut Symbolizer,
+        granularity: Granularity,
+    ) -> Option<ProfileSet> {
         let learn = async |symbolizer: &mut Symbolizer| symbolizer.learn(&window.places()).await;
-        let make = |symbolizer: &Symbolizer| crate::assemble::assemble_heap(window, symbolizer, &self.resource);
+        let make =
+            |symbolizer: &Symbolizer| crate::assemble::assemble_heap(window, symbolizer, &self.resource, granularity);
         self.with_symbols(symbolizer, learn, make).await
     }
 
     #[cfg(not(feature = "heap"))]
     #[expect(clippy::unused_async, reason = "as the other one, which waits")]
-    async fn named_heap(&self, window: &HeapWindow, _symbolizer: &mut Symbolizer) -> Option<ProfileSet> {
+    async fn named_heap(&self, window: &HeapWindow, _: &mut Symbolizer, _: Granularity) -> Option<ProfileSet> {
         match *window {}
     }
 

@@ -77,7 +77,7 @@ fn a_profile_outlives_its_names() {
             symbolizer.learn(&window.places()).await;
             assert!(!panics, "as a reader of strange files may");
         };
-        let make = |symbolizer: &Symbolizer| assemble(&window, symbolizer, &io.resource);
+        let make = |symbolizer: &Symbolizer| assemble(&window, symbolizer, &io.resource, Granularity::Lines);
         runtime(&mark).unwrap().block_on(io.with_symbols(&mut symbolizer, learn, make)).unwrap()
     });
     let samples = |set: &ProfileSet| set.profiles[0].samples.iter().map(|sample| sample.value).sum::<i64>();
