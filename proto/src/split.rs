@@ -6,6 +6,8 @@
 
 mod bound;
 
+use std::borrow::Cow;
+
 use crate::model::{Attribute, AttributeSet, Dictionary, Profile, ProfileSet, Sample, Value};
 use crate::{loss, otlp};
 
@@ -32,8 +34,8 @@ pub fn split(set: &ProfileSet, limit: usize) -> Split {
     let mut split = Split::default();
     let fits = |part: &ProfileSet| fits(part, limit).then_some(());
     split_by(set, fits, |part, fits| match fits {
-        Some(()) => split.parts.push(part),
-        None => split.too_large.push(part),
+        Some(()) => split.parts.push(part.into_owned()),
+        None => split.too_large.push(part.into_owned()),
     });
     split
 }
@@ -50,9 +52,9 @@ pub fn fits(set: &ProfileSet, limit: usize) -> bool {
 pub fn split_by<T>(
     set: &ProfileSet,
     mut write: impl FnMut(&ProfileSet) -> Option<T>,
-    mut given: impl FnMut(ProfileSet, Option<T>),
+    mut given: impl FnMut(Cow<'_, ProfileSet>, Option<T>),
 ) {
-    halve(set.compacted(), &mut write, &mut given);
+    halve(set.compact(), &mut write, &mut given);
 }
 
 /// The size of `set`, which is compact, as an OTLP request, in bytes before compression, with the dictionary counted once per profile.
@@ -62,9 +64,9 @@ pub fn request_bytes(set: &ProfileSet) -> usize {
 }
 
 fn halve<T>(
-    set: ProfileSet,
+    set: Cow<'_, ProfileSet>,
     write: &mut impl FnMut(&ProfileSet) -> Option<T>,
-    given: &mut impl FnMut(ProfileSet, Option<T>),
+    given: &mut impl FnMut(Cow<'_, ProfileSet>, Option<T>),
 ) {
     let are_short = set.profiles.iter().all(|profile| profile.samples.len() <= MAX_SAMPLES);
     if are_short && let Some(written) = write(&set) {
@@ -82,7 +84,7 @@ fn halve<T>(
     };
     // The whole goes before its halves are divided further, so that memory stays within a few times the original.
     drop(set);
-    halves.into_iter().for_each(|half| halve(half, write, given));
+    halves.into_iter().for_each(|half| halve(Cow::Owned(half), write, given));
 }
 
 fn halves_of(profile: &Profile, set: &ProfileSet) -> [ProfileSet; 2] {

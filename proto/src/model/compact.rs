@@ -2,9 +2,12 @@
 //!
 //! In: any [`ProfileSet`]. Out: an equal one in the form that the encoders write and the decoders give back.
 
+use std::borrow::Cow;
+
 use indexmap::IndexMap;
 
 use super::import::Import;
+use super::order;
 use super::table::{AttributeSetId, LinkId, StackId};
 use super::{Dictionary, Profile, ProfileSet, Sample};
 use crate::hash::State;
@@ -17,6 +20,12 @@ impl ProfileSet {
     #[must_use]
     pub fn compacted(&self) -> Self {
         self.with_profiles(&self.profiles)
+    }
+
+    /// The same; this set itself, where it is compact, as one is that was put together in this order.
+    #[must_use]
+    pub fn compact(&self) -> Cow<'_, Self> {
+        if order::is_compact(self) { Cow::Borrowed(self) } else { Cow::Owned(self.compacted()) }
     }
 
     /// The compact set of `profiles`, which refer to this set's dictionary.

@@ -15,6 +15,7 @@ mod link;
 mod location;
 mod mapping;
 mod merge;
+mod order;
 pub mod resource;
 mod sample;
 mod stack;

@@ -1,5 +1,7 @@
 //! Sums of sets, differences of states, and choosing samples by tag.
 
+use std::borrow::Cow;
+
 use profiler_proto::ProfileSet;
 use profiler_proto::model::{Difference, Excerpts, Kind, Merge, Stack, TagFilter, Value, merge};
 use proptest::prelude::*;
@@ -164,6 +166,18 @@ proptest! {
         let mut twice = set.compacted();
         twice.profiles.iter_mut().flat_map(|profile| &mut profile.samples).for_each(|sample| sample.value *= 2);
         prop_assert_eq!(merge([&set, &set]), twice);
+    }
+
+    /// Check that a set is taken as it is if, and only if, its compact form is the same.
+    #[test]
+    fn what_is_compact_is_not_copied(plan in plans(values()), twice in any::<bool>()) {
+        let mut set = plan.build(false);
+        if twice {
+            set = set.compacted();
+        }
+        let copy = set.compacted();
+        prop_assert_eq!(matches!(set.compact(), Cow::Borrowed(_)), set == copy);
+        prop_assert_eq!(set.compact().into_owned(), copy);
     }
 
     /// Check that excerpts of one dictionary, made one after another, are what each is alone.

@@ -45,8 +45,8 @@ pub(crate) fn assemble(
     let places = Places::new(symbolizer, &window.eras, granularity);
     let mut assembly = Assembly::new(places, window.tags(), ThreadLabels::of(&entries));
     let kind = Kind::cpu(&mut assembly.dictionary, i64::try_from(window.period.as_nanos()).unwrap_or(i64::MAX));
-    let samples = cpu_samples(&entries, &mut assembly, window.period);
     let attributes = assembly.profile_attributes(window);
+    let samples = cpu_samples(&entries, &mut assembly, window.period);
     let (time_unix_nanos, duration_nanos) = nanos(window.started_at, window.duration);
     let profile = Profile { kind, time_unix_nanos, duration_nanos, attributes, samples };
     set_of(vec![profile], assembly.dictionary, resource)
@@ -178,18 +178,20 @@ impl<'a> Assembly<'a> {
     fn stack(&mut self, path: &Path<'_>) -> StackId {
         let Path { era, addresses, gap_behind, end, mut hidden } = *path;
         let (leaf, root) = addresses.split_at(gap_behind.unwrap_or(addresses.len()).min(addresses.len()));
-        let mut location = |address: &u64, hidden| self.places.location(era, *address, hidden, &mut self.dictionary);
         let mut locations: Vec<LocationId> =
-            leaf.iter().map(|address| location(address, std::mem::take(&mut hidden))).collect();
-        let root: Vec<LocationId> = root.iter().map(|address| location(address, 0)).collect();
+            leaf.iter().map(|address| self.location(era, *address, std::mem::take(&mut hidden))).collect();
         if gap_behind.is_some() {
             locations.push(self.marker(GAP));
         }
-        locations.extend(root);
+        locations.extend(root.iter().map(|address| self.location(era, *address, 0)));
         if end != StackEnd::Root {
             locations.push(self.marker(STOPPED));
         }
         self.dictionary.stacks.intern(Stack { locations: locations.into() })
+    }
+
+    fn location(&mut self, era: usize, address: u64, hidden: usize) -> LocationId {
+        self.places.location(era, address, hidden, &mut self.dictionary)
     }
 
     /// A location that is no place in the code.
@@ -235,11 +237,13 @@ impl<'a> Assembly<'a> {
 
 #[cfg(test)]
 mod tests {
+    use std::borrow::Cow;
     use std::sync::Arc;
     use std::time::Instant;
 
     use super::*;
     use crate::aggregate::Aggregate;
+    use crate::context::Current;
     use crate::cpu::Sample as Taken;
     use crate::cpu::record::Head;
     use crate::unwind::modules::{Module, Modules};
@@ -265,6 +269,32 @@ mod tests {
         assert_eq!(values(&[149]).iter().chain(&values(&[151])).copied().collect::<Vec<_>>(), [1, 2]);
         assert_eq!(values(&[40; 5]).iter().sum::<i64>(), 2);
         assert_eq!((values(&[10, 10]), values(&[])), (vec![1], vec![]));
+    }
+
+    /// Check that a profile of all that there is, spans, deep stacks and ends, places in two modules and in none, is compact as it is made: it is sent without a copy.
+    #[test]
+    fn what_is_made_is_compact() {
+        let mut aggregate = Aggregate::begin(Instant::now(), SystemTime::now());
+        let modules =
+            [(0x10_0000, "aa"), (0x20_0000, "bb")].map(|(start, build_id)| Module::at(start, build_id).into());
+        let modules = Arc::new(Modules::of(modules.into(), (1, 0), false));
+        let stacks: [&[u64]; 3] =
+            [&[0x10_1001, 0x20_1001, 0x10_1002], &[0x20_1001, 7], &[0x10_1001, 0x10_1002, 0x20_1003, 7]];
+        for (span_id, addresses) in (0..12).zip(stacks.into_iter().cycle()) {
+            let (elided, leaf_frames) = if span_id % 3 == 2 { (9, 2) } else { (0, 0) };
+            let end = if span_id % 2 == 0 { StackEnd::Root } else { StackEnd::Unknown };
+            let context = Current { trace_id: [1, 2], span_id: span_id / 2, ..Current::default() };
+            let head = Head { weight: 1, period: 1, tid: 7, elided, leaf_frames, end, context, ..Head::default() };
+            let thread_name = Some("worker".into());
+            let sample = Taken { head, tags: &[], addresses, modules: &modules, thread_name };
+            aggregate.add(&sample).unwrap();
+        }
+        let window = aggregate.end(Instant::now(), SystemTime::now(), Duration::from_nanos(1));
+        for granularity in [Granularity::Lines, Granularity::Addresses] {
+            let set = assemble(&window, &Symbolizer::new(None), &Resource::default(), granularity);
+            assert!(set.dictionary.links.len() > 4 && set.dictionary.locations.len() > 5);
+            assert!(matches!(set.compact(), Cow::Borrowed(_)));
+        }
     }
 
     /// Check that many small amounts are right together, in whichever unit.

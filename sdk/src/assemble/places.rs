@@ -91,12 +91,14 @@ impl<'a> Places<'a> {
             Some(id) => Some(("process.executable.build_id.gnu", id)),
             None => file_id(module).map(|id| ("process.executable.build_id.htlhash", id)),
         };
+        // What is referred to first is made first: what is sent is compact then, and needs no copy.
+        let filename = dictionary.strings.intern_str(&module.name);
         let build_id = build_id.map(|(key, id)| dictionary.attribute(key, id));
         let mapping = Mapping {
             start: module.code.start,
             limit: module.code.end,
             offset: module.code_offset,
-            filename: dictionary.strings.intern_str(&module.name),
+            filename,
             attributes: dictionary.attribute_set(build_id),
         };
         let id = dictionary.mappings.intern(mapping);

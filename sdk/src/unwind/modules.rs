@@ -83,7 +83,7 @@ impl Modules {
     }
 
     /// These, whose code does not overlap.
-    pub(super) fn of(modules: Vec<Arc<Module>>, changes: (u64, u64), in_doubt: bool) -> Self {
+    pub(crate) fn of(modules: Vec<Arc<Module>>, changes: (u64, u64), in_doubt: bool) -> Self {
         let segments = modules.iter().enumerate();
         let mut code: Vec<_> =
             segments.flat_map(|(n, module)| module.segments.iter().map(move |one| (one.clone(), n))).collect();

@@ -64,13 +64,15 @@ impl<'a> Assembly<'a> {
     fn profile(&mut self, window: &Window, entries: &[Entry<'a>], lost: Option<&Loss>) -> Profile {
         let period = entries.first().map_or(1, |entry| entry.period_nanos.max(1));
         let kind = Kind::cpu(&mut self.dictionary, i64::try_from(period).unwrap_or(i64::MAX));
+        // What is referred to first is made first: the set is compact then, and is sent without a copy.
+        let attributes = self.attributes(window, entries, lost);
         let samples: Vec<Sample> = entries.iter().map(|entry| self.sample(entry)).collect();
         let nanos = |time: std::time::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         Profile {
             kind,
             time_unix_nanos: nanos(window.started_at().duration_since(UNIX_EPOCH).unwrap_or_default()).max(1),
             duration_nanos: nanos(window.duration()).max(1),
-            attributes: self.attributes(window, entries, lost),
+            attributes,
             samples: merged(samples),
         }
     }

@@ -58,12 +58,13 @@ impl Places {
         if let Some(known) = self.mappings.get(&place) {
             return *known;
         }
+        let filename = dictionary.strings.intern_str(&module.path);
         let ids: Vec<_> = module.build_ids.iter().map(|(kind, id)| dictionary.attribute(kind.key(), &**id)).collect();
         let mapping = Mapping {
             start: module.start,
             limit: module.end,
             offset: module.offset,
-            filename: dictionary.strings.intern_str(&module.path),
+            filename,
             attributes: dictionary.attribute_set(ids),
         };
         let id = dictionary.mappings.intern(mapping);

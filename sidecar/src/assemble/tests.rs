@@ -1,5 +1,6 @@
 //! That a set says what its window holds, whatever that is, and that every receiver takes it.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -62,6 +63,7 @@ fn a_window_is_told_whole() {
     lost.add(Cause::RingFull, 4);
     let set = assemble(&window, &resource(), &lost, Granularity::Lines);
     assert_eq!(validate(&otlp::encode(&set)), []);
+    assert!(matches!(set.compact(), Cow::Borrowed(_)), "it is sent as it is made");
     assert_eq!((set.scope.name.as_str(), set.profiles.len()), ("profiler_sidecar", 1));
     let (dictionary, profile) = (&set.dictionary, &set.profiles[0]);
     assert!(profile.kind.is_cpu(dictionary));
@@ -145,6 +147,7 @@ fn instructions_of_a_line_are_one_place() {
     let told = |granularity| {
         let set = assemble(&window, &resource(), &Loss::default(), granularity);
         assert_eq!(validate(&otlp::encode(&set)), []);
+        assert!(matches!(set.compact(), Cow::Borrowed(_)));
         let addresses: Vec<u64> = set.dictionary.locations.iter().skip(1).map(|location| location.address).collect();
         (addresses, set.profiles[0].samples.iter().map(|sample| sample.value).collect::<Vec<_>>())
     };

@@ -147,7 +147,11 @@ fn fits(part: &ProfileSet, bytes: usize) -> bool {
 
 fn parts(set: &ProfileSet) -> Vec<ProfileSet> {
     let mut parts = Vec::new();
-    split_by(set, |part| request(part, &[], usize::MAX), |part, request| parts.extend(request.map(|_| part)));
+    split_by(
+        set,
+        |part| request(part, &[], usize::MAX),
+        |part, request| parts.extend(request.map(|_| part.into_owned())),
+    );
     parts
 }
 
