@@ -1,6 +1,6 @@
 //! Walks the stack of the interrupted thread, from its leaf to its root.
 //!
-//! In: registers from the signal frame ([`arch`]), unwind tables of the loaded modules ([`modules`]), stack memory read
+//! In: registers from the signal frame ([`arch`]), unwind tables of the loaded modules ([`modules`], as the [`listing`] of their [`image`]s has them), stack memory read
 //! without a fault ([`memory`]). Out: addresses, leaf first, in a fixed buffer ([`frames`]). In the order of a step of the
 //! [`walk`]: [`rules`] remembers what [`cfi`] and [`expression`] read out of [`bytes`] of [`tables`], [`cursor`] holds the
 //! registers, `arch::frame_pointer` helps where there are no tables. Everything but the reading of modules and what is said of
@@ -19,6 +19,8 @@ pub(crate) mod expression;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod frame_pointer;
 pub(crate) mod frames;
+mod image;
+mod listing;
 pub(crate) mod memory;
 pub(crate) mod modules;
 pub(crate) mod rules;

@@ -38,18 +38,6 @@ impl Deref for Tables {
     }
 }
 
-impl UnwindTables {
-    /// Takes the tables out of the module, which may go: up to `end`, where their last entry ends, if that is known. What comes behind it in
-    /// the segment is nobody's business here.
-    pub(crate) fn copy(&mut self, end: Option<u64>) {
-        let end = end.unwrap_or(self.frames_range.end);
-        let length = end.saturating_sub(self.frames_range.start) as usize;
-        let frames = self.frames.get(..length).unwrap_or(&self.frames);
-        self.frames = Tables::Copied(frames.into());
-        self.header = Tables::Copied(self.header.deref().into());
-    }
-}
-
 impl PartialEq for UnwindTables {
     /// Copied tables are shorter than those in place, by what does not belong to them.
     fn eq(&self, other: &Self) -> bool {
