@@ -1,7 +1,8 @@
 //! A request: 10,000 samples of the shop in 10 s, as gzip OTLP, without and with tags and a span for each of the shop's requests.
 //!
 //! The shop serves for longer than a window at 2 kHz; of the window with the most samples 10,000 are drawn, each as likely as any other. *Bytes*
-//! are those of the encoded request; *for each link*, what the same samples without their spans lack, over the spans that are different.
+//! are those of the encoded request; *for each link*, what the same samples without their spans lack, over the spans that are different; *beyond 60 KB*, what
+//! is more than that, over the same.
 //! *Time* is CPU time of the thread that offers the set to an exporter: dividing, encoding, compressing, queueing; the median. *Memory* is what
 //! the allocator gave out more at the peak of that, compared with the request before compression and after.
 
@@ -28,6 +29,8 @@ use crate::lab::Lab;
 use crate::report::Report;
 use crate::shop::Serving;
 
+/// Bytes that a request without spans may have.
+const BUDGET: f64 = 60e3;
 /// Samples of a request.
 const SAMPLES: u64 = 10_000;
 /// So that a window has more of them, on one processor too.
@@ -53,6 +56,8 @@ pub(super) fn measure(lab: &Lab, report: &mut Report) -> Result<()> {
                 1,
                 (bytes - without) as f64 / links as f64,
             );
+            let beyond = bytes as f64 - BUDGET;
+            add(report, format!("gzip OTLP beyond 60 KB, for each of {links} links"), "B", 1, beyond / links as f64);
         }
         let (milliseconds, peak) = offered(&Arc::new(set), if lab.quick { 5 } else { 51 })?;
         add(report, format!("CPU of encoding, {what}"), "ms", 2, milliseconds);
