@@ -24,6 +24,8 @@ struct Candidate {
     start: u64,
     global: bool,
     name: u32,
+    /// Where its section ends.
+    section_end: u64,
 }
 
 /// What the table says about one address.
@@ -53,13 +55,15 @@ pub(super) async fn functions(elf: &Elf, wanted: &[u64], pace: &mut Pace) -> Res
             break;
         }
         table.read_slice(entries)?;
-        entries.as_chunks().0.iter().for_each(|entry| note(entry, wanted, &mut places));
+        for entry in entries.as_chunks().0 {
+            note(entry, |section| elf.end_of(section), wanted, &mut places);
+        }
         if rest {
             pace.rest().await;
         }
     }
     let text = |name: u32| Some(unversioned(names.text(u64::from(name)).ok()?));
-    Ok(chosen(&places).map(|name| text(name?).filter(|name| !name.is_empty())).collect())
+    Ok(chosen(wanted, &places).map(|name| text(name?).filter(|name| !name.is_empty())).collect())
 }
 
 /// The name without the version that linkers write behind it in `.symtab`: `memcpy` for `memcpy@@GLIBC_2.14`.
@@ -73,7 +77,7 @@ fn unversioned(mut name: String) -> String {
 /// Notes one entry of the table.
 ///
 /// Source: elf(5), "String and symbol tables": name, info, other, section, value, size.
-fn note(entry: &[u8; ENTRY], wanted: &[u64], places: &mut [Place]) {
+fn note(entry: &[u8; ENTRY], end_of: impl Fn(u16) -> u64, wanted: &[u64], places: &mut [Place]) {
     let [n0, n1, n2, n3, info, _, s0, s1, rest @ ..] = entry;
     let (name, section) = (u32::from_le_bytes([*n0, *n1, *n2, *n3]), u16::from_le_bytes([*s0, *s1]));
     if !matches!(info & 0xf, STT_FUNC | STT_GNU_IFUNC) || section == 0 {
@@ -84,7 +88,8 @@ fn note(entry: &[u8; ENTRY], wanted: &[u64], places: &mut [Place]) {
         bytes.copy_from_slice(&rest[at..at + 8]);
         u64::from_le_bytes(bytes)
     });
-    let candidate = Some(Candidate { start, global: info >> 4 != STB_LOCAL, name });
+    let section_end = end_of(section);
+    let candidate = Some(Candidate { start, global: info >> 4 != STB_LOCAL, name, section_end });
     let first = wanted.partition_point(|address| *address < start);
     if size == 0 {
         if let Some(place) = places.get_mut(first) {
@@ -102,13 +107,15 @@ fn note(entry: &[u8; ENTRY], wanted: &[u64], places: &mut [Place]) {
     }
 }
 
-/// The name of each place. A function without a size, as assembly has them, reaches to the next function.
-fn chosen(places: &[Place]) -> impl Iterator<Item = Option<u32>> {
+/// The name of each place. A function without a size, as assembly has them, reaches to the next function, and no further
+/// than its section: what linkers make behind it, as calls into libraries, has no symbols.
+fn chosen(wanted: &[u64], places: &[Place]) -> impl Iterator<Item = Option<u32>> {
     let (mut last_unsized, mut last_end) = (None::<Candidate>, 0);
-    places.iter().map(move |place| {
+    wanted.iter().zip(places).map(move |(address, place)| {
         last_unsized = last_unsized.max(place.unsized_before);
         last_end = last_end.max(place.end_before);
-        let open = last_unsized.filter(|candidate| candidate.start >= last_end);
+        let reaches = |candidate: &Candidate| candidate.start >= last_end && *address < candidate.section_end;
+        let open = last_unsized.filter(reaches);
         place.inside.or(open).map(|candidate| candidate.name)
     })
 }
@@ -144,8 +151,26 @@ mod tests {
         ];
         let wanted = [0xff, 0x100, 0x10f, 0x110, 0x13f, 0x140, 0x160, 0x171];
         let mut places = vec![Place::default(); wanted.len()];
-        table.iter().for_each(|entry| note(entry.as_slice().try_into().unwrap(), &wanted, &mut places));
-        let names: Vec<_> = chosen(&places).collect();
+        for entry in &table {
+            note(entry.as_slice().try_into().unwrap(), |_| 0x200, &wanted, &mut places);
+        }
+        let names: Vec<_> = chosen(&wanted, &places).collect();
         assert_eq!(names, [None, Some(2), Some(2), Some(3), Some(3), Some(4), None, None]);
+    }
+
+    /// Check that a function without a size ends with its section, and that one that is in none has no addresses.
+    #[test]
+    fn functions_without_a_size_end_with_their_section() {
+        let mut nowhere = entry(9, STT_FUNC, 0x180, 0);
+        nowhere[6..8].copy_from_slice(&0xfff1_u16.to_le_bytes());
+        let table = [entry(1, STT_FUNC, 0x100, 0), entry(2, STT_FUNC, 0x140, 0x10), nowhere];
+        let wanted = [0x100, 0x11f, 0x120, 0x13f, 0x140, 0x180];
+        let mut places = vec![Place::default(); wanted.len()];
+        for entry in &table {
+            let end_of = |section| if section == 1 { 0x120 } else { 0 };
+            note(entry.as_slice().try_into().unwrap(), end_of, &wanted, &mut places);
+        }
+        let names: Vec<_> = chosen(&wanted, &places).collect();
+        assert_eq!(names, [Some(1), Some(1), None, None, Some(2), None]);
     }
 }
