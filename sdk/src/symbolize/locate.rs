@@ -6,6 +6,7 @@
 use std::ffi::OsString;
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use gimli::Reader;
 
@@ -121,7 +122,7 @@ impl Files {
     }
 
     /// The linker's names of the functions at these addresses.
-    pub(super) async fn functions(&self, wanted: &[u64], pace: &mut Pace) -> Vec<Option<String>> {
+    pub(super) async fn functions(&self, wanted: &[u64], pace: &mut Pace) -> Vec<Option<Arc<str>>> {
         let files = || [&self.own, &self.split].into_iter().flatten();
         let Some(file) = files().find(|file| file.has(".symtab")).or_else(|| files().next()) else { return Vec::new() };
         symtab::functions(file, wanted, pace).await.unwrap_or_else(|error| {

@@ -170,7 +170,7 @@ impl Symbolizer {
         identity: u64,
         module: Option<&Module>,
         offsets: &[u64],
-    ) -> std::io::Result<(Vec<Option<String>>, Vec<Place>)> {
+    ) -> std::io::Result<(Vec<Option<Arc<str>>>, Vec<Place>)> {
         let Some(module) = module else { return Ok(Default::default()) };
         let given_up = self.given_up.contains(&identity);
         let mut files = self.files(identity, module).await?;

@@ -3,8 +3,12 @@
 //! In: sorted addresses, as the file counts them. Out: the linker's name of the function that each is in. The table is
 //! read once from end to end and nothing of it is kept, so that memory depends on the addresses alone.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use gimli::Reader;
 
+use super::bytes::Cursor;
 use super::elf::Elf;
 use super::pace::{Pace, Unreadable};
 
@@ -13,6 +17,8 @@ const ENTRY: usize = 24;
 const ENTRIES: usize = 128;
 /// Most entries that are read: more than a browser has.
 const MAX_ENTRIES: u64 = 1 << 22;
+/// Steps that reading a name counts for.
+const NAME: u32 = 32;
 const STT_FUNC: u8 = 2;
 const STT_GNU_IFUNC: u8 = 10;
 const STB_LOCAL: u8 = 0;
@@ -40,7 +46,7 @@ struct Place {
 }
 
 /// The names of the functions at `wanted`, from `.symtab` or, where that was stripped, from `.dynsym`.
-pub(super) async fn functions(elf: &Elf, wanted: &[u64], pace: &mut Pace) -> Result<Vec<Option<String>>, Unreadable> {
+pub(super) async fn functions(elf: &Elf, wanted: &[u64], pace: &mut Pace) -> Result<Vec<Option<Arc<str>>>, Unreadable> {
     let (table, names) = if elf.has(".symtab") { (".symtab", ".strtab") } else { (".dynsym", ".dynstr") };
     let (mut table, names) = (elf.plain(table), elf.plain(names));
     let mut places = vec![Place::default(); wanted.len()];
@@ -62,8 +68,37 @@ pub(super) async fn functions(elf: &Elf, wanted: &[u64], pace: &mut Pace) -> Res
             pace.rest().await;
         }
     }
-    let text = |name: u32| Some(unversioned(names.text(u64::from(name)).ok()?));
-    Ok(chosen(wanted, &places).map(|name| text(name?).filter(|name| !name.is_empty())).collect())
+    pace.allow(wanted.len() as u64 * u64::from(NAME));
+    texts(&names, chosen(wanted, &places), pace).await
+}
+
+/// The texts at these places of `names`, as far as there is room for them. Each is read and kept once, however many
+/// addresses have it.
+async fn texts(
+    names: &Cursor,
+    places: impl Iterator<Item = Option<u32>>,
+    pace: &mut Pace,
+) -> Result<Vec<Option<Arc<str>>>, Unreadable> {
+    let mut known: HashMap<u32, Option<Arc<str>>> = HashMap::new();
+    let mut texts = Vec::with_capacity(places.size_hint().0);
+    for place in places {
+        let Some(place) = place else {
+            texts.push(None);
+            continue;
+        };
+        if let Some(known) = known.get(&place) {
+            texts.push(known.clone());
+            continue;
+        }
+        if pace.step(NAME)? {
+            pace.rest().await;
+        }
+        let text = names.text(u64::from(place)).ok().map(unversioned).filter(|name| !name.is_empty());
+        let text = text.and_then(|text| pace.text(&text));
+        known.insert(place, text.clone());
+        texts.push(text);
+    }
+    Ok(texts)
 }
 
 /// The name without the version that linkers write behind it in `.symtab`: `memcpy` for `memcpy@@GLIBC_2.14`.

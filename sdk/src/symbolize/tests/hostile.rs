@@ -1,11 +1,15 @@
 //! Files that are not well-formed, by accident or on purpose: they may cost their own names and nothing else.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 
-use super::super::{Folders, Symbol, Symbolizer};
-use super::build::{Folder, functions, loaded, loaded_as, objcopy, symbols, tool};
-use super::learn;
+use super::super::elf::Elf;
+use super::super::pace::Pace;
+use super::super::{Folders, Symbol, Symbolizer, symtab};
+use super::build::{Folder, functions, loaded, loaded_as, objcopy, section, symbols, tool};
+use super::{learn, run};
 use crate::unwind::modules::Modules;
 
 /// Broken copies of each form of the library; `PROFILER_TEST_COPIES` makes it more.
@@ -112,6 +116,35 @@ fn huge_sections_are_not_read_to_their_end() {
         let named = symbols.iter().filter(|symbol| &*symbol.frames.last().unwrap().name == "outer").count();
         assert_eq!(named, 1, "{section} {symbols:?}");
         assert_eq!(has_lines(&symbols), section != ".debug_info" || form == "none", "{section} {form} {symbols:?}");
+    }
+}
+
+/// As many functions of 20,000 bytes, each with a name of 60,000.
+fn long_names(count: usize) -> String {
+    let name = "n".repeat(60_000);
+    let function = |n| format!(".type {name}{n}, %function\n{name}{n}:\n.skip 20000\n.size {name}{n}, 20000\n");
+    [".text\n".to_owned()].into_iter().chain((0..count).map(function)).collect()
+}
+
+/// The names of these addresses by the symbol table alone.
+fn linked(library: &Path, wanted: &[u64]) -> Vec<Option<Arc<str>>> {
+    let elf = Elf::open(library).unwrap();
+    run(symtab::functions(&elf, wanted, &mut Pace::default())).unwrap()
+}
+
+/// Check that a name is in memory once, however many addresses have it, and that names take no more than their bound.
+#[test]
+fn long_names_are_read_once_and_bounded() {
+    let folder = Folder::new();
+    for (functions, named) in [(1, 20_000), (200, 139 * 100)] {
+        let library = folder.assembly("code.so", &long_names(functions));
+        let text = section(&library, ".text");
+        let wanted: Vec<u64> = text.step_by(functions).collect();
+        let names: Vec<_> = linked(&library, &wanted).into_iter().flatten().collect();
+        let texts: HashMap<_, _> = names.iter().map(|name| (name.as_ptr(), name.len())).collect();
+        let bytes: usize = texts.values().sum();
+        assert!(bytes <= 8 << 20, "{bytes} bytes of {} names", texts.len());
+        assert_eq!((wanted.len(), names.len()), (20_000, named));
     }
 }
 
