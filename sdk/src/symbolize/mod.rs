@@ -28,6 +28,7 @@ use self::dwarf::{Place, Position};
 use self::locate::Files;
 use self::names::{demangled, is_rust, qualified};
 use self::pace::Pace;
+use self::symtab::Linked;
 use crate::stats::SymbolStats;
 use crate::unwind::modules::{Module, Modules};
 
@@ -38,7 +39,7 @@ pub(crate) use self::locate::Folders;
 const MAX_OPEN: usize = 4;
 /// Windows without anything new after which files are closed: opening them anew would cost more than they take.
 const MAX_IDLE: u32 = 6;
-/// Files whose debug information was given up; beyond it all are tried again.
+/// Parts of files that were given up; beyond it all are tried again.
 const MAX_GIVEN_UP: usize = 256;
 
 /// What is known of an address.
@@ -69,6 +70,13 @@ pub(crate) enum Language {
     Native,
 }
 
+/// What of a module's files may be given up by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Part {
+    Symbols,
+    DebugInformation,
+}
+
 /// Finds names and keeps them.
 #[derive(Default)]
 pub(crate) struct Symbolizer {
@@ -79,7 +87,7 @@ pub(crate) struct Symbolizer {
     open: Vec<(u64, Files)>,
     /// Windows in a row that brought nothing new.
     idle: u32,
-    given_up: HashSet<u64>,
+    given_up: HashSet<(u64, Part)>,
     pace: Pace,
     pub(crate) stats: SymbolStats,
 }
@@ -172,28 +180,34 @@ impl Symbolizer {
         offsets: &[u64],
     ) -> std::io::Result<(Vec<Option<Arc<str>>>, Vec<Place>)> {
         let Some(module) = module else { return Ok(Default::default()) };
-        let given_up = self.given_up.contains(&identity);
+        let given_up = |part| self.given_up.contains(&(identity, part));
+        let (no_symbols, no_debug) = (given_up(Part::Symbols), given_up(Part::DebugInformation));
         let mut files = self.files(identity, module).await?;
-        self.pace.allow(u64::MAX);
-        let linked = files.functions(offsets, &mut self.pace).await;
+        let mut linked = Linked::default();
+        if !no_symbols {
+            linked = files.functions(offsets, &mut self.pace).await;
+        }
+        if linked.in_circles {
+            self.give_up(identity, module, Part::Symbols);
+        }
         let mut places = vec![Place::default(); offsets.len()];
         let mut in_circles = false;
-        if !given_up && let Some(debug) = files.debug(&mut self.pace).await {
+        if !no_debug && let Some(debug) = files.debug(&mut self.pace).await {
             in_circles = debug.look_up(offsets, &mut places, &mut self.pace).await.is_err();
         }
         if in_circles || files.lead_in_circles() {
-            tracing::debug!(module = module.name, "debug information that leads round in circles is given up");
-            self.give_up(identity);
+            self.give_up(identity, module, Part::DebugInformation);
         }
         self.open.push((identity, files));
-        Ok((linked, places))
+        Ok((linked.names, places))
     }
 
-    fn give_up(&mut self, identity: u64) {
+    fn give_up(&mut self, identity: u64, module: &Module, part: Part) {
+        tracing::debug!(module = module.name, ?part, "what leads round in circles is given up");
         if self.given_up.len() >= MAX_GIVEN_UP {
             self.given_up.clear();
         }
-        self.given_up.insert(identity);
+        self.given_up.insert((identity, part));
     }
 
     /// The files of a module, taken out of those that are open.

@@ -17,6 +17,8 @@ const ENTRY: usize = 24;
 const ENTRIES: usize = 128;
 /// Most entries that are read: more than a browser has.
 const MAX_ENTRIES: u64 = 1 << 22;
+/// Most functions at one address, all addresses taken together: linkers make one of those that are alike.
+const ALIASES: u64 = 256;
 /// Steps that reading a name counts for.
 const NAME: u32 = 32;
 const STT_FUNC: u8 = 2;
@@ -45,31 +47,54 @@ struct Place {
     end_before: u64,
 }
 
+/// What a symbol table says.
+#[derive(Debug, Default)]
+pub(super) struct Linked {
+    /// The name of the function at each address.
+    pub(super) names: Vec<Option<Arc<str>>>,
+    /// Whether it says of the same addresses over and over: it is not worth another try.
+    pub(super) in_circles: bool,
+}
+
 /// The names of the functions at `wanted`, from `.symtab` or, where that was stripped, from `.dynsym`.
-pub(super) async fn functions(elf: &Elf, wanted: &[u64], pace: &mut Pace) -> Result<Vec<Option<Arc<str>>>, Unreadable> {
+pub(super) async fn functions(elf: &Elf, wanted: &[u64], pace: &mut Pace) -> Result<Linked, Unreadable> {
     let (table, names) = if elf.has(".symtab") { (".symtab", ".strtab") } else { (".dynsym", ".dynstr") };
-    let (mut table, names) = (elf.plain(table), elf.plain(names));
+    let (table, names) = (elf.plain(table), elf.plain(names));
     let mut places = vec![Place::default(); wanted.len()];
-    pace.allow(MAX_ENTRIES);
-    let mut read = [0; ENTRIES * ENTRY];
-    loop {
-        let entries = read.len().min(table.len() / ENTRY * ENTRY);
-        let (entries, _) = read.split_at_mut(entries);
-        // A table that goes on and on is used as far as it was read.
-        let Ok(rest) = pace.step((entries.len() / ENTRY) as u32) else { break };
-        if entries.is_empty() {
-            break;
-        }
+    pace.allow(MAX_ENTRIES + wanted.len() as u64 * ALIASES);
+    let in_circles = match read(table, |section| elf.end_of(section), wanted, &mut places, pace).await {
+        Ok(()) => false,
+        // What was read until then is as good as any.
+        Err(Unreadable::TooLong) => true,
+        Err(error) => return Err(error),
+    };
+    pace.allow(wanted.len() as u64 * u64::from(NAME));
+    Ok(Linked { names: texts(&names, chosen(wanted, &places), pace).await?, in_circles })
+}
+
+/// Notes what a table says. One that goes on and on is used up to its bound.
+async fn read(
+    mut table: Cursor,
+    end_of: impl Fn(u16) -> u64,
+    wanted: &[u64],
+    places: &mut [Place],
+    pace: &mut Pace,
+) -> Result<(), Unreadable> {
+    let mut left = (table.len() / ENTRY).min(MAX_ENTRIES as usize);
+    let mut bytes = [0; ENTRIES * ENTRY];
+    while left > 0 {
+        let count = left.min(ENTRIES);
+        left -= count;
+        let (entries, _) = bytes.split_at_mut(count * ENTRY);
         table.read_slice(entries)?;
         for entry in entries.as_chunks().0 {
-            note(entry, |section| elf.end_of(section), wanted, &mut places);
-        }
-        if rest {
-            pace.rest().await;
+            let noted = note(entry, &end_of, wanted, places);
+            if pace.step(u32::try_from(1 + noted).unwrap_or(u32::MAX))? {
+                pace.rest().await;
+            }
         }
     }
-    pace.allow(wanted.len() as u64 * u64::from(NAME));
-    texts(&names, chosen(wanted, &places), pace).await
+    Ok(())
 }
 
 /// The texts at these places of `names`, as far as there is room for them. Each is read and kept once, however many
@@ -109,14 +134,14 @@ fn unversioned(mut name: String) -> String {
     name
 }
 
-/// Notes one entry of the table.
+/// Notes one entry of the table; of how many addresses it says something.
 ///
 /// Source: elf(5), "String and symbol tables": name, info, other, section, value, size.
-fn note(entry: &[u8; ENTRY], end_of: impl Fn(u16) -> u64, wanted: &[u64], places: &mut [Place]) {
+fn note(entry: &[u8; ENTRY], end_of: impl Fn(u16) -> u64, wanted: &[u64], places: &mut [Place]) -> usize {
     let [n0, n1, n2, n3, info, _, s0, s1, rest @ ..] = entry;
     let (name, section) = (u32::from_le_bytes([*n0, *n1, *n2, *n3]), u16::from_le_bytes([*s0, *s1]));
     if !matches!(info & 0xf, STT_FUNC | STT_GNU_IFUNC) || section == 0 {
-        return;
+        return 0;
     }
     let [start, size] = [0, 8].map(|at| {
         let mut bytes = [0; 8];
@@ -130,16 +155,19 @@ fn note(entry: &[u8; ENTRY], end_of: impl Fn(u16) -> u64, wanted: &[u64], places
         if let Some(place) = places.get_mut(first) {
             place.unsized_before = place.unsized_before.max(candidate);
         }
-        return;
+        return 0;
     }
     let end = start.saturating_add(size);
     let behind = wanted.partition_point(|address| *address < end);
-    for place in places.get_mut(first..behind).unwrap_or_default() {
+    let inside = places.get_mut(first..behind).unwrap_or_default();
+    let noted = inside.len();
+    for place in inside {
         place.inside = place.inside.max(candidate);
     }
     if let Some(place) = places.get_mut(behind) {
         place.end_before = place.end_before.max(end);
     }
+    noted
 }
 
 /// The name of each place. A function without a size, as assembly has them, reaches to the next function, and no further

@@ -129,7 +129,7 @@ fn long_names(count: usize) -> String {
 /// The names of these addresses by the symbol table alone.
 fn linked(library: &Path, wanted: &[u64]) -> Vec<Option<Arc<str>>> {
     let elf = Elf::open(library).unwrap();
-    run(symtab::functions(&elf, wanted, &mut Pace::default())).unwrap()
+    run(symtab::functions(&elf, wanted, &mut Pace::default())).unwrap().names
 }
 
 /// Check that a name is in memory once, however many addresses have it, and that names take no more than their bound.
@@ -145,6 +145,31 @@ fn long_names_are_read_once_and_bounded() {
         let bytes: usize = texts.values().sum();
         assert!(bytes <= 8 << 20, "{bytes} bytes of {} names", texts.len());
         assert_eq!((wanted.len(), names.len()), (20_000, named));
+    }
+}
+
+/// As many symbols, each of which covers all of the code.
+fn over_and_over(count: usize) -> String {
+    let symbol = |n| format!(".type f{n}, %function\n.set f{n}, start\n.size f{n}, 20000\n");
+    [".text\nstart:\n.skip 20000\n".to_owned()].into_iter().chain((0..count).map(symbol)).collect()
+}
+
+/// Check that a table of symbols that says of the same addresses over and over is given up for good, that names of what
+/// was read remain, and that one with some names for each address is not given up.
+#[test]
+fn symbols_that_cover_everything_are_given_up() {
+    let folder = Folder::new();
+    for (symbols, given_up) in [(200, 0), (1000, 1)] {
+        let library = folder.assembly("code.so", &over_and_over(symbols));
+        let text = section(&library, ".text");
+        let modules = Modules::only(loaded(&library));
+        let mut symbolizer = Symbolizer::new(Some(Folders::new(&|_| None)));
+        let (first, later): (Vec<u64>, Vec<u64>) = text.partition(|address| address % 1000 != 7);
+        learn(&mut symbolizer, &first, &modules);
+        assert!(symbolizer.symbol(first[0], &modules).frames[0].name.starts_with('f'));
+        assert_eq!((symbolizer.given_up.len(), symbolizer.stats.unresolved), (given_up, 0));
+        learn(&mut symbolizer, &later, &modules);
+        assert_eq!(symbolizer.symbol(later[0], &modules).frames[0].name.starts_with('f'), given_up == 0);
     }
 }
 
