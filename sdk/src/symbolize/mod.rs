@@ -26,7 +26,7 @@ use profiler_proto::hash::State;
 use self::cache::Cache;
 use self::dwarf::{Place, Position};
 use self::locate::Files;
-use self::names::{demangled, is_rust, qualified};
+use self::names::{Patience, demangled, is_rust, qualified};
 use self::pace::Pace;
 use self::symtab::Linked;
 use crate::stats::SymbolStats;
@@ -39,6 +39,8 @@ pub(crate) use self::locate::Folders;
 const MAX_OPEN: usize = 4;
 /// Windows without anything new after which files are closed: opening them anew would cost more than they take.
 const MAX_IDLE: u32 = 6;
+/// Steps that writing an address's names counts for.
+const NAMING: u32 = 64;
 /// Parts of files that were given up; beyond it all are tried again.
 const MAX_GIVEN_UP: usize = 256;
 
@@ -75,6 +77,7 @@ pub(crate) enum Language {
 enum Part {
     Symbols,
     DebugInformation,
+    CppNames,
 }
 
 /// Finds names and keeps them.
@@ -152,10 +155,12 @@ impl Symbolizer {
             // The process is short of something; a later window may bring the names.
             return;
         };
+        let no_cpp = self.given_up.contains(&(identity, Part::CppNames));
+        let mut patience = if no_cpp { Patience::none() } else { Patience::default() };
         for (index, offset) in offsets.iter().enumerate() {
             let linked = linked.get(index).and_then(Option::as_deref);
             let place = places.get(index).cloned().unwrap_or_default();
-            let symbol = match named(&place, linked) {
+            let symbol = match named(&place, linked, &mut patience) {
                 Some(symbol) => {
                     self.stats.resolved += 1;
                     symbol
@@ -166,9 +171,12 @@ impl Symbolizer {
                 }
             };
             self.known.add((identity, *offset), &symbol);
-            if self.pace.step(16).unwrap_or(true) {
+            if self.pace.step(NAMING).unwrap_or(true) {
                 self.pace.rest().await;
             }
+        }
+        if patience.is_over() && !no_cpp {
+            self.give_up(identity, module, Part::CppNames);
         }
     }
 
@@ -188,7 +196,7 @@ impl Symbolizer {
             linked = files.functions(offsets, &mut self.pace).await;
         }
         if linked.in_circles {
-            self.give_up(identity, module, Part::Symbols);
+            self.give_up(identity, Some(module), Part::Symbols);
         }
         let mut places = vec![Place::default(); offsets.len()];
         let mut in_circles = false;
@@ -196,14 +204,15 @@ impl Symbolizer {
             in_circles = debug.look_up(offsets, &mut places, &mut self.pace).await.is_err();
         }
         if in_circles || files.lead_in_circles() {
-            self.give_up(identity, module, Part::DebugInformation);
+            self.give_up(identity, Some(module), Part::DebugInformation);
         }
         self.open.push((identity, files));
         Ok((linked.names, places))
     }
 
-    fn give_up(&mut self, identity: u64, module: &Module, part: Part) {
-        tracing::debug!(module = module.name, ?part, "what leads round in circles is given up");
+    fn give_up(&mut self, identity: u64, module: Option<&Module>, part: Part) {
+        let module = module.map(|module| &*module.name);
+        tracing::debug!(module, ?part, "what leads round in circles is given up");
         if self.given_up.len() >= MAX_GIVEN_UP {
             self.given_up.clear();
         }
@@ -260,7 +269,7 @@ fn identity(modules: &Modules, module: &Module) -> u64 {
 
 /// The symbol at a place, the name of the physical function being the linker's where there is one: line tables tell the
 /// last part of a name only.
-fn named(place: &Place, linked: Option<&str>) -> Option<Symbol> {
+fn named(place: &Place, linked: Option<&str>, patience: &mut Patience) -> Option<Symbol> {
     let physical = linked.or_else(|| place.functions.first().map(|function| &*function.name));
     let physical = physical.filter(|name| !name.is_empty())?;
     let language = if is_rust(physical) { Language::Rust } else { Language::Native };
@@ -269,24 +278,24 @@ fn named(place: &Place, linked: Option<&str>) -> Option<Symbol> {
     for function in place.functions.iter().skip(1).rev() {
         // Without a name, it is taken for a part of the function around it.
         if !function.name.is_empty() {
-            frames.push(inlined(&function.name, position, language));
+            frames.push(inlined(&function.name, position, language, patience));
         }
         position = &function.site;
     }
-    frames.push(frame(physical, position));
+    frames.push(frame(physical, position, patience));
     Some(Symbol { frames: frames.into(), language })
 }
 
-fn inlined(name: &str, position: &Position, language: Language) -> Frame {
-    let frame = frame(name, position);
+fn inlined(name: &str, position: &Position, language: Language, patience: &mut Patience) -> Frame {
+    let frame = frame(name, position, patience);
     match language {
         Language::Rust => Frame { name: qualified(&frame.name, &frame.file).into(), ..frame },
         Language::Native => frame,
     }
 }
 
-fn frame(name: &str, position: &Position) -> Frame {
-    let demangled = demangled(name);
+fn frame(name: &str, position: &Position, patience: &mut Patience) -> Frame {
+    let demangled = demangled(name, patience);
     Frame {
         system_name: if demangled == name { Arc::default() } else { name.into() },
         name: demangled.into(),
