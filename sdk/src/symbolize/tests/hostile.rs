@@ -220,6 +220,57 @@ fn debug_information_that_leads_in_circles_is_given_up() {
     }
 }
 
+/// A function with one line, and behind it the lines of code that the linker threw away: they reach from 0 over everything.
+const DEAD: &str = r#"
+    .text
+    .globl outer
+    .type outer, %function
+outer:
+    .skip 64
+    .size outer, 64
+    .section .debug_abbrev
+    .byte 1, 0x11, 0, 0x10, 0x17, 0x11, 1, 0x12, 7, 0, 0
+    .byte 0
+    .section .debug_info
+    .4byte 2f - 1f
+1:  .2byte 4
+    .4byte 0
+    .byte 8
+    .byte 1
+    .4byte 0
+    .8byte outer, 64
+2:
+    .section .debug_line
+    .4byte 2f - 1f
+1:  .2byte 4
+    .4byte 4f - 3f
+3:  .byte 1, 1, 1, 0xfb, 14, 13
+    .byte 0, 1, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1
+    .byte 0
+    .asciz "code.c"
+    .byte 0, 0, 0, 0
+4:  .byte 0, 9, 2
+    .8byte outer
+    .byte 3, 4, 1, 2, 64, 0, 1, 1
+    .byte 0, 9, 2
+    .8byte 0
+    .byte 1, 2, 8, 3, 30, 1, 2
+    .uleb128 0x100000
+    .byte 0, 1, 1
+2:
+"#;
+
+/// Check that lines of code that the linker threw away are none of the code that is there.
+#[test]
+fn lines_of_discarded_code_are_ignored() {
+    let folder = Folder::new();
+    let library = folder.assembly("code.so", DEAD);
+    let (_, start, end) = functions(&library)[0];
+    let symbols = symbols(loaded(&library), &Folders::new(&|_| None), &[start, end - 1]);
+    let lines: Vec<_> = symbols.iter().map(|symbol| (&*symbol.frames[0].file, symbol.frames[0].line)).collect();
+    assert_eq!(lines, [("code.c", 5), ("code.c", 5)]);
+}
+
 /// Check that a pipe, a folder and nothing in the place of debug information are passed over.
 #[test]
 fn what_is_no_file_is_not_read() {
