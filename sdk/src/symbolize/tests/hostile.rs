@@ -271,6 +271,68 @@ fn lines_of_discarded_code_are_ignored() {
     assert_eq!(lines, [("code.c", 5), ("code.c", 5)]);
 }
 
+/// A unit with 200 entries, each of 20,000 attributes that take no bytes: four million steps in 40 kB.
+const WITHOUT_BYTES: &str = r#"
+    .text
+    .globl outer
+    .type outer, %function
+outer:
+    .skip 64
+    .size outer, 64
+    .section .debug_abbrev
+    .byte 1, 0x11, 1, 0x11, 1, 0x12, 7, 0, 0
+    .byte 2, 0x34, 0
+    .rept 20000
+    .byte 0x3f, 0x19
+    .endr
+    .byte 0, 0, 0
+    .section .debug_info
+    .4byte 2f - 1f
+1:  .2byte 4
+    .4byte 0
+    .byte 8
+    .byte 1
+    .8byte outer, 64
+    .fill 200, 1, 2
+    .byte 0
+2:
+"#;
+
+/// Check that attributes count that take no bytes.
+#[test]
+fn attributes_without_bytes_are_steps() {
+    let folder = Folder::new();
+    let library = folder.assembly("code.so", WITHOUT_BYTES);
+    let (_, start, _) = functions(&library)[0];
+    let modules = Modules::only(loaded(&library));
+    let mut symbolizer = Symbolizer::new(Some(Folders::new(&|_| None)));
+    learn(&mut symbolizer, &[start], &modules);
+    assert_eq!(&*symbolizer.symbol(start, &modules).frames[0].name, "outer");
+    assert_eq!(symbolizer.given_up.len(), 1);
+}
+
+/// The same function and line, in a table of as many files, each of which takes a byte.
+fn many_files(count: usize) -> String {
+    let begin = DEAD.find("1:  .2byte 4\n    .4byte 4f").unwrap();
+    let header = format!(
+        "1:  .2byte 5\n .byte 8, 0\n .4byte 4f - 3f\n3:  .byte 1, 1, 1, 0xfb, 14, 13\n .byte 0, 1, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1\n \
+         .byte 1, 1, 8, 1\n .asciz \"/\"\n .byte 1, 1, 0xf\n .uleb128 {count}\n .fill {count}, 1, 1\n"
+    );
+    [&DEAD[..begin], &header, &DEAD[DEAD.find("4:  .byte").unwrap()..]].concat()
+}
+
+/// Check that a table of files that would take more memory than any real one is not read.
+#[test]
+fn tables_of_files_are_bounded() {
+    let folder = Folder::new();
+    for (count, line) in [(100_000, 5), (140_000, 0)] {
+        let library = folder.assembly("code.so", &many_files(count));
+        let (_, start, _) = functions(&library)[0];
+        let symbols = symbols(loaded(&library), &Folders::new(&|_| None), &[start]);
+        assert_eq!((&*symbols[0].frames[0].name, symbols[0].frames[0].line), ("outer", line), "{count}");
+    }
+}
+
 /// Check that a pipe, a folder and nothing in the place of debug information are passed over.
 #[test]
 fn what_is_no_file_is_not_read() {
