@@ -44,6 +44,8 @@ struct Section {
     name: String,
     kind: u32,
     flags: u64,
+    /// Where it is loaded, as the file counts addresses.
+    address: u64,
     start: u64,
     len: u64,
 }
@@ -86,6 +88,11 @@ impl Elf {
     /// Whether there is a section of this name with bytes in this file, packed or not.
     pub(super) fn has(&self, name: &str) -> bool {
         self.find(name).is_some()
+    }
+
+    /// The address where the section with this number ends; 0 where there is none.
+    pub(super) fn end_of(&self, section: u16) -> u64 {
+        self.sections.get(usize::from(section)).map_or(0, |section| section.address.saturating_add(section.len))
     }
 
     /// The bytes of a section as they are in the file, empty where there is none.
@@ -184,10 +191,9 @@ fn section(table: &mut Cursor) -> gimli::Result<(u64, Section)> {
     let name = table.read_u32()?;
     let kind = table.read_u32()?;
     let flags = table.read_u64()?;
-    table.skip(8)?;
-    let (start, len) = (table.read_u64()?, table.read_u64()?);
+    let (address, start, len) = (table.read_u64()?, table.read_u64()?, table.read_u64()?);
     table.skip(24)?;
-    Ok((u64::from(name), Section { name: String::new(), kind, flags, start, len }))
+    Ok((u64::from(name), Section { name: String::new(), kind, flags, address, start, len }))
 }
 
 /// Source: elf(5), "Notes (Nhdr)": name size, description size, type, then both padded to 4 bytes.

@@ -13,7 +13,7 @@ use super::bytes::Cursor;
 use super::dwarf::Debug;
 use super::elf::Elf;
 use super::pace::{Pace, Unreadable};
-use super::symtab;
+use super::symtab::{self, Linked};
 use crate::unwind::modules::Module;
 
 /// How many of the first bytes of two files tell whether they are the same where neither has a build id: the linker writes
@@ -121,12 +121,14 @@ impl Files {
     }
 
     /// The linker's names of the functions at these addresses.
-    pub(super) async fn functions(&self, wanted: &[u64], pace: &mut Pace) -> Vec<Option<String>> {
+    pub(super) async fn functions(&self, wanted: &[u64], pace: &mut Pace) -> Linked {
         let files = || [&self.own, &self.split].into_iter().flatten();
-        let Some(file) = files().find(|file| file.has(".symtab")).or_else(|| files().next()) else { return Vec::new() };
+        let Some(file) = files().find(|file| file.has(".symtab")).or_else(|| files().next()) else {
+            return Linked::default();
+        };
         symtab::functions(file, wanted, pace).await.unwrap_or_else(|error| {
             tracing::debug!(%error, "no symbols");
-            Vec::new()
+            Linked { in_circles: matches!(error, Unreadable::TooLong), ..Linked::default() }
         })
     }
 }

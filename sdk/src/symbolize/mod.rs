@@ -26,8 +26,9 @@ use profiler_proto::hash::State;
 use self::cache::Cache;
 use self::dwarf::{Place, Position};
 use self::locate::Files;
-use self::names::{demangled, is_rust, qualified};
+use self::names::{Patience, demangled, is_rust, qualified};
 use self::pace::Pace;
+use self::symtab::Linked;
 use crate::stats::SymbolStats;
 use crate::unwind::modules::{Module, Modules};
 
@@ -38,7 +39,9 @@ pub(crate) use self::locate::Folders;
 const MAX_OPEN: usize = 4;
 /// Windows without anything new after which files are closed: opening them anew would cost more than they take.
 const MAX_IDLE: u32 = 6;
-/// Files whose debug information was given up; beyond it all are tried again.
+/// Steps that writing an address's names counts for.
+const NAMING: u32 = 64;
+/// Parts of files that were given up; beyond it all are tried again.
 const MAX_GIVEN_UP: usize = 256;
 
 /// What is known of an address.
@@ -69,6 +72,14 @@ pub(crate) enum Language {
     Native,
 }
 
+/// What of a module's files may be given up by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Part {
+    Symbols,
+    DebugInformation,
+    CppNames,
+}
+
 /// Finds names and keeps them.
 #[derive(Default)]
 pub(crate) struct Symbolizer {
@@ -79,7 +90,7 @@ pub(crate) struct Symbolizer {
     open: Vec<(u64, Files)>,
     /// Windows in a row that brought nothing new.
     idle: u32,
-    given_up: HashSet<u64>,
+    given_up: HashSet<(u64, Part)>,
     pace: Pace,
     pub(crate) stats: SymbolStats,
 }
@@ -144,10 +155,12 @@ impl Symbolizer {
             // The process is short of something; a later window may bring the names.
             return;
         };
+        let no_cpp = self.given_up.contains(&(identity, Part::CppNames));
+        let mut patience = if no_cpp { Patience::none() } else { Patience::default() };
         for (index, offset) in offsets.iter().enumerate() {
             let linked = linked.get(index).and_then(Option::as_deref);
             let place = places.get(index).cloned().unwrap_or_default();
-            let symbol = match named(&place, linked) {
+            let symbol = match named(&place, linked, &mut patience) {
                 Some(symbol) => {
                     self.stats.resolved += 1;
                     symbol
@@ -158,9 +171,12 @@ impl Symbolizer {
                 }
             };
             self.known.add((identity, *offset), &symbol);
-            if self.pace.step(16).unwrap_or(true) {
+            if self.pace.step(NAMING).unwrap_or(true) {
                 self.pace.rest().await;
             }
+        }
+        if patience.is_over() && !no_cpp {
+            self.give_up(identity, module, Part::CppNames);
         }
     }
 
@@ -170,30 +186,37 @@ impl Symbolizer {
         identity: u64,
         module: Option<&Module>,
         offsets: &[u64],
-    ) -> std::io::Result<(Vec<Option<String>>, Vec<Place>)> {
+    ) -> std::io::Result<(Vec<Option<Arc<str>>>, Vec<Place>)> {
         let Some(module) = module else { return Ok(Default::default()) };
-        let given_up = self.given_up.contains(&identity);
+        let given_up = |part| self.given_up.contains(&(identity, part));
+        let (no_symbols, no_debug) = (given_up(Part::Symbols), given_up(Part::DebugInformation));
         let mut files = self.files(identity, module).await?;
-        self.pace.allow(u64::MAX);
-        let linked = files.functions(offsets, &mut self.pace).await;
+        let mut linked = Linked::default();
+        if !no_symbols {
+            linked = files.functions(offsets, &mut self.pace).await;
+        }
+        if linked.in_circles {
+            self.give_up(identity, Some(module), Part::Symbols);
+        }
         let mut places = vec![Place::default(); offsets.len()];
         let mut in_circles = false;
-        if !given_up && let Some(debug) = files.debug(&mut self.pace).await {
+        if !no_debug && let Some(debug) = files.debug(&mut self.pace).await {
             in_circles = debug.look_up(offsets, &mut places, &mut self.pace).await.is_err();
         }
         if in_circles || files.lead_in_circles() {
-            tracing::debug!(module = module.name, "debug information that leads round in circles is given up");
-            self.give_up(identity);
+            self.give_up(identity, Some(module), Part::DebugInformation);
         }
         self.open.push((identity, files));
-        Ok((linked, places))
+        Ok((linked.names, places))
     }
 
-    fn give_up(&mut self, identity: u64) {
+    fn give_up(&mut self, identity: u64, module: Option<&Module>, part: Part) {
+        let module = module.map(|module| &*module.name);
+        tracing::debug!(module, ?part, "what leads round in circles is given up");
         if self.given_up.len() >= MAX_GIVEN_UP {
             self.given_up.clear();
         }
-        self.given_up.insert(identity);
+        self.given_up.insert((identity, part));
     }
 
     /// The files of a module, taken out of those that are open.
@@ -246,7 +269,7 @@ fn identity(modules: &Modules, module: &Module) -> u64 {
 
 /// The symbol at a place, the name of the physical function being the linker's where there is one: line tables tell the
 /// last part of a name only.
-fn named(place: &Place, linked: Option<&str>) -> Option<Symbol> {
+fn named(place: &Place, linked: Option<&str>, patience: &mut Patience) -> Option<Symbol> {
     let physical = linked.or_else(|| place.functions.first().map(|function| &*function.name));
     let physical = physical.filter(|name| !name.is_empty())?;
     let language = if is_rust(physical) { Language::Rust } else { Language::Native };
@@ -255,24 +278,24 @@ fn named(place: &Place, linked: Option<&str>) -> Option<Symbol> {
     for function in place.functions.iter().skip(1).rev() {
         // Without a name, it is taken for a part of the function around it.
         if !function.name.is_empty() {
-            frames.push(inlined(&function.name, position, language));
+            frames.push(inlined(&function.name, position, language, patience));
         }
         position = &function.site;
     }
-    frames.push(frame(physical, position));
+    frames.push(frame(physical, position, patience));
     Some(Symbol { frames: frames.into(), language })
 }
 
-fn inlined(name: &str, position: &Position, language: Language) -> Frame {
-    let frame = frame(name, position);
+fn inlined(name: &str, position: &Position, language: Language, patience: &mut Patience) -> Frame {
+    let frame = frame(name, position, patience);
     match language {
         Language::Rust => Frame { name: qualified(&frame.name, &frame.file).into(), ..frame },
         Language::Native => frame,
     }
 }
 
-fn frame(name: &str, position: &Position) -> Frame {
-    let demangled = demangled(name);
+fn frame(name: &str, position: &Position, patience: &mut Patience) -> Frame {
+    let demangled = demangled(name, patience);
     Frame {
         system_name: if demangled == name { Arc::default() } else { name.into() },
         name: demangled.into(),

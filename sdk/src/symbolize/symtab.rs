@@ -3,8 +3,12 @@
 //! In: sorted addresses, as the file counts them. Out: the linker's name of the function that each is in. The table is
 //! read once from end to end and nothing of it is kept, so that memory depends on the addresses alone.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use gimli::Reader;
 
+use super::bytes::Cursor;
 use super::elf::Elf;
 use super::pace::{Pace, Unreadable};
 
@@ -13,6 +17,10 @@ const ENTRY: usize = 24;
 const ENTRIES: usize = 128;
 /// Most entries that are read: more than a browser has.
 const MAX_ENTRIES: u64 = 1 << 22;
+/// Most functions at one address, all addresses taken together: linkers make one of those that are alike.
+const ALIASES: u64 = 256;
+/// Steps that reading a name counts for.
+const NAME: u32 = 32;
 const STT_FUNC: u8 = 2;
 const STT_GNU_IFUNC: u8 = 10;
 const STB_LOCAL: u8 = 0;
@@ -24,6 +32,8 @@ struct Candidate {
     start: u64,
     global: bool,
     name: u32,
+    /// Where its section ends.
+    section_end: u64,
 }
 
 /// What the table says about one address.
@@ -37,29 +47,83 @@ struct Place {
     end_before: u64,
 }
 
+/// What a symbol table says.
+#[derive(Debug, Default)]
+pub(super) struct Linked {
+    /// The name of the function at each address.
+    pub(super) names: Vec<Option<Arc<str>>>,
+    /// Whether it says of the same addresses over and over: it is not worth another try.
+    pub(super) in_circles: bool,
+}
+
 /// The names of the functions at `wanted`, from `.symtab` or, where that was stripped, from `.dynsym`.
-pub(super) async fn functions(elf: &Elf, wanted: &[u64], pace: &mut Pace) -> Result<Vec<Option<String>>, Unreadable> {
+pub(super) async fn functions(elf: &Elf, wanted: &[u64], pace: &mut Pace) -> Result<Linked, Unreadable> {
     let (table, names) = if elf.has(".symtab") { (".symtab", ".strtab") } else { (".dynsym", ".dynstr") };
-    let (mut table, names) = (elf.plain(table), elf.plain(names));
+    let (table, names) = (elf.plain(table), elf.plain(names));
     let mut places = vec![Place::default(); wanted.len()];
-    pace.allow(MAX_ENTRIES);
-    let mut read = [0; ENTRIES * ENTRY];
-    loop {
-        let entries = read.len().min(table.len() / ENTRY * ENTRY);
-        let (entries, _) = read.split_at_mut(entries);
-        // A table that goes on and on is used as far as it was read.
-        let Ok(rest) = pace.step((entries.len() / ENTRY) as u32) else { break };
-        if entries.is_empty() {
-            break;
-        }
+    pace.allow(MAX_ENTRIES + wanted.len() as u64 * ALIASES);
+    let in_circles = match read(table, |section| elf.end_of(section), wanted, &mut places, pace).await {
+        Ok(()) => false,
+        // What was read until then is as good as any.
+        Err(Unreadable::TooLong) => true,
+        Err(error) => return Err(error),
+    };
+    pace.allow(wanted.len() as u64 * u64::from(NAME));
+    Ok(Linked { names: texts(&names, chosen(wanted, &places), pace).await?, in_circles })
+}
+
+/// Notes what a table says. One that goes on and on is used up to its bound.
+async fn read(
+    mut table: Cursor,
+    end_of: impl Fn(u16) -> u64,
+    wanted: &[u64],
+    places: &mut [Place],
+    pace: &mut Pace,
+) -> Result<(), Unreadable> {
+    let mut left = (table.len() / ENTRY).min(MAX_ENTRIES as usize);
+    let mut bytes = [0; ENTRIES * ENTRY];
+    while left > 0 {
+        let count = left.min(ENTRIES);
+        left -= count;
+        let (entries, _) = bytes.split_at_mut(count * ENTRY);
         table.read_slice(entries)?;
-        entries.as_chunks().0.iter().for_each(|entry| note(entry, wanted, &mut places));
-        if rest {
-            pace.rest().await;
+        for entry in entries.as_chunks().0 {
+            let noted = note(entry, &end_of, wanted, places);
+            if pace.step(u32::try_from(1 + noted).unwrap_or(u32::MAX))? {
+                pace.rest().await;
+            }
         }
     }
-    let text = |name: u32| Some(unversioned(names.text(u64::from(name)).ok()?));
-    Ok(chosen(&places).map(|name| text(name?).filter(|name| !name.is_empty())).collect())
+    Ok(())
+}
+
+/// The texts at these places of `names`, as far as there is room for them. Each is read and kept once, however many
+/// addresses have it.
+async fn texts(
+    names: &Cursor,
+    places: impl Iterator<Item = Option<u32>>,
+    pace: &mut Pace,
+) -> Result<Vec<Option<Arc<str>>>, Unreadable> {
+    let mut known: HashMap<u32, Option<Arc<str>>> = HashMap::new();
+    let mut texts = Vec::with_capacity(places.size_hint().0);
+    for place in places {
+        let Some(place) = place else {
+            texts.push(None);
+            continue;
+        };
+        if let Some(known) = known.get(&place) {
+            texts.push(known.clone());
+            continue;
+        }
+        if pace.step(NAME)? {
+            pace.rest().await;
+        }
+        let text = names.text(u64::from(place)).ok().map(unversioned).filter(|name| !name.is_empty());
+        let text = text.and_then(|text| pace.text(&text));
+        known.insert(place, text.clone());
+        texts.push(text);
+    }
+    Ok(texts)
 }
 
 /// The name without the version that linkers write behind it in `.symtab`: `memcpy` for `memcpy@@GLIBC_2.14`.
@@ -70,45 +134,51 @@ fn unversioned(mut name: String) -> String {
     name
 }
 
-/// Notes one entry of the table.
+/// Notes one entry of the table; of how many addresses it says something.
 ///
 /// Source: elf(5), "String and symbol tables": name, info, other, section, value, size.
-fn note(entry: &[u8; ENTRY], wanted: &[u64], places: &mut [Place]) {
+fn note(entry: &[u8; ENTRY], end_of: impl Fn(u16) -> u64, wanted: &[u64], places: &mut [Place]) -> usize {
     let [n0, n1, n2, n3, info, _, s0, s1, rest @ ..] = entry;
     let (name, section) = (u32::from_le_bytes([*n0, *n1, *n2, *n3]), u16::from_le_bytes([*s0, *s1]));
     if !matches!(info & 0xf, STT_FUNC | STT_GNU_IFUNC) || section == 0 {
-        return;
+        return 0;
     }
     let [start, size] = [0, 8].map(|at| {
         let mut bytes = [0; 8];
         bytes.copy_from_slice(&rest[at..at + 8]);
         u64::from_le_bytes(bytes)
     });
-    let candidate = Some(Candidate { start, global: info >> 4 != STB_LOCAL, name });
+    let section_end = end_of(section);
+    let candidate = Some(Candidate { start, global: info >> 4 != STB_LOCAL, name, section_end });
     let first = wanted.partition_point(|address| *address < start);
     if size == 0 {
         if let Some(place) = places.get_mut(first) {
             place.unsized_before = place.unsized_before.max(candidate);
         }
-        return;
+        return 0;
     }
     let end = start.saturating_add(size);
     let behind = wanted.partition_point(|address| *address < end);
-    for place in places.get_mut(first..behind).unwrap_or_default() {
+    let inside = places.get_mut(first..behind).unwrap_or_default();
+    let noted = inside.len();
+    for place in inside {
         place.inside = place.inside.max(candidate);
     }
     if let Some(place) = places.get_mut(behind) {
         place.end_before = place.end_before.max(end);
     }
+    noted
 }
 
-/// The name of each place. A function without a size, as assembly has them, reaches to the next function.
-fn chosen(places: &[Place]) -> impl Iterator<Item = Option<u32>> {
+/// The name of each place. A function without a size, as assembly has them, reaches to the next function, and no further
+/// than its section: what linkers make behind it, as calls into libraries, has no symbols.
+fn chosen(wanted: &[u64], places: &[Place]) -> impl Iterator<Item = Option<u32>> {
     let (mut last_unsized, mut last_end) = (None::<Candidate>, 0);
-    places.iter().map(move |place| {
+    wanted.iter().zip(places).map(move |(address, place)| {
         last_unsized = last_unsized.max(place.unsized_before);
         last_end = last_end.max(place.end_before);
-        let open = last_unsized.filter(|candidate| candidate.start >= last_end);
+        let reaches = |candidate: &Candidate| candidate.start >= last_end && *address < candidate.section_end;
+        let open = last_unsized.filter(reaches);
         place.inside.or(open).map(|candidate| candidate.name)
     })
 }
@@ -144,8 +214,26 @@ mod tests {
         ];
         let wanted = [0xff, 0x100, 0x10f, 0x110, 0x13f, 0x140, 0x160, 0x171];
         let mut places = vec![Place::default(); wanted.len()];
-        table.iter().for_each(|entry| note(entry.as_slice().try_into().unwrap(), &wanted, &mut places));
-        let names: Vec<_> = chosen(&places).collect();
+        for entry in &table {
+            note(entry.as_slice().try_into().unwrap(), |_| 0x200, &wanted, &mut places);
+        }
+        let names: Vec<_> = chosen(&wanted, &places).collect();
         assert_eq!(names, [None, Some(2), Some(2), Some(3), Some(3), Some(4), None, None]);
+    }
+
+    /// Check that a function without a size ends with its section, and that one that is in none has no addresses.
+    #[test]
+    fn functions_without_a_size_end_with_their_section() {
+        let mut nowhere = entry(9, STT_FUNC, 0x180, 0);
+        nowhere[6..8].copy_from_slice(&0xfff1_u16.to_le_bytes());
+        let table = [entry(1, STT_FUNC, 0x100, 0), entry(2, STT_FUNC, 0x140, 0x10), nowhere];
+        let wanted = [0x100, 0x11f, 0x120, 0x13f, 0x140, 0x180];
+        let mut places = vec![Place::default(); wanted.len()];
+        for entry in &table {
+            let end_of = |section| if section == 1 { 0x120 } else { 0 };
+            note(entry.as_slice().try_into().unwrap(), end_of, &wanted, &mut places);
+        }
+        let names: Vec<_> = chosen(&wanted, &places).collect();
+        assert_eq!(names, [Some(1), Some(1), None, None, Some(2), None]);
     }
 }

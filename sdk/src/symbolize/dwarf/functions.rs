@@ -47,10 +47,13 @@ pub(super) async fn chains(
     let mut within: Option<isize> = None;
     while !entries.is_empty() {
         let (offset, depth) = (entries.next_offset(), entries.next_depth());
-        if pace.step(1)? {
+        let entry = entries.read_abbreviation()?;
+        // Attributes may take no bytes, and an entry have any number of them.
+        let count = 1 + entry.map_or(0, |entry| entry.attributes().len());
+        if pace.step(u32::try_from(count).unwrap_or(u32::MAX))? {
             pace.rest().await;
         }
-        let Some(entry) = entries.read_abbreviation()? else { continue };
+        let Some(entry) = entry else { continue };
         within = within.filter(|function| depth > *function);
         let is_function = entry.tag() == dw::DW_TAG_subprogram;
         let is_inlined = entry.tag() == dw::DW_TAG_inlined_subroutine && within.is_some();

@@ -4,18 +4,22 @@
 //! program is run once; only the rows that were asked for stay.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use gimli::constants as dw;
-use gimli::{AttributeValue, ColumnType, DebugLineOffset, LineProgramHeader, LineRow, Reader, Section};
+use gimli::{
+    AttributeValue, ColumnType, DebugLineOffset, IncompleteLineProgram, LineInstruction, LineRow, Reader, Section,
+};
 
 use super::super::bytes::Cursor;
 use super::super::pace::{Pace, Unreadable};
 use super::Position;
 use super::units::{Unit, inside};
 
-/// Most bytes of a table of files, which is in memory while its program runs.
-const MAX_HEADER: u64 = 1 << 19;
+/// Most bytes of a table of files, which is in memory while its program runs: some 120 bytes for each that it has. The
+/// largest of Rust's own libraries has 8,000, for 321 files.
+const MAX_HEADER: u64 = 1 << 17;
 
 type Sections = gimli::Dwarf<Cursor>;
 
@@ -32,7 +36,7 @@ pub(super) struct Lines<'a> {
     sections: &'a Sections,
     unit: &'a gimli::Unit<Cursor>,
     folder: Option<AttributeValue<Cursor>>,
-    header: Option<LineProgramHeader<Cursor>>,
+    program: Option<IncompleteLineProgram<Cursor>>,
     found: Vec<Site>,
     paths: HashMap<u64, Arc<str>>,
 }
@@ -49,7 +53,7 @@ impl<'a> Lines<'a> {
             sections,
             unit: &unit.inner,
             folder: unit.attribute(dw::DW_AT_comp_dir),
-            header: None,
+            program: None,
             found: vec![Site::default(); wanted.len()],
             paths: HashMap::new(),
         };
@@ -63,19 +67,24 @@ impl<'a> Lines<'a> {
     async fn run(&mut self, offset: DebugLineOffset, wanted: &[u64], pace: &mut Pace) -> Result<(), Unreadable> {
         check_header(self.sections.debug_line.reader(), offset)?;
         let program = self.sections.debug_line.program(offset, 8, None, None)?;
-        let mut rows = program.rows();
-        self.header = Some(rows.header().clone());
-        // Start of the row before, and what it says.
-        let mut before: Option<(u64, Site)> = None;
-        while let Some((_, row)) = rows.next_row()? {
-            if let Some((start, site)) = before.filter(|(start, _)| *start > 1) {
-                for index in inside(wanted, &(start..row.address())) {
-                    self.found[index] = site;
-                }
-            }
-            before = (!row.end_sequence()).then(|| (row.address(), site(row)));
+        let program = self.program.insert(program);
+        let mut instructions = program.header().instructions();
+        let (mut row, mut sequence) = (LineRow::new(program.header()), Sequence::default());
+        while let Some(instruction) = instructions.next_instruction(program.header())? {
             if pace.step(1)? {
                 pace.rest().await;
+            }
+            match instruction {
+                // No compiler adds files here, and each would be kept.
+                LineInstruction::DefineFile(_) => continue,
+                LineInstruction::SetAddress(address) => sequence.goes_to(address, &row),
+                _ => {}
+            }
+            if row.execute(instruction, program)? {
+                if let Some((range, site)) = sequence.add(&row) {
+                    self.found[inside(wanted, &range)].fill(site);
+                }
+                row.reset(program.header());
             }
         }
         Ok(())
@@ -102,7 +111,7 @@ impl<'a> Lines<'a> {
 
     /// The path of a file: an absolute name, or a name in a folder, which may itself be in the unit's.
     fn path(&self, file: u64) -> Option<String> {
-        let header = self.header.as_ref()?;
+        let header = self.program.as_ref()?.header();
         let file = header.file(file)?;
         let name = self.text(file.path_name())?;
         let unit_folder = || self.folder.clone().and_then(|folder| self.text(folder));
@@ -118,6 +127,38 @@ impl<'a> Lines<'a> {
     fn text(&self, value: AttributeValue<Cursor>) -> Option<String> {
         let text = self.sections.attr_string(self.unit, value).ok()?;
         text.to_string_lossy().ok().map(std::borrow::Cow::into_owned)
+    }
+}
+
+/// Rows with ascending addresses, up to an end.
+#[derive(Default)]
+struct Sequence {
+    /// Where the first row is.
+    start: Option<u64>,
+    /// Start of the row before, and what it says.
+    before: Option<(u64, Site)>,
+    /// Whether it went on where no code is: rows do not count until it goes elsewhere.
+    is_nowhere: bool,
+}
+
+impl Sequence {
+    /// The next rows are at another address. One that is lower, or one of the highest, is `gimli`'s mark of code that
+    /// the linker threw away, too.
+    fn goes_to(&mut self, address: u64, row: &LineRow) {
+        self.is_nowhere = address < row.address() || address >= u64::MAX - 1;
+    }
+
+    /// Adds a row; what the row before says of which addresses. Of a sequence that begins at 0 or 1 the linker threw the
+    /// code away; its addresses are those of other code.
+    fn add(&mut self, row: &LineRow) -> Option<(Range<u64>, Site)> {
+        let Self { start, before, is_nowhere } = std::mem::take(self);
+        let start = start.unwrap_or(row.address());
+        if !row.end_sequence() {
+            let now = if is_nowhere { before } else { Some((row.address(), site(row))) };
+            *self = Self { start: Some(start), before: now, is_nowhere };
+        }
+        let (begin, site) = before.filter(|_| start > 1 && !is_nowhere)?;
+        Some((begin..row.address(), site))
     }
 }
 

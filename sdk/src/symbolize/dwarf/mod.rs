@@ -73,6 +73,8 @@ const SECTIONS: &[SectionId] = &[
 impl Debug {
     /// Opens the debug information of a file: finds out which unit covers what.
     pub(super) async fn open(elf: &Elf, pace: &mut Pace) -> Result<Self, Unreadable> {
+        // Unpacking is bounded by what is unpacked.
+        pace.allow(MAX_STEPS);
         let mut loaded = Vec::with_capacity(SECTIONS.len());
         for id in SECTIONS {
             loaded.push((*id, elf.section(id.name(), pace).await?));

@@ -222,6 +222,17 @@ pub(super) fn functions(file: &Path) -> Vec<(String, u64, u64)> {
     functions
 }
 
+/// Addresses of a section.
+pub(super) fn section(file: &Path, name: &str) -> std::ops::Range<u64> {
+    let listed = tool(Command::new("readelf").args(["-SW"]).arg(file));
+    let line = listed.lines().find(|line| line.split_whitespace().any(|part| part == name)).unwrap();
+    // Behind the name: type, address, offset, size.
+    let mut parts = line.split_whitespace().skip_while(|part| *part != name).skip(2);
+    let mut number = || u64::from_str_radix(parts.next().unwrap(), 16).unwrap();
+    let (start, _, size) = (number(), number(), number());
+    start..start + size
+}
+
 /// The file as if it were loaded at address 0.
 pub(super) fn loaded(file: &Path) -> Module {
     loaded_as(file, super::super::elf::Elf::open(file).unwrap().build_id)

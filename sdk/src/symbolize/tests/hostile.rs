@@ -1,11 +1,15 @@
 //! Files that are not well-formed, by accident or on purpose: they may cost their own names and nothing else.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 
-use super::super::{Folders, Symbol, Symbolizer};
-use super::build::{Folder, functions, loaded, loaded_as, objcopy, symbols, tool};
-use super::learn;
+use super::super::elf::Elf;
+use super::super::pace::Pace;
+use super::super::{Folders, Symbol, Symbolizer, symtab};
+use super::build::{Folder, functions, loaded, loaded_as, objcopy, section, symbols, tool};
+use super::{learn, run};
 use crate::unwind::modules::Modules;
 
 /// Broken copies of each form of the library; `PROFILER_TEST_COPIES` makes it more.
@@ -115,6 +119,60 @@ fn huge_sections_are_not_read_to_their_end() {
     }
 }
 
+/// As many functions of 20,000 bytes, each with a name of 60,000.
+fn long_names(count: usize) -> String {
+    let name = "n".repeat(60_000);
+    let function = |n| format!(".type {name}{n}, %function\n{name}{n}:\n.skip 20000\n.size {name}{n}, 20000\n");
+    [".text\n".to_owned()].into_iter().chain((0..count).map(function)).collect()
+}
+
+/// The names of these addresses by the symbol table alone.
+fn linked(library: &Path, wanted: &[u64]) -> Vec<Option<Arc<str>>> {
+    let elf = Elf::open(library).unwrap();
+    run(symtab::functions(&elf, wanted, &mut Pace::default())).unwrap().names
+}
+
+/// Check that a name is in memory once, however many addresses have it, and that names take no more than their bound.
+#[test]
+fn long_names_are_read_once_and_bounded() {
+    let folder = Folder::new();
+    for (functions, named) in [(1, 20_000), (200, 139 * 100)] {
+        let library = folder.assembly("code.so", &long_names(functions));
+        let text = section(&library, ".text");
+        let wanted: Vec<u64> = text.step_by(functions).collect();
+        let names: Vec<_> = linked(&library, &wanted).into_iter().flatten().collect();
+        let texts: HashMap<_, _> = names.iter().map(|name| (name.as_ptr(), name.len())).collect();
+        let bytes: usize = texts.values().sum();
+        assert!(bytes <= 8 << 20, "{bytes} bytes of {} names", texts.len());
+        assert_eq!((wanted.len(), names.len()), (20_000, named));
+    }
+}
+
+/// As many symbols, each of which covers all of the code.
+fn over_and_over(count: usize) -> String {
+    let symbol = |n| format!(".type f{n}, %function\n.set f{n}, start\n.size f{n}, 20000\n");
+    [".text\nstart:\n.skip 20000\n".to_owned()].into_iter().chain((0..count).map(symbol)).collect()
+}
+
+/// Check that a table of symbols that says of the same addresses over and over is given up for good, that names of what
+/// was read remain, and that one with some names for each address is not given up.
+#[test]
+fn symbols_that_cover_everything_are_given_up() {
+    let folder = Folder::new();
+    for (symbols, given_up) in [(200, 0), (1000, 1)] {
+        let library = folder.assembly("code.so", &over_and_over(symbols));
+        let text = section(&library, ".text");
+        let modules = Modules::only(loaded(&library));
+        let mut symbolizer = Symbolizer::new(Some(Folders::new(&|_| None)));
+        let (first, later): (Vec<u64>, Vec<u64>) = text.partition(|address| address % 1000 != 7);
+        learn(&mut symbolizer, &first, &modules);
+        assert!(symbolizer.symbol(first[0], &modules).frames[0].name.starts_with('f'));
+        assert_eq!((symbolizer.given_up.len(), symbolizer.stats.unresolved), (given_up, 0));
+        learn(&mut symbolizer, &later, &modules);
+        assert_eq!(symbolizer.symbol(later[0], &modules).frames[0].name.starts_with('f'), given_up == 0);
+    }
+}
+
 /// A unit with 20,000 functions, each of which claims the same 20,000 ranges: 400 million steps in 400 kB.
 const CIRCLES: &str = r#"
     .text
@@ -159,6 +217,119 @@ fn debug_information_that_leads_in_circles_is_given_up() {
         learn(&mut symbolizer, &[start + offset], &modules);
         assert_eq!(&*symbolizer.symbol(start + offset, &modules).frames[0].name, "outer");
         assert_eq!(symbolizer.given_up.len(), 1);
+    }
+}
+
+/// A function with one line, and behind it the lines of code that the linker threw away: they reach from 0 over everything.
+const DEAD: &str = r#"
+    .text
+    .globl outer
+    .type outer, %function
+outer:
+    .skip 64
+    .size outer, 64
+    .section .debug_abbrev
+    .byte 1, 0x11, 0, 0x10, 0x17, 0x11, 1, 0x12, 7, 0, 0
+    .byte 0
+    .section .debug_info
+    .4byte 2f - 1f
+1:  .2byte 4
+    .4byte 0
+    .byte 8
+    .byte 1
+    .4byte 0
+    .8byte outer, 64
+2:
+    .section .debug_line
+    .4byte 2f - 1f
+1:  .2byte 4
+    .4byte 4f - 3f
+3:  .byte 1, 1, 1, 0xfb, 14, 13
+    .byte 0, 1, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1
+    .byte 0
+    .asciz "code.c"
+    .byte 0, 0, 0, 0
+4:  .byte 0, 9, 2
+    .8byte outer
+    .byte 3, 4, 1, 2, 64, 0, 1, 1
+    .byte 0, 9, 2
+    .8byte 0
+    .byte 1, 2, 8, 3, 30, 1, 2
+    .uleb128 0x100000
+    .byte 0, 1, 1
+2:
+"#;
+
+/// Check that lines of code that the linker threw away are none of the code that is there.
+#[test]
+fn lines_of_discarded_code_are_ignored() {
+    let folder = Folder::new();
+    let library = folder.assembly("code.so", DEAD);
+    let (_, start, end) = functions(&library)[0];
+    let symbols = symbols(loaded(&library), &Folders::new(&|_| None), &[start, end - 1]);
+    let lines: Vec<_> = symbols.iter().map(|symbol| (&*symbol.frames[0].file, symbol.frames[0].line)).collect();
+    assert_eq!(lines, [("code.c", 5), ("code.c", 5)]);
+}
+
+/// A unit with 200 entries, each of 20,000 attributes that take no bytes: four million steps in 40 kB.
+const WITHOUT_BYTES: &str = r#"
+    .text
+    .globl outer
+    .type outer, %function
+outer:
+    .skip 64
+    .size outer, 64
+    .section .debug_abbrev
+    .byte 1, 0x11, 1, 0x11, 1, 0x12, 7, 0, 0
+    .byte 2, 0x34, 0
+    .rept 20000
+    .byte 0x3f, 0x19
+    .endr
+    .byte 0, 0, 0
+    .section .debug_info
+    .4byte 2f - 1f
+1:  .2byte 4
+    .4byte 0
+    .byte 8
+    .byte 1
+    .8byte outer, 64
+    .fill 200, 1, 2
+    .byte 0
+2:
+"#;
+
+/// Check that attributes count that take no bytes.
+#[test]
+fn attributes_without_bytes_are_steps() {
+    let folder = Folder::new();
+    let library = folder.assembly("code.so", WITHOUT_BYTES);
+    let (_, start, _) = functions(&library)[0];
+    let modules = Modules::only(loaded(&library));
+    let mut symbolizer = Symbolizer::new(Some(Folders::new(&|_| None)));
+    learn(&mut symbolizer, &[start], &modules);
+    assert_eq!(&*symbolizer.symbol(start, &modules).frames[0].name, "outer");
+    assert_eq!(symbolizer.given_up.len(), 1);
+}
+
+/// The same function and line, in a table of as many files, each of which takes a byte.
+fn many_files(count: usize) -> String {
+    let begin = DEAD.find("1:  .2byte 4\n    .4byte 4f").unwrap();
+    let header = format!(
+        "1:  .2byte 5\n .byte 8, 0\n .4byte 4f - 3f\n3:  .byte 1, 1, 1, 0xfb, 14, 13\n .byte 0, 1, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1\n \
+         .byte 1, 1, 8, 1\n .asciz \"/\"\n .byte 1, 1, 0xf\n .uleb128 {count}\n .fill {count}, 1, 1\n"
+    );
+    [&DEAD[..begin], &header, &DEAD[DEAD.find("4:  .byte").unwrap()..]].concat()
+}
+
+/// Check that a table of files that would take more memory than any real one is not read.
+#[test]
+fn tables_of_files_are_bounded() {
+    let folder = Folder::new();
+    for (count, line) in [(100_000, 5), (140_000, 0)] {
+        let library = folder.assembly("code.so", &many_files(count));
+        let (_, start, _) = functions(&library)[0];
+        let symbols = symbols(loaded(&library), &Folders::new(&|_| None), &[start]);
+        assert_eq!((&*symbols[0].frames[0].name, symbols[0].frames[0].line), ("outer", line), "{count}");
     }
 }
 

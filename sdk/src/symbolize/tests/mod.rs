@@ -91,6 +91,21 @@ fn libraries_and_the_vdso_have_names() {
     assert!(names.any(|symbol| symbol.frames[0].name.contains("clock_gettime")));
 }
 
+/// Check that calls into libraries, which linkers put behind functions without a size, are in none of these.
+#[test]
+fn what_the_linker_made_is_in_no_function() {
+    let folder = build::Folder::new();
+    let library = folder.c("code.so", &[]);
+    let (init, plt) = (build::section(&library, ".init"), build::section(&library, ".plt"));
+    let wanted: Vec<u64> = [init.start].into_iter().chain(plt.step_by(4)).collect();
+    let symbols = build::symbols(build::loaded(&library), &Folders::new(&|_| None), &wanted);
+    assert_eq!(&*symbols[0].frames[0].name, "_init");
+    assert!(symbols.len() > 4, "no calls into libraries");
+    for (symbol, address) in symbols.iter().zip(&wanted).skip(1) {
+        assert_eq!(*symbol.frames[0].name, *format!("code.so+{address:#x}"));
+    }
+}
+
 /// The name of a module's file: the C library's is that of the program where that is static.
 fn file_name(module: &Module) -> &str {
     module.name.rsplit('/').next().unwrap()

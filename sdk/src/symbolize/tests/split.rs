@@ -3,8 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::super::dwarf::Debug;
+use super::super::elf::Elf;
+use super::super::pace::Pace;
 use super::super::{Folders, Symbol};
 use super::build::{Folder, functions, loaded, objcopy, symbols};
+use super::run;
 
 /// Folders of this test alone.
 fn folders(folder: &Folder) -> Folders {
@@ -111,6 +115,18 @@ fn compressed_sections_say_the_same() {
         assert!(std::fs::metadata(&library).unwrap().len() < before, "{form}");
         assert_eq!(symbols(loaded(&library), &folders(&folder), &wanted), expected, "{form}");
     }
+}
+
+/// Check that unpacking has steps of its own, however many the table of symbols took.
+#[test]
+fn sections_are_unpacked_whatever_was_read_before() {
+    let folder = Folder::new();
+    let (library, ..) = whole(&folder, &[]);
+    objcopy(&["--compress-debug-sections=zlib"], &[&library]);
+    let mut pace = Pace::default();
+    pace.allow(1);
+    let opened = run(Debug::open(&Elf::open(&library).unwrap(), &mut pace));
+    assert!(opened.is_ok(), "{:?}", opened.err());
 }
 
 /// Check that a library that was replaced after it was loaded names nothing, and that one that was removed is still named
