@@ -200,7 +200,7 @@ impl Room {
             build_id: image.build_id().map(|id| self.bytes(id)),
             unwind: image.unwind_tables().map(|tables| match never_goes {
                 true => Unwind::InPlace(tables),
-                false => self.tables(tables),
+                false => self.tables(&tables),
             }),
         }))
     }
@@ -210,9 +210,9 @@ impl Room {
     }
 
     /// Copies the tables up to where their last entry ends, if that is known. What comes behind it in the segment is nobody's business here.
-    fn tables(&mut self, tables: UnwindTables) -> Unwind {
-        let UnwindTables { header_range, frames_range, .. } = &tables;
-        let end = cfi::end(&tables).unwrap_or(frames_range.end);
+    fn tables(&mut self, tables: &UnwindTables) -> Unwind {
+        let UnwindTables { header_range, frames_range, .. } = tables;
+        let end = cfi::end(tables).unwrap_or(frames_range.end);
         let length = end.saturating_sub(frames_range.start) as usize;
         let frames = self.bytes(tables.frames.get(..length).unwrap_or(&tables.frames));
         let (header_range, frames_range) = (header_range.clone(), frames_range.clone());
