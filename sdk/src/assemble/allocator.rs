@@ -77,7 +77,7 @@ mod tests {
     fn hidden(functions: &[(&str, &str)]) -> usize {
         let frame =
             |(name, file): &(&str, &str)| Frame { name: (*name).into(), file: (*file).into(), ..Frame::default() };
-        let symbol = Symbol { frames: functions.iter().map(frame).collect(), language: Language::Rust };
+        let symbol = Symbol { frames: functions.iter().map(frame).collect(), language: Language::Rust, first: 0 };
         super::functions(&symbol)
     }
 

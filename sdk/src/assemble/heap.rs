@@ -250,7 +250,7 @@ mod tests {
     /// The symbol of these functions, innermost first.
     fn symbol(names: &[&str]) -> Symbol {
         let frames = names.iter().map(|name| Frame { name: (*name).into(), ..Frame::default() });
-        Symbol { frames: frames.collect(), language: Language::Rust }
+        Symbol { frames: frames.collect(), language: Language::Rust, first: 0 }
     }
 
     /// Check that functions of the allocator are hidden at the leaf, whole ones and inlined ones, that the same place shows them where it is not the leaf, and that a

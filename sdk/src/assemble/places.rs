@@ -15,13 +15,10 @@ use crate::unwind::modules::{Module, Modules};
 pub(crate) enum Granularity {
     /// Each instruction is a place of its own, for who reads disassembly: profiles on demand.
     Addresses,
-    /// Those of one line, with the same inlined calls, are one place, which has the address of one of them; where the build has no line tables, those of one
-    /// function: what goes out all the time.
+    /// Those of one line, with the same inlined calls, are one place, which has the address of the first that was met; where the build has no line tables, those of
+    /// one function: what goes out all the time.
     Lines,
 }
-
-/// What instructions of a line have in common: the mapping, the linker's name of the function, and the lines.
-type OfLine = (MappingId, Arc<str>, Box<[Line]>);
 
 /// What is in the dictionary already.
 pub(super) struct Places<'a> {
@@ -31,16 +28,13 @@ pub(super) struct Places<'a> {
     granularity: Granularity,
     /// By era, address, and how many functions inlined there are left out.
     locations: Map<(usize, u64, usize), LocationId>,
-    /// Where one stands for all of a line.
-    lines: Map<OfLine, LocationId>,
     /// By the module itself: where one was, another one may have been at another time.
     mappings: Map<*const Module, MappingId>,
 }
 
 impl<'a> Places<'a> {
     pub(super) fn new(symbolizer: &'a Symbolizer, eras: &'a [Arc<Modules>], granularity: Granularity) -> Self {
-        let (locations, lines, mappings) = (Map::default(), Map::default(), Map::default());
-        Self { symbolizer, eras, granularity, locations, lines, mappings }
+        Self { symbolizer, eras, granularity, locations: Map::default(), mappings: Map::default() }
     }
 
     /// A place in the code without so many of the functions inlined there, of which the last one stays.
@@ -64,15 +58,11 @@ impl<'a> Places<'a> {
         };
         let frame_type = dictionary.attribute("profile.frame.type", frame_type);
         let attributes = dictionary.attribute_set([frame_type]);
-        let mut intern = |lines| dictionary.locations.intern(Location { mapping, address, lines, attributes });
-        let id = match (self.granularity, symbol.frames.last()) {
-            // Of what is in no mapping, the address alone says where it is.
-            (Granularity::Lines, Some(function)) if mapping != MappingId::ZERO => {
-                let key = (mapping, Arc::clone(&function.system_name), lines);
-                *self.lines.entry(key).or_insert_with_key(|(.., lines)| intern(lines.clone()))
-            }
-            _ => intern(lines),
+        let address = match (self.granularity, module) {
+            (Granularity::Lines, Some(module)) => module.bias.wrapping_add(symbol.first),
+            _ => address,
         };
+        let id = dictionary.locations.intern(Location { mapping, address, lines, attributes });
         self.locations.insert((era, address, hidden), id);
         id
     }
@@ -139,7 +129,7 @@ mod tests {
     }
 
     fn symbol(frames: &[Frame]) -> Symbol {
-        Symbol { frames: frames.into(), language: Language::Rust }
+        Symbol { frames: frames.into(), language: Language::Rust, first: 0 }
     }
 
     /// Check that a function of Rust has its name once, and one of another language that which the linker knows, too.
@@ -148,7 +138,7 @@ mod tests {
         let mut dictionary = Dictionary::default();
         let mut told = |language| {
             let frames = Box::new([frame("shop::total", "_ZN4shop5totalEv", 0)]);
-            let lines = lines(&Symbol { frames, language }, 0, &mut dictionary);
+            let lines = lines(&Symbol { frames, language, first: 0 }, 0, &mut dictionary);
             let function = *dictionary.functions.get(lines[0].function).unwrap();
             [function.name, function.system_name].map(|id| dictionary.strings.text(id).to_owned())
         };
@@ -178,7 +168,10 @@ mod tests {
         let addresses = || START + 0x1000..START + 0x1008;
         let elsewhere = [1, 2];
         let of_nothing = symbol(&[frame("jit", "", 0)]);
-        let known = addresses().zip(symbols).chain(elsewhere.map(|address| (address, of_nothing.clone())));
+        let known = addresses()
+            .zip(symbols)
+            .map(|(address, symbol)| (address, Symbol { first: address - START, ..symbol }))
+            .chain(elsewhere.map(|address| (address, of_nothing.clone())));
         let symbolizer = Symbolizer::knowing(known, &modules);
         let eras = [Arc::new(modules)];
         let told = |granularity| {

@@ -1,18 +1,22 @@
 //! Symbols that were found, kept by module and offset.
 //!
 //! In: symbols. Out: symbols again, as long as there is room: the cache is bounded in bytes. Two generations: what a window
-//! uses moves to the young one, and the old one goes when room is needed. Equal names and paths are kept once.
+//! uses moves to the young one, and the old one goes when room is needed. Equal names and paths are kept once, and so is what is known of several addresses
+//! of a module, with the first of them.
 
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use profiler_proto::hash::{Map, Set};
 
-use super::{Frame, Symbol};
+use super::{Frame, Language, Symbol};
 
 /// Most bytes that are kept, both generations together.
 pub(super) const MAX_BYTES: usize = 8 << 20;
-/// What an entry costs beside its frames: key, pointer, counts, the map's slack.
-const ENTRY_BYTES: usize = 96;
+/// What an address costs: key, pointer, the map's slack.
+const ENTRY_BYTES: usize = 48;
+/// What a symbol costs beside its frames: counts, pointers, the map's slack.
+const DISTINCT_BYTES: usize = 96;
 /// What a text costs beside its bytes.
 const TEXT_BYTES: usize = 48;
 
@@ -29,8 +33,36 @@ pub(super) struct Cache {
 #[derive(Debug, Default)]
 struct Generation {
     symbols: Map<Key, Arc<Symbol>>,
+    distinct: Set<Distinct>,
     texts: Set<Arc<str>>,
     bytes: usize,
+}
+
+/// What is known of addresses of a module; of which the first is does not tell it from others.
+#[derive(Debug, Clone)]
+struct Distinct {
+    module: u64,
+    symbol: Arc<Symbol>,
+}
+
+impl Distinct {
+    fn identity(&self) -> (u64, Language, &[Frame]) {
+        (self.module, self.symbol.language, &self.symbol.frames)
+    }
+}
+
+impl PartialEq for Distinct {
+    fn eq(&self, other: &Self) -> bool {
+        self.identity() == other.identity()
+    }
+}
+
+impl Eq for Distinct {}
+
+impl Hash for Distinct {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.identity().hash(state);
+    }
 }
 
 impl Cache {
@@ -57,7 +89,9 @@ impl Cache {
 
     /// Adds a symbol, if there is room for it.
     pub(super) fn add(&mut self, key: Key, symbol: &Symbol) {
-        self.young.add(key, symbol);
+        let symbol = Distinct { module: key.0, symbol: Arc::new(self.young.shared(symbol)) };
+        let known = self.old.distinct.get(&symbol).cloned();
+        self.young.add(key, known.unwrap_or(symbol));
         if self.young.bytes + self.old.bytes > MAX_BYTES {
             self.old = Generation::default();
         }
@@ -79,16 +113,28 @@ impl Cache {
 }
 
 impl Generation {
-    fn add(&mut self, key: Key, symbol: &Symbol) {
+    /// A symbol with texts of this generation.
+    fn shared(&mut self, symbol: &Symbol) -> Symbol {
         let frames = symbol.frames.iter().map(|frame| Frame {
             name: self.text(&frame.name),
             system_name: self.text(&frame.system_name),
             file: self.text(&frame.file),
             ..*frame
         });
-        let frames: Box<[Frame]> = frames.collect();
-        self.bytes += ENTRY_BYTES + size_of_val(&*frames);
-        self.symbols.insert(key, Arc::new(Symbol { frames, language: symbol.language }));
+        Symbol { frames: frames.collect(), ..*symbol }
+    }
+
+    fn add(&mut self, key: Key, symbol: Distinct) {
+        self.bytes += ENTRY_BYTES;
+        let known = match self.distinct.get(&symbol) {
+            Some(known) => Arc::clone(&known.symbol),
+            None => {
+                self.bytes += DISTINCT_BYTES + size_of_val(&*symbol.symbol.frames);
+                self.distinct.insert(symbol.clone());
+                symbol.symbol
+            }
+        };
+        self.symbols.insert(key, known);
     }
 
     fn text(&mut self, text: &Arc<str>) -> Arc<str> {
@@ -108,7 +154,7 @@ mod tests {
 
     fn symbol(name: &str) -> Symbol {
         let frame = Frame { name: name.into(), file: "same.rs".into(), ..Frame::default() };
-        Symbol { frames: Box::new([frame]), language: Language::Rust }
+        Symbol { frames: Box::new([frame]), language: Language::Rust, first: 0 }
     }
 
     /// Check that bytes are bounded, and that what is in use outlives what is not.
@@ -144,8 +190,27 @@ mod tests {
         cache.add((1, 0), &symbol("a"));
         let first = cache.bytes();
         cache.add((1, 1), &symbol("a"));
-        assert_eq!(cache.bytes() - first, ENTRY_BYTES + size_of::<Frame>());
-        let file = |offset| Arc::clone(&cache.find(&(1, offset)).unwrap().frames[0].file);
-        assert!(Arc::ptr_eq(&file(0), &file(1)));
+        assert_eq!(cache.bytes() - first, ENTRY_BYTES);
+        cache.add((2, 0), &symbol("a"));
+        assert_eq!(cache.bytes() - first, 2 * ENTRY_BYTES + DISTINCT_BYTES + size_of::<Frame>());
+        let file = |key| Arc::clone(&cache.find(&key).unwrap().frames[0].file);
+        assert!(Arc::ptr_eq(&file((1, 0)), &file((1, 1))) && Arc::ptr_eq(&file((1, 0)), &file((2, 0))));
+    }
+
+    /// Check that what was known first stands for all of which the same is known, also where it is not used for a while, and of each module for itself.
+    #[test]
+    fn the_first_address_stands_for_all() {
+        let mut cache = Cache::default();
+        let first = |cache: &Cache, key| cache.find(&key).unwrap().first;
+        let mut add = |cache: &mut Cache, key: Key| cache.add(key, &Symbol { first: key.1, ..symbol("a") });
+        [(1, 7), (1, 3), (2, 3)].into_iter().for_each(|key| add(&mut cache, key));
+        assert_eq!([(1, 7), (1, 3), (2, 3)].map(|key| first(&cache, key)), [7, 7, 3]);
+        // Another generation begins, which meets another one of them first.
+        let long = "n".repeat(MAX_BYTES / 2);
+        cache.add((3, 0), &symbol(&long));
+        cache.begin();
+        add(&mut cache, (1, 5));
+        assert!(cache.keep(&(1, 3)));
+        assert_eq!([(1, 5), (1, 3)].map(|key| first(&cache, key)), [7, 7]);
     }
 }

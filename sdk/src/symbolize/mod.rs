@@ -50,10 +50,12 @@ pub(crate) struct Symbol {
     /// The functions there, innermost inlined first, the physical one last; never empty.
     pub(crate) frames: Box<[Frame]>,
     pub(crate) language: Language,
+    /// Of the addresses in its module of which the same is known, the one that was met first, as an offset: it stands for all of them.
+    pub(crate) first: u64,
 }
 
 /// A function at an address.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Frame {
     /// Demangled.
     pub(crate) name: Arc<str>,
@@ -66,7 +68,7 @@ pub(crate) struct Frame {
 }
 
 /// What a function was written in, as far as its name tells.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Language {
     Rust,
     Native,
@@ -160,7 +162,7 @@ impl Symbolizer {
         for (index, offset) in offsets.iter().enumerate() {
             let linked = linked.get(index).and_then(Option::as_deref);
             let place = places.get(index).cloned().unwrap_or_default();
-            let symbol = match named(&place, linked, &mut patience) {
+            let symbol = match named(*offset, &place, linked, &mut patience) {
                 Some(symbol) => {
                     self.stats.resolved += 1;
                     symbol
@@ -269,7 +271,7 @@ fn identity(modules: &Modules, module: &Module) -> u64 {
 
 /// The symbol at a place, the name of the physical function being the linker's where there is one: line tables tell the
 /// last part of a name only.
-fn named(place: &Place, linked: Option<&str>, patience: &mut Patience) -> Option<Symbol> {
+fn named(offset: u64, place: &Place, linked: Option<&str>, patience: &mut Patience) -> Option<Symbol> {
     let physical = linked.or_else(|| place.functions.first().map(|function| &*function.name));
     let physical = physical.filter(|name| !name.is_empty())?;
     let language = if is_rust(physical) { Language::Rust } else { Language::Native };
@@ -283,7 +285,7 @@ fn named(place: &Place, linked: Option<&str>, patience: &mut Patience) -> Option
         position = &function.site;
     }
     frames.push(frame(physical, position, patience));
-    Some(Symbol { frames: frames.into(), language })
+    Some(Symbol { frames: frames.into(), language, first: offset })
 }
 
 fn inlined(name: &str, position: &Position, language: Language, patience: &mut Patience) -> Frame {
@@ -321,7 +323,7 @@ fn unresolved(module: Option<&Module>, offset: u64, position: &Position) -> Symb
         column: position.column,
         ..Frame::default()
     };
-    Symbol { frames: Box::new([frame]), language: Language::Native }
+    Symbol { frames: Box::new([frame]), language: Language::Native, first: offset }
 }
 
 #[cfg(test)]
