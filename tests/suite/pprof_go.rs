@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use profiler_proto::model::ProfileSet;
+use profiler_proto::model::{Function, Kind, Line, Location, Profile, ProfileSet, Sample, Stack};
 use profiler_proto::validate::{Rule, validate};
 use profiler_proto::{Limits, otlp, pprof};
 use profiler_tests::process::{Finished, Running};
@@ -190,4 +190,25 @@ fn profiles_of_go_1_22_come_back() {
 #[test]
 fn profiles_of_go_1_24_come_back() {
     come_back("go1.24.13");
+}
+
+/// Check that the viewer, which looks for the linker's names by itself, shows names of Rust as they are: with what is in brackets.
+#[test]
+fn names_of_rust_are_shown_whole() {
+    const NAME: &str = "<alloc::vec::Vec<(u64, shop::Item)> as shop::Sum<u8>>::total";
+    let mut set = ProfileSet::default();
+    let dictionary = &mut set.dictionary;
+    let kind = Kind::cpu(dictionary, 10_000_000);
+    let name = dictionary.strings.intern_str(NAME);
+    let function = dictionary.functions.intern(Function { name, ..Function::default() });
+    let lines = Box::new([Line { function, ..Line::default() }]);
+    let locations = Box::new([dictionary.locations.intern(Location { address: 0x1000, lines, ..Location::default() })]);
+    let stack = dictionary.stacks.intern(Stack { locations });
+    let samples = vec![Sample { stack, value: 100, ..Sample::default() }];
+    set.profiles.push(Profile { kind, duration_nanos: 1_000_000_000, samples, ..Profile::default() });
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("names_of_rust.pb.gz");
+    std::fs::write(&file, pprof::encode(&set)).unwrap();
+    let folder = file.parent().unwrap();
+    let top = go("local", folder, &["tool", "pprof", "-top", file.to_str().unwrap()]);
+    assert!(top.lines().any(|line| line.ends_with(&format!("  {NAME}"))), "{top}");
 }
