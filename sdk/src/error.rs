@@ -26,7 +26,6 @@ pub enum ErrorKind {
 }
 
 /// An error of this crate: what failed, with which value, why, and what to do about it.
-#[derive(Debug)]
 pub struct Error {
     kind: ErrorKind,
     /// "PROFILER_RATE_HZ=0", "bind 127.0.0.1:6060", …
@@ -67,6 +66,13 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}; {}", self.what, self.why, self.remedy)
+    }
+}
+
+/// As for people: it is what a program shows whose `main` returns the error.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

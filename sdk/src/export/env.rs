@@ -82,12 +82,15 @@ impl Environment<'_> {
         let Some(variable) = self.find("ENDPOINT")? else { return Ok(None) };
         let protocol = self.protocol()?;
         let rule = if variable.own { PathRule::AsIs } else { PathRule::Append };
-        if protocol == Protocol::Grpc && !variable.value.contains("://") {
+        let mut text = variable.value;
+        if protocol == Protocol::Grpc && !text.contains("://") {
             let scheme = if self.insecure()? { "http" } else { "https" };
-            let text = format!("{scheme}://{}", variable.value);
-            return Endpoint::parse(&variable.name, &text, protocol, rule).map(|endpoint| Some((protocol, endpoint)));
+            text = format!("{scheme}://{text}");
         }
-        let endpoint = Endpoint::parse(&variable.name, &variable.value, protocol, rule)?;
+        let endpoint = Endpoint::parse(&variable.name, &text, protocol, rule)?;
+        if let Some(doubt) = doubt(protocol, &endpoint) {
+            tracing::warn!("{}={}: {doubt}", variable.name, endpoint.shown);
+        }
         Ok(Some((protocol, endpoint)))
     }
 
@@ -194,6 +197,21 @@ impl Environment<'_> {
 
 const PROTOCOL: &str = "set it to http/protobuf or grpc";
 
+/// What looks like a mistake in an endpoint, and may be none.
+fn doubt(protocol: Protocol, endpoint: &Endpoint) -> Option<&'static str> {
+    match (protocol, endpoint.port) {
+        _ if endpoint.socket.is_some() => None,
+        (Protocol::Http, 4317) => Some("port 4317 is gRPC's by custom; is OTEL_EXPORTER_OTLP_PROTOCOL=grpc missing?"),
+        (Protocol::Grpc, 4318) => {
+            Some("port 4318 is HTTP's by custom; is OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf missing?")
+        }
+        (Protocol::Http, _) if endpoint.uri.path() == "/" => {
+            Some("it has no path, and is taken as it is; collectors take profiles at /v1development/profiles")
+        }
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::destination::{Kind, resolve};
@@ -211,6 +229,26 @@ mod tests {
 
     fn found(variables: &[(&str, &str)]) -> Settings {
         settings(variables).unwrap()
+    }
+
+    /// Check that ports that are customary for the other protocol are doubted, and a path that is none.
+    #[test]
+    fn what_looks_like_a_mistake_is_doubted() {
+        let doubts =
+            |text, protocol, rule| doubt(protocol, &Endpoint::parse("ENDPOINT", text, protocol, rule).unwrap());
+        for (text, protocol, rule, expected) in [
+            ("http://c:4317", Protocol::Http, PathRule::Append, Some("grpc")),
+            ("http://c:4318", Protocol::Grpc, PathRule::Append, Some("http/protobuf")),
+            ("http://c:4318/", Protocol::Http, PathRule::AsIs, Some("/v1development/profiles")),
+            ("http://c:4318", Protocol::Http, PathRule::Append, None),
+            ("http://c:4318/exact", Protocol::Http, PathRule::AsIs, None),
+            ("http://c:4317", Protocol::Grpc, PathRule::AsIs, None),
+            ("unix:///run/otel.sock", Protocol::Http, PathRule::AsIs, None),
+        ] {
+            let found = doubts(text, protocol, rule);
+            assert_eq!(found.is_some(), expected.is_some(), "{text}: {found:?}");
+            assert!(found.unwrap_or_default().contains(expected.unwrap_or_default()), "{found:?}");
+        }
     }
 
     /// Check the defaults beside an endpoint.

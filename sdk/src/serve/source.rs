@@ -114,6 +114,6 @@ pub enum CaptureError {
     #[error("no profiled process keeps such a profile: it is Go's runtime that does, and the sidecar that reads it")]
     NoRuntime,
     /// The process that was asked for is not profiled, or is gone.
-    #[error("no process with this pid is profiled; /stats and the page list those that are")]
+    #[error("no process of this name or pid is profiled; /stats and the page list those that are")]
     NoProcess,
 }

@@ -78,7 +78,7 @@ fn a_capture_says_whose_samples_are() {
     }
     assert_eq!(*server.source.asked.lock().unwrap(), ["profile None", &format!("profile Some({GO})"), "profile None"]);
     let none = server.get("/debug/pprof/profile?seconds=1&pid=3");
-    assert_eq!((none.status, none.text().contains("no process with this pid")), (404, true));
+    assert_eq!((none.status, none.text().contains("no process of this name or pid")), (404, true));
 }
 
 /// Check that the tree of all has the services below its root in one period, and that of one process only its own.

@@ -13,6 +13,7 @@ use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value;
 use opentelemetry_proto::tonic::metrics::v1::{AggregationTemporality, Metric, ResourceMetrics};
 use profiler_proto::Limits;
 use profiler_proto::otlp::{decode_bytes, wire_resource};
+use profiler_proto::validate::validate_bytes;
 use prost::Message as _;
 use serde_json::Value as Json;
 
@@ -62,6 +63,9 @@ fn answer(stream: &TcpStream, status: &dyn Fn() -> &'static str, sender: &Sender
         let mut plain = Vec::new();
         flate2::read::GzDecoder::new(&body[..]).read_to_end(&mut plain).unwrap();
         body = plain;
+    }
+    if path.ends_with("/profiles") {
+        assert_eq!(validate_bytes(&body), [], "receivers refuse this");
     }
     let status = if path == METRICS { status() } else { "200 OK" };
     let mut writer = stream;

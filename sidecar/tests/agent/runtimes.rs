@@ -201,7 +201,7 @@ fn what_is_left_out_is_not_read_when_it_is_asked_for() {
             let refused = get(&page, &format!("/debug/pprof/{of}?pid={beside}"));
             let told = String::from_utf8_lossy(&refused.body).into_owned();
             assert_eq!(refused.status, 404, "{filter:?} {of}: {told}");
-            assert!(told.contains("no process with this pid is profiled"), "{filter:?} {of}: {told}");
+            assert!(told.contains("no process of this name or pid is profiled"), "{filter:?} {of}: {told}");
             let all = get(&page, &format!("/debug/pprof/{of}"));
             assert_eq!(all.status, 200, "{filter:?} {of}");
             let set = decode(&all.body);

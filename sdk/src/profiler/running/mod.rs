@@ -155,7 +155,9 @@ impl Running {
         let account = self.handle.stats().account;
         if !done {
             self.handle.give_up_heap_profiles(Cause::Shutdown);
-            tracing::warn!(account.pending, "the time to shut down was over before all samples were sent");
+            if account.pending > 0 {
+                tracing::warn!(account.pending, "the time to shut down was over before all samples were sent");
+            }
         }
         if account.lost.total() > 0 {
             tracing::warn!(lost = ?account.lost, "samples were lost");
