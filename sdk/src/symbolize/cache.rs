@@ -202,7 +202,7 @@ mod tests {
     fn the_first_address_stands_for_all() {
         let mut cache = Cache::default();
         let first = |cache: &Cache, key| cache.find(&key).unwrap().first;
-        let mut add = |cache: &mut Cache, key: Key| cache.add(key, &Symbol { first: key.1, ..symbol("a") });
+        let add = |cache: &mut Cache, key: Key| cache.add(key, &Symbol { first: key.1, ..symbol("a") });
         [(1, 7), (1, 3), (2, 3)].into_iter().for_each(|key| add(&mut cache, key));
         assert_eq!([(1, 7), (1, 3), (2, 3)].map(|key| first(&cache, key)), [7, 7, 3]);
         // Another generation begins, which meets another one of them first.
