@@ -28,6 +28,14 @@ impl ProfileSet {
         if order::is_compact(self) { Cow::Borrowed(self) } else { Cow::Owned(self.compacted()) }
     }
 
+    /// The compact form without mappings whose build nobody can name, as in what Go writes of programs that its linker gave no build id:
+    /// receivers tell files by their builds.
+    #[must_use]
+    pub fn of_known_builds(&self) -> Self {
+        let excerpt = Excerpts { import: Import::of_known_builds(&self.dictionary) }.of(&self.profiles);
+        Self { resource: self.resource.clone(), scope: self.scope.clone(), ..excerpt }
+    }
+
     /// The compact set of `profiles`, which refer to this set's dictionary.
     pub(crate) fn with_profiles<'a>(&self, profiles: impl IntoIterator<Item = &'a Profile>) -> Self {
         self.with_samples(profiles, |_| true)

@@ -5,6 +5,7 @@
 //! their table become "not set".
 
 use super::attribute::AttributeSet;
+use super::mapping::BUILD_IDS;
 use super::table::{AttributeId, AttributeSetId, FunctionId, Id, LinkId, LocationId, MappingId, StackId, StringId};
 use super::{Attribute, Dictionary, Function, Kind, Line, Location, Mapping, Profile, Sample, Stack, ValueType};
 
@@ -12,6 +13,8 @@ use super::{Attribute, Dictionary, Function, Kind, Line, Location, Mapping, Prof
 #[derive(Debug)]
 pub(crate) struct Import<'a> {
     from: &'a Dictionary,
+    /// Whether mappings whose build nobody can name become "no mapping".
+    needs_builds: bool,
     strings: Memo<StringId>,
     mappings: Memo<MappingId>,
     functions: Memo<FunctionId>,
@@ -27,6 +30,7 @@ impl<'a> Import<'a> {
     pub(crate) fn new(from: &'a Dictionary) -> Self {
         Self {
             from,
+            needs_builds: false,
             strings: Memo::new(from.strings.len()),
             mappings: Memo::new(from.mappings.len()),
             functions: Memo::new(from.functions.len()),
@@ -36,6 +40,11 @@ impl<'a> Import<'a> {
             attribute_sets: Memo::new(from.attribute_sets.len()),
             links: Memo::new(from.links.len()),
         }
+    }
+
+    /// The same, where mappings whose build nobody can name become "no mapping": receivers tell files by their builds.
+    pub(crate) fn of_known_builds(from: &'a Dictionary) -> Self {
+        Self { needs_builds: true, ..Self::new(from) }
     }
 
     /// Another target follows.
@@ -122,7 +131,12 @@ impl<'a> Import<'a> {
 
     fn mapping(&mut self, id: MappingId, into: &mut Dictionary) -> MappingId {
         self.mappings.known(id).unwrap_or_else(|| {
-            let Some(mapping) = self.from.mappings.get(id).copied() else { return MappingId::ZERO };
+            let from = self.from;
+            let Some(mapping) = from.mappings.get(id).copied() else { return MappingId::ZERO };
+            let has_build = || from.attributes_of(mapping.attributes).any(|(key, _)| BUILD_IDS.contains(&key));
+            if self.needs_builds && !has_build() {
+                return self.mappings.keep(id, MappingId::ZERO);
+            }
             let copy = Mapping {
                 filename: self.string(mapping.filename, into),
                 attributes: self.attribute_set(mapping.attributes, into),

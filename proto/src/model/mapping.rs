@@ -2,6 +2,10 @@
 
 use super::table::{AttributeSetId, StringId};
 
+/// What identifies the file of a mapping (OpenTelemetry specification, profiles/mappings.md).
+pub(crate) const BUILD_IDS: [&str; 3] =
+    ["process.executable.build_id.gnu", "process.executable.build_id.go", "process.executable.build_id.htlhash"];
+
 /// A part of a file mapped as code. Zero value: "no mapping".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Mapping {

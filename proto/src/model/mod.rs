@@ -31,6 +31,7 @@ pub use join::{Labels, Scale, join};
 pub use kind::{Contention, Kind, ValueType};
 pub use link::Link;
 pub use location::{Line, Location};
+pub(crate) use mapping::BUILD_IDS;
 pub use mapping::Mapping;
 pub use merge::{Merge, merge};
 pub use sample::{Profile, Sample};

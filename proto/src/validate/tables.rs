@@ -7,11 +7,8 @@ use prost::Message;
 use super::attributes::{check_indices, check_value};
 use super::references::{References, Table};
 use super::{Report, Rule};
+use crate::model::BUILD_IDS;
 use crate::otlp::messages::{Function, KeyValueAndUnit, Link, Location, Mapping, Stack};
-
-/// What identifies the file of a mapping (OpenTelemetry specification, profiles/mappings.md).
-const BUILD_IDS: [&str; 3] =
-    ["process.executable.build_id.gnu", "process.executable.build_id.go", "process.executable.build_id.htlhash"];
 
 pub(super) fn check(references: &mut References<'_>, report: &mut Report) {
     let dictionary = references.dictionary;

@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 
 use profiler_proto::ProfileSet;
-use profiler_proto::model::{Difference, Excerpts, Kind, Merge, Stack, TagFilter, Value, merge};
+use profiler_proto::model::{
+    Difference, Excerpts, Kind, Location, Mapping, Merge, Profile, Sample, Stack, TagFilter, Value, merge,
+};
 use proptest::prelude::*;
 
 use crate::arbitrary::{plans, values};
@@ -150,6 +152,30 @@ fn a_filtered_sum_is_compact() {
     assert_eq!(sum, set.filtered(&filter));
     assert_eq!(sum.dictionary.attributes.iter().filter(|a| a.value == Value::from("/orders")).count(), 0);
     assert_eq!(sum.dictionary.links.len(), 1);
+}
+
+/// Check that a mapping whose build nobody can name is left out, and one with a build stays.
+#[test]
+fn mappings_have_builds() {
+    let mut set = ProfileSet::default();
+    let dictionary = &mut set.dictionary;
+    let kind = Kind::cpu(dictionary, 1);
+    let id = dictionary.attribute("process.executable.build_id.go", "abc");
+    let other = dictionary.attribute("pprof.mapping.has_functions", true);
+    let builds = [dictionary.attribute_set([id, other]), dictionary.attribute_set([other])];
+    let samples = builds.into_iter().zip(1..).map(|(attributes, place)| {
+        let mapping = Mapping { start: place << 20, limit: (place + 1) << 20, attributes, ..Mapping::default() };
+        let mapping = dictionary.mappings.intern(mapping);
+        let location = Location { mapping, address: (place << 20) + 1, ..Location::default() };
+        let locations = Box::new([dictionary.locations.intern(location)]);
+        Sample { stack: dictionary.stacks.intern(Stack { locations }), value: 1, ..Sample::default() }
+    });
+    let samples = samples.collect();
+    set.profiles.push(Profile { kind, samples, ..Profile::default() });
+    let known = set.of_known_builds();
+    let starts: Vec<u64> = known.dictionary.mappings.iter().map(|mapping| mapping.start).collect();
+    let of_places: Vec<bool> = known.dictionary.locations.iter().map(|place| place.mapping.is_zero()).collect();
+    assert_eq!((starts, of_places), (vec![0, 1 << 20], vec![true, false, true]));
 }
 
 proptest! {

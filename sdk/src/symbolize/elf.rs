@@ -24,6 +24,8 @@ const MAX_NAME: u64 = 32;
 const MAX_NOTES: u64 = 64 << 10;
 /// Most bytes of unpacked sections of one file.
 const MAX_UNPACKED: u64 = 32 << 20;
+/// How much longer packed sections may be than what they unpack to, beside a part of that.
+const PACKED_MORE: u64 = 64 << 10;
 
 const SHT_NOTE: u32 = 7;
 const SHT_NOBITS: u32 = 8;
@@ -120,6 +122,10 @@ impl Elf {
         } else {
             return Ok(bytes);
         };
+        // A packer makes little more of what cannot be packed; in what is much longer, there may be no end of blocks without a byte.
+        if bytes.len() as u64 > len.saturating_add(len / 128).saturating_add(PACKED_MORE) {
+            return Err(Unreadable::TooLarge("compressed debug information, for what it unpacks to"));
+        }
         let room = self.room.get().checked_sub(len).ok_or(Unreadable::TooLarge("compressed debug information"))?;
         self.room.set(room);
         let unpacked = inflate::unpack(bytes, packing, len, pace).await?;

@@ -19,16 +19,20 @@ const MAX_DEPTH: u32 = 48;
 /// Most arguments of templates, in a name with a conversion operator, that may belong to a parameter of a template: they are
 /// read twice at each level.
 const MAX_CONVERSIONS: usize = 8;
-/// How long the C++ names of a module may be read in vain: hundreds of times what those take that are too deep.
-const MAX_IN_VAIN: Duration = Duration::from_millis(500);
+/// Most letters in a name that may be `new`, or `new[]`: what is behind one is read twice. Of 43,000 names of LLVM and the C++ library none has as many.
+const MAX_NEW: usize = 8;
+/// How long the C++ names of a module may take beside what each may, hundreds of times what those take that are too deep.
+const MAX_SLOW: Duration = Duration::from_millis(500);
+/// What each may take.
+const USUAL: Duration = Duration::from_micros(100);
 
-/// How long malformed C++ names may still be tried: one may take long, many would take for ever.
+/// How long C++ names may still be slow: one may take long, many would take for ever.
 #[derive(Debug)]
 pub(super) struct Patience(Duration);
 
 impl Default for Patience {
     fn default() -> Self {
-        Self(MAX_IN_VAIN)
+        Self(MAX_SLOW)
     }
 }
 
@@ -52,29 +56,30 @@ pub(super) fn demangled(name: &str, patience: &mut Patience) -> String {
         return text.finish();
     }
     // A few bytes can stand for a name of any length: it is cut while it is written.
-    if let Some(symbol) = cpp(name, patience) {
-        let written = symbol.structured_demangle(&mut text, &DemangleOptions::default());
-        if written.is_ok() || text.is_full {
-            return text.finish();
-        }
-        text = Cut::default();
+    let is_tried = name.starts_with("_Z") && name.len() <= MAX_CPP && !patience.is_over() && !multiplies(name);
+    let begin = Instant::now();
+    let is_cpp = is_tried && write_cpp(name, &mut text).is_some();
+    if is_tried {
+        patience.0 = patience.0.saturating_sub(begin.elapsed().saturating_sub(USUAL));
     }
-    let _cut = text.write_str(name);
+    if !is_cpp {
+        text = Cut::default();
+        let _cut = text.write_str(name);
+    }
     text.finish()
 }
 
-/// The parts of a C++ name, if it is one.
-fn cpp<'a>(name: &'a str, patience: &mut Patience) -> Option<Symbol<&'a str>> {
-    let doubles = || name.contains("cv") && name.matches("_I").count() > MAX_CONVERSIONS;
-    if !name.starts_with("_Z") || name.len() > MAX_CPP || patience.is_over() || doubles() {
-        return None;
-    }
-    let begin = Instant::now();
-    let symbol = Symbol::new_with_options(name, &ParseOptions::default().recursion_limit(MAX_DEPTH)).ok();
-    if symbol.is_none() {
-        patience.0 = patience.0.saturating_sub(begin.elapsed());
-    }
-    symbol
+/// Whether a C++ name may take many times the time of one that is hardly shorter.
+fn multiplies(name: &str) -> bool {
+    let count = |what| name.matches(what).count();
+    (name.contains("cv") && count("_I") > MAX_CONVERSIONS) || count("nw") + count("na") > MAX_NEW
+}
+
+/// A C++ name as people write it, if it is one.
+fn write_cpp(name: &str, text: &mut Cut) -> Option<()> {
+    let symbol = Symbol::new_with_options(name, &ParseOptions::default().recursion_limit(MAX_DEPTH)).ok()?;
+    let written = symbol.structured_demangle(text, &DemangleOptions::default());
+    (written.is_ok() || text.is_full).then_some(())
 }
 
 /// Text up to [`MAX_NAME`].
@@ -158,7 +163,8 @@ mod tests {
     fn names_that_would_take_for_ever_are_kept() {
         let nested = |times: usize| format!("_ZN1acv{}i{}EIiEEv", "T_I".repeat(times + 1), "EIE".repeat(times));
         let failing = |times: usize| format!("_Z1aIX{}{}mmdcL_Z", "nw".repeat(2 * times), "dt".repeat(times));
-        for name in [nested(25), failing(16), format!("_Z1fI{}vEvv", "1aI".repeat(90))] {
+        let news = |times: usize| format!("_Z1aIX{}Evv", "na".repeat(times));
+        for name in [nested(25), failing(16), news(34), format!("_Z1fI{}vEvv", "1aI".repeat(90))] {
             assert_eq!(demangled(&name), name);
         }
         for (name, shown) in [
@@ -170,16 +176,19 @@ mod tests {
         }
     }
 
-    /// Check that where patience with C++ names is over, those are kept as they are, and what is well-formed takes none.
+    /// Check that where patience with C++ names is over, those are kept as they are, and that slow ones take it, well-formed or not.
     #[test]
-    fn patience_is_for_cpp_names_that_are_malformed() {
+    fn patience_is_for_cpp_names_that_are_slow() {
         let mut none = Patience::none();
         assert_eq!(super::demangled("_ZN3Foo3barEv", &mut none), "_ZN3Foo3barEv");
         assert_eq!(super::demangled("_RNvC6_123foo3bar", &mut none), "123foo::bar");
-        let mut some = Patience(Duration::from_nanos(1));
-        assert_eq!(super::demangled("_ZN3Foo3barEv", &mut some), "Foo::bar()");
-        assert!(!some.is_over());
-        assert_eq!(super::demangled("_ZN3Foo3bar", &mut some), "_ZN3Foo3bar");
+        // Well-formed: eight times `new`, each of them tried as what it is not, too; by the thousand.
+        let slow = format!("_Z1aIX{}{}EEvv", "na".repeat(MAX_NEW), "Li1E".repeat(2 * MAX_NEW + 1));
+        let mut some = Patience(Duration::from_millis(5));
+        assert!(super::demangled(&slow, &mut some).contains("new"));
+        for name in [slow.as_str(), "_ZN3Foo3bar"].into_iter().cycle().take(20_000) {
+            super::demangled(name, &mut some);
+        }
         assert!(some.is_over());
     }
 

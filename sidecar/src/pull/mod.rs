@@ -189,7 +189,8 @@ fn now() -> u64 {
 }
 
 fn decode(body: &Body) -> Result<ProfileSet, String> {
-    pprof::decode(&body.bytes, &LIMITS).map_err(|error| format!("the answer is no profile: {error}"))
+    let set = pprof::decode(&body.bytes, &LIMITS);
+    set.map(|set| set.of_known_builds()).map_err(|error| format!("the answer is no profile: {error}"))
 }
 
 /// Go gives its block and its mutex profile the same types; here their period types tell them apart.

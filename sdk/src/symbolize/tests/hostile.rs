@@ -119,6 +119,30 @@ fn huge_sections_are_not_read_to_their_end() {
     }
 }
 
+/// Check that a packed section that is far longer than what it unpacks to is not read: of a file with a hole there, zstd makes blocks without a byte, without end.
+#[test]
+fn a_hole_in_a_packed_section_is_not_read() {
+    let folder = Folder::new();
+    let library = folder.c("code.so", &[]);
+    objcopy(&["--compress-debug-sections=zlib"], &[&library]);
+    let wanted: Vec<u64> = functions(&library).iter().map(|(_, start, _)| *start).collect();
+    let module = loaded(&library);
+    let mut bytes = std::fs::read(&library).unwrap();
+    let (header, start) = (header_of(&library, &bytes, ".debug_info"), bytes.len() as u64);
+    let length: u64 = 1 << 40;
+    bytes[header + 24..header + 32].copy_from_slice(&start.to_le_bytes());
+    bytes[header + 32..header + 40].copy_from_slice(&length.to_le_bytes());
+    // `struct Elf64_Chdr` of zstd, 1000 bytes; then the head of a frame.
+    bytes.extend([2_u32.to_le_bytes(), 0_u32.to_le_bytes()].concat());
+    bytes.extend([1000_u64.to_le_bytes(), 1_u64.to_le_bytes()].concat());
+    bytes.extend([0x28, 0xb5, 0x2f, 0xfd, 0x00, 0x50]);
+    std::fs::write(&library, &bytes).unwrap();
+    std::fs::File::options().write(true).open(&library).unwrap().set_len(start + length).unwrap();
+    let symbols = symbols(module, &Folders::new(&|_| None), &wanted);
+    assert!(symbols.iter().any(|symbol| &*symbol.frames.last().unwrap().name == "outer"), "{symbols:?}");
+    assert!(!has_lines(&symbols));
+}
+
 /// As many functions of 20,000 bytes, each with a name of 60,000.
 fn long_names(count: usize) -> String {
     let name = "n".repeat(60_000);
