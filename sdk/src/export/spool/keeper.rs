@@ -118,7 +118,7 @@ impl Keeper {
             Job::Settle { destination, receipt } => self.settle(destination, receipt.number()),
             Job::Release { destination, receipt } => self.release(destination, &receipt),
             Job::Read { destination, reply } => {
-                // Nobody waits any more where the destination is gone.
+                // Nobody waits any more where the destination is gone, or has something else to send.
                 let _sent = reply.send(self.read(destination));
             }
             Job::End => {}
