@@ -118,13 +118,20 @@ impl Backlog {
         }
     }
 
-    /// These records are not in the folder any more, whatever they were.
-    pub(super) fn forget(&mut self, numbers: Range<u64>) {
+    /// These records are not in the folder any more, whatever they were. How many are lost to it: neither settled nor in memory.
+    pub(super) fn forget(&mut self, numbers: Range<u64>) -> u64 {
         for number in self.held.range(numbers.clone()).map(|(number, _)| *number).collect::<Vec<_>>() {
             self.held.remove(&number).map(|receipt| receipt.go());
+            self.settled.add(number..number.saturating_add(1));
         }
-        self.in_hand.take_if(|receipt| numbers.contains(&receipt.number())).map(|receipt| receipt.go());
+        if let Some(receipt) = self.in_hand.take_if(|receipt| numbers.contains(&receipt.number())) {
+            let number = receipt.number();
+            let in_memory = if receipt.go() { number..number.saturating_add(1) } else { 0..0 };
+            self.settled.add(in_memory);
+        }
+        let lost = self.settled.lacking(numbers.clone()).iter().fold(0, |sum, part| sum + (part.end - part.start));
         self.settled.add(numbers);
+        lost
     }
 
     /// It needs `number` no more.

@@ -385,3 +385,41 @@ async fn what_was_read_is_in_hand_once_it_is_taken() {
         assert_eq!((full(&lost, 0), read.receipt.take(), read.receipt.is_kept()), (told, taken, false));
     }
 }
+
+/// Check that what went with files that somebody took away is counted when their segment goes for room, for each destination that had
+/// not settled it and does not have it in memory.
+#[tokio::test]
+async fn what_is_taken_away_is_counted_when_it_would_go_for_room() {
+    let place = Place::new();
+    leave_ten(&place.0).await;
+    let (second, _) = spool(&place.0, SMALL);
+    until(|| second.figures().segments > 0).await;
+    for path in std::fs::read_dir(&place.0).unwrap().map(|entry| entry.unwrap().path()) {
+        if path.extension().is_some_and(|extension| extension == "segment") {
+            std::fs::remove_file(path).unwrap();
+        }
+    }
+    evict(&second).await;
+    assert_eq!(second.figures().missing, 19);
+}
+
+/// Check the same of a folder that is taken away as a whole.
+#[tokio::test]
+async fn what_goes_with_the_folder_is_counted() {
+    let place = Place::new();
+    let path = place.0.join("spool");
+    leave_ten(&path).await;
+    let (second, _) = spool(&path, SMALL);
+    let in_memory = append(&second, 1, 11);
+    until(|| in_memory.is_kept()).await;
+    // Its thread may write there in between.
+    until(|| {
+        let _removed = std::fs::remove_dir_all(&path);
+        std::fs::write(&path, "in the way").is_ok()
+    })
+    .await;
+    drop(append(&second, 1, 12));
+    until(|| !in_memory.is_kept() && second.figures().missing > 0).await;
+    assert!(second.close(CLOSE).await);
+    assert_eq!(second.figures().missing, 19);
+}
