@@ -51,7 +51,9 @@ impl Replay {
     pub(super) async fn next(&mut self, shelf: &Shelf, more: bool) -> Option<Returned> {
         if self.in_hand.is_none() {
             // What the disk has to say is said by the spool itself.
-            self.in_hand = shelf.read().await.ok().flatten().and_then(Returned::new);
+            let returned = shelf.read().await.ok().flatten().and_then(Returned::new);
+            // What went for room since it was read is told as lost.
+            self.in_hand = returned.filter(|returned| returned.record.receipt.take());
         }
         self.idle = match (&self.in_hand, more) {
             (None, false) => (self.idle * 2).min(LONGEST_IDLE),

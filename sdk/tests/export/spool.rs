@@ -211,6 +211,23 @@ async fn what_goes_with_the_folder_is_lost_by_name() {
     assert_eq!((by_name, account.exported + by_name), (account.lost.total(), 40), "{account:?}");
 }
 
+/// Check the same of a destination that has left to the disk what another one beside it still has in memory; that one loses nothing.
+#[tokio::test]
+async fn what_goes_with_the_folder_is_lost_to_whom_has_it_there_alone() {
+    let place = Place::new();
+    let slow = HttpPeer::start([Reaction::Hang]).await;
+    let throttles = HttpPeer::start(vec![Reaction::answer(429, b"rate limit"); 10_000]).await;
+    let destinations = [&slow, &throttles].map(|peer| target(Otlp::http(peer.url()).timeout(2 * PATIENCE)));
+    let rig = Rig::with_spool(destinations.into(), limits(), place.spool());
+    [10, 20, 30].iter().for_each(|stacks| rig.offer(&set(*stacks)));
+    rig.until("one has all on disk alone", |rig| rig.stats(1).spooled == 60).await;
+    std::fs::remove_dir_all(&place.0).unwrap();
+    rig.offer(&set(7));
+    // One may be in hand.
+    rig.until("it is lost", |rig| rig.stats(1).dropped.count(Cause::SpoolDamaged) >= 30).await;
+    assert_eq!((rig.stats(0).dropped.total(), rig.stats(0).queued), (0, 67));
+}
+
 /// Check that a folder that cannot be had keeps nothing from its start, is said with its name, and that all goes on from memory.
 #[tokio::test]
 async fn a_folder_that_cannot_be_had_is_said() {

@@ -25,7 +25,8 @@ pub(super) struct Released {
     number: u64,
     unanswered: bool,
     fate: Arc<Fate>,
-    receipt: Arc<Receipt>,
+    /// The number of its record when memory let go of it: the receipt, which other destinations have too, loses it where one of them does.
+    record: u64,
 }
 
 /// What came back from disk and is being sent: its body is here, whatever happens on disk.
@@ -179,8 +180,9 @@ impl State {
         let Some(Entry { number, parcel, unanswered, .. }) = self.entries.remove(index) else { return };
         self.bytes -= parcel.body.len();
         if let Some(Spooled { serial, receipt }) = parcel.spooled {
-            shelf.release(Arc::clone(&receipt));
-            self.released.insert(serial, Released { number, unanswered, fate: parcel.fate, receipt });
+            let record = receipt.number();
+            shelf.release(receipt);
+            self.released.insert(serial, Released { number, unanswered, fate: parcel.fate, record });
         }
     }
 
@@ -207,8 +209,7 @@ impl State {
 
     fn lose_all(&mut self, numbers: &Range<u64>, cause: Cause) {
         let in_hand = self.in_hand.as_ref().filter(|in_hand| in_hand.is_of_us).map(|in_hand| in_hand.manifest.serial);
-        let is_lost =
-            |serial: u64, released: &Released| Some(serial) != in_hand && numbers.contains(&released.receipt.number());
+        let is_lost = |serial: u64, released: &Released| Some(serial) != in_hand && numbers.contains(&released.record);
         let lost: Vec<u64> =
             self.released.iter().filter(|(serial, r)| is_lost(**serial, r)).map(|(serial, _)| *serial).collect();
         for serial in lost {

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use super::record::Header;
 use super::replay::Position;
@@ -33,12 +33,14 @@ pub(in crate::export) struct Receipt {
     /// Its number while the folder has it, else 0: not written yet, or could not be, or gone for room. One thread writes it, and
     /// nothing else is read on the strength of it.
     number: AtomicU64,
+    /// Of a record that was read: whether who asked for it has taken it, or it went before. Who comes first decides.
+    taken: OnceLock<bool>,
 }
 
 impl Receipt {
     /// A record that is to be written (`number` 0), or was read.
     pub(in crate::export) fn new(form: u8, counts: Box<[u8]>, number: u64) -> Arc<Self> {
-        Arc::new(Self { form, counts, number: AtomicU64::new(number) })
+        Arc::new(Self { form, counts, number: AtomicU64::new(number), taken: OnceLock::new() })
     }
 
     /// Whether the record is in the folder: it can be forgotten, and will come again.
@@ -55,6 +57,17 @@ impl Receipt {
     pub(in crate::export) fn keep(&self, number: u64) {
         self.number.store(number, Ordering::Relaxed);
     }
+
+    /// Takes a record that was read in hand, until it is settled; `false` if it has gone from the folder meanwhile, and was told as lost.
+    pub(in crate::export) fn take(&self) -> bool {
+        *self.taken.get_or_init(|| true)
+    }
+
+    /// The record goes from the folder: whether it was read and somebody has taken it. If not, nobody will.
+    fn go(&self) -> bool {
+        self.keep(0);
+        *self.taken.get_or_init(|| false)
+    }
 }
 
 /// The state of one destination.
@@ -64,7 +77,7 @@ pub(super) struct Backlog {
     pub(super) settled: Settled,
     /// Records that are in memory for it, by number: they are not read for it.
     held: BTreeMap<u64, Arc<Receipt>>,
-    /// The record that was read last, and is in memory again until it is settled.
+    /// The record that was read last. Once it is taken it is in memory again, until it is settled.
     in_hand: Option<Arc<Receipt>>,
     pub(super) position: Position,
 }
@@ -76,7 +89,7 @@ impl Backlog {
 
     /// Begins anew with what an earlier process, or this one, left in the folder.
     pub(super) fn reset(&mut self, settled: Settled) {
-        self.held.values().chain(&self.in_hand).for_each(|receipt| receipt.keep(0));
+        self.held.values().chain(&self.in_hand).for_each(|receipt| _ = receipt.go());
         *self = Self { settled, ..Self::new(self.taker.clone()) };
     }
 
@@ -93,7 +106,7 @@ impl Backlog {
         }
     }
 
-    /// A record was read: it is not lost with the folder, and comes again until it is settled.
+    /// A record was read: it comes again until it is settled. Who asked may have given up: it is in hand only once it is taken.
     pub(super) fn hand_out(&mut self, receipt: &Arc<Receipt>) {
         self.in_hand = Some(Arc::clone(receipt));
     }
@@ -105,17 +118,20 @@ impl Backlog {
         }
     }
 
-    /// These records are not in the folder any more, whatever they were.
-    pub(super) fn forget(&mut self, numbers: Range<u64>) {
+    /// These records are not in the folder any more, whatever they were. How many are lost to it: neither settled nor in memory.
+    pub(super) fn forget(&mut self, numbers: Range<u64>) -> u64 {
         for number in self.held.range(numbers.clone()).map(|(number, _)| *number).collect::<Vec<_>>() {
-            if let Some(receipt) = self.held.remove(&number) {
-                receipt.keep(0);
-            }
+            self.held.remove(&number).map(|receipt| receipt.go());
+            self.settled.add(number..number.saturating_add(1));
         }
         if let Some(receipt) = self.in_hand.take_if(|receipt| numbers.contains(&receipt.number())) {
-            receipt.keep(0);
+            let number = receipt.number();
+            let in_memory = if receipt.go() { number..number.saturating_add(1) } else { 0..0 };
+            self.settled.add(in_memory);
         }
+        let lost = self.settled.lacking(numbers.clone()).iter().fold(0, |sum, part| sum + (part.end - part.start));
         self.settled.add(numbers);
+        lost
     }
 
     /// It needs `number` no more.
@@ -135,10 +151,8 @@ impl Backlog {
     /// A record goes out of the folder: whether it is lost to this destination. What is in memory is not.
     pub(super) fn loses(&mut self, header: &Header) -> bool {
         let in_hand = self.in_hand.take_if(|receipt| receipt.number() == header.number);
-        let lost = in_hand.is_none() && self.wants(header);
-        for receipt in self.held.remove(&header.number).iter().chain(&in_hand) {
-            receipt.keep(0);
-        }
+        let lost = !in_hand.is_some_and(|receipt| receipt.go()) && self.wants(header);
+        self.held.remove(&header.number).map(|receipt| receipt.go());
         self.settle(header.number);
         lost
     }

@@ -118,7 +118,7 @@ impl Keeper {
             Job::Settle { destination, receipt } => self.settle(destination, receipt.number()),
             Job::Release { destination, receipt } => self.release(destination, &receipt),
             Job::Read { destination, reply } => {
-                // Nobody waits any more where the destination is gone.
+                // Nobody waits any more where the destination is gone, or has something else to send.
                 let _sent = reply.send(self.read(destination));
             }
             Job::End => {}
@@ -204,6 +204,7 @@ impl Keeper {
         if let Some(folder) = self.folder.take_if(|folder| !folder.is_held()) {
             self.floor = folder.next;
             for (destination, backlog) in self.backlogs.iter_mut().enumerate() {
+                self.shared.state().figures.missing += backlog.forget(1..self.floor);
                 backlog.reset(Settled::default());
                 // Not those to come: what is written into the next folder is none of what is lost with this one.
                 (self.lose)(Gone { destination, numbers: 1..self.floor, counts: None, why: Why::Damaged });

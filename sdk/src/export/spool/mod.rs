@@ -179,7 +179,8 @@ impl Spool {
         self.give(Job::Release { destination, receipt });
     }
 
-    /// The oldest record that `destination` has not settled and that is not in its memory; the same one until it is settled.
+    /// The oldest record that `destination` has not settled and that is not in its memory; the same one until it is settled. Where it goes for
+    /// room it is lost, unless it was taken ([`Receipt::take`]) before.
     ///
     /// # Errors
     /// If the disk hangs.

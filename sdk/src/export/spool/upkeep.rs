@@ -141,7 +141,7 @@ impl Keeper {
             }
         }
         for (destination, backlog) in self.backlogs.iter_mut().enumerate() {
-            backlog.forget(first..end);
+            self.shared.state().figures.missing += backlog.forget(first..end);
             // Somebody else has taken away what was in it.
             if !unknown.is_empty() {
                 (self.lose)(Gone { destination, numbers: unknown.clone(), counts: None, why: Why::Damaged });

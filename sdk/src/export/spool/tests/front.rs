@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -47,6 +48,13 @@ async fn replayed(spool: &Spool, destination: usize) -> Vec<u64> {
         spool.settle(destination, replayed.receipt);
     }
     numbers
+}
+
+/// What a destination was told to have lost for room.
+fn full(lost: &Lost, destination: usize) -> Vec<u64> {
+    let lost = lost.lock().unwrap();
+    let of_it = lost.iter().filter(|(of, _, why)| *of == destination && *why == Why::Full);
+    of_it.map(|(_, counts, _)| u64::from_le_bytes(counts.as_slice().try_into().unwrap())).collect()
 }
 
 /// Check that the next process gets what was not settled, each destination its own, in order and once; and that nothing is left
@@ -116,11 +124,7 @@ async fn what_goes_for_room_is_told() {
     let receipts: Vec<_> = (11..=200).map(|number| append(&second, 1, number)).collect();
     until(|| receipts[189].is_kept()).await;
     assert!(second.figures().bytes <= SMALL.folder);
-    let gone = |destination: usize| -> Vec<u64> {
-        let lost = lost.lock().unwrap();
-        let of_it = lost.iter().filter(|(of, _, why)| *of == destination && *why == Why::Full);
-        of_it.map(|(_, counts, _)| u64::from_le_bytes(counts.as_slice().try_into().unwrap())).collect()
-    };
+    let gone = |destination| full(&lost, destination);
     assert_eq!((gone(0), gone(1)), ((2..=10).collect(), (1..=10).collect()));
     assert!(!receipts[0].is_kept());
     second.release(0, Arc::clone(&receipts[0]));
@@ -337,4 +341,85 @@ async fn what_waits_for_the_disk_is_bounded() {
     let refused = (0..10_000).find_map(|_| spool.append(1, Box::from([]), body.clone()).err());
     assert!(refused.unwrap().to_string().contains("wait for the disk"));
     until(|| spool.append(1, Box::from([]), body.clone()).is_ok()).await;
+}
+
+/// Leaves the records 1 to 10 in the folder, of which `a` has settled the first.
+async fn leave_ten(path: &Path) {
+    let (first, _) = spool(path, SMALL);
+    let receipts: Vec<_> = (1..=10).map(|number| append(&first, 1, number)).collect();
+    first.settle(0, Arc::clone(&receipts[0]));
+    assert!(first.close(CLOSE).await);
+}
+
+/// Gives the spool more than it has room for, so that all that was there before is evicted.
+async fn evict(spool: &Spool) {
+    let receipts: Vec<_> = (11..=200).map(|number| append(spool, 1, number)).collect();
+    until(|| receipts[189].is_kept()).await;
+}
+
+/// Check that a read that is given up, as for something live that comes, has nothing in hand: what goes for room then is told as lost.
+#[tokio::test]
+async fn a_read_that_is_given_up_has_nothing_in_hand() {
+    let place = Place::new();
+    leave_ten(&place.0).await;
+    let (second, lost) = spool(&place.0, SMALL);
+    let mut reading = Box::pin(second.read(0));
+    assert!(reading.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    drop(reading);
+    evict(&second).await;
+    assert_eq!((full(&lost, 0), full(&lost, 1)), ((2..=10).collect(), (1..=10).collect()));
+}
+
+/// Check that what was read is in hand from when it is taken, and not lost with its record then; that it can be taken as often as it is sent;
+/// and that what was told as lost before is not to be had any more.
+#[tokio::test]
+async fn what_was_read_is_in_hand_once_it_is_taken() {
+    for taken in [true, false] {
+        let place = Place::new();
+        leave_ten(&place.0).await;
+        let (second, lost) = spool(&place.0, SMALL);
+        let read = second.read(0).await.unwrap().unwrap();
+        assert!(!taken || (read.receipt.take() && read.receipt.take()));
+        evict(&second).await;
+        let told: Vec<_> = if taken { (3..=10).collect() } else { (2..=10).collect() };
+        assert_eq!((full(&lost, 0), read.receipt.take(), read.receipt.is_kept()), (told, taken, false));
+    }
+}
+
+/// Check that what went with files that somebody took away is counted when their segment goes for room, for each destination that had
+/// not settled it and does not have it in memory.
+#[tokio::test]
+async fn what_is_taken_away_is_counted_when_it_would_go_for_room() {
+    let place = Place::new();
+    leave_ten(&place.0).await;
+    let (second, _) = spool(&place.0, SMALL);
+    until(|| second.figures().segments > 0).await;
+    for path in std::fs::read_dir(&place.0).unwrap().map(|entry| entry.unwrap().path()) {
+        if path.extension().is_some_and(|extension| extension == "segment") {
+            std::fs::remove_file(path).unwrap();
+        }
+    }
+    evict(&second).await;
+    assert_eq!(second.figures().missing, 19);
+}
+
+/// Check the same of a folder that is taken away as a whole.
+#[tokio::test]
+async fn what_goes_with_the_folder_is_counted() {
+    let place = Place::new();
+    let path = place.0.join("spool");
+    leave_ten(&path).await;
+    let (second, _) = spool(&path, SMALL);
+    let in_memory = append(&second, 1, 11);
+    until(|| in_memory.is_kept()).await;
+    // Its thread may write there in between.
+    until(|| {
+        let _removed = std::fs::remove_dir_all(&path);
+        std::fs::write(&path, "in the way").is_ok()
+    })
+    .await;
+    drop(append(&second, 1, 12));
+    until(|| !in_memory.is_kept() && second.figures().missing > 0).await;
+    assert!(second.close(CLOSE).await);
+    assert_eq!(second.figures().missing, 19);
 }
