@@ -29,12 +29,17 @@ static FORKS: AtomicU32 = AtomicU32::new(0);
 pub(crate) fn apart<R>(work: impl FnOnce() -> R) -> R {
     watch();
     // Forks take milliseconds at most; one that hangs in a handler of the program's must not hold us up for good.
-    let is_held = take(WORKING, 10 * PATIENCE);
-    let result = work();
-    if is_held {
+    let _held = if take(WORKING, 10 * PATIENCE) { Some(Held) } else { None };
+    work()
+}
+
+/// While our work holds the gate. Work that panics opens it, too: otherwise each later fork would wait in vain.
+struct Held;
+
+impl Drop for Held {
+    fn drop(&mut self) {
         GATE.store(OPEN, Ordering::Release);
     }
-    result
 }
 
 /// This process: what no parent or child of it has.
@@ -149,6 +154,16 @@ mod tests {
             assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 7, "{status:#x}");
         });
         assert_eq!(GATE.load(Ordering::Relaxed), OPEN);
+    }
+
+    /// Check that work that panics leaves the gate open, and that work that could not have the gate leaves it as it is.
+    #[test]
+    fn work_that_panics_holds_up_no_fork() {
+        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        assert!(std::panic::catch_unwind(|| apart(|| panic!("work that fails"))).is_err());
+        assert_eq!(GATE.swap(own_id(), Ordering::Relaxed), OPEN);
+        apart(|| ());
+        assert_eq!(GATE.swap(OPEN, Ordering::Relaxed), own_id());
     }
 
     /// Check that a fork by a thread that holds the loader's lock itself, for which our work waits, does not stand still.

@@ -82,7 +82,9 @@ impl Endpoint {
             return Err(refuse(why, remedy));
         }
         let (authority, target) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
-        if authority.contains('@') {
+        // Also in a query directly behind it: this may be the rest of a password, and what stands in front no host.
+        let before_path = if target.starts_with('/') { authority } else { rest };
+        if before_path.contains('@') {
             return Err(refuse(
                 "it holds a user name or password",
                 "set credentials as a header, or by `basic_auth`, instead",
@@ -204,11 +206,14 @@ fn shown_path(target: &PathAndQuery, protocol: Protocol) -> &str {
 
 /// `text` without what may be secret: user name and password, query.
 pub(super) fn redacted(text: &str) -> String {
-    let (before_query, _) = text.split_at(text.find('?').unwrap_or(text.len()));
-    match (before_query.find("://"), before_query.rfind('@')) {
-        (Some(scheme), Some(at)) if scheme < at => format!("{}://…{}", &before_query[..scheme], &before_query[at..]),
-        (None, Some(at)) => format!("…{}", &before_query[at..]),
-        _ => before_query.to_owned(),
+    let scheme = text.find("://").filter(|scheme| !text[..*scheme].contains(['?', '@']));
+    let (scheme, rest) = text.split_at(scheme.map_or(0, |scheme| scheme + "://".len()));
+    let query = rest.find('?').unwrap_or(rest.len());
+    match rest.rfind('@') {
+        None => format!("{scheme}{}", &rest[..query]),
+        Some(at) if at < query => format!("{scheme}…{}", &rest[at..query]),
+        // A password with a question mark, or a query with an `@`: one is a secret in front of it, the other one behind.
+        Some(_) => format!("{scheme}…"),
     }
 }
 
@@ -330,5 +335,39 @@ mod tests {
         }
         let error = parse("http://c:4317/v1?key=hunter2", Protocol::Grpc, PathRule::AsIs).unwrap_err();
         assert!(error.contains("gRPC endpoint has no path") && !error.contains("hunter2"), "{error}");
+    }
+
+    /// Check that a user name or password is refused whatever it holds, and that neither is repeated.
+    #[test]
+    fn a_password_with_a_question_mark_is_refused_and_not_repeated() {
+        for text in [
+            "http://user:hunter2?x@c:4317",
+            "http://user:123?hunter2@c",
+            "http://user:123#hunter2@c",
+            "http://tok-hunter2?@c",
+            "http://user:123?x/hunter2@c:4317/v1?k=v",
+            "http://user:?hunter2@c:4317?key=hunter2",
+        ] {
+            let error = parse(text, Protocol::Http, PathRule::AsIs).unwrap_err();
+            assert!(error.contains("user name or password") && !error.contains("hunter2"), "{text}: {error}");
+        }
+        for text in ["user:hunter2?x@c:1", "user:hunter2@http://c", "http://user:hunter2/x@c?y@hunter2"] {
+            assert!(!redacted(text).contains("hunter2"), "{text}: {}", redacted(text));
+        }
+    }
+
+    /// Check that what is no secret is shown, and that an `@` in a query shows nothing of it.
+    #[test]
+    fn host_and_path_are_shown_without_the_query() {
+        for (text, expected) in [
+            ("http://c:4317/v1?key=hunter2", "http://c:4317/v1"),
+            ("http://user:hunter2@c:4317/v1?key=hunter2", "http://…@c:4317/v1"),
+            ("http://c:4317/v1?key=a@hunter2", "http://…"),
+            ("c:4317/v1", "c:4317/v1"),
+        ] {
+            assert_eq!(redacted(text), expected);
+        }
+        let endpoint = parse("http://c:4318/a@b?k=v@w", Protocol::Http, PathRule::AsIs).unwrap();
+        assert_eq!((endpoint.uri.to_string(), endpoint.shown), ("/a@b?k=v@w".into(), "http://c:4318/a@b".into()));
     }
 }

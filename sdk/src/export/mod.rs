@@ -47,6 +47,7 @@ mod settings;
 mod shelf;
 mod spool;
 mod spooling;
+mod tasks;
 #[cfg(feature = "tls")]
 mod tls;
 #[cfg(not(feature = "tls"))]

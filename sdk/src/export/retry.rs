@@ -70,8 +70,10 @@ pub(super) struct Consequence {
 pub(super) struct Backoff {
     retry: Retry,
     ceiling: Duration,
-    /// The request that failed last.
-    failing: Option<Failing>,
+    /// The request of memory that failed last.
+    live: Option<Failing>,
+    /// The request on disk that failed last. What fails beside it does not make its budget whole again: it may be the one that the peer falls over with.
+    kept: Option<Failing>,
 }
 
 /// A request that has failed.
@@ -85,41 +87,45 @@ struct Failing {
     throttled: u32,
     /// Whether an attempt went without an answer: it may have arrived.
     unanswered: bool,
+    /// Whether another one failed since its last attempt: not all of the time since then is its fault.
+    held_up: bool,
 }
 
 impl Backoff {
     pub(super) fn new(retry: Retry) -> Self {
-        Self { retry, ceiling: retry.initial, failing: None }
+        Self { retry, ceiling: retry.initial, live: None, kept: None }
     }
 
     /// The peer took or refused `request` for good: the next wait is short again. What another one has used of its budget stays used: it may be
     /// one that the peer cannot take.
     pub(super) fn reset(&mut self, request: u64) {
         self.ceiling = self.retry.initial;
-        self.failing = self.failing.take().filter(|failing| failing.request != request);
+        for slot in [&mut self.live, &mut self.kept] {
+            *slot = slot.take().filter(|failing| failing.request != request);
+        }
     }
 
-    /// The request that failed has all of its budget again: the failures were not its fault.
+    /// The request on disk that failed has all of its budget again: the failures were not its fault.
     pub(super) fn forgive(&mut self) {
-        self.failing = None;
+        self.kept = None;
     }
 
     /// What follows from the setback that `request` met with at `now`.
     pub(super) fn fail(&mut self, request: u64, setback: Setback, now: Instant) -> Consequence {
-        let failing = self.failing.take().filter(|failing| failing.request == request);
-        let mut failing = failing.unwrap_or_else(|| Failing::new(request));
-        failing.enter(setback, now);
-        let given_up = failing.given_up(self.retry.budget).filter(|_| setback != Setback::Unreached);
-        self.failing = Some(failing);
+        if let Some(kept) = &mut self.kept {
+            kept.held_up = true;
+        }
+        let given_up = enter(&mut self.live, &self.retry, request, setback, now);
         Consequence { wait: self.wait(setback), given_up }
     }
 
     /// The same of a request that is on disk, where it can wait: it is not given up for being throttled before its budget is used.
     pub(super) fn fail_kept(&mut self, request: u64, setback: Setback, now: Instant) -> Consequence {
         let is_throttled = setback == Setback::Throttled;
-        let Consequence { wait, given_up } =
-            self.fail(request, if is_throttled { Setback::Later(None) } else { setback }, now);
-        Consequence { wait, given_up: given_up.map(|cause| if is_throttled { Cause::Rejected } else { cause }) }
+        let setback = if is_throttled { Setback::Later(None) } else { setback };
+        let given_up = enter(&mut self.kept, &self.retry, request, setback, now);
+        let given_up = given_up.map(|cause| if is_throttled { Cause::Rejected } else { cause });
+        Consequence { wait: self.wait(setback), given_up }
     }
 
     /// The next wait: at least as long as the peer asked for, and no shorter than it would be without: a peer that says "now" each time is
@@ -136,13 +142,23 @@ impl Backoff {
     }
 }
 
+/// Enters the setback of `request` in its `slot`; why the request is given up.
+fn enter(slot: &mut Option<Failing>, retry: &Retry, request: u64, setback: Setback, now: Instant) -> Option<Cause> {
+    let failing = slot.take().filter(|failing| failing.request == request);
+    let failing = slot.insert(failing.unwrap_or_else(|| Failing::new(request)));
+    failing.enter(setback, now, retry.max);
+    failing.given_up(retry.budget).filter(|_| setback != Setback::Unreached)
+}
+
 impl Failing {
     fn new(request: u64) -> Self {
-        Self { request, used: Duration::ZERO, reached: None, throttled: 0, unanswered: false }
+        Self { request, used: Duration::ZERO, reached: None, throttled: 0, unanswered: false, held_up: false }
     }
 
-    fn enter(&mut self, setback: Setback, now: Instant) {
-        self.used += self.reached.map_or(Duration::ZERO, |last| now.saturating_duration_since(last));
+    fn enter(&mut self, setback: Setback, now: Instant, longest_wait: Duration) {
+        let since = self.reached.map_or(Duration::ZERO, |last| now.saturating_duration_since(last));
+        // The peer may have been away for long; it costs no more than if this one had been tried all the time.
+        self.used += if std::mem::take(&mut self.held_up) { since.min(longest_wait) } else { since };
         // A wait that the peer asked for is none of ours.
         let asked = if let Setback::Later(Some(asked)) = setback { asked.min(LONGEST_OBEYED) } else { Duration::ZERO };
         self.reached = (setback != Setback::Unreached).then_some(now + asked);

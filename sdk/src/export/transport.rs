@@ -17,12 +17,13 @@ use http::{HeaderMap, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
 use hyper::client::conn::{http1, http2};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper::rt::Executor;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpStream, lookup_host};
-use tokio::task::AbortHandle;
 
 use super::answer::chain;
 use super::protocol::Version;
+use super::tasks::Tasks;
 use super::tls::{self, Tls};
 use super::wire::{Break, Flow, Stream, TURN, Wire};
 use crate::watched::watched;
@@ -87,11 +88,11 @@ pub(super) struct Reply {
     pub(super) whole: bool,
 }
 
-/// A connection whose task ends with it, even if the peer never closes its side.
+/// A connection whose tasks end with it, even if the peer never closes its side.
 #[derive(Debug)]
 struct Open {
     requests: Requests,
-    task: AbortHandle,
+    _tasks: Tasks,
     opened: Instant,
     usage: Arc<Usage>,
     flow: Arc<Flow>,
@@ -274,21 +275,25 @@ impl Open {
         let (flow, opened) = (Flow::new(MOST_READ), Instant::now());
         let io = TokioIo::new(Wire::new(stream, Arc::clone(&flow)));
         let usage = Arc::new(Usage { idle: ages.idle, state: Mutex::new(Use::IdleSince(opened)) });
-        let (requests, task) = match version {
+        let tasks = Tasks::new();
+        let spawner = tasks.spawner();
+        let requests = match version {
             Version::Http1 => {
                 let (requests, connection) = http1::Builder::new().max_buf_size(TURN).handshake(io).await?;
-                (Requests::Http1(requests), tokio::spawn(watched(until_idle(connection, Arc::clone(&usage)))))
+                spawner.execute(watched(until_idle(connection, Arc::clone(&usage))));
+                Requests::Http1(requests)
             }
             Version::Http2 => {
-                let mut builder = http2::Builder::new(TokioExecutor::new());
+                let mut builder = http2::Builder::new(spawner.clone());
                 builder.timer(TokioTimer::new()).keep_alive_interval(ages.ping).keep_alive_timeout(ages.pong);
                 // Answers are short: what comes before we have asked for it stays within the bound.
                 builder.initial_stream_window_size(WINDOW).initial_connection_window_size(WINDOW);
                 let (requests, connection) = builder.handshake(io).await?;
-                (Requests::Http2(requests), tokio::spawn(watched(until_idle(connection, Arc::clone(&usage)))))
+                spawner.execute(watched(until_idle(connection, Arc::clone(&usage))));
+                Requests::Http2(requests)
             }
         };
-        Ok(Self { requests, task: task.abort_handle(), opened, usage, flow })
+        Ok(Self { requests, _tasks: tasks, opened, usage, flow })
     }
 
     /// Whether a request can be sent, which it then must be, or this dropped.
@@ -382,12 +387,6 @@ async fn until_idle(connection: impl Future<Output = hyper::Result<()>>, usage: 
         if ended { Poll::Ready(()) } else { Poll::Pending }
     })
     .await;
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
 }
 
 impl Reply {

@@ -114,3 +114,32 @@ fn waits_grow_where_the_peer_asks_for_none() {
     // 200 uniform draws up to 8 s: none above 6 s has probability 1e-25.
     assert!(longest.max().unwrap() > RETRY.max.mul_f64(0.75));
 }
+
+/// How many attempts with a request on disk it takes until it is given up, of a hundred at most, one each `round` seconds, in each of which a live one meets with
+/// `setback` and then is accepted.
+fn attempts(round: u64, setback: Setback) -> Option<u64> {
+    let (start, mut backoff) = (Instant::now(), Backoff::new(RETRY));
+    let at = |second| start + Duration::from_secs(second);
+    (1..=100).find(|attempt| {
+        let second = attempt * round;
+        let given_up = backoff.fail_kept(u64::MAX, Setback::Unanswered, at(second)).given_up;
+        backoff.fail(*attempt, setback, at(second + round / 2));
+        backoff.reset(*attempt);
+        given_up == Some(Cause::Unanswered)
+    })
+}
+
+/// Check that a request on disk with which the peer falls over is given up, although a live one fails each time the peer comes up again.
+#[test]
+fn a_live_request_does_not_restore_the_budget_of_one_on_disk() {
+    for setback in [Setback::Unreached, Setback::Unanswered, LATER] {
+        assert_eq!(attempts(6, setback), Some(11), "ten times six seconds are the budget");
+    }
+}
+
+/// Check that an outage that only live requests met with costs one on disk no more than the longest wait.
+#[test]
+fn an_outage_between_two_attempts_does_not_use_up_the_budget() {
+    // Eight seconds a time: the budget of sixty ends with the eighth.
+    assert_eq!(attempts(3000, Setback::Unreached), Some(9));
+}

@@ -176,6 +176,34 @@ async fn a_peer_without_a_sign_of_life_is_given_up() {
     server.await.unwrap();
 }
 
+/// Check that nothing is left of a connection to a peer that lets us send much and reads none of it.
+#[tokio::test]
+async fn nothing_is_left_of_a_peer_that_stops_reading() {
+    const SETTINGS: [u8; 15] = [0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4, 0x7f, 0xff, 0xff, 0xff];
+    const WINDOW_UPDATE: [u8; 13] = [0, 0, 4, 8, 0, 0, 0, 0, 0, 0x7f, 0xff, 0, 0];
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = socket.listen(1).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let mut connection = Connection::new("127.0.0.1".into(), port, Version::Http2, None);
+    let request = Request::post("http://peer/").body(Full::new(Bytes::from(vec![0; 32 << 20]))).unwrap();
+    let server = async {
+        let mut stream = listener.accept().await.unwrap().0;
+        stream.write_all(&[&SETTINGS[..], &WINDOW_UPDATE].concat()).await.unwrap();
+        stream
+    };
+    let (answered, _unread) = tokio::join!(connection.exchange(request, Duration::from_millis(500)), server);
+    assert!(answered.is_err());
+    let metrics = tokio::runtime::Handle::current().metrics();
+    let ended = async {
+        while metrics.num_alive_tasks() > 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    assert!(tokio::time::timeout(Duration::from_secs(10), ended).await.is_ok(), "{} tasks", metrics.num_alive_tasks());
+}
+
 /// Check that a socket of Unix is as good as an address, and that an error names it.
 #[tokio::test]
 async fn a_socket_of_unix_is_connected_to() {
