@@ -1,4 +1,4 @@
-//! Kills: of the process that sends, in the midst of anything, and of the server it sends to.
+//! Kills: of the process that sends, in the midst of anything, of the server it sends to, and of a real Collector between the two.
 //!
 //! What a sender had on disk when it was killed arrives, whoever is started next in its folder; more than once comes only what was sent
 //! before a kill. `TORTURE_SECONDS`, as `make torture` sets it, makes it a hundred kills of each.
@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 use profiler::Ledger;
 use profiler::export::{Exporter, Otlp, SpoolSettings, resolve};
 use profiler_proto::loss::{Degraded, Loss};
+use profiler_proto::validate::Rule;
+use profiler_tests::collector::{Collector, Hop};
 use profiler_tests::proxy::Fault;
 use profiler_tests::receiver::{Protocol, Receiver};
 
@@ -183,4 +185,49 @@ async fn a_killed_receiver_costs_nothing() {
     let again: u64 = counts.values().map(|count| count - 1).sum();
     assert!(again <= kills() + failed, "{again} bodies came again: {counts:?}");
     assert_eq!(rig.stats().replayed, 0);
+}
+
+/// Check the same of a real Collector, which is killed in the midst of anything and started again: it acknowledges what the next hop took.
+#[tokio::test]
+async fn a_killed_collector_costs_nothing() {
+    let place = Place::new("collector");
+    let receiver = Receiver::start().unwrap();
+    // Those are the Collector's own, see `suite/collector.rs`.
+    receiver.allow([Rule::ZeroElement, Rule::StringReference]);
+    let mut collector = Collector::start(Hop::Grpc, &receiver.endpoint()).unwrap();
+    let (exporter, ledger) = sender(&collector.endpoint(Protocol::Http), place.spool());
+    let mut offered = 0;
+    for _ in 0..kills() {
+        offer_some(&exporter, &ledger, &mut offered).await;
+        tokio::time::sleep(Duration::from_micros(random(5000))).await;
+        collector.kill();
+        offer_some(&exporter, &ledger, &mut offered).await;
+        let restarted = tokio::task::spawn_blocking(move || collector.restart().map(|()| collector));
+        collector = restarted.await.unwrap().unwrap();
+    }
+    let start = Instant::now();
+    while ledger.account().pending > 0 {
+        assert!(start.elapsed() < PATIENCE, "something has not come: {exporter:?} {:?}", exporter.spool());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let (account, counts) = (ledger.account(), counts(&receiver));
+    assert_eq!((account.exported, account.lost.total()), (u64::from(offered), 0), "{account:?}");
+    assert!(u64::from(offered) > kills(), "{offered}");
+    assert_eq!(counts.keys().copied().collect::<Vec<_>>(), (1..=offered).collect::<Vec<_>>());
+    // Once more comes what the next hop had taken when the Collector was killed, and what was on its way to it.
+    let again: u64 = counts.values().map(|count| count - 1).sum();
+    assert!(again <= 2 * kills(), "{again} bodies came again: {counts:?}");
+    exporter.shutdown(PATIENCE).await;
+}
+
+/// Offers up to three bodies, each when the one before is on disk.
+async fn offer_some(exporter: &Exporter, ledger: &Ledger, offered: &mut u32) {
+    for _ in 0..random(4) {
+        *offered += 1;
+        ledger.enter(1, 1, 1, &Loss::default(), &Degraded::default());
+        exporter.offer(Arc::new(numbered(*offered, 1)));
+        while exporter.spool().is_none_or(|spool| spool.appended < u64::from(*offered)) {
+            tokio::time::sleep(Duration::from_micros(200)).await;
+        }
+    }
 }
