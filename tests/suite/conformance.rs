@@ -5,6 +5,8 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use profiler_proto::loss::Cause;
+
 /// The rules, by the section of what they are taken from.
 const RULES: [(&str, &[&str]); 4] = [
     ("0", &["R1", "R2", "R3", "R4", "R5", "R6", "R7", "R8", "R9", "R10", "R11", "R12"]),
@@ -84,4 +86,14 @@ fn every_row_names_tests_that_are_there() {
         }
     }
     assert!(wrong.is_empty(), "tests that are not there: {wrong:#?}");
+}
+
+/// Check that `docs/export.md` says of each cause of a loss what it is, and of none that there is not.
+#[test]
+fn every_cause_of_a_loss_has_a_row() {
+    let page = std::fs::read_to_string(root().join("docs/export.md")).unwrap();
+    let (_, table) = page.split_once("| cause | what happened | what to do |\n").unwrap();
+    let rows = table.lines().skip(1).map_while(|line| line.strip_prefix("| `")?.split('`').next());
+    let causes: Vec<_> = Cause::ALL.iter().map(|cause| cause.name()).collect();
+    assert_eq!(rows.collect::<Vec<_>>(), causes);
 }

@@ -189,8 +189,10 @@ impl Environment<'_> {
                 let (pem, key) = (own.contents()?, key.contents()?);
                 tls.showing(&pem, &key).map_err(|why| own.refuse(&why, IDENTITY))
             }
-            (Some(own), None) => Err(own.refuse("its key is not set", "set CLIENT_KEY beside it")),
-            (None, Some(key)) => Err(key.refuse("its certificate is not set", "set CLIENT_CERTIFICATE beside it")),
+            (Some(own), None) => Err(own.refuse("its key is not set", "set OTEL_EXPORTER_OTLP_CLIENT_KEY beside it")),
+            (None, Some(key)) => {
+                Err(key.refuse("its certificate is not set", "set OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE beside it"))
+            }
         }
     }
 }
@@ -340,8 +342,8 @@ mod tests {
             ("CERTIFICATE", "/does/not/exist.pem", "No such file"),
             ("CERTIFICATE", "Cargo.toml", "no certificate"),
             ("CERTIFICATE", "/dev/zero", "not a file"),
-            ("CLIENT_CERTIFICATE", "Cargo.toml", "set CLIENT_KEY"),
-            ("CLIENT_KEY", "Cargo.toml", "set CLIENT_CERTIFICATE"),
+            ("CLIENT_CERTIFICATE", "Cargo.toml", "set OTEL_EXPORTER_OTLP_CLIENT_KEY"),
+            ("CLIENT_KEY", "Cargo.toml", "set OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE"),
         ];
         for (suffix, value, expected) in cases {
             let name = format!("OTEL_EXPORTER_OTLP_PROFILES_{suffix}");
