@@ -5,6 +5,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test ends where something is not as it must be")]
 
+mod chaos;
 mod hour;
 mod kills;
 mod matrix;
