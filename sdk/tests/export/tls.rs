@@ -103,11 +103,20 @@ async fn listen<F>(host: &str, config: ServerConfig, serve: fn(TlsStream<TcpStre
 where
     F: Future<Output = ()> + Send + 'static,
 {
+    listen_as(host, vec![config], serve).await
+}
+
+/// The same, where the first connections find these in turn, and all later ones the last.
+async fn listen_as<F>(host: &str, configs: Vec<ServerConfig>, serve: fn(TlsStream<TcpStream>) -> F) -> String
+where
+    F: Future<Output = ()> + Send + 'static,
+{
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
-    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let acceptors: Vec<_> = configs.into_iter().map(|config| TlsAcceptor::from(Arc::new(config))).collect();
     tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
+        let mut turns = acceptors.iter().chain(std::iter::repeat(acceptors.last().unwrap()));
+        while let (Ok((stream, _)), Some(acceptor)) = (listener.accept().await, turns.next()) {
             if let Ok(stream) = acceptor.accept(stream).await {
                 tokio::spawn(serve(stream));
             }
@@ -243,6 +252,9 @@ async fn a_peer_that_cannot_be_trusted_is_refused() {
     let new =
         listen("localhost", authority.server_within("localhost", b"h2", [3020, 3021]), grpc_peer::acknowledge).await;
     let no_http2 = listen("localhost", authority.server("localhost", b"other"), grpc_peer::acknowledge).await;
+    let http = |host: &'static str, config: ServerConfig| listen(host, config, answer_http);
+    let http_wrong_name = http("127.0.0.1", authority.server("localhost", b"http/1.1")).await;
+    let http_old = http("localhost", authority.server_within("localhost", b"http/1.1", [2020, 2021])).await;
     let cases = [
         (
             Otlp::grpc(good_name.clone()).ca_certificate(other.pem()),
@@ -253,6 +265,8 @@ async fn a_peer_that_cannot_be_trusted_is_refused() {
         (Otlp::grpc(old).ca_certificate(authority.pem()), ["has expired", "renew it"]),
         (Otlp::grpc(new).ca_certificate(authority.pem()), ["not valid yet", "set the clock"]),
         (Otlp::grpc(no_http2).ca_certificate(authority.pem()), ["applicationprotocol", "another port"]),
+        (Otlp::http(http_wrong_name).ca_certificate(authority.pem()), ["another peer's certificate", "not valid for"]),
+        (Otlp::http(http_old).ca_certificate(authority.pem()), ["has expired", "renew it"]),
     ];
     for (endpoint, expected) in cases {
         let rig = Rig::to([endpoint]);
@@ -263,5 +277,27 @@ async fn a_peer_that_cannot_be_trusted_is_refused() {
         assert!(named, "{error} should name {expected:?}");
         assert_eq!((rig.stats(0).sent_bytes, rig.stats(0).delivered), (0, 0), "{error}");
         rig.assert_settled(0, 10, Cause::Shutdown);
+    }
+}
+
+/// Check that a peer gets all, once, whose certificate had expired or was another one's and is renewed, over both transports.
+#[tokio::test]
+async fn a_peer_whose_certificate_is_renewed_gets_all() {
+    let authority = Authority::new();
+    let configs = |alpn| {
+        vec![
+            authority.server_within("localhost", alpn, [2020, 2021]),
+            authority.server("elsewhere", alpn),
+            authority.server("localhost", alpn),
+        ]
+    };
+    let http = listen_as("localhost", configs(b"http/1.1"), answer_http).await;
+    let grpc = listen_as("localhost", configs(b"h2"), grpc_peer::acknowledge).await;
+    for endpoint in [Otlp::http(http), Otlp::grpc(grpc)] {
+        let rig = Rig::to([endpoint.ca_certificate(authority.pem())]);
+        rig.offer(&set(10));
+        rig.settle().await;
+        rig.assert_settled(10, 0, Cause::Rejected);
+        assert!(rig.stats(0).requests >= 3 && rig.stats(0).last_error.is_some(), "{:?}", rig.stats(0));
     }
 }
