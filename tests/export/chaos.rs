@@ -78,7 +78,7 @@ impl Chaos {
         let otlp = |peer: &Peer| Otlp::http(peer.proxy.endpoint()).timeout(Duration::from_millis(400)).into();
         let targets = resolve(peers.iter().map(otlp).collect(), &|_| None).unwrap();
         let name = format!("profiler-chaos-{}-{seed}", std::process::id());
-        let folder = (seed % 4 > 0).then(|| std::env::temp_dir().join(name));
+        let folder = (!seed.is_multiple_of(4)).then(|| std::env::temp_dir().join(name));
         let mut limits = limits();
         // So small that the oldest goes, or is on disk alone.
         limits.queue_bytes = 6000;
