@@ -340,7 +340,7 @@ mod tests {
         };
         let mut room = Room::default();
         list(&mut room, &nothing);
-        assert!(room.needed.iter().all(|needed| *needed > 1) && room.entries.is_empty(), "{:?}", room.needed);
+        assert!(room.needed.iter().all(|needed| *needed > 0) && room.entries.is_empty(), "{:?}", room.needed);
         let [entries, ..] = room.needed;
         room.make([entries, 0, 0]);
         list(&mut room, &nothing);
@@ -356,7 +356,9 @@ mod tests {
         // Other tests open libraries meanwhile.
         room.make([2 * entries, 0, 0]);
         list(&mut room, &known);
-        assert!(room.entries.iter().filter(|entry| matches!(entry, Entry::Known(_))).count() > 2);
+        // A static program is one module; others have the C library and the vDSO, too.
+        let least = if cfg!(target_feature = "crt-static") { 1 } else { 3 };
+        assert!(room.entries.iter().filter(|entry| matches!(entry, Entry::Known(_))).count() >= least);
     }
 
     /// Check that what stays loaded is shared between readings, and that another library at the place of one that is gone is
