@@ -11,7 +11,7 @@ platform_cargo() {
         cargo --config 'profile.dev.package."*".debug=false' --config profile.dev.opt-level=1 "$@"
 }
 # What depends on the platform, but for what needs compilers there, and what takes long.
-sampler=(cpu:: unwind:: fork:: context:: own_functions_have libraries_and_the_vdso unresolved_addresses turned_off_addresses
+sampler=(cpu:: unwind:: context:: own_functions_have libraries_and_the_vdso unresolved_addresses turned_off_addresses
     work_is_found a_stack_goes --skip rules_belong_to --skip large_sets_are_bounded)
 
 # In an emulated machine with a kernel of its own: .ci/machine. With all that changes a thread's context, for what is seen behind each instruction.

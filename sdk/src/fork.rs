@@ -148,7 +148,7 @@ mod tests {
                 apart(|| {
                     under_the_lock(|| {
                         begun.wait();
-                        std::thread::sleep(PATIENCE / 2);
+                        std::thread::sleep(PATIENCE / 10);
                     });
                 });
             });
