@@ -258,12 +258,14 @@ impl<'a> Writer<'a> {
     }
 
     fn function(&mut self, function_id: impl Id, function: &Function) -> wire::Function {
+        // In pprof the two are equal where the linker's name is no other; ours is then not set. Neither is pprof's where the name is of Rust or C++: `go tool pprof`
+        // takes what is in brackets out of one that is equal to the linker's (internal/symbolizer, `looksLikeDemangledCPlusPlus`).
+        let is_bare = function.system_name.is_zero() && !self.dictionary.strings.text(function.name).contains("::");
+        let system_name = if is_bare { function.name } else { function.system_name };
         wire::Function {
             id: element(function_id, self.dictionary.functions.len()),
             name: self.string(function.name),
-            // Not set where the linker's name is no other one: `go tool pprof` takes a name that is equal to it for a mangled one, and takes what is in
-            // brackets out of it (internal/symbolizer, `demangleSingleFunction`).
-            system_name: self.string(function.system_name),
+            system_name: self.string(system_name),
             filename: self.string(function.filename),
             start_line: function.start_line.into(),
         }
