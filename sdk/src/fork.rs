@@ -15,7 +15,8 @@ const OPEN: u32 = 0;
 /// A thread of ours works.
 const WORKING: u32 = 1 << 31;
 
-/// How long a fork waits for our work, which takes far less: a thread that forks while it holds the loader's lock itself waits for what waits for it.
+/// How long a fork waits for our work, which takes far less, and our work for forks: a thread that forks while it holds the loader's lock itself waits for what
+/// waits for it.
 const PATIENCE: Duration = Duration::from_millis(100);
 /// How long our own threads wait between two looks at the gate.
 const PAUSE: Duration = Duration::from_micros(50);
@@ -28,9 +29,9 @@ static FORKS: AtomicU32 = AtomicU32::new(0);
 /// Does `work` at a time when no thread of this program is in `fork`.
 pub(crate) fn apart<R>(work: impl FnOnce() -> R) -> R {
     watch();
-    // Forks take milliseconds at most; one that hangs in a handler of the program's must not hold us up for good.
+    // Forks take milliseconds at most; one that hangs in a handler of the program's, or one after the other, must not keep the ring from being read.
     let begin = || GATE.compare_exchange(OPEN, WORKING, Ordering::Acquire, Ordering::Relaxed).is_ok();
-    let _held = if tried(10 * PATIENCE, begin, || std::thread::sleep(PAUSE)) { Some(Held) } else { None };
+    let _held = if tried(PATIENCE, begin, || std::thread::sleep(PAUSE)) { Some(Held) } else { None };
     work()
 }
 

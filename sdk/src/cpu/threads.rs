@@ -86,8 +86,8 @@ impl Threads {
         let mut phases = Phases::new();
         let pace = phases.pace(period);
         // Where sampling goes on, what threads use until they are covered is known by their clocks, and must not be told twice.
-        let engines_are_none = engines.is_empty();
-        let first = if untold.goes_on() && !engines_are_none { LATER } else { pace.first };
+        let may_cover = !engines.is_empty();
+        let first = if untold.goes_on() && may_cover { LATER } else { pace.first };
         let process = ProcessAlarm::start(shared, choice, Pace { first, ..pace }, filter, &mut findings)?;
         let (departed, nobody_told) = untold.departed().unwrap_or_else(|| {
             let told = shared.process_told.load(Ordering::Relaxed);
@@ -108,7 +108,7 @@ impl Threads {
             departed,
             untold,
             written_off: 0,
-            may_cover: !engines_are_none,
+            may_cover,
             may_promote: false,
         };
         threads.find();
@@ -349,7 +349,7 @@ impl Threads {
                     self.covered.insert(tid, covered);
                     return self.departed.leave_to_living(self.untold.take_over(tid, cpu));
                 }
-                Err(error) => ended = self.refuse_thread(engine, &error),
+                Err(error) => ended |= self.refuse_thread(engine, &error),
             }
         }
         self.may_cover &= ended;

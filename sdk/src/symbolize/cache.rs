@@ -89,9 +89,11 @@ impl Cache {
 
     /// Adds a symbol, if there is room for it.
     pub(super) fn add(&mut self, key: Key, symbol: &Symbol) {
-        let symbol = Distinct { module: key.0, symbol: Arc::new(self.young.shared(symbol)) };
-        let known = self.old.distinct.get(&symbol).cloned();
-        self.young.add(key, known.unwrap_or(symbol));
+        let mut symbol = Distinct { module: key.0, symbol: Arc::new(self.young.shared(symbol)) };
+        if let Some(known) = self.old.distinct.get(&symbol) {
+            Arc::make_mut(&mut symbol.symbol).first = known.symbol.first;
+        }
+        self.young.add(key, symbol);
         if self.young.bytes + self.old.bytes > MAX_BYTES {
             self.old = Generation::default();
         }

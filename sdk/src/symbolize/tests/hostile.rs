@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use super::super::elf::Elf;
 use super::super::pace::Pace;
-use super::super::{Folders, Symbol, Symbolizer, symtab};
+use super::super::{Folders, Symbol, symtab};
 use super::build::{Folder, functions, loaded, loaded_as, objcopy, section, symbols, tool};
-use super::{learn, run};
+use super::{learn, run, symbolizer};
 use crate::unwind::modules::Modules;
 
 /// Broken copies of each form of the library; `PROFILER_TEST_COPIES` makes it more.
@@ -187,7 +187,7 @@ fn symbols_that_cover_everything_are_given_up() {
         let library = folder.assembly("code.so", &over_and_over(symbols));
         let text = section(&library, ".text");
         let modules = Modules::only(loaded(&library));
-        let mut symbolizer = Symbolizer::new(Some(Folders::new(&|_| None)));
+        let mut symbolizer = symbolizer();
         let (first, later): (Vec<u64>, Vec<u64>) = text.partition(|address| address % 1000 != 7);
         learn(&mut symbolizer, &first, &modules);
         assert!(symbolizer.symbol(first[0], &modules).frames[0].name.starts_with('f'));
@@ -229,14 +229,19 @@ outer:
     .8byte 0, 0
 "#;
 
+/// A library of this assembly: where its function begins, and the modules with it alone.
+fn assembled(folder: &Folder, source: &str) -> (u64, Modules) {
+    let library = folder.assembly("code.so", source);
+    let (_, start, _) = functions(&library)[0];
+    (start, Modules::only(loaded(&library)))
+}
+
 /// Check that debug information of which each part leads to all others is given up for good, and that names remain.
 #[test]
 fn debug_information_that_leads_in_circles_is_given_up() {
     let folder = Folder::new();
-    let library = folder.assembly("code.so", CIRCLES);
-    let (_, start, _) = functions(&library)[0];
-    let modules = Modules::only(loaded(&library));
-    let mut symbolizer = Symbolizer::new(Some(Folders::new(&|_| None)));
+    let (start, modules) = assembled(&folder, CIRCLES);
+    let mut symbolizer = symbolizer();
     for offset in [20, 21] {
         learn(&mut symbolizer, &[start + offset], &modules);
         assert_eq!(&*symbolizer.symbol(start + offset, &modules).frames[0].name, "outer");
@@ -326,10 +331,8 @@ outer:
 #[test]
 fn attributes_without_bytes_are_steps() {
     let folder = Folder::new();
-    let library = folder.assembly("code.so", WITHOUT_BYTES);
-    let (_, start, _) = functions(&library)[0];
-    let modules = Modules::only(loaded(&library));
-    let mut symbolizer = Symbolizer::new(Some(Folders::new(&|_| None)));
+    let (start, modules) = assembled(&folder, WITHOUT_BYTES);
+    let mut symbolizer = symbolizer();
     learn(&mut symbolizer, &[start], &modules);
     assert_eq!(&*symbolizer.symbol(start, &modules).frames[0].name, "outer");
     assert_eq!(symbolizer.given_up.len(), 1);
