@@ -18,7 +18,7 @@ use profiler_tests::workload::Random;
 use super::rig::{limits, number_of, numbered};
 
 /// How long it may take until all is settled, once all is well.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(60);
 const STEPS: u64 = 60;
 
 fn seeds() -> u64 {
@@ -81,7 +81,7 @@ impl Chaos {
         let folder = (!seed.is_multiple_of(4)).then(|| std::env::temp_dir().join(name));
         let mut limits = limits();
         // So small that the oldest goes, or is on disk alone.
-        limits.queue_bytes = 6000;
+        limits.queue_bytes = 1500;
         let ledger = Arc::new(Ledger::default());
         let spool = folder.clone().map(SpoolSettings::new);
         let exporter = Exporter::with_spool(targets, Arc::clone(&ledger), limits, spool).unwrap();
@@ -95,7 +95,7 @@ impl Chaos {
                 let peer = self.random.below(2) as usize;
                 self.peers[peer].suffer(&mut self.random);
             }
-            6 if self.seed % 4 == 3 && self.random.below(8) == 0 => {
+            6 if self.seed % 4 == 3 && self.random.below(3) == 0 => {
                 // Somebody takes the spool away.
                 let _gone = self.folder.as_ref().map(std::fs::remove_dir_all);
             }
