@@ -146,7 +146,7 @@ impl From<&str> for Figure {
 pub struct HeapStats {
     /// Whether samples are being taken now.
     pub on: bool,
-    /// Bytes allocated between samples, on average.
+    /// Bytes allocated between samples, on average: in force now.
     pub interval_bytes: u64,
     /// Allocations that were sampled: how often jemalloc told of one.
     pub sampled: u64,

@@ -19,7 +19,7 @@ pub(super) fn cpu_time(tid: u32) -> Option<Duration> {
 }
 
 /// The CPU time that this process has used.
-pub(super) fn process_cpu_time() -> Duration {
+pub(crate) fn process_cpu_time() -> Duration {
     clock(libc::CLOCK_PROCESS_CPUTIME_ID).unwrap_or_default()
 }
 

@@ -8,7 +8,7 @@
 mod action;
 pub(crate) mod atomic;
 mod bounds;
-mod clocks;
+pub(crate) mod clocks;
 mod covered;
 mod departed;
 mod engine;

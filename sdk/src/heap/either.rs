@@ -75,6 +75,21 @@ impl Heap {
         }
     }
 
+    /// Another interval, as a power of two, where it is time for one and nobody has chosen one. For the `profiler` thread, each turn.
+    pub(crate) fn choose_interval(&self, now: Instant) -> Option<u32> {
+        match self {
+            Self::Hooks(sampler) => sampler.choose_interval(now),
+            Self::Dumps(_) => None,
+        }
+    }
+
+    /// Somebody else chooses the interval from now on.
+    pub(crate) fn leave_interval(&self) {
+        if let Self::Hooks(sampler) = self {
+            sampler.leave_interval();
+        }
+    }
+
     /// Goes on with another interval, `2^lg` bytes.
     ///
     /// # Errors

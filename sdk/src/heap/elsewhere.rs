@@ -62,6 +62,14 @@ impl Heap {
         match *self {}
     }
 
+    pub(crate) fn choose_interval(&self, _now: Instant) -> Option<u32> {
+        match *self {}
+    }
+
+    pub(crate) fn leave_interval(&self) {
+        match *self {}
+    }
+
     pub(crate) fn set_lg_interval(&self, _lg: u32) -> Result<(), Error> {
         match *self {}
     }

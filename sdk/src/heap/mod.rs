@@ -3,7 +3,7 @@
 //! In: settings, and the hooks that jemalloc calls for one allocation in so many bytes. Out: a [`HeapWindow`] for whoever asks. In
 //! the order of a sample: `setup` finds the allocator, `hooks` are called and find `scratches`, `capture` takes stack, tags and span without
 //! the frames of the allocator (`frames`), `sites` numbers them (`shard`), `eras` knows the modules that they are in, `live` keeps the block until it is freed (`chains` find its place among the `entries`), all in `array`s, `window`
-//! copies both. `state` holds it all together, `sampler` starts and stops it. Without the feature `heap`, `elsewhere` says so.
+//! copies both. `state` holds it all together, `sampler` starts and stops it, at a `pace` that the program can afford. Without the feature `heap`, `elsewhere` says so.
 //! A jemalloc without hooks has its own profile `dump`ed, of which `reading` makes such a window; `dumps` starts and stops that. `either` is what the
 //! rest of the crate knows. docs/design/0010-heap.md says why.
 
@@ -33,6 +33,7 @@ where_it_samples! {
     mod jemalloc;
     mod live;
     mod others;
+    mod pace;
     mod reading;
     mod sampler;
     mod scratches;

@@ -2,21 +2,27 @@
 //!
 //! In: settings, and calls of both threads of ours. Out: windows, marks, figures. Starts and stops the hooks.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
 use profiler_proto::loss::Loss;
 
 use super::HeapSettings;
+use super::pace::Pace;
 use super::setup::Setup;
 use super::state::State;
 use super::window::{Found, HeapWindow, Mark, Since};
 use super::{control, figures, hooks, weight, window};
+use crate::cpu::clocks::process_cpu_time;
 use crate::error::Error;
 use crate::stats::{HeapLost, HeapStats};
 use crate::unwind::modules::Modules;
 use crate::unwind::walk::Snapshot;
+
+/// The interval that was chosen last by how much the program allocates, at this start or at one before it, in the process that this one was forked from
+/// perhaps; 0: none was.
+static CHOSEN: AtomicU32 = AtomicU32::new(0);
 
 /// A running heap profiler; cheap to clone.
 #[derive(Debug, Clone)]
@@ -42,6 +48,8 @@ struct Shared {
     displaced: bool,
     /// How many samples of what lived have been given up since, for theirs stood in the place of ours.
     given_up: usize,
+    /// What chooses the interval; `None`: somebody else has.
+    pace: Option<Pace>,
 }
 
 impl Sampler {
@@ -80,6 +88,8 @@ impl Sampler {
         // Behind the lessons: stacks that other threads had taken before would show the allocator's frames for as long as their blocks live.
         state.record(true);
         let now = (Instant::now(), SystemTime::now());
+        let is_free = settings.lg_interval.is_none() && !setup.sets_interval && !was_active;
+        let pace = is_free.then(|| Pace::new(state.lg(), CHOSEN.load(Ordering::Relaxed), now.0)).flatten();
         let shared = Shared {
             setup,
             since: now,
@@ -89,6 +99,7 @@ impl Sampler {
             active,
             displaced: false,
             given_up,
+            pace,
         };
         Ok(Self { state, number, shared: Arc::new(Mutex::new(shared)) })
     }
@@ -103,6 +114,23 @@ impl Sampler {
         shared.active = active;
         // Also where theirs are gone again.
         shared.displaced |= displaced;
+    }
+
+    /// Another interval, as a power of two, where nobody has chosen one and samples are too many in the one in force, or few enough for a shorter one. To be set
+    /// behind a profile of what was sampled until then. For the `profiler` thread, each turn.
+    pub(super) fn choose_interval(&self, now: Instant) -> Option<u32> {
+        let mut shared = self.shared();
+        if !shared.pace.as_mut()?.knows(self.state.lg()) || control::is_active_for_others() {
+            shared.pace = None;
+        }
+        let chosen = shared.pace.as_mut()?.choose(now, self.state.calls.sampled(), process_cpu_time())?;
+        CHOSEN.store(chosen, Ordering::Relaxed);
+        Some(chosen)
+    }
+
+    /// Somebody else chooses the interval from now on.
+    pub(super) fn leave_interval(&self) {
+        self.shared().pace = None;
     }
 
     /// Stops taking samples; frees of those taken are still seen.
@@ -204,6 +232,13 @@ impl Sampler {
         }
         if self.state.frames.count() == 0 && (shared.active || sampled > 0) {
             notes.push("frames of the allocator are shown: they could not be told apart at the start".to_owned());
+        }
+        if shared.pace.as_ref().is_some_and(Pace::is_slow) {
+            notes.push(
+                "the interval is longer than usual: the program allocates so much that samples would cost more than 2 %; an interval that \
+                 you set stays as it is"
+                    .to_owned(),
+            );
         }
         if shared.displaced {
             notes.push(

@@ -130,6 +130,24 @@ fn totals_at_the_usual_interval_are_within_two_percent() {
     }
 }
 
+/// Check that a program which does little but allocate is sampled less often, with estimates that are right; and as often as somebody says, where somebody does.
+#[test]
+fn who_allocates_much_is_sampled_less_often() {
+    let outcome = result(&mut heap("pace", &[]));
+    let (row, is_said) = (&outcome["row"], |notes: &str| outcome[notes].to_string().contains("longer than usual"));
+    assert!(number(&outcome, "/before") == 1 << 20 && number(row, "/interval") > 1 << 20, "{outcome}");
+    assert!(is_said("notes") && !is_said("notes_then"), "{outcome}");
+    let (truth, error, estimate) = (floats(&row["truth"]), floats(&row["error"]), four(&row["estimate"]));
+    for place in 0..4 {
+        assert!(
+            is_near(estimate[place] as f64, truth[place], STANDARD_ERRORS * error[place]),
+            "place {place} of {row}"
+        );
+    }
+    assert!(error[0] > 0.0 && error[0] < 0.1 * truth[0], "{outcome}");
+    assert_eq!((number(&outcome, "/set"), number(&outcome, "/asked")), (1 << 20, 1 << 20), "{outcome}");
+}
+
 /// Check that what was sampled keeps what it stands for when another interval is set, and that what comes then is weighed by that one from the first sample on, also
 /// where others set it and tell nobody.
 #[test]

@@ -144,12 +144,21 @@ impl Sampling {
         if is_calm { CALM_TURN.min(self.interval) } else { TURN }
     }
 
-    /// Has the heap's profile sent when it is due.
+    /// Has the heap's profile sent when it is due, or another interval set.
     fn look_after_heap(&mut self, now: Instant) {
         let Some(heap) = self.handle.heap() else { return };
         heap.tick();
+        let chosen = heap.choose_interval(now);
         if now >= self.heap_due {
             self.send_heap();
+        }
+        if let Some(lg_interval) = chosen.filter(|_| !self.stranded) {
+            tracing::info!(
+                bytes = 1_u64 << lg_interval,
+                "the heap is sampled at another interval, by how much the program allocates"
+            );
+            // Where it cannot be set now, it is chosen again.
+            self.set_heap_interval(lg_interval, Reply::new().0);
         }
     }
 
@@ -279,7 +288,10 @@ impl Sampling {
             Command::Heap { asked, reply } => {
                 self.tasks.try_send(Task::Heap { asked, reply }).unwrap_or_else(Task::refuse);
             }
-            Command::SetHeapInterval { lg_interval, reply } => self.set_heap_interval(lg_interval, reply),
+            Command::SetHeapInterval { lg_interval, reply } => {
+                self.handle.heap().into_iter().for_each(Heap::leave_interval);
+                self.set_heap_interval(lg_interval, reply);
+            }
             // `run` takes it before it comes here.
             Command::Stop { reply, .. } => reply.answer(false),
         }

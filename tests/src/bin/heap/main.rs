@@ -12,6 +12,7 @@ mod fork;
 mod leader;
 mod leak;
 mod leaves;
+mod pace;
 mod pull;
 mod rates;
 mod restart;
@@ -76,6 +77,7 @@ fn run() -> Result<Value> {
         "leader" => leader::leader(),
         "leak" => leak::leak(&options),
         "leaves" => leaves::leaves(),
+        "pace" => pace::pace(),
         "pull" => pull::pull(),
         "rates" => rates::rates(&options),
         "restart" => restart::restart(),

@@ -1,0 +1,171 @@
+//! How often the heap is sampled where nobody has said it: less often while requests allocate so much that samples would cost more than a profiler may.
+//!
+//! In: how many samples the hooks were told of, CPU time of the process, the interval in force. Out: another interval, when it is time for one. One sample in
+//! the usual interval costs next to nothing where a program computes, and more than 2 % where all that it does is to allocate.
+
+use std::time::{Duration, Instant};
+
+/// The interval of `profiler::jemalloc!()`, as a power of two: none shorter is chosen here.
+const USUAL: u32 = 20;
+/// None longer is, either: estimates of what holds less would say nothing.
+const LONGEST: u32 = USUAL + 6;
+/// Samples in a second of CPU time, at most. Each takes some 8 µs, about half of them jemalloc's own (`make measure`, row `heap`): 1.6 %.
+const MOST: f64 = 2000.0;
+/// CPU time that is looked at at once: of as many samples, chance makes a fiftieth.
+const SPENT: Duration = Duration::from_secs(1);
+/// A shorter interval has to be affordable for so long, whatever was spent.
+const CALM: Duration = Duration::from_secs(60);
+
+/// Chooses intervals, for as long as nobody else does.
+#[derive(Debug)]
+pub(super) struct Pace {
+    /// In force, as far as is known.
+    lg: u32,
+    /// Asked for, when, and not in force yet: a profile is made before.
+    wanted: Option<(u32, Instant)>,
+    /// Samples and CPU time when what is looked at began.
+    began: Option<(u64, Duration)>,
+    /// Since when a shorter interval would have been affordable.
+    calm: Instant,
+}
+
+impl Pace {
+    /// For a start that finds `lg` in force, was asked for none, and chose `before` when it was last started; `None`: somebody else has chosen that one.
+    pub(super) fn new(lg: u32, before: u32, now: Instant) -> Option<Self> {
+        (lg == USUAL || lg == before).then_some(Self { lg, wanted: None, began: None, calm: now })
+    }
+
+    /// Whether the interval is a longer one than usual.
+    pub(super) fn is_slow(&self) -> bool {
+        self.lg > USUAL
+    }
+
+    /// Whether `lg`, which is in force, is what was chosen here; if not, somebody else has chosen it.
+    pub(super) fn knows(&mut self, lg: u32) -> bool {
+        if self.wanted.is_some_and(|(wanted, _)| wanted == lg) {
+            (self.lg, self.wanted, self.began) = (lg, None, None);
+        }
+        self.lg == lg
+    }
+
+    /// Another interval, if it is time: since the start, so many samples were taken and so much CPU time was spent.
+    pub(super) fn choose(&mut self, now: Instant, sampled: u64, cpu: Duration) -> Option<u32> {
+        if self.wanted.is_some_and(|(_, asked)| now.saturating_duration_since(asked) < CALM) {
+            return None;
+        }
+        let began = *self.began.get_or_insert((sampled, cpu));
+        let (samples, spent) = (sampled.saturating_sub(began.0), cpu.saturating_sub(began.1));
+        let is_calm = now.saturating_duration_since(self.calm) >= CALM;
+        if spent < SPENT && !is_calm {
+            return None;
+        }
+        self.began = Some((sampled, cpu));
+        let share = samples as f64 / (MOST * spent.max(SPENT).as_secs_f64());
+        // Twice the samples come of half the interval: these have to be few enough with something to spare, or it would go up and down.
+        if share > 0.25 {
+            self.calm = now;
+        }
+        let chosen = if share > 1.0 {
+            (self.lg + share.log2().ceil() as u32).min(LONGEST)
+        } else if is_calm && share <= 0.25 && self.is_slow() {
+            self.calm = now;
+            self.lg - 1
+        } else {
+            return None;
+        };
+        if chosen == self.lg {
+            return None;
+        }
+        self.wanted = Some((chosen, now));
+        Some(chosen)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A second of CPU time and of the clock after the other, with so many samples in each.
+    struct Seconds {
+        pace: Pace,
+        now: Instant,
+        sampled: u64,
+        cpu: Duration,
+    }
+
+    impl Seconds {
+        fn at(lg: u32, before: u32) -> Option<Self> {
+            let now = Instant::now();
+            let mut pace = Pace::new(lg, before, now)?;
+            assert_eq!(pace.choose(now, 0, Duration::ZERO), None);
+            Some(Self { pace, now, sampled: 0, cpu: Duration::ZERO })
+        }
+
+        /// What is chosen in these seconds, with so many samples in each at the usual interval, and put in force at once.
+        fn pass(&mut self, seconds: u32, samples: u64) -> Vec<u32> {
+            let mut chosen = Vec::new();
+            for _ in 0..seconds {
+                self.now += Duration::from_secs(1);
+                self.cpu += Duration::from_secs(1);
+                self.sampled += samples >> (self.pace.lg - USUAL);
+                if let Some(lg) = self.pace.choose(self.now, self.sampled, self.cpu) {
+                    assert!(self.pace.knows(lg));
+                    assert_eq!(self.pace.choose(self.now, self.sampled, self.cpu), None);
+                    chosen.push(lg);
+                }
+            }
+            chosen
+        }
+    }
+
+    /// Check that much that is allocated makes the interval longer at once, as much as it takes and up to a bound, and that it comes back step by step, not below the usual
+    /// one, and does not swing.
+    #[test]
+    fn the_interval_follows_what_is_allocated() {
+        let mut seconds = Seconds::at(USUAL, 0).unwrap();
+        assert!(seconds.pass(100, 1900).is_empty());
+        assert_eq!(seconds.pass(200, 3500), [21]);
+        assert_eq!(seconds.pass(1, 16_000), [23]);
+        assert_eq!(seconds.pass(1, u64::from(u32::MAX)), [LONGEST]);
+        assert_eq!(seconds.pass(600, 3500), [25, 24, 23, 22]);
+        assert_eq!(seconds.pass(600, 0), [21, 20]);
+        assert!(!seconds.pace.is_slow());
+    }
+
+    /// Check that a program that hardly computes comes back to the usual interval, too, and that a burst of samples in next to no CPU time changes nothing.
+    #[test]
+    fn time_passes_for_who_waits() {
+        let mut seconds = Seconds::at(USUAL, 0).unwrap();
+        assert_eq!(seconds.pass(1, 3500), [21]);
+        let mut at = |after: u64, more: u64| {
+            let cpu = seconds.cpu + Duration::from_millis(after);
+            let chosen = seconds.pace.choose(seconds.now + Duration::from_secs(after), seconds.sampled + more, cpu);
+            chosen.inspect(|lg| assert!(seconds.pace.knows(*lg)))
+        };
+        assert_eq!([at(30, 400), at(61, 400), at(130, 400)], [None, Some(20), None]);
+    }
+
+    /// Check that an interval that is not in force yet, for a profile takes long, is not chosen again at each turn; and that one which never comes is.
+    #[test]
+    fn what_was_chosen_is_waited_for() {
+        let mut seconds = Seconds::at(USUAL, 0).unwrap();
+        let mut chosen = Vec::new();
+        for second in 1..=70 {
+            let (now, cpu) = (seconds.now + Duration::from_secs(second), Duration::from_secs(second));
+            chosen.extend(seconds.pace.choose(now, 3500 * second, cpu).map(|lg| (second, lg)));
+            assert!(seconds.pace.knows(USUAL));
+        }
+        assert_eq!(chosen, [(1, 21), (61, 21)]);
+        assert!(seconds.pace.knows(21));
+    }
+
+    /// Check that an interval that somebody else has chosen is left alone, at the start and later, and that one chosen here is known to the next start.
+    #[test]
+    fn the_interval_of_others_is_theirs() {
+        assert!(Seconds::at(19, 0).is_none() && Seconds::at(21, 22).is_none());
+        let mut seconds = Seconds::at(USUAL, 0).unwrap();
+        assert_eq!(seconds.pass(1, 3500), [21]);
+        let next = Seconds::at(21, 21).map(|next| next.pace.is_slow());
+        assert_eq!((next, seconds.pace.knows(22), seconds.pace.knows(21)), (Some(true), false, true));
+    }
+}
