@@ -178,6 +178,16 @@ impl Pipeline {
         Interval { windows: self.desk.end(now), lost }
     }
 
+    /// The same; `None` where there are no windows: no profile could tell what was lost, so it is told with the next ones.
+    pub fn end_of_profiles(&mut self, now: SystemTime) -> Option<Interval> {
+        let interval = self.end(now);
+        if interval.windows.is_empty() {
+            self.lost.merge(&interval.lost);
+            return None;
+        }
+        Some(interval)
+    }
+
     /// Gives the samples of the next `duration` to `tapped`, beside the windows, if there are not too many such already.
     pub fn tap(&mut self, duration: Duration, pid: Option<u32>, tapped: Tapped) {
         self.desk.tap(Instant::now() + duration, pid, tapped);
@@ -297,6 +307,8 @@ fn tell(sampler: &mut Sampler, target: &Target, go: Option<bpf::Go>) -> Result<(
 
 #[cfg(test)]
 mod tests {
+    use profiler_sidecar_ebpf::Kind as Layout;
+
     use super::*;
     use crate::aggregate::Aggregate;
     use crate::discover::Kind;
@@ -305,6 +317,49 @@ mod tests {
 
     fn target(process: Process) -> Arc<Target> {
         Arc::new(Target::bare(process, Kind::Native))
+    }
+
+    /// A pipeline without a kernel side.
+    fn pipeline() -> Pipeline {
+        let numbers = Numbers { pids: Vec::new(), family: None };
+        let table = Table::new(discover::Options::default());
+        let desk = Desk::new(table, Namer::new(Kernel::default()), numbers, Arc::default());
+        let (goroutines, counted, lost) = (Goroutines::default(), bpf::Counters::default(), Loss::default());
+        let now = Instant::now();
+        Pipeline { sampler: None, desk, goroutines, next_sweep: now, next_count: now, counted, lost }
+    }
+
+    /// A sample of a process without frames, as the kernel side writes it.
+    fn record(pid: u32) -> Vec<u8> {
+        let head = [Layout::Sample as u32, pid, pid, 0].map(u32::to_ne_bytes).concat();
+        let rest = size_of::<profiler_sidecar_ebpf::Sample>() - head.len() + profiler_sidecar_ebpf::TOP;
+        [head, vec![0; rest]].concat()
+    }
+
+    /// Check that what an interval without a single profile lost is told by the next one that has some, and only by that one.
+    #[test]
+    fn losses_wait_for_a_profile() {
+        let mut pipeline = pipeline();
+        let mut sampled = |pid: u32| {
+            pipeline.desk.take(&record(pid), Instant::now());
+            pipeline.desk.settle(Instant::now());
+            pipeline.lost.add(Cause::RingFull, 4);
+            pipeline.end_of_profiles(SystemTime::now()).map(|interval| (interval.stacks(), interval.lost))
+        };
+        // No process has this number.
+        let nobody = u32::MAX >> 1;
+        let lost = |ring_full, gone| {
+            let mut lost = Loss::default();
+            lost.add(Cause::RingFull, ring_full);
+            lost.add(Cause::Gone, gone);
+            lost
+        };
+        assert_eq!([sampled(nobody), sampled(nobody)], [None, None]);
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let told = [(); 2].map(|()| sampled(child.id()));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(told, [Some((1, lost(12, 2))), Some((1, lost(4, 0)))]);
     }
 
     /// Check that what was lost of no process in particular is told once, whatever the number of processes, by the one with most stacks.

@@ -76,10 +76,11 @@ impl Sampling {
         }
     }
 
-    /// Hands the interval to the main thread.
+    /// Hands the interval to the main thread, if anything was sampled in it.
     fn end(&mut self) {
-        let interval = self.pipeline.end(SystemTime::now());
-        self.tasks.send(Task::Export(interval), &self.handle);
+        if let Some(interval) = self.pipeline.end_of_profiles(SystemTime::now()) {
+            self.tasks.send(Task::Export(interval), &self.handle);
+        }
     }
 
     fn publish(&self) {
