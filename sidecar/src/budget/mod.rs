@@ -1,7 +1,8 @@
 //! The sidecar's own CPU and memory, kept within bounds by itself.
 //!
 //! In: what the kernel says this process used ([`Usage::read`]), every few seconds, on the thread that drains. Out: the rate to sample
-//! at from now on, and whether to let go of memory, with the reason for the log and `/stats`. Samples weigh as much as the rate they were
+//! at from now on, and whether to let go of memory, with the reason for the log and `/stats`. A rate that could not be had is given back
+//! ([`Governor::refused`]) and tried again. Samples weigh as much as the rate they were
 //! taken at says, so that totals stay true whatever the rate.
 
 use std::fmt;
@@ -54,6 +55,8 @@ pub struct Governor {
     wanted_hz: u32,
     bounds: Bounds,
     step: usize,
+    /// The step before the last judgement.
+    before: usize,
     calm: u32,
     /// Whether the last judgement found too much CPU used: one busy moment, such as the start, is none to act on.
     was_hot: bool,
@@ -64,7 +67,7 @@ impl Governor {
     /// Begins at the wanted rate.
     #[must_use]
     pub fn new(wanted_hz: u32, bounds: Bounds, now: Usage) -> Self {
-        Self { wanted_hz, bounds, step: 0, calm: 0, was_hot: false, last: now }
+        Self { wanted_hz, bounds, step: 0, before: 0, calm: 0, was_hot: false, last: now }
     }
 
     /// What to do, `elapsed` after the last judgement.
@@ -74,6 +77,7 @@ impl Governor {
         let cpu_percent = 100.0 * spent.as_secs_f64() / elapsed.as_secs_f64().max(1e-3);
         let shed = usage.resident > self.bounds.memory;
         let before_hz = self.rate_hz();
+        self.before = self.step;
         let is_hot = cpu_percent > self.bounds.cpu_percent;
         let was_hot = std::mem::replace(&mut self.was_hot, is_hot);
         if (is_hot && was_hot) || shed {
@@ -86,6 +90,13 @@ impl Governor {
             self.recover(cpu_percent);
         }
         Judgement { rate_hz: self.rate_hz(), before_hz, shed, cpu_percent, resident: usage.resident }
+    }
+
+    /// The rate of the last judgement could not be had: the one before stays in force, and the next judgement starts out from it. What is
+    /// true instead of `judgement`.
+    pub fn refused(&mut self, judgement: Judgement) -> Judgement {
+        self.step = self.before;
+        Judgement { rate_hz: judgement.before_hz, ..judgement }
     }
 
     /// The rate in force.
@@ -213,6 +224,25 @@ mod tests {
         (0..2).for_each(|_| _ = process.uses(6, 50));
         // At 99 Hz it would take 6 %.
         assert_eq!((0..50).map(|_| process.uses(3, 50).rate_hz).max(), Some(49));
+    }
+
+    /// Check that a rate that could not be had is not taken for the one in force, down or up, and is tried again.
+    #[test]
+    fn a_rate_that_is_refused_is_tried_again() {
+        let mut process = Process::new(99);
+        process.uses(6, 50);
+        for _ in 0..3 {
+            let judgement = process.uses(6, 50);
+            assert_eq!((judgement.before_hz, judgement.rate_hz), (99, 49));
+            let judgement = process.governor.refused(judgement);
+            assert_eq!((judgement.before_hz, judgement.rate_hz, process.governor.rate_hz()), (99, 99, 99));
+        }
+        assert_eq!(process.uses(6, 50).rate_hz, 49);
+        for _ in 0..2 {
+            let judgement = (0..6).map(|_| process.uses(1, 50)).last().unwrap();
+            assert_eq!((judgement.before_hz, judgement.rate_hz), (49, 99));
+            assert_eq!(process.governor.refused(judgement).rate_hz, 49);
+        }
     }
 
     /// Check that a load that comes and goes does not make the rate swing at once.

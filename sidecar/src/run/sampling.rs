@@ -98,14 +98,17 @@ impl Sampling {
         if judgement.shed {
             self.pipeline.shed();
         }
-        if judgement.rate_hz != judgement.before_hz {
-            tracing::warn!("{judgement}");
-            if let Err(error) = self.pipeline.set_rate_hz(judgement.rate_hz) {
-                tracing::error!(%error, "the rate stays");
-            }
-        } else if judgement.shed {
+        let is_other = judgement.rate_hz != judgement.before_hz;
+        if is_other || judgement.shed {
             tracing::warn!("{judgement}");
         }
-        self.handle.judged(judgement);
+        let set = if is_other { self.pipeline.set_rate_hz(judgement.rate_hz) } else { Ok(()) };
+        self.handle.judged(match set {
+            Ok(()) => judgement,
+            Err(error) => {
+                tracing::error!(%error, "the rate stays at {} Hz until the next look", judgement.before_hz);
+                self.governor.refused(judgement)
+            }
+        });
     }
 }
