@@ -31,6 +31,7 @@ pub use self::follow::Family;
 use self::goroutines::Goroutines;
 pub use self::tap::Tapped;
 use crate::aggregate::Window;
+use crate::allocator;
 use crate::assemble::{Granularity, assemble};
 use crate::bpf::{self, Sampler};
 use crate::config::Filter;
@@ -202,9 +203,11 @@ impl Pipeline {
         privilege::with_clock(|| sampler.set_rate_hz(rate_hz))?
     }
 
-    /// Lets go of names, which are looked up again as they are needed.
+    /// Lets go of names, which are looked up again as they are needed, and gives their memory back to the system: the allocator would keep it,
+    /// and the next look at the budget find as much held as before.
     pub fn shed(&mut self) {
         self.desk.shed();
+        allocator::give_back();
     }
 
     /// The processes that are known.
@@ -311,6 +314,8 @@ mod tests {
 
     use super::*;
     use crate::aggregate::Aggregate;
+    #[cfg(target_env = "gnu")]
+    use crate::budget::Usage;
     use crate::discover::Kind;
     use crate::naming::{Location, Stack};
     use crate::sample::Sample;
@@ -360,6 +365,26 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         assert_eq!(told, [Some((1, lost(12, 2))), Some((1, lost(4, 0)))]);
+    }
+
+    /// Check that memory that was freed in the middle of the heap, where the allocator keeps it, is the system's once the pipeline sheds.
+    #[test]
+    #[cfg(target_env = "gnu")]
+    fn what_is_shed_is_given_back() {
+        let mut pipeline = pipeline();
+        let resident = || Usage::read().unwrap().resident;
+        let mut pages: Vec<Box<[u8]>> = (0..128 << 10).map(|_| vec![1; 1000].into()).collect();
+        let mut place = 0;
+        // One in a thousand stays, so that no end of the heap is free.
+        pages.retain(|_| {
+            place += 1;
+            place % 1000 == 0
+        });
+        let before = resident();
+        pipeline.shed();
+        let after = resident();
+        assert!(after + (64 << 20) < before, "{before} bytes before, {after} after");
+        drop(pages);
     }
 
     /// Check that what was lost of no process in particular is told once, whatever the number of processes, by the one with most stacks.
