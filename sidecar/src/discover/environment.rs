@@ -1,11 +1,12 @@
 //! The variables with which a process was started.
 //!
-//! In: `/proc/PID/environ`. Out: single values by name. What is there can be secret: it is read, asked for the names that documentation
-//! lists, and forgotten. A process can write over it, so it is words, not facts.
+//! In: `/proc/PID/environ`, or the same bytes in the memory of the process: the file is its owner's alone, whom `CAP_SYS_PTRACE` does not stand for.
+//! Out: single values by name. What is there can be secret: it is read, asked for the names that documentation lists, and forgotten. A process
+//! can write over it, so it is words, not facts. Reading can wait for the process: see [`Memory`].
 //!
-//! Source: proc_pid_environ(5): `NAME=value`, each with a zero behind.
+//! Source: proc_pid_environ(5): `NAME=value`, each with a zero behind; fs/proc/base.c, `environ_read`: from `env_start` to `env_end`.
 
-use crate::target::{Fault, Folder};
+use crate::target::{Fault, Folder, Memory, stat};
 
 /// Most bytes that are read; variables behind them are not seen. The kernel takes 128 KiB for one variable (`MAX_ARG_STRLEN`).
 const MOST: usize = 512 << 10;
@@ -28,9 +29,26 @@ impl Environment {
     ///
     /// # Errors
     /// When the process is gone, or does not let us.
-    pub fn read(folder: &Folder) -> Result<Self, Fault> {
-        let (bytes, is_cut) = folder.read("environ", MOST)?;
+    pub fn read(folder: &Folder, memory: Memory) -> Result<Self, Fault> {
+        let (bytes, is_cut) = match folder.read("environ", MOST) {
+            Err(Fault::Refused { .. }) => Self::in_memory(folder, memory)?,
+            outcome => outcome?,
+        };
         Ok(Self::parse(bytes, is_cut))
+    }
+
+    /// What the file would show, and whether there was more.
+    fn in_memory(folder: &Folder, memory: Memory) -> Result<(Vec<u8>, bool), Fault> {
+        let (start, end) = stat(folder)?.environment;
+        let length = usize::try_from(end.saturating_sub(start)).unwrap_or(usize::MAX);
+        let mut bytes = vec![0; length.min(MOST)];
+        let read = memory.read(start, &mut bytes)?;
+        bytes.truncate(read);
+        // Another program, or another process of this number, has its variables elsewhere or is not the folder's.
+        if stat(folder)?.environment != (start, end) {
+            return Err(Fault::Unclear { pid: folder.pid(), what: "environment".into() });
+        }
+        Ok((bytes, read < length))
     }
 
     /// Those in `bytes`; the last one is left out where there were more bytes.

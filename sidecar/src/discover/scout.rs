@@ -149,7 +149,7 @@ impl Scout {
 
 fn see(process: Process, folder: Folder) -> Result<Outside, Fault> {
     let container = Container::read(&folder);
-    let environment = readable(Environment::read(&folder))?.unwrap_or_default();
+    let environment = readable(Environment::read(&folder, process.memory()))?.unwrap_or_default();
     let context = readable(Published::read(&folder, process.memory()))?.flatten();
     let seen = Seen { container, environment, context, exe: None };
     let link = folder.link("exe");

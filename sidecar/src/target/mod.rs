@@ -22,4 +22,5 @@ pub(crate) use mappings::undeleted;
 pub use mappings::{Device, Line, Mapping, Mappings, Scan};
 pub use memory::{Memory, Piece};
 pub use process::Process;
+pub(crate) use process::stat;
 pub use stat::{Stat, State};

@@ -116,7 +116,10 @@ impl Process {
 }
 
 /// What the kernel says of the process that a folder is of.
-pub(super) fn stat(folder: &Folder) -> Result<Stat, Fault> {
+///
+/// # Errors
+/// When it is gone.
+pub(crate) fn stat(folder: &Folder) -> Result<Stat, Fault> {
     let (bytes, _) = folder.read("stat", STAT_BYTES)?;
     Stat::parse(&bytes).ok_or_else(|| Fault::Unclear { pid: folder.pid(), what: "stat".into() })
 }

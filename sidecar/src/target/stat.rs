@@ -1,4 +1,4 @@
-//! The line of `/proc/PID/stat`: since when a process runs, which state it is in, and where its program lies.
+//! The line of `/proc/PID/stat`: since when a process runs, which state it is in, and where its program and its variables lie.
 //!
 //! In: the bytes of the file. Out: [`Stat`], or `None` where they are not such a line. The name in it is the process's choice:
 //! parentheses, spaces and line feeds included.
@@ -23,6 +23,9 @@ pub struct Stat {
     /// Fields 26 and 28: where code and stack begin. Another program has them elsewhere, as addresses are random. Both say
     /// nothing (0 or 1) about a process that we may not look at.
     pub layout: (u64, u64),
+    /// Fields 50 and 51: where the variables begin, and end, with which the program was started. Both are 0 of a process that we may not
+    /// look at.
+    pub environment: (u64, u64),
 }
 
 /// Field 3.
@@ -45,7 +48,7 @@ impl Stat {
         let close = bytes.iter().rposition(|byte| *byte == b')')?;
         let comm = String::from_utf8_lossy(bytes.get(open + 1..close)?).into_owned();
         let rest = std::str::from_utf8(bytes.get(close + 1..)?).ok()?;
-        let fields: Vec<&str> = rest.split_ascii_whitespace().take(32).collect();
+        let fields: Vec<&str> = rest.split_ascii_whitespace().take(49).collect();
         // The first of `fields` is field 3.
         let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
         let state = match *fields.first()? {
@@ -60,6 +63,7 @@ impl Stat {
             threads: number(20)?,
             start_time: number(22)?,
             layout: (number(26)?, number(28)?),
+            environment: (number(50).unwrap_or(0), number(51).unwrap_or(0)),
         })
     }
 }
@@ -70,8 +74,8 @@ mod tests {
 
     use super::*;
 
-    const REST: &str =
-        "S 41 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 3 0 98765 1000 200 18446744073709551615 4096 8192 140000 0";
+    const REST: &str = "S 41 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 3 0 98765 1000 200 18446744073709551615 4096 8192 140000 0 \
+                        0 0 0 0 0 0 0 0 17 1 0 0 0 0 0 9000 9100 9200 140100 140200 140200 140300 0";
 
     /// Check that the fields are those of the man page, whatever a process calls itself.
     #[test]
@@ -86,6 +90,7 @@ mod tests {
                 threads: 3,
                 start_time: 98765,
                 layout: (4096, 140_000),
+                environment: (140_200, 140_300),
             };
             assert_eq!(stat, expected);
         }

@@ -15,6 +15,7 @@ mod hostile;
 mod http;
 mod matrix;
 mod metrics;
+mod others;
 mod process;
 mod pulls;
 mod runtimes;

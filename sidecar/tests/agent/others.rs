@@ -1,0 +1,44 @@
+//! Processes of another user, as `doctor` sees them with the capabilities that the manifests grant and no others: by these, files that are their
+//! owner's alone cannot be opened.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::is_root;
+use crate::process::{Running, quiet};
+
+/// `nobody`: no process of it has a capability, and none of ours is its owner.
+const OTHER: &str = "65534";
+const GRANTED: &str = "-all,+bpf,+perfmon,+sys_ptrace,+syslog";
+
+/// A shell of the other user, at work on nothing.
+fn shell(path: &Path) -> Running {
+    let mut shell = Command::new("setpriv");
+    shell
+        .args(["--reuid", OTHER, "--regid", OTHER, "--clear-groups"])
+        .arg(path)
+        .args(["-c", "echo started; read line"]);
+    let running = Running::program(shell.env("OTEL_SERVICE_NAME", "of-another"));
+    running.address_after("started");
+    running
+}
+
+/// What `doctor` says of a process, run with these capabilities.
+fn seen(pid: u32, capabilities: &str) -> serde_json::Value {
+    let mut doctor = Command::new("setpriv");
+    doctor.args(["--bounding-set", capabilities, "--inh-caps=-all", "--no-new-privs"]);
+    quiet(doctor.arg(env!("CARGO_BIN_EXE_profiler-sidecar")).args(["doctor", "--json"]));
+    let said: serde_json::Value = serde_json::from_slice(&doctor.output().unwrap().stdout).unwrap();
+    said["processes"].as_array().unwrap().iter().find(|row| row["pid"] == pid).unwrap().clone()
+}
+
+/// Check that the variables of another user's process are read, though its `environ` cannot be opened.
+#[test]
+fn the_service_of_another_user_is_named() {
+    if !is_root() {
+        return;
+    }
+    let shell = shell(Path::new("/bin/sh"));
+    let row = seen(shell.pid(), GRANTED);
+    assert_eq!((&row["service"], &row["profiled"]), (&"of-another".into(), &true.into()), "{row}");
+}
