@@ -297,8 +297,9 @@ fn code(process: Process, exe: &Identity, program: &Program) -> Result<(Code, u6
 
 fn refused(fault: &Fault) -> Error {
     let remedy = match fault {
-        Fault::Gone { .. } => "start it again, or name another one",
-        _ => "run as the same user, or with CAP_SYS_PTRACE",
+        Fault::Gone { .. } => "start it again, or name another one".to_owned(),
+        Fault::Refused { needs, .. } => format!("run as the same user, or with {}", needs.name()),
+        _ => "run as the same user, or with CAP_SYS_PTRACE".to_owned(),
     };
     Error::new("reading from outside", fault.to_string(), remedy)
 }

@@ -15,7 +15,11 @@ const FLOOR: (u32, u32) = (5, 15);
 const CAPABILITIES: [(&str, u32, &str); 4] = [
     ("CAP_BPF", 39, "no eBPF program can be loaded: CPU time is not sampled"),
     ("CAP_PERFMON", 38, "no clock can be opened on processors: CPU time is not sampled"),
-    ("CAP_SYS_PTRACE", 19, "memory and programs of other users' processes cannot be read: no names, no heap"),
+    (
+        "CAP_SYS_PTRACE",
+        19,
+        "processes of other users, and those that may do more than we, cannot be looked at: not profiled",
+    ),
     ("CAP_SYSLOG", 34, "addresses of the kernel are hidden: its functions have no names"),
 ];
 /// Opens `/proc/PID/map_files`, and is not asked for.

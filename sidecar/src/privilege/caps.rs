@@ -10,7 +10,9 @@ use std::io;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Capability {
-    /// Reading memory and files of processes of others.
+    /// Reading files and folders whatever their modes.
+    DacReadSearch = 2,
+    /// Looking at processes of others: their memory, what their folders of `/proc` lead to.
     SysPtrace = 19,
     /// What `Perfmon`, `Bpf` and `Syslog` were a part of.
     SysAdmin = 21,
@@ -27,6 +29,7 @@ impl Capability {
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
+            Self::DacReadSearch => "CAP_DAC_READ_SEARCH",
             Self::SysPtrace => "CAP_SYS_PTRACE",
             Self::SysAdmin => "CAP_SYS_ADMIN",
             Self::Syslog => "CAP_SYSLOG",

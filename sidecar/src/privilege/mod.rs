@@ -54,7 +54,7 @@ impl Privilege {
         match (can_sample, self.has(Capability::SysPtrace)) {
             (true, true) => Tier::Full,
             (_, true) => Tier::NoEbpf,
-            // Without SYS_PTRACE no other process's memory, and few of its files, can be read: samples would stay nameless.
+            // Without SYS_PTRACE others' programs cannot be looked at: of the same user's processes alone there are samples.
             (true, false) => Tier::Full,
             (false, false) => Tier::None,
         }
@@ -76,6 +76,9 @@ impl Privilege {
     /// Says in the log how much can be done, and what to do about the rest.
     pub fn log(self) {
         match self.tier() {
+            Tier::Full if !self.has(Capability::SysPtrace) => {
+                tracing::warn!("CPU sampling by eBPF: possible, of processes of the same user alone");
+            }
             Tier::Full => tracing::info!("CPU sampling by eBPF, Go's runtime memory: possible"),
             Tier::NoEbpf => tracing::warn!("no eBPF: CPU is not sampled; heap and goroutines can be read"),
             Tier::None => tracing::warn!("neither eBPF nor others' memory: profiles are only received and pulled"),
@@ -94,9 +97,10 @@ impl fmt::Display for Missing {
             Capability::Bpf => "no eBPF program can be loaded: CPU is not sampled",
             Capability::Perfmon => "no perf event of other processes can be opened: CPU is not sampled",
             Capability::SysPtrace => {
-                "memory and files of other users' processes cannot be read: no names, labels, heap"
+                "processes of other users, and those that may do more than we, cannot be looked at: they are not profiled"
             }
             Capability::Syslog => "addresses of the kernel are hidden: kernel frames have no names",
+            Capability::DacReadSearch => "files of other users' that are their owners' alone cannot be opened",
             Capability::SysAdmin => "nothing that is needed on Linux 5.8 and newer",
         };
         write!(f, "{} is missing, {lost}; add it to the container's securityContext.capabilities", self.0.name())

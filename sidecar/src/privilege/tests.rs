@@ -46,6 +46,8 @@ fn the_tier_says_how_much_can_be_done() {
     assert_eq!(of(&[SysAdmin]).missing(), [Missing(SysPtrace)]);
     let text = Missing(Syslog).to_string();
     assert!(text.starts_with("CAP_SYSLOG is missing") && text.contains("kernel frames have no names"), "{text}");
+    let text = Missing(SysPtrace).to_string();
+    assert!(text.contains("they are not profiled"), "{text}");
 }
 
 /// Check that after set-up they are gone from effective and permitted, that others stay, and that a thread made later has them neither.

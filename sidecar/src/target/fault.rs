@@ -4,6 +4,8 @@ use std::io;
 
 use rustix::io::Errno;
 
+use crate::privilege::{Capability, Privilege};
+
 /// Why something of a process could not be had.
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
@@ -15,13 +17,16 @@ pub enum Fault {
     },
     /// The kernel does not let us.
     #[error(
-        "{what} of process {pid}: not permitted (the same user, or CAP_SYS_PTRACE, is needed, and no security module against it)"
+        "{what} of process {pid}: not permitted (the same user, or {}, is needed, and no security module against it)",
+        .needs.name()
     )]
     Refused {
         /// Its number.
         pid: u32,
         /// What was asked for.
         what: String,
+        /// What stands for being the same user.
+        needs: Capability,
     },
     /// It has none of that.
     #[error("process {pid} has no {what}")]
@@ -73,7 +78,8 @@ impl Fault {
         let what = what.into();
         match errno {
             Errno::SRCH => Self::Gone { pid },
-            Errno::ACCESS | Errno::PERM => Self::Refused { pid, what },
+            Errno::ACCESS => Self::Refused { pid, what, needs: opens() },
+            Errno::PERM => Self::Refused { pid, what, needs: Capability::SysPtrace },
             Errno::NOENT => Self::Missing { pid, what },
             errno => Self::Io { pid, what, source: errno.into() },
         }
@@ -84,4 +90,11 @@ impl Fault {
     pub fn is_gone(&self) -> bool {
         matches!(self, Self::Gone { .. })
     }
+}
+
+/// What opens a file of another user's: leave to look at its process first, then to pass over the mode of the file, as `environ`, `fd` and
+/// programs may have one.
+fn opens() -> Capability {
+    let may_look = Privilege::current().is_ok_and(|privilege| privilege.has(Capability::SysPtrace));
+    if may_look { Capability::DacReadSearch } else { Capability::SysPtrace }
 }

@@ -42,3 +42,27 @@ fn the_service_of_another_user_is_named() {
     let row = seen(shell.pid(), GRANTED);
     assert_eq!((&row["service"], &row["profiled"]), (&"of-another".into(), &true.into()), "{row}");
 }
+
+/// Check that a process that is refused says which capability is lacking: to look at it, or to open its program, which is its owner's alone.
+#[test]
+fn what_is_refused_names_the_capability_that_lacks() {
+    if !is_root() {
+        return;
+    }
+    let folder = std::env::temp_dir().join(format!("profiler-others-{}", std::process::id()));
+    let program = folder.join("sh");
+    // By a process of its own: what this one has open for writing cannot be run.
+    let mut install = Command::new("install");
+    install.args(["-D", "-m", "700", "-o", OTHER, "-g", OTHER, "/bin/sh"]).arg(&program);
+    assert!(install.status().unwrap().success());
+    let shell = shell(&program);
+    for (capabilities, needed) in [("-all,+bpf,+perfmon,+syslog", "CAP_SYS_PTRACE"), (GRANTED, "CAP_DAC_READ_SEARCH")] {
+        let row = seen(shell.pid(), capabilities);
+        let why = row["why_not"].as_str().unwrap_or_default();
+        assert!(why.contains(&format!("exe of process {}: not permitted", shell.pid())), "{row}");
+        assert!(why.contains(&format!("the same user, or {needed}, is needed")), "{row}");
+    }
+    let row = seen(shell.pid(), &format!("{GRANTED},+dac_read_search"));
+    assert_eq!((&row["service"], &row["profiled"]), (&"of-another".into(), &true.into()), "{row}");
+    std::fs::remove_dir_all(folder).unwrap();
+}
