@@ -4,6 +4,8 @@
 //!
 //! Source: capabilities(7), proc(5), proc_sys_kernel(5), pid_namespaces(7), Documentation/admin-guide/LSM/Yama.rst.
 
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 
 use super::check::Check;
@@ -25,6 +27,8 @@ const CAPABILITIES: [(&str, u32, &str); 4] = [
 /// Opens `/proc/PID/map_files`, and is not asked for.
 const CHECKPOINT_RESTORE: u32 = 40;
 const SYS_ADMIN: u32 = 21;
+/// Bytes of `/proc/kallsyms` among which one address is not zero, where addresses are shown: few of the first symbols lie at zero.
+const FIRST_SYMBOLS: u64 = 64 << 10;
 
 /// The files.
 #[derive(Debug, Clone)]
@@ -155,8 +159,33 @@ impl System {
         Some(match level {
             2.. => Check::lacks(NAME, format!("{level}: functions of the kernel have no names"), remedy),
             1 if !self.has(34) => Check::lacks(NAME, "1: functions of the kernel have no names", "add CAP_SYSLOG"),
-            _ => Check::works(NAME, level.to_string()),
+            _ => self.symbols().unwrap_or_else(|| Check::works(NAME, level.to_string())),
         })
+    }
+
+    /// What keeps the kernel's names from us, though the level does not: the file may be hidden, and shows zeros for further reasons.
+    fn symbols(&self) -> Option<Check> {
+        const NAME: &str = "kallsyms";
+        let file = match File::open(self.root.join("proc/kallsyms")) {
+            Ok(file) => file,
+            Err(error) => {
+                let found = format!("/proc/kallsyms: {error}: functions of the kernel have no names");
+                let remedy = "take away what hides it, as ProtectKernelTunables= of systemd does";
+                return Some(Check::lacks(NAME, found, remedy));
+            }
+        };
+        let mut lines = BufReader::new(file.take(FIRST_SYMBOLS)).lines().map_while(Result::ok);
+        let has_address = |line: String| line.bytes().take_while(u8::is_ascii_hexdigit).any(|digit| digit != b'0');
+        if lines.any(has_address) {
+            return None;
+        }
+        let found = "/proc/kallsyms shows no addresses: functions of the kernel have no names";
+        let remedy = if self.has(34) {
+            "take away what hides it, as ProtectKernelTunables= of systemd does"
+        } else {
+            "add CAP_SYSLOG"
+        };
+        Some(Check::lacks(NAME, found, remedy))
     }
 
     fn yama(&self) -> Option<Check> {

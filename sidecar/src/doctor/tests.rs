@@ -20,6 +20,7 @@ fn machine(name: &str) -> PathBuf {
         ("proc/sys/kernel/perf_event_paranoid", "4\n"),
         ("proc/sys/kernel/kptr_restrict", "1\n"),
         ("proc/sys/kernel/yama/ptrace_scope", "1\n"),
+        ("proc/kallsyms", "0000000000000000 A fixed_percpu_data\nffffffff81000000 T _text\n"),
         ("sys/kernel/btf/vmlinux", "btf"),
         ("sys/kernel/security/lockdown", "[none] integrity confidentiality\n"),
         ("proc/42/status", "Name:\tx\nCapEff:\t000001c400080000\nSeccomp:\t2\n"),
@@ -55,6 +56,8 @@ fn what_is_missing_is_found() {
     lacks("proc/sys/kernel/osrelease", "nonsense", &[("kernel", Lacks)]);
     lacks("sys/kernel/security/lockdown", "none integrity [confidentiality]", &[("lockdown", Fails)]);
     lacks("proc/sys/kernel/kptr_restrict", "2", &[("kptr_restrict", Lacks)]);
+    lacks("proc/kallsyms", "0000000000000000 A fixed_percpu_data\n0000000000000000 T _text\n", &[("kallsyms", Lacks)]);
+    lacks("proc/kallsyms", "", &[("kallsyms", Lacks)]);
     lacks("proc/sys/kernel/yama/ptrace_scope", "3", &[("ptrace_scope", Lacks)]);
     lacks("proc/42/attr/current", "cri-containerd.apparmor.d (enforce)", &[("AppArmor, SELinux", Lacks)]);
     let hidden = "1 2 0:5 / /proc rw - proc proc rw,hidepid=invisible";
@@ -72,10 +75,11 @@ fn what_is_missing_is_found() {
     // CAP_SYS_ADMIN alone.
     lacks("proc/42/status", "CapEff:\t0000000000200000", &[("CAP_SYS_PTRACE", Lacks), ("ptrace_scope", Lacks)]);
     fs::remove_file(root.join("sys/kernel/btf/vmlinux")).unwrap();
+    fs::remove_file(root.join("proc/kallsyms")).unwrap();
     fs::remove_file(root.join("proc/self")).unwrap();
     symlink("7", root.join("proc/self")).unwrap();
     symlink("42", root.join("proc/7")).unwrap();
-    assert_eq!(troubles(&root), [("BTF", Lacks), ("/proc", Fails)]);
+    assert_eq!(troubles(&root), [("BTF", Lacks), ("kallsyms", Lacks), ("/proc", Fails)]);
     fs::remove_dir_all(&root).unwrap();
 }
 

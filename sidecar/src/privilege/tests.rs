@@ -149,6 +149,8 @@ fn manifests_grant_what_is_wanted_and_nothing_else() {
         assert_eq!(listed, wanted, "{granted}");
         assert!(dropped.is_none_or(|dropped| list(text, dropped) == ["ALL"]), "{granted}");
     }
+    // It hides /proc/kallsyms (systemd.exec(5)), and with it the names that CAP_SYSLOG is for.
+    assert!(!unit.lines().any(|line| line.starts_with("ProtectKernelTunables=")));
     for said in ["shareProcessNamespace: true", "readOnlyRootFilesystem: true", "allowPrivilegeEscalation: false"] {
         assert!(pod.lines().any(|line| line.trim() == said), "{said}");
     }
