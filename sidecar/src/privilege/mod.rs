@@ -54,7 +54,7 @@ impl Privilege {
         match (can_sample, self.has(Capability::SysPtrace)) {
             (true, true) => Tier::Full,
             (_, true) => Tier::NoEbpf,
-            // Without SYS_PTRACE others' programs cannot be looked at: of the same user's processes alone there are samples.
+            // Without SYS_PTRACE others' programs cannot be looked at: there are samples of the same user's processes alone.
             (true, false) => Tier::Full,
             (false, false) => Tier::None,
         }
@@ -77,7 +77,9 @@ impl Privilege {
     pub fn log(self) {
         match self.tier() {
             Tier::Full if !self.has(Capability::SysPtrace) => {
-                tracing::warn!("CPU sampling by eBPF: possible, of processes of the same user alone");
+                tracing::warn!(
+                    "CPU sampling by eBPF: possible, of processes of the same user that may do no more than we"
+                );
             }
             Tier::Full => tracing::info!("CPU sampling by eBPF, Go's runtime memory: possible"),
             Tier::NoEbpf => tracing::warn!("no eBPF: CPU is not sampled; heap and goroutines can be read"),
