@@ -43,6 +43,14 @@ fn hooks_that_were_there_before_go_on() {
     assert!(outcome["notes"].to_string().contains("were there before"), "{outcome}");
 }
 
+/// Check that hooks that come between two starts are told whole stacks, though the profiler had taken these over at the first.
+#[test]
+fn hooks_that_come_between_two_starts_get_stacks() {
+    let outcome = host("between");
+    ["/during/host/0", "/during/profiler/sampled"].iter().for_each(|path| assert_a_thousand(&outcome, path));
+    assert!(number(&outcome, "/during/host/2") > 5 * number(&outcome, "/during/host/0"), "no stacks: {outcome}");
+}
+
 /// Check that hooks that come later are noticed and said, that each sample is taken once where they call the profiler's, also when it is
 /// started again behind them, and that a host whose hooks call nobody goes on undisturbed; that what is freed then is not shown as living behind another start,
 /// which says so.

@@ -121,7 +121,9 @@ impl AllocatorFrames {
     }
 
     fn change_one(&self, from: u64, to: u64) -> bool {
-        self.blocks.iter().any(|block| block.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok())
+        // A load first: frees that are in no table come here, and hooks on other threads read what is beside.
+        let change = |block: &AtomicU64| block.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        self.blocks.iter().any(|block| block.load(Ordering::Relaxed) == from && change(block))
     }
 
     /// Only the thread that learns comes here.

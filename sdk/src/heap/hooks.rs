@@ -1,7 +1,7 @@
 //! What jemalloc calls: for each sampled block, for each of these when it is freed, and for the stack of its own profile.
 //!
 //! In: address and size, on the thread that allocates or frees, none of jemalloc's locks held. Out: sites and live blocks.
-//! A hook may allocate and lock, and does both as little as it can; it neither panics nor changes `errno`. Hooks that were
+//! (but for a free by `arena.<i>.destroy`, which holds the lock of mallctl: no hook of frees may call one that takes it). A hook may allocate and lock, and does both as little as it can; it neither panics nor changes `errno`. Hooks that were
 //! there before are called, too; one that comes later and calls ours may be there before a later start.
 
 use std::cell::Cell;
@@ -25,6 +25,9 @@ static FREE_BEFORE: Others = Others::none();
 static BACKTRACE_BEFORE: AtomicUsize = AtomicUsize::new(0);
 /// The one that was there before the first start.
 static BACKTRACE_FIRST: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether stacks for jemalloc itself have one frame while samples are recorded, for nobody wants them: what `install` was told last. The hook that says so stays for good.
+static HAVE_ONE_FRAME: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     /// The calling thread asks another one's hook for its stack, which may ask ours.
@@ -64,7 +67,9 @@ pub(super) fn install(state: &'static State, takes_stacks: bool) -> io::Result<b
         SAMPLE_BEFORE.found(sample);
     }
     jemalloc::write(SAMPLE_HOOK, Some(on_sample as SampleHook))?;
-    if takes_stacks && !SAMPLE_BEFORE.are_there() {
+    let takes_stacks = takes_stacks && !SAMPLE_BEFORE.are_there();
+    HAVE_ONE_FRAME.store(takes_stacks, Ordering::Relaxed);
+    if takes_stacks {
         let before = jemalloc::read::<Option<BacktraceHook>>(BACKTRACE_HOOK)?.map_or(0, |hook| hook as usize);
         if before != on_backtrace as BacktraceHook as usize {
             // Whoever is first found cannot know ours.
@@ -74,6 +79,11 @@ pub(super) fn install(state: &'static State, takes_stacks: bool) -> io::Result<b
         jemalloc::write(BACKTRACE_HOOK, Some(on_backtrace as BacktraceHook))?;
     }
     Ok(MISSED_FREES.swap(false, Ordering::Relaxed))
+}
+
+/// From now on stacks for jemalloc itself are whole: somebody else has samples taken.
+pub(super) fn give_whole_stacks() {
+    HAVE_ONE_FRAME.store(false, Ordering::Relaxed);
 }
 
 fn is_ours(hook: Option<FreeHook>) -> bool {
@@ -143,7 +153,8 @@ unsafe extern "C" fn on_free(block: *const c_void, usable: usize) {
 unsafe extern "C" fn on_backtrace(stack: *mut *mut c_void, length: *mut c_uint, most: c_uint) {
     let is_asked_again = IS_ASKING.get();
     let before = if is_asked_again { &BACKTRACE_FIRST } else { &BACKTRACE_BEFORE }.load(Ordering::Acquire);
-    if before != 0 && !in_force().is_some_and(State::is_recording) {
+    let has_one_frame = HAVE_ONE_FRAME.load(Ordering::Relaxed) && in_force().is_some_and(State::is_recording);
+    if before != 0 && !has_one_frame {
         IS_ASKING.set(true);
         // SAFETY: jemalloc had this address as a hook of this type; it gets the arguments that jemalloc gave.
         unsafe { std::mem::transmute::<usize, BacktraceHook>(before)(stack, length, most) };

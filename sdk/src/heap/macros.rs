@@ -53,10 +53,12 @@ macro_rules! jemalloc {
 }
 
 /// A pointer to options of jemalloc, which are there for ever.
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 #[doc(hidden)]
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct Options(pub *const u8);
 
 // SAFETY: points to a constant, which nobody writes.
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 unsafe impl Sync for Options {}

@@ -64,6 +64,6 @@ mod settings;
 
 #[cfg(all(not(feature = "heap"), target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub(crate) use self::elsewhere::{Heap, HeapWindow, Mark, Since, leave_out_this_thread};
-#[cfg(feature = "heap")]
+#[cfg(all(feature = "heap", target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub use self::macros::Options;
 pub(crate) use self::settings::HeapSettings;

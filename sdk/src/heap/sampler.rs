@@ -142,6 +142,9 @@ impl Sampler {
     /// Takes samples again.
     pub(crate) fn resume(&self) {
         self.state.record(true);
+        if control::is_active_for_others() {
+            hooks::give_whole_stacks();
+        }
         let mut shared = self.shared();
         shared.active = shared.setup.resume();
     }

@@ -71,6 +71,10 @@ impl Setup {
         if let Some(text) = &variable {
             notes.push(format!("jemalloc's options {text:?} come from {VARIABLES} and go before the program's own"));
         }
+        if !jemalloc::read::<bool>(c"prof.thread_active_init").unwrap_or(true) {
+            let note = "no samples of threads that do not turn them on: prof_thread_active_init:false is among jemalloc's options";
+            notes.push(note.to_owned());
+        }
         Ok(Self { has_hooks, kept_inactive, sets_interval, notes })
     }
 }

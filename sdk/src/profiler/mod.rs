@@ -156,7 +156,7 @@ impl Profiler {
     /// Where the page is served, with the port that was taken for port 0.
     #[must_use]
     pub fn serve_address(&self) -> Option<SocketAddr> {
-        self.running.as_ref().and_then(Running::serve_address)
+        self.running().and_then(Running::serve_address)
     }
 
     /// A forked child inherits the guard, but no thread: there it does nothing.

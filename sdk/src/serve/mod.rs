@@ -65,5 +65,5 @@ pub use source::{CaptureError, CaptureFuture, Snapshot, Source, Target};
 pub use store::Store;
 #[cfg(feature = "tower")]
 pub use within::{Answer, Body, Service, service};
-#[cfg(feature = "tower")]
+#[cfg(all(feature = "tower", target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub(crate) use within::{Opened, open};

@@ -124,6 +124,14 @@ pub(crate) fn first() -> Result<Value> {
     Ok(json!({ "during": during, "after": after, "notes": notes }))
 }
 
+/// They come between two starts.
+pub(crate) fn between() -> Result<Value> {
+    drop(start()?);
+    set_hooks::<HOST>()?;
+    let profiler = start()?;
+    Ok(json!({ "during": meanwhile(|| Some(profiler.stats().heap)) }))
+}
+
 /// They are there before the start; the other owner's come later, call the profiler's, and are there when it is started again.
 pub(crate) fn third() -> Result<Value> {
     set_hooks::<HOST>()?;

@@ -41,6 +41,7 @@ fn main() -> ExitCode {
 fn run() -> Result<Value> {
     match std::env::args().nth(1).as_deref() {
         Some("first") => foreign::first(),
+        Some("between") => foreign::between(),
         Some("third") => foreign::third(),
         Some("later") => foreign::later(),
         Some("interim") => foreign::interim(),
