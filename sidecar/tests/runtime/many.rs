@@ -42,7 +42,7 @@ fn very_many_goroutines_and_stacks_are_captured() {
     assert_eq!(goroutine.iter().filter(|sample| sample.value >= goroutines as i64 / 20).count(), 20);
 
     let few = Bounds { buckets: 4000, goroutines: 1000 };
-    assert_eq!(source.heap(few).unwrap().walk.beyond, (heap.walk.taken - 4000).min(40_001));
+    assert_eq!(source.heap(few).unwrap().walk.beyond, heap.walk.taken - 4000);
     // Workers of the runtime come and go.
     let (few, all) = (source.goroutines(few).unwrap(), all.list.len());
     assert_eq!(few.list.len(), 1000);
