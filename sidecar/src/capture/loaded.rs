@@ -112,7 +112,8 @@ impl Loaded {
         let function = Function {
             entry: found.entry.wrapping_add(self.bias),
             is_top: found.flags & crate::go::Function::TOP_FRAME != 0,
-            writes_sp: found.flags & crate::go::Function::WRITES_SP != 0,
+            writes_sp: found.flags & crate::go::Function::WRITES_SP != 0
+                && found.func_id != crate::go::Function::CGOCALLBACK,
             is_injected: found.role == Role::SignalPanic || INJECTED.contains(&&*found.name),
         };
         Some((function, depth))

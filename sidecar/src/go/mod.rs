@@ -90,6 +90,11 @@ impl Function {
     pub const WRITES_SP: u8 = 2;
     /// `FuncFlagAsm`: written in assembly.
     pub const ASSEMBLY: u8 = 4;
+    /// `FuncID_cgocallback`, by which C calls Go: it writes the stack pointer, too, and [`Program::stack_depth`] is right in it all the same, so that stacks go on to
+    /// who called C.
+    ///
+    /// Source: Go 1.21 to 1.27, internal/abi/symtab.go; runtime/traceback.go, `unwinder.resolveInternal`.
+    pub const CGOCALLBACK: u8 = 4;
 }
 
 /// A Go program or library, shared by all its processes.

@@ -84,6 +84,9 @@ func deep(n int, ready *sync.WaitGroup) {
 // Inlined into what receives: a goroutine's stack with inlined calls.
 func receive(c chan int) int { return <-c }
 
+// What waits in Go that C called, where there is C.
+var inC []func()
+
 func park() {
 	var ready sync.WaitGroup
 	start := func(f func()) {
@@ -127,6 +130,9 @@ func park() {
 	syscall.Pipe(raw[:])
 	start(func() { syscall.Read(raw[0], make([]byte, 1)) })
 	start(func() { runtime.LockOSThread(); <-silent })
+	for _, f := range inC {
+		start(f)
+	}
 	ready.Add(3)
 	go (&box[int]{}).wait(&ready)
 	go (&box[string]{}).wait(&ready)
