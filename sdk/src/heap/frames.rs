@@ -81,11 +81,16 @@ impl AllocatorFrames {
         let size = size_of_lesson(lg);
         let Some(learning) = snapshot.function_at(allocate as *const () as u64) else { return };
         self.learning.store(learning, Ordering::Release);
+        // The host may have left this thread out.
+        let was_active: Option<bool> = jemalloc::read(c"thread.prof.active").ok();
+        let set = |on: bool| drop(jemalloc::write(c"thread.prof.active", on));
+        was_active.into_iter().for_each(|_| set(true));
         for align in [8, 4096] {
             if let Ok(layout) = Layout::from_size_align(size, align) {
                 black_box(allocate(black_box(layout)));
             }
         }
+        was_active.into_iter().for_each(set);
         self.learning.store(0, Ordering::Release);
     }
 

@@ -70,7 +70,7 @@ impl Sampler {
         };
         let lg_before = state.lg();
         setup.set_interval(settings.lg_interval)?;
-        let installed = hooks::install(state, !was_active);
+        let installed = hooks::install(state, !was_active && !setup.writes_profiles);
         let missed_frees = installed.map_err(control::refused("mallctl experimental.hooks"))?;
         let given_up = if missed_frees { state.give_up_live() } else { 0 };
         if hooks::are_chained() {

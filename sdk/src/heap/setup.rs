@@ -20,6 +20,8 @@ pub(super) struct Setup {
     pub(super) kept_inactive: bool,
     /// The user said in the environment how often they are to be taken.
     pub(super) sets_interval: bool,
+    /// jemalloc writes profiles of its own, by its options, and takes stacks for them.
+    pub(super) writes_profiles: bool,
     /// Where options come from, for who looks.
     pub(super) notes: Vec<String>,
 }
@@ -48,7 +50,7 @@ impl Setup {
         }
         let variable = jemalloc::text(c"opt.malloc_conf.env_var");
         if !jemalloc::read::<bool>(c"opt.prof").unwrap_or(false) {
-            let by_variable = variable.as_deref().filter(|text| text.contains("prof:false"));
+            let by_variable = variable.as_deref().filter(|text| last_of(text, "prof") == Some("false"));
             let why = match by_variable {
                 Some(text) => format!("jemalloc's profiling is off by the environment ({text:?})"),
                 None => format!("jemalloc's profiling is off (its option `prof`){}", not_read(variable.is_some())),
@@ -65,9 +67,14 @@ impl Setup {
         let has_hooks = jemalloc::read::<Option<SampleHook>>(SAMPLE_HOOK).is_ok()
             && jemalloc::read::<Option<FreeHook>>(FREE_HOOK).is_ok()
             && jemalloc::read::<Option<BacktraceHook>>(BACKTRACE_HOOK).is_ok();
-        let says = |option: &str| variable.as_deref().is_some_and(|text| text.contains(option));
-        let (kept_inactive, sets_interval) = (says("prof_active:false"), says("lg_prof_sample:"));
+        let says = |option: &str| variable.as_deref().and_then(|text| last_of(text, option));
+        let (kept_inactive, sets_interval) = (says("prof_active") == Some("false"), says("lg_prof_sample").is_some());
+        let writes_profiles = writes_profiles();
         let mut notes = Vec::new();
+        if writes_profiles {
+            let note = "jemalloc writes profiles of its own, by its options: it still takes stacks for them";
+            notes.push(note.to_owned());
+        }
         if let Some(text) = &variable {
             notes.push(format!("jemalloc's options {text:?} come from {VARIABLES} and go before the program's own"));
         }
@@ -75,8 +82,24 @@ impl Setup {
             let note = "no samples of threads that do not turn them on: prof_thread_active_init:false is among jemalloc's options";
             notes.push(note.to_owned());
         }
-        Ok(Self { has_hooks, kept_inactive, sets_interval, notes })
+        Ok(Self { has_hooks, kept_inactive, sets_interval, writes_profiles, notes })
     }
+}
+
+/// What `text` says of an option: where it does so more than once, jemalloc takes the last.
+fn last_of<'a>(text: &'a str, option: &str) -> Option<&'a str> {
+    let of = |said: &'a str| said.split_once(':').filter(|(name, _)| *name == option).map(|(_, value)| value);
+    text.split(',').filter_map(of).next_back()
+}
+
+/// Whether jemalloc's options have it write profiles at the end of the program, at its highest use of memory, or each so many bytes (jemalloc(3), `opt.prof_final`
+/// and those beside it).
+fn writes_profiles() -> bool {
+    let is_on = |name| jemalloc::read::<bool>(name).unwrap_or(false);
+    is_on(c"opt.prof_final")
+        || is_on(c"opt.prof_leak")
+        || is_on(c"opt.prof_gdump")
+        || jemalloc::read::<usize>(c"opt.lg_prof_interval").is_ok_and(|lg| lg < 64)
 }
 
 /// What is said of a variable that is set and that this jemalloc does not read.
@@ -102,4 +125,17 @@ fn is_global() -> bool {
         }
     }
     allocated().wrapping_sub(before) >= 1 << 16
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that of an option that is there more than once the last counts, and no longer name is taken for it.
+    #[test]
+    fn the_last_of_an_option_counts() {
+        let text = "prof:true,prof_active:false,lg_prof_sample:19,prof_active:true";
+        let found = ["prof_active", "lg_prof_sample", "prof", "active", "lg_prof"].map(|option| last_of(text, option));
+        assert_eq!(found, [Some("true"), Some("19"), Some("true"), None, None]);
+    }
 }
