@@ -218,7 +218,13 @@ mod tests {
     /// Check that nothing is tried where a filter would end the process for it, and that the error says what to do.
     #[test]
     fn a_deadly_filter_is_an_error() {
-        let setup = Setup { has_hooks: false, kept_inactive: false, sets_interval: false, notes: Vec::new() };
+        let setup = Setup {
+            has_hooks: false,
+            kept_inactive: false,
+            sets_interval: false,
+            writes_profiles: false,
+            notes: Vec::new(),
+        };
         let error = Dumps::start(setup, HeapSettings::default(), &Modules::default(), false).unwrap_err().to_string();
         assert!(error.contains("memfd_create") && error.contains("tikv-jemallocator 0.7"), "{error}");
     }
