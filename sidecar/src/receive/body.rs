@@ -12,6 +12,8 @@ use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Incoming};
 use tokio::time::timeout;
 
+use super::Bounds;
+
 /// Why a body cannot be had.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Refused {
@@ -27,22 +29,26 @@ pub(super) enum Refused {
     /// It did not come in time.
     #[error("the body did not arrive within {0:?}")]
     TooSlow(Duration),
+    /// Nothing of it came for too long.
+    #[error("nothing of the body came for {0:?}")]
+    Stalled(Duration),
     /// The connection ended.
     #[error("the connection ended within the body")]
     Broken,
 }
 
-/// All of `body`, of at most `most` bytes, within `patience`.
-pub(super) async fn collect(body: Incoming, most: usize, patience: Duration) -> Result<Bytes, Refused> {
+/// All of `body`, of at most `most` bytes, in the time that `bounds` give it.
+pub(super) async fn collect(body: Incoming, most: usize, bounds: Bounds) -> Result<Bytes, Refused> {
+    let Bounds { patience, pause, .. } = bounds;
     if body.size_hint().lower() > most as u64 {
         return Err(Refused::TooLong(most));
     }
-    timeout(patience, collect_frames(body, most)).await.unwrap_or(Err(Refused::TooSlow(patience)))
+    timeout(patience, collect_frames(body, most, pause)).await.unwrap_or(Err(Refused::TooSlow(patience)))
 }
 
-async fn collect_frames(mut body: Incoming, most: usize) -> Result<Bytes, Refused> {
+async fn collect_frames(mut body: Incoming, most: usize, pause: Duration) -> Result<Bytes, Refused> {
     let mut collected = BytesMut::new();
-    while let Some(frame) = body.frame().await {
+    while let Some(frame) = timeout(pause, body.frame()).await.map_err(|_| Refused::Stalled(pause))? {
         let Ok(data) = frame.map_err(|_| Refused::Broken)?.into_data() else { continue };
         if data.len() > most - collected.len() {
             return Err(Refused::TooLong(most));

@@ -63,7 +63,7 @@ async fn take(request: Request<Incoming>, door: &Door) -> Result<Vec<u8>, Status
         return Err(status(code::UNAVAILABLE, "too many requests are under way"));
     };
     let bounds = door.bounds;
-    let body = body::collect(request.into_body(), bounds.body + PREFIX, bounds.patience).await.map_err(unreadable)?;
+    let body = body::collect(request.into_body(), bounds.body + PREFIX, bounds).await.map_err(unreadable)?;
     let message = match message(&body)? {
         (false, message) => message,
         (true, message) if gzip => body::decompress(&message, bounds.content).map_err(unreadable)?,
@@ -109,7 +109,7 @@ fn unreadable(refused: Refused) -> Status {
     let code = match refused {
         Refused::TooLong(_) | Refused::TooLongInside(_) => code::RESOURCE_EXHAUSTED,
         Refused::NotGzip | Refused::Broken => code::INTERNAL,
-        Refused::TooSlow(_) => code::DEADLINE_EXCEEDED,
+        Refused::TooSlow(_) | Refused::Stalled(_) => code::DEADLINE_EXCEEDED,
     };
     status(code, refused)
 }

@@ -66,7 +66,7 @@ async fn take(request: Request<Incoming>, door: &Door) -> Result<Vec<u8>, Refusa
         return Err(Refusal::new(StatusCode::TOO_MANY_REQUESTS, ""));
     };
     let bounds = door.bounds;
-    let mut body = body::collect(request.into_body(), bounds.body, bounds.patience).await.map_err(unreadable)?;
+    let mut body = body::collect(request.into_body(), bounds.body, bounds).await.map_err(unreadable)?;
     if compressed {
         body = body::decompress(&body, bounds.content).map_err(unreadable)?;
     }
@@ -102,7 +102,7 @@ fn unreadable(refused: Refused) -> Refusal {
     let status = match refused {
         Refused::TooLong(_) | Refused::TooLongInside(_) => StatusCode::PAYLOAD_TOO_LARGE,
         Refused::NotGzip | Refused::Broken => StatusCode::BAD_REQUEST,
-        Refused::TooSlow(_) => StatusCode::REQUEST_TIMEOUT,
+        Refused::TooSlow(_) | Refused::Stalled(_) => StatusCode::REQUEST_TIMEOUT,
     };
     Refusal::new(status, refused)
 }

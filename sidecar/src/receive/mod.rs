@@ -6,6 +6,10 @@
 //! Everything is bounded: connections, requests under way, the size of a body before and after decompression, what its content may
 //! occupy, and the time each of these may take. Beyond a bound the sender is told so, in a way that its retries are made for.
 //!
+//! One connection that opens bodies and sends nothing has two of eight places, for five seconds each. Four such connections, or of bodies
+//! that trickle, have all of them, and 128 that say just enough to live have all connections, for as long as they go on: on loopback all
+//! have one address, so nobody can be told from the others. These are put off, and are taken when they come while a place is free.
+//!
 //! The way of a request: `server` (connections) → `http` or `grpc` (form of request and answer) → `body` (collected, decompressed) →
 //! `intake` (decoded, judged, handed on).
 
@@ -27,17 +31,21 @@ pub struct Bounds {
     pub content: usize,
     /// Requests whose bodies are under way at once; with `body`, the memory that strangers can have.
     pub requests: usize,
+    /// Requests of one connection at once; HTTP/2's client keeps the others back, or is refused them.
+    pub streams: u32,
     /// Connections at once; more wait in the kernel's queue.
     pub connections: usize,
     /// Time for a head, for a body, and between requests.
     pub patience: std::time::Duration,
+    /// Time within a body in which nothing of it comes.
+    pub pause: std::time::Duration,
 }
 
 impl Default for Bounds {
     /// A request of the SDK is 2 MB before compression at most (`export::Limits::request_bytes`).
     fn default() -> Self {
-        let patience = std::time::Duration::from_secs(20);
-        Self { body: 4 << 20, content: 16 << 20, requests: 8, connections: 128, patience }
+        let (patience, pause) = (std::time::Duration::from_secs(20), std::time::Duration::from_secs(5));
+        Self { body: 4 << 20, content: 16 << 20, requests: 8, streams: 2, connections: 128, patience, pause }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Listens on one address, for HTTP/1.1 and HTTP/2 without TLS.
 //!
-//! In: connections. Out: requests to `http` and `grpc`. A connection that says nothing, or never ends, holds its place for a bounded time;
-//! one slow client is no other's concern.
+//! In: connections. Out: requests to `http` and `grpc`. A connection that says nothing holds its place for a bounded time, and has few of the
+//! places for bodies: one slow client is no other's concern, many are.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -166,7 +166,7 @@ async fn converse_http2(stream: TcpStream, door: Arc<Door>) -> hyper::Result<()>
     let service = service_fn(move |request| answer(request, Arc::clone(&door)));
     http2::Builder::new(OnThisThread)
         .timer(TokioTimer::new())
-        .max_concurrent_streams(16)
+        .max_concurrent_streams(bounds.streams)
         .initial_stream_window_size(256 << 10)
         .initial_connection_window_size(1 << 20)
         .max_header_list_size(16 << 10)

@@ -1,14 +1,18 @@
 //! What is taken and what is refused, over real connections; the sender of well-formed requests is the SDK's exporter.
 
+use std::convert::Infallible;
 use std::io::Write as _;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use ::http::{HeaderMap, Request, StatusCode};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
+use hyper::body::{Body, Frame};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use profiler::export::{Compression, Destination, Exporter, Limits, Otlp, resolve};
 use profiler_proto::loss::STACKS;
@@ -214,6 +218,51 @@ fn senders_that_say_nothing_are_given_up() {
         let request = post(PROFILES, PROTOBUF, &[0; 100]);
         let (status, answer) = exchange(receiver.address, &request[..request.len() - 1]).await;
         assert_eq!(status, 408, "{answer}");
+    });
+}
+
+/// A body of which nothing comes, and no end.
+struct Idle;
+
+impl Body for Idle {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Pending
+    }
+}
+
+/// Check that one connection with more bodies under way than there are places, of which nothing comes, keeps nobody else out, and that each of
+/// its bodies is given up long before the time for a body is over.
+#[test]
+fn idle_bodies_of_one_connection_keep_nobody_out() {
+    on_a_runtime(async {
+        let receiver = Receiver::start(Bounds { pause: Duration::from_secs(2), ..Bounds::default() });
+        let stream = TokioIo::new(TcpStream::connect(receiver.address).await.unwrap());
+        let (sender, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), stream).await.unwrap();
+        tokio::spawn(connection);
+        let mut idle = tokio::task::JoinSet::new();
+        for _ in 0..15 {
+            let mut sender = sender.clone();
+            let request = Request::post(format!("http://{}{PROFILES}", receiver.address));
+            let request = request.header("content-type", "application/x-protobuf").body(Idle).unwrap();
+            idle.spawn(async move { sender.send_request(request).await.map(|answer| answer.status()) });
+        }
+        let request = post(PROFILES, PROTOBUF, &otlp::encode_to_vec(&set()));
+        for _ in 0..20 {
+            let (status, answer) = exchange(receiver.address, &request).await;
+            assert_eq!(status, 200, "{answer}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let begun = std::time::Instant::now();
+        let mut given_up = 0;
+        while given_up < Bounds::default().streams {
+            // What is beyond the bound is refused by HTTP/2 itself, and has no status.
+            let ended = idle.join_next().await.unwrap().unwrap();
+            given_up += u32::from(ended.is_ok_and(|status| status == StatusCode::REQUEST_TIMEOUT));
+        }
+        assert!(begun.elapsed() < Bounds::default().patience / 2, "{:?}", begun.elapsed());
     });
 }
 
