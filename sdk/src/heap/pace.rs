@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 const USUAL: u32 = 20;
 /// None longer is, either: estimates of what holds less would say nothing.
 const LONGEST: u32 = USUAL + 6;
-/// Samples in a second of CPU time, at most. Each takes some 8 µs, about half of them jemalloc's own (`make measure`, row `heap`): 1.6 %.
+/// Samples in a second of CPU time, at most. Each takes some µs, about half of that in jemalloc (`make measure`, row `heap`).
 const MOST: f64 = 2000.0;
 /// CPU time that is looked at at once: of as many samples, chance makes a fiftieth.
 const SPENT: Duration = Duration::from_secs(1);
