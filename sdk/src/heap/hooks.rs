@@ -1,8 +1,8 @@
 //! What jemalloc calls: for each sampled block, for each of these when it is freed, and for the stack of its own profile.
 //!
-//! In: address and size, on the thread that allocates or frees, none of jemalloc's locks held. Out: sites and live blocks.
-//! (but for a free by `arena.<i>.destroy`, which holds the lock of mallctl: no hook of frees may call one that takes it). A hook may allocate and lock, and does both as little as it can; it neither panics nor changes `errno`. Hooks that were
-//! there before are called, too; one that comes later and calls ours may be there before a later start.
+//! In: address and size, on the thread that allocates or frees, none of jemalloc's locks held (but for a free by `arena.<i>.destroy`, which holds the lock of mallctl:
+//! no hook of frees may make a call that takes it). Out: sites and live blocks. A hook may allocate and lock, and does both as little as it can; it neither panics
+//! nor changes `errno`. Hooks that were there before are called, too; one that comes later and calls ours may be there before a later start.
 
 use std::cell::Cell;
 use std::ffi::{c_uint, c_void};
