@@ -353,4 +353,6 @@ pub struct SymbolStats {
     pub resolved: u64,
     /// Addresses without a name; they are shown as `file+0xoffset`.
     pub unresolved: u64,
+    /// Files whose names cannot be had, and why; sixteen at most, each once.
+    pub notes: Vec<String>,
 }

@@ -58,6 +58,7 @@ fn of_all(stats: &Stats) -> Value {
             "lines": stats.symbols.lines,
             "resolved": stats.symbols.resolved,
             "unresolved": stats.symbols.unresolved,
+            "notes": stats.symbols.notes,
         },
     })
 }

@@ -20,6 +20,11 @@ use crate::unwind::modules::Module;
 /// sizes and positions of everything there.
 const HEAD: u64 = 4096;
 
+/// Why a file that is there has no names for the one that was loaded.
+const REPLACED: &str = "another file is there now than was loaded";
+/// The same, where neither has a build id.
+const UNLIKE: &str = "it has no build id, and either another file is there now than was loaded or the memory of this process cannot be read to compare them";
+
 /// Largest file of which a checksum is made.
 const MAX_CHECKSUM: u64 = 4 << 30;
 
@@ -72,6 +77,8 @@ pub(super) struct Files {
     own: Option<Elf>,
     /// The file that was split off.
     split: Option<Elf>,
+    /// Why there is neither, if anybody can do something about it.
+    pub(super) missing: Option<String>,
     /// What is known of the debug information; found out when it is first asked for.
     debug: Option<Result<Debug, Unreadable>>,
 }
@@ -82,19 +89,25 @@ impl Files {
     /// # Errors
     /// When the process has no descriptor or memory left for it: then it is worth another try.
     pub(super) async fn open(module: &Module, folders: &Folders, pace: &mut Pace) -> io::Result<Self> {
-        let own = match &module.path {
-            Some(path) => usable(Elf::open(path))?,
-            None => usable(Elf::vdso(&module.range))?,
+        let mut opened = match &module.path {
+            Some(path) => Elf::open(path),
+            None => Elf::vdso(&module.range),
         };
+        let mut why = opened.as_ref().err().map(ToString::to_string);
         // Where /proc is not mounted, the program has a path still.
-        let own =
-            if own.is_none() && module.is_executable() { usable(Elf::open(Path::new(&module.name)))? } else { own };
-        let own = own.filter(|file| is_loaded(file, module));
+        if opened.as_ref().is_err_and(|error| !is_shortage(error)) && module.is_executable() {
+            opened = Elf::open(Path::new(&module.name));
+        }
+        let mut own = usable(opened)?;
+        if let Some(file) = own.take_if(|file| !is_loaded(file, module)) {
+            why = Some(if file.build_id.is_some() || module.build_id.is_some() { REPLACED } else { UNLIKE }.to_owned());
+        }
         let mut split = None;
         if module.path.is_some() && !own.as_ref().is_some_and(|own| own.has(".debug_info")) {
             split = find_split(module, own.as_ref(), folders, pace).await?;
         }
-        Ok(Self { own, split, debug: None })
+        let is_missing = module.path.is_some() && own.is_none() && split.is_none();
+        Ok(Self { own, split, missing: why.filter(|_| is_missing), debug: None })
     }
 
     /// Whether there are line tables.
@@ -137,7 +150,7 @@ impl Files {
 fn usable(opened: io::Result<Elf>) -> io::Result<Option<Elf>> {
     match opened {
         Ok(file) => Ok(Some(file)),
-        Err(error) if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM)) => Err(error),
+        Err(error) if is_shortage(&error) => Err(error),
         Err(error) => {
             if error.kind() != ErrorKind::NotFound {
                 tracing::debug!(%error, "a file with symbols cannot be read");
@@ -145,6 +158,11 @@ fn usable(opened: io::Result<Elf>) -> io::Result<Option<Elf>> {
             Ok(None)
         }
     }
+}
+
+/// Whether another try may do better.
+fn is_shortage(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM))
 }
 
 /// Whether the file is the one that is loaded: it may have been replaced since.

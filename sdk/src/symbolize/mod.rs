@@ -41,6 +41,8 @@ const MAX_OPEN: usize = 4;
 const MAX_IDLE: u32 = 6;
 /// Steps that writing an address's names counts for.
 const NAMING: u32 = 64;
+/// Notes on files without names.
+const MAX_NOTES: usize = 16;
 /// Parts of files that were given up; beyond it all are tried again.
 const MAX_GIVEN_UP: usize = 256;
 
@@ -153,9 +155,12 @@ impl Symbolizer {
     }
 
     async fn learn_in(&mut self, identity: u64, module: Option<&Module>, offsets: &[u64]) {
-        let Ok((linked, places)) = self.look_up(identity, module, offsets).await else {
+        let (linked, places) = match self.look_up(identity, module, offsets).await {
+            Ok(found) => found,
             // The process is short of something; a later window may bring the names.
-            return;
+            Err(error) => {
+                return self.note(format!("names could not be looked up at some time, and were tried again: {error}"));
+            }
         };
         let no_cpp = self.given_up.contains(&(identity, Part::CppNames));
         let mut patience = if no_cpp { Patience::none() } else { Patience::default() };
@@ -193,6 +198,9 @@ impl Symbolizer {
         let given_up = |part| self.given_up.contains(&(identity, part));
         let (no_symbols, no_debug) = (given_up(Part::Symbols), given_up(Part::DebugInformation));
         let mut files = self.files(identity, module).await?;
+        if let Some(why) = &files.missing {
+            self.note(format!("{}: {why}: its functions are shown as addresses", module.name));
+        }
         let mut linked = Linked::default();
         if !no_symbols {
             linked = files.functions(offsets, &mut self.pace).await;
@@ -210,6 +218,14 @@ impl Symbolizer {
         }
         self.open.push((identity, files));
         Ok((linked.names, places))
+    }
+
+    /// Has it said, once, why there are no names.
+    fn note(&mut self, note: String) {
+        if self.stats.notes.len() < MAX_NOTES && !self.stats.notes.contains(&note) {
+            tracing::warn!("{note}");
+            self.stats.notes.push(note);
+        }
     }
 
     fn give_up(&mut self, identity: u64, module: Option<&Module>, part: Part) {

@@ -10,6 +10,7 @@ mod timer;
 
 use std::fmt;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 pub(super) use self::interval::IntervalTimer;
@@ -127,6 +128,10 @@ pub(super) fn for_threads(
             Ok(perf) => engines.push(Box::new(perf)),
             Err(why) => findings.refuse("perf", why),
         }
+    }
+    static IS_SAID: AtomicBool = AtomicBool::new(false);
+    if matches!(choice, EngineChoice::Auto) && !wants_perf(choice, period) && !IS_SAID.swap(true, Ordering::Relaxed) {
+        tracing::info!(tick = ?kernel_tick(), ?period, "perf is not tried: timers follow a period that is not shorter than the kernel's tick");
     }
     engines.push(Box::new(ThreadTimer));
     engines.retain(|engine| findings.may_use(engine.as_ref(), filter));

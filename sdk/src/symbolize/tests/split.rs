@@ -6,9 +6,10 @@ use std::sync::Arc;
 use super::super::dwarf::Debug;
 use super::super::elf::Elf;
 use super::super::pace::Pace;
-use super::super::{Folders, Symbol};
-use super::build::{Folder, functions, loaded, objcopy, symbols};
-use super::run;
+use super::super::{Folders, Symbol, Symbolizer};
+use super::build::{Folder, functions, loaded, loaded_as, objcopy, symbols};
+use super::{learn, run};
+use crate::unwind::modules::Modules;
 
 /// Folders of this test alone.
 fn folders(folder: &Folder) -> Folders {
@@ -148,4 +149,31 @@ fn a_library_that_is_not_the_loaded_one_names_nothing() {
     split(&library, &folder.0.join("system/.build-id").join(&id[..2]).join(format!("{}.debug", &id[2..])), false);
     std::fs::remove_file(&library).unwrap();
     assert_eq!(symbols(again, &folders(&folder), &wanted), expected);
+}
+
+/// Check that it is said of which file there are no names, why, and once, and not of one that another file has the names of.
+#[test]
+fn it_is_said_why_there_are_no_names() {
+    let folder = Folder::new();
+    let (library, wanted, _) = whole(&folder, &[]);
+    let id = loaded(&library).build_id.unwrap();
+    let notes = |build: &str| {
+        let modules = Modules::only(loaded_as(&library, Some(build.to_owned())));
+        let mut symbolizer = Symbolizer::new(Some(folders(&folder)));
+        let (first, rest) = wanted.split_at(1);
+        learn(&mut symbolizer, first, &modules);
+        learn(&mut symbolizer, rest, &modules);
+        symbolizer.stats.notes
+    };
+    assert_eq!(notes(&id), [""; 0]);
+    folder.c("code.so", &["-O1"]);
+    let [replaced] = &notes(&id)[..] else { panic!("{:?}", notes(&id)) };
+    assert!(replaced.contains("code.so: another file is there now than was loaded"), "{replaced}");
+    std::fs::remove_file(&library).unwrap();
+    let [removed] = &notes(&id)[..] else { panic!("{:?}", notes(&id)) };
+    assert!(removed.contains("code.so: No such file"), "{removed}");
+    folder.c("code.so", &[]);
+    split(&library, &folder.0.join("system/.build-id").join(&id[..2]).join(format!("{}.debug", &id[2..])), false);
+    std::fs::remove_file(&library).unwrap();
+    assert_eq!(notes(&id), [""; 0]);
 }
