@@ -19,7 +19,7 @@ macro_rules! jemalloc {
 /// ```
 ///
 /// It is the `#[global_allocator]`, and jemalloc's options `prof:true,prof_active:false,lg_prof_sample:20`: one sample for
-/// every MiB allocated, from [`start`](crate::start) on, and fewer where the program allocates so much that these would cost more than 2 %. What stands in the environment variable `_RJEM_MALLOC_CONF` goes before
+/// every MiB allocated, from [`start`](crate::start) on, and fewer where these would be more than 500 in a second of CPU time. What stands in the environment variable `_RJEM_MALLOC_CONF` goes before
 /// these. More options are added so: `profiler::jemalloc!("background_thread:true,dirty_decay_ms:1000");`.
 ///
 /// On `tikv-jemallocator` 0.6, which a program may be on, samples have no tags and no spans: see [`HeapStats::dumps`](crate::HeapStats::dumps).

@@ -1,16 +1,15 @@
 //! How often the heap is sampled where nobody has said it: less often while requests allocate so much that samples would cost more than a profiler may.
 //!
 //! In: how many samples the hooks were told of, CPU time of the process, the interval in force. Out: another interval, when it is time for one. One sample in
-//! the usual interval costs next to nothing where a program computes, and more than 2 % where all that it does is to allocate.
+//! the usual interval costs next to nothing where a program computes, and more than 3 % where all that it does is to allocate.
 
 use std::time::{Duration, Instant};
 
 /// The interval of `profiler::jemalloc!()`, as a power of two: none shorter is chosen here.
-const USUAL: u32 = 20;
+pub(super) const USUAL: u32 = 20;
 /// None longer is, either: estimates of what holds less would say nothing.
 const LONGEST: u32 = USUAL + 6;
-/// Samples in a second of CPU time, at most: five times as many as CPU samples at 100 Hz, for at most half a percent of it. One costs a program that only allocates some
-/// 6 µs, as all that it needs has left the processor's nearer caches by then, and about a third of that in jemalloc (`make measure`, row `heap`).
+/// Samples in a second of CPU time, at most: five times as many as CPU samples at 100 Hz. docs/design/0010-heap.md has what they cost at which interval.
 const MOST: f64 = 500.0;
 /// CPU time that is looked at at once: of as many samples, chance makes a twentieth.
 const SPENT: Duration = Duration::from_secs(1);
@@ -31,14 +30,14 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// For a start that finds `lg` in force, was asked for none, and chose `before` when it was last started; `None`: somebody else has chosen that one.
-    pub(super) fn new(lg: u32, before: u32, now: Instant) -> Option<Self> {
-        (lg == USUAL || lg == before).then_some(Self { lg, wanted: None, began: None, calm: now })
+    /// For a start that finds `lg` in force and was asked for none; `is_ours`: it was chosen here before. `None`: somebody else has chosen it.
+    pub(super) fn new(lg: u32, is_ours: bool, now: Instant) -> Option<Self> {
+        (lg == USUAL || is_ours).then_some(Self { lg, wanted: None, began: None, calm: now })
     }
 
-    /// Whether the interval is a longer one than usual.
-    pub(super) fn is_slow(&self) -> bool {
-        self.lg > USUAL
+    /// Looks anew, after a time without samples.
+    pub(super) fn begin_anew(&mut self, now: Instant) {
+        (self.began, self.calm) = (None, now);
     }
 
     /// Whether `lg`, which is in force, is what was chosen here; if not, somebody else has chosen it.
@@ -51,12 +50,15 @@ impl Pace {
 
     /// Another interval, if it is time: since the start, so many samples were taken and so much CPU time was spent.
     pub(super) fn choose(&mut self, now: Instant, sampled: u64, cpu: Duration) -> Option<u32> {
-        if self.wanted.is_some_and(|(_, asked)| now.saturating_duration_since(asked) < CALM) {
-            return None;
+        if let Some((wanted, asked)) = &mut self.wanted {
+            // The same one: of two that are under way, the first would look like somebody else's.
+            let is_late = now.saturating_duration_since(*asked) >= CALM;
+            *asked = if is_late { now } else { *asked };
+            return is_late.then_some(*wanted);
         }
         let began = *self.began.get_or_insert((sampled, cpu));
         let (samples, spent) = (sampled.saturating_sub(began.0), cpu.saturating_sub(began.1));
-        let is_calm = now.saturating_duration_since(self.calm) >= CALM;
+        let is_calm = self.lg > USUAL && now.saturating_duration_since(self.calm) >= CALM;
         if spent < SPENT && !is_calm {
             return None;
         }
@@ -68,7 +70,7 @@ impl Pace {
         }
         let chosen = if share > 1.0 {
             (self.lg + share.log2().ceil() as u32).min(LONGEST)
-        } else if is_calm && share <= 0.25 && self.is_slow() {
+        } else if is_calm && share <= 0.25 {
             self.calm = now;
             self.lg - 1
         } else {
@@ -95,9 +97,9 @@ mod tests {
     }
 
     impl Seconds {
-        fn at(lg: u32, before: u32) -> Option<Self> {
+        fn at(lg: u32, is_ours: bool) -> Option<Self> {
             let now = Instant::now();
-            let mut pace = Pace::new(lg, before, now)?;
+            let mut pace = Pace::new(lg, is_ours, now)?;
             assert_eq!(pace.choose(now, 0, Duration::ZERO), None);
             Some(Self { pace, now, sampled: 0, cpu: Duration::ZERO })
         }
@@ -123,20 +125,19 @@ mod tests {
     /// one, and does not swing.
     #[test]
     fn the_interval_follows_what_is_allocated() {
-        let mut seconds = Seconds::at(USUAL, 0).unwrap();
+        let mut seconds = Seconds::at(USUAL, false).unwrap();
         assert!(seconds.pass(100, 475).is_empty());
         assert_eq!(seconds.pass(200, 875), [21]);
         assert_eq!(seconds.pass(1, 4000), [23]);
         assert_eq!(seconds.pass(1, u64::from(u32::MAX)), [LONGEST]);
         assert_eq!(seconds.pass(600, 875), [25, 24, 23, 22]);
         assert_eq!(seconds.pass(600, 0), [21, 20]);
-        assert!(!seconds.pace.is_slow());
     }
 
     /// Check that a program that hardly computes comes back to the usual interval, too, and that a burst of samples in next to no CPU time changes nothing.
     #[test]
     fn time_passes_for_who_waits() {
-        let mut seconds = Seconds::at(USUAL, 0).unwrap();
+        let mut seconds = Seconds::at(USUAL, false).unwrap();
         assert_eq!(seconds.pass(1, 875), [21]);
         let mut at = |after: u64, more: u64| {
             let cpu = seconds.cpu + Duration::from_millis(after);
@@ -146,14 +147,33 @@ mod tests {
         assert_eq!([at(30, 100), at(61, 100), at(130, 100)], [None, Some(20), None]);
     }
 
+    /// Check that many samples in little CPU time are noticed once it comes to a second, however long it was calm before; and that a time without samples
+    /// is no calm one.
+    #[test]
+    fn what_is_calm_for_long_is_looked_at_as_closely() {
+        let mut seconds = Seconds::at(USUAL, false).unwrap();
+        assert!(seconds.pass(61, 0).is_empty());
+        let mut turns = Vec::new();
+        for turn in 1..=30 {
+            let (now, cpu) = (seconds.now + turn * Duration::from_millis(250), seconds.cpu + turn * Duration::from_millis(40));
+            turns.extend(seconds.pace.choose(now, seconds.sampled + 120 * u64::from(turn), cpu).map(|lg| (turn, lg)));
+        }
+        assert_eq!(turns, [(25, 23)]);
+        let mut paused = Seconds::at(USUAL + 1, true).unwrap();
+        let later = paused.now + 10 * CALM;
+        paused.pace.begin_anew(later);
+        assert_eq!(paused.pace.choose(later, 0, CALM), None);
+    }
+
     /// Check that an interval that is not in force yet, for a profile takes long, is not chosen again at each turn; and that one which never comes is.
     #[test]
     fn what_was_chosen_is_waited_for() {
-        let mut seconds = Seconds::at(USUAL, 0).unwrap();
+        let mut seconds = Seconds::at(USUAL, false).unwrap();
         let mut chosen = Vec::new();
         for second in 1..=70 {
             let (now, cpu) = (seconds.now + Duration::from_secs(second), Duration::from_secs(second));
-            chosen.extend(seconds.pace.choose(now, 875 * second, cpu).map(|lg| (second, lg)));
+            let samples = if second < 50 { 875 } else { 8000 };
+            chosen.extend(seconds.pace.choose(now, samples * second, cpu).map(|lg| (second, lg)));
             assert!(seconds.pace.knows(USUAL));
         }
         assert_eq!(chosen, [(1, 21), (61, 21)]);
@@ -163,10 +183,10 @@ mod tests {
     /// Check that an interval that somebody else has chosen is left alone, at the start and later, and that one chosen here is known to the next start.
     #[test]
     fn the_interval_of_others_is_theirs() {
-        assert!(Seconds::at(19, 0).is_none() && Seconds::at(21, 22).is_none());
-        let mut seconds = Seconds::at(USUAL, 0).unwrap();
+        assert!(Seconds::at(19, false).is_none() && Seconds::at(21, false).is_none());
+        let mut seconds = Seconds::at(USUAL, false).unwrap();
         assert_eq!(seconds.pass(1, 875), [21]);
-        let next = Seconds::at(21, 21).map(|next| next.pace.is_slow());
-        assert_eq!((next, seconds.pace.knows(22), seconds.pace.knows(21)), (Some(true), false, true));
+        assert!(Seconds::at(21, true).is_some());
+        assert_eq!((seconds.pace.knows(22), seconds.pace.knows(21)), (false, true));
     }
 }

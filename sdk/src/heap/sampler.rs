@@ -2,14 +2,14 @@
 //!
 //! In: settings, and calls of both threads of ours. Out: windows, marks, figures. Starts and stops the hooks.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
 use profiler_proto::loss::Loss;
 
 use super::HeapSettings;
-use super::pace::Pace;
+use super::pace::{self, Pace};
 use super::setup::Setup;
 use super::state::State;
 use super::window::{Found, HeapWindow, Mark, Since};
@@ -20,9 +20,14 @@ use crate::stats::{HeapLost, HeapStats};
 use crate::unwind::modules::Modules;
 use crate::unwind::walk::Snapshot;
 
-/// The interval that was chosen last by how much the program allocates, at this start or at one before it, in the process that this one was forked from
-/// perhaps; 0: none was.
-static CHOSEN: AtomicU32 = AtomicU32::new(0);
+/// The intervals that were chosen by how much the program allocates, as bits, since somebody else chose one: at this start or at one before it, in the process that
+/// this one was forked from perhaps.
+static CHOSEN: AtomicU64 = AtomicU64::new(0);
+
+/// Whether this interval, as a power of two, is one of these.
+fn is_chosen(lg: u32) -> bool {
+    CHOSEN.load(Ordering::Relaxed) & 1_u64.checked_shl(lg).unwrap_or(0) != 0
+}
 
 /// A running heap profiler; cheap to clone.
 #[derive(Debug, Clone)]
@@ -89,7 +94,10 @@ impl Sampler {
         state.record(true);
         let now = (Instant::now(), SystemTime::now());
         let is_free = settings.lg_interval.is_none() && !setup.sets_interval && !was_active;
-        let pace = is_free.then(|| Pace::new(state.lg(), CHOSEN.load(Ordering::Relaxed), now.0)).flatten();
+        let pace = is_free.then(|| Pace::new(state.lg(), is_chosen(state.lg()), now.0)).flatten();
+        if pace.is_none() {
+            CHOSEN.store(0, Ordering::Relaxed);
+        }
         let shared = Shared {
             setup,
             since: now,
@@ -120,16 +128,20 @@ impl Sampler {
     /// behind a profile of what was sampled until then. For the `profiler` thread, each turn.
     pub(super) fn choose_interval(&self, now: Instant) -> Option<u32> {
         let mut shared = self.shared();
-        if !shared.pace.as_mut()?.knows(self.state.lg()) || control::is_active_for_others() {
+        if !shared.pace.as_mut()?.knows(self.state.lg()) {
+            CHOSEN.store(0, Ordering::Relaxed);
+            shared.pace = None;
+        } else if control::is_active_for_others() {
             shared.pace = None;
         }
         let chosen = shared.pace.as_mut()?.choose(now, self.state.calls.sampled(), process_cpu_time())?;
-        CHOSEN.store(chosen, Ordering::Relaxed);
+        CHOSEN.fetch_or(1 << chosen, Ordering::Relaxed);
         Some(chosen)
     }
 
     /// Somebody else chooses the interval from now on.
     pub(super) fn leave_interval(&self) {
+        CHOSEN.store(0, Ordering::Relaxed);
         self.shared().pace = None;
     }
 
@@ -147,6 +159,9 @@ impl Sampler {
         }
         let mut shared = self.shared();
         shared.active = shared.setup.resume();
+        if let Some(pace) = &mut shared.pace {
+            pace.begin_anew(Instant::now());
+        }
     }
 
     /// Goes on with another interval, `2^lg` bytes. Behind a profile of what was sampled until then.
@@ -236,10 +251,10 @@ impl Sampler {
         if self.state.frames.count() == 0 && (shared.active || sampled > 0) {
             notes.push("frames of the allocator are shown: they could not be told apart at the start".to_owned());
         }
-        if shared.pace.as_ref().is_some_and(Pace::is_slow) {
+        if is_chosen(self.state.lg()) && self.state.lg() > pace::USUAL {
             notes.push(
-                "the interval is longer than usual: the program allocates so much that samples would cost more than 2 %; an interval that \
-                 you set stays as it is"
+                "the interval is longer than usual: there were more than 500 samples in a second of CPU time; an interval that you set stays as \
+                 it is"
                     .to_owned(),
             );
         }

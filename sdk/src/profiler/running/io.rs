@@ -159,7 +159,8 @@ impl Io {
                     reply.answer(self.heap_profile(&asked, &mut symbolizer).await.ok_or(Refusal::NoHeap));
                 }
                 Task::SetHeapInterval { lg_interval, reply } => {
-                    let heap = self.handle.heap();
+                    // As for a profile: where the time to stop was over, the heap is the next profiler's.
+                    let heap = self.handle.heap().filter(|heap| heap.is_last());
                     reply.answer(heap.map_or(Ok(()), |heap| heap.set_lg_interval(lg_interval)));
                 }
                 Task::Flush { deadline, reply } => {

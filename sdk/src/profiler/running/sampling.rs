@@ -148,14 +148,14 @@ impl Sampling {
     fn look_after_heap(&mut self, now: Instant) {
         let Some(heap) = self.handle.heap() else { return };
         heap.tick();
-        let chosen = heap.choose_interval(now);
+        let chosen = if self.paused { None } else { heap.choose_interval(now) };
         if now >= self.heap_due {
             self.send_heap();
         }
         if let Some(lg_interval) = chosen.filter(|_| !self.stranded) {
             tracing::info!(
                 bytes = 1_u64 << lg_interval,
-                "the heap is sampled at another interval, by how much the program allocates"
+                "the heap is to be sampled at another interval, by how much the program allocates"
             );
             // Where it cannot be set now, it is chosen again.
             self.set_heap_interval(lg_interval, Reply::new().0);
