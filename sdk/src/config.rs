@@ -188,8 +188,8 @@ impl Config {
 
     /// Bytes allocated between samples of the heap, on average: a power of two, 1 to 1 TiB. As jemalloc's options say if not
     /// set; `profiler::jemalloc!()` says 1 MiB, jemalloc by itself 512 KiB. What the environment says to jemalloc (`lg_prof_sample`) goes before this, and
-    /// where jemalloc takes samples for others, theirs stays: `HeapStats::notes` says so. Where nobody has said anything, it becomes longer while
-    /// there would be more than 500 samples in a second of CPU time.
+    /// where jemalloc takes samples for others, theirs stays: `HeapStats::notes` says so. The 1 MiB of
+    /// `profiler::jemalloc!()` becomes longer, with jemalloc's hooks, while there would be more than 500 samples in a second of CPU time; set here, it stays.
     pub fn heap_interval(mut self, bytes: u64) -> Self {
         self.heap_interval = Some(bytes);
         self

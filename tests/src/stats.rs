@@ -51,6 +51,7 @@ pub fn to_json(stats: &Stats) -> Value {
         },
         "destinations": destinations.collect::<Vec<_>>(),
         "lines": stats.symbols.lines,
+        "symbols_resolved": stats.symbols.resolved,
         "symbol_notes": stats.symbols.notes,
         "heap": heap_to_json(&stats.heap),
         "tags_left_out": stats.tags.left_out,

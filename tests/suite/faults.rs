@@ -272,6 +272,16 @@ fn a_limit_of_descriptors_reached_half_way_keeps_what_runs() {
     }
 }
 
+/// Check that where the host has taken all descriptors, so that no file with names can be opened, that is said, and that the names come once it gives them back.
+#[test]
+fn names_come_once_there_are_descriptors() {
+    let outcome = fault("no_descriptors", "timer");
+    let notes = outcome["running"]["symbol_notes"].to_string();
+    assert!(notes.contains("tried again") && notes.contains("Too many open files"), "{outcome}");
+    let of = |when: &str| number(&outcome, &format!("/{when}/symbols_resolved"));
+    assert!(of("running") == 0 && of("stats") > 0, "{outcome}");
+}
+
 /// Check that perf events take no more than a quarter of the descriptors that the process may have: the other threads keep their timers, and
 /// it is said why.
 #[test]

@@ -83,6 +83,13 @@ impl Heap {
         }
     }
 
+    /// The interval that was chosen last cannot be set now: another one may be, later.
+    pub(crate) fn leave_choice(&self) {
+        if let Self::Hooks(sampler) = self {
+            sampler.leave_choice();
+        }
+    }
+
     /// Somebody else chooses the interval from now on.
     pub(crate) fn leave_interval(&self) {
         if let Self::Hooks(sampler) = self {

@@ -66,6 +66,10 @@ impl Heap {
         match *self {}
     }
 
+    pub(crate) fn leave_choice(&self) {
+        match *self {}
+    }
+
     pub(crate) fn leave_interval(&self) {
         match *self {}
     }

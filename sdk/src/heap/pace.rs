@@ -25,7 +25,7 @@ pub(super) struct Pace {
     wanted: Option<(u32, Instant)>,
     /// Samples and CPU time when what is looked at began.
     began: Option<(u64, Duration)>,
-    /// Since when a shorter interval would have been affordable.
+    /// Since when a shorter interval would have been affordable, or when it was looked at last.
     calm: Instant,
 }
 
@@ -35,9 +35,9 @@ impl Pace {
         (lg == USUAL || is_ours).then_some(Self { lg, wanted: None, began: None, calm: now })
     }
 
-    /// Looks anew, after a time without samples.
+    /// Looks anew: behind a time without samples, or a choice that came to nothing.
     pub(super) fn begin_anew(&mut self, now: Instant) {
-        (self.began, self.calm) = (None, now);
+        (self.wanted, self.began, self.calm) = (None, None, now);
     }
 
     /// Whether `lg`, which is in force, is what was chosen here; if not, somebody else has chosen it.
@@ -58,20 +58,19 @@ impl Pace {
         }
         let began = *self.began.get_or_insert((sampled, cpu));
         let (samples, spent) = (sampled.saturating_sub(began.0), cpu.saturating_sub(began.1));
-        let is_calm = self.lg > USUAL && now.saturating_duration_since(self.calm) >= CALM;
+        let is_calm = now.saturating_duration_since(self.calm) >= CALM;
         if spent < SPENT && !is_calm {
             return None;
         }
         self.began = Some((sampled, cpu));
         let share = samples as f64 / (MOST * spent.max(SPENT).as_secs_f64());
         // Twice the samples come of half the interval: these have to be few enough with something to spare, or it would go up and down.
-        if share > 0.25 {
+        if share > 0.25 || is_calm {
             self.calm = now;
         }
         let chosen = if share > 1.0 {
             (self.lg + share.log2().ceil() as u32).min(LONGEST)
-        } else if is_calm && share <= 0.25 {
-            self.calm = now;
+        } else if is_calm && share <= 0.25 && self.lg > USUAL {
             self.lg - 1
         } else {
             return None;
@@ -163,6 +162,25 @@ mod tests {
         let later = paused.now + 10 * CALM;
         paused.pace.begin_anew(later);
         assert_eq!(paused.pace.choose(later, 0, CALM), None);
+    }
+
+    /// Check that a program that allocates much whenever it works keeps one interval, however seldom that is: what is looked at does not depend on what is in force.
+    #[test]
+    fn who_seldom_works_has_one_interval() {
+        for permille in [1, 3, 5, 10, 50, 1000] {
+            let mut seconds = Seconds::at(USUAL, false).unwrap();
+            let (mut changes, mut samples) = (0, 0.0);
+            for _ in 0..7200 {
+                seconds.now += Duration::from_secs(1);
+                seconds.cpu += Duration::from_millis(permille);
+                samples += 3.3 * permille as f64 / f64::from(1 << (seconds.pace.lg - USUAL));
+                if let Some(lg) = seconds.pace.choose(seconds.now, samples as u64, seconds.cpu) {
+                    assert!(seconds.pace.knows(lg));
+                    changes += 1;
+                }
+            }
+            assert!(changes <= 1, "{changes} at {permille} ‰ of a processor");
+        }
     }
 
     /// Check that an interval that is not in force yet, for a profile takes long, is not chosen again at each turn; and that one which never comes is.

@@ -93,9 +93,9 @@ impl Sampler {
         // Behind the lessons: stacks that other threads had taken before would show the allocator's frames for as long as their blocks live.
         state.record(true);
         let now = (Instant::now(), SystemTime::now());
-        let is_free = settings.lg_interval.is_none() && !setup.sets_interval && !was_active;
-        let pace = is_free.then(|| Pace::new(state.lg(), is_chosen(state.lg()), now.0)).flatten();
-        if pace.is_none() {
+        let (is_free, is_ours) = (settings.lg_interval.is_none() && !setup.sets_interval, is_chosen(state.lg()));
+        let pace = (is_free && !was_active).then(|| Pace::new(state.lg(), is_ours, now.0)).flatten();
+        if !(is_free && is_ours) {
             CHOSEN.store(0, Ordering::Relaxed);
         }
         let shared = Shared {
@@ -128,15 +128,30 @@ impl Sampler {
     /// behind a profile of what was sampled until then. For the `profiler` thread, each turn.
     pub(super) fn choose_interval(&self, now: Instant) -> Option<u32> {
         let mut shared = self.shared();
-        if !shared.pace.as_mut()?.knows(self.state.lg()) {
+        let (lg, is_sampling) = (self.state.lg(), shared.active && self.state.is_recording());
+        let pace = shared.pace.as_mut()?;
+        if !pace.knows(lg) {
             CHOSEN.store(0, Ordering::Relaxed);
             shared.pace = None;
         } else if control::is_active_for_others() {
             shared.pace = None;
+        } else if !is_sampling {
+            // Paused by us, or turned off by others: a time that says nothing of what samples would cost.
+            pace.begin_anew(now);
+        } else {
+            let chosen = pace.choose(now, self.state.calls.sampled(), process_cpu_time())?;
+            // That of now, too: until it is left, a start finds it.
+            CHOSEN.store(1 << lg | 1 << chosen, Ordering::Relaxed);
+            return Some(chosen);
         }
-        let chosen = shared.pace.as_mut()?.choose(now, self.state.calls.sampled(), process_cpu_time())?;
-        CHOSEN.fetch_or(1 << chosen, Ordering::Relaxed);
-        Some(chosen)
+        None
+    }
+
+    /// What was chosen last cannot be had now.
+    pub(super) fn leave_choice(&self) {
+        if let Some(pace) = &mut self.shared().pace {
+            pace.begin_anew(Instant::now());
+        }
     }
 
     /// Somebody else chooses the interval from now on.

@@ -25,6 +25,9 @@ const REPLACED: &str = "another file is there now than was loaded";
 /// The same, where neither has a build id.
 const UNLIKE: &str = "it has no build id, and either another file is there now than was loaded or the memory of this process cannot be read to compare them";
 
+/// Why a file has no names for functions of its own.
+const STRIPPED: &str = "it was stripped (strip = true in the Cargo profile?), and no file with its symbols was found";
+
 /// Largest file of which a checksum is made.
 const MAX_CHECKSUM: u64 = 4 << 30;
 
@@ -77,7 +80,8 @@ pub(super) struct Files {
     own: Option<Elf>,
     /// The file that was split off.
     split: Option<Elf>,
-    /// Why there is neither, if anybody can do something about it.
+    /// Why there are no names, if anybody can do something about it: there is neither; or, of the executable alone, neither has any. Libraries are often stripped, and
+    /// name what they export.
     pub(super) missing: Option<String>,
     /// What is known of the debug information; found out when it is first asked for.
     debug: Option<Result<Debug, Unreadable>>,
@@ -107,7 +111,10 @@ impl Files {
             split = find_split(module, own.as_ref(), folders, pace).await?;
         }
         let is_missing = module.path.is_some() && own.is_none() && split.is_none();
-        Ok(Self { own, split, missing: why.filter(|_| is_missing), debug: None })
+        let has_names = |file: &Elf| file.has(".symtab") || file.has(".debug_info");
+        let is_stripped = module.is_executable() && ![&own, &split].into_iter().flatten().any(has_names);
+        let missing = why.filter(|_| is_missing).or_else(|| is_stripped.then(|| STRIPPED.to_owned()));
+        Ok(Self { own, split, missing, debug: None })
     }
 
     /// Whether there are line tables.
@@ -116,16 +123,15 @@ impl Files {
     }
 
     /// What the debug information says, `None` where there is none that can be read.
-    pub(super) async fn debug(&mut self, pace: &mut Pace) -> Option<&Debug> {
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(super) async fn debug(&mut self, pace: &mut Pace) -> Option<Result<&Debug, &Unreadable>> {
         if self.debug.is_none() {
             let file = [&self.own, &self.split].into_iter().flatten().find(|file| file.has(".debug_info"))?;
-            let debug = Debug::open(file, pace).await;
-            if let Err(error) = &debug {
-                tracing::debug!(%error, "no debug information");
-            }
-            self.debug = Some(debug);
+            self.debug = Some(Debug::open(file, pace).await);
         }
-        self.debug.as_ref()?.as_ref().ok()
+        self.debug.as_ref().map(Result::as_ref)
     }
 
     /// Whether the debug information is of the kind that is not worth another try.
@@ -134,15 +140,15 @@ impl Files {
     }
 
     /// The linker's names of the functions at these addresses.
-    pub(super) async fn functions(&self, wanted: &[u64], pace: &mut Pace) -> Linked {
+    ///
+    /// # Errors
+    /// What is wrong with the symbol table.
+    pub(super) async fn functions(&self, wanted: &[u64], pace: &mut Pace) -> Result<Linked, Unreadable> {
         let files = || [&self.own, &self.split].into_iter().flatten();
-        let Some(file) = files().find(|file| file.has(".symtab")).or_else(|| files().next()) else {
-            return Linked::default();
-        };
-        symtab::functions(file, wanted, pace).await.unwrap_or_else(|error| {
-            tracing::debug!(%error, "no symbols");
-            Linked { in_circles: matches!(error, Unreadable::TooLong), ..Linked::default() }
-        })
+        match files().find(|file| file.has(".symtab")).or_else(|| files().next()) {
+            Some(file) => symtab::functions(file, wanted, pace).await,
+            None => Ok(Linked::default()),
+        }
     }
 }
 

@@ -17,6 +17,7 @@ mod pace;
 mod symtab;
 
 use std::collections::{BTreeMap, HashSet};
+use std::fmt;
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
@@ -27,7 +28,7 @@ use self::cache::Cache;
 use self::dwarf::{Place, Position};
 use self::locate::Files;
 use self::names::{Patience, demangled, is_rust, qualified};
-use self::pace::Pace;
+use self::pace::{Pace, Unreadable};
 use self::symtab::Linked;
 use crate::stats::SymbolStats;
 use crate::unwind::modules::{Module, Modules};
@@ -82,6 +83,16 @@ enum Part {
     Symbols,
     DebugInformation,
     CppNames,
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str(match self {
+            Self::Symbols => "symbols",
+            Self::DebugInformation => "parts of debug information",
+            Self::CppNames => "mangled names",
+        })
+    }
 }
 
 /// Finds names and keeps them.
@@ -159,7 +170,7 @@ impl Symbolizer {
             Ok(found) => found,
             // The process is short of something; a later window may bring the names.
             Err(error) => {
-                return self.note(format!("names could not be looked up at some time, and were tried again: {error}"));
+                return self.note(format!("names could not be looked up at some time, and are tried again: {error}"));
             }
         };
         let no_cpp = self.given_up.contains(&(identity, Part::CppNames));
@@ -203,15 +214,27 @@ impl Symbolizer {
         }
         let mut linked = Linked::default();
         if !no_symbols {
-            linked = files.functions(offsets, &mut self.pace).await;
+            match files.functions(offsets, &mut self.pace).await {
+                Ok(found) => linked = found,
+                Err(Unreadable::TooLong) => linked.in_circles = true,
+                Err(error) => {
+                    self.note(format!("{}: its symbol table cannot be read: {error}", module.name));
+                }
+            }
         }
         if linked.in_circles {
             self.give_up(identity, Some(module), Part::Symbols);
         }
         let mut places = vec![Place::default(); offsets.len()];
         let mut in_circles = false;
-        if !no_debug && let Some(debug) = files.debug(&mut self.pace).await {
-            in_circles = debug.look_up(offsets, &mut places, &mut self.pace).await.is_err();
+        let debug = if no_debug { None } else { files.debug(&mut self.pace).await };
+        match debug {
+            Some(Err(Unreadable::TooLong)) | None => {}
+            Some(Ok(debug)) => in_circles = debug.look_up(offsets, &mut places, &mut self.pace).await.is_err(),
+            Some(Err(error)) => {
+                let note = format!("{}: its debug information cannot be read: {error}", module.name);
+                self.note(note);
+            }
         }
         if in_circles || files.lead_in_circles() {
             self.give_up(identity, Some(module), Part::DebugInformation);
@@ -229,8 +252,9 @@ impl Symbolizer {
     }
 
     fn give_up(&mut self, identity: u64, module: Option<&Module>, part: Part) {
-        let module = module.map(|module| &*module.name);
-        tracing::debug!(module, ?part, "what leads round in circles is given up");
+        if let Some(module) = module {
+            self.note(format!("{}: its {part} lead round in circles, and are not used", module.name));
+        }
         if self.given_up.len() >= MAX_GIVEN_UP {
             self.given_up.clear();
         }

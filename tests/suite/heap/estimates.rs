@@ -145,6 +145,10 @@ fn who_allocates_much_is_sampled_less_often() {
         );
     }
     assert!(error[0] > 0.0 && error[0] < 0.1 * truth[0], "{outcome}");
+    // The next start goes on where this one was, and leaves alone what somebody else chose meanwhile.
+    let is_noted = |path: &str| outcome[path]["notes"].to_string().contains("longer than usual");
+    assert!(number(&outcome, "/found/interval") > 1 << 20 && is_noted("found"), "{outcome}");
+    assert!(number(&outcome, "/of_others/interval") == 1 << 21 && !is_noted("of_others"), "{outcome}");
     assert_eq!((number(&outcome, "/set"), number(&outcome, "/asked")), (1 << 20, 1 << 20), "{outcome}");
 }
 

@@ -161,7 +161,11 @@ impl Io {
                 Task::SetHeapInterval { lg_interval, reply } => {
                     // As for a profile: where the time to stop was over, the heap is the next profiler's.
                     let heap = self.handle.heap().filter(|heap| heap.is_last());
-                    reply.answer(heap.map_or(Ok(()), |heap| heap.set_lg_interval(lg_interval)));
+                    let set = heap.map_or(Ok(()), |heap| heap.set_lg_interval(lg_interval));
+                    if let Err(error) = &set {
+                        tracing::warn!(%error, "the heap is sampled at the interval that was in force");
+                    }
+                    reply.answer(set);
                 }
                 Task::Flush { deadline, reply } => {
                     let exporter = Arc::clone(&exporter);

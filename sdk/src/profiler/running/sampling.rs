@@ -148,17 +148,21 @@ impl Sampling {
     fn look_after_heap(&mut self, now: Instant) {
         let Some(heap) = self.handle.heap() else { return };
         heap.tick();
-        let chosen = if self.paused { None } else { heap.choose_interval(now) };
-        if now >= self.heap_due {
-            self.send_heap();
-        }
-        if let Some(lg_interval) = chosen.filter(|_| !self.stranded) {
-            tracing::info!(
-                bytes = 1_u64 << lg_interval,
-                "the heap is to be sampled at another interval, by how much the program allocates"
-            );
-            // Where it cannot be set now, it is chosen again.
-            self.set_heap_interval(lg_interval, Reply::new().0);
+        match heap.choose_interval(now).filter(|_| !self.stranded) {
+            // Behind a profile of what was sampled until then.
+            Some(lg_interval) => {
+                if self.set_heap_interval(lg_interval, Reply::new().0) {
+                    let bytes = 1_u64 << lg_interval;
+                    tracing::info!(
+                        bytes,
+                        "the heap is to be sampled at another interval, by how much the program allocates"
+                    );
+                } else {
+                    self.handle.heap().into_iter().for_each(Heap::leave_choice);
+                }
+            }
+            None if now >= self.heap_due => _ = self.send_heap(),
+            None => {}
         }
     }
 
@@ -289,8 +293,9 @@ impl Sampling {
                 self.tasks.try_send(Task::Heap { asked, reply }).unwrap_or_else(Task::refuse);
             }
             Command::SetHeapInterval { lg_interval, reply } => {
-                self.handle.heap().into_iter().for_each(Heap::leave_interval);
-                self.set_heap_interval(lg_interval, reply);
+                if self.set_heap_interval(lg_interval, reply) {
+                    self.handle.heap().into_iter().for_each(Heap::leave_interval);
+                }
             }
             // `run` takes it before it comes here.
             Command::Stop { reply, .. } => reply.answer(false),
@@ -355,19 +360,23 @@ impl Sampling {
         set
     }
 
-    /// What was sampled until now leaves with the interval that it was sampled with.
-    fn set_heap_interval(&mut self, lg_interval: u32, reply: Reply<Result<(), Error>>) {
+    /// What was sampled until now leaves with the interval that it was sampled with. Whether another one is under way.
+    fn set_heap_interval(&mut self, lg_interval: u32, reply: Reply<Result<(), Error>>) -> bool {
         if self.stranded {
-            return reply.answer(Err(Error::misuse("Profiler::set_heap_interval", CLOSED, AFTER_CLOSED)));
+            reply.answer(Err(Error::misuse("Profiler::set_heap_interval", CLOSED, AFTER_CLOSED)));
+            return false;
         }
         if self.handle.heap().is_none() {
-            return reply.answer(Ok(()));
+            reply.answer(Ok(()));
+            return false;
         }
         // By the thread that makes the profile, behind it.
         let is_sent = self.send_heap();
         let task = Task::SetHeapInterval { lg_interval, reply };
         let taken = if is_sent { self.tasks.try_send(task) } else { Err(task) };
+        let is_taken = taken.is_ok();
         taken.unwrap_or_else(Task::refuse);
+        is_taken
     }
 
     fn stop(mut self, deadline: Instant, reply: Reply<bool>) {

@@ -192,6 +192,7 @@ fn symbols_that_cover_everything_are_given_up() {
         learn(&mut symbolizer, &first, &modules);
         assert!(symbolizer.symbol(first[0], &modules).frames[0].name.starts_with('f'));
         assert_eq!((symbolizer.given_up.len(), symbolizer.stats.unresolved), (given_up, 0));
+        assert_eq!(symbolizer.stats.notes.len(), given_up, "{:?}", symbolizer.stats.notes);
         learn(&mut symbolizer, &later, &modules);
         assert_eq!(symbolizer.symbol(later[0], &modules).frames[0].name.starts_with('f'), given_up == 0);
     }
@@ -246,6 +247,8 @@ fn debug_information_that_leads_in_circles_is_given_up() {
         learn(&mut symbolizer, &[start + offset], &modules);
         assert_eq!(&*symbolizer.symbol(start + offset, &modules).frames[0].name, "outer");
         assert_eq!(symbolizer.given_up.len(), 1);
+        let [note] = &symbolizer.stats.notes[..] else { panic!("{:?}", symbolizer.stats.notes) };
+        assert!(note.contains("debug information lead round in circles"), "{note}");
     }
 }
 

@@ -57,6 +57,25 @@ fn the_presence_of_lines_is_told() {
     assert_eq!(symbolizer.stats.lines, Some(true), "tests are built with line tables");
 }
 
+/// Check that a program whose own symbols were stripped says so.
+#[test]
+fn a_stripped_program_is_told_of() {
+    const VARIABLE: &str = "PROFILER_TEST_STRIPPED";
+    if std::env::var_os(VARIABLE).is_none() {
+        let (name, folder) = ("symbolize::tests::a_stripped_program_is_told_of", build::Folder::new());
+        let stripped = folder.0.join("stripped");
+        build::objcopy(&["--strip-all"], &[&std::env::current_exe().unwrap(), &stripped]);
+        build::tool(std::process::Command::new(stripped).args(["--exact", name]).env(VARIABLE, "1"));
+        return;
+    }
+    let (mut symbolizer, modules) = (symbolizer(), Modules::read(&Modules::default()));
+    let address = a_stripped_program_is_told_of as *const () as u64;
+    learn(&mut symbolizer, &[address, libc::getpid as *const () as u64], &modules);
+    assert!(symbolizer.symbol(address, &modules).frames[0].name.contains("+0x"));
+    let [note] = &symbolizer.stats.notes[..] else { panic!("{:?}", symbolizer.stats.notes) };
+    assert!(note.contains("/stripped: it was stripped"), "{note}");
+}
+
 /// Check that names that cannot be found for want of a descriptor are found by a later window.
 #[test]
 fn a_want_of_descriptors_does_not_last() {
@@ -73,6 +92,8 @@ fn a_want_of_descriptors_does_not_last() {
     let files: Vec<_> = std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect();
     learn(&mut symbolizer, &[address], &modules);
     assert!(symbolizer.symbol(address, &modules).frames[0].name.contains("+0x") && symbolizer.stats.unresolved == 0);
+    let [note] = &symbolizer.stats.notes[..] else { panic!("{:?}", symbolizer.stats.notes) };
+    assert!(note.contains("are tried again") && note.contains("Too many open files"), "{note}");
     drop(files);
     learn(&mut symbolizer, &[address], &modules);
     assert!(symbolizer.symbol(address, &modules).frames[0].name.contains("getpid") && symbolizer.stats.resolved == 1);

@@ -1,14 +1,15 @@
 //! A program that does little but allocate: nobody has said how often it is to be sampled.
 //!
 //! In: nothing. Out: the interval before and behind a time of allocations, of what was allocated then the truth, the estimate and the standard error that sampling
-//! has there; and the interval behind as much again once somebody has chosen one, while the profiler runs and at a start.
+//! has there; and the interval behind as much again once somebody has chosen one, while the profiler runs and at a start; what the next start finds, and what it does where
+//! somebody else chose one in between.
 
 use std::hint::black_box;
 use std::time::Duration;
 
 use profiler::{Config, Profiler};
-use profiler_tests::Result;
 use profiler_tests::clock::thread_cpu;
+use profiler_tests::{Result, mallctl};
 use serde_json::{Value, json};
 
 use super::exact::Block;
@@ -17,6 +18,8 @@ use super::truth::Sum;
 
 /// The interval of `profiler::jemalloc!()`.
 const USUAL: u64 = 1 << 20;
+/// An interval that another part of the program sets, as a power of two.
+const OTHER: usize = 21;
 /// CPU time within which a program that allocates too much must have got another interval: it is chosen after one second.
 const ENOUGH: Duration = Duration::from_secs(20);
 /// CPU time without another one.
@@ -33,6 +36,9 @@ pub(crate) fn pace() -> Result<Value> {
     allocate_until(ENOUGH, || interval(&profiler) != before);
     let row = counted(&profiler)?;
     let notes = profiler.stats().heap.notes;
+    drop(profiler);
+    let profiler = profiler::start(Config::new("heap").heap(true))?;
+    let found = json!({ "interval": interval(&profiler), "notes": profiler.stats().heap.notes });
     profiler.set_heap_interval(USUAL)?;
     allocate_until(SOME, || false);
     let (set, notes_then) = (interval(&profiler), profiler.stats().heap.notes);
@@ -40,8 +46,14 @@ pub(crate) fn pace() -> Result<Value> {
     let profiler = profiler::start(Config::new("heap").heap(true).heap_interval(USUAL))?;
     allocate_until(SOME, || false);
     let asked = interval(&profiler);
+    drop(profiler);
+    mallctl::write(c"prof.reset", OTHER)?;
+    let profiler = profiler::start(Config::new("heap").heap(true))?;
+    allocate_until(SOME, || false);
+    let of_others = json!({ "interval": interval(&profiler), "notes": profiler.stats().heap.notes });
     Ok(json!({
         "before": before, "row": row, "notes": notes, "set": set, "notes_then": notes_then, "asked": asked,
+        "found": found, "of_others": of_others,
     }))
 }
 

@@ -4,6 +4,7 @@
 //! worked meanwhile, half of which were made after the start.
 
 use std::ffi::CStr;
+use std::fs::File;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -51,7 +52,7 @@ pub(crate) fn fault(options: &Options) -> Result<Value> {
         "quarter_of_descriptors" => {
             setrlimit(Resource::Nofile, Rlimit { current: Some(QUARTER * 4), ..getrlimit(Resource::Nofile) })?;
         }
-        "few_descriptors" | "no_memory" => {}
+        "few_descriptors" | "no_descriptors" | "no_memory" => {}
         other => return Err(format!("what={other:?} is unknown").into()),
     }
     let reaper = (what == "calls_deadly_reaped").then(Reaper::start);
@@ -61,7 +62,8 @@ pub(crate) fn fault(options: &Options) -> Result<Value> {
     if what == "no_memory" {
         no_memory()?;
     }
-    let limited = (what == "few_descriptors").then(few_descriptors).transpose()?;
+    let limited = ["few_descriptors", "no_descriptors"].contains(&&*what).then(few_descriptors).transpose()?;
+    let taken = if what == "no_descriptors" { all_descriptors() } else { Vec::new() };
     match what.as_str() {
         "no_memory" => drop(spin(Duration::from_secs(2))),
         "reads_refused" => work(2, 10 * WORK)?,
@@ -71,6 +73,7 @@ pub(crate) fn fault(options: &Options) -> Result<Value> {
     let running = stats::to_json(&profiler.stats());
     // Whether the last descriptor became a perf event or the connection to the collector is chance; with a limit for good,
     // nothing could be delivered.
+    drop(taken);
     limited.map_or(Ok(()), |before| setrlimit(Resource::Nofile, before))?;
     profiler.pause();
     let flushed = profiler.flush(FLUSH);
@@ -162,6 +165,11 @@ fn few_descriptors() -> Result<Rlimit> {
     let before = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: Some(highest.max().unwrap_or(0_u64) + 2), ..before })?;
     Ok(before)
+}
+
+/// Files on all descriptors that may still be opened.
+fn all_descriptors() -> Vec<File> {
+    std::iter::from_fn(|| File::open("/dev/null").ok()).collect()
 }
 
 /// Moves into a mount namespace in which `/proc` is not mounted.
