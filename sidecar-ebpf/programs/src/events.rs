@@ -10,7 +10,7 @@ use aya_ebpf::programs::RawTracePointContext;
 use core::ptr::addr_of;
 use profiler_sidecar_ebpf::{Counter, Event, Head, Kind, Setting};
 
-use crate::maps::{Wake, count, kernel_half, kernel_word, send, setting};
+use crate::maps::{Wake, begins_anew, count, kernel_half, kernel_word, send, setting};
 use crate::task::{self, Thread, Whose};
 use crate::{program, registers};
 
@@ -35,6 +35,7 @@ fn exec(_: RawTracePointContext) -> i32 {
     let thread = task::current();
     if thread.whose == Whose::Ours {
         program::begins(thread.pid);
+        begins_anew(thread.pid);
     }
     tell(Kind::Exec, thread, 0);
     0
@@ -60,6 +61,7 @@ fn fork(context: RawTracePointContext) -> i32 {
         && let Some(number) = task::number_in_ours(child)
     {
         program::forget(number);
+        begins_anew(number);
         tell(Kind::Fork, task::current(), number);
     }
     0
@@ -90,6 +92,8 @@ fn tell(kind: Kind, thread: Thread, child: u32) {
     let cpu = unsafe { bpf_get_smp_processor_id() };
     let head = Head { kind: kind as u32, pid: thread.pid, tid: thread.tid, cpu };
     let event = Event { head, child, padding: 0 };
-    let sent = send(addr_of!(event).cast(), size_of::<Event>(), Wake::Soon);
+    // Until the reader has looked at what begins, its samples lack what it is to be told of.
+    let wake = if matches!(kind, Kind::Exec) { Wake::Now } else { Wake::Soon };
+    let sent = send(addr_of!(event).cast(), size_of::<Event>(), wake);
     count(if sent { Counter::Events } else { Counter::EventsLost });
 }

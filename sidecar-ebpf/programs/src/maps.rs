@@ -108,10 +108,21 @@ pub(crate) fn target(pid: u32) -> Option<*const Target> {
     TARGETS.get_ptr(pid)
 }
 
+/// What is known of a process holds no more: it is sampled like one that nobody was told of, until the user side has looked at it.
+#[inline(always)]
+pub(crate) fn begins_anew(pid: u32) {
+    if let Some(target) = TARGETS.get_ptr_mut(pid) {
+        // SAFETY: a value of the map. The user side replaces it as a whole, and does so again once it hears of what happened.
+        unsafe { addr_of_mut!((*target).flags).write_volatile(0) };
+    }
+}
+
 /// How the reader is told of a record.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wake {
-    /// Now, if it waits.
+    /// Now.
+    Now,
+    /// Now, if it has read all that came before.
     Soon,
     /// When there is enough to read.
     WhenFull,
@@ -124,6 +135,7 @@ pub(crate) fn send(record: *const u8, length: usize, wake: Wake) -> bool {
     unsafe {
         let ring = addr_of!(RECORDS).cast_mut().cast();
         let flags = match wake {
+            Wake::Now => FORCE_WAKEUP,
             Wake::Soon => 0,
             Wake::WhenFull if bpf_ringbuf_query(ring, 0) < setting(Setting::WakeAt) => NO_WAKEUP,
             Wake::WhenFull => FORCE_WAKEUP,

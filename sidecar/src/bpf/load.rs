@@ -33,7 +33,8 @@ const MOST_TARGETS: u32 = 8192;
 /// Bytes of the ring for each processor: two seconds of usual samples.
 const RING_PER_PROCESSOR: u32 = 128 << 10;
 const LEAST_RING: u32 = 512 << 10;
-const LARGEST_RING: u32 = 64 << 20;
+/// Half a second of 512 processors. Its pages are mapped twice, and count twice in what this process holds.
+const LARGEST_RING: u32 = 16 << 20;
 
 /// What is in the kernel.
 pub(super) struct Loaded {

@@ -39,7 +39,7 @@ impl Targets {
     /// Forgets a process.
     pub(super) fn forget(&mut self, pid: u32) {
         if self.known.remove(&pid).is_some() {
-            // It was there: nobody else writes.
+            // It was there: nobody else removes any.
             let _gone = self.map.remove(&pid);
         }
     }

@@ -26,7 +26,7 @@ pub(super) fn classify(
         return Ok(None);
     }
     let answer = scout.look(process, folder).transpose()?;
-    let Seen { container, environment, context, exe } = answer.unwrap_or_default();
+    let Seen { container, environment, context, is_below, exe } = answer.unwrap_or_default();
     let (exe, trouble) = match exe {
         Some(Ok(exe)) => (exe, None),
         Some(Err(fault)) => (Exe::default(), Some(WhyNot::Unreadable(fault.to_string()))),
@@ -51,6 +51,7 @@ pub(super) fn classify(
         service,
         resource,
         context: context.map(Arc::new),
+        is_below,
         profiled: Ok(()),
     };
     target.profiled = choose(&target, options).and(trouble.map_or(Ok(()), Err));
@@ -83,6 +84,7 @@ fn choose(target: &Target, options: &Options) -> Result<(), WhyNot> {
     }
     match target.exe.program.as_ref().and_then(|program| program.foreign.clone()) {
         Some(foreign) => Err(WhyNot::OtherMachine(foreign)),
+        None if target.is_below && !matches!(target.kind, Kind::Go(_)) => Err(WhyNot::Below),
         None => Ok(()),
     }
 }

@@ -22,4 +22,4 @@ pub use environment::Environment;
 pub use program::{Program, Programs};
 pub use resource::{MOST_ATTRIBUTES, POD, Pod};
 pub use table::{Choose, Counters, Event, Options, Sweep, Table};
-pub use target::{Candidate, Exe, Kind, Target, WhyNot};
+pub use target::{BELOW, Candidate, Exe, Kind, Target, WhyNot};

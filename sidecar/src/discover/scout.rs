@@ -7,7 +7,7 @@
 
 use std::cell::Cell;
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,6 +30,8 @@ pub(super) struct Seen {
     pub(super) container: Container,
     pub(super) environment: Environment,
     pub(super) context: Option<Published>,
+    /// It is in a pid namespace below ours, and ours is not that of the machine, in which every process has a number.
+    pub(super) is_below: bool,
     /// `None`: no answer came.
     pub(super) exe: Option<Result<Exe, Fault>>,
 }
@@ -151,10 +153,22 @@ fn see(process: Process, folder: Folder) -> Result<Outside, Fault> {
     let container = Container::read(&folder);
     let environment = readable(Environment::read(&folder, process.memory()))?.unwrap_or_default();
     let context = readable(Published::read(&folder, process.memory()))?.flatten();
-    let seen = Seen { container, environment, context, exe: None };
+    let is_below = is_below(&folder);
+    let seen = Seen { container, environment, context, is_below, exe: None };
     let link = folder.link("exe");
     let device = link.as_ref().ok().and_then(|link| device_of(&folder, link));
     Ok(Outside { seen, link, device, folder })
+}
+
+/// Whether a process is in a pid namespace below ours, which is not the initial one: in another one it cannot be, for then our `/proc` would not show it. What cannot be
+/// read is taken for ours.
+///
+/// Source: pid_namespaces(7); `PROC_PID_INIT_INO`, `include/linux/proc_ns.h`.
+fn is_below(folder: &Folder) -> bool {
+    const INITIAL: &[u8] = b"pid:[4026531836]";
+    let ours = std::fs::read_link("/proc/self/ns/pid").map(|link| link.into_os_string().into_vec());
+    let both = folder.link("ns/pid").ok().zip(ours.ok());
+    both.is_some_and(|(its, ours)| ours != INITIAL && its != ours)
 }
 
 /// Where the file of the program lies, by its mappings: nothing of it is looked at.

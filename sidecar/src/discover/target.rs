@@ -32,7 +32,9 @@ pub struct Target {
     pub resource: Resource,
     /// What it publishes of itself (OTEP 4719), where it does.
     pub context: Option<Arc<Published>>,
-    /// Whether its CPU time is profiled, or why not.
+    /// It is in a pid namespace below ours: its CPU time is not sampled. Of a Go program, what its runtime keeps is read all the same.
+    pub is_below: bool,
+    /// Whether it is profiled, or why not.
     pub profiled: Result<(), WhyNot>,
 }
 
@@ -49,6 +51,7 @@ impl Target {
             service: String::new(),
             resource: Resource::default(),
             context: None,
+            is_below: false,
             profiled: Ok(()),
         }
     }
@@ -96,6 +99,9 @@ impl fmt::Display for Kind {
     }
 }
 
+/// Why a process has no CPU samples, though all else of it may be read.
+pub const BELOW: &str = "it is in a pid namespace below the sidecar's (a container in a container, a sandbox), where CPU time is not sampled";
+
 /// Why a process is not profiled.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WhyNot {
@@ -118,6 +124,9 @@ pub enum WhyNot {
         "its files or its memory gave no answer in time (a network or FUSE file system that hangs?), or too many others did not"
     )]
     NoAnswer,
+    /// The kernel side knows no number of it.
+    #[error("{BELOW}")]
+    Below,
     /// Its program is for another processor, or for the 32-bit mode of this one.
     #[error("its program is {0}: its stacks cannot be walked here")]
     OtherMachine(String),

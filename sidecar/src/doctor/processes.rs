@@ -5,7 +5,7 @@
 use std::time::Instant;
 
 use super::check::Check;
-use crate::discover::{Options, Table, Target, WhyNot};
+use crate::discover::{BELOW, Options, Table, Target, WhyNot};
 
 /// Processes looked at in one part of the sweep.
 const PART: usize = 1024;
@@ -27,6 +27,8 @@ pub struct Row {
     pub container: Option<String>,
     /// Why it is not profiled; `None`: it is.
     pub why_not: Option<String>,
+    /// What is not profiled of it, though the rest is.
+    pub but: Option<String>,
     /// It is the sidecar.
     pub is_own: bool,
 }
@@ -50,6 +52,7 @@ fn row(target: &Target) -> Row {
         exe: if path.is_empty() { format!("[{}]", target.comm) } else { path },
         container: target.container_id.clone(),
         why_not: target.profiled.as_ref().err().map(ToString::to_string),
+        but: (target.profiled.is_ok() && target.is_below).then(|| BELOW.to_owned()),
         is_own: target.profiled == Err(WhyNot::Ourselves),
     }
 }

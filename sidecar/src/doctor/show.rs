@@ -53,7 +53,11 @@ fn cells(row: &Row) -> [String; 6] {
         }
     };
     let container: String = row.container.as_deref().unwrap_or("-").chars().take(12).collect();
-    let profiled = row.why_not.as_deref().map_or_else(|| "yes".to_owned(), |why| format!("no: {}", printable(why)));
+    let profiled = match (&row.why_not, &row.but) {
+        (Some(why), _) => format!("no: {}", printable(why)),
+        (None, Some(but)) => format!("heap and goroutines: {}", printable(but)),
+        (None, None) => "yes".to_owned(),
+    };
     [row.pid.to_string(), printable(&row.kind), short(&row.service), short(&row.exe), printable(&container), profiled]
 }
 
@@ -87,5 +91,6 @@ fn process(row: &Row) -> Value {
         "container": row.container,
         "profiled": row.why_not.is_none(),
         "why_not": row.why_not,
+        "but": row.but,
     })
 }

@@ -98,6 +98,7 @@ fn report() -> Report {
         exe: "/srv/in\u{1b}[31mventory".into(),
         container: Some("0123456789abcdef".into()),
         why_not: None,
+        but: None,
         is_own: false,
     };
     let own =

@@ -99,6 +99,7 @@ impl Desk {
     /// Records of such were lost.
     pub(super) fn doubt(&mut self) {
         self.table.doubt();
+        self.told.doubt();
     }
 
     /// Takes one record. What it says is done in [`Desk::settle`], or when there are many.

@@ -31,6 +31,11 @@ impl Told {
         }
     }
 
+    /// An exec may have been missed, at which the kernel side forgot what it was told: it is told of all again.
+    pub(super) fn doubt(&mut self) {
+        self.found = self.known.values().map(Arc::clone).collect();
+    }
+
     /// What is known of a process is of no use any more.
     pub(super) fn end_of(&mut self, pid: u32) {
         if self.known.remove(&pid).is_some() {

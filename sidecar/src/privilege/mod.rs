@@ -25,6 +25,8 @@ pub enum Tier {
     None,
     /// No eBPF: memory of other processes can be read (heap, goroutines), nothing is sampled.
     NoEbpf,
+    /// Processes of the same user that may do no more than we: samples, and their memory.
+    SameUser,
     /// Everything.
     Full,
 }
@@ -54,8 +56,8 @@ impl Privilege {
         match (can_sample, self.has(Capability::SysPtrace)) {
             (true, true) => Tier::Full,
             (_, true) => Tier::NoEbpf,
-            // Without SYS_PTRACE others' programs cannot be looked at: there are samples of the same user's processes alone.
-            (true, false) => Tier::Full,
+            // Others' programs cannot be looked at.
+            (true, false) => Tier::SameUser,
             (false, false) => Tier::None,
         }
     }
@@ -76,7 +78,7 @@ impl Privilege {
     /// Says in the log how much can be done, and what to do about the rest.
     pub fn log(self) {
         match self.tier() {
-            Tier::Full if !self.has(Capability::SysPtrace) => {
+            Tier::SameUser => {
                 tracing::warn!(
                     "CPU sampling by eBPF: possible, of processes of the same user that may do no more than we"
                 );

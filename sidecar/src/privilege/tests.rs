@@ -38,7 +38,7 @@ fn capabilities_are_read_as_procfs_shows_them() {
 fn the_tier_says_how_much_can_be_done() {
     use Capability::{Bpf, Perfmon, SysAdmin, SysPtrace, Syslog};
     assert_eq!(of(&WANTED).tier(), Tier::Full);
-    assert_eq!(of(&[Bpf, Perfmon]).tier(), Tier::Full);
+    assert_eq!(of(&[Bpf, Perfmon]).tier(), Tier::SameUser);
     assert_eq!(of(&[SysAdmin, SysPtrace]).tier(), Tier::Full);
     assert_eq!(of(&[Bpf, SysPtrace]).tier(), Tier::NoEbpf);
     assert_eq!(of(&[SysPtrace]).tier(), Tier::NoEbpf);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use super::io::{Task, Tasks};
 use super::source::{Command, Handle};
-use crate::budget::{Bounds, Governor, Usage};
+use crate::budget::{Bounds, Governor, Judgement, Usage};
 use crate::config::Config;
 use crate::pipeline::Pipeline;
 
@@ -99,16 +99,18 @@ impl Sampling {
             self.pipeline.shed();
         }
         let is_other = judgement.rate_hz != judgement.before_hz;
-        if is_other || judgement.shed {
+        let set = if is_other { self.pipeline.set_rate_hz(judgement.rate_hz) } else { Ok(()) };
+        let (judgement, is_set) = match set {
+            Ok(()) => (judgement, is_other),
+            Err(error) => {
+                let Judgement { before_hz, rate_hz, .. } = judgement;
+                tracing::error!(%error, "the rate stays at {before_hz} Hz until the next look, and should be {rate_hz}");
+                (self.governor.refused(judgement), false)
+            }
+        };
+        if is_set || judgement.shed {
             tracing::warn!("{judgement}");
         }
-        let set = if is_other { self.pipeline.set_rate_hz(judgement.rate_hz) } else { Ok(()) };
-        self.handle.judged(match set {
-            Ok(()) => judgement,
-            Err(error) => {
-                tracing::error!(%error, "the rate stays at {} Hz until the next look", judgement.before_hz);
-                self.governor.refused(judgement)
-            }
-        });
+        self.handle.judged(judgement);
     }
 }

@@ -107,6 +107,7 @@ fn processes(view: &View) -> StatsSection {
 fn budget(view: &View) -> StatsSection {
     let tier = match view.tier {
         Tier::Full => "full",
+        Tier::SameUser => "same user",
         Tier::NoEbpf => "no eBPF",
         Tier::None => "none",
     };

@@ -66,3 +66,23 @@ fn what_is_refused_names_the_capability_that_lacks() {
     assert_eq!((&row["service"], &row["profiled"]), (&"of-another".into(), &true.into()), "{row}");
     std::fs::remove_dir_all(folder).unwrap();
 }
+
+/// Check that a process in a pid namespace below the sidecar's is not said to have CPU samples.
+#[test]
+fn who_is_in_a_namespace_below_has_no_cpu_samples() {
+    if !is_root() {
+        return;
+    }
+    // The namespace ends with its first process, the shell, and with it the one below.
+    let inside = r#"unshare --pid --fork sleep 600 >/dev/null & until grep -qs '^sleep$' /proc/[0-9]*/comm; do :; done; "$0" doctor --json"#;
+    let mut pod = Command::new("unshare");
+    pod.args(["--pid", "--fork", "--mount-proc", "--kill-child", "sh", "-c", inside]);
+    quiet(pod.arg(env!("CARGO_BIN_EXE_profiler-sidecar")));
+    let said = pod.output().unwrap();
+    let said: serde_json::Value = serde_json::from_slice(&said.stdout).unwrap();
+    let rows = said["processes"].as_array().unwrap();
+    let why = |row: &serde_json::Value| row["why_not"].as_str().unwrap_or_default().to_owned();
+    let below: Vec<_> = rows.iter().filter(|row| why(row).contains("pid namespace below")).collect();
+    assert!(!below.is_empty() && below.len() < rows.len(), "{said}");
+    assert!(below.iter().all(|row| row["profiled"] == false), "{said}");
+}

@@ -128,6 +128,25 @@ fn a_process_that_is_left_out_has_no_samples() {
     });
 }
 
+/// Check that a process that is left out is so for the program that it ran, not for the next one, of which nothing is known.
+#[test]
+fn the_next_program_of_a_process_that_is_left_out_has_samples() {
+    let Some((mut recorder, next)) = Recorder::usual_with(|| deep(10, 200)) else { return };
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "echo ready; read line; exec \"$0\""]).arg(next.get_program());
+    let mut shell = Talk::start(shell);
+    let pid = shell.pid();
+    assert_eq!(recorder.line(&shell), "ready");
+    recorder.sampler.exclude(pid).unwrap();
+    recorder.samples.clear();
+    shell.go();
+    recorder.until_exit(pid);
+    let used: u64 = recorder.line(&shell).parse().unwrap();
+    shell.child.wait().unwrap();
+    let periods = used * u64::from(RATE_HZ) / 1_000_000_000;
+    assert!(recorder.samples_of(pid).len() as u64 * 2 > periods, "{periods}");
+}
+
 #[test]
 fn the_rate_changes_while_it_runs_and_samples_say_theirs() {
     let Some((mut recorder, program)) = Recorder::usual_with(|| deep(10, 60_000)) else { return };
