@@ -7,6 +7,7 @@
 //! Bounded: so many goroutines that live, in batches of [`BATCH`]; places of the list, which dead ones keep, by [`PLACES`]; their stacks by
 //! [`BYTES`](super::stacks::BYTES); what it costs to find them, to have their stacks, and their labels, each by [`Work`] of its own.
 
+use std::fmt;
 use std::sync::Arc;
 
 use crate::go::layouts::{G, Layout, status};
@@ -79,12 +80,13 @@ pub struct Goroutine {
 }
 
 impl Goroutine {
-    /// In Go's words, as in the header of a stack that a panic prints.
+    /// In Go's words, as in the header of a stack that a panic prints. That one is leaked, a collection found that was made for the profile `goroutineleak` (Go 1.26 and newer).
     #[must_use]
-    pub fn state(&self) -> &'static str {
-        match self.status {
-            status::WAITING => self.wait_reason.filter(|reason| !reason.is_empty()).unwrap_or("waiting"),
-            status::LEAKED => "leaked",
+    pub fn state(&self) -> Doing {
+        let reason = self.wait_reason.filter(|reason| !reason.is_empty());
+        let words = match self.status {
+            status::WAITING => reason.unwrap_or("waiting"),
+            status::LEAKED => reason.unwrap_or("leaked"),
             status::IDLE => "idle",
             status::RUNNABLE => "runnable",
             status::RUNNING => "running",
@@ -92,7 +94,23 @@ impl Goroutine {
             status::COPYING => "copystack",
             status::PREEMPTED => "preempted",
             _ => "???",
-        }
+        };
+        Doing { words, is_leaked: self.status == status::LEAKED }
+    }
+}
+
+/// What a goroutine does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Doing {
+    /// In Go's words.
+    pub words: &'static str,
+    /// Whether it will never do anything else.
+    pub is_leaked: bool,
+}
+
+impl fmt::Display for Doing {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(to, "{}{}", self.words, if self.is_leaked { " (leaked)" } else { "" })
     }
 }
 

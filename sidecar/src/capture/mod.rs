@@ -33,7 +33,7 @@ mod work;
 pub use buckets::Walk;
 pub use contention::Contention;
 pub use figures::RuntimeFigures;
-pub use goroutines::{Goroutine, Goroutines};
+pub use goroutines::{Doing, Goroutine, Goroutines};
 pub use heap::Heap;
 pub use labels::Labels;
 pub use loaded::Loaded;

@@ -230,7 +230,7 @@ impl<'s> Builder<'s> {
     /// Labels and state, and the span that labels name; as on CPU samples. And whether there are more labels, or longer ones. Goroutines share sets of labels, so each is looked at once.
     fn context_of(&mut self, goroutine: &Goroutine) -> (AttributeSetId, LinkId, bool) {
         let dictionary = &mut self.set.dictionary;
-        let state = dictionary.attribute("go.goroutine.state", goroutine.state());
+        let state = dictionary.attribute("go.goroutine.state", goroutine.state().to_string());
         if goroutine.labels.is_empty() {
             return (dictionary.attribute_set([state]), LinkId::ZERO, false);
         }

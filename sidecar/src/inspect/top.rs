@@ -14,7 +14,7 @@ use profiler::Ledger;
 
 use crate::assemble::Granularity;
 use crate::capture::profile::{is_system, places_of};
-use crate::capture::{Bounds, RuntimeFigures, Source};
+use crate::capture::{Bounds, Doing, RuntimeFigures, Source};
 use crate::config::Filter;
 use crate::error::Error;
 use crate::pipeline::{self, Pipeline, assembled};
@@ -182,7 +182,7 @@ fn runtime(source: &Source) -> Result<String, Error> {
 fn in_memory(source: &Source, rows: usize) -> Result<String, Error> {
     let mut captured = source.heap(Bounds::default())?;
     let set = built(source, |builder, window| builder.heap(&mut captured, window));
-    let mut states: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut states: BTreeMap<Doing, u64> = BTreeMap::new();
     let all = source.goroutines(Bounds::default())?;
     for goroutine in &all.list {
         if !is_system(source, goroutine, &places_of(source, goroutine)) {

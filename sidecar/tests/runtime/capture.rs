@@ -117,7 +117,7 @@ fn how_long_goroutines_wait_is_known_once_garbage_was_collected() {
     running.ask("run", "runs");
     let source = Source::find(running.pid()).unwrap();
     let all = source.goroutines(Bounds::default()).unwrap();
-    let waiting = all.list.iter().filter(|goroutine| goroutine.state() == "chan receive");
+    let waiting = all.list.iter().filter(|goroutine| goroutine.state().words == "chan receive");
     let since: Vec<u64> = waiting.map(|goroutine| goroutine.waiting_since.unwrap()).collect();
     assert!(since.len() >= 4 && since.iter().all(|since| (before..collected).contains(since)), "{before} {since:?}");
     // It began to wait after the collection.
@@ -342,10 +342,11 @@ fn states(what: &str, source: &Source, folder: &Path) {
         })
         .collect();
     let goroutines = source.goroutines(Bounds::default()).unwrap();
-    let ours: BTreeMap<u64, &str> = goroutines.list.iter().map(|goroutine| (goroutine.id, goroutine.state())).collect();
+    let ours: BTreeMap<u64, String> =
+        goroutines.list.iter().map(|goroutine| (goroutine.id, goroutine.state().to_string())).collect();
     assert!(theirs.len() > 15, "{what}: {text}");
     for (id, state) in theirs.iter().filter(|(id, _)| **id != 1) {
-        assert_eq!(ours.get(id), Some(&state.as_str()), "{what}: goroutine {id}");
+        assert_eq!(ours.get(id), Some(state), "{what}: goroutine {id}");
     }
     creators(what, &text, source, &goroutines);
 }

@@ -23,7 +23,7 @@ fn very_many_goroutines_and_stacks_are_captured() {
 
     let began = Instant::now();
     let all = source.goroutines(most).unwrap();
-    let parked = all.list.iter().filter(|goroutine| goroutine.state() == "chan receive (nil chan)").count();
+    let parked = all.list.iter().filter(|goroutine| goroutine.state().words == "chan receive (nil chan)").count();
     assert_eq!((parked, all.beyond, all.over_bytes), (goroutines, 0, 0));
     let mut heap = source.heap(most).unwrap();
     let took = began.elapsed();
@@ -56,7 +56,7 @@ fn goroutines_that_ended_do_not_count_against_the_bound() {
     let running = Running::start(&program, &["20000", "1", "10"]);
     let source = Source::find(running.pid()).unwrap();
     let captured = source.goroutines(Bounds { goroutines: 1000, ..Bounds::default() }).unwrap();
-    let parked = captured.list.iter().filter(|goroutine| goroutine.state() == "chan receive (nil chan)");
+    let parked = captured.list.iter().filter(|goroutine| goroutine.state().words == "chan receive (nil chan)");
     assert_eq!((parked.count(), captured.beyond, captured.broken), (10, 0, 0));
     // Where there is room for fewer than live, the rest is counted.
     let few = source.goroutines(Bounds { goroutines: 5, ..Bounds::default() }).unwrap();

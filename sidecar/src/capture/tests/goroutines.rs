@@ -19,10 +19,10 @@ fn goroutines_are_walked_to_their_root() {
     let by_id = |id| all.list.iter().find(|goroutine| goroutine.id == id).unwrap();
     let addresses: Vec<u64> = by_id(7).stack.iter().map(|pc| pc.address).collect();
     assert_eq!(
-        (addresses.as_slice(), by_id(7).end, by_id(7).state()),
+        (addresses.as_slice(), by_id(7).end, by_id(7).state().words),
         (&[0x1010, 0x1120, 0x1f20][..], End::Root, "chan receive")
     );
-    assert_eq!((by_id(8).stack.len(), by_id(8).state()), (0, "running"));
+    assert_eq!((by_id(8).stack.len(), by_id(8).state().words), (0, "running"));
     let few = goroutines(&memory, &Text, &VARIABLES, &layout(), 1).unwrap().unwrap();
     // One lives beyond it, one is dead, and one is none.
     assert_eq!((few.list.len(), few.beyond, few.broken), (1, 1, 1));

@@ -88,7 +88,7 @@ fn labels_of_a_goroutine_that_sets_others_all_the_time_are_left_out() {
         }
     });
     assert_eq!((labels(&all), all.labels_changed, all.labels_cut), (vec![String::new()], 1, 0));
-    assert_eq!((all.list[0].id, all.list[0].state(), all.changed, all.broken), (1, "running", 0, 0));
+    assert_eq!((all.list[0].id, all.list[0].state().words, all.changed, all.broken), (1, "running", 0, 0));
 }
 
 /// Check that a goroutine that is looked at later than others has what is there then, not what those had at the same place.

@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -165,6 +166,9 @@ func await(done chan bool) { <-done }
 func write(folder string) {
 	debug.SetGCPercent(-1)
 	runtime.GC()
+	if leaks := pprof.Lookup("goroutineleak"); leaks != nil { // 1.27 and newer: marks what waits for ever
+		leaks.WriteTo(io.Discard, 0)
+	}
 	runtime.GC()
 	for _, name := range []string{"heap", "goroutine", "block", "mutex"} {
 		file, err := os.Create(filepath.Join(folder, name+".pb.gz"))
