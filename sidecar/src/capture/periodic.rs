@@ -11,7 +11,7 @@ use profiler_proto::resource::Resource;
 
 use crate::error::Error;
 
-use super::contention::Contention;
+use super::contention::{self, Contention};
 use super::figures::RuntimeFigures;
 use super::heap::{Amount, Heap};
 use super::profile::{Builder, Window};
@@ -66,8 +66,10 @@ impl Periodic {
     /// When the process is gone, runs another program, or not one kind can be read.
     pub fn capture(&mut self, resource: Resource, window: Window, bounds: Bounds) -> Result<Captured, Error> {
         let (mut builder, mut missing, mut count) = (Builder::new(&self.source, resource), Vec::new(), None);
+        let mut states = Vec::new();
         match self.source.heap(bounds) {
             Ok(mut heap) => {
+                states.extend(heap.state.advice().map(|state| (What::Heap, state)));
                 let window = self.allocated.window(window);
                 self.allocated.since_heap(&mut heap, window, bounds.buckets);
                 builder.heap(&mut heap, window);
@@ -86,6 +88,7 @@ impl Periodic {
         for (kind, what, totals) in contention {
             match self.source.contention(kind, bounds) {
                 Ok(mut read) => {
+                    states.extend((read.rate == 0).then(|| (what, contention::advice(kind))));
                     let window = totals.window(window);
                     totals.since_contention(&mut read, window, bounds.buckets);
                     builder.contention(&read, window);
@@ -100,7 +103,7 @@ impl Periodic {
         let mut set = builder.finish();
         set.profiles.retain(|profile| !profile.samples.is_empty());
         let figures = self.source.figures().map(|figures| RuntimeFigures { goroutines: count, ..figures });
-        Ok(Captured { set, missing, figures })
+        Ok(Captured { set, missing, states, figures })
     }
 }
 
@@ -140,6 +143,8 @@ pub struct Captured {
     pub set: ProfileSet,
     /// Why the others could not.
     pub missing: Vec<(What, Error)>,
+    /// Of kinds that can be read, why there is nothing or not what is expected: off, left out by the linker, no garbage collected yet.
+    pub states: Vec<(What, &'static str)>,
     /// The runtime's figures, or why there are none.
     pub figures: Result<RuntimeFigures, Error>,
 }

@@ -61,6 +61,8 @@ pub(super) struct Figures {
 pub(super) struct Counted {
     pub(super) target: Arc<Target>,
     pub(super) figures: RuntimeFigures,
+    /// What is to be known of the profiles that it keeps.
+    pub(super) states: Vec<(What, &'static str)>,
     /// When its counters began, nanoseconds since 1970: with the process, as it was found first, or when they were seen last before they fell.
     pub(super) began_unix_nanos: u64,
     /// When the figures were read.
@@ -71,7 +73,13 @@ pub(super) struct Counted {
 
 impl Figures {
     /// Enters the figures of a program that were read `now`; nothing, where there are none.
-    pub(super) fn count(&self, target: &Arc<Target>, figures: Option<RuntimeFigures>, now: u64) {
+    pub(super) fn count(
+        &self,
+        target: &Arc<Target>,
+        figures: Option<RuntimeFigures>,
+        states: Vec<(What, &'static str)>,
+        now: u64,
+    ) {
         let (mut programs, process) = (self.programs(), target.process);
         let Some(figures) = figures else {
             programs.remove(&process);
@@ -85,7 +93,7 @@ impl Figures {
         };
         let (target, taken_unix_nanos) = (Arc::clone(target), now.max(began_unix_nanos));
         let sequence = self.counted.fetch_add(1, Ordering::Relaxed) + 1;
-        programs.insert(process, Counted { target, figures, began_unix_nanos, taken_unix_nanos, sequence });
+        programs.insert(process, Counted { target, figures, states, began_unix_nanos, taken_unix_nanos, sequence });
     }
 
     /// What each program's runtime said of itself last; of [`MOST`] at most.
@@ -113,6 +121,8 @@ struct Known {
     state: Arc<Mutex<State>>,
     /// What was wrong with it is said once.
     is_said: bool,
+    /// What was said last of the profiles that it keeps.
+    states: Vec<(What, &'static str)>,
 }
 
 /// What goes on from one window to the next; with the thread that reads, as long as it does.
@@ -193,16 +203,20 @@ impl Captures {
         let answer = self.aside.ask(target.process, move || capture(&asked, &state, &programs, &names, bounds));
         let pid = target.process.pid();
         let (figure, why) = match answer {
-            Ok(Ok(Captured { set, missing, figures })) => {
+            Ok(Ok(Captured { set, missing, states, figures })) => {
                 let why: Vec<&Error> = missing.iter().map(|(_, why)| why).chain(figures.as_ref().err()).collect();
                 self.handle.captures.missing.fetch_add(why.len() as u64, Ordering::Relaxed);
                 let is_said = std::mem::replace(&mut known.is_said, !why.is_empty());
                 for why in why.iter().filter(|_| !is_said) {
                     tracing::warn!(pid, program = %target.kind, "not all is captured: {why}");
                 }
+                for (what, state) in states.iter().filter(|state| !known.states.contains(state)) {
+                    tracing::info!(pid, program = %target.kind, "{}: {state}", what.name());
+                }
+                known.states.clone_from(&states);
                 let read = What::ALL.into_iter().filter(|what| !missing.iter().any(|(other, _)| other == what));
                 self.handle.read_outside(target.process, read.collect());
-                self.handle.captures.count(target, figures.ok(), now());
+                self.handle.captures.count(target, figures.ok(), states, now());
                 return Some(set);
             }
             Ok(Err(error)) => (&self.handle.captures.refused, error.to_string()),
@@ -212,7 +226,7 @@ impl Captures {
             return None;
         }
         figure.fetch_add(1, Ordering::Relaxed);
-        self.handle.captures.count(target, None, now());
+        self.handle.captures.count(target, None, Vec::new(), now());
         self.handle.read_outside(target.process, Vec::new());
         if !std::mem::replace(&mut known.is_said, true) {
             tracing::warn!(pid, program = %target.kind, "heap and goroutines are not captured: {why}");
@@ -223,7 +237,7 @@ impl Captures {
 
 impl Known {
     fn of(identity: Option<Identity>) -> Self {
-        Self { identity, state: Arc::default(), is_said: false }
+        Self { identity, state: Arc::default(), is_said: false, states: Vec::new() }
     }
 }
 

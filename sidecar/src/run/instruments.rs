@@ -86,6 +86,7 @@ pub(super) fn section(program: &Counted) -> StatsSection {
     let section = StatsSection::new(format!("go_{pid}"))
         .with("service.name", target.service.clone())
         .with("process.pid", u64::from(pid));
+    let section = program.states.iter().fold(section, |section, (what, state)| section.with(what.name(), *state));
     read(&program.figures).fold(section, |section, (instrument, number)| {
         section.with(
             instrument.name,

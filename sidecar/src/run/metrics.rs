@@ -97,7 +97,7 @@ mod tests {
         let (mut told, mut seen) = (0, Vec::new());
         // The third is after the clock was set back by an hour, the last one of a program that the process became.
         for (allocated, now) in [(10, NOW), (20, NOW + 2), (30, NOW + 2 - HOUR), (5, NOW + 9)] {
-            captures.count(&target, Some(RuntimeFigures { allocated, ..RuntimeFigures::default() }), now);
+            captures.count(&target, Some(RuntimeFigures { allocated, ..RuntimeFigures::default() }), Vec::new(), now);
             let (request, newest) = newer(captures.programs().values(), told);
             assert_eq!((request.resource_metrics.len(), newest), (1, told + 1));
             told = newest;

@@ -153,6 +153,32 @@ fn runtimes_are_captured_without_ebpf() {
     assert_eq!(run.end(), Some(0));
 }
 
+/// Check that why a profile is empty is shown and logged: heap profiles that the linker left out, block and mutex profiles that are off.
+#[test]
+fn what_is_off_is_said_by_the_agent() {
+    if !is_root() {
+        return;
+    }
+    let program = go_program("bare");
+    let run = Running::agent(&mut agent(&["run", "--runtime-interval", "1s", "--pid", &program.pid().to_string()]));
+    let page = run.address_after("http://");
+    let until = Instant::now() + DEADLINE;
+    for (of, why) in
+        [("heap", "net/http/pprof"), ("block", "SetBlockProfileRate"), ("mutex", "SetMutexProfileFraction")]
+    {
+        let is_said = || {
+            let stats: serde_json::Value = serde_json::from_slice(&get(&page, "/stats").body).unwrap();
+            let said = stats[format!("go_{}", program.pid())][of].as_str().unwrap_or_default().to_owned();
+            said.contains(why) && run.log().contains(&format!("{of}: {said}"))
+        };
+        while !is_said() {
+            assert!(Instant::now() < until, "{of}: {}", run.log());
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+    assert_eq!(run.end(), Some(0));
+}
+
 /// Check that what is asked for at the page keeps to the bounds of the settings: of heap and contention a sample of the only stack that may be read, of goroutines
 /// some of eight, for the runtime's own are of them and not told; and that it is said that there are more.
 #[test]
