@@ -68,6 +68,10 @@ impl Periodic {
         let (mut builder, mut missing, mut count) = (Builder::new(&self.source, resource), Vec::new(), None);
         let mut states = Vec::new();
         match self.source.heap(bounds) {
+            // Without a sample there is no profile that could tell what is missing.
+            Ok(heap) if heap.records.is_empty() && !heap.walk.is_whole() => {
+                missing.push((What::Heap, self.source.nothing("the heap")));
+            }
             Ok(mut heap) => {
                 states.extend(heap.state.advice().map(|state| (What::Heap, state)));
                 let window = self.allocated.window(window);
@@ -77,6 +81,9 @@ impl Periodic {
             Err(error) => missing.push((What::Heap, error)),
         }
         match self.source.goroutines(bounds) {
+            Ok(goroutines) if goroutines.list.is_empty() => {
+                missing.push((What::Goroutines, self.source.nothing("the goroutines")));
+            }
             Ok(goroutines) => {
                 let told = builder.goroutines(&goroutines, window);
                 // Of those beyond the bound it is not known which are the runtime's own.
@@ -87,6 +94,9 @@ impl Periodic {
         let contention = [(Kind::Block, What::Block, &mut self.blocked), (Kind::Mutex, What::Mutex, &mut self.held)];
         for (kind, what, totals) in contention {
             match self.source.contention(kind, bounds) {
+                Ok(read) if read.records.is_empty() && !read.walk.is_whole() => {
+                    missing.push((what, self.source.nothing(&format!("the {} profile", kind.name()))));
+                }
                 Ok(mut read) => {
                     states.extend((read.rate == 0).then(|| (what, contention::advice(kind))));
                     let window = totals.window(window);

@@ -232,6 +232,17 @@ impl Source {
         }
     }
 
+    /// What is said of a list of which not one element could be read, though it is not empty.
+    pub(super) fn nothing(&self, what: &str) -> Error {
+        let pid = self.process.pid();
+        let why = "nothing in the runtime's list can be read, or it is none";
+        Error::new(
+            format!("{what} of process {pid}"),
+            why,
+            "if it says so again and again, please report it, with the output of `go version -m`",
+        )
+    }
+
     /// What was read, if it was and the process was the same all the time.
     fn found<T>(&self, what: &str, read: Result<Option<T>, Fault>) -> Result<T, Error> {
         let pid = self.process.pid();

@@ -131,7 +131,10 @@ fn monotonic() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Check that a variable that is not found takes its own kinds along, and no others.
+/// In the first bytes of the file of a program that is not PIE, behind what is zero there.
+const NO_LIST: u64 = 0x40_0010;
+
+/// Check that a variable that is not found, or is not what it should be, takes its own kinds along, and no others.
 #[test]
 fn what_cannot_be_read_is_missing_alone() {
     let program = programs::build("parked", "go1.24.13", &[], "amd64");
@@ -141,6 +144,9 @@ fn what_cannot_be_read_is_missing_alone() {
         (Variables { memory_rate: None, ..all }, &["heap"][..], &["goroutine"][..]),
         (Variables { goroutines: None, ..all }, &["goroutine"], &["inuse_space"]),
         (Variables { block_rate: None, ..all }, &["block", "mutex"], &["inuse_space", "goroutine"]),
+        // No list, and no pointer to one.
+        (Variables { buckets: Some(NO_LIST), ..all }, &["heap", "block", "mutex"], &["goroutine"]),
+        (Variables { goroutines: Some(NO_LIST), ..all }, &["goroutine"], &["inuse_space"]),
     ];
     for (variables, missing, there) in cases {
         let mut periodic = Periodic::new(Source::find(running.pid()).unwrap().with_variables(variables));
