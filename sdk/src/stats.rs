@@ -269,7 +269,8 @@ pub struct EngineStats {
     /// All that are in use and how many threads each covers by an alarm of their own, best first. The last one covers all
     /// other threads, of which it does not know how many there are.
     pub threads: Vec<(String, usize)>,
-    /// The better engines that were refused, for some threads or for all: (name, why).
+    /// The better engines that were refused, for some threads or for all: (name, why). Perf events are not tried, and none of these, at a period that timers
+    /// follow, which is one not shorter than the kernel's tick.
     pub refused: Vec<(String, String)>,
     /// What else is not as it could be.
     pub notes: Vec<String>,

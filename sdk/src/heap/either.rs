@@ -45,7 +45,10 @@ impl Heap {
             Err(missing) => Err(error(missing)),
         };
         match heap {
-            Ok(heap) => Ok(Ok(heap)),
+            Ok(heap) => {
+                heap.stats().notes.iter().for_each(|note| tracing::info!("the heap: {note}"));
+                Ok(Ok(heap))
+            }
             Err(error) if settings.wanted == Some(true) => Err(error),
             Err(error) => Ok(Err(error.to_string())),
         }

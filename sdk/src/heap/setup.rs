@@ -53,13 +53,14 @@ impl Setup {
             let by_variable = variable.as_deref().filter(|text| last_of(text, "prof") == Some("false"));
             let why = match by_variable {
                 Some(text) => format!("jemalloc's profiling is off by the environment ({text:?})"),
-                None => format!("jemalloc's profiling is off (its option `prof`){}", not_read(variable.is_some())),
+                None => format!("jemalloc's profiling is off (its option `prof`){}", if is_unread(variable.is_some()) { "; MALLOC_CONF is set, which it does not read" } else { "" }),
             };
             let remedy = match by_variable {
                 Some(_) => "take prof:false out of _RJEM_MALLOC_CONF or MALLOC_CONF",
                 None => {
                     // Not `prof_active:false`, which in the environment keeps sampling off.
-                    "use profiler::jemalloc!(); for the #[global_allocator], or set _RJEM_MALLOC_CONF=prof:true,lg_prof_sample:20"
+                    "use profiler::jemalloc!(); for the #[global_allocator], or export the option prof:true as _rjem_malloc_conf (docs/heap.md), or set \
+                     _RJEM_MALLOC_CONF=prof:true,lg_prof_sample:20"
                 }
             };
             return Err(Missing { why, remedy });
@@ -74,6 +75,9 @@ impl Setup {
         if writes_profiles {
             let note = "jemalloc writes profiles of its own, by its options: it still takes stacks for them";
             notes.push(note.to_owned());
+        }
+        if is_unread(variable.is_some()) {
+            notes.push(format!("MALLOC_CONF is set, which jemalloc does not read here: it reads {VARIABLES}"));
         }
         if let Some(text) = &variable {
             notes.push(format!("jemalloc's options {text:?} come from {VARIABLES} and go before the program's own"));
@@ -102,13 +106,9 @@ fn writes_profiles() -> bool {
         || jemalloc::read::<usize>(c"opt.lg_prof_interval").is_ok_and(|lg| lg < 64)
 }
 
-/// What is said of a variable that is set and that this jemalloc does not read.
-fn not_read(reads_another: bool) -> &'static str {
-    if !reads_another && std::env::var_os("MALLOC_CONF").is_some() {
-        "; MALLOC_CONF is set, which it does not read"
-    } else {
-        ""
-    }
+/// Whether a variable is set that this jemalloc does not read.
+fn is_unread(reads_another: bool) -> bool {
+    !reads_another && std::env::var_os("MALLOC_CONF").is_some()
 }
 
 /// Whether what Rust allocates comes from this jemalloc: it counts what the calling thread allocated.

@@ -114,6 +114,9 @@ impl Profiler {
     /// it counted for profiles of its own (`prof.reset`). Where these are all that there is (before 5.3.1), they are sent first, which takes as long as
     /// a profile does.
     ///
+    /// A thread's next sample comes where jemalloc drew it, by the interval that was in force then: after a long interval, threads that lived in it have none for about as
+    /// much as that one says, whatever is set now.
+    ///
     /// # Errors
     /// For an interval that cannot be, and where that profile is not made in time; where jemalloc takes samples for others, too, whose profile it would
     /// forget; in a forked child.

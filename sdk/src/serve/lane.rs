@@ -74,6 +74,14 @@ impl Lane {
         if self.sets.front()?.range.to < time { self.pop() } else { None }
     }
 
+    /// Takes out all that end after `time`.
+    pub(super) fn take_after(&mut self, time: u64) -> Vec<Stored> {
+        let (gone, kept): (Vec<_>, Vec<_>) = self.sets.drain(..).partition(|stored| stored.ends_after(time));
+        self.sets = kept.into();
+        self.bytes -= gone.iter().map(Stored::bytes).sum::<usize>();
+        gone
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = &Stored> {
         self.sets.iter()
     }

@@ -99,7 +99,7 @@ impl Target {
 #[non_exhaustive]
 pub enum CaptureError {
     /// More captures run than are allowed at once.
-    #[error("too many captures at once; try again when one has ended")]
+    #[error("too many captures at once, or other profiles wait to be made; try again in a moment")]
     TooMany,
     /// The profiles of all processes together would take more memory than there is for them.
     #[error("all processes together have more than is kept at once; ask for one of them, by pid=N")]

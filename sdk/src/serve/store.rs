@@ -60,7 +60,7 @@ impl Store {
             let mut held = self.held();
             let gone = held.make_room(&process);
             held.rooms.entry(process.clone()).or_default()[lane].push(stored);
-            gone.into_iter().flatten().chain(held.drive_out(nanos(self.window), self.max_bytes)).collect()
+            gone.into_iter().flatten().chain(held.drive_out(latest(), nanos(self.window), self.max_bytes)).collect()
         };
         // Outside of the lock: to free a large set takes a while.
         drop(driven_out);
@@ -118,7 +118,7 @@ impl Store {
         if bytes > max_bytes && self.may_say(0) {
             tracing::warn!(bytes, max_bytes, "a profile larger than the whole store is not kept");
         }
-        let comes = stored.ends_after(clock::now().saturating_add(nanos(FUTURE)));
+        let comes = stored.ends_after(latest());
         if comes && self.may_say(1) {
             tracing::warn!("a profile that ends in the future is not kept; the clock of whoever sent it is wrong");
         }
@@ -150,6 +150,11 @@ impl Store {
         // What the lock guards is changed by calls that do not panic: it is whole even if it is poisoned.
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The latest end that a profile may have now.
+fn latest() -> u64 {
+    clock::now().saturating_add(nanos(FUTURE))
 }
 
 fn nanos(duration: Duration) -> u64 {

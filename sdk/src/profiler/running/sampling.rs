@@ -458,6 +458,11 @@ impl Drop for Sampling {
     /// Also where the thread could not be made, or has panicked: nobody would read what the heap's hooks go on to take.
     fn drop(&mut self) {
         self.handle.heap().into_iter().for_each(Heap::pause);
+        if std::thread::panicking() {
+            let note = "the thread `profiler` has panicked: nothing is sampled until the next start; the panic's own message says where".to_owned();
+            let engine = crate::stats::EngineStats { notes: vec![note], ..Default::default() };
+            *self.handle.engine.lock().unwrap_or_else(PoisonError::into_inner) = engine;
+        }
     }
 }
 

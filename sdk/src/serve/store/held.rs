@@ -40,10 +40,14 @@ impl Held {
         Some(lanes.into_iter().flat_map(|mut lane| std::iter::from_fn(move || lane.pop())))
     }
 
-    /// What goes: what ended more than `window` nanoseconds before the newest, and the oldest of the fullest until `max_bytes` hold all.
-    pub(super) fn drive_out(&mut self, window: u64, max_bytes: usize) -> Vec<Stored> {
-        let oldest = self.newest().saturating_sub(window);
+    /// What goes: what ends after `latest`, which came while the clock was wrong; what ended more than `window` nanoseconds before the newest; and the oldest of
+    /// the fullest until `max_bytes` hold all.
+    pub(super) fn drive_out(&mut self, latest: u64, window: u64, max_bytes: usize) -> Vec<Stored> {
         let mut out = Vec::new();
+        if self.newest() > latest {
+            self.rooms.values_mut().flatten().for_each(|lane| out.extend(lane.take_after(latest)));
+        }
+        let oldest = self.newest().saturating_sub(window);
         for lane in self.rooms.values_mut().flatten() {
             out.extend(std::iter::from_fn(|| lane.pop_before(oldest)));
         }

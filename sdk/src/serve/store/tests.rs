@@ -272,6 +272,34 @@ fn the_future_is_not_kept() {
     assert_eq!(pids, [1]);
 }
 
+/// Check that what came while our own clock was ahead goes once it is right: else nothing would be kept until then.
+#[test]
+fn the_future_that_was_is_not_kept() {
+    let store = Store::new(Duration::from_secs(60), 1 << 20);
+    let now = clock::now() / SECOND;
+    for (pid, ahead) in [(1, 3600), (1, 7200), (2, 3600)] {
+        let set = of("shop", pid, now + ahead);
+        let process = Process::of(&set);
+        store.held().rooms.entry(process).or_default()[0].push(Stored::new(set).unwrap());
+    }
+    for second in 0..2 {
+        store.add(of("shop", 1, now + second));
+    }
+    let ends: Vec<u64> = store
+        .held()
+        .rooms
+        .values()
+        .flatten()
+        .flat_map(Lane::iter)
+        .map(|stored| stored.set().profiles[0].end_unix_nanos() / SECOND)
+        .collect();
+    assert_eq!((ends.len(), ends.iter().max()), (2, Some(&(now + 1))), "{ends:?}");
+    assert_eq!(
+        store.bytes(),
+        store.held().rooms.values().flatten().flat_map(Lane::iter).map(Stored::bytes).sum::<usize>()
+    );
+}
+
 /// Check that a sender whose clock is wrong does not fill the log, and that a set that is too large is still said.
 #[test]
 fn what_is_not_kept_is_said_once() {
