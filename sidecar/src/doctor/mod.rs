@@ -1,11 +1,12 @@
 //! The command `doctor`: what works here, what is missing and what to do about it, which processes are seen, and why each is or is not
 //! profiled.
 //!
-//! In: the kernel's own words ([`system`]), an attempt to sample ([`sampling`]), the processes ([`processes`]). Out: a table for a person, or
+//! In: the kernel's own words ([`system`]), attempts to sample ([`sampling`]) and to read memory ([`reading`]), the processes ([`processes`]). Out: a table for a person, or
 //! JSON for a program, on standard output. Main thread; changes nothing and ends in seconds.
 
 mod check;
 mod processes;
+mod reading;
 mod sampling;
 mod show;
 mod system;
@@ -59,7 +60,7 @@ pub fn main(arguments: Arguments) -> Result<ExitCode, Error> {
 #[must_use]
 pub fn examine(discovery: discover::Options) -> Report {
     let mut checks = System::here().checks();
-    checks.push(sampling::attempt());
+    checks.extend([sampling::attempt(), reading::attempt()]);
     let processes = processes::rows(discovery);
     checks.extend(processes::sight(&processes));
     Report { checks, processes }

@@ -118,6 +118,25 @@ fn a_person_reads_what_to_do() {
     assert!(!text.contains('\u{1b}'));
 }
 
+/// Check that what is profiled only in part says so, to both.
+#[test]
+fn a_part_is_shown_as_one() {
+    let mut report = report();
+    report.processes[0].but = Some("no CPU time".into());
+    assert!(show::table(&report).contains("heap and goroutines: no CPU time"));
+    let value: serde_json::Value = serde_json::from_str(&show::json(&report)).unwrap();
+    assert_eq!(
+        (&value["processes"][0]["profiled"], &value["processes"][0]["but"]),
+        (&true.into(), &"no CPU time".into())
+    );
+}
+
+/// Check that our own memory can be read where nothing forbids it.
+#[test]
+fn memory_is_read_here() {
+    assert_eq!(reading::attempt().verdict, Verdict::Works);
+}
+
 /// Check that a program reads the same.
 #[test]
 fn a_program_reads_the_same() {
