@@ -130,7 +130,7 @@ fn settings(options: &Options, ring: u32, lacks: &mut Vec<String>) -> Result<[u6
     let known = std::fs::read(btf::PATH).map_err(|error| error.to_string());
     if let Err(why) = known.and_then(|bytes| btf::fill(&mut settings, &bytes)) {
         lacks.push(format!(
-            "no offsets of the running kernel ({}: {why}): no goroutines, labels and spans, no stacks of user space below system calls",
+            "no offsets of the running kernel ({}: {why}): no goroutines, labels and spans, no stacks of user space below system calls, no descendants of what `record -c` starts",
             btf::PATH
         ));
     }

@@ -29,7 +29,7 @@ pub struct Options {
     pub rate_hz: u32,
     /// Whether samples have the kernel's frames.
     pub kernel_stacks: bool,
-    /// Bytes of the ring; rounded up to a power of two. `None`: 128 KiB a processor, 512 KiB at least.
+    /// Bytes of the ring; rounded up to a power of two. `None`: 128 KiB a processor, 512 KiB at least, 16 MiB at most.
     pub ring_bytes: Option<u32>,
 }
 
@@ -102,8 +102,8 @@ impl Sampler {
         self.loaded.lacks()
     }
 
-    /// Waits until a process was born, replaced or ended, or a quarter of the ring is full, at most `timeout`; whether the kernel side said
-    /// so. Samples do not end the wait: choose a `timeout` as late as they may be.
+    /// Waits until a process became another program, or, where all was read before, one was born or ended, or a quarter of the ring is full, at most `timeout`; whether the
+    /// kernel side said so. Samples do not end the wait: choose a `timeout` as late as they may be.
     pub fn wait(&self, timeout: Duration) -> bool {
         self.records.wait(timeout)
     }

@@ -85,7 +85,8 @@ impl Scout {
             Err(fault) => Some(Err(fault)),
         };
         match seen.exe {
-            Some(Err(fault)) if fault.is_gone() => Some(Err(fault)),
+            // No threads of the kernel come here: who has no program is on its way out, and has given its memory back.
+            Some(Err(fault)) if fault.is_gone() || matches!(fault, Fault::Missing { .. }) => Some(Err(fault)),
             exe => Some(Ok(Seen { exe, ..seen })),
         }
     }

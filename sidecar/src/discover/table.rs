@@ -85,7 +85,7 @@ impl Table {
         match event {
             Event::Exec { pid } | Event::Fork { child: pid, .. } => {
                 if let Some(entry) = self.entries.get_mut(&pid) {
-                    entry.is_stale = true;
+                    (entry.is_stale, entry.is_another) = (true, true);
                 }
                 if self.told.len() < MOST_TOLD {
                     self.told.push_back(pid);
@@ -119,18 +119,24 @@ impl Table {
         self.entries.get(&pid)?.target.clone()
     }
 
+    /// Whether a process is known, and not known to have ended.
+    pub(crate) fn lives(&self, process: Process) -> bool {
+        self.entries.get(&process.pid()).is_some_and(|entry| entry.process == process && !entry.has_ended)
+    }
+
     /// Looks at events and at up to `work` processes, going on where the last call ended. A process costs a
     /// few system calls, one that is new or has changed is looked into.
     pub fn sweep(&mut self, work: usize, now: Instant) -> Sweep {
         let mut sweep = Sweep::default();
-        let mut work = work.max(1);
-        while let Some(pid) = self.told.pop_front() {
+        // Half for the round, however much happens: it also finds what nobody tells of.
+        let mut work = work.max(2);
+        let of_round = work / 2;
+        while work > of_round
+            && let Some(pid) = self.told.pop_front()
+        {
             if self.entries.get(&pid).is_none_or(|entry| entry.is_stale) {
                 self.see(pid, now, &mut sweep);
-            }
-            work -= 1;
-            if work == 0 {
-                return sweep;
+                work -= 1;
             }
         }
         if self.round.is_done() && !self.begin_round() {
@@ -235,20 +241,17 @@ impl Table {
     /// A pid that is no process's any more.
     fn lose(&mut self, pid: u32) {
         match self.entries.get_mut(&pid) {
-            Some(entry) => {
-                entry.has_ended = true;
-                entry.is_stale = false;
-            }
+            Some(entry) => entry.ends(),
             None => self.counters.gone_before += 1,
         }
     }
 
-    /// Makes room for one more; `false`: all that are known live.
+    /// Makes room for one more; `false`: all that are known live. Of what is none to profile, such as threads of the kernel, nothing needs to be known.
     fn has_room(&mut self, pid: u32) -> bool {
         if self.entries.contains_key(&pid) || self.entries.len() < self.options.most {
             return true;
         }
-        let ended = self.entries.iter().filter(|(_, entry)| entry.has_ended);
+        let ended = self.entries.iter().filter(|(_, entry)| entry.has_ended || entry.target.is_none());
         let oldest = ended.min_by_key(|(_, entry)| entry.used).map(|(pid, _)| *pid);
         oldest.is_some_and(|oldest| self.entries.remove(&oldest).is_some())
     }

@@ -90,6 +90,8 @@ impl Reader {
         }
         match self.read(process.into(), move |_| process.mappings()) {
             Some(Ok(_)) if self.running(process) != Some(program) => Look::Over,
+            // Whoever lives has some. One that is on its way out has none any more, and is still there to be asked.
+            Some(Ok(mappings)) if mappings.list().is_empty() => Look::Closed(Fault::Gone { pid: process.pid() }),
             Some(Ok(mappings)) => Look::Mapped(mappings),
             Some(Err(fault)) => Look::Closed(fault),
             None => Look::NoAnswer,

@@ -100,6 +100,7 @@ impl Desk {
     pub(super) fn doubt(&mut self) {
         self.table.doubt();
         self.told.doubt();
+        self.numbers.family.iter().for_each(Family::doubt);
     }
 
     /// Takes one record. What it says is done in [`Desk::settle`], or when there are many.
@@ -168,9 +169,16 @@ impl Desk {
     /// Looks at a program that begins, so that the kernel side knows where its labels are before they are set.
     fn meet(&mut self, pid: u32, now: Instant) {
         let Some(target) = self.table.visit(pid, now) else { return };
-        self.told.find(&target);
+        self.tell(&target);
         if target.profiled.is_ok() {
             self.namer.prepare(target.process, now);
+        }
+    }
+
+    /// Has the kernel side told of a process, unless it ended: its last samples come behind the news of that, and nobody would say once more that it is to be forgotten.
+    fn tell(&mut self, target: &Arc<Target>) {
+        if self.table.lives(target.process) {
+            self.told.find(target);
         }
     }
 
@@ -185,10 +193,16 @@ impl Desk {
     fn sample(&mut self, mut sample: Sample, now: Instant) {
         if !self.numbers.take(sample.pid) {
             self.figures.left_out += 1;
+            // So that the kernel side leaves it out from now on.
+            if self.told.process(sample.pid).is_none()
+                && let Some(target) = self.table.visit(sample.pid, now)
+            {
+                self.tell(&target);
+            }
             return;
         }
         let Some(target) = self.table.visit(sample.pid, now) else { return self.gone() };
-        self.told.find(&target);
+        self.tell(&target);
         if target.profiled.is_err() {
             self.figures.left_out += 1;
             return;
@@ -332,7 +346,8 @@ impl Desk {
 
     pub(super) fn figures(&self) -> Figures {
         let naming = self.namer.stats();
-        Figures { naming, names_bytes: self.namer.bytes() as u64, kernel: Counters::default(), ..self.figures }
+        let (names_bytes, crowded) = (self.namer.bytes() as u64, self.table.counters().crowded);
+        Figures { naming, names_bytes, crowded, kernel: Counters::default(), ..self.figures }
     }
 
     pub(super) fn stacks_by_process(&self) -> BTreeMap<Process, Stats> {

@@ -15,6 +15,8 @@ pub struct Figures {
     pub left_out: u64,
     /// Samples of processes that had ended before anybody looked.
     pub gone: u64,
+    /// Looks at processes for which there was no room: their samples count as `gone`.
+    pub crowded: u64,
     /// Records that are none.
     pub unreadable: u64,
     /// What became of stacks.

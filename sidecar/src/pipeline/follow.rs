@@ -1,36 +1,86 @@
 //! A process and all that it starts.
 //!
-//! In: who is born of whom, and who ends. Out: whether a process belongs to the family. Shared between the table, which asks, and the thread
+//! In: who is born of whom, and who ends; where some of that was lost, `/proc`. Out: whether a process belongs to the family. Shared between the table, which asks, and the thread
 //! that hears of births; both are one thread.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::target::Process;
 
 /// More processes at once than any machine numbers by default.
 const MOST: usize = 1 << 16;
+/// So many that ended are still of it: their last samples come behind the news of their end.
+const ENDED: usize = 1024;
+
+/// Generations that are looked through for an ancestor.
+const GENERATIONS: usize = 256;
 
 /// A process with its descendants.
 #[derive(Debug, Clone)]
-pub struct Family(Arc<Mutex<HashSet<u32>>>);
+pub struct Family(Arc<Mutex<Members>>);
+
+/// Their numbers.
+#[derive(Debug, Default)]
+struct Members {
+    all: HashSet<u32>,
+    /// Those of them that ended, the latest last.
+    ended: VecDeque<u32>,
+}
 
 impl Family {
     /// The family of `ancestor`.
     #[must_use]
     pub fn of(ancestor: u32) -> Self {
-        Self(Arc::new(Mutex::new(HashSet::from([ancestor]))))
+        Self(Arc::new(Mutex::new(Members { all: HashSet::from([ancestor]), ended: VecDeque::new() })))
     }
 
     /// A child belongs to the family of its parent.
     pub(super) fn born(&self, parent: u32, child: u32) {
         let mut members = self.members();
-        if members.contains(&parent) && members.len() < MOST {
-            members.insert(child);
+        // If it had been one's that ended, it is another one's now.
+        if members.all.remove(&child) {
+            members.ended.retain(|ended| *ended != child);
+        }
+        if members.all.contains(&parent) && members.all.len() < MOST {
+            members.all.insert(child);
         }
     }
 
-    /// A process has ended: its number may be another one's.
+    /// A process has ended: its number may be another one's, some time.
     pub(super) fn left(&self, pid: u32) {
-        self.members().remove(&pid);
+        let mut members = self.members();
+        if !members.all.contains(&pid) || members.ended.contains(&pid) {
+            return;
+        }
+        members.ended.push_back(pid);
+        if members.ended.len() > ENDED
+            && let Some(gone) = members.ended.pop_front()
+        {
+            members.all.remove(&gone);
+        }
+    }
+
+    /// Some births were not told: those whose parent belongs to it do so, too.
+    pub(super) fn doubt(&self) {
+        let Ok(folder) = std::fs::read_dir("/proc") else { return };
+        let pids = folder.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).take(MOST);
+        let parents = pids.filter_map(|pid| Some((pid, Process::find_with(pid).ok()?.2.parent)));
+        self.adopt(&parents.collect());
+    }
+
+    /// All whose parents, by this list, lead to a member.
+    fn adopt(&self, parents: &HashMap<u32, u32>) {
+        let mut members = self.members();
+        for child in parents.keys() {
+            let line = std::iter::successors(Some(*child), |pid| parents.get(pid).copied()).take(GENERATIONS);
+            let strangers: Vec<u32> = line.take_while(|pid| !members.all.contains(pid)).collect();
+            let leads_to_one =
+                strangers.last().and_then(|last| parents.get(last)).is_some_and(|to| members.all.contains(to));
+            if leads_to_one && members.all.len() + strangers.len() <= MOST {
+                members.all.extend(strangers);
+            }
+        }
     }
 
     /// Whether a process belongs to it.
@@ -38,15 +88,15 @@ impl Family {
     /// # Errors
     /// Why not.
     pub(super) fn takes(&self, pid: u32) -> Result<(), String> {
-        if self.members().contains(&pid) {
+        if self.members().all.contains(&pid) {
             Ok(())
         } else {
             Err("it was not started by the command that is recorded".into())
         }
     }
 
-    fn members(&self) -> std::sync::MutexGuard<'_, HashSet<u32>> {
-        // A set is whole between two calls of its methods.
+    fn members(&self) -> std::sync::MutexGuard<'_, Members> {
+        // Each is whole between two calls of its methods.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -62,8 +112,33 @@ mod tests {
         for (parent, child) in [(7, 8), (8, 9), (1, 10)] {
             family.born(parent, child);
         }
+        let members = || (1..12).filter(|pid| family.takes(*pid).is_ok()).collect::<Vec<u32>>();
+        assert_eq!(members(), [7, 8, 9]);
+        // Its last samples are still to come; then its number is a stranger's child's.
         family.left(8);
-        let members: Vec<u32> = (1..12).filter(|pid| family.takes(*pid).is_ok()).collect();
-        assert_eq!(members, [7, 9]);
+        family.left(8);
+        assert_eq!(members(), [7, 8, 9]);
+        family.born(1, 8);
+        assert_eq!(members(), [7, 9]);
+        // Again and again the same number.
+        for _ in 0..2 * ENDED {
+            family.born(9, 8);
+            family.left(8);
+        }
+        assert_eq!(members(), [7, 8, 9]);
+        (100..100 + ENDED as u32).for_each(|pid| {
+            family.born(7, pid);
+            family.left(pid);
+        });
+        assert_eq!(members(), [7, 9], "too many have ended since");
+    }
+
+    /// Check that those whose birth was not told are found by their parents, whatever these say.
+    #[test]
+    fn births_that_were_missed_are_made_good() {
+        let family = Family::of(7);
+        family.adopt(&HashMap::from([(8, 7), (9, 8), (10, 9), (1, 0), (2, 1), (3, 4), (4, 3), (5, 5)]));
+        let members: Vec<u32> = (0..12).filter(|pid| family.takes(*pid).is_ok()).collect();
+        assert_eq!(members, [7, 8, 9, 10]);
     }
 }

@@ -45,6 +45,8 @@ use crate::target::Process;
 const SWEEP: Duration = Duration::from_secs(2);
 /// So many processes are looked at in one turn.
 const SWEEP_WORK: usize = 16;
+/// The shortest time from one turn to the next, however often the kernel side calls.
+const REST: Duration = Duration::from_millis(5);
 /// How often the kernel side's counters are read.
 const COUNT: Duration = Duration::from_secs(1);
 
@@ -102,7 +104,9 @@ pub struct Pipeline {
     desk: Desk,
     goroutines: Goroutines,
     next_sweep: Instant,
+    next_processors: Instant,
     next_count: Instant,
+    rests_until: Instant,
     counted: bpf::Counters,
     /// Lost in the kernel, and told by no profile yet.
     lost: Loss,
@@ -127,7 +131,18 @@ impl Pipeline {
             desk.hears_all();
         }
         let (goroutines, counted, lost) = (Goroutines::default(), bpf::Counters::default(), Loss::default());
-        let mut pipeline = Self { sampler, desk, goroutines, next_sweep: now + SWEEP, next_count: now, counted, lost };
+        let next_sweep = now + SWEEP;
+        let mut pipeline = Self {
+            sampler,
+            desk,
+            goroutines,
+            next_sweep,
+            next_processors: next_sweep,
+            next_count: now,
+            rests_until: now,
+            counted,
+            lost,
+        };
         // What is known before the first tick is told before it, so that first samples have labels, too.
         pipeline.tell_kernel_side();
         pipeline.start(must_sample)?;
@@ -150,6 +165,8 @@ impl Pipeline {
 
     /// Waits for records, at most `timeout`, and takes all that are there.
     pub fn turn(&mut self, timeout: Duration) {
+        // Each exec calls: a machine that has thousands of them a second does not cost a turn for each.
+        std::thread::sleep(self.rests_until.saturating_duration_since(Instant::now()).min(timeout));
         match &self.sampler {
             Some(sampler) => _ = sampler.wait(timeout),
             None => std::thread::sleep(timeout),
@@ -161,6 +178,9 @@ impl Pipeline {
         self.desk.settle(now);
         if now >= self.next_sweep && self.desk.sweep(SWEEP_WORK, now) {
             self.next_sweep = now + SWEEP;
+        }
+        if now >= self.next_processors {
+            self.next_processors = now + SWEEP;
             self.follow_processors();
         }
         self.tell_kernel_side();
@@ -169,6 +189,7 @@ impl Pipeline {
             self.count();
         }
         self.desk.end_taps(now);
+        self.rests_until = Instant::now() + REST;
     }
 
     /// Ends the windows; the next ones begin at once.
@@ -331,7 +352,17 @@ mod tests {
         let desk = Desk::new(table, Namer::new(Kernel::default()), numbers, Arc::default());
         let (goroutines, counted, lost) = (Goroutines::default(), bpf::Counters::default(), Loss::default());
         let now = Instant::now();
-        Pipeline { sampler: None, desk, goroutines, next_sweep: now, next_count: now, counted, lost }
+        Pipeline {
+            sampler: None,
+            desk,
+            goroutines,
+            next_sweep: now,
+            next_processors: now,
+            next_count: now,
+            rests_until: now,
+            counted,
+            lost,
+        }
     }
 
     /// A sample of a process without frames, as the kernel side writes it.
@@ -365,6 +396,26 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         assert_eq!(told, [Some((1, lost(12, 2))), Some((1, lost(4, 0)))]);
+    }
+
+    /// Check that a sample that comes behind the news of its process's end does not have the kernel side told of it again: nobody would ever take that back.
+    #[test]
+    fn who_ended_is_not_told_of_again() {
+        let mut pipeline = pipeline();
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = child.id();
+        let exit = [Layout::Exit as u32, pid, pid, 0, 0, 0].map(u32::to_ne_bytes).concat();
+        let mut told = |records: &[&[u8]]| {
+            records.iter().for_each(|record| pipeline.desk.take(record, Instant::now()));
+            pipeline.desk.settle(Instant::now());
+            (pipeline.desk.ended(), pipeline.desk.found().len(), pipeline.figures().sampled)
+        };
+        let sample = record(pid);
+        assert_eq!(told(&[&sample]), (vec![], 1, 1));
+        assert_eq!(told(&[&exit, &sample]), (vec![pid], 0, 2));
+        assert_eq!(told(&[&sample]), (vec![], 0, 3));
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 
     /// Check that memory that was freed in the middle of the heap, where the allocator keeps it, is the system's once the pipeline sheds.

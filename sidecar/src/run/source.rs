@@ -129,7 +129,7 @@ impl Handle {
 
     /// Whether CPU samples of a process are taken.
     pub(super) fn samples(&self, target: &discover::Target) -> bool {
-        self.view().sampling && target.profiled.is_ok()
+        self.view().sampling && is_sampled(target)
     }
 
     fn view(&self) -> MutexGuard<'_, View> {
@@ -139,8 +139,13 @@ impl Handle {
 
     /// Whether samples of `pid` are taken.
     fn knows(&self, pid: u32) -> bool {
-        self.view().targets.iter().any(|target| target.process.pid() == pid && target.profiled.is_ok())
+        self.view().targets.iter().any(|target| target.process.pid() == pid && is_sampled(target))
     }
+}
+
+/// Whether CPU time of a process is sampled, where any is.
+fn is_sampled(target: &discover::Target) -> bool {
+    target.profiled.is_ok() && !target.is_below
 }
 
 impl Source for Handle {

@@ -101,7 +101,10 @@ fn stacks_by_process(view: &View) -> Vec<StatsSection> {
 
 fn processes(view: &View) -> StatsSection {
     let profiled = view.targets.iter().filter(|target| target.profiled.is_ok()).count() as u64;
-    StatsSection::new("processes").with("known", view.targets.len() as u64).with("profiled", profiled)
+    StatsSection::new("processes")
+        .with("known", view.targets.len() as u64)
+        .with("profiled", profiled)
+        .with("crowded", view.figures.crowded)
 }
 
 fn budget(view: &View) -> StatsSection {

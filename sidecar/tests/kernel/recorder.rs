@@ -93,7 +93,7 @@ impl Recorder {
         line.unwrap()
     }
 
-    /// Drains until the process has ended: its samples are all there then.
+    /// Drains until the process has ended: those of its own code are all there then.
     pub(crate) fn until_exit(&mut self, pid: u32) {
         self.until("the end of the process", |all| all.events.contains(&Event::Exit { pid }));
     }

@@ -267,6 +267,25 @@ fn a_process_that_is_gone_has_the_names_it_had() {
     assert_eq!((early.stats().closed, late.stats().closed), (0, 1));
 }
 
+/// Check that one that has ended and is not reaped yet, whose mappings can be asked for and are none, is as one that is gone.
+#[test]
+fn a_process_that_is_not_reaped_has_the_names_it_had() {
+    let program = c("subject.c", &["-O1"]);
+    let mut running = Running::start(&mut Command::new(&program));
+    let (inner, process) = (running.address(), running.process());
+    let (mut early, mut late) = (Namer::default(), Namer::default());
+    early.prepare(process, Instant::now());
+    let pid = rustix::process::Pid::from_raw(process.pid() as i32).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    while std::fs::read(format!("/proc/{}/maps", process.pid())).is_ok_and(|maps| !maps.is_empty()) {}
+    let sample = Sample { user: vec![inner, 0x1234], ..Sample::default() };
+    // An address that is nowhere has the mappings looked at again.
+    let stack = early.name(process, &sample, Instant::now() + Duration::from_secs(3600));
+    assert_eq!(stack.frames[0].function(), "inner");
+    assert_eq!(at(&mut late, process, inner).function(), format!("[unknown]+{inner:#x}"));
+    assert_eq!(late.stats().closed, 1);
+}
+
 /// Check that a walk which leads to what is no code ends there, and says so; with the goroutine's own function at its root where that is known.
 #[test]
 fn a_walk_that_leads_nowhere_says_so() {

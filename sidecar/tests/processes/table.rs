@@ -173,6 +173,20 @@ fn the_ended_are_known_to_their_last_samples() {
     assert!(Arc::ptr_eq(&target, &visit(&mut table, told.pid())));
 }
 
+/// Check that who became another program, or is another process of the same number, and ended before anybody looked, is not taken for what it was before.
+#[test]
+fn what_was_before_is_not_what_ended_unseen() {
+    for event in [|pid| Event::Exec { pid }, |pid| Event::Fork { parent: 1, child: pid }] {
+        let mut table = table();
+        let subject = Subject::go(&[]);
+        let pid = subject.pid();
+        visit(&mut table, pid);
+        table.told(event(pid));
+        subject.end();
+        assert!(table.visit(pid, Instant::now()).is_none());
+    }
+}
+
 /// Check that what the settings leave out carries their words, and that there is no end to what is left out.
 #[test]
 fn the_settings_are_asked() {

@@ -28,6 +28,8 @@ pub(super) struct Entry {
     pub(super) target: Option<Arc<Target>>,
     /// It was told that it is not what it was.
     pub(super) is_stale: bool,
+    /// It was told that it runs another program, or is another process: what is known is not true of it.
+    pub(super) is_another: bool,
     pub(super) has_ended: bool,
     /// The table's clock at the last use.
     pub(super) used: u64,
@@ -51,13 +53,18 @@ impl Entry {
     ) -> Result<Self, Option<Self>> {
         let found = match classify(process, stat, folder, surroundings) {
             Ok(found) => found,
-            Err(_) => return Err(known.map(|entry| Self { has_ended: true, is_stale: false, ..entry })),
+            Err(_) => {
+                return Err(known.map(|mut entry| {
+                    entry.ends();
+                    entry
+                }));
+            }
         };
         let has_ended = stat.state == State::Ended;
         let same_program = known.as_ref().is_some_and(|entry| entry.layout == stat.layout);
         let pause =
             known.as_ref().filter(|_| same_program).map_or(FIRST_LOOK, |entry| (entry.pause * 2).min(LAST_LOOK));
-        let old = known.and_then(|entry| entry.target);
+        let old = known.filter(|entry| !(has_ended && entry.is_another)).and_then(|entry| entry.target);
         let target = match (found.map(Arc::new), old) {
             // The same Arc as long as nothing changed, so that others see at once that nothing did.
             (Some(new), Some(old)) if new == old => Some(old),
@@ -70,6 +77,7 @@ impl Entry {
             process,
             target,
             is_stale: false,
+            is_another: false,
             has_ended,
             used: 0,
             layout: stat.layout,
@@ -82,11 +90,19 @@ impl Entry {
     /// Whether nothing is to be found out anew. Notes if it ended.
     pub(super) fn is_current(&mut self, stat: &Stat, scout: &Scout, now: Instant) -> bool {
         if stat.state == State::Ended {
-            (self.has_ended, self.is_stale) = (true, false);
+            self.ends();
             return true;
         }
         self.has_ended = false;
         !self.is_stale && self.layout == stat.layout && !self.may_say_something_new(scout, now)
+    }
+
+    /// It has ended. What was known of it is true of its last samples, unless these are of a program that nobody saw: then nothing is.
+    pub(super) fn ends(&mut self) {
+        if self.is_another {
+            self.target = None;
+        }
+        (self.has_ended, self.is_stale, self.is_another) = (true, false, false);
     }
 
     /// Whether nothing new is to be expected of it as long as nobody tells of an exec or its end.
