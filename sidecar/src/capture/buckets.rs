@@ -17,7 +17,7 @@ use super::stacks::{self, Stacks};
 use super::variables::Code;
 use super::work::{Metered, Work};
 
-/// `logicalStackSentinel` (tracestack.go), which stands before stacks of the runtime's own locks (1.23, 1.24); it is no address.
+/// `logicalStackSentinel` (tracestack.go), which stands before stacks of the runtime's own locks (1.23 to 1.26); it is no address.
 pub(super) const LOGICAL: u64 = u64::MAX;
 /// How far beyond the bound buckets are still counted: a program may make more as fast as they are read.
 const COUNTED: u64 = 1 << 20;

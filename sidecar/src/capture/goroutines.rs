@@ -233,7 +233,8 @@ impl<M: Memory, C: Code> Capture<'_, M, C> {
         }
         // What changed each time: its state at the end, without a stack.
         for seen in self.seen(&left)? {
-            self.all.changed += u64::from(seen.state.is_some());
+            // One that ended meanwhile is no loss.
+            self.all.changed += u64::from(seen.state.is_some_and(|now| now.is_alive()));
             match seen.state {
                 Some(now) if now.is_alive() && !now.is_nascent() => self.take(&now, seen.labels, &[], End::Lost),
                 Some(_) => {}

@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use crate::go::layouts::figures::collections;
 use crate::go::layouts::{Cycle, Layout, bucket};
 use crate::target::Fault;
 
@@ -37,6 +38,8 @@ pub enum State {
     Collected,
     /// No garbage was collected yet: all allocations so far, as `runtime.MemProfile` then reports.
     NoCollection,
+    /// Garbage was collected, and not one allocation was sampled.
+    Unsampled,
     /// `MemProfileRate` is 0, which the program set.
     Off,
     /// The linker left heap profiling out, as nothing in the program reads heap profiles: `MemProfileRate` is 0 from the start.
@@ -50,6 +53,10 @@ impl State {
         match self {
             Self::Collected => None,
             Self::NoCollection => Some("no garbage was collected yet: these are all allocations since the start"),
+            Self::Unsampled => Some(
+                "not one allocation was sampled yet: one is for each runtime.MemProfileRate bytes, on average; \
+                 GODEBUG=profstackdepth=0 keeps it so, and block and mutex profiles empty, too",
+            ),
             Self::Off => Some(
                 "heap profiling is off: runtime.MemProfileRate is 0, by a line of the program or by \
                  GODEBUG=memprofilerate=0; without that one allocation in 512 KiB is sampled",
@@ -132,9 +139,20 @@ pub fn heap<M: Memory>(
     let is_left_out = heap.walk.taken == 0 && heap.walk.beyond + heap.walk.over_work > 0;
     if !is_left_out && heap.records.iter().all(Record::is_empty) {
         heap = read(State::NoCollection)?;
+        if has_collected(memory, variables)? {
+            let is_empty = heap.records.iter().all(Record::is_empty);
+            heap.state = if is_empty { State::Unsampled } else { State::Collected };
+        }
     }
     // What was allocated before it was turned off, be it by the runtime on its way to `main`, may have been sampled.
     Ok(Some(if rate == 0 { Heap { state: off(code), ..heap } } else { heap }))
+}
+
+/// Whether garbage was collected, as far as that is known.
+fn has_collected(memory: &impl Memory, variables: &Variables) -> Result<bool, Fault> {
+    let Some(at) = variables.collections else { return Ok(false) };
+    let count = memory.word(at.wrapping_add(collections::COUNT as u64))?.unwrap_or(0);
+    Ok(count & u64::from(u32::MAX) > 0)
 }
 
 /// Who turned it off. The linker does where this function, by version, is not in the program.

@@ -25,6 +25,10 @@ pub struct Periodic {
     allocated: Totals,
     blocked: Totals,
     held: Totals,
+    /// Bytes that were ever allocated, as of the window before.
+    counted: u64,
+    /// Whether others tell what could not be read here.
+    others_tell: bool,
     /// The room of the names that are kept.
     taken: Option<Taken>,
 }
@@ -34,7 +38,13 @@ impl Periodic {
     #[must_use]
     pub fn new(source: Source) -> Self {
         let (allocated, blocked, held) = Default::default();
-        Self { source, allocated, blocked, held, taken: None }
+        Self { source, allocated, blocked, held, counted: 0, others_tell: false, taken: None }
+    }
+
+    /// The same; `others_tell`: what cannot be read in a window is told by others, so that the next one does not tell it once more.
+    #[must_use]
+    pub fn beside_others(self, others_tell: bool) -> Self {
+        Self { others_tell, ..self }
     }
 
     /// Keeps the names that were found for the next window where there is `room` for them, which other processes share. Else they are looked up again then.
@@ -67,6 +77,12 @@ impl Periodic {
     pub fn capture(&mut self, resource: Resource, window: Window, bounds: Bounds) -> Result<Captured, Error> {
         let (mut builder, mut missing, mut count) = (Builder::new(&self.source, resource), Vec::new(), None);
         let mut states = Vec::new();
+        let figures = self.source.figures();
+        let counted = figures.as_ref().map_or(self.counted, |figures| figures.allocated);
+        if std::mem::replace(&mut self.counted, counted) > counted {
+            // It began anew, at the same addresses.
+            (self.allocated, self.blocked, self.held) = Default::default();
+        }
         match self.source.heap(bounds) {
             // Without a sample there is no profile that could tell what is missing.
             Ok(heap) if heap.records.is_empty() && !heap.walk.is_whole() => {
@@ -106,13 +122,23 @@ impl Periodic {
                 Err(error) => missing.push((what, error)),
             }
         }
+        if self.others_tell {
+            for (what, _) in &missing {
+                match what {
+                    What::Heap => self.allocated = Totals::default(),
+                    What::Block => self.blocked = Totals::default(),
+                    What::Mutex => self.held = Totals::default(),
+                    What::Goroutines => {}
+                }
+            }
+        }
         if missing.len() == What::ALL.len() || !self.source.is_same() {
             let first = missing.into_iter().next();
             return Err(first.map_or_else(|| self.source.changed(), |(_, error)| error));
         }
         let mut set = builder.finish();
         set.profiles.retain(|profile| !profile.samples.is_empty());
-        let figures = self.source.figures().map(|figures| RuntimeFigures { goroutines: count, ..figures });
+        let figures = figures.map(|figures| RuntimeFigures { goroutines: count, ..figures });
         Ok(Captured { set, missing, states, figures })
     }
 }

@@ -46,7 +46,7 @@ pub(super) fn nanos(value: i64) -> String {
 pub(super) fn missing(walk: &Walk, what: &str) -> String {
     let causes = [
         (walk.beyond, "left out, as there are more than asked for"),
-        (walk.over_bytes, "without their stacks, as those before have all the bytes that a capture may have"),
+        (walk.over_bytes, "left out, as those before have all the bytes that a capture may have"),
         (walk.foreign, "left out, as their stacks are no code of the program"),
         (walk.implausible, "left out, as their figures cannot be"),
         (walk.over_work, "more at least are left out, as a capture may do no more work"),

@@ -60,7 +60,8 @@ pub(super) struct Figures {
 #[derive(Debug)]
 pub(super) struct Counted {
     pub(super) target: Arc<Target>,
-    pub(super) figures: RuntimeFigures,
+    /// None where they could not be read.
+    pub(super) figures: Option<RuntimeFigures>,
     /// What is to be known of the profiles that it keeps.
     pub(super) states: Vec<(What, &'static str)>,
     /// When its counters began, nanoseconds since 1970: with the process, as it was found first, or when they were seen last before they fell.
@@ -72,7 +73,7 @@ pub(super) struct Counted {
 }
 
 impl Figures {
-    /// Enters the figures of a program that were read `now`; nothing, where there are none.
+    /// Enters what was read of a program `now`; nothing, where nothing was.
     pub(super) fn count(
         &self,
         target: &Arc<Target>,
@@ -81,13 +82,14 @@ impl Figures {
         now: u64,
     ) {
         let (mut programs, process) = (self.programs(), target.process);
-        let Some(figures) = figures else {
+        if figures.is_none() && states.is_empty() {
             programs.remove(&process);
             return;
-        };
+        }
+        let is_reset = |known: &Counted| known.figures.zip(figures).is_some_and(|(known, now)| is_reset(&known, &now));
         // The clock may be set meanwhile; what counts from a begin has one begin.
         let began_unix_nanos = match programs.get(&process) {
-            Some(known) if is_reset(&known.figures, &figures) => known.taken_unix_nanos,
+            Some(known) if is_reset(known) => known.taken_unix_nanos,
             Some(known) => known.began_unix_nanos,
             None => began(process, now),
         };
@@ -113,6 +115,8 @@ pub(super) struct Captures {
     names: Room,
     known: HashMap<Process, Known>,
     sets: Sender<ProfileSet>,
+    /// Whether programs are asked, too, for what cannot be read of them: that time is told by others then.
+    others_tell: bool,
 }
 
 /// One process.
@@ -151,6 +155,7 @@ impl Captures {
             names: Room::of(NAMES),
             known: HashMap::new(),
             sets,
+            others_tell: !config.pulls.is_empty() || !config.pull_found.is_empty(),
         };
         let started = std::thread::Builder::new().name("captures".into()).spawn(move || captures.run());
         let refused = |error: std::io::Error| {
@@ -175,7 +180,8 @@ impl Captures {
     fn round(&mut self) -> bool {
         let targets = self.handle.go_programs();
         let living: HashSet<Process> = targets.iter().map(|target| target.process).collect();
-        self.known.retain(|process, _| living.contains(process));
+        let captured: HashSet<Process> = targets.iter().take(MOST).map(|target| target.process).collect();
+        self.known.retain(|process, _| captured.contains(process));
         self.handle.captures.programs().retain(|process, _| living.contains(process));
         self.programs.forget_unused();
         let beyond = targets.len().saturating_sub(MOST);
@@ -200,7 +206,9 @@ impl Captures {
         }
         let (state, programs) = (Arc::clone(&known.state), Arc::clone(&self.programs));
         let (asked, names, bounds) = (Arc::clone(target), self.names.clone(), self.bounds);
-        let answer = self.aside.ask(target.process, move || capture(&asked, &state, &programs, &names, bounds));
+        let others_tell = self.others_tell;
+        let work = move || capture(&asked, &state, &programs, &names, (bounds, others_tell));
+        let answer = self.aside.ask(target.process, work);
         let pid = target.process.pid();
         let (figure, why) = match answer {
             Ok(Ok(Captured { set, missing, states, figures })) => {
@@ -224,6 +232,10 @@ impl Captures {
         };
         if !target.process.is_alive() {
             return None;
+        }
+        if self.others_tell {
+            // Should it come back: what came meanwhile is not told twice.
+            known.state = Arc::default();
         }
         figure.fetch_add(1, Ordering::Relaxed);
         self.handle.captures.count(target, None, Vec::new(), now());
@@ -267,12 +279,14 @@ fn capture(
     state: &Mutex<State>,
     programs: &Programs,
     names: &Room,
-    bounds: Bounds,
+    (bounds, others_tell): (Bounds, bool),
 ) -> Result<Captured, Error> {
     let State { periodic, ended } = std::mem::take(&mut *state.lock().unwrap_or_else(PoisonError::into_inner));
     let mut periodic = match periodic {
         Some(periodic) => periodic,
-        None => Periodic::new(Source::of(target.process, programs.program(target.process)?)?),
+        None => {
+            Periodic::new(Source::of(target.process, programs.program(target.process)?)?).beside_others(others_tell)
+        }
     };
     let now = now();
     // The first window, and one in which the clock was set back, have no length.

@@ -76,8 +76,9 @@ const fn instrument(
 }
 
 /// The figures of one program that it has.
-fn read(figures: &RuntimeFigures) -> impl Iterator<Item = (&'static Instrument, Number)> {
-    INSTRUMENTS.iter().filter_map(|instrument| Some((instrument, (instrument.read)(figures)?)))
+fn read(program: &Counted) -> impl Iterator<Item = (&'static Instrument, Number)> {
+    let figures = program.figures.as_ref();
+    INSTRUMENTS.iter().filter_map(move |instrument| Some((instrument, (instrument.read)(figures?)?)))
 }
 
 /// For `/stats`.
@@ -87,7 +88,7 @@ pub(super) fn section(program: &Counted) -> StatsSection {
         .with("service.name", target.service.clone())
         .with("process.pid", u64::from(pid));
     let section = program.states.iter().fold(section, |section, (what, state)| section.with(what.name(), *state));
-    read(&program.figures).fold(section, |section, (instrument, number)| {
+    read(program).fold(section, |section, (instrument, number)| {
         section.with(
             instrument.name,
             match number {
@@ -105,7 +106,7 @@ pub(super) fn metrics(program: &Counted) -> ResourceMetrics {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         ..InstrumentationScope::default()
     };
-    let metrics = read(&program.figures).map(|(instrument, number)| metric(program, instrument, number)).collect();
+    let metrics = read(program).map(|(instrument, number)| metric(program, instrument, number)).collect();
     ResourceMetrics {
         resource: Some(wire_resource(&program.target.resource)),
         scope_metrics: vec![ScopeMetrics { scope: Some(scope), metrics, ..ScopeMetrics::default() }],

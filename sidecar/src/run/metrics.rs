@@ -62,7 +62,7 @@ async fn run(mut peer: MetricsTarget, every: Duration, captures: Arc<Figures>) {
 /// What has a higher number than `told`, and the highest that it has.
 fn newer<'p>(programs: impl Iterator<Item = &'p Counted>, told: u64) -> (ExportMetricsServiceRequest, u64) {
     let (mut resource_metrics, mut newest) = (Vec::new(), told);
-    for program in programs.filter(|program| program.sequence > told) {
+    for program in programs.filter(|program| program.sequence > told && program.figures.is_some()) {
         newest = newest.max(program.sequence);
         resource_metrics.push(instruments::metrics(program));
     }

@@ -3,6 +3,7 @@
 use super::{Forged, Text, VARIABLES, layout};
 use crate::capture::heap::{Amount, State, heap};
 use crate::go::layouts::bucket;
+use crate::go::layouts::figures::collections;
 
 fn roots(mbuckets: u64, rate: u64) -> Forged {
     Forged::default().with(0x100, &[mbuckets, 0, 0]).with(0x200, &[rate, 0, 0, 0])
@@ -30,6 +31,25 @@ fn without_a_collection_all_allocations_count() {
     let heap = heap(&memory, &Text, &VARIABLES, &layout(), 10).unwrap().unwrap();
     assert_eq!(heap.state, State::NoCollection);
     assert_eq!((heap.records[0].allocated.objects, heap.records[0].in_use.objects), (3, 2));
+}
+
+/// Check that a heap of which nothing was sampled is not said to have had no collection, once it had one; and that what was sampled since the last one counts, as in Go.
+#[test]
+fn what_was_collected_is_known_where_nothing_is_published() {
+    let future = [0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 1024, 0, 1, 1, 512, 512];
+    let header = [0, 0, bucket::MEMORY, 0, 512, 1, 0x1010];
+    for (collected, list, expected) in [
+        (0, 0, State::NoCollection),
+        (3, 0, State::Unsampled),
+        (0, 0x20000, State::NoCollection),
+        (3, 0x20000, State::Collected),
+    ] {
+        let memory = roots(list, 524_288).with(0x20000, &[&header[..], &future].concat());
+        let memory = memory.with(0x10000 + collections::COUNT as u64, &[collected]);
+        let heap = heap(&memory, &Text, &VARIABLES, &layout(), 10).unwrap().unwrap();
+        assert_eq!((heap.state, heap.records.len()), (expected, usize::from(list > 0)));
+        assert!(heap.records.iter().all(|record| record.allocated.objects == 3));
+    }
 }
 
 #[test]
