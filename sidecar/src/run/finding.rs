@@ -66,7 +66,7 @@ impl Pulls {
         let is_due = |(socket, _): &Place| lock(&self.refused).is_due(&(process, *socket), now);
         let due: Vec<Place> = sockets.into_iter().filter(is_due).take(MOST_TRIED).collect();
         let mut known = lock(&self.found);
-        if due.is_empty() || known.len() >= MOST_FOUND || !known.insert(process) {
+        if due.is_empty() || self.is_named(process) || known.len() >= MOST_FOUND || !known.insert(process) {
             return;
         }
         let (all, sink) = (self.clone(), Arc::clone(sink));
@@ -112,7 +112,7 @@ impl Pulls {
     }
 }
 
-fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

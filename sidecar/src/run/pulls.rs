@@ -4,7 +4,7 @@
 //! before and after ([`super::whose`]): the set then has that process's resource, and no kind that is read of it from outside, nor CPU where that is sampled. Tasks
 //! of the main thread, one for each endpoint; what reads `/proc` or decodes is done on a thread of the runtime's.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use profiler_proto::ProfileSet;
 use profiler_proto::resource::Resource;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
-use super::finding::{Found, Refused};
+use super::finding::{Found, Refused, lock};
 use super::sights::{Sight, Sights};
 use super::source::Handle;
 use super::whose::Whose;
@@ -57,6 +57,8 @@ pub(super) struct Pulls {
     pub(super) turns: Arc<Turns>,
     /// Processes that are asked at a socket that was found, or are tried: each at one, by one task.
     pub(super) found: Arc<Mutex<HashSet<Process>>>,
+    /// Processes that are asked at an address of the settings, by that address: each at one, and at none that was found.
+    named: Arc<Mutex<HashMap<String, Process>>>,
     /// Sockets that were found in vain.
     pub(super) refused: Arc<Mutex<Refused>>,
     sights: Arc<Sights>,
@@ -72,6 +74,7 @@ impl Pulls {
             every: config.runtime_interval.unwrap_or(DEFAULT_RUNTIME_INTERVAL),
             turns: Arc::default(),
             found: Arc::default(),
+            named: Arc::default(),
             refused: Arc::default(),
             sights: Arc::default(),
         }
@@ -97,6 +100,20 @@ impl Pulls {
         if !self.finding.is_empty() {
             tokio::spawn(self.clone().find(Arc::clone(sink)));
         }
+    }
+
+    /// Whether a process is asked at an address of the settings.
+    pub(super) fn is_named(&self, process: Process) -> bool {
+        lock(&self.named).values().any(|named| *named == process)
+    }
+
+    /// Takes `process` for the one that is asked at the address of this name, unless it is at another one.
+    fn claim(&self, name: String, process: Option<Process>) -> bool {
+        let mut named = lock(&self.named);
+        named.remove(&name);
+        let is_free = process.is_none_or(|process| !named.values().any(|other| *other == process));
+        named.extend(process.filter(|_| is_free).map(|process| (name, process)));
+        is_free
     }
 
     pub(super) fn ticks(&self, every: Duration) -> tokio::time::Interval {
@@ -149,11 +166,20 @@ impl Task {
             let whose = self.look().await;
             let is_it = |(process, socket): Found| {
                 whose.as_ref().is_ok_and(|whose| whose.identity() == (Some(socket), vec![process]))
+                    && !self.pulls.is_named(process)
             };
             if found.is_some_and(|found| !is_it(found)) {
                 return is_asked;
             }
             is_asked = true;
+            let process = whose.as_ref().ok().and_then(Whose::one).map(|target| target.process);
+            if found.is_none() && !self.pulls.claim(self.endpoint.name(), process) {
+                // What it counted meanwhile is told by who asks it.
+                self.puller.begin_anew();
+                let why = "the process that answers there is asked at another address of the settings";
+                self.fail(&[Error::new(self.endpoint.name(), why, "name one address of each process")]);
+                continue;
+            }
             match whose {
                 Ok(whose) => self.round(&whose).await,
                 Err(why) => self.fail(&[why]),
@@ -236,6 +262,19 @@ mod tests {
     use super::*;
     use crate::config::CommandLine;
     use crate::privilege::Tier;
+
+    /// Check that a process is asked at one address of the settings, and at another one once it answers there no more.
+    #[test]
+    fn a_process_is_asked_at_one_address() {
+        let config = Config::new(CommandLine::default(), &|_| None).unwrap();
+        let (handle, _inbox) = Handle::new(Arc::<Ledger>::default(), &config, Tier::None);
+        let pulls = Pulls::new(&config, &handle);
+        let [first, second] = [1, 2].map(|pid| Process::new(pid, 1));
+        let claim = |name: &str, process| pulls.claim(name.to_owned(), process);
+        assert!(claim("a", Some(first)) && claim("a", Some(first)) && !claim("b", Some(first)) && claim("c", None));
+        assert!(claim("b", Some(second)) && pulls.is_named(first) && pulls.is_named(second));
+        assert!(claim("a", None) && !pulls.is_named(first) && claim("b", Some(first)) && claim("a", Some(second)));
+    }
 
     /// Check that what is answered while a socket is replaced by another one is nobody's: counted once, and not handed on.
     #[test]
