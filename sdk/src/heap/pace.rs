@@ -21,12 +21,22 @@ const CALM: Duration = Duration::from_secs(60);
 pub(super) struct Pace {
     /// In force, as far as is known.
     lg: u32,
-    /// Asked for, when, and not in force yet: a profile is made before.
-    wanted: Option<(u32, Instant)>,
+    /// Asked for, and not in force yet: a profile is made before.
+    wanted: Option<Wanted>,
     /// Samples and CPU time when what is looked at began.
     began: Option<(u64, Duration)>,
     /// Since when a shorter interval would have been affordable, or when it was looked at last.
     calm: Instant,
+}
+
+/// An interval that was chosen.
+#[derive(Debug)]
+struct Wanted {
+    lg: u32,
+    /// When it was last asked for.
+    asked: Instant,
+    /// It was before, too, which may be on its way still.
+    is_again: bool,
 }
 
 impl Pace {
@@ -35,14 +45,20 @@ impl Pace {
         (lg == USUAL || is_ours).then_some(Self { lg, wanted: None, began: None, calm: now })
     }
 
-    /// Looks anew: behind a time without samples, or a choice that came to nothing.
+    /// Looks anew, behind a time without samples. What was chosen before it may still come in force.
     pub(super) fn begin_anew(&mut self, now: Instant) {
-        (self.wanted, self.began, self.calm) = (None, None, now);
+        (self.began, self.calm) = (None, now);
+    }
+
+    /// What was chosen last could not be asked for.
+    pub(super) fn leave_choice(&mut self, now: Instant) {
+        self.wanted.take_if(|wanted| !wanted.is_again);
+        self.begin_anew(now);
     }
 
     /// Whether `lg`, which is in force, is what was chosen here; if not, somebody else has chosen it.
     pub(super) fn knows(&mut self, lg: u32) -> bool {
-        if self.wanted.is_some_and(|(wanted, _)| wanted == lg) {
+        if self.wanted.as_ref().is_some_and(|wanted| wanted.lg == lg) {
             (self.lg, self.wanted, self.began) = (lg, None, None);
         }
         self.lg == lg
@@ -50,11 +66,13 @@ impl Pace {
 
     /// Another interval, if it is time: since the start, so many samples were taken and so much CPU time was spent.
     pub(super) fn choose(&mut self, now: Instant, sampled: u64, cpu: Duration) -> Option<u32> {
-        if let Some((wanted, asked)) = &mut self.wanted {
+        if let Some(wanted) = &mut self.wanted {
             // The same one: of two that are under way, the first would look like somebody else's.
-            let is_late = now.saturating_duration_since(*asked) >= CALM;
-            *asked = if is_late { now } else { *asked };
-            return is_late.then_some(*wanted);
+            let is_late = now.saturating_duration_since(wanted.asked) >= CALM;
+            if is_late {
+                (wanted.asked, wanted.is_again) = (now, true);
+            }
+            return is_late.then_some(wanted.lg);
         }
         let began = *self.began.get_or_insert((sampled, cpu));
         let (samples, spent) = (sampled.saturating_sub(began.0), cpu.saturating_sub(began.1));
@@ -78,7 +96,7 @@ impl Pace {
         if chosen == self.lg {
             return None;
         }
-        self.wanted = Some((chosen, now));
+        self.wanted = Some(Wanted { lg: chosen, asked: now, is_again: false });
         Some(chosen)
     }
 }
@@ -196,6 +214,26 @@ mod tests {
         }
         assert_eq!(chosen, [(1, 21), (61, 21)]);
         assert!(seconds.pace.knows(21));
+    }
+
+    /// Check that a choice that is under way when samples pause is still known when it comes in force, and that one which could not be asked for is chosen anew.
+    #[test]
+    fn a_pause_does_not_make_a_choice_somebody_elses() {
+        let mut seconds = Seconds::at(USUAL, false).unwrap();
+        let (now, cpu) = (seconds.now + Duration::from_secs(1), Duration::from_secs(1));
+        assert_eq!(seconds.pace.choose(now, 875, cpu), Some(21));
+        seconds.pace.begin_anew(now);
+        assert!(seconds.pace.knows(21));
+        let mut refused = Seconds::at(USUAL, false).unwrap();
+        for second in 1..=3 {
+            let (now, cpu) = (refused.now + Duration::from_secs(second), Duration::from_secs(second));
+            // Looked at from the next turn on.
+            let chosen = refused.pace.choose(now, 875 * second, cpu);
+            assert_eq!(chosen.is_some(), second != 2);
+            if chosen.is_some() {
+                refused.pace.leave_choice(now);
+            }
+        }
     }
 
     /// Check that an interval that somebody else has chosen is left alone, at the start and later, and that one chosen here is known to the next start.

@@ -150,7 +150,7 @@ impl Sampler {
     /// What was chosen last cannot be had now.
     pub(super) fn leave_choice(&self) {
         if let Some(pace) = &mut self.shared().pace {
-            pace.begin_anew(Instant::now());
+            pace.leave_choice(Instant::now());
         }
     }
 

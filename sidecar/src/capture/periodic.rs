@@ -27,8 +27,6 @@ pub struct Periodic {
     held: Totals,
     /// Bytes that were ever allocated, as of the window before.
     counted: u64,
-    /// Whether others tell what could not be read here.
-    others_tell: bool,
     /// The room of the names that are kept.
     taken: Option<Taken>,
 }
@@ -38,13 +36,19 @@ impl Periodic {
     #[must_use]
     pub fn new(source: Source) -> Self {
         let (allocated, blocked, held) = Default::default();
-        Self { source, allocated, blocked, held, counted: 0, others_tell: false, taken: None }
+        Self { source, allocated, blocked, held, counted: 0, taken: None }
     }
 
-    /// The same; `others_tell`: what cannot be read in a window is told by others, so that the next one does not tell it once more.
-    #[must_use]
-    pub fn beside_others(self, others_tell: bool) -> Self {
-        Self { others_tell, ..self }
+    /// Others have told of these kinds since: what came meanwhile is not told once more.
+    pub fn begin_anew(&mut self, told: &[What]) {
+        for what in told {
+            match what {
+                What::Heap => self.allocated = Totals::default(),
+                What::Block => self.blocked = Totals::default(),
+                What::Mutex => self.held = Totals::default(),
+                What::Goroutines => {}
+            }
+        }
     }
 
     /// Keeps the names that were found for the next window where there is `room` for them, which other processes share. Else they are looked up again then.
@@ -75,14 +79,14 @@ impl Periodic {
     /// # Errors
     /// When the process is gone, runs another program, or not one kind can be read.
     pub fn capture(&mut self, resource: Resource, window: Window, bounds: Bounds) -> Result<Captured, Error> {
-        let (mut builder, mut missing, mut count) = (Builder::new(&self.source, resource), Vec::new(), None);
-        let mut states = Vec::new();
         let figures = self.source.figures();
         let counted = figures.as_ref().map_or(self.counted, |figures| figures.allocated);
         if std::mem::replace(&mut self.counted, counted) > counted {
             // It began anew, at the same addresses.
-            (self.allocated, self.blocked, self.held) = Default::default();
+            self.begin_anew(&What::ALL);
         }
+        let (mut builder, mut missing, mut count) = (Builder::new(&self.source, resource), Vec::new(), None);
+        let mut states = Vec::new();
         match self.source.heap(bounds) {
             // Without a sample there is no profile that could tell what is missing.
             Ok(heap) if heap.records.is_empty() && !heap.walk.is_whole() => {
@@ -120,16 +124,6 @@ impl Periodic {
                     builder.contention(&read, window);
                 }
                 Err(error) => missing.push((what, error)),
-            }
-        }
-        if self.others_tell {
-            for (what, _) in &missing {
-                match what {
-                    What::Heap => self.allocated = Totals::default(),
-                    What::Block => self.blocked = Totals::default(),
-                    What::Mutex => self.held = Totals::default(),
-                    What::Goroutines => {}
-                }
             }
         }
         if missing.len() == What::ALL.len() || !self.source.is_same() {
@@ -179,7 +173,7 @@ pub struct Captured {
     pub set: ProfileSet,
     /// Why the others could not.
     pub missing: Vec<(What, Error)>,
-    /// Of kinds that can be read, why there is nothing or not what is expected: off, left out by the linker, no garbage collected yet.
+    /// Of kinds that can be read, why there is nothing or not what is expected: off, left out by the linker, nothing sampled or no garbage collected yet.
     pub states: Vec<(What, &'static str)>,
     /// The runtime's figures, or why there are none.
     pub figures: Result<RuntimeFigures, Error>,

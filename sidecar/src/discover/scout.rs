@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::ffi::OsStr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use super::container::Container;
@@ -82,11 +82,12 @@ impl Scout {
         let Outside { mut seen, link, device, folder } = outside;
         seen.exe = match link {
             Ok(link) => self.program(process, device, folder, &link),
+            // No threads of the kernel come here: who has no program is on its way out, and has given its memory back.
+            Err(fault @ Fault::Missing { .. }) => return Some(Err(fault)),
             Err(fault) => Some(Err(fault)),
         };
         match seen.exe {
-            // No threads of the kernel come here: who has no program is on its way out, and has given its memory back.
-            Some(Err(fault)) if fault.is_gone() || matches!(fault, Fault::Missing { .. }) => Some(Err(fault)),
+            Some(Err(fault)) if fault.is_gone() => Some(Err(fault)),
             exe => Some(Ok(Seen { exe, ..seen })),
         }
     }
@@ -167,9 +168,10 @@ fn see(process: Process, folder: Folder) -> Result<Outside, Fault> {
 /// Source: pid_namespaces(7); `PROC_PID_INIT_INO`, `include/linux/proc_ns.h`.
 fn is_below(folder: &Folder) -> bool {
     const INITIAL: &[u8] = b"pid:[4026531836]";
-    let ours = std::fs::read_link("/proc/self/ns/pid").map(|link| link.into_os_string().into_vec());
-    let both = folder.link("ns/pid").ok().zip(ours.ok());
-    both.is_some_and(|(its, ours)| ours != INITIAL && its != ours)
+    static OURS: LazyLock<Option<Vec<u8>>> =
+        LazyLock::new(|| Some(std::fs::read_link("/proc/self/ns/pid").ok()?.into_os_string().into_vec()));
+    let Some(ours) = OURS.as_ref().filter(|ours| *ours != INITIAL) else { return false };
+    folder.link("ns/pid").is_ok_and(|its| its != *ours)
 }
 
 /// Where the file of the program lies, by its mappings: nothing of it is looked at.

@@ -218,6 +218,9 @@ impl Table {
             if entry.is_current(&stat, &self.scout, now) {
                 return;
             }
+        } else if stat.is_kernel_thread && self.entries.len() >= self.options.most {
+            // Nothing is to be known of it, and it takes nobody's place.
+            return;
         } else if !self.has_room(pid) {
             self.counters.crowded += 1;
             return;

@@ -8,9 +8,9 @@ use crate::target::Memory;
 const NAME: &str = "reading memory";
 
 pub(super) fn attempt() -> Check {
-    let word = 0x7072_6f66_696c_6572_u64;
-    match Memory::of(std::process::id()).read_u64((&raw const word).addr() as u64) {
-        Ok(read) if read == word => Check::works(NAME, "process_vm_readv works"),
+    static WORD: u64 = 0x7072_6f66_696c_6572;
+    match Memory::of(std::process::id()).read_u64((&raw const WORD).addr() as u64) {
+        Ok(read) if read == WORD => Check::works(NAME, "process_vm_readv works"),
         Ok(_) => {
             Check::lacks(NAME, "process_vm_readv gives other bytes than there are", "use another kernel or sandbox")
         }

@@ -161,6 +161,8 @@ impl Desk {
             }
             Event::Fork { pid, child } => {
                 self.numbers.family.iter().for_each(|family| family.born(pid, child));
+                // If its number was another one's: the kernel side has forgotten that.
+                self.told.end_of(child);
                 self.table.told(discover::Event::Fork { parent: pid, child });
             }
         }
@@ -193,12 +195,7 @@ impl Desk {
     fn sample(&mut self, mut sample: Sample, now: Instant) {
         if !self.numbers.take(sample.pid) {
             self.figures.left_out += 1;
-            // So that the kernel side leaves it out from now on.
-            if self.told.process(sample.pid).is_none()
-                && let Some(target) = self.table.visit(sample.pid, now)
-            {
-                self.tell(&target);
-            }
+            self.told.leave_out(sample.pid);
             return;
         }
         let Some(target) = self.table.visit(sample.pid, now) else { return self.gone() };
@@ -264,6 +261,10 @@ impl Desk {
         self.told.ended()
     }
 
+    pub(super) fn left_out(&mut self) -> Vec<u32> {
+        self.told.left_out()
+    }
+
     pub(super) fn found(&mut self) -> Vec<Arc<Target>> {
         self.told.found()
     }
@@ -287,6 +288,9 @@ impl Desk {
             if target.profiled.is_ok() {
                 self.namer.prepare(target.process, now);
             }
+        }
+        if sweep.is_whole {
+            self.told.looked_around();
         }
         sweep.is_whole
     }

@@ -72,6 +72,10 @@ impl Family {
     /// All whose parents, by this list, lead to a member.
     fn adopt(&self, parents: &HashMap<u32, u32>) {
         let mut members = self.members();
+        // Who has their numbers now may be anybody.
+        while let Some(ended) = members.ended.pop_front() {
+            members.all.remove(&ended);
+        }
         for child in parents.keys() {
             let line = std::iter::successors(Some(*child), |pid| parents.get(pid).copied()).take(GENERATIONS);
             let strangers: Vec<u32> = line.take_while(|pid| !members.all.contains(pid)).collect();
@@ -137,6 +141,8 @@ mod tests {
     #[test]
     fn births_that_were_missed_are_made_good() {
         let family = Family::of(7);
+        family.born(7, 4);
+        family.left(4);
         family.adopt(&HashMap::from([(8, 7), (9, 8), (10, 9), (1, 0), (2, 1), (3, 4), (4, 3), (5, 5)]));
         let members: Vec<u32> = (0..12).filter(|pid| family.takes(*pid).is_ok()).collect();
         assert_eq!(members, [7, 8, 9, 10]);

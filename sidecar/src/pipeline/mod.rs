@@ -165,10 +165,13 @@ impl Pipeline {
 
     /// Waits for records, at most `timeout`, and takes all that are there.
     pub fn turn(&mut self, timeout: Duration) {
-        // Each exec calls: a machine that has thousands of them a second does not cost a turn for each.
-        std::thread::sleep(self.rests_until.saturating_duration_since(Instant::now()).min(timeout));
         match &self.sampler {
-            Some(sampler) => _ = sampler.wait(timeout),
+            // Each exec calls: a machine that has thousands of them a second does not cost a turn for each. Only then: poll(2) does not wait where a sample is in the ring,
+            // and there would be one after a rest before it.
+            Some(sampler) if sampler.wait(timeout) => {
+                std::thread::sleep(self.rests_until.saturating_duration_since(Instant::now()).min(REST));
+            }
+            Some(_) => {}
             None => std::thread::sleep(timeout),
         }
         let now = Instant::now();
@@ -254,6 +257,11 @@ impl Pipeline {
         let Some(sampler) = &mut self.sampler else { return };
         for pid in self.desk.ended() {
             sampler.forget(pid);
+        }
+        for pid in self.desk.left_out() {
+            if let Err(error) = sampler.exclude(pid) {
+                tracing::warn!(%error, pid, "the kernel side does not know that a process is left out");
+            }
         }
         for target in self.desk.found() {
             if let Err(error) = tell(sampler, &target, self.goroutines.of(&target)) {

@@ -2,6 +2,7 @@
 //!
 //! In: processes that were found, numbers of those that ended. Out: what is news to it, each once. On the sampling thread. Pure.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use profiler_proto::hash::Map;
@@ -9,11 +10,19 @@ use profiler_proto::hash::Map;
 use crate::discover::Target;
 use crate::target::Process;
 
+/// Most numbers of strangers that are kept: the samples of others are left out when they are read.
+const STRANGERS: usize = 4096;
+
 #[derive(Debug, Default)]
 pub(super) struct Told {
     known: Map<u32, Arc<Target>>,
     found: Vec<Arc<Target>>,
     ended: Vec<u32>,
+    /// Numbers of those of whom nothing is known but that they are left out, and which of them are news.
+    strangers: HashSet<u32>,
+    left_out: Vec<u32>,
+    /// Whole looks at all processes until what was told is told again.
+    doubts: u8,
 }
 
 impl Told {
@@ -31,15 +40,34 @@ impl Told {
         }
     }
 
-    /// An exec may have been missed, at which the kernel side forgot what it was told: it is told of all again.
+    /// An exec may have been missed, at which the kernel side forgot what it was told: it is told of all again, once all were looked at, in the round that follows the one that
+    /// may be under way.
     pub(super) fn doubt(&mut self) {
-        self.found = self.known.values().map(Arc::clone).collect();
+        self.doubts = 2;
+    }
+
+    /// All processes were looked at.
+    pub(super) fn looked_around(&mut self) {
+        if self.doubts == 1 {
+            self.found = self.known.values().map(Arc::clone).collect();
+            self.left_out = self.strangers.iter().copied().collect();
+        }
+        self.doubts = self.doubts.saturating_sub(1);
+    }
+
+    /// A process is left out by its number, whatever it is.
+    pub(super) fn leave_out(&mut self, pid: u32) {
+        if self.strangers.len() < STRANGERS && self.strangers.insert(pid) {
+            self.left_out.push(pid);
+        }
     }
 
     /// What is known of a process is of no use any more.
     pub(super) fn end_of(&mut self, pid: u32) {
-        if self.known.remove(&pid).is_some() {
+        let (was_known, was_stranger) = (self.known.remove(&pid).is_some(), self.strangers.remove(&pid));
+        if was_known || was_stranger {
             self.found.retain(|target| target.process.pid() != pid);
+            self.left_out.retain(|left_out| *left_out != pid);
             self.ended.push(pid);
         }
     }
@@ -47,6 +75,11 @@ impl Told {
     /// Numbers of those that ended: these are told first.
     pub(super) fn ended(&mut self) -> Vec<u32> {
         std::mem::take(&mut self.ended)
+    }
+
+    /// Numbers of those that are left out since.
+    pub(super) fn left_out(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.left_out)
     }
 
     /// What was found since.

@@ -115,8 +115,6 @@ pub(super) struct Captures {
     names: Room,
     known: HashMap<Process, Known>,
     sets: Sender<ProfileSet>,
-    /// Whether programs are asked, too, for what cannot be read of them: that time is told by others then.
-    others_tell: bool,
 }
 
 /// One process.
@@ -127,6 +125,8 @@ struct Known {
     is_said: bool,
     /// What was said last of the profiles that it keeps.
     states: Vec<(What, &'static str)>,
+    /// What others have told of since the last window of ours.
+    told: HashSet<What>,
 }
 
 /// What goes on from one window to the next; with the thread that reads, as long as it does.
@@ -155,7 +155,6 @@ impl Captures {
             names: Room::of(NAMES),
             known: HashMap::new(),
             sets,
-            others_tell: !config.pulls.is_empty() || !config.pull_found.is_empty(),
         };
         let started = std::thread::Builder::new().name("captures".into()).spawn(move || captures.run());
         let refused = |error: std::io::Error| {
@@ -206,8 +205,9 @@ impl Captures {
         }
         let (state, programs) = (Arc::clone(&known.state), Arc::clone(&self.programs));
         let (asked, names, bounds) = (Arc::clone(target), self.names.clone(), self.bounds);
-        let others_tell = self.others_tell;
-        let work = move || capture(&asked, &state, &programs, &names, (bounds, others_tell));
+        known.told.extend(self.handle.take_pulled(target.process));
+        let told: Vec<What> = known.told.iter().copied().collect();
+        let work = move || capture(&asked, &state, &programs, &names, (bounds, &told[..]));
         let answer = self.aside.ask(target.process, work);
         let pid = target.process.pid();
         let (figure, why) = match answer {
@@ -222,6 +222,7 @@ impl Captures {
                     tracing::info!(pid, program = %target.kind, "{}: {state}", what.name());
                 }
                 known.states.clone_from(&states);
+                known.told.clear();
                 let read = What::ALL.into_iter().filter(|what| !missing.iter().any(|(other, _)| other == what));
                 self.handle.read_outside(target.process, read.collect());
                 self.handle.captures.count(target, figures.ok(), states, now());
@@ -232,10 +233,6 @@ impl Captures {
         };
         if !target.process.is_alive() {
             return None;
-        }
-        if self.others_tell {
-            // Should it come back: what came meanwhile is not told twice.
-            known.state = Arc::default();
         }
         figure.fetch_add(1, Ordering::Relaxed);
         self.handle.captures.count(target, None, Vec::new(), now());
@@ -249,7 +246,7 @@ impl Captures {
 
 impl Known {
     fn of(identity: Option<Identity>) -> Self {
-        Self { identity, state: Arc::default(), is_said: false, states: Vec::new() }
+        Self { identity, state: Arc::default(), is_said: false, states: Vec::new(), told: HashSet::new() }
     }
 }
 
@@ -279,15 +276,14 @@ fn capture(
     state: &Mutex<State>,
     programs: &Programs,
     names: &Room,
-    (bounds, others_tell): (Bounds, bool),
+    (bounds, told): (Bounds, &[What]),
 ) -> Result<Captured, Error> {
     let State { periodic, ended } = std::mem::take(&mut *state.lock().unwrap_or_else(PoisonError::into_inner));
     let mut periodic = match periodic {
         Some(periodic) => periodic,
-        None => {
-            Periodic::new(Source::of(target.process, programs.program(target.process)?)?).beside_others(others_tell)
-        }
+        None => Periodic::new(Source::of(target.process, programs.program(target.process)?)?),
     };
+    periodic.begin_anew(told);
     let now = now();
     // The first window, and one in which the clock was set back, have no length.
     let start_unix_nanos = ended.unwrap_or(now).min(now);

@@ -88,11 +88,11 @@ impl Pulls {
         let (pid, name, figures) = (found.0.pid(), endpoint.name(), &self.handle.pulls);
         tracing::info!(pid, "profiles are pulled from {name}");
         figures.endpoints.fetch_add(1, Ordering::Relaxed);
-        let is_asked = Task::new(self.clone(), endpoint, puller, Arc::clone(sink)).run(Some(found)).await;
+        let is_asked = Task::new(self.clone(), endpoint, puller, Arc::clone(sink)).run_found(found).await;
         figures.endpoints.fetch_sub(1, Ordering::Relaxed);
         tracing::info!(
             pid,
-            "profiles are not pulled from {name} any more: the socket there is not the one that was found"
+            "profiles are not pulled from {name} any more: the socket there is not the one that was found, or the settings name the process"
         );
         is_asked
     }

@@ -57,8 +57,8 @@ pub(super) struct Pulls {
     pub(super) turns: Arc<Turns>,
     /// Processes that are asked at a socket that was found, or are tried: each at one, by one task.
     pub(super) found: Arc<Mutex<HashSet<Process>>>,
-    /// Processes that are asked at an address of the settings, by that address: each at one, and at none that was found.
-    named: Arc<Mutex<HashMap<String, Process>>>,
+    /// Processes that are asked at an address of the settings, by the number of its task: each at one, and at none that was found.
+    named: Arc<Mutex<HashMap<usize, Process>>>,
     /// Sockets that were found in vain.
     pub(super) refused: Arc<Mutex<Refused>>,
     sights: Arc<Sights>,
@@ -87,12 +87,12 @@ impl Pulls {
 
     /// Starts a task for each endpoint, and one that finds others.
     pub(super) fn start(&self, sink: &Arc<Sink>) {
-        for endpoint in &self.endpoints {
+        for (number, endpoint) in self.endpoints.iter().enumerate() {
             match Puller::new(endpoint, Arc::clone(&self.turns)) {
                 Ok(puller) => {
                     self.handle.pulls.endpoints.fetch_add(1, Ordering::Relaxed);
                     let task = Task::new(self.clone(), endpoint.clone(), puller, Arc::clone(sink));
-                    tokio::spawn(async move { _ = task.run(None).await });
+                    tokio::spawn(task.run_named(number));
                 }
                 Err(error) => tracing::error!("profiles are not pulled: {error}"),
             }
@@ -107,12 +107,12 @@ impl Pulls {
         lock(&self.named).values().any(|named| *named == process)
     }
 
-    /// Takes `process` for the one that is asked at the address of this name, unless it is at another one.
-    fn claim(&self, name: String, process: Option<Process>) -> bool {
+    /// Takes `process` for the one that is asked by this task, unless another one does.
+    fn claim(&self, task: usize, process: Option<Process>) -> bool {
         let mut named = lock(&self.named);
-        named.remove(&name);
+        named.remove(&task);
         let is_free = process.is_none_or(|process| !named.values().any(|other| *other == process));
-        named.extend(process.filter(|_| is_free).map(|process| (name, process)));
+        named.extend(process.filter(|_| is_free).map(|process| (task, process)));
         is_free
     }
 
@@ -154,41 +154,52 @@ impl Task {
         Self { pulls, endpoint, puller, sink, last: None, name: None, is_said: false }
     }
 
-    /// Asks as long as the agent runs; at a socket that was found, as long as it, and no other one, is reached there. Whether anything was asked.
-    pub(super) async fn run(mut self, found: Option<Found>) -> bool {
+    /// Asks at a socket that was found, as long as it, and no other one, is reached there, and no address of its process is named. Whether anything was asked.
+    pub(super) async fn run_found(mut self, (process, socket): Found) -> bool {
         let (mut ticks, mut is_asked) = (self.pulls.ticks(self.pulls.every), false);
+        loop {
+            ticks.tick().await;
+            match self.look().await {
+                Ok(whose) if whose.identity() == (Some(socket), vec![process]) && !self.pulls.is_named(process) => {
+                    self.round(&whose).await;
+                }
+                _ => return is_asked,
+            }
+            is_asked = true;
+        }
+    }
+
+    /// Asks at an address of the settings as long as the agent runs, whoever answers there, unless it is asked at another one.
+    async fn run_named(mut self, number: usize) {
+        let mut ticks = self.pulls.ticks(self.pulls.every);
         loop {
             ticks.tick().await;
             // Who is there was not looked at yet: whose socket it is cannot be told.
             if self.pulls.handle.targets_known().is_empty() && !self.endpoint.local().is_empty() {
                 continue;
             }
-            let whose = self.look().await;
-            let is_it = |(process, socket): Found| {
-                whose.as_ref().is_ok_and(|whose| whose.identity() == (Some(socket), vec![process]))
-                    && !self.pulls.is_named(process)
+            let whose = match self.look().await {
+                Ok(whose) => whose,
+                Err(why) => {
+                    self.fail(&[why]);
+                    continue;
+                }
             };
-            if found.is_some_and(|found| !is_it(found)) {
-                return is_asked;
-            }
-            is_asked = true;
-            let process = whose.as_ref().ok().and_then(Whose::one).map(|target| target.process);
-            if found.is_none() && !self.pulls.claim(self.endpoint.name(), process) {
+            if !self.pulls.claim(number, whose.one().map(|target| target.process)) {
                 // What it counted meanwhile is told by who asks it.
                 self.puller.begin_anew();
                 let why = "the process that answers there is asked at another address of the settings";
                 self.fail(&[Error::new(self.endpoint.name(), why, "name one address of each process")]);
-                continue;
-            }
-            match whose {
-                Ok(whose) => self.round(&whose).await,
-                Err(why) => self.fail(&[why]),
+            } else if !self.round(&whose).await {
+                // Where it serves nothing, another address is as good.
+                self.pulls.claim(number, None);
             }
         }
     }
 
-    async fn round(&mut self, whose: &Whose) {
-        let Some(asked) = self.pulls.wanted(&whose.targets) else { return };
+    /// Asks once; whether anything was answered, or nothing needed to be asked.
+    async fn round(&mut self, whose: &Whose) -> bool {
+        let Some(asked) = self.pulls.wanted(&whose.targets) else { return true };
         let figures = Arc::clone(&self.pulls.handle.pulls);
         figures.from_outside.fetch_add((What::ALL.len() + 1 - asked.len()) as u64, Ordering::Relaxed);
         let now = Some((whose.identity().1, asked.clone()));
@@ -205,13 +216,22 @@ impl Task {
         if self.look().await.ok().map(|now| now.identity()) != Some(whose.identity()) {
             self.puller.begin_anew();
             let why = "another process or socket took its place meanwhile, so whose the answers are cannot be told";
-            return self.fail(&[Error::new(self.endpoint.name(), why, "nothing, where a program was replaced")]);
+            self.fail(&[Error::new(self.endpoint.name(), why, "nothing, where a program was replaced")]);
+            return true;
         }
         self.fail(&failed);
+        let kinds = |asked: &Asked| if let Asked::Kept(what) = asked { Some(*what) } else { None };
+        if let Some(target) = whose.one().filter(|target| self.pulls.is_captured && is_captured(target))
+            && !sets.is_empty()
+        {
+            self.pulls.handle.pulled(target.process, asked.iter().filter_map(kinds));
+        }
+        let is_served = asked.is_empty() || failed.len() < asked.len();
         for set in sets.into_iter().filter(|set| !set.profiles.is_empty()) {
             figures.sets.fetch_add(1, Ordering::Relaxed);
             (self.sink)(set);
         }
+        is_served
     }
 
     /// Counts what failed, if anything did, and says so once.
@@ -270,10 +290,10 @@ mod tests {
         let (handle, _inbox) = Handle::new(Arc::<Ledger>::default(), &config, Tier::None);
         let pulls = Pulls::new(&config, &handle);
         let [first, second] = [1, 2].map(|pid| Process::new(pid, 1));
-        let claim = |name: &str, process| pulls.claim(name.to_owned(), process);
-        assert!(claim("a", Some(first)) && claim("a", Some(first)) && !claim("b", Some(first)) && claim("c", None));
-        assert!(claim("b", Some(second)) && pulls.is_named(first) && pulls.is_named(second));
-        assert!(claim("a", None) && !pulls.is_named(first) && claim("b", Some(first)) && claim("a", Some(second)));
+        let claim = |task, process| pulls.claim(task, process);
+        assert!(claim(0, Some(first)) && claim(0, Some(first)) && !claim(1, Some(first)) && claim(2, None));
+        assert!(claim(1, Some(second)) && pulls.is_named(first) && pulls.is_named(second));
+        assert!(claim(0, None) && !pulls.is_named(first) && claim(1, Some(first)) && claim(0, Some(second)));
     }
 
     /// Check that what is answered while a socket is replaced by another one is nobody's: counted once, and not handed on.

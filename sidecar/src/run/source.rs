@@ -49,6 +49,8 @@ pub(super) struct Handle {
     bounds: Bounds,
     /// What of which process was read from outside last; no process that was not tried yet.
     outside: Arc<Mutex<HashMap<Process, Vec<What>>>>,
+    /// What pulls told of which process since it was read from outside last.
+    pulled: Arc<Mutex<HashMap<Process, HashSet<What>>>>,
     view: Arc<Mutex<View>>,
 }
 
@@ -72,8 +74,8 @@ impl Handle {
         let (wanted_hz, bounds) = (config.rate_hz, config.runtime_bounds);
         let view = View { tier, wanted_hz, sampling: false, targets, figures, stacks, judgement: None };
         let view = Arc::new(Mutex::new(view));
-        let (exporter, intake, captures, pulls, readers, outside) = Default::default();
-        (Self { commands, ledger, exporter, intake, captures, pulls, readers, bounds, outside, view }, inbox)
+        let (exporter, intake, captures, pulls, readers, outside, pulled) = Default::default();
+        (Self { commands, ledger, exporter, intake, captures, pulls, readers, bounds, outside, pulled, view }, inbox)
     }
 
     /// Tells the sampling thread to end.
@@ -115,6 +117,17 @@ impl Handle {
     /// Forgets all but those that live.
     pub(super) fn forget_outside(&self, living: &HashSet<Process>) {
         self.outside.lock().unwrap_or_else(PoisonError::into_inner).retain(|process, _| living.contains(process));
+        self.pulled.lock().unwrap_or_else(PoisonError::into_inner).retain(|process, _| living.contains(process));
+    }
+
+    /// Enters that these kinds of `process` were told by a pull.
+    pub(super) fn pulled(&self, process: Process, kinds: impl Iterator<Item = What>) {
+        self.pulled.lock().unwrap_or_else(PoisonError::into_inner).entry(process).or_default().extend(kinds);
+    }
+
+    /// What pulls told of `process` since this was asked last.
+    pub(super) fn take_pulled(&self, process: Process) -> HashSet<What> {
+        self.pulled.lock().unwrap_or_else(PoisonError::into_inner).remove(&process).unwrap_or_default()
     }
 
     /// What of `process` is read from outside; `None`: it was not tried yet.

@@ -75,8 +75,8 @@ fn who_is_in_a_namespace_below_has_no_cpu_samples() {
     }
     // The namespace ends with its first process, the shell, and with it the one below.
     let inside = r#"unshare --pid --fork sleep 600 >/dev/null & until grep -qs '^sleep$' /proc/[0-9]*/comm; do :; done; "$0" doctor --json"#;
-    let mut pod = Command::new("unshare");
-    pod.args(["--pid", "--fork", "--mount-proc", "--kill-child", "sh", "-c", inside]);
+    let mut pod = Command::new("timeout");
+    pod.args(["60", "unshare", "--pid", "--fork", "--mount-proc", "--kill-child", "sh", "-c", inside]);
     quiet(pod.arg(env!("CARGO_BIN_EXE_profiler-sidecar")));
     let said = pod.output().unwrap();
     let said: serde_json::Value = serde_json::from_slice(&said.stdout).unwrap();

@@ -3,12 +3,16 @@
 use std::fs::File;
 use std::io::Read as _;
 use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use profiler_sidecar::bpf::Options;
+use profiler_sidecar::config::Filter;
+use profiler_sidecar::pipeline::{self, Pipeline};
 use profiler_sidecar::sample::{End, Sample};
 
 use crate::programs::{Talk, deep};
-use crate::recorder::{RATE_HZ, Recorder, assert_complete, undisturbed};
+use crate::recorder::{RATE_HZ, Recorder, alone, assert_complete, undisturbed};
 use crate::undivided::{ahead, pinned};
 
 /// Runs the program to its end; its samples, and the CPU time it says it used.
@@ -126,6 +130,24 @@ fn a_process_that_is_left_out_has_no_samples() {
         turns = (0..1_000_000).fold(turns, |turns, turn| std::hint::black_box(turns ^ turn));
         recorder.samples_of(own).len() > 50
     });
+}
+
+/// Check that samples do not call the reader, whose time no tick would ever hit then: it comes by the clock, and for a quarter of the ring.
+#[test]
+fn the_reader_is_not_called_by_samples() {
+    let Some(_alone) = alone() else { return };
+    let mut busy = Talk::start(deep(10, 120_000));
+    let filter = Filter { pids: vec![busy.pid()], ..Filter::default() };
+    let options = pipeline::Options { rate_hz: RATE_HZ, kernel: true, filter, family: None, profile_sdk: true };
+    let mut pipeline = Pipeline::open(options, Arc::default(), true).unwrap();
+    let (began, mut turns) = (Instant::now(), 0);
+    while began.elapsed() < Duration::from_secs(3) {
+        pipeline.turn(Duration::from_millis(100));
+        turns += 1;
+    }
+    drop(busy.child.kill());
+    let sampled = pipeline.figures().sampled;
+    assert!(sampled > 1000 && turns < 200, "{turns} turns, {sampled} samples");
 }
 
 /// Check that a process that is left out is so for the program that it ran, not for the next one, of which nothing is known.

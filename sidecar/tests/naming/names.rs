@@ -277,7 +277,10 @@ fn a_process_that_is_not_reaped_has_the_names_it_had() {
     early.prepare(process, Instant::now());
     let pid = rustix::process::Pid::from_raw(process.pid() as i32).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
-    while std::fs::read(format!("/proc/{}/maps", process.pid())).is_ok_and(|maps| !maps.is_empty()) {}
+    let until = Instant::now() + Duration::from_secs(60);
+    while std::fs::read(format!("/proc/{}/maps", process.pid())).is_ok_and(|maps| !maps.is_empty()) {
+        assert!(Instant::now() < until, "it does not end");
+    }
     let sample = Sample { user: vec![inner, 0x1234], ..Sample::default() };
     // An address that is nowhere has the mappings looked at again.
     let stack = early.name(process, &sample, Instant::now() + Duration::from_secs(3600));

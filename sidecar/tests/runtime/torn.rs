@@ -4,6 +4,7 @@
 //! stack can be checked.
 
 use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
 use crate::running::Running;
 use crate::{is_torture, programs};
@@ -26,8 +27,10 @@ fn churn(version: &str, captures: usize) {
     let source = Source::find(running.pid()).unwrap();
     let (mut stacks, mut changed, mut records) = (0, 0, 0);
     // Until one has published something, allocations since the last collection count, too, and fall out again.
+    let until = Instant::now() + Duration::from_secs(60);
     while source.figures().unwrap().collections < 3 {
-        std::thread::sleep(std::time::Duration::from_millis(1));
+        assert!(Instant::now() < until, "no garbage is collected");
+        std::thread::sleep(Duration::from_millis(1));
     }
     let mut highest = HashMap::new();
     for _ in 0..captures {

@@ -64,7 +64,7 @@ impl Entry {
         let same_program = known.as_ref().is_some_and(|entry| entry.layout == stat.layout);
         let pause =
             known.as_ref().filter(|_| same_program).map_or(FIRST_LOOK, |entry| (entry.pause * 2).min(LAST_LOOK));
-        let old = known.filter(|entry| !(has_ended && entry.is_another)).and_then(|entry| entry.target);
+        let old = known.and_then(|entry| entry.target);
         let target = match (found.map(Arc::new), old) {
             // The same Arc as long as nothing changed, so that others see at once that nothing did.
             (Some(new), Some(old)) if new == old => Some(old),
