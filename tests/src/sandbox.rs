@@ -12,11 +12,18 @@ use crate::Result;
 static TRAPPED: AtomicU64 = AtomicU64::new(0);
 static FIRST: AtomicI32 = AtomicI32::new(-1);
 static READS: AtomicU64 = AtomicU64::new(0);
+static LOOKS: AtomicU64 = AtomicU64::new(0);
 
-/// How many calls of `process_vm_readv` were trapped.
+/// How many calls of `process_vm_readv` were trapped that read memory of a process.
 #[must_use]
 pub fn trapped_reads() -> u64 {
     READS.load(Ordering::Relaxed)
+}
+
+/// How many more there were that only ask whether an address can be read: of process 0, which there is not.
+#[must_use]
+pub fn trapped_looks() -> u64 {
+    LOOKS.load(Ordering::Relaxed)
 }
 
 /// How many other calls were trapped, and the number of the first of them.
@@ -72,16 +79,27 @@ struct TrapInfo {
     call: i32,
 }
 
-extern "C" fn on_trap(_: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
-    // SAFETY: a handler with SA_SIGINFO gets a valid siginfo_t, of which this is the beginning.
-    let call = unsafe { (*info.cast::<TrapInfo>()).call };
+extern "C" fn on_trap(_: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    // SAFETY: a handler with SA_SIGINFO gets a valid siginfo_t, of which this is the beginning, and a valid ucontext_t.
+    let (call, first) = unsafe { ((*info.cast::<TrapInfo>()).call, first_argument(&*context.cast())) };
     if i64::from(call) == libc::SYS_process_vm_readv {
-        READS.fetch_add(1, Ordering::Relaxed);
+        let count = if first == 0 { &LOOKS } else { &READS };
+        count.fetch_add(1, Ordering::Relaxed);
     } else {
         // Only the first one is of interest.
         let _known = FIRST.compare_exchange(-1, call, Ordering::Relaxed, Ordering::Relaxed);
         TRAPPED.fetch_add(1, Ordering::Relaxed);
     }
+}
+
+/// The first argument of the call that was trapped.
+fn first_argument(context: &libc::ucontext_t) -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    let first = context.uc_mcontext.gregs[libc::REG_RDI as usize] as u64;
+    // What is trapped has not been called: x0 holds its argument still.
+    #[cfg(target_arch = "aarch64")]
+    let first = context.uc_mcontext.regs[0];
+    first
 }
 
 /// Answers `listed` calls with one action and all others with another.

@@ -14,7 +14,7 @@ use super::scratch::{Held, Work};
 use super::shared::{Shared, made};
 use super::slots::Slot;
 use crate::context::{self, TAG_WORDS};
-use crate::unwind::arch::{Registers, thread_pointer};
+use crate::unwind::arch::{Registers, stack_pointer, thread_pointer};
 use crate::unwind::memory::StackMemory;
 
 /// CPU time in nanoseconds that one overrun may stand for, on each processor; beyond it the signal was blocked, and the stack found
@@ -158,12 +158,14 @@ fn sample(shared: &Shared, mut held: Held<'_>, slot: Option<&Slot>, registers: &
     // By the thread itself, not by the process: once the first thread of that has ended, its memory is found no more.
     let tid = slot.map(Slot::tid).or_else(|| shared.id_place.own_id()).unwrap_or(shared.pid);
     let mut written = false;
+    let here = stack_pointer() as u64;
     // All that takes room happens on the scratch's stack.
     own_stack.run(|| {
         let [stack, other] = stacks.clone();
         // SAFETY: both are readable parts of this thread's own stack, or of one of ours, by `Slot::stacks`; while the handler runs, on whichever stack,
         //         they stay.
-        let mut memory = unsafe { StackMemory::new(stack, window, tid).with(other) };
+        let memory = unsafe { StackMemory::new(stack, window, tid).with(other) };
+        let mut memory = memory.standing_on(registers.sp, here);
         let end = snapshot.walk(registers, cache, &mut memory, frames);
         let head = Head {
             epoch,

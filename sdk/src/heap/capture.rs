@@ -75,7 +75,9 @@ impl Tools {
         // By the thread, for once the first one has ended the process's memory is not found by its id.
         let (stack, tid) = own_stack(registers.sp);
         // SAFETY: the range is part of this thread's own stack, from the hook's frame on, which stays until the hook returns, on whichever stack it works.
-        let mut memory = unsafe { StackMemory::new(stack, window, tid) };
+        let memory = unsafe { StackMemory::new(stack, window, tid) };
+        // Calls from the hook to here have written below its frame.
+        let mut memory = memory.standing_on(registers.sp, registers.sp);
         let end = snapshot.walk(registers, cache, &mut memory, frames);
         let (elided, leaf_frames) = (frames.elided(), frames.leaf_frames());
         let [leaf, root, rest] = frames.parts();

@@ -1,7 +1,8 @@
 //! Reads stack memory of this process without ever faulting.
 //!
 //! In: addresses that unwinding rules ask for, right or wrong. Out: the word there, or nothing. Between the stack pointer
-//! and the end of the mapping that is known to hold this thread's stack, and on a stack of ours, the word is read directly. Anything else goes
+//! and the end of the mapping that is known to hold this thread's stack, and on a stack of ours, the word is read directly, after the kernel
+//! was asked about its page, once a walk: the program may have made it unreadable since the stack became known. Anything else goes
 //! through `process_vm_readv(2)` on ourselves, which answers with an error where a load would fault; it fetches the whole
 //! page, and two are kept, so that a walk over a foreign stack that looks at code in between costs one system call a page. Runs
 //! in the signal handler.
@@ -15,6 +16,12 @@ use super::arch;
 const PAGE: u64 = 4096;
 const WORD: u64 = 8;
 
+/// More than a signal's frame and our own take: with all registers of AMX, the kernel's is 11 KiB.
+const NEAR: u64 = 32 << 10;
+/// How far below a stack pointer a signal's frame has surely begun: on x86_64, it leaves 128 bytes (System V ABI, "red zone"), and what follows
+/// is larger than that.
+const WRITTEN: u64 = 256;
+
 /// Reading through the kernel would end the process; set before there is a handler.
 static FORBIDDEN: AtomicBool = AtomicBool::new(false);
 
@@ -26,7 +33,30 @@ pub(crate) fn forbid_reads() {
 /// Copies memory of the process of thread `tid`, ourselves, into `buffer`; the number of bytes copied, 0 where nothing can be read.
 /// Callable from a signal handler.
 pub(crate) fn read_own_memory(tid: u32, address: u64, buffer: &mut [u64]) -> u64 {
-    if FORBIDDEN.load(Ordering::Relaxed) { 0 } else { arch::read_own_memory(tid, address, buffer) }
+    if FORBIDDEN.load(Ordering::Relaxed) {
+        return 0;
+    }
+    let length = size_of_val(buffer);
+    let local = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: length };
+    let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: length };
+    // SAFETY: `local` is `buffer`, a slice of plain words that we hold exclusively.
+    u64::try_from(unsafe { arch::process_vm_readv(tid, &raw const local, &raw const remote) }).unwrap_or(0)
+}
+
+/// Whether the two words at `address` cannot be read. Callable from a signal handler: it takes no lock and copies nothing, unlike
+/// [`read_own_memory`]. Never so where the kernel does not answer.
+///
+/// Source: Linux, mm/process_vm_access.c, `process_vm_rw`: the description of the other process's memory is read before that process is
+/// looked for, with EFAULT where it cannot be. What stands there means nothing: there is no process 0 (ESRCH).
+fn is_unreadable(address: u64) -> bool {
+    if FORBIDDEN.load(Ordering::Relaxed) {
+        return false;
+    }
+    let mut byte = 0_u8;
+    let local = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+    // SAFETY: `local` is a variable of ours.
+    let outcome = unsafe { arch::process_vm_readv(0, &raw const local, address as *const libc::iovec) };
+    outcome == -i64::from(libc::EFAULT)
 }
 
 /// Whether the word at `address` can be read, by a call that every program makes, and that is allowed where
@@ -68,6 +98,8 @@ impl Window {
 #[derive(Debug)]
 pub(crate) struct StackMemory<'a> {
     direct: [Range<u64>; 2],
+    /// Pages of `direct` that the kernel was asked about and that follow each other.
+    seen: Range<u64>,
     window: &'a mut Window,
     tid: u32,
 }
@@ -76,20 +108,31 @@ impl<'a> StackMemory<'a> {
     /// Memory of our process, which any of its threads that lives stands for: `tid`.
     ///
     /// # Safety
-    /// `direct` must stay readable until this value is dropped: it lies between the stack pointer of the calling thread
+    /// What is readable of `direct` must stay so until this value is dropped: it lies between the stack pointer of the calling thread
     /// and the end of that stack, or is empty.
     pub(crate) unsafe fn new(direct: Range<u64>, window: &'a mut Window, tid: u32) -> Self {
         // What an earlier walk fetched is stale.
         window.pages.iter_mut().for_each(|page| page.start = NOWHERE);
-        Self { direct: [direct, 0..0], window, tid }
+        Self { direct: [direct, 0..0], seen: 0..0, window, tid }
     }
 
     /// With a second part that is read directly: where the calling thread changed stacks, of the one that it came from.
     ///
     /// # Safety
-    /// As [`new`](Self::new): it must stay readable.
+    /// As [`new`](Self::new).
     pub(crate) unsafe fn with(mut self, other: Range<u64>) -> Self {
         self.direct[1] = other;
+        self
+    }
+
+    /// The page of `sp`, the lowest word that is read, need not be asked about if `here`, the stack pointer of the caller, shows that it is on the
+    /// same stack: a signal's frame, or that of a call, was just written below `sp`.
+    pub(crate) fn standing_on(mut self, sp: u64, here: u64) -> Self {
+        let page = |address: u64| address & !(PAGE - 1);
+        let is_same_stack = sp.wrapping_sub(here) < NEAR;
+        if is_same_stack && page(sp.wrapping_sub(WRITTEN)) == page(sp) {
+            self.seen = page(sp)..page(sp) + PAGE;
+        }
         self
     }
 
@@ -97,7 +140,12 @@ impl<'a> StackMemory<'a> {
     pub(crate) fn read(&mut self, address: u64) -> Result<u64, ()> {
         let end = address.checked_add(WORD).ok_or(())?;
         if self.direct.iter().any(|part| address >= part.start && end <= part.end) {
-            // SAFETY: the word lies within a part of `direct`, which is readable (contracts of `new` and `with`); no alignment is assumed.
+            if !(self.seen.contains(&address) && end <= self.seen.end) {
+                self.look(address)?;
+                self.look(end - 1)?;
+            }
+            // SAFETY: the word lies within a part of `direct`, its pages were readable, and stay so (contracts of `new` and `with`); no
+            //         alignment is assumed. Where the kernel does not answer, all that was readable when the stack became known is taken to be so.
             return Ok(unsafe { arch::load(address) });
         }
         if !address.is_multiple_of(WORD) {
@@ -112,6 +160,19 @@ impl<'a> StackMemory<'a> {
             }
         }
         pages[*last].words.get(((address - start) / WORD) as usize).copied().ok_or(())
+    }
+
+    /// Asks the kernel about the page of this address. A walk goes up, page by page, so that each is asked about once.
+    fn look(&mut self, address: u64) -> Result<(), ()> {
+        if self.seen.contains(&address) {
+            return Ok(());
+        }
+        let start = address & !(PAGE - 1);
+        if is_unreadable(start) {
+            return Err(());
+        }
+        self.seen = if start == self.seen.end { self.seen.start } else { start }..start + PAGE;
+        Ok(())
     }
 }
 
@@ -164,6 +225,64 @@ mod tests {
         assert_eq!((memory.read(at(&words, 0, 0)), memory.read(at(&words, 1, WORDS - 1))), (Ok(7), Ok(7)));
         assert_eq!((memory.read(at(&words, 2, 0)), memory.read(at(&words, 1, 3))), (Ok(8), Ok(7)));
         assert_eq!(memory.read(at(&words, 0, 90)), Ok(8), "it made room");
+    }
+
+    /// Check that a page of what is read directly that was made unreadable is refused, also to a word that only ends in it, and none
+    /// around it; and that each is looked at anew by the next walk.
+    #[test]
+    fn a_page_of_the_stack_that_was_taken_away_is_refused() {
+        const PAGES: u64 = 4;
+        let length = (PAGES * PAGE) as usize;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let both = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a fresh anonymous mapping, of which nothing else knows (mmap(2)).
+        let base = unsafe { libc::mmap(std::ptr::null_mut(), length, both, flags, -1, 0) };
+        assert_ne!(base, libc::MAP_FAILED);
+        let start = base as u64;
+        // What stands in a page says nothing, however it looks: here, as the length of memory to read, it is too large or negative.
+        for (page, filler) in [(0_usize, 0_u8), (1, 0x7f), (2, 0x7f), (3, 0xff)] {
+            // SAFETY: one page of that mapping.
+            unsafe { base.cast::<u8>().add(page * PAGE as usize).write_bytes(filler, PAGE as usize) };
+        }
+        let mut window = Window::new();
+        let mut read = |offsets: [u64; 6]| {
+            // SAFETY: the mapping stays, and is not changed while this reader lives.
+            let mut memory = unsafe { StackMemory::new(start + 16..start + PAGES * PAGE, &mut window, pid()) };
+            offsets.map(|offset| memory.read(start + offset))
+        };
+        let protect = |protection| {
+            // SAFETY: changes one page of that mapping.
+            unsafe { libc::mprotect(base.byte_add(2 * PAGE as usize), PAGE as usize, protection) }
+        };
+        let (filled, ones) = (0x7f7f_7f7f_7f7f_7f7f, u64::MAX);
+        assert_eq!(protect(libc::PROT_NONE), 0);
+        let offsets = [16, PAGE, 2 * PAGE - 4, 2 * PAGE, 3 * PAGE - 4, 3 * PAGE];
+        assert_eq!(read(offsets), [Ok(0), Ok(filled), Err(()), Err(()), Err(()), Ok(ones)]);
+        assert_eq!(protect(both), 0);
+        let straddling = ones << 32 | filled >> 32;
+        assert_eq!(read(offsets), [Ok(0), Ok(filled), Ok(filled), Ok(filled), Ok(straddling), Ok(ones)]);
+        // SAFETY: unmaps exactly what was mapped above.
+        assert_eq!(unsafe { libc::munmap(base, length) }, 0);
+    }
+
+    /// Check that the page that a caller stands on is known only where something was surely written there.
+    #[test]
+    fn only_the_page_that_is_stood_on_is_taken_for_readable() {
+        let mut window = Window::new();
+        let mut seen = |sp: u64, here: u64| {
+            // SAFETY: the direct range is empty.
+            unsafe { StackMemory::new(0..0, &mut window, pid()) }.standing_on(sp, here).seen
+        };
+        let page = 0x7f12_3456_7000;
+        for (sp, here) in [(page + 0x100, page - 0x900), (page + 0xff8, page + 0x10), (page + 0x800, page + 0x800)] {
+            assert_eq!(seen(sp, here), page..page + PAGE, "{sp:#x} {here:#x}");
+        }
+        // The frame may lie in the page below; on another stack, above or far below; and nowhere.
+        for (sp, here) in
+            [(page + 0xf8, page - 0x900), (page + 0x800, page + 0x808), (page + 0x800, page - NEAR), (0, 0)]
+        {
+            assert_eq!(seen(sp, here), 0..0, "{sp:#x} {here:#x}");
+        }
     }
 
     /// Check that null, unmapped, unaligned and overflowing addresses are refused.

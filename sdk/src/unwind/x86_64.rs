@@ -124,24 +124,22 @@ pub(crate) unsafe fn load(address: u64) -> u64 {
     word
 }
 
-/// Copies memory of this process from `address` into `buffer`; the number of bytes copied, 0 where nothing can be read.
+/// process_vm_readv(2) with one place on each side, as a bare instruction: the C library's wrapper would write `errno`. The number of
+/// bytes copied, or the error's, negative.
 ///
-/// `process_vm_readv(2)` as a bare instruction: the C library's wrapper would write `errno`.
-pub(crate) fn read_own_memory(pid: u32, address: u64, buffer: &mut [u64]) -> u64 {
-    let length = size_of_val(buffer);
-    let local = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: length };
-    let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: length };
-    let copied: i64;
-    // SAFETY: process_vm_readv(2) writes only to `local`, which is `buffer`, a slice of plain words that we hold
-    //         exclusively; whatever `remote` is, the kernel checks it. The instruction clobbers rcx and r11 (syscall(2)).
+/// # Safety
+/// What `local` describes must be free to be written to. The kernel checks the rest, whatever it is.
+pub(crate) unsafe fn process_vm_readv(pid: u32, local: *const libc::iovec, remote: *const libc::iovec) -> i64 {
+    let outcome;
+    // SAFETY: the call writes only to what `local` describes, which the caller gives. The instruction clobbers rcx and r11 (syscall(2)).
     unsafe {
         asm!(
             "syscall",
-            inlateout("rax") libc::SYS_process_vm_readv => copied,
+            inlateout("rax") libc::SYS_process_vm_readv => outcome,
             in("rdi") u64::from(pid),
-            in("rsi") &raw const local,
+            in("rsi") local,
             in("rdx") 1_u64,
-            in("r10") &raw const remote,
+            in("r10") remote,
             in("r8") 1_u64,
             in("r9") 0_u64,
             lateout("rcx") _,
@@ -149,7 +147,7 @@ pub(crate) fn read_own_memory(pid: u32, address: u64, buffer: &mut [u64]) -> u64
             options(nostack),
         );
     }
-    u64::try_from(copied).unwrap_or(0)
+    outcome
 }
 
 /// Calls `work` with the stack pointer at `top`.

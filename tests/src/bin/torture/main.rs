@@ -11,6 +11,7 @@ mod children;
 mod deep;
 mod exec;
 mod goroutines;
+mod hole;
 mod leaks;
 mod libraries;
 mod others;
@@ -54,6 +55,7 @@ fn run() -> Result<Value> {
         "malloc" => storms::malloc(&options),
         "panics" => storms::panics(&options),
         "deep" => deep::deep(&options),
+        "hole" => hole::hole(&options),
         "others" => others::others(&options),
         "goroutines" => goroutines::goroutines(&options),
         "handler" => proof::handler(&options),

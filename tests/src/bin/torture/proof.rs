@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use profiler::Profiler;
-use profiler_tests::sandbox::{trap_all_but, trapped_others, trapped_reads};
+use profiler_tests::sandbox::{trap_all_but, trapped_looks, trapped_others, trapped_reads};
 use profiler_tests::signal::{Aimed, record, with_empty_handler};
 use profiler_tests::stack::{below, on_other_stack};
 use profiler_tests::subject::Options;
@@ -35,6 +35,7 @@ struct Counted {
     allocations: u64,
     changed_errno: u64,
     reads: u64,
+    looks: u64,
     /// How many, and the number of the first.
     other_calls: (u64, i32),
 }
@@ -60,7 +61,7 @@ pub(crate) fn handler(options: &Options) -> Result<Value> {
         let (other_calls, first_other_call) = counted.other_calls;
         Ok(json!({
             "samples": SAMPLES, "allocations": counted.allocations, "changed_errno": counted.changed_errno,
-            "reads": counted.reads, "other_calls": other_calls, "first_other_call": first_other_call,
+            "reads": counted.reads, "looks": counted.looks, "other_calls": other_calls, "first_other_call": first_other_call,
         }))
     })
 }
@@ -116,15 +117,16 @@ fn count(may_read: bool) {
     }
     let mut counted;
     loop {
-        let (allocated, reads) = (allocations::count(), trapped_reads());
+        let (allocated, reads, looks) = (allocations::count(), trapped_reads(), trapped_looks());
         let mut changed_errno = 0;
         for _ in 0..SAMPLES {
             set_errno(libc::EXDEV);
             at_depth(20, &mut || drop(signal.replay()));
             changed_errno += u64::from(errno() != libc::EXDEV);
         }
-        let (allocations, reads) = (allocations::count() - allocated, trapped_reads() - reads);
-        counted = Counted { allocations, changed_errno, reads, other_calls: trapped_others() };
+        let allocations = allocations::count() - allocated;
+        let (reads, looks) = (trapped_reads() - reads, trapped_looks() - looks);
+        counted = Counted { allocations, changed_errno, reads, looks, other_calls: trapped_others() };
         // Until the sampler knows where this thread's stack ends, it reads it as a foreign one.
         if counted.reads == 0 {
             break;
