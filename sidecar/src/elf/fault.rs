@@ -29,6 +29,9 @@ pub enum Why {
     /// There is more of it than any program has.
     #[error("{0} is more than any program has")]
     TooMuch(u64),
+    /// So many bytes of the file were read through, and still there is no end.
+    #[error("{0} bytes were read of the file before it, which is more than any program takes")]
+    Exhausting(u64),
 }
 
 impl Fault {

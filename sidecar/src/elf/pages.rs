@@ -1,11 +1,15 @@
 //! The bytes of a file, read a page at a time and kept within a bound.
 //!
-//! In: an open file, or bytes in memory. Out: copies of ranges of it. Any thread; a short lock guards the pages that are kept.
+//! In: an open file, or bytes in memory. Out: copies of ranges of it. Any thread; a short lock guards the pages that are kept. What stands in a
+//! file is up to its author, so there is a bound on how much is read of it from end to end, too: its tables can ask for hours of that.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
+
+use rustix::fs::{SeekFrom, seek};
 
 use super::{Fault, Why};
 
@@ -13,6 +17,8 @@ use super::{Fault, Why};
 const PAGE: usize = 8 << 10;
 /// Pages that are kept of each file: half a megabyte.
 const PAGES: usize = 64;
+/// Most bytes that are read of one file without being kept, in all: a quarter of a second. The symbols of a browser take half of it.
+const MOST: u64 = 512 << 20;
 /// No page has this number: it would lie behind all offsets.
 const NONE: u64 = u64::MAX;
 
@@ -21,6 +27,8 @@ const NONE: u64 = u64::MAX;
 pub(super) struct Pages {
     source: Source,
     len: u64,
+    /// Bytes that may still be read without being kept.
+    left: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -36,11 +44,12 @@ impl Pages {
         if !metadata.is_file() {
             return Err(fault(Why::Malformed("not an ordinary file")));
         }
-        Ok(Self { source: Source::File(file, Box::new(Mutex::new(Kept::new()))), len: metadata.len() })
+        let kept = Box::new(Mutex::new(Kept::new()));
+        Ok(Self { source: Source::File(file, kept), len: metadata.len(), left: AtomicU64::new(MOST) })
     }
 
     pub(super) fn of_bytes(bytes: Vec<u8>) -> Self {
-        Self { len: bytes.len() as u64, source: Source::Memory(bytes) }
+        Self { len: bytes.len() as u64, source: Source::Memory(bytes), left: AtomicU64::new(MOST) }
     }
 
     pub(super) fn len(&self) -> u64 {
@@ -73,6 +82,10 @@ impl Pages {
     /// Fills `into` from `offset` on and keeps nothing, for what is read from end to end.
     pub(super) fn read_once(&self, offset: u64, into: &mut [u8]) -> Result<(), Fault> {
         self.check(offset, into.len())?;
+        let take = |left: u64| left.checked_sub(into.len() as u64);
+        if self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_err() {
+            return Err(Fault::new("bytes of the file", offset, Why::Exhausting(MOST)));
+        }
         match &self.source {
             Source::File(file, _) => file.read_exact_at(into, offset).map_err(|error| unreadable(offset, error.kind())),
             Source::Memory(bytes) => {
@@ -80,6 +93,16 @@ impl Pages {
                 into.copy_from_slice(from.ok_or(Fault::new("bytes of the file", offset, Why::Outside))?);
                 Ok(())
             }
+        }
+    }
+
+    /// Where the first byte from `offset` on lies that is no hole, if one follows. A file system that does not tell has no holes (lseek(2), `SEEK_DATA`).
+    pub(super) fn next_data(&self, offset: u64) -> Option<u64> {
+        let Source::File(file, _) = &self.source else { return Some(offset) };
+        match seek(file, SeekFrom::Data(offset)) {
+            Ok(data) => Some(data.max(offset)),
+            Err(rustix::io::Errno::NXIO) => None,
+            Err(_) => Some(offset),
         }
     }
 

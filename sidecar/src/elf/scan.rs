@@ -4,8 +4,8 @@ use std::ops::ControlFlow;
 
 use super::{File, Segment};
 
-/// Most bytes that one search reads: a sparse file may pretend to have any number.
-const MOST: u64 = 512 << 20;
+/// Most bytes that one search reads: what is looked for stands near the beginning of what is looked through, if that is no hole.
+const MOST: u64 = 256 << 20;
 /// Most places that are looked at more closely: a file may be full of what only looks like it.
 const PLACES: usize = 4096;
 /// Bytes that are read at once.
@@ -53,6 +53,12 @@ impl File {
                     return result;
                 }
                 (inside, room) = (inside + len as u64, room - len as u64);
+                // Perhaps a hole, of which a file may pretend to have any length. Nothing that is looked for is zeros.
+                if bytes.iter().all(|byte| *byte == 0) {
+                    let at = segment.offset.checked_add(inside)?;
+                    let Some(data) = self.pages.next_data(at) else { break };
+                    inside += (data - at) / pattern.align as u64 * pattern.align as u64;
+                }
             }
         }
         None

@@ -14,6 +14,8 @@ const MOST: u64 = 1 << 22;
 const CHUNK: usize = 2048;
 /// Most functions that are kept whole: two megabytes of them.
 const KEPT: usize = 1 << 17;
+/// Functions that are put in order in one reading: as much memory.
+const ORDERED: usize = 3 << 17;
 /// Functions that may lie in others, or have other names.
 const NESTED: usize = 16;
 /// Longest name; a longer one is cut.
@@ -65,8 +67,8 @@ struct Entry {
     name: u32,
 }
 
-/// A function with its number in the table.
-type Numbered = (Entry, u32);
+/// What functions are put in order by where only their numbers are kept: address, whether other modules see it, number.
+type Key = u64;
 
 impl Entry {
     const GLOBAL: u32 = 1 << 31;
@@ -83,14 +85,12 @@ impl Entry {
 impl Symbols {
     pub(super) fn read(file: &File) -> Result<Option<Self>, Fault> {
         let Some((table, names)) = Table::of(file)? else { return Ok(None) };
-        let lowest = table.lowest(file, None, KEPT + 1)?;
+        let lowest = table.lowest(file, None, KEPT + 1, |entry, _| Some(entry))?;
         let index = if lowest.len() > KEPT {
             drop(lowest);
             Index::Numbers(table.numbers(file)?)
         } else {
-            let mut kept: Vec<Entry> = lowest.into_iter().map(|(entry, _)| entry).collect();
-            kept.shrink_to_fit();
-            Index::Whole(kept)
+            Index::Whole(lowest)
         };
         Ok(Some(Self { table, names, index }))
     }
@@ -176,22 +176,30 @@ impl Table {
 
     /// The numbers of all functions by address.
     fn numbers(self, file: &File) -> Result<Vec<u32>, Fault> {
+        let base = file.loaded().map(|segment| segment.address).min().unwrap_or_default();
+        let key = |entry, number| key(base, entry, number);
         let (mut numbers, mut last) = (Vec::new(), None);
         loop {
-            let next = self.lowest(file, last, KEPT)?;
+            let next = self.lowest(file, last, ORDERED, key)?;
             let Some(behind) = next.last() else { break };
             last = Some(*behind);
-            numbers.extend(next.iter().map(|(_, number)| *number));
+            numbers.extend(next.iter().map(|key| (key % MOST) as u32));
         }
         numbers.shrink_to_fit();
         Ok(numbers)
     }
 
-    /// The first `most` functions behind `after` in the order of addresses, in this order.
-    fn lowest(self, file: &File, after: Option<Numbered>, most: usize) -> Result<Vec<Numbered>, Fault> {
-        let (mut low, mut bound): (Vec<Numbered>, Option<Numbered>) = (Vec::new(), None);
+    /// The first `most` functions behind `after` in the order of their keys, in this order.
+    fn lowest<K: Ord + Copy>(
+        self,
+        file: &File,
+        after: Option<K>,
+        most: usize,
+        key: impl Fn(Entry, u32) -> Option<K>,
+    ) -> Result<Vec<K>, Fault> {
+        let (mut low, mut bound): (Vec<K>, Option<K>) = (Vec::new(), None);
         self.each(file, |entry, number| {
-            let this = (entry, number);
+            let Some(this) = key(entry, number) else { return };
             if after.is_some_and(|after| this <= after) || bound.is_some_and(|bound| this > bound) {
                 return;
             }
@@ -251,6 +259,14 @@ impl Table {
         }
         Ok(())
     }
+}
+
+/// The key of a function of a file that is loaded from `base` on; `None`: it lies where no code of the file can.
+fn key(base: u64, entry: Entry, number: u32) -> Option<Key> {
+    const BITS: u32 = u64::BITS - 1 - MOST.ilog2();
+    let offset = entry.address.checked_sub(base).filter(|offset| *offset < 1 << BITS)?;
+    let is_global = u64::from(entry.size & Entry::GLOBAL != 0);
+    Some((offset << 1 | is_global) * MOST + u64::from(number))
 }
 
 /// An entry that is a function which this file defines. Fields: name, info, other, section, value, size.

@@ -163,3 +163,52 @@ fn what_is_kept_of_a_file_is_what_is_in_it() {
         assert_eq!(part, bytes[at..at + len], "{len} bytes at {at}");
     }
 }
+
+/// A program of two segments of data that are `length` bytes long each, all of it a hole but for `word` at the end of the second.
+fn mostly_hole(length: u64, word: u64) -> std::fs::File {
+    use std::os::unix::fs::FileExt;
+    let file = std::fs::File::from(rustix::fs::memfd_create("hole", rustix::fs::MemfdFlags::CLOEXEC).unwrap());
+    let mut header = vec![0; 64];
+    header[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
+    header[0x10..0x14].copy_from_slice(&[2, 0, 62, 0]);
+    header[0x20] = 64;
+    header[0x36] = 56;
+    header[0x38] = 2;
+    for number in 0..2 {
+        let mut segment = [0; 56];
+        segment[..8].copy_from_slice(&[1, 0, 0, 0, 6, 0, 0, 0]);
+        let offset = 4096 + number * length;
+        for (at, value) in [(8, offset), (16, offset), (24, offset), (32, length), (40, length), (48, 4096)] {
+            segment[at..at + 8].copy_from_slice(&value.to_le_bytes());
+        }
+        header.extend(segment);
+    }
+    file.write_all_at(&header, 0).unwrap();
+    file.set_len(4096 + 2 * length).unwrap();
+    file.write_all_at(&word.to_le_bytes(), 4096 + 2 * length - 8).unwrap();
+    file
+}
+
+/// Check that holes, which cost whoever makes them nothing, are not read through, and what stands behind them is found.
+#[test]
+fn a_search_goes_over_holes() {
+    const LENGTH: u64 = 1 << 40;
+    const WORD: u64 = 0x0123_4567_89ab_cdef;
+    let file = File::open(mostly_hole(LENGTH, WORD)).unwrap();
+    let pattern = Pattern { word: WORD, mask: u64::MAX, align: 16 };
+    let found = |address| std::ops::ControlFlow::Break(address);
+    assert_eq!(file.search(|_| true, Pattern { align: 8, ..pattern }, found), Some(4096 + 2 * LENGTH - 8));
+    assert_eq!(file.search(|_| true, pattern, found), None::<u64>, "it stands at no multiple of 16");
+}
+
+/// Check that a file is not read through for ever, whatever its tables ask for.
+#[test]
+fn what_is_read_of_a_file_from_end_to_end_is_bounded() {
+    let file = File::open(mostly_hole(1 << 30, 0)).unwrap();
+    let mut bytes = vec![0; 64 << 20];
+    let outcomes: Vec<_> = (0..12).map(|_| file.pages.read_once(0, &mut bytes).err().map(|fault| fault.why)).collect();
+    assert!(outcomes[..8].iter().all(Option::is_none), "{outcomes:?}");
+    assert!(outcomes[8..].iter().all(|why| matches!(why, Some(Why::Exhausting(_)))), "{outcomes:?}");
+    // What is looked up in it costs little, and goes on.
+    assert!(file.pages.read(0, &mut [0; 64]).is_ok());
+}

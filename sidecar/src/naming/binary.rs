@@ -13,14 +13,16 @@ use super::demangle::demangled;
 use super::frame::{BuildId, Function, Kind, Line};
 use crate::elf::{self, Segment};
 use crate::go::{self, Call, Program, Role};
+use crate::target::Root;
 
-/// Which file, and which state of it.
+/// Which file, which state of it, and in whose root symbols that were split off from it are looked for: another container may have none, or its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Identity {
     device: u64,
     inode: u64,
     size: u64,
     modified: (i64, i64),
+    root: Option<Root>,
 }
 
 /// An open binary.
@@ -52,11 +54,11 @@ pub(super) struct Found {
 }
 
 impl Identity {
-    /// That of an open file.
-    pub(super) fn of(file: &File) -> std::io::Result<Self> {
+    /// That of an open file of a process with this root.
+    pub(super) fn of(file: &File, root: Option<Root>) -> std::io::Result<Self> {
         let stat = file.metadata()?;
         let modified = (stat.mtime(), stat.mtime_nsec());
-        Ok(Self { device: stat.dev(), inode: stat.ino(), size: stat.size(), modified })
+        Ok(Self { device: stat.dev(), inode: stat.ino(), size: stat.size(), modified, root })
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::binary::{Binary, Identity};
 use crate::elf;
-use crate::target::Process;
+use crate::target::{Process, Root};
 
 /// Most binaries that are open at once.
 const MOST: usize = 24;
@@ -39,16 +39,17 @@ impl Book {
         Some(binary)
     }
 
-    /// The binary that a file holds, with the symbols that `split` finds elsewhere. Can wait for both.
+    /// The binary that a file of a process with this root holds, with the symbols that `split` finds elsewhere. Can wait for both.
     ///
     /// # Errors
     /// What the file system says.
     pub(super) fn open(
         &self,
         file: File,
+        root: Option<Root>,
         split: impl FnOnce(&elf::File) -> Option<elf::File>,
     ) -> std::io::Result<(Identity, Arc<Binary>)> {
-        let identity = Identity::of(&file)?;
+        let identity = Identity::of(&file, root)?;
         if let Some(known) = self.find(&identity) {
             return Ok((identity, known));
         }

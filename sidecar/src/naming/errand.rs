@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::binary::{Binary, Found};
+use super::binary::{Binary, Found, Identity};
 use super::book::Book;
 use super::frame::Module;
 use super::process::within;
@@ -77,8 +77,7 @@ fn again(process: Process, mapping: &Mapping, image: &Image, book: &Book) -> Opt
     if let Some(known) = book.find(&identity) {
         return Some(known);
     }
-    let file = process.open_mapped(mapping).ok()?;
-    let (found, binary) = book.open(file, |elf| split::find(elf, process, mapping)).ok()?;
+    let (found, binary) = open_binary(process, mapping, book)?;
     (found == identity).then_some(binary)
 }
 
@@ -114,7 +113,13 @@ fn source(process: Process, mapping: &Mapping, book: &Book) -> Option<(Arc<Binar
     if !mapping.is_file() {
         return None;
     }
-    let file = process.open_mapped(mapping).inspect_err(|fault: &Fault| tracing::debug!(%fault, "no names")).ok()?;
-    let (identity, binary) = book.open(file, |elf| split::find(elf, process, mapping)).ok()?;
+    let (identity, binary) = open_binary(process, mapping, book)?;
     Some((binary, Source::File(identity)))
+}
+
+/// The binary of a mapping, with the symbols that were split off from it, if they are in the root of the process or in ours.
+fn open_binary(process: Process, mapping: &Mapping, book: &Book) -> Option<(Identity, Arc<Binary>)> {
+    let opened = process.files().and_then(|files| Ok((files.mapped(mapping)?, files)));
+    let (file, files) = opened.inspect_err(|fault: &Fault| tracing::debug!(%fault, "no names")).ok()?;
+    book.open(file, files.root(), |elf| split::find(elf, &files, mapping)).ok()
 }

@@ -1,6 +1,6 @@
 //! Symbols that were split off from a program or library: by its build id, then by the debug link in it.
 //!
-//! In: a file without a symbol table of its own, the process that has it mapped. Out: the file with the symbols, if it belongs to the first: the build
+//! In: a file without a symbol table of its own, the files of the process that has it mapped. Out: the file with the symbols, if it belongs to the first: the build
 //! id says so, else the checksum in the link. Looked for in the process's own root, then in ours, where debuginfod clients may have put it; nothing is
 //! fetched. Opens and reads files, for which it may wait: only the threads that read do it ([`super::reader`]).
 //!
@@ -11,21 +11,20 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use crate::elf;
-use crate::target::{Files, Mapping, Process};
+use crate::target::{Files, Mapping};
 
-/// Largest file of which a checksum is made: half a second.
-const MAX_CHECKSUM: u64 = 512 << 20;
+/// Largest file of which a checksum is made, where there are no build ids: a tenth of a second.
+const MAX_CHECKSUM: u64 = 128 << 20;
 /// Where distributions put them.
 const SYSTEM: &str = "/usr/lib/debug";
 
 /// The file with the symbols of `own`.
-pub(super) fn find(own: &elf::File, process: Process, mapping: &Mapping) -> Option<elf::File> {
+pub(super) fn find(own: &elf::File, files: &Files, mapping: &Mapping) -> Option<elf::File> {
     if own.has_symbol_table() {
         return None;
     }
-    let files = process.files().ok()?;
     let id = own.build_id().filter(|id| id.len() > 1 && id.len() <= 64);
-    by_id(id.as_deref(), &files).or_else(|| by_link(own, id.as_deref(), &files, mapping.path().0))
+    by_id(id.as_deref(), files).or_else(|| by_link(own, id.as_deref(), files, mapping.path().0))
 }
 
 fn by_id(id: Option<&[u8]>, files: &Files) -> Option<elf::File> {

@@ -17,7 +17,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, fstatfs, openat, openat2};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, fstatfs, openat, openat2, statat};
 use rustix::io::Errno;
 
 use super::fault::Fault;
@@ -35,6 +35,15 @@ pub struct Identity {
     pub size: u64,
     /// When its content changed last, as seconds and nanoseconds.
     pub modified: (i64, u64),
+}
+
+/// The root of a process: equal for two that find the same file by the same path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Root {
+    /// The mount namespace, by its inode.
+    mounts: u64,
+    device: u64,
+    inode: u64,
 }
 
 /// The files of one process.
@@ -113,6 +122,14 @@ impl Files {
         let found = self.resolve(&root, path).map_err(|errno| self.folder.missing(&name, errno))?;
         self.regular(&name, &found)?;
         self.reopen(&name, &found)
+    }
+
+    /// Its root; `None` where we may not look.
+    #[must_use]
+    pub fn root(&self) -> Option<Root> {
+        let stat = |link| statat(&self.folder, link, AtFlags::empty()).ok();
+        let (mounts, root) = (stat("ns/mnt")?, stat("root")?);
+        Some(Root { mounts: mounts.st_ino, device: root.st_dev, inode: root.st_ino })
     }
 
     /// By `map_files`, where each of the kernel's mappings has a link to its very file.

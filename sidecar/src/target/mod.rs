@@ -16,7 +16,7 @@ mod stat;
 
 pub use aside::{Aside, NoAnswer, Whom};
 pub use fault::Fault;
-pub use files::{Files, Identity};
+pub use files::{Files, Identity, Root};
 pub use folder::Folder;
 pub(crate) use mappings::undeleted;
 pub use mappings::{Device, Line, Mapping, Mappings, Scan};

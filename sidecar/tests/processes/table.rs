@@ -350,6 +350,16 @@ fn programs_on_a_disk_that_hangs_lose_themselves_alone() {
             Some(()).filter(|()| visit(&mut table, subject.pid()).profiled.is_ok())
         });
     }
+    // One that is known and still runs its program stays what it is, whoever keeps the disk busy when it is looked at again.
+    disk.hang();
+    let known = &subjects[0];
+    until("a look at a known one, without an answer", || {
+        let target = table.refresh(known.pid(), Instant::now()).unwrap();
+        assert_eq!(target.profiled, Ok(()));
+        Some(()).filter(|()| table.away() == 1)
+    });
+    assert_eq!(visit(&mut table, known.pid()).profiled, Ok(()));
+    disk.go_on();
     drop(subjects);
     assert_eq!(table.away(), 0);
 }

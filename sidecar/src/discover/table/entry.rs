@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::super::classify::classify;
 use super::super::resource::Pod;
 use super::super::scout::Scout;
-use super::super::target::Target;
+use super::super::target::{Target, WhyNot};
 use super::Options;
 use crate::target::{Folder, Process, Stat, State};
 
@@ -62,10 +62,16 @@ impl Entry {
         };
         let has_ended = stat.state == State::Ended;
         let same_program = known.as_ref().is_some_and(|entry| entry.layout == stat.layout);
-        let pause =
-            known.as_ref().filter(|_| same_program).map_or(FIRST_LOOK, |entry| (entry.pause * 2).min(LAST_LOOK));
+        let has_answered = found.as_ref().is_none_or(|target| target.profiled != Err(WhyNot::NoAnswer));
+        let pause = known
+            .as_ref()
+            .filter(|_| same_program && has_answered)
+            .map_or(FIRST_LOOK, |entry| (entry.pause * 2).min(LAST_LOOK));
+        let is_another = known.as_ref().is_some_and(|entry| entry.is_another);
         let old = known.and_then(|entry| entry.target);
         let target = match (found.map(Arc::new), old) {
+            // The program is the one that it was, and only whoever has its file on the same disk keeps the answer back.
+            (Some(_), Some(old)) if !has_answered && same_program && !is_another => Some(old),
             // The same Arc as long as nothing changed, so that others see at once that nothing did.
             (Some(new), Some(old)) if new == old => Some(old),
             // Of one that ended, what it was is worth more than that it ended.
