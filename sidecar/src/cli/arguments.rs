@@ -56,7 +56,7 @@ pub(super) enum Command {
     Record(RecordArguments),
     /// Show where a process spends its time on processors, again and again; of a Go program with its heap, collections and threads
     Top(TopArguments),
-    /// Show the heap of a Go program by function, or write it as pprof; needs no change in the program
+    /// Show the heap of a Go program by function, or write it as pprof; of programs that link Go's heap profiling in, as those with net/http/pprof do
     Heap(HeapArguments),
     /// Show what the goroutines of a Go program do and wait for, or write them as pprof
     Goroutines(GoroutinesArguments),
