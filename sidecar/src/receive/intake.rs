@@ -35,6 +35,8 @@ pub struct Figures {
     pub refused: AtomicU64,
     /// Requests that were sent away for now: too many were under way.
     pub postponed: AtomicU64,
+    /// Connections that were closed because they were idle: for too long, or another one needed the place.
+    pub closed_idle: AtomicU64,
     /// Profiles that were handed on.
     pub profiles: AtomicU64,
     /// Profiles that were refused out of requests that were taken.
@@ -74,6 +76,11 @@ impl Intake {
     /// Counts a request that was refused for good.
     pub(super) fn refused(&self) {
         self.figures.refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a connection that was closed because it was idle.
+    pub(super) fn closed_idle(&self) {
+        self.figures.closed_idle.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts a request that may come again.

@@ -218,6 +218,39 @@ fn senders_that_say_nothing_are_given_up() {
         let request = post(PROFILES, PROTOBUF, &[0; 100]);
         let (status, answer) = exchange(receiver.address, &request[..request.len() - 1]).await;
         assert_eq!(status, 408, "{answer}");
+        // One that was answered, and says nothing more.
+        let kept = format!("POST {PROFILES} HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n{PROTOBUF}\r\n");
+        assert_eq!(exchange(receiver.address, kept.as_bytes()).await.0, 200);
+    });
+}
+
+/// Check that connections that say nothing, or only answer pings, keep nobody out: the one that has been idle longest goes; and that one without
+/// a request ends by itself, whatever it says otherwise.
+#[test]
+fn idle_connections_keep_nobody_out() {
+    on_a_runtime(async {
+        let (patience, idle) = (Duration::from_millis(100), Duration::from_secs(1));
+        let receiver = Receiver::start(Bounds { connections: 3, patience, idle, ..Bounds::default() });
+        let mut held = Vec::new();
+        for _ in 0..3 {
+            let stream = TokioIo::new(TcpStream::connect(receiver.address).await.unwrap());
+            let (sender, connection) =
+                hyper::client::conn::http2::handshake::<_, _, Idle>(TokioExecutor::new(), stream).await.unwrap();
+            held.push((sender, tokio::spawn(connection)));
+        }
+        // Pings are answered meanwhile.
+        tokio::time::sleep(3 * patience).await;
+        assert!(held.iter().all(|(_, connection)| !connection.is_finished()));
+        let begun = std::time::Instant::now();
+        let request = post(PROFILES, PROTOBUF, &otlp::encode_to_vec(&set()));
+        let (status, answer) = exchange(receiver.address, &request).await;
+        assert_eq!(status, 200, "{answer}");
+        assert!(begun.elapsed() < idle / 2, "{:?}", begun.elapsed());
+        assert_eq!(receiver.intake.figures().closed_idle.load(Ordering::Relaxed), 1);
+        for (_, connection) in held {
+            drop(connection.await);
+        }
+        assert_eq!(receiver.intake.figures().closed_idle.load(Ordering::Relaxed), 3);
     });
 }
 

@@ -150,6 +150,7 @@ fn received(intake: &Intake) -> StatsSection {
         .with("requests", figures.accepted.load(Ordering::Relaxed))
         .with("refused", figures.refused.load(Ordering::Relaxed))
         .with("postponed", figures.postponed.load(Ordering::Relaxed))
+        .with("closed_idle", figures.closed_idle.load(Ordering::Relaxed))
         .with("profiles", figures.profiles.load(Ordering::Relaxed))
         .with("rejected_profiles", figures.rejected_profiles.load(Ordering::Relaxed))
 }
