@@ -44,7 +44,7 @@ impl Sampling {
     pub(super) fn run(mut self, commands: &Receiver<Command>) {
         self.handle.sampling(self.pipeline.samples());
         while self.obey(commands) {
-            self.pipeline.turn(TURN.min(self.next_end.saturating_duration_since(Instant::now())));
+            self.pipeline.turn(patience(self.next_end, Instant::now(), self.tasks.has_room()));
             let now = Instant::now();
             if now >= self.next_end && self.tasks.has_room() {
                 self.end();
@@ -112,5 +112,32 @@ impl Sampling {
             tracing::warn!("{judgement}");
         }
         self.handle.judged(judgement);
+    }
+}
+
+/// How long records may wait: no longer than until the interval ends, unless its end is not taken yet.
+fn patience(next_end: Instant, now: Instant, has_room: bool) -> Duration {
+    let left = next_end.saturating_duration_since(now);
+    if left.is_zero() && !has_room { TURN } else { TURN.min(left) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that the thread rests between turns, also while an interval that is over is not taken.
+    #[test]
+    fn it_rests_where_the_main_thread_is_behind() {
+        let now = Instant::now();
+        let (soon, long) = (now + Duration::from_millis(3), now + Duration::from_secs(3));
+        for (next_end, has_room, expected) in [
+            (long, true, TURN),
+            (long, false, TURN),
+            (soon, false, soon - now),
+            (now, true, Duration::ZERO),
+            (now, false, TURN),
+        ] {
+            assert_eq!(patience(next_end, now, has_room), expected, "{has_room}");
+        }
     }
 }
