@@ -20,7 +20,7 @@ use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpStream;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
@@ -106,7 +106,7 @@ pub(super) struct Door {
     pub(super) intake: Arc<Intake>,
     pub(super) bounds: Bounds,
     /// Places for bodies under way.
-    pub(super) requests: Semaphore,
+    requests: Semaphore,
     /// When it was last said that connections go for others.
     said: Mutex<Option<Instant>>,
 }
@@ -114,6 +114,15 @@ pub(super) struct Door {
 impl Door {
     fn new(intake: Arc<Intake>, bounds: Bounds) -> Self {
         Self { intake, bounds, requests: Semaphore::new(bounds.requests), said: Mutex::default() }
+    }
+
+    /// A place for a body, or why there is none now.
+    pub(super) fn admit(&self) -> Result<SemaphorePermit<'_>, Later> {
+        if self.intake.puts_off() {
+            return Err(Later { why: "too much CPU is used, and this waits for now", seconds: "5" });
+        }
+        let crowded = |_| Later { why: "too many requests are under way", seconds: "1" };
+        self.requests.try_acquire().map_err(crowded)
     }
 
     /// An idle connection went for a new one.
@@ -127,6 +136,13 @@ impl Door {
             tracing::warn!("the receiver has {most} connections: those that are idle longest are closed for new ones");
         }
     }
+}
+
+/// Why a request is to come again, and when.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Later {
+    pub(super) why: &'static str,
+    pub(super) seconds: &'static str,
 }
 
 /// The next connection.

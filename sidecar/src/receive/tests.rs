@@ -206,6 +206,24 @@ fn too_much_at_once_is_put_off() {
     });
 }
 
+/// Check that over the budget senders are told to come again, over both protocols, and are taken when that is over.
+#[test]
+fn over_the_budget_senders_are_put_off() {
+    on_a_runtime(async {
+        let receiver = Receiver::start(Bounds::default());
+        let bytes = otlp::encode_to_vec(&set());
+        receiver.intake.put_off(true);
+        let (_, answer) = exchange(receiver.address, &post(PROFILES, PROTOBUF, &bytes)).await;
+        assert!(answer.starts_with("HTTP/1.1 429") && answer.contains("retry-after: 5"), "{answer}");
+        assert!(answer.contains("too much CPU is used"), "{answer}");
+        let (_, headers, _) = call(receiver.address, "grpc-encoding", "identity", framed(0, &bytes)).await;
+        assert_eq!(headers["grpc-status"], "14");
+        receiver.intake.put_off(false);
+        assert_eq!(exchange(receiver.address, &post(PROFILES, PROTOBUF, &bytes)).await.0, 200);
+        assert_eq!(receiver.figures(), [1, 0, 2, 1, 0]);
+    });
+}
+
 /// Check that a connection that says nothing, and a body that does not come, end by themselves.
 #[test]
 fn senders_that_say_nothing_are_given_up() {

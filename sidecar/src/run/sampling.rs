@@ -34,7 +34,8 @@ pub(super) struct Sampling {
 impl Sampling {
     pub(super) fn new(pipeline: Pipeline, config: &Config, bounds: Bounds, handle: Handle, tasks: Tasks) -> Self {
         let now = Instant::now();
-        let governor = Governor::new(config.rate_hz, bounds, Usage::read().unwrap_or_default());
+        let usage = Usage::read().unwrap_or_default().with_sampling(pipeline.cost(), handle.made_by());
+        let governor = Governor::new(config.rate_hz, bounds, usage);
         let interval = config.interval;
         let next_end = now + interval;
         Self { pipeline, interval, governor, handle, tasks, next_end, next_publish: now, judged: now }
@@ -91,7 +92,7 @@ impl Sampling {
     fn judge(&mut self, now: Instant) {
         let elapsed = now.duration_since(std::mem::replace(&mut self.judged, now));
         let usage = match Usage::read() {
-            Ok(usage) => usage,
+            Ok(usage) => usage.with_sampling(self.pipeline.cost(), self.handle.made_by()),
             Err(error) => return tracing::warn!(%error, "the budget is not looked at"),
         };
         let judgement = self.governor.judge(usage, elapsed);
@@ -108,7 +109,7 @@ impl Sampling {
                 (self.governor.refused(judgement), false)
             }
         };
-        if is_set || judgement.shed {
+        if is_set || judgement.shed || judgement.is_over && !judgement.was_over {
             tracing::warn!("{judgement}");
         }
         self.handle.judged(judgement);

@@ -118,6 +118,8 @@ fn budget(view: &View) -> StatsSection {
     match view.judgement {
         Some(judgement) => section
             .with("cpu_percent", judgement.cpu_percent)
+            .with("sampling_percent", judgement.sampling_percent)
+            .with("serving_percent", judgement.serving_percent)
             .with("resident_bytes", judgement.resident)
             .with("last", judgement.to_string()),
         None => section,
