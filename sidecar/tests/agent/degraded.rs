@@ -95,6 +95,7 @@ fn settings_that_cannot_be_name_their_place() {
         ("[targets]\ninclude = [\"*/a\"]\nexclude = [\"*/a\"]\n", ["*/a", "exclude"]),
         ("interval = \"soon\"\n", ["wrong.toml:1", "interval"]),
         ("rate_hz = 0\n", ["wrong.toml:1", "rate_hz"]),
+        ("[[export]]\nto = \"files\"\nfolder = \"/no/such\"\n", ["wrong.toml:1", "/no/such"]),
     ] {
         std::fs::write(&file, text).unwrap();
         // First what ends in any case.
