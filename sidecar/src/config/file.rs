@@ -92,7 +92,11 @@ pub(super) fn read(path: &Path) -> Result<(Layer, Vec<Said<Export>>), Error> {
     let source = Source { path, text: &text };
     let file: File = toml::from_str(&text).map_err(|error| {
         let place = error.span().map_or_else(|| path.display().to_string(), |span| source.place(span.start));
-        Error::new(place, error.message().trim().to_owned(), "write it as the documentation of the file shows")
+        Error::new(
+            place,
+            error.message().trim().to_owned(),
+            "settings files are TOML: write it as docs/sidecar.md shows",
+        )
     })?;
     let exports =
         file.export.into_iter().map(|export| Said::new(source.place(export.span().start), export.into_inner()));

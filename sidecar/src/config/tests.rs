@@ -88,6 +88,8 @@ fn metrics_are_sent_unless_somebody_says_no() {
 fn errors_of_the_file_name_the_line() {
     let unknown = refusal("rate_hz = 99\n\n[budget]\ncpu = 3\n");
     assert!(unknown.starts_with("FILE:4: unknown field `cpu`") && unknown.contains("cpu_percent"), "{unknown}");
+    let other = refusal("targets:\n  include: [a]\n");
+    assert!(other.starts_with("FILE:1: ") && other.contains("settings files are TOML"), "{other}");
     let rate = refusal("# rate\nrate_hz = 0\n");
     assert_eq!(rate, "FILE:2: rate_hz=0: a rate is 1 to 10000 Hz; set a rate such as 99");
     let glob = refusal("[targets]\ninclude = [\n  \"ok\",\n  \"[a\",\n]\n");
@@ -330,6 +332,10 @@ fn variables_that_cannot_be_are_named() {
     ] {
         let error = refused(name, value);
         assert!(error.starts_with(&format!("{name}=")), "{error}");
+    }
+    for (value, told) in [("10ms", "each 1s to 1h"), ("2h", "each 1s to 1h"), ("often", "not a duration")] {
+        let error = refused("PROFILER_RUNTIME_INTERVAL", value);
+        assert!(error.contains(told) && error.ends_with(", or off"), "{error}");
     }
     assert!(refused("OTEL_EXPORTER_OTLP_ENDPOINT", "nonsense").contains("OTEL_EXPORTER_OTLP_ENDPOINT"));
 }

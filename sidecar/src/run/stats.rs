@@ -13,7 +13,6 @@ use super::source::{Handle, View};
 use super::{instruments, pulls};
 use crate::discover::Target;
 use crate::naming;
-use crate::privilege::Tier;
 use crate::receive::Intake;
 
 /// Most processes that have a section of their own.
@@ -108,13 +107,8 @@ fn processes(view: &View) -> StatsSection {
 }
 
 fn budget(view: &View) -> StatsSection {
-    let tier = match view.tier {
-        Tier::Full => "full",
-        Tier::SameUser => "same user",
-        Tier::NoEbpf => "no eBPF",
-        Tier::None => "none",
-    };
-    let section = StatsSection::new("self").with("privilege", tier).with("wanted_hz", u64::from(view.wanted_hz));
+    let section =
+        StatsSection::new("self").with("privilege", view.tier.to_string()).with("wanted_hz", u64::from(view.wanted_hz));
     match view.judgement {
         Some(judgement) => section
             .with("cpu_percent", judgement.cpu_percent)
