@@ -175,15 +175,15 @@ impl fmt::Display for Judgement {
             "used {cpu_percent:.1} % of a processor (sampling {sampling_percent:.1}, page, receiver, pulls and sending "
         )?;
         write!(f, "{serving_percent:.1}, captures and the rest {rest:.1}) and {mib} MiB: ")?;
-        match self.rate_hz.cmp(&self.before_hz) {
-            std::cmp::Ordering::Less => write!(f, "over the bound, rate lowered from {} Hz", self.before_hz)?,
+        let Self { rate_hz, before_hz, .. } = self;
+        match rate_hz.cmp(before_hz) {
+            std::cmp::Ordering::Less => write!(f, "over the bound, rate lowered from {before_hz} Hz to {rate_hz} Hz"),
             std::cmp::Ordering::Equal if self.is_over => {
-                write!(f, "over the bound, but not by sampling: received profiles are put off at times, rate stays")?;
+                write!(f, "over the bound: received profiles are put off at times, rate stays at {rate_hz} Hz")
             }
-            std::cmp::Ordering::Equal => write!(f, "rate stays")?,
-            std::cmp::Ordering::Greater => write!(f, "room again, rate raised from {} Hz", self.before_hz)?,
+            std::cmp::Ordering::Equal => write!(f, "rate stays at {rate_hz} Hz"),
+            std::cmp::Ordering::Greater => write!(f, "room again, rate raised from {before_hz} Hz to {rate_hz} Hz"),
         }
-        write!(f, " to {} Hz", self.rate_hz)
     }
 }
 
@@ -302,7 +302,9 @@ mod tests {
         );
         let told = judged[1].to_string();
         assert!(
-            told.contains("sampling 1.0") && told.contains("sending 50.0") && told.contains("not by sampling"),
+            told.contains("sampling 1.0")
+                && told.contains("sending 50.0")
+                && told.contains("put off at times, rate stays at 99 Hz"),
             "{told}"
         );
         // Back from the lowest rate to the wanted one, though others go on.
