@@ -1,9 +1,9 @@
 //! The sidecar's own CPU and memory, kept within bounds by itself.
 //!
-//! In: what the kernel says this process used ([`Usage::read`]), and how much of it for samples, every few seconds, on the thread that drains. Out: the rate to sample
-//! at from now on, whether what others send waits, and whether to let go of memory, with the reason for the log and `/stats`. The rate follows what
-//! depends on it alone: a lower one would not make up for readers of the page, or for profiles that are received. A rate that could not be had is given back
-//! ([`Governor::refused`]) and tried again. Samples weigh as much as the rate they were
+//! In: what the kernel says this process used ([`Usage::read`]), and how much of it for samples, every few seconds, on the thread that drains.
+//! Out: the rate to sample at from now on, whether what others send waits, and whether to let go of memory, with the reason for the log and
+//! `/stats`. The rate follows what depends on it alone: a lower one would not make up for readers of the page, or for profiles that are
+//! received. A rate that could not be had is given back ([`Governor::refused`]) and tried again. Samples weigh as much as the rate they were
 //! taken at says, so that totals stay true whatever the rate.
 
 mod excess;

@@ -226,7 +226,8 @@ fn pulls_over_tls_are_set() {
     }
 }
 
-/// Check that files and folders that cannot be used are named with the setting, the secret ones without what they hold, and those that can be used are taken.
+/// Check that tokens, files and folders that cannot be used are named with the setting, without what is secret, and that those that can be used
+/// are taken.
 #[test]
 fn what_cannot_be_used_is_named() {
     let at_hand = |file: &str, variables: &[(&str, &str)]| {

@@ -1,8 +1,8 @@
 //! OTLP over gRPC: one method, answered by hand.
 //!
 //! In: a request over HTTP/2. Out: a message with trailers, or trailers alone with a status. Codes: INVALID_ARGUMENT for what cannot be
-//! decoded, RESOURCE_EXHAUSTED for what is too large, UNAVAILABLE (to be tried again) where too much is under way or too much CPU is used, UNIMPLEMENTED for other
-//! methods and compressions.
+//! decoded, RESOURCE_EXHAUSTED for what is too large, UNAVAILABLE (to be tried again) where too much is under way or too much CPU is used,
+//! UNIMPLEMENTED for other methods and compressions.
 //!
 //! Source: gRPC over HTTP/2 (PROTOCOL-HTTP2.md), compression.md, statuscodes.md; OTLP specification, "OTLP/gRPC Response".
 

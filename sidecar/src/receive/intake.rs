@@ -36,7 +36,7 @@ pub struct Figures {
     pub refused: AtomicU64,
     /// Requests that were sent away for now: too many were under way, or too much CPU was used.
     pub postponed: AtomicU64,
-    /// Connections that were closed because they were idle: for too long, or another one needed the place.
+    /// Idle connections that were closed: another one needed the place, or there was no request of HTTP/2 for too long.
     pub closed_idle: AtomicU64,
     /// Profiles that were handed on.
     pub profiles: AtomicU64,
