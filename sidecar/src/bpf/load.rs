@@ -163,14 +163,22 @@ fn ours(what: &str) -> Error {
 
 fn refused(error: &EbpfError) -> Error {
     let text = error_text(error);
-    let remedy = if text.contains("EPERM") || text.contains("os error 1)") || text.contains("os error 13)") {
+    let remedy = remedy(&text);
+    Error::new("loading the eBPF programs (bpf(2))", text, remedy)
+}
+
+/// What to do about an error with this text.
+fn remedy(text: &str) -> &'static str {
+    let is_one_of = |numbers: &[i32]| numbers.iter().any(|number| text.contains(&format!("os error {number})")));
+    if text.contains("EPERM") || is_one_of(&[libc::EPERM, libc::EACCES]) {
         "give the sidecar CAP_BPF and CAP_PERFMON, a seccomp profile that allows bpf, and a kernel that is not locked down"
+    } else if is_one_of(&[libc::EMFILE, libc::ENFILE]) {
+        "raise the limit of open files (RLIMIT_NOFILE)"
     } else if text.contains("Verifier output") {
         "report this with the name of the kernel: its verifier refused the program"
     } else {
         "the kernel must be 5.15 or newer, with CONFIG_BPF_SYSCALL"
-    };
-    Error::new("loading the eBPF programs (bpf(2))", text, remedy)
+    }
 }
 
 /// An error with those behind it.
@@ -189,4 +197,18 @@ fn error_text(error: &dyn std::error::Error) -> String {
 
 fn first_line(text: &str) -> String {
     text.lines().next().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that what the system does not allow, or has no room for, is not blamed on the kernel's age.
+    #[test]
+    fn remedies_are_of_the_cause() {
+        let told = |number| remedy(&format!("creating a map failed: {}", std::io::Error::from_raw_os_error(number)));
+        assert!(told(libc::EPERM).contains("CAP_BPF") && told(libc::EACCES).contains("CAP_BPF"));
+        assert!(told(libc::EMFILE).contains("RLIMIT_NOFILE") && told(libc::ENFILE).contains("RLIMIT_NOFILE"));
+        assert!(told(libc::EINVAL).contains("5.15"));
+    }
 }

@@ -1,13 +1,21 @@
 //! The sidecar's own CPU and memory, kept within bounds by itself.
 //!
-//! In: what the kernel says this process used ([`Usage::read`]), every few seconds, on the thread that drains. Out: the rate to sample
-//! at from now on, and whether to let go of memory, with the reason for the log and `/stats`. A rate that could not be had is given back
-//! ([`Governor::refused`]) and tried again. Samples weigh as much as the rate they were
+//! In: what the kernel says this process used ([`Usage::read`]), and how much of it for samples, every few seconds, on the thread that drains.
+//! Out: the rate to sample at from now on, whether what others send waits, and whether to let go of memory, with the reason for the log and
+//! `/stats`. The rate follows what depends on it alone: a lower one would not make up for readers of the page, or for profiles that are
+//! received. A rate that could not be had is given back ([`Governor::refused`]) and tried again. Samples weigh as much as the rate they were
 //! taken at says, so that totals stay true whatever the rate.
+
+mod excess;
 
 use std::fmt;
 use std::io;
+use std::path::Path;
 use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+
+use self::excess::Excess;
 
 /// Divisors of the wanted rate, one for each step: 99, 49, 19, 9, 4.
 const STEPS: [u32; 5] = [1, 2, 5, 10, 20];
@@ -21,6 +29,10 @@ const ROOM: f64 = 0.8;
 pub struct Usage {
     /// CPU time since it began.
     pub cpu: Duration,
+    /// Of this, for samples and profiles of them: what grows with the rate.
+    pub sampling: Duration,
+    /// Of the rest, that of the main thread: page, receiver, pulls, sending.
+    pub serving: Duration,
     /// Memory that it holds now, in bytes.
     pub resident: u64,
 }
@@ -43,8 +55,18 @@ pub struct Judgement {
     pub before_hz: u32,
     /// Let go of what can be made again.
     pub shed: bool,
+    /// More CPU is used than may be, for whatever work, and not for a moment only.
+    pub is_over: bool,
+    /// The same before.
+    pub was_over: bool,
+    /// What others send waits.
+    pub puts_off: bool,
     /// CPU that was used, in percent of a processor.
     pub cpu_percent: f64,
+    /// Of this, for what grows with the rate.
+    pub sampling_percent: f64,
+    /// Of the rest, by the main thread.
+    pub serving_percent: f64,
     /// Memory that was held.
     pub resident: u64,
 }
@@ -58,8 +80,9 @@ pub struct Governor {
     /// The step before the last judgement.
     before: usize,
     calm: u32,
-    /// Whether the last judgement found too much CPU used: one busy moment, such as the start, is none to act on.
+    /// Whether the last judgement found too much CPU used for samples: one busy moment, such as the start, is none to act on.
     was_hot: bool,
+    excess: Excess,
     last: Usage,
 }
 
@@ -67,29 +90,46 @@ impl Governor {
     /// Begins at the wanted rate.
     #[must_use]
     pub fn new(wanted_hz: u32, bounds: Bounds, now: Usage) -> Self {
-        Self { wanted_hz, bounds, step: 0, before: 0, calm: 0, was_hot: false, last: now }
+        Self { wanted_hz, bounds, step: 0, before: 0, calm: 0, was_hot: false, excess: Excess::default(), last: now }
     }
 
     /// What to do, `elapsed` after the last judgement.
     pub fn judge(&mut self, usage: Usage, elapsed: Duration) -> Judgement {
-        let spent = usage.cpu.saturating_sub(self.last.cpu);
-        self.last = usage;
-        let cpu_percent = 100.0 * spent.as_secs_f64() / elapsed.as_secs_f64().max(1e-3);
+        let last = std::mem::replace(&mut self.last, usage);
+        let percent = |now: Duration, before: Duration| {
+            100.0 * now.saturating_sub(before).as_secs_f64() / elapsed.as_secs_f64().max(1e-3)
+        };
+        let [cpu_percent, sampling_percent, serving_percent] =
+            [(usage.cpu, last.cpu), (usage.sampling, last.sampling), (usage.serving, last.serving)]
+                .map(|(now, before)| percent(now, before));
+        let (bound, was_over) = (self.bounds.cpu_percent, self.excess.is_over());
+        self.excess.judge(cpu_percent, bound);
         let shed = usage.resident > self.bounds.memory;
         let before_hz = self.rate_hz();
         self.before = self.step;
-        let is_hot = cpu_percent > self.bounds.cpu_percent;
+        let is_hot = sampling_percent > bound;
         let was_hot = std::mem::replace(&mut self.was_hot, is_hot);
         if (is_hot && was_hot) || shed {
-            let far = cpu_percent > 3.0 * self.bounds.cpu_percent;
+            let far = sampling_percent > 3.0 * bound;
             self.step = (self.step + 1 + usize::from(far)).min(self.last_step());
             self.calm = 0;
         } else if is_hot {
             self.calm = 0;
         } else {
-            self.recover(cpu_percent);
+            self.recover(sampling_percent);
         }
-        Judgement { rate_hz: self.rate_hz(), before_hz, shed, cpu_percent, resident: usage.resident }
+        Judgement {
+            rate_hz: self.rate_hz(),
+            before_hz,
+            shed,
+            is_over: self.excess.is_over(),
+            was_over,
+            puts_off: self.excess.puts_off(),
+            cpu_percent,
+            sampling_percent,
+            serving_percent,
+            resident: usage.resident,
+        }
     }
 
     /// The rate of the last judgement could not be had: the one before stays in force, and the next judgement starts out from it. What is
@@ -115,9 +155,9 @@ impl Governor {
     }
 
     /// Goes up a step once it has long been clear that there is room for it.
-    fn recover(&mut self, cpu_percent: f64) {
+    fn recover(&mut self, sampling_percent: f64) {
         let Some(above) = self.step.checked_sub(1) else { return };
-        let expected = cpu_percent * f64::from(self.rate_of(above)) / f64::from(self.rate_hz());
+        let expected = sampling_percent * f64::from(self.rate_of(above)) / f64::from(self.rate_hz());
         self.calm = if expected < ROOM * self.bounds.cpu_percent { self.calm + 1 } else { 0 };
         if self.calm >= CALM {
             (self.step, self.calm) = (above, 0);
@@ -128,39 +168,67 @@ impl Governor {
 impl fmt::Display for Judgement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mib = self.resident >> 20;
-        write!(f, "used {:.1} % of a processor and {mib} MiB: ", self.cpu_percent)?;
-        match self.rate_hz.cmp(&self.before_hz) {
-            std::cmp::Ordering::Less => write!(f, "over the bound, rate lowered from {} Hz", self.before_hz)?,
-            std::cmp::Ordering::Equal => write!(f, "rate stays")?,
-            std::cmp::Ordering::Greater => write!(f, "room again, rate raised from {} Hz", self.before_hz)?,
+        let Self { cpu_percent, sampling_percent, serving_percent, .. } = self;
+        let rest = (cpu_percent - sampling_percent - serving_percent).max(0.0);
+        write!(
+            f,
+            "used {cpu_percent:.1} % of a processor (sampling {sampling_percent:.1}, page, receiver, pulls and sending "
+        )?;
+        write!(f, "{serving_percent:.1}, captures and the rest {rest:.1}) and {mib} MiB: ")?;
+        let Self { rate_hz, before_hz, .. } = self;
+        match rate_hz.cmp(before_hz) {
+            std::cmp::Ordering::Less => write!(f, "over the bound, rate lowered from {before_hz} Hz to {rate_hz} Hz"),
+            std::cmp::Ordering::Equal if self.is_over => {
+                write!(f, "over the bound: received profiles are put off at times, rate stays at {rate_hz} Hz")
+            }
+            std::cmp::Ordering::Equal => write!(f, "rate stays at {rate_hz} Hz"),
+            std::cmp::Ordering::Greater => write!(f, "room again, rate raised from {before_hz} Hz to {rate_hz} Hz"),
         }
-        write!(f, " to {} Hz", self.rate_hz)
     }
 }
 
+/// CPU time of the calling thread.
+#[must_use]
+pub fn thread_cpu() -> Duration {
+    let used = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(u64::try_from(used.tv_sec).unwrap_or(0), u32::try_from(used.tv_nsec).unwrap_or(0))
+}
+
 impl Usage {
-    /// What this process used until now.
+    /// What this process used until now; for samples, of which it cannot know, nothing.
     ///
     /// # Errors
     /// If procfs cannot be read.
     pub fn read() -> io::Result<Self> {
-        let stat = std::fs::read_to_string("/proc/self/stat")?;
+        // The number of the process, which is the main thread's, too, as this procfs counts.
+        let main = Path::new("/proc/self/task").join(std::fs::read_link("/proc/self")?).join("stat");
+        let [stat, main] = [Path::new("/proc/self/stat"), &main].map(std::fs::read_to_string);
         let status = std::fs::read_to_string("/proc/self/status")?;
         let unreadable = || io::Error::other("/proc/self/stat or status is not as proc(5) says");
-        Self::parse(&stat, &status).ok_or_else(unreadable)
+        Self::parse(&stat?, &main?, &status).ok_or_else(unreadable)
     }
 
-    /// `utime` and `stime`, the 14th and 15th field, in ticks of 10 ms (proc_pid_stat(5); `USER_HZ` is 100 on all architectures of ours);
-    /// `VmRSS` of `status`, in KiB.
-    fn parse(stat: &str, status: &str) -> Option<Self> {
-        // The second field, a name in parentheses, may hold anything.
-        let fields: Vec<&str> = stat.get(stat.rfind(')')? + 1..)?.split_ascii_whitespace().collect();
-        let ticks = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
-        let cpu = Duration::from_millis(10).checked_mul(u32::try_from(ticks(14)?.checked_add(ticks(15)?)?).ok()?)?;
+    /// The same with what samples took: `taken` by other threads, `made` by the main one.
+    #[must_use]
+    pub fn with_sampling(self, taken: Duration, made: Duration) -> Self {
+        Self { sampling: taken + made, serving: self.serving.saturating_sub(made), ..self }
+    }
+
+    /// The texts of `stat`, that of the main thread, and `status`; of the latter `VmRSS`, in KiB.
+    fn parse(stat: &str, main: &str, status: &str) -> Option<Self> {
+        let (cpu, serving) = (cpu_of(stat)?, cpu_of(main)?);
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
         let resident = line.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)?;
-        Some(Self { cpu, resident })
+        Some(Self { cpu, sampling: Duration::ZERO, serving, resident })
     }
+}
+
+/// `utime` and `stime`, the 14th and 15th field, in ticks of 10 ms (proc_pid_stat(5); `USER_HZ` is 100 on all architectures of ours).
+fn cpu_of(stat: &str) -> Option<Duration> {
+    // The second field, a name in parentheses, may hold anything.
+    let fields: Vec<&str> = stat.get(stat.rfind(')')? + 1..)?.split_ascii_whitespace().collect();
+    let ticks = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
+    Duration::from_millis(10).checked_mul(u32::try_from(ticks(14)?.checked_add(ticks(15)?)?).ok()?)
 }
 
 #[cfg(test)]
@@ -170,7 +238,7 @@ mod tests {
     const BOUNDS: Bounds = Bounds { cpu_percent: 5.0, memory: 100 << 20 };
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// A process that uses so much of a processor, judged once a second.
+    /// A process that uses so much of a processor for samples, judged once a second.
     struct Process {
         governor: Governor,
         usage: Usage,
@@ -182,7 +250,13 @@ mod tests {
         }
 
         fn uses(&mut self, percent: u32, mib: u64) -> Judgement {
-            self.usage.cpu += SECOND * percent / 100;
+            self.uses_beside(percent, 0, mib)
+        }
+
+        fn uses_beside(&mut self, percent: u32, serving: u32, mib: u64) -> Judgement {
+            self.usage.cpu += SECOND * (percent + serving) / 100;
+            self.usage.sampling += SECOND * percent / 100;
+            self.usage.serving += SECOND * serving / 100;
             self.usage.resident = mib << 20;
             self.governor.judge(self.usage, SECOND)
         }
@@ -209,9 +283,34 @@ mod tests {
         assert_eq!((judgement.rate_hz, judgement.shed), (49, true));
         assert_eq!(
             judgement.to_string(),
-            "used 1.0 % of a processor and 101 MiB: over the bound, rate lowered from 99 Hz to 49 Hz"
+            "used 1.0 % of a processor (sampling 1.0, page, receiver, pulls and sending 0.0, captures and the rest 0.0) and 101 MiB: \
+             over the bound, rate lowered from 99 Hz to 49 Hz"
         );
         assert!(!process.uses(1, 99).shed);
+    }
+
+    /// Check that work that does not grow with the rate does not lower it, nor keeps it low, and that what others send waits instead, with the reason.
+    #[test]
+    fn others_work_does_not_lower_the_rate() {
+        let mut process = Process::new(99);
+        let judged: Vec<Judgement> = (0..10).map(|_| process.uses_beside(1, 50, 50)).collect();
+        assert!(judged.iter().all(|judgement| judgement.rate_hz == 99));
+        assert_eq!([0, 1, 2].map(|second: usize| judged[second].puts_off), [false, true, true]);
+        assert_eq!(
+            [0, 1, 2].map(|second: usize| (judged[second].was_over, judged[second].is_over)),
+            [(false, false), (false, true), (true, true)]
+        );
+        let told = judged[1].to_string();
+        assert!(
+            told.contains("sampling 1.0")
+                && told.contains("sending 50.0")
+                && told.contains("put off at times, rate stays at 99 Hz"),
+            "{told}"
+        );
+        // Back from the lowest rate to the wanted one, though others go on.
+        (0..5).for_each(|_| _ = process.uses(20, 50));
+        assert_eq!(process.governor.rate_hz(), 4);
+        assert_eq!((0..24).map(|_| process.uses_beside(0, 50, 50).rate_hz).last(), Some(99));
     }
 
     /// Check that it goes up again only after a while in which the higher rate would have fitted, step by step.
@@ -260,9 +359,29 @@ mod tests {
     #[test]
     fn usage_is_read_from_procfs() {
         let stat = "7 (a) 1 2 (b) S 1 1 1 0 -1 4194560 1 0 0 0 150 25 0 0 20 0 3 0 100 1 1";
-        let usage = Usage::parse(stat, "Name:\ta\nVmRSS:\t    2048 kB\n").unwrap();
-        assert_eq!(usage, Usage { cpu: Duration::from_millis(1750), resident: 2 << 20 });
-        assert_eq!(Usage::parse("7 (a", "VmRSS:\t1 kB"), None);
+        let main = "7 (a) S 1 1 1 0 -1 4194560 1 0 0 0 50 5 0 0 20 0 3 0 100 1 1";
+        let usage = Usage::parse(stat, main, "Name:\ta\nVmRSS:\t    2048 kB\n").unwrap();
+        let [cpu, serving, sampling] = [1750, 550, 0].map(Duration::from_millis);
+        assert_eq!(usage, Usage { cpu, sampling, serving, resident: 2 << 20 });
+        let [taken, made, rest] = [200, 150, 400].map(Duration::from_millis);
+        let of_samples = usage.with_sampling(taken, made);
+        assert_eq!((of_samples.cpu, of_samples.sampling, of_samples.serving), (cpu, taken + made, rest));
+        assert_eq!(Usage::parse("7 (a", main, "VmRSS:\t1 kB"), None);
         assert!(Usage::read().unwrap().resident > 1 << 20);
+    }
+
+    /// Check that a thread's CPU time is that of its work, not of its rest.
+    #[test]
+    fn a_threads_cpu_time_is_its_own() {
+        let (begun, before) = (std::time::Instant::now(), thread_cpu());
+        std::thread::sleep(Duration::from_millis(50));
+        let rested = thread_cpu() - before;
+        while thread_cpu() - before < Duration::from_millis(20) {
+            std::hint::spin_loop();
+        }
+        assert!(
+            rested < Duration::from_millis(20) && begun.elapsed() >= Duration::from_millis(70) - rested,
+            "{rested:?}"
+        );
     }
 }

@@ -109,13 +109,18 @@ impl RecordArguments {
             Some(pid) => Subject::Process(pid),
             None => Subject::Command(self.command),
         };
+        let refused = |text: &str, why: &str| {
+            let remedy = "give seconds, or a number with ms, s, m or h, as 10s";
+            Err(Error::new(format!("--duration={text}"), why, remedy))
+        };
         let duration = match (&self.duration, &subject) {
             (None, Subject::Process(_)) => Some(Duration::from_secs(10)),
             (None, Subject::Command(_)) => None,
-            (Some(text), _) => Some(parse_duration(text).filter(|duration| !duration.is_zero()).ok_or_else(|| {
-                let remedy = "give seconds, or a number with ms, s, m or h, as 10s";
-                Error::new(format!("--duration={text}"), "it is not a duration", remedy)
-            })?),
+            (Some(text), _) => match parse_duration(text) {
+                Some(Duration::ZERO) => return refused(text, "it must be longer than 0s"),
+                None => return refused(text, "it is not a duration"),
+                duration => duration,
+            },
         };
         let Self { output, rate_hz, no_kernel, .. } = self;
         Ok(Options { subject, duration, output, rate_hz, kernel: !no_kernel })
@@ -217,11 +222,13 @@ mod tests {
     /// Check that all that follows `-c` is the command's, and that exactly one subject is asked for.
     #[test]
     fn a_command_takes_all_that_follows() {
-        let options = |line: &[&str]| {
+        let given = |line: &[&str]| {
             let line = ["profiler-sidecar", "record"].iter().chain(line);
             let Command::Record(record) = Arguments::try_parse_from(line).ok()?.command else { return None };
-            record.options().ok()
+            Some(record.options())
         };
+        let refusal = |line: &[&str]| given(line).and_then(Result::err).map(|error| error.to_string());
+        let options = |line: &[&str]| given(line).and_then(Result::ok);
         let command = options(&["-o", "a.folded", "-c", "ls", "-l", "--pid"]).unwrap();
         assert_eq!(command.subject, Subject::Command(vec!["ls".into(), "-l".into(), "--pid".into()]));
         assert_eq!(command.duration, None);
@@ -229,6 +236,9 @@ mod tests {
         assert_eq!((process.subject, process.duration), (Subject::Process(7), Some(Duration::from_secs(10))));
         for bad in [&[][..], &["-p", "7", "-c", "ls"], &["-p", "7", "-d", "soon"], &["-p", "7", "--rate-hz", "0"]] {
             assert!(options(bad).is_none(), "{bad:?}");
+        }
+        for (text, told) in [("0s", "--duration=0s: it must be longer than 0s"), ("soon", "it is not a duration")] {
+            assert!(refusal(&["-p", "7", "-d", text]).unwrap().contains(told), "{text}");
         }
     }
 }

@@ -54,7 +54,7 @@ fn log() {
 
 fn run(arguments: RunArguments) -> ExitCode {
     let (check_only, until_eof) = (arguments.check_config, arguments.until_eof);
-    let config = match Config::new(arguments.into(), &|name| std::env::var_os(name)) {
+    let config = match Config::new(arguments.into(), &|name| std::env::var_os(name)).and_then(Config::at_hand) {
         Ok(config) => config,
         Err(error) => return complain(&error, MISUSE),
     };

@@ -3,7 +3,7 @@
 //! In: the table as it stands there. Out: a destination of the SDK's, which checks the rest, or an error with file and line.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use profiler::export::{Destination, Files, Otlp, Parca, Pyroscope};
 use serde::Deserialize;
@@ -31,6 +31,11 @@ enum To {
 }
 
 impl Export {
+    /// The folder that profiles are written to.
+    pub(super) fn folder(&self) -> Option<&Path> {
+        self.folder.as_deref().filter(|_| self.to == To::Files)
+    }
+
     /// The destination; `place` is file and line.
     pub(super) fn destination(self, place: &str) -> Result<Destination, Error> {
         let refused = |why: &str, remedy: &str| Err(Error::new(format!("{place}: export"), why, remedy));

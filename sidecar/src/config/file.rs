@@ -1,6 +1,6 @@
 //! The file of settings: TOML, in which every key is known.
 //!
-//! In: a path. Out: a layer and destinations, or an error with file and line. The keys:
+//! In: a path. Out: a layer and tables of destinations, or an error with file and line. The keys:
 //!
 //! ```toml
 //! rate_hz = 99
@@ -40,7 +40,6 @@
 
 use std::path::Path;
 
-use profiler::export::Destination;
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -88,18 +87,20 @@ struct Budget {
 }
 
 /// Reads the file at `path`.
-pub(super) fn read(path: &Path) -> Result<(Layer, Vec<Destination>), Error> {
+pub(super) fn read(path: &Path) -> Result<(Layer, Vec<Said<Export>>), Error> {
     let text = text_of(path)?;
     let source = Source { path, text: &text };
     let file: File = toml::from_str(&text).map_err(|error| {
         let place = error.span().map_or_else(|| path.display().to_string(), |span| source.place(span.start));
-        Error::new(place, error.message().trim().to_owned(), "write it as the documentation of the file shows")
+        Error::new(
+            place,
+            error.message().trim().to_owned(),
+            "settings files are TOML: write it as docs/sidecar.md shows",
+        )
     })?;
-    let exports = file.export.into_iter().map(|export| {
-        let place = source.place(export.span().start);
-        export.into_inner().destination(&place)
-    });
-    let exports = exports.collect::<Result<_, _>>()?;
+    let exports =
+        file.export.into_iter().map(|export| Said::new(source.place(export.span().start), export.into_inner()));
+    let exports = exports.collect();
     let layer = Layer {
         rate_hz: source.said("rate_hz", file.rate_hz),
         interval: source.said("interval", file.interval),

@@ -10,6 +10,7 @@ mod environment;
 mod export;
 mod file;
 mod layer;
+mod outside;
 mod pattern;
 mod pull;
 mod units;
@@ -20,11 +21,13 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use profiler::export::{Destination, MetricsTarget, SpoolSettings, Target, check_interval, resolve};
+use profiler::export::{MetricsTarget, SpoolSettings, Target, check_interval, resolve};
 use profiler::serve::Security;
 
+use self::export::Export;
 pub use self::layer::CommandLine;
 use self::layer::{Layer, Said};
+use self::outside::Folder;
 pub use self::pattern::{Filter, Pattern, Subject};
 pub use self::units::{parse_bytes, parse_duration};
 use crate::capture::Bounds;
@@ -79,6 +82,8 @@ pub struct Config {
     pub security: Security,
     /// A folder for what waits to be sent.
     pub spool: Option<SpoolSettings>,
+    /// Folders that settings name.
+    folders: Vec<Folder>,
     /// Who said how large the spool may be, where there is none.
     pub spool_bound: Option<String>,
     /// Where profiles are sent.
@@ -100,13 +105,23 @@ impl Config {
             None => (Layer::default(), Vec::new()),
         };
         let layer = command_line.layer().over(variables).over(from_file);
-        let destinations = destinations(exports, lookup)?;
+        let (destinations, folders) = destinations(exports, lookup)?;
         let said = layer.metrics.as_ref().map(|said| said.value);
         let security = Security::new().or_variables(lookup).map_err(of_sdk)?;
         let token = lookup("PROFILER_PULL_TOKEN").and_then(|token| token.into_string().ok());
         let config = check(layer, token.as_deref().filter(|token| !token.is_empty()), security, destinations)?;
         let metrics = metrics(&config, said, lookup)?;
-        Ok(Self { metrics, ..config })
+        let folders = folders.into_iter().map(Folder::of_profiles).chain(config.folders).collect();
+        Ok(Self { metrics, folders, ..config })
+    }
+
+    /// The same, if the files and folders that it names can be used.
+    ///
+    /// # Errors
+    /// What cannot be used, by the setting that names it.
+    pub fn at_hand(self) -> Result<Self, Error> {
+        outside::check(&self)?;
+        Ok(self)
     }
 
     /// Settings that have no effect beside the others, and why.
@@ -124,7 +139,10 @@ impl fmt::Display for Config {
         let off = || "off".to_owned();
         writeln!(f, "rate: {} Hz, profiles of {:?}, kernel frames: {}", self.rate_hz, self.interval, self.kernel)?;
         writeln!(f, "processes: {}", self.filter)?;
+        writeln!(f, "those that profile themselves by the SDK: {}", if self.profile_sdk { "also" } else { "not" })?;
         writeln!(f, "served at: {}", self.serve.clone().unwrap_or_else(off))?;
+        let [token, certificate] = self.security.settings().map(|setting| setting.unwrap_or("off"));
+        writeln!(f, "token for the page: {token}, TLS: {certificate}")?;
         for (setting, why) in self.idle() {
             writeln!(f, "without effect: {setting}, for {why}")?;
         }
@@ -138,9 +156,9 @@ impl fmt::Display for Config {
         }
         writeln!(f, "received at: {}", self.receive.map_or_else(off, |address| address.to_string()))?;
         writeln!(f, "own bounds: {} % of a processor, {} MiB", self.cpu_percent, self.memory >> 20)?;
-        if let Some(spool) = &self.spool {
-            writeln!(f, "kept on disk until sent: {}, {} MiB", spool.folder.display(), spool.bytes >> 20)?;
-        }
+        let spool = self.spool.as_ref();
+        let spool = spool.map(|spool| format!("{}, {} MiB", spool.folder.display(), spool.bytes >> 20));
+        writeln!(f, "kept on disk until sent: {}", spool.unwrap_or_else(off))?;
         if !self.metrics.is_empty() {
             let names: Vec<&str> = self.metrics.iter().map(MetricsTarget::name).collect();
             writeln!(f, "figures of Go's runtimes sent to: {}", names.join(", "))?;
@@ -155,14 +173,23 @@ impl fmt::Display for Config {
     }
 }
 
-/// The destinations of the environment, else those of the file.
-fn destinations(file: Vec<Destination>, lookup: &dyn Fn(&str) -> Option<OsString>) -> Result<Vec<Target>, Error> {
+/// The destinations of the environment, else those of the file; with the folders among them.
+fn destinations(
+    file: Vec<Said<Export>>,
+    lookup: &dyn Fn(&str) -> Option<OsString>,
+) -> Result<(Vec<Target>, Vec<Said<PathBuf>>), Error> {
     let refused = |error: profiler::Error| Error::new("destination", error.to_string(), "see `run --help`");
+    let named = |said: &Said<Export>| {
+        said.value.folder().map(|folder| Said::new(format!("{}: folder", said.origin), folder.to_owned()))
+    };
+    let folders = file.iter().filter_map(named).collect();
+    let file = file.into_iter().map(|said| said.value.destination(&said.origin)).collect::<Result<Vec<_>, _>>()?;
     let targets = resolve(Vec::new(), lookup).map_err(refused)?;
-    if !targets.is_empty() || file.is_empty() {
-        return Ok(targets);
+    if targets.is_empty() {
+        return Ok((resolve(file, lookup).map_err(refused)?, folders));
     }
-    resolve(file, lookup).map_err(refused)
+    let folder = lookup("PROFILER_FILES_DIR").filter(|folder| !folder.is_empty());
+    Ok((targets, folder.map(|folder| Said::new("PROFILER_FILES_DIR", folder.into())).into_iter().collect()))
 }
 
 /// Where metrics go: nowhere, if there never are any, or we or OpenTelemetry's exporters are told so. Variables that are of no use are not looked at.
@@ -182,15 +209,18 @@ fn check(layer: Layer, token: Option<&str>, security: Security, destinations: Ve
     let interval =
         said_or(layer.interval, DEFAULT_INTERVAL, |said| lasting(&said, units::interval(&said)?, &destinations))?;
     let receive = said_or(layer.receive, None, |said| units::address(&said).map(Some))?;
+    let serve = said_or(layer.serve, Some(DEFAULT_SERVE.into()), |said| units::served(&said))?;
+    check_apart(serve.as_deref(), receive)?;
     check_loop(receive, &destinations)?;
     let (pulls, pull_found) = pull::endpoints(layer.pulls, token)?;
+    let folders = layer.spool_folder.iter().filter(|said| !said.value.is_empty()).map(Folder::of_spool).collect();
     let spool = spool(layer.spool_folder, layer.spool_bytes.as_ref())?;
     let spool_bound = layer.spool_bytes.filter(|_| spool.is_none()).map(|said| said.origin);
     Ok(Config {
         rate_hz: said_or(layer.rate_hz, DEFAULT_RATE_HZ, |said| units::rate(&said))?,
         interval,
         filter: Filter::new(&layer.pids, &layer.include, &layer.exclude)?,
-        serve: said_or(layer.serve, Some(DEFAULT_SERVE.into()), |said| units::served(&said))?,
+        serve,
         receive,
         profile_sdk: layer.profile_sdk.is_some_and(|said| said.value),
         kernel: layer.kernel.is_none_or(|said| said.value),
@@ -206,6 +236,7 @@ fn check(layer: Layer, token: Option<&str>, security: Security, destinations: Ve
         pull_found,
         security,
         spool,
+        folders,
         spool_bound,
         destinations,
         metrics: Vec::new(),
@@ -256,6 +287,23 @@ fn check_loop(receive: Option<SocketAddr>, destinations: &[Target]) -> Result<()
         )),
         None => Ok(()),
     }
+}
+
+/// Refuses to serve and to receive at one address.
+fn check_apart(serve: Option<&str>, receive: Option<SocketAddr>) -> Result<(), Error> {
+    let served = serve.and_then(|address| address.parse::<SocketAddr>().ok());
+    let Some((served, received)) = served.zip(receive) else { return Ok(()) };
+    // Each free port that is asked for is another one.
+    let is_one_port = served.port() == received.port() && served.port() != 0;
+    let has = |all: SocketAddr, one: SocketAddr| all.ip().is_unspecified() && (all.is_ipv6() || one.is_ipv4());
+    if !is_one_port || !(served.ip() == received.ip() || has(served, received) || has(received, served)) {
+        return Ok(());
+    }
+    Err(Error::new(
+        format!("the page is served at {served} and profiles are received at {received}"),
+        "one address can have one of the two",
+        "set another port for --receive (PROFILER_RECEIVE, receive) or --serve (PROFILER_SERVE, serve)",
+    ))
 }
 
 /// Whether the address in a destination's name is `receive`, as far as can be told without a resolver.

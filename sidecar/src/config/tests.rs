@@ -88,6 +88,8 @@ fn metrics_are_sent_unless_somebody_says_no() {
 fn errors_of_the_file_name_the_line() {
     let unknown = refusal("rate_hz = 99\n\n[budget]\ncpu = 3\n");
     assert!(unknown.starts_with("FILE:4: unknown field `cpu`") && unknown.contains("cpu_percent"), "{unknown}");
+    let other = refusal("targets:\n  include: [a]\n");
+    assert!(other.starts_with("FILE:1: ") && other.contains("settings files are TOML"), "{other}");
     let rate = refusal("# rate\nrate_hz = 0\n");
     assert_eq!(rate, "FILE:2: rate_hz=0: a rate is 1 to 10000 Hz; set a rate such as 99");
     let glob = refusal("[targets]\ninclude = [\n  \"ok\",\n  \"[a\",\n]\n");
@@ -224,6 +226,87 @@ fn pulls_over_tls_are_set() {
     }
 }
 
+/// Check that tokens, files and folders that cannot be used are named with the setting, without what is secret, and that those that can be used
+/// are taken.
+#[test]
+fn what_cannot_be_used_is_named() {
+    let at_hand = |file: &str, variables: &[(&str, &str)]| {
+        let lookup = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).into());
+        let refused = Config::new(with_file(file), &lookup).unwrap().at_hand().err();
+        refused.map_or_else(String::new, |error| error.to_string())
+    };
+    const CERTIFICATE: [(&str, &str); 2] =
+        [("PROFILER_SERVE_CERTIFICATE", "/no/us.pem"), ("PROFILER_SERVE_KEY", "/no/us.key")];
+    const FILES: &str = "[[export]]\nto = \"files\"\nfolder = \"/no/profiles\"\n";
+    let pull = |rest: &str| format!("[[pull]]\nurl = \"https://shop\"\n{rest}\n");
+    let file = std::env::current_exe().unwrap();
+    let (below, there) = (file.join("spool"), std::env::temp_dir());
+    let (new, there) = (there.join("never/made"), there.to_str().unwrap());
+    for (file, variables, told) in [
+        ("", &[("PROFILER_SERVE_TOKEN", "hidden")][..], "PROFILER_SERVE_TOKEN"),
+        ("", &CERTIFICATE, "PROFILER_SERVE_CERTIFICATE: read /no/us.pem"),
+        ("", &[("PROFILER_FILES_DIR", "/no/profiles")], "PROFILER_FILES_DIR=/no/profiles: "),
+        ("", &[("PROFILER_FILES_DIR", file.to_str().unwrap())], "it is not a folder; make it"),
+        ("", &[("PROFILER_SPOOL_DIR", below.to_str().unwrap())], "is not a folder; name a folder"),
+        (FILES, &[], ":1: folder=/no/profiles: "),
+        (&pull("ca = \"/no/ca.pem\""), &[], "pull https://shop:443: /no/ca.pem: "),
+        ("[[pull]]\nurl = \"discover\"\nscheme = \"https\"\nca = \"/no/ca.pem\"\n", &[], "pull discover: /no/ca.pem: "),
+        (&pull("cert = \"/no/us.pem\"\nkey = \"/no/us.key\""), &[], "pull https://shop:443: /no/us.pem: "),
+    ] {
+        let refused = at_hand(file, variables);
+        assert!(refused.contains(told) && !refused.contains("hidden"), "{told}: {refused}");
+    }
+    let usable = [("PROFILER_FILES_DIR", there), ("PROFILER_SPOOL_DIR", new.to_str().unwrap())];
+    let quiet = [("PROFILER_SERVE_TOKEN", "short"), ("PROFILER_SERVE", "off")];
+    // What the file says has no effect beside the environment.
+    assert_eq!([at_hand(FILES, &usable), at_hand("", &quiet)], ["", ""]);
+    assert!(!new.exists());
+}
+
+/// Check that page and receiver are not meant for one address, however it is written.
+#[test]
+fn page_and_receiver_have_an_address_each() {
+    let refused = |serve: &str, receive: &str| {
+        let line = CommandLine { serve: Some(serve.into()), receive: Some(receive.into()), ..CommandLine::default() };
+        Config::new(line, &no_variables).err().map(|error| error.to_string())
+    };
+    for (serve, receive) in [("127.0.0.1:7", "localhost:7"), ("0.0.0.0:7", "127.0.0.1:7"), ("127.0.0.1:7", "[::]:7")] {
+        assert!(refused(serve, receive).unwrap().contains("one address can have one of the two"), "{serve} {receive}");
+    }
+    for (serve, receive) in [
+        ("127.0.0.1:7", "127.0.0.1:8"),
+        ("127.0.0.1:0", "127.0.0.1:0"),
+        ("off", "127.0.0.1:7"),
+        ("0.0.0.0:7", "[::1]:7"),
+    ] {
+        assert_eq!(refused(serve, receive), None);
+    }
+}
+
+/// Check that `--check-config` shows all that is in force, but for secrets.
+#[test]
+fn what_is_in_force_is_shown() {
+    let shown = |variables: &[(&str, &str)]| {
+        let lookup = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).into());
+        Config::new(CommandLine::default(), &lookup).unwrap().to_string()
+    };
+    let bare = shown(&[]);
+    for line in ["the SDK: not\n", "token for the page: off, TLS: off\n", "kept on disk until sent: off\n"] {
+        assert!(bare.contains(line), "{line}: {bare}");
+    }
+    let set = shown(&[
+        ("PROFILER_PROFILE_SDK", "1"),
+        ("PROFILER_SERVE_TOKEN", "hidden"),
+        ("PROFILER_SERVE_CERTIFICATE", "us.pem"),
+        ("PROFILER_SERVE_KEY", "us.key"),
+        ("PROFILER_SPOOL_DIR", "/s"),
+    ]);
+    let security = "token for the page: PROFILER_SERVE_TOKEN, TLS: PROFILER_SERVE_CERTIFICATE\n";
+    for line in ["the SDK: also\n", security, "kept on disk until sent: /s, 256 MiB\n"] {
+        assert!(set.contains(line) && !set.contains("hidden"), "{line}: {set}");
+    }
+}
+
 /// Check that variables that cannot be are named.
 #[test]
 fn variables_that_cannot_be_are_named() {
@@ -250,6 +333,10 @@ fn variables_that_cannot_be_are_named() {
     ] {
         let error = refused(name, value);
         assert!(error.starts_with(&format!("{name}=")), "{error}");
+    }
+    for (value, told) in [("10ms", "each 1s to 1h"), ("2h", "each 1s to 1h"), ("often", "not a duration")] {
+        let error = refused("PROFILER_RUNTIME_INTERVAL", value);
+        assert!(error.contains(told) && error.ends_with(", or off"), "{error}");
     }
     assert!(refused("OTEL_EXPORTER_OTLP_ENDPOINT", "nonsense").contains("OTEL_EXPORTER_OTLP_ENDPOINT"));
 }

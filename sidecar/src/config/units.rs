@@ -13,6 +13,8 @@ use crate::error::Error;
 const MOST_HZ: u32 = 10_000;
 /// Shorter profiles cost more than they tell; longer ones are late.
 const INTERVALS: std::ops::RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(3600);
+/// The same of reads of runtimes, each of which takes longer.
+const RUNTIME_INTERVALS: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3600);
 /// Less than this cannot hold the tables of one large program.
 const LEAST_MEMORY: u64 = 32 << 20;
 const MOST_MEMORY: u64 = 64 << 30;
@@ -42,11 +44,12 @@ pub(super) fn runtime_interval(said: &Said<String>) -> Result<Option<Duration>, 
     if ["off", "none"].contains(&said.value.as_str()) {
         return Ok(None);
     }
-    let often = interval(said).map_err(|error| Error { remedy: format!("{}, or off", error.remedy), ..error })?;
-    if often < Duration::from_secs(1) {
-        return Err(refused(said, "runtimes are read once a second at most", "set an interval such as 60s, or off"));
+    let remedy = "set seconds, or a number with ms, s, m or h, as 60s, or off";
+    match parse_duration(&said.value) {
+        Some(often) if RUNTIME_INTERVALS.contains(&often) => Ok(Some(often)),
+        Some(_) => Err(refused(said, "runtimes are read each 1s to 1h", "set an interval such as 60s, or off")),
+        None => Err(refused(said, "it is not a duration", remedy)),
     }
-    Ok(Some(often))
 }
 
 /// How much of a runtime is read.

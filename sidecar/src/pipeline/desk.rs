@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use profiler::Ledger;
 use profiler_proto::hash::Map;
@@ -19,6 +19,7 @@ use super::tap::{Tap, Tapped, Taps};
 use super::told::Told;
 use crate::aggregate::{Aggregate, Full};
 use crate::bpf::Counters;
+use crate::budget::thread_cpu;
 use crate::discover::{self, Table, Target};
 use crate::drain::{self, Event};
 use crate::naming::{Namer, Stats};
@@ -69,6 +70,8 @@ pub(super) struct Desk {
     /// Records that were taken and not looked at yet.
     events: Vec<Event>,
     welcome: Welcome,
+    /// CPU time that went into samples, of this thread.
+    pub(super) cost: Duration,
 }
 
 impl Desk {
@@ -88,6 +91,7 @@ impl Desk {
             figures: Figures::default(),
             events: Vec::new(),
             welcome: Welcome::default(),
+            cost: Duration::ZERO,
         }
     }
 
@@ -216,6 +220,10 @@ impl Desk {
     /// Gives those that wait their names, and puts them into their windows.
     fn name(&mut self, now: Instant) {
         let waiting = std::mem::take(&mut self.waiting);
+        if waiting.is_empty() {
+            return;
+        }
+        let begun = thread_cpu();
         let mut of_processes: Map<Process, Vec<&Sample>> = Map::default();
         for (target, sample) in &waiting {
             of_processes.entry(target.process).or_default().push(sample);
@@ -232,6 +240,7 @@ impl Desk {
             // The last program that it ran is what its window is of.
             self.sampled.insert(target.process, target);
         }
+        self.cost += thread_cpu().saturating_sub(begun);
     }
 
     /// A stack came out of the ring.
@@ -313,7 +322,9 @@ impl Desk {
 
     /// Ends the windows.
     pub(super) fn end(&mut self, now: SystemTime) -> Vec<Named> {
+        let begun = thread_cpu();
         let windows = self.aggregate.end(now);
+        self.cost += thread_cpu().saturating_sub(begun);
         // Only now that what they had to say is out of the window.
         std::mem::take(&mut self.exited).into_iter().for_each(|process| self.forget(process));
         let sampled = std::mem::take(&mut self.sampled);

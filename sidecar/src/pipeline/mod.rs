@@ -34,6 +34,7 @@ use crate::aggregate::Window;
 use crate::allocator;
 use crate::assemble::{Granularity, assemble};
 use crate::bpf::{self, Sampler};
+use crate::budget::thread_cpu;
 use crate::config::Filter;
 use crate::discover::{self, Candidate, Table, Target};
 use crate::error::Error;
@@ -176,7 +177,10 @@ impl Pipeline {
         }
         let now = Instant::now();
         if let Some(sampler) = &mut self.sampler {
+            let (before, begun) = (self.desk.cost, thread_cpu());
             sampler.drain(|record| self.desk.take(record, now));
+            // With what was named meanwhile.
+            self.desk.cost = before + thread_cpu().saturating_sub(begun);
         }
         self.desk.settle(now);
         if now >= self.next_sweep && self.desk.sweep(SWEEP_WORK, now) {
@@ -216,6 +220,12 @@ impl Pipeline {
     /// Gives the samples of the next `duration` to `tapped`, beside the windows, if there are not too many such already.
     pub fn tap(&mut self, duration: Duration, pid: Option<u32>, tapped: Tapped) {
         self.desk.tap(Instant::now() + duration, pid, tapped);
+    }
+
+    /// CPU time that went into samples until now, of the thread that takes turns: what grows with the rate, without looks at processes.
+    #[must_use]
+    pub fn cost(&self) -> Duration {
+        self.desk.cost
     }
 
     /// Samples at another rate from now on; needs `CAP_PERFMON`, which is taken back for the moment.
@@ -404,6 +414,7 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         assert_eq!(told, [Some((1, lost(12, 2))), Some((1, lost(4, 0)))]);
+        assert!(pipeline.cost() > Duration::ZERO);
     }
 
     /// Check that a sample that comes behind the news of its process's end does not have the kernel side told of it again: nobody would ever take that back.

@@ -31,6 +31,18 @@ pub enum Tier {
     Full,
 }
 
+impl fmt::Display for Tier {
+    /// The word that `/stats` and the documentation have for it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Full => "full",
+            Self::SameUser => "same user",
+            Self::NoEbpf => "no eBPF",
+            Self::None => "none",
+        })
+    }
+}
+
 /// What this process may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Privilege {
@@ -77,15 +89,18 @@ impl Privilege {
 
     /// Says in the log how much can be done, and what to do about the rest.
     pub fn log(self) {
-        match self.tier() {
+        let tier = self.tier();
+        let can = match tier {
+            Tier::Full => "CPU sampling by eBPF, Go's runtime memory: possible",
             Tier::SameUser => {
-                tracing::warn!(
-                    "CPU sampling by eBPF: possible, of processes of the same user that may do no more than we"
-                );
+                "CPU sampling by eBPF: possible, of processes of the same user that may do no more than we"
             }
-            Tier::Full => tracing::info!("CPU sampling by eBPF, Go's runtime memory: possible"),
-            Tier::NoEbpf => tracing::warn!("no eBPF: CPU is not sampled; heap and goroutines can be read"),
-            Tier::None => tracing::warn!("neither eBPF nor others' memory: profiles are only received and pulled"),
+            Tier::NoEbpf => "no eBPF: CPU is not sampled; heap and goroutines can be read",
+            Tier::None => "neither eBPF nor others' memory: profiles are only received and pulled",
+        };
+        match tier {
+            Tier::Full => tracing::info!("privilege `{tier}`: {can}"),
+            _ => tracing::warn!("privilege `{tier}`: {can}"),
         }
         self.missing().iter().for_each(|missing| tracing::warn!("{missing}"));
     }

@@ -1,8 +1,8 @@
 //! OTLP over gRPC: one method, answered by hand.
 //!
 //! In: a request over HTTP/2. Out: a message with trailers, or trailers alone with a status. Codes: INVALID_ARGUMENT for what cannot be
-//! decoded, RESOURCE_EXHAUSTED for what is too large, UNAVAILABLE (to be tried again) where too much is under way, UNIMPLEMENTED for other
-//! methods and compressions.
+//! decoded, RESOURCE_EXHAUSTED for what is too large, UNAVAILABLE (to be tried again) where too much is under way or too much CPU is used,
+//! UNIMPLEMENTED for other methods and compressions.
 //!
 //! Source: gRPC over HTTP/2 (PROTOCOL-HTTP2.md), compression.md, statuscodes.md; OTLP specification, "OTLP/gRPC Response".
 
@@ -59,9 +59,7 @@ pub(super) async fn answer(request: Request<Incoming>, door: &Door) -> Answer {
 
 async fn take(request: Request<Incoming>, door: &Door) -> Result<Vec<u8>, Status> {
     let gzip = check(&request)?;
-    let Ok(_place) = door.requests.try_acquire() else {
-        return Err(status(code::UNAVAILABLE, "too many requests are under way"));
-    };
+    let _place = door.admit().map_err(|later| status(code::UNAVAILABLE, later.why))?;
     let bounds = door.bounds;
     let body = body::collect(request.into_body(), bounds.body + PREFIX, bounds).await.map_err(unreadable)?;
     let message = match message(&body)? {

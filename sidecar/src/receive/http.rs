@@ -1,7 +1,7 @@
 //! OTLP over HTTP: one path, protobuf alone.
 //!
 //! In: a request. Out: its answer, with the codes that OTLP's senders go by: 400 for what cannot be decoded, 413, 415, 429 with
-//! `Retry-After` where too much is under way.
+//! `Retry-After` where too much is under way, or too much CPU is used.
 //!
 //! Source: OpenTelemetry Protocol specification, "OTLP/HTTP Response", "Failures".
 
@@ -13,7 +13,7 @@ use hyper::body::Incoming;
 use prost::Message;
 
 use super::body::{self, Refused};
-use super::server::{Answer, Door};
+use super::server::{Answer, Door, Later};
 
 const PATH: &str = "/v1development/profiles";
 const PROTOBUF: HeaderValue = HeaderValue::from_static("application/x-protobuf");
@@ -31,13 +31,13 @@ struct Status {
 pub(super) async fn answer(request: Request<Incoming>, door: &Door) -> Answer {
     match take(request, door).await {
         Ok(message) => reply(StatusCode::OK, message.into()),
-        Err(Refusal { status, .. }) if status == StatusCode::TOO_MANY_REQUESTS => {
+        Err(Refusal { status, why, after: Some(seconds) }) => {
             door.intake.postponed();
-            let mut answer = refuse(status, "too many requests are under way");
-            answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+            let mut answer = refuse(status, &why);
+            answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static(seconds));
             answer
         }
-        Err(Refusal { status, why }) => {
+        Err(Refusal { status, why, after: None }) => {
             door.intake.refused();
             let mut answer = refuse(status, &why);
             if status == StatusCode::METHOD_NOT_ALLOWED {
@@ -51,26 +51,29 @@ pub(super) async fn answer(request: Request<Incoming>, door: &Door) -> Answer {
 struct Refusal {
     status: StatusCode,
     why: String,
+    /// Seconds after which it is to come again.
+    after: Option<&'static str>,
 }
 
 impl Refusal {
     #[expect(clippy::needless_pass_by_value, reason = "an error is given away, a text has no owner")]
     fn new(status: StatusCode, why: impl ToString) -> Self {
-        Self { status, why: why.to_string() }
+        Self { status, why: why.to_string(), after: None }
     }
 }
 
 async fn take(request: Request<Incoming>, door: &Door) -> Result<Vec<u8>, Refusal> {
     let compressed = check(&request)?;
-    let Ok(_place) = door.requests.try_acquire() else {
-        return Err(Refusal::new(StatusCode::TOO_MANY_REQUESTS, ""));
-    };
+    let _place = door.admit().map_err(|Later { why, seconds }| Refusal {
+        after: Some(seconds),
+        ..Refusal::new(StatusCode::TOO_MANY_REQUESTS, why)
+    })?;
     let bounds = door.bounds;
     let mut body = body::collect(request.into_body(), bounds.body, bounds).await.map_err(unreadable)?;
     if compressed {
         body = body::decompress(&body, bounds.content).map_err(unreadable)?;
     }
-    door.intake.take(&body).map_err(|error| Refusal { status: StatusCode::BAD_REQUEST, why: error.to_string() })
+    door.intake.take(&body).map_err(|error| Refusal::new(StatusCode::BAD_REQUEST, error))
 }
 
 /// Whether the body is compressed, of a request that can be taken at all.

@@ -4,7 +4,7 @@
 //! accounts unchecked.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use opentelemetry_proto::tonic::collector::profiles::v1development::{
     ExportProfilesPartialSuccess, ExportProfilesServiceResponse,
@@ -24,6 +24,7 @@ pub struct Intake {
     sink: Sink,
     limits: Limits,
     figures: Figures,
+    puts_off: AtomicBool,
 }
 
 /// What was received; each is counted where it happens.
@@ -33,8 +34,10 @@ pub struct Figures {
     pub accepted: AtomicU64,
     /// Requests that were refused for good.
     pub refused: AtomicU64,
-    /// Requests that were sent away for now: too many were under way.
+    /// Requests that were sent away for now: too many were under way, or too much CPU was used.
     pub postponed: AtomicU64,
+    /// Idle connections that were closed: another one needed the place, or there was no request of HTTP/2 for too long.
+    pub closed_idle: AtomicU64,
     /// Profiles that were handed on.
     pub profiles: AtomicU64,
     /// Profiles that were refused out of requests that were taken.
@@ -46,7 +49,17 @@ impl Intake {
     #[must_use]
     pub fn new(sink: Sink, content: usize) -> Self {
         let limits = Limits { bytes: content, memory: content.saturating_mul(4), ..Limits::default() };
-        Self { sink, limits, figures: Figures::default() }
+        Self { sink, limits, figures: Figures::default(), puts_off: AtomicBool::new(false) }
+    }
+
+    /// Whether requests are to come again later from now on, however few are under way.
+    pub fn put_off(&self, puts_off: bool) {
+        self.puts_off.store(puts_off, Ordering::Relaxed);
+    }
+
+    /// Whether they are.
+    pub(super) fn puts_off(&self) -> bool {
+        self.puts_off.load(Ordering::Relaxed)
     }
 
     /// What was received until now.
@@ -74,6 +87,11 @@ impl Intake {
     /// Counts a request that was refused for good.
     pub(super) fn refused(&self) {
         self.figures.refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a connection that was closed because it was idle.
+    pub(super) fn closed_idle(&self) {
+        self.figures.closed_idle.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts a request that may come again.

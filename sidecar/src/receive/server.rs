@@ -1,16 +1,16 @@
 //! Listens on one address, for HTTP/1.1 and HTTP/2 without TLS.
 //!
-//! In: connections. Out: requests to `http` and `grpc`. A connection that says nothing holds its place for a bounded time, and has few of the
-//! places for bodies: one slow client is no other's concern, many are.
+//! In: connections. Out: requests to `http` and `grpc`. A connection without a request holds its place for a bounded time, and goes at once where
+//! another needs it ([`Places`]); it has few of the places for bodies: one slow client is no other's concern, many are.
 
 use std::convert::Infallible;
 use std::future::Future;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::pin::Pin;
-use std::sync::Arc;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ::http::{Request, Response};
 use bytes::Bytes;
@@ -20,11 +20,12 @@ use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpStream;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::intake::Intake;
+use super::places::{Place, Places, UnderWay};
 use super::{Bounds, grpc, http};
 use crate::error::Error;
 
@@ -33,6 +34,8 @@ pub(super) type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
 
 /// Pause after the system refused a connection: it will not have more at once.
 const REST: Duration = Duration::from_millis(250);
+/// How often it is said that connections go for others.
+const SAY: Duration = Duration::from_secs(60);
 /// How HTTP/2 begins without TLS (RFC 9113, section 3.4): no method of HTTP/1.1 does.
 const PREFACE: &[u8] = b"PRI ";
 
@@ -79,16 +82,18 @@ impl Bound {
             Ok(listener) => listener,
             Err(error) => return tracing::error!(%error, "no profiles are received: the runtime refuses the socket"),
         };
-        let places = Arc::new(Semaphore::new(bounds.connections));
-        let door = Arc::new(Door { intake, bounds, requests: Semaphore::new(bounds.requests) });
+        let places = Places::new(bounds.connections);
+        let door = Arc::new(Door::new(intake, bounds));
         let mut connections = JoinSet::new();
-        // The semaphore is never closed: this loop has no other end than being dropped.
-        while let Ok(place) = Arc::clone(&places).acquire_owned().await {
+        // This loop has no other end than being dropped.
+        loop {
             let stream = accept(&listener).await;
-            let door = Arc::clone(&door);
+            let (place, door) = (places.take().await, Arc::clone(&door));
             connections.spawn(async move {
-                converse(stream, door).await;
-                drop(place);
+                tokio::select! {
+                    () = place.leave() => door.crowded_out(),
+                    () = converse(stream, &door, &place) => {}
+                }
             });
             while connections.try_join_next().is_some() {}
         }
@@ -101,7 +106,43 @@ pub(super) struct Door {
     pub(super) intake: Arc<Intake>,
     pub(super) bounds: Bounds,
     /// Places for bodies under way.
-    pub(super) requests: Semaphore,
+    requests: Semaphore,
+    /// When it was last said that connections go for others.
+    said: Mutex<Option<Instant>>,
+}
+
+impl Door {
+    fn new(intake: Arc<Intake>, bounds: Bounds) -> Self {
+        Self { intake, bounds, requests: Semaphore::new(bounds.requests), said: Mutex::default() }
+    }
+
+    /// A place for a body, or why there is none now.
+    pub(super) fn admit(&self) -> Result<SemaphorePermit<'_>, Later> {
+        if self.intake.puts_off() {
+            return Err(Later { why: "too much CPU is used, and this waits for now", seconds: "5" });
+        }
+        let crowded = |_| Later { why: "too many requests are under way", seconds: "1" };
+        self.requests.try_acquire().map_err(crowded)
+    }
+
+    /// An idle connection went for a new one.
+    fn crowded_out(&self) {
+        self.intake.closed_idle();
+        // A plain time: whole even if the lock is poisoned.
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        if said.is_none_or(|said| said.elapsed() >= SAY) {
+            *said = Some(Instant::now());
+            let most = self.bounds.connections;
+            tracing::warn!("the receiver has {most} connections: those that are idle longest are closed for new ones");
+        }
+    }
+}
+
+/// Why a request is to come again, and when.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Later {
+    pub(super) why: &'static str,
+    pub(super) seconds: &'static str,
 }
 
 /// The next connection.
@@ -119,11 +160,11 @@ async fn accept(listener: &tokio::net::TcpListener) -> TcpStream {
 }
 
 /// Answers the requests of one connection until its end.
-async fn converse(stream: TcpStream, door: Arc<Door>) {
+async fn converse(stream: TcpStream, door: &Arc<Door>, place: &Arc<Place>) {
     let patience = door.bounds.patience;
     let ended = match timeout(patience, is_http2(&stream)).await {
-        Ok(Ok(true)) => converse_http2(stream, door).await,
-        Ok(Ok(false)) => converse_http1(stream, door).await,
+        Ok(Ok(true)) => converse_http2(stream, door, place).await,
+        Ok(Ok(false)) => converse_http1(stream, door, place).await,
         Ok(Err(error)) => return tracing::debug!(%error, "a connection to the receiver said nothing"),
         Err(_) => return tracing::debug!("a connection to the receiver said nothing for too long"),
     };
@@ -149,35 +190,43 @@ async fn is_http2(stream: &TcpStream) -> io::Result<bool> {
     }
 }
 
-async fn converse_http1(stream: TcpStream, door: Arc<Door>) -> hyper::Result<()> {
-    let patience = door.bounds.patience;
-    let service = service_fn(move |request| answer(request, Arc::clone(&door)));
+async fn converse_http1(stream: TcpStream, door: &Arc<Door>, place: &Arc<Place>) -> hyper::Result<()> {
+    let service = service_fn(|request| answer(request, Arc::clone(door), place.request()));
     http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(patience)
+        .header_read_timeout(door.bounds.patience)
         .max_buf_size(16 << 10)
         .max_headers(64)
         .serve_connection(TokioIo::new(stream), service)
         .await
 }
 
-async fn converse_http2(stream: TcpStream, door: Arc<Door>) -> hyper::Result<()> {
+async fn converse_http2(stream: TcpStream, door: &Arc<Door>, place: &Arc<Place>) -> hyper::Result<()> {
     let bounds = door.bounds;
-    let service = service_fn(move |request| answer(request, Arc::clone(&door)));
-    http2::Builder::new(OnThisThread)
-        .timer(TokioTimer::new())
-        .max_concurrent_streams(bounds.streams)
-        .initial_stream_window_size(256 << 10)
-        .initial_connection_window_size(1 << 20)
-        .max_header_list_size(16 << 10)
-        .keep_alive_interval(bounds.patience)
-        .keep_alive_timeout(bounds.patience)
-        .serve_connection(TokioIo::new(stream), service)
-        .await
+    let service = service_fn(|request| answer(request, Arc::clone(door), place.request()));
+    let mut connection = pin!(
+        http2::Builder::new(OnThisThread)
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(bounds.streams)
+            .initial_stream_window_size(256 << 10)
+            .initial_connection_window_size(1 << 20)
+            .max_header_list_size(16 << 10)
+            .keep_alive_interval(bounds.patience)
+            .keep_alive_timeout(bounds.patience)
+            .serve_connection(TokioIo::new(stream), service)
+    );
+    tokio::select! {
+        ended = connection.as_mut() => return ended,
+        () = place.idle(bounds.idle) => {}
+    }
+    door.intake.closed_idle();
+    // A request that is on its way at this moment is still answered.
+    connection.as_mut().graceful_shutdown();
+    timeout(bounds.patience, connection).await.unwrap_or(Ok(()))
 }
 
 /// A request of either protocol is of gRPC if it says so; then the answer is, too.
-async fn answer(request: Request<Incoming>, door: Arc<Door>) -> Result<Answer, Infallible> {
+async fn answer(request: Request<Incoming>, door: Arc<Door>, _under_way: UnderWay) -> Result<Answer, Infallible> {
     Ok(if grpc::is_call(&request) { grpc::answer(request, &door).await } else { http::answer(request, &door).await })
 }
 

@@ -206,6 +206,24 @@ fn too_much_at_once_is_put_off() {
     });
 }
 
+/// Check that over the budget senders are told to come again, over both protocols, and are taken when that is over.
+#[test]
+fn over_the_budget_senders_are_put_off() {
+    on_a_runtime(async {
+        let receiver = Receiver::start(Bounds::default());
+        let bytes = otlp::encode_to_vec(&set());
+        receiver.intake.put_off(true);
+        let (_, answer) = exchange(receiver.address, &post(PROFILES, PROTOBUF, &bytes)).await;
+        assert!(answer.starts_with("HTTP/1.1 429") && answer.contains("retry-after: 5"), "{answer}");
+        assert!(answer.contains("too much CPU is used"), "{answer}");
+        let (_, headers, _) = call(receiver.address, "grpc-encoding", "identity", framed(0, &bytes)).await;
+        assert_eq!(headers["grpc-status"], "14");
+        receiver.intake.put_off(false);
+        assert_eq!(exchange(receiver.address, &post(PROFILES, PROTOBUF, &bytes)).await.0, 200);
+        assert_eq!(receiver.figures(), [1, 0, 2, 1, 0]);
+    });
+}
+
 /// Check that a connection that says nothing, and a body that does not come, end by themselves.
 #[test]
 fn senders_that_say_nothing_are_given_up() {
@@ -218,6 +236,37 @@ fn senders_that_say_nothing_are_given_up() {
         let request = post(PROFILES, PROTOBUF, &[0; 100]);
         let (status, answer) = exchange(receiver.address, &request[..request.len() - 1]).await;
         assert_eq!(status, 408, "{answer}");
+        // One that was answered, and says nothing more.
+        let kept = format!("POST {PROFILES} HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n{PROTOBUF}\r\n");
+        assert_eq!(exchange(receiver.address, kept.as_bytes()).await.0, 200);
+    });
+}
+
+/// Check that connections that say nothing, or only answer pings, keep nobody out: the one that has been idle longest goes; and that one without
+/// a request ends by itself, whatever it says otherwise.
+#[test]
+fn idle_connections_keep_nobody_out() {
+    on_a_runtime(async {
+        let (patience, idle) = (Duration::from_millis(500), Duration::from_secs(4));
+        let receiver = Receiver::start(Bounds { connections: 3, patience, idle, ..Bounds::default() });
+        let mut held = Vec::new();
+        for _ in 0..3 {
+            let stream = TokioIo::new(TcpStream::connect(receiver.address).await.unwrap());
+            let (sender, connection) =
+                hyper::client::conn::http2::handshake::<_, _, Idle>(TokioExecutor::new(), stream).await.unwrap();
+            held.push((sender, tokio::spawn(connection)));
+        }
+        // Pings are answered meanwhile.
+        tokio::time::sleep(2 * patience).await;
+        assert!(held.iter().all(|(_, connection)| !connection.is_finished()));
+        let request = post(PROFILES, PROTOBUF, &otlp::encode_to_vec(&set()));
+        let (status, answer) = exchange(receiver.address, &request).await;
+        assert_eq!(status, 200, "{answer}");
+        assert_eq!(receiver.intake.figures().closed_idle.load(Ordering::Relaxed), 1);
+        for (_, connection) in held {
+            drop(connection.await);
+        }
+        assert_eq!(receiver.intake.figures().closed_idle.load(Ordering::Relaxed), 3);
     });
 }
 

@@ -18,6 +18,7 @@ use super::metrics;
 use super::pulls::{Pulls, Sink};
 use super::source::Handle;
 use crate::assemble::Granularity;
+use crate::budget::thread_cpu;
 use crate::config::of_sdk;
 use crate::error::Error;
 use crate::pipeline::{Interval, assembled};
@@ -118,7 +119,7 @@ impl Io {
         loop {
             tokio::select! {
                 task = inbox.recv() => match task {
-                    Some(Task::Export(interval)) => export(interval, &exporter).await,
+                    Some(Task::Export(interval)) => export(interval, &exporter, &self.handle).await,
                     // The sampling thread has ended, as it was told to, or by a panic: what is here goes out.
                     None => break,
                 },
@@ -193,11 +194,14 @@ fn take_in(exporter: &Arc<Exporter>, handle: &Handle) -> Arc<Sink> {
     })
 }
 
-/// Assembles and exports; between two sets others get their turn.
-async fn export(interval: Interval, exporter: &Exporter) {
+/// Assembles and exports; between two sets others get their turn, whose CPU time is not this one's.
+async fn export(interval: Interval, exporter: &Exporter, handle: &Handle) {
+    let mut begun = thread_cpu();
     for set in assembled(&interval.windows, &interval.lost, Granularity::Lines) {
         exporter.offer(Arc::new(set));
+        handle.made_profiles(thread_cpu().saturating_sub(begun));
         tokio::task::yield_now().await;
+        begun = thread_cpu();
     }
 }
 

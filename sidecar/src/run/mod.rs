@@ -19,6 +19,7 @@ mod source;
 mod stats;
 mod whose;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -53,6 +54,9 @@ pub fn main(config: Config, until_eof: bool) -> Result<(), Error> {
     privilege.log();
     for (setting, why) in config.idle() {
         tracing::warn!(setting, "a setting has no effect: {why}");
+    }
+    for pid in config.filter.pids.iter().filter(|pid| !Path::new("/proc").join(pid.to_string()).exists()) {
+        tracing::warn!(pid, "there is no process with this id: give one that `ps` shows in this pid namespace");
     }
     let served = config.serve.as_deref().map(Server::bind).transpose().map_err(of_sdk)?;
     let served = served.map(|server| server.secured(&config.security)).transpose().map_err(of_sdk)?;

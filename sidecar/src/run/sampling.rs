@@ -9,13 +9,15 @@ use std::time::{Duration, Instant, SystemTime};
 use super::io::{Task, Tasks};
 use super::source::{Command, Handle};
 use crate::budget::{Bounds, Governor, Judgement, Usage};
-use crate::config::Config;
+use crate::config::{Config, Filter};
 use crate::pipeline::Pipeline;
 
 /// Longest that records wait, and commands.
 const TURN: Duration = Duration::from_millis(100);
 /// How often figures are published.
 const PUBLISH: Duration = Duration::from_secs(1);
+/// For so long nothing may be profiled of what the settings name before that is said.
+const NOBODY: Duration = Duration::from_secs(60);
 /// How often the budget is looked at.
 const JUDGE: Duration = Duration::from_secs(5);
 
@@ -29,22 +31,25 @@ pub(super) struct Sampling {
     next_end: Instant,
     next_publish: Instant,
     judged: Instant,
+    first: First,
 }
 
 impl Sampling {
     pub(super) fn new(pipeline: Pipeline, config: &Config, bounds: Bounds, handle: Handle, tasks: Tasks) -> Self {
         let now = Instant::now();
-        let governor = Governor::new(config.rate_hz, bounds, Usage::read().unwrap_or_default());
+        let usage = Usage::read().unwrap_or_default().with_sampling(pipeline.cost(), handle.made_by());
+        let governor = Governor::new(config.rate_hz, bounds, usage);
         let interval = config.interval;
+        let first = First::of(&config.filter, now);
         let next_end = now + interval;
-        Self { pipeline, interval, governor, handle, tasks, next_end, next_publish: now, judged: now }
+        Self { pipeline, interval, governor, handle, tasks, next_end, next_publish: now, judged: now, first }
     }
 
     /// Samples until it is told to stop; what there is then goes out last.
     pub(super) fn run(mut self, commands: &Receiver<Command>) {
         self.handle.sampling(self.pipeline.samples());
         while self.obey(commands) {
-            self.pipeline.turn(TURN.min(self.next_end.saturating_duration_since(Instant::now())));
+            self.pipeline.turn(patience(self.next_end, Instant::now(), self.tasks.has_room()));
             let now = Instant::now();
             if now >= self.next_end && self.tasks.has_room() {
                 self.end();
@@ -83,15 +88,21 @@ impl Sampling {
         }
     }
 
-    fn publish(&self) {
-        self.handle.publish(self.pipeline.targets(), self.pipeline.figures(), self.pipeline.stacks_by_process());
+    fn publish(&mut self) {
+        let targets = self.pipeline.targets();
+        if self.first.is_missing(|| targets.iter().any(|target| target.profiled.is_ok()), Instant::now()) {
+            tracing::warn!(
+                "nothing is profiled: no process is there of those that are meant, or none that can be profiled; `profiler-sidecar doctor` says why"
+            );
+        }
+        self.handle.publish(targets, self.pipeline.figures(), self.pipeline.stacks_by_process());
     }
 
     /// Keeps within the budget.
     fn judge(&mut self, now: Instant) {
         let elapsed = now.duration_since(std::mem::replace(&mut self.judged, now));
         let usage = match Usage::read() {
-            Ok(usage) => usage,
+            Ok(usage) => usage.with_sampling(self.pipeline.cost(), self.handle.made_by()),
             Err(error) => return tracing::warn!(%error, "the budget is not looked at"),
         };
         let judgement = self.governor.judge(usage, elapsed);
@@ -108,9 +119,72 @@ impl Sampling {
                 (self.governor.refused(judgement), false)
             }
         };
-        if is_set || judgement.shed {
+        if is_set || judgement.shed || judgement.is_over && !judgement.was_over {
             tracing::warn!("{judgement}");
         }
         self.handle.judged(judgement);
+    }
+}
+
+/// The wait for a first process of those that the settings name.
+struct First {
+    /// Until when; `None`: there was one, or nobody waits, or waited in vain.
+    until: Option<Instant>,
+}
+
+impl First {
+    fn of(filter: &Filter, now: Instant) -> Self {
+        let is_named = !filter.pids.is_empty() || !filter.include.is_empty();
+        Self { until: is_named.then(|| now + NOBODY) }
+    }
+
+    /// Whether there was none for too long; said once.
+    fn is_missing(&mut self, is_there: impl FnOnce() -> bool, now: Instant) -> bool {
+        let Some(until) = self.until else { return false };
+        let is_there = is_there();
+        let is_late = now >= until;
+        self.until = Some(until).filter(|_| !is_there && !is_late);
+        is_late && !is_there
+    }
+}
+
+/// How long records may wait: no longer than until the interval ends, unless its end is not taken yet.
+fn patience(next_end: Instant, now: Instant, has_room: bool) -> Duration {
+    let left = next_end.saturating_duration_since(now);
+    if left.is_zero() && !has_room { TURN } else { TURN.min(left) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that the thread rests between turns, also while an interval that is over is not taken.
+    #[test]
+    fn it_rests_where_the_main_thread_is_behind() {
+        let now = Instant::now();
+        let (soon, long) = (now + Duration::from_millis(3), now + Duration::from_secs(3));
+        for (next_end, has_room, expected) in [
+            (long, true, TURN),
+            (long, false, TURN),
+            (soon, false, soon - now),
+            (now, true, Duration::ZERO),
+            (now, false, TURN),
+        ] {
+            assert_eq!(patience(next_end, now, has_room), expected, "{has_room}");
+        }
+    }
+
+    /// Check that a wait in vain is said once, and none where a process was there, or none was named.
+    #[test]
+    fn a_wait_in_vain_is_said_once() {
+        let (now, one) = (Instant::now(), Filter { pids: vec![7], ..Filter::default() });
+        let said = |filter: &Filter, seconds: &[u64], from: u64| {
+            let mut first = First::of(filter, now);
+            let at = |second: &u64| first.is_missing(|| *second >= from, now + Duration::from_secs(*second));
+            seconds.iter().map(at).collect::<Vec<_>>()
+        };
+        assert_eq!(said(&one, &[1, 59, 60, 61], 100), [false, false, true, false]);
+        assert_eq!(said(&one, &[1, 59, 60, 61], 59), [false; 4]);
+        assert_eq!(said(&Filter::default(), &[60], 100), [false]);
     }
 }

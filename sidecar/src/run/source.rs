@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::future::ready;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -44,6 +45,8 @@ pub(super) struct Handle {
     pub(super) intake: Arc<OnceLock<Arc<Intake>>>,
     pub(super) captures: Arc<captures::Figures>,
     pub(super) pulls: Arc<pulls::Figures>,
+    /// CPU time of the main thread that went into profiles of samples, in nanoseconds.
+    made_by: Arc<AtomicU64>,
     readers: Readers,
     /// How much of a runtime is read.
     bounds: Bounds,
@@ -74,8 +77,22 @@ impl Handle {
         let (wanted_hz, bounds) = (config.rate_hz, config.runtime_bounds);
         let view = View { tier, wanted_hz, sampling: false, targets, figures, stacks, judgement: None };
         let view = Arc::new(Mutex::new(view));
-        let (exporter, intake, captures, pulls, readers, outside, pulled) = Default::default();
-        (Self { commands, ledger, exporter, intake, captures, pulls, readers, bounds, outside, pulled, view }, inbox)
+        let (exporter, intake, captures, pulls, made_by, readers, outside, pulled) = Default::default();
+        let handle = Self {
+            commands,
+            ledger,
+            exporter,
+            intake,
+            captures,
+            pulls,
+            made_by,
+            readers,
+            bounds,
+            outside,
+            pulled,
+            view,
+        };
+        (handle, inbox)
     }
 
     /// Tells the sampling thread to end.
@@ -88,7 +105,18 @@ impl Handle {
         self.view().sampling = sampling;
     }
 
+    /// Enters CPU time of the main thread that went into profiles of samples.
+    pub(super) fn made_profiles(&self, by: Duration) {
+        self.made_by.fetch_add(u64::try_from(by.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// All of it until now.
+    pub(super) fn made_by(&self) -> Duration {
+        Duration::from_nanos(self.made_by.load(Ordering::Relaxed))
+    }
+
     pub(super) fn judged(&self, judgement: Judgement) {
+        self.intake.get().into_iter().for_each(|intake| intake.put_off(judgement.puts_off));
         self.view().judgement = Some(judgement);
     }
 

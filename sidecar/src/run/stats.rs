@@ -13,7 +13,6 @@ use super::source::{Handle, View};
 use super::{instruments, pulls};
 use crate::discover::Target;
 use crate::naming;
-use crate::privilege::Tier;
 use crate::receive::Intake;
 
 /// Most processes that have a section of their own.
@@ -108,16 +107,13 @@ fn processes(view: &View) -> StatsSection {
 }
 
 fn budget(view: &View) -> StatsSection {
-    let tier = match view.tier {
-        Tier::Full => "full",
-        Tier::SameUser => "same user",
-        Tier::NoEbpf => "no eBPF",
-        Tier::None => "none",
-    };
-    let section = StatsSection::new("self").with("privilege", tier).with("wanted_hz", u64::from(view.wanted_hz));
+    let section =
+        StatsSection::new("self").with("privilege", view.tier.to_string()).with("wanted_hz", u64::from(view.wanted_hz));
     match view.judgement {
         Some(judgement) => section
             .with("cpu_percent", judgement.cpu_percent)
+            .with("sampling_percent", judgement.sampling_percent)
+            .with("serving_percent", judgement.serving_percent)
             .with("resident_bytes", judgement.resident)
             .with("last", judgement.to_string()),
         None => section,
@@ -150,6 +146,7 @@ fn received(intake: &Intake) -> StatsSection {
         .with("requests", figures.accepted.load(Ordering::Relaxed))
         .with("refused", figures.refused.load(Ordering::Relaxed))
         .with("postponed", figures.postponed.load(Ordering::Relaxed))
+        .with("closed_idle", figures.closed_idle.load(Ordering::Relaxed))
         .with("profiles", figures.profiles.load(Ordering::Relaxed))
         .with("rejected_profiles", figures.rejected_profiles.load(Ordering::Relaxed))
 }

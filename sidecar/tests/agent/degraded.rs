@@ -85,6 +85,19 @@ fn what_cannot_be_recorded_is_named() {
     assert!(said.contains("/no/such/folder/out.svg"), "{said}");
 }
 
+/// Check that the log says at start which privilege there is, as `/stats` does, and which process is not there.
+#[test]
+fn the_start_is_told() {
+    let mut command = agent(&["run", "--pid", "4194303"]);
+    let run = Running::agent(&mut command);
+    let page = run.address_after("http://");
+    let privilege = stats(&page)["self"]["privilege"].as_str().unwrap().to_owned();
+    let log = run.log();
+    assert!(log.contains(&format!("privilege `{privilege}`")), "{log}");
+    assert!(log.contains("there is no process with this id") && log.contains("4194303"), "{log}");
+    assert_eq!(run.end(), Some(0));
+}
+
 /// Check that settings that cannot be end `run` and `--check-config` with 2 and name the place.
 #[test]
 fn settings_that_cannot_be_name_their_place() {
@@ -95,6 +108,7 @@ fn settings_that_cannot_be_name_their_place() {
         ("[targets]\ninclude = [\"*/a\"]\nexclude = [\"*/a\"]\n", ["*/a", "exclude"]),
         ("interval = \"soon\"\n", ["wrong.toml:1", "interval"]),
         ("rate_hz = 0\n", ["wrong.toml:1", "rate_hz"]),
+        ("[[export]]\nto = \"files\"\nfolder = \"/no/such\"\n", ["wrong.toml:1", "/no/such"]),
     ] {
         std::fs::write(&file, text).unwrap();
         // First what ends in any case.
