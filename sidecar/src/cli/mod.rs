@@ -59,7 +59,7 @@ fn run(arguments: RunArguments) -> ExitCode {
         Err(error) => return complain(&error, MISUSE),
     };
     if check_only {
-        return say(&config.to_string());
+        return config.check_folders().map_or_else(|error| complain(&error, MISUSE), |()| say(&config.to_string()));
     }
     ended(crate::run::main(config, until_eof))
 }

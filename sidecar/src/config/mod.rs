@@ -115,13 +115,21 @@ impl Config {
         Ok(Self { metrics, folders, ..config })
     }
 
-    /// The same, if the files and folders that it names can be used.
+    /// The same, if the tokens and files that it names can be used.
     ///
     /// # Errors
     /// What cannot be used, by the setting that names it.
     pub fn at_hand(self) -> Result<Self, Error> {
         outside::check(&self)?;
         Ok(self)
+    }
+
+    /// Whether the folders that it names can be used now. They need not be: who writes to them tries again.
+    ///
+    /// # Errors
+    /// What cannot be used, by the setting that names it.
+    pub fn check_folders(&self) -> Result<(), Error> {
+        self.folders.iter().try_for_each(Folder::check)
     }
 
     /// Settings that have no effect beside the others, and why.

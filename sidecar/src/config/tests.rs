@@ -232,7 +232,8 @@ fn pulls_over_tls_are_set() {
 fn what_cannot_be_used_is_named() {
     let at_hand = |file: &str, variables: &[(&str, &str)]| {
         let lookup = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).into());
-        let refused = Config::new(with_file(file), &lookup).unwrap().at_hand().err();
+        let config = Config::new(with_file(file), &lookup).unwrap();
+        let refused = config.at_hand().and_then(|config| config.check_folders()).err();
         refused.map_or_else(String::new, |error| error.to_string())
     };
     const CERTIFICATE: [(&str, &str); 2] =
