@@ -91,7 +91,9 @@ impl Loaded {
 
     pub(super) fn records(&mut self) -> Result<ring::Records, Error> {
         let map = self.object.take_map("RECORDS").and_then(|map| RingBuf::try_from(map).ok());
-        map.map(ring::Records).ok_or_else(|| ours("map `RECORDS`"))
+        let ring = map.ok_or_else(|| ours("map `RECORDS`"))?;
+        ring::Records::of(ring)
+            .map_err(|error| Error::new("epoll", error.to_string(), "raise the limit of open files (`ulimit -n`)"))
     }
 
     pub(super) fn targets(&mut self) -> Result<targets::Targets, Error> {

@@ -167,8 +167,7 @@ impl Pipeline {
     /// Waits for records, at most `timeout`, and takes all that are there.
     pub fn turn(&mut self, timeout: Duration) {
         match &self.sampler {
-            // Each exec calls: a machine that has thousands of them a second does not cost a turn for each. Only then: poll(2) does not wait where a sample is in the ring,
-            // and there would be one after a rest before it.
+            // Each exec calls: a machine that has thousands of them a second does not cost a turn for each.
             Some(sampler) if sampler.wait(timeout) => {
                 std::thread::sleep(self.rests_until.saturating_duration_since(Instant::now()).min(REST));
             }
