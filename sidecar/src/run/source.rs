@@ -121,7 +121,7 @@ impl Handle {
     }
 
     /// Enters that these kinds of `process` were told by a pull.
-    pub(super) fn pulled(&self, process: Process, kinds: impl Iterator<Item = What>) {
+    pub(super) fn pulled(&self, process: Process, kinds: Vec<What>) {
         self.pulled.lock().unwrap_or_else(PoisonError::into_inner).entry(process).or_default().extend(kinds);
     }
 
