@@ -150,19 +150,18 @@ impl Desk {
                 if let Some(process) = self.told.process(pid) {
                     self.namer.forget(process);
                 }
-                self.told.end_of(pid);
+                self.told.begins(pid);
                 self.table.told(discover::Event::Exec { pid });
             }
             Event::Exit { pid } => {
                 self.exited.extend(self.told.process(pid));
-                self.told.end_of(pid);
+                self.told.exited(pid);
                 self.table.told(discover::Event::Exit { pid });
                 self.numbers.family.iter().for_each(|family| family.left(pid));
             }
             Event::Fork { pid, child } => {
                 self.numbers.family.iter().for_each(|family| family.born(pid, child));
-                // If its number was another one's: the kernel side has forgotten that.
-                self.told.end_of(child);
+                self.told.begins(child);
                 self.table.told(discover::Event::Fork { parent: pid, child });
             }
         }
@@ -356,5 +355,30 @@ impl Desk {
 
     pub(super) fn stacks_by_process(&self) -> BTreeMap<Process, Stats> {
         self.namer.stats_by_process()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::naming::Kernel;
+
+    /// Check that the last sample of a process that is not meant, which comes behind the news of its end, leaves nothing in the kernel side's table; until its
+    /// number is another one's.
+    #[test]
+    fn a_stranger_that_ended_is_not_left_out_again() {
+        let numbers = Numbers { pids: vec![1], family: None };
+        let table = Table::new(discover::Options::default());
+        let mut desk = Desk::new(table, Namer::new(Kernel::default()), numbers, Arc::default());
+        let (pid, now) = (77, Instant::now());
+        let mut told = |event: Option<Event>| {
+            event.iter().for_each(|event| desk.happened(event, now));
+            desk.sample(Sample { pid, ..Sample::default() }, now);
+            (desk.ended(), desk.left_out())
+        };
+        assert_eq!([told(None), told(None)], [(vec![], vec![pid]), (vec![], vec![])]);
+        assert_eq!([told(Some(Event::Exit { pid })), told(None)], [(vec![pid], vec![]), (vec![], vec![])]);
+        assert_eq!(told(Some(Event::Fork { pid: 5, child: pid })), (vec![], vec![pid]));
+        assert_eq!(desk.figures().left_out, 5);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! In: processes that were found, numbers of those that ended. Out: what is news to it, each once. On the sampling thread. Pure.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 use profiler_proto::hash::Map;
@@ -12,6 +12,8 @@ use crate::target::Process;
 
 /// Most numbers of strangers that are kept: the samples of others are left out when they are read.
 const STRANGERS: usize = 4096;
+/// So many that ended are remembered: their last samples come behind the news of their end.
+const GONE: usize = 1024;
 
 #[derive(Debug, Default)]
 pub(super) struct Told {
@@ -21,6 +23,8 @@ pub(super) struct Told {
     /// Numbers of those of whom nothing is known but that they are left out, and which of them are news.
     strangers: HashSet<u32>,
     left_out: Vec<u32>,
+    /// Numbers of those that ended, the latest last, that are nobody else's yet.
+    gone: VecDeque<u32>,
     /// Rounds of looks at all processes that are to end until what was told is told again.
     rounds: u8,
     /// There was another doubt in the last of them: it is told once more, behind the one after.
@@ -63,11 +67,26 @@ impl Told {
         self.rounds = self.rounds.saturating_sub(1);
     }
 
-    /// A process is left out by its number, whatever it is.
+    /// A process is left out by its number, whatever it is; not one that ended: nobody would say once more that it is to be forgotten.
     pub(super) fn leave_out(&mut self, pid: u32) {
-        if self.strangers.len() < STRANGERS && self.strangers.insert(pid) {
+        if self.strangers.len() < STRANGERS && !self.gone.contains(&pid) && self.strangers.insert(pid) {
             self.left_out.push(pid);
         }
+    }
+
+    /// A process has ended.
+    pub(super) fn exited(&mut self, pid: u32) {
+        self.end_of(pid);
+        self.gone.push_back(pid);
+        if self.gone.len() > GONE {
+            self.gone.pop_front();
+        }
+    }
+
+    /// A process or a program begins. If its number was another one's, the kernel side has forgotten that.
+    pub(super) fn begins(&mut self, pid: u32) {
+        self.gone.retain(|gone| *gone != pid);
+        self.end_of(pid);
     }
 
     /// What is known of a process is of no use any more.
