@@ -43,6 +43,8 @@ impl Numbers {
 /// Looks in one call, and calls, of the look around at the beginning.
 const WORK: usize = 64;
 const MOST_CALLS: usize = 256;
+/// Processes that are looked at in one turn, where a family missed births.
+const PARENTS: usize = 32;
 /// Most records that wait to be looked at together.
 const AT_ONCE: usize = 512;
 /// Samples that wait to be named together.
@@ -119,7 +121,7 @@ impl Desk {
         }
     }
 
-    /// Does what records say, in their order, names their samples, and looks at programs that began.
+    /// Does what records say, in their order, names their samples, and looks at programs that began, and for births that were not told.
     pub(super) fn settle(&mut self, now: Instant) {
         let mut begun = BTreeSet::new();
         for event in std::mem::take(&mut self.events) {
@@ -138,6 +140,9 @@ impl Desk {
         let met: Vec<u32> = wanted.take(self.welcome.room(now)).collect();
         self.welcome.met(met.len());
         met.into_iter().for_each(|pid| self.meet(pid, now));
+        let missed = self.numbers.family.as_ref().map(|family| family.look(PARENTS)).unwrap_or_default();
+        // Until now each was taken for a stranger, and told as one.
+        missed.into_iter().for_each(|(pid, child)| self.happened(&Event::Fork { pid, child }, now));
     }
 
     /// Something happened to a process.
@@ -380,5 +385,30 @@ mod tests {
         assert_eq!([told(Some(Event::Exit { pid })), told(None)], [(vec![pid], vec![]), (vec![], vec![])]);
         assert_eq!(told(Some(Event::Fork { pid: 5, child: pid })), (vec![], vec![pid]));
         assert_eq!(desk.figures().left_out, 5);
+    }
+
+    /// Check that a process of a family whose birth was not told, and which was left out by then, is left out no more once that is made good.
+    #[test]
+    fn a_birth_that_was_missed_is_made_good() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let (pid, now, family) = (child.id(), Instant::now(), Family::of(std::process::id()));
+        let takes = family.clone();
+        let choose = Box::new(move |candidate: &discover::Candidate<'_>| takes.takes(candidate.pid));
+        let table = Table::new(discover::Options { choose, ..discover::Options::default() });
+        let numbers = Numbers { pids: Vec::new(), family: Some(family.clone()) };
+        let mut desk = Desk::new(table, Namer::new(Kernel::default()), numbers, Arc::default());
+        desk.look_around(now);
+        let sample = || Sample { pid, ..Sample::default() };
+        desk.sample(sample(), now);
+        assert_eq!((desk.left_out(), desk.figures().sampled), (vec![pid], 0));
+        desk.doubt();
+        assert!((0..MOST_CALLS * WORK).any(|_| {
+            desk.settle(now);
+            family.takes(pid).is_ok()
+        }));
+        desk.sample(sample(), now);
+        assert_eq!((desk.ended().contains(&pid), desk.figures().sampled), (true, 1));
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 }
