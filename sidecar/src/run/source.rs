@@ -157,7 +157,7 @@ impl Handle {
 }
 
 /// Whether CPU time of a process is sampled, where any is.
-fn is_sampled(target: &discover::Target) -> bool {
+pub(super) fn is_sampled(target: &discover::Target) -> bool {
     target.profiled.is_ok() && !target.is_below
 }
 
