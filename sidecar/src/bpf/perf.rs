@@ -1,10 +1,12 @@
 //! The clock: a perf event on each processor, which runs the program `cpu` at every tick.
 //!
-//! Source: `perf_event_open(2)`; the software CPU clock is a timer of the processor, not of a thread.
+//! Source: `perf_event_open(2)`; the software CPU clock is a timer of the processor, not of a thread. A processor that goes offline takes its events out for good,
+//! though their descriptors stay (kernel/events/core.c, `perf_event_exit_cpu_context`): the time for which they were enabled stands still then.
 
 use std::collections::BTreeMap;
-use std::io;
-use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _};
 use std::time::Duration;
 
 use super::processors;
@@ -14,6 +16,8 @@ use crate::error::Error;
 const SOFTWARE: u32 = 1;
 /// `PERF_COUNT_SW_CPU_CLOCK`.
 const CPU_CLOCK: u64 = 0;
+/// `PERF_FORMAT_TOTAL_TIME_ENABLED`: read(2) gives the count and, behind it, nanoseconds.
+const TIME_ENABLED: u64 = 1;
 /// Bits of the flags: `disabled`, `exclude_hv`, `exclude_idle`.
 const FLAGS: u64 = 1 | 1 << 6 | 1 << 7;
 /// `PERF_FLAG_FD_CLOEXEC`.
@@ -44,7 +48,7 @@ const _: () = assert!(size_of::<Attributes>() == 64);
 /// The events, by processor.
 #[derive(Debug)]
 pub(super) struct Events {
-    open: BTreeMap<u32, OwnedFd>,
+    open: BTreeMap<u32, Event>,
     period: u64,
     stopped: bool,
 }
@@ -86,13 +90,13 @@ impl Events {
         Ok(())
     }
 
-    /// Opens events on processors that came, and drops those of processors that went.
+    /// Opens events on processors that came, and drops those of processors that went, be they back by now.
     pub(super) fn follow(&mut self, program: BorrowedFd<'_>) {
         let Ok(online) = processors::online() else { return };
         if self.stopped {
             return;
         }
-        self.open.retain(|processor, _| online.contains(processor));
+        self.open.retain(|processor, event| online.contains(processor) && event.has_run_on());
         for processor in online {
             if !self.open.contains_key(&processor)
                 && let Ok(event) = tick(processor, self.period, program)
@@ -113,28 +117,50 @@ impl Events {
     }
 }
 
+/// The event of one processor.
+#[derive(Debug)]
+struct Event {
+    file: File,
+    /// For how long it was enabled, in nanoseconds, when that was asked last.
+    enabled: u64,
+}
+
+impl Event {
+    /// Whether it was enabled since this was asked last.
+    fn has_run_on(&mut self) -> bool {
+        let mut answer = [0; 16];
+        if let Err(error) = self.file.read_exact(&mut answer) {
+            // Else it does not let itself be read, which says nothing.
+            return error.kind() != io::ErrorKind::UnexpectedEof;
+        }
+        let [_, enabled] = *answer.as_chunks().0 else { return false };
+        let enabled = u64::from_ne_bytes(enabled);
+        std::mem::replace(&mut self.enabled, enabled) < enabled
+    }
+}
+
 /// An event on a processor, with the program, running; else the call that was refused.
-fn tick(processor: u32, period: u64, program: BorrowedFd<'_>) -> Result<OwnedFd, (&'static str, io::Error)> {
-    let event = open(processor, period).map_err(|error| ("perf_event_open", error))?;
+fn tick(processor: u32, period: u64, program: BorrowedFd<'_>) -> Result<Event, (&'static str, io::Error)> {
+    let file = open(processor, period).map_err(|error| ("perf_event_open", error))?;
     // SAFETY: ioctl(2) on an event of ours; the argument is a descriptor.
-    if unsafe { libc::ioctl(event.as_raw_fd(), SET_PROGRAM, program.as_raw_fd()) } != 0 {
+    if unsafe { libc::ioctl(file.as_raw_fd(), SET_PROGRAM, program.as_raw_fd()) } != 0 {
         return Err(("ioctl(PERF_EVENT_IOC_SET_BPF)", io::Error::last_os_error()));
     }
     // SAFETY: ioctl(2) on an event of ours; no argument.
-    if unsafe { libc::ioctl(event.as_raw_fd(), ENABLE, 0) } != 0 {
+    if unsafe { libc::ioctl(file.as_raw_fd(), ENABLE, 0) } != 0 {
         return Err(("ioctl(PERF_EVENT_IOC_ENABLE)", io::Error::last_os_error()));
     }
-    Ok(event)
+    Ok(Event { file, enabled: 0 })
 }
 
-fn open(processor: u32, period: u64) -> io::Result<OwnedFd> {
+fn open(processor: u32, period: u64) -> io::Result<File> {
     let attributes = Attributes {
         kind: SOFTWARE,
         size: size_of::<Attributes>() as u32,
         config: CPU_CLOCK,
         sample_period: period,
         sample_type: 0,
-        read_format: 0,
+        read_format: TIME_ENABLED,
         flags: FLAGS,
         wakeup_events: 0,
         breakpoint: 0,
@@ -146,7 +172,7 @@ fn open(processor: u32, period: u64) -> io::Result<OwnedFd> {
         unsafe { libc::syscall(libc::SYS_perf_event_open, &raw const attributes, -1, processor, -1, CLOSE_ON_EXEC) };
     match i32::try_from(event) {
         // SAFETY: a new descriptor, nobody else's.
-        Ok(event @ 0..) => Ok(unsafe { OwnedFd::from_raw_fd(event) }),
+        Ok(event @ 0..) => Ok(unsafe { File::from_raw_fd(event) }),
         _ => Err(io::Error::last_os_error()),
     }
 }
@@ -166,4 +192,31 @@ fn refused(call: &str, processor: u32, error: &io::Error) -> Error {
         _ => "look at `profiler-sidecar doctor`",
     };
     Error::new(format!("{call} on processor {processor}"), error.to_string(), remedy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that an event that was taken out of its processor, as one is that goes offline, is known by that, though its descriptor and the processor are there.
+    #[test]
+    fn an_event_that_stands_still_is_known() {
+        /// `PERF_EVENT_IOC_DISABLE`.
+        const DISABLE: libc::Ioctl = 0x2401u32 as libc::Ioctl;
+        let processor = processors::online().unwrap()[0];
+        let Ok(file) = open(processor, 1_000_000_000) else {
+            return println!("NOT RUN: perf events can be opened by root only; run the tests as root");
+        };
+        let call = |call: libc::Ioctl| {
+            // SAFETY: ioctl(2) on an event of ours; no argument.
+            assert_eq!(unsafe { libc::ioctl(file.as_raw_fd(), call, 0) }, 0);
+        };
+        let mut event = Event { file: file.try_clone().unwrap(), enabled: 0 };
+        assert!(!event.has_run_on());
+        call(ENABLE);
+        assert!(event.has_run_on() && event.has_run_on());
+        call(DISABLE);
+        event.has_run_on();
+        assert!(!event.has_run_on());
+    }
 }

@@ -38,7 +38,7 @@ pub enum State {
     Collected,
     /// No garbage was collected yet: all allocations so far, as `runtime.MemProfile` then reports.
     NoCollection,
-    /// Garbage was collected, and not one allocation was sampled.
+    /// Garbage was collected, and not one allocation was sampled: the whole list was read, and nothing is in it.
     Unsampled,
     /// `MemProfileRate` is 0, which the program set.
     Off,
@@ -63,7 +63,8 @@ impl State {
             ),
             Self::Unlinked => Some(
                 "heap profiling is not in the program: nothing in it reads heap profiles, so the linker left it out; \
-                 `import _ \"net/http/pprof\"`, or a use of runtime/pprof, keeps it in",
+                 `import _ \"net/http/pprof\"`, or a call of pprof.Lookup or pprof.WriteHeapProfile, keeps it in, \
+                 and pprof.Do or pprof.StartCPUProfile does not",
             ),
         }
     }
@@ -140,7 +141,7 @@ pub fn heap<M: Memory>(
     if !is_left_out && heap.records.iter().all(Record::is_empty) {
         heap = read(State::NoCollection)?;
         if has_collected(memory, variables)? {
-            let is_empty = heap.records.iter().all(Record::is_empty);
+            let is_empty = heap.walk.is_whole() && heap.records.iter().all(Record::is_empty);
             heap.state = if is_empty { State::Unsampled } else { State::Collected };
         }
     }
@@ -155,7 +156,8 @@ fn has_collected(memory: &impl Memory, variables: &Variables) -> Result<bool, Fa
     Ok(count & u64::from(u32::MAX) > 0)
 }
 
-/// Who turned it off. The linker does where this function, by version, is not in the program.
+/// Who turned it off. The linker does where this function, by version, is not in the program: of runtime/pprof, what leads to the table of profiles keeps it in
+/// (`Lookup`, `Profiles`, `NewProfile`), and `WriteHeapProfile`.
 ///
 /// Source: cmd/link/internal/ld/data.go and lib.go, `runtime.disableMemoryProfiling`.
 fn off(code: &impl Code) -> State {

@@ -131,7 +131,7 @@ impl Source {
         let refused = |fault| refused(&fault);
         let layout = layout(process.pid(), &program)?;
         let image = Image::of(process).map_err(refused)?;
-        let (code, bias) = code(process, &exe, &program).map_err(refused)?;
+        let (code, bias) = code(process, &program).map_err(refused)?;
         let loaded = Loaded::new(program, bias);
         let variables = Variables::find(&loaded, &process.memory(), &layout).map_err(refused)?;
         let source = Self { process, loaded, layout, variables, code, image, speed: Speed::default() };
@@ -292,13 +292,13 @@ fn known(version: &Version) -> Result<Layout, String> {
 }
 
 /// The mapping of the program's code, executable and of the very file that the process runs; and by how much its addresses are above the file's.
-fn code(process: Process, exe: &Identity, program: &Program) -> Result<(Code, u64), Fault> {
+fn code(process: Process, program: &Program) -> Result<(Code, u64), Fault> {
     let missing = || Fault::Missing { pid: process.pid(), what: "mapping of its program's code".into() };
     let text = program.text().start;
     let at = program.elf().offset_of(text).ok_or_else(missing)?;
     let mappings = process.mappings()?;
-    let of_file = mappings.list().iter().filter(|mapping| mapping.executable && mapping.inode == exe.inode);
-    let found = of_file.into_iter().find_map(|mapping| {
+    let with_code = mappings.list().iter().filter(|mapping| mapping.executable);
+    let found = process.files()?.of_program(with_code)?.into_iter().find_map(|mapping| {
         let code =
             Code { start: mapping.start, end: mapping.end, offset: mapping.offset, path: mapping.path().0.to_owned() };
         bias(&(mapping.start..mapping.end), mapping.offset, at, text).map(|bias| (code, bias))

@@ -38,6 +38,8 @@ pub struct Table {
     hears_all: bool,
     /// Rounds since one that looked at every process; that one is 0.
     rounds: u32,
+    /// The next round looks at every process.
+    is_in_doubt: bool,
     round: Round,
     counters: Counters,
     /// Goes up with each use of an entry.
@@ -62,6 +64,7 @@ impl Table {
             told: VecDeque::new(),
             hears_all: false,
             rounds: ROUNDS,
+            is_in_doubt: false,
             round: Round::default(),
             counters: Counters::default(),
             clock: 0,
@@ -74,9 +77,9 @@ impl Table {
         self.hears_all = true;
     }
 
-    /// Some of what it should have been told was lost: the next round looks at all.
+    /// Some of what it should have been told was lost: the next round looks at all. The one that is under way goes on as it began.
     pub fn doubt(&mut self) {
-        self.rounds = ROUNDS;
+        self.is_in_doubt = true;
     }
 
     /// Takes an event. Looks at nothing: that is done when a sample comes or at the next sweep, for a machine may start a thousand processes
@@ -260,7 +263,8 @@ impl Table {
     }
 
     fn begin_round(&mut self) -> bool {
-        self.rounds = if self.rounds + 1 < ROUNDS { self.rounds + 1 } else { 0 };
+        let is_whole = std::mem::take(&mut self.is_in_doubt) || self.rounds + 1 >= ROUNDS;
+        self.rounds = if is_whole { 0 } else { self.rounds + 1 };
         self.round.begin()
     }
 

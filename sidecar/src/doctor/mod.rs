@@ -16,6 +16,7 @@ use std::process::ExitCode;
 
 pub use check::{Check, Verdict};
 pub use processes::Row;
+use processes::Works;
 pub use system::System;
 
 use crate::discover;
@@ -60,8 +61,10 @@ pub fn main(arguments: Arguments) -> Result<ExitCode, Error> {
 #[must_use]
 pub fn examine(discovery: discover::Options) -> Report {
     let mut checks = System::here().checks();
-    checks.extend([sampling::attempt(), reading::attempt()]);
-    let processes = processes::rows(discovery);
+    let (sampling, reading) = (sampling::attempt(), reading::attempt());
+    let works = Works { sampling: sampling.verdict != Verdict::Fails, reading: reading.verdict == Verdict::Works };
+    checks.extend([sampling, reading]);
+    let processes = processes::rows(discovery, works);
     checks.extend(processes::sight(&processes));
     Report { checks, processes }
 }

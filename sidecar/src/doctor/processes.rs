@@ -1,16 +1,28 @@
 //! The processes that are seen: what each is, and why it is or is not profiled.
 //!
-//! In: one whole sweep of a [`Table`] of its own. Out: a [`Row`] for each process.
+//! In: one whole sweep of a [`Table`] of its own, and what of a process can be profiled here at all. Out: a [`Row`] for each process.
 
 use std::time::Instant;
 
 use super::check::Check;
-use crate::discover::{BELOW, Options, Table, Target, WhyNot};
+use crate::discover::{BELOW, Kind, Options, Table, Target, WhyNot};
 
 /// Processes looked at in one part of the sweep.
 const PART: usize = 1024;
 /// Most parts, so that a machine that forks without end does not keep us.
 const MOST_PARTS: usize = 256;
+
+/// Why a process has no CPU samples where none has.
+const NONE_HAS: &str = "CPU time is not sampled here, as the checks above say";
+
+/// What works here.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Works {
+    /// CPU time is sampled.
+    pub(super) sampling: bool,
+    /// The memory of Go programs can be read.
+    pub(super) reading: bool,
+}
 
 /// One process.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,26 +45,37 @@ pub struct Row {
     pub is_own: bool,
 }
 
-pub(super) fn rows(options: Options) -> Vec<Row> {
+pub(super) fn rows(options: Options, works: Works) -> Vec<Row> {
     let mut table = Table::new(options);
     for _ in 0..MOST_PARTS {
         if table.sweep(PART, Instant::now()).is_whole {
             break;
         }
     }
-    table.targets().iter().map(|target| row(target)).collect()
+    table.targets().iter().map(|target| row(target, works)).collect()
 }
 
-fn row(target: &Target) -> Row {
+pub(super) fn row(target: &Target, works: Works) -> Row {
     let path = target.exe.path.display().to_string();
+    let unsampled = match works.sampling {
+        true => target.is_below.then_some(BELOW),
+        false => Some(NONE_HAS),
+    };
+    // Without samples there is what a Go runtime keeps, or nothing.
+    let is_read = works.reading && matches!(target.kind, Kind::Go(_));
+    let (why_not, but) = match (&target.profiled, unsampled) {
+        (Err(why), _) => (Some(why.to_string()), None),
+        (Ok(()), Some(why)) if !is_read => (Some(why.to_owned()), None),
+        (Ok(()), but) => (None, but.map(str::to_owned)),
+    };
     Row {
         pid: target.process.pid(),
         kind: target.kind.to_string(),
         service: target.service.clone(),
         exe: if path.is_empty() { format!("[{}]", target.comm) } else { path },
         container: target.container_id.clone(),
-        why_not: target.profiled.as_ref().err().map(ToString::to_string),
-        but: (target.profiled.is_ok() && target.is_below).then(|| BELOW.to_owned()),
+        why_not,
+        but,
         is_own: target.profiled == Err(WhyNot::Ourselves),
     }
 }
@@ -62,7 +85,11 @@ pub(super) fn sight(rows: &[Row]) -> Option<Check> {
     const NAME: &str = "processes";
     let others = rows.iter().filter(|row| !row.is_own).count();
     let profiled = rows.iter().filter(|row| row.why_not.is_none()).count();
-    let found = format!("{others} seen beside the sidecar, {profiled} of them profiled");
+    let mut found = format!("{others} seen beside the sidecar, {profiled} of them profiled");
+    match rows.iter().filter(|row| row.but.is_some()).count() {
+        0 => {}
+        in_part => found += &format!(", {in_part} of these without CPU time"),
+    }
     Some(match (others, profiled) {
         (0, _) => {
             Check::lacks(NAME, "none is seen but the sidecar", "set shareProcessNamespace: true in the pod's spec")

@@ -131,6 +131,24 @@ fn a_part_is_shown_as_one() {
     );
 }
 
+/// Check that where CPU time is not sampled, Go programs are said to be profiled without it, where their memory is read, and others not at all.
+#[test]
+fn where_nothing_is_sampled_no_native_program_is_profiled() {
+    let process = crate::target::Process::new(7, 1);
+    let target = |kind| discover::Target::bare(process, kind);
+    let targets = [target(discover::Kind::Go("go1.26.1".into())), target(discover::Kind::Native)];
+    let rows = |sampling, reading| {
+        let rows = targets.each_ref().map(|target| processes::row(target, Works { sampling, reading }));
+        (rows.each_ref().map(|row| (row.why_not.is_none(), row.but.is_some())), processes::sight(&rows).unwrap().found)
+    };
+    let (parts, found) = rows(false, true);
+    assert_eq!(parts, [(true, true), (false, false)]);
+    assert_eq!(found, "2 seen beside the sidecar, 1 of them profiled, 1 of these without CPU time");
+    assert_eq!(rows(false, false).0, [(false, false); 2]);
+    let (parts, found) = rows(true, false);
+    assert_eq!((parts, found.as_str()), ([(true, false); 2], "2 seen beside the sidecar, 2 of them profiled"));
+}
+
 /// Check that our own memory can be read where nothing forbids it.
 #[test]
 fn memory_is_read_here() {
@@ -149,7 +167,7 @@ fn a_program_reads_the_same() {
 /// Check that this very process is seen on this very machine, as what it is.
 #[test]
 fn we_see_ourselves() {
-    let rows = processes::rows(discover::Options::default());
+    let rows = processes::rows(discover::Options::default(), Works { sampling: true, reading: true });
     let own = rows.iter().find(|row| row.pid == std::process::id()).unwrap();
     assert!(own.is_own && own.why_not.is_some() && own.exe.contains("profiler_sidecar"), "{own:?}");
     let proc = System::here().checks().into_iter().find(|check| check.name == "/proc").unwrap();

@@ -7,7 +7,7 @@ use profiler_proto::ProfileSet;
 use crate::capture::heap::State;
 use crate::capture::{Heap, Source};
 
-use super::text::{by_function, bytes, head, missing, percent, ranked, total};
+use super::text::{by_function, bytes, counted, head, missing, percent, ranked, total};
 
 /// What is printed of a heap.
 pub(super) fn text(source: &Source, heap: &Heap, set: &ProfileSet, rows: usize) -> String {
@@ -16,12 +16,16 @@ pub(super) fn text(source: &Source, heap: &Heap, set: &ProfileSet, rows: usize) 
     if heap.state == State::Collected {
         _ = write!(text, " as of the last garbage collection");
     }
-    _ = writeln!(text, ", one sample each {} on average", bytes(i64::try_from(heap.rate).unwrap_or(i64::MAX)));
+    if heap.rate > 0 {
+        _ = write!(text, ", one sample each {} on average", bytes(i64::try_from(heap.rate).unwrap_or(i64::MAX)));
+    }
+    text.push('\n');
     if let Some(advice) = heap.state.advice() {
         _ = writeln!(text, "{advice}");
     }
     let is_off = [State::Off, State::Unlinked].contains(&heap.state);
-    if !(is_off && heap.records.is_empty()) {
+    // Of a list of which nothing could be read no sum is known.
+    if !heap.records.is_empty() || !is_off && heap.walk.is_whole() {
         text += &table(set, rows);
     }
     text + &lost(heap)
@@ -35,7 +39,7 @@ pub(super) fn remarks(heap: &Heap) -> String {
 fn lost(heap: &Heap) -> String {
     let torn = match heap.torn {
         0 => String::new(),
-        torn => format!("{torn} stacks were written to while they were read: what they have in use is as of between\n"),
+        torn => format!("{} written to meanwhile: what is in use there is as of between\n", counted(torn, "stacks")),
     };
     torn + &missing(&heap.walk, "stacks")
 }

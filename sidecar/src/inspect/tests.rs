@@ -1,13 +1,22 @@
 //! What a terminal is shown.
 
 use super::goroutines::waited;
-use super::text::{bytes, nanos, percent, plain};
+use super::text::{bytes, missing, nanos, percent, plain};
+use crate::capture::Walk;
 
 #[test]
 fn amounts_are_short() {
     assert_eq!([0, 1023, 1024, 1_572_864, 5 << 30].map(bytes), ["0 B", "1023 B", "1.0 KiB", "1.5 MiB", "5.0 GiB"]);
     assert_eq!([999, 1_500, 2_500_000, 3_210_000_000].map(nanos), ["999 ns", "1.5 µs", "2.5 ms", "3.21 s"]);
     assert_eq!((percent(1, 4), percent(1, 0)), (25.0, 0.0));
+}
+
+/// Check that one is not told as several.
+#[test]
+fn what_is_missing_is_counted() {
+    let text = |broken| missing(&Walk { broken, ..Walk::default() }, "stacks");
+    let why = "could not be read; what stood behind is missing";
+    assert_eq!([0, 1, 2].map(text), [String::new(), format!("1 stack {why}\n"), format!("2 stacks {why}\n")]);
 }
 
 #[test]

@@ -42,19 +42,25 @@ pub(super) fn nanos(value: i64) -> String {
     }
 }
 
+/// So many of `what`, which is a plural.
+pub(super) fn counted(count: u64, what: &str) -> String {
+    let what = if count == 1 { what.strip_suffix('s').unwrap_or(what) } else { what };
+    format!("{count} {what}")
+}
+
 /// What is missing, a line each; nothing where all is there.
 pub(super) fn missing(walk: &Walk, what: &str) -> String {
     let causes = [
         (walk.beyond, "left out, as there are more than asked for"),
         (walk.over_bytes, "left out, as those before have all the bytes that a capture may have"),
-        (walk.foreign, "left out, as their stacks are no code of the program"),
-        (walk.implausible, "left out, as their figures cannot be"),
-        (walk.over_work, "more at least are left out, as a capture may do no more work"),
+        (walk.foreign, "left out, with addresses that are no code of the program"),
+        (walk.implausible, "left out, with figures that cannot be"),
+        (walk.over_work, "more at least left out, as a capture may do no more work"),
         (walk.broken, "could not be read; what stood behind is missing"),
     ];
     causes.iter().filter(|(count, _)| *count > 0).fold(String::new(), |mut text, (count, why)| {
         // Writing to a `String` cannot fail.
-        _ = writeln!(text, "{count} {what} {why}");
+        _ = writeln!(text, "{} {why}", counted(*count, what));
         text
     })
 }

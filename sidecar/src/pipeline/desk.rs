@@ -44,6 +44,8 @@ impl Numbers {
 /// Looks in one call, and calls, of the look around at the beginning.
 const WORK: usize = 64;
 const MOST_CALLS: usize = 256;
+/// Processes that are looked at in one turn, where a family missed births.
+const PARENTS: usize = 32;
 /// Most records that wait to be looked at together.
 const AT_ONCE: usize = 512;
 /// Samples that wait to be named together.
@@ -123,7 +125,7 @@ impl Desk {
         }
     }
 
-    /// Does what records say, in their order, names their samples, and looks at programs that began.
+    /// Does what records say, in their order, names their samples, and looks at programs that began, and for births that were not told.
     pub(super) fn settle(&mut self, now: Instant) {
         let mut begun = BTreeSet::new();
         for event in std::mem::take(&mut self.events) {
@@ -142,6 +144,9 @@ impl Desk {
         let met: Vec<u32> = wanted.take(self.welcome.room(now)).collect();
         self.welcome.met(met.len());
         met.into_iter().for_each(|pid| self.meet(pid, now));
+        let missed = self.numbers.family.as_ref().map(|family| family.look(PARENTS)).unwrap_or_default();
+        // Until now each was taken for a stranger, and told as one.
+        missed.into_iter().for_each(|(pid, child)| self.happened(&Event::Fork { pid, child }, now));
     }
 
     /// Something happened to a process.
@@ -154,19 +159,18 @@ impl Desk {
                 if let Some(process) = self.told.process(pid) {
                     self.namer.forget(process);
                 }
-                self.told.end_of(pid);
+                self.told.begins(pid);
                 self.table.told(discover::Event::Exec { pid });
             }
             Event::Exit { pid } => {
                 self.exited.extend(self.told.process(pid));
-                self.told.end_of(pid);
+                self.told.exited(pid);
                 self.table.told(discover::Event::Exit { pid });
                 self.numbers.family.iter().for_each(|family| family.left(pid));
             }
             Event::Fork { pid, child } => {
                 self.numbers.family.iter().for_each(|family| family.born(pid, child));
-                // If its number was another one's: the kernel side has forgotten that.
-                self.told.end_of(child);
+                self.told.begins(child);
                 self.table.told(discover::Event::Fork { parent: pid, child });
             }
         }
@@ -367,5 +371,55 @@ impl Desk {
 
     pub(super) fn stacks_by_process(&self) -> BTreeMap<Process, Stats> {
         self.namer.stats_by_process()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::naming::Kernel;
+
+    /// Check that the last sample of a process that is not meant, which comes behind the news of its end, leaves nothing in the kernel side's table; until its
+    /// number is another one's.
+    #[test]
+    fn a_stranger_that_ended_is_not_left_out_again() {
+        let numbers = Numbers { pids: vec![1], family: None };
+        let table = Table::new(discover::Options::default());
+        let mut desk = Desk::new(table, Namer::new(Kernel::default()), numbers, Arc::default());
+        let (pid, now) = (77, Instant::now());
+        let mut told = |event: Option<Event>| {
+            event.iter().for_each(|event| desk.happened(event, now));
+            desk.sample(Sample { pid, ..Sample::default() }, now);
+            (desk.ended(), desk.left_out())
+        };
+        assert_eq!([told(None), told(None)], [(vec![], vec![pid]), (vec![], vec![])]);
+        assert_eq!([told(Some(Event::Exit { pid })), told(None)], [(vec![pid], vec![]), (vec![], vec![])]);
+        assert_eq!(told(Some(Event::Fork { pid: 5, child: pid })), (vec![], vec![pid]));
+        assert_eq!(desk.figures().left_out, 5);
+    }
+
+    /// Check that a process of a family whose birth was not told, and which was left out by then, is left out no more once that is made good.
+    #[test]
+    fn a_birth_that_was_missed_is_made_good() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let (pid, now, family) = (child.id(), Instant::now(), Family::of(std::process::id()));
+        let takes = family.clone();
+        let choose = Box::new(move |candidate: &discover::Candidate<'_>| takes.takes(candidate.pid));
+        let table = Table::new(discover::Options { choose, ..discover::Options::default() });
+        let numbers = Numbers { pids: Vec::new(), family: Some(family.clone()) };
+        let mut desk = Desk::new(table, Namer::new(Kernel::default()), numbers, Arc::default());
+        desk.look_around(now);
+        let sample = || Sample { pid, ..Sample::default() };
+        desk.sample(sample(), now);
+        assert_eq!((desk.left_out(), desk.figures().sampled), (vec![pid], 0));
+        desk.doubt();
+        assert!((0..MOST_CALLS * WORK).any(|_| {
+            desk.settle(now);
+            family.takes(pid).is_ok()
+        }));
+        desk.sample(sample(), now);
+        assert_eq!((desk.ended().contains(&pid), desk.figures().sampled), (true, 1));
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 }

@@ -26,13 +26,18 @@ struct Members {
     all: HashSet<u32>,
     /// Those of them that ended, the latest last.
     ended: VecDeque<u32>,
+    /// Births were not told since all processes were listed.
+    is_in_doubt: bool,
+    /// Processes that are still to be looked at for their parents, and those of the others.
+    listed: Vec<u32>,
+    parents: HashMap<u32, u32>,
 }
 
 impl Family {
     /// The family of `ancestor`.
     #[must_use]
     pub fn of(ancestor: u32) -> Self {
-        Self(Arc::new(Mutex::new(Members { all: HashSet::from([ancestor]), ended: VecDeque::new() })))
+        Self(Arc::new(Mutex::new(Members { all: HashSet::from([ancestor]), ..Members::default() })))
     }
 
     /// A child belongs to the family of its parent.
@@ -61,17 +66,37 @@ impl Family {
         }
     }
 
-    /// Some births were not told: those whose parent belongs to it do so, too.
+    /// Some births were not told.
     pub(super) fn doubt(&self) {
-        let Ok(folder) = std::fs::read_dir("/proc") else { return };
-        let pids = folder.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).take(MOST);
-        let parents = pids.filter_map(|pid| Some((pid, Process::find_with(pid).ok()?.2.parent)));
-        self.adopt(&parents.collect());
+        self.members().is_in_doubt = true;
     }
 
-    /// All whose parents, by this list, lead to a member.
-    fn adopt(&self, parents: &HashMap<u32, u32>) {
+    /// Looks at up to `work` processes after births that were not told, going on where the last call ended. Once all were looked at, those whose parent belongs to
+    /// it do so, too: these, each with its parent.
+    pub(super) fn look(&self, work: usize) -> Vec<(u32, u32)> {
         let mut members = self.members();
+        if members.listed.is_empty() {
+            if !members.is_in_doubt {
+                return Vec::new();
+            }
+            let Ok(folder) = std::fs::read_dir("/proc") else { return Vec::new() };
+            let pids = folder.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+            (members.listed, members.is_in_doubt) = (pids.take(MOST).collect(), false);
+        }
+        let rest = members.listed.len().saturating_sub(work);
+        let pids = members.listed.split_off(rest);
+        members.parents.extend(pids.into_iter().filter_map(|pid| Some((pid, Process::find_with(pid).ok()?.2.parent))));
+        if rest > 0 {
+            return Vec::new();
+        }
+        let parents = std::mem::take(&mut members.parents);
+        drop(members);
+        self.adopt(&parents)
+    }
+
+    /// All whose parents, by this list, lead to a member; those that are new, each with its parent.
+    fn adopt(&self, parents: &HashMap<u32, u32>) -> Vec<(u32, u32)> {
+        let (mut members, mut adopted) = (self.members(), Vec::new());
         // Who has their numbers now may be anybody.
         while let Some(ended) = members.ended.pop_front() {
             members.all.remove(&ended);
@@ -82,9 +107,11 @@ impl Family {
             let leads_to_one =
                 strangers.last().and_then(|last| parents.get(last)).is_some_and(|to| members.all.contains(to));
             if leads_to_one && members.all.len() + strangers.len() <= MOST {
+                adopted.extend(strangers.iter().filter_map(|child| Some((*parents.get(child)?, *child))));
                 members.all.extend(strangers);
             }
         }
+        adopted
     }
 
     /// Whether a process belongs to it.
@@ -143,8 +170,35 @@ mod tests {
         let family = Family::of(7);
         family.born(7, 4);
         family.left(4);
-        family.adopt(&HashMap::from([(8, 7), (9, 8), (10, 9), (1, 0), (2, 1), (3, 4), (4, 3), (5, 5)]));
+        let mut adopted =
+            family.adopt(&HashMap::from([(8, 7), (9, 8), (10, 9), (1, 0), (2, 1), (3, 4), (4, 3), (5, 5)]));
+        adopted.sort_unstable();
+        assert_eq!(adopted, [(7, 8), (8, 9), (9, 10)]);
         let members: Vec<u32> = (0..12).filter(|pid| family.takes(*pid).is_ok()).collect();
         assert_eq!(members, [7, 8, 9, 10]);
+    }
+
+    /// Check that all processes are looked at in parts, once for all doubts before, and once more for those that come meanwhile.
+    #[test]
+    fn one_look_is_for_many_doubts() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let own = std::process::id();
+        let family = Family::of(own);
+        assert_eq!(family.look(1), []);
+        family.doubt();
+        family.doubt();
+        let mut parts = (1..MOST).map(|part| (part, family.look(2)));
+        let (parts, adopted) = parts.find(|(_, adopted)| !adopted.is_empty()).unwrap();
+        assert!(parts > 1 && adopted.contains(&(own, child.id())), "{parts} {adopted:?}");
+        assert!(!family.members().is_in_doubt && family.members().listed.is_empty());
+        family.doubt();
+        family.look(2);
+        family.doubt();
+        while !family.members().listed.is_empty() {
+            family.look(2);
+        }
+        assert!(family.members().is_in_doubt);
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 }

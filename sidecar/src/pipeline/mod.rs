@@ -198,6 +198,12 @@ impl Pipeline {
         self.rests_until = Instant::now() + REST;
     }
 
+    /// Stops the clock and takes what is left: of all that the kernel side sent, nothing is behind the last windows then.
+    pub fn stop(&mut self) {
+        self.sampler.iter_mut().for_each(Sampler::stop_clock);
+        self.turn(Duration::ZERO);
+    }
+
     /// Ends the windows; the next ones begin at once.
     pub fn end(&mut self, now: SystemTime) -> Interval {
         self.count();

@@ -2,7 +2,7 @@
 //!
 //! In: processes that were found, numbers of those that ended. Out: what is news to it, each once. On the sampling thread. Pure.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 use profiler_proto::hash::Map;
@@ -12,6 +12,8 @@ use crate::target::Process;
 
 /// Most numbers of strangers that are kept: the samples of others are left out when they are read.
 const STRANGERS: usize = 4096;
+/// So many that ended are remembered: their last samples come behind the news of their end.
+const GONE: usize = 1024;
 
 #[derive(Debug, Default)]
 pub(super) struct Told {
@@ -21,8 +23,12 @@ pub(super) struct Told {
     /// Numbers of those of whom nothing is known but that they are left out, and which of them are news.
     strangers: HashSet<u32>,
     left_out: Vec<u32>,
-    /// Whole looks at all processes until what was told is told again.
-    doubts: u8,
+    /// Numbers of those that ended, the latest last, that are nobody else's yet.
+    gone: VecDeque<u32>,
+    /// Rounds of looks at all processes that are to end until what was told is told again.
+    rounds: u8,
+    /// There was another doubt in the last of them: it is told once more, behind the one after.
+    is_in_doubt: bool,
 }
 
 impl Told {
@@ -41,25 +47,46 @@ impl Told {
     }
 
     /// An exec may have been missed, at which the kernel side forgot what it was told: it is told of all again, once all were looked at, in the round that follows the one that
-    /// may be under way.
+    /// may be under way. However many doubts there are meanwhile, none puts that off.
     pub(super) fn doubt(&mut self) {
-        self.doubts = 2;
+        match self.rounds {
+            0 => self.rounds = 2,
+            1 => self.is_in_doubt = true,
+            // That round is still to begin.
+            _ => {}
+        }
     }
 
     /// All processes were looked at.
     pub(super) fn looked_around(&mut self) {
-        if self.doubts == 1 {
+        if self.rounds == 1 {
             self.found = self.known.values().map(Arc::clone).collect();
             self.left_out = self.strangers.iter().copied().collect();
+            self.rounds += u8::from(std::mem::take(&mut self.is_in_doubt));
         }
-        self.doubts = self.doubts.saturating_sub(1);
+        self.rounds = self.rounds.saturating_sub(1);
     }
 
-    /// A process is left out by its number, whatever it is.
+    /// A process is left out by its number, whatever it is; not one that ended: nobody would say once more that it is to be forgotten.
     pub(super) fn leave_out(&mut self, pid: u32) {
-        if self.strangers.len() < STRANGERS && self.strangers.insert(pid) {
+        if self.strangers.len() < STRANGERS && !self.gone.contains(&pid) && self.strangers.insert(pid) {
             self.left_out.push(pid);
         }
+    }
+
+    /// A process has ended.
+    pub(super) fn exited(&mut self, pid: u32) {
+        self.end_of(pid);
+        self.gone.push_back(pid);
+        if self.gone.len() > GONE {
+            self.gone.pop_front();
+        }
+    }
+
+    /// A process or a program begins. If its number was another one's, the kernel side has forgotten that.
+    pub(super) fn begins(&mut self, pid: u32) {
+        self.gone.retain(|gone| *gone != pid);
+        self.end_of(pid);
     }
 
     /// What is known of a process is of no use any more.
@@ -85,5 +112,26 @@ impl Told {
     /// What was found since.
     pub(super) fn found(&mut self) -> Vec<Arc<Target>> {
         std::mem::take(&mut self.found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::discover::Kind;
+
+    /// Check that what was told is told again behind the round that follows a doubt, however many doubts come meanwhile, and behind each round as long as they come.
+    #[test]
+    fn doubts_without_end_put_nothing_off() {
+        let mut told = Told::default();
+        told.find(&Arc::new(Target::bare(Process::new(7, 1), Kind::Native)));
+        told.leave_out(8);
+        let round = |doubts: u32| {
+            (0..doubts).for_each(|_| told.doubt());
+            told.looked_around();
+            (told.found().len(), told.left_out().len())
+        };
+        let (nothing, all) = ((0, 0), (1, 1));
+        assert_eq!([0, 0, 3, 3, 3, 1, 0, 0].map(round), [all, nothing, nothing, all, all, all, all, nothing]);
     }
 }

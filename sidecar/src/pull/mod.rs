@@ -58,6 +58,17 @@ impl Asked {
     }
 }
 
+/// What came of one round of questions.
+#[derive(Debug, Default)]
+pub struct Pulled {
+    /// What was answered.
+    pub sets: Vec<ProfileSet>,
+    /// Kinds of which the sets have all that came since the answers before.
+    pub told: Vec<What>,
+    /// Why the rest was not.
+    pub failed: Vec<Error>,
+}
+
 /// One endpoint that is asked again and again.
 #[derive(Debug)]
 pub struct Puller {
@@ -124,8 +135,8 @@ impl Puller {
 
     /// A set for each of `asked` that was answered, one after the other, and why the others were not. Once there was no answer in time, the others are left for
     /// the next time.
-    pub async fn pull(&mut self, asked: &[Asked], resource: &Resource) -> (Vec<ProfileSet>, Vec<Error>) {
-        let (mut sets, mut failed, mut is_late) = (Vec::new(), Vec::new(), false);
+    pub async fn pull(&mut self, asked: &[Asked], resource: &Resource) -> Pulled {
+        let (mut pulled, mut is_late) = (Pulled::default(), false);
         let began = now();
         for of in asked {
             let what = format!("{}{}", self.peer.name(), of.path());
@@ -135,38 +146,40 @@ impl Puller {
                 false => self.one(*of, began).await,
             };
             match answer {
-                Ok(mut set) => {
+                Ok((mut set, told)) => {
                     set.resource = resource.clone();
                     set.scope.name = "profiler_sidecar".into();
                     set.scope.version = env!("CARGO_PKG_VERSION").into();
-                    sets.push(set);
+                    pulled.sets.push(set);
+                    pulled.told.extend(told);
                 }
                 Err(Unanswered { why, is_late: late }) => {
                     is_late |= late;
-                    failed.push(Error::new(what, why, remedy));
+                    pulled.failed.push(Error::new(what, why, remedy));
                 }
             }
         }
         self.asked = Some(began);
-        (sets, failed)
+        pulled
     }
 
-    async fn one(&mut self, of: Asked, began: u64) -> Result<ProfileSet, Unanswered> {
+    /// What is answered, and the kind of which that has all that came since the answer before.
+    async fn one(&mut self, of: Asked, began: u64) -> Result<(ProfileSet, Option<What>), Unanswered> {
         let turns = Arc::clone(&self.turns);
         let body = self.peer.get(&of.path(), of.patience(self.patience), &turns.room).await?;
         let _decoding = turns.decoding.acquire().await?;
         let mut set = tokio::task::spawn_blocking(move || decode(&body)).await??;
         let totals = match of {
             Asked::Cpu(_) => None,
-            Asked::Kept(What::Heap) => Some(&mut self.allocated),
-            Asked::Kept(What::Block) => Some(&mut self.blocked),
-            Asked::Kept(What::Mutex) => Some(&mut self.held),
+            Asked::Kept(What::Heap) => Some((What::Heap, &mut self.allocated)),
+            Asked::Kept(What::Block) => Some((What::Block, &mut self.blocked)),
+            Asked::Kept(What::Mutex) => Some((What::Mutex, &mut self.held)),
             Asked::Kept(What::Goroutines) => None,
         };
-        let last = totals.and_then(|totals| totals.since(&mut set, began));
+        let last = totals.and_then(|(what, totals)| Some((what, totals.since(&mut set, began)?)));
         rename(&mut set, of);
         // Of differences the time since the last answer.
-        let start = last.or(self.asked).unwrap_or(began).min(began);
+        let start = last.map(|(_, asked)| asked).or(self.asked).unwrap_or(began).min(began);
         for profile in &mut set.profiles {
             // Of CPU the program says when and how long.
             if !matches!(of, Asked::Cpu(_)) || profile.time_unix_nanos == 0 {
@@ -180,7 +193,7 @@ impl Puller {
             profile.samples.retain(|sample| sample.value != 0);
         }
         set.profiles.retain(|profile| !profile.samples.is_empty());
-        Ok(set)
+        Ok((set, last.map(|(what, _)| what)))
     }
 }
 
@@ -265,7 +278,8 @@ mod tests {
             }
             let (mut good, _) = served(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n", &turns).await;
             let kept = What::ALL.map(Asked::Kept);
-            let (sets, failed) = timeout(LONG, good.pull(&kept, &Resource::new())).await.expect("it is held up");
+            let Pulled { sets, failed, .. } =
+                timeout(LONG, good.pull(&kept, &Resource::new())).await.expect("it is held up");
             assert_eq!((sets.len(), failed.len()), (0, 4));
             assert!(failed.iter().all(|why| why.to_string().contains("it answers 404 Not Found")), "{failed:?}");
             assert!(hung.try_join_next().is_none());
@@ -288,7 +302,7 @@ mod tests {
             };
             assert_eq!(puller.allocated.since(&mut heap(5), 100), None);
             puller.asked = Some(100);
-            let (sets, failed) = puller.pull(&asked, &Resource::new()).await;
+            let Pulled { sets, failed, .. } = puller.pull(&asked, &Resource::new()).await;
             assert_eq!((sets.len(), failed.len()), (0, 1));
             assert!(puller.asked > Some(100));
             let mut second = heap(9);
@@ -305,7 +319,7 @@ mod tests {
         runtime.block_on(async {
             let (mut puller, asked) = served(b"", &Arc::default()).await;
             puller.patience = Duration::from_millis(100);
-            let (sets, failed) = puller.pull(&What::ALL.map(Asked::Kept), &Resource::new()).await;
+            let Pulled { sets, failed, .. } = puller.pull(&What::ALL.map(Asked::Kept), &Resource::new()).await;
             assert_eq!((sets.len(), failed.len(), asked.available_permits()), (0, 4, 1));
             assert!(failed[0].to_string().contains("no answer within 100ms"), "{failed:?}");
             assert!(failed[3].to_string().contains("not asked"), "{failed:?}");

@@ -28,13 +28,15 @@ struct Before {
 
 impl Totals {
     /// Leaves of each profile that counts from the start what came since the last answer; states stay. When the question to that was asked, nanoseconds since
-    /// 1970, which is longer ago than the last one where that had no answer; this one is asked `now`.
+    /// 1970, which is longer ago than the last one where that had no answer; this one is asked `now`. `None`: this is the first answer, or the count began anew,
+    /// so nothing is told.
     pub(super) fn since(&mut self, set: &mut ProfileSet, now: u64) -> Option<u64> {
-        self.differ(set);
-        self.asked.replace(now)
+        let is_told = self.differ(set);
+        self.asked.replace(now).filter(|_| is_told)
     }
 
-    fn differ(&mut self, set: &mut ProfileSet) {
+    /// Whether there was a count to take from this one.
+    fn differ(&mut self, set: &mut ProfileSet) -> bool {
         let mut now = self.read(set);
         let before = self.before.take().filter(|before| !has_fallen(&before.sums, &now.sums));
         for (key, values) in before.iter().flat_map(|before| &before.values) {
@@ -43,6 +45,7 @@ impl Totals {
             risen.for_each(|(now, before)| *now = (*now).max(*before));
         }
         let known = before.as_ref().map(|before| &before.values);
+        let is_told = known.is_some();
         let (hasher, mut keys) = (&self.hasher, Map::default());
         let (profiles, dictionary) = (&mut set.profiles, &set.dictionary);
         for (column, profile) in
@@ -60,6 +63,7 @@ impl Totals {
             }
         }
         self.before = Some(now);
+        is_told
     }
 
     fn read(&self, set: &ProfileSet) -> Before {
@@ -148,6 +152,14 @@ mod tests {
         assert_eq!(told(&mut totals, &[("b", 9), ("c", 3), ("a", 5)]), [vec![2, 3, 0], vec![9, 3, 5]]);
         // One stack fell, as an estimate may; not the whole.
         assert_eq!(told(&mut totals, &[("b", 8), ("c", 10), ("a", 5)])[0], [0, 7, 0]);
+    }
+
+    /// Check that a difference is said to be one only where there is: not of a first answer, nor of a count that began anew.
+    #[test]
+    fn a_first_answer_tells_nothing() {
+        let mut totals = Totals::default();
+        let told = [50, 60, 20, 20].map(|allocated| totals.since(&mut heap(&[("a", allocated)]), allocated as u64));
+        assert_eq!(told, [None, Some(50), None, Some(20)]);
     }
 
     #[test]

@@ -110,7 +110,7 @@ impl Recording<'_> {
             self.progress.show(self.begun.elapsed(), self.options.duration, pipeline.figures().sampled);
         }
         // What was sampled last is in the ring.
-        pipeline.turn(Duration::ZERO);
+        pipeline.stop();
         self.end_command();
         self.progress.clear();
     }

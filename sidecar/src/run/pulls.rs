@@ -21,7 +21,7 @@ use crate::capture::What;
 use crate::config::{Config, DEFAULT_RUNTIME_INTERVAL};
 use crate::discover::{Kind, Target};
 use crate::error::Error;
-use crate::pull::{Asked, Endpoint, Puller, Turns};
+use crate::pull::{Asked, Endpoint, Pulled, Puller, Turns};
 use crate::target::Process;
 
 /// When endpoints are asked first: by then it is known what is read from outside.
@@ -212,7 +212,7 @@ impl Task {
             Some(target) => target.resource.clone(),
             None => self.resource().await,
         };
-        let (sets, failed) = self.puller.pull(&asked, &resource).await;
+        let Pulled { sets, told, failed } = self.puller.pull(&asked, &resource).await;
         if self.look().await.ok().map(|now| now.identity()) != Some(whose.identity()) {
             self.puller.begin_anew();
             let why = "another process or socket took its place meanwhile, so whose the answers are cannot be told";
@@ -220,11 +220,8 @@ impl Task {
             return true;
         }
         self.fail(&failed);
-        let kinds = |asked: &Asked| if let Asked::Kept(what) = asked { Some(*what) } else { None };
-        if let Some(target) = whose.one().filter(|target| self.pulls.is_captured && is_captured(target))
-            && !sets.is_empty()
-        {
-            self.pulls.handle.pulled(target.process, asked.iter().filter_map(kinds));
+        if let Some(target) = whose.one().filter(|target| self.pulls.is_captured && is_captured(target)) {
+            self.pulls.handle.pulled(target.process, told);
         }
         let is_served = asked.is_empty() || failed.len() < asked.len();
         for set in sets.into_iter().filter(|set| !set.profiles.is_empty()) {
@@ -276,6 +273,7 @@ pub(super) fn is_captured(target: &Target) -> bool {
 #[cfg(test)]
 mod tests {
     use profiler::Ledger;
+    use profiler_proto::{model, pprof};
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpListener;
 
@@ -294,6 +292,47 @@ mod tests {
         assert!(claim(0, Some(first)) && claim(0, Some(first)) && !claim(1, Some(first)) && claim(2, None));
         assert!(claim(1, Some(second)) && pulls.is_named(first) && pulls.is_named(second));
         assert!(claim(0, None) && !pulls.is_named(first) && claim(1, Some(first)) && claim(0, Some(second)));
+    }
+
+    /// Check that of what is not read from outside those kinds alone are told by a pull of which it gave a difference: not those that failed, and none by a first answer.
+    #[test]
+    fn a_kind_is_told_once_there_is_a_difference() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            let mut heap = ProfileSet::default();
+            let [_, kind, ..] = model::Kind::heap(&mut heap.dictionary, 1);
+            let samples = vec![model::Sample { value: 5, ..model::Sample::default() }];
+            heap.profiles.push(model::Profile { kind, samples, ..model::Profile::default() });
+            let heap = pprof::encode(&heap);
+            tokio::spawn(async move {
+                while let Ok((mut stream, _)) = listener.accept().await {
+                    let mut request = [0; 1024];
+                    let length = stream.read(&mut request).await.unwrap();
+                    let is_heap = request[..length].starts_with(b"GET /debug/pprof/heap ");
+                    let (status, body) = if is_heap { ("200 OK", &heap[..]) } else { ("404 Not Found", &[][..]) };
+                    let head = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n\r\n", body.len());
+                    drop(stream.write_all(&[head.as_bytes(), body].concat()).await);
+                }
+            });
+            let config = Config::new(CommandLine::default(), &|_| None).unwrap();
+            let (handle, _inbox) = Handle::new(Arc::<Ledger>::default(), &config, Tier::None);
+            let own = Process::find(std::process::id()).unwrap();
+            let target = Arc::new(Target::bare(own, Kind::Go("go1.24.0".into())));
+            handle.publish(vec![target], Default::default(), Default::default());
+            handle.read_outside(own, Vec::new());
+            let pulls = Pulls::new(&config, &handle);
+            let endpoint = Endpoint::new(&format!("http://{address}")).unwrap();
+            let puller = Puller::new(&endpoint, Arc::clone(&pulls.turns)).unwrap();
+            let mut task = Task::new(pulls, endpoint, puller, Arc::new(|_| {}));
+            let whose = task.look().await.unwrap();
+            for told in [&[][..], &[What::Heap]] {
+                task.round(&whose).await;
+                assert_eq!(handle.take_pulled(own), told.iter().copied().collect());
+            }
+            assert_eq!(handle.pulls.failed.load(Ordering::Relaxed), 8);
+        });
     }
 
     /// Check that what is answered while a socket is replaced by another one is nobody's: counted once, and not handed on.

@@ -64,7 +64,7 @@ impl Sampling {
                 self.judge(now);
             }
         }
-        self.pipeline.turn(Duration::ZERO);
+        self.pipeline.stop();
         self.end();
         self.publish();
         self.handle.sampling(false);

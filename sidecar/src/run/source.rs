@@ -149,7 +149,7 @@ impl Handle {
     }
 
     /// Enters that these kinds of `process` were told by a pull.
-    pub(super) fn pulled(&self, process: Process, kinds: impl Iterator<Item = What>) {
+    pub(super) fn pulled(&self, process: Process, kinds: Vec<What>) {
         self.pulled.lock().unwrap_or_else(PoisonError::into_inner).entry(process).or_default().extend(kinds);
     }
 
@@ -185,7 +185,7 @@ impl Handle {
 }
 
 /// Whether CPU time of a process is sampled, where any is.
-fn is_sampled(target: &discover::Target) -> bool {
+pub(super) fn is_sampled(target: &discover::Target) -> bool {
     target.profiled.is_ok() && !target.is_below
 }
 

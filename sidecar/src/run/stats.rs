@@ -9,7 +9,8 @@ use std::sync::atomic::Ordering;
 use profiler::{EngineStats, Figure, Stats, StatsSection};
 
 use super::captures::Figures;
-use super::source::{Handle, View};
+use super::pulls::is_captured;
+use super::source::{Handle, View, is_sampled};
 use super::{instruments, pulls};
 use crate::discover::Target;
 use crate::naming;
@@ -99,10 +100,13 @@ fn stacks_by_process(view: &View) -> Vec<StatsSection> {
 }
 
 fn processes(view: &View) -> StatsSection {
-    let profiled = view.targets.iter().filter(|target| target.profiled.is_ok()).count() as u64;
+    let is_sampled = |target: &Arc<Target>| view.sampling && is_sampled(target);
+    // Of those that are not sampled, what a Go runtime keeps is profiled, or nothing.
+    let count = |is: &dyn Fn(&Arc<Target>) -> bool| view.targets.iter().filter(|target| is(target)).count() as u64;
     StatsSection::new("processes")
         .with("known", view.targets.len() as u64)
-        .with("profiled", profiled)
+        .with("profiled", count(&|target| is_sampled(target) || is_captured(target)))
+        .with("sampled", count(&is_sampled))
         .with("crowded", view.figures.crowded)
 }
 
@@ -149,4 +153,31 @@ fn received(intake: &Intake) -> StatsSection {
         .with("closed_idle", figures.closed_idle.load(Ordering::Relaxed))
         .with("profiles", figures.profiles.load(Ordering::Relaxed))
         .with("rejected_profiles", figures.rejected_profiles.load(Ordering::Relaxed))
+}
+
+#[cfg(test)]
+mod tests {
+    use profiler::Ledger;
+
+    use super::*;
+    use crate::config::{CommandLine, Config};
+    use crate::discover::Kind;
+    use crate::target::Process;
+
+    /// Check that where CPU time is not sampled, native programs do not count as profiled, and Go programs do, for what their runtimes keep.
+    #[test]
+    fn who_is_not_sampled_is_profiled_only_if_it_is_read() {
+        let config = Config::new(CommandLine::default(), &|_| None).unwrap();
+        let (handle, _inbox) = Handle::new(Arc::<Ledger>::default(), &config, Tier::NoEbpf);
+        let target = |(pid, kind)| Arc::new(Target::bare(Process::new(pid, 1), kind));
+        let targets = [(1, Kind::Native), (2, Kind::Go("go1.26.1".into()))].map(target).to_vec();
+        handle.publish(targets, Default::default(), Default::default());
+        for (samples, profiled, sampled) in [(false, 1, 0), (true, 2, 2)] {
+            handle.sampling(samples);
+            let sections = profiler::serve::Source::stats(&handle).sections;
+            let section = sections.into_iter().find(|section| section.name == "processes").unwrap();
+            let expected = StatsSection::new("processes").with("known", 2).with("profiled", profiled);
+            assert_eq!(section, expected.with("sampled", sampled).with("crowded", 0));
+        }
+    }
 }

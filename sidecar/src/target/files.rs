@@ -112,6 +112,16 @@ impl Files {
         Err(worst.unwrap_or(Fault::Missing { pid: self.folder.pid(), what: name }))
     }
 
+    /// Those of `mappings` whose file is the program that the process runs.
+    ///
+    /// # Errors
+    /// As [`Self::exe`].
+    pub fn of_program<'m>(&self, mappings: impl Iterator<Item = &'m Mapping>) -> Result<Vec<&'m Mapping>, Fault> {
+        let found = self.look_through("exe")?;
+        let (stat, file_system) = (self.regular("exe", &found)?, file_system(&found));
+        Ok(mappings.filter(|mapping| self.is_of(mapping, (&stat, file_system), Self::is_program)).collect())
+    }
+
     /// The regular file of this path in the process's own root, out of which no link leads.
     ///
     /// # Errors
@@ -186,16 +196,19 @@ impl Files {
         self.folder.link("exe").is_ok_and(|link| link == mapping.name.as_os_str().as_bytes())
     }
 
-    /// Opens what was found, if it is the file that `mapping` is of: by its numbers, or, where these say nothing, as the way that it was found
-    /// on `says`.
-    fn expected(&self, name: &str, mapping: &Mapping, found: &OwnedFd, says: Says) -> Result<File, Fault> {
-        let stat = self.regular(name, found)?;
-        let is_expected = match sameness(mapping, &stat, file_system(found)) {
+    /// Whether `mapping` is of a file: by its numbers, or, where these say nothing, as the way that it was found on `says`.
+    fn is_of(&self, mapping: &Mapping, (stat, file_system): (&Stat, Option<u64>), says: Says) -> bool {
+        match sameness(mapping, stat, file_system) {
             Sameness::Same => true,
             Sameness::Unknown => says(self, mapping),
             Sameness::Other => false,
-        };
-        if !is_expected {
+        }
+    }
+
+    /// Opens what was found, if it is the file that `mapping` is of.
+    fn expected(&self, name: &str, mapping: &Mapping, found: &OwnedFd, says: Says) -> Result<File, Fault> {
+        let stat = self.regular(name, found)?;
+        if !self.is_of(mapping, (&stat, file_system(found)), says) {
             return Err(Fault::Replaced { pid: self.folder.pid(), what: name.to_owned() });
         }
         self.reopen(name, found)

@@ -4,11 +4,11 @@ use std::fs::File;
 use std::io::Read as _;
 use std::process::Command;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use profiler_sidecar::bpf::Options;
 use profiler_sidecar::config::Filter;
-use profiler_sidecar::pipeline::{self, Pipeline};
+use profiler_sidecar::pipeline::{self, Figures, Pipeline};
 use profiler_sidecar::sample::{End, Sample};
 
 use crate::programs::{Talk, deep};
@@ -148,6 +148,34 @@ fn the_reader_is_not_called_by_samples() {
     drop(busy.child.kill());
     let sampled = pipeline.figures().sampled;
     assert!(sampled > 1000 && turns < 200, "{turns} turns, {sampled} samples");
+}
+
+/// Check that once the pipeline has stopped, each sample that the kernel side sent is in the account: named, left out, or lost by a cause.
+#[test]
+fn the_account_closes_at_the_end() {
+    let Some(_alone) = alone() else { return };
+    let mut busy = Talk::start(deep(10, 120_000));
+    let options = pipeline::Options {
+        rate_hz: RATE_HZ,
+        kernel: true,
+        filter: Filter::default(),
+        family: None,
+        profile_sdk: true,
+    };
+    let mut pipeline = Pipeline::open(options, Arc::default(), true).unwrap();
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_millis(500) {
+        pipeline.turn(Duration::from_millis(100));
+    }
+    pipeline.stop();
+    std::thread::sleep(Duration::from_millis(100));
+    drop(pipeline.end(SystemTime::now()));
+    drop(busy.child.kill());
+    let figures = pipeline.figures();
+    let Figures { sampled, left_out, gone, unreadable, kernel, .. } = figures;
+    assert_eq!(kernel.sent, sampled + left_out + gone + unreadable, "{figures:?}");
+    assert_eq!(kernel.seen, kernel.sent + kernel.ring_full + kernel.nested, "{figures:?}");
+    assert!(sampled > 100, "{figures:?}");
 }
 
 /// Check that a process that is left out is so for the program that it ran, not for the next one, of which nothing is known.

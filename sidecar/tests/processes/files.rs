@@ -142,12 +142,16 @@ fn assert_is_read(subject: &Subject, place: &Path) {
     let mapping = code(process, "/merged/program");
     assert_eq!(bytes(process.open_exe().unwrap()), expected);
     assert_eq!(bytes(process.open_mapped(&mapping).unwrap()), expected);
+    let files = process.files().unwrap();
+    let is_program = |mapping: &Mapping| files.of_program(std::iter::once(mapping)).unwrap().len() == 1;
+    assert!(is_program(&mapping));
     // As without CAP_CHECKPOINT_RESTORE, where `map_files` is closed: by the path in its root.
     let by_path = Mapping { first_end: mapping.first_end + 1, ..mapping };
     assert_eq!(bytes(process.open_mapped(&by_path).unwrap()), expected);
     // As on kernels that tell the numbers of the layer below.
     let shifted = Mapping { inode: by_path.inode ^ (7 << 40), device: Default::default(), ..by_path.clone() };
     assert_eq!(bytes(process.open_mapped(&shifted).unwrap()), expected);
+    assert!(is_program(&shifted) && !is_program(&Mapping { name: Path::new("/lib/other").into(), ..shifted.clone() }));
     // The mark of a deleted file: what stands at its path now is another one.
     let name = format!("{} (deleted)", by_path.name.display());
     let replaced = Mapping { name: Path::new(&name).into(), ..shifted };

@@ -144,6 +144,9 @@ fn what_would_be_told_is_looked_at_seldom() {
     };
     assert_eq!([(); 5].map(|()| is_noticed(&mut table, &before[0])), [false, false, false, false, true]);
     doubtful.doubt();
+    doubtful.sweep(2, now);
+    // A doubt in the midst of a round takes nothing from it.
+    doubtful.doubt();
     assert!(is_noticed(&mut doubtful, &before[1]));
     let new = Subject::go(&[]);
     round(&mut table);

@@ -52,6 +52,14 @@ fn what_was_collected_is_known_where_nothing_is_published() {
     }
 }
 
+/// Check that of a list that leads into nowhere it is not said that nothing was sampled, though not one record of it could be read.
+#[test]
+fn a_list_that_cannot_be_read_is_not_an_empty_one() {
+    let memory = roots(0xdead_0000_0000, 524_288).with(0x10000 + collections::COUNT as u64, &[3]);
+    let heap = heap(&memory, &Text, &VARIABLES, &layout(), 10).unwrap().unwrap();
+    assert_eq!((heap.state, heap.records.len(), heap.walk.broken), (State::Collected, 0, 1));
+}
+
 #[test]
 fn a_heap_that_is_off_is_not_an_empty_one() {
     let heap = heap(&roots(0, 0), &Text, &VARIABLES, &layout(), 10).unwrap().unwrap();
