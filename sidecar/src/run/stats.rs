@@ -162,6 +162,7 @@ mod tests {
     use super::*;
     use crate::config::{CommandLine, Config};
     use crate::discover::Kind;
+    use crate::privilege::Tier;
     use crate::target::Process;
 
     /// Check that where CPU time is not sampled, native programs do not count as profiled, and Go programs do, for what their runtimes keep.
