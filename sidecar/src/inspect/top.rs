@@ -19,7 +19,7 @@ use crate::config::Filter;
 use crate::error::Error;
 use crate::pipeline::{self, Pipeline, assembled};
 use crate::privilege;
-use crate::record::{check, hottest, interrupted, joined, write};
+use crate::record::{Output, hottest, interrupted, joined};
 use crate::target::Process;
 
 use super::arguments::TopArguments;
@@ -41,7 +41,7 @@ pub fn top(asked: &TopArguments) -> Result<(), Error> {
         Error::new(format!("process {}", asked.pid), fault.to_string(), remedy)
     })?;
     // Before any work: a file that cannot be written is told at once.
-    asked.output.as_deref().map_or(Ok(()), check)?;
+    asked.output.as_ref().map_or(Ok(()), Output::check)?;
     let source = runtime_of(process);
     let cpu = match Pipeline::open(options(asked), Arc::<Ledger>::default(), true) {
         Err(why) if !matches!(source, Some(Ok(_))) || asked.output.is_some() => return Err(why),
@@ -146,9 +146,9 @@ fn on_processors(pipeline: &mut Pipeline, asked: &TopArguments, took: Duration) 
     let lost: u64 = interval.lost.iter().map(|(_, count)| count).sum();
     let (sets, seconds) = (assembled(&interval.windows, &interval.lost, Granularity::Lines), took.as_secs_f64());
     let mut text = format!("{stacks} samples within {seconds:.1} s at {} Hz, {lost} lost", asked.rate_hz);
-    if let Some(path) = &asked.output {
-        let size = write(&joined(sets), path)?;
-        return Ok(format!("{text}; {size} bytes in {}\n", path.display()));
+    if let Some(file) = &asked.output {
+        let size = file.write(&joined(sets), "samples")?;
+        return Ok(format!("{text}; {size} bytes in {}\n", plain(&file.path().display().to_string())));
     }
     if stacks == 0 {
         return Ok(text + ": it spent no time on a processor\n");

@@ -9,11 +9,10 @@ mod session;
 mod top;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::time::Duration;
 
 pub use self::command::{HOLD, hold};
-pub use self::output::{Form, check, joined, write};
+pub use self::output::{Output, joined};
 pub use self::session::{interrupted, main};
 pub use self::top::table as hottest;
 
@@ -25,7 +24,7 @@ pub struct Options {
     /// How long at most; `None`: until the command ends, or Ctrl-C.
     pub duration: Option<Duration>,
     /// Where to.
-    pub output: PathBuf,
+    pub output: Output,
     /// Samples a second and processor.
     pub rate_hz: u32,
     /// Whether stacks go on into the kernel.

@@ -14,7 +14,7 @@ use profiler_proto::ProfileSet;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::command::Held;
-use super::output::{check, joined, write};
+use super::output::joined;
 use super::top::table;
 use super::{Options, Subject};
 use crate::assemble::Granularity;
@@ -35,7 +35,7 @@ const MOST_ROWS: usize = 20;
 /// The process is not there, the command cannot be started, nothing can be sampled, the file cannot be written.
 pub fn main(options: &Options) -> Result<(), Error> {
     // Before any work: a file that cannot be written is told at once.
-    check(&options.output)?;
+    options.output.check()?;
     Privilege::current()?.missing().iter().for_each(|missing| tracing::warn!("{missing}"));
     let ledger = Arc::<Ledger>::default();
     let (sampled, held) = begin(options)?;
@@ -141,14 +141,14 @@ impl Recording<'_> {
 fn finish(options: &Options, sets: Vec<ProfileSet>, counted: &Counted, took: Duration) -> Result<(), Error> {
     let processes = sets.len();
     let set = joined(sets);
-    let size = write(&set, &options.output)?;
+    let size = options.output.write(&set, "samples")?;
     let Counted { sampled, lost } = counted;
     let text = format!(
         "{}\n{sampled} samples of {processes} processes in {:.1} s at {} Hz, {lost} lost; {size} bytes in {}\n",
         table(&set, MOST_ROWS),
         took.as_secs_f64(),
         options.rate_hz,
-        options.output.display(),
+        options.output.path().display(),
     );
     // The file is written: a closed terminal is no failure.
     drop(io::stderr().write_all(text.as_bytes()));

@@ -1,31 +1,35 @@
 //! Names of files, files, tables.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use profiler_proto::{Limits, folded, pprof};
+use profiler_proto::model::Kind;
+use profiler_proto::{Limits, ProfileSet, folded, pprof};
 
+use super::output::Form;
 use super::*;
 
 /// Check that the name of a file says its form, and that a name that does not is refused with what to do.
 #[test]
 fn the_name_says_the_form() {
     let form = |name: &str| Form::of(Path::new(name));
-    assert_eq!(form("/tmp/out.pb.gz").unwrap(), Form::Pprof);
-    assert_eq!(form("out.pb").unwrap(), Form::PprofPlain);
-    assert_eq!(form("out.folded").unwrap(), Form::Folded);
-    assert_eq!(form("out.svg").unwrap(), Form::Svg);
+    for (name, said) in [
+        ("/tmp/out.pb.gz", Form::Pprof),
+        ("out.pprof", Form::Pprof),
+        ("out.pb", Form::PprofPlain),
+        ("out.folded", Form::Folded),
+        ("out.svg", Form::Svg),
+    ] {
+        assert_eq!(form(name), Some(said), "{name}");
+    }
     for name in ["out", ".pb.gz", "out.json", "/", ""] {
-        assert!(form(name).unwrap_err().to_string().contains("end it in .pb.gz"), "{name}");
+        assert!(Output::of(name.into()).unwrap_err().contains("end it in .pb.gz"), "{name}");
     }
 }
 
 /// Check the table: own time, time with callees, a function that calls itself counted once, hottest first.
 #[test]
 fn the_table_has_own_time_and_time_with_callees() {
-    let set = folded::decode(b"main;work;work;hash 6\nmain;work 3\nmain;idle 1\n", &Limits::default()).unwrap();
-    let mut set = set;
-    let kind = profiler_proto::model::Kind::cpu(&mut set.dictionary, 500_000_000);
-    set.profiles[0].kind = kind;
+    let set = samples("main;work;work;hash 6\nmain;work 3\nmain;idle 1\n");
     let expected = "     self   self%    total  total%  function
     3.00s   60.0%    3.00s   60.0%  hash
     1.50s   30.0%    4.50s   90.0%  work
@@ -34,21 +38,61 @@ fn the_table_has_own_time_and_time_with_callees() {
     assert_eq!(top::table(&set, 3), expected);
 }
 
+fn folder(name: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("profiler-sidecar-record-{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// Folded stacks as a set with samples.
+fn samples(text: &str) -> ProfileSet {
+    let mut set = folded::decode(text.as_bytes(), &Limits::default()).unwrap();
+    let kind = Kind::cpu(&mut set.dictionary, 500_000_000);
+    set.profiles[0].kind = kind;
+    set
+}
+
 /// Check that a file is written whole, and that one that cannot be is named and leaves nothing behind.
 #[test]
 fn a_file_is_whole_or_not_there() {
-    let folder = std::env::temp_dir().join(format!("profiler-sidecar-record-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let set = folded::decode(b"main;work 6\n", &Limits::default()).unwrap();
-    let path = folder.join("a.pb.gz");
-    let size = output::write(&set, &path).unwrap();
-    let bytes = std::fs::read(&path).unwrap();
-    assert_eq!(bytes.len() as u64, size);
-    let read = pprof::decode(&bytes, &Limits::default()).unwrap();
-    assert_eq!(folded::encode(&read.profiles[0], &read.dictionary, folded::Tags::Left), "main;work 6\n");
-    let error = output::write(&set, &folder.join("no/such.folded")).unwrap_err().to_string();
+    let folder = folder("whole");
+    let set = samples("main;work 6\n");
+    let output = |name: &str| Output::of(folder.join(name)).unwrap();
+    output("a.pb.gz").check().unwrap();
+    for again in 0..2 {
+        let size = output("a.pb.gz").write(&set, "samples").unwrap();
+        let bytes = std::fs::read(folder.join("a.pb.gz")).unwrap();
+        assert_eq!(bytes.len() as u64, size, "{again}");
+        let read = pprof::decode(&bytes, &Limits::default()).unwrap();
+        assert_eq!(folded::encode(&read.profiles[0], &read.dictionary, folded::Tags::Left), "main;work 6\n");
+    }
+    let error = output("no/such.folded").write(&set, "samples").unwrap_err().to_string();
     assert!(error.contains("no/such.folded") && error.contains("-o"), "{error}");
     assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// Check that what is there and no regular file is neither written to nor replaced, and that no name beside it can be taken before.
+#[test]
+fn what_is_no_regular_file_is_left_alone() {
+    let folder = folder("irregular");
+    let (theirs, link, pipe) = (folder.join("theirs"), folder.join("link.folded"), folder.join("pipe.folded"));
+    std::fs::write(&theirs, "theirs").unwrap();
+    std::os::unix::fs::symlink(&theirs, &link).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let set = samples("main;work 6\n");
+    for path in [&link, &pipe] {
+        let output = Output::of(path.clone()).unwrap();
+        for error in [output.check().err(), output.write(&set, "samples").err()] {
+            assert!(error.unwrap().to_string().contains("-o"), "{}", path.display());
+        }
+    }
+    // The name that a file had before it was whole.
+    let beside = folder.join(format!("out.folded.{}.part", std::process::id()));
+    std::os::unix::fs::symlink(&theirs, &beside).unwrap();
+    Output::of(folder.join("out.folded")).unwrap().write(&set, "samples").unwrap();
+    assert_eq!(std::fs::read_to_string(&theirs).unwrap(), "theirs");
+    assert_eq!(std::fs::read_to_string(folder.join("out.folded")).unwrap(), "main;work 6\n");
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
