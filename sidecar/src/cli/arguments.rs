@@ -71,8 +71,6 @@ pub(super) enum Command {
     /// What `record -c` starts: waits to be sampled, then becomes the command
     #[command(name = HOLD, hide = true)]
     Hold {
-        /// Where to wait
-        threshold: String,
         /// Program and arguments
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         command: Vec<OsString>,

@@ -27,8 +27,11 @@ mod top;
 mod undivided;
 mod untouched;
 
+use std::io::Write as _;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use http::get;
@@ -190,6 +193,33 @@ fn a_command_is_recorded_with_what_it_starts() {
     let said = String::from_utf8_lossy(&ran.stderr);
     assert_eq!(ran.status.code(), Some(1), "{said}");
     assert_eq!(said.matches("/no/such/program").count(), 1, "{said}");
+}
+
+/// Check that a recorded command has the recorder's standard input, and that nobody but the recorder lets it begin.
+#[test]
+fn a_command_begins_when_its_recorder_says_so() {
+    if !is_root() {
+        return;
+    }
+    let folder = folder("threshold");
+    let mut record = agent(&["record", "-o"]);
+    record.arg(folder.join("out.folded")).args(["-c", "sh", "-c", "cat > \"$0\""]).arg(folder.join("read"));
+    let mut child = record.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"a line\n").unwrap();
+    let name = SocketAddr::from_abstract_name(format!("profiler-sidecar-{}", child.id())).unwrap();
+    let mut strangers = Vec::new();
+    let status = loop {
+        strangers.extend(UnixStream::connect_addr(&name));
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+    };
+    assert!(status.success() && strangers.is_empty(), "{status} {strangers:?}");
+    assert_eq!(std::fs::read_to_string(folder.join("read")).unwrap(), "a line\n");
+    let alone = agent(&["hold-and-exec", "true"]).stdin(Stdio::null()).output().unwrap();
+    let told = String::from_utf8_lossy(&alone.stderr);
+    assert!(alone.status.code() == Some(1) && told.contains("for `record -c` alone"), "{told}");
+    std::fs::remove_dir_all(folder).unwrap();
 }
 
 /// Check that without privilege the agent runs, says what is missing, and receives.
