@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use profiler::Ledger;
+use profiler_proto::loss::Loss;
 
 use crate::assemble::Granularity;
 use crate::capture::profile::{is_system, places_of};
@@ -19,7 +20,7 @@ use crate::config::Filter;
 use crate::error::Error;
 use crate::pipeline::{self, Pipeline, assembled};
 use crate::privilege;
-use crate::record::{Output, hottest, interrupted, joined};
+use crate::record::{Output, hottest, interrupted, joined, lost_since, lost_text};
 use crate::target::Process;
 
 use super::arguments::TopArguments;
@@ -42,13 +43,13 @@ pub fn top(asked: &TopArguments) -> Result<(), Error> {
     })?;
     // Before any work: a file that cannot be written is told at once.
     asked.output.as_ref().map_or(Ok(()), Output::check)?;
-    let source = runtime_of(process);
-    let cpu = match Pipeline::open(options(asked), Arc::<Ledger>::default(), true) {
+    let (source, ledger) = (runtime_of(process), Arc::<Ledger>::default());
+    let cpu = match Pipeline::open(options(asked), Arc::clone(&ledger), true) {
         Err(why) if !matches!(source, Some(Ok(_))) || asked.output.is_some() => return Err(why),
         cpu => cpu,
     };
     privilege::drop_setup()?;
-    let mut top = Top { asked, process, cpu, source, stopped: interrupted() };
+    let mut top = Top { asked, process, cpu, source, ledger, lost: Loss::default(), stopped: interrupted() };
     let is_terminal = io::stdout().is_terminal() && asked.output.is_none();
     loop {
         let text = top.next()?;
@@ -74,6 +75,9 @@ struct Top<'a> {
     cpu: Result<Pipeline, Error>,
     /// Its runtime, where it is a Go program that can be read; else, why it cannot, if it is one.
     source: Option<Result<Source, Error>>,
+    ledger: Arc<Ledger>,
+    /// Lost before the interval.
+    lost: Loss,
     stopped: Arc<AtomicBool>,
 }
 
@@ -95,7 +99,7 @@ impl Top<'_> {
             None => text.push('\n'),
         }
         match (&mut self.cpu, &self.source) {
-            (Ok(pipeline), _) => text += &on_processors(pipeline, self.asked, took)?,
+            (Ok(pipeline), _) => text += &on_processors(pipeline, self.asked, took, (&self.lost, &self.ledger))?,
             (Err(why), Some(Ok(source))) => {
                 // The last time, the process may have ended.
                 let shown = in_memory(source, self.asked.rows).unwrap_or_else(|why| why.to_string());
@@ -116,6 +120,7 @@ impl Top<'_> {
             // What was sampled since is of no interval.
             pipeline.turn(Duration::ZERO);
             drop(pipeline.end(SystemTime::now()));
+            self.lost = self.ledger.account().lost;
         }
         while begun.elapsed() < self.asked.interval && !self.is_over() {
             let turn = TURN.min(self.asked.interval.saturating_sub(begun.elapsed()));
@@ -139,13 +144,18 @@ fn runtime_of(process: Process) -> Option<Result<Source, Error>> {
 }
 
 /// The table of functions, or what was written instead.
-fn on_processors(pipeline: &mut Pipeline, asked: &TopArguments, took: Duration) -> Result<String, Error> {
+fn on_processors(
+    pipeline: &mut Pipeline,
+    asked: &TopArguments,
+    took: Duration,
+    (before, ledger): (&Loss, &Ledger),
+) -> Result<String, Error> {
     pipeline.turn(Duration::ZERO);
     let interval = pipeline.end(SystemTime::now());
     let stacks = interval.stacks();
-    let lost: u64 = interval.lost.iter().map(|(_, count)| count).sum();
+    let lost = lost_text(&lost_since(before, &ledger.account().lost));
     let (sets, seconds) = (assembled(&interval.windows, &interval.lost, Granularity::Lines), took.as_secs_f64());
-    let mut text = format!("{stacks} samples within {seconds:.1} s at {} Hz, {lost} lost", asked.rate_hz);
+    let mut text = format!("{stacks} samples within {seconds:.1} s at {} Hz, {lost}", asked.rate_hz);
     if let Some(file) = &asked.output {
         let size = file.write(&joined(sets), "samples")?;
         return Ok(format!("{text}; {size} bytes in {}\n", plain(&file.path().display().to_string())));

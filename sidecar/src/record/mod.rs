@@ -4,14 +4,17 @@
 //! One thread samples; another one waits for Ctrl-C, which ends the capture early and keeps it.
 
 mod command;
+mod lost;
 mod output;
 mod session;
 mod top;
+mod windows;
 
 use std::ffi::OsString;
 use std::time::Duration;
 
 pub use self::command::{HOLD, hold};
+pub use self::lost::{lost_since, lost_text};
 pub use self::output::{Output, joined};
 pub use self::session::{interrupted, main};
 pub use self::top::table as hottest;

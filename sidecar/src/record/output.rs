@@ -148,7 +148,7 @@ impl Output {
         match fs::symlink_metadata(&self.path) {
             Ok(there) if !there.is_file() => {
                 let remedy = "give -o the path of a new file, or of one to be replaced";
-                return Err(Error::new(self.path.display().to_string(), "it is there and no regular file", remedy));
+                return Err(Error::new(self.path.display().to_string(), "it is there and is no regular file", remedy));
             }
             _ => {}
         }

@@ -11,21 +11,25 @@ use std::time::{Duration, Instant, SystemTime};
 
 use profiler::Ledger;
 use profiler_proto::ProfileSet;
+use profiler_proto::loss::Loss;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::command::Held;
+use super::lost::{lost_since, lost_text};
 use super::output::joined;
 use super::top::table;
+use super::windows::Windows;
 use super::{Options, Subject};
-use crate::assemble::Granularity;
 use crate::config::Filter;
 use crate::error::Error;
-use crate::pipeline::{self, Family, Figures, Pipeline, assembled};
+use crate::pipeline::{self, Family, Interval, Pipeline};
 use crate::privilege::{self, Privilege};
 use crate::target::Process;
 
 /// Longest that records wait.
 const TURN: Duration = Duration::from_millis(100);
+/// How long a window is: in so short a time all distinct stacks find room.
+const WINDOW: Duration = Duration::from_secs(2);
 /// So many functions stand in the table.
 const MOST_ROWS: usize = 20;
 
@@ -45,28 +49,22 @@ pub fn main(options: &Options) -> Result<(), Error> {
     // What was sampled until now was not of the capture. A command begins behind that: its first samples are.
     pipeline.turn(Duration::ZERO);
     drop(pipeline.end(SystemTime::now()));
-    let before = pipeline.figures();
+    let before = ledger.account().lost;
     let child = held.map(Held::release).transpose()?;
-    let mut recording =
-        Recording { options, child, stopped: &stopped, begun: Instant::now(), progress: Progress::new() };
+    let now = Instant::now();
+    let mut recording = Recording {
+        options,
+        child,
+        stopped: &stopped,
+        begun: now,
+        next_window: now + WINDOW,
+        windows: Windows::default(),
+        samples: 0,
+        progress: Progress::new(),
+    };
     recording.run(&mut pipeline);
-    let interval = pipeline.end(SystemTime::now());
-    let sets = assembled(&interval.windows, &interval.lost, Granularity::Addresses);
-    finish(options, sets, &Counted::between(&before, &pipeline.figures()), recording.begun.elapsed())
-}
-
-/// Samples of the capture.
-struct Counted {
-    sampled: u64,
-    lost: u64,
-}
-
-impl Counted {
-    fn between(before: &Figures, after: &Figures) -> Self {
-        let lost =
-            |figures: &Figures| figures.kernel.ring_full + figures.kernel.nested + figures.gone + figures.unreadable;
-        Self { sampled: after.sampled.saturating_sub(before.sampled), lost: lost(after).saturating_sub(lost(before)) }
-    }
+    let Recording { windows, samples, begun, .. } = recording;
+    finish(options, windows.sets(), (samples, &lost_since(&before, &ledger.account().lost)), begun.elapsed())
 }
 
 /// Whom to sample, and the command that waits to be let go.
@@ -98,6 +96,10 @@ struct Recording<'a> {
     child: Option<Child>,
     stopped: &'a AtomicBool,
     begun: Instant,
+    next_window: Instant,
+    windows: Windows,
+    /// In the windows that ended.
+    samples: u64,
     progress: Progress,
 }
 
@@ -107,12 +109,23 @@ impl Recording<'_> {
         while !self.is_over() {
             let left = self.options.duration.map_or(TURN, |duration| duration.saturating_sub(self.begun.elapsed()));
             pipeline.turn(TURN.min(left));
-            self.progress.show(self.begun.elapsed(), self.options.duration, pipeline.figures().sampled);
+            if Instant::now() >= self.next_window {
+                self.next_window = Instant::now() + WINDOW;
+                // What was lost where nothing was sampled is told with the next windows.
+                pipeline.end_of_profiles(SystemTime::now()).iter().for_each(|interval| self.add(interval));
+            }
+            self.progress.show(self.begun.elapsed(), self.options.duration, self.samples);
         }
         // What was sampled last is in the ring.
         pipeline.turn(Duration::ZERO);
         self.end_command();
+        self.add(&pipeline.end(SystemTime::now()));
         self.progress.clear();
+    }
+
+    fn add(&mut self, interval: &Interval) {
+        self.samples = self.samples.saturating_add(interval.stacks());
+        self.windows.add(interval);
     }
 
     /// Ends a command that outlives its recording, as SIGTERM does.
@@ -138,21 +151,26 @@ impl Recording<'_> {
 }
 
 /// Writes the file, says what is in it.
-fn finish(options: &Options, sets: Vec<ProfileSet>, counted: &Counted, took: Duration) -> Result<(), Error> {
+fn finish(
+    options: &Options,
+    sets: Vec<ProfileSet>,
+    (samples, lost): (u64, &Loss),
+    took: Duration,
+) -> Result<(), Error> {
     let processes = sets.len();
     let set = joined(sets);
     let size = options.output.write(&set, "samples")?;
-    let Counted { sampled, lost } = counted;
     let text = format!(
-        "{}\n{sampled} samples of {processes} processes in {:.1} s at {} Hz, {lost} lost; {size} bytes in {}\n",
+        "{}\n{samples} samples of {processes} processes in {:.1} s at {} Hz, {}; {size} bytes in {}\n",
         table(&set, MOST_ROWS),
         took.as_secs_f64(),
         options.rate_hz,
+        lost_text(lost),
         options.output.path().display(),
     );
     // The file is written: a closed terminal is no failure.
     drop(io::stderr().write_all(text.as_bytes()));
-    if *sampled == 0 {
+    if samples == 0 {
         tracing::warn!(
             "nothing was sampled: no time was spent on a CPU, or `profiler-sidecar doctor` says what is missing"
         );

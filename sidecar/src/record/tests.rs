@@ -1,12 +1,21 @@
 //! Names of files, files, tables.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
 
+use profiler_proto::loss::{Cause, Loss};
 use profiler_proto::model::Kind;
 use profiler_proto::{Limits, ProfileSet, folded, pprof};
 
 use super::output::Form;
 use super::*;
+use crate::aggregate::Aggregate;
+use crate::discover::{self, Target};
+use crate::naming::{Location, Stack};
+use crate::pipeline::Interval;
+use crate::sample::Sample;
+use crate::target::Process;
 
 /// Check that the name of a file says its form, and that a name that does not is refused with what to do.
 #[test]
@@ -108,4 +117,46 @@ fn several_processes_are_told_apart() {
     let both = output::joined(vec![set(7), set(8)]);
     let folded = folded::encode(&both.profiles[0], &both.dictionary, folded::Tags::Kept);
     assert!(folded.contains("pid=7") && folded.contains("pid=8"), "{folded}");
+}
+
+/// Check that all causes of loss are summed, and told by name.
+#[test]
+fn losses_have_causes() {
+    let (mut before, mut after) = (Loss::default(), Loss::default());
+    assert_eq!(lost_text(&lost_since(&before, &after)), "0 lost");
+    before.add(Cause::Gone, 2);
+    for (cause, count) in [(Cause::Gone, 82), (Cause::AggregateFull, 16)] {
+        after.add(cause, count);
+    }
+    let told = lost_text(&lost_since(&before, &after));
+    assert!(
+        told.starts_with("96 lost (80 of processes that ended before") && told.contains(", 16 for which"),
+        "{told}"
+    );
+}
+
+/// Check that windows of one process become one set, which is of the program that it ran last.
+#[test]
+fn windows_are_summed() {
+    const STACKS: u32 = 30_000;
+    let (mut windows, process, start) = (windows::Windows::default(), Process::new(7, 1), SystemTime::now());
+    let mut aggregate = Aggregate::begin(start);
+    let stack = |number: u32| Stack { frames: [Location::remark(&format!("f{number}"))].into(), ..Stack::default() };
+    let sample = Sample { tid: 7, period_nanos: 10, ..Sample::default() };
+    for (second, service) in [(1, "shell"), (2, "program")] {
+        for number in (0..STACKS).filter(|number| number % 2 == second % 2).chain([STACKS; 5]) {
+            aggregate.add(process, &sample, &stack(number)).unwrap();
+        }
+        let mut target = Target::bare(process, discover::Kind::Native);
+        target.resource.set("service.name", service);
+        let target = Arc::new(target);
+        let ended = aggregate.end(start + Duration::from_secs(second.into()));
+        let windows_of = ended.into_iter().map(|window| (window, Arc::clone(&target))).collect();
+        windows.add(&Interval { windows: windows_of, lost: Loss::default() });
+    }
+    let sets = windows.sets();
+    assert_eq!((sets.len(), sets[0].resource.service_name()), (1, Some("program")));
+    let [profile] = &*sets[0].profiles else { panic!("{} profiles", sets[0].profiles.len()) };
+    assert_eq!((profile.samples.len(), profile.duration_nanos), (STACKS as usize + 1, 2_000_000_000));
+    assert_eq!(profile.samples.iter().map(|sample| sample.value).sum::<i64>(), i64::from(STACKS) + 10);
 }
