@@ -24,6 +24,8 @@ use crate::error::Error;
 
 /// The hidden command of this binary by which a child waits.
 pub const HOLD: &str = "hold-and-exec";
+/// This binary, also where another one has its name by now.
+const OURSELVES: &str = "/proc/self/exe";
 /// How long a child may take to come to the threshold, and to go over it.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -41,9 +43,8 @@ impl Held {
         let failed = |what: &str, error: io::Error| {
             Error::new(what, error.to_string(), "check that processes can be started here, and try again")
         };
-        let binary = std::env::current_exe().map_err(|error| failed("find this binary", error))?;
         let (threshold, inner) = threshold().map_err(|error| failed("make a socket for the command", error))?;
-        let mut hold = Command::new(binary);
+        let mut hold = Command::new(OURSELVES);
         hold.arg(HOLD).args(command).stdin(inner);
         let mut child = hold.spawn().map_err(|error| failed("start the command", error))?;
         // The child's end is the child's alone: if that ends, this is read.
