@@ -10,7 +10,7 @@ mod goroutines;
 mod heap;
 #[cfg(test)]
 mod tests;
-mod text;
+pub(crate) mod text;
 mod top;
 
 use std::io::{self, Write};
@@ -111,7 +111,7 @@ pub fn contention(asked: &ContentionArguments) -> Result<Said, Error> {
 /// Writes `set` into a file; what to say of it.
 fn filed(set: &ProfileSet, kind: &str, file: &Output) -> Result<String, Error> {
     let bytes = file.write(set, kind)?;
-    let samples = text::profile(set, kind).map_or(0, |profile| profile.samples.len());
+    let samples = text::profiles(set, kind).map(|profile| profile.samples.len()).sum::<usize>();
     Ok(format!("{}: {samples} stacks, {bytes} bytes", text::plain(&file.path().display().to_string())))
 }
 

@@ -93,9 +93,9 @@ impl Top<'_> {
         match &self.source {
             Some(Ok(source)) => match runtime(source) {
                 Ok(runtime) => text += &runtime,
-                Err(why) => _ = writeln!(text, "\nits runtime is not read: {why}"),
+                Err(why) => _ = writeln!(text, "\nits runtime is not read: {}", plain(&why.to_string())),
             },
-            Some(Err(why)) => _ = writeln!(text, "\nits runtime is not read: {why}"),
+            Some(Err(why)) => _ = writeln!(text, "\nits runtime is not read: {}", plain(&why.to_string())),
             None => text.push('\n'),
         }
         match (&mut self.cpu, &self.source) {
@@ -105,7 +105,7 @@ impl Top<'_> {
                 let shown = in_memory(source, self.asked.rows).unwrap_or_else(|why| why.to_string());
                 _ = writeln!(text, "CPU is not sampled: {why}\n\n{shown}");
             }
-            (Err(why), _) => _ = writeln!(text, "CPU is not sampled: {why}"),
+            (Err(why), _) => _ = writeln!(text, "CPU is not sampled: {}", plain(&why.to_string())),
         }
         if !self.process.is_alive() {
             text += "the process has ended\n";

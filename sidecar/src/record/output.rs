@@ -11,11 +11,12 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use clap::builder::{PathBufValueParser, TypedValueParser};
-use profiler_proto::model::{Profile, Value, join};
+use profiler_proto::model::{Value, join};
 use profiler_proto::svg::{self, Graph};
 use profiler_proto::{ProfileSet, folded, pprof};
 
 use crate::error::Error;
+use crate::inspect::text::profiles;
 
 /// What a file is, as its name says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,11 +57,6 @@ impl Form {
             Self::Svg => drawn(set, kind).into_bytes(),
         }
     }
-}
-
-fn profiles<'s>(set: &'s ProfileSet, kind: &str) -> impl Iterator<Item = &'s Profile> {
-    let text = |id| set.dictionary.strings.text(id);
-    set.profiles.iter().filter(move |profile| text(profile.kind.sample_type.kind) == kind)
 }
 
 /// A flame graph of the type `kind`.

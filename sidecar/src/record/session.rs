@@ -22,6 +22,7 @@ use super::windows::Windows;
 use super::{Options, Subject};
 use crate::config::Filter;
 use crate::error::Error;
+use crate::inspect::text::plain;
 use crate::pipeline::{self, Family, Interval, Pipeline};
 use crate::privilege::{self, Privilege};
 use crate::target::Process;
@@ -166,7 +167,7 @@ fn finish(
         took.as_secs_f64(),
         options.rate_hz,
         lost_text(lost),
-        options.output.path().display(),
+        plain(&options.output.path().display().to_string()),
     );
     // The file is written: a closed terminal is no failure.
     drop(io::stderr().write_all(text.as_bytes()));

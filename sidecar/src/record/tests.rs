@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use profiler_proto::loss::{Cause, Loss};
-use profiler_proto::model::Kind;
+use profiler_proto::model::{self, Kind};
 use profiler_proto::{Limits, ProfileSet, folded, pprof};
 
 use super::output::Form;
@@ -45,6 +45,18 @@ fn the_table_has_own_time_and_time_with_callees() {
     0.50s   10.0%    0.50s   10.0%  idle
 ";
     assert_eq!(top::table(&set, 3), expected);
+}
+
+/// Check that no name of a program is a command to the terminal, and that what has none is shown by its address.
+#[test]
+fn names_in_the_table_are_plain() {
+    let mut set = samples("main;\\x1b[2Jred 6\n");
+    let table = top::table(&set, 3);
+    assert!(table.contains("  \u{fffd}[2Jred\n") && !table.contains('\u{1b}'), "{table}");
+    let location = set.dictionary.locations.intern(model::Location { address: 0xabc, ..model::Location::default() });
+    let stack = set.dictionary.stacks.intern(model::Stack { locations: [location].into() });
+    set.profiles[0].samples[0].stack = stack;
+    assert!(top::table(&set, 3).contains("  0xabc\n"));
 }
 
 fn folder(name: &str) -> PathBuf {
