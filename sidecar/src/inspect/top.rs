@@ -20,7 +20,7 @@ use crate::config::Filter;
 use crate::error::Error;
 use crate::pipeline::{self, Pipeline, assembled};
 use crate::privilege;
-use crate::record::{Output, hottest, interrupted, joined, lost_since, lost_text};
+use crate::record::{Output, hottest, interrupted, joined, lost_since, lost_text, process_of, why_none};
 use crate::target::Process;
 
 use super::arguments::TopArguments;
@@ -37,10 +37,7 @@ const REDRAW: (&str, &str) = ("\x1b[H\x1b[2J", "\n(Ctrl-C ends it)");
 /// # Errors
 /// When there is no such process, or nothing can be known of it.
 pub fn top(asked: &TopArguments) -> Result<(), Error> {
-    let process = Process::find(asked.pid).map_err(|fault| {
-        let remedy = "give the id of a process that `ps` shows in this pid namespace";
-        Error::new(format!("process {}", asked.pid), fault.to_string(), remedy)
-    })?;
+    let process = process_of(asked.pid)?;
     // Before any work: a file that cannot be written is told at once.
     asked.output.as_ref().map_or(Ok(()), Output::check)?;
     let (source, ledger) = (runtime_of(process), Arc::<Ledger>::default());
@@ -99,11 +96,13 @@ impl Top<'_> {
             None => text.push('\n'),
         }
         match (&mut self.cpu, &self.source) {
-            (Ok(pipeline), _) => text += &on_processors(pipeline, self.asked, took, (&self.lost, &self.ledger))?,
+            (Ok(pipeline), _) => {
+                text += &on_processors(pipeline, self.process, self.asked, took, (&self.lost, &self.ledger))?;
+            }
             (Err(why), Some(Ok(source))) => {
                 // The last time, the process may have ended.
                 let shown = in_memory(source, self.asked.rows).unwrap_or_else(|why| why.to_string());
-                _ = writeln!(text, "CPU is not sampled: {why}\n\n{shown}");
+                _ = writeln!(text, "CPU is not sampled: {}\n\n{shown}", plain(&why.to_string()));
             }
             (Err(why), _) => _ = writeln!(text, "CPU is not sampled: {}", plain(&why.to_string())),
         }
@@ -146,6 +145,7 @@ fn runtime_of(process: Process) -> Option<Result<Source, Error>> {
 /// The table of functions, or what was written instead.
 fn on_processors(
     pipeline: &mut Pipeline,
+    process: Process,
     asked: &TopArguments,
     took: Duration,
     (before, ledger): (&Loss, &Ledger),
@@ -157,11 +157,11 @@ fn on_processors(
     let (sets, seconds) = (assembled(&interval.windows, &interval.lost, Granularity::Lines), took.as_secs_f64());
     let mut text = format!("{stacks} samples within {seconds:.1} s at {} Hz, {lost}", asked.rate_hz);
     if let Some(file) = &asked.output {
-        let size = file.write(&joined(sets), "samples")?;
+        let size = file.write(&joined(sets, asked.rate_hz, took), "samples")?;
         return Ok(format!("{text}; {size} bytes in {}\n", plain(&file.path().display().to_string())));
     }
     if stacks == 0 {
-        return Ok(text + ": it spent no time on a processor\n");
+        return Ok(format!("{text}: {}\n", why_none(pipeline, process)));
     }
     // One process has one window, or one for each program that it ran.
     for set in &sets {

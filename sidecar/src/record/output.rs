@@ -9,9 +9,10 @@ use std::fs::{self, File};
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, UNIX_EPOCH};
 
 use clap::builder::{PathBufValueParser, TypedValueParser};
-use profiler_proto::model::{Value, join};
+use profiler_proto::model::{Kind, Profile, Value, join};
 use profiler_proto::svg::{self, Graph};
 use profiler_proto::{ProfileSet, folded, pprof};
 
@@ -68,21 +69,35 @@ fn drawn(set: &ProfileSet, kind: &str) -> String {
     svg::draw(&graph, &title, if unit == "count" { kind } else { unit })
 }
 
-/// One set of all: that of the one process, or all of them joined, told apart by `pid` and `service`.
+/// One capture of all: the set of the one process, or all of them joined, told apart by `pid` and `service`. Without any, a capture at that rate, of the
+/// time until now, that says that there was nothing: what has no sample type cannot be read.
 #[must_use]
-pub fn joined(mut sets: Vec<ProfileSet>) -> ProfileSet {
-    if sets.len() < 2 {
-        return sets.pop().unwrap_or_default();
+pub fn joined(mut sets: Vec<ProfileSet>, rate_hz: u32, took: Duration) -> ProfileSet {
+    let is_one = sets.len() < 2;
+    if is_one && sets.iter().all(pprof::is_capture) {
+        return sets.pop().unwrap_or_else(|| empty(rate_hz, took));
     }
     let labelled: Vec<_> = sets
         .iter()
         .map(|set| {
             let pid = set.resource.get("process.pid").cloned().unwrap_or_default();
             let service = set.resource.service_name().unwrap_or_default();
-            (set, vec![("pid", pid), ("service", Value::from(service))])
+            (set, if is_one { Vec::new() } else { vec![("pid", pid), ("service", Value::from(service))] })
         })
         .collect();
     join(&labelled)
+}
+
+fn empty(rate_hz: u32, took: Duration) -> ProfileSet {
+    let mut set = ProfileSet::default();
+    let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).max(1);
+    set.profiles.push(Profile {
+        kind: Kind::cpu(&mut set.dictionary, 1_000_000_000 / i64::from(rate_hz.max(1))),
+        time_unix_nanos: nanos(UNIX_EPOCH.elapsed().unwrap_or_default().saturating_sub(took)),
+        duration_nanos: nanos(took),
+        ..Profile::default()
+    });
+    set
 }
 
 /// Where a capture is written to.

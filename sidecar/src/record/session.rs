@@ -17,6 +17,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::command::Held;
 use super::lost::{lost_since, lost_text};
 use super::output::joined;
+use super::subject::{process_of, why_none};
 use super::top::table;
 use super::windows::Windows;
 use super::{Options, Subject};
@@ -43,7 +44,7 @@ pub fn main(options: &Options) -> Result<(), Error> {
     options.output.check()?;
     Privilege::current()?.missing().iter().for_each(|missing| tracing::warn!("{missing}"));
     let ledger = Arc::<Ledger>::default();
-    let (sampled, held) = begin(options)?;
+    let (sampled, process, held) = begin(options)?;
     let mut pipeline = Pipeline::open(sampled, Arc::clone(&ledger), true)?;
     privilege::drop_setup()?;
     let stopped = interrupted();
@@ -55,6 +56,7 @@ pub fn main(options: &Options) -> Result<(), Error> {
     let now = Instant::now();
     let mut recording = Recording {
         options,
+        process,
         child,
         stopped: &stopped,
         begun: now,
@@ -65,11 +67,16 @@ pub fn main(options: &Options) -> Result<(), Error> {
     };
     recording.run(&mut pipeline);
     let Recording { windows, samples, begun, .. } = recording;
-    finish(options, windows.sets(), (samples, &lost_since(&before, &ledger.account().lost)), begun.elapsed())
+    let counted = (samples, &lost_since(&before, &ledger.account().lost));
+    finish(options, windows.sets(), counted, begun.elapsed())?;
+    if samples == 0 {
+        tracing::warn!("nothing was sampled: {}", why_none(&pipeline, process));
+    }
+    Ok(())
 }
 
 /// Whom to sample, and the command that waits to be let go.
-fn begin(options: &Options) -> Result<(pipeline::Options, Option<Held>), Error> {
+fn begin(options: &Options) -> Result<(pipeline::Options, Process, Option<Held>), Error> {
     let sampled = |filter, family| pipeline::Options {
         rate_hz: options.rate_hz,
         kernel: options.kernel,
@@ -79,21 +86,20 @@ fn begin(options: &Options) -> Result<(pipeline::Options, Option<Held>), Error> 
     };
     match &options.subject {
         Subject::Process(pid) => {
-            Process::find(*pid).map_err(|fault| {
-                let remedy = "give -p the id of a process that `ps` shows in this pid namespace";
-                Error::new(format!("process {pid}"), fault.to_string(), remedy)
-            })?;
-            Ok((sampled(Filter { pids: vec![*pid], ..Filter::default() }, None), None))
+            let process = process_of(*pid)?;
+            Ok((sampled(Filter { pids: vec![*pid], ..Filter::default() }, None), process, None))
         }
         Subject::Command(command) => {
             let held = Held::start(command)?;
-            Ok((sampled(Filter::default(), Some(Family::of(held.child.id()))), Some(held)))
+            let process = process_of(held.child.id())?;
+            Ok((sampled(Filter::default(), Some(Family::of(process.pid()))), process, Some(held)))
         }
     }
 }
 
 struct Recording<'a> {
     options: &'a Options,
+    process: Process,
     child: Option<Child>,
     stopped: &'a AtomicBool,
     begun: Instant,
@@ -115,7 +121,7 @@ impl Recording<'_> {
                 // What was lost where nothing was sampled is told with the next windows.
                 pipeline.end_of_profiles(SystemTime::now()).iter().for_each(|interval| self.add(interval));
             }
-            self.progress.show(self.begun.elapsed(), self.options.duration, self.samples);
+            self.progress.show(self.begun.elapsed(), self.options.duration, pipeline.figures().sampled);
         }
         // What was sampled last is in the ring.
         pipeline.turn(Duration::ZERO);
@@ -140,11 +146,10 @@ impl Recording<'_> {
     }
 
     fn is_over(&mut self) -> bool {
-        let ended = match (&mut self.child, &self.options.subject) {
+        let ended = match &mut self.child {
             // An error says that nobody can wait for it: it is gone, too.
-            (Some(child), _) => !matches!(child.try_wait(), Ok(None)),
-            (None, Subject::Process(pid)) => Process::find(*pid).is_err(),
-            (None, Subject::Command(_)) => true,
+            Some(child) => !matches!(child.try_wait(), Ok(None)),
+            None => !self.process.is_alive(),
         };
         let late = self.options.duration.is_some_and(|duration| self.begun.elapsed() >= duration);
         ended || late || self.stopped.load(Ordering::Relaxed)
@@ -159,7 +164,7 @@ fn finish(
     took: Duration,
 ) -> Result<(), Error> {
     let processes = sets.len();
-    let set = joined(sets);
+    let set = joined(sets, options.rate_hz, took);
     let size = options.output.write(&set, "samples")?;
     let text = format!(
         "{}\n{samples} samples of {processes} processes in {:.1} s at {} Hz, {}; {size} bytes in {}\n",
@@ -171,15 +176,10 @@ fn finish(
     );
     // The file is written: a closed terminal is no failure.
     drop(io::stderr().write_all(text.as_bytes()));
-    if samples == 0 {
-        tracing::warn!(
-            "nothing was sampled: no time was spent on a CPU, or `profiler-sidecar doctor` says what is missing"
-        );
-    }
     Ok(())
 }
 
-/// A flag that Ctrl-C and SIGTERM set.
+/// A flag that Ctrl-C, SIGTERM, SIGQUIT and, unless it is ignored (`nohup`), SIGHUP set.
 ///
 /// A second one ends the program, as without us.
 #[must_use]
@@ -190,13 +190,23 @@ pub fn interrupted() -> Arc<AtomicBool> {
         let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_io().build() else { return };
         runtime.block_on(async {
             use tokio::signal::unix::{SignalKind, signal};
-            let (Ok(mut interrupt), Ok(mut terminate)) =
-                (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+            let (Ok(mut interrupt), Ok(mut terminate), Ok(mut quit)) =
+                (signal(SignalKind::interrupt()), signal(SignalKind::terminate()), signal(SignalKind::quit()))
             else {
                 return;
             };
+            let mut hangup = if ignores_hangup() { None } else { signal(SignalKind::hangup()).ok() };
             loop {
-                tokio::select! { _ = interrupt.recv() => {} _ = terminate.recv() => {} }
+                tokio::select! {
+                    _ = interrupt.recv() => {}
+                    _ = terminate.recv() => {}
+                    _ = quit.recv() => {}
+                    Some(()) = async { hangup.as_mut()?.recv().await } => {
+                        // A terminal that goes away may say so twice: nobody insists.
+                        set.store(true, Ordering::Relaxed);
+                        continue;
+                    }
+                }
                 if set.swap(true, Ordering::Relaxed) {
                     std::process::exit(130);
                 }
@@ -207,6 +217,13 @@ pub fn interrupted() -> Arc<AtomicBool> {
         tracing::warn!(%error, "Ctrl-C ends without a file");
     }
     flag
+}
+
+/// Whether who started us wants us to outlive the terminal, as `nohup` does: proc(5), a hexadecimal set.
+fn ignores_hangup() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
+    ignored.is_some_and(|ignored| ignored & 1 != 0)
 }
 
 /// A line on a terminal that says how far it is.

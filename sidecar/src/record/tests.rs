@@ -15,7 +15,7 @@ use crate::discover::{self, Target};
 use crate::naming::{Location, Stack};
 use crate::pipeline::Interval;
 use crate::sample::Sample;
-use crate::target::Process;
+use crate::target::{Process, State};
 
 /// Check that the name of a file says its form, and that a name that does not is refused with what to do.
 #[test]
@@ -125,8 +125,8 @@ fn several_processes_are_told_apart() {
         set.resource.set("process.pid", pid);
         set
     };
-    assert_eq!(output::joined(vec![set(7)]), set(7));
-    let both = output::joined(vec![set(7), set(8)]);
+    assert_eq!(output::joined(vec![set(7)], 99, Duration::ZERO), set(7));
+    let both = output::joined(vec![set(7), set(8)], 99, Duration::ZERO);
     let folded = folded::encode(&both.profiles[0], &both.dictionary, folded::Tags::Kept);
     assert!(folded.contains("pid=7") && folded.contains("pid=8"), "{folded}");
 }
@@ -171,4 +171,32 @@ fn windows_are_summed() {
     let [profile] = &*sets[0].profiles else { panic!("{} profiles", sets[0].profiles.len()) };
     assert_eq!((profile.samples.len(), profile.duration_nanos), (STACKS as usize + 1, 2_000_000_000));
     assert_eq!(profile.samples.iter().map(|sample| sample.value).sum::<i64>(), i64::from(STACKS) + 10);
+}
+
+/// Check that a capture without a sample has its types and its time, so that it can be read.
+#[test]
+fn a_capture_without_samples_is_one() {
+    let bytes = pprof::encode(&joined(Vec::new(), 100, Duration::from_secs(2)));
+    let read = pprof::decode(&bytes, &Limits::default()).unwrap();
+    let [profile] = &*read.profiles else { panic!("{} profiles", read.profiles.len()) };
+    assert!(profile.kind.is_cpu(&read.dictionary) && profile.samples.is_empty());
+    assert_eq!((profile.kind.period, profile.duration_nanos), (10_000_000, 2_000_000_000));
+}
+
+/// Check that a thread of the kernel, a process that has ended and a number of none are refused by what they are.
+#[test]
+fn who_cannot_be_sampled_is_told_why() {
+    let why = |pid: u32| process_of(pid).unwrap_err().to_string();
+    let mut ended = std::process::Command::new("true").spawn().unwrap();
+    while Process::find_with(ended.id()).unwrap().2.state != State::Ended {
+        std::thread::yield_now();
+    }
+    assert!(why(ended.id()).contains("it has ended"), "{}", why(ended.id()));
+    ended.wait().unwrap();
+    assert!(why(u32::MAX >> 1).contains("is gone"));
+    assert_eq!(process_of(std::process::id()).unwrap().pid(), std::process::id());
+    // In a container there may be none.
+    if Process::find_with(2).is_ok_and(|(_, _, stat)| stat.is_kernel_thread) {
+        assert!(why(2).contains("thread of the kernel"), "{}", why(2));
+    }
 }
