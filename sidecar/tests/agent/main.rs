@@ -31,7 +31,7 @@ use std::io::Write as _;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use http::get;
@@ -223,16 +223,15 @@ fn a_command_begins_when_its_recorder_says_so() {
 }
 
 /// A recording under way of a process, at a point from which on a signal ends it early.
-fn recording(pid: u32, output: &Path) -> Child {
-    let mut record = agent(&["record", "-d", "10m", "-p", &pid.to_string(), "-o"]);
-    let mut record = record.arg(output).stderr(Stdio::piped()).spawn().unwrap();
+fn recording(pid: u32, output: &Path) -> Running {
+    let record = Running::agent(agent(&["record", "-d", "10m", "-p", &pid.to_string(), "-o"]).arg(output));
     let until = Instant::now() + DEADLINE;
     let catches_hangup = |status: &str| {
         let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
         u64::from_str_radix(caught.trim(), 16).unwrap() & 1 != 0
     };
-    while !catches_hangup(&std::fs::read_to_string(format!("/proc/{}/status", record.id())).unwrap()) {
-        assert!(Instant::now() < until && record.try_wait().unwrap().is_none());
+    while !catches_hangup(&std::fs::read_to_string(format!("/proc/{}/status", record.pid())).unwrap()) {
+        assert!(Instant::now() < until, "{}", record.log());
         std::thread::sleep(Duration::from_millis(10));
     }
     record
@@ -246,12 +245,10 @@ fn a_recording_outlives_its_terminal() {
     }
     let (program, folder) = (go_program("parked"), folder("hangup"));
     let record = recording(program.pid(), &folder.join("out.pb"));
-    let pid = record.id().to_string();
-    assert!(Command::new("kill").args(["-HUP", &pid]).status().unwrap().success());
-    // A second one finds it there no more, or is no reason to hurry.
-    drop(Command::new("kill").args(["-HUP", &pid]).output().unwrap());
-    let ran = record.wait_with_output().unwrap();
-    assert!(ran.status.success(), "{ran:?}");
+    // The second one finds it ended, or is no reason to hurry.
+    record.signal("-HUP");
+    record.signal("-HUP");
+    assert_eq!(record.ended(), Some(0));
     assert_eq!(decode(&std::fs::read(folder.join("out.pb")).unwrap()).profiles.len(), 1);
     std::fs::remove_dir_all(folder).unwrap();
 }
@@ -262,13 +259,10 @@ fn a_recording_ends_with_its_process() {
     if !is_root() {
         return;
     }
-    let (mut sleeper, folder) = (Command::new("sleep").arg("600").spawn().unwrap(), folder("ended"));
-    let record = recording(sleeper.id(), &folder.join("out.pb.gz"));
-    sleeper.kill().unwrap();
-    let ran = record.wait_with_output().unwrap();
-    sleeper.wait().unwrap();
-    let said = String::from_utf8_lossy(&ran.stderr);
-    assert!(ran.status.success() && said.contains(" lost"), "{said}");
+    let (sleeper, folder) = (Running::program(Command::new("sleep").arg("600")), folder("ended"));
+    let record = recording(sleeper.pid(), &folder.join("out.pb.gz"));
+    sleeper.signal("-KILL");
+    assert_eq!(record.ended(), Some(0));
     assert_eq!(decode(&std::fs::read(folder.join("out.pb.gz")).unwrap()).profiles.len(), 1);
     std::fs::remove_dir_all(folder).unwrap();
 }
