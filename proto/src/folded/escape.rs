@@ -2,15 +2,15 @@
 
 use std::fmt::Write;
 
-/// What stands escaped in every frame.
-pub(super) const IN_FRAMES: &[char] = &['\\', ';', '\n', '\r'];
-/// What stands escaped in the keys and values of tags.
-pub(super) const IN_TAGS: &[char] = &['\\', ';', '\n', '\r', ',', '=', '{', '}'];
+/// What stands escaped in every frame, beside control characters.
+pub(super) const IN_FRAMES: &[char] = &['\\', ';'];
+/// What stands escaped in the keys and values of tags, beside control characters.
+pub(super) const IN_TAGS: &[char] = &['\\', ';', ',', '=', '{', '}'];
 
-/// Appends `text` to `line` with the `special` characters (all ASCII) escaped.
+/// Appends `text` to `line` with the `special` characters (all ASCII) escaped, and with what a terminal or the line would obey.
 pub(super) fn escape(text: &str, special: &[char], line: &mut String) {
     for c in text.chars() {
-        if special.contains(&c) {
+        if special.contains(&c) || c.is_control() {
             // Writing to a `String` cannot fail.
             _ = write!(line, "\\x{:02x}", u32::from(c));
         } else {
@@ -43,7 +43,8 @@ pub(super) fn unescape(text: &str) -> String {
 fn escaped(text: &str) -> Option<(char, &str)> {
     let (digits, rest) = text.strip_prefix('x')?.split_at_checked(2)?;
     let code = digits.bytes().all(|digit| digit.is_ascii_hexdigit()).then(|| u8::from_str_radix(digits, 16).ok())??;
-    code.is_ascii().then_some((code.into(), rest))
+    let character = char::from(code);
+    (code.is_ascii() || character.is_control()).then_some((character, rest))
 }
 
 #[cfg(test)]
@@ -54,9 +55,9 @@ mod tests {
     #[test]
     fn escapes_come_back() {
         let mut line = String::new();
-        escape("a;b\\x3b{ü", IN_TAGS, &mut line);
-        assert_eq!(line, r"a\x3bb\x5cx3b\x7bü");
-        assert_eq!(unescape(&line), "a;b\\x3b{ü");
+        escape("a;b\\x3b{ü\u{1b}[2J\n\u{9b}", IN_TAGS, &mut line);
+        assert_eq!(line, r"a\x3bb\x5cx3b\x7bü\x1b[2J\x0a\x9b");
+        assert_eq!(unescape(&line), "a;b\\x3b{ü\u{1b}[2J\n\u{9b}");
         assert_eq!(unescape(r"C:\dir\x\xzz\xff\"), r"C:\dir\x\xzz\xff\");
     }
 }

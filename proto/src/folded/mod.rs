@@ -4,7 +4,7 @@
 //! values; inlined functions are frames like others.
 //!
 //! With tags, a line begins with a frame `{key=value,key=value}`. What would break a line stands as `\x` and two
-//! hexadecimal digits: line breaks and `;` everywhere, `\` itself, a `{` that begins the root frame, and `,`, `=` and `}`
+//! hexadecimal digits: control characters and `;` everywhere, `\` itself, a `{` that begins the root frame, and `,`, `=` and `}`
 //! within tags.
 
 mod decode;

@@ -11,7 +11,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::config::{CommandLine, parse_duration};
 use crate::error::Error;
 use crate::inspect::{ContentionArguments, GoroutinesArguments, HeapArguments, TopArguments};
-use crate::record::{HOLD, Options, Subject};
+use crate::record::{HOLD, Options, Output, Subject};
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 done; 1 it could not be done, standard error says why; 2 the command line or the settings cannot be.
@@ -71,8 +71,6 @@ pub(super) enum Command {
     /// What `record -c` starts: waits to be sampled, then becomes the command
     #[command(name = HOLD, hide = true)]
     Hold {
-        /// Where to wait
-        threshold: String,
         /// Program and arguments
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         command: Vec<OsString>,
@@ -92,8 +90,8 @@ pub(super) struct RecordArguments {
     #[arg(short, long, value_name = "DURATION")]
     duration: Option<String>,
     /// Where to: *.pb.gz (pprof), *.pb (without gzip), *.folded, *.svg (flame graph)
-    #[arg(short, long, value_name = "FILE", default_value = "profile.pb.gz")]
-    output: PathBuf,
+    #[arg(short, long, value_name = "FILE", default_value = "profile.pb.gz", value_parser = Output::parser())]
+    output: Output,
     /// Samples per second and processor
     #[arg(long, value_name = "HZ", default_value_t = 99, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rate_hz: u32,

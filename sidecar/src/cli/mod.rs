@@ -38,7 +38,7 @@ pub fn main() -> ExitCode {
         Command::Goroutines(asked) => shown(inspect::goroutines(&asked, BufWriter::new(std::io::stdout().lock()))),
         Command::Contention(asked) => shown(inspect::contention(&asked)),
         Command::Doctor { json } => doctor(json),
-        Command::Hold { threshold, command } => match record::hold(&threshold, &command) {
+        Command::Hold { command } => match record::hold(&command) {
             Some(error) => complain(&error, FAILED),
             None => ExitCode::from(FAILED),
         },

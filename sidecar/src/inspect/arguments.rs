@@ -1,11 +1,11 @@
 //! What the commands are asked, as `clap` reads it.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 
 use crate::config::parse_duration;
+use crate::record::Output;
 
 /// `heap`.
 #[derive(Debug, Clone, Args)]
@@ -13,9 +13,9 @@ use crate::config::parse_duration;
 pub struct HeapArguments {
     /// The process: a Go program
     pub pid: u32,
-    /// Write it here instead: *.pb.gz (pprof, all four types), *.folded, *.svg (bytes in use)
-    #[arg(short, long, value_name = "FILE")]
-    pub output: Option<PathBuf>,
+    /// Write it here instead: *.pb.gz (pprof, all four types), *.pb (without gzip), *.folded, *.svg (bytes in use)
+    #[arg(short, long, value_name = "FILE", value_parser = Output::parser())]
+    pub output: Option<Output>,
     /// Rows of the table
     #[arg(long, value_name = "N", default_value_t = 30)]
     pub rows: usize,
@@ -36,9 +36,9 @@ pub struct GoroutinesArguments {
     /// What became more within so long, by stack: where goroutines leak
     #[arg(long, value_name = "DURATION", value_parser = duration, conflicts_with_all = ["each", "output"])]
     pub growth: Option<Duration>,
-    /// Write them here instead: *.pb.gz (pprof), *.folded, *.svg
-    #[arg(short, long, value_name = "FILE", conflicts_with = "each")]
-    pub output: Option<PathBuf>,
+    /// Write them here instead: *.pb.gz (pprof), *.pb (without gzip), *.folded, *.svg
+    #[arg(short, long, value_name = "FILE", value_parser = Output::parser(), conflicts_with = "each")]
+    pub output: Option<Output>,
     /// Most goroutines that are read; how many there are beyond is said
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     pub max_goroutines: usize,
@@ -53,9 +53,9 @@ pub struct ContentionArguments {
     /// Who held locks for which others waited (Go's mutex profile), instead of who waited (its block profile)
     #[arg(long)]
     pub mutex: bool,
-    /// Write it here instead: *.pb.gz (pprof, events and time), *.folded, *.svg (time)
-    #[arg(short, long, value_name = "FILE")]
-    pub output: Option<PathBuf>,
+    /// Write it here instead: *.pb.gz (pprof, events and time), *.pb (without gzip), *.folded, *.svg (time)
+    #[arg(short, long, value_name = "FILE", value_parser = Output::parser())]
+    pub output: Option<Output>,
     /// Rows of the table
     #[arg(long, value_name = "N", default_value_t = 30)]
     pub rows: usize,
@@ -73,9 +73,9 @@ pub struct TopArguments {
     /// How long a table is of
     #[arg(short, long, value_name = "DURATION", value_parser = duration, default_value = "3s")]
     pub interval: Duration,
-    /// Write one interval here instead: *.pb.gz (pprof), *.folded, *.svg; `record` does it for longer, and for commands
-    #[arg(short, long, value_name = "FILE")]
-    pub output: Option<PathBuf>,
+    /// Write one interval here instead: *.pb.gz (pprof), *.pb (without gzip), *.folded, *.svg; `record` does it for longer, and for commands
+    #[arg(short, long, value_name = "FILE", value_parser = Output::parser())]
+    pub output: Option<Output>,
     /// Rows of the table
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub rows: usize,

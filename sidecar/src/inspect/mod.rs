@@ -6,12 +6,11 @@
 
 mod arguments;
 mod contention;
-mod file;
 mod goroutines;
 mod heap;
 #[cfg(test)]
 mod tests;
-mod text;
+pub(crate) mod text;
 mod top;
 
 use std::io::{self, Write};
@@ -27,6 +26,7 @@ use profiler_proto::resource::Resource;
 use crate::capture::profile::{Builder, Window};
 use crate::capture::{Bounds, Source};
 use crate::error::Error;
+use crate::record::Output;
 
 /// What a command says.
 #[derive(Debug, Default)]
@@ -52,7 +52,7 @@ pub fn heap(asked: &HeapArguments) -> Result<Said, Error> {
     let mut heap = source.heap(Bounds { buckets: asked.max_buckets, ..Bounds::default() })?;
     let set = built(&source, |builder, window| builder.heap(&mut heap, window));
     match &asked.output {
-        Some(path) => Ok(Said { shown: file::write(&set, "inuse_space", path)?, remarks: heap::remarks(&heap) }),
+        Some(file) => Ok(Said { shown: filed(&set, "inuse_space", file)?, remarks: heap::remarks(&heap) }),
         None => Ok(heap::text(&source, &heap, &set, asked.rows).into()),
     }
 }
@@ -71,12 +71,12 @@ pub fn goroutines(asked: &GoroutinesArguments, mut out: impl Write) -> Result<Sa
         return written(goroutines::growth(&source, (&all, &later), growth, &mut out).and_then(|()| out.flush()));
     }
     match &asked.output {
-        Some(path) => {
+        Some(file) => {
             let set = built(&source, |builder, window| _ = builder.goroutines(&all, window));
             let remarks = goroutines::remarks(&all);
             // Of very many, with labels, tens of megabytes, which the file takes, too.
             drop(all);
-            Ok(Said { shown: file::write(&set, "goroutine", path)?, remarks })
+            Ok(Said { shown: filed(&set, "goroutine", file)?, remarks })
         }
         None if asked.each => written(goroutines::each(&source, &all, &mut out).and_then(|()| out.flush())),
         None => written(goroutines::grouped(&source, &all, &mut out).and_then(|()| out.flush())),
@@ -103,9 +103,16 @@ pub fn contention(asked: &ContentionArguments) -> Result<Said, Error> {
     let contention = source.contention(kind, Bounds { buckets: asked.max_buckets, ..Bounds::default() })?;
     let set = built(&source, |builder, window| builder.contention(&contention, window));
     match &asked.output {
-        Some(path) => Ok(Said { shown: file::write(&set, "delay", path)?, remarks: contention::remarks(&contention) }),
+        Some(file) => Ok(Said { shown: filed(&set, "delay", file)?, remarks: contention::remarks(&contention) }),
         None => Ok(contention::text(&source, &contention, &set, asked.rows).into()),
     }
+}
+
+/// Writes `set` into a file; what to say of it.
+fn filed(set: &ProfileSet, kind: &str, file: &Output) -> Result<String, Error> {
+    let bytes = file.write(set, kind)?;
+    let samples = text::profiles(set, kind).map(|profile| profile.samples.len()).sum::<usize>();
+    Ok(format!("{}: {samples} stacks, {bytes} bytes", text::plain(&file.path().display().to_string())))
 }
 
 fn built(source: &Source, fill: impl FnOnce(&mut Builder<'_>, Window)) -> ProfileSet {

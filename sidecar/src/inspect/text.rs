@@ -3,8 +3,8 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 
-use profiler_proto::ProfileSet;
-use profiler_proto::model::Profile;
+use profiler_proto::model::{Dictionary, Location, Profile};
+use profiler_proto::{ProfileSet, Sample};
 
 use crate::capture::{Source, Walk};
 
@@ -15,7 +15,7 @@ pub(super) fn head(source: &Source) -> String {
 }
 
 /// A text without what a terminal would obey.
-pub(super) fn plain(text: &str) -> String {
+pub(crate) fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
@@ -65,31 +65,38 @@ pub(super) fn missing(walk: &Walk, what: &str) -> String {
     })
 }
 
-/// The profile of this type.
-pub(super) fn profile<'s>(set: &'s ProfileSet, kind: &str) -> Option<&'s Profile> {
-    set.profiles.iter().find(|profile| set.dictionary.strings.text(profile.kind.sample_type.kind) == kind)
+/// The profiles of this type: one, or of samples on processors one for each rate.
+pub(crate) fn profiles<'s>(set: &'s ProfileSet, kind: &str) -> impl Iterator<Item = &'s Profile> {
+    let text = |id| set.dictionary.strings.text(id);
+    set.profiles.iter().filter(move |profile| text(profile.kind.sample_type.kind) == kind)
 }
 
-/// The sum of a type's values.
-pub(super) fn total(set: &ProfileSet, kind: &str) -> i64 {
-    let samples = profile(set, kind).map_or(&[][..], |profile| &profile.samples);
-    samples.iter().fold(0, |sum, sample| sum.saturating_add(sample.value))
+/// What the samples of a type are worth, with the samples: nanoseconds of those on processors.
+fn worth<'s>(set: &'s ProfileSet, kind: &str) -> impl Iterator<Item = (i64, &'s Sample)> {
+    profiles(set, kind).flat_map(|profile| {
+        let each = if profile.kind.is_cpu(&set.dictionary) { profile.kind.period } else { 1 };
+        profile.samples.iter().map(move |sample| (sample.value.saturating_mul(each), sample))
+    })
 }
 
-/// Value by function: of its own, and with all that it called.
-pub(super) fn by_function(set: &ProfileSet, kind: &str) -> HashMap<String, (i64, i64)> {
+/// The sum of a type's values, of samples on processors of their time.
+pub(crate) fn total(set: &ProfileSet, kind: &str) -> i64 {
+    worth(set, kind).fold(0, |sum, (value, _)| sum.saturating_add(value))
+}
+
+/// Value, or time, by function: of its own, and with all that it called.
+pub(crate) fn by_function(set: &ProfileSet, kind: &str) -> HashMap<String, (i64, i64)> {
     let mut functions: HashMap<String, (i64, i64)> = HashMap::new();
-    let Some(profile) = profile(set, kind) else { return functions };
-    for sample in &profile.samples {
+    for (value, sample) in worth(set, kind) {
         let mut seen = HashSet::new();
         for (depth, name) in names(set, sample).into_iter().enumerate() {
             let (own, all) = functions.entry(name.clone()).or_default();
             if depth == 0 {
-                *own = own.saturating_add(sample.value);
+                *own = own.saturating_add(value);
             }
             // A function that calls itself stands in the stack more than once.
             if seen.insert(name) {
-                *all = all.saturating_add(sample.value);
+                *all = all.saturating_add(value);
             }
         }
     }
@@ -97,17 +104,26 @@ pub(super) fn by_function(set: &ProfileSet, kind: &str) -> HashMap<String, (i64,
 }
 
 /// Functions of a sample's stack, leaf first.
-fn names(set: &ProfileSet, sample: &profiler_proto::Sample) -> Vec<String> {
+fn names(set: &ProfileSet, sample: &Sample) -> Vec<String> {
     let dictionary = &set.dictionary;
     let stack = dictionary.stacks.get(sample.stack);
     let locations = stack.map_or(&[][..], |stack| &stack.locations).iter();
-    let lines = locations.filter_map(|id| dictionary.locations.get(*id)).flat_map(|location| &location.lines);
-    let functions = lines.filter_map(|line| dictionary.functions.get(line.function));
-    functions.map(|function| plain(dictionary.strings.text(function.name))).collect()
+    locations
+        .filter_map(|id| dictionary.locations.get(*id))
+        .flat_map(|location| names_at(location, dictionary))
+        .collect()
+}
+
+/// The functions at a location, innermost first; its address where it has no name.
+fn names_at(location: &Location, dictionary: &Dictionary) -> Vec<String> {
+    let functions = location.lines.iter().filter_map(|line| dictionary.functions.get(line.function));
+    let names = functions.map(|function| plain(dictionary.strings.text(function.name)));
+    let names: Vec<String> = names.filter(|name| !name.is_empty()).collect();
+    if names.is_empty() { vec![format!("{:#x}", location.address)] } else { names }
 }
 
 /// The functions with most of their own, then with most in all; at most `most`.
-pub(super) fn ranked(functions: HashMap<String, (i64, i64)>, most: usize) -> Vec<(String, (i64, i64))> {
+pub(crate) fn ranked(functions: HashMap<String, (i64, i64)>, most: usize) -> Vec<(String, (i64, i64))> {
     let mut rows: Vec<_> = functions.into_iter().filter(|(_, (_, all))| *all != 0).collect();
     rows.sort_by(|(a, x), (b, y)| (y.0, y.1, a).cmp(&(x.0, x.1, b)));
     rows.truncate(most);
@@ -115,6 +131,6 @@ pub(super) fn ranked(functions: HashMap<String, (i64, i64)>, most: usize) -> Vec
 }
 
 /// A share in per cent.
-pub(super) fn percent(part: i64, of: i64) -> f64 {
+pub(crate) fn percent(part: i64, of: i64) -> f64 {
     if of == 0 { 0.0 } else { 100.0 * part as f64 / of as f64 }
 }

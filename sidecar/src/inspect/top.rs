@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use profiler::Ledger;
+use profiler_proto::loss::Loss;
 
 use crate::assemble::Granularity;
 use crate::capture::profile::{is_system, places_of};
@@ -19,7 +20,7 @@ use crate::config::Filter;
 use crate::error::Error;
 use crate::pipeline::{self, Pipeline, assembled};
 use crate::privilege;
-use crate::record::{check, hottest, interrupted, joined, write};
+use crate::record::{Output, hottest, interrupted, joined, lost_since, lost_text, process_of, why_none};
 use crate::target::Process;
 
 use super::arguments::TopArguments;
@@ -36,19 +37,16 @@ const REDRAW: (&str, &str) = ("\x1b[H\x1b[2J", "\n(Ctrl-C ends it)");
 /// # Errors
 /// When there is no such process, or nothing can be known of it.
 pub fn top(asked: &TopArguments) -> Result<(), Error> {
-    let process = Process::find(asked.pid).map_err(|fault| {
-        let remedy = "give the id of a process that `ps` shows in this pid namespace";
-        Error::new(format!("process {}", asked.pid), fault.to_string(), remedy)
-    })?;
+    let process = process_of(asked.pid)?;
     // Before any work: a file that cannot be written is told at once.
-    asked.output.as_deref().map_or(Ok(()), check)?;
-    let source = runtime_of(process);
-    let cpu = match Pipeline::open(options(asked), Arc::<Ledger>::default(), true) {
+    asked.output.as_ref().map_or(Ok(()), Output::check)?;
+    let (source, ledger) = (runtime_of(process), Arc::<Ledger>::default());
+    let cpu = match Pipeline::open(options(asked), Arc::clone(&ledger), true) {
         Err(why) if !matches!(source, Some(Ok(_))) || asked.output.is_some() => return Err(why),
         cpu => cpu,
     };
     privilege::drop_setup()?;
-    let mut top = Top { asked, process, cpu, source, stopped: interrupted() };
+    let mut top = Top { asked, process, cpu, source, ledger, lost: Loss::default(), stopped: interrupted() };
     let is_terminal = io::stdout().is_terminal() && asked.output.is_none();
     loop {
         let text = top.next()?;
@@ -74,6 +72,9 @@ struct Top<'a> {
     cpu: Result<Pipeline, Error>,
     /// Its runtime, where it is a Go program that can be read; else, why it cannot, if it is one.
     source: Option<Result<Source, Error>>,
+    ledger: Arc<Ledger>,
+    /// Lost before the interval.
+    lost: Loss,
     stopped: Arc<AtomicBool>,
 }
 
@@ -89,19 +90,21 @@ impl Top<'_> {
         match &self.source {
             Some(Ok(source)) => match runtime(source) {
                 Ok(runtime) => text += &runtime,
-                Err(why) => _ = writeln!(text, "\nits runtime is not read: {why}"),
+                Err(why) => _ = writeln!(text, "\nits runtime is not read: {}", plain(&why.to_string())),
             },
-            Some(Err(why)) => _ = writeln!(text, "\nits runtime is not read: {why}"),
+            Some(Err(why)) => _ = writeln!(text, "\nits runtime is not read: {}", plain(&why.to_string())),
             None => text.push('\n'),
         }
         match (&mut self.cpu, &self.source) {
-            (Ok(pipeline), _) => text += &on_processors(pipeline, self.asked, took)?,
+            (Ok(pipeline), _) => {
+                text += &on_processors(pipeline, self.process, self.asked, took, (&self.lost, &self.ledger))?;
+            }
             (Err(why), Some(Ok(source))) => {
                 // The last time, the process may have ended.
                 let shown = in_memory(source, self.asked.rows).unwrap_or_else(|why| why.to_string());
-                _ = writeln!(text, "CPU is not sampled: {why}\n\n{shown}");
+                _ = writeln!(text, "CPU is not sampled: {}\n\n{shown}", plain(&why.to_string()));
             }
-            (Err(why), _) => _ = writeln!(text, "CPU is not sampled: {why}"),
+            (Err(why), _) => _ = writeln!(text, "CPU is not sampled: {}", plain(&why.to_string())),
         }
         if !self.process.is_alive() {
             text += "the process has ended\n";
@@ -116,6 +119,7 @@ impl Top<'_> {
             // What was sampled since is of no interval.
             pipeline.turn(Duration::ZERO);
             drop(pipeline.end(SystemTime::now()));
+            self.lost = self.ledger.account().lost;
         }
         while begun.elapsed() < self.asked.interval && !self.is_over() {
             let turn = TURN.min(self.asked.interval.saturating_sub(begun.elapsed()));
@@ -139,19 +143,25 @@ fn runtime_of(process: Process) -> Option<Result<Source, Error>> {
 }
 
 /// The table of functions, or what was written instead.
-fn on_processors(pipeline: &mut Pipeline, asked: &TopArguments, took: Duration) -> Result<String, Error> {
+fn on_processors(
+    pipeline: &mut Pipeline,
+    process: Process,
+    asked: &TopArguments,
+    took: Duration,
+    (before, ledger): (&Loss, &Ledger),
+) -> Result<String, Error> {
     pipeline.turn(Duration::ZERO);
     let interval = pipeline.end(SystemTime::now());
     let stacks = interval.stacks();
-    let lost: u64 = interval.lost.iter().map(|(_, count)| count).sum();
+    let lost = lost_text(&lost_since(before, &ledger.account().lost));
     let (sets, seconds) = (assembled(&interval.windows, &interval.lost, Granularity::Lines), took.as_secs_f64());
-    let mut text = format!("{stacks} samples within {seconds:.1} s at {} Hz, {lost} lost", asked.rate_hz);
-    if let Some(path) = &asked.output {
-        let size = write(&joined(sets), path)?;
-        return Ok(format!("{text}; {size} bytes in {}\n", path.display()));
+    let mut text = format!("{stacks} samples within {seconds:.1} s at {} Hz, {lost}", asked.rate_hz);
+    if let Some(file) = &asked.output {
+        let size = file.write(&joined(sets, asked.rate_hz, took), "samples")?;
+        return Ok(format!("{text}; {size} bytes in {}\n", plain(&file.path().display().to_string())));
     }
     if stacks == 0 {
-        return Ok(text + ": it spent no time on a processor\n");
+        return Ok(format!("{text}: {}\n", why_none(pipeline, process)));
     }
     // One process has one window, or one for each program that it ran.
     for set in &sets {

@@ -1,20 +1,24 @@
 //! The command `record`: one capture of a process, or of a command with its descendants, into a file.
 //!
 //! In: whom, how long, where to ([`Options`]). Out: a file whose name says its form, a table of the hottest functions on standard error.
-//! One thread samples; another one waits for Ctrl-C, which ends the capture early and keeps it.
+//! One thread samples; another one waits for Ctrl-C and other signals that ask to end, which ends the capture early and keeps it.
 
 mod command;
+mod lost;
 mod output;
 mod session;
+mod subject;
 mod top;
+mod windows;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::time::Duration;
 
 pub use self::command::{HOLD, hold};
-pub use self::output::{Form, check, joined, write};
+pub use self::lost::{lost_since, lost_text};
+pub use self::output::{Output, joined};
 pub use self::session::{interrupted, main};
+pub use self::subject::{process_of, why_none};
 pub use self::top::table as hottest;
 
 /// What to record.
@@ -25,7 +29,7 @@ pub struct Options {
     /// How long at most; `None`: until the command ends, or Ctrl-C.
     pub duration: Option<Duration>,
     /// Where to.
-    pub output: PathBuf,
+    pub output: Output,
     /// Samples a second and processor.
     pub rate_hz: u32,
     /// Whether stacks go on into the kernel.

@@ -1,20 +1,27 @@
-//! Files of one capture.
+//! A file that a capture is written to.
 //!
-//! In: one set for each process. Out: a file, written beside its place and moved there, so that it is whole or not there.
+//! In: a name, which says the form; a set. Out: the file, written beside its place and moved there, so that it is whole or not there. Who may write
+//! to the folder, too, cannot have another file written instead: no link is followed, and nothing but a regular file is replaced.
 
+use std::collections::hash_map::RandomState;
 use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::hash::{BuildHasher as _, Hasher as _};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::{fs, io};
+use std::time::{Duration, UNIX_EPOCH};
 
-use profiler_proto::model::{Value, join};
+use clap::builder::{PathBufValueParser, TypedValueParser};
+use profiler_proto::model::{Kind, Profile, Value, join};
 use profiler_proto::svg::{self, Graph};
 use profiler_proto::{ProfileSet, folded, pprof};
 
 use crate::error::Error;
+use crate::inspect::text::profiles;
 
 /// What a file is, as its name says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
+pub(super) enum Form {
     /// `.pb.gz`: pprof, as Go writes it.
     Pprof,
     /// `.pb`: pprof without gzip.
@@ -27,98 +34,142 @@ pub enum Form {
 
 impl Form {
     /// The form that the name of `path` says.
-    ///
-    /// # Errors
-    /// If it says none that can be written.
-    pub fn of(path: &Path) -> Result<Self, Error> {
-        let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
-        let ends_with = |end: &str| name.len() > end.len() && name.ends_with(end);
+    pub(super) fn of(path: &Path) -> Option<Self> {
+        let name = path.file_name().map(OsStr::as_encoded_bytes).unwrap_or_default();
+        let ends_with = |end: &str| name.len() > end.len() && name.ends_with(end.as_bytes());
         match () {
-            () if ends_with(".pb.gz") || ends_with(".pprof") => Ok(Self::Pprof),
-            () if ends_with(".pb") => Ok(Self::PprofPlain),
-            () if ends_with(".folded") => Ok(Self::Folded),
-            () if ends_with(".svg") => Ok(Self::Svg),
-            () => {
-                let why = "the name does not say which form the file is to have";
-                Err(Error::new(path.display().to_string(), why, "end it in .pb.gz, .pb, .folded or .svg"))
-            }
+            () if ends_with(".pb.gz") || ends_with(".pprof") => Some(Self::Pprof),
+            () if ends_with(".pb") => Some(Self::PprofPlain),
+            () if ends_with(".folded") => Some(Self::Folded),
+            () if ends_with(".svg") => Some(Self::Svg),
+            () => None,
         }
     }
 
-    fn bytes(self, set: &ProfileSet) -> Vec<u8> {
+    /// A file of `set`, which is one capture; of folded stacks and flame graphs, the type `kind`.
+    fn bytes(self, set: &ProfileSet, kind: &str) -> Vec<u8> {
         match self {
-            Self::Pprof => pprof::encode(set),
-            Self::PprofPlain => pprof::encode_uncompressed(set),
+            Self::Pprof => pprof::encode_compact_gzip(set, |key| key.into()),
+            Self::PprofPlain => pprof::encode_compact(set, |key| key.into()),
             Self::Folded => {
-                let lines = set.profiles.iter().map(|p| folded::encode(p, &set.dictionary, folded::Tags::Left));
+                let lines = profiles(set, kind).map(|p| folded::encode(p, &set.dictionary, folded::Tags::Left));
                 lines.collect::<String>().into_bytes()
             }
-            Self::Svg => drawn(set).into_bytes(),
+            Self::Svg => drawn(set, kind).into_bytes(),
         }
     }
 }
 
-/// The flame graph of all profiles in `set`.
-fn drawn(set: &ProfileSet) -> String {
+/// A flame graph of the type `kind`.
+fn drawn(set: &ProfileSet, kind: &str) -> String {
     let mut graph = Graph::new();
-    set.profiles.iter().for_each(|profile| graph.add_profile(profile, &set.dictionary));
-    svg::draw(&graph, set.resource.service_name().unwrap_or("several processes"), "samples")
+    profiles(set, kind).for_each(|profile| graph.add_profile(profile, &set.dictionary));
+    let unit = profiles(set, kind).next().map_or("", |one| set.dictionary.strings.text(one.kind.sample_type.unit));
+    let title = format!("{}: {kind}", set.resource.service_name().unwrap_or("several processes"));
+    svg::draw(&graph, &title, if unit == "count" { kind } else { unit })
 }
 
-/// One set of all: that of the one process, or all of them joined, told apart by `pid` and `service`.
+/// One capture of all: the set of the one process, or all of them joined, told apart by `pid` and `service`. Without any, a capture at that rate, of the
+/// time until now, that says that there was nothing: what has no sample type cannot be read.
 #[must_use]
-pub fn joined(mut sets: Vec<ProfileSet>) -> ProfileSet {
-    if sets.len() < 2 {
-        return sets.pop().unwrap_or_default();
+pub fn joined(mut sets: Vec<ProfileSet>, rate_hz: u32, took: Duration) -> ProfileSet {
+    let is_one = sets.len() < 2;
+    if is_one && sets.iter().all(pprof::is_capture) {
+        return sets.pop().unwrap_or_else(|| empty(rate_hz, took));
     }
     let labelled: Vec<_> = sets
         .iter()
         .map(|set| {
             let pid = set.resource.get("process.pid").cloned().unwrap_or_default();
             let service = set.resource.service_name().unwrap_or_default();
-            (set, vec![("pid", pid), ("service", Value::from(service))])
+            (set, if is_one { Vec::new() } else { vec![("pid", pid), ("service", Value::from(service))] })
         })
         .collect();
     join(&labelled)
 }
 
-/// Whether a file can be written to `path`: asked before what is to be in it is recorded.
-///
-/// # Errors
-/// Why not.
-pub fn check(path: &Path) -> Result<(), Error> {
-    Form::of(path)?;
-    let beside = beside(path);
-    let tried = match fs::metadata(path) {
-        Ok(there) if there.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
-        _ => fs::write(&beside, []).and_then(|()| fs::remove_file(&beside)),
-    };
-    tried.map_err(|error| refused(path, &error))
+fn empty(rate_hz: u32, took: Duration) -> ProfileSet {
+    let mut set = ProfileSet::default();
+    let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).max(1);
+    set.profiles.push(Profile {
+        kind: Kind::cpu(&mut set.dictionary, 1_000_000_000 / i64::from(rate_hz.max(1))),
+        time_unix_nanos: nanos(UNIX_EPOCH.elapsed().unwrap_or_default().saturating_sub(took)),
+        duration_nanos: nanos(took),
+        ..Profile::default()
+    });
+    set
 }
 
-/// Writes `set` to `path`; gives the size of the file.
-///
-/// # Errors
-/// Why it cannot be.
-pub fn write(set: &ProfileSet, path: &Path) -> Result<u64, Error> {
-    let bytes = Form::of(path)?.bytes(set);
-    let beside = beside(path);
-    let written = fs::write(&beside, &bytes).and_then(|()| fs::rename(&beside, path));
-    if let Err(error) = written {
-        // The first error is the one to tell; what is left of the file may not be removable either.
-        drop(fs::remove_file(&beside));
-        return Err(refused(path, &error));
+/// Where a capture is written to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Output {
+    path: PathBuf,
+    form: Form,
+}
+
+impl Output {
+    /// The file of this name.
+    ///
+    /// # Errors
+    /// If the name says no form that can be written.
+    pub fn of(path: PathBuf) -> Result<Self, String> {
+        let why = "the name does not say which form the file is to have; end it in .pb.gz, .pb, .folded or .svg";
+        let form = Form::of(&path).ok_or_else(|| why.to_owned())?;
+        Ok(Self { path, form })
     }
-    Ok(bytes.len() as u64)
-}
 
-/// Where a file is written before it is whole.
-fn beside(path: &Path) -> PathBuf {
-    let mut beside = PathBuf::from(path).into_os_string();
-    beside.push(format!(".{}.part", std::process::id()));
-    beside.into()
-}
+    /// Reads it from the command line.
+    #[must_use]
+    pub fn parser() -> impl TypedValueParser<Value = Self> {
+        PathBufValueParser::new().try_map(Self::of)
+    }
 
-fn refused(path: &Path, error: &io::Error) -> Error {
-    Error::new(path.display().to_string(), error.to_string(), "give -o a path that can be written")
+    /// Its path.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether it can be written: asked before what is to be in it is recorded.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn check(&self) -> Result<(), Error> {
+        let (_, beside) = self.begin()?;
+        fs::remove_file(beside).map_err(|error| self.refused(&error))
+    }
+
+    /// Writes `set`, which is one capture; of folded stacks and flame graphs, the type `kind`. The size of the file.
+    ///
+    /// # Errors
+    /// Why it cannot be.
+    pub fn write(&self, set: &ProfileSet, kind: &str) -> Result<u64, Error> {
+        let bytes = self.form.bytes(set, kind);
+        let (mut file, beside) = self.begin()?;
+        if let Err(error) = file.write_all(&bytes).and_then(|()| fs::rename(&beside, &self.path)) {
+            // The first error is the one to tell; what is left of the file may not be removable either.
+            drop(fs::remove_file(&beside));
+            return Err(self.refused(&error));
+        }
+        Ok(bytes.len() as u64)
+    }
+
+    /// An empty file beside it, to be moved there: a new one, whose name nobody can have guessed and taken.
+    fn begin(&self) -> Result<(File, PathBuf), Error> {
+        match fs::symlink_metadata(&self.path) {
+            Ok(there) if !there.is_file() => {
+                let remedy = "give -o the path of a new file, or of one to be replaced";
+                return Err(Error::new(self.path.display().to_string(), "it is there and is no regular file", remedy));
+            }
+            _ => {}
+        }
+        let mut beside = self.path.clone().into_os_string();
+        beside.push(format!(".{:016x}.part", RandomState::new().build_hasher().finish()));
+        let file = File::options().write(true).create_new(true).open(&beside).map_err(|error| self.refused(&error))?;
+        Ok((file, beside.into()))
+    }
+
+    fn refused(&self, error: &io::Error) -> Error {
+        Error::new(self.path.display().to_string(), error.to_string(), "give -o a path that can be written")
+    }
 }

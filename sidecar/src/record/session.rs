@@ -11,21 +11,27 @@ use std::time::{Duration, Instant, SystemTime};
 
 use profiler::Ledger;
 use profiler_proto::ProfileSet;
+use profiler_proto::loss::Loss;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::command::Held;
-use super::output::{check, joined, write};
+use super::lost::{lost_since, lost_text};
+use super::output::joined;
+use super::subject::{process_of, why_none};
 use super::top::table;
+use super::windows::Windows;
 use super::{Options, Subject};
-use crate::assemble::Granularity;
 use crate::config::Filter;
 use crate::error::Error;
-use crate::pipeline::{self, Family, Figures, Pipeline, assembled};
+use crate::inspect::text::plain;
+use crate::pipeline::{self, Family, Interval, Pipeline};
 use crate::privilege::{self, Privilege};
 use crate::target::Process;
 
 /// Longest that records wait.
 const TURN: Duration = Duration::from_millis(100);
+/// How long a window is: in so short a time all distinct stacks find room.
+const WINDOW: Duration = Duration::from_secs(2);
 /// So many functions stand in the table.
 const MOST_ROWS: usize = 20;
 
@@ -35,42 +41,42 @@ const MOST_ROWS: usize = 20;
 /// The process is not there, the command cannot be started, nothing can be sampled, the file cannot be written.
 pub fn main(options: &Options) -> Result<(), Error> {
     // Before any work: a file that cannot be written is told at once.
-    check(&options.output)?;
+    options.output.check()?;
     Privilege::current()?.missing().iter().for_each(|missing| tracing::warn!("{missing}"));
     let ledger = Arc::<Ledger>::default();
-    let (sampled, held) = begin(options)?;
+    let (sampled, process, held) = begin(options)?;
     let mut pipeline = Pipeline::open(sampled, Arc::clone(&ledger), true)?;
     privilege::drop_setup()?;
     let stopped = interrupted();
     // What was sampled until now was not of the capture. A command begins behind that: its first samples are.
     pipeline.turn(Duration::ZERO);
     drop(pipeline.end(SystemTime::now()));
-    let before = pipeline.figures();
+    let before = ledger.account().lost;
     let child = held.map(Held::release).transpose()?;
-    let mut recording =
-        Recording { options, child, stopped: &stopped, begun: Instant::now(), progress: Progress::new() };
+    let now = Instant::now();
+    let mut recording = Recording {
+        options,
+        process,
+        child,
+        stopped: &stopped,
+        begun: now,
+        next_window: now + WINDOW,
+        windows: Windows::default(),
+        samples: 0,
+        progress: Progress::new(),
+    };
     recording.run(&mut pipeline);
-    let interval = pipeline.end(SystemTime::now());
-    let sets = assembled(&interval.windows, &interval.lost, Granularity::Addresses);
-    finish(options, sets, &Counted::between(&before, &pipeline.figures()), recording.begun.elapsed())
-}
-
-/// Samples of the capture.
-struct Counted {
-    sampled: u64,
-    lost: u64,
-}
-
-impl Counted {
-    fn between(before: &Figures, after: &Figures) -> Self {
-        let lost =
-            |figures: &Figures| figures.kernel.ring_full + figures.kernel.nested + figures.gone + figures.unreadable;
-        Self { sampled: after.sampled.saturating_sub(before.sampled), lost: lost(after).saturating_sub(lost(before)) }
+    let Recording { windows, samples, begun, .. } = recording;
+    let counted = (samples, &lost_since(&before, &ledger.account().lost));
+    finish(options, windows.sets(), counted, begun.elapsed())?;
+    if samples == 0 {
+        tracing::warn!("nothing was sampled: {}", why_none(&pipeline, process));
     }
+    Ok(())
 }
 
 /// Whom to sample, and the command that waits to be let go.
-fn begin(options: &Options) -> Result<(pipeline::Options, Option<Held>), Error> {
+fn begin(options: &Options) -> Result<(pipeline::Options, Process, Option<Held>), Error> {
     let sampled = |filter, family| pipeline::Options {
         rate_hz: options.rate_hz,
         kernel: options.kernel,
@@ -80,24 +86,27 @@ fn begin(options: &Options) -> Result<(pipeline::Options, Option<Held>), Error> 
     };
     match &options.subject {
         Subject::Process(pid) => {
-            Process::find(*pid).map_err(|fault| {
-                let remedy = "give -p the id of a process that `ps` shows in this pid namespace";
-                Error::new(format!("process {pid}"), fault.to_string(), remedy)
-            })?;
-            Ok((sampled(Filter { pids: vec![*pid], ..Filter::default() }, None), None))
+            let process = process_of(*pid)?;
+            Ok((sampled(Filter { pids: vec![*pid], ..Filter::default() }, None), process, None))
         }
         Subject::Command(command) => {
             let held = Held::start(command)?;
-            Ok((sampled(Filter::default(), Some(Family::of(held.child.id()))), Some(held)))
+            let process = process_of(held.child.id())?;
+            Ok((sampled(Filter::default(), Some(Family::of(process.pid()))), process, Some(held)))
         }
     }
 }
 
 struct Recording<'a> {
     options: &'a Options,
+    process: Process,
     child: Option<Child>,
     stopped: &'a AtomicBool,
     begun: Instant,
+    next_window: Instant,
+    windows: Windows,
+    /// In the windows that ended.
+    samples: u64,
     progress: Progress,
 }
 
@@ -107,12 +116,23 @@ impl Recording<'_> {
         while !self.is_over() {
             let left = self.options.duration.map_or(TURN, |duration| duration.saturating_sub(self.begun.elapsed()));
             pipeline.turn(TURN.min(left));
+            if Instant::now() >= self.next_window {
+                self.next_window = Instant::now() + WINDOW;
+                // What was lost where nothing was sampled is told with the next windows.
+                pipeline.end_of_profiles(SystemTime::now()).iter().for_each(|interval| self.add(interval));
+            }
             self.progress.show(self.begun.elapsed(), self.options.duration, pipeline.figures().sampled);
         }
         // What was sampled last is in the ring.
         pipeline.stop();
         self.end_command();
+        self.add(&pipeline.end(SystemTime::now()));
         self.progress.clear();
+    }
+
+    fn add(&mut self, interval: &Interval) {
+        self.samples = self.samples.saturating_add(interval.stacks());
+        self.windows.add(interval);
     }
 
     /// Ends a command that outlives its recording, as SIGTERM does.
@@ -126,11 +146,10 @@ impl Recording<'_> {
     }
 
     fn is_over(&mut self) -> bool {
-        let ended = match (&mut self.child, &self.options.subject) {
+        let ended = match &mut self.child {
             // An error says that nobody can wait for it: it is gone, too.
-            (Some(child), _) => !matches!(child.try_wait(), Ok(None)),
-            (None, Subject::Process(pid)) => Process::find(*pid).is_err(),
-            (None, Subject::Command(_)) => true,
+            Some(child) => !matches!(child.try_wait(), Ok(None)),
+            None => !self.process.is_alive(),
         };
         let late = self.options.duration.is_some_and(|duration| self.begun.elapsed() >= duration);
         ended || late || self.stopped.load(Ordering::Relaxed)
@@ -138,29 +157,29 @@ impl Recording<'_> {
 }
 
 /// Writes the file, says what is in it.
-fn finish(options: &Options, sets: Vec<ProfileSet>, counted: &Counted, took: Duration) -> Result<(), Error> {
+fn finish(
+    options: &Options,
+    sets: Vec<ProfileSet>,
+    (samples, lost): (u64, &Loss),
+    took: Duration,
+) -> Result<(), Error> {
     let processes = sets.len();
-    let set = joined(sets);
-    let size = write(&set, &options.output)?;
-    let Counted { sampled, lost } = counted;
+    let set = joined(sets, options.rate_hz, took);
+    let size = options.output.write(&set, "samples")?;
     let text = format!(
-        "{}\n{sampled} samples of {processes} processes in {:.1} s at {} Hz, {lost} lost; {size} bytes in {}\n",
+        "{}\n{samples} samples of {processes} processes in {:.1} s at {} Hz, {}; {size} bytes in {}\n",
         table(&set, MOST_ROWS),
         took.as_secs_f64(),
         options.rate_hz,
-        options.output.display(),
+        lost_text(lost),
+        plain(&options.output.path().display().to_string()),
     );
     // The file is written: a closed terminal is no failure.
     drop(io::stderr().write_all(text.as_bytes()));
-    if *sampled == 0 {
-        tracing::warn!(
-            "nothing was sampled: no time was spent on a CPU, or `profiler-sidecar doctor` says what is missing"
-        );
-    }
     Ok(())
 }
 
-/// A flag that Ctrl-C and SIGTERM set.
+/// A flag that Ctrl-C, SIGTERM, SIGQUIT and, unless it is ignored (`nohup`), SIGHUP set.
 ///
 /// A second one ends the program, as without us.
 #[must_use]
@@ -171,13 +190,23 @@ pub fn interrupted() -> Arc<AtomicBool> {
         let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_io().build() else { return };
         runtime.block_on(async {
             use tokio::signal::unix::{SignalKind, signal};
-            let (Ok(mut interrupt), Ok(mut terminate)) =
-                (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+            let (Ok(mut interrupt), Ok(mut terminate), Ok(mut quit)) =
+                (signal(SignalKind::interrupt()), signal(SignalKind::terminate()), signal(SignalKind::quit()))
             else {
                 return;
             };
+            let mut hangup = if ignores_hangup() { None } else { signal(SignalKind::hangup()).ok() };
             loop {
-                tokio::select! { _ = interrupt.recv() => {} _ = terminate.recv() => {} }
+                tokio::select! {
+                    _ = interrupt.recv() => {}
+                    _ = terminate.recv() => {}
+                    _ = quit.recv() => {}
+                    Some(()) = async { hangup.as_mut()?.recv().await } => {
+                        // A terminal that goes away may say so twice: nobody insists.
+                        set.store(true, Ordering::Relaxed);
+                        continue;
+                    }
+                }
                 if set.swap(true, Ordering::Relaxed) {
                     std::process::exit(130);
                 }
@@ -188,6 +217,13 @@ pub fn interrupted() -> Arc<AtomicBool> {
         tracing::warn!(%error, "Ctrl-C ends without a file");
     }
     flag
+}
+
+/// Whether who started us wants us to outlive the terminal, as `nohup` does: proc(5), a hexadecimal set.
+fn ignores_hangup() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
+    ignored.is_some_and(|ignored| ignored & 1 != 0)
 }
 
 /// A line on a terminal that says how far it is.

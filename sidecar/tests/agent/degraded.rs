@@ -77,7 +77,7 @@ fn what_cannot_be_recorded_is_named() {
     }
     let said = refused(&["record", "-p", "4194303", "-o", "/tmp/out.pb.gz"], 1);
     assert!(said.contains("process 4194303") && said.contains("`ps`"), "{said}");
-    let said = refused(&["record", "-p", "1", "-o", "/tmp/out.doc"], 1);
+    let said = refused(&["record", "-p", "1", "-o", "/tmp/out.doc"], 2);
     assert!(said.contains("/tmp/out.doc") && said.contains(".pb.gz"), "{said}");
     let own = std::process::id().to_string();
     // At once: nobody records for an hour what cannot be written.

@@ -27,8 +27,11 @@ mod top;
 mod undivided;
 mod untouched;
 
+use std::io::Write as _;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use http::get;
@@ -190,6 +193,78 @@ fn a_command_is_recorded_with_what_it_starts() {
     let said = String::from_utf8_lossy(&ran.stderr);
     assert_eq!(ran.status.code(), Some(1), "{said}");
     assert_eq!(said.matches("/no/such/program").count(), 1, "{said}");
+}
+
+/// Check that a recorded command has the recorder's standard input, and that nobody but the recorder lets it begin.
+#[test]
+fn a_command_begins_when_its_recorder_says_so() {
+    if !is_root() {
+        return;
+    }
+    let folder = folder("threshold");
+    let mut record = agent(&["record", "-o"]);
+    record.arg(folder.join("out.folded")).args(["-c", "sh", "-c", "cat > \"$0\""]).arg(folder.join("read"));
+    let mut child = record.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"a line\n").unwrap();
+    let name = SocketAddr::from_abstract_name(format!("profiler-sidecar-{}", child.id())).unwrap();
+    let mut strangers = Vec::new();
+    let status = loop {
+        strangers.extend(UnixStream::connect_addr(&name));
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+    };
+    assert!(status.success() && strangers.is_empty(), "{status} {strangers:?}");
+    assert_eq!(std::fs::read_to_string(folder.join("read")).unwrap(), "a line\n");
+    let alone = agent(&["hold-and-exec", "true"]).stdin(Stdio::null()).output().unwrap();
+    let told = String::from_utf8_lossy(&alone.stderr);
+    assert!(alone.status.code() == Some(1) && told.contains("for `record -c` alone"), "{told}");
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+/// A recording under way of a process, at a point from which on a signal ends it early.
+fn recording(pid: u32, output: &Path) -> Running {
+    let record = Running::agent(agent(&["record", "-d", "10m", "-p", &pid.to_string(), "-o"]).arg(output));
+    let until = Instant::now() + DEADLINE;
+    let catches_hangup = |status: &str| {
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+        u64::from_str_radix(caught.trim(), 16).unwrap() & 1 != 0
+    };
+    while !catches_hangup(&std::fs::read_to_string(format!("/proc/{}/status", record.pid())).unwrap()) {
+        assert!(Instant::now() < until, "{}", record.log());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    record
+}
+
+/// Check that a terminal that goes away ends a recording, which is kept.
+#[test]
+fn a_recording_outlives_its_terminal() {
+    if !is_root() {
+        return;
+    }
+    let (program, folder) = (go_program("parked"), folder("hangup"));
+    let record = recording(program.pid(), &folder.join("out.pb"));
+    // The second one finds it ended, or is no reason to hurry.
+    record.signal("-HUP");
+    record.signal("-HUP");
+    assert_eq!(record.ended(), Some(0));
+    assert_eq!(decode(&std::fs::read(folder.join("out.pb")).unwrap()).profiles.len(), 1);
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+/// Check that the recording of a process is over when it has ended, though nobody has asked how, and that without a sample the file can be read.
+#[test]
+fn a_recording_ends_with_its_process() {
+    if !is_root() {
+        return;
+    }
+    let (sleeper, folder) = (Running::program(Command::new("sleep").arg("600")), folder("ended"));
+    let record = recording(sleeper.pid(), &folder.join("out.pb.gz"));
+    sleeper.signal("-KILL");
+    assert_eq!(record.ended(), Some(0));
+    assert_eq!(decode(&std::fs::read(folder.join("out.pb.gz")).unwrap()).profiles.len(), 1);
+    std::fs::remove_dir_all(folder).unwrap();
 }
 
 /// Check that without privilege the agent runs, says what is missing, and receives.

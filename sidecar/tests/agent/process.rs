@@ -83,9 +83,18 @@ impl Running {
     }
 
     /// Ends it by SIGTERM; its exit code.
-    pub(crate) fn end(mut self) -> Option<i32> {
-        let killed = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
-        assert!(killed.success());
+    pub(crate) fn end(self) -> Option<i32> {
+        self.signal("-TERM");
+        self.ended()
+    }
+
+    pub(crate) fn signal(&self, signal: &str) {
+        let sent = Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+    }
+
+    /// Waits until it has ended; its exit code.
+    pub(crate) fn ended(mut self) -> Option<i32> {
         self.child.wait().unwrap().code()
     }
 }

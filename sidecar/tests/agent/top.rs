@@ -59,7 +59,7 @@ fn an_interval_is_written_as_a_file() {
     }
     let refused = agent(&["top", &pid, "-o"]).arg(folder.join("out.txt")).output().unwrap();
     let told = String::from_utf8_lossy(&refused.stderr);
-    assert!(refused.status.code() == Some(1) && told.contains("does not say which form"), "{told}");
+    assert!(refused.status.code() == Some(2) && told.contains("does not say which form"), "{told}");
     std::fs::remove_dir_all(folder).unwrap();
 }
 

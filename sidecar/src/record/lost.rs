@@ -1,0 +1,33 @@
+//! What was lost, as a person reads it.
+//!
+//! In: what the ledger says was lost, before and after. Out: how much, and why. Pure.
+
+use profiler_proto::loss::{Cause, Loss};
+
+/// What was lost since it was `before`.
+#[must_use]
+pub fn lost_since(before: &Loss, now: &Loss) -> Loss {
+    let mut since = Loss::default();
+    now.iter().for_each(|(cause, count)| since.add(cause, count.saturating_sub(before.count(cause))));
+    since
+}
+
+/// "0 lost", or "20 lost (16 …, 4 …)".
+#[must_use]
+pub fn lost_text(lost: &Loss) -> String {
+    let causes: Vec<String> =
+        lost.iter().filter(|(_, count)| *count > 0).map(|(cause, count)| format!("{count} {}", why(cause))).collect();
+    let causes = if causes.is_empty() { String::new() } else { format!(" ({})", causes.join(", ")) };
+    format!("{} lost{causes}", lost.total())
+}
+
+fn why(cause: Cause) -> &'static str {
+    match cause {
+        Cause::RingFull => "for which there was no room in the ring that the kernel writes to",
+        Cause::NoScratch => "for which there was no room in the kernel to take them",
+        Cause::Gone => "of processes that ended before they were looked at",
+        Cause::AggregateFull => "for which there was no room beside all other distinct stacks",
+        Cause::Failed => "that could not be read, which is a bug",
+        other => other.name(),
+    }
+}

@@ -1,0 +1,38 @@
+//! A process that is meant by its number.
+//!
+//! In: a pid. Out: the process, which a later one of the same number is not taken for; why nothing is sampled of it.
+
+use crate::discover::BELOW;
+use crate::error::Error;
+use crate::pipeline::Pipeline;
+use crate::target::{Process, State};
+
+/// The process of this number.
+///
+/// # Errors
+/// When there is none, it has ended, or it is a thread of the kernel.
+pub fn process_of(pid: u32) -> Result<Process, Error> {
+    let remedy = "give the id of a process that `ps` shows in this pid namespace";
+    let refused = |why: String| Error::new(format!("process {pid}"), why, remedy);
+    let (process, _, stat) = Process::find_with(pid).map_err(|fault| refused(fault.to_string()))?;
+    if stat.is_kernel_thread {
+        return Err(refused("it is a thread of the kernel, which is not sampled by itself".to_owned()));
+    }
+    if stat.state == State::Ended {
+        return Err(refused("it has ended, and its parent has not asked how".to_owned()));
+    }
+    Ok(process)
+}
+
+/// Why there is no sample of a process.
+#[must_use]
+pub fn why_none(pipeline: &Pipeline, process: Process) -> String {
+    let target = pipeline.targets().into_iter().find(|target| target.process == process);
+    match target {
+        Some(target) if target.is_below => BELOW.to_owned(),
+        Some(target) => target.profiled.as_ref().err().map_or_else(|| IDLE.to_owned(), ToString::to_string),
+        None => IDLE.to_owned(),
+    }
+}
+
+const IDLE: &str = "it spent no time on a processor";

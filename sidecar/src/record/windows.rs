@@ -1,0 +1,37 @@
+//! The windows of a recording, summed.
+//!
+//! In: intervals, one after the other. Out: one set for each process. A window holds so many bytes and no more: a long recording has many of them, and
+//! what it holds in all is what is distinct in it.
+
+use std::collections::BTreeMap;
+
+use profiler_proto::ProfileSet;
+use profiler_proto::model::Merge;
+use profiler_proto::resource::Resource;
+
+use crate::assemble::Granularity;
+use crate::pipeline::{Interval, assembled};
+use crate::target::Process;
+
+/// What was recorded of each process until now.
+#[derive(Debug, Default)]
+pub(super) struct Windows(BTreeMap<Process, (Merge, Resource)>);
+
+impl Windows {
+    /// Adds all windows of one interval.
+    pub(super) fn add(&mut self, interval: &Interval) {
+        let sets = assembled(&interval.windows, &interval.lost, Granularity::Addresses);
+        for ((window, _), set) in interval.windows.iter().zip(sets) {
+            let (sum, resource) = self.0.entry(window.process()).or_default();
+            sum.add(&set);
+            // The last program that it ran is what the set is of.
+            *resource = set.resource;
+        }
+    }
+
+    /// One set for each process.
+    pub(super) fn sets(self) -> Vec<ProfileSet> {
+        let sums = self.0.into_values();
+        sums.map(|(sum, resource)| ProfileSet { resource, ..sum.finish() }).collect()
+    }
+}
