@@ -36,7 +36,7 @@ pub struct Heap {
 pub enum State {
     /// As of the last garbage collection.
     Collected,
-    /// No garbage was collected yet: all allocations so far, as `runtime.MemProfile` then reports.
+    /// No garbage collection has counted a sample yet: all allocations so far, as `runtime.MemProfile` then reports. Some of them fall out again once one has.
     NoCollection,
     /// Garbage was collected, and not one allocation was sampled: the whole list was read, and nothing is in it.
     Unsampled,
@@ -52,7 +52,9 @@ impl State {
     pub fn advice(self) -> Option<&'static str> {
         match self {
             Self::Collected => None,
-            Self::NoCollection => Some("no garbage was collected yet: these are all allocations since the start"),
+            Self::NoCollection => {
+                Some("no garbage collection has counted any yet: these are all allocations since the start")
+            }
             Self::Unsampled => Some(
                 "not one allocation was sampled yet: one is for each runtime.MemProfileRate bytes, on average; \
                  GODEBUG=profstackdepth=0 keeps it so, and block and mutex profiles empty, too",
@@ -141,8 +143,12 @@ pub fn heap<M: Memory>(
     if !is_left_out && heap.records.iter().all(Record::is_empty) {
         heap = read(State::NoCollection)?;
         if has_collected(memory, variables)? {
-            let is_empty = heap.walk.is_whole() && heap.records.iter().all(Record::is_empty);
-            heap.state = if is_empty { State::Unsampled } else { State::Collected };
+            let is_empty = heap.records.iter().all(Record::is_empty);
+            heap.state = match (is_empty, heap.walk.is_whole()) {
+                (false, _) => State::NoCollection,
+                (true, true) => State::Unsampled,
+                (true, false) => State::Collected,
+            };
         }
     }
     // What was allocated before it was turned off, be it by the runtime on its way to `main`, may have been sampled.

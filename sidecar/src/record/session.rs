@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use profiler::Ledger;
 use profiler_proto::ProfileSet;
-use profiler_proto::loss::Loss;
+use profiler_proto::loss::{Cause, Loss};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::command::Held;
@@ -21,6 +21,7 @@ use super::subject::{process_of, why_none};
 use super::top::table;
 use super::windows::Windows;
 use super::{Options, Subject};
+use crate::budget::Usage;
 use crate::config::Filter;
 use crate::error::Error;
 use crate::inspect::text::plain;
@@ -30,6 +31,8 @@ use crate::target::Process;
 
 /// Longest that records wait.
 const TURN: Duration = Duration::from_millis(100);
+/// Most memory that a recording of thousands of processes takes, in bytes; what is sampled beyond is lost.
+const MEMORY: u64 = 1 << 30;
 /// How long a window is: in so short a time all distinct stacks find room.
 const WINDOW: Duration = Duration::from_secs(2);
 /// So many functions stand in the table.
@@ -64,6 +67,7 @@ pub fn main(options: &Options) -> Result<(), Error> {
         windows: Windows::default(),
         samples: 0,
         progress: Progress::new(),
+        ledger: &ledger,
     };
     recording.run(&mut pipeline);
     let Recording { windows, samples, begun, .. } = recording;
@@ -108,6 +112,7 @@ struct Recording<'a> {
     /// In the windows that ended.
     samples: u64,
     progress: Progress,
+    ledger: &'a Ledger,
 }
 
 impl Recording<'_> {
@@ -131,6 +136,9 @@ impl Recording<'_> {
     }
 
     fn add(&mut self, interval: &Interval) {
+        if Usage::read().is_ok_and(|usage| usage.resident > MEMORY) {
+            return self.ledger.lost(interval.stacks(), Cause::AggregateFull);
+        }
         self.samples = self.samples.saturating_add(interval.stacks());
         self.windows.add(interval);
     }

@@ -42,7 +42,7 @@ fn what_was_collected_is_known_where_nothing_is_published() {
         (0, 0, State::NoCollection),
         (3, 0, State::Unsampled),
         (0, 0x20000, State::NoCollection),
-        (3, 0x20000, State::Collected),
+        (3, 0x20000, State::NoCollection),
     ] {
         let memory = roots(list, 524_288).with(0x20000, &[&header[..], &future].concat());
         let memory = memory.with(0x10000 + collections::COUNT as u64, &[collected]);
