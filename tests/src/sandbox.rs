@@ -8,19 +8,19 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 use crate::Result;
 
-/// Calls that were trapped but those of `process_vm_readv`, and the number of the first of them.
+/// Calls that were trapped but those counted below, and the number of the first of them.
 static TRAPPED: AtomicU64 = AtomicU64::new(0);
 static FIRST: AtomicI32 = AtomicI32::new(-1);
 static READS: AtomicU64 = AtomicU64::new(0);
 static LOOKS: AtomicU64 = AtomicU64::new(0);
 
-/// How many calls of `process_vm_readv` were trapped that read memory of a process.
+/// How many calls of `process_vm_readv` were trapped.
 #[must_use]
 pub fn trapped_reads() -> u64 {
     READS.load(Ordering::Relaxed)
 }
 
-/// How many more there were that only ask whether an address can be read: of process 0, which there is not.
+/// How many calls of `rt_sigprocmask` were trapped that change nothing, and only ask whether an address can be read.
 #[must_use]
 pub fn trapped_looks() -> u64 {
     LOOKS.load(Ordering::Relaxed)
@@ -80,11 +80,15 @@ struct TrapInfo {
 }
 
 extern "C" fn on_trap(_: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    // SAFETY: a handler with SA_SIGINFO gets a valid siginfo_t, of which this is the beginning, and a valid ucontext_t.
-    let (call, first) = unsafe { ((*info.cast::<TrapInfo>()).call, first_argument(&*context.cast())) };
+    // SAFETY: a handler with SA_SIGINFO gets a valid siginfo_t, of which this is the beginning, and a valid ucontext_t, which is its own.
+    let (call, context) = unsafe { ((*info.cast::<TrapInfo>()).call, &mut *context.cast::<libc::ucontext_t>()) };
+    let first = first_argument(context);
     if i64::from(call) == libc::SYS_process_vm_readv {
-        let count = if first == 0 { &LOOKS } else { &READS };
-        count.fetch_add(1, Ordering::Relaxed);
+        READS.fetch_add(1, Ordering::Relaxed);
+    } else if i64::from(call) == libc::SYS_rt_sigprocmask && first == u64::MAX {
+        LOOKS.fetch_add(1, Ordering::Relaxed);
+        // What the kernel says where it can be read.
+        set_outcome(context, -i64::from(libc::EINVAL));
     } else {
         // Only the first one is of interest.
         let _known = FIRST.compare_exchange(-1, call, Ordering::Relaxed, Ordering::Relaxed);
@@ -100,6 +104,18 @@ fn first_argument(context: &libc::ucontext_t) -> u64 {
     #[cfg(target_arch = "aarch64")]
     let first = context.uc_mcontext.regs[0];
     first
+}
+
+/// What the call that was trapped returns.
+fn set_outcome(context: &mut libc::ucontext_t, outcome: i64) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        context.uc_mcontext.gregs[libc::REG_RAX as usize] = outcome;
+    }
+    #[cfg(target_arch = "aarch64")]
+    {
+        context.uc_mcontext.regs[0] = outcome as u64;
+    }
 }
 
 /// Answers `listed` calls with one action and all others with another.

@@ -312,6 +312,8 @@ fn torture_by_stacks_with_a_page_taken_away() {
     torture("hole", &[], |own, tally| {
         let (rounds, into) = (number(own, "/rounds"), tally.below("misled"));
         assert!(rounds >= 40 && into > 100, "{into} periods: {own}");
+        let unreadable = tally.counts.get("profiler.degraded.unwind_stopped_unreadable").copied().unwrap_or(0);
+        assert!(unreadable > 100, "{unreadable} stacks end there: {own}");
     });
 }
 
@@ -358,7 +360,7 @@ fn torture_shows_a_handler_without_allocation_lock_or_system_call() {
     assert_handler_is_modest("own");
 }
 
-/// Check the same, but for the one call that reads memory, on a stack that is not the thread's own.
+/// Check the same, but for the call that reads memory, on a stack that is not the thread's own.
 #[test]
 fn torture_shows_a_handler_that_reads_other_stacks_with_one_call() {
     assert_handler_is_modest("other");

@@ -2,8 +2,8 @@
 //!
 //! In: the signal's origin and registers from the kernel. Out: a record in the ring, or a count of why there is none. It
 //! runs on any thread, at any instruction, on that thread's own stack, of which it takes little: the walk has a stack of
-//! its own. It does not allocate, lock, print, touch `errno` or call into the dynamic linker; its one system call is
-//! `process_vm_readv` (in `unwind::memory`).
+//! its own. It does not allocate, lock, print, touch `errno` or call into the dynamic linker; its system calls are
+//! one that asks whether memory can be read, and `process_vm_readv` (in `unwind::memory`).
 
 use std::sync::atomic::Ordering;
 

@@ -136,24 +136,24 @@ pub(crate) unsafe fn load(address: u64) -> u64 {
     word
 }
 
-/// process_vm_readv(2) with one place on each side, as a bare instruction: the C library's wrapper would write `errno`. The number of
-/// bytes copied, or the error's, negative.
+/// A system call as a bare instruction, for the C library's wrapper would write `errno`: what it returns, an error as a negative number.
 ///
 /// # Safety
-/// What `local` describes must be free to be written to. The kernel checks the rest, whatever it is.
-pub(crate) unsafe fn process_vm_readv(pid: u32, local: *const libc::iovec, remote: *const libc::iovec) -> i64 {
+/// As the call is, with these arguments.
+pub(crate) unsafe fn system_call(number: i64, arguments: [u64; 6]) -> i64 {
+    let [first, second, third, fourth, fifth, sixth] = arguments;
     let outcome;
-    // SAFETY: the call writes only to what `local` describes, which the caller gives. Only x0 is changed (syscall(2)).
+    // SAFETY: the caller answers for the call. Only x0 is changed (syscall(2)).
     unsafe {
         asm!(
             "svc #0",
-            in("x8") libc::SYS_process_vm_readv,
-            inlateout("x0") u64::from(pid) => outcome,
-            in("x1") local,
-            in("x2") 1_u64,
-            in("x3") remote,
-            in("x4") 1_u64,
-            in("x5") 0_u64,
+            in("x8") number,
+            inlateout("x0") first => outcome,
+            in("x1") second,
+            in("x2") third,
+            in("x3") fourth,
+            in("x4") fifth,
+            in("x5") sixth,
             options(nostack),
         );
     }

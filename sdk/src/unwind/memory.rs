@@ -39,34 +39,22 @@ pub(crate) fn read_own_memory(tid: u32, address: u64, buffer: &mut [u64]) -> u64
     let length = size_of_val(buffer);
     let local = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: length };
     let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: length };
-    // SAFETY: `local` is `buffer`, a slice of plain words that we hold exclusively.
-    u64::try_from(unsafe { arch::process_vm_readv(tid, &raw const local, &raw const remote) }).unwrap_or(0)
-}
-
-/// Whether the two words at `address` cannot be read. Callable from a signal handler: it takes no lock and copies nothing, unlike
-/// [`read_own_memory`]. Never so where the kernel does not answer.
-///
-/// Source: Linux, mm/process_vm_access.c, `process_vm_rw`: the description of the other process's memory is read before that process is
-/// looked for, with EFAULT where it cannot be. What stands there means nothing: there is no process 0 (ESRCH).
-fn is_unreadable(address: u64) -> bool {
-    if FORBIDDEN.load(Ordering::Relaxed) {
-        return false;
-    }
-    let mut byte = 0_u8;
-    let local = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
-    // SAFETY: `local` is a variable of ours.
-    let outcome = unsafe { arch::process_vm_readv(0, &raw const local, address as *const libc::iovec) };
-    outcome == -i64::from(libc::EFAULT)
+    let (to, from) = ((&raw const local) as u64, (&raw const remote) as u64);
+    // SAFETY: process_vm_readv(2) with one place on each side, and no flags: it writes only to `local`, which is `buffer`, a slice of plain words that we
+    //         hold exclusively; the kernel checks the other one.
+    let copied = unsafe { arch::system_call(libc::SYS_process_vm_readv, [u64::from(tid), to, 1, from, 1, 0]) };
+    u64::try_from(copied).unwrap_or(0)
 }
 
 /// Whether the word at `address` can be read, by a call that every program makes, and that is allowed where
-/// `process_vm_readv` is not. Says nothing of later; changes `errno`, so that a signal handler must not call it.
+/// `process_vm_readv` is not. Says nothing of later. Callable from a signal handler: it takes no lock.
 pub(crate) fn is_readable(address: u64) -> bool {
-    let (what, none) = (-1_i64, std::ptr::null_mut::<u64>());
+    // No `how` that there is.
+    const WRONG: u64 = u64::MAX;
     // SAFETY: rt_sigprocmask(2) with a `how` that there is not: it reads 8 bytes at `address`, which gives EFAULT where it
     //         cannot, and then refuses with EINVAL and changes nothing (Linux, kernel/signal.c).
-    let outcome = unsafe { libc::syscall(libc::SYS_rt_sigprocmask, what, address, none, WORD) };
-    outcome != 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL)
+    let outcome = unsafe { arch::system_call(libc::SYS_rt_sigprocmask, [WRONG, address, 0, WORD, 0, 0]) };
+    outcome == -i64::from(libc::EINVAL)
 }
 
 /// Copies of two pages: one of a stack, one of code or of what it refers to.
@@ -144,8 +132,8 @@ impl<'a> StackMemory<'a> {
                 self.look(address)?;
                 self.look(end - 1)?;
             }
-            // SAFETY: the word lies within a part of `direct`, its pages were readable, and stay so (contracts of `new` and `with`); no
-            //         alignment is assumed. Where the kernel does not answer, all that was readable when the stack became known is taken to be so.
+            // SAFETY: the word lies within a part of `direct`, its pages can be read, and stay so (contracts of `new` and `with`); no
+            //         alignment is assumed.
             return Ok(unsafe { arch::load(address) });
         }
         if !address.is_multiple_of(WORD) {
@@ -168,7 +156,7 @@ impl<'a> StackMemory<'a> {
             return Ok(());
         }
         let start = address & !(PAGE - 1);
-        if is_unreadable(start) {
+        if !is_readable(start) {
             return Err(());
         }
         self.seen = if start == self.seen.end { self.seen.start } else { start }..start + PAGE;

@@ -124,24 +124,24 @@ pub(crate) unsafe fn load(address: u64) -> u64 {
     word
 }
 
-/// process_vm_readv(2) with one place on each side, as a bare instruction: the C library's wrapper would write `errno`. The number of
-/// bytes copied, or the error's, negative.
+/// A system call as a bare instruction, for the C library's wrapper would write `errno`: what it returns, an error as a negative number.
 ///
 /// # Safety
-/// What `local` describes must be free to be written to. The kernel checks the rest, whatever it is.
-pub(crate) unsafe fn process_vm_readv(pid: u32, local: *const libc::iovec, remote: *const libc::iovec) -> i64 {
+/// As the call is, with these arguments.
+pub(crate) unsafe fn system_call(number: i64, arguments: [u64; 6]) -> i64 {
+    let [first, second, third, fourth, fifth, sixth] = arguments;
     let outcome;
-    // SAFETY: the call writes only to what `local` describes, which the caller gives. The instruction clobbers rcx and r11 (syscall(2)).
+    // SAFETY: the caller answers for the call. The instruction clobbers rcx and r11 (syscall(2)).
     unsafe {
         asm!(
             "syscall",
-            inlateout("rax") libc::SYS_process_vm_readv => outcome,
-            in("rdi") u64::from(pid),
-            in("rsi") local,
-            in("rdx") 1_u64,
-            in("r10") remote,
-            in("r8") 1_u64,
-            in("r9") 0_u64,
+            inlateout("rax") number => outcome,
+            in("rdi") first,
+            in("rsi") second,
+            in("rdx") third,
+            in("r10") fourth,
+            in("r8") fifth,
+            in("r9") sixth,
             lateout("rcx") _,
             lateout("r11") _,
             options(nostack),
