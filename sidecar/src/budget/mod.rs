@@ -174,12 +174,12 @@ impl fmt::Display for Judgement {
             f,
             "used {cpu_percent:.1} % of a processor (sampling {sampling_percent:.1}, page, receiver, pulls and sending "
         )?;
-        write!(f, "{serving_percent:.1}, captures and the rest {rest:.1}) and {mib} MiB: ")?;
+        write!(f, "{serving_percent:.1}, captures, files and the rest {rest:.1}) and {mib} MiB: ")?;
         let Self { rate_hz, before_hz, .. } = self;
         match rate_hz.cmp(before_hz) {
             std::cmp::Ordering::Less => write!(f, "over the bound, rate lowered from {before_hz} Hz to {rate_hz} Hz"),
             std::cmp::Ordering::Equal if self.is_over => {
-                write!(f, "over the bound: received profiles are put off at times, rate stays at {rate_hz} Hz")
+                write!(f, "over the bound: received profiles, if any, are put off at times, rate stays at {rate_hz} Hz")
             }
             std::cmp::Ordering::Equal => write!(f, "rate stays at {rate_hz} Hz"),
             std::cmp::Ordering::Greater => write!(f, "room again, rate raised from {before_hz} Hz to {rate_hz} Hz"),

@@ -263,9 +263,12 @@ impl Table {
     }
 
     fn begin_round(&mut self) -> bool {
+        if !self.round.begin() {
+            return false;
+        }
         let is_whole = std::mem::take(&mut self.is_in_doubt) || self.rounds + 1 >= ROUNDS;
         self.rounds = if is_whole { 0 } else { self.rounds + 1 };
-        self.round.begin()
+        true
     }
 
     /// Whether the round leaves out of whom nothing new is to be expected.

@@ -17,8 +17,8 @@ use super::{Fault, Why};
 const PAGE: usize = 8 << 10;
 /// Pages that are kept of each file: half a megabyte.
 const PAGES: usize = 64;
-/// Most bytes that are read of one file without being kept, in all: a quarter of a second. The symbols of a browser take half of it.
-const MOST: u64 = 512 << 20;
+/// Most bytes that are read of one file without being kept, in all: half a second. As much as the largest table of symbols takes.
+const MOST: u64 = 5 << 28;
 /// No page has this number: it would lie behind all offsets.
 const NONE: u64 = u64::MAX;
 

@@ -181,9 +181,11 @@ impl Table {
         let (mut numbers, mut last) = (Vec::new(), None);
         loop {
             let next = self.lowest(file, last, ORDERED, key)?;
-            let Some(behind) = next.last() else { break };
-            last = Some(*behind);
+            last = next.last().copied();
             numbers.extend(next.iter().map(|key| (key % MOST) as u32));
+            if next.len() < ORDERED {
+                break;
+            }
         }
         numbers.shrink_to_fit();
         Ok(numbers)

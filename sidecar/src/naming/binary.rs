@@ -15,7 +15,8 @@ use crate::elf::{self, Segment};
 use crate::go::{self, Call, Program, Role};
 use crate::target::Root;
 
-/// Which file, which state of it, and in whose root symbols that were split off from it are looked for: another container may have none, or its own.
+/// Which file, which state of it, and, where it has no symbol table of its own, in whose root one that was split off is looked for: another container may have
+/// none, or its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Identity {
     device: u64,
@@ -54,11 +55,21 @@ pub(super) struct Found {
 }
 
 impl Identity {
-    /// That of an open file of a process with this root.
-    pub(super) fn of(file: &File, root: Option<Root>) -> std::io::Result<Self> {
+    /// That of an open file that has all its symbols.
+    pub(super) fn of(file: &File) -> std::io::Result<Self> {
         let stat = file.metadata()?;
         let modified = (stat.mtime(), stat.mtime_nsec());
-        Ok(Self { device: stat.dev(), inode: stat.ino(), size: stat.size(), modified, root })
+        Ok(Self { device: stat.dev(), inode: stat.ino(), size: stat.size(), modified, root: None })
+    }
+
+    /// That of the same file, as a process with this root sees it.
+    pub(super) fn in_root(self, root: Option<Root>) -> Self {
+        Self { root, ..self }
+    }
+
+    /// Whether both are of one file, whatever the root.
+    pub(super) fn is_same_file(self, other: Self) -> bool {
+        self.in_root(None) == other.in_root(None)
     }
 }
 
@@ -95,6 +106,11 @@ impl Binary {
     /// Bytes of memory that its symbols take.
     pub(super) fn symbol_bytes(&self) -> usize {
         [self.elf.as_deref(), self.split.as_ref()].into_iter().flatten().map(elf::File::symbol_bytes).sum()
+    }
+
+    /// Whether it has no symbol table of its own.
+    pub(super) fn is_stripped(&self) -> bool {
+        self.elf.as_ref().is_some_and(|elf| !elf.has_symbol_table())
     }
 
     /// What names the build.

@@ -49,11 +49,15 @@ impl Book {
         root: Option<Root>,
         split: impl FnOnce(&elf::File) -> Option<elf::File>,
     ) -> std::io::Result<(Identity, Arc<Binary>)> {
-        let identity = Identity::of(&file, root)?;
-        if let Some(known) = self.find(&identity) {
-            return Ok((identity, known));
+        let file_alone = Identity::of(&file)?;
+        let in_root = file_alone.in_root(root);
+        for identity in [file_alone, in_root] {
+            if let Some(known) = self.find(&identity) {
+                return Ok((identity, known));
+            }
         }
         let binary = Arc::new(Binary::open(file, split));
+        let identity = if binary.is_stripped() { in_root } else { file_alone };
         let mut open = self.held();
         let oldest = (open.len() >= MOST).then(|| open.remove(0));
         open.push((identity, Arc::clone(&binary)));

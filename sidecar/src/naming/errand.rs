@@ -78,7 +78,8 @@ fn again(process: Process, mapping: &Mapping, image: &Image, book: &Book) -> Opt
         return Some(known);
     }
     let (found, binary) = open_binary(process, mapping, book)?;
-    (found == identity).then_some(binary)
+    // Its root may be another one by now.
+    found.is_same_file(identity).then_some(binary)
 }
 
 /// Looks at the file of a mapping.

@@ -74,6 +74,8 @@ pub(super) struct Desk {
     welcome: Welcome,
     /// CPU time that went into samples, of this thread.
     pub(super) cost: Duration,
+    /// CPU time of [`Desk::settle`] amid records.
+    pub(super) settled: Duration,
 }
 
 impl Desk {
@@ -94,6 +96,7 @@ impl Desk {
             events: Vec::new(),
             welcome: Welcome::default(),
             cost: Duration::ZERO,
+            settled: Duration::ZERO,
         }
     }
 
@@ -121,7 +124,9 @@ impl Desk {
             }
         }
         if self.events.len() >= AT_ONCE {
+            let begun = thread_cpu();
             self.settle(now);
+            self.settled += thread_cpu().saturating_sub(begun);
         }
     }
 

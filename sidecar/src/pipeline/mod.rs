@@ -176,10 +176,11 @@ impl Pipeline {
         }
         let now = Instant::now();
         if let Some(sampler) = &mut self.sampler {
-            let (before, begun) = (self.desk.cost, thread_cpu());
+            let (settled, begun) = (self.desk.settled, thread_cpu());
             sampler.drain(|record| self.desk.take(record, now));
-            // With what was named meanwhile.
-            self.desk.cost = before + thread_cpu().saturating_sub(begun);
+            // What was named meanwhile counts itself.
+            let settled = self.desk.settled.saturating_sub(settled);
+            self.desk.cost += thread_cpu().saturating_sub(begun).saturating_sub(settled);
         }
         self.desk.settle(now);
         if now >= self.next_sweep && self.desk.sweep(SWEEP_WORK, now) {

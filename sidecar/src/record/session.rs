@@ -32,7 +32,7 @@ use crate::target::Process;
 /// Longest that records wait.
 const TURN: Duration = Duration::from_millis(100);
 /// Most memory that a recording of thousands of processes takes, in bytes; what is sampled beyond is lost.
-const MEMORY: u64 = 1 << 30;
+const MEMORY: u64 = 512 << 20;
 /// How long a window is: in so short a time all distinct stacks find room.
 const WINDOW: Duration = Duration::from_secs(2);
 /// So many functions stand in the table.
@@ -73,7 +73,8 @@ pub fn main(options: &Options) -> Result<(), Error> {
     let Recording { windows, samples, begun, .. } = recording;
     let counted = (samples, &lost_since(&before, &ledger.account().lost));
     finish(options, windows.sets(), counted, begun.elapsed())?;
-    if samples == 0 {
+    // What was lost says why by itself.
+    if samples == 0 && counted.1.total() == 0 {
         tracing::warn!("nothing was sampled: {}", why_none(&pipeline, process));
     }
     Ok(())
@@ -204,18 +205,20 @@ pub fn interrupted() -> Arc<AtomicBool> {
                 return;
             };
             let mut hangup = if ignores_hangup() { None } else { signal(SignalKind::hangup()).ok() };
+            let mut is_asked = false;
             loop {
                 tokio::select! {
                     _ = interrupt.recv() => {}
                     _ = terminate.recv() => {}
                     _ = quit.recv() => {}
                     Some(()) = async { hangup.as_mut()?.recv().await } => {
-                        // A terminal that goes away may say so twice: nobody insists.
+                        // A terminal that goes away may say so twice, and be followed by SIGTERM: nobody insists.
                         set.store(true, Ordering::Relaxed);
                         continue;
                     }
                 }
-                if set.swap(true, Ordering::Relaxed) {
+                set.store(true, Ordering::Relaxed);
+                if std::mem::replace(&mut is_asked, true) {
                     std::process::exit(130);
                 }
             }

@@ -247,7 +247,7 @@ fn a_recording_outlives_its_terminal() {
     let record = recording(program.pid(), &folder.join("out.pb"));
     // The second one finds it ended, or is no reason to hurry.
     record.signal("-HUP");
-    record.signal("-HUP");
+    record.signal("-TERM");
     assert_eq!(record.ended(), Some(0));
     assert_eq!(decode(&std::fs::read(folder.join("out.pb")).unwrap()).profiles.len(), 1);
     std::fs::remove_dir_all(folder).unwrap();
