@@ -283,7 +283,7 @@ mod tests {
         assert_eq!((judgement.rate_hz, judgement.shed), (49, true));
         assert_eq!(
             judgement.to_string(),
-            "used 1.0 % of a processor (sampling 1.0, page, receiver, pulls and sending 0.0, captures and the rest 0.0) and 101 MiB: \
+            "used 1.0 % of a processor (sampling 1.0, page, receiver, pulls and sending 0.0, captures, files and the rest 0.0) and 101 MiB: \
              over the bound, rate lowered from 99 Hz to 49 Hz"
         );
         assert!(!process.uses(1, 99).shed);
