@@ -33,3 +33,4 @@ pub mod record;
 pub mod run;
 pub mod sample;
 pub mod target;
+mod text;

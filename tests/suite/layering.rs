@@ -67,6 +67,7 @@ const SIDECAR_STAGES: &[&str] = &[
     "config",
     "budget",
     "pipeline",
+    "text",
     "receive",
     "record",
     "inspect",

@@ -6,7 +6,7 @@ use profiler_proto::ProfileSet;
 
 use crate::capture::{Contention, Source, contention};
 
-use super::text::{by_function, head, missing, nanos, percent, ranked, total};
+use crate::text::{by_function, head, missing, nanos, percent, ranked, total};
 
 /// What is printed of a block or mutex profile.
 pub(super) fn text(source: &Source, read: &Contention, set: &ProfileSet, rows: usize) -> String {

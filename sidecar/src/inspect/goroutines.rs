@@ -17,7 +17,7 @@ use crate::capture::{End, Goroutine, Goroutines, Pc, Source, Walk};
 use crate::go::Call;
 use crate::go::layouts::status;
 
-use super::text::{head, missing, plain};
+use crate::text::{head, missing, plain};
 
 /// Goroutines with equal state, labels and stack together, the most first, as Go's `debug=1` with states.
 pub(super) fn grouped(source: &Source, all: &Goroutines, out: &mut impl Write) -> io::Result<()> {

@@ -7,7 +7,7 @@ use profiler_proto::ProfileSet;
 use crate::capture::heap::State;
 use crate::capture::{Heap, Source};
 
-use super::text::{by_function, bytes, counted, head, missing, percent, ranked, total};
+use crate::text::{by_function, bytes, counted, head, missing, percent, ranked, total};
 
 /// What is printed of a heap.
 pub(super) fn text(source: &Source, heap: &Heap, set: &ProfileSet, rows: usize) -> String {

@@ -10,7 +10,6 @@ mod goroutines;
 mod heap;
 #[cfg(test)]
 mod tests;
-pub(crate) mod text;
 mod top;
 
 use std::io::{self, Write};
@@ -111,8 +110,8 @@ pub fn contention(asked: &ContentionArguments) -> Result<Said, Error> {
 /// Writes `set` into a file; what to say of it.
 fn filed(set: &ProfileSet, kind: &str, file: &Output) -> Result<String, Error> {
     let bytes = file.write(set, kind)?;
-    let samples = text::profiles(set, kind).map(|profile| profile.samples.len()).sum::<usize>();
-    Ok(format!("{}: {samples} stacks, {bytes} bytes", text::plain(&file.path().display().to_string())))
+    let samples = crate::text::profiles(set, kind).map(|profile| profile.samples.len()).sum::<usize>();
+    Ok(format!("{}: {samples} stacks, {bytes} bytes", crate::text::plain(&file.path().display().to_string())))
 }
 
 fn built(source: &Source, fill: impl FnOnce(&mut Builder<'_>, Window)) -> ProfileSet {

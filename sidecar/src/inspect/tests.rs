@@ -1,8 +1,8 @@
 //! What a terminal is shown.
 
 use super::goroutines::waited;
-use super::text::{bytes, missing, nanos, percent, plain};
 use crate::capture::Walk;
+use crate::text::{bytes, missing, nanos, percent, plain};
 
 #[test]
 fn amounts_are_short() {

@@ -24,8 +24,8 @@ use crate::record::{Output, hottest, interrupted, joined, lost_since, lost_text,
 use crate::target::Process;
 
 use super::arguments::TopArguments;
-use super::text::{bytes, nanos, plain};
 use super::{built, goroutines, heap};
+use crate::text::{bytes, nanos, plain};
 
 /// Longest that records wait, and Ctrl-C.
 const TURN: Duration = Duration::from_millis(100);

@@ -17,7 +17,7 @@ use profiler_proto::svg::{self, Graph};
 use profiler_proto::{ProfileSet, folded, pprof};
 
 use crate::error::Error;
-use crate::inspect::text::profiles;
+use crate::text::profiles;
 
 /// What a file is, as its name says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -24,10 +24,10 @@ use super::{Options, Subject};
 use crate::budget::Usage;
 use crate::config::Filter;
 use crate::error::Error;
-use crate::inspect::text::plain;
 use crate::pipeline::{self, Family, Interval, Pipeline};
 use crate::privilege::{self, Privilege};
 use crate::target::Process;
+use crate::text::plain;
 
 /// Longest that records wait.
 const TURN: Duration = Duration::from_millis(100);

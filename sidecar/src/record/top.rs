@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use profiler_proto::ProfileSet;
 
-use crate::inspect::text::{by_function, percent, ranked, total};
+use crate::text::{by_function, percent, ranked, total};
 
 /// The `most` functions with most time of their own.
 #[must_use]

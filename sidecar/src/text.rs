@@ -9,7 +9,7 @@ use profiler_proto::{ProfileSet, Sample};
 use crate::capture::{Source, Walk};
 
 /// "process 7 (/usr/bin/shop, go1.26.8): ".
-pub(super) fn head(source: &Source) -> String {
+pub(crate) fn head(source: &Source) -> String {
     let (pid, path) = (source.process().pid(), source.code().path.to_string_lossy());
     format!("process {pid} ({}, {})", plain(&path), plain(&source.loaded().program().version().text))
 }
@@ -20,7 +20,7 @@ pub(crate) fn plain(text: &str) -> String {
 }
 
 /// Bytes as a person reads them.
-pub(super) fn bytes(value: i64) -> String {
+pub(crate) fn bytes(value: i64) -> String {
     let mut scaled = value as f64;
     for unit in ["B", "KiB", "MiB", "GiB"] {
         if scaled.abs() < 1024.0 {
@@ -32,7 +32,7 @@ pub(super) fn bytes(value: i64) -> String {
 }
 
 /// Nanoseconds as a person reads them.
-pub(super) fn nanos(value: i64) -> String {
+pub(crate) fn nanos(value: i64) -> String {
     let value = value as f64;
     match value.abs() {
         nanos if nanos < 1e3 => format!("{value} ns"),
@@ -43,13 +43,13 @@ pub(super) fn nanos(value: i64) -> String {
 }
 
 /// So many of `what`, which is a plural.
-pub(super) fn counted(count: u64, what: &str) -> String {
+pub(crate) fn counted(count: u64, what: &str) -> String {
     let what = if count == 1 { what.strip_suffix('s').unwrap_or(what) } else { what };
     format!("{count} {what}")
 }
 
 /// What is missing, a line each; nothing where all is there.
-pub(super) fn missing(walk: &Walk, what: &str) -> String {
+pub(crate) fn missing(walk: &Walk, what: &str) -> String {
     let causes = [
         (walk.beyond, "left out, as there are more than asked for"),
         (walk.over_bytes, "left out, as those before have all the bytes that a capture may have"),
