@@ -227,7 +227,7 @@ mod tests {
         let base = unsafe { libc::mmap(std::ptr::null_mut(), length, both, flags, -1, 0) };
         assert_ne!(base, libc::MAP_FAILED);
         let start = base as u64;
-        // What stands in a page says nothing, however it looks: here, as the length of memory to read, it is too large or negative.
+        // What stands in a page says nothing, however it looks.
         for (page, filler) in [(0_usize, 0_u8), (1, 0x7f), (2, 0x7f), (3, 0xff)] {
             // SAFETY: one page of that mapping.
             unsafe { base.cast::<u8>().add(page * PAGE as usize).write_bytes(filler, PAGE as usize) };
