@@ -53,9 +53,9 @@ const SIDECAR_STAGES: &[&str] = &[
     "error",
     "sample",
     "elf",
+    "privilege",
     "target",
     "go",
-    "privilege",
     "discover",
     "bpf",
     "drain",
@@ -101,7 +101,8 @@ fn sources(directory: &str) -> BTreeMap<String, String> {
         for entry in std::fs::read_dir(&directory).unwrap() {
             let path = entry.unwrap().path();
             let name = path.file_name().unwrap().to_str().unwrap();
-            if path.is_dir() && name != "target" && name != "fixtures" {
+            let is_built = name == "target" && path.join("CACHEDIR.TAG").exists();
+            if path.is_dir() && !is_built && name != "fixtures" {
                 open.push(path);
             } else if path.extension().is_some_and(|extension| extension == "rs") {
                 let relative = path.strip_prefix(workspace()).unwrap().to_str().unwrap().to_owned();

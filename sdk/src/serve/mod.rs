@@ -57,6 +57,7 @@ mod window;
 #[cfg(feature = "tower")]
 mod within;
 
+pub use seats::{Answering, Seat, Seats};
 pub use security::Security;
 #[cfg(feature = "cpu")]
 pub(crate) use server::parse;

@@ -1,15 +1,16 @@
-//! How many connections there are at once, and which one goes for a new one: the one that has said nothing for longest.
+//! How many connections there are at once, and which one goes for a new one: the one that has asked for nothing for longest.
 //!
 //! In: connections as they come, begin to be answered, have their answer written, and go. Out: for each a sign that it has to go. So those
-//! who only hold a connection open lock nobody out; who is being answered keeps the seat, also while the answer is on its way. Only where all
-//! are busy, those go who have not read their answer within [`SLOW`]. How much waits to be read is bounded over all of them.
+//! who only hold a connection open, by pings or by nothing, lock nobody out; who is being answered keeps the seat, also while the answer is on
+//! its way. Only where all are busy, those go who have not read their answer within [`SLOW`]. How much waits to be read is bounded over all of
+//! them. A server whose answers are short need say nothing of them: [`Answering`] alone.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 /// For so long an answer may be on its way before its seat can be taken away.
 const SLOW: Duration = Duration::from_secs(10);
@@ -18,7 +19,7 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// The seats of a server.
 #[derive(Debug)]
-pub(super) struct Seats {
+pub struct Seats {
     most: usize,
     /// Bytes of answers that may wait to be read, over all.
     most_unread: usize,
@@ -30,8 +31,8 @@ pub(super) struct Seats {
 #[derive(Debug, Default)]
 struct Taken {
     seats: BTreeMap<u64, State>,
-    /// Counts what happens, as a clock.
-    moment: u64,
+    /// Number of the next seat.
+    next: u64,
 }
 
 #[derive(Debug)]
@@ -40,8 +41,8 @@ struct State {
     answering: usize,
     /// Bytes of answers on their way, and since when.
     unread: Option<(usize, Instant)>,
-    /// When it was last busy.
-    since: u64,
+    /// When it was last busy, or came.
+    since: Instant,
     leave: Arc<Notify>,
 }
 
@@ -59,7 +60,7 @@ impl State {
 
 /// A connection's seat; free again when this is dropped.
 #[derive(Debug)]
-pub(super) struct Seat {
+pub struct Seat {
     number: u64,
     seats: Arc<Seats>,
     leave: Arc<Notify>,
@@ -68,17 +69,18 @@ pub(super) struct Seat {
 /// As long as this is there, an answer is being made and the seat is not taken away. Behind it, the answer is on its way until
 /// [`Seat::written`].
 #[derive(Debug)]
-pub(super) struct Answering(Arc<Seat>);
+pub struct Answering(Arc<Seat>);
 
 impl Seats {
     /// So many seats, all free, and so many bytes that may wait to be read.
-    pub(super) fn new(most: usize, most_unread: usize) -> Arc<Self> {
+    #[must_use]
+    pub fn new(most: usize, most_unread: usize) -> Arc<Self> {
         Arc::new(Self { most, most_unread, taken: Mutex::default(), changed: Notify::new() })
     }
 
     /// A seat for a new connection: a free one, else that of the connection which has been idle longest, else of the one that has been reading for
     /// longest, else the next that is either.
-    pub(super) async fn take(self: &Arc<Self>) -> Arc<Seat> {
+    pub async fn take(self: &Arc<Self>) -> Arc<Seat> {
         loop {
             let changed = self.changed.notified();
             if let Some(seat) = self.try_take(Instant::now()) {
@@ -95,8 +97,10 @@ impl Seats {
             let goes = taken.longest_idle().or_else(|| taken.slowest(now))?;
             taken.seats.remove(&goes)?.leave.notify_one();
         }
-        let (number, leave) = (taken.tick(), Arc::new(Notify::new()));
-        taken.seats.insert(number, State { answering: 0, unread: None, since: number, leave: Arc::clone(&leave) });
+        let (number, leave) = (taken.next, Arc::new(Notify::new()));
+        taken.next += 1;
+        let since = Instant::now();
+        taken.seats.insert(number, State { answering: 0, unread: None, since, leave: Arc::clone(&leave) });
         Some(Arc::new(Seat { number, seats: Arc::clone(self), leave }))
     }
 
@@ -113,11 +117,6 @@ impl Seats {
 }
 
 impl Taken {
-    fn tick(&mut self) -> u64 {
-        self.moment += 1;
-        self.moment
-    }
-
     fn longest_idle(&self) -> Option<u64> {
         let idle = self.seats.iter().filter(|(_, state)| state.is_idle());
         idle.min_by_key(|(_, state)| state.since).map(|(number, _)| *number)
@@ -143,12 +142,27 @@ impl Taken {
 
 impl Seat {
     /// Ends when the connection has to go.
-    pub(super) async fn leave(&self) {
+    pub async fn leave(&self) {
         self.leave.notified().await;
     }
 
+    /// Ends when the connection has had nothing to do for `time`.
+    pub async fn idle(&self, time: Duration) {
+        loop {
+            let idle = match self.seats.taken().seats.get(&self.number) {
+                Some(state) if state.is_idle() => state.since.elapsed(),
+                _ => Duration::ZERO,
+            };
+            if idle >= time {
+                return;
+            }
+            sleep(time - idle).await;
+        }
+    }
+
     /// A request is being answered.
-    pub(super) fn answering(self: &Arc<Self>) -> Answering {
+    #[must_use]
+    pub fn answering(self: &Arc<Self>) -> Answering {
         self.change(|state| {
             state.answering += 1;
             true
@@ -157,7 +171,7 @@ impl Seat {
     }
 
     /// All that was to be sent is sent.
-    pub(super) fn written(&self) {
+    pub fn written(&self) {
         let is_changed = self.change(|state| {
             // Of an answer whose body is still to come, only the head is; and mostly nothing was.
             let is_changed = state.answering == 0 && state.unread.is_some();
@@ -171,22 +185,18 @@ impl Seat {
 
     /// Changes its state, unless the seat is another's by now, and says whether.
     fn change(&self, change: impl FnOnce(&mut State) -> bool) -> bool {
-        let mut taken = self.seats.taken();
-        let moment = taken.moment + 1;
-        let is_changed = taken.seats.get_mut(&self.number).is_some_and(|state| {
+        self.seats.taken().seats.get_mut(&self.number).is_some_and(|state| {
             let is_changed = change(state);
-            state.since = if is_changed { moment } else { state.since };
+            state.since = if is_changed { Instant::now() } else { state.since };
             is_changed
-        });
-        taken.moment = moment;
-        is_changed
+        })
     }
 }
 
 impl Answering {
     /// Its answer has so many bytes, which are on their way from now on, whenever this is dropped. `false` if too many wait to be read already,
     /// and none of them for long: then there has to be a short one.
-    pub(super) fn answers(&self, bytes: usize, now: Instant) -> bool {
+    pub fn answers(&self, bytes: usize, now: Instant) -> bool {
         let mut taken = self.0.seats.taken();
         let has_room = taken.make_room(bytes, self.0.seats.most_unread, now);
         if let Some(state) = taken.seats.get_mut(&self.0.number) {

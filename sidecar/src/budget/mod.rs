@@ -169,12 +169,11 @@ impl fmt::Display for Judgement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mib = self.resident >> 20;
         let Self { cpu_percent, sampling_percent, serving_percent, .. } = self;
-        let rest = (cpu_percent - sampling_percent - serving_percent).max(0.0);
         write!(
             f,
-            "used {cpu_percent:.1} % of a processor (sampling {sampling_percent:.1}, page, receiver, pulls and sending "
+            "used {cpu_percent:.1} % of a processor (of it sampling {sampling_percent:.1}; page, receiver, pulls "
         )?;
-        write!(f, "{serving_percent:.1}, captures, files and the rest {rest:.1}) and {mib} MiB: ")?;
+        write!(f, "and sending {serving_percent:.1}) and {mib} MiB: ")?;
         let Self { rate_hz, before_hz, .. } = self;
         match rate_hz.cmp(before_hz) {
             std::cmp::Ordering::Less => write!(f, "over the bound, rate lowered from {before_hz} Hz to {rate_hz} Hz"),
@@ -283,7 +282,7 @@ mod tests {
         assert_eq!((judgement.rate_hz, judgement.shed), (49, true));
         assert_eq!(
             judgement.to_string(),
-            "used 1.0 % of a processor (sampling 1.0, page, receiver, pulls and sending 0.0, captures, files and the rest 0.0) and 101 MiB: \
+            "used 1.0 % of a processor (of it sampling 1.0; page, receiver, pulls and sending 0.0) and 101 MiB: \
              over the bound, rate lowered from 99 Hz to 49 Hz"
         );
         assert!(!process.uses(1, 99).shed);

@@ -124,7 +124,7 @@ impl Top<'_> {
         while begun.elapsed() < self.asked.interval && !self.is_over() {
             let turn = TURN.min(self.asked.interval.saturating_sub(begun.elapsed()));
             match &mut self.cpu {
-                Ok(pipeline) => pipeline.turn(turn),
+                Ok(pipeline) => _ = pipeline.turn(turn),
                 Err(_) => std::thread::sleep(turn),
             }
         }

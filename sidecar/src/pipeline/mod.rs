@@ -48,6 +48,8 @@ const SWEEP: Duration = Duration::from_secs(2);
 const SWEEP_WORK: usize = 16;
 /// The shortest time from one turn to the next, however often the kernel side calls.
 const REST: Duration = Duration::from_millis(5);
+/// So many turns at most take what is left at the end.
+const LAST_TURNS: u32 = 8;
 /// How often the kernel side's counters are read.
 const COUNT: Duration = Duration::from_secs(1);
 
@@ -164,8 +166,8 @@ impl Pipeline {
         self.sampler.is_some()
     }
 
-    /// Waits for records, at most `timeout`, and takes all that are there.
-    pub fn turn(&mut self, timeout: Duration) {
+    /// Waits for records, at most `timeout`, takes those that are there, and says how many.
+    pub fn turn(&mut self, timeout: Duration) -> usize {
         match &self.sampler {
             // Each exec calls: a machine that has thousands of them a second does not cost a turn for each.
             Some(sampler) if sampler.wait(timeout) => {
@@ -174,10 +176,10 @@ impl Pipeline {
             Some(_) => {}
             None => std::thread::sleep(timeout),
         }
-        let now = Instant::now();
+        let (now, mut taken) = (Instant::now(), 0);
         if let Some(sampler) = &mut self.sampler {
             let (settled, begun) = (self.desk.settled, thread_cpu());
-            sampler.drain(|record| self.desk.take(record, now));
+            taken = sampler.drain(|record| self.desk.take(record, now));
             // What was named meanwhile counts itself.
             let settled = self.desk.settled.saturating_sub(settled);
             self.desk.cost += thread_cpu().saturating_sub(begun).saturating_sub(settled);
@@ -197,12 +199,14 @@ impl Pipeline {
         }
         self.desk.end_taps(now);
         self.rests_until = Instant::now() + REST;
+        taken
     }
 
     /// Stops the clock and takes what is left: of all that the kernel side sent, nothing is behind the last windows then.
     pub fn stop(&mut self) {
         self.sampler.iter_mut().for_each(Sampler::stop_clock);
-        self.turn(Duration::ZERO);
+        // Execs go on, so that there may always be records: no more than fit in the ring are waited for.
+        let _done = (0..LAST_TURNS).any(|_| self.turn(Duration::ZERO) == 0);
     }
 
     /// Ends the windows; the next ones begin at once.

@@ -17,7 +17,6 @@ mod body;
 mod grpc;
 mod http;
 mod intake;
-mod places;
 mod server;
 
 pub use self::intake::{Figures, Intake, Sink};

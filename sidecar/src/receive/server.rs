@@ -1,7 +1,7 @@
 //! Listens on one address, for HTTP/1.1 and HTTP/2 without TLS.
 //!
-//! In: connections. Out: requests to `http` and `grpc`. A connection without a request holds its place for a bounded time, and goes at once where
-//! another needs it ([`Places`]); it has few of the places for bodies: one slow client is no other's concern, many are.
+//! In: connections. Out: requests to `http` and `grpc`. A connection without a request holds its seat for a bounded time, and goes at once where
+//! another needs it ([`Seats`]); it has few of the places for bodies: one slow client is no other's concern, many are.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -19,13 +19,13 @@ use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use profiler::serve::{Answering, Seat, Seats};
 use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::intake::Intake;
-use super::places::{Place, Places, UnderWay};
 use super::{Bounds, grpc, http};
 use crate::error::Error;
 
@@ -82,17 +82,17 @@ impl Bound {
             Ok(listener) => listener,
             Err(error) => return tracing::error!(%error, "no profiles are received: the runtime refuses the socket"),
         };
-        let places = Places::new(bounds.connections);
+        let seats = Seats::new(bounds.connections, usize::MAX);
         let door = Arc::new(Door::new(intake, bounds));
         let mut connections = JoinSet::new();
         // This loop has no other end than being dropped.
         loop {
             let stream = accept(&listener).await;
-            let (place, door) = (places.take().await, Arc::clone(&door));
+            let (seat, door) = (seats.take().await, Arc::clone(&door));
             connections.spawn(async move {
                 tokio::select! {
-                    () = place.leave() => door.crowded_out(),
-                    () = converse(stream, &door, &place) => {}
+                    () = seat.leave() => door.crowded_out(),
+                    () = converse(stream, &door, &seat) => {}
                 }
             });
             while connections.try_join_next().is_some() {}
@@ -160,11 +160,11 @@ async fn accept(listener: &tokio::net::TcpListener) -> TcpStream {
 }
 
 /// Answers the requests of one connection until its end.
-async fn converse(stream: TcpStream, door: &Arc<Door>, place: &Arc<Place>) {
+async fn converse(stream: TcpStream, door: &Arc<Door>, seat: &Arc<Seat>) {
     let patience = door.bounds.patience;
     let ended = match timeout(patience, is_http2(&stream)).await {
-        Ok(Ok(true)) => converse_http2(stream, door, place).await,
-        Ok(Ok(false)) => converse_http1(stream, door, place).await,
+        Ok(Ok(true)) => converse_http2(stream, door, seat).await,
+        Ok(Ok(false)) => converse_http1(stream, door, seat).await,
         Ok(Err(error)) => return tracing::debug!(%error, "a connection to the receiver said nothing"),
         Err(_) => return tracing::debug!("a connection to the receiver said nothing for too long"),
     };
@@ -190,8 +190,8 @@ async fn is_http2(stream: &TcpStream) -> io::Result<bool> {
     }
 }
 
-async fn converse_http1(stream: TcpStream, door: &Arc<Door>, place: &Arc<Place>) -> hyper::Result<()> {
-    let service = service_fn(|request| answer(request, Arc::clone(door), place.request()));
+async fn converse_http1(stream: TcpStream, door: &Arc<Door>, seat: &Arc<Seat>) -> hyper::Result<()> {
+    let service = service_fn(|request| answer(request, Arc::clone(door), seat.answering()));
     http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(door.bounds.patience)
@@ -201,9 +201,9 @@ async fn converse_http1(stream: TcpStream, door: &Arc<Door>, place: &Arc<Place>)
         .await
 }
 
-async fn converse_http2(stream: TcpStream, door: &Arc<Door>, place: &Arc<Place>) -> hyper::Result<()> {
+async fn converse_http2(stream: TcpStream, door: &Arc<Door>, seat: &Arc<Seat>) -> hyper::Result<()> {
     let bounds = door.bounds;
-    let service = service_fn(|request| answer(request, Arc::clone(door), place.request()));
+    let service = service_fn(|request| answer(request, Arc::clone(door), seat.answering()));
     let mut connection = pin!(
         http2::Builder::new(OnThisThread)
             .timer(TokioTimer::new())
@@ -217,7 +217,7 @@ async fn converse_http2(stream: TcpStream, door: &Arc<Door>, place: &Arc<Place>)
     );
     tokio::select! {
         ended = connection.as_mut() => return ended,
-        () = place.idle(bounds.idle) => {}
+        () = seat.idle(bounds.idle) => {}
     }
     door.intake.closed_idle();
     // A request that is on its way at this moment is still answered.
@@ -226,7 +226,7 @@ async fn converse_http2(stream: TcpStream, door: &Arc<Door>, place: &Arc<Place>)
 }
 
 /// A request of either protocol is of gRPC if it says so; then the answer is, too.
-async fn answer(request: Request<Incoming>, door: Arc<Door>, _under_way: UnderWay) -> Result<Answer, Infallible> {
+async fn answer(request: Request<Incoming>, door: Arc<Door>, _answering: Answering) -> Result<Answer, Infallible> {
     Ok(if grpc::is_call(&request) { grpc::answer(request, &door).await } else { http::answer(request, &door).await })
 }
 

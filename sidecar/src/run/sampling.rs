@@ -103,7 +103,10 @@ impl Sampling {
         let elapsed = now.duration_since(std::mem::replace(&mut self.judged, now));
         let usage = match Usage::read() {
             Ok(usage) => usage.with_sampling(self.pipeline.cost(), self.handle.made_by()),
-            Err(error) => return tracing::warn!(%error, "the budget is not looked at"),
+            Err(error) => {
+                self.handle.unjudged();
+                return tracing::warn!(%error, "the budget is not looked at");
+            }
         };
         let judgement = self.governor.judge(usage, elapsed);
         if judgement.shed {

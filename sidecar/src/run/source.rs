@@ -115,6 +115,11 @@ impl Handle {
         Duration::from_nanos(self.made_by.load(Ordering::Relaxed))
     }
 
+    /// Nobody knows what is used: nothing waits for that.
+    pub(super) fn unjudged(&self) {
+        self.intake.get().into_iter().for_each(|intake| intake.put_off(false));
+    }
+
     pub(super) fn judged(&self, judgement: Judgement) {
         self.intake.get().into_iter().for_each(|intake| intake.put_off(judgement.puts_off));
         self.view().judgement = Some(judgement);

@@ -33,7 +33,7 @@ pub struct Stat {
 pub enum State {
     /// It can run, or waits for something.
     Alive,
-    /// It ended and waits to be asked for its outcome (`Z`, `X`).
+    /// It ended, all its threads, and waits to be asked for its outcome (`Z`, `X`).
     Ended,
 }
 
@@ -51,8 +51,10 @@ impl Stat {
         let fields: Vec<&str> = rest.split_ascii_whitespace().take(49).collect();
         // The first of `fields` is field 3.
         let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
+        let threads = number(20)?;
         let state = match *fields.first()? {
-            "Z" | "X" | "x" => State::Ended,
+            // The state is that of the main thread, which may end before the others.
+            "Z" | "X" | "x" if threads <= 1 => State::Ended,
             _ => State::Alive,
         };
         Some(Self {
@@ -60,7 +62,7 @@ impl Stat {
             state,
             parent: u32::try_from(number(4)?).ok()?,
             is_kernel_thread: number(9)? & KERNEL_THREAD != 0,
-            threads: number(20)?,
+            threads,
             start_time: number(22)?,
             layout: (number(26)?, number(28)?),
             environment: (number(50).unwrap_or(0), number(51).unwrap_or(0)),
@@ -97,7 +99,8 @@ mod tests {
         let kernel = format!("2 (kthreadd) {}", REST.replace("4194560", "2129984"));
         assert!(Stat::parse(kernel.as_bytes()).unwrap().is_kernel_thread);
         let ended = format!("2 (x) {}", REST.replacen('S', "Z", 1));
-        assert_eq!(Stat::parse(ended.as_bytes()).unwrap().state, State::Ended);
+        assert_eq!(Stat::parse(ended.as_bytes()).unwrap().state, State::Alive, "two threads run on");
+        assert_eq!(Stat::parse(ended.replace("20 0 3", "20 0 1").as_bytes()).unwrap().state, State::Ended);
     }
 
     proptest! {
