@@ -131,6 +131,8 @@ pub(super) fn become_one() {
     if container.no_new_privileges {
         set_no_new_privs(true).unwrap();
     }
+    // What the image's program prints begins a line, not the one that tells which test runs.
+    println!();
     let error = Command::new(&container.entry).args(&container.arguments).env_clear().envs(&container.variables).exec();
     panic!("{}: {error}", container.entry.display());
 }
