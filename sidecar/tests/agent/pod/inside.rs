@@ -12,6 +12,7 @@ use serde_json::Value as Json;
 
 use super::stranger::NAMES;
 use super::{Plan, TEST};
+use crate::early::foremost;
 use crate::http::get;
 use crate::process::Running;
 use crate::received::{Received, Taken, pid, text};
@@ -27,7 +28,7 @@ const SECONDS: Duration = Duration::from_millis(4500);
 pub(super) fn run(plan: &Plan) {
     loopback_up();
     let received = Received::at(&plan.collector);
-    let run = Running::agent(&mut ahead(&plan.profiler.command(TEST)));
+    let run = Running::agent(&mut foremost(&plan.profiler.command(TEST)));
     let page = run.address_after("/stats: http://");
     assert_eq!(page, plan.profiler.variables["PROFILER_SERVE"], "{}", run.log());
     until(&run, || stats(&page)["engine"]["name"] == "ebpf");
