@@ -11,15 +11,20 @@
 )]
 
 mod degraded;
+mod early;
 mod hostile;
 mod http;
+mod manifests;
 mod matrix;
 mod metrics;
 mod others;
+mod pod;
 mod process;
 mod pulls;
+mod received;
 mod runtimes;
 mod shares;
+mod shop;
 mod signals;
 mod steal;
 mod top;

@@ -1,0 +1,213 @@
+//! The beginning of things: processes that begin when the agent samples already, and are soon over; and an agent that begins beside processes that are at work.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use crate::process::{Running, agent, quiet};
+use crate::received::{Received, Taken, pid, samples, text};
+use crate::shop::Shop;
+use crate::steal::undisturbed;
+use crate::undivided::{ahead, pinned};
+use crate::{DEADLINE, folder, is_root, stats};
+
+/// A tick a millisecond, and no round number.
+const RATE_HZ: &str = "997";
+/// CPU time of each process.
+const MILLISECONDS: &str = "200";
+const PROCESSES: usize = 40;
+
+/// Builds `tests/go/NAME`.
+pub(crate) fn build(name: &str, toolchain: &str, program: &Path) {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/go").join(name);
+    let mut go = Command::new("go");
+    go.current_dir(source).env("GOTOOLCHAIN", toolchain).env("GOFLAGS", "-buildvcs=false").env("CGO_ENABLED", "0");
+    let built = go.arg("build").arg("-o").arg(program).arg(".").output().expect("go: run `make setup`");
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+}
+
+/// `command` before those that are [`ahead`] of all others, too: with these busy on all processors, it would not come to look at what lives for 200 ms.
+pub(crate) fn foremost(command: &Command) -> Command {
+    let ahead = ahead(command);
+    if ahead.get_program() != "chrt" {
+        return ahead;
+    }
+    // Behind `--rr 1`.
+    let mut foremost = Command::new("chrt");
+    foremost.args(["--rr", "2"]).args(ahead.get_args().skip(2));
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => foremost.env(name, value),
+            None => foremost.env_remove(name),
+        };
+    }
+    foremost
+}
+
+/// An agent that exports what these programs do to `received`, once it says that it samples; before all other processes.
+fn sampling(received: &Received, programs: &str) -> Running {
+    let mut command = agent(&["run", "--rate-hz", RATE_HZ, "--interval", "100ms", "--runtime-interval", "off"]);
+    command.args(["--include", programs]);
+    command.env("OTEL_EXPORTER_OTLP_ENDPOINT", received.endpoint()).env("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc");
+    let run = Running::agent(&mut foremost(&command));
+    let page = run.address_after("http://");
+    until(&run, || stats(&page)["engine"]["name"] == "ebpf");
+    run
+}
+
+fn until(run: &Running, mut is_so: impl FnMut() -> bool) {
+    let until = Instant::now() + DEADLINE;
+    while !is_so() {
+        assert!(Instant::now() < until, "{}", run.log());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Waits until what was sampled has arrived, once nothing is sampled any more.
+fn settle(received: &Received, run: &Running) {
+    let (page, mut before) = (run.address_after("/stats: http://"), u64::MAX);
+    until(run, || {
+        let stats = stats(&page);
+        let [taken, pending, exported] = ["taken", "pending", "exported"].map(|figure| stats[figure].as_u64().unwrap());
+        let is_settled = std::mem::replace(&mut before, taken) == taken && pending == 0;
+        // The ring is looked at ten times a second.
+        std::thread::sleep(Duration::from_millis(500));
+        is_settled && i64::try_from(exported).unwrap() == received.count()
+    });
+}
+
+/// A process as the one that started it knows it.
+struct Known {
+    pid: u32,
+    started: SystemTime,
+    used_nanos: f64,
+}
+
+/// Runs these programs one after the other.
+fn in_turn(programs: &[PathBuf]) -> Vec<Known> {
+    let mut early = Command::new(&programs[0]);
+    quiet(early.arg(MILLISECONDS).args(programs).env("OTEL_SERVICE_NAME", "soon-over"));
+    let early = Running::program(&mut ahead(&pinned(&early)));
+    early.address_after("ended");
+    let log = early.log();
+    let numbers = |line: &str| line.split(' ').skip(1).map(|word| word.parse::<u64>().unwrap()).collect::<Vec<_>>();
+    let lines = log.lines().filter(|line| line.starts_with("process "));
+    let known = lines.map(|line| match numbers(line)[..] {
+        [pid, started, used] => Known {
+            pid: u32::try_from(pid).unwrap(),
+            started: UNIX_EPOCH + Duration::from_nanos(started),
+            used_nanos: used as f64,
+        },
+        _ => panic!("{line}"),
+    });
+    known.collect()
+}
+
+/// What came of processes, with how long after its start the first sample of each came that has the name of the function which is busy.
+#[derive(Default)]
+struct Came {
+    taken: BTreeMap<u32, Vec<Taken>>,
+    services: BTreeMap<u32, String>,
+    named_after: BTreeMap<u32, Duration>,
+}
+
+impl Came {
+    fn of(known: &[Known], received: &Received) -> Self {
+        let mut came = Self::default();
+        received.all(|sets| {
+            for (at, set) in sets {
+                let Some(process) = known.iter().find(|process| process.pid == pid(set)) else { continue };
+                let samples: Vec<Taken> = samples(set).collect();
+                if samples.iter().any(|sample| sample.has("main.busy")) {
+                    let after = at.duration_since(process.started).unwrap_or_default();
+                    came.named_after.entry(process.pid).or_insert(after);
+                }
+                came.services.insert(process.pid, text(set, "service.name").to_owned());
+                came.taken.entry(process.pid).or_default().extend(samples);
+            }
+        });
+        came
+    }
+
+    fn nanos(&self) -> f64 {
+        self.taken.values().flatten().map(|sample| sample.nanos).sum()
+    }
+
+    fn count(&self, is_counted: impl Fn(&Taken) -> bool) -> i64 {
+        self.taken.values().flatten().filter(|sample| is_counted(sample)).map(|sample| sample.count).sum()
+    }
+}
+
+/// Check that processes of 200 ms, each of a file that was never seen before, are sampled from fork to exit, each with its service and with names.
+#[test]
+fn processes_that_are_soon_over_are_sampled_from_their_beginning() {
+    if !is_root() {
+        return;
+    }
+    let folder = folder("early");
+    let programs: Vec<PathBuf> = (0..PROCESSES).map(|number| folder.join(format!("early-{number}"))).collect();
+    build("early", "go1.22.12", &programs[0]);
+    for program in &programs[1..] {
+        // By a process of its own: what this one has open for writing cannot be run.
+        assert!(Command::new("cp").arg(&programs[0]).arg(program).status().unwrap().success());
+    }
+    let received = Received::at("127.0.0.1:0");
+    let run = sampling(&received, "*/early-*");
+    let known = undisturbed(|| in_turn(&programs));
+    settle(&received, &run);
+    let log = run.log();
+    assert_eq!(run.end(), Some(0), "{log}");
+    let came = Came::of(&known, &received);
+    let used: f64 = known.iter().map(|process| process.used_nanos).sum();
+    let (complete, all) = (came.nanos() / used, came.count(|_| true));
+    let named = came.count(|sample| sample.has("main.busy"));
+    let mut after: Vec<Duration> = came.named_after.values().copied().collect();
+    after.sort_unstable();
+    eprintln!(
+        "{PROCESSES} processes of {MILLISECONDS} ms: {complete:.4} of their CPU time, {named} of {all} samples named; the first named one \
+         came {:?} after the start, at most {:?}",
+        after.get(after.len() / 2),
+        after.last()
+    );
+    assert_eq!((known.len(), came.named_after.len()), (PROCESSES, PROCESSES), "{log}");
+    assert!(came.services.values().all(|service| service == "soon-over"), "{:?}", came.services);
+    assert!((0.95..=1.05).contains(&complete), "{complete:.4} of their CPU time: {log}");
+    assert!(named * 100 >= all * 95, "{named} of {all}");
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+/// Check that of a program that is at work when the agent begins nothing is lost from then on when the agent says that it samples, and that samples have their
+/// labels, spans and names from the first on.
+#[test]
+fn nothing_is_lost_in_the_first_seconds_of_an_agent() {
+    const SECONDS: Duration = Duration::from_secs(3);
+    if !is_root() {
+        return;
+    }
+    let folder = folder("first");
+    let program = folder.join("shop");
+    build("shop", "go1.22.12", &program);
+    let (from, told, taken, log) = undisturbed(|| {
+        let received = Received::at("127.0.0.1:0");
+        let mut command = Command::new(&program);
+        quiet(&mut command);
+        let mut shop = Shop::start(&mut ahead(&pinned(&command)));
+        // It has begun to work under labels.
+        shop.until_used(Duration::from_secs(1));
+        let run = sampling(&received, "*/first-*/shop");
+        let from = shop.used();
+        shop.until_used(from + SECONDS);
+        let told = shop.end();
+        settle(&received, &run);
+        let log = run.log();
+        assert_eq!(run.end(), Some(0), "{log}");
+        let taken = received.of_program("shop").remove(&shop.pid()).unwrap();
+        (from, told, taken, log)
+    });
+    let complete = told.complete_since(from, &taken);
+    eprintln!("{complete:.4} of the CPU time since the agent said that it samples");
+    assert!((0.98..=1.02).contains(&complete), "{complete:.4}: {log}");
+    told.check(&taken);
+    std::fs::remove_dir_all(folder).unwrap();
+}

@@ -1,0 +1,166 @@
+//! What goes on in the pod: this test program is its first process, as the one that holds a pod's namespaces is; it starts the containers, is the collector that
+//! the manifest names, and checks what comes.
+
+use std::io::BufRead as _;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use profiler_proto::Profile;
+use profiler_proto::model::Value;
+use profiler_proto::otlp::encode_to_vec;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketType, netlink, recv, sendto, socket};
+use serde_json::Value as Json;
+
+use super::stranger::NAMES;
+use super::{Plan, TEST};
+use crate::early::foremost;
+use crate::http::get;
+use crate::process::Running;
+use crate::received::{Received, Taken, pid, text};
+use crate::shop::{Shop, Told};
+use crate::steal::undisturbed;
+use crate::undivided::{ahead, pinned};
+use crate::{DEADLINE, assert_balanced, decode, stats};
+
+/// CPU time of the service: for half a second it has no labels.
+const SECONDS: Duration = Duration::from_millis(4500);
+
+/// Runs the pod until the end of standard input or a line on it.
+pub(super) fn run(plan: &Plan) {
+    loopback_up();
+    let received = Received::at(&plan.collector);
+    let run = Running::agent(&mut foremost(&plan.profiler.command(TEST)));
+    let page = run.address_after("/stats: http://");
+    assert_eq!(page, plan.profiler.variables["PROFILER_SERVE"], "{}", run.log());
+    until(&run, || stats(&page)["engine"]["name"] == "ebpf");
+    println!("sampling");
+    let (shop, told, taken) = undisturbed(|| shop(plan, &received, &page, &run));
+    let complete = told.complete(&taken);
+    eprintln!("{complete:.4} of its CPU time, {} samples", taken.iter().map(|sample| sample.count).sum::<i64>());
+    assert!((0.98..=1.02).contains(&complete), "{complete:.4}: {}", run.log());
+    told.check(&taken);
+    check_resource(plan, &received, shop);
+    check_strangers(&received, &page, &run);
+    println!("checked");
+    std::io::stdin().lock().read_line(&mut String::new()).unwrap();
+    assert_eq!(run.end(), Some(0));
+}
+
+/// The service from its beginning to its end: its process, what it says of itself, and what arrived of it.
+fn shop(plan: &Plan, received: &Received, page: &str, run: &Running) -> (u32, Told, Vec<Taken>) {
+    let mut shop = Shop::start(&mut ahead(&pinned(&plan.shop.command(TEST))));
+    shop.until_used(SECONDS);
+    let told = shop.end();
+    settle(received, page, run);
+    let taken = received.of_program("shop").remove(&shop.pid()).unwrap();
+    (shop.pid(), told, taken)
+}
+
+/// Waits until all has arrived that was sampled until now, and checks the account from the kernel's ticks to what arrived here.
+fn settle(received: &Received, page: &str, run: &Running) {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos();
+    let is_later = |profile: &Profile| u128::from(profile.time_unix_nanos) > now;
+    // Profiles come in the order of their intervals, and there are samples in each: of this process, too.
+    until(run, || received.all(|sets| sets.iter().any(|(_, set)| set.profiles.iter().any(is_later))));
+    // Figures are published each second, and samples are taken all the time.
+    let mut last = Json::Null;
+    let until = Instant::now() + DEADLINE;
+    while !is_closed(&last, received) {
+        assert!(Instant::now() < until, "{} arrived: {last} {}", received.count(), run.log());
+        std::thread::sleep(Duration::from_millis(1200));
+        last = stats(page);
+    }
+    assert_balanced(&last);
+    assert!(number(&last, "/kernel/outside") > 0, "{last}");
+}
+
+/// Whether each tick that hit a process of the pod is accounted for, up to those that arrived.
+fn is_closed(stats: &Json, received: &Received) -> bool {
+    if stats.is_null() {
+        return false;
+    }
+    let sum = |section: &str, figures: &[&str]| {
+        figures.iter().map(|figure| number(stats, &format!("/{section}/{figure}"))).sum::<u64>()
+    };
+    let lost_in_kernel = sum("kernel", &["ring_full", "nested"]);
+    let is_sent = sum("kernel", &["seen"]) == sum("kernel", &["sent"]) + lost_in_kernel;
+    let is_taken = sum("kernel", &["sent"]) == sum("stacks", &["sampled", "left_out", "gone", "unreadable"]);
+    let taken = sum("stacks", &["sampled", "gone", "unreadable"]) + lost_in_kernel;
+    is_sent
+        && is_taken
+        && taken == number(stats, "/taken")
+        && i64::try_from(number(stats, "/exported")).unwrap() == received.count()
+}
+
+fn number(stats: &Json, path: &str) -> u64 {
+    stats.pointer(path).and_then(Json::as_u64).unwrap_or_else(|| panic!("{path}: {stats}"))
+}
+
+/// Who the service is, by its container, its file and the pod's fields.
+fn check_resource(plan: &Plan, received: &Received, shop: u32) {
+    let of_shop = |sets: &[crate::received::Arrived]| {
+        let mut own = sets.iter().filter(|(_, set)| pid(set) == shop && text(set, "process.executable.name") == "shop");
+        own.next_back().unwrap().1.resource.clone()
+    };
+    let resource = received.all(of_shop);
+    for (key, value) in &plan.resource {
+        assert_eq!(resource.get(key), Some(&Value::from(value.as_str())), "{key}: {resource:?}");
+    }
+    assert_eq!(resource.get("process.pid"), Some(&Value::Int(shop.into())));
+}
+
+/// That nothing names the stranger, neither what was exported nor what is shown, and that all programs are the pod's.
+fn check_strangers(received: &Received, page: &str, run: &Running) {
+    let own = std::env::current_exe().unwrap();
+    let programs = [
+        "shop",
+        "profiler-sidecar",
+        "sh",
+        "dash",
+        "bash",
+        "unshare",
+        "chrt",
+        "taskset",
+        "env",
+        own.file_name().unwrap().to_str().unwrap(),
+    ];
+    received.all(|sets| {
+        for (_, set) in sets {
+            assert!(programs.contains(&text(set, "process.executable.name")), "{:?}", set.resource);
+            assert_strange_to(&encode_to_vec(set), "what was exported");
+        }
+    });
+    assert_strange_to(&get(page, "/stats").body, "/stats");
+    assert_strange_to(
+        &encode_to_vec(&decode(&get(page, "/debug/pprof/profile?seconds=2").body)),
+        "/debug/pprof/profile",
+    );
+    assert_strange_to(run.log().as_bytes(), "the log");
+}
+
+fn assert_strange_to(bytes: &[u8], what: &str) {
+    let found = NAMES.iter().find(|name| bytes.windows(name.len()).any(|window| window == name.as_bytes()));
+    assert_eq!(found, None, "{what}");
+}
+
+fn until(run: &Running, mut is_so: impl FnMut() -> bool) {
+    let until = Instant::now() + DEADLINE;
+    while !is_so() {
+        assert!(Instant::now() < until, "{}", run.log());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Brings loopback up, which is all that there is in a network namespace that was just made. Source: netlink(7), whose protocol 0 is rtnetlink(7): a request, to be acknowledged, to change
+/// the link of index 1 so that it is up.
+fn loopback_up() {
+    const NEW_LINK: u32 = 16;
+    const REQUEST_ACKNOWLEDGED: u32 = 5;
+    const UP: u32 = 1;
+    let kernel = socket(AddressFamily::NETLINK, SocketType::RAW, None).unwrap();
+    let message = [32, NEW_LINK | REQUEST_ACKNOWLEDGED << 16, 1, 0, 0, 1, UP, UP].map(u32::to_ne_bytes).concat();
+    sendto(&kernel, &message, SendFlags::empty(), &netlink::SocketAddrNetlink::new(0, 0)).unwrap();
+    let mut answer = [0; 64];
+    recv(&kernel, &mut answer, RecvFlags::empty()).unwrap();
+    // Behind the head of 16 bytes: an error, or 0.
+    assert_eq!(answer[16..20], [0; 4], "loopback does not come up");
+}
