@@ -276,7 +276,7 @@ fn damaged_programs_are_read_in_part_or_refused() {
         assert!(matches!(fuzz::program(seed.bytes.clone()), Read::Named(64..)), "a whole program is read");
     }
     let mut tight: Vec<_> = [12, 4].map(|count| reduced(count, TIGHT)).into();
-    tight.extend(kept().iter().map(|seed| reduce::reduced(&seed.bytes, minor_of(seed), 8, TIGHT)));
+    tight.extend(kept().iter().map(|seed| reduce::reduced(&seed.bytes, minor_of(seed), 3, TIGHT)));
     tight.push(relocated(&tight[1]));
     let tight: Vec<_> = tight.into_iter().map(Seed::of).collect();
     for seed in &tight {

@@ -95,6 +95,7 @@ fn hostile_processes_do_no_harm_to_others() {
         }
     }
     shares.assert_as_built(0.99);
+    eprintln!("{}", stats(&page));
     assert_complete(before, sampled_and_used(&page, go.pid()));
     let named = |program: &Running, busy| is_named(&page, program.pid(), busy);
     assert!(named(&hostile[2], "spin"), "{}", run.log());
