@@ -1,21 +1,22 @@
 //! The fuzz targets without a fuzzer: each entry point, over its seeds, what coverage-guided runs found (`tests/fuzz/corpus`), and a deterministic stream of
 //! mutations of both.
 //!
-//! `FUZZ_SECONDS` is the time that all of it takes, 2 by default. A failure prints the input, in hexadecimal, that failed.
+//! `FUZZ_SECONDS` is the time that the mutations take, 2 by default. A failure prints the input, in hexadecimal, that failed.
 
 #![expect(clippy::unwrap_used, clippy::print_stderr, clippy::panic, reason = "a test fails by panicking and says why")]
 
+#[path = "../../tests/fuzz/corpus.rs"]
+mod corpus;
 #[path = "suite/sample.rs"]
 mod sample;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use profiler_proto::folded::{self, Tags};
 use profiler_proto::{fuzz, otlp, pprof};
 
-/// How long the smoke may take altogether.
+/// How long the mutations may take altogether.
 fn time() -> Duration {
     let seconds = std::env::var("FUZZ_SECONDS").map_or(2.0, |text| text.parse().unwrap());
     Duration::from_secs_f64(seconds)
@@ -62,26 +63,17 @@ fn mutate(input: &mut Vec<u8>, other: &[u8], numbers: &mut Numbers) {
     input.truncate(1 << 14);
 }
 
-/// What was found for a target.
-fn corpus(name: &str) -> Vec<Vec<u8>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("tests/fuzz/corpus").join(name);
-    let files = std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
-    let mut files: Vec<_> = files.map(|entry| entry.unwrap().path()).collect();
-    // In an order that does not depend on the file system.
-    files.sort();
-    assert!(!files.is_empty(), "the corpus of {name} is kept");
-    files.iter().map(|path| std::fs::read(path).unwrap()).collect()
-}
-
 fn smoke(name: &str, entry: fn(&[u8]), seeds: &[Vec<u8>]) {
-    let seeds = [seeds, &corpus(name)].concat();
-    let (start, mut numbers, mut runs) = (Instant::now(), Numbers(1), 0_u64);
+    let found = corpus::of(name).into_iter().map(|(_, input)| input);
+    let seeds: Vec<_> = seeds.iter().cloned().chain(found).collect();
+    let (mut numbers, mut runs) = (Numbers(1), 0_u64);
     let run = |input: &[u8]| {
         if catch_unwind(AssertUnwindSafe(|| entry(input))).is_err() {
             panic!("{name} failed on {}", input.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
         }
     };
     seeds.iter().for_each(|seed| run(seed));
+    let start = Instant::now();
     while start.elapsed() < time() / 4 {
         let mut input = seeds[numbers.below(seeds.len())].clone();
         let other = &seeds[numbers.below(seeds.len())];

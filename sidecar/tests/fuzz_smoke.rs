@@ -8,6 +8,8 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking and says why")]
 
+#[path = "../../tests/fuzz/corpus.rs"]
+mod corpus;
 #[path = "go_symbols/reduce.rs"]
 mod reduce;
 
@@ -143,15 +145,12 @@ fn kept() -> Vec<Seed> {
 
 /// What was found for a target; each of it holds.
 fn corpus(target: &str, run: fn(Vec<u8>) -> u64) -> Vec<Seed> {
-    let files = files(&repository().join("tests/fuzz/corpus").join(target));
-    assert!(!files.is_empty(), "the corpus of {target} is kept");
-    let read = |path: &PathBuf| {
-        let bytes = std::fs::read(path).unwrap();
+    let held = |(name, bytes): (String, Vec<u8>)| {
         let held = catch_unwind(AssertUnwindSafe(|| run(bytes.clone())));
-        assert!(held.is_ok(), "failed on {}", path.display());
+        assert!(held.is_ok(), "{target} failed on {name}");
         Seed::found(bytes)
     };
-    files.iter().map(read).collect()
+    corpus::of(target).into_iter().map(held).collect()
 }
 
 fn files(folder: &Path) -> Vec<PathBuf> {
