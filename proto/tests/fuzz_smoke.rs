@@ -1,9 +1,12 @@
-//! The fuzz targets on stable Rust: each entry point, over its seeds and a deterministic stream of mutations of them.
+//! The fuzz targets without a fuzzer: each entry point, over its seeds, what coverage-guided runs found (`tests/fuzz/corpus`), and a deterministic stream of
+//! mutations of both.
 //!
-//! `FUZZ_SECONDS` is the time that all of it takes, 2 by default. A failure prints the input, in hexadecimal, that failed.
+//! `FUZZ_SECONDS` is the time that the mutations take, 2 by default. A failure prints the input, in hexadecimal, that failed.
 
 #![expect(clippy::unwrap_used, clippy::print_stderr, clippy::panic, reason = "a test fails by panicking and says why")]
 
+#[path = "../../tests/fuzz/corpus.rs"]
+mod corpus;
 #[path = "suite/sample.rs"]
 mod sample;
 
@@ -13,7 +16,7 @@ use std::time::{Duration, Instant};
 use profiler_proto::folded::{self, Tags};
 use profiler_proto::{fuzz, otlp, pprof};
 
-/// How long the smoke may take altogether.
+/// How long the mutations may take altogether.
 fn time() -> Duration {
     let seconds = std::env::var("FUZZ_SECONDS").map_or(2.0, |text| text.parse().unwrap());
     Duration::from_secs_f64(seconds)
@@ -61,13 +64,16 @@ fn mutate(input: &mut Vec<u8>, other: &[u8], numbers: &mut Numbers) {
 }
 
 fn smoke(name: &str, entry: fn(&[u8]), seeds: &[Vec<u8>]) {
-    let (start, mut numbers, mut runs) = (Instant::now(), Numbers(1), 0_u64);
+    let found = corpus::of(name).into_iter().map(|(_, input)| input);
+    let seeds: Vec<_> = seeds.iter().cloned().chain(found).collect();
+    let (mut numbers, mut runs) = (Numbers(1), 0_u64);
     let run = |input: &[u8]| {
         if catch_unwind(AssertUnwindSafe(|| entry(input))).is_err() {
             panic!("{name} failed on {}", input.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
         }
     };
     seeds.iter().for_each(|seed| run(seed));
+    let start = Instant::now();
     while start.elapsed() < time() / 4 {
         let mut input = seeds[numbers.below(seeds.len())].clone();
         let other = &seeds[numbers.below(seeds.len())];

@@ -1,7 +1,7 @@
 //! Equal samples of a window as one.
 //!
 //! In: samples with their named stacks, on the thread that drains. Out: a [`Window`] for each process that was sampled, in which every
-//! distinct stack stands once for each thread, set of tags, span and period, with how often it was seen. Bounded in bytes, all processes
+//! distinct stack stands once for each thread, set of tags, span and period, and processor where that was asked for, with how often it was seen. Bounded in bytes, all processes
 //! together and each alone: where there is little room left, samples lose first their spans, then their tags; what does not fit
 //! then is refused and noted as lost.
 
@@ -34,6 +34,7 @@ pub struct Aggregate {
     started_at: SystemTime,
     windows: BTreeMap<Process, Window>,
     bytes: usize,
+    by_processor: bool,
 }
 
 /// The windows hold as much as they may: the sample is lost.
@@ -44,7 +45,13 @@ impl Aggregate {
     /// Empty windows that begin now.
     #[must_use]
     pub fn begin(now: SystemTime) -> Self {
-        Self { started_at: now, windows: BTreeMap::new(), bytes: 0 }
+        Self { started_at: now, windows: BTreeMap::new(), bytes: 0, by_processor: false }
+    }
+
+    /// Tells samples apart by the processor that they were taken on, in these windows and all that follow, or does not.
+    #[must_use]
+    pub fn by_processor(self, by_processor: bool) -> Self {
+        Self { by_processor, ..self }
     }
 
     /// Adds one sample. One for which there is no room is noted as lost in its process's window.
@@ -56,7 +63,8 @@ impl Aggregate {
         let window = self.windows.entry(process).or_insert_with(|| Window::begin(process));
         let most = MAX_OF_ONE.min(window.bytes().saturating_add(room));
         let before = window.bytes();
-        let added = window.add(sample, stack, most);
+        let processor = self.by_processor.then_some(sample.cpu);
+        let added = window.add(sample, stack, processor, most);
         self.bytes = self.bytes.saturating_add(window.bytes() - before);
         added
     }
@@ -77,7 +85,8 @@ impl Aggregate {
     /// Ends the windows; the next ones begin at once. By process; a window of which nothing is left but what was lost goes on, for there is no
     /// profile that could say so.
     pub fn end(&mut self, now: SystemTime) -> Vec<Window> {
-        let ended = std::mem::replace(self, Self::begin(now));
+        let next = Self::begin(now).by_processor(self.by_processor);
+        let ended = std::mem::replace(self, next);
         let duration = now.duration_since(ended.started_at).unwrap_or_default();
         let (told, untold): (Vec<Window>, Vec<Window>) =
             ended.windows.into_values().partition(|window| window.stacks() > 0);

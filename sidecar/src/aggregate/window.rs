@@ -65,6 +65,8 @@ struct Key {
     tags: Option<u32>,
     /// Trace and span.
     span: Option<([u8; 16], [u8; 8])>,
+    /// Where it is asked for.
+    processor: Option<u32>,
 }
 
 /// A distinct stack on one thread under one set of tags in one span, taken at one rate.
@@ -82,6 +84,8 @@ pub struct Entry<'a> {
     pub tags: Option<&'a [(String, String)]>,
     /// The span.
     pub span: Option<Span>,
+    /// The processor, where samples are told apart by it.
+    pub processor: Option<u32>,
     /// How often it was seen.
     pub count: u64,
 }
@@ -111,11 +115,17 @@ impl Window {
     }
 
     /// Adds a sample, as long as all takes at most so many bytes.
-    pub(super) fn add(&mut self, sample: &Sample, stack: &Stack, most: usize) -> Result<(), Full> {
-        self.try_add(sample, stack, most).inspect_err(|Full| self.lost.add(Cause::AggregateFull, 1))
+    pub(super) fn add(
+        &mut self,
+        sample: &Sample,
+        stack: &Stack,
+        processor: Option<u32>,
+        most: usize,
+    ) -> Result<(), Full> {
+        self.try_add(sample, stack, processor, most).inspect_err(|Full| self.lost.add(Cause::AggregateFull, 1))
     }
 
-    fn try_add(&mut self, sample: &Sample, stack: &Stack, most: usize) -> Result<(), Full> {
+    fn try_add(&mut self, sample: &Sample, stack: &Stack, processor: Option<u32>, most: usize) -> Result<(), Full> {
         let place = self.place(stack, most)?;
         let mut room = Room { bytes: &mut self.bytes, most };
         let (tid, name) = if place.is_of_go { (0, "") } else { (sample.tid, sample.comm.as_str()) };
@@ -129,7 +139,7 @@ impl Window {
             None
         };
         let span = context.span.map(|span| (span.trace_id, span.span_id));
-        let mut key = Key { period_nanos: sample.period_nanos, stack: place.number, tid, name, tags, span };
+        let mut key = Key { period_nanos: sample.period_nanos, stack: place.number, tid, name, tags, span, processor };
         if !self.entries.contains_key(&key) {
             key.span = span.filter(|_| room.is_below(6));
             if !self.entries.contains_key(&key) {
@@ -226,6 +236,7 @@ impl Window {
                 name: names.get(key.name as usize).map_or("", |name| name),
                 tags: key.tags.and_then(|set| tags.get(set as usize)).map(|tags| &***tags),
                 span: key.span.map(|(trace_id, span_id)| Span { trace_id, span_id }),
+                processor: key.processor,
                 count: *count,
             }
         };

@@ -92,11 +92,14 @@ impl<'a> Assembly<'a> {
         self.dictionary.stacks.intern(Stack { locations })
     }
 
-    /// The tags, and the thread. A tag goes before a label of ours with the same key.
+    /// The tags, the thread, and the processor where it is told. A tag goes before a label of ours with the same key.
     fn labels(&mut self, entry: &Entry<'_>) -> AttributeSetId {
         let dictionary = &mut self.dictionary;
         let of_thread = self.threads.labels(entry.tid, entry.name);
-        let mut labels: Vec<AttributeId> = of_thread.map(|(key, value)| dictionary.attribute(key, value)).collect();
+        // Source: OpenTelemetry semantic conventions, "CPU attributes".
+        let of_processor = entry.processor.map(|number| ("cpu.logical_number", Value::Int(number.into())));
+        let ours = of_thread.chain(of_processor);
+        let mut labels: Vec<AttributeId> = ours.map(|(key, value)| dictionary.attribute(key, value)).collect();
         match entry.tags {
             Some(tags) => labels.extend(tags.iter().map(|(key, value)| dictionary.attribute(key, value.as_str()))),
             None => labels.push(dictionary.attribute(BEYOND.0, BEYOND.1)),

@@ -98,6 +98,9 @@ pub(super) struct RecordArguments {
     /// Leave out the kernel's frames
     #[arg(long)]
     no_kernel: bool,
+    /// Say of each sample which processor it was taken on, as the label cpu.logical_number
+    #[arg(long)]
+    processors: bool,
 }
 
 impl RecordArguments {
@@ -120,8 +123,8 @@ impl RecordArguments {
                 duration => duration,
             },
         };
-        let Self { output, rate_hz, no_kernel, .. } = self;
-        Ok(Options { subject, duration, output, rate_hz, kernel: !no_kernel })
+        let Self { output, rate_hz, no_kernel, processors, .. } = self;
+        Ok(Options { subject, duration, output, rate_hz, kernel: !no_kernel, processors })
     }
 }
 

@@ -5,6 +5,7 @@
 //! bounded, however large it is. Only 64-bit little-endian files are read, for no other runs here. Source: elf(5).
 
 mod fault;
+pub mod fuzz;
 mod notes;
 mod pages;
 mod record;

@@ -55,7 +55,9 @@ impl BuildInfo {
         let [.., pointer, flags] = *header.first_chunk::<16>().unwrap_or(&[0; 16]);
         const INLINE: u8 = 2;
         let (version, modules) = if flags & INLINE != 0 {
-            let (version, next) = counted(elf, at + HEADER as u64, VERSION).ok_or(fault(Why::Outside))?;
+            // A segment may lie at the end of all addresses.
+            let behind = at.checked_add(HEADER as u64).ok_or(fault(Why::Outside))?;
+            let (version, next) = counted(elf, behind, VERSION).ok_or(fault(Why::Outside))?;
             (version, counted(elf, next, MODULES).map(|(modules, _)| modules))
         } else if pointer == 8 && flags == 0 {
             let [version, modules] = [16, 24].map(|at| word(&header, at));

@@ -31,7 +31,7 @@ pub enum Read {
 pub fn program(bytes: Vec<u8>) -> Read {
     let Ok(file) = elf::File::of_bytes(bytes) else { return Read::Nothing };
     let file = Arc::new(file);
-    native(&file);
+    elf::fuzz::asked(&file);
     let Ok(Some(program)) = Program::open(file) else { return Read::Elf };
     let found = program.find_all(&["runtime.goexit", "main.main", "runtime.allgadd"]);
     let text = program.text();
@@ -54,19 +54,4 @@ fn address(program: &Program, pc: u64) -> u64 {
         assert!((function.entry..function.end).contains(&pc), "{function:?} does not hold {pc:#x}");
     }
     interrupted.iter().filter(|frame| !frame.function.is_empty()).count() as u64
-}
-
-/// What is asked of any ELF file.
-fn native(file: &elf::File) {
-    let _ids = (file.build_id(), file.go_build_id());
-    let _variables = file.variables(&["runtime.allgs", "runtime.mbuckets"]);
-    let addresses =
-        file.loaded().flat_map(|segment| [segment.address, segment.address.wrapping_add(segment.file_size / 2)]);
-    for address in addresses.collect::<Vec<_>>() {
-        if let Some(offset) = file.offset_of(address) {
-            assert!(file.address_of(offset).is_some(), "nothing is loaded from {offset:#x}");
-        }
-        let symbol = file.symbols().and_then(|symbols| symbols.find(file, address));
-        assert!(symbol.is_none_or(|symbol| symbol.address <= address), "a symbol behind {address:#x}");
-    }
 }

@@ -62,7 +62,8 @@ pub fn top(asked: &TopArguments) -> Result<(), Error> {
 
 fn options(asked: &TopArguments) -> pipeline::Options {
     let filter = Filter { pids: vec![asked.pid], ..Filter::default() };
-    pipeline::Options { rate_hz: asked.rate_hz, kernel: !asked.no_kernel, filter, family: None, profile_sdk: true }
+    let (rate_hz, kernel) = (asked.rate_hz, !asked.no_kernel);
+    pipeline::Options { rate_hz, kernel, filter, family: None, profile_sdk: true, processors: false }
 }
 
 struct Top<'a> {

@@ -100,6 +100,11 @@ impl Desk {
         }
     }
 
+    /// From now on windows tell samples apart by their processors.
+    pub(super) fn tell_processors(&mut self) {
+        self.aggregate = Aggregate::begin(SystemTime::now()).by_processor(true);
+    }
+
     /// From now on every exec and exit is in the records.
     pub(super) fn hears_all(&mut self) {
         self.table.hears_all();

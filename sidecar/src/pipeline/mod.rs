@@ -66,6 +66,8 @@ pub struct Options {
     pub family: Option<Family>,
     /// Whether processes that profile themselves are sampled all the same.
     pub profile_sdk: bool,
+    /// Whether samples are told apart by the processor that they were taken on.
+    pub processors: bool,
 }
 
 /// The samples of one process in one window.
@@ -127,7 +129,11 @@ impl Pipeline {
         let numbers = Numbers { pids: options.filter.pids.clone(), family: options.family.clone() };
         let mut sampler = unless_it_must(Sampler::ready(wanted), must_sample)?;
         let namer = Namer::new(kernel.unwrap_or_default()).knowing(sampler.as_mut().and_then(Sampler::programs));
+        let processors = options.processors;
         let mut desk = Desk::new(Table::new(discovery(options)), namer, numbers, ledger);
+        if processors {
+            desk.tell_processors();
+        }
         let now = Instant::now();
         desk.look_around(now);
         if sampler.as_ref().is_some_and(|sampler| sampler.lacks().is_empty()) {

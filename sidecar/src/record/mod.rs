@@ -34,6 +34,8 @@ pub struct Options {
     pub rate_hz: u32,
     /// Whether stacks go on into the kernel.
     pub kernel: bool,
+    /// Whether samples say which processor they were taken on.
+    pub processors: bool,
 }
 
 /// Whom to record.

@@ -88,6 +88,7 @@ fn begin(options: &Options) -> Result<(pipeline::Options, Process, Option<Held>)
         filter,
         family,
         profile_sdk: true,
+        processors: options.processors,
     };
     match &options.subject {
         Subject::Process(pid) => {

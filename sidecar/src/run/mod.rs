@@ -104,5 +104,7 @@ pub fn options(config: &Config) -> pipeline::Options {
         filter: config.filter.clone(),
         family: None,
         profile_sdk: config.profile_sdk,
+        // An attribute of each sample makes one of a few into many.
+        processors: false,
     }
 }

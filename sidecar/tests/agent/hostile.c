@@ -1,6 +1,6 @@
 /* Programs that make it hard for whoever looks at them from outside; MODE says how. Each is busy until it is killed.
-     forks   children that end at once, as fast as they come
-     maps    as many mappings as the kernel allows, busy in one of the program's own functions
+     forks   children that end at once, as fast as they come; says of each second how many there were
+     maps    120,000 mappings, or as many as the kernel allows; busy in one of the program's own functions
      frames  frame pointers that run in a circle, that point nowhere, and that cross a page that is not there
      busy    nothing else
      first, second: becomes the other one again and again, so that what is looked up may be another program's */
@@ -28,15 +28,29 @@ __attribute__((noinline)) void MODE(void) {
 
 #if defined(FORKS)
 static void work(void) {
-    pid_t child = fork();
-    if (child == 0) _exit(0);
-    if (child > 0) waitpid(child, NULL, 0);
+    static double since;
+    static unsigned long forks;
+    struct timespec t;
+    /* Several at once, so that they need not be waited for one by one. */
+    for (int i = 0; i < 16; i++) {
+        pid_t child = fork();
+        if (child == 0) _exit(0);
+        forks += child > 0;
+    }
+    while (wait(NULL) > 0);
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    double now = t.tv_sec + t.tv_nsec / 1e9;
+    if (since == 0) since = now, forks = 0;
+    if (now - since < 1) return;
+    printf("forked %lu in %.3f\n", forks, now - since);
+    fflush(stdout);
+    since = now, forks = 0;
 }
 static void prepare(void) {}
 #elif defined(MAPS)
 static void work(void) { MODE(); }
 static void prepare(void) {
-    long page = sysconf(_SC_PAGESIZE), most = 70000;
+    long page = sysconf(_SC_PAGESIZE), most = 120000;
     for (long i = 0; i < most; i++) {
         /* Neighbours with other rights are not joined. */
         int rights = PROT_READ | (i % 2 ? PROT_EXEC : 0);

@@ -15,6 +15,8 @@ mod early;
 mod hostile;
 mod http;
 mod manifests;
+#[path = "../map_count/mod.rs"]
+mod map_count;
 mod matrix;
 mod metrics;
 mod others;
@@ -23,6 +25,7 @@ mod process;
 mod pulls;
 mod received;
 mod runtimes;
+mod sdk;
 mod shares;
 mod shop;
 mod signals;
@@ -32,6 +35,7 @@ mod top;
 mod undivided;
 mod untouched;
 
+use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixStream};
@@ -41,6 +45,7 @@ use std::time::{Duration, Instant};
 
 use http::get;
 use process::{Running, agent, go_program};
+use profiler_proto::model::Value;
 use profiler_proto::{Limits, ProfileSet, pprof};
 use shares::Shares;
 
@@ -173,6 +178,36 @@ fn a_process_is_recorded() {
         shares.add(&decode(&std::fs::read(&output).unwrap()));
     }
     shares.assert_as_built(0.95);
+}
+
+/// Check that a recording says, if asked, which processor each sample was taken on, and else does not.
+#[test]
+fn a_recording_tells_processors_if_asked() {
+    if !is_root() {
+        return;
+    }
+    let output = folder("processors").join("out.pb.gz");
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap().trim();
+    let last = allowed.rsplit([',', '-']).next().unwrap();
+    let processors = |more: &[&str]| {
+        let count = "i=0; while [ $i -lt 500000 ]; do i=$((i+1)); done";
+        let mut record = agent(&["record", "--rate-hz", "499"]);
+        record.args(more).arg("-o").arg(&output).args(["-c", "taskset", "-c", last, "sh", "-c", count]);
+        let ran = record.output().unwrap();
+        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+        let (set, mut seen) = (decode(&std::fs::read(&output).unwrap()), BTreeMap::new());
+        for sample in set.profiles.iter().flat_map(|profile| &profile.samples) {
+            let number = set.dictionary.value_of(sample.attributes, "cpu.logical_number");
+            *seen.entry(number.and_then(Value::as_int)).or_insert(0) += sample.value;
+        }
+        seen
+    };
+    let told = processors(&["--processors"]);
+    let (all, there) = (told.values().sum::<i64>(), told.get(&last.parse().ok()).copied().unwrap_or(0));
+    // What comes before it is bound runs anywhere.
+    assert!(all > 20 && there * 10 > all * 8 && !told.contains_key(&None), "{last}: {told:?}");
+    assert_eq!(processors(&[]).into_keys().collect::<Vec<_>>(), [None]);
 }
 
 /// Check that a command is recorded with what it starts, from its beginning to its end, and that one that cannot be started is named.

@@ -102,7 +102,7 @@ impl Shares {
 }
 
 /// `service.name`: as a comment, for that is where pprof has the resource.
-fn service(set: &ProfileSet) -> String {
+pub(crate) fn service(set: &ProfileSet) -> String {
     let comments = set.dictionary.attributes.entries();
     let texts = comments.flat_map(|(_, attribute)| match &attribute.value {
         Value::String(text) => vec![text.to_string()],

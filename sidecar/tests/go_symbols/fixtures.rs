@@ -44,7 +44,7 @@ fn write(version: Version, minor: u32) {
     let [file, said] = paths(version);
     std::fs::create_dir_all(file.parent().unwrap()).unwrap();
     let built = build::program(version, Form::Normal);
-    let reduced = reduce::reduced(&std::fs::read(&built.whole).unwrap(), minor, COUNT);
+    let reduced = reduce::reduced(&std::fs::read(&built.whole).unwrap(), minor, COUNT, reduce::AMPLE);
     std::fs::write(&file, reduced).unwrap();
     let text =
         String::from_utf8(build::run(std::process::Command::new(&built.whole).args(["-every", &STEP.to_string()])));

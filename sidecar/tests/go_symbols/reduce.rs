@@ -12,9 +12,13 @@ const BASE: u64 = 0x1000_0000;
 /// Bytes of file header and program headers.
 const HEADERS: usize = 64 + 2 * 56;
 /// Offsets of parts are those of tables of which the end is not told: so much is kept behind the last beginning.
-const SLACK: usize = 2048;
-/// The same of names: all of a small program's.
-const NAMES: usize = 128 << 10;
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Slack {
+    pub(crate) parts: usize,
+    pub(crate) names: usize,
+}
+/// All that the functions can ask for: of names, a small program's.
+pub(crate) const AMPLE: Slack = Slack { parts: 2048, names: 128 << 10 };
 /// `FUNCDATA_InlTree`.
 const TREE: usize = 3;
 
@@ -37,9 +41,9 @@ struct Source<'a> {
 }
 
 /// The first `count` functions of a program of Go 1.`minor`.
-pub(crate) fn reduced(program: &[u8], minor: u32, count: usize) -> Vec<u8> {
+pub(crate) fn reduced(program: &[u8], minor: u32, count: usize, slack: Slack) -> Vec<u8> {
     let source = Source::of(program, minor);
-    let (records, offsets, ends) = source.records(count);
+    let (records, offsets, ends) = source.records(count, slack);
     let part = |number: usize, len: usize| {
         let start = source.parts[number];
         let end = source.parts.get(number + 1).map_or(source.table.len(), |end| *end);
@@ -47,7 +51,7 @@ pub(crate) fn reduced(program: &[u8], minor: u32, count: usize) -> Vec<u8> {
     };
     let units = part(1, ends.units);
     let file = |word: &[u8; 4]| Some(u32::from_le_bytes(*word)).filter(|offset| *offset != u32::MAX);
-    let files = units.as_chunks().0.iter().filter_map(file).max().unwrap() as usize + SLACK / 8;
+    let files = units.as_chunks().0.iter().filter_map(file).max().unwrap() as usize + slack.parts / 8;
     let mut functions = Vec::new();
     for (number, offset) in offsets.iter().enumerate() {
         let at = source.parts[4] + 8 * number;
@@ -82,7 +86,7 @@ impl<'a> Source<'a> {
     }
 
     /// The records of the first functions, where each begins among them, and how much of other parts they need.
-    fn records(&self, count: usize) -> (Vec<u8>, Vec<u32>, Ends) {
+    fn records(&self, count: usize, slack: Slack) -> (Vec<u8>, Vec<u32>, Ends) {
         let (mut records, mut offsets) = (Vec::new(), Vec::new());
         let mut ends = Ends { names: 0, units: 0, values: 0, trees: self.trees.len()..0 };
         let fixed = if self.table[0] & 1 == 0 { 40 } else { 44 };
@@ -93,13 +97,13 @@ impl<'a> Source<'a> {
             let (pcdata, funcdata) = (word(28), usize::from(self.table[at + fixed - 1]));
             let len = fixed + 4 * (pcdata + funcdata);
             // Those of inlined functions may stand behind them.
-            ends.names = ends.names.max(word(4) + NAMES);
-            ends.units = ends.units.max(4 * word(32) + SLACK);
+            ends.names = ends.names.max(word(4) + slack.names);
+            ends.units = ends.units.max(4 * word(32) + slack.parts);
             let values = [16, 20, 24].into_iter().chain((fixed..).step_by(4).take(pcdata)).map(word).max();
-            ends.values = ends.values.max(values.unwrap() + SLACK);
+            ends.values = ends.values.max(values.unwrap() + slack.parts);
             if funcdata > TREE && word(fixed + 4 * (pcdata + TREE)) != u32::MAX as usize {
                 let tree = word(fixed + 4 * (pcdata + TREE));
-                ends.trees = ends.trees.start.min(tree)..ends.trees.end.max(tree + SLACK);
+                ends.trees = ends.trees.start.min(tree)..ends.trees.end.max(tree + slack.parts);
             }
             offsets.push(records.len() as u32);
             records.extend(&self.table[at..at + len]);

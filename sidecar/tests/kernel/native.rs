@@ -138,7 +138,14 @@ fn the_reader_is_not_called_by_samples() {
     let Some(_alone) = alone() else { return };
     let mut busy = Talk::start(deep(10, 120_000));
     let filter = Filter { pids: vec![busy.pid()], ..Filter::default() };
-    let options = pipeline::Options { rate_hz: RATE_HZ, kernel: true, filter, family: None, profile_sdk: true };
+    let options = pipeline::Options {
+        rate_hz: RATE_HZ,
+        kernel: true,
+        filter,
+        family: None,
+        profile_sdk: true,
+        processors: false,
+    };
     let mut pipeline = Pipeline::open(options, Arc::default(), true).unwrap();
     let (began, mut turns) = (Instant::now(), 0);
     while began.elapsed() < Duration::from_secs(3) {
@@ -161,6 +168,7 @@ fn the_account_closes_at_the_end() {
         filter: Filter::default(),
         family: None,
         profile_sdk: true,
+        processors: false,
     };
     let mut pipeline = Pipeline::open(options, Arc::default(), true).unwrap();
     let began = Instant::now();

@@ -12,6 +12,8 @@
 mod files;
 #[path = "../fuse/mod.rs"]
 mod fuse;
+#[path = "../map_count/mod.rs"]
+mod map_count;
 mod memory;
 mod published;
 mod subject;

@@ -1,7 +1,8 @@
 //! Memory of others: exact to the byte, in any number of pieces, and of processes with more mappings than is good for them.
 
-use profiler_sidecar::target::{Piece, Process};
+use profiler_sidecar::target::{Fault, Mappings, Piece, Process};
 
+use crate::map_count::{Raised, allowed};
 use crate::subject::Subject;
 
 /// Check that what a process says to lie at an address is read there.
@@ -84,15 +85,48 @@ fn large_reads_are_whole() {
     assert!(read[..length] == file[from..from + length]);
 }
 
-/// Check that a process with as many mappings as the kernel lets it have is read whole.
+/// Check that a process with a hundred thousand mappings is read whole, and that of one with more than anybody keeps those that are kept are bounded, which is said.
 #[test]
-fn sixty_five_thousand_mappings_are_read() {
-    let allowed: usize = std::fs::read_to_string("/proc/sys/vm/max_map_count").unwrap().trim().parse().unwrap();
-    let asked = allowed.min(100_000).saturating_sub(530);
-    let subject = Subject::go(&["maps", &asked.to_string()]);
-    let mappings = Process::find(subject.pid()).unwrap().mappings().unwrap();
+fn a_hundred_thousand_mappings_are_read() {
+    // Of the anonymous ones those that can be run are kept, each by itself.
+    const WHOLE: usize = 100_000;
+    const BEYOND: usize = 280_000;
+    const KEPT: usize = 1 << 17;
+    let raised = Raised::to(BEYOND + 1000);
+    let asked = WHOLE.min(allowed().saturating_sub(530));
+    let read = |count: usize| {
+        let subject = Subject::go(&["maps", &count.to_string()]);
+        Process::find(subject.pid()).unwrap().mappings().unwrap()
+    };
+    let mappings = read(asked);
     let scan = mappings.scan();
     assert!(scan.lines >= asked && !scan.is_cut && scan.unclear == 0, "{scan:?}");
-    // Of the anonymous ones those that can be run, each by itself.
     assert!(mappings.list().len() >= asked / 2, "{}", mappings.list().len());
+    if raised.is_some() {
+        let mappings = read(BEYOND);
+        assert_eq!((mappings.list().len(), mappings.scan().is_cut), (KEPT, true), "{:?}", mappings.scan());
+    }
+}
+
+/// Check that a process that dies while its mappings are read, at any of them, is read as far as it was there, and is gone then.
+#[test]
+fn a_process_that_dies_while_it_is_read_is_gone() {
+    for at in [1, 100, 5000] {
+        let mut subject = Some(Subject::go(&["maps", "20000"]));
+        let process = Process::find(subject.as_ref().unwrap().pid()).unwrap();
+        let (folder, mut seen) = (process.folder().unwrap(), 0);
+        let scan = Mappings::each(&folder, |line| {
+            assert!(line.start < line.end);
+            seen += 1;
+            if seen == at {
+                subject.take().unwrap().end();
+            }
+            true
+        });
+        // What the kernel had written before is there to be read.
+        assert!(scan.as_ref().map_or_else(Fault::is_gone, |scan| scan.lines == seen), "{scan:?} {seen}");
+        assert!((at..at + 2000).contains(&seen), "{seen} of {at}");
+        assert!(process.mappings().unwrap_err().is_gone() && !process.is_alive());
+        assert!(process.memory().read(0x1000, &mut [0]).unwrap_err().is_gone());
+    }
 }
