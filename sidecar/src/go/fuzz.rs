@@ -60,6 +60,7 @@ fn address(program: &Program, pc: u64) -> u64 {
 fn native(file: &elf::File) {
     let _ids = (file.build_id(), file.go_build_id());
     let _variables = file.variables(&["runtime.allgs", "runtime.mbuckets"]);
+    let _described = super::debug_info::variables(file, &["runtime.allgs", "runtime.mbuckets"]);
     let addresses =
         file.loaded().flat_map(|segment| [segment.address, segment.address.wrapping_add(segment.file_size / 2)]);
     for address in addresses.collect::<Vec<_>>() {
