@@ -67,6 +67,8 @@ impl Walk {
 pub(super) struct List {
     /// Address of the variable that points to the first bucket.
     pub(super) head: u64,
+    /// The bucket at which the walk ends: 0 is the end of the list.
+    pub(super) end: u64,
     /// `bucket.typ` of all of them.
     pub(super) kind: u64,
     /// Bytes of the record.
@@ -88,7 +90,7 @@ impl List {
         let mut taking = Taking { pages: Pages::new(&measured), stacks: Stacks::new(stacks::BYTES), code };
         let (mut walk, mut seen, mut mark) = (Walk::default(), Set::default(), 0);
         let Some(mut next) = memory.word(self.head)? else { return Ok(Walk { broken: 1, ..walk }) };
-        while next != 0 {
+        while next != 0 && next != self.end {
             let is_new = next != mark && !seen.contains(&next);
             let Some((header, depth)) = self.header(&mut taking.pages, next)?.filter(|_| is_new) else {
                 *if work.is_spent() { &mut walk.over_work } else { &mut walk.broken } += 1;
@@ -124,7 +126,9 @@ impl List {
             walk.broken += u64::from(!taking.code.is_spent());
             return Ok(());
         };
-        let stack = stack.strip_prefix(&[LOGICAL]).unwrap_or(&stack);
+        // The heap's have no such mark.
+        let unmarked = stack.strip_prefix(&[LOGICAL]).filter(|_| self.kind != bucket::MEMORY);
+        let stack = unmarked.unwrap_or(&stack);
         if !is_ours(&taking.code, stack) {
             walk.foreign += u64::from(!taking.code.is_spent());
         } else if let Some(stack) = taking.stacks.keep(stack) {

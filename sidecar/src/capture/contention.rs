@@ -88,7 +88,7 @@ pub fn contention<M: Memory>(
     };
     let Some(rate) = memory.word(rate)? else { return Ok(None) };
     let mut records = Vec::new();
-    let list = List { head, kind: typ, record: bucket::BLOCK_RECORD, most };
+    let list = List { head, end: 0, kind: typ, record: bucket::BLOCK_RECORD, most };
     let walk = list.walk(memory, code, |bucket| {
         let (count, ticks) = (f64::from_bits(word_at(&bucket.record, 0)), word_at(&bucket.record, 8) as i64);
         let is_plausible = (0.0..=EVENTS).contains(&count) && ticks >= 0;

@@ -1,7 +1,7 @@
 //! The heap as the runtime's own profile tells it: one record for each stack and size of object, unsampled.
 //!
 //! In: `runtime.mbuckets` and the rate. Out: [`Heap`]: the figures as of the last garbage collection (`memRecord.active`, what
-//! `runtime.MemProfile` reports), and a state where there is nothing to tell and why.
+//! `runtime.MemProfile` reports), all of the same one ([`super::moment`]), and a state where there is nothing to tell and why.
 //!
 //! Sources: runtime/mprof.go (`memRecord`, `memProfileInternal`), runtime/pprof/protomem.go (`scaleHeapSample`).
 
@@ -13,7 +13,9 @@ use crate::target::Fault;
 
 use super::buckets::{Bucket, List, Walk};
 use super::memory::{Memory, words};
+use super::moment::{Moment, Published};
 use super::variables::{Code, Variables};
+use super::work::Work;
 
 /// What is known of the heap.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,6 +31,8 @@ pub struct Heap {
     /// Records that were written while they were read: more frees than allocations, taken as nothing in use, or bytes that are not those of the
     /// objects, which are taken.
     pub torn: u64,
+    /// Whether records may be of more than one collection: these ended faster than the records could be read, each time.
+    pub mixed: bool,
 }
 
 /// Why a heap has the records that it has.
@@ -130,14 +134,15 @@ pub fn heap<M: Memory>(
     let Some(rate) = memory.word(rate)? else { return Ok(None) };
     // An `int`, of which the runtime takes what is below 0 for 0.
     let rate = u64::try_from(rate as i64).unwrap_or(0);
-    let list = List { head, kind: bucket::MEMORY, record: 4 * layout.cycle.size(), most };
+    let list = List { head, end: 0, kind: bucket::MEMORY, record: 4 * layout.cycle.size(), most };
     let read = |state| {
-        let mut heap = Heap { state, rate, records: Vec::new(), walk: Walk::default(), torn: 0 };
+        let mut heap = Heap { state, rate, records: Vec::new(), walk: Walk::default(), torn: 0, mixed: false };
         heap.walk = list.walk(memory, code, |bucket| heap.add(bucket, layout.cycle))?;
         Ok(heap)
     };
+    let published = Published { list, first: 0, shape: layout.cycle, lock: variables.publishing };
+    let mut heap: Heap = at_once(memory, code, published, || read(State::Collected))?;
     // Where nothing is published yet, all is counted: few records have come together by then, which are read once more.
-    let mut heap: Heap = read(State::Collected)?;
     // Of records that were not asked for nothing is known.
     let is_left_out = heap.walk.taken == 0 && heap.walk.beyond + heap.walk.over_work > 0;
     if !is_left_out && heap.records.iter().all(Record::is_empty) {
@@ -154,6 +159,33 @@ pub fn heap<M: Memory>(
     // What was allocated before it was turned off, be it by the runtime on its way to `main`, may have been sampled.
     Ok(Some(if rate == 0 { Heap { state: off(code), ..heap } } else { heap }))
 }
+
+/// What is published, all of it by one collection, if these leave time to read it.
+fn at_once(
+    memory: &impl Memory,
+    code: &impl Code,
+    published: Published,
+    read: impl Fn() -> Result<Heap, Fault>,
+) -> Result<Heap, Fault> {
+    let (mut walks, work) = (0, Work::for_buckets(published.list.most));
+    loop {
+        let first = memory.word(published.list.head)?.unwrap_or(0);
+        let mut heap = read()?;
+        walks += 1;
+        if heap.records.iter().all(Record::is_empty) {
+            return Ok(heap);
+        }
+        let moment = Published { first, ..published }.settle(memory, code, &mut heap.records, &work)?;
+        if moment != Moment::Outgrown || walks == WALKS {
+            heap.mixed = moment != Moment::Found;
+            heap.torn = if heap.mixed { heap.torn } else { 0 };
+            return Ok(heap);
+        }
+    }
+}
+
+/// How often the list is walked where it outgrows what was read of it.
+const WALKS: usize = 3;
 
 /// Whether garbage was collected, as far as that is known.
 fn has_collected(memory: &impl Memory, variables: &Variables) -> Result<bool, Fault> {
@@ -200,17 +232,7 @@ struct Cycles {
 
 impl Cycles {
     fn of(shape: Cycle, size: u64, record: &[u8]) -> Self {
-        let counts = |bytes: &[u8]| match (shape, &words(bytes)[..]) {
-            (Cycle::Counted, &[allocs, frees, alloc_bytes, free_bytes]) => {
-                Counts { allocs, frees, alloc_bytes, free_bytes }
-            }
-            (Cycle::Derived, &[allocs, frees]) => {
-                let bytes = |count: u64| count.wrapping_mul(size);
-                Counts { allocs, frees, alloc_bytes: bytes(allocs), free_bytes: bytes(frees) }
-            }
-            _ => Counts::default(),
-        };
-        let mut cycles = record.chunks_exact(shape.size()).map(counts);
+        let mut cycles = record.chunks_exact(shape.size()).map(|cycle| Counts::of(shape, size, cycle));
         let active = cycles.next().unwrap_or_default();
         Self { active, all: cycles.fold(active, Counts::plus) }
     }
@@ -218,7 +240,7 @@ impl Cycles {
 
 /// `memRecordCycle`, with the bytes that newer versions do not keep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct Counts {
+pub(super) struct Counts {
     allocs: u64,
     frees: u64,
     alloc_bytes: u64,
@@ -226,6 +248,20 @@ struct Counts {
 }
 
 impl Counts {
+    /// What the first cycle in `bytes` has, of objects of this size.
+    pub(super) fn of(shape: Cycle, size: u64, bytes: &[u8]) -> Self {
+        match (shape, &words(bytes.get(..shape.size()).unwrap_or_default())[..]) {
+            (Cycle::Counted, &[allocs, frees, alloc_bytes, free_bytes]) => {
+                Self { allocs, frees, alloc_bytes, free_bytes }
+            }
+            (Cycle::Derived, &[allocs, frees]) => {
+                let bytes = |count: u64| count.wrapping_mul(size);
+                Self { allocs, frees, alloc_bytes: bytes(allocs), free_bytes: bytes(frees) }
+            }
+            _ => Self::default(),
+        }
+    }
+
     fn plus(self, other: Self) -> Self {
         Self {
             allocs: self.allocs.wrapping_add(other.allocs),
@@ -236,18 +272,18 @@ impl Counts {
     }
 
     /// Whether it was written meanwhile: a bucket is of objects of one size, so its bytes are that many.
-    fn is_torn(self, size: u64) -> bool {
+    pub(super) fn is_torn(self, size: u64) -> bool {
         let bytes = |count: u64| count.wrapping_mul(size);
         self.frees > self.allocs || (self.alloc_bytes, self.free_bytes) != (bytes(self.allocs), bytes(self.frees))
     }
 
     /// None where nobody can have allocated as much.
-    fn allocated(self, size: u64) -> Option<Amount> {
+    pub(super) fn allocated(self, size: u64) -> Option<Amount> {
         amount(self.allocs, size, ALLOCATED)
     }
 
     /// None where there are not as many addresses.
-    fn in_use(self, size: u64) -> Option<Amount> {
+    pub(super) fn in_use(self, size: u64) -> Option<Amount> {
         amount(self.allocs.saturating_sub(self.frees), size, ADDRESSES)
     }
 }

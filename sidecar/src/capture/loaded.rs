@@ -1,4 +1,4 @@
-//! A Go program as it is loaded in one process: its functions at the process's addresses.
+//! A Go program as it is loaded in one process, with its plugins: its functions at the process's addresses.
 //!
 //! In: the program of a file and what the loader added. Out: what a walk of stacks and the search for variables ask ([`Code`]). What was asked about an
 //! address is kept, up to [`KNOWN`] of them, for stacks have few; names also within bytes ([`Names`]). On the thread that captures.
@@ -11,8 +11,9 @@ use std::sync::Arc;
 use profiler_proto::hash::Map;
 
 use crate::elf::Machine;
-use crate::go::{Call, Frames, Program, Role};
+use crate::go::{Call, Frames, Program, Role, debug_info};
 
+use super::modules::Module;
 use super::names::{Named, Names};
 use super::variables::{Code, FUNCTIONS, Function, SYMBOLS};
 
@@ -34,6 +35,8 @@ pub struct Loaded {
     data: Range<u64>,
     extents: HashMap<&'static str, Range<u64>>,
     symbols: HashMap<&'static str, u64>,
+    /// What it loaded beside its own code.
+    modules: RefCell<Vec<Module>>,
     known: RefCell<Map<u64, Known>>,
     named: RefCell<Names>,
     looked_up: Cell<u64>,
@@ -47,12 +50,42 @@ impl Loaded {
         let extents = FUNCTIONS.iter().zip(entries).filter_map(|(name, found)| {
             found.map(|found| (*name, found.entry.wrapping_add(bias)..found.end.wrapping_add(bias)))
         });
-        let symbols = SYMBOLS.iter().zip(program.elf().variables(SYMBOLS));
+        let symbols = SYMBOLS.iter().zip(variables(&program));
         let symbols = symbols.filter_map(|(name, found)| Some((*name, found?.wrapping_add(bias)))).collect();
         let (extents, data) = (extents.collect(), data(&program));
         let data = data.start.wrapping_add(bias)..data.end.wrapping_add(bias);
-        let (known, named, looked_up) = Default::default();
-        Self { program, bias, data, extents, symbols, known, named, looked_up }
+        let (modules, known, named, looked_up) = Default::default();
+        Self { program, bias, data, extents, symbols, modules, known, named, looked_up }
+    }
+
+    /// Whether it can load code while it runs.
+    pub(super) fn may_grow(&self) -> bool {
+        self.extents.contains_key("plugin.open")
+    }
+
+    /// It has these, too.
+    pub(super) fn add(&self, modules: Vec<Module>) {
+        if !modules.is_empty() {
+            self.modules.borrow_mut().extend(modules);
+            // Addresses there were nobody's.
+            self.forget();
+        }
+    }
+
+    /// What `told` says of the plugin that has an address; none, where it is of none.
+    pub(super) fn of_module<T>(&self, pc: u64, told: impl FnOnce(&Module) -> T) -> Option<T> {
+        self.modules.borrow().iter().find(|module| module.text().contains(&pc)).map(told)
+    }
+
+    /// Whose code an address is in, and how much higher that lies than its file says.
+    fn at(&self, pc: u64) -> (Arc<Program>, u64) {
+        if self.program.text().contains(&pc.wrapping_sub(self.bias)) {
+            return (Arc::clone(&self.program), self.bias);
+        }
+        // A call that does not return may be the last instruction.
+        let module = self.of_module(pc, |module| (Arc::clone(&module.program), module.bias));
+        let before = || self.of_module(pc.wrapping_sub(1), |module| (Arc::clone(&module.program), module.bias));
+        module.or_else(before).unwrap_or_else(|| (Arc::clone(&self.program), self.bias))
     }
 
     /// The program.
@@ -64,7 +97,8 @@ impl Loaded {
     /// The functions that an address of the process stands for.
     #[must_use]
     pub fn frames(&self, pc: u64, call: Call) -> Frames {
-        let (frames, pairs) = self.program.frames_in(pc.wrapping_sub(self.bias), call);
+        let (program, bias) = self.at(pc);
+        let (frames, pairs) = program.frames_in(pc.wrapping_sub(bias), call);
         self.charge(pairs);
         frames
     }
@@ -83,9 +117,10 @@ impl Loaded {
             return known.clone();
         }
         let frames = self.frames(pc, Call::Return);
-        let (implied, pairs) = self.program.implied_in(pc.wrapping_sub(self.bias), frames.len());
+        let (program, bias) = self.at(pc);
+        let (implied, pairs) = program.implied_in(pc.wrapping_sub(bias), frames.len());
         self.charge(pairs);
-        let implied = implied.into_iter().map(|pc| pc.wrapping_add(self.bias)).collect();
+        let implied = implied.into_iter().map(|pc| pc.wrapping_add(bias)).collect();
         let found = Named { frames, implied };
         named.keep(pc, found.clone());
         found
@@ -103,14 +138,15 @@ impl Loaded {
     }
 
     fn look_up(&self, pc: u64) -> Known {
-        let at = pc.wrapping_sub(self.bias);
+        let (program, bias) = self.at(pc);
+        let at = pc.wrapping_sub(bias);
         self.looked_up.set(self.looked_up.get() + LOOK_UP);
-        let found = self.program.function(at)?;
-        let (depth, pairs) = self.program.stack_depth_in(at);
+        let found = program.function(at)?;
+        let (depth, pairs) = program.stack_depth_in(at);
         self.looked_up.set(self.looked_up.get() + PAIR * u64::from(pairs));
         let depth = depth.and_then(|depth| u64::try_from(depth).ok());
         let function = Function {
-            entry: found.entry.wrapping_add(self.bias),
+            entry: found.entry.wrapping_add(bias),
             is_top: found.flags & crate::go::Function::TOP_FRAME != 0,
             writes_sp: found.flags & crate::go::Function::WRITES_SP != 0
                 && found.func_id != crate::go::Function::CGOCALLBACK,
@@ -135,6 +171,12 @@ impl Loaded {
 
 /// Besides `sigpanic`. Source: runtime/traceback.go, `isInjectedCall`.
 const INJECTED: [&str; 2] = ["runtime.asyncPreempt", "runtime.debugCallV2"];
+
+/// Where variables are by the program's symbols; by its debug information, where these name none.
+fn variables(program: &Program) -> Vec<Option<u64>> {
+    let named = program.elf().variables(SYMBOLS);
+    if named.iter().any(Option::is_some) { named } else { debug_info::variables(program.elf(), SYMBOLS) }
+}
 
 /// From the first to the last address that may be written.
 fn data(program: &Program) -> Range<u64> {

@@ -1,6 +1,6 @@
 //! What a Go runtime keeps in its memory: heap, goroutines, block and mutex, read from outside.
 //!
-//! In: a process. `source` finds the program and, by `variables` and `operands`, where it keeps things; `heap`, `contention` (by `buckets`) and
+//! In: a process. `source` finds the program and, by `variables` and `operands`, where it keeps things; `heap` (by `moment`), `contention` (both by `buckets`) and
 //! `goroutines` (by `stack`, `labels`, `sets`) read them, `figures` the runtime's own figures; `frames` gives names; `profile` makes profiles of them. Nothing is written into the process,
 //! it is not stopped and gets no signal. All that is read is taken for hostile: bounded (in what it costs by `work`),
 //! checked, and what cannot be is counted.
@@ -14,6 +14,8 @@ pub mod heap;
 mod labels;
 mod loaded;
 mod memory;
+mod modules;
+mod moment;
 mod names;
 mod operands;
 mod periodic;

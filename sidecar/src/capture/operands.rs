@@ -61,7 +61,7 @@ fn x86_64(code: &[u8], address: u64) -> Vec<u64> {
     found
 }
 
-/// Go's assembler writes ADRP and the instruction that adds the rest one behind the other.
+/// Go's assembler writes ADRP and the instruction that adds the rest one behind the other; of a pair of words, the one that loads it stands behind that.
 fn aarch64(code: &[u8], address: u64) -> Vec<u64> {
     let instructions: Vec<u32> = code.as_chunks::<4>().0.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect();
     let mut found = Vec::new();
@@ -73,18 +73,28 @@ fn aarch64(code: &[u8], address: u64) -> Vec<u64> {
         let (low, high) = (adrp >> 29 & 0b11, adrp >> 5 & 0x7_ffff);
         let pages = i64::from(((high << 2 | low) << 11) as i32 >> 11) << 12;
         let page = (address.wrapping_add(4 * at as u64) & !0xfff).wrapping_add_signed(pages);
-        if user >> 5 & 31 == adrp & 31 {
-            found.extend(offsets(user).into_iter().flatten().map(|offset| page.wrapping_add(offset)));
+        if user >> 5 & 31 != adrp & 31 {
+            continue;
+        }
+        let sums = offsets(user).map(|offset| offset.map(|offset| page.wrapping_add(offset)));
+        found.extend(sums.into_iter().flatten());
+        let behind = instructions.get(at + 2).filter(|behind| is_add(user) && **behind >> 5 & 31 == user & 31);
+        for (offset, sum) in behind.into_iter().flat_map(|behind| offsets(*behind)).zip([sums[0]; 2]) {
+            found.extend(offset.zip(sum).map(|(offset, sum)| sum.wrapping_add(offset)));
         }
     }
     found
 }
 
+/// ADD (immediate), 64 bits, not shifted.
+fn is_add(instruction: u32) -> bool {
+    instruction & 0xffc0_0000 == 0x9100_0000
+}
+
 /// What an instruction adds to its base register: of a pair, of both words.
 fn offsets(instruction: u32) -> [Option<u64>; 2] {
     let unsigned = u64::from(instruction >> 10 & 0xfff);
-    // ADD (immediate), 64 bits, not shifted.
-    if instruction & 0xffc0_0000 == 0x9100_0000 {
+    if is_add(instruction) {
         return [Some(unsigned), None];
     }
     // LDR, STR and the like (unsigned offset), scaled by their size.
@@ -124,5 +134,9 @@ mod tests {
             [0x9000_0cbb_u32, 0x9103_037b, 0x9000_0cbb, 0xf940_6b62].iter().flat_map(|i| i.to_le_bytes()).collect();
         let page = 0x58cd0 / 0x1000 * 0x1000 + 1_654_784;
         assert_eq!(operands(Machine::Aarch64, &code, 0x58cd0), [page + 192, page + 208]);
+        // Of `runtime.ticksPerSecond` (Go 1.27): ADRP 1941504(PC), R27; ADD $2728, R27, R27; LDP (R27), (R0, R1).
+        let code: Vec<u8> = [0xd000_0edb_u32, 0x912a_a37b, 0xa940_0760].iter().flat_map(|i| i.to_le_bytes()).collect();
+        let page = 0x696bc / 0x1000 * 0x1000 + 1_941_504;
+        assert_eq!(operands(Machine::Aarch64, &code, 0x696bc), [page + 2728, page + 2736]);
     }
 }

@@ -13,6 +13,7 @@ use profiler_proto::model::{
 use profiler_proto::resource::Resource;
 
 use crate::aggregate::Context;
+use crate::elf;
 use crate::go::layouts::status;
 use crate::go::{Frame, Frames};
 
@@ -22,8 +23,9 @@ use super::frames::{self, Place};
 use super::goroutines::{Goroutine, Goroutines};
 use super::heap::Heap;
 use super::loaded::Loaded;
+use super::modules::Module;
 use super::names::Held;
-use super::source::Source;
+use super::source::{Code, Source};
 use super::stack::{End, Pc};
 use super::work::Work;
 
@@ -96,7 +98,7 @@ impl<'s> Builder<'s> {
     pub fn new(source: &'s Source, resource: Resource) -> Self {
         let scope = Scope { name: "profiler_sidecar".into(), version: env!("CARGO_PKG_VERSION").into() };
         let mut set = ProfileSet { resource, scope, ..ProfileSet::default() };
-        let mapping = mapping(source, &mut set);
+        let mapping = mapping(source.code(), source.loaded().program().elf(), &mut set);
         let (functions, locations, held, contexts) = Default::default();
         let (work, unnamed, room, cut) = (Work::for_names(), 0, NAMES, 0);
         Self { source, set, mapping, functions, locations, held, work, unnamed, room, cut, contexts }
@@ -130,7 +132,7 @@ impl<'s> Builder<'s> {
             let (all, live) = (record.allocated.unsampled(heap.rate), record.in_use.unsampled(heap.rate));
             sums.add((stack, AttributeSetId::ZERO, LinkId::ZERO), [all.objects, all.bytes, live.objects, live.bytes]);
         }
-        let losses = self.losses(&heap.walk, &[("torn", heap.torn)]);
+        let losses = self.losses(&heap.walk, &[("torn", heap.torn), ("mixed", heap.mixed.into())]);
         self.add(kinds, window, losses, &sums);
     }
 
@@ -318,7 +320,13 @@ impl<'s> Builder<'s> {
         let attributes = self.set.dictionary.attribute_set([attributes]);
         // Text may be mapped in parts, of which `code` is the first.
         let code = self.source.code();
-        let mapping = if (code.start..code.end).contains(&place.address) { self.mapping } else { MappingId::ZERO };
+        let mapping = if (code.start..code.end).contains(&place.address) {
+            self.mapping
+        } else {
+            let (set, at) = (&mut self.set, place.address);
+            let of_plugin = |module: &Module| mapping(&module.code, module.program.elf(), set);
+            self.source.loaded().of_module(at, of_plugin).unwrap_or(MappingId::ZERO)
+        };
         let location = Location { mapping, address: place.address, lines, attributes };
         let (before, bytes) = (self.set.dictionary.locations.len(), size_of_val(&*location.lines));
         let id = self.set.dictionary.locations.intern(location);
@@ -412,9 +420,8 @@ impl<const N: usize> Sums<N> {
     }
 }
 
-/// The program's code; none where it has no build id, without which a mapping says nothing that a receiver could use.
-fn mapping(source: &Source, set: &mut ProfileSet) -> MappingId {
-    let (code, elf) = (source.code(), source.loaded().program().elf());
+/// The code of a program or plugin; none where it has no build id, without which a mapping says nothing that a receiver could use.
+fn mapping(code: &Code, elf: &elf::File, set: &mut ProfileSet) -> MappingId {
     let dictionary = &mut set.dictionary;
     let gnu = elf.build_id().map(|id| ("gnu", id.iter().map(|byte| format!("{byte:02x}")).collect::<String>()));
     let id = gnu.or_else(|| elf.go_build_id().filter(|id| !id.is_empty()).map(|id| ("go", id)));

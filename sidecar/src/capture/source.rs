@@ -4,6 +4,7 @@
 //! milliseconds once for a process; it never writes into the process, never stops it, sends it no signal. Reads can wait where the process
 //! wants them to (see [`crate::target::Memory`]): on a thread that can be left behind.
 
+use std::cell::RefCell;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use super::figures::{self, RuntimeFigures};
 use super::goroutines::{self, Goroutines};
 use super::heap::{self, Heap};
 use super::loaded::Loaded;
+use super::modules::Modules;
 use super::ticks::Speed;
 use super::variables::Variables;
 
@@ -60,6 +62,7 @@ pub struct Source {
     code: Code,
     image: Image,
     speed: Speed,
+    modules: RefCell<Modules>,
 }
 
 /// Which program a process runs, and which run of it: exec keeps the number and the time of the start.
@@ -134,7 +137,16 @@ impl Source {
         let (code, bias) = code(process, &program).map_err(refused)?;
         let loaded = Loaded::new(program, bias);
         let variables = Variables::find(&loaded, &process.memory(), &layout).map_err(refused)?;
-        let source = Self { process, loaded, layout, variables, code, image, speed: Speed::default() };
+        let source = Self {
+            process,
+            loaded,
+            layout,
+            variables,
+            code,
+            image,
+            speed: Speed::default(),
+            modules: RefCell::default(),
+        };
         if image.exe != Image::file(&exe) || !source.is_same() {
             return Err(source.changed());
         }
@@ -182,6 +194,7 @@ impl Source {
     /// # Errors
     /// When the process is gone, does not let us, or its runtime has no such variables.
     pub fn heap(&self, bounds: Bounds) -> Result<Heap, Error> {
+        self.grow();
         let memory = self.process.memory();
         self.found("the heap profile", heap::heap(&memory, &self.loaded, &self.variables, &self.layout, bounds.buckets))
     }
@@ -191,6 +204,7 @@ impl Source {
     /// # Errors
     /// As [`Self::heap`].
     pub fn goroutines(&self, bounds: Bounds) -> Result<Goroutines, Error> {
+        self.grow();
         let memory = self.process.memory();
         let read = goroutines::goroutines(&memory, &self.loaded, &self.variables, &self.layout, bounds.goroutines);
         self.found("the goroutine profile", read)
@@ -201,12 +215,23 @@ impl Source {
     /// # Errors
     /// As [`Self::heap`].
     pub fn contention(&self, kind: contention::Kind, bounds: Bounds) -> Result<Contention, Error> {
+        self.grow();
         let memory = self.process.memory();
         let asked = (kind, bounds.buckets, &self.speed);
         self.found(
             &format!("the {} profile", kind.name()),
             contention::contention(&memory, &self.loaded, &self.variables, &self.layout, asked),
         )
+    }
+
+    /// Takes notice of plugins that it has loaded since. Without, what is read of it lacks what is in them, and says so.
+    fn grow(&self) {
+        if self.loaded.may_grow() {
+            match self.modules.borrow_mut().come(self.process, &self.code) {
+                Ok(new) => self.loaded.add(new),
+                Err(why) => tracing::debug!(pid = self.process.pid(), "its plugins are not known: {why}"),
+            }
+        }
     }
 
     /// The runtime's figures as of now, without the number of goroutines.
@@ -260,7 +285,7 @@ impl Source {
 /// What the file has `at` an offset and counts as `address` lies in the process, if it is in a mapping of the file, so much higher.
 ///
 /// Mappings begin and end with pages, of which two segments may share one (lld's always do): so where a mapping begins says nothing of segments.
-fn bias(mapped: &Range<u64>, from: u64, at: u64, address: u64) -> Option<u64> {
+pub(super) fn bias(mapped: &Range<u64>, from: u64, at: u64, address: u64) -> Option<u64> {
     let inside = at.checked_sub(from).filter(|inside| *inside < mapped.end.saturating_sub(mapped.start))?;
     Some(mapped.start.wrapping_add(inside).wrapping_sub(address))
 }

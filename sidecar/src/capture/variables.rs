@@ -1,10 +1,10 @@
-//! Where a running Go program keeps the variables that are read: by its symbols, where it has any; else decoded from its own instructions, so that
-//! stripped and position-independent programs are like any other. (The code of programs for a debugger, `-gcflags=all="-N -l"`, goes other ways
-//! than is looked for; they have symbols.)
+//! Where a running Go program keeps the variables that are read: by its symbols, where it has any; else by its debug information; else decoded from its own
+//! instructions, so that stripped and position-independent programs are like any other. (The code of programs for a debugger, `-gcflags=all="-N -l"`, goes
+//! other ways than is looked for; they have symbols, or debug information.)
 //!
-//! In: the program's functions and symbols by name, its code and data as they are loaded. Out: [`Variables`], addresses in the process; one that cannot be
+//! In: the program's functions and variables by name, its code and data as they are loaded. Out: [`Variables`], addresses in the process; one that cannot be
 //! found is absent, by name, and only what needs it is refused. Nothing is guessed: an address counts where it lies in the program's
-//! data and all functions that use the variable agree on it. Verified against DWARF in `sidecar/tests/runtime/variables.rs`.
+//! data and all functions that use the variable agree on it. All ways are verified against DWARF in `sidecar/tests/runtime/variables.rs`.
 
 use std::ops::Range;
 
@@ -19,10 +19,14 @@ use super::operands::operands;
 /// Most bytes of a function that are looked through; `runtime.schedinit`, `selectgo` are the longest and below that.
 const FUNCTION: u64 = 16 << 10;
 
-/// The functions that use the variables, or tell whether heap profiling is in the program.
+/// The functions that use the variables, or tell whether heap profiling, or what loads plugins, is in the program.
 pub(super) const FUNCTIONS: &[&str] = &[
     "runtime.stkbucket",
     "runtime.mProf_FlushLocked",
+    "runtime.mProf_Flush",
+    "runtime.mProf_PostSweep",
+    "runtime.mProf_Malloc",
+    "runtime.mProf_Free",
     "runtime.blockevent",
     "runtime.chanrecv",
     "runtime.selectgo",
@@ -42,9 +46,10 @@ pub(super) const FUNCTIONS: &[&str] = &[
     "runtime.startTheWorldWithSema",
     "runtime.memProfileInternal",
     "runtime.MemProfile",
+    "plugin.open",
 ];
 
-/// The variables that symbols may name.
+/// The variables that symbols and debug information may name.
 pub(super) const SYMBOLS: &[&str] = &[
     "runtime.mbuckets",
     "runtime.bbuckets",
@@ -55,7 +60,9 @@ pub(super) const SYMBOLS: &[&str] = &[
     "runtime.ticks",
     "runtime.allgs",
     "runtime.gcController",
+    "runtime.memstats",
     "runtime.gomaxprocs",
+    "runtime.profMemActiveLock",
 ];
 
 /// The functions of a loaded Go program.
@@ -64,7 +71,7 @@ pub trait Code {
     fn machine(&self) -> Machine;
     /// Addresses of the function of this name in the process; of [`FUNCTIONS`] only.
     fn extent(&self, name: &str) -> Option<Range<u64>>;
-    /// Where a variable is by the symbol of this name; of [`SYMBOLS`] only.
+    /// Where a variable is by the symbol of this name, or by debug information; of [`SYMBOLS`] only.
     fn symbol(&self, name: &str) -> Option<u64>;
     /// Addresses of the program's variables in the process: its writable segment.
     fn data(&self) -> Range<u64>;
@@ -110,6 +117,8 @@ pub struct Variables {
     pub collections: Option<u64>,
     /// `runtime.gomaxprocs`.
     pub processors: Option<u64>,
+    /// `runtime.profMemActiveLock`: taken while heap records are published, and while the program itself reads them.
+    pub publishing: Option<u64>,
 }
 
 impl Variables {
@@ -130,9 +139,12 @@ impl Variables {
             ticks: search.named(&["runtime.ticks"], |search| search.run(clock, words))?,
             goroutines: search.named(&["runtime.allgs"], |search| search.run("runtime.allgadd", 3))?,
             pacer: search.named(&["runtime.gcController"], Search::pacer)?,
-            // A field in the midst of a variable, at another place in each version.
-            collections: search.collections()?,
+            collections: match search.named(&["runtime.memstats"], |_| Ok(None))? {
+                Some(memstats) => memstats.checked_add(layout.last_gc_unix as u64),
+                None => search.collections()?,
+            },
             processors: search.named(&["runtime.gomaxprocs"], |search| search.common(PROCESSORS))?,
+            publishing: search.named(&["runtime.profMemActiveLock"], Search::publishing)?,
         })
     }
 }
@@ -197,6 +209,21 @@ impl<C: Code, M: Memory> Search<'_, C, M> {
     fn collections(&self) -> Result<Option<u64>, Fault> {
         let ended = [collections::LAST, collections::PAUSED, collections::COUNT, collections::LAST_NANOTIME];
         self.spread(&[("runtime.gcMarkTermination", &ended), ("runtime.gcTrigger.test", &[collections::LAST_NANOTIME])])
+    }
+
+    /// Who publishes takes it; who counts an allocation or that it was freed uses all else that is used there.
+    fn publishing(&self) -> Result<Option<u64>, Fault> {
+        let mut found = self.used("runtime.mProf_Flush")?;
+        let swept = self.used("runtime.mProf_PostSweep")?;
+        found.retain(|address| swept.is_empty() || swept.contains(address));
+        for name in ["runtime.mProf_Malloc", "runtime.mProf_Free"] {
+            let used = self.used(name)?;
+            if used.is_empty() {
+                return Ok(None);
+            }
+            found.retain(|address| !used.contains(address));
+        }
+        Ok(only(found.into_iter()))
     }
 
     /// The one address from which on each of these functions uses what stands at its distances.

@@ -32,6 +32,7 @@ pub fn program(bytes: Vec<u8>) -> Read {
     let Ok(file) = elf::File::of_bytes(bytes) else { return Read::Nothing };
     let file = Arc::new(file);
     elf::fuzz::asked(&file);
+    let _described = super::debug_info::variables(&file, &["runtime.allgs", "runtime.mbuckets"]);
     let Ok(Some(program)) = Program::open(file) else { return Read::Elf };
     let found = program.find_all(&["runtime.goexit", "main.main", "runtime.allgadd"]);
     let text = program.text();

@@ -1,4 +1,5 @@
-//! Where Go's runtime keeps what is read from outside, by version: offsets in `g`, in the buckets of profiles, names of wait reasons.
+//! Where Go's runtime keeps what is read from outside, by version: offsets in `g`, in the buckets of profiles, names of wait reasons. What the eBPF
+//! programs get of it comes from here, too ([`super::offsets`]).
 //!
 //! Pure tables: no I/O. Each number is compared with the DWARF of a program built by that version (`sidecar/tests/runtime/layouts.rs`). They are the same
 //! on amd64 and arm64. A version that is not here is refused by whoever asks, never guessed.
@@ -20,6 +21,10 @@ pub struct Layout {
     pub cycle: Cycle,
     /// `runtime.g`.
     pub g: G,
+    /// `runtime.m`: `curg`.
+    pub m_curg: usize,
+    /// `runtime.mstats`: `last_gc_unix`, from which [`figures::collections`] counts.
+    pub last_gc_unix: usize,
     /// `runtime.ticks`.
     pub ticks: Ticks,
     /// `runtime.waitReasonStrings`, by `g.waitreason`.
@@ -75,6 +80,8 @@ impl Cycle {
 /// `runtime.g`, and what stands in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct G {
+    /// `m`.
+    pub m: usize,
     /// `sched.sp`; `sched.pc` stands behind it.
     pub sched: usize,
     /// `sched.lr`.
@@ -178,7 +185,7 @@ pub fn of(minor: u32) -> Option<Layout> {
         21 => Layout { ticks: Ticks::Rate, ..layout(G_21, &WAIT_21) },
         22 => layout(G_22, &WAIT_22),
         23 => layout(G_23, &WAIT_23),
-        24 => newer(G_23, &WAIT_24),
+        24 => with_slices(layout(G_23, &WAIT_24)),
         25 => newer(G_25, &WAIT_25),
         26 => newer(G_26, &WAIT_26),
         27 => Layout { cycle: Cycle::Derived, ..newer(G_26, &WAIT_26) },
@@ -187,14 +194,20 @@ pub fn of(minor: u32) -> Option<Layout> {
 }
 
 const fn layout(g: G, wait_reasons: &'static [&'static str]) -> Layout {
-    Layout { cycle: Cycle::Counted, g, ticks: Ticks::Start, wait_reasons, labels: Labels::Map }
+    let (cycle, ticks, labels) = (Cycle::Counted, Ticks::Start, Labels::Map);
+    Layout { cycle, g, m_curg: 192, last_gc_unix: 3592, ticks, wait_reasons, labels }
+}
+
+const fn with_slices(layout: Layout) -> Layout {
+    Layout { labels: Labels::Slice, ..layout }
 }
 
 const fn newer(g: G, wait_reasons: &'static [&'static str]) -> Layout {
-    Layout { labels: Labels::Slice, ..layout(g, wait_reasons) }
+    Layout { m_curg: 184, last_gc_unix: 3568, ..with_slices(layout(g, wait_reasons)) }
 }
 
 const G_21: G = G {
+    m: 48,
     sched: 56,
     lr: 96,
     bp: 104,

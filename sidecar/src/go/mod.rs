@@ -1,4 +1,4 @@
-//! What only Go has: build info, names, inlined calls, the depth of stacks, offsets in the runtime.
+//! What only Go has: build info, names, inlined calls, the depth of stacks, offsets in the runtime, its variables.
 //!
 //! In: an open ELF file. Out: a [`Program`], which any thread may ask about addresses as the file counts them (the caller takes off what
 //! the loader added). Lazy: opening reads a few pages, a name costs a dozen small reads once, what is kept is bounded. It never reads a
@@ -6,6 +6,7 @@
 
 pub mod buildinfo;
 mod cache;
+pub mod debug_info;
 mod find;
 pub mod fuzz;
 mod header;

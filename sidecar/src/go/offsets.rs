@@ -1,12 +1,14 @@
 //! Where Go's runtime keeps what a sample says of its goroutine, by version and processor.
 //!
-//! In: a Go program. Out: numbers for the kernel side. A version that is not in the table is refused: a wrong offset would read nonsense. Source:
-//! `runtime/runtime2.go` (`g`, `m`) and `runtime/pprof/label.go` of each version; `sidecar/tests/offsets` compares the table with debug
+//! In: a Go program. Out: numbers for the kernel side, out of the table of [`layouts`], which has each of them once; only for versions whose memory is not
+//! read otherwise there is a row here. A version that is in neither is refused: a wrong offset would read nonsense. Source:
+//! `runtime/runtime2.go` (`g`, `m`) and `runtime/pprof/label.go` of each version; `sidecar/tests/offsets` compares the numbers with debug
 //! information of programs that those versions built.
 
 use profiler_sidecar_ebpf::{Go, LabelForm};
 
 use super::Program;
+use super::layouts::{self, Labels, Layout};
 use crate::elf::Machine;
 
 /// Offsets of fields, in bytes.
@@ -26,28 +28,34 @@ pub struct Offsets {
     pub labels: LabelForm,
 }
 
-/// First release of Go 1 in each row, and the row: those before the first and from [`UNKNOWN`] on are not known.
-const TABLE: &[(u16, Offsets)] = &[
-    (18, row(192, 152, 312, 360, LabelForm::Map)),
-    (21, row(192, 152, 296, 344, LabelForm::Map)),
-    (23, row(192, 160, 304, 352, LabelForm::Map)),
-    (24, row(192, 160, 304, 352, LabelForm::Slice)),
-    (25, row(184, 152, 296, 344, LabelForm::Slice)),
-    (26, row(184, 152, 304, 352, LabelForm::Slice)),
-];
-
-/// The first release that was not there to look at.
-const UNKNOWN: u16 = 28;
-
-const fn row(m_curg: u32, g_goid: u32, g_startpc: u32, g_labels: u32, labels: LabelForm) -> Offsets {
-    Offsets { g_m: 48, m_curg, g_goid, g_startpc, g_labels, labels }
-}
+/// Go 1.18 to 1.20, of which CPU samples alone are taken.
+const BEFORE_LAYOUTS: Offsets =
+    Offsets { g_m: 48, m_curg: 192, g_goid: 152, g_startpc: 312, g_labels: 360, labels: LabelForm::Map };
 
 /// The offsets of Go 1.`minor`; the same for amd64 and arm64, for all words before them are of 8 bytes on both.
 #[must_use]
 pub fn of_release(minor: u16) -> Option<Offsets> {
-    let known = (minor < UNKNOWN).then_some(TABLE)?;
-    known.iter().rev().find(|(first, _)| *first <= minor).map(|(_, offsets)| *offsets)
+    match minor {
+        18..=20 => Some(BEFORE_LAYOUTS),
+        _ => layouts::of(minor.into()).as_ref().map(Offsets::of),
+    }
+}
+
+impl Offsets {
+    fn of(layout: &Layout) -> Self {
+        let Layout { g, m_curg, labels, .. } = layout;
+        Self {
+            g_m: g.m as u32,
+            m_curg: *m_curg as u32,
+            g_goid: g.id as u32,
+            g_startpc: g.start_pc as u32,
+            g_labels: g.labels as u32,
+            labels: match labels {
+                Labels::Map => LabelForm::Map,
+                Labels::Slice => LabelForm::Slice,
+            },
+        }
+    }
 }
 
 /// All that the kernel side needs to find the goroutine that runs in processes of `program`; `None` where its version is not known, or

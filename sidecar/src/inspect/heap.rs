@@ -41,7 +41,11 @@ fn lost(heap: &Heap) -> String {
         0 => String::new(),
         torn => format!("{} written to meanwhile: what is in use there is as of between\n", counted(torn, "stacks")),
     };
-    torn + &missing(&heap.walk, "stacks")
+    let mixed = match heap.mixed {
+        false => "",
+        true => "garbage was collected faster than all stacks could be read: they are as of more than one collection\n",
+    };
+    torn + mixed + &missing(&heap.walk, "stacks")
 }
 
 fn table(set: &ProfileSet, rows: usize) -> String {

@@ -90,8 +90,8 @@ impl Endpoint {
         Self { service: Some(service), ..self }
     }
 
-    /// The addresses of this machine that it stands for, in the order in which they are tried; none, where it is another one's, or a name that would have to be
-    /// looked up.
+    /// The addresses of this machine that it stands for, in the order in which they are tried; none, where it is another one's, or a name that has to be
+    /// looked up ([`super::Puller::locate`]).
     #[must_use]
     pub fn local(&self) -> Vec<SocketAddr> {
         let (four, six) = (IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST));
@@ -125,7 +125,7 @@ impl Endpoint {
 
 /// Whether this machine has the address: what it sends there, it sends from there. That a socket can be bound to it says nothing, where
 /// `net.ipv4.ip_nonlocal_bind` is set. Nothing is sent.
-fn is_ours(ip: IpAddr) -> bool {
+pub(super) fn is_ours(ip: IpAddr) -> bool {
     let any = if ip.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { IpAddr::from(Ipv6Addr::UNSPECIFIED) };
     let from = || {
         let socket = UdpSocket::bind((any, 0))?;

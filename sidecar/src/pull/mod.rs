@@ -11,6 +11,7 @@ mod peer;
 mod tls;
 mod totals;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -117,6 +118,18 @@ impl Puller {
     pub fn begin_anew(&mut self) {
         (self.allocated, self.blocked, self.held) = Default::default();
         self.asked = None;
+    }
+
+    /// The addresses of this machine at which it is asked from now on; none, where it is another one's. A name is looked up each time: it may be a name of this
+    /// machine, too.
+    ///
+    /// # Errors
+    /// When its name cannot be looked up.
+    pub async fn locate(&self) -> Result<Vec<SocketAddr>, Error> {
+        let unknown = |Unanswered { why, .. }| {
+            Error::new(self.peer.name(), why, "see whether the name is right, and whom names are asked of")
+        };
+        self.peer.locate(PATIENCE, &self.turns.room).await.map_err(unknown)
     }
 
     /// The name that the program calls itself by: the last part of its first argument.

@@ -5,7 +5,7 @@
 //! looked up. On the main thread's runtime.
 
 use std::net::{SocketAddr, ToSocketAddrs as _};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -23,6 +23,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::Endpoint;
+use super::endpoint::is_ours;
 use crate::error::Error;
 
 /// Most bytes of an answer, as it is sent.
@@ -73,6 +74,8 @@ impl<E: std::fmt::Display> From<E> for Unanswered {
 pub(super) struct Peer {
     endpoint: Endpoint,
     tls: Option<TlsConnector>,
+    /// Where it was when its name was looked up last; nothing where that was not done.
+    located: Mutex<Vec<SocketAddr>>,
 }
 
 impl std::fmt::Debug for Peer {
@@ -86,7 +89,23 @@ impl Peer {
     /// When there is nobody to trust.
     pub(super) fn new(endpoint: &Endpoint) -> Result<Self, Error> {
         let tls = if endpoint.is_secure { Some(endpoint.tls.connector(&endpoint.name())?) } else { None };
-        Ok(Self { endpoint: endpoint.clone(), tls })
+        Ok(Self { endpoint: endpoint.clone(), tls, located: Mutex::default() })
+    }
+
+    /// Looks its name up, and asks there until this is done again: at addresses of this machine, which are given, where the first one is such; else at
+    /// others alone.
+    ///
+    /// # Errors
+    /// Why it is nowhere.
+    pub(super) async fn locate(&self, within: Duration, room: &Room) -> Result<Vec<SocketAddr>, Unanswered> {
+        self.located.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        let late = || Unanswered { why: format!("its name is not found within {within:?}"), is_late: true };
+        let until = Instant::now() + within;
+        let mut all = timeout_at(until, self.addresses(room)).await.unwrap_or_else(|_| Err(late()))?;
+        let is_local = all.first().is_some_and(|first| is_ours(first.ip()));
+        all.retain(|address| is_ours(address.ip()) == is_local);
+        self.located.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&all);
+        Ok(if is_local { all } else { Vec::new() })
     }
 
     pub(super) fn name(&self) -> String {
@@ -133,8 +152,9 @@ impl Peer {
     /// off: it has its place as long.
     async fn addresses(&self, room: &Room) -> Result<Vec<SocketAddr>, Unanswered> {
         let (Endpoint { host, port, .. }, local) = (&self.endpoint, self.endpoint.local());
-        if !local.is_empty() {
-            return Ok(local);
+        let located = self.located.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if !located.is_empty() || !local.is_empty() {
+            return Ok(if located.is_empty() { local } else { located });
         }
         if let Ok(ip) = host.parse() {
             return Ok(vec![SocketAddr::new(ip, *port)]);

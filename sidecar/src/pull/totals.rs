@@ -1,8 +1,8 @@
 //! What is counted from a program's start, made into what came since it was asked last.
 //!
 //! In: one decoded answer after the other. Out: the same with the difference to the one before, sample by sample: a stack and its labels are known again
-//! by a hash of addresses, names and lines, for ids are others in each answer. A counter that fell as a whole began anew, as the program did: then nothing
-//! says when what it has came about. Pure.
+//! by a hash of addresses, names and lines, for ids are others in each answer. Where what was counted before fell as a whole, the count began anew, as the program
+//! did: then nothing says when what it has came about. Pure.
 
 use std::hash::{BuildHasher as _, Hash as _, Hasher as _};
 
@@ -21,8 +21,9 @@ pub(super) struct Totals {
 
 #[derive(Debug, Default)]
 struct Before {
+    /// How many sample types there are.
+    types: usize,
     /// By sample type, in the order of the answer.
-    sums: Vec<i64>,
     values: Map<u64, Vec<i64>>,
 }
 
@@ -38,7 +39,7 @@ impl Totals {
     /// Whether there was a count to take from this one.
     fn differ(&mut self, set: &mut ProfileSet) -> bool {
         let mut now = self.read(set);
-        let before = self.before.take().filter(|before| !has_fallen(&before.sums, &now.sums));
+        let before = self.before.take().filter(|before| !has_fallen(before, &now));
         for (key, values) in before.iter().flat_map(|before| &before.values) {
             // The highest so far: what fell (estimates do) rises to what was told already.
             let risen = now.values.get_mut(key).into_iter().flatten().zip(values);
@@ -67,7 +68,7 @@ impl Totals {
     }
 
     fn read(&self, set: &ProfileSet) -> Before {
-        let mut now = Before { sums: vec![0; set.profiles.len()], ..Before::default() };
+        let mut now = Before { types: set.profiles.len(), ..Before::default() };
         for (column, profile) in set.profiles.iter().enumerate() {
             if profile.kind.is_state(&set.dictionary) {
                 continue;
@@ -75,9 +76,8 @@ impl Totals {
             for sample in &profile.samples {
                 let key = key(&self.hasher, &set.dictionary, sample);
                 let values = now.values.entry(key).or_insert_with(|| vec![0; set.profiles.len()]);
-                if let Some((value, sum)) = values.get_mut(column).zip(now.sums.get_mut(column)) {
+                if let Some(value) = values.get_mut(column) {
                     *value = value.saturating_add(sample.value);
-                    *sum = sum.saturating_add(sample.value);
                 }
             }
         }
@@ -85,9 +85,15 @@ impl Totals {
     }
 }
 
-/// Whether this is another count: fewer types, or less of one than before.
-fn has_fallen(before: &[i64], now: &[i64]) -> bool {
-    before.len() != now.len() || before.iter().zip(now).any(|(before, now)| now < before)
+/// Whether this is another count: other types, or, of the stacks that were known, less of one type in all. What came at others says nothing of it: a program that
+/// began anew may have done more since than the one before.
+fn has_fallen(before: &Before, now: &Before) -> bool {
+    let change = |column: usize| {
+        let value = |values: &Vec<i64>| values.get(column).map_or(0, |value| i128::from(*value));
+        let of = |(key, values): (&u64, &Vec<i64>)| now.values.get(key).map_or(0, value) - value(values);
+        before.values.iter().map(of).sum::<i128>()
+    };
+    before.types != now.types || (0..now.types).any(|column| change(column) < 0)
 }
 
 fn key(hasher: &State, dictionary: &Dictionary, sample: &Sample) -> u64 {
@@ -168,5 +174,8 @@ mod tests {
         told(&mut totals, &[("a", 50)]);
         assert_eq!(told(&mut totals, &[("a", 20), ("b", 10)])[0], [0, 0]);
         assert_eq!(told(&mut totals, &[("a", 26), ("b", 10)])[0], [6, 0]);
+        // More in all, and at other stacks: as of a program that lies elsewhere in memory each time it is started.
+        assert_eq!(told(&mut totals, &[("c", 900), ("b", 10)])[0], [0, 0]);
+        assert_eq!(told(&mut totals, &[("c", 905), ("b", 10), ("d", 1)])[0], [5, 0, 1]);
     }
 }

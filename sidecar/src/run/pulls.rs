@@ -5,6 +5,7 @@
 //! of the main thread, one for each endpoint; what reads `/proc` or decodes is done on a thread of the runtime's.
 
 use std::collections::{HashMap, HashSet};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -139,6 +140,8 @@ impl Pulls {
 pub(super) struct Task {
     pulls: Pulls,
     endpoint: Endpoint,
+    /// Where that is on this machine; nowhere, where it is another one's.
+    local: Vec<SocketAddr>,
     puller: Puller,
     sink: Arc<Sink>,
     /// Whose it was when it was asked last, and what it was asked for.
@@ -151,7 +154,8 @@ pub(super) struct Task {
 
 impl Task {
     pub(super) fn new(pulls: Pulls, endpoint: Endpoint, puller: Puller, sink: Arc<Sink>) -> Self {
-        Self { pulls, endpoint, puller, sink, last: None, name: None, is_said: false }
+        let local = endpoint.local();
+        Self { pulls, endpoint, local, puller, sink, last: None, name: None, is_said: false }
     }
 
     /// Asks at a socket that was found, as long as it, and no other one, is reached there, and no address of its process is named. Whether anything was asked.
@@ -174,8 +178,15 @@ impl Task {
         let mut ticks = self.pulls.ticks(self.pulls.every);
         loop {
             ticks.tick().await;
+            match self.puller.locate().await {
+                Ok(local) => self.local = local,
+                Err(why) => {
+                    self.fail(&[why]);
+                    continue;
+                }
+            }
             // Who is there was not looked at yet: whose socket it is cannot be told.
-            if self.pulls.handle.targets_known().is_empty() && !self.endpoint.local().is_empty() {
+            if self.pulls.handle.targets_known().is_empty() && !self.local.is_empty() {
                 continue;
             }
             let whose = match self.look().await {
@@ -242,12 +253,11 @@ impl Task {
 
     /// Who answers now, where the address is this machine's.
     async fn look(&self) -> Result<Whose, Error> {
-        let local = self.endpoint.local();
-        if local.is_empty() {
+        if self.local.is_empty() {
             return Ok(Whose::default());
         }
         let sight = self.pulls.look().await;
-        Whose::at(&local, &sight.listeners, &sight.targets).map_err(|address| {
+        Whose::at(&self.local, &sight.listeners, &sight.targets).map_err(|address| {
             let why = format!("several sockets listen at {address}, so whose an answer is cannot be told");
             Error::new(self.endpoint.name(), why, "let each process serve its profiles at an address of its own")
         })

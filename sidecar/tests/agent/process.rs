@@ -113,7 +113,12 @@ pub(crate) fn go_program(name: &str) -> Running {
 
 /// The same, with arguments.
 pub(crate) fn go_program_with(name: &str, arguments: &[&str]) -> Running {
-    built(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/go").join(name), "go1.22.12", arguments)
+    go_program_by("go1.22.12", name, arguments)
+}
+
+/// The same, built by this version.
+pub(crate) fn go_program_by(version: &str, name: &str, arguments: &[&str]) -> Running {
+    built(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/go").join(name), version, arguments)
 }
 
 /// Builds `examples/go/NAME`, by a Go that its module allows, and starts it in the same way.

@@ -141,6 +141,120 @@ fn what_is_read_from_outside_is_not_pulled() {
     assert_eq!(run.end(), Some(0));
 }
 
+/// Check the same of a program that settings name by a name of this machine that has to be looked up: the agent has a table of names of its own.
+#[test]
+fn what_is_read_from_outside_is_not_pulled_by_another_name() {
+    if !is_root() {
+        return;
+    }
+    let ip = own_address().map_or_else(|| "127.0.0.1".to_owned(), |ip| ip.to_string());
+    let program = go_program_with("served", &[&format!("at={ip}:0")]);
+    let address = program.address_after("listening ");
+    let port = address.rsplit(':').next().unwrap();
+    let folder = folder("pull-name");
+    let names = folder.join("hosts");
+    std::fs::write(&names, format!("{ip} shop.pod\n")).unwrap();
+    let mut named = Command::new("unshare");
+    named.args(["--mount", "sh", "-c", "mount --bind \"$0\" /etc/hosts && exec \"$@\""]).arg(&names);
+    process::quiet(named.arg(env!("CARGO_BIN_EXE_profiler-sidecar")));
+    named.args(["run", "--pid", &program.pid().to_string(), "--runtime-interval", "1s"]);
+    let run = Running::agent(named.args(["--pull", &format!("http://shop.pod:{port}")]));
+    let page = run.address_after("http://");
+    until(&run, || figures(&page)[3] >= 15);
+    assert_eq!(figures(&page)[..3], [1, 0, 0], "{}", run.log());
+    assert_eq!(run.end(), Some(0));
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+/// Starts an agent without any privilege that pulls from an address, and writes files into `files`.
+fn pulling(address: &str, files: &Path) -> Running {
+    let mut bare = Command::new("setpriv");
+    bare.args(["--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"]);
+    process::quiet(bare.arg(env!("CARGO_BIN_EXE_profiler-sidecar")));
+    bare.args(["run", "--runtime-interval", "1s", "--pull", &format!("http://{address}")]);
+    Running::agent(bare.env("PROFILER_FILES_DIR", files))
+}
+
+/// What the program allocates to be kept when it begins, and for each "churn": a hundred times so much as the runtime makes 106,496 bytes of, each of them sampled.
+const CHURNED: i64 = 10_000_000;
+
+/// Check that a program that is ended and started again at the same address, and then counts more than the one before, tells of no time twice: what came before it was
+/// asked first is in no difference, and nothing is below zero.
+#[test]
+fn a_program_that_is_started_again_begins_anew() {
+    if !is_root() {
+        return;
+    }
+    let files = folder("restarted");
+    let mut first = go_program_with("served", &[]);
+    let (address, pid) = (first.address_after("listening "), first.pid());
+    let run = pulling(&address, &files);
+    until(&run, || largest(&files, "inuse_space") >= CHURNED * 9 / 10);
+    first.ask("churn", "churned");
+    until(&run, || allocated(&files) >= CHURNED * 9 / 10);
+    drop(first);
+    let mut second = go_program_with("served", &[&format!("at={address}")]);
+    assert_ne!(second.pid(), pid);
+    // It is asked each second, and may be asked in between: what it does after the first answer is told.
+    let before = allocated(&files);
+    for _ in 0..3 {
+        second.ask("churn", "churned");
+    }
+    until(&run, || largest(&files, "inuse_space") >= 4 * CHURNED * 9 / 10);
+    let between = allocated(&files) - before;
+    assert!((0..=3 * CHURNED * 11 / 10).contains(&between), "{between}");
+    let before = allocated(&files);
+    second.ask("churn", "churned");
+    until(&run, || allocated(&files) >= before + CHURNED * 9 / 10);
+    assert!((0..CHURNED * 11 / 10).contains(&(allocated(&files) - before)), "{}", run.log());
+    assert!(sum(&files, "alloc_space", "main.waste").iter().all(|value| *value < CHURNED), "{}", run.log());
+    assert_eq!(run.end(), Some(0));
+    std::fs::remove_dir_all(files).unwrap();
+}
+
+/// Check the same of one that keeps its number and its socket (exec), and counts from nothing all the same.
+#[test]
+fn a_program_that_becomes_itself_anew_begins_anew() {
+    if !is_root() {
+        return;
+    }
+    let files = folder("renewed");
+    let mut program = go_program_with("served", &[]);
+    let address = program.address_after("listening ");
+    let run = pulling(&address, &files);
+    let page = run.address_after("http://");
+    until(&run, || largest(&files, "inuse_space") >= CHURNED * 9 / 10);
+    for _ in 0..3 {
+        program.ask("churn", "churned");
+    }
+    until(&run, || allocated(&files) >= 3 * CHURNED * 9 / 10);
+    let before = allocated(&files);
+    program.ask("again", "listening ");
+    until(&run, || program.log().matches("listening ").count() == 2);
+    // Several rounds, of which the first may have begun before.
+    let answered = figures(&page)[1];
+    until(&run, || figures(&page)[1] >= answered + 10);
+    assert_eq!(allocated(&files), before, "{}", run.log());
+    program.ask("churn", "churned");
+    until(&run, || allocated(&files) >= before + CHURNED * 9 / 10);
+    assert!((0..CHURNED * 11 / 10).contains(&(allocated(&files) - before)), "{}", run.log());
+    assert!(sum(&files, "alloc_space", "main.waste").iter().all(|value| *value < CHURNED), "{}", run.log());
+    assert_eq!(run.end(), Some(0));
+    std::fs::remove_dir_all(files).unwrap();
+}
+
+/// What all files have of what was allocated to be kept; no difference is below zero.
+fn allocated(files: &Path) -> i64 {
+    let told = sum(files, "alloc_space", "main.keep");
+    assert!(told.iter().all(|value| *value >= 0), "{told:?}");
+    told.iter().sum()
+}
+
+/// The most that any file has of what is kept.
+fn largest(files: &Path, kind: &str) -> i64 {
+    sum(files, kind, "main.keep").into_iter().max().unwrap_or(0)
+}
+
 /// Check that where nothing is read from outside, a program that serves profiles is found by its socket, and one that does not is not asked again.
 #[test]
 fn programs_that_serve_profiles_are_found_when_that_is_asked_for() {

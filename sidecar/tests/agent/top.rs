@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use crate::process::{Running, agent, go_program, quiet};
-use crate::{DEADLINE, folder, is_root};
+use crate::{DEADLINE, decode, folder, is_root};
 
 /// What it says of a process, to a pipe.
 fn said(command: &mut Command) -> String {
@@ -38,7 +38,8 @@ fn a_pipe_gets_one_table() {
     }
 }
 
-/// Check that an interval is written as a file instead, and that a name that says no form is refused before anything is sampled.
+/// Check that an interval is written as a file of each form instead, with what was sampled in it, and that a name that says no form is refused before anything is
+/// sampled.
 #[test]
 fn an_interval_is_written_as_a_file() {
     if !is_root() {
@@ -47,20 +48,43 @@ fn an_interval_is_written_as_a_file() {
     let program = go_program("shares");
     let pid = program.pid().to_string();
     let folder = folder("top");
-    let file = folder.join("out.folded");
     let until = Instant::now() + DEADLINE;
-    loop {
-        let told = said(agent(&["top", &pid, "--interval", "1s", "--rate-hz", "499", "-o"]).arg(&file));
-        assert!(told.contains(" bytes in "), "{told}");
-        if std::fs::read_to_string(&file).unwrap().contains(";main.heavy") {
-            break;
+    for form in ["folded", "svg", "pb.gz"] {
+        let file = folder.join("out").with_extension(form);
+        loop {
+            let told = said(agent(&["top", &pid, "--interval", "1s", "--rate-hz", "499", "-o"]).arg(&file));
+            let bytes = std::fs::read(&file).unwrap();
+            assert!(told.contains(&format!("; {} bytes in {}", bytes.len(), file.display())), "{told}");
+            if has_heavy(form, &bytes) {
+                break;
+            }
+            assert!(Instant::now() < until, "{form}: {told}");
         }
-        assert!(Instant::now() < until, "{told}");
     }
     let refused = agent(&["top", &pid, "-o"]).arg(folder.join("out.txt")).output().unwrap();
     let told = String::from_utf8_lossy(&refused.stderr);
     assert!(refused.status.code() == Some(2) && told.contains("does not say which form"), "{told}");
     std::fs::remove_dir_all(folder).unwrap();
+}
+
+/// Whether a file of this form has samples of the function that takes most of the time.
+fn has_heavy(form: &str, bytes: &[u8]) -> bool {
+    let text = || std::str::from_utf8(bytes).unwrap();
+    match form {
+        "folded" => text().lines().any(|line| line.contains(";main.heavy")),
+        "svg" => {
+            assert!(text().starts_with("<svg ") && text().trim_end().ends_with("</svg>"), "{}", text());
+            text().contains("main.heavy (")
+        }
+        _ => {
+            let set = decode(bytes);
+            let names: Vec<&str> =
+                set.profiles.iter().map(|profile| set.dictionary.strings.text(profile.kind.sample_type.kind)).collect();
+            assert_eq!(names, ["samples"]);
+            let mut functions = set.dictionary.functions.iter();
+            functions.any(|function| set.dictionary.strings.text(function.name) == "main.heavy")
+        }
+    }
 }
 
 /// Check that of a process which does nothing nothing is told, whatever others do meanwhile: they are left out, and not counted as lost.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Instant;
 
-use crate::process::{Running, go_program, quiet};
+use crate::process::{Running, go_program_by, quiet};
 use crate::{DEADLINE, folder, is_root, stats};
 
 /// A number that no shell's exit code is: `SIGSYS`.
@@ -61,13 +61,20 @@ fn whoever_touches_a_process_is_killed() {
 }
 
 /// Check that each command and the agent capture a Go program without a signal, an attach or a write, as the first lines here have it: the kernel, which would kill them, does not; and that
-/// nobody traces it and its signals are handled as before.
+/// nobody traces it and its signals are handled as before. Of the oldest and the newest version, which are read in other ways.
 #[test]
 fn captures_touch_nobody() {
     if !is_root() {
         return;
     }
-    let (program, untouching) = (go_program("parked"), untouching());
+    let untouching = untouching();
+    for version in ["go1.21.13", "go1.27.0"] {
+        is_untouched(&untouching, version);
+    }
+}
+
+fn is_untouched(untouching: &Path, version: &str) {
+    let program = go_program_by(version, "parked", &[]);
     let pid = program.pid().to_string();
     let before = watched(program.pid());
     let binary = env!("CARGO_BIN_EXE_profiler-sidecar");
@@ -79,16 +86,15 @@ fn captures_touch_nobody() {
         (&["contention", &pid], "main.await"),
         (&["contention", &pid, "--mutex"], "main.release"),
     ] {
-        let ran = run(&untouching, &[&[binary], arguments].concat());
+        let ran = run(untouching, &[&[binary], arguments].concat());
         let (said, why) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
-        assert!(ran.status.success() && said.contains(shown), "{arguments:?}: {} {said} {why}", ran.status);
+        assert!(ran.status.success() && said.contains(shown), "{version} {arguments:?}: {} {said} {why}", ran.status);
+        assert!(said.contains(version), "{arguments:?}: {said}");
     }
     // Its threads wake each other by descriptors of its own, which it writes to.
     let mut bare = Command::new("setpriv");
     quiet(
-        bare.args(["--bounding-set=-all,+sys_ptrace", "--inh-caps=-all", "--no-new-privs"])
-            .arg(&untouching)
-            .arg(binary),
+        bare.args(["--bounding-set=-all,+sys_ptrace", "--inh-caps=-all", "--no-new-privs"]).arg(untouching).arg(binary),
     );
     let run = Running::agent(bare.args(["run", "--runtime-interval", "1s", "--pid", &pid]));
     let page = run.address_after("http://");

@@ -20,13 +20,13 @@ fn layouts_are_those_of_dwarf() {
             let minor = version.split('.').nth(1).unwrap().parse().unwrap();
             let layout = layouts::of(minor).unwrap();
             for (name, ours) in claims(&layout) {
-                assert_eq!(facts.get(name), Some(&ours), "{name} of go{version} {architecture}");
+                assert_eq!(facts.get(name), Some(&ours), "{name} of {version} {architecture}");
             }
             let memstats = facts["runtime.mstats.last_gc_unix"];
             for (name, ours) in OF_COLLECTIONS {
-                assert_eq!(facts.get(name), Some(&(memstats + ours)), "{name} of go{version} {architecture}");
+                assert_eq!(facts.get(name), Some(&(memstats + ours)), "{name} of {version} {architecture}");
             }
-            assert_eq!(reasons(&text), layout.wait_reasons, "wait reasons of go{version} {architecture}");
+            assert_eq!(reasons(&text), layout.wait_reasons, "wait reasons of {version} {architecture}");
         }
     }
     assert_eq!(layouts::of(layouts::OLDEST - 1), None);
@@ -67,6 +67,8 @@ fn claims(layout: &Layout) -> Vec<(&'static str, usize)> {
         ("runtime.g.stack", 0),
         ("runtime.gobuf.sp", 0),
         ("runtime.gobuf.pc", 8),
+        ("runtime.g.m", g.m),
+        ("runtime.m.curg", layout.m_curg),
         ("runtime.g.sched", g.sched),
         ("runtime.gobuf.lr", g.lr - g.sched),
         ("runtime.gobuf.bp", g.bp - g.sched),
@@ -110,6 +112,9 @@ fn claims(layout: &Layout) -> Vec<(&'static str, usize)> {
         ("runtime.gcControllerState.totalFree", pacer::FREED),
         ("runtime.gcControllerState.mappedReady", pacer::MAPPED),
         ("size runtime.gomaxprocs", 4),
+        ("runtime.mstats.last_gc_unix", layout.last_gc_unix),
+        ("runtime.mutex.key", 0),
+        ("size runtime.profMemActiveLock", 8),
     ];
     if layout.cycle == Cycle::Counted {
         claims.extend([("runtime.memRecordCycle.alloc_bytes", 16), ("runtime.memRecordCycle.free_bytes", 24)]);

@@ -4,12 +4,14 @@
 #![expect(clippy::print_stderr, reason = "what was captured of a restless program is told")]
 
 mod capture;
+mod cycles;
 mod figures;
 mod forged;
 mod inspect;
 mod layouts;
 mod many;
 mod names;
+mod plugins;
 mod programs;
 mod relabels;
 mod running;

@@ -21,7 +21,7 @@ pub(crate) fn build(name: &str, version: &str, flags: &[&str], architecture: &st
     let mut command = Command::new("go");
     command.arg("build").args(flags).arg("-o").arg(&program).arg(".").current_dir(&source);
     // With C, a program is linked by the system's linker, whose work the others have nothing of.
-    let with_c = flags.iter().any(|flag| flag.contains("-linkmode=external"));
+    let with_c = flags.iter().any(|flag| flag.contains("-linkmode=external") || *flag == "-buildmode=plugin");
     command.env("GOTOOLCHAIN", toolchain(version)).env("GOARCH", architecture);
     command.env("CGO_ENABLED", if with_c { "1" } else { "0" });
     let output = command.env("GOFLAGS", "-mod=mod -buildvcs=false").output().expect("go is missing: run `make setup`");

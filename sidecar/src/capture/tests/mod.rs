@@ -104,6 +104,7 @@ const VARIABLES: Variables = Variables {
     pacer: Some(0x500),
     collections: Some(0x1_0000),
     processors: Some(0x300),
+    publishing: None,
 };
 
 fn layout() -> Layout {

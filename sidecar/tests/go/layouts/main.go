@@ -13,7 +13,7 @@ var structs = map[string]bool{
 	"runtime.bucket": true, "runtime.memRecord": true, "runtime.memRecordCycle": true, "runtime.blockRecord": true,
 	"runtime.g": true, "runtime.stack": true, "runtime.gobuf": true, "runtime.m": true,
 	"runtime.mProfCycleHolder": true, "runtime.ticksType": true,
-	"runtime.gcControllerState": true, "runtime.mstats": true,
+	"runtime.gcControllerState": true, "runtime.mstats": true, "runtime.mutex": true,
 }
 
 var variables = map[string]bool{
@@ -22,6 +22,7 @@ var variables = map[string]bool{
 	"runtime.allgptr": true, "runtime.ticks": true, "runtime.mProfCycle": true, "runtime.disableMemoryProfiling": true,
 	"runtime.waitReasonStrings": true, "runtime.mProf": true,
 	"runtime.gcController": true, "runtime.memstats": true, "runtime.gomaxprocs": true,
+	"runtime.profMemActiveLock": true,
 }
 
 func main() {

@@ -1,6 +1,7 @@
 // A program that serves its profiles itself, to those who know a token where one is given, by itself or as the password of ada: served [at=ADDRESS] [TOKEN [CERTIFICATE KEY]], over TLS
 // where it has these two PEM files. It says "listening ADDRESS" and "ready", and to
-// each line "churn" it allocates and waits a known amount, collects garbage and says "churned"; it uses CPU time all the while, and ends at the end of its input.
+// each line "churn" it allocates and waits a known amount, collects garbage and says "churned"; to "again" it becomes the same program anew, by the same number and with the
+// same socket, as servers do that are renewed under load; it uses CPU time all the while, and ends at the end of its input.
 package main
 
 import (
@@ -11,8 +12,11 @@ import (
 	_ "net/http/pprof"
 	"os"
 	"runtime"
+	"runtime/pprof"
+	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -70,7 +74,14 @@ func main() {
 		at = os.Args[1][3:]
 		os.Args = append(os.Args[:1], os.Args[2:]...)
 	}
-	listener, err := net.Listen("tcp", at)
+	var listener net.Listener
+	var err error
+	if number, isAgain := os.LookupEnv("SOCKET"); isAgain {
+		descriptor, _ := strconv.Atoi(number)
+		listener, err = net.FileListener(os.NewFile(uintptr(descriptor), "socket"))
+	} else {
+		listener, err = net.Listen("tcp", at)
+	}
 	if err != nil {
 		panic(err)
 	}
@@ -85,16 +96,17 @@ func main() {
 			http.DefaultServeMux.ServeHTTP(w, r)
 		})
 	}
-	if len(os.Args) > 3 {
-		go http.ServeTLS(listener, handler, os.Args[2], os.Args[3])
-	} else {
-		go http.Serve(listener, handler)
-	}
 	go spin()
 	for i := 0; i < 100; i++ {
 		keep(100000)
 	}
 	runtime.GC()
+	// Who asked before is answered now.
+	if len(os.Args) > 3 {
+		go http.ServeTLS(listener, handler, os.Args[2], os.Args[3])
+	} else {
+		go http.Serve(listener, handler)
+	}
 	fmt.Println("listening", listener.Addr())
 	fmt.Println("ready")
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
@@ -105,6 +117,19 @@ func main() {
 			wait()
 			runtime.GC()
 			fmt.Println("churned")
+		}
+		if lines.Text() == "again" {
+			file, err := listener.(*net.TCPListener).File()
+			if err != nil {
+				panic(err)
+			}
+			// What is opened is closed by exec, unless this is taken back.
+			if _, _, errno := syscall.Syscall(syscall.SYS_FCNTL, file.Fd(), syscall.F_SETFD, 0); errno != 0 {
+				panic(errno)
+			}
+			// A clock of CPU time would go on, and its signal end who does not handle it yet (execve(2), getitimer(2)).
+			pprof.StopCPUProfile()
+			panic(syscall.Exec("/proc/self/exe", os.Args, append(os.Environ(), "SOCKET="+strconv.Itoa(int(file.Fd())))))
 		}
 	}
 }

@@ -1,0 +1,3 @@
+module cycles
+
+go 1.21
