@@ -118,7 +118,7 @@ impl Top<'_> {
         let begun = Instant::now();
         if let Ok(pipeline) = &mut self.cpu {
             // What was sampled since is of no interval.
-            pipeline.turn(Duration::ZERO);
+            pipeline.catch_up();
             drop(pipeline.end(SystemTime::now()));
             self.lost = self.ledger.account().lost;
         }
@@ -151,7 +151,7 @@ fn on_processors(
     took: Duration,
     (before, ledger): (&Loss, &Ledger),
 ) -> Result<String, Error> {
-    pipeline.turn(Duration::ZERO);
+    pipeline.catch_up();
     let interval = pipeline.end(SystemTime::now());
     let stacks = interval.stacks();
     let lost = lost_text(&lost_since(before, &ledger.account().lost));
