@@ -6,7 +6,7 @@
 //! side. A failure prints the seed that failed; `FUZZ_SEED` tries that one alone. `FUZZ_WRITE=1` writes the small files to `tests/fuzz/found`, for
 //! `tests/fuzz/guided` to begin with.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking and says why")]
+#![expect(clippy::unwrap_used, clippy::panic, clippy::print_stderr, reason = "a test fails by panicking and says why")]
 
 #[path = "../../tests/fuzz/corpus.rs"]
 mod corpus;

@@ -108,8 +108,8 @@ impl Sampler {
         self.records.wait(timeout)
     }
 
-    /// Shows every record in the ring to `see`; how many.
-    pub fn drain(&mut self, see: impl FnMut(&[u8])) -> usize {
+    /// Shows the records in the ring to `see`, for a quarter of a second at most; whether that was all.
+    pub fn drain(&mut self, see: impl FnMut(&[u8])) -> bool {
         self.records.drain(see)
     }
 

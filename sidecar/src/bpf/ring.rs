@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use aya::maps::{MapData, RingBuf};
 use rustix::event::{Timespec, epoll};
@@ -30,18 +30,19 @@ impl Records {
         epoll::wait(&self.calls, &mut called, timeout.as_ref()).is_ok_and(|called| called > 0)
     }
 
-    /// Shows every record, at most as many as were there when it began and came meanwhile up to a bound, so that it ends.
-    pub(super) fn drain(&mut self, mut see: impl FnMut(&[u8])) -> usize {
-        let mut seen = 0;
-        while seen < MOST_AT_ONCE
-            && let Some(record) = self.ring.next()
-        {
+    /// Shows records until there are none, or for so long that who sees them has other things to do: they may come faster than they are seen. Whether
+    /// there are none.
+    pub(super) fn drain(&mut self, mut see: impl FnMut(&[u8])) -> bool {
+        let until = Instant::now() + LONGEST;
+        while let Some(record) = self.ring.next() {
             see(&record);
-            seen += 1;
+            if Instant::now() >= until {
+                return false;
+            }
         }
-        seen
+        true
     }
 }
 
-/// Records taken in one go.
-const MOST_AT_ONCE: usize = 1 << 16;
+/// Time in which records are taken in one go.
+const LONGEST: Duration = Duration::from_millis(250);

@@ -118,14 +118,14 @@ impl Top<'_> {
         let begun = Instant::now();
         if let Ok(pipeline) = &mut self.cpu {
             // What was sampled since is of no interval.
-            pipeline.turn(Duration::ZERO);
+            pipeline.catch_up();
             drop(pipeline.end(SystemTime::now()));
             self.lost = self.ledger.account().lost;
         }
         while begun.elapsed() < self.asked.interval && !self.is_over() {
             let turn = TURN.min(self.asked.interval.saturating_sub(begun.elapsed()));
             match &mut self.cpu {
-                Ok(pipeline) => _ = pipeline.turn(turn),
+                Ok(pipeline) => pipeline.turn(turn),
                 Err(_) => std::thread::sleep(turn),
             }
         }
@@ -151,7 +151,7 @@ fn on_processors(
     took: Duration,
     (before, ledger): (&Loss, &Ledger),
 ) -> Result<String, Error> {
-    pipeline.turn(Duration::ZERO);
+    pipeline.catch_up();
     let interval = pipeline.end(SystemTime::now());
     let stacks = interval.stacks();
     let lost = lost_text(&lost_since(before, &ledger.account().lost));

@@ -48,8 +48,8 @@ const SWEEP: Duration = Duration::from_secs(2);
 const SWEEP_WORK: usize = 16;
 /// The shortest time from one turn to the next, however often the kernel side calls.
 const REST: Duration = Duration::from_millis(5);
-/// So many turns at most take what is left at the end.
-const LAST_TURNS: u32 = 8;
+/// Most turns that are taken for what was left: a quarter of a second each.
+const LAST_TURNS: u32 = 40;
 /// How often the kernel side's counters are read.
 const COUNT: Duration = Duration::from_secs(1);
 
@@ -112,6 +112,8 @@ pub struct Pipeline {
     next_processors: Instant,
     next_count: Instant,
     rests_until: Instant,
+    /// Records were left when the last turn ended.
+    is_behind: bool,
     counted: bpf::Counters,
     /// Lost in the kernel, and told by no profile yet.
     lost: Loss,
@@ -149,6 +151,7 @@ impl Pipeline {
             next_processors: next_sweep,
             next_count: now,
             rests_until: now,
+            is_behind: false,
             counted,
             lost,
         };
@@ -172,9 +175,11 @@ impl Pipeline {
         self.sampler.is_some()
     }
 
-    /// Waits for records, at most `timeout`, takes those that are there, and says how many.
-    pub fn turn(&mut self, timeout: Duration) -> usize {
+    /// Waits for records, at most `timeout`, and takes those that are there: all of them, unless that takes so long that the rest of a turn could not wait,
+    /// without which the kernel side would not learn whom to leave out, nor the budget be kept.
+    pub fn turn(&mut self, timeout: Duration) {
         match &self.sampler {
+            Some(_) if self.is_behind => {}
             // Each exec calls: a machine that has thousands of them a second does not cost a turn for each.
             Some(sampler) if sampler.wait(timeout) => {
                 std::thread::sleep(self.rests_until.saturating_duration_since(Instant::now()).min(REST));
@@ -182,10 +187,10 @@ impl Pipeline {
             Some(_) => {}
             None => std::thread::sleep(timeout),
         }
-        let (now, mut taken) = (Instant::now(), 0);
+        let now = Instant::now();
         if let Some(sampler) = &mut self.sampler {
             let (settled, begun) = (self.desk.settled, thread_cpu());
-            taken = sampler.drain(|record| self.desk.take(record, now));
+            self.is_behind = !sampler.drain(|record| self.desk.take(record, now));
             // What was named meanwhile counts itself.
             let settled = self.desk.settled.saturating_sub(settled);
             self.desk.cost += thread_cpu().saturating_sub(begun).saturating_sub(settled);
@@ -205,14 +210,24 @@ impl Pipeline {
         }
         self.desk.end_taps(now);
         self.rests_until = Instant::now() + REST;
-        taken
     }
 
     /// Stops the clock and takes what is left: of all that the kernel side sent, nothing is behind the last windows then.
     pub fn stop(&mut self) {
         self.sampler.iter_mut().for_each(Sampler::stop_clock);
-        // Execs go on, so that there may always be records: no more than fit in the ring are waited for.
-        let _done = (0..LAST_TURNS).any(|_| self.turn(Duration::ZERO) == 0);
+        self.catch_up();
+    }
+
+    /// Takes all that is there.
+    pub fn catch_up(&mut self) {
+        self.turn(Duration::ZERO);
+        // Events go on, whatever becomes of samples.
+        for _ in 0..LAST_TURNS {
+            if !self.is_behind {
+                break;
+            }
+            self.turn(Duration::ZERO);
+        }
     }
 
     /// Ends the windows; the next ones begin at once.
@@ -394,6 +409,7 @@ mod tests {
             next_processors: now,
             next_count: now,
             rests_until: now,
+            is_behind: false,
             counted,
             lost,
         }

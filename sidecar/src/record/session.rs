@@ -52,7 +52,7 @@ pub fn main(options: &Options) -> Result<(), Error> {
     privilege::drop_setup()?;
     let stopped = interrupted();
     // What was sampled until now was not of the capture. A command begins behind that: its first samples are.
-    pipeline.turn(Duration::ZERO);
+    pipeline.catch_up();
     drop(pipeline.end(SystemTime::now()));
     let before = ledger.account().lost;
     let child = held.map(Held::release).transpose()?;

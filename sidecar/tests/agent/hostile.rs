@@ -34,7 +34,11 @@ fn build(mode: &str) -> PathBuf {
 }
 
 fn start(program: &Path, arguments: &[&Path]) -> Running {
-    let running = Running::program(Command::new(program).args(arguments));
+    started(Command::new(program).args(arguments))
+}
+
+fn started(command: &mut Command) -> Running {
+    let running = Running::program(command);
     running.address_after("ready");
     running
 }
@@ -74,7 +78,10 @@ fn hostile_processes_do_no_harm_to_others() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let raised = Raised::to(2 * MAPPINGS);
     let go = go_program("shares");
-    let hostile = ["forks", "maps", "frames"].map(|mode| start(&build(mode), &[]));
+    let hostile = ["forks", "maps", "frames"].map(|mode| match mode {
+        "forks" => started(Command::new("nice").args(["-n", "-10"]).arg(build(mode))),
+        mode => start(&build(mode), &[]),
+    });
     if raised.is_some() {
         let maps = std::fs::read_to_string(format!("/proc/{}/maps", hostile[1].pid())).unwrap();
         assert!(maps.lines().count() >= MAPPINGS, "{}", maps.lines().count());

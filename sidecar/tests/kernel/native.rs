@@ -157,6 +157,28 @@ fn the_reader_is_not_called_by_samples() {
     assert!(sampled > 1000 && turns < 200, "{turns} turns, {sampled} samples");
 }
 
+/// Check that who takes records more slowly than they come is let go all the same, and that those that are left come the next time.
+#[test]
+fn a_drain_ends_however_many_records_there_are() {
+    let Some((mut recorder, program)) = Recorder::usual_with(|| deep(10, 60_000)) else { return };
+    let mut busy = Talk::start(program);
+    let began = Instant::now();
+    while recorder.sampler.counters().unwrap().sent < 200 {
+        assert!(began.elapsed() < Duration::from_secs(60), "{:?}", recorder.sampler.counters());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let mut taken = 0;
+    let is_all = recorder.sampler.drain(|_| {
+        taken += 1;
+        std::thread::sleep(Duration::from_millis(5));
+    });
+    // Each took five milliseconds at least of a quarter of a second.
+    assert!(!is_all && (1..=51).contains(&taken), "{taken}, {is_all}");
+    recorder.drain();
+    assert!(recorder.samples.len() > 100, "{}", recorder.samples.len());
+    drop(busy.child.kill());
+}
+
 /// Check that once the pipeline has stopped, each sample that the kernel side sent is in the account: named, left out, or lost by a cause.
 #[test]
 fn the_account_closes_at_the_end() {
