@@ -22,25 +22,29 @@ pub struct Offsets {
     pub g_startpc: u32,
     /// `g.labels`.
     pub g_labels: u32,
+    /// `g.sched.sp`.
+    pub g_sched_sp: u32,
+    /// `g.sched.bp`.
+    pub g_sched_bp: u32,
     /// How labels are kept.
     pub labels: LabelForm,
 }
 
 /// First release of Go 1 in each row, and the row: those before the first and from [`UNKNOWN`] on are not known.
 const TABLE: &[(u16, Offsets)] = &[
-    (18, row(192, 152, 312, 360, LabelForm::Map)),
-    (21, row(192, 152, 296, 344, LabelForm::Map)),
-    (23, row(192, 160, 304, 352, LabelForm::Map)),
-    (24, row(192, 160, 304, 352, LabelForm::Slice)),
-    (25, row(184, 152, 296, 344, LabelForm::Slice)),
-    (26, row(184, 152, 304, 352, LabelForm::Slice)),
+    (18, row(192, 152, 312, 360, 104, LabelForm::Map)),
+    (21, row(192, 152, 296, 344, 104, LabelForm::Map)),
+    (23, row(192, 160, 304, 352, 104, LabelForm::Map)),
+    (24, row(192, 160, 304, 352, 104, LabelForm::Slice)),
+    (25, row(184, 152, 296, 344, 96, LabelForm::Slice)),
+    (26, row(184, 152, 304, 352, 96, LabelForm::Slice)),
 ];
 
 /// The first release that was not there to look at.
 const UNKNOWN: u16 = 28;
 
-const fn row(m_curg: u32, g_goid: u32, g_startpc: u32, g_labels: u32, labels: LabelForm) -> Offsets {
-    Offsets { g_m: 48, m_curg, g_goid, g_startpc, g_labels, labels }
+const fn row(m_curg: u32, g_goid: u32, g_startpc: u32, g_labels: u32, g_sched_bp: u32, labels: LabelForm) -> Offsets {
+    Offsets { g_m: 48, m_curg, g_goid, g_startpc, g_labels, g_sched_sp: 56, g_sched_bp, labels }
 }
 
 /// The offsets of Go 1.`minor`; the same for amd64 and arm64, for all words before them are of 8 bytes on both.
@@ -73,6 +77,8 @@ pub fn offsets(program: &Program) -> Option<Go> {
         g_labels: known.g_labels,
         labels: known.labels as u32,
         g_bytes: known.g_labels + 8,
+        g_sched_sp: known.g_sched_sp,
+        g_sched_bp: known.g_sched_bp,
     })
 }
 
