@@ -21,7 +21,6 @@ mod pulls;
 mod runtimes;
 mod shares;
 mod signals;
-mod steal;
 mod top;
 #[path = "../undivided/mod.rs"]
 mod undivided;
