@@ -1,7 +1,7 @@
 //! A record as it crosses the ring: a head, the fixed part of a sample, then as many bytes as it has frames and labels.
 //!
 //! Behind [`Sample`] follow, without gaps: [`TOP`] bytes, the first `top` of which are those of the stack from `sp` on; `user` frames of 8
-//! bytes (leaf first); `kernel` frames of 8 bytes; `labels` pairs (a [`LabelHead`], the key, the value); `attributes` bytes of an OTEP 4947
+//! bytes (leaf first); `kernel` frames of 8 bytes; `saved` frames of 8 bytes; `labels` pairs (a [`LabelHead`], the key, the value); `attributes` bytes of an OTEP 4947
 //! record.
 
 /// Most frames of user space.
@@ -20,7 +20,7 @@ pub const VALUE: usize = 256;
 pub const ATTRIBUTES: usize = 612;
 /// The longest record.
 pub const RECORD: usize = size_of::<Sample>()
-    + 8 * (FRAMES + KERNEL_FRAMES)
+    + 8 * (2 * FRAMES + KERNEL_FRAMES)
     + TOP
     + LABELS * (size_of::<LabelHead>() + KEY + VALUE)
     + ATTRIBUTES;
@@ -131,8 +131,9 @@ pub struct Sample {
     pub labels: u16,
     /// How many bytes of attributes follow these.
     pub attributes: u16,
-    /// Nothing.
-    pub padding: u16,
+    /// How many frames stand before the labels: of the goroutine's own stack, which it left for the thread's, of which `user` says nothing. The first is where it left
+    /// it. No more than [`FRAMES`].
+    pub saved: u16,
 }
 
 const _: () = {

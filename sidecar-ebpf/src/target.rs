@@ -63,14 +63,18 @@ pub struct Go {
     pub labels: u32,
     /// Bytes of a `g` from its beginning to the end of the last of the fields above: they are read at once.
     pub g_bytes: u32,
+    /// `g.sched.sp`.
+    pub g_sched_sp: u32,
+    /// `g.sched.bp`.
+    pub g_sched_bp: u32,
 }
 
 /// Most bytes of a `g` that are read.
 pub const G_BYTES: usize = 512;
 
 const _: () = {
-    assert!(size_of::<Go>() == 40);
-    assert!(size_of::<Target>() == 56);
+    assert!(size_of::<Go>() == 48);
+    assert!(size_of::<Target>() == 64);
 };
 
 /// Two halves of a word, the first one first in memory.
@@ -92,6 +96,7 @@ impl Target {
             pair(go.m_curg, go.g_goid),
             pair(go.g_startpc, go.g_labels),
             pair(go.labels, go.g_bytes),
+            pair(go.g_sched_sp, go.g_sched_bp),
         ]
     }
 }

@@ -68,12 +68,16 @@ unsafe fn sample(context: *mut c_void, scratch: *mut Scratch, thread: Thread, ta
             !program::is_between(number) && registers::entered() != 0
         };
         if has_user {
+            if let Some(target) = target {
+                of_thread(scratch, &*target);
+            }
             walk::walk_user();
         }
         if !is_user {
             kernel(context, scratch);
         }
         if has_user {
+            walk::walk_saved();
             if let Some(target) = target {
                 known(scratch, &*target);
             }
@@ -103,6 +107,8 @@ unsafe fn begin(context: *const u64, scratch: *mut Scratch, thread: Thread) {
         // Before Linux 6.2 the helper leaves what is behind the name as it was: zeroed above.
         bpf_get_current_comm(addr_of_mut!((*sample).comm).cast(), 16);
         addr_of_mut!((*scratch).length).write_volatile(TOP as u32);
+        addr_of_mut!((*scratch).left).write_volatile(0);
+        addr_of_mut!((*scratch).labels).write_volatile(0);
     }
 }
 
@@ -128,9 +134,9 @@ unsafe fn kernel(context: *mut c_void, scratch: *mut Scratch) {
     }
 }
 
-/// What only processes that the user side knows have: a goroutine, a thread context.
+/// What only threads of processes that the user side knows have: a pointer to what is theirs, a goroutine.
 #[inline(always)]
-unsafe fn known(scratch: *mut Scratch, target: &Target) {
+unsafe fn of_thread(scratch: *mut Scratch, target: &Target) {
     // SAFETY: as in `sample`; the task is the current one.
     unsafe {
         if setting(Setting::Offsets) != 0 {
@@ -138,6 +144,17 @@ unsafe fn known(scratch: *mut Scratch, target: &Target) {
         }
         if target.flags & TargetFlag::Go as u32 != 0 {
             go::read(scratch, &target.go);
+        }
+    }
+}
+
+/// What stands behind the frames: labels, a thread context.
+#[inline(always)]
+unsafe fn known(scratch: *mut Scratch, target: &Target) {
+    // SAFETY: as in `sample`; the task is the current one.
+    unsafe {
+        if target.flags & TargetFlag::Go as u32 != 0 {
+            go::read_labels(scratch, &target.go);
         }
         if target.flags & TargetFlag::Context as u32 != 0 {
             context::read_context((*scratch).thread_pointer.wrapping_add(target.context_offset as u64));

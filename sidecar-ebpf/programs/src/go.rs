@@ -1,6 +1,8 @@
-//! The goroutine that runs: `g` by the thread pointer or its register, then its number, its function, its labels.
+//! The goroutine that runs: `g` by the thread pointer or its register, then its number, its function, its labels, and where it left its stack.
 //!
-//! Source: `runtime/runtime2.go`; offsets by version from the user side. On the scheduler's stack `g` is `g0`, so it goes by `g.m.curg`.
+//! Source: `runtime/runtime2.go`; offsets by version from the user side. On the thread's own stack `g` is `g0`, so it goes by `g.m.curg`. There are the scheduler, and C,
+//! which need not keep frame pointers; where the goroutine left its own stack for it the runtime notes in `g.sched` (`runtime/asm_*.s`, `gosave_systemstack_switch`,
+//! `mcall`, `morestack`).
 
 use core::ptr::addr_of_mut;
 
@@ -10,7 +12,11 @@ use profiler_sidecar_ebpf::{Counter, Flag, G_BYTES, Go, LabelForm};
 use crate::labels;
 use crate::maps::{Scratch, WORK, count, user_word};
 
-/// Reads the goroutine into the scratch.
+/// `m.g0` and `g.stack.hi`, in all versions.
+const M_G0: u64 = 0;
+const G_STACK_HI: u32 = 8;
+
+/// Reads the goroutine into the scratch; before the walk, which is to know where it left its stack.
 #[inline(always)]
 pub(crate) unsafe fn read(scratch: *mut Scratch, go: &Go) {
     // SAFETY: this processor's scratch.
@@ -40,8 +46,14 @@ unsafe fn running(scratch: *mut Scratch, g: u64, go: &Go) -> Option<bool> {
     unsafe {
         let m = load(scratch, g, go)?;
         let current = user_word(m + u64::from(go.m_curg))?;
-        if current != 0 && current != g && load(scratch, current, go)? != m {
-            return None;
+        if current != 0 && current != g {
+            if load(scratch, current, go)? != m {
+                return None;
+            }
+            // Not on the stack of a signal: what the goroutine left then is no call.
+            if user_word(m + M_G0) == Some(g) {
+                left(scratch, go);
+            }
         }
         Some(current != 0)
     }
@@ -65,6 +77,19 @@ unsafe fn field(scratch: *mut Scratch, offset: u32) -> u64 {
     unsafe { addr_of_mut!((*scratch).work).cast::<u64>().add(offset as usize / 8 % (G_BYTES / 8)).read_volatile() }
 }
 
+/// Notes where the goroutine in the table left its stack: a frame of that, above its stack pointer. What was noted before a call of Go by C that is over is below.
+#[inline(always)]
+unsafe fn left(scratch: *mut Scratch, go: &Go) {
+    // SAFETY: this processor's scratch.
+    unsafe {
+        let (sp, bp) = (field(scratch, go.g_sched_sp), field(scratch, go.g_sched_bp));
+        if sp <= bp && bp < field(scratch, G_STACK_HI) {
+            (*scratch).left = bp;
+            (*scratch).left_sp = sp;
+        }
+    }
+}
+
 #[inline(always)]
 unsafe fn describe(scratch: *mut Scratch, go: &Go) {
     // SAFETY: this processor's scratch.
@@ -73,9 +98,15 @@ unsafe fn describe(scratch: *mut Scratch, go: &Go) {
         (*scratch).sample.start_pc = field(scratch, go.g_startpc);
         (*scratch).sample.flags |= Flag::Goroutine as u32;
         (*scratch).labels = if go.labels == LabelForm::None as u32 { 0 } else { field(scratch, go.g_labels) };
-        if (*scratch).labels == 0 {
-            return;
-        }
+    }
+}
+
+/// Reads the goroutine's labels, behind all frames.
+#[inline(always)]
+pub(crate) unsafe fn read_labels(scratch: *mut Scratch, go: &Go) {
+    // SAFETY: this processor's scratch.
+    if unsafe { (*scratch).labels } == 0 {
+        return;
     }
     if go.labels == LabelForm::Slice as u32 {
         labels::read_slice();

@@ -4,12 +4,12 @@
 //! kernel's own walk (`bpf_get_stack`) stops at 127 frames and does not say why it ended.
 
 use core::ffi::c_void;
-use core::ptr::addr_of_mut;
+use core::ptr::{addr_of, addr_of_mut};
 
 use aya_ebpf::helpers::generated::bpf_probe_read_user;
 use profiler_sidecar_ebpf::{FRAMES, Flag, TOP};
 
-use crate::maps::{Scratch, WORK, scratch};
+use crate::maps::{BODY, Scratch, WORK, scratch, user_word};
 
 /// Bits of a return address that are an address: on aarch64 the others may hold a signature.
 #[cfg(bpf_target_arch = "aarch64")]
@@ -22,8 +22,7 @@ const CHUNK: u64 = 1024;
 /// Bytes of a frame: a frame pointer, a return address.
 const FRAME: u64 = 16;
 
-/// Walks from the registers in the scratch; writes the top of the stack, frames, their number and how the walk ended there. A function of
-/// its own for the verifier, which proves its 512 turns once.
+/// Walks from the registers in the scratch; writes the top of the stack, frames, their number and how the walk ended there.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub(crate) extern "C" fn walk_user() -> u32 {
@@ -33,12 +32,65 @@ pub(crate) extern "C" fn walk_user() -> u32 {
         top(scratch);
         let frames = addr_of_mut!((*scratch).body).cast::<u8>().add(TOP).cast::<u64>();
         frames.write_volatile((*scratch).sample.ip);
-        let mut at = (*scratch).sample.fp;
+        let found = follow((*scratch).sample.fp, TOP as u32);
+        if found as usize >= FRAMES {
+            return 0;
+        }
+        (*scratch).sample.user = found as u16 + 1;
+        (*scratch).sample.flags |= (*scratch).end as u32;
+        (*scratch).length = TOP as u32 + found * 8 + 8;
+    }
+    0
+}
+
+/// The stack that the goroutine left, where the walk from the registers has not come by there: behind the frames of the kernel.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub(crate) extern "C" fn walk_saved() -> u32 {
+    let Some(scratch) = scratch() else { return 0 };
+    // SAFETY: fields of this processor's scratch; the offset is checked, and there is room for as many frames as `follow` finds.
+    unsafe {
+        let at = addr_of!((*scratch).left).read_volatile();
+        let length = addr_of!((*scratch).length).read_volatile() as usize;
+        if at == 0 || (*scratch).sample.flags & Flag::Cut as u32 != 0 || length > BODY - 8 * FRAMES {
+            return 0;
+        }
+        // Where it called what left it: `asmcgocall`, `systemstack` have no frame.
+        let called = user_word((*scratch).left_sp).unwrap_or(0) & ADDRESS;
+        addr_of_mut!((*scratch).body).cast::<u8>().add(length).cast::<u64>().write_volatile(called);
+        addr_of_mut!((*scratch).left).write_volatile(0);
+        // The table has been used for other things.
+        addr_of_mut!((*scratch).chunk.length).write_volatile(0);
+        let found = follow(at, length as u32);
+        if found as usize >= FRAMES {
+            return 0;
+        }
+        (*scratch).sample.saved = found as u16 + 1;
+        (*scratch).length = length as u32 + found * 8 + 8;
+    }
+    0
+}
+
+/// Follows frame pointers from `at` on, and writes return addresses behind the first frame at `length` of the body; gives how many, and notes how it ended. A
+/// function of its own for the verifier, which proves its 512 turns once.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub(crate) extern "C" fn follow(mut at: u64, length: u32) -> u32 {
+    let Some(scratch) = scratch() else { return 0 };
+    if length as usize > BODY - 8 * FRAMES {
+        return 0;
+    }
+    // SAFETY: fields of this processor's scratch; there is room for FRAMES behind `length`, as is checked, and the indexes are below that.
+    unsafe {
+        let frames = addr_of_mut!((*scratch).body).cast::<u8>().add(length as usize).cast::<u64>();
         let mut found = 1;
-        let mut end = 0;
+        let mut end = 0_u32;
         while found < FRAMES {
             if at == 0 {
                 break;
+            }
+            if at == addr_of!((*scratch).left).read_volatile() {
+                addr_of_mut!((*scratch).left).write_volatile(0);
             }
             let Some((next, back)) = frame(scratch, at) else {
                 end = Flag::Lost as u32;
@@ -59,11 +111,9 @@ pub(crate) extern "C" fn walk_user() -> u32 {
         if found == FRAMES && at != 0 {
             end = Flag::Cut as u32;
         }
-        (*scratch).sample.user = found as u16;
-        (*scratch).sample.flags |= end;
-        (*scratch).length = (TOP + found * 8) as u32;
+        (*scratch).end = end.into();
+        found as u32 - 1
     }
-    0
 }
 
 /// The bytes from the stack pointer on, with those that the first frames are in.

@@ -71,7 +71,7 @@ fn sample(pid: u32, mut bytes: Cursor<'_>) -> Result<Sample, Fault> {
     let goroutine = Goroutine { id: bytes.long()?, start_pc: bytes.long()? };
     let span = Span { trace_id: bytes.array()?, span_id: bytes.array()? };
     let flags = bytes.word()?;
-    let [user, kernel, top, labels, attributes, _] = bytes.halves()?;
+    let [user, kernel, top, labels, attributes, saved] = bytes.halves()?;
     let above = bytes.take(TOP)?;
     let has = |flag: Flag| flags & flag as u32 != 0;
     Ok(Sample {
@@ -92,6 +92,7 @@ fn sample(pid: u32, mut bytes: Cursor<'_>) -> Result<Sample, Fault> {
         in_kernel: has(Flag::Kernel),
         user: bytes.longs(user)?,
         kernel: bytes.longs(kernel)?,
+        saved: bytes.longs(saved)?,
         top: above.get(..usize::from(top)).ok_or(Fault::Short)?.to_vec(),
         goroutine: has(Flag::Goroutine).then_some(goroutine),
         labels: (0..labels).map(|_| bytes.label()).collect::<Result<_, _>>()?,

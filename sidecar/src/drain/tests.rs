@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A sample with two frames, one of the kernel, a label, attributes.
+/// A sample with two frames, one of the kernel, two of the goroutine's own stack, a label, attributes.
 fn record() -> Vec<u8> {
     let mut bytes = Vec::new();
     let words: [u32; 4] = [Kind::Sample as u32, 7, 8, 3];
@@ -15,10 +15,10 @@ fn record() -> Vec<u8> {
     bytes.extend([[5; 16].as_slice(), &[6; 8]].concat());
     let flags = Flag::Lost as u32 | Flag::Goroutine as u32 | Flag::Context as u32 | Flag::LabelsCut as u32;
     bytes.extend(flags.to_ne_bytes());
-    [2_u16, 1, 8, 1, 5, 0].iter().for_each(|half| bytes.extend(half.to_ne_bytes()));
+    [2_u16, 1, 8, 1, 5, 2].iter().for_each(|half| bytes.extend(half.to_ne_bytes()));
     bytes.extend(*b"12345678");
     bytes.extend([0xee; TOP - 8]);
-    [0x401000_u64, 0x401234, u64::MAX - 8].iter().for_each(|long| bytes.extend(long.to_ne_bytes()));
+    [0x401000_u64, 0x401234, u64::MAX - 8, 0x403000, 0x403456].iter().for_each(|long| bytes.extend(long.to_ne_bytes()));
     bytes.extend([3, 0, 2, 0]);
     bytes.extend(*b"keyva");
     bytes.extend([9, 3, b'a', b'b', b'c']);
@@ -39,6 +39,7 @@ fn a_sample_says_what_was_written() {
         kernel: vec![u64::MAX - 8],
         user: vec![0x401000, 0x401234],
         end: End::Lost,
+        saved: vec![0x403000, 0x403456],
         registers: Registers { ip: 0x401000, sp: 0x7ff0, fp: 0x7ff8, lr: 0 },
         top: b"12345678".to_vec(),
         goroutine: Some(Goroutine { id: 42, start_pc: 0x402000 }),

@@ -24,13 +24,25 @@ pub struct Offsets {
     pub g_startpc: u32,
     /// `g.labels`.
     pub g_labels: u32,
+    /// `g.sched.sp`.
+    pub g_sched_sp: u32,
+    /// `g.sched.bp`.
+    pub g_sched_bp: u32,
     /// How labels are kept.
     pub labels: LabelForm,
 }
 
 /// Go 1.18 to 1.20, of which CPU samples alone are taken.
-const BEFORE_LAYOUTS: Offsets =
-    Offsets { g_m: 48, m_curg: 192, g_goid: 152, g_startpc: 312, g_labels: 360, labels: LabelForm::Map };
+const BEFORE_LAYOUTS: Offsets = Offsets {
+    g_m: 48,
+    m_curg: 192,
+    g_goid: 152,
+    g_startpc: 312,
+    g_labels: 360,
+    g_sched_sp: 56,
+    g_sched_bp: 104,
+    labels: LabelForm::Map,
+};
 
 /// The offsets of Go 1.`minor`; the same for amd64 and arm64, for all words before them are of 8 bytes on both.
 #[must_use]
@@ -50,6 +62,8 @@ impl Offsets {
             g_goid: g.id as u32,
             g_startpc: g.start_pc as u32,
             g_labels: g.labels as u32,
+            g_sched_sp: g.sched as u32,
+            g_sched_bp: g.bp as u32,
             labels: match labels {
                 Labels::Map => LabelForm::Map,
                 Labels::Slice => LabelForm::Slice,
@@ -81,6 +95,8 @@ pub fn offsets(program: &Program) -> Option<Go> {
         g_labels: known.g_labels,
         labels: known.labels as u32,
         g_bytes: known.g_labels + 8,
+        g_sched_sp: known.g_sched_sp,
+        g_sched_bp: known.g_sched_bp,
     })
 }
 

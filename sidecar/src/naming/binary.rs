@@ -15,6 +15,9 @@ use crate::elf::{self, Segment};
 use crate::go::{self, Call, Program, Role};
 use crate::target::Root;
 
+/// Stands for a name that a table of Go does not have, where it has one of a function that is inlined there, or into which it is.
+const UNNAMED: &str = "[unnamed]";
+
 /// Which file, which state of it, and, where it has no symbol table of its own, in whose root one that was split off is looked for: another container may have
 /// none, or its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -155,7 +158,7 @@ fn in_go(go: &Program, address: u64, call: Call) -> Option<Found> {
     if frames.is_empty() {
         return None;
     }
-    let is_named = frames.iter().all(|frame| !frame.function.is_empty());
+    let is_named = frames.iter().any(|frame| !frame.function.is_empty());
     // The depth is that of the instruction which runs next, here as in Go's own traces.
     let function = go.function(address);
     let has = |flag| function.as_ref().is_some_and(|function| function.flags & flag != 0);
@@ -171,7 +174,7 @@ fn in_go(go: &Program, address: u64, call: Call) -> Option<Found> {
 
 fn line(frame: &go::Frame) -> (Line, Role) {
     let function = Function {
-        name: Arc::clone(&frame.function),
+        name: if frame.function.is_empty() { UNNAMED.into() } else { Arc::clone(&frame.function) },
         system_name: Arc::default(),
         file: Arc::clone(&frame.file),
         start_line: frame.start_line,

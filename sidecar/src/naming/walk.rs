@@ -69,21 +69,43 @@ impl Walk<'_> {
 
     /// The same of one that was not seen before.
     fn named(&mut self, sample: &Sample, mended: &Mended) -> Walked {
-        let (spots, mut last) = self.spots(&mended.addresses, sample.end);
+        let (mut spots, mut last) = self.spots(&mended.addresses, sample.end);
         if mended.is_astray && last == Last::Root {
             last = Last::Lost;
         }
         let (mut frames, mut flaws) = (Vec::with_capacity(spots.len() + 2), Degraded::default());
-        show(&spots, &mut frames);
-        self.close(sample, &spots, last, (&mut frames, &mut flaws));
+        let left = self.left(sample, &spots);
+        if let Some((behind, end)) = &left {
+            // The walk has not come by there: what of Go it found behind C is by frame pointers that C does not keep.
+            let of_c = spots.iter().position(|spot| spot.entry.is_some()).unwrap_or(spots.len());
+            spots.truncate(of_c);
+            show(&spots, &mut frames);
+            frames.push(Arc::clone(&GAP));
+            flaws.add(Flaw::UnwindStopped, 1);
+            show(behind, &mut frames);
+            self.close(sample, behind, *end, (&mut frames, &mut Degraded::default()));
+        } else {
+            show(&spots, &mut frames);
+            self.close(sample, &spots, last, (&mut frames, &mut flaws));
+        }
+        let behind = left.iter().flat_map(|(behind, _)| behind);
         let outcome = Outcome {
-            is_whole: last == Last::Root && mended.top != TopState::Unmended && !is_interrupted(&spots),
+            is_whole: last == Last::Root
+                && left.is_none()
+                && mended.top != TopState::Unmended
+                && !is_interrupted(&spots),
             top: mended.top,
             is_closed: self.process.is_closed(),
             is_replaced: self.process.is_replaced(),
-            unnamed: spots.iter().filter(|spot| !spot.is_named).count() as u64,
+            unnamed: spots.iter().chain(behind).filter(|spot| !spot.is_named).count() as u64,
         };
-        let number = self.is_certain(sample, mended, (&spots, last), &outcome).then(|| {
+        let is_joined = left.is_some_and(|(_, end)| end == Last::Root);
+        let is_certain = if is_joined {
+            outcome.unnamed == 0 && !outcome.is_closed
+        } else {
+            self.is_certain(sample, mended, (&spots, last), &outcome)
+        };
+        let number = is_certain.then(|| {
             *self.numbers += 1;
             *self.numbers
         });
@@ -173,6 +195,30 @@ impl Walk<'_> {
         (spots, last)
     }
 
+    /// Where the walk went astray in C, the stack that the goroutine left for it, and how that ends.
+    fn left(&mut self, sample: &Sample, spots: &[Spot]) -> Option<(Vec<Spot>, Last)> {
+        if sample.saved.is_empty() || spots.first().is_none_or(|leaf| leaf.entry.is_some()) {
+            return None;
+        }
+        let mut left: Vec<Spot> = Vec::with_capacity(sample.saved.len());
+        for (number, address) in sample.saved.iter().enumerate() {
+            let spot = self.spot(*address, Call::Return);
+            if number == 0 && spot.entry.is_none() {
+                // It left it in a way that notes no call.
+                continue;
+            }
+            if !spot.executable && !self.process.is_closed() {
+                break;
+            }
+            let is_root = spot.part == Part::GoRoot;
+            left.push(spot);
+            if is_root {
+                return Some((left, Last::Root));
+            }
+        }
+        Some((left, Last::Lost))
+    }
+
     /// Says at the root what is missing, with the goroutine's function where that is known.
     fn close(
         &mut self,
@@ -207,7 +253,8 @@ impl Walk<'_> {
 /// The addresses of a sample that will most likely be asked for, as they will.
 pub(super) fn addresses_of(sample: &Sample) -> impl Iterator<Item = (u64, Call)> {
     let call = |number: usize| if number == 0 { Call::Interrupted } else { Call::Return };
-    sample.user.iter().enumerate().map(move |(number, address)| (*address, call(number)))
+    let saved = sample.saved.iter().map(|address| (*address, Call::Return));
+    sample.user.iter().enumerate().map(move |(number, address)| (*address, call(number))).chain(saved)
 }
 
 /// The goroutine's function; 0: not known.
@@ -218,9 +265,10 @@ fn start_of(sample: &Sample) -> u64 {
 /// All that what is shown of a stack depends on, as long as what is known of its addresses stays.
 fn words_of(mended: &Mended, sample: &Sample) -> Vec<u64> {
     let state = (sample.end as u64) << 8 | (mended.top as u64) << 1 | u64::from(mended.is_astray);
-    let mut words = Vec::with_capacity(mended.addresses.len() + 2);
-    words.extend([state, start_of(sample)]);
+    let mut words = Vec::with_capacity(mended.addresses.len() + sample.saved.len() + 3);
+    words.extend([state, start_of(sample), sample.saved.len() as u64]);
     words.extend(&mended.addresses);
+    words.extend(&sample.saved);
     words
 }
 

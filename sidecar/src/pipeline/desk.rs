@@ -66,6 +66,8 @@ pub(super) struct Desk {
     told: Told,
     /// Ended in this interval; their last samples may still come.
     exited: Vec<Process>,
+    /// Found ended in this interval, while the news of that, and samples before it, may still come: these may take until the next one.
+    vanished: Vec<Process>,
     /// Lost, of processes that can no more say it.
     unattributed: Loss,
     figures: Figures,
@@ -91,6 +93,7 @@ impl Desk {
             sampled: Map::default(),
             told: Told::default(),
             exited: Vec::new(),
+            vanished: Vec::new(),
             unattributed: Loss::default(),
             figures: Figures::default(),
             events: Vec::new(),
@@ -304,7 +307,7 @@ impl Desk {
         // First: the number of one that ended may already be that of one that is new.
         for process in sweep.ended {
             self.told.end_of(process.pid());
-            self.forget(process);
+            self.vanished.push(process);
         }
         for target in &sweep.changed {
             self.told.find(target);
@@ -341,6 +344,7 @@ impl Desk {
         self.cost += thread_cpu().saturating_sub(begun);
         // Only now that what they had to say is out of the window.
         std::mem::take(&mut self.exited).into_iter().for_each(|process| self.forget(process));
+        self.exited.append(&mut self.vanished);
         let sampled = std::mem::take(&mut self.sampled);
         let mut degraded = Degraded::default();
         let mut named = Vec::with_capacity(windows.len());
@@ -406,6 +410,43 @@ mod tests {
         assert_eq!([told(Some(Event::Exit { pid })), told(None)], [(vec![pid], vec![]), (vec![], vec![])]);
         assert_eq!(told(Some(Event::Fork { pid: 5, child: pid })), (vec![], vec![pid]));
         assert_eq!(desk.figures().left_out, 5);
+    }
+
+    /// Check that samples of a process that come after it was found to have ended have names all the same, until the end of the interval that follows; then nothing of
+    /// it is kept.
+    #[test]
+    fn the_last_samples_of_a_process_have_names() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let (pid, now) = (child.id(), Instant::now());
+        let process = Process::find(pid).unwrap();
+        let is_program = |mapping: &crate::target::Mapping| mapping.executable && mapping.is_file();
+        // Until exec it is a copy of this one.
+        let code = loop {
+            let mappings = process.mappings().unwrap();
+            let program = mappings.list().iter().find(|mapping| is_program(mapping));
+            let is_sleep = |mapping: &&crate::target::Mapping| mapping.path().0.ends_with("sleep");
+            if let Some(mapping) = program.filter(is_sleep) {
+                break mapping.start;
+            }
+        };
+        let numbers = Numbers { pids: vec![pid], family: None };
+        let table = Table::new(discover::Options::default());
+        let mut desk = Desk::new(table, Namer::new(Kernel::default()), numbers, Arc::default());
+        desk.look_around(now);
+        let files = |desk: &mut Desk, address: u64| {
+            desk.sample(Sample { pid, user: vec![address], ..Sample::default() }, now);
+            desk.name(now);
+            let windows = desk.end(SystemTime::now());
+            let entries = windows[0].0.entries();
+            entries[0].stack[0].module.as_ref().map(|module| module.path.to_string())
+        };
+        let file = files(&mut desk, code).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        desk.sweep(usize::MAX, now);
+        assert!(desk.vanished.contains(&process));
+        assert_eq!([files(&mut desk, code + 8), files(&mut desk, code + 16)], [Some(file.clone()), Some(file)]);
+        assert_eq!(files(&mut desk, code + 24), None);
     }
 
     /// Check that a process of a family whose birth was not told, and which was left out by then, is left out no more once that is made good.

@@ -27,30 +27,12 @@ pub(crate) fn build(name: &str, toolchain: &str, program: &Path) {
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
 }
 
-/// `command` before those that are [`ahead`] of all others, too: with these busy on all processors, it would not come to look at what lives for 200 ms.
-pub(crate) fn foremost(command: &Command) -> Command {
-    let ahead = ahead(command);
-    if ahead.get_program() != "chrt" {
-        return ahead;
-    }
-    // Behind `--rr 1`.
-    let mut foremost = Command::new("chrt");
-    foremost.args(["--rr", "2"]).args(ahead.get_args().skip(2));
-    for (name, value) in command.get_envs() {
-        match value {
-            Some(value) => foremost.env(name, value),
-            None => foremost.env_remove(name),
-        };
-    }
-    foremost
-}
-
 /// An agent that exports what these programs do to `received`, once it says that it samples; before all other processes.
 fn sampling(received: &Received, programs: &str) -> Running {
     let mut command = agent(&["run", "--rate-hz", RATE_HZ, "--interval", "100ms", "--runtime-interval", "off"]);
     command.args(["--include", programs]);
     command.env("OTEL_EXPORTER_OTLP_ENDPOINT", received.endpoint()).env("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc");
-    let run = Running::agent(&mut foremost(&command));
+    let run = Running::agent(&mut ahead(2, &command));
     let page = run.address_after("http://");
     until(&run, || stats(&page)["engine"]["name"] == "ebpf");
     run
@@ -88,7 +70,7 @@ struct Known {
 fn in_turn(programs: &[PathBuf]) -> Vec<Known> {
     let mut early = Command::new(&programs[0]);
     quiet(early.arg(MILLISECONDS).args(programs).env("OTEL_SERVICE_NAME", "soon-over"));
-    let early = Running::program(&mut ahead(&pinned(&early)));
+    let early = Running::program(&mut ahead(1, &pinned(&early)));
     early.address_after("ended");
     let log = early.log();
     let numbers = |line: &str| line.split(' ').skip(1).map(|word| word.parse::<u64>().unwrap()).collect::<Vec<_>>();
@@ -192,7 +174,7 @@ fn nothing_is_lost_in_the_first_seconds_of_an_agent() {
         let received = Received::at("127.0.0.1:0");
         let mut command = Command::new(&program);
         quiet(&mut command);
-        let mut shop = Shop::start(&mut ahead(&pinned(&command)));
+        let mut shop = Shop::start(&mut ahead(1, &pinned(&command)));
         // It has begun to work under labels.
         shop.until_used(Duration::from_secs(1));
         let run = sampling(&received, "*/first-*/shop");

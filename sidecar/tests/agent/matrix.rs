@@ -1,245 +1,164 @@
 //! The agent's `record` against programs that know all of themselves (`tests/go/matrix`), by Go's versions and ways of linking: how much time they
-//! used, where, under which labels, what called their leaves, and what their own profiler says of inlined calls, files and lines.
+//! used, where, under which labels, who called whom, and what their own runtime and profiler say of each address, inlined calls, files and lines.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
-use std::process::Command;
+mod damaged;
+mod places;
+mod program;
+mod recorded;
+
+use std::fs::File;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use profiler_proto::ProfileSet;
-use profiler_proto::model::{Location, Profile, Sample, Value};
+use program::{Form, Program, VERSIONS};
+use recorded::{Own, Recorded, Since};
 
-use crate::process::agent;
-use crate::steal::undisturbed;
+use crate::process::{Running, agent};
 use crate::undivided::{ahead, pinned};
-use crate::{decode, folder, is_root};
+use crate::{DEADLINE, decode, is_root, stats};
 
 /// A tick a millisecond, and no round number.
 const RATE_HZ: &str = "997";
+/// Goroutines that work.
+const WORKERS: &str = "2";
+/// Many that do.
+const MANY: &str = "64";
+/// So often a program is recorded anew if the hypervisor takes time meanwhile.
+const TRIES: u32 = 5;
+
+/// Held while programs are recorded: one recording of them at a time, for each has a processor to itself, or all of them.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// Whether it is `make torture` that asks.
+fn is_torture() -> bool {
+    std::env::var_os("TORTURE_SECONDS").is_some()
+}
+
 /// CPU time under labels.
-const MILLISECONDS: &str = "4000";
-const OLDEST: &str = "go1.21.13";
-const NEWEST: &str = "go1.27.0";
-const OTHERS: [&str; 5] = ["go1.22.12", "go1.23.12", "go1.24.13", "go1.25.11", "go1.26.8"];
-
-/// How a program is built.
-#[derive(Debug, Clone, Copy)]
-enum Form {
-    Normal,
-    Stripped,
-    Pie,
-    Cgo,
-    Trimmed,
+fn milliseconds() -> &'static str {
+    if is_torture() { "4000" } else { "800" }
 }
 
-const FORMS: [Form; 5] = [Form::Normal, Form::Stripped, Form::Pie, Form::Cgo, Form::Trimmed];
-
-impl Form {
-    fn arguments(self) -> &'static [&'static str] {
-        match self {
-            Self::Normal => &[],
-            Self::Stripped => &["-ldflags=-s -w"],
-            Self::Pie => &["-buildmode=pie"],
-            Self::Cgo => &["-tags=withc"],
-            Self::Trimmed => &["-trimpath"],
-        }
+/// In which forms each version builds its program. Each is another library to compile, but those of the first three, which are one; other tests have those of three versions
+/// compiled, too. Position-independent and without paths at once, those of the others are one as well.
+fn forms(version: &str) -> Vec<Form> {
+    if is_torture() || ["go1.21.13", "go1.24.13", "go1.27.0"].contains(&version) {
+        return vec![Form::Normal, Form::Stripped, Form::Cgo, Form::Pie, Form::Trimmed];
     }
+    vec![Form::Normal, Form::Stripped, Form::Cgo, Form::TrimmedPie]
 }
 
-/// Check what `record` says of programs: two in each run, all in `make torture`.
+/// Check what `record` says of programs that start after it: of each version of Go, in each form.
 #[test]
 fn programs_are_recorded_as_they_know_themselves() {
     if !is_root() {
         return;
     }
-    let all = std::env::var_os("TORTURE_SECONDS").is_some();
-    let versions = [OLDEST, NEWEST].into_iter().chain(OTHERS.into_iter().filter(|_| all));
-    let wanted = versions.flat_map(|version| FORMS.map(|form| (version, form)));
-    let few =
-        |(version, form): &(&str, Form)| matches!((*version, form), (OLDEST, Form::Cgo) | (NEWEST, Form::Stripped));
-    for (version, form) in wanted.filter(|one| all || few(one)) {
-        let program = build(version, form);
-        let recorded = undisturbed(|| Recorded::of(&program));
-        eprintln!("{version} {form:?}: {}", recorded.summary());
-        recorded.check(form, &format!("{version} {form:?}"));
-    }
+    let programs = program::all("matrix", &VERSIONS, forms);
+    each_undisturbed(&programs, Recorded::check);
 }
 
-fn build(version: &str, form: Form) -> PathBuf {
-    let program = folder(&format!("matrix-{version}-{form:?}")).join("matrix");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/go/matrix");
-    let mut go = Command::new("go");
-    go.current_dir(source).env("GOTOOLCHAIN", version).env("GOFLAGS", "-mod=mod -buildvcs=false");
-    go.env("CGO_ENABLED", if matches!(form, Form::Cgo) { "1" } else { "0" });
-    let built = go.arg("build").args(form.arguments()).arg("-o").arg(&program).arg(".").output();
-    let built = built.expect("go: run `make setup`");
-    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-    program
-}
-
-/// Functions of a place, innermost first: name, file, line.
-type Lines = Vec<(String, String, u32)>;
-
-/// What a program said, and what was recorded of it.
-struct Recorded {
-    used_nanos: f64,
-    /// By label.
-    spent_nanos: BTreeMap<String, f64>,
-    theirs: BTreeMap<Lines, i64>,
-    ours: BTreeSet<Lines>,
-    all_nanos: f64,
-    samples: Vec<Seen>,
-}
-
-/// A sample.
-struct Seen {
-    nanos: f64,
-    count: i64,
-    /// Leaf first.
-    names: Vec<String>,
-    endpoint: Option<String>,
-    has_worker: bool,
-}
-
-impl Recorded {
-    fn of(program: &Path) -> Self {
-        let (output, file) = (program.with_extension("pb.gz"), program.with_extension("own"));
-        let mut record = agent(&["record", "--rate-hz", RATE_HZ, "-o"]);
-        let mut command = Command::new(program);
-        let command = pinned(command.arg(&file).arg(MILLISECONDS));
-        record.arg(&output).arg("-c").arg(command.get_program()).args(command.get_args());
-        // Both before all others: the program is found before it sets labels, however busy the machine is.
-        let ran = ahead(&record).output().unwrap();
-        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
-        let set = decode(&std::fs::read(&output).unwrap());
-        let profile = set.profiles.iter().find(|profile| profile.kind.is_cpu(&set.dictionary)).unwrap();
-        let period = profile.kind.period as f64;
-        let (mut used_nanos, mut spent_nanos) = (0.0, BTreeMap::new());
-        // In order: what was used before it began was not of this program, and was not recorded.
-        for line in String::from_utf8(ran.stdout).unwrap().lines() {
-            match line.split(' ').collect::<Vec<_>>()[..] {
-                ["began", nanos] => used_nanos -= nanos.parse::<f64>().unwrap(),
-                ["used", nanos] => used_nanos += nanos.parse::<f64>().unwrap(),
-                ["spent", label, nanos] => _ = spent_nanos.insert(label.to_owned(), nanos.parse().unwrap()),
-                _ => panic!("{line}"),
+/// Checks each program by what was recorded of it, once the hypervisor did not take time from it, or has done so too often.
+fn each_undisturbed<'a>(programs: &'a [Program], check: impl Fn(&Recorded<'a>)) {
+    let mut left: Vec<&'a Program> = programs.iter().collect();
+    for tried in 1..=TRIES {
+        let (owns, sets) = one_after_the_other(&left);
+        let mut again = Vec::new();
+        for (program, own) in left.into_iter().zip(owns) {
+            if tried < TRIES && own.was_disturbed() {
+                eprintln!("once more: {}", program.name());
+                again.push(program);
+            } else {
+                check(&Recorded::of(program, own, &sets, Since::Birth));
             }
         }
-        let own = decode(&std::fs::read(&file).unwrap());
-        Self {
-            used_nanos,
-            spent_nanos,
-            theirs: places(&own, &own.profiles[0]),
-            ours: places(&set, profile).into_keys().collect(),
-            all_nanos: profile.samples.iter().map(|sample| sample.value as f64 * period).sum(),
-            samples: profile.samples.iter().map(|sample| seen(&set, sample, period)).collect(),
+        left = again;
+        if left.is_empty() {
+            break;
         }
-    }
-
-    fn summary(&self) -> String {
-        let labelled = self.samples.iter().filter(|seen| seen.endpoint.is_some()).map(|seen| seen.count).sum::<i64>();
-        format!("{:.4} of its CPU time, {labelled} samples with labels", self.all_nanos / self.used_nanos)
-    }
-
-    fn check(&self, form: Form, what: &str) {
-        let complete = self.all_nanos / self.used_nanos;
-        assert!((0.98..=1.02).contains(&complete), "{what}: {complete:.4} of its CPU time");
-        self.check_labels(what);
-        self.check_stacks(form, what);
-        // The runtime's own signal for goroutines that run for long comes together with that of its profiler.
-        let preempted = |lines: &Lines| lines.iter().any(|(name, ..)| name == "runtime.asyncPreempt");
-        let often = self.theirs.iter().filter(|(lines, count)| **count >= 4 && !preempted(lines));
-        let missing: Vec<_> = often.filter(|(lines, _)| !self.ours.contains(*lines)).collect();
-        assert!(missing.is_empty(), "{what}: its own profiler saw {missing:#?}");
-    }
-
-    /// Time by label is what the program measured, within four standard errors; labels are on all samples taken under them.
-    fn check_labels(&self, what: &str) {
-        let total: f64 = self.spent_nanos.values().sum();
-        let counted: i64 = self.samples.iter().filter(|seen| seen.endpoint.is_some()).map(|seen| seen.count).sum();
-        let sampled: f64 =
-            self.spent_nanos.keys().flat_map(|endpoint| self.under(endpoint)).map(|seen| seen.nanos).sum();
-        for (endpoint, spent) in &self.spent_nanos {
-            let (share, truth) = (self.under(endpoint).map(|seen| seen.nanos).sum::<f64>() / sampled, spent / total);
-            let error = (truth * (1.0 - truth) / counted as f64).sqrt();
-            assert!(
-                (share - truth).abs() <= 4.0 * error,
-                "{what}: {endpoint} {share:.4}, it was {truth:.4} ± {error:.4}"
-            );
-        }
-        for (function, endpoint) in [("main.heavy", "/heavy"), ("main.light", "/light"), ("main.deep", "/deep")] {
-            let of = || self.samples.iter().filter(move |seen| seen.names.iter().any(|name| name == function));
-            let all: i64 = of().map(|seen| seen.count).sum();
-            let right = of().filter(|seen| seen.endpoint.as_deref() == Some(endpoint) && seen.has_worker);
-            let (right, other) = (
-                right.map(|seen| seen.count).sum::<i64>(),
-                of().find(|seen| seen.endpoint.as_deref().is_some_and(|label| label != endpoint)),
-            );
-            assert!(other.is_none(), "{what}: {function} under a label of another");
-            assert!(
-                all > 0 && (all - right) * 1000 <= all,
-                "{what}: {right} of {all} samples of {function} have its labels"
-            );
-        }
-    }
-
-    fn under<'a>(&'a self, endpoint: &'a str) -> impl Iterator<Item = &'a Seen> {
-        self.samples.iter().filter(move |seen| seen.endpoint.as_deref() == Some(endpoint))
-    }
-
-    /// Callers of leaves without a frame, and the depth of stacks.
-    fn check_stacks(&self, form: Form, what: &str) {
-        for seen in self.samples.iter().filter(|seen| seen.names.first().is_some_and(|name| name == "main.leaf")) {
-            assert_eq!(seen.names[1], "main.deep", "{what}: {:?}", seen.names);
-        }
-        let depth = |seen: &Seen| seen.names.iter().filter(|name| *name == "main.deep").count();
-        let count = |of: &dyn Fn(&&Seen) -> bool| self.samples.iter().filter(of).map(|seen| seen.count).sum::<i64>();
-        let (deep, known) = (count(&|seen| depth(seen) > 0), count(&|seen| [100, 500].contains(&depth(seen))));
-        // The others are on the way down or up.
-        assert!(deep > 20 && known * 100 >= deep * 95, "{what}: {known} of {deep} are 100 or 500 calls deep");
-        let worked = |seen: &Seen| seen.endpoint.is_some() && !(matches!(form, Form::Cgo) && is_in_c(seen));
-        let whole =
-            |seen: &Seen| ["main.under", "main.work"].iter().all(|name| seen.names.iter().any(|own| own == name));
-        let (all, whole) = (count(&|seen| worked(seen)), count(&|seen| worked(seen) && whole(seen)));
-        assert!(whole * 1000 >= all * 995, "{what}: {whole} of {all} stacks are whole");
     }
 }
 
-/// Whether a sample was taken in C, whose compiler leaves out frame pointers unless it is told not to.
-fn is_in_c(seen: &Seen) -> bool {
-    seen.endpoint.as_deref() == Some("/c")
-}
-
-fn seen(set: &ProfileSet, sample: &Sample, period: f64) -> Seen {
-    let names = locations(set, sample).flat_map(|location| lines(set, location)).map(|(name, ..)| name).collect();
-    let label = |key: &str| match set.dictionary.value_of(sample.attributes, key) {
-        Some(Value::String(text)) => Some(text.to_string()),
-        _ => None,
+/// Records them all at once, as one shell starts them one after the other; what each said, and what was recorded of all.
+fn one_after_the_other(programs: &[&Program]) -> (Vec<Own>, [ProfileSet; 1]) {
+    let line = |program: &&Program| {
+        let [path, own, said] = ["", ".own", ".said"].map(|extension| program.file(extension).display().to_string());
+        format!("{path} {own} {} {WORKERS} > {said} || exit\n", milliseconds())
     };
-    let (endpoint, has_worker) = (label("endpoint"), label("worker").is_some());
-    Seen { nanos: sample.value as f64 * period, count: sample.value, names, endpoint, has_worker }
+    let script: String = programs.iter().map(line).collect();
+    let output = programs[0].file(".pb.gz");
+    let mut shell = Command::new("sh");
+    // Behind the recorder, and both before all others: programs are found before they set labels, however busy the machine is.
+    let shell = ahead(1, &pinned(shell.arg("-c").arg(script)));
+    let mut record = agent(&["record", "--rate-hz", RATE_HZ, "-o"]);
+    record.arg(&output).arg("-c").arg(shell.get_program()).args(shell.get_args());
+    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let ran = ahead(2, &record).stdin(Stdio::null()).output().unwrap();
+    drop(alone);
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    let own = |program: &&Program| Own::of(&std::fs::read_to_string(program.file(".said")).unwrap());
+    (programs.iter().map(own).collect(), [decode(&std::fs::read(&output).unwrap())])
 }
 
-/// All places with source lines, with how often they were on a stack; but for those taken in C: Go knows who called it, frame pointers do not.
-fn places(set: &ProfileSet, profile: &Profile) -> BTreeMap<Lines, i64> {
-    let mut places = BTreeMap::new();
-    let in_c = |sample: &&Sample| matches!(set.dictionary.value_of(sample.attributes, "endpoint"), Some(Value::String(label)) if **label == *"/c");
-    for sample in profile.samples.iter().filter(|sample| !in_c(sample)) {
-        for location in locations(set, sample) {
-            *places.entry(lines(set, location)).or_default() += sample.value;
+/// Check the same of programs that ran before the agent, in which many goroutines are busy on all processors: of the oldest version and the newest, in
+/// `make torture` of all.
+#[test]
+fn many_goroutines_that_ran_before_are_recorded_as_they_know_themselves() {
+    if !is_root() {
+        return;
+    }
+    let ends = [VERSIONS[0], VERSIONS[VERSIONS.len() - 1]];
+    let versions: Vec<_> = VERSIONS.into_iter().filter(|version| is_torture() || ends.contains(version)).collect();
+    for program in program::all("many", &versions, |_| vec![Form::Normal]) {
+        for tried in 1..=TRIES {
+            let (own, sets) = that_ran_before(&program);
+            if tried == TRIES || !own.was_disturbed() {
+                Recorded::of(&program, own, &sets, Since::Work).check();
+                break;
+            }
+            eprintln!("once more: {}", program.name());
         }
     }
-    places
 }
 
-fn locations<'a>(set: &'a ProfileSet, sample: &Sample) -> impl Iterator<Item = &'a Location> {
-    let stack = set.dictionary.stacks.get(sample.stack).unwrap();
-    stack.locations.iter().map(|location| set.dictionary.locations.get(*location).unwrap())
+/// Has `run` write what it samples of a program into files, from before the program begins to work until its end.
+fn that_ran_before(program: &Program) -> (Own, Vec<ProfileSet>) {
+    let [own, said, files] = [".own", ".said", ".files"].map(|extension| program.file(extension));
+    let mut command = Command::new(&program.path);
+    command.arg(own).args(["3000", MANY]);
+    let mut command = ahead(1, &command);
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut running = Ended(command.stdin(Stdio::piped()).stdout(File::create(&said).unwrap()).spawn().unwrap());
+    // It may have been made for one that is to be recorded once more.
+    drop(std::fs::remove_dir_all(&files));
+    std::fs::create_dir(&files).unwrap();
+    let pid = running.0.id().to_string();
+    let mut run = agent(&["run", "--rate-hz", RATE_HZ, "--runtime-interval", "off", "--interval", "1s", "--pid", &pid]);
+    // Before the program, which has all processors to itself: what is not read in time is lost.
+    let run = Running::agent(&mut ahead(2, run.env("PROFILER_FILES_DIR", &files)));
+    let page = run.address_after("http://");
+    let until = Instant::now() + DEADLINE;
+    while stats(&page)["processes"]["sampled"] != 1 {
+        assert!(Instant::now() < until, "{} {}", stats(&page), run.log());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    drop(running.0.stdin.take());
+    assert!(running.0.wait().unwrap().success());
+    let log = run.log();
+    assert_eq!(run.end(), Some(0), "{log}");
+    let written = std::fs::read_dir(files).unwrap().map(|entry| std::fs::read(entry.unwrap().path()).unwrap());
+    (Own::of(&std::fs::read_to_string(said).unwrap()), written.map(|bytes| decode(&bytes)).collect())
 }
 
-fn lines(set: &ProfileSet, location: &Location) -> Lines {
-    let text = |id| set.dictionary.strings.text(id).to_owned();
-    let line = |line: &profiler_proto::model::Line| {
-        let function = set.dictionary.functions.get(line.function).unwrap();
-        (text(function.name), text(function.filename), line.line)
-    };
-    location.lines.iter().map(line).collect()
+/// A process that ends with the test.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
 }

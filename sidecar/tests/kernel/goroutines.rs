@@ -61,7 +61,6 @@ fn record_as(
     command.args(arguments);
     let mut program = Talk::start(as_it_is(command));
     let pid = program.pid();
-    recorder.sampler.set_go(pid, offsets(&path)).unwrap();
     let (mut numbers, mut spin) = (HashMap::new(), 0..0);
     loop {
         let line = recorder.line(&program);
@@ -77,6 +76,8 @@ fn record_as(
             _ => break assert_eq!(line, "ready"),
         };
     }
+    // Not before the end of its exec, at which the kernel side forgets what it was told: whoever starts a program goes on before that.
+    recorder.sampler.set_go(pid, offsets(&path)).unwrap();
     let before = recorder.samples_of(pid).len();
     program.go();
     recorder.until_exit(pid);
@@ -159,7 +160,7 @@ fn sixty_four_busy_goroutines_are_told_apart() {
 
 #[test]
 fn a_busy_go_program_has_a_sample_for_each_period_of_its_cpu_time() {
-    let alone = |command: Command| ahead(&pinned(&command));
+    let alone = |command: Command| ahead(1, &pinned(&command));
     let arguments = || ["2", "2", "2000"].map(str::to_owned);
     let Some(seen) = undisturbed(|| record_as("go1.26.8", Form::Normal, arguments(), alone)) else { return };
     assert_complete(&seen.samples.iter().collect::<Vec<_>>(), seen.used);

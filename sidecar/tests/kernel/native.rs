@@ -23,7 +23,7 @@ fn record(depth: u32, milliseconds: u32) -> Option<(Recorder, Vec<Sample>, u64)>
 
 /// The same, alone on a processor.
 fn record_undivided(depth: u32, milliseconds: u32) -> Option<(Recorder, Vec<Sample>, u64)> {
-    let (recorder, program) = Recorder::usual_with(|| ahead(&pinned(&deep(depth, milliseconds))))?;
+    let (recorder, program) = Recorder::usual_with(|| ahead(1, &pinned(&deep(depth, milliseconds))))?;
     Some(recorded(recorder, program))
 }
 

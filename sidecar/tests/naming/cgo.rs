@@ -36,3 +36,30 @@ fn stacks_go_on_from_c_into_go() {
         assert!(whole * 100 >= inner * 98, "{version}: {whole} of {inner}: {stacks:#?}");
     }
 }
+
+/// Check that where C is compiled as cgo does it by itself, without frame pointers, who called it in Go is there all the same, and that it is said that functions of
+/// C may be missing between them.
+#[test]
+fn who_called_c_is_known_without_its_frame_pointers() {
+    if std::fs::metadata("/proc/self").unwrap().uid() != 0 {
+        eprintln!("NOT RUN: eBPF programs can be loaded by root only; run the tests as root");
+        return;
+    }
+    let go = ["runtime.main", "main.main", "main.callsC", "main._Cfunc_outer_c", "runtime.cgocall"];
+    for version in versions() {
+        let program = go_program_with("cgo", version, &[], &[]);
+        let (window, _) = sampled(Command::new(&program).arg(SECONDS.to_string()));
+        let stacks = ours(&window);
+        let in_inner = |stack: &str| stack.rsplit(';').next() == Some("inner_c");
+        let inner: u64 = stacks.iter().filter(|(stack, _)| in_inner(stack)).map(|(_, count)| count).sum();
+        let due = u64::from(RATE_HZ) * SECONDS;
+        assert!(inner * 2 > due, "{version}: {inner} of {due}: {stacks:#?}");
+        let called = format!("{};[frames left out];", go.join(";"));
+        let known: u64 = stacks
+            .iter()
+            .filter(|(stack, _)| in_inner(stack) && stack.starts_with(&called))
+            .map(|(_, count)| count)
+            .sum();
+        assert!(known * 1000 >= inner * 999, "{version}: {known} of {inner}: {stacks:#?}");
+    }
+}

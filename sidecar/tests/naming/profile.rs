@@ -15,6 +15,7 @@ use profiler_sidecar::assemble::{Granularity, assemble};
 use profiler_sidecar::bpf::{Options, Sampler};
 use profiler_sidecar::drain::{self, Event};
 use profiler_sidecar::naming::{Kernel, Kind, Namer, Stats};
+use profiler_sidecar::{elf, go};
 
 use super::build::{Running, go_program, versions};
 
@@ -54,6 +55,18 @@ pub(crate) fn sampled(program: &mut Command) -> (Window, Stats) {
     let mut sampler = Sampler::load(Options { rate_hz: RATE_HZ, ..Options::default() }).unwrap();
     let mut running = Running::start(program);
     let process = running.process();
+    let file = elf::File::open(std::fs::File::open(program.get_program()).unwrap()).unwrap();
+    let tables = go::Program::open(file.into()).unwrap().unwrap();
+    // At the end of exec the kernel side forgets what it was told, and whoever starts a program goes on before that.
+    let (began, mut has_begun) = (Instant::now(), false);
+    while !has_begun {
+        assert!(began.elapsed() < DEADLINE, "the program does not begin");
+        sampler.wait(Duration::from_millis(20));
+        sampler.drain(|record| {
+            has_begun |= matches!(drain::decode(record).unwrap(), Event::Exec { pid } if pid == process.pid());
+        });
+    }
+    sampler.set_go(process.pid(), go::offsets::offsets(&tables).unwrap()).unwrap();
     let (mut namer, mut aggregate) = (Namer::new(Kernel::read().unwrap()), Aggregate::begin(SystemTime::now()));
     running.write("\n");
     let (began, mut has_ended) = (Instant::now(), false);

@@ -50,12 +50,17 @@ fn truth(dump: &Path, program: &Path) -> HashMap<String, u32> {
 fn the_table_is_what_debug_information_says() {
     let dump = go("offsets", "local", "own");
     for (minor, version) in VERSIONS {
-        let Offsets { g_m, m_curg, g_goid, g_startpc, g_labels, .. } = of_release(*minor).unwrap();
+        let Offsets { g_m, m_curg, g_goid, g_startpc, g_labels, g_sched_sp, g_sched_bp, .. } =
+            of_release(*minor).unwrap();
         for processor in ["amd64", "arm64"] {
             let truth = truth(&dump, &go("labelled", version, processor));
-            let found =
-                ["g.m", "m.curg", "g.goid", "g.startpc", "g.labels"].map(|name| truth[&format!("runtime.{name}")]);
+            let at = |name: &str| truth[&format!("runtime.{name}")];
+            let found = ["g.m", "m.curg", "g.goid", "g.startpc", "g.labels"].map(at);
             assert_eq!(found, [g_m, m_curg, g_goid, g_startpc, g_labels], "{version} {processor}");
+            let found = ["gobuf.sp", "gobuf.bp"].map(|name| at("g.sched") + at(name));
+            assert_eq!(found, [g_sched_sp, g_sched_bp], "{version} {processor}");
+            // As the kernel side takes them to be in all versions.
+            assert_eq!([at("m.g0"), at("g.stack") + at("stack.hi")], [0, 8], "{version} {processor}");
         }
     }
 }

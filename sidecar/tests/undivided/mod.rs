@@ -6,9 +6,10 @@
 
 use std::process::Command;
 
-/// `command` before all ordinary processes; as it is where that is not allowed (`CAP_SYS_NICE`), which is said.
-pub(crate) fn ahead(command: &Command) -> Command {
-    let first = ["--rr", "1"];
+/// `command` before all ordinary processes, and before those that are ahead of these by less; as it is where that is not allowed (`CAP_SYS_NICE`), which is said.
+pub(crate) fn ahead(by: u32, command: &Command) -> Command {
+    let by = by.to_string();
+    let first = ["--rr", &by];
     if Command::new("chrt").args(first).arg("true").output().is_ok_and(|ran| ran.status.success()) {
         return behind("chrt", &first, command);
     }

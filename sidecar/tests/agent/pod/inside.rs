@@ -12,7 +12,6 @@ use serde_json::Value as Json;
 
 use super::stranger::NAMES;
 use super::{Plan, TEST};
-use crate::early::foremost;
 use crate::http::get;
 use crate::process::Running;
 use crate::received::{Received, Taken, pid, text};
@@ -28,7 +27,7 @@ const SECONDS: Duration = Duration::from_millis(4500);
 pub(super) fn run(plan: &Plan) {
     loopback_up();
     let received = Received::at(&plan.collector);
-    let run = Running::agent(&mut foremost(&plan.profiler.command(TEST)));
+    let run = Running::agent(&mut ahead(2, &plan.profiler.command(TEST)));
     let page = run.address_after("/stats: http://");
     assert_eq!(page, plan.profiler.variables["PROFILER_SERVE"], "{}", run.log());
     until(&run, || stats(&page)["engine"]["name"] == "ebpf");
@@ -47,7 +46,7 @@ pub(super) fn run(plan: &Plan) {
 
 /// The service from its beginning to its end: its process, what it says of itself, and what arrived of it.
 fn shop(plan: &Plan, received: &Received, page: &str, run: &Running) -> (u32, Told, Vec<Taken>) {
-    let mut shop = Shop::start(&mut ahead(&pinned(&plan.shop.command(TEST))));
+    let mut shop = Shop::start(&mut ahead(1, &pinned(&plan.shop.command(TEST))));
     shop.until_used(SECONDS);
     let told = shop.end();
     settle(received, page, run);

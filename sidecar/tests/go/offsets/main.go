@@ -11,8 +11,10 @@ import (
 )
 
 var wanted = map[string][]string{
-	"runtime.g": {"m", "goid", "startpc", "labels"},
-	"runtime.m": {"curg"},
+	"runtime.g":     {"stack", "sched", "m", "goid", "startpc", "labels"},
+	"runtime.m":     {"g0", "curg"},
+	"runtime.gobuf": {"sp", "bp"},
+	"runtime.stack": {"hi"},
 }
 
 func main() {

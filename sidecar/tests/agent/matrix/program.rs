@@ -1,0 +1,103 @@
+//! `tests/go/matrix` in all forms in which Go programs come, built by all versions of Go.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+
+use crate::folder;
+
+/// All that can be fetched, the oldest first.
+pub(super) const VERSIONS: [&str; 7] =
+    ["go1.21.13", "go1.22.12", "go1.23.12", "go1.24.13", "go1.25.11", "go1.26.8", "go1.27.0"];
+
+/// How a program is built.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    Normal,
+    /// `-ldflags="-s -w"`: no symbols, no debug information.
+    Stripped,
+    Pie,
+    /// With C in it, so linked by the system's linker.
+    Cgo,
+    Trimmed,
+    TrimmedPie,
+}
+
+impl Form {
+    fn arguments(self) -> &'static [&'static str] {
+        match self {
+            Self::Normal | Self::Stripped => &[],
+            Self::Pie => &["-buildmode=pie"],
+            Self::Cgo => &["-tags=withc"],
+            Self::Trimmed => &["-trimpath"],
+            Self::TrimmedPie => &["-trimpath", "-buildmode=pie"],
+        }
+    }
+
+    fn is_stripped(self) -> bool {
+        self == Self::Stripped
+    }
+}
+
+/// A program.
+#[derive(Debug, Clone)]
+pub(super) struct Program {
+    pub(super) path: PathBuf,
+}
+
+impl Program {
+    /// Builds it by `version` of Go in this form.
+    pub(super) fn build(folder: &Path, version: &str, form: Form) -> Self {
+        let path = folder.join(format!("{version}-{form:?}"));
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/go/matrix");
+        let mut go = Command::new("go");
+        go.current_dir(source).env("GOTOOLCHAIN", version).env("GOFLAGS", "-mod=mod -buildvcs=false");
+        go.env("CGO_ENABLED", if form == Form::Cgo { "1" } else { "0" });
+        let mut flags = Vec::new();
+        // Since 1.23 the linker keeps programs from the runtime's own functions, which its package `oracle` asks.
+        if !["go1.21", "go1.22"].iter().any(|old| version.starts_with(old)) {
+            flags.push("-checklinkname=0");
+        }
+        if form.is_stripped() {
+            flags.push("-s -w");
+        }
+        go.arg("build").args(form.arguments()).arg(format!("-ldflags={}", flags.join(" ")));
+        let built = go.arg("-o").arg(&path).arg(".").output().expect("go: run `make setup`");
+        assert!(built.status.success(), "{version} {form:?}: {}", String::from_utf8_lossy(&built.stderr));
+        Self { path }
+    }
+
+    /// What messages call it.
+    pub(super) fn name(&self) -> String {
+        self.path.file_name().unwrap().to_string_lossy().into_owned()
+    }
+
+    /// A file of it, beside it.
+    pub(super) fn file(&self, extension: &str) -> PathBuf {
+        let mut path = self.path.clone().into_os_string();
+        path.push(extension);
+        path.into()
+    }
+}
+
+/// Builds many, two at a time: linkers use one processor. Those of one version one after the other, for they share what was compiled.
+pub(super) fn all(name: &str, versions: &[&'static str], forms: fn(&str) -> Vec<Form>) -> Vec<Program> {
+    let (folder, next) = (folder(name), Mutex::new(versions.iter()));
+    let built = Mutex::new(Vec::new());
+    let builds = || {
+        loop {
+            let Some(version) = next.lock().unwrap().next() else { break };
+            for form in forms(version) {
+                let program = Program::build(&folder, version, form);
+                built.lock().unwrap().push(program);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(builds);
+        scope.spawn(builds);
+    });
+    let mut built = built.into_inner().unwrap();
+    built.sort_by_key(Program::name);
+    built
+}

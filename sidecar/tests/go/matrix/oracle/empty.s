@@ -1,0 +1,1 @@
+// Lets the package have functions without bodies: those that it shares with the runtime.
