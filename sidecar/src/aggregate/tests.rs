@@ -68,10 +68,10 @@ fn equal_samples_are_one() {
 #[test]
 fn processors_are_told_if_asked() {
     for (is_asked, expected) in [(false, vec![(None, 3)]), (true, vec![(Some(0), 1), (Some(5), 2)])] {
-        let mut aggregate = Aggregate::begin(SystemTime::now()).by_processor(is_asked);
+        let (mut aggregate, root) = (Aggregate::begin(SystemTime::now()).by_processor(is_asked), stack(&["root"]));
         for _ in 0..2 {
             for cpu in [5, 0, 5] {
-                aggregate.add(one(), &Sample { cpu, ..sample(1, &[]) }, &stack(&["root"])).unwrap();
+                aggregate.add(one(), &Sample { cpu, ..sample(1, &[]) }, &root).unwrap();
             }
             let window = aggregate.end(SystemTime::now()).pop().unwrap();
             let told: Vec<_> = window.entries().iter().map(|entry| (entry.processor, entry.count)).collect();
