@@ -69,7 +69,7 @@ fn equal_samples_are_one() {
 fn processors_are_told_if_asked() {
     let root = stack(&["root"]);
     for (is_asked, expected) in [(false, vec![(None, 3)]), (true, vec![(Some(0), 1), (Some(5), 2)])] {
-        let mut aggregate = Aggregate::begin(SystemTime::now()).by_processor(is_asked);
+        let (mut aggregate, root) = (Aggregate::begin(SystemTime::now()).by_processor(is_asked), stack(&["root"]));
         for _ in 0..2 {
             for cpu in [5, 0, 5] {
                 aggregate.add(one(), &Sample { cpu, ..sample(1, &[]) }, &root).unwrap();
