@@ -67,7 +67,6 @@ fn equal_samples_are_one() {
 /// Check that samples of several processors are one, unless they are to be told apart: in all windows then.
 #[test]
 fn processors_are_told_if_asked() {
-    let root = stack(&["root"]);
     for (is_asked, expected) in [(false, vec![(None, 3)]), (true, vec![(Some(0), 1), (Some(5), 2)])] {
         let (mut aggregate, root) = (Aggregate::begin(SystemTime::now()).by_processor(is_asked), stack(&["root"]));
         for _ in 0..2 {

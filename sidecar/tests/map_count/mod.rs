@@ -27,7 +27,7 @@ impl Raised {
         match std::fs::write(BOUND, mappings.to_string()) {
             Ok(()) => Some(Self { before, _turn: turn }),
             Err(error) => {
-                eprintln!("NOT RUN: {mappings} mappings: {BOUND}: {error}");
+                println!("NOT RUN: {mappings} mappings: {BOUND}: {error}");
                 None
             }
         }
