@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
+use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use profiler_proto::ProfileSet;
@@ -10,15 +10,13 @@ use profiler_proto::model::Value;
 
 use crate::http::get;
 use crate::map_count::Raised;
+use crate::matrix::ALONE;
 use crate::process::{Running, agent, go_program};
 use crate::shares::Shares;
 use crate::{DEADLINE, ENOUGH, assert_balanced, decode, folder, is_root, stats};
 
 /// More than a debug build holds beside ordinary processes, many times less than what these could make it hold.
 const MOST_RESIDENT: u64 = 400 << 20;
-
-/// One at a time: each is a load of its own.
-static ALONE: Mutex<()> = Mutex::new(());
 
 /// Builds `hostile.c`; the function that is busy, the process and its thread have this name.
 fn build(mode: &str) -> PathBuf {
@@ -75,6 +73,7 @@ fn hostile_processes_do_no_harm_to_others() {
     if !is_root() {
         return;
     }
+    // Thousands of forks a second are all told to whoever records: programs that count each tick under their labels are not beside them.
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let raised = Raised::to(2 * MAPPINGS);
     let go = go_program("shares");

@@ -28,8 +28,8 @@ const MANY: &str = "64";
 /// So often a program is recorded anew if the hypervisor takes time meanwhile.
 const TRIES: u32 = 5;
 
-/// Held while programs are recorded: one recording of them at a time, for each has a processor to itself, or all of them.
-static ALONE: Mutex<()> = Mutex::new(());
+/// Held while programs are recorded: one recording of them at a time, for each has a processor to itself, or all of them. And by hostile ones.
+pub(crate) static ALONE: Mutex<()> = Mutex::new(());
 
 /// Whether it is `make torture` that asks.
 fn is_torture() -> bool {
