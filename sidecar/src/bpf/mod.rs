@@ -108,7 +108,7 @@ impl Sampler {
         self.records.wait(timeout)
     }
 
-    /// Shows the records in the ring to `see`, for a quarter of a second at most; whether that was all.
+    /// Shows the records in the ring to `see`, for a twentieth of a second at most; whether that was all.
     pub fn drain(&mut self, see: impl FnMut(&[u8])) -> bool {
         self.records.drain(see)
     }

@@ -44,5 +44,5 @@ impl Records {
     }
 }
 
-/// Time in which records are taken in one go.
-const LONGEST: Duration = Duration::from_millis(250);
+/// Time in which records are taken in one go. Only behind that does the kernel side learn of programs that began: their labels wait for it.
+const LONGEST: Duration = Duration::from_millis(50);

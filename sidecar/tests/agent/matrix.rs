@@ -67,14 +67,11 @@ fn each_undisturbed<'a>(programs: &'a [Program], check: impl Fn(&Recorded<'a>)) 
         let (owns, sets) = one_after_the_other(&left);
         let mut again = Vec::new();
         for (program, own) in left.into_iter().zip(owns) {
-            let was_disturbed = own.was_disturbed();
-            let recorded = Recorded::of(program, own, &sets, Since::Birth);
-            // Where all else on the machine is busy too, a debug build may find a program when it has long begun.
-            if tried < TRIES && (was_disturbed || recorded.was_found_late()) {
+            if tried < TRIES && own.was_disturbed() {
                 eprintln!("once more: {}", program.name());
                 again.push(program);
             } else {
-                check(&recorded);
+                check(&Recorded::of(program, own, &sets, Since::Birth));
             }
         }
         left = again;

@@ -172,8 +172,8 @@ fn a_drain_ends_however_many_records_there_are() {
         taken += 1;
         std::thread::sleep(Duration::from_millis(5));
     });
-    // Each took five milliseconds at least of a quarter of a second.
-    assert!(!is_all && (1..=51).contains(&taken), "{taken}, {is_all}");
+    // Each took five milliseconds at least of a twentieth of a second.
+    assert!(!is_all && (1..=11).contains(&taken), "{taken}, {is_all}");
     recorder.drain();
     assert!(recorder.samples.len() > 100, "{}", recorder.samples.len());
     drop(busy.child.kill());

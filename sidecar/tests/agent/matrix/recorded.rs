@@ -191,14 +191,6 @@ impl<'a> Recorded<'a> {
         }
     }
 
-    /// Samples of what runs under labels have none, more than there may be.
-    pub(super) fn was_found_late(&self) -> bool {
-        let under = |seen: &Seen| ["main.heavy", "main.light", "main.deep"].iter().any(|name| seen.has(name));
-        let all = self.count(under);
-        let without = self.count(|seen| under(seen) && seen.endpoint.is_none());
-        without * 1000 > all
-    }
-
     /// Labels are on all samples taken under them, and on no others.
     fn check_labels(&self, what: &str) {
         for (function, endpoint) in [("main.heavy", "/heavy"), ("main.light", "/light"), ("main.deep", "/deep")] {
