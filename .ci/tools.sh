@@ -131,19 +131,29 @@ go_versions() {
     cat "$root"/tests/suite/pprof_go.rs "$root"/sidecar/tests/*/*.rs | grep -oE '"(go)?1\.2[1-9]\.[0-9]+' | tr -d '"go' | sort -uV | sed 's/^/go/'
 }
 
-# Go, to read our profiles with `go tool pprof` and to make profiles with real Go programs, of the versions that the tests name: all
-# is fetched and built here, for beside other tests that would take long.
-need_go() {
-    find_go || install_go || return 1
-    local version try
+# Go, to build with, and to read our profiles with `go tool pprof`.
+need_go() { find_go || install_go; }
+
+# Go of all versions that the tests name, to make profiles with real Go programs: all is fetched here and its library built, and what Kubernetes, Compose
+# and Docker read their files with is built, to read ours. Beside other tests that would take long, and take time from what counts it.
+need_go_for_tests() {
+    need_go || return 1
+    local version
     for version in local $(go_versions); do
-        for try in 1 2 3; do
-            (cd "$root/tests/go/pprof_writer" && GOFLAGS="-mod=mod -buildvcs=false" GOTOOLCHAIN=$version go build -o /dev/null .) && continue 2
-        done
-        say "missing: Go $version, which go could not fetch"
-        return 1
+        go_builds pprof_writer "GOTOOLCHAIN=$version" GOFLAGS=-mod=mod || { say "missing: Go $version, which go could not fetch" && return 1; }
     done
+    go_builds manifests GOTOOLCHAIN=auto CGO_ENABLED=0 || { say "missing: tests/go/manifests, which go could not build" && return 1; }
     go tool pprof -h >/dev/null 2>&1 # Builds it.
+}
+
+# go_builds NAME VARIABLE…: whether a program of tests/go builds, with these variables; the network may fail once or twice.
+go_builds() {
+    local source=$root/tests/go/$1
+    shift
+    for _ in 1 2 3; do
+        (cd "$source" && env "$@" go build -buildvcs=false -o /dev/null .) && return 0
+    done
+    return 1
 }
 
 # Builds tests/go/collector of modules from the ordinary proxy, unless the program is there; $collector is its path. Needs go in PATH.

@@ -1,6 +1,6 @@
 //! What coverage-guided runs found, and every input that failed once: one archive for each target (`corpus/TARGET.tar.gz`), which `guided keep` writes.
 //!
-//! In: a target. Out: names and bytes, for the tests `fuzz_smoke`. Source: tar(5), "POSIX ustar Archives".
+//! In: a target. Out: names and bytes, for the tests `fuzz_smoke`, and for those of what is not public. Source: tar(5), "POSIX ustar Archives".
 
 use std::io::Read;
 use std::path::Path;

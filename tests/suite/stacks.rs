@@ -27,16 +27,24 @@ struct Shop {
     summary: Value,
 }
 
-fn build_shop(profile: &str) -> PathBuf {
+/// The shop, optimized, with line tables.
+fn build_shop() -> PathBuf {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let profile = format!("--profile={profile}");
-    let built = build(workspace, &["--package=profiler-examples", "--bin=shop", &profile]).unwrap();
+    let built = build(workspace, &["--package=profiler-examples", "--bin=shop", "--profile=with-lines"]).unwrap();
     built.into_iter().next_back().expect("cargo built no shop")
 }
 
+/// The same as a release build with no flags has it, from which Cargo strips debug information.
+fn without_lines(program: &Path) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("without_lines");
+    std::fs::create_dir_all(&folder).unwrap();
+    let stripped = folder.join("shop");
+    assert!(Command::new("objcopy").arg("--strip-debug").args([program, &stripped]).status().unwrap().success());
+    stripped
+}
+
 /// Runs the shop under load until its profile weighs `enough`.
-fn run_shop(profile: &str, enough: i64) -> Shop {
-    let program = build_shop(profile);
+fn run_shop(program: &Path, enough: i64) -> Shop {
     let _turn = turn();
     let receiver = Receiver::start().unwrap();
     let mut command = Command::new(program);
@@ -96,7 +104,7 @@ fn assert_complete(shop: &Shop) {
 /// Check that a release build with no flags at all gives whole stacks with names, complete, and says that lines are absent.
 #[test]
 fn a_plain_release_build_has_whole_stacks() {
-    let shop = run_shop("release", 1500);
+    let shop = run_shop(&without_lines(&build_shop()), 1500);
     let tally = shop.receiver.accepted();
     assert_whole(&tally);
     assert_complete(&shop);
@@ -116,7 +124,7 @@ fn a_plain_release_build_has_whole_stacks() {
 /// leaf of a stack of the heap.
 #[test]
 fn line_tables_bring_inlined_frames_and_lines() {
-    let shop = run_shop("with-lines", 800);
+    let shop = run_shop(&build_shop(), 800);
     assert_whole(&shop.receiver.accepted());
     let own =
         |at: &(String, String, u32)| at.0.starts_with("shop::") && at.1.contains("examples/src/bin/shop/") && at.2 > 0;

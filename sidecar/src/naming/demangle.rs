@@ -7,7 +7,7 @@ use std::fmt::{self, Write};
 use super::frame::Kind;
 
 /// Longest name that is shown; what is longer is cut and ends with `…`.
-const MAX_NAME: usize = 2048;
+pub(super) const MAX_NAME: usize = 2048;
 
 /// Rust names of both manglings without their hash, C++ names, and everything else as it is.
 pub(super) fn demangled(name: &str) -> (String, Kind) {

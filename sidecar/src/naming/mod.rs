@@ -10,6 +10,8 @@ mod book;
 mod demangle;
 mod errand;
 mod frame;
+#[cfg(test)]
+mod fuzz;
 pub mod kernel;
 pub mod mend;
 mod process;

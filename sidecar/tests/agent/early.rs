@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::PoisonError;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use crate::matrix::ALONE;
 use crate::process::{Running, agent, quiet};
 use crate::received::{Received, Taken, pid, samples, text};
 use crate::shop::Shop;
@@ -46,15 +48,15 @@ fn until(run: &Running, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Waits until what was sampled has arrived, once nothing is sampled any more.
+/// Waits until what was sampled of these programs has arrived. Others run all the while, and are sampled and left out.
 fn settle(received: &Received, run: &Running) {
     let (page, mut before) = (run.address_after("/stats: http://"), u64::MAX);
     until(run, || {
         let stats = stats(&page);
-        let [taken, pending, exported] = ["taken", "pending", "exported"].map(|figure| stats[figure].as_u64().unwrap());
-        let is_settled = std::mem::replace(&mut before, taken) == taken && pending == 0;
+        let [pending, exported] = ["pending", "exported"].map(|figure| stats[figure].as_u64().unwrap());
+        let is_settled = std::mem::replace(&mut before, exported) == exported && pending == 0;
         // The ring is looked at ten times a second.
-        std::thread::sleep(Duration::from_millis(500));
+        std::thread::sleep(Duration::from_secs(1));
         is_settled && i64::try_from(exported).unwrap() == received.count()
     });
 }
@@ -136,7 +138,9 @@ fn processes_that_are_soon_over_are_sampled_from_their_beginning() {
     }
     let received = Received::at("127.0.0.1:0");
     let run = sampling(&received, "*/early-*");
+    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let known = undisturbed(|| in_turn(&programs));
+    drop(alone);
     settle(&received, &run);
     let log = run.log();
     assert_eq!(run.end(), Some(0), "{log}");
@@ -170,6 +174,7 @@ fn nothing_is_lost_in_the_first_seconds_of_an_agent() {
     let folder = folder("first");
     let program = folder.join("shop");
     build("shop", "go1.22.12", &program);
+    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let (from, told, taken, log) = undisturbed(|| {
         let received = Received::at("127.0.0.1:0");
         let mut command = Command::new(&program);
@@ -187,6 +192,7 @@ fn nothing_is_lost_in_the_first_seconds_of_an_agent() {
         let taken = received.of_program("shop").remove(&shop.pid()).unwrap();
         (from, told, taken, log)
     });
+    drop(alone);
     let complete = told.complete_since(from, &taken);
     eprintln!("{complete:.4} of the CPU time since the agent said that it samples");
     assert!((0.98..=1.02).contains(&complete), "{complete:.4}: {log}");

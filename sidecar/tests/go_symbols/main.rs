@@ -20,7 +20,7 @@ use profiler_sidecar::go::Program;
 
 /// The oldest that the proxy has, one in the middle, the newest.
 const VERSIONS: [Version; 3] = [Version("go1.21.13"), Version("go1.24.13"), Version("go1.27.0")];
-const MORE: [Version; 4] = [Version("go1.22.12"), Version("go1.23.12"), Version("go1.25.3"), Version("go1.26.8")];
+const MORE: [Version; 4] = [Version("go1.22.12"), Version("go1.23.12"), Version("go1.25.11"), Version("go1.26.8")];
 
 /// Whether everything is tried, or what a minute has room for.
 fn all() -> bool {

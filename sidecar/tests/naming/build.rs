@@ -13,7 +13,7 @@ static BUILDING: Mutex<()> = Mutex::new(());
 /// The versions of Go that are tried: the oldest that the proxy has and the newest, or all.
 pub(crate) fn versions() -> Vec<&'static str> {
     let all = std::env::var("PROFILER_TEST_GO").is_ok_and(|which| which == "all");
-    let more = ["go1.22.12", "go1.23.12", "go1.24.13", "go1.25.3", "go1.26.8"];
+    let more = ["go1.22.12", "go1.23.12", "go1.24.13", "go1.25.11", "go1.26.8"];
     ["go1.21.13", "go1.27.0"].into_iter().chain(more.into_iter().filter(|_| all)).collect()
 }
 

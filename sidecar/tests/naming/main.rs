@@ -3,7 +3,12 @@
 //! The programs are built from `tests/go/subject` and from the C files here. Versions of Go other than the installed one come from the Go module
 //! proxy; `PROFILER_TEST_GO=all` tries all of them.
 
-#![expect(clippy::unwrap_used, clippy::panic, clippy::print_stderr, reason = "a test fails by panicking and says why; what was not run is said")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a test fails by panicking and says why; what was not run is said"
+)]
 
 mod build;
 mod cgo;

@@ -6,7 +6,7 @@ use std::process::Command;
 
 /// One of each minor version that layouts are known of; the toolchain comes from the Go module proxy where it is not there yet.
 pub(crate) const VERSIONS: [&str; 7] =
-    ["go1.21.13", "go1.22.12", "go1.23.12", "go1.24.13", "go1.25.3", "go1.26.8", "go1.27.0"];
+    ["go1.21.13", "go1.22.12", "go1.23.12", "go1.24.13", "go1.25.11", "go1.26.8", "go1.27.0"];
 
 /// The executable of `tests/go/NAME`, built by `version` (or by the installed one: `local`) with `flags` for `architecture`.
 pub(crate) fn build(name: &str, version: &str, flags: &[&str], architecture: &str) -> PathBuf {

@@ -252,8 +252,8 @@ impl<'a> Recorded<'a> {
             }
         }
         let at = |depth| by_depth.get(&depth).copied().unwrap_or(0);
-        // The others are on the way down or up.
-        assert!(at(100) > 0 && at(500) > 0 && (at(100) + at(500)) * 100 >= all * 95, "{what}: {by_depth:?}");
+        // The others are on the way down or up: few, but more where caches are cold.
+        assert!(at(100) > 0 && at(500) > 0 && (at(100) + at(500)) * 10 >= all * 9, "{what}: {by_depth:?}");
         // A stack that grows is copied by the scheduler's, on a stack of its own.
         assert!(right * 100 >= all * 99, "{what}: {right} of {all} are what was called, not {wrong:?}");
     }

@@ -1,5 +1,8 @@
 //! Files as bytes: cut, changed, or anything at all.
 
+#[path = "../../../../../tests/fuzz/corpus.rs"]
+mod corpus;
+
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
@@ -119,6 +122,14 @@ fn gaps_are_bounded() {
         all.add(0..300_000);
         all
     });
+}
+
+/// Check that what coverage-guided runs found is read, too.
+#[test]
+fn what_a_fuzzer_found_is_read() {
+    for (name, bytes) in corpus::of("spool") {
+        assert!(std::panic::catch_unwind(|| spool(&bytes)).is_ok(), "{name}");
+    }
 }
 
 proptest! {
