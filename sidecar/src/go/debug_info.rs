@@ -10,6 +10,7 @@ use std::io::{self, BufReader, Read};
 use flate2::read::ZlibDecoder;
 use gimli::constants as dw;
 use gimli::{AttributeValue, DebugAbbrev, DebugInfo, LittleEndian};
+use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
 
 use crate::elf::{File, Section};
 
@@ -132,22 +133,54 @@ fn abbreviations(elf: &File, offset: u64) -> Option<Vec<u8>> {
     (passed == offset).then_some(table)
 }
 
-/// The bytes of a section, unpacked while they are read, if it is compressed as Go's linker does that.
+/// The bytes of a section, unpacked while they are read, if it is compressed: by Go's linker with zlib, by others with zstd as well.
 fn section<'f>(elf: &'f File, name: &str) -> Option<Box<dyn Read + 'f>> {
-    /// `SHF_COMPRESSED`, `ELFCOMPRESS_ZLIB`, and the length of a `Chdr`.
+    /// `SHF_COMPRESSED`, `ELFCOMPRESS_ZLIB`, `ELFCOMPRESS_ZSTD`, and the length of a `Chdr`.
     const COMPRESSED: u64 = 0x800;
     const ZLIB: u32 = 1;
+    const ZSTD: u32 = 2;
     const HEADER: usize = 24;
     let section = elf.section(name).filter(|section| section.kind != Section::NO_BITS)?;
     let end = section.offset.checked_add(section.size)?;
-    let mut bytes = Bytes { elf, at: section.offset, end };
+    let mut bytes = BufReader::with_capacity(32 << 10, Bytes { elf, at: section.offset, end });
     if section.flags & COMPRESSED == 0 {
-        return Some(Box::new(BufReader::with_capacity(32 << 10, bytes)));
+        return Some(Box::new(bytes));
     }
     let mut header = [0; HEADER];
     bytes.read_exact(&mut header).ok()?;
-    let kind = header.first_chunk().map(|kind| u32::from_le_bytes(*kind));
-    (kind == Some(ZLIB)).then(|| Box::new(ZlibDecoder::new(bytes)) as _)
+    match u32::from_le_bytes(*header.first_chunk()?) {
+        ZLIB => Some(Box::new(ZlibDecoder::new(bytes))),
+        ZSTD => Some(Box::new(Frames::new(bytes)?)),
+        _ => None,
+    }
+}
+
+/// What was compressed with zstd: one frame after the other, for some linkers make several of a section.
+struct Frames<R: Read>(Option<StreamingDecoder<R, FrameDecoder>>);
+
+impl<R: Read> Frames<R> {
+    /// Largest window: what level 19 uses.
+    const WINDOW: u64 = 8 << 20;
+
+    fn new(bytes: R) -> Option<Self> {
+        let mut decoder = FrameDecoder::new();
+        decoder.set_max_window_size(Self::WINDOW);
+        StreamingDecoder::new_with_decoder(bytes, decoder).ok().map(|frame| Self(Some(frame)))
+    }
+}
+
+impl<R: Read> Read for Frames<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        while let Some(frame) = &mut self.0 {
+            let read = frame.read(into)?;
+            if read > 0 || into.is_empty() {
+                return Ok(read);
+            }
+            let ended = self.0.take().map(StreamingDecoder::into_parts);
+            self.0 = ended.and_then(|(bytes, decoder)| StreamingDecoder::new_with_decoder(bytes, decoder).ok());
+        }
+        Ok(0)
+    }
 }
 
 /// A range of a file's bytes.

@@ -138,7 +138,7 @@ impl Code for Hidden<'_> {
 }
 
 /// Check processes of the oldest and the newest version: of a program with symbols; of the same one without them, whose debug information is left, as it was built or
-/// as it was not optimized; of one that has neither.
+/// as it was not optimized, or packed with zstd, as other linkers than Go's do; of one that has neither.
 #[test]
 fn variables_of_a_process_are_found_by_what_its_program_has() {
     for version in [programs::VERSIONS[0], programs::VERSIONS[6]] {
@@ -152,6 +152,9 @@ fn variables_of_a_process_are_found_by_what_its_program_has() {
                 assert_eq!(found(&stripped), expected, "{version} {flags:?}, without {less:?}");
                 std::fs::remove_file(stripped).unwrap();
             }
+            let packed = without(&[".symtab"], &packed(&program));
+            assert_eq!(found(&packed), expected, "{version} {flags:?}, packed with zstd");
+            std::fs::remove_file(packed).unwrap();
         }
     }
 }
@@ -191,6 +194,15 @@ fn told(program: &Path) -> Variables {
         processors: at("runtime.gomaxprocs"),
         publishing: at("runtime.profMemActiveLock"),
     }
+}
+
+/// The same program, whose debug information is packed with zstd.
+fn packed(program: &Path) -> PathBuf {
+    let packed = program.with_extension("zstd");
+    let mut objcopy = Command::new("objcopy");
+    objcopy.args(["--decompress-debug-sections", "--compress-debug-sections=zstd"]).args([program, &packed]);
+    assert!(objcopy.status().unwrap().success(), "{}", program.display());
+    packed
 }
 
 /// What is found in a process of the program.
