@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod collector;
+mod crossing;
 mod leak;
 mod metrics;
 mod program;
