@@ -156,28 +156,37 @@ fn section<'f>(elf: &'f File, name: &str) -> Option<Box<dyn Read + 'f>> {
 }
 
 /// What was compressed with zstd: one frame after the other, for some linkers make several of a section.
-struct Frames<R: Read>(Option<StreamingDecoder<R, FrameDecoder>>);
+struct Frames<R: Read> {
+    now: Option<StreamingDecoder<R, FrameDecoder>>,
+    /// How many more are begun.
+    left: usize,
+}
 
 impl<R: Read> Frames<R> {
     /// Largest window: what level 19 uses.
     const WINDOW: u64 = 8 << 20;
+    /// Most frames: linkers make one of each megabyte. One costs as much as thousands of bytes, and may hold none.
+    const MOST: usize = 4096;
 
     fn new(bytes: R) -> Option<Self> {
         let mut decoder = FrameDecoder::new();
         decoder.set_max_window_size(Self::WINDOW);
-        StreamingDecoder::new_with_decoder(bytes, decoder).ok().map(|frame| Self(Some(frame)))
+        StreamingDecoder::new_with_decoder(bytes, decoder)
+            .ok()
+            .map(|frame| Self { now: Some(frame), left: Self::MOST - 1 })
     }
 }
 
 impl<R: Read> Read for Frames<R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        while let Some(frame) = &mut self.0 {
+        while let Some(frame) = &mut self.now {
             let read = frame.read(into)?;
             if read > 0 || into.is_empty() {
                 return Ok(read);
             }
-            let ended = self.0.take().map(StreamingDecoder::into_parts);
-            self.0 = ended.and_then(|(bytes, decoder)| StreamingDecoder::new_with_decoder(bytes, decoder).ok());
+            let ended = self.now.take().filter(|_| self.left > 0).map(StreamingDecoder::into_parts);
+            self.left = self.left.saturating_sub(1);
+            self.now = ended.and_then(|(bytes, decoder)| StreamingDecoder::new_with_decoder(bytes, decoder).ok());
         }
         Ok(0)
     }
@@ -201,6 +210,8 @@ impl Read for Bytes<'_> {
 
 #[cfg(test)]
 mod tests {
+    use ruzstd::encoding::{CompressionLevel, compress_to_vec};
+
     use super::*;
 
     /// Of units: code 1, with children, a name and a language; of variables: code 2, a name and a location; of others: code 3, a name. Source: DWARF 4, 7.5.
@@ -254,6 +265,19 @@ mod tests {
         let units = [unit("main", 0x11), unit("internal/runtime", 0x22), assembly, unit("runtime", 0x33)];
         assert_eq!(found(file(&[&units[..], &[unit("runtime", 0x44)]].concat().concat())), [Some(0x33), None]);
         assert_eq!(found(file(&units[..2].concat())), [None; 2]);
+    }
+
+    /// Check that frames of zstd are read one after the other, those that hold nothing too, and no more than there may be.
+    #[test]
+    fn frames_follow_each_other_up_to_a_bound() {
+        let frame = |bytes: &[u8]| compress_to_vec(bytes, CompressionLevel::Fastest);
+        let read = |packed: Vec<u8>| {
+            let mut bytes = Vec::new();
+            Frames::new(&packed[..]).unwrap().read_to_end(&mut bytes).unwrap();
+            bytes
+        };
+        assert_eq!(read([frame(b"one"), frame(b""), frame(b"two")].concat()), b"onetwo");
+        assert_eq!(read(frame(b"a").repeat(5000)).len(), Frames::<&[u8]>::MOST);
     }
 
     /// Check that no damage leads astray: each byte, one after the other, with each of some values in its place, and each length.
