@@ -31,6 +31,8 @@ const OF_THE_INVENTORY: [&str; 1] = ["/reservations"];
 const CONNECTIONS: u32 = 4;
 /// Where the sidecar's page is, if nobody else is there.
 const PAGE: &str = "127.0.0.1:6070";
+/// Where it is else.
+const ANY_PORT: &str = "127.0.0.1:0";
 /// How long a profile of the sidecar is: the page is to move.
 const INTERVAL: &str = "2s";
 
@@ -188,13 +190,29 @@ async fn open_sidecar(inventory: &Service) -> Outcome<Service> {
         return Err("DEMO_SIDECAR=off".into());
     }
     let pid = inventory.pid().ok_or("the inventory has ended")?.to_string();
-    let page = if std::net::TcpListener::bind(PAGE).is_ok() { PAGE } else { "127.0.0.1:0" };
+    if is_free(PAGE) {
+        match start_sidecar(&pid, PAGE).await {
+            // Somebody else took it meanwhile.
+            Err(_) if !is_free(PAGE) => {}
+            outcome => return outcome,
+        }
+    }
+    start_sidecar(&pid, ANY_PORT).await
+}
+
+/// Starts the sidecar, with its page there.
+async fn start_sidecar(pid: &str, page: &str) -> Outcome<Service> {
     let mut command = Command::new(beside("profiler-sidecar")?);
-    command.args(["run", "--until-eof", "--interval", INTERVAL, "--pid", &pid, "--serve", page]);
+    command.args(["run", "--until-eof", "--interval", INTERVAL, "--pid", pid, "--serve", page]);
     if std::env::var_os("PROFILER_LOG").is_none() {
         command.env("PROFILER_LOG", "warn");
     }
-    Service::start("sidecar", command.args(["--receive", "127.0.0.1:0"])).await
+    Service::start("sidecar", command.args(["--receive", ANY_PORT])).await
+}
+
+/// Whether nobody listens there.
+fn is_free(address: &str) -> bool {
+    std::net::TcpListener::bind(address).is_ok()
 }
 
 impl Stop {
