@@ -40,14 +40,31 @@ pub(super) struct Header {
 
 /// Either magic, no padding, any instruction size, pointers of 8 bytes.
 pub(super) const PATTERN: Pattern = Pattern { word: 0x0800_0000_ffff_fff0, mask: 0xff00_ffff_ffff_fffe, align: 8 };
+/// The same behind any magic.
+const ANY: Pattern = Pattern { word: 0x0800_0000_0000_0000, mask: 0xff00_ffff_0000_0000, align: 8 };
+const GO_118: u32 = 0xffff_fff0;
+/// Of Go 1.2 and of Go 1.16, whose tables are others.
+const EARLIER: [u32; 2] = [0xffff_fffb, 0xffff_fffa];
 
 impl Header {
+    /// Reads what has the magic of Go 1.18 or later.
     pub(super) fn read(elf: &File, address: u64) -> Result<Self, Fault> {
+        Self::like(PATTERN, elf, address)
+    }
+
+    /// Reads what is called so by a section. Its magic may be any: garble draws one for each program (mvdan.cc/garble, internal/linker), of Go 1.20 or later, and lets the rest
+    /// that is read here as it is.
+    pub(super) fn read_called_so(elf: &File, address: u64) -> Result<Self, Fault> {
+        Self::like(ANY, elf, address)
+    }
+
+    fn like(pattern: Pattern, elf: &File, address: u64) -> Result<Self, Fault> {
         let fault = |why| Fault::new("the header of the table of functions", address, why);
         let mut bytes = [0; 72];
         elf.read(address, &mut bytes).map_err(|inner| fault(inner.why))?;
         let bytes = Record::new(bytes);
-        if bytes.u64::<0>() & PATTERN.mask != PATTERN.word {
+        let magic = bytes.u32::<0>();
+        if bytes.u64::<0>() & pattern.mask != pattern.word || EARLIER.contains(&magic) {
             return Err(fault(Why::Malformed("not one of Go 1.18 or later, of 64 bits, little-endian")));
         }
         let functions = bytes.u64::<8>();
@@ -58,7 +75,7 @@ impl Header {
             address,
             offset: elf.offset_of(address).ok_or(fault(Why::Outside))?,
             len: elf.readable(address),
-            form: if bytes.u32::<0>() & 1 == 0 { Form::Go118 } else { Form::Go120 },
+            form: if magic == GO_118 { Form::Go118 } else { Form::Go120 },
             quantum: bytes.u8::<6>(),
             functions: functions as u32,
             text: bytes.u64::<24>(),

@@ -55,7 +55,7 @@ impl Table {
         const SECTIONS: [&str; 2] = [".gopclntab", ".data.rel.ro.gopclntab"];
         let section = SECTIONS.iter().find_map(|name| elf.section(name)).filter(|section| section.address != 0);
         if let Some(section) = section {
-            return Self::at(elf, section.address, version).map(Some);
+            return Self::of(elf, Header::read_called_so(elf, section.address)?, version).map(Some);
         }
         // A file with sections that says of none that it is Go's is not searched, for that means to read all of it.
         if !elf.sections().is_empty() && version.is_none() {
@@ -91,10 +91,6 @@ impl Table {
         };
         let table = elf.search(|segment: &Segment| !segment.executable, PATTERN, found).flatten();
         (table.or(other), fault)
-    }
-
-    fn at(elf: &Arc<File>, address: u64, version: Option<&Version>) -> Result<Self, Fault> {
-        Self::of(elf, Header::read(elf, address)?, version)
     }
 
     fn of(elf: &Arc<File>, header: Header, version: Option<&Version>) -> Result<Self, Fault> {

@@ -24,6 +24,8 @@ pub(crate) enum Form {
     /// As linkers leave it that write addresses into the relocations only (LLVM's): in the file these words are zero.
     Unrelocated,
     Trimmed,
+    /// As garble's linker leaves it: see [`garbled`].
+    Garbled,
 }
 
 /// A program, and what is read of it: the same file, or one of which something was taken away.
@@ -71,6 +73,7 @@ pub(crate) fn for_processor(version: Version, form: Form, processor: Option<&str
     let stripped = match form {
         Form::Headless | Form::HeadlessCgoPie => without_section_headers(&whole),
         Form::Unrelocated => without_section_headers(&unrelocated(&whole)),
+        Form::Garbled => garbled(&whole),
         _ => whole.clone(),
     };
     Built { whole, stripped }
@@ -129,6 +132,27 @@ fn unrelocated(program: &Path) -> PathBuf {
     }
     assert!(words > 1000, "{words} relocations");
     let path = program.with_extension("unrelocated");
+    std::fs::write(&path, bytes).unwrap();
+    path
+}
+
+/// A copy that does not say which Go built it, and whose table of functions has a magic of its own and hides where each function begins from whoever reads it in the
+/// function's record. Source: mvdan.cc/garble v0.18.0, internal/linker/patches/go1.27.
+fn garbled(program: &Path) -> PathBuf {
+    const KEY: u32 = 0x9e37_79b9;
+    let elf = profiler_sidecar::elf::File::open(std::fs::File::open(program).unwrap()).unwrap();
+    let [build, table] = [".go.buildinfo", ".gopclntab"].map(|name| elf.section(name).unwrap().offset as usize);
+    let mut bytes = std::fs::read(program).unwrap();
+    bytes[build..build + 16].fill(0);
+    let word = |bytes: &[u8], at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+    bytes[table..table + 4].copy_from_slice(&0x1337_c0de_u32.to_le_bytes());
+    let (functions, lines) = (word(&bytes, table + 8) as usize, table + word(&bytes, table + 64) as usize);
+    for number in 0..functions {
+        let at = lines + word(&bytes, lines + 8 * number + 4) as usize;
+        let entry = word(&bytes, at) ^ word(&bytes, at + 4).wrapping_mul(KEY);
+        bytes[at..at + 4].copy_from_slice(&entry.to_le_bytes());
+    }
+    let path = program.with_extension("garbled");
     std::fs::write(&path, bytes).unwrap();
     path
 }
