@@ -50,14 +50,13 @@ on_aarch64_kernel() (
         platform_cargo test --locked --package profiler-sidecar --test kernel --target aarch64-unknown-linux-gnu -- --test-threads=1 "${of_each_kind[@]}"
 )
 
-# As static programs, and optimized: only there may the compiler change the order of what a handler looks at (`make torture` has it as users build it). The
-# standard library is built with it; `__fprintf_chk` is glibc's, in messages of the unwinder.
+# As static programs. The standard library is built with them; `__fprintf_chk` is glibc's, in messages of the unwinder.
 on_musl() {
     RUSTC_BOOTSTRAP=1 CC_x86_64_unknown_linux_musl=musl-gcc \
         CARGO_TARGET_X86_64_UNKNOWN_LINUX_MUSL_LINKER=musl-gcc \
         CARGO_TARGET_X86_64_UNKNOWN_LINUX_MUSL_RUSTFLAGS="-C link-self-contained=no -C relocation-model=static \
             -C link-arg=-Wl,--defsym=__fprintf_chk=abort -L native=$cache/musl" \
-        platform_cargo --config profile.dev.package.profiler-sdk.opt-level=1 -Zbuild-std=std,panic_unwind,test test --locked --no-fail-fast --package profiler-sdk \
+        platform_cargo -Zbuild-std=std,panic_unwind,test test --locked --no-fail-fast --package profiler-sdk \
         --target x86_64-unknown-linux-musl --lib --test capture -- "${sampler[@]}"
 }
 
