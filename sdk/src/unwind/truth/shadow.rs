@@ -92,7 +92,7 @@ fn is_call(pc: u64) -> bool {
     // SAFETY: the instruction was just executed, and no code ends a page with a prefix.
     let byte = |at: u64| unsafe { *((pc + at) as *const u8) };
     let mut at = 0;
-    while matches!(byte(at), 0x2e | 0x3e | 0x40..=0x4f | 0x66 | 0x67 | 0xf2 | 0xf3) {
+    while matches!(byte(at), 0x26 | 0x2e | 0x36 | 0x3e | 0x40..=0x4f | 0x64..=0x67 | 0xf2 | 0xf3) {
         at += 1;
     }
     match byte(at) {
