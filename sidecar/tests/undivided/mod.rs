@@ -5,15 +5,22 @@
 //! no ordinary process can end, that is less than a hundredth.
 
 use std::process::Command;
+use std::sync::LazyLock;
+
+/// Found out once, with a process that an agent may well see: whoever calls `ahead` beside one has done so before it began.
+static IS_ALLOWED: LazyLock<bool> = LazyLock::new(|| {
+    let allowed = Command::new("chrt").args(["--rr", "1", "true"]).output().is_ok_and(|ran| ran.status.success());
+    if !allowed {
+        eprintln!("no SCHED_RR here: ticks are compared with CPU time beside all that runs");
+    }
+    allowed
+});
 
 /// `command` before all ordinary processes, and before those that are ahead of these by less; as it is where that is not allowed (`CAP_SYS_NICE`), which is said.
 pub(crate) fn ahead(by: u32, command: &Command) -> Command {
-    let by = by.to_string();
-    let first = ["--rr", &by];
-    if Command::new("chrt").args(first).arg("true").output().is_ok_and(|ran| ran.status.success()) {
-        return behind("chrt", &first, command);
+    if *IS_ALLOWED {
+        return behind("chrt", &["--rr", &by.to_string()], command);
     }
-    eprintln!("no SCHED_RR here: ticks are compared with CPU time beside all that runs");
     behind("env", &[], command)
 }
 
