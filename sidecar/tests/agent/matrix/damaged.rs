@@ -1,4 +1,4 @@
-//! Programs whose functions have lost their names, as obfuscators leave them: what stands there instead is shown, and all else is as it was.
+//! Programs whose functions have lost their names, as an obfuscator or anybody may leave them: what stands there instead is shown, and all else is as it was.
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -6,7 +6,7 @@ use profiler_sidecar::elf;
 
 use super::each_undisturbed;
 use super::program::{self, Form, Program, VERSIONS};
-use crate::is_root;
+use crate::{folder, is_root};
 
 /// What becomes of a name; as many bytes, or fewer.
 type Damage = fn(&str) -> Vec<u8>;
@@ -50,6 +50,17 @@ fn programs_without_names_are_recorded_as_they_are() {
     let damaged: Vec<Program> = damaged.collect();
     // Where labels are is found by the name of one of the runtime's functions.
     each_undisturbed(&damaged, |recorded| recorded.check_without_names(!recorded.program.name().ends_with(HASHED)));
+}
+
+/// Check the same of a program as garble builds it, with no version in it and a table of functions with a magic of its own: all but labels, which are found by
+/// version.
+#[test]
+fn programs_of_garble_are_recorded_as_they_are() {
+    if !is_root() {
+        return;
+    }
+    let garbled = [Program::build_garbled(&folder("garbled"))];
+    each_undisturbed(&garbled, |recorded| recorded.check_without_names(false));
 }
 
 /// A copy of a program in which each function has another name.

@@ -67,6 +67,31 @@ impl Program {
         Self { path }
     }
 
+    /// Builds it by garble, of the version of Go that this garble is for. It patches the linker, and Go replaces no file of its modules' cache, in which fetched
+    /// versions lie: so it is told that the cache, of which the program needs nothing, is elsewhere.
+    pub(super) fn build_garbled(folder: &Path) -> Self {
+        const GO: &str = "go1.27.0";
+        const GARBLE: &str = "mvdan.cc/garble@v0.18.0";
+        let ran = |command: &mut Command| {
+            let ran = command.env("GOFLAGS", "-buildvcs=false").env("CGO_ENABLED", "0").output().unwrap();
+            assert!(ran.status.success(), "{command:?}: {}", String::from_utf8_lossy(&ran.stderr));
+            String::from_utf8(ran.stdout).unwrap()
+        };
+        let go =
+            |arguments: &[&str]| ran(Command::new("go").args(arguments).env("GOTOOLCHAIN", GO).env("GOBIN", folder));
+        go(&["install", GARBLE]);
+        let root = go(&["env", "GOROOT"]);
+        let root = root.trim();
+        let path = folder.join(format!("{GO}-garbled"));
+        let paths = format!("{root}/bin:{}", std::env::var("PATH").unwrap());
+        let mut garble = Command::new(folder.join("garble"));
+        garble.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/go/matrix"));
+        garble.env("PATH", paths).env("GOROOT", root).env("GOTOOLCHAIN", "local");
+        garble.env("GOMODCACHE", folder.join("modules"));
+        ran(garble.args(["build", "-ldflags=-checklinkname=0", "-o"]).arg(&path).arg("."));
+        Self { path }
+    }
+
     /// What messages call it.
     pub(super) fn name(&self) -> String {
         self.path.file_name().unwrap().to_string_lossy().into_owned()

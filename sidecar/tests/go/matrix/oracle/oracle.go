@@ -7,6 +7,7 @@ import (
 	"io"
 	"reflect"
 	"runtime"
+	_ "runtime/pprof" // Where garble looks for what is linked to.
 	"strings"
 	_ "unsafe"
 )
