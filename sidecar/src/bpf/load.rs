@@ -165,8 +165,20 @@ fn ours(what: &str) -> Error {
 
 fn refused(error: &EbpfError) -> Error {
     let text = error_text(error);
-    let remedy = remedy(&text);
-    Error::new("loading the eBPF programs (bpf(2))", text, remedy)
+    let (why, remedy) = if is_too_old(&text) {
+        ("it does not know a helper that they call".to_owned(), NEWER)
+    } else {
+        let remedy = remedy(&text);
+        (text, remedy)
+    };
+    Error::new("loading the eBPF programs into the kernel (bpf(2))", why, remedy)
+}
+
+const NEWER: &str = "the kernel must be 5.15 or newer, with CONFIG_BPF_SYSCALL";
+
+/// Whether the verifier knows no helper of a number, which it then has no name for. Source: `check_helper_call`, kernel/bpf/verifier.c.
+fn is_too_old(text: &str) -> bool {
+    text.contains("invalid func unknown#")
 }
 
 /// What to do about an error with this text.
@@ -179,7 +191,7 @@ fn remedy(text: &str) -> &'static str {
     } else if text.contains("Verifier output") {
         "report this with the name of the kernel: its verifier refused the program"
     } else {
-        "the kernel must be 5.15 or newer, with CONFIG_BPF_SYSCALL"
+        NEWER
     }
 }
 
@@ -212,5 +224,10 @@ mod tests {
         assert!(told(libc::EPERM).contains("CAP_BPF") && told(libc::EACCES).contains("CAP_BPF"));
         assert!(told(libc::EMFILE).contains("RLIMIT_NOFILE") && told(libc::ENFILE).contains("RLIMIT_NOFILE"));
         assert!(told(libc::EINVAL).contains("5.15"));
+        // As Linux 5.10 says it.
+        assert!(is_too_old(
+            "Invalid argument (os error 22). Verifier output: 617: (85) call unknown#158\ninvalid func unknown#158\n"
+        ));
+        assert!(!is_too_old("Verifier output: 617: (85) call bpf_loop#181\nR1 type=scalar expected=ptr_\n"));
     }
 }
