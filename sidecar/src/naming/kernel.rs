@@ -16,6 +16,9 @@ const MAX_SYMBOLS: usize = 1 << 19;
 const MAX_NAMES: usize = 16 << 20;
 /// Longest line that is looked at: names have at most 512 bytes (kernel, `KSYM_NAME_LEN`).
 const MAX_LINE: u64 = 1024;
+/// What the padding before a function is called, into which the kernel may put code that counts its calls: it is of the function, which begins there. In kernels
+/// that have it, it is half of all symbols. Source: kernel, `PREFIX_SYMBOLS` of arch/x86/Kconfig, arch/x86/kernel/callthunks.c.
+const PADDING: &str = "__pfx_";
 /// How far a function reaches at most, where none begins behind it: what lies behind the last one of a module, or of the kernel, is none of it.
 const MAX_FUNCTION: u64 = 256 << 10;
 /// How often it is looked whether modules came or went.
@@ -117,7 +120,7 @@ impl Kernel {
     /// Source: kernel, `kernel/kallsyms.c`, `s_show`; nm(1) for the types.
     pub fn parse(mut lines: impl BufRead) -> Self {
         let mut kernel = Self::default();
-        let (mut line, mut seen) = (Vec::new(), false);
+        let (mut line, mut seen, mut is_padded) = (Vec::new(), false, false);
         while kernel.symbols.len() < MAX_SYMBOLS && kernel.names.len() < MAX_NAMES {
             line.clear();
             match lines.by_ref().take(MAX_LINE).read_until(b'\n', &mut line) {
@@ -126,7 +129,12 @@ impl Kernel {
             }
             if let Some((address, name)) = std::str::from_utf8(&line).ok().and_then(function) {
                 seen = true;
-                kernel.add(address, name);
+                let padded = name.strip_prefix(PADDING);
+                // The function behind its padding, which the kernel tells of right before.
+                if !is_padded || padded.is_some() || kernel.last_name() != Some(name) {
+                    kernel.add(address, padded.unwrap_or(name));
+                }
+                is_padded = padded.is_some();
             }
         }
         kernel.symbols.sort_by_key(|symbol| symbol.address);
@@ -151,6 +159,15 @@ impl Kernel {
         self.names.push('\n');
     }
 
+    /// Of the function that was added last.
+    fn last_name(&self) -> Option<&str> {
+        self.symbols.last().and_then(|last| self.name(last))
+    }
+
+    fn name(&self, symbol: &Symbol) -> Option<&str> {
+        self.names.get(symbol.name as usize..)?.split('\n').next()
+    }
+
     /// Whether there are names.
     #[must_use]
     pub fn state(&self) -> State {
@@ -165,7 +182,7 @@ impl Kernel {
         if address - symbol.address > MAX_FUNCTION {
             return None;
         }
-        let line = self.names.get(symbol.name as usize..)?.split('\n').next()?;
+        let line = self.name(symbol)?;
         let (name, module) = match line.split_once('\t') {
             Some((name, module)) => (name, Some(module.trim_start_matches('[').trim_end_matches(']'))),
             None => (line, None),
@@ -239,6 +256,18 @@ mod tests {
         assert_eq!(name(&kernel, 0xffff_ffff_8100_01ff), Some("do_work".into()));
         assert_eq!(name(&kernel, 0xffff_ffff_c000_1001), Some("nf_hook [nf_tables]".into()));
         assert_eq!(name(&kernel, 0x1000), None);
+    }
+
+    /// Check that a function begins with its padding, in a module as well, and that another one of its name stays one.
+    #[test]
+    fn padding_is_of_the_function_behind_it() {
+        let text = "1000 t __pfx_work\n1010 t work\n1040 t __pfx_work\n1050 t work\n1080 t work\n10c0 t plain\n\
+            8000 t __pfx_hook\t[net]\n8010 t hook\t[net]\n";
+        let kernel = Kernel::parse(text.as_bytes());
+        let begins: Vec<u64> = kernel.symbols.iter().map(|symbol| symbol.address).collect();
+        assert_eq!(begins, [0x1000, 0x1040, 0x1080, 0x10c0, 0x8000]);
+        let names = [0x1000, 0x1010, 0x104f, 0x1080, 0x10c0, 0x8001].map(|address| name(&kernel, address).unwrap());
+        assert_eq!(names, ["work", "work", "work", "work", "plain", "hook [net]"]);
     }
 
     /// Check that hidden addresses are a state of their own, and that what is no line is left out.
