@@ -146,8 +146,14 @@ pub fn heap<M: Memory>(
     // Of records that were not asked for nothing is known.
     let is_left_out = heap.walk.taken == 0 && heap.walk.beyond + heap.walk.over_work > 0;
     if !is_left_out && heap.records.iter().all(Record::is_empty) {
+        // One at a time: there is room for one.
+        drop(heap);
         heap = read(State::NoCollection)?;
-        if has_collected(memory, variables)? {
+        if published.has_any(memory, &heap.records)? {
+            // The first collection was published meanwhile: this is of before and of after.
+            drop(heap);
+            heap = at_once(memory, code, published, || read(State::Collected))?;
+        } else if has_collected(memory, variables)? {
             let is_empty = heap.records.iter().all(Record::is_empty);
             heap.state = match (is_empty, heap.walk.is_whole()) {
                 (false, _) => State::NoCollection,

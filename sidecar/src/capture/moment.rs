@@ -77,6 +77,20 @@ impl Published {
         Ok(Moment::Missed)
     }
 
+    /// Whether any of `records` is published, or cannot be read any more. What is published stays so: if none is, none was before.
+    ///
+    /// # Errors
+    /// When the process is gone, or does not let us.
+    pub(super) fn has_any<M: Memory>(self, memory: &M, records: &[Record]) -> Result<bool, Fault> {
+        let (mut pages, mut bytes) = (Pages::new(memory), vec![0; self.shape.size()]);
+        for record in records {
+            if !pages.fill(published_at(record), &mut bytes)? || bytes.iter().any(|byte| *byte != 0) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     fn is_free(self, memory: &impl Memory) -> Result<bool, Fault> {
         let Some(lock) = self.lock else { return Ok(true) };
         Ok(memory.word(lock)? == Some(0))
@@ -87,8 +101,7 @@ impl Published {
         let (mut pages, mut changed) = (Pages::new(memory), 0);
         let mut bytes = vec![0; self.shape.size()];
         for record in records {
-            let behind = (bucket::HEADER + 8 * record.stack.len()) as u64;
-            if !pages.fill(record.at.wrapping_add(behind), &mut bytes)? {
+            if !pages.fill(published_at(record), &mut bytes)? {
                 return Ok(None);
             }
             let counts = Counts::of(self.shape, record.size, &bytes);
@@ -112,4 +125,9 @@ impl Published {
         })?;
         Ok(is_published || walk.beyond > 0)
     }
+}
+
+/// Where a bucket has what is published of it: behind its head and its stack.
+fn published_at(record: &Record) -> u64 {
+    record.at.wrapping_add((bucket::HEADER + 8 * record.stack.len()) as u64)
 }

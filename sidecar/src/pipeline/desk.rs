@@ -282,6 +282,11 @@ impl Desk {
         target
     }
 
+    /// It was told without all that may be known of it later: it is to be told again.
+    pub(super) fn lacks(&mut self, target: Arc<Target>) {
+        self.told.lacks(target);
+    }
+
     /// What the kernel side is to be told: it forgets those that ended first.
     pub(super) fn ended(&mut self) -> Vec<u32> {
         self.told.ended()

@@ -2,10 +2,10 @@
 //!
 //! In: targets. Out: offsets, or that there are none: the program is no Go, of a version that nobody knows, or not ours to read. Only what was read is
 //! remembered: a program that could not be opened may be opened for the next process that runs it. Files may hold anything, and lie on file systems
-//! that give no answer: they are read by a thread that can be left behind.
+//! that give no answer in time: they are read by a thread that can be left behind, and what it finds in the end is there for who asks again.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::bpf::Go;
@@ -21,13 +21,17 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Offsets by program.
 #[derive(Debug)]
 pub(super) struct Goroutines {
-    known: HashMap<Identity, Option<Go>>,
+    known: Arc<Mutex<Known>>,
     aside: Aside,
+    /// Those whose program gave no answer yet, which was said.
+    awaited: HashSet<Process>,
 }
+
+type Known = HashMap<Identity, Option<Go>>;
 
 impl Default for Goroutines {
     fn default() -> Self {
-        Self { known: HashMap::new(), aside: Aside::new("offsets", PATIENCE) }
+        Self { known: Arc::default(), aside: Aside::new("offsets", PATIENCE), awaited: HashSet::new() }
     }
 }
 
@@ -40,46 +44,56 @@ enum Unread {
     Program(#[from] elf::Fault),
     #[error("it runs another program by now")]
     Changed,
-    #[error("its program: {0}")]
-    NoAnswer(#[from] NoAnswer),
 }
 
 impl Goroutines {
     /// The offsets for a process.
-    pub(super) fn of(&mut self, target: &Target) -> Option<Go> {
-        let Kind::Go(_) = target.kind else { return None };
-        let identity = target.exe.identity?;
-        if let Some(known) = self.known.get(&identity) {
-            return *known;
+    ///
+    /// # Errors
+    /// When its program gave no answer in time: it is to be asked for again.
+    pub(super) fn of(&mut self, target: &Target) -> Result<Option<Go>, NoAnswer> {
+        let (Kind::Go(_), Some(identity)) = (&target.kind, target.exe.identity) else { return Ok(None) };
+        let (process, program) = (target.process, &target.kind);
+        let pid = process.pid();
+        if let Some(known) = held(&self.known).get(&identity) {
+            self.awaited.remove(&process);
+            return Ok(*known);
         }
-        let (pid, program) = (target.process.pid(), &target.kind);
-        let process = target.process;
-        let answer = self.aside.ask(identity.device, move || read(process, identity));
-        match answer.unwrap_or_else(|why| Err(why.into())) {
-            Ok(offsets) => {
-                if offsets.is_none() {
-                    tracing::info!(pid, %program, "goroutines have no labels and numbers: unknown version");
-                }
-                self.remember(identity, offsets);
-                offsets
+        let known = Arc::clone(&self.known);
+        let answer = self.aside.ask(identity.device, move || {
+            let found = read(process, identity);
+            found.inspect(|offsets| remember(&mut held(&known), identity, *offsets))
+        });
+        let answer = answer.inspect_err(|why| {
+            if self.awaited.len() >= MOST {
+                self.awaited.clear();
             }
+            if self.awaited.insert(process) {
+                tracing::info!(pid, %program, "goroutines have no labels and numbers until its program is read: {why}");
+            }
+        })?;
+        self.awaited.remove(&process);
+        match answer {
+            Ok(Some(offsets)) => return Ok(Some(offsets)),
+            Ok(None) => tracing::info!(pid, %program, "goroutines have no labels and numbers: unknown version"),
             Err(Unread::Process(fault)) if fault.is_gone() => {
                 tracing::debug!(pid, %program, "ended before its goroutines were looked for");
-                None
             }
-            Err(why) => {
-                tracing::info!(pid, %program, "goroutines have no labels and numbers: not read: {why}");
-                None
-            }
+            Err(why) => tracing::info!(pid, %program, "goroutines have no labels and numbers: not read: {why}"),
         }
+        Ok(None)
     }
+}
 
-    fn remember(&mut self, identity: Identity, offsets: Option<Go>) {
-        if self.known.len() >= MOST {
-            self.known.clear();
-        }
-        self.known.insert(identity, offsets);
+fn held(known: &Mutex<Known>) -> MutexGuard<'_, Known> {
+    known.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn remember(known: &mut Known, identity: Identity, offsets: Option<Go>) {
+    if known.len() >= MOST {
+        known.clear();
     }
+    known.insert(identity, offsets);
 }
 
 /// The offsets of the program `identity`; `None`: nobody knows where its version keeps them.
@@ -112,11 +126,28 @@ mod tests {
         assert!(matches!(read(ended, identity), Err(Unread::Process(fault)) if fault.is_gone()));
         let other = Identity { inode: identity.inode + 1, ..identity };
         assert!(matches!(read(own, other), Err(Unread::Changed)));
-        assert_eq!(goroutines.of(&target(ended, identity)), None);
-        assert_eq!(goroutines.of(&target(own, other)), None);
-        assert!(goroutines.known.is_empty(), "{goroutines:?}");
+        assert_eq!(goroutines.of(&target(ended, identity)), Ok(None));
+        assert_eq!(goroutines.of(&target(own, other)), Ok(None));
+        assert!(held(&goroutines.known).is_empty(), "{goroutines:?}");
         // This is no Go program: read, and remembered as such.
-        assert_eq!(goroutines.of(&target(own, identity)), None);
-        assert_eq!(goroutines.known.keys().collect::<Vec<_>>(), [&identity]);
+        assert_eq!(goroutines.of(&target(own, identity)), Ok(None));
+        assert_eq!(held(&goroutines.known).keys().collect::<Vec<_>>(), [&identity]);
+    }
+
+    /// Check that what was not read in time is there for who asks again, once it is read.
+    #[test]
+    fn what_came_late_is_known_later() {
+        let own = Process::find(std::process::id()).unwrap();
+        let (_, identity) = own.files().unwrap().exe().unwrap();
+        let mut goroutines = Goroutines { aside: Aside::new("late", Duration::ZERO), ..Goroutines::default() };
+        let target = target(own, identity);
+        // The first is not waited for; until it is back, nobody else is asked.
+        let mut answers = std::iter::repeat_with(|| {
+            std::thread::sleep(Duration::from_millis(1));
+            goroutines.of(&target)
+        });
+        assert!(answers.next().unwrap().is_err());
+        assert!(answers.take(60_000).any(|answer| answer == Ok(None)));
+        assert!(goroutines.awaited.is_empty());
     }
 }

@@ -307,8 +307,12 @@ impl Pipeline {
             }
         }
         for target in self.desk.found() {
-            if let Err(error) = tell(sampler, &target, self.goroutines.of(&target)) {
+            let goroutines = self.goroutines.of(&target);
+            if let Err(error) = tell(sampler, &target, goroutines.unwrap_or_default()) {
                 tracing::warn!(%error, pid = target.process.pid(), "the kernel side does not know a process");
+            }
+            if goroutines.is_err() {
+                self.desk.lacks(target);
             }
         }
     }

@@ -19,6 +19,8 @@ const GONE: usize = 1024;
 pub(super) struct Told {
     known: Map<u32, Arc<Target>>,
     found: Vec<Arc<Target>>,
+    /// Of whom something was lacking when they were told, which may be known by now.
+    incomplete: Vec<Arc<Target>>,
     ended: Vec<u32>,
     /// Numbers of those of whom nothing is known but that they are left out, and which of them are news.
     strangers: HashSet<u32>,
@@ -57,8 +59,19 @@ impl Told {
         }
     }
 
+    /// It was told, but not all of it: it is told again behind the next look at all processes, if it is still what it was.
+    pub(super) fn lacks(&mut self, target: Arc<Target>) {
+        self.incomplete.push(target);
+    }
+
     /// All processes were looked at.
     pub(super) fn looked_around(&mut self) {
+        for target in std::mem::take(&mut self.incomplete) {
+            let is_known = self.known.get(&target.process.pid()).is_some_and(|known| Arc::ptr_eq(known, &target));
+            if is_known && self.rounds != 1 {
+                self.found.push(target);
+            }
+        }
         if self.rounds == 1 {
             self.found = self.known.values().map(Arc::clone).collect();
             self.left_out = self.strangers.iter().copied().collect();
@@ -119,6 +132,26 @@ impl Told {
 mod tests {
     use super::*;
     use crate::discover::Kind;
+
+    /// Check that one of whom something was lacking is told again behind the next round, once, and not if it is another one by then.
+    #[test]
+    fn what_was_lacking_is_told_later() {
+        let mut told = Told::default();
+        let [first, second] = [1, 2].map(|started| Arc::new(Target::bare(Process::new(7, started), Kind::Native)));
+        told.find(&first);
+        let found = |told: &mut Told| told.found().iter().map(|target| target.process).collect::<Vec<_>>();
+        assert_eq!(found(&mut told), [first.process]);
+        told.lacks(Arc::clone(&first));
+        assert_eq!(found(&mut told), []);
+        told.looked_around();
+        assert_eq!(found(&mut told), [first.process]);
+        told.looked_around();
+        assert_eq!(found(&mut told), []);
+        told.lacks(first);
+        told.find(&second);
+        told.looked_around();
+        assert_eq!(found(&mut told), [second.process]);
+    }
 
     /// Check that what was told is told again behind the round that follows a doubt, however many doubts come meanwhile, and behind each round as long as they come.
     #[test]

@@ -1,9 +1,13 @@
 //! Lists of buckets and what is made of the heap's.
 
+use std::cell::Cell;
+
 use super::{Forged, Text, VARIABLES, layout};
+use crate::capture::Memory;
 use crate::capture::heap::{Amount, State, heap};
 use crate::go::layouts::bucket;
 use crate::go::layouts::figures::collections;
+use crate::target::{Fault, Piece};
 
 fn roots(mbuckets: u64, rate: u64) -> Forged {
     Forged::default().with(0x100, &[mbuckets, 0, 0]).with(0x200, &[rate, 0, 0, 0])
@@ -31,6 +35,42 @@ fn without_a_collection_all_allocations_count() {
     let heap = heap(&memory, &Text, &VARIABLES, &layout(), 10).unwrap().unwrap();
     assert_eq!(heap.state, State::NoCollection);
     assert_eq!((heap.records[0].allocated.objects, heap.records[0].in_use.objects), (3, 2));
+}
+
+/// Memory that is another one from a read on, a few times.
+struct Passing {
+    stages: Vec<(u32, Forged)>,
+    reads: Cell<u32>,
+}
+
+impl Memory for Passing {
+    fn read_many(&self, pieces: &mut [Piece<'_>]) -> Result<(), Fault> {
+        let reads = self.reads.replace(self.reads.get() + 1);
+        let (_, memory) = self.stages.iter().rfind(|(from, _)| *from <= reads).unwrap();
+        memory.read_many(pieces)
+    }
+}
+
+/// Check that the first collection may be published at any time while a heap is read of which nothing was: nothing counts twice, and the state is that of what was read.
+#[test]
+fn a_first_collection_meanwhile_counts_once() {
+    let header = [0, 0, bucket::MEMORY, 0, 512, 1, 0x1010];
+    let stage = |active: [u64; 4], next: [u64; 4]| {
+        let record = [&active[..], &[0; 4], &next, &[0; 4]].concat();
+        roots(0x10000, 524_288).with(0x10000, &[&header[..], &record].concat())
+    };
+    // `mProf_FlushLocked`: added to what is published, then cleared where it was.
+    let (nothing, all) = ([0; 4], [3, 1, 1536, 512]);
+    let mut states = Vec::new();
+    for from in 1..16 {
+        let stages = vec![(0, stage(nothing, all)), (from, stage(all, all)), (from + 1, stage(all, nothing))];
+        let memory = Passing { stages, reads: Cell::new(0) };
+        let heap = heap(&memory, &Text, &VARIABLES, &layout(), 10).unwrap().unwrap();
+        let record = &heap.records[0];
+        assert_eq!((record.allocated.objects, record.in_use.objects), (3, 2), "{from}: {:?}", heap.state);
+        states.push(heap.state);
+    }
+    assert_eq!((states.first(), states.last()), (Some(&State::Collected), Some(&State::NoCollection)), "{states:?}");
 }
 
 /// Check that a heap of which nothing was sampled is not said to have had no collection, once it had one; and that what was sampled since the last one counts, as in Go.
