@@ -101,7 +101,8 @@ fn sources(directory: &str) -> BTreeMap<String, String> {
         for entry in std::fs::read_dir(&directory).unwrap() {
             let path = entry.unwrap().path();
             let name = path.file_name().unwrap().to_str().unwrap();
-            let is_built = name == "target" && path.join("CACHEDIR.TAG").exists();
+            // Cargo marks what it builds to, whatever that is called.
+            let is_built = path.join("CACHEDIR.TAG").exists();
             if path.is_dir() && !is_built && name != "fixtures" {
                 open.push(path);
             } else if path.extension().is_some_and(|extension| extension == "rs") {
