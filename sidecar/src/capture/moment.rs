@@ -77,7 +77,7 @@ impl Published {
         Ok(Moment::Missed)
     }
 
-    /// Whether any of `records` is published, or cannot be read any more. What is published stays so: if none is, none was before.
+    /// Whether any of `records` is published, or cannot be read any more. What is published stays so: if none is, none was before. One reading of each.
     ///
     /// # Errors
     /// When the process is gone, or does not let us.

@@ -55,9 +55,12 @@ impl Goroutines {
         let (Kind::Go(_), Some(identity)) = (&target.kind, target.exe.identity) else { return Ok(None) };
         let (process, program) = (target.process, &target.kind);
         let pid = process.pid();
-        if let Some(known) = held(&self.known).get(&identity) {
-            self.awaited.remove(&process);
-            return Ok(*known);
+        let known = held(&self.known).get(&identity).copied();
+        if let Some(offsets) = known {
+            if self.awaited.remove(&process) && offsets.is_none() {
+                tracing::info!(pid, %program, "goroutines have no labels and numbers: unknown version");
+            }
+            return Ok(offsets);
         }
         let known = Arc::clone(&self.known);
         let answer = self.aside.ask(identity.device, move || {
