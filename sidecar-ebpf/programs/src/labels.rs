@@ -63,10 +63,19 @@ pub(crate) extern "C" fn read_map() -> u32 {
     // SAFETY: this processor's scratch; `hmap` has 4 words and more.
     unsafe {
         let map = addr_of_mut!((*scratch).map).cast::<u64>();
-        if bpf_probe_read_user(map.cast(), 8, (*scratch).labels as *const _) != 0
-            || bpf_probe_read_user(map.cast(), 32, map.read_volatile() as *const _) != 0
-        {
+        if bpf_probe_read_user(map.cast(), 8, (*scratch).labels as *const _) != 0 {
             return cut(scratch);
+        }
+        let head = map.read_volatile();
+        // One that nothing was ever put into may have no memory, and one without labels none for buckets.
+        if head == 0 {
+            return 0;
+        }
+        if bpf_probe_read_user(map.cast(), 32, head as *const _) != 0 {
+            return cut(scratch);
+        }
+        if map.read_volatile() == 0 {
+            return 0; // hmap.count
         }
         addr_of_mut!((*scratch).bucket).write_volatile(0);
         addr_of_mut!((*scratch).overflow).write_volatile(0);

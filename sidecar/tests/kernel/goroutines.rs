@@ -8,8 +8,9 @@ use std::process::Command;
 use std::sync::Arc;
 
 use profiler_sidecar::bpf::Go;
-use profiler_sidecar::sample::Sample;
+use profiler_sidecar::sample::{End, Sample};
 use profiler_sidecar::{elf, go};
+use profiler_sidecar_ebpf::{FRAMES, KEY, VALUE};
 
 use crate::programs::{Form, Talk, VERSIONS, labelled};
 use crate::recorder::{Recorder, assert_complete, few, undisturbed};
@@ -44,21 +45,20 @@ struct Seen {
 }
 
 fn record(version: &str, form: Form, pairs: usize, goroutines: usize, milliseconds: u32) -> Option<Seen> {
-    let arguments = [pairs.to_string(), goroutines.to_string(), milliseconds.to_string()];
-    record_as(version, form, arguments, |command| command)
+    record_as(version, form, &[pairs, goroutines, milliseconds as usize], |command| command)
 }
 
 /// The same, of the program as `as_it_is` has it run.
 fn record_as(
     version: &str,
     form: Form,
-    arguments: [String; 3],
+    arguments: &[usize],
     as_it_is: impl FnOnce(Command) -> Command,
 ) -> Option<Seen> {
-    let goroutines: usize = arguments[1].parse().unwrap();
+    let goroutines = arguments[1];
     let (mut recorder, path) = Recorder::usual_with(|| labelled(version, form))?;
     let mut command = Command::new(&path);
-    command.args(arguments);
+    command.args(arguments.iter().map(usize::to_string));
     let mut program = Talk::start(as_it_is(command));
     let pid = program.pid();
     let (mut numbers, mut spin) = (HashMap::new(), 0..0);
@@ -161,8 +161,7 @@ fn sixty_four_busy_goroutines_are_told_apart() {
 #[test]
 fn a_busy_go_program_has_a_sample_for_each_period_of_its_cpu_time() {
     let alone = |command: Command| ahead(1, &pinned(&command));
-    let arguments = || ["2", "2", "2000"].map(str::to_owned);
-    let Some(seen) = undisturbed(|| record_as("go1.26.8", Form::Normal, arguments(), alone)) else { return };
+    let Some(seen) = undisturbed(|| record_as("go1.26.8", Form::Normal, &[2, 2, 2000], alone)) else { return };
     assert_complete(&seen.samples.iter().collect::<Vec<_>>(), seen.used);
 }
 
@@ -184,6 +183,52 @@ fn more_labels_than_32_are_cut_and_marked() {
         let whole = at_work.iter().filter(|sample| !(sample.labels_cut && sample.labels.len() == 32)).count();
         assert!(whole <= few(at_work.len()), "{version}: {whole} of {}", at_work.len());
     }
+}
+
+/// Check that keys of 64 bytes and values of 256 are whole, and that longer ones are cut to these and marked.
+#[test]
+fn long_labels_are_whole_up_to_the_bound_and_cut_and_marked_beyond() {
+    for version in ["go1.23.12", "go1.26.8"] {
+        for (length, is_cut) in [(KEY, false), (KEY + 1, true)] {
+            let Some(seen) = record_as(version, Form::Normal, &[3, 1, 200, length], |command| command) else { return };
+            let filled = |text: Vec<u8>, most: usize| [text, vec![b'x'; most]].concat()[..most].to_vec();
+            let expected = labels(3, 0).into_iter().map(|(key, value)| (filled(key, KEY), filled(value, VALUE)));
+            let (expected, at_work) = (expected.collect::<Vec<_>>(), seen.at_work());
+            let is_so = |sample: &Sample| {
+                let mut found = sample.labels.clone();
+                found.sort();
+                found == expected && sample.labels_cut == is_cut
+            };
+            let others = at_work.iter().filter(|sample| !is_so(sample)).count();
+            assert!(others <= few(at_work.len()), "{version}, {length}: {others} of {}", at_work.len());
+        }
+    }
+}
+
+/// Check that a set without labels is none, and nothing of it is missing.
+#[test]
+fn no_labels_are_none_in_both_forms() {
+    for version in ["go1.21.13", "go1.23.12", "go1.26.8"] {
+        let Some(seen) = record(version, Form::Normal, 0, 1, 200) else { return };
+        let at_work = seen.at_work();
+        let known = at_work.iter().filter(|sample| seen.worker(sample).is_some()).count();
+        assert!(at_work.len() - known <= few(at_work.len()), "{version}: {known} of {}", at_work.len());
+        assert!(at_work.iter().all(|sample| sample.labels.is_empty() && !sample.labels_cut), "{version}");
+    }
+}
+
+/// Check that a goroutine's stack of more than 512 frames is cut there, and marked, and that the goroutine's own function is known all the same.
+#[test]
+fn a_goroutine_below_600_calls_keeps_its_function() {
+    let Some(seen) = record_as("go1.26.8", Form::Normal, &[2, 1, 300, 0, 600], |command| command) else { return };
+    let at_work = seen.at_work();
+    let is_so = |sample: &Sample| {
+        let function = sample.goroutine.map(|ran| ran.start_pc);
+        sample.user.len() == FRAMES && sample.end == End::Cut && function.is_some_and(|pc| pc != 0)
+    };
+    let others = at_work.iter().filter(|sample| !is_so(sample)).count();
+    assert!(others <= few(at_work.len()), "{others} of {}", at_work.len());
+    assert_labelled(&seen, 2);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 // A Go program whose samples are known: each of its goroutines is busy under labels of its own.
 //
-// labelled PAIRS GOROUTINES MILLISECONDS: each goroutine has PAIRS labels "key-I": "value-I-of-G". It prints "spin ADDRESS", where the function is
+// labelled PAIRS GOROUTINES MILLISECONDS [LENGTH [DEPTH]]: each goroutine has PAIRS labels "key-I": "value-I-of-G", filled up with "x" to LENGTH
+// bytes of each key and four times as many of each value, and works below DEPTH calls. It prints "spin ADDRESS", where the function is
 // that they work in, "goroutine G ID" for each and "ready", waits for a line, works until the process has used so much more CPU time, and prints
 // how much it was from its start, in nanoseconds.
 package main
@@ -14,6 +15,7 @@ import (
 	"runtime"
 	"runtime/pprof"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 )
@@ -40,6 +42,9 @@ func main() {
 }
 
 func number(index int) int {
+	if index >= len(os.Args) {
+		return 0
+	}
 	value, err := strconv.Atoi(os.Args[index])
 	if err != nil {
 		panic(err)
@@ -51,16 +56,34 @@ func work(g, pairs int, most int64, start chan int64, ready, done *sync.WaitGrou
 	defer done.Done()
 	var labels []string
 	for i := 0; i < pairs; i++ {
-		labels = append(labels, fmt.Sprintf("key-%d", i), fmt.Sprintf("value-%d-of-%d", i, g))
+		labels = append(labels, filled(fmt.Sprintf("key-%d", i), number(4)), filled(fmt.Sprintf("value-%d-of-%d", i, g), 4*number(4)))
 	}
 	pprof.Do(context.Background(), pprof.Labels(labels...), func(context.Context) {
 		fmt.Println("goroutine", g, id())
 		ready.Done()
 		began := <-start
-		for cpu()-began < most {
-			spin()
-		}
+		below(number(5), func() {
+			for cpu()-began < most {
+				spin()
+			}
+		})
 	})
+}
+
+func filled(text string, length int) string {
+	if len(text) < length {
+		text += strings.Repeat("x", length-len(text))
+	}
+	return text
+}
+
+//go:noinline
+func below(calls int, do func()) {
+	if calls == 0 {
+		do()
+		return
+	}
+	below(calls-1, do)
 }
 
 //go:noinline
