@@ -76,6 +76,12 @@ impl Aggregate {
         self.windows.entry(process).or_insert_with(|| Window::begin(process)).lose(&lost);
     }
 
+    /// Bytes of all windows, about.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// How many stacks there are so far.
     #[must_use]
     pub fn stacks(&self) -> u64 {

@@ -1,4 +1,4 @@
-//! CPU used beyond the bound, by whatever work it was.
+//! CPU or memory used beyond the bound, by whatever work it was.
 //!
 //! In: the share of each judgement. Out: whether it is long too much, for the log, and whether work that others send waits for now: for as
 //! long as pays for what was used beyond, but never for ever, for it may be other work that costs.
@@ -19,18 +19,16 @@ pub(super) struct Excess {
 }
 
 impl Excess {
-    /// Enters what was used: `cpu_percent` of a processor, of which `bound` may be.
-    pub(super) fn judge(&mut self, cpu_percent: f64, bound: f64) {
-        let is_hot = cpu_percent > bound;
+    /// Enters how much of the bound was used: more than all of it above 1.
+    pub(super) fn judge(&mut self, share: f64) {
+        let is_hot = share > 1.0;
         // One busy moment, such as the start, is none to act on.
         let is_long_hot = std::mem::replace(&mut self.was_hot, is_hot) && is_hot;
         self.calm = if is_hot { 0 } else { self.calm.saturating_add(1) };
         self.is_over = is_long_hot || (self.is_over && self.calm < CALM);
         self.owed = match self.owed.checked_sub(1) {
             Some(left) => left,
-            None if is_long_hot => {
-                (1..=MOST_OWED).take_while(|times| cpu_percent > f64::from(*times) * bound).count() as u32
-            }
+            None if is_long_hot => (1..=MOST_OWED).take_while(|times| share > f64::from(*times)).count() as u32,
             None => 0,
         };
     }
@@ -55,7 +53,7 @@ mod tests {
     fn what_is_used_beyond_is_paid_for() {
         let mut excess = Excess::default();
         let mut judged = |percent: f64| {
-            excess.judge(percent, 5.0);
+            excess.judge(percent / 5.0);
             (excess.is_over(), excess.puts_off())
         };
         assert_eq!([20.0, 1.0, 20.0].map(&mut judged), [(false, false); 3]);

@@ -3,7 +3,7 @@
 //! In: what the kernel says this process used ([`Usage::read`]), and how much of it for samples, every few seconds, on the thread that drains.
 //! Out: the rate to sample at from now on, whether what others send waits, and whether to let go of memory, with the reason for the log and
 //! `/stats`. The rate follows what depends on it alone: a lower one would not make up for readers of the page, or for profiles that are
-//! received. A rate that could not be had is given back ([`Governor::refused`]) and tried again. Samples weigh as much as the rate they were
+//! received; nor for memory that others hold, so it falls for memory only once names are gone and samples hold as much as is too much. A rate that could not be had is given back ([`Governor::refused`]) and tried again. Samples weigh as much as the rate they were
 //! taken at says, so that totals stay true whatever the rate.
 
 mod excess;
@@ -35,6 +35,8 @@ pub struct Usage {
     pub serving: Duration,
     /// Memory that it holds now, in bytes.
     pub resident: u64,
+    /// Of this, about, names and samples that wait to be sent.
+    pub held: u64,
 }
 
 /// What it may use.
@@ -55,10 +57,10 @@ pub struct Judgement {
     pub before_hz: u32,
     /// Let go of what can be made again.
     pub shed: bool,
-    /// More CPU is used than may be, for whatever work, and not for a moment only.
+    /// More CPU or memory is used than may be, for whatever work, and not for a moment only.
     pub is_over: bool,
-    /// The same before.
-    pub was_over: bool,
+    /// Whether the bound was kept before this judgement.
+    pub is_news: bool,
     /// What others send waits.
     pub puts_off: bool,
     /// CPU that was used, in percent of a processor.
@@ -69,6 +71,8 @@ pub struct Judgement {
     pub serving_percent: f64,
     /// Memory that was held.
     pub resident: u64,
+    /// Of this, for samples.
+    pub held: u64,
 }
 
 /// Decides on the rate.
@@ -82,6 +86,8 @@ pub struct Governor {
     calm: u32,
     /// Whether the last judgement found too much CPU used for samples: one busy moment, such as the start, is none to act on.
     was_hot: bool,
+    /// Whether it found too much memory held.
+    was_heavy: bool,
     excess: Excess,
     last: Usage,
 }
@@ -90,7 +96,8 @@ impl Governor {
     /// Begins at the wanted rate.
     #[must_use]
     pub fn new(wanted_hz: u32, bounds: Bounds, now: Usage) -> Self {
-        Self { wanted_hz, bounds, step: 0, before: 0, calm: 0, was_hot: false, excess: Excess::default(), last: now }
+        let (was_hot, was_heavy, excess) = Default::default();
+        Self { wanted_hz, bounds, step: 0, before: 0, calm: 0, was_hot, was_heavy, excess, last: now }
     }
 
     /// What to do, `elapsed` after the last judgement.
@@ -102,33 +109,39 @@ impl Governor {
         let [cpu_percent, sampling_percent, serving_percent] =
             [(usage.cpu, last.cpu), (usage.sampling, last.sampling), (usage.serving, last.serving)]
                 .map(|(now, before)| percent(now, before));
-        let (bound, was_over) = (self.bounds.cpu_percent, self.excess.is_over());
-        self.excess.judge(cpu_percent, bound);
-        let shed = usage.resident > self.bounds.memory;
+        let (Bounds { cpu_percent: bound, memory }, was_over) = (self.bounds, self.excess.is_over());
+        let too_much = usage.resident.saturating_sub(memory);
+        let is_heavy = too_much > 0;
+        let was_heavy = std::mem::replace(&mut self.was_heavy, is_heavy);
+        // Names were let go in vain: fewer samples help where they hold as much as that.
+        let is_full = is_heavy && was_heavy && usage.held >= too_much;
+        let of_memory = if is_full { 0.0 } else { usage.resident as f64 / memory as f64 };
+        self.excess.judge((cpu_percent / bound).max(of_memory));
         let before_hz = self.rate_hz();
         self.before = self.step;
         let is_hot = sampling_percent > bound;
         let was_hot = std::mem::replace(&mut self.was_hot, is_hot);
-        if (is_hot && was_hot) || shed {
+        if (is_hot && was_hot) || is_full {
             let far = sampling_percent > 3.0 * bound;
             self.step = (self.step + 1 + usize::from(far)).min(self.last_step());
             self.calm = 0;
         } else if is_hot {
             self.calm = 0;
         } else {
-            self.recover(sampling_percent);
+            self.recover(sampling_percent, usage.held, too_much);
         }
         Judgement {
             rate_hz: self.rate_hz(),
             before_hz,
-            shed,
+            shed: is_heavy,
             is_over: self.excess.is_over(),
-            was_over,
+            is_news: (is_heavy && !was_heavy) || (self.excess.is_over() && !was_over),
             puts_off: self.excess.puts_off(),
             cpu_percent,
             sampling_percent,
             serving_percent,
             resident: usage.resident,
+            held: usage.held,
         }
     }
 
@@ -155,10 +168,12 @@ impl Governor {
     }
 
     /// Goes up a step once it has long been clear that there is room for it.
-    fn recover(&mut self, sampling_percent: f64) {
+    fn recover(&mut self, sampling_percent: f64, held: u64, too_much: u64) {
         let Some(above) = self.step.checked_sub(1) else { return };
-        let expected = sampling_percent * f64::from(self.rate_of(above)) / f64::from(self.rate_hz());
-        self.calm = if expected < ROOM * self.bounds.cpu_percent { self.calm + 1 } else { 0 };
+        let more = f64::from(self.rate_of(above)) / f64::from(self.rate_hz());
+        let has_time = sampling_percent * more < ROOM * self.bounds.cpu_percent;
+        let has_space = too_much == 0 || held as f64 * more < ROOM * too_much as f64;
+        self.calm = if has_time && has_space { self.calm + 1 } else { 0 };
         if self.calm >= CALM {
             (self.step, self.calm) = (above, 0);
         }
@@ -167,13 +182,13 @@ impl Governor {
 
 impl fmt::Display for Judgement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mib = self.resident >> 20;
+        let (mib, held) = (self.resident >> 20, self.held >> 20);
         let Self { cpu_percent, sampling_percent, serving_percent, .. } = self;
         write!(
             f,
             "used {cpu_percent:.1} % of a processor (of it sampling {sampling_percent:.1}; page, receiver, pulls "
         )?;
-        write!(f, "and sending {serving_percent:.1}) and {mib} MiB: ")?;
+        write!(f, "and sending {serving_percent:.1}) and {mib} MiB, of it for samples {held}: ")?;
         let Self { rate_hz, before_hz, .. } = self;
         match rate_hz.cmp(before_hz) {
             std::cmp::Ordering::Less => write!(f, "over the bound, rate lowered from {before_hz} Hz to {rate_hz} Hz"),
@@ -207,10 +222,10 @@ impl Usage {
         Self::parse(&stat?, &main?, &status).ok_or_else(unreadable)
     }
 
-    /// The same with what samples took: `taken` by other threads, `made` by the main one.
+    /// The same with what samples took, `taken` by other threads, `made` by the main one, and with the bytes that are `held` for them.
     #[must_use]
-    pub fn with_sampling(self, taken: Duration, made: Duration) -> Self {
-        Self { sampling: taken + made, serving: self.serving.saturating_sub(made), ..self }
+    pub fn with_sampling(self, taken: Duration, made: Duration, held: u64) -> Self {
+        Self { sampling: taken + made, serving: self.serving.saturating_sub(made), held, ..self }
     }
 
     /// The texts of `stat`, that of the main thread, and `status`; of the latter `VmRSS`, in KiB.
@@ -218,7 +233,7 @@ impl Usage {
         let (cpu, serving) = (cpu_of(stat)?, cpu_of(main)?);
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
         let resident = line.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)?;
-        Some(Self { cpu, sampling: Duration::ZERO, serving, resident })
+        Some(Self { cpu, serving, resident, ..Self::default() })
     }
 }
 
@@ -252,6 +267,11 @@ mod tests {
             self.uses_beside(percent, 0, mib)
         }
 
+        fn holds(&mut self, held_mib: u64, mib: u64) -> Judgement {
+            self.usage.held = held_mib << 20;
+            self.uses(1, mib)
+        }
+
         fn uses_beside(&mut self, percent: u32, serving: u32, mib: u64) -> Judgement {
             self.usage.cpu += SECOND * (percent + serving) / 100;
             self.usage.sampling += SECOND * percent / 100;
@@ -274,18 +294,41 @@ mod tests {
         assert_eq!((of(99), of(2)), ([99, 19, 4], [2, 1, 1]));
     }
 
-    /// Check that too much memory lowers the rate, too, and asks for memory to be let go.
+    /// Check that too much memory asks for names to be let go, and lowers the rate where that was in vain and samples hold as much as is too much.
     #[test]
     fn too_much_memory_is_let_go() {
         let mut process = Process::new(99);
-        let judgement = process.uses(1, 101);
-        assert_eq!((judgement.rate_hz, judgement.shed), (49, true));
-        assert_eq!(
-            judgement.to_string(),
-            "used 1.0 % of a processor (of it sampling 1.0; page, receiver, pulls and sending 0.0) and 101 MiB: \
-             over the bound, rate lowered from 99 Hz to 49 Hz"
+        let rates = [(20, 110), (20, 110), (12, 110), (9, 110), (12, 110), (12, 110)].map(|(held, mib)| {
+            let judgement = process.holds(held, mib);
+            assert!(judgement.shed);
+            judgement.rate_hz
+        });
+        assert_eq!(rates, [99, 49, 19, 19, 9, 4]);
+        let judgement = Process::new(99).holds(20, 101);
+        assert!(judgement.is_news && !process.holds(20, 110).is_news);
+        assert!(
+            judgement.to_string().ends_with("and 101 MiB, of it for samples 20: rate stays at 99 Hz"),
+            "{judgement}"
         );
-        assert!(!process.uses(1, 99).shed);
+        // One that is within again recovers, and names that were let go in time are all that was needed.
+        let recovered: Vec<u32> = (0..24).map(|_| process.holds(5, 90).rate_hz).collect();
+        assert_eq!((recovered.first(), recovered.last()), (Some(&4), Some(&99)));
+        assert_eq!(
+            [(30, 120), (1, 90), (30, 120), (1, 90)].map(|(held, mib)| process.holds(held, mib).rate_hz),
+            [99; 4]
+        );
+    }
+
+    /// Check that memory which samples do not hold leaves the rate as it is, and has what others send wait, and not for ever.
+    #[test]
+    fn others_memory_does_not_lower_the_rate() {
+        let mut process = Process::new(99);
+        let judged: Vec<Judgement> = (0..40).map(|_| process.holds(2, 130)).collect();
+        assert!(judged.iter().all(|judgement| judgement.rate_hz == 99 && judgement.shed));
+        assert_eq!([0, 1].map(|time: usize| judged[time].puts_off), [false, true]);
+        assert!((10..30).contains(&judged.iter().filter(|judgement| judgement.puts_off).count()));
+        assert_eq!(judged.iter().filter(|judgement| judgement.is_news).count(), 2);
+        assert!(judged[1].to_string().contains("put off at times, rate stays at 99 Hz"), "{}", judged[1]);
     }
 
     /// Check that work that does not grow with the rate does not lower it, nor keeps it low, and that what others send waits instead, with the reason.
@@ -296,8 +339,8 @@ mod tests {
         assert!(judged.iter().all(|judgement| judgement.rate_hz == 99));
         assert_eq!([0, 1, 2].map(|second: usize| judged[second].puts_off), [false, true, true]);
         assert_eq!(
-            [0, 1, 2].map(|second: usize| (judged[second].was_over, judged[second].is_over)),
-            [(false, false), (false, true), (true, true)]
+            [0, 1, 2].map(|second: usize| (judged[second].is_news, judged[second].is_over)),
+            [(false, false), (true, true), (false, true)]
         );
         let told = judged[1].to_string();
         assert!(
@@ -361,10 +404,11 @@ mod tests {
         let main = "7 (a) S 1 1 1 0 -1 4194560 1 0 0 0 50 5 0 0 20 0 3 0 100 1 1";
         let usage = Usage::parse(stat, main, "Name:\ta\nVmRSS:\t    2048 kB\n").unwrap();
         let [cpu, serving, sampling] = [1750, 550, 0].map(Duration::from_millis);
-        assert_eq!(usage, Usage { cpu, sampling, serving, resident: 2 << 20 });
+        assert_eq!(usage, Usage { cpu, sampling, serving, resident: 2 << 20, held: 0 });
         let [taken, made, rest] = [200, 150, 400].map(Duration::from_millis);
-        let of_samples = usage.with_sampling(taken, made);
-        assert_eq!((of_samples.cpu, of_samples.sampling, of_samples.serving), (cpu, taken + made, rest));
+        let of_samples = usage.with_sampling(taken, made, 7);
+        let Usage { sampling, serving, held, .. } = of_samples;
+        assert_eq!((of_samples.cpu, sampling, serving, held), (cpu, taken + made, rest, 7));
         assert_eq!(Usage::parse("7 (a", main, "VmRSS:\t1 kB"), None);
         assert!(Usage::read().unwrap().resident > 1 << 20);
     }

@@ -382,6 +382,10 @@ impl Desk {
         }
     }
 
+    pub(super) fn held(&self) -> u64 {
+        (self.namer.bytes() + self.aggregate.bytes()) as u64
+    }
+
     pub(super) fn figures(&self) -> Figures {
         let naming = self.namer.stats();
         let (names_bytes, crowded) = (self.namer.bytes() as u64, self.table.counters().crowded);

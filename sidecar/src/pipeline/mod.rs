@@ -261,6 +261,12 @@ impl Pipeline {
         self.desk.cost
     }
 
+    /// Bytes of names, and of samples that wait for the end of their window.
+    #[must_use]
+    pub fn held(&self) -> u64 {
+        self.desk.held()
+    }
+
     /// Samples at another rate from now on; needs `CAP_PERFMON`, which is taken back for the moment.
     ///
     /// # Errors

@@ -37,7 +37,7 @@ pub(super) struct Sampling {
 impl Sampling {
     pub(super) fn new(pipeline: Pipeline, config: &Config, bounds: Bounds, handle: Handle, tasks: Tasks) -> Self {
         let now = Instant::now();
-        let usage = Usage::read().unwrap_or_default().with_sampling(pipeline.cost(), handle.made_by());
+        let usage = Usage::read().unwrap_or_default().with_sampling(pipeline.cost(), handle.made_by(), 0);
         let governor = Governor::new(config.rate_hz, bounds, usage);
         let interval = config.interval;
         let first = First::of(&config.filter, now);
@@ -102,7 +102,7 @@ impl Sampling {
     fn judge(&mut self, now: Instant) {
         let elapsed = now.duration_since(std::mem::replace(&mut self.judged, now));
         let usage = match Usage::read() {
-            Ok(usage) => usage.with_sampling(self.pipeline.cost(), self.handle.made_by()),
+            Ok(usage) => usage.with_sampling(self.pipeline.cost(), self.handle.made_by(), self.pipeline.held()),
             Err(error) => {
                 self.handle.unjudged();
                 return tracing::warn!(%error, "the budget is not looked at");
@@ -122,7 +122,7 @@ impl Sampling {
                 (self.governor.refused(judgement), false)
             }
         };
-        if is_set || judgement.shed || judgement.is_over && !judgement.was_over {
+        if is_set || judgement.is_news {
             tracing::warn!("{judgement}");
         }
         self.handle.judged(judgement);

@@ -119,6 +119,7 @@ fn budget(view: &View) -> StatsSection {
             .with("sampling_percent", judgement.sampling_percent)
             .with("serving_percent", judgement.serving_percent)
             .with("resident_bytes", judgement.resident)
+            .with("held_bytes", judgement.held)
             .with("last", judgement.to_string()),
         None => section,
     }
