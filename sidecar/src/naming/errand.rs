@@ -50,10 +50,8 @@ impl Errand {
     pub(super) fn run(self, book: &Book) -> Answer {
         let Self { process, part, mapping, image, asked } = self;
         let (image, binary) = match image {
-            Some(image) => {
-                let binary = (!asked.is_empty()).then(|| again(process, &mapping, &image, book)).flatten();
-                (image, binary)
-            }
+            Some(image) if asked.is_empty() => (image, None),
+            Some(image) => again(process, &mapping, image, book),
             None => open(process, &mapping, book),
         };
         let spot = |(address, call): (u64, Call)| {
@@ -68,18 +66,18 @@ impl Errand {
 }
 
 /// The binary that is known, opened again where it was closed since.
-fn again(process: Process, mapping: &Mapping, image: &Image, book: &Book) -> Option<Arc<Binary>> {
+fn again(process: Process, mapping: &Mapping, image: Image, book: &Book) -> (Image, Option<Arc<Binary>>) {
     let identity = match image.source {
         Source::File(identity) => identity,
-        Source::Vdso => return book.vdso(),
-        Source::Nothing => return None,
+        Source::Vdso => return (image, book.vdso()),
+        Source::Lost(_) | Source::Nothing => return (image, None),
     };
-    if let Some(known) = book.find(&identity) {
-        return Some(known);
-    }
-    let (found, binary) = open_binary(process, mapping, book)?;
     // Its root may be another one by now.
-    found.is_same_file(identity).then_some(binary)
+    let opened = || open_binary(process, mapping, book).filter(|(found, _)| found.is_same_file(identity));
+    match book.find(&identity).or_else(|| opened().map(|(_, binary)| binary)) {
+        Some(binary) => (image, Some(binary)),
+        None => (Image { source: Source::Lost(identity), ..image }, None),
+    }
 }
 
 /// Looks at the file of a mapping.

@@ -39,9 +39,25 @@ impl Process {
 
     /// Looks at the mappings again where it is time to.
     pub(super) fn refresh(&mut self, reader: &mut Reader, now: Instant) {
-        if self.space.refresh(reader, now) {
-            self.clear();
+        let has_changed = self.space.refresh(reader, now);
+        self.follow(has_changed);
+    }
+
+    /// Forgets what holds no more where mappings have changed, else what lacks a name that may be had now.
+    fn follow(&mut self, has_changed: bool) {
+        let retried = self.space.retried();
+        if has_changed {
+            return self.clear();
         }
+        if retried.is_empty() {
+            return;
+        }
+        let is_retried = |at: u64| {
+            retried.get(retried.partition_point(|range| range.end <= at)).is_some_and(|range| range.start <= at)
+        };
+        self.spots.retain(|(address, call), _| !is_retried(within(*address, *call)));
+        self.bytes = self.spots.values().map(Spot::bytes).sum();
+        self.forget_stacks();
     }
 
     /// Whether its mappings cannot be read.
@@ -98,8 +114,9 @@ impl Process {
             return;
         }
         let is_mapped = |space: &Space| unknown.iter().all(|(address, call)| space.holds(within(*address, *call)));
-        if !is_mapped(&self.space) && self.space.look_again(reader, now) {
-            self.clear();
+        if !is_mapped(&self.space) {
+            let has_changed = self.space.look_again(reader, now);
+            self.follow(has_changed);
         }
         for (device, errands) in self.errands(&unknown) {
             let answers = match device {
@@ -177,4 +194,56 @@ impl Process {
 /// The address of the code that is meant: a call may be the last instruction of a mapping.
 pub(super) fn within(address: u64, call: Call) -> u64 {
     address.saturating_sub(u64::from(call == Call::Return))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::super::binary::Found;
+    use super::super::space::Source;
+    use super::*;
+
+    /// Check that what has no name because its file could not be opened is asked for again, opened first or opened anew, that what is named stays, and that nothing is asked
+    /// before it is time.
+    #[test]
+    fn a_file_that_could_not_be_had_is_tried_again() {
+        let own = target::Process::find(std::process::id()).unwrap();
+        let (mut process, mut reader, now) = (Process::new(own, 0), Reader::default(), Instant::now());
+        // One of the program, and one of a library that the program maps: both have code.
+        let ours = a_file_that_could_not_be_had_is_tried_again as fn() as usize as u64;
+        let theirs = libc_function();
+        let is_named = |process: &mut Process, reader: &mut Reader, address, now| {
+            process.refresh(reader, now);
+            process.spot(address, Call::Interrupted, reader, now).is_named
+        };
+        assert!(is_named(&mut process, &mut reader, ours, now) && is_named(&mut process, &mut reader, theirs, now));
+        let part = process.space.part_at(ours).unwrap();
+        let image = process.space.errand(part, Vec::new()).unwrap().image.unwrap();
+        let Source::File(identity) = image.source else { panic!("{image:?}") };
+        let kept = Arc::as_ptr(process.spots[&(theirs, Call::Interrupted)].shown.as_ref().unwrap());
+        let mut later = now;
+        for source in [Source::Lost(identity), Source::Nothing] {
+            let bare = process.space.bare(ours).unwrap();
+            let spots = vec![(ours, Call::Interrupted, Spot::of(ours, &bare, &Found::default()))];
+            process.keep(Answer { part, image: super::super::space::Image { source, ..image.clone() }, spots });
+            assert!(!is_named(&mut process, &mut reader, ours, later + Duration::from_secs(5)), "{source:?}");
+            later += Duration::from_secs(11);
+            assert!(is_named(&mut process, &mut reader, ours, later), "{source:?}");
+        }
+        assert_eq!(Arc::as_ptr(process.spots[&(theirs, Call::Interrupted)].shown.as_ref().unwrap()), kept);
+        assert_eq!(process.bytes, process.spots.values().map(Spot::bytes).sum::<usize>());
+    }
+
+    /// Where the C library has `getpid`.
+    fn libc_function() -> u64 {
+        let own = target::Process::find(std::process::id()).unwrap().mappings().unwrap();
+        let is_of =
+            |mapping: &&target::Mapping| mapping.executable && mapping.name.to_string_lossy().contains("libc.so");
+        let mapping = own.list().iter().find(is_of).unwrap();
+        let file = crate::elf::File::open(std::fs::File::open(&*mapping.name).unwrap()).unwrap();
+        let symbol = file.symbols().unwrap().address_of(&file, "getpid").unwrap();
+        mapping.start - mapping.offset + symbol
+    }
 }

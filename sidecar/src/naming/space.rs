@@ -3,6 +3,7 @@
 //! In: its mappings, read again when an address is in none of them, and now and then, for they change. Out: of an address, the module and the
 //! binary. How often they are read depends on what it costs: a process with a hundred thousand mappings takes no more than any other.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -49,6 +50,8 @@ pub(super) struct Space {
     pub(super) is_closed: bool,
     /// Whether the process runs another program: what was read is all that will be.
     is_over: bool,
+    /// Mappings whose files gave no answer before the last reading, and may give one now.
+    retried: Vec<Range<u64>>,
 }
 
 /// A mapping, and what is known of its file once it was looked at.
@@ -73,6 +76,8 @@ pub(super) struct Image {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Source {
     File(Identity),
+    /// The same, but it could not be opened again.
+    Lost(Identity),
     Vdso,
     /// The file cannot be had, or there is none.
     Nothing,
@@ -102,7 +107,13 @@ impl Space {
             cost: Duration::ZERO,
             is_closed: false,
             is_over: false,
+            retried: Vec::new(),
         }
+    }
+
+    /// The addresses of which more may be known since the mappings were read last, if they are the same.
+    pub(super) fn retried(&mut self) -> Vec<Range<u64>> {
+        std::mem::take(&mut self.retried)
     }
 
     /// Reads the mappings where it is time to; whether what was known of addresses holds no more.
@@ -138,7 +149,7 @@ impl Space {
         false
     }
 
-    /// Takes new mappings for the old ones; whether one of these that was in use is gone.
+    /// Takes new mappings for the old ones, and has files that could not be had tried again; whether one of these that was in use is gone.
     fn take(&mut self, mappings: &Mappings) -> bool {
         let mut old = std::mem::take(&mut self.parts).into_iter().peekable();
         let mut has_changed = false;
@@ -152,9 +163,16 @@ impl Space {
             let image = same.and_then(|part| {
                 let is_same = part.mapping == *mapping;
                 has_changed |= !is_same && part.image.is_some();
-                // A file that could not be had is tried again.
-                part.image.filter(|image| is_same && image.source != Source::Nothing)
+                part.image.filter(|_| is_same)
             });
+            let image = match image {
+                Some(image) if mapping.is_file() => {
+                    let (image, is_retried) = image.retried();
+                    self.retried.extend(is_retried.then_some(mapping.start..mapping.end));
+                    image
+                }
+                image => image,
+            };
             self.parts.push(Part { mapping: mapping.clone(), image });
         }
         has_changed |= old.any(|part| part.image.is_some());
@@ -245,6 +263,15 @@ impl Place {
 }
 
 impl Image {
+    /// The image as it is to be asked for anew, and whether it is: a file that could not be had may be there now.
+    fn retried(self) -> (Option<Self>, bool) {
+        match self.source {
+            Source::Nothing => (None, true),
+            Source::Lost(identity) => (Some(Self { source: Source::File(identity), ..self }), true),
+            Source::File(_) | Source::Vdso => (Some(self), false),
+        }
+    }
+
     /// The address of a byte of the file in the file's numbering.
     fn address_of(&self, offset: u64, executable: bool) -> u64 {
         Segment::holder(&self.segments, offset, executable).map_or(offset, |segment| segment.page_address_of(offset))
