@@ -78,15 +78,15 @@ pub(super) struct List {
 }
 
 impl List {
-    /// Hands each bucket to `each`, which says whether its record can be.
+    /// Hands each bucket to `each`, which says whether its record can be, as long as there is `work` left.
     pub(super) fn walk<M: Memory>(
         self,
         memory: &M,
         code: &impl Code,
+        work: &Work,
         mut each: impl FnMut(Bucket) -> bool,
     ) -> Result<Walk, Fault> {
-        let work = Work::for_buckets(self.most);
-        let (measured, code) = (Metered::new(memory, &work), Metered::new(code, &work));
+        let (measured, code) = (Metered::new(memory, work), Metered::new(code, work));
         let mut taking = Taking { pages: Pages::new(&measured), stacks: Stacks::new(stacks::BYTES), code };
         let (mut walk, mut seen, mut mark) = (Walk::default(), Set::default(), 0);
         let Some(mut next) = memory.word(self.head)? else { return Ok(Walk { broken: 1, ..walk }) };

@@ -17,6 +17,7 @@ use super::buckets::{List, Walk};
 use super::memory::{Memory, word_at};
 use super::ticks::Speed;
 use super::variables::{Code, Variables};
+use super::work::Work;
 
 /// Most events that one stack can have: beyond it, a `float64` counts no single one.
 const EVENTS: f64 = (1_u64 << 53) as f64;
@@ -89,7 +90,7 @@ pub fn contention<M: Memory>(
     let Some(rate) = memory.word(rate)? else { return Ok(None) };
     let mut records = Vec::new();
     let list = List { head, end: 0, kind: typ, record: bucket::BLOCK_RECORD, most };
-    let walk = list.walk(memory, code, |bucket| {
+    let walk = list.walk(memory, code, &Work::for_buckets(most), |bucket| {
         let (count, ticks) = (f64::from_bits(word_at(&bucket.record, 0)), word_at(&bucket.record, 8) as i64);
         let is_plausible = (0.0..=EVENTS).contains(&count) && ticks >= 0;
         if is_plausible {

@@ -135,13 +135,15 @@ pub fn heap<M: Memory>(
     // An `int`, of which the runtime takes what is below 0 for 0.
     let rate = u64::try_from(rate as i64).unwrap_or(0);
     let list = List { head, end: 0, kind: bucket::MEMORY, record: 4 * layout.cycle.size(), most };
+    // All that is read of it, again and again, has one bound.
+    let work = Work::for_buckets(most);
     let read = |state| {
         let mut heap = Heap { state, rate, records: Vec::new(), walk: Walk::default(), torn: 0, mixed: false };
-        heap.walk = list.walk(memory, code, |bucket| heap.add(bucket, layout.cycle))?;
+        heap.walk = list.walk(memory, code, &work, |bucket| heap.add(bucket, layout.cycle))?;
         Ok(heap)
     };
     let published = Published { list, first: 0, shape: layout.cycle, lock: variables.publishing };
-    let mut heap: Heap = at_once(memory, code, published, || read(State::Collected))?;
+    let mut heap: Heap = at_once(memory, code, (published, &work), || read(State::Collected))?;
     // Where nothing is published yet, all is counted: few records have come together by then, which are read once more.
     // Of records that were not asked for nothing is known.
     let is_left_out = heap.walk.taken == 0 && heap.walk.beyond + heap.walk.over_work > 0;
@@ -149,10 +151,10 @@ pub fn heap<M: Memory>(
         // One at a time: there is room for one.
         drop(heap);
         heap = read(State::NoCollection)?;
-        if published.has_any(memory, &heap.records)? {
+        if published.has_any(memory, &heap.records, &work)? {
             // The first collection was published meanwhile: this is of before and of after.
             drop(heap);
-            heap = at_once(memory, code, published, || read(State::Collected))?;
+            heap = at_once(memory, code, (published, &work), || read(State::Collected))?;
         } else if has_collected(memory, variables)? {
             let is_empty = heap.records.iter().all(Record::is_empty);
             heap.state = match (is_empty, heap.walk.is_whole()) {
@@ -170,10 +172,10 @@ pub fn heap<M: Memory>(
 fn at_once(
     memory: &impl Memory,
     code: &impl Code,
-    published: Published,
+    (published, work): (Published, &Work),
     read: impl Fn() -> Result<Heap, Fault>,
 ) -> Result<Heap, Fault> {
-    let (mut walks, work) = (0, Work::for_buckets(published.list.most));
+    let mut walks = 0;
     loop {
         let first = memory.word(published.list.head)?.unwrap_or(0);
         let mut heap = read()?;
@@ -181,7 +183,7 @@ fn at_once(
         if heap.records.iter().all(Record::is_empty) {
             return Ok(heap);
         }
-        let moment = Published { first, ..published }.settle(memory, code, &mut heap.records, &work)?;
+        let moment = Published { first, ..published }.settle(memory, code, &mut heap.records, work)?;
         if moment != Moment::Outgrown || walks == WALKS {
             heap.mixed = moment != Moment::Found;
             heap.torn = if heap.mixed { heap.torn } else { 0 };

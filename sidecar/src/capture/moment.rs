@@ -43,7 +43,7 @@ pub(super) struct Published {
     pub(super) first: u64,
     /// What a record has.
     pub(super) shape: Cycle,
-    /// The lock that is held meanwhile, where it was found.
+    /// The lock that is held meanwhile, where it was found: without it, no moment can be told.
     pub(super) lock: Option<u64>,
 }
 
@@ -59,11 +59,13 @@ impl Published {
         records: &mut [Record],
         work: &Work,
     ) -> Result<Moment, Fault> {
-        let memory = Metered::new(memory, work);
+        // Without it, nothing says that nobody is halfway through.
+        let Some(lock) = self.lock else { return Ok(Moment::Missed) };
+        let measured = Metered::new(memory, work);
         for _ in 0..READINGS {
-            let is_free = self.is_free(&memory)?;
-            let Some(changed) = self.read_again(&memory, records)? else { return Ok(Moment::Missed) };
-            let is_outgrown = self.is_outgrown(&memory, code)?;
+            let is_free = measured.word(lock)? == Some(0);
+            let Some(changed) = self.read_again(&measured, records)? else { return Ok(Moment::Missed) };
+            let is_outgrown = self.is_outgrown(memory, code, work)?;
             if work.is_spent() {
                 return Ok(Moment::Missed);
             }
@@ -81,7 +83,8 @@ impl Published {
     ///
     /// # Errors
     /// When the process is gone, or does not let us.
-    pub(super) fn has_any<M: Memory>(self, memory: &M, records: &[Record]) -> Result<bool, Fault> {
+    pub(super) fn has_any<M: Memory>(self, memory: &M, records: &[Record], work: &Work) -> Result<bool, Fault> {
+        let memory = &Metered::new(memory, work);
         let (mut pages, mut bytes) = (Pages::new(memory), vec![0; self.shape.size()]);
         for record in records {
             if !pages.fill(published_at(record), &mut bytes)? || bytes.iter().any(|byte| *byte != 0) {
@@ -89,11 +92,6 @@ impl Published {
             }
         }
         Ok(false)
-    }
-
-    fn is_free(self, memory: &impl Memory) -> Result<bool, Fault> {
-        let Some(lock) = self.lock else { return Ok(true) };
-        Ok(memory.word(lock)? == Some(0))
     }
 
     /// How many records are not what they were, and are what they are now; none where one cannot be read any more.
@@ -116,10 +114,10 @@ impl Published {
     }
 
     /// Whether one of the buckets before what was the first one is published, or may be.
-    fn is_outgrown(self, memory: &impl Memory, code: &impl Code) -> Result<bool, Fault> {
+    fn is_outgrown(self, memory: &impl Memory, code: &impl Code, work: &Work) -> Result<bool, Fault> {
         let mut is_published = false;
         let new = List { end: self.first, most: NEW, ..self.list };
-        let walk = new.walk(memory, code, |bucket| {
+        let walk = new.walk(memory, code, work, |bucket| {
             is_published |= Counts::of(self.shape, bucket.size, &bucket.record) != Counts::default();
             true
         })?;

@@ -136,8 +136,8 @@ impl<'s> Builder<'s> {
         self.add(kinds, window, losses, &sums);
     }
 
-    /// The profile of goroutines: how many have a stack, labels and state. Those of the runtime itself are left out, as in Go. How many there are in it; none
-    /// where some have no names, for among those may be the runtime's own.
+    /// The profile of goroutines: how many have a stack, labels and state. Those of the runtime itself are left out, as in Go. How many there are by
+    /// `runtime.NumGoroutine`, which counts none that the runtime started; none where some have no names, for among those may be the runtime's own.
     pub fn goroutines(&mut self, goroutines: &Goroutines, window: Window) -> Option<u64> {
         let kind = Kind::goroutine(&mut self.set.dictionary);
         let (mut sums, mut count, mut short, mut stacks) = (Sums::default(), Some(0), 0, Map::default());
@@ -146,11 +146,11 @@ impl<'s> Builder<'s> {
             let Goroutine { stack, end, status, start_pc, .. } = goroutine;
             let key = (stack.as_ptr().addr(), stack.is_empty().then_some(*status), *end, *start_pc);
             let shown = stacks.entry(key).or_insert_with(|| self.shown(goroutine));
-            let Some((stack, names)) = *shown else { continue };
+            let Some((stack, names, is_started)) = *shown else { continue };
             self.note(names);
             let (attributes, link, is_cut) = self.context_of(goroutine);
             sums.add((stack, attributes, link), [1]);
-            count = count.map(|count| count + 1).filter(|_| names != Names::Unknown);
+            count = count.map(|count| count + u64::from(is_started)).filter(|_| names != Names::Unknown);
             short += u64::from(is_cut);
         }
         let Goroutines { beyond, broken, over_bytes, over_work, changed, labels_cut, labels_changed, .. } = *goroutines;
@@ -163,18 +163,19 @@ impl<'s> Builder<'s> {
         count
     }
 
-    /// The stack of a goroutine; none of the runtime's own.
-    fn shown(&mut self, goroutine: &Goroutine) -> Option<(StackId, Names)> {
+    /// The stack of a goroutine, and whether the program started it; none of the runtime's own.
+    fn shown(&mut self, goroutine: &Goroutine) -> Option<(StackId, Names, bool)> {
         let source = self.source;
         let named = self.work.done(source.loaded(), |_| {
             let places = places_of(source, goroutine);
-            (!is_system(source, goroutine, &places)).then_some(places)
+            let is_shown = !is_system(source, goroutine, &places);
+            is_shown.then(|| (places, !Starter::of(source, goroutine).is_runtime()))
         });
-        match named {
-            Some(places) => places.map(|places| self.marked(&places, goroutine)),
-            // Whether it is one of the runtime's own would have to be looked up, too.
-            None => Some((self.left_out(), Names::Unknown)),
-        }
+        // Whether it is one of the runtime's own would have to be looked up, too.
+        let Some(named) = named else { return Some((self.left_out(), Names::Unknown, false)) };
+        let (places, is_started) = named?;
+        let (stack, names) = self.marked(&places, goroutine);
+        Some((stack, names, is_started))
     }
 
     /// Counts a goroutine or record by how much its stack tells.
@@ -367,19 +368,47 @@ pub fn places_of(source: &Source, goroutine: &Goroutine) -> Vec<Place> {
     frames::walked(source.loaded(), stack)
 }
 
-/// Whether a goroutine is the runtime's own: Go's profiles leave such out.
+/// Whether a goroutine is the runtime's own: Go's profiles leave such out. Of those that run finalizers and cleanups, the stack says whether they are at it. One that
+/// runs has none that could be read, and is taken for being at it: there it spends its time.
 ///
-/// Source: runtime/traceback.go, `isSystemGoroutine`; of those that run finalizers and cleanups, the stack says whether they are at it.
+/// Source: runtime/traceback.go, `isSystemGoroutine`.
 #[must_use]
 pub fn is_system(source: &Source, goroutine: &Goroutine, places: &[Place]) -> bool {
-    /// `FuncID_runtime_main`, `FuncID_corostart`, `FuncID_handleAsyncEvent`.
-    const OURS: [&str; 3] = ["runtime.main", "runtime.corostart", "runtime.handleAsyncEvent"];
-    const CALLING: [&str; 3] = ["runtime.runfinq", "runtime.runFinalizers", "runtime.runCleanups"];
-    let frames = source.loaded().frames(goroutine.start_pc, crate::go::Call::Interrupted);
-    let Some(start) = frames.last().map(|frame| &*frame.function) else { return false };
-    let calls =
-        || places.iter().flat_map(|place| place.lines.iter()).any(|frame| !frame.function.starts_with("runtime."));
-    start.starts_with("runtime.") && !OURS.contains(&start) && !(CALLING.contains(&start) && calls())
+    let is_running = goroutine.stack.is_empty() && goroutine.status == status::RUNNING;
+    let mut frames = places.iter().flat_map(|place| place.lines.iter());
+    match Starter::of(source, goroutine) {
+        Starter::Program => false,
+        Starter::Runtime => true,
+        Starter::Caller => !is_running && frames.all(|frame| frame.function.starts_with("runtime.")),
+    }
+}
+
+/// Who started a goroutine, by its function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Starter {
+    Program,
+    Runtime,
+    /// The runtime, to call the program's finalizers or cleanups.
+    Caller,
+}
+
+impl Starter {
+    fn of(source: &Source, goroutine: &Goroutine) -> Self {
+        /// `FuncID_runtime_main`, `FuncID_corostart`, `FuncID_handleAsyncEvent`.
+        const OURS: [&str; 3] = ["runtime.main", "runtime.corostart", "runtime.handleAsyncEvent"];
+        const CALLING: [&str; 3] = ["runtime.runfinq", "runtime.runFinalizers", "runtime.runCleanups"];
+        let frames = source.loaded().frames(goroutine.start_pc, crate::go::Call::Interrupted);
+        match frames.last().map(|frame| &*frame.function) {
+            Some(start) if CALLING.contains(&start) => Self::Caller,
+            Some(start) if start.starts_with("runtime.") && !OURS.contains(&start) => Self::Runtime,
+            _ => Self::Program,
+        }
+    }
+
+    /// Whether the runtime did. `newproc1` (runtime/proc.go) counts by that whom `NumGoroutine` leaves out, whatever they do later.
+    fn is_runtime(self) -> bool {
+        self != Self::Program
+    }
 }
 
 /// What tells one sample from another.

@@ -312,6 +312,9 @@ fn known(version: &Version) -> Result<Layout, String> {
             "built by {text:?}, which is {what}: where its runtime keeps things was looked up for releases alone"
         ));
     }
+    if let Some(experiment) = version.other_layout() {
+        return Err(format!("built by {text:?}: with GOEXPERIMENT={experiment} its runtime keeps things elsewhere"));
+    }
     let layout = (version.major == 1).then(|| layouts::of(version.minor.into())).flatten();
     layout.ok_or_else(|| format!("built by {text:?}, whose runtime is not known"))
 }
@@ -354,6 +357,8 @@ mod tests {
         for text in ["go1.20.14", "go1.28.0", "unknown", "go2.24"] {
             assert_eq!(known(text).unwrap_err(), format!("built by {text:?}, whose runtime is not known"));
         }
+        let refused = known("go1.26.8 X:staticlockranking").unwrap_err();
+        assert!(refused.contains("GOEXPERIMENT=staticlockranking"), "{refused}");
         for (text, what) in [
             ("devel go1.24-1a2b3c Mon Nov 23", "a development version"),
             ("go1.27-devel_1a2b", "a development version"),

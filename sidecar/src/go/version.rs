@@ -60,6 +60,17 @@ impl Version {
         }
     }
 
+    /// The experiment it was built with that lays the runtime's structures out in another way, if any: lock ranking puts a rank in front of each lock.
+    ///
+    /// Sources: runtime/lockrank_on.go (`lockRankStruct`), cmd/link (the version ends with ` X:` and what differs from the release's experiments).
+    #[must_use]
+    pub fn other_layout(&self) -> Option<&'static str> {
+        const RANKED: &str = "staticlockranking";
+        let (_, experiments) = self.text.split_once(" X:")?;
+        let named = experiments.split([',', ' ']).any(|name| name == RANKED);
+        named.then_some(RANKED)
+    }
+
     /// Whether it is known to be before Go 1.`minor`.
     #[must_use]
     pub fn is_before(&self, minor: u16) -> bool {
@@ -94,6 +105,15 @@ mod tests {
         assert_eq!(numbers("go1.99999999"), (0, 0, 0));
         assert!(Version::parse("go1.17.13").is_before(18));
         assert!(!Version::parse("unknown").is_before(18));
+    }
+
+    #[test]
+    fn an_experiment_that_moves_things_is_told() {
+        let told = |text| Version::parse(text).other_layout();
+        for text in ["go1.26.8 X:staticlockranking", "go1.26.8 X:nodwarf5,staticlockranking"] {
+            assert_eq!(told(text), Some("staticlockranking"), "{text}");
+        }
+        assert_eq!(["go1.26.8", "go1.26.8 X:nostaticlockranking", "go1.26.8 X:"].map(told), [None; 3]);
     }
 
     #[test]

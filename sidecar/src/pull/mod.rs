@@ -62,8 +62,8 @@ impl Asked {
 /// What came of one round of questions.
 #[derive(Debug, Default)]
 pub struct Pulled {
-    /// What was answered.
-    pub sets: Vec<ProfileSet>,
+    /// What was answered, and to what.
+    pub sets: Vec<(Asked, ProfileSet)>,
     /// Kinds of which the sets have all that came since the answers before.
     pub told: Vec<What>,
     /// Why the rest was not.
@@ -163,7 +163,7 @@ impl Puller {
                     set.resource = resource.clone();
                     set.scope.name = "profiler_sidecar".into();
                     set.scope.version = env!("CARGO_PKG_VERSION").into();
-                    pulled.sets.push(set);
+                    pulled.sets.push((*of, set));
                     pulled.told.extend(told);
                 }
                 Err(Unanswered { why, is_late: late }) => {

@@ -231,11 +231,15 @@ impl Task {
             return true;
         }
         self.fail(&failed);
+        // What was read from outside meanwhile has told the same time already.
+        let wanted = self.pulls.wanted(&whose.targets).unwrap_or_default();
+        let is_wanted = |of: &Asked| wanted.contains(of);
+        let told = told.into_iter().filter(|what| is_wanted(&Asked::Kept(*what))).collect();
         if let Some(target) = whose.one().filter(|target| self.pulls.is_captured && is_captured(target)) {
             self.pulls.handle.pulled(target.process, told);
         }
         let is_served = asked.is_empty() || failed.len() < asked.len();
-        for set in sets.into_iter().filter(|set| !set.profiles.is_empty()) {
+        for (_, set) in sets.into_iter().filter(|(of, set)| is_wanted(of) && !set.profiles.is_empty()) {
             figures.sets.fetch_add(1, Ordering::Relaxed);
             (self.sink)(set);
         }
@@ -282,6 +286,8 @@ pub(super) fn is_captured(target: &Target) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc::{Receiver, channel};
+
     use profiler::Ledger;
     use profiler_proto::{model, pprof};
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -304,44 +310,98 @@ mod tests {
         assert!(claim(0, None) && !pulls.is_named(first) && claim(1, Some(first)) && claim(0, Some(second)));
     }
 
-    /// Check that of what is not read from outside those kinds alone are told by a pull of which it gave a difference: not those that failed, and none by a first answer.
-    #[test]
-    fn a_kind_is_told_once_there_is_a_difference() {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
+    /// A process of Go that is asked at a server of ours, of which nothing is read from outside; its questions, what comes of it.
+    struct Asking {
+        handle: Handle,
+        own: Process,
+        task: Task,
+        told: Receiver<ProfileSet>,
+        whose: Whose,
+    }
+
+    impl Asking {
+        /// `answers` says what is answered at a path behind `/debug/pprof/`; nothing: that there is none.
+        async fn at(answers: impl Fn(&Handle, Process, &str) -> Option<Vec<u8>> + Send + 'static) -> Self {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap();
-            let mut heap = ProfileSet::default();
-            let [_, kind, ..] = model::Kind::heap(&mut heap.dictionary, 1);
-            let samples = vec![model::Sample { value: 5, ..model::Sample::default() }];
-            heap.profiles.push(model::Profile { kind, samples, ..model::Profile::default() });
-            let heap = pprof::encode(&heap);
-            tokio::spawn(async move {
-                while let Ok((mut stream, _)) = listener.accept().await {
-                    let mut request = [0; 1024];
-                    let length = stream.read(&mut request).await.unwrap();
-                    let is_heap = request[..length].starts_with(b"GET /debug/pprof/heap ");
-                    let (status, body) = if is_heap { ("200 OK", &heap[..]) } else { ("404 Not Found", &[][..]) };
-                    let head = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n\r\n", body.len());
-                    drop(stream.write_all(&[head.as_bytes(), body].concat()).await);
-                }
-            });
             let config = Config::new(CommandLine::default(), &|_| None).unwrap();
             let (handle, _inbox) = Handle::new(Arc::<Ledger>::default(), &config, Tier::None);
             let own = Process::find(std::process::id()).unwrap();
             let target = Arc::new(Target::bare(own, Kind::Go("go1.24.0".into())));
             handle.publish(vec![target], Default::default(), Default::default());
             handle.read_outside(own, Vec::new());
+            let answering = handle.clone();
+            tokio::spawn(async move {
+                while let Ok((mut stream, _)) = listener.accept().await {
+                    let mut request = [0; 1024];
+                    let length = stream.read(&mut request).await.unwrap();
+                    let line = String::from_utf8_lossy(&request[..length]).into_owned();
+                    let path = line.trim_start_matches("GET /debug/pprof/").split(' ').next().unwrap();
+                    let body = answers(&answering, own, path);
+                    let status = if body.is_some() { "200 OK" } else { "404 Not Found" };
+                    let body = body.unwrap_or_default();
+                    let head = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n\r\n", body.len());
+                    drop(stream.write_all(&[head.as_bytes(), &body].concat()).await);
+                }
+            });
             let pulls = Pulls::new(&config, &handle);
             let endpoint = Endpoint::new(&format!("http://{address}")).unwrap();
             let puller = Puller::new(&endpoint, Arc::clone(&pulls.turns)).unwrap();
-            let mut task = Task::new(pulls, endpoint, puller, Arc::new(|_| {}));
+            let (sink, told) = channel();
+            let task = Task::new(pulls, endpoint, puller, Arc::new(move |set| drop(sink.send(set))));
             let whose = task.look().await.unwrap();
+            Self { handle, own, task, told, whose }
+        }
+    }
+
+    /// A profile of one sample, of the kind that `of` makes.
+    fn profile(of: impl FnOnce(&mut model::Dictionary) -> model::Kind) -> Vec<u8> {
+        let mut set = ProfileSet::default();
+        let kind = of(&mut set.dictionary);
+        let samples = vec![model::Sample { value: 5, ..model::Sample::default() }];
+        set.profiles.push(model::Profile { kind, samples, ..model::Profile::default() });
+        pprof::encode(&set)
+    }
+
+    /// Check that of what is not read from outside those kinds alone are told by a pull of which it gave a difference: not those that failed, and none by a first answer.
+    #[test]
+    fn a_kind_is_told_once_there_is_a_difference() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let heap = profile(|dictionary| model::Kind::heap(dictionary, 1)[1]);
+            let mut asking = Asking::at(move |_, _, path| (path == "heap").then(|| heap.clone())).await;
             for told in [&[][..], &[What::Heap]] {
-                task.round(&whose).await;
-                assert_eq!(handle.take_pulled(own), told.iter().copied().collect());
+                asking.task.round(&asking.whose).await;
+                assert_eq!(asking.handle.take_pulled(asking.own), told.iter().copied().collect());
             }
-            assert_eq!(handle.pulls.failed.load(Ordering::Relaxed), 8);
+            assert_eq!(asking.handle.pulls.failed.load(Ordering::Relaxed), 8);
+        });
+    }
+
+    /// Check that a kind that is read from outside while it is pulled is told by one of the two alone: what was answered is not handed on.
+    #[test]
+    fn what_is_read_from_outside_meanwhile_is_not_told_by_the_pull() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let heap = profile(|dictionary| model::Kind::heap(dictionary, 1)[3]);
+            let goroutines = profile(model::Kind::goroutine);
+            let mut asking = Asking::at(move |handle, own, path| match path {
+                "heap" => {
+                    handle.read_outside(own, vec![What::Heap]);
+                    Some(heap.clone())
+                }
+                "goroutine" => Some(goroutines.clone()),
+                _ => None,
+            })
+            .await;
+            for _ in 0..2 {
+                // At its begin it is not read.
+                asking.handle.read_outside(asking.own, Vec::new());
+                asking.task.round(&asking.whose).await;
+            }
+            let name = |set: ProfileSet| set.dictionary.strings.text(set.profiles[0].kind.sample_type.kind).to_owned();
+            assert_eq!(asking.told.try_iter().map(name).collect::<Vec<_>>(), ["goroutine"; 2]);
+            assert!(asking.handle.take_pulled(asking.own).is_empty());
         });
     }
 

@@ -74,6 +74,43 @@ fn what_is_off_is_said() {
     }
 }
 
+/// Check of real programs that a heap of which no garbage was collected yet is all that was allocated, and that one of which nothing is ever sampled is told from one
+/// that is empty.
+#[test]
+fn what_is_not_collected_or_not_sampled_is_said() {
+    for version in ["go1.21.13", "go1.24.13", "go1.27.0"] {
+        let program = programs::build("parked", version, &["-ldflags=-s -w"], "amd64");
+        let heap_of = |running: &Running| Source::find(running.pid()).unwrap().heap(Bounds::default()).unwrap();
+        let mut running = Running::start_with(&program, &[], &[("GOGC", "off")]);
+        let heap = heap_of(&running);
+        let bytes: i64 = heap.records.iter().map(|record| record.allocated.unsampled(heap.rate).bytes).sum();
+        assert!(heap.state == State::NoCollection && !heap.mixed, "{version}: {:?}", heap.state);
+        // `fill` and `waste` of the program: nothing of it is free yet.
+        assert!((50_000_000..80_000_000).contains(&bytes), "{version}: {bytes}");
+        assert!(heap.records.iter().all(|record| record.in_use == record.allocated), "{version}");
+        collected(&program, &mut running);
+        let after = heap_of(&running);
+        assert!(
+            after.state == State::Collected && after.records.iter().any(|record| record.in_use != record.allocated)
+        );
+        // Stacks may be limited to nothing since 1.23; those are not kept then.
+        if version != "go1.21.13" {
+            let mut running = Running::start_with(&program, &[], &[("GODEBUG", "profstackdepth=0")]);
+            collected(&program, &mut running);
+            let heap = heap_of(&running);
+            assert_eq!((heap.state, heap.records.len()), (State::Unsampled, 0), "{version}");
+        }
+    }
+}
+
+/// Has the program collect its garbage.
+fn collected(program: &Path, running: &mut Running) {
+    let folder = program.with_extension(format!("{}.collected", running.pid()));
+    std::fs::create_dir_all(&folder).unwrap();
+    running.ask(&format!("write {}", folder.display()), "written");
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
 /// Check that a goroutine that runs is marked as one whose frames are not known, and that labels that name a span are its link.
 #[test]
 fn goroutines_are_marked_and_linked() {

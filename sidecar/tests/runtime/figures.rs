@@ -32,6 +32,23 @@ fn figures_are_those_of_the_program_itself() {
     }
 }
 
+/// Check that the goroutine that runs finalizers is shown while one waits in it or runs, and else is not, and that it never counts, as it does not for the program itself.
+#[test]
+fn a_finalizer_that_does_not_end_is_shown_and_does_not_count() {
+    for version in ["go1.21.13", "go1.24.13", "go1.27.0"] {
+        let program = programs::build("parked", version, &["-ldflags=-s -w"], "amd64");
+        for form in ["waiting", "busy"] {
+            let mut running = Running::start(&program, &[form]);
+            let source = Source::find(running.pid()).unwrap();
+            let before = equal(version, &mut running, &source).goroutines.unwrap();
+            assert_eq!(shown(&source).1, before, "{version}, {form}");
+            running.ask("finalize", "finalizes");
+            let after = equal(version, &mut running, &source).goroutines.unwrap();
+            assert_eq!((after, shown(&source).1), (before, before + 1), "{version}, {form}");
+        }
+    }
+}
+
 /// Check that without a variable there are no figures, rather than others.
 #[test]
 fn figures_that_cannot_be_found_are_refused() {
@@ -57,7 +74,7 @@ fn equal(version: &str, running: &mut Running, source: &Source) -> RuntimeFigure
     loop {
         let before = theirs(running);
         let ours = source.figures().unwrap();
-        let goroutines = goroutines(source);
+        let goroutines = shown(source).0;
         if before == theirs(running) {
             let ours = RuntimeFigures { goroutines: Some(goroutines), ..ours };
             assert_eq!(RuntimeFigures { threads: 0, ..ours }, before, "{version}");
@@ -67,10 +84,13 @@ fn equal(version: &str, running: &mut Running, source: &Source) -> RuntimeFigure
     }
 }
 
-fn goroutines(source: &Source) -> u64 {
+/// How many goroutines there are said to be, and how many are shown.
+fn shown(source: &Source) -> (u64, u64) {
     let all = source.goroutines(Bounds::default()).unwrap();
     let mut builder = Builder::new(source, profiler_proto::resource::Resource::new());
-    builder.goroutines(&all, Window { start_unix_nanos: 1, duration_nanos: 1 }).unwrap()
+    let count = builder.goroutines(&all, Window { start_unix_nanos: 1, duration_nanos: 1 }).unwrap();
+    let shown: i64 = builder.finish().profiles[0].samples.iter().map(|sample| sample.value).sum();
+    (count, shown as u64)
 }
 
 /// What `figures` of `tests/go/parked` prints. Threads are the kernel's figure.

@@ -186,6 +186,73 @@ fn a_capture_is_drawn() {
     std::fs::remove_file(&file).unwrap();
 }
 
+/// Check that each command needs `CAP_SYS_PTRACE` alone, of a process that is another user's, and says so where it lacks.
+#[test]
+fn one_capability_is_enough() {
+    if !is_root() {
+        return;
+    }
+    let program = programs::build("parked", "go1.24.13", &["-ldflags=-s -w"], "amd64");
+    // Where others can run it.
+    let place = std::env::temp_dir().join(format!("profiler-parked-{}", std::process::id()));
+    std::fs::copy(&program, &place).unwrap();
+    let other = ["--reuid=65534", "--regid=65534", "--clear-groups", place.to_str().unwrap()];
+    let running = Running::start(Path::new("setpriv"), &other);
+    let pid = running.pid().to_string();
+    let with = |capabilities: &str, arguments: &[&str]| {
+        let mut command = Command::new("setpriv");
+        command.args([capabilities, "--inh-caps=-all", "--no-new-privs", env!("CARGO_BIN_EXE_profiler-sidecar")]);
+        command.args(arguments).output().unwrap()
+    };
+    for (arguments, expected) in [
+        (&["heap", &pid][..], " main.fresh\n"),
+        (&["goroutines", &pid], "\n3 [chan receive]:\n"),
+        (&["goroutines", "--each", &pid], "created by main.park"),
+        (&["contention", &pid], "sync.(*Mutex).Lock"),
+        (&["contention", "--mutex", &pid], "main.release"),
+    ] {
+        let done = with("--bounding-set=-all,+sys_ptrace", arguments);
+        let told = String::from_utf8_lossy(&done.stdout);
+        assert!(done.status.success() && told.contains(expected), "{arguments:?}: {told} {done:?}");
+        let refused = with("--bounding-set=-all", arguments);
+        let why = String::from_utf8_lossy(&refused.stderr);
+        assert_eq!((refused.status.code(), refused.stdout.len()), (Some(1), 0), "{arguments:?}: {why}");
+        assert!(why.contains("CAP_SYS_PTRACE"), "{arguments:?}: {why}");
+    }
+    std::fs::remove_file(&place).unwrap();
+}
+
+/// Check that a program of C that pretends to be one of Go, with the tables and build information of a real one, is refused by name, or has nothing to tell.
+#[test]
+fn who_pretends_to_be_go_is_refused_by_name() {
+    if !is_root() {
+        return;
+    }
+    let go = programs::build("parked", "go1.24.13", &["-ldflags=-s -w"], "amd64");
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("pretends-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let (pretends, mut copy) = (folder.join("pretends"), Command::new("objcopy"));
+    for section in [".gopclntab", ".go.buildinfo"] {
+        let part = folder.join(section);
+        let mut dump = Command::new("objcopy");
+        dump.args(["-O", "binary", "--only-section", section, "--set-section-flags", &format!("{section}=alloc")]);
+        assert!(dump.arg(&go).arg(&part).status().unwrap().success());
+        copy.arg("--add-section").arg(format!("{section}={}", part.display()));
+    }
+    assert!(copy.arg("/bin/sleep").arg(&pretends).status().expect("objcopy: run `make setup`").success());
+    let mut sleeping = Command::new(&pretends).arg("600").spawn().unwrap();
+    let pid = sleeping.id().to_string();
+    let told = [&["heap", &pid][..], &["goroutines", &pid], &["contention", &pid]].map(sidecar);
+    sleeping.kill().unwrap();
+    sleeping.wait().unwrap();
+    for output in told {
+        let why = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{output:?}");
+        assert!(why.lines().count() == 1 && why.contains(&format!("process {pid}")), "{why}");
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
 /// Check that what cannot be is said, with what to do.
 #[test]
 fn what_is_no_go_program_is_refused_by_name() {

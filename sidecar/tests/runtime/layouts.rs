@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::programs;
 use profiler_sidecar::go::layouts::figures::{collections, pacer};
-use profiler_sidecar::go::layouts::{self, Cycle, G, Layout, Ticks, bucket};
+use profiler_sidecar::go::layouts::{self, Cycle, G, Layout, Ticks, bucket, status};
 
 /// Check that each number of the table is what the linker wrote, of each version and processor.
 #[test]
@@ -17,10 +17,16 @@ fn layouts_are_those_of_dwarf() {
             let told = Command::new(&tool).arg(&program).output().unwrap();
             let text = String::from_utf8(told.stdout).unwrap();
             let facts = parse(&text);
-            let minor = version.split('.').nth(1).unwrap().parse().unwrap();
+            let minor: u32 = version.split('.').nth(1).unwrap().parse().unwrap();
             let layout = layouts::of(minor).unwrap();
             for (name, ours) in claims(&layout) {
                 assert_eq!(facts.get(name), Some(&ours), "{name} of {version} {architecture}");
+            }
+            for (name, ours) in CONSTANTS {
+                // Of those that came later there are none before.
+                let theirs = facts.get(&format!("const {name}"));
+                let is_newer = minor < 26 && NEWER.contains(&name);
+                assert_eq!(theirs, (!is_newer).then_some(&ours), "{name} of {version} {architecture}");
             }
             let memstats = facts["runtime.mstats.last_gc_unix"];
             for (name, ours) in OF_COLLECTIONS {
@@ -33,11 +39,12 @@ fn layouts_are_those_of_dwarf() {
     assert_eq!(layouts::of(layouts::NEWEST + 1), None);
 }
 
-/// `field runtime.g.goid 152 8` and `size runtime.g 408` as name and number; sizes under `size `.
+/// `field runtime.g.goid 152 8` and `size runtime.g 408` as name and number; sizes under `size `, constants under `const `.
 fn parse(text: &str) -> HashMap<String, usize> {
     let words = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     let facts = words.filter_map(|words| match words[..] {
         ["field", name, offset, _] => Some((name.to_owned(), offset.parse().ok()?)),
+        ["const", name, value] => Some((format!("const {name}"), value.parse().ok()?)),
         ["size", name, size] => Some((format!("size {name}"), size.parse().ok()?)),
         ["var", name, _, size, ..] => Some((format!("size {name}"), size.parse().ok()?)),
         _ => None,
@@ -49,6 +56,27 @@ fn reasons(text: &str) -> Vec<&str> {
     let lines = text.lines().filter_map(|line| line.strip_prefix("reason "));
     lines.map(|line| line.split_once(' ').unwrap().1).collect()
 }
+
+/// Kinds of buckets, and what goroutines do.
+const CONSTANTS: [(&str, usize); 14] = [
+    ("runtime.memProfile", bucket::MEMORY as usize),
+    ("runtime.blockProfile", bucket::BLOCK as usize),
+    ("runtime.mutexProfile", bucket::MUTEX as usize),
+    ("runtime._Gidle", status::IDLE as usize),
+    ("runtime._Grunnable", status::RUNNABLE as usize),
+    ("runtime._Grunning", status::RUNNING as usize),
+    ("runtime._Gsyscall", status::SYSCALL as usize),
+    ("runtime._Gwaiting", status::WAITING as usize),
+    ("runtime._Gdead", status::DEAD as usize),
+    ("runtime._Gcopystack", status::COPYING as usize),
+    ("runtime._Gpreempted", status::PREEMPTED as usize),
+    ("runtime._Gscan", status::SCAN as usize),
+    ("runtime._Gleaked", status::LEAKED as usize),
+    ("runtime._Gdeadextra", status::DEAD_EXTRA as usize),
+];
+
+/// Of these, those of 1.26 and newer.
+const NEWER: [&str; 2] = ["runtime._Gleaked", "runtime._Gdeadextra"];
 
 /// Distances from `last_gc_unix`.
 const OF_COLLECTIONS: [(&str, usize); 5] = [

@@ -18,7 +18,13 @@ pub(crate) struct Running {
 impl Running {
     /// Starts `program` and waits until it says "ready".
     pub(crate) fn start(program: &Path, arguments: &[&str]) -> Self {
+        Self::start_with(program, arguments, &[])
+    }
+
+    /// The same with these variables.
+    pub(crate) fn start_with(program: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Self {
         let mut command = Command::new(program);
+        command.envs(variables.iter().copied());
         command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());

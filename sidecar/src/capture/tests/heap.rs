@@ -5,6 +5,7 @@ use std::cell::Cell;
 use super::{Forged, Text, VARIABLES, layout};
 use crate::capture::Memory;
 use crate::capture::heap::{Amount, State, heap};
+use crate::capture::variables::Variables;
 use crate::go::layouts::bucket;
 use crate::go::layouts::figures::collections;
 use crate::target::{Fault, Piece};
@@ -25,6 +26,16 @@ fn a_heap_is_unsampled_as_go_does() {
     assert_eq!(record.allocated.unsampled(524_288), Amount { objects: 4098, bytes: 2_098_176 });
     assert_eq!(record.in_use.unsampled(524_288), Amount { objects: 3073, bytes: 1_573_632 });
     assert_eq!(record.in_use.unsampled(1), record.in_use);
+}
+
+/// Check that where it is not known when the runtime publishes, or it is at it all the time, records may be of several collections, and else are of one.
+#[test]
+fn who_publishes_is_looked_at() {
+    let memory = roots(0x10000, 524_288).heap_bucket(0x10000, 0, &[0x1010], [4, 1, 2048, 512]).with(0x400, &[0, 1]);
+    for (publishing, is_mixed) in [(None, true), (Some(0x400), false), (Some(0x408), true)] {
+        let heap = heap(&memory, &Text, &Variables { publishing, ..VARIABLES }, &layout(), 10).unwrap().unwrap();
+        assert_eq!((heap.mixed, heap.walk.taken), (is_mixed, 1), "{publishing:x?}");
+    }
 }
 
 #[test]

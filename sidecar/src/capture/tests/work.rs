@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::{Text, VARIABLES, goroutine, layout};
 use crate::capture::goroutines::goroutines;
 use crate::capture::heap::heap;
-use crate::capture::variables::{Code, Function};
+use crate::capture::variables::{Code, Function, Variables};
 use crate::capture::work::Work;
 use crate::capture::{End, Goroutines, Memory};
 use crate::elf::Machine;
@@ -232,18 +232,21 @@ fn a_list_of_dead_goroutines_costs_what_a_list_may_cost() {
     assert_eq!((all.list.len(), all.broken + all.beyond >= 3_000_000 - looked), (0, true), "{all:?}");
 }
 
-/// Check that buckets that lie far apart end the list once they have cost what a capture may, which is counted.
+/// Check that buckets that lie far apart end the list once they have cost what a capture may, which is counted, and that this is the cost of all readings together,
+/// however often it would be read again for the sake of a lock that is never free.
 #[test]
 fn buckets_far_apart_cost_what_a_capture_may_cost() {
     let memory = Vast::new(|range: &Range<u64>, write: &mut dyn FnMut(u64, &[u64])| {
-        write(0x100, &[STACKS]);
+        write(0x100, &[STACKS, 1]);
         write(0x200, &[1]);
         let at = range.start.next_multiple_of(APART);
         if at >= STACKS {
             write(at, &[0, at + APART, bucket::MEMORY, 0, 512, 1, 0x1010, 1, 0, 512, 0]);
         }
     });
-    let heap = heap(&memory, &Text, &VARIABLES, &layout(), 1000).unwrap().unwrap();
+    let variables = Variables { publishing: Some(0x108), ..VARIABLES };
+    let heap = heap(&memory, &Text, &variables, &layout(), 1000).unwrap().unwrap();
+    assert!(heap.mixed);
     assert_eq!((heap.walk.taken, heap.walk.over_work, heap.walk.broken, heap.walk.foreign), (1000, 1, 0, 0));
     assert!(heap.walk.beyond > 10_000 && !heap.walk.is_whole(), "{:?}", heap.walk);
     assert!(memory.bytes.get() < 1200 << 20, "{}", memory.bytes.get());

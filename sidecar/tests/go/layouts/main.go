@@ -1,5 +1,5 @@
 // Prints what the DWARF of a Go program says of the runtime's structs that the sidecar reads: "struct size" and "struct.field offset" lines,
-// "var name address size" lines, and "reason number text" lines for runtime.waitReasonStrings. What sidecar/src/go/layouts.rs is compared with.
+// "var name address size" and "const name value" lines, and "reason number text" lines for runtime.waitReasonStrings. What sidecar/src/go/layouts.rs is compared with.
 package main
 
 import (
@@ -25,6 +25,12 @@ var variables = map[string]bool{
 	"runtime.profMemActiveLock": true,
 }
 
+var constants = map[string]bool{
+	"runtime._Gidle": true, "runtime._Grunnable": true, "runtime._Grunning": true, "runtime._Gsyscall": true, "runtime._Gwaiting": true,
+	"runtime._Gdead": true, "runtime._Gcopystack": true, "runtime._Gpreempted": true, "runtime._Gleaked": true, "runtime._Gdeadextra": true,
+	"runtime._Gscan": true, "runtime.memProfile": true, "runtime.blockProfile": true, "runtime.mutexProfile": true,
+}
+
 func main() {
 	file, err := elf.Open(os.Args[1])
 	if err != nil {
@@ -45,6 +51,8 @@ func main() {
 		switch {
 		case entry.Tag == dwarf.TagStructType && structs[name]:
 			show(data, entry, name)
+		case entry.Tag == dwarf.TagConstant && constants[name]:
+			fmt.Printf("const %s %v\n", name, entry.Val(dwarf.AttrConstValue))
 		case entry.Tag == dwarf.TagVariable && variables[name]:
 			if location, ok := entry.Val(dwarf.AttrLocation).([]byte); ok && len(location) == 9 {
 				offset, _ := entry.Val(dwarf.AttrType).(dwarf.Offset)

@@ -217,6 +217,22 @@ func run() {
 	}
 }
 
+//go:noinline
+func unreachable(end func(*box[[64]byte])) { runtime.SetFinalizer(new(box[[64]byte]), end) }
+
+func finalize(busy bool) {
+	begun := make(chan bool)
+	unreachable(func(*box[[64]byte]) {
+		close(begun)
+		if busy {
+			run()
+		}
+		<-nothing
+	})
+	runtime.GC()
+	<-begun
+}
+
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == "off" {
 		runtime.MemProfileRate = 0
@@ -264,6 +280,9 @@ func main() {
 				}
 			}()
 			fmt.Println("leaks")
+		case "finalize": // what is unreachable ends in a function that waits, or that runs, for ever
+			finalize(len(os.Args) > 1 && os.Args[1] == "busy")
+			fmt.Println("finalizes")
 		case "run": // a goroutine that runs, and one in a span
 			go run()
 			go pprof.Do(context.Background(), pprof.Labels(
