@@ -26,7 +26,8 @@ pub struct Sample {
     pub user: Vec<u64>,
     /// Where the walk of user space ended.
     pub end: End,
-    /// Of a goroutine that left its stack for the thread's, as it does for C, and whose callers the walk did not find: where it left it, then return addresses.
+    /// Of a goroutine that left its stack for the thread's, as it does for C and for a larger stack, and whose callers the walk did not find: where it left it, then return
+    /// addresses.
     pub saved: Vec<u64>,
     /// Registers of user space.
     pub registers: Registers,

@@ -15,6 +15,9 @@ use crate::maps::{Scratch, WORK, count, user_word};
 /// `m.g0` and `g.stack.hi`, in all versions.
 const M_G0: u64 = 0;
 const G_STACK_HI: u32 = 8;
+/// From `gobuf.sp` to `pc`, and from `lr` to `bp`, in all versions.
+const SCHED_PC: u32 = 8;
+const SCHED_LR: u32 = 8;
 
 /// Reads the goroutine into the scratch; before the walk, which is to know where it left its stack.
 #[inline(always)]
@@ -86,6 +89,8 @@ unsafe fn left(scratch: *mut Scratch, go: &Go) {
         if sp <= bp && bp < field(scratch, G_STACK_HI) {
             (*scratch).left = bp;
             (*scratch).left_sp = sp;
+            (*scratch).left_pc = field(scratch, go.g_sched_sp + SCHED_PC);
+            (*scratch).left_lr = field(scratch, go.g_sched_bp - SCHED_LR);
         }
     }
 }

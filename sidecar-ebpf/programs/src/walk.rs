@@ -43,7 +43,8 @@ pub(crate) extern "C" fn walk_user() -> u32 {
     0
 }
 
-/// The stack that the goroutine left, where the walk from the registers has not come by there: behind the frames of the kernel.
+/// The stack that the goroutine left, where the walk from the registers has not come by there: behind the frames of the kernel. First where it left it, then where
+/// that was called, then what the frames say.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub(crate) extern "C" fn walk_saved() -> u32 {
@@ -52,21 +53,26 @@ pub(crate) extern "C" fn walk_saved() -> u32 {
     unsafe {
         let at = addr_of!((*scratch).left).read_volatile();
         let length = addr_of!((*scratch).length).read_volatile() as usize;
-        if at == 0 || (*scratch).sample.flags & Flag::Cut as u32 != 0 || length > BODY - 8 * FRAMES {
+        if at == 0 || (*scratch).sample.flags & Flag::Cut as u32 != 0 || length > BODY - 8 * FRAMES - 8 {
             return 0;
         }
-        // Where it called what left it: `asmcgocall`, `systemstack` have no frame.
-        let called = user_word((*scratch).left_sp).unwrap_or(0) & ADDRESS;
-        addr_of_mut!((*scratch).body).cast::<u8>().add(length).cast::<u64>().write_volatile(called);
+        // Who left it has no frame: `asmcgocall`, `systemstack`, what asks `morestack` for one.
+        let called = match (*scratch).left_lr {
+            0 => user_word((*scratch).left_sp).unwrap_or(0),
+            caller => caller,
+        };
+        let words = addr_of_mut!((*scratch).body).cast::<u8>().add(length).cast::<u64>();
+        words.write_volatile((*scratch).left_pc);
+        words.add(1).write_volatile(called & ADDRESS);
         addr_of_mut!((*scratch).left).write_volatile(0);
         // The table has been used for other things.
         addr_of_mut!((*scratch).chunk.length).write_volatile(0);
-        let found = follow(at, length as u32);
+        let found = follow(at, length as u32 + 8);
         if found as usize >= FRAMES {
             return 0;
         }
-        (*scratch).sample.saved = found as u16 + 1;
-        (*scratch).length = length as u32 + found * 8 + 8;
+        (*scratch).sample.saved = found as u16 + 2;
+        (*scratch).length = length as u32 + found * 8 + 16;
     }
     0
 }

@@ -39,6 +39,10 @@ pub(super) enum Part {
     Go,
     /// One of Go that nothing called.
     GoRoot,
+    /// Where Go leaves a goroutine's stack for want of room on it: what called this is there.
+    GoGrowth,
+    /// Where Go has a goroutine give way, on the thread's stack: another one may have its place by now.
+    GoYield,
     /// Go's handler of signals: what stands behind it was interrupted, not calling.
     GoSignal,
     /// Anything else.
@@ -149,6 +153,8 @@ fn part(found: &Found, kind: Kind) -> Part {
     let name = found.lines.last().map_or("", |(line, _)| &*line.function.name);
     match (kind, name) {
         (Kind::Go, "runtime.sigtramp") => Part::GoSignal,
+        (Kind::Go, "runtime.morestack") => Part::GoGrowth,
+        (Kind::Go, "runtime.goschedImpl" | "runtime.preemptPark") => Part::GoYield,
         // It never returns to who called it: it runs on another stack.
         (Kind::Go, "runtime.mcall") => Part::GoRoot,
         (Kind::Go, _) if found.is_top => Part::GoRoot,

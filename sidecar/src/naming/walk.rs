@@ -49,6 +49,33 @@ enum Last {
     Lost,
 }
 
+/// The stack that a goroutine left.
+struct Left {
+    behind: Vec<Spot>,
+    last: Last,
+    way: Way,
+}
+
+/// Why it left it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// For C, which keeps no frame pointers.
+    IntoC,
+    /// As there was no room on it.
+    ForRoom,
+}
+
+impl Way {
+    /// That of a stack whose walk came by these.
+    fn of(spots: &[Spot]) -> Option<Self> {
+        match (spots.first()?.entry, spots.last()?.part) {
+            (_, Part::GoGrowth) => (!is_yielding(spots)).then_some(Self::ForRoom),
+            (None, _) => Some(Self::IntoC),
+            (Some(_), _) => None,
+        }
+    }
+}
+
 impl Walk<'_> {
     /// The user part of the stack of `sample`.
     pub(super) fn walked(mut self, sample: &Sample) -> Walked {
@@ -75,31 +102,40 @@ impl Walk<'_> {
         }
         let (mut frames, mut flaws) = (Vec::with_capacity(spots.len() + 2), Degraded::default());
         let left = self.left(sample, &spots);
-        if let Some((behind, end)) = &left {
-            // The walk has not come by there: what of Go it found behind C is by frame pointers that C does not keep.
-            let of_c = spots.iter().position(|spot| spot.entry.is_some()).unwrap_or(spots.len());
-            spots.truncate(of_c);
-            show(&spots, &mut frames);
-            frames.push(Arc::clone(&GAP));
-            flaws.add(Flaw::UnwindStopped, 1);
-            show(behind, &mut frames);
-            self.close(sample, behind, *end, (&mut frames, &mut Degraded::default()));
-        } else {
-            show(&spots, &mut frames);
-            self.close(sample, &spots, last, (&mut frames, &mut flaws));
+        match &left {
+            Some(Left { behind, last, way: Way::IntoC }) => {
+                // The walk has not come by there: what of Go it found behind C is by frame pointers that C does not keep.
+                let of_c = spots.iter().position(|spot| spot.entry.is_some()).unwrap_or(spots.len());
+                spots.truncate(of_c);
+                show(&spots, &mut frames);
+                frames.push(Arc::clone(&GAP));
+                flaws.add(Flaw::UnwindStopped, 1);
+                show(behind, &mut frames);
+                self.close(sample, behind, *last, (&mut frames, &mut Degraded::default()));
+            }
+            Some(Left { behind, last, way: Way::ForRoom }) => {
+                show(&spots, &mut frames);
+                show(behind, &mut frames);
+                self.close(sample, behind, *last, (&mut frames, &mut flaws));
+            }
+            None => {
+                show(&spots, &mut frames);
+                self.close(sample, &spots, last, (&mut frames, &mut flaws));
+            }
         }
-        let behind = left.iter().flat_map(|(behind, _)| behind);
+        let behind = left.iter().flat_map(|left| &left.behind);
+        let is_joined = left.as_ref().is_some_and(|left| left.last == Last::Root);
+        let has_root = match &left {
+            Some(left) => is_joined && left.way == Way::ForRoom,
+            None => last == Last::Root,
+        };
         let outcome = Outcome {
-            is_whole: last == Last::Root
-                && left.is_none()
-                && mended.top != TopState::Unmended
-                && !is_interrupted(&spots),
+            is_whole: has_root && mended.top != TopState::Unmended && !is_interrupted(&spots),
             top: mended.top,
             is_closed: self.process.is_closed(),
             is_replaced: self.process.is_replaced(),
             unnamed: spots.iter().chain(behind).filter(|spot| !spot.is_named).count() as u64,
         };
-        let is_joined = left.is_some_and(|(_, end)| end == Last::Root);
         let is_certain = if is_joined {
             outcome.unnamed == 0 && !outcome.is_closed
         } else {
@@ -174,7 +210,13 @@ impl Walk<'_> {
             if number > 0 && !spot.executable && !self.process.is_closed() {
                 return (spots, Last::Lost);
             }
-            let is_root = matches!(spot.part, Part::GoRoot | Part::NativeRoot);
+            let is_root = match spot.part {
+                Part::GoRoot | Part::NativeRoot => true,
+                Part::GoGrowth => is_yielding(&spots),
+                _ => false,
+            };
+            // Where it is the leaf, it may be on its way there.
+            let is_left = number > 0 && spot.part == Part::GoGrowth && !is_root;
             let after_main = spots.last().is_some_and(|callee| callee.part == Part::Main) && spot.part == Part::Native;
             // A panic at a signal: the instruction faulted, it did not call. A handler of signals returns to where no call is.
             let has_call = spot.role != Role::SignalPanic && spot.part != Part::GoSignal;
@@ -182,6 +224,9 @@ impl Walk<'_> {
             spots.push(spot);
             if is_root || after_main {
                 return (spots, Last::Root);
+            }
+            if is_left {
+                return (spots, Last::Lost);
             }
         }
         let is_native = spots.last().is_some_and(|spot| matches!(spot.part, Part::Native | Part::Main));
@@ -195,13 +240,14 @@ impl Walk<'_> {
         (spots, last)
     }
 
-    /// Where the walk went astray in C, the stack that the goroutine left for it, and how that ends.
-    fn left(&mut self, sample: &Sample, spots: &[Spot]) -> Option<(Vec<Spot>, Last)> {
-        if sample.saved.is_empty() || spots.first().is_none_or(|leaf| leaf.entry.is_some()) {
-            return None;
-        }
-        let mut left: Vec<Spot> = Vec::with_capacity(sample.saved.len());
-        for (number, address) in sample.saved.iter().enumerate() {
+    /// The stack that the goroutine left, where the walk went astray in C, or came to where there was no room on it.
+    fn left(&mut self, sample: &Sample, spots: &[Spot]) -> Option<Left> {
+        let way = Way::of(spots)?;
+        let (_, called) = sample.saved.split_first()?;
+        // It left it for C in a function of the runtime's, which stands for the call.
+        let addresses = if way == Way::ForRoom { &sample.saved[..] } else { called };
+        let mut left: Vec<Spot> = Vec::with_capacity(addresses.len());
+        for (number, address) in addresses.iter().enumerate() {
             let spot = self.spot(*address, Call::Return);
             if number == 0 && spot.entry.is_none() {
                 // It left it in a way that notes no call.
@@ -213,10 +259,10 @@ impl Walk<'_> {
             let is_root = spot.part == Part::GoRoot;
             left.push(spot);
             if is_root {
-                return Some((left, Last::Root));
+                return Some(Left { behind: left, last: Last::Root, way });
             }
         }
-        Some((left, Last::Lost))
+        Some(Left { behind: left, last: Last::Lost, way })
     }
 
     /// Says at the root what is missing, with the goroutine's function where that is known.
@@ -276,6 +322,11 @@ fn words_of(mended: &Mended, sample: &Sample) -> Vec<u64> {
 /// pointer is the one that was in force.
 fn is_interrupted(spots: &[Spot]) -> bool {
     spots.split_last().is_some_and(|(_, callees)| callees.iter().any(|spot| spot.part == Part::GoSignal))
+}
+
+/// Whether a goroutine gave way here: what is known of the one that has its place says nothing of this stack.
+fn is_yielding(spots: &[Spot]) -> bool {
+    spots.iter().any(|spot| spot.part == Part::GoYield)
 }
 
 /// Adds the locations that Go's own traces would show.

@@ -30,6 +30,7 @@ mod shares;
 mod shop;
 mod signals;
 mod steal;
+mod switches;
 mod top;
 #[path = "../undivided/mod.rs"]
 mod undivided;

@@ -1,0 +1,79 @@
+//! Stacks of a Go program that is busy where the runtime has left the goroutine's stack (`tests/go/switches`): it goes on in the goroutine's callers.
+
+use std::collections::BTreeMap;
+
+use crate::process::{agent, go_program_by};
+use crate::received::{Taken, samples};
+use crate::{decode, folder, is_root};
+
+/// A way to another stack.
+struct Switch {
+    /// The function that goes it.
+    by: &'static str,
+    /// What is looked at: stacks with this.
+    within: &'static str,
+    /// Who called it, one after the other, on the goroutine's stack.
+    callers: &'static [&'static str],
+    root: &'static str,
+}
+
+/// Who is called by `mcall` does not return, and another goroutine may have the place of the one that called it: there the stack begins.
+const SWITCHES: [Switch; 3] = [
+    Switch {
+        by: "runtime.morestack",
+        within: "runtime.newstack",
+        callers: &["main.deeper", "main.grows.func1"],
+        root: "main.grows.func1",
+    },
+    Switch {
+        by: "runtime.systemstack",
+        within: "runtime.Stack.func1",
+        callers: &["runtime.Stack", "main.told", "main.tells", "main.main"],
+        root: "runtime.main",
+    },
+    Switch { by: "runtime.mcall", within: "runtime.gosched_m", callers: &[], root: "runtime.mcall" },
+];
+/// So many samples of each are enough.
+const ENOUGH: i64 = 100;
+
+impl Switch {
+    /// Whether the stack goes on behind it: with its callers, up to the root.
+    fn is_whole(&self, sample: &Taken) -> bool {
+        let mut behind = sample.names.iter().skip_while(|name| *name != self.by);
+        let is_there = behind.next().is_some() && self.callers.iter().all(|caller| behind.any(|name| name == caller));
+        is_there && sample.names.last().is_some_and(|last| last == self.root)
+    }
+}
+
+/// Check stacks through each of them, of the oldest version of Go, a middle one and the newest.
+#[test]
+fn stacks_go_on_below_a_switch_of_stacks() {
+    if !is_root() {
+        return;
+    }
+    let folder = folder("switches");
+    for version in ["go1.21.13", "go1.24.13", "go1.27.0"] {
+        let program = go_program_by(version, "switches", &[]);
+        let output = folder.join("out.pb.gz");
+        let (pid, mut all) = (program.pid().to_string(), BTreeMap::<_, [i64; 2]>::new());
+        for _ in 0..20 {
+            let mut record = agent(&["record", "--rate-hz", "997", "-d", "2s", "-p", &pid, "-o"]);
+            assert!(record.arg(&output).output().unwrap().status.success());
+            for sample in samples(&decode(&std::fs::read(&output).unwrap())) {
+                for switch in SWITCHES.iter().filter(|switch| sample.has(switch.within)) {
+                    let [counted, whole] = all.entry(switch.by).or_default();
+                    *counted += sample.count;
+                    *whole += sample.count * i64::from(switch.is_whole(&sample));
+                }
+            }
+            if SWITCHES.iter().all(|switch| all.get(switch.by).is_some_and(|[counted, _]| *counted >= ENOUGH)) {
+                break;
+            }
+        }
+        eprintln!("{version}: {all:?}");
+        for (by, [counted, whole]) in all {
+            assert!(counted >= ENOUGH && whole * 100 >= counted * 98, "{version} {by}: {whole} of {counted}");
+        }
+    }
+    std::fs::remove_dir_all(folder).unwrap();
+}

@@ -1,0 +1,3 @@
+module switches
+
+go 1.21
