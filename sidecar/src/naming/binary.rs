@@ -11,6 +11,7 @@ use sha2::{Digest, Sha256};
 
 use super::demangle::demangled;
 use super::frame::{BuildId, Function, Kind, Line};
+use super::vdso::Frames;
 use crate::elf::{self, Segment};
 use crate::go::{self, Call, Program, Role};
 use crate::target::Root;
@@ -37,6 +38,8 @@ pub(super) struct Binary {
     go: Option<Program>,
     /// Where its symbols are, if they were split off.
     split: Option<elf::File>,
+    /// Of the kernel's library: where callers are.
+    frames: Option<Frames>,
     build_ids: Arc<[(BuildId, Box<str>)]>,
 }
 
@@ -47,7 +50,7 @@ pub(super) struct Found {
     pub(super) lines: Vec<(Line, Role)>,
     /// What it was written in.
     pub(super) kind: Option<Kind>,
-    /// Of Go: how far the stack pointer is below the return address there.
+    /// Of Go, and of the kernel's library where it has no frame: how far the stack pointer is below the return address there.
     pub(super) depth: Option<i32>,
     /// Of Go: whether the function sets the stack pointer as it likes, so that the depth may say nothing.
     pub(super) writes_sp: bool,
@@ -87,14 +90,16 @@ impl Binary {
             }
             Err(fault) => {
                 tracing::debug!(%fault, "a mapped file has no names");
-                Self { elf: None, go: None, split: None, build_ids: build_ids(None, hash) }
+                Self { elf: None, go: None, split: None, frames: None, build_ids: build_ids(None, hash) }
             }
         }
     }
 
-    /// The same of an image in memory.
-    pub(super) fn of_bytes(bytes: Vec<u8>) -> Option<Self> {
-        elf::File::of_bytes(bytes).ok().map(|elf| Self::of(elf, None))
+    /// The same of the image of the kernel's library.
+    pub(super) fn of_vdso(bytes: Vec<u8>) -> Option<Self> {
+        let library = elf::File::of_bytes(bytes).ok()?;
+        let frames = Frames::of(&library);
+        Some(Self { frames, ..Self::of(library, None) })
     }
 
     fn of(elf: elf::File, hash: Option<String>) -> Self {
@@ -103,7 +108,7 @@ impl Binary {
             tracing::debug!(%fault, "the tables of a Go program cannot be read");
             None
         });
-        Self { build_ids: build_ids(Some(&elf), hash), elf: Some(elf), go, split: None }
+        Self { build_ids: build_ids(Some(&elf), hash), elf: Some(elf), go, split: None, frames: None }
     }
 
     /// Bytes of memory that its symbols take.
@@ -131,7 +136,10 @@ impl Binary {
         let go = self.go.as_ref().and_then(|go| in_go(go, address, call)).unwrap_or_default();
         let symbol = if go.lines.is_empty() { self.in_symbols(address, call) } else { None };
         match symbol {
-            Some(symbol) => Found { lines: symbol.lines, kind: symbol.kind, ..go },
+            Some(symbol) => {
+                let depth = go.depth.or_else(|| self.frames.as_ref()?.depth(address));
+                Found { lines: symbol.lines, kind: symbol.kind, depth, ..go }
+            }
             None => go,
         }
     }

@@ -100,5 +100,5 @@ fn own_vdso() -> Option<Binary> {
     let size = usize::try_from((vdso.end - vdso.start).min(MAX_VDSO)).ok()?;
     let mut bytes = vec![0; size];
     own.memory().read_exact(vdso.start, &mut bytes).ok()?;
-    Binary::of_bytes(bytes)
+    Binary::of_vdso(bytes)
 }

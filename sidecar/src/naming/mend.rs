@@ -83,6 +83,11 @@ impl Interrupted<'_> {
         if callers.is_empty() { Top::Unknown } else { Top::Astray(callers) }
     }
 
+    /// The caller of a function that has no frame, or none any more, and whose stack pointer is so far `below` the return address.
+    pub fn caller(&self, below: i32) -> Option<u64> {
+        self.return_address(self.registers.sp, u64::try_from(below).ok()?, true)
+    }
+
     /// Whether a frame pointer is the one that a function with this stack pointer has set up.
     fn is_frame_of(&self, fp: u64, sp: u64, below: u64) -> bool {
         match self.machine {

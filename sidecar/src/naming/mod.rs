@@ -20,6 +20,7 @@ mod space;
 mod split;
 mod spot;
 mod stacks;
+mod vdso;
 mod walk;
 
 use std::collections::{BTreeMap, BTreeSet};

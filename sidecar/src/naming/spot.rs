@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::binary::Found;
 use super::frame::{Kind, Line, Location, lines_of};
-use super::space::Place;
+use super::space::{Place, Source};
 use crate::go::{Elision, Role};
 
 /// An address with names.
@@ -45,6 +45,8 @@ pub(super) enum Part {
     GoYield,
     /// Go's handler of signals: what stands behind it was interrupted, not calling.
     GoSignal,
+    /// The kernel's in every process: Go calls it without leaving the goroutine, and it has frame pointers where it has frames.
+    Vdso,
     /// Anything else.
     Native,
     /// `main`, which a library without frames called.
@@ -78,7 +80,7 @@ impl Spot {
             let module = Some(Arc::clone(&place.image.module));
             Some(Arc::new(Location { address, module, lines, kind }))
         };
-        let part = part(found, kind);
+        let part = if place.image.source == Source::Vdso { Part::Vdso } else { part(found, kind) };
         let role = found.lines.last().map_or(Role::Normal, |(_, role)| *role);
         let entry = found.entry.map(|entry| (place.image.module.start, entry));
         let all = found.lines.len();

@@ -68,10 +68,10 @@ enum Way {
 impl Way {
     /// That of a stack whose walk came by these.
     fn of(spots: &[Spot]) -> Option<Self> {
-        match (spots.first()?.entry, spots.last()?.part) {
-            (_, Part::GoGrowth) => (!is_yielding(spots)).then_some(Self::ForRoom),
-            (None, _) => Some(Self::IntoC),
-            (Some(_), _) => None,
+        let (leaf, last) = (spots.first()?, spots.last()?);
+        match last.part {
+            Part::GoGrowth => (!is_yielding(spots)).then_some(Self::ForRoom),
+            _ => (leaf.entry.is_none() && leaf.part != Part::Vdso).then_some(Self::IntoC),
         }
     }
 }
@@ -169,10 +169,17 @@ impl Walk<'_> {
             return as_it_is(TopState::Whole);
         };
         let first = self.spot(leaf, Call::Interrupted);
-        if first.entry.is_none() {
-            return as_it_is(TopState::Whole);
-        }
         let interrupted = Interrupted { registers: sample.registers, top: &sample.top, machine: Machine::HERE };
+        if first.entry.is_none() {
+            let depth = first.depth.filter(|_| first.part == Part::Vdso);
+            let caller = depth.and_then(|depth| interrupted.caller(depth));
+            return match caller.filter(|caller| self.spot(*caller, Call::Return).is_named) {
+                Some(caller) => {
+                    Mended { addresses: [&[leaf, caller], behind].concat(), top: TopState::Mended, is_astray: false }
+                }
+                None => as_it_is(TopState::Whole),
+            };
+        }
         // What the table says of a function that sets the stack pointer counts only where the frame pointer bears it out.
         let mut is_doubtful = first.writes_sp;
         let top = interrupted.callers(|pc| {
@@ -229,7 +236,7 @@ impl Walk<'_> {
                 return (spots, Last::Lost);
             }
         }
-        let is_native = spots.last().is_some_and(|spot| matches!(spot.part, Part::Native | Part::Main));
+        let is_native = spots.last().is_some_and(|spot| matches!(spot.part, Part::Native | Part::Main | Part::Vdso));
         let last = match end {
             // Code without frame pointers may have a zero in the register.
             End::Root if is_native && addresses.len() == 1 => Last::Lost,

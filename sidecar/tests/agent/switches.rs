@@ -10,28 +10,35 @@ use crate::{decode, folder, is_root};
 struct Switch {
     /// The function that goes it.
     by: &'static str,
-    /// What is looked at: stacks with this.
-    within: &'static str,
+    /// What is looked at: stacks with these.
+    within: &'static [&'static str],
     /// Who called it, one after the other, on the goroutine's stack.
     callers: &'static [&'static str],
     root: &'static str,
 }
 
 /// Who is called by `mcall` does not return, and another goroutine may have the place of the one that called it: there the stack begins.
-const SWITCHES: [Switch; 3] = [
+const SWITCHES: [Switch; 4] = [
     Switch {
         by: "runtime.morestack",
-        within: "runtime.newstack",
+        within: &["runtime.newstack"],
         callers: &["main.deeper", "main.grows.func1"],
         root: "main.grows.func1",
     },
     Switch {
         by: "runtime.systemstack",
-        within: "runtime.Stack.func1",
+        within: &["runtime.Stack.func1"],
         callers: &["runtime.Stack", "main.told", "main.tells", "main.main"],
         root: "runtime.main",
     },
-    Switch { by: "runtime.mcall", within: "runtime.gosched_m", callers: &[], root: "runtime.mcall" },
+    Switch { by: "runtime.mcall", within: &["runtime.gosched_m"], callers: &[], root: "runtime.mcall" },
+    // The kernel's library has no frame at its first and its last instruction.
+    Switch {
+        by: "clock_gettime",
+        within: &["clock_gettime", "main.asks"],
+        callers: &["time.now", "time.Now", "main.asks", "main.main"],
+        root: "runtime.main",
+    },
 ];
 /// So many samples of each are enough.
 const ENOUGH: i64 = 100;
@@ -60,7 +67,7 @@ fn stacks_go_on_below_a_switch_of_stacks() {
             let mut record = agent(&["record", "--rate-hz", "997", "-d", "2s", "-p", &pid, "-o"]);
             assert!(record.arg(&output).output().unwrap().status.success());
             for sample in samples(&decode(&std::fs::read(&output).unwrap())) {
-                for switch in SWITCHES.iter().filter(|switch| sample.has(switch.within)) {
+                for switch in SWITCHES.iter().filter(|switch| switch.within.iter().all(|name| sample.has(name))) {
                     let [counted, whole] = all.entry(switch.by).or_default();
                     *counted += sample.count;
                     *whole += sample.count * i64::from(switch.is_whole(&sample));

@@ -324,6 +324,33 @@ fn a_walk_that_leads_nowhere_says_so() {
     assert_eq!(stack.flaws.total(), 0);
 }
 
+/// Check that where Go asks the kernel's library for the time, the walk goes on as it went, and what the goroutine that is about to run once left its stack for is not
+/// taken for who asked; in C it is.
+#[test]
+fn the_kernels_library_is_called_where_it_is_called() {
+    let program = go(versions()[1], &["-ldflags=-s -w"]);
+    let mut running = Running::start(Command::new(&program).arg("wait"));
+    let (framed, process) = (running.address(), running.process());
+    let mappings = process.mappings().unwrap();
+    let library = mappings.list().iter().find(|mapping| mapping.name.as_os_str() == "[vdso]").unwrap().start;
+    let go = profiler_sidecar::go::Program::open(elf(&program).into()).unwrap().unwrap();
+    let main = go.find("runtime.main").unwrap() + 8;
+    let goexit = go.find("runtime.goexit").unwrap() + 1;
+    let sample = |leaf| Sample {
+        user: vec![leaf, framed + 8, framed + 9, goexit],
+        saved: vec![main, main, main, goexit],
+        ..Sample::default()
+    };
+    let mut namer = Namer::default();
+    for (leaf, expected) in [
+        (library, &["main.framed", "main.framed"][..]),
+        (0x1234, &["[frames left out]", "runtime.main", "runtime.main"]),
+    ] {
+        let stack = namer.name(process, &sample(leaf + 16), Instant::now());
+        assert_eq!(names(&stack.frames)[1..], *expected);
+    }
+}
+
 /// Check that whatever a sample of a real process holds, there is an answer, as long as what went in, within the bounds of memory.
 #[test]
 fn anything_has_an_answer() {

@@ -1,11 +1,12 @@
 // A program that is busy where Go's runtime has left the goroutine's stack: it grows stacks (morestack), has its own stack told (systemstack), and lets others run
-// (mcall), each in a function of its own. It says "ready" and goes on until its input ends.
+// (mcall), and asks for the time, each in a function of its own. It says "ready" and goes on until its input ends.
 package main
 
 import (
 	"fmt"
 	"os"
 	"runtime"
+	"time"
 )
 
 func main() {
@@ -19,6 +20,7 @@ func main() {
 		grows()
 		tells(text)
 		yields()
+		asks()
 	}
 }
 
@@ -65,5 +67,12 @@ func told(calls int, text []byte) int {
 func yields() {
 	for i := 0; i < 20000; i++ {
 		runtime.Gosched()
+	}
+}
+
+//go:noinline
+func asks() {
+	for i := 0; i < 20000; i++ {
+		time.Now()
 	}
 }
