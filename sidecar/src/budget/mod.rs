@@ -195,6 +195,9 @@ impl fmt::Display for Judgement {
             std::cmp::Ordering::Equal if self.is_over => {
                 write!(f, "over the bound: received profiles, if any, are put off at times, rate stays at {rate_hz} Hz")
             }
+            std::cmp::Ordering::Equal if self.shed => {
+                write!(f, "over the bound: names are let go, rate stays at {rate_hz} Hz")
+            }
             std::cmp::Ordering::Equal => write!(f, "rate stays at {rate_hz} Hz"),
             std::cmp::Ordering::Greater => write!(f, "room again, rate raised from {before_hz} Hz to {rate_hz} Hz"),
         }
@@ -307,7 +310,9 @@ mod tests {
         let judgement = Process::new(99).holds(20, 101);
         assert!(judgement.is_news && !process.holds(20, 110).is_news);
         assert!(
-            judgement.to_string().ends_with("and 101 MiB, of it for samples 20: rate stays at 99 Hz"),
+            judgement
+                .to_string()
+                .ends_with("and 101 MiB, of it for samples 20: over the bound: names are let go, rate stays at 99 Hz"),
             "{judgement}"
         );
         // One that is within again recovers, and names that were let go in time are all that was needed.

@@ -1,4 +1,4 @@
-//! Which processes are meant: by process id, or by patterns over executable, service and container.
+//! Which processes are meant: by process id, or by patterns over executable, service, container and process id.
 //!
 //! In: numbers and patterns with the name of whoever said them. Out: a [`Filter`] that answers for one process at a time. A pattern is
 //! matched in time proportional to its length times that of the text, whatever stands in either.
@@ -17,6 +17,8 @@ pub enum Subject {
     Service,
     /// `container.id`.
     Container,
+    /// The process id.
+    Pid,
 }
 
 /// `*` for any text, `?` for any character, `[a-z]` and `[!a-z]` for one of, or none of, some, `\` before a character that is meant itself.
@@ -75,7 +77,7 @@ impl Filter {
         let read = |said: &Said<String>| {
             Pattern::parse(&said.value).map_err(|why| {
                 let what = format!("{}={:?}", said.origin, said.value.chars().take(80).collect::<String>());
-                Error::new(what, why, "write a glob such as */server, service=shop-* or container=3f2a*")
+                Error::new(what, why, "write a glob such as */server, service=shop-*, container=3f2a* or pid=4712")
             })
         };
         let filter = Self {
@@ -122,6 +124,7 @@ impl Filter {
             Subject::Exe => pattern.matches_path(exe),
             Subject::Service => pattern.matches(service),
             Subject::Container => pattern.matches(container),
+            Subject::Pid => pattern.matches(&pid.to_string()),
         };
         if !self.include.is_empty() && !self.include.iter().any(matches) {
             return Err(LeftOut::NotIncluded);
@@ -146,7 +149,7 @@ impl fmt::Display for Filter {
 }
 
 impl Pattern {
-    /// Reads a pattern: `GLOB` or `exe=GLOB`, `service=GLOB`, `container=GLOB`.
+    /// Reads a pattern: `GLOB` or `exe=GLOB`, `service=GLOB`, `container=GLOB`, `pid=GLOB`.
     ///
     /// # Errors
     /// Why it is none.
@@ -158,8 +161,11 @@ impl Pattern {
             Some(("exe", glob)) => (Subject::Exe, glob),
             Some(("service", glob)) => (Subject::Service, glob),
             Some(("container", glob)) => (Subject::Container, glob),
+            Some(("pid", glob)) => (Subject::Pid, glob),
             Some((other, _)) if other.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') => {
-                return Err(format!("{other:?} is nothing that processes are chosen by: exe, service, container are"));
+                return Err(format!(
+                    "{other:?} is nothing that processes are chosen by: exe, service, container, pid are"
+                ));
             }
             _ => (Subject::Exe, text),
         };

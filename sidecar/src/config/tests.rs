@@ -325,7 +325,7 @@ fn variables_that_cannot_be_are_named() {
         ("PROFILER_CPU_PERCENT", "NaN"),
         ("PROFILER_MEMORY", "1GiB and more"),
         ("PROFILER_QUEUE_BYTES", "1"),
-        ("PROFILER_INCLUDE", "pid=3"),
+        ("PROFILER_INCLUDE", "port=3"),
         ("PROFILER_RUNTIME_INTERVAL", "often"),
         ("PROFILER_RUNTIME_INTERVAL", "500ms"),
         ("PROFILER_MAX_BUCKETS", "0"),
@@ -378,6 +378,8 @@ fn a_filter_takes_what_is_meant() {
         ("service=sh*", true),
         ("service=server", false),
         ("container=3f*7", true),
+        ("pid=7", true),
+        ("pid=77", false),
         (r"serve\r", true),
         ("s*v*r*r", false),
         ("s*v*r", true),
@@ -385,6 +387,7 @@ fn a_filter_takes_what_is_meant() {
         assert_eq!(takes(&filter(&[include], &[])), expected, "{include}");
     }
     assert!(!takes(&filter(&["server"], &["service=shop"])));
+    assert!(!takes(&filter(&[], &["pid=7"])) && takes(&filter(&[], &["pid=8"])));
     let why = filter(&[], &["container=3f*"]).takes(7, "", "", "3f2a77").unwrap_err();
     assert_eq!(why.to_string(), "--exclude container=3f* matches it");
 }

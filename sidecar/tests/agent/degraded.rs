@@ -126,31 +126,3 @@ fn settings_that_cannot_be_name_their_place() {
     let ran = agent(&["run", "--check-config", "--config", file.to_str().unwrap()]).output().unwrap();
     assert!(ran.status.success() && String::from_utf8_lossy(&ran.stdout).contains("19 Hz"));
 }
-
-/// Check that over its budget the agent samples less often, says so, and lets each sample weigh more.
-#[test]
-fn over_its_budget_the_rate_goes_down_and_samples_weigh_more() {
-    if !is_root() {
-        return;
-    }
-    let program = go_program("shares");
-    let mut command = agent(&["run", "--rate-hz", "499", "--pid", &program.pid().to_string()]);
-    let run = Running::agent(command.env("PROFILER_CPU_PERCENT", "0.1"));
-    let page = run.address_after("http://");
-    let (until, pull) = (Instant::now() + DEADLINE, format!("/debug/pprof/profile?seconds=1&pid={}", program.pid()));
-    let periods = loop {
-        assert!(Instant::now() < until, "{} {}", stats(&page), run.log());
-        // All that there are in this second: the rate may change amid it.
-        let answer = get(&page, &pull);
-        let set = if answer.status == 200 { decode(&answer.body) } else { continue };
-        let periods: Vec<i64> = set.profiles.iter().map(|profile| profile.kind.period).collect();
-        if periods.iter().any(|period| *period > 1_000_000_000 / 499) {
-            break periods;
-        }
-    };
-    let steps = [2, 5, 10, 20].map(|step| 1_000_000_000 / (499 / step));
-    assert!(periods.iter().all(|period| steps.contains(period) || *period == 1_000_000_000 / 499), "{periods:?}");
-    assert!(run.log().contains("over the bound, rate lowered from 499 Hz"), "{}", run.log());
-    assert!(stats(&page)["rate_hz"].as_i64().unwrap() < 499);
-    assert_eq!(run.end(), Some(0));
-}

@@ -40,7 +40,7 @@ fn sampling(received: &Received, programs: &str) -> Running {
     run
 }
 
-fn until(run: &Running, mut is_so: impl FnMut() -> bool) {
+pub(crate) fn until(run: &Running, mut is_so: impl FnMut() -> bool) {
     let until = Instant::now() + DEADLINE;
     while !is_so() {
         assert!(Instant::now() < until, "{}", run.log());
@@ -49,7 +49,7 @@ fn until(run: &Running, mut is_so: impl FnMut() -> bool) {
 }
 
 /// Waits until what was sampled of these programs has arrived. Others run all the while, and are sampled and left out.
-fn settle(received: &Received, run: &Running) {
+pub(crate) fn settle(received: &Received, run: &Running) {
     let (page, mut before) = (run.address_after("/stats: http://"), u64::MAX);
     until(run, || {
         let stats = stats(&page);

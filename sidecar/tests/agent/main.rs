@@ -10,8 +10,12 @@
     reason = "a test fails by panicking; what was not run is said"
 )]
 
+mod beside;
+mod budget;
 mod degraded;
 mod early;
+#[path = "../fuse/mod.rs"]
+mod fuse;
 mod hostile;
 mod http;
 mod manifests;
@@ -29,6 +33,7 @@ mod sdk;
 mod shares;
 mod shop;
 mod signals;
+mod spooled;
 mod steal;
 mod switches;
 mod top;

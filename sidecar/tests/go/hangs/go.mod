@@ -1,0 +1,3 @@
+module hangs
+
+go 1.21
