@@ -1,4 +1,4 @@
-//! The sidecar's own page beside a Go program with four bugs (`examples/go/troubles`): each is what stands out, two clicks at most from where the page opens.
+//! The sidecar's own page beside a Go program with four bugs (`examples/go/troubles`): each is what stands out, two clicks at most from where the page opens; goroutines are told by their state.
 //!
 //! Real all the way: the program is built by Go, the sidecar reads its runtime each second, the browser clicks. Needs root, by which the sidecar may read.
 
@@ -91,5 +91,20 @@ fn each_bug_of_a_go_program_stands_out_after_two_clicks() {
             std::thread::sleep(Duration::from_millis(500));
         }
     }
+    by_state(&mut reader);
     reader.leave();
+}
+
+/// Check that goroutines can be told by their state: those that send to a channel are the ones that leak, and the first of all is none of them.
+fn by_state(reader: &mut Reader) {
+    let is_there = |reader: &mut Reader, name: &str| {
+        reader.ask(&format!("profilerPage.table().some((row) => row.name === '{name}' && row.total > 0)")) == true
+    };
+    for (query, has_main) in [("", true), ("&tag=go.goroutine.state=chan%20send", false)] {
+        reader.open(&format!("?type=goroutine{query}"));
+        reader.wait("profilerPage.state().shows === 'goroutine' && profilerPage.state().samples > 0");
+        assert!(reader.text("#tags").contains("go.goroutine.state"), "{}", reader.text("#tags"));
+        let found = ["main.send", "main.main"].map(|name| is_there(reader, name));
+        assert_eq!(found, [true, has_main], "{query}: {}", reader.ask("JSON.stringify(profilerPage.table())"));
+    }
 }
