@@ -20,7 +20,7 @@ pub const VALUE: usize = 256;
 pub const ATTRIBUTES: usize = 612;
 /// The longest record.
 pub const RECORD: usize = size_of::<Sample>()
-    + 8 * (2 * FRAMES + KERNEL_FRAMES)
+    + 8 * (2 * FRAMES + 1 + KERNEL_FRAMES)
     + TOP
     + LABELS * (size_of::<LabelHead>() + KEY + VALUE)
     + ATTRIBUTES;
@@ -132,7 +132,7 @@ pub struct Sample {
     /// How many bytes of attributes follow these.
     pub attributes: u16,
     /// How many frames stand before the labels: of the goroutine's own stack, which it left for the thread's, of which `user` says nothing. The first is where it left
-    /// it. No more than [`FRAMES`].
+    /// it, the second who called that, where it is known. No more than [`FRAMES`] and one.
     pub saved: u16,
 }
 

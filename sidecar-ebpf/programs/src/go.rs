@@ -12,9 +12,12 @@ use profiler_sidecar_ebpf::{Counter, Flag, G_BYTES, Go, LabelForm};
 use crate::labels;
 use crate::maps::{Scratch, WORK, count, user_word};
 
-/// `m.g0` and `g.stack.hi`, in all versions.
+/// `m.g0`, `g.stack.lo` and `g.stack.hi`, in all versions.
 const M_G0: u64 = 0;
+const G_STACK_LO: u32 = 0;
 const G_STACK_HI: u32 = 8;
+/// How far below the stack pointer a frame pointer may be: that of arm64 is a word below (`cmd/internal/obj/arm64/obj7.go`).
+const FRAME_BELOW: u64 = if cfg!(bpf_target_arch = "aarch64") { 8 } else { 0 };
 /// From `gobuf.sp` to `pc`, and from `lr` to `bp`, in all versions.
 const SCHED_PC: u32 = 8;
 const SCHED_LR: u32 = 8;
@@ -80,16 +83,19 @@ unsafe fn field(scratch: *mut Scratch, offset: u32) -> u64 {
     unsafe { addr_of_mut!((*scratch).work).cast::<u64>().add(offset as usize / 8 % (G_BYTES / 8)).read_volatile() }
 }
 
-/// Notes where the goroutine in the table left its stack: a frame of that, above its stack pointer. What was noted before a call of Go by C that is over is below.
+/// Notes where the goroutine in the table left its stack: a frame of that, above its stack pointer, or none where it has only begun. What was noted before a call of Go by C
+/// that is over is below.
 #[inline(always)]
 unsafe fn left(scratch: *mut Scratch, go: &Go) {
     // SAFETY: this processor's scratch.
     unsafe {
         let (sp, bp) = (field(scratch, go.g_sched_sp), field(scratch, go.g_sched_bp));
-        if sp <= bp && bp < field(scratch, G_STACK_HI) {
-            (*scratch).left = bp;
+        let (lo, hi) = (field(scratch, G_STACK_LO), field(scratch, G_STACK_HI));
+        let is_frame = bp == 0 || (sp.wrapping_sub(FRAME_BELOW) <= bp && bp < hi);
+        if lo <= sp && sp < hi && is_frame {
+            (*scratch).left = field(scratch, go.g_sched_sp + SCHED_PC);
             (*scratch).left_sp = sp;
-            (*scratch).left_pc = field(scratch, go.g_sched_sp + SCHED_PC);
+            (*scratch).left_fp = bp;
             (*scratch).left_lr = field(scratch, go.g_sched_bp - SCHED_LR);
         }
     }

@@ -65,11 +65,11 @@ pub(crate) struct Scratch {
     pub(crate) g: u64,
     /// The thread pointer.
     pub(crate) thread_pointer: u64,
-    /// The frame at which the goroutine left its stack, 0: it did not, or the walk has come by there; with stack pointer, instruction, and its caller where a
-    /// register had that.
+    /// The instruction at which the goroutine left its stack, 0: it did not, or the walk has come by there; with stack pointer, frame, and its caller where a register
+    /// had that.
     pub(crate) left: u64,
     pub(crate) left_sp: u64,
-    pub(crate) left_pc: u64,
+    pub(crate) left_fp: u64,
     pub(crate) left_lr: u64,
     /// How the last walk ended: bits of flags.
     pub(crate) end: u64,

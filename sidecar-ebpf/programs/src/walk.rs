@@ -17,6 +17,9 @@ const ADDRESS: u64 = (1 << 48) - 1;
 #[cfg(not(bpf_target_arch = "aarch64"))]
 const ADDRESS: u64 = u64::MAX;
 
+/// Whether a call leaves its return address in a register.
+const HAS_LINK: bool = cfg!(bpf_target_arch = "aarch64");
+
 /// Bytes of stack that are read at once: some twenty frames of Go, for the call to read costs more than the bytes.
 const CHUNK: u64 = 1024;
 /// Bytes of a frame: a frame pointer, a return address.
@@ -51,23 +54,23 @@ pub(crate) extern "C" fn walk_saved() -> u32 {
     let Some(scratch) = scratch() else { return 0 };
     // SAFETY: fields of this processor's scratch; the offset is checked, and there is room for as many frames as `follow` finds.
     unsafe {
-        let at = addr_of!((*scratch).left).read_volatile();
+        let left = addr_of!((*scratch).left).read_volatile();
         let length = addr_of!((*scratch).length).read_volatile() as usize;
-        if at == 0 || (*scratch).sample.flags & Flag::Cut as u32 != 0 || length > BODY - 8 * FRAMES - 8 {
+        if left == 0 || (*scratch).sample.flags & Flag::Cut as u32 != 0 || length > BODY - 8 * FRAMES - 8 {
             return 0;
         }
-        // Who left it has no frame: `asmcgocall`, `systemstack`, what asks `morestack` for one.
+        // What asks `morestack` for room has no frame yet. Of `asmcgocall` this is something else, which the frames lead past.
         let called = match (*scratch).left_lr {
-            0 => user_word((*scratch).left_sp).unwrap_or(0),
+            0 if !HAS_LINK => user_word((*scratch).left_sp).unwrap_or(0),
             caller => caller,
         };
         let words = addr_of_mut!((*scratch).body).cast::<u8>().add(length).cast::<u64>();
-        words.write_volatile((*scratch).left_pc);
+        words.write_volatile(left);
         words.add(1).write_volatile(called & ADDRESS);
         addr_of_mut!((*scratch).left).write_volatile(0);
         // The table has been used for other things.
         addr_of_mut!((*scratch).chunk.length).write_volatile(0);
-        let found = follow(at, length as u32 + 8);
+        let found = follow(addr_of!((*scratch).left_fp).read_volatile(), length as u32 + 8);
         if found as usize >= FRAMES {
             return 0;
         }
@@ -95,7 +98,7 @@ pub(crate) extern "C" fn follow(mut at: u64, length: u32) -> u32 {
             if at == 0 {
                 break;
             }
-            if at == addr_of!((*scratch).left).read_volatile() {
+            if at == addr_of!((*scratch).left_fp).read_volatile() {
                 addr_of_mut!((*scratch).left).write_volatile(0);
             }
             let Some((next, back)) = frame(scratch, at) else {

@@ -59,7 +59,7 @@ pub struct Judgement {
     pub shed: bool,
     /// More CPU or memory is used than may be, for whatever work, and not for a moment only.
     pub is_over: bool,
-    /// Whether the bound was kept before this judgement.
+    /// Whether more is used than may be, which was not so before, or for a moment only.
     pub is_news: bool,
     /// What others send waits.
     pub puts_off: bool,
@@ -113,8 +113,8 @@ impl Governor {
         let too_much = usage.resident.saturating_sub(memory);
         let is_heavy = too_much > 0;
         let was_heavy = std::mem::replace(&mut self.was_heavy, is_heavy);
-        // Names were let go in vain: fewer samples help where they hold as much as that.
-        let is_full = is_heavy && was_heavy && usage.held >= too_much;
+        // Names were let go in vain: fewer samples help where they hold as much as that, and there may be fewer.
+        let is_full = is_heavy && was_heavy && usage.held >= too_much && self.step < self.last_step();
         let of_memory = if is_full { 0.0 } else { usage.resident as f64 / memory as f64 };
         self.excess.judge((cpu_percent / bound).max(of_memory));
         let before_hz = self.rate_hz();
@@ -307,6 +307,9 @@ mod tests {
             judgement.rate_hz
         });
         assert_eq!(rates, [99, 49, 19, 19, 9, 4]);
+        // There is nothing more to be had by fewer samples.
+        let last = [(); 2].map(|()| process.holds(12, 110));
+        assert!(last[1].is_over && last[1].puts_off && last[1].rate_hz == 4, "{}", last[1]);
         let judgement = Process::new(99).holds(20, 101);
         assert!(judgement.is_news && !process.holds(20, 110).is_news);
         assert!(

@@ -40,6 +40,8 @@ pub struct Goroutines {
     pub beyond: u64,
     /// Whose stack could not be had, as they ran on each time it was copied. They are in the list, without one, but for those that had no number yet.
     pub changed: u64,
+    /// Of these, those that had none.
+    pub nascent: u64,
     /// Whose stack is left out, as those before have all the bytes that a capture may have. They are in the list, without one.
     pub over_bytes: u64,
     /// Whose stack is left out, as the capture had done as much as one may. They are in the list, without one.
@@ -237,7 +239,7 @@ impl<M: Memory, C: Code> Capture<'_, M, C> {
             self.all.changed += u64::from(seen.state.is_some_and(|now| now.is_alive()));
             match seen.state {
                 Some(now) if now.is_alive() && !now.is_nascent() => self.take(&now, seen.labels, &[], End::Lost),
-                Some(_) => {}
+                Some(now) => self.all.nascent += u64::from(now.is_alive()),
                 None => self.all.broken += 1,
             }
         }

@@ -151,7 +151,11 @@ pub fn heap<M: Memory>(
         // One at a time: there is room for one.
         drop(heap);
         heap = read(State::NoCollection)?;
-        if published.has_any(memory, &heap.records, &work)? {
+        let is_published = published.has_any(memory, &heap.records, &work)?;
+        if work.is_spent() {
+            // It cannot be told what it is as of.
+            heap.mixed = true;
+        } else if is_published {
             // The first collection was published meanwhile: this is of before and of after.
             drop(heap);
             heap = at_once(memory, code, (published, &work), || read(State::Collected))?;

@@ -107,7 +107,7 @@ impl Periodic {
             Ok(goroutines) => {
                 let told = builder.goroutines(&goroutines, window);
                 // Of those beyond the bound it is not known which are the runtime's own, and what cannot be read may be one.
-                count = told.filter(|_| goroutines.beyond + goroutines.broken == 0);
+                count = told.filter(|_| goroutines.beyond + goroutines.broken + goroutines.nascent == 0);
             }
             Err(error) => missing.push((What::Goroutines, error)),
         }

@@ -168,8 +168,8 @@ impl<'s> Builder<'s> {
         let source = self.source;
         let named = self.work.done(source.loaded(), |_| {
             let places = places_of(source, goroutine);
-            let is_shown = !is_system(source, goroutine, &places);
-            is_shown.then(|| (places, !Starter::of(source, goroutine).is_runtime()))
+            let starter = Starter::of(source, goroutine);
+            (!starter.is_system(goroutine, &places)).then_some((places, starter == Starter::Program))
         });
         // Whether it is one of the runtime's own would have to be looked up, too.
         let Some(named) = named else { return Some((self.left_out(), Names::Unknown, false)) };
@@ -374,16 +374,10 @@ pub fn places_of(source: &Source, goroutine: &Goroutine) -> Vec<Place> {
 /// Source: runtime/traceback.go, `isSystemGoroutine`.
 #[must_use]
 pub fn is_system(source: &Source, goroutine: &Goroutine, places: &[Place]) -> bool {
-    let is_running = goroutine.stack.is_empty() && goroutine.status == status::RUNNING;
-    let mut frames = places.iter().flat_map(|place| place.lines.iter());
-    match Starter::of(source, goroutine) {
-        Starter::Program => false,
-        Starter::Runtime => true,
-        Starter::Caller => !is_running && frames.all(|frame| frame.function.starts_with("runtime.")),
-    }
+    Starter::of(source, goroutine).is_system(goroutine, places)
 }
 
-/// Who started a goroutine, by its function.
+/// Who started a goroutine, by its function. `newproc1` (runtime/proc.go) counts by that whom `NumGoroutine` leaves out, whatever they do later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Starter {
     Program,
@@ -405,9 +399,15 @@ impl Starter {
         }
     }
 
-    /// Whether the runtime did. `newproc1` (runtime/proc.go) counts by that whom `NumGoroutine` leaves out, whatever they do later.
-    fn is_runtime(self) -> bool {
-        self != Self::Program
+    /// Whether a goroutine that it started is the runtime's own, with these places on its stack.
+    fn is_system(self, goroutine: &Goroutine, places: &[Place]) -> bool {
+        let is_running = goroutine.stack.is_empty() && goroutine.status == status::RUNNING;
+        let mut frames = places.iter().flat_map(|place| place.lines.iter());
+        match self {
+            Self::Program => false,
+            Self::Runtime => true,
+            Self::Caller => !is_running && frames.all(|frame| frame.function.starts_with("runtime.")),
+        }
     }
 }
 

@@ -146,7 +146,7 @@ pub(super) struct RunArguments {
     /// Profile this process only; may stand several times
     #[arg(long, value_name = "PID")]
     pid: Vec<u32>,
-    /// Profile only what matches: GLOB or exe=GLOB (path of the executable, or its last part), service=GLOB, container=GLOB, pid=GLOB
+    /// Profile only what matches: GLOB or exe=GLOB (path of the executable, or its last part), service=GLOB, container=GLOB, pid=NUMBER
     #[arg(long, value_name = "GLOB")]
     include: Vec<String>,
     /// Leave out what matches

@@ -85,13 +85,18 @@ impl Filter {
             include: include.iter().map(read).collect::<Result<_, _>>()?,
             exclude: exclude.iter().map(read).collect::<Result<_, _>>()?,
         };
-        filter.check_sense(include, exclude)?;
+        filter.check_sense(pids, include, exclude)?;
         Ok(filter)
     }
 
     /// Refuses filters that nothing can pass.
-    fn check_sense(&self, include: &[Said<String>], exclude: &[Said<String>]) -> Result<(), Error> {
+    fn check_sense(&self, pids: &[Said<u32>], include: &[Said<String>], exclude: &[Said<String>]) -> Result<(), Error> {
         for (pattern, said) in self.exclude.iter().zip(exclude) {
+            let is_of = |pid: &&Said<u32>| pattern.text == format!("pid={}", pid.value);
+            if let Some(twin) = pids.iter().find(is_of) {
+                let what = format!("{}={} and {}={}", twin.origin, twin.value, said.origin, said.value);
+                return Err(Error::new(what, "the same process is included and excluded", "remove one of the two"));
+            }
             if pattern.parts.iter().all(|part| *part == Part::AnyRun) {
                 let what = format!("{}={}", said.origin, said.value);
                 return Err(Error::new(what, "it leaves no process to profile", "exclude less"));
@@ -149,7 +154,7 @@ impl fmt::Display for Filter {
 }
 
 impl Pattern {
-    /// Reads a pattern: `GLOB` or `exe=GLOB`, `service=GLOB`, `container=GLOB`, `pid=GLOB`.
+    /// Reads a pattern: `GLOB` or `exe=GLOB`, `service=GLOB`, `container=GLOB`, `pid=NUMBER`.
     ///
     /// # Errors
     /// Why it is none.
@@ -171,6 +176,9 @@ impl Pattern {
         };
         if glob.is_empty() {
             return Err("the glob is empty".into());
+        }
+        if subject == Subject::Pid && !glob.parse().is_ok_and(|pid: i32| pid > 0 && pid.to_string() == glob) {
+            return Err("no process has this id: it is a number of 1 and more, and no glob".into());
         }
         let mut characters = glob.chars();
         let mut parts = Vec::new();

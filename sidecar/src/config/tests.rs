@@ -326,6 +326,9 @@ fn variables_that_cannot_be_are_named() {
         ("PROFILER_MEMORY", "1GiB and more"),
         ("PROFILER_QUEUE_BYTES", "1"),
         ("PROFILER_INCLUDE", "port=3"),
+        ("PROFILER_INCLUDE", "pid=1*"),
+        ("PROFILER_EXCLUDE", "pid=0"),
+        ("PROFILER_EXCLUDE", "pid=007"),
         ("PROFILER_RUNTIME_INTERVAL", "often"),
         ("PROFILER_RUNTIME_INTERVAL", "500ms"),
         ("PROFILER_MAX_BUCKETS", "0"),
@@ -352,6 +355,8 @@ fn filters_that_contradict_themselves_are_refused() {
     assert!(refused(all).contains("leaves no process"));
     let mixed = CommandLine { pids: vec![7], include: vec!["a".into()], ..Default::default() };
     assert!(refused(mixed).starts_with("--pid and --include: "));
+    let one = CommandLine { pids: vec![7, 8], exclude: vec!["pid=8".into()], ..Default::default() };
+    assert!(refused(one).starts_with("--pid=8 and --exclude=pid=8: "));
     let zero = CommandLine { pids: vec![0], ..Default::default() };
     assert!(refused(zero).starts_with("--pid=0: "));
 }

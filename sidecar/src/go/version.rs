@@ -62,11 +62,12 @@ impl Version {
 
     /// The experiment it was built with that lays the runtime's structures out in another way, if any: lock ranking puts a rank in front of each lock.
     ///
-    /// Sources: runtime/lockrank_on.go (`lockRankStruct`), cmd/link (the version ends with ` X:` and what differs from the release's experiments).
+    /// Sources: runtime/lockrank_on.go (`lockRankStruct`), cmd/link/internal/ld/main.go: the version ends with ` X:`, from 1.26 on with `-X:`, and what differs from the
+    /// release's experiments.
     #[must_use]
     pub fn other_layout(&self) -> Option<&'static str> {
         const RANKED: &str = "staticlockranking";
-        let (_, experiments) = self.text.split_once(" X:")?;
+        let (_, experiments) = self.text.split_once(" X:").or_else(|| self.text.split_once("-X:"))?;
         let named = experiments.split([',', ' ']).any(|name| name == RANKED);
         named.then_some(RANKED)
     }
@@ -110,10 +111,15 @@ mod tests {
     #[test]
     fn an_experiment_that_moves_things_is_told() {
         let told = |text| Version::parse(text).other_layout();
-        for text in ["go1.26.8 X:staticlockranking", "go1.26.8 X:nodwarf5,staticlockranking"] {
+        for text in [
+            "go1.24.13 X:staticlockranking",
+            "go1.26.8-X:staticlockranking",
+            "go1.27.0-X:nodwarf5,staticlockranking",
+            "go1.27-fips X:staticlockranking",
+        ] {
             assert_eq!(told(text), Some("staticlockranking"), "{text}");
         }
-        assert_eq!(["go1.26.8", "go1.26.8 X:nostaticlockranking", "go1.26.8 X:"].map(told), [None; 3]);
+        assert_eq!(["go1.26.8", "go1.26.8-X:nostaticlockranking", "go1.25.11 X:"].map(told), [None; 3]);
     }
 
     #[test]

@@ -111,6 +111,12 @@ impl Binary {
         Self { build_ids: build_ids(Some(&elf), hash), elf: Some(elf), go, split: None, frames: None }
     }
 
+    /// The file.
+    #[cfg(test)]
+    pub(super) fn elf(&self) -> Option<&elf::File> {
+        self.elf.as_deref()
+    }
+
     /// Bytes of memory that its symbols take.
     pub(super) fn symbol_bytes(&self) -> usize {
         [self.elf.as_deref(), self.split.as_ref()].into_iter().flatten().map(elf::File::symbol_bytes).sum()

@@ -202,6 +202,12 @@ impl Namer {
         self.bytes + self.kernel.bytes()
     }
 
+    /// Bytes of those that [`Self::forget`] lets go: of processes.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.bytes
+    }
+
     /// How many binaries are open.
     #[must_use]
     pub fn open_binaries(&self) -> usize {

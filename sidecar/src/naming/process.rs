@@ -55,9 +55,12 @@ impl Process {
         let is_retried = |at: u64| {
             retried.get(retried.partition_point(|range| range.end <= at)).is_some_and(|range| range.start <= at)
         };
-        self.spots.retain(|(address, call), _| !is_retried(within(*address, *call)));
-        self.bytes = self.spots.values().map(Spot::bytes).sum();
-        self.forget_stacks();
+        let before = self.spots.len();
+        self.spots.retain(|(address, call), spot| spot.is_named || !is_retried(within(*address, *call)));
+        if self.spots.len() < before {
+            self.bytes = self.spots.values().map(Spot::bytes).sum();
+            self.forget_stacks();
+        }
     }
 
     /// Whether its mappings cannot be read.
@@ -201,40 +204,53 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use super::super::binary::Found;
-    use super::super::space::Source;
+    use super::super::space::{Image, Source};
     use super::*;
 
-    /// Check that what has no name because its file could not be opened is asked for again, opened first or opened anew, that what is named stays, and that nothing is asked
-    /// before it is time.
+    /// Check that what has no name because its file could not be opened, or not again, is asked for once more when it is time to, and that all that is named stays.
     #[test]
     fn a_file_that_could_not_be_had_is_tried_again() {
         let own = target::Process::find(std::process::id()).unwrap();
-        let (mut process, mut reader, now) = (Process::new(own, 0), Reader::default(), Instant::now());
-        // One of the program, and one of a library that the program maps: both have code.
-        let ours = a_file_that_could_not_be_had_is_tried_again as fn() as usize as u64;
-        let theirs = libc_function();
-        let is_named = |process: &mut Process, reader: &mut Reader, address, now| {
-            process.refresh(reader, now);
-            process.spot(address, Call::Interrupted, reader, now).is_named
+        let (mut process, mut later) = (Process::new(own, 0), Instant::now());
+        // Two of the program, and one of a library that the program maps: both have code.
+        let [ours, other] = [a_file_that_could_not_be_had_is_tried_again as fn(), other_function as fn()];
+        let [ours, other, theirs] = [ours as usize as u64, other as usize as u64, libc_function()];
+        let is_named = |process: &mut Process, address, now| {
+            // Nothing that was open stays so.
+            let mut reader = Reader::default();
+            process.refresh(&mut reader, now);
+            process.spot(address, Call::Interrupted, &mut reader, now).is_named
         };
-        assert!(is_named(&mut process, &mut reader, ours, now) && is_named(&mut process, &mut reader, theirs, now));
-        let part = process.space.part_at(ours).unwrap();
-        let image = process.space.errand(part, Vec::new()).unwrap().image.unwrap();
-        let Source::File(identity) = image.source else { panic!("{image:?}") };
-        let kept = Arc::as_ptr(process.spots[&(theirs, Call::Interrupted)].shown.as_ref().unwrap());
-        let mut later = now;
+        assert!([ours, other, theirs].into_iter().all(|address| is_named(&mut process, address, later)));
+        let shown = |process: &Process, address| process.spots[&(address, Call::Interrupted)].shown.clone().unwrap();
+        let kept = [other, theirs].map(|address| shown(&process, address));
+        let image = |process: &Process, address| {
+            let part = process.space.part_at(address).unwrap();
+            (part, process.space.errand(part, Vec::new()).unwrap().image.unwrap())
+        };
+        let ((part, image_of_ours), (_, image_of_theirs)) = (image(&process, ours), image(&process, theirs));
+        let Source::File(identity) = image_of_ours.source else { panic!("{image_of_ours:?}") };
+        let keep = |process: &mut Process, source| {
+            process.bytes -= process.spots.remove(&(ours, Call::Interrupted)).map_or(0, |spot| spot.bytes());
+            process.keep(Answer { part, image: Image { source, ..image_of_ours.clone() }, spots: Vec::new() });
+        };
         for source in [Source::Lost(identity), Source::Nothing] {
-            let bare = process.space.bare(ours).unwrap();
-            let spots = vec![(ours, Call::Interrupted, Spot::of(ours, &bare, &Found::default()))];
-            process.keep(Answer { part, image: super::super::space::Image { source, ..image.clone() }, spots });
-            assert!(!is_named(&mut process, &mut reader, ours, later + Duration::from_secs(5)), "{source:?}");
-            later += Duration::from_secs(11);
-            assert!(is_named(&mut process, &mut reader, ours, later), "{source:?}");
+            keep(&mut process, source);
+            assert!(!is_named(&mut process, ours, later + Duration::from_secs(5)), "{source:?}");
+            later += Duration::from_secs(600);
+            assert!(is_named(&mut process, ours, later), "{source:?}");
         }
-        assert_eq!(Arc::as_ptr(process.spots[&(theirs, Call::Interrupted)].shown.as_ref().unwrap()), kept);
+        // It is opened again, and is another one.
+        keep(&mut process, image_of_theirs.source);
+        assert!(!is_named(&mut process, ours, later));
+        assert!(matches!(image(&process, ours).1.source, Source::Lost(_)));
+        let are_same =
+            [other, theirs].map(|address| shown(&process, address)).iter().zip(&kept).all(|(a, b)| Arc::ptr_eq(a, b));
+        assert!(are_same, "what is named was looked up again");
         assert_eq!(process.bytes, process.spots.values().map(Spot::bytes).sum::<usize>());
     }
+
+    fn other_function() {}
 
     /// Where the C library has `getpid`.
     fn libc_function() -> u64 {

@@ -18,7 +18,7 @@ pub(super) struct Spot {
     shown_by_panic: Option<Arc<Location>>,
     /// What the physical function is to its caller.
     pub(super) role: Role,
-    /// How far the stack pointer is below the return address, of Go.
+    /// How far the stack pointer is below the return address, of Go, and of the kernel's library where it has no frame.
     pub(super) depth: Option<i32>,
     /// Whether its function sets the stack pointer as it likes, so that the depth may say nothing.
     pub(super) writes_sp: bool,
@@ -45,7 +45,7 @@ pub(super) enum Part {
     GoYield,
     /// Go's handler of signals: what stands behind it was interrupted, not calling.
     GoSignal,
-    /// The kernel's in every process: Go calls it without leaving the goroutine, and it has frame pointers where it has frames.
+    /// The kernel's library in every process, which has frame pointers where it has frames.
     Vdso,
     /// Anything else.
     Native,

@@ -7,6 +7,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
 use profiler_proto::loss::{Degraded, Flaw};
+use profiler_sidecar_ebpf::FRAMES;
 
 use super::frame::Location;
 use super::mend::{Interrupted, Machine, Top};
@@ -68,11 +69,12 @@ enum Way {
 impl Way {
     /// That of a stack whose walk came by these.
     fn of(spots: &[Spot]) -> Option<Self> {
-        let (leaf, last) = (spots.first()?, spots.last()?);
-        match last.part {
-            Part::GoGrowth => (!is_yielding(spots)).then_some(Self::ForRoom),
-            _ => (leaf.entry.is_none() && leaf.part != Part::Vdso).then_some(Self::IntoC),
+        if spots.last()?.part == Part::GoGrowth {
+            return (!is_yielding(spots)).then_some(Self::ForRoom);
         }
+        // Go and C both call the kernel's library.
+        let code = spots.iter().find(|spot| spot.part != Part::Vdso)?;
+        code.entry.is_none().then_some(Self::IntoC)
     }
 }
 
@@ -96,7 +98,7 @@ impl Walk<'_> {
 
     /// The same of one that was not seen before.
     fn named(&mut self, sample: &Sample, mended: &Mended) -> Walked {
-        let (mut spots, mut last) = self.spots(&mended.addresses, sample.end);
+        let (mut spots, mut last) = self.spots(&mended.addresses, sample);
         if mended.is_astray && last == Last::Root {
             last = Last::Lost;
         }
@@ -172,13 +174,11 @@ impl Walk<'_> {
         let interrupted = Interrupted { registers: sample.registers, top: &sample.top, machine: Machine::HERE };
         if first.entry.is_none() {
             let depth = first.depth.filter(|_| first.part == Part::Vdso);
-            let caller = depth.and_then(|depth| interrupted.caller(depth));
-            return match caller.filter(|caller| self.spot(*caller, Call::Return).is_named) {
-                Some(caller) => {
-                    Mended { addresses: [&[leaf, caller], behind].concat(), top: TopState::Mended, is_astray: false }
-                }
-                None => as_it_is(TopState::Whole),
-            };
+            let Some(depth) = depth else { return as_it_is(TopState::Whole) };
+            let caller = interrupted.caller(depth).filter(|caller| self.spot(*caller, Call::Return).is_named);
+            let Some(caller) = caller else { return as_it_is(TopState::Unmended) };
+            let addresses = [&[leaf, caller], behind].concat();
+            return Mended { addresses, top: TopState::Mended, is_astray: false };
         }
         // What the table says of a function that sets the stack pointer counts only where the frame pointer bears it out.
         let mut is_doubtful = first.writes_sp;
@@ -186,7 +186,7 @@ impl Walk<'_> {
             let call = if pc == leaf { Call::Interrupted } else { Call::Return };
             let spot = self.spot(pc, call);
             is_doubtful |= spot.writes_sp;
-            spot.depth
+            spot.depth.filter(|_| spot.entry.is_some())
         });
         let with = |callers: &[u64], behind: &[u64], is_astray| {
             let addresses = [&[leaf], callers, behind].concat();
@@ -208,7 +208,7 @@ impl Walk<'_> {
     }
 
     /// What is known of each address, up to the root or to where the walk went wrong.
-    fn spots(&mut self, addresses: &[u64], end: End) -> (Vec<Spot>, Last) {
+    fn spots(&mut self, addresses: &[u64], sample: &Sample) -> (Vec<Spot>, Last) {
         let mut spots: Vec<Spot> = Vec::with_capacity(addresses.len());
         let mut call = Call::Interrupted;
         for (number, address) in addresses.iter().enumerate() {
@@ -237,9 +237,9 @@ impl Walk<'_> {
             }
         }
         let is_native = spots.last().is_some_and(|spot| matches!(spot.part, Part::Native | Part::Main | Part::Vdso));
-        let last = match end {
+        let last = match sample.end {
             // Code without frame pointers may have a zero in the register.
-            End::Root if is_native && addresses.len() == 1 => Last::Lost,
+            End::Root if is_native && sample.user.len() <= 1 => Last::Lost,
             End::Root => Last::Root,
             End::Cut => Last::Cut,
             End::Lost => Last::Lost,
@@ -269,7 +269,8 @@ impl Walk<'_> {
                 return Some(Left { behind: left, last: Last::Root, way });
             }
         }
-        Some(Left { behind: left, last: Last::Lost, way })
+        let last = if sample.saved.len() > FRAMES { Last::Cut } else { Last::Lost };
+        Some(Left { behind: left, last, way })
     }
 
     /// Says at the root what is missing, with the goroutine's function where that is known.

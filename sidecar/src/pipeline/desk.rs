@@ -383,7 +383,7 @@ impl Desk {
     }
 
     pub(super) fn held(&self) -> u64 {
-        (self.namer.bytes() + self.aggregate.bytes()) as u64
+        (self.namer.held() + self.aggregate.bytes()) as u64
     }
 
     pub(super) fn figures(&self) -> Figures {

@@ -231,8 +231,8 @@ impl Task {
             return true;
         }
         self.fail(&failed);
-        // What was read from outside meanwhile has told the same time already.
-        let wanted = self.pulls.wanted(&whose.targets).unwrap_or_default();
+        // What is read from outside by now has told the same time already, or tells from then on: what came between may be lost, and is never told twice.
+        let wanted = self.pulls.wanted(&whose.targets).unwrap_or_else(|| asked.clone());
         let is_wanted = |of: &Asked| wanted.contains(of);
         let told = told.into_iter().filter(|what| is_wanted(&Asked::Kept(*what))).collect();
         if let Some(target) = whose.one().filter(|target| self.pulls.is_captured && is_captured(target)) {

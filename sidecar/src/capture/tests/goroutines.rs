@@ -53,7 +53,7 @@ fn a_goroutine_without_a_number_is_tried_again_and_left_out() {
         .with(0x20000, &goroutine(8, status::RUNNING, (0x80000, 0x80100), (0x1010, 0x80040)));
     let all = goroutines(&memory, &Text, &VARIABLES, &layout(), 100).unwrap().unwrap();
     let ids: Vec<_> = all.list.iter().map(|goroutine| goroutine.id).collect();
-    assert_eq!((ids, all.changed, all.broken), (vec![8], 1, 0));
+    assert_eq!((ids, all.changed, all.nascent, all.broken), (vec![8], 1, 1, 0));
 }
 
 #[test]

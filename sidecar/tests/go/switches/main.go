@@ -32,10 +32,24 @@ func grows() {
 		done := make(chan bool)
 		go func() {
 			deeper(400)
-			close(done)
+			done <- true
 		}()
 		<-done
 	}
+	for i := 0; i < 1000; i++ {
+		done := make(chan bool)
+		go wide(done)
+		<-done
+	}
+}
+
+// wide needs more than there is from the first instruction of its goroutine on.
+//
+//go:noinline
+func wide(done chan bool) {
+	var room [64 << 10]byte
+	room[len(os.Args)] = 1
+	done <- room[len(os.Args)] == 1
 }
 
 //go:noinline
