@@ -45,6 +45,8 @@ pub(super) fn encode(
 
 fn label(key: &str, value: &Value, unit: &str, text: &mut impl FnMut(&str) -> i64) -> Option<Label> {
     if let Value::Int(num) = *value {
+        // Readers take a label of nothing but a key for none. Without a unit, its key stands for that (pprof's `Profile.NumLabelUnits`).
+        let unit = if num == 0 && unit.is_empty() { key } else { unit };
         return Some(Label { key: text(key), num, num_unit: text(unit), ..Label::default() });
     }
     let value = value.to_string();

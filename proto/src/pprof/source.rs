@@ -231,10 +231,12 @@ impl<'a> Source<'a> {
         let mut values = values.collect::<Result<Vec<_>, _>>()?;
         let value = if values.len() == 1 { values.remove(0) } else { Value::List(values.into()) };
         let Some(&(i, first)) = labels.first() else { return Ok(Attribute::default()) };
+        // Of zero, the key that stands for a unit is none.
+        let num_unit = if first.num == 0 && first.num_unit == first.key { 0 } else { first.num_unit };
         Ok(Attribute {
             key: self.string(first.key, into, &|| format!("{}.label[{i}].key", path()))?,
             value,
-            unit: self.string(first.num_unit, into, &|| format!("{}.label[{i}].num_unit", path()))?,
+            unit: self.string(num_unit, into, &|| format!("{}.label[{i}].num_unit", path()))?,
         })
     }
 

@@ -151,8 +151,11 @@ impl Plan {
         };
         let texts: Vec<_> = self.strings.iter().map(|text| dictionary.strings.intern_str(text)).collect();
         for (key, value, unit) in &self.attributes {
-            let unit = if matches!(value, Value::Int(_)) { pick(&texts, *unit) } else { Default::default() };
-            let attribute = Attribute { key: pick(&texts, *key), value: value.clone(), unit };
+            let (key, unit) = (pick(&texts, *key), pick(&texts, *unit));
+            // Of zero, pprof has the key stand for no unit.
+            let has_unit = matches!(value, Value::Int(number) if *number != 0 || unit != key);
+            let unit = if has_unit { unit } else { Default::default() };
+            let attribute = Attribute { key, value: value.clone(), unit };
             ids.attributes.push(dictionary.attributes.intern(attribute));
         }
         for (start, size, filename, attributes) in &self.mappings {

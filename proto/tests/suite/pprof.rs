@@ -119,6 +119,20 @@ fn labels_and_mapping_come_back() {
     assert_eq!(memory.dictionary.strings.text(size.unit), "By");
 }
 
+/// Check that a number of zero, which is written with its key for a unit, comes back as it was.
+#[test]
+fn a_label_of_zero_is_one() {
+    let mut set = checkout();
+    let zero = set.dictionary.attribute("cpu.logical_number", 0);
+    set.profiles[0].samples[0].attributes = set.dictionary.attribute_set([zero]);
+    let again = decoded(&pprof::encode(&set));
+    let number = again.dictionary.attributes_of(again.profiles[0].samples[0].attributes).next().unwrap();
+    assert_eq!(number, ("cpu.logical_number", &Value::Int(0)));
+    assert!(
+        again.dictionary.attributes.iter().all(|attribute| again.dictionary.strings.text(attribute.unit).is_empty())
+    );
+}
+
 /// Check that on-CPU samples with a time that does not follow from them stay two profiles, and two columns.
 #[test]
 fn cpu_time_that_does_not_follow_is_kept() {

@@ -9,7 +9,7 @@ mod places;
 mod tests;
 mod threads;
 
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, UNIX_EPOCH};
 
 use profiler_proto::hash::Map;
 use profiler_proto::loss::{Loss, STACKS};
@@ -140,4 +140,18 @@ fn merged(samples: Vec<Sample>) -> Vec<Sample> {
         }
     }
     merged
+}
+
+/// A CPU profile of the time until now in which nothing was sampled: what has no sample type cannot be read as a profile.
+#[must_use]
+pub fn without_samples(rate_hz: u32, took: Duration) -> ProfileSet {
+    let mut set = ProfileSet::default();
+    let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).max(1);
+    set.profiles.push(Profile {
+        kind: Kind::cpu(&mut set.dictionary, 1_000_000_000 / i64::from(rate_hz.max(1))),
+        time_unix_nanos: nanos(UNIX_EPOCH.elapsed().unwrap_or_default().saturating_sub(took)),
+        duration_nanos: nanos(took),
+        ..Profile::default()
+    });
+    set
 }

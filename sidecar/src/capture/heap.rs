@@ -147,7 +147,9 @@ pub fn heap<M: Memory>(
     // Where nothing is published yet, all is counted: few records have come together by then, which are read once more.
     // Of records that were not asked for nothing is known.
     let is_left_out = heap.walk.taken == 0 && heap.walk.beyond + heap.walk.over_work > 0;
-    if !is_left_out && heap.records.iter().all(Record::is_empty) {
+    // Those that were read may merely have nothing, where others were not read.
+    let is_partial = !heap.walk.is_whole() && has_collected(memory, variables)?;
+    if !is_left_out && !is_partial && heap.records.iter().all(Record::is_empty) {
         // One at a time: there is room for one.
         drop(heap);
         heap = read(State::NoCollection)?;

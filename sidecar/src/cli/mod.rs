@@ -45,11 +45,19 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Logs to standard error what `PROFILER_LOG` or `RUST_LOG` asks for: `info` where neither does.
+/// Logs to standard error what `PROFILER_LOG` or `RUST_LOG` asks for: `info` where neither does, or asks for what is no level.
 fn log() {
-    let asked = ["PROFILER_LOG", "RUST_LOG"].iter().find_map(|name| std::env::var(name).ok().filter(|v| !v.is_empty()));
-    let filter = EnvFilter::builder().parse_lossy(asked.as_deref().unwrap_or("info"));
+    const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
+    let variable = |name: &'static str| Some((name, std::env::var(name).ok().filter(|value| !value.is_empty())?));
+    let asked = ["PROFILER_LOG", "RUST_LOG"].into_iter().find_map(variable);
+    // A word alone would be the name of a module, of which all is logged, and nothing else.
+    let is_level = |value: &str| value.contains(['=', ',']) || LEVELS.contains(&value.to_ascii_lowercase().as_str());
+    let level = asked.as_ref().map(|(_, value)| &**value).filter(|value| is_level(value));
+    let filter = EnvFilter::builder().parse_lossy(level.unwrap_or("info"));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
+    if let Some((name, value)) = asked.filter(|(_, value)| !is_level(value)) {
+        tracing::warn!("{name}={value:?} is no level: error, warn, info or debug is; info is logged");
+    }
 }
 
 fn run(arguments: RunArguments) -> ExitCode {

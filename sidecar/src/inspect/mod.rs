@@ -100,9 +100,17 @@ pub fn contention(asked: &ContentionArguments) -> Result<Said, Error> {
     let source = Source::find(asked.pid)?;
     let kind = if asked.mutex { Kind::Mutex } else { Kind::Block };
     let contention = source.contention(kind, Bounds { buckets: asked.max_buckets, ..Bounds::default() })?;
-    let set = built(&source, |builder, window| builder.contention(&contention, window));
+    let mut set = built(&source, |builder, window| builder.contention(&contention, window));
     match &asked.output {
-        Some(file) => Ok(Said { shown: filed(&set, "delay", file)?, remarks: contention::remarks(&contention) }),
+        // Go's own files have one period type for both kinds, so that they can be compared.
+        Some(file) => {
+            let contentions = set.profiles.first().map(|profile| profile.kind.sample_type);
+            set.profiles
+                .iter_mut()
+                .zip(contentions.into_iter().cycle())
+                .for_each(|(profile, of)| profile.kind.period_type = of);
+            Ok(Said { shown: filed(&set, "delay", file)?, remarks: contention::remarks(&contention) })
+        }
         None => Ok(contention::text(&source, &contention, &set, asked.rows).into()),
     }
 }
@@ -121,5 +129,8 @@ fn built(source: &Source, fill: impl FnOnce(&mut Builder<'_>, Window)) -> Profil
     let now = UNIX_EPOCH.elapsed().map_or(1, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX));
     let mut builder = Builder::new(source, resource);
     fill(&mut builder, Window { start_unix_nanos: now, duration_nanos: 1 });
-    builder.finish()
+    let mut set = builder.finish();
+    // A moment has no length, in Go's own files, too.
+    set.profiles.iter_mut().for_each(|profile| profile.duration_nanos = 0);
+    set
 }

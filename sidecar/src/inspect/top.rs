@@ -162,7 +162,7 @@ fn on_processors(
         return Ok(format!("{text}; {size} bytes in {}\n", plain(&file.path().display().to_string())));
     }
     if stacks == 0 {
-        return Ok(format!("{text}: {}\n", why_none(pipeline, process)));
+        return Ok(format!("{text}: {}\n", why_none(pipeline, process)?));
     }
     // One process has one window, or one for each program that it ran.
     for set in &sets {

@@ -96,7 +96,9 @@ impl Privilege {
                 "CPU sampling by eBPF: possible, of processes of the same user that may do no more than we"
             }
             Tier::NoEbpf => "no eBPF: CPU is not sampled; heap and goroutines can be read",
-            Tier::None => "neither eBPF nor others' memory: profiles are only received and pulled",
+            Tier::None => {
+                "neither eBPF nor others' memory: profiles are received and pulled, and heap and goroutines read of programs of the same user"
+            }
         };
         match tier {
             Tier::Full => tracing::info!("privilege `{tier}`: {can}"),

@@ -9,13 +9,14 @@ use std::fs::{self, File};
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 use clap::builder::{PathBufValueParser, TypedValueParser};
-use profiler_proto::model::{Kind, Profile, Value, join};
+use profiler_proto::model::{Value, join};
 use profiler_proto::svg::{self, Graph};
 use profiler_proto::{ProfileSet, folded, pprof};
 
+use crate::assemble::without_samples;
 use crate::error::Error;
 use crate::text::profiles;
 
@@ -75,7 +76,7 @@ fn drawn(set: &ProfileSet, kind: &str) -> String {
 pub fn joined(mut sets: Vec<ProfileSet>, rate_hz: u32, took: Duration) -> ProfileSet {
     let is_one = sets.len() < 2;
     if is_one && sets.iter().all(pprof::is_capture) {
-        return sets.pop().unwrap_or_else(|| empty(rate_hz, took));
+        return sets.pop().unwrap_or_else(|| without_samples(rate_hz, took));
     }
     let labelled: Vec<_> = sets
         .iter()
@@ -86,18 +87,6 @@ pub fn joined(mut sets: Vec<ProfileSet>, rate_hz: u32, took: Duration) -> Profil
         })
         .collect();
     join(&labelled)
-}
-
-fn empty(rate_hz: u32, took: Duration) -> ProfileSet {
-    let mut set = ProfileSet::default();
-    let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).max(1);
-    set.profiles.push(Profile {
-        kind: Kind::cpu(&mut set.dictionary, 1_000_000_000 / i64::from(rate_hz.max(1))),
-        time_unix_nanos: nanos(UNIX_EPOCH.elapsed().unwrap_or_default().saturating_sub(took)),
-        duration_nanos: nanos(took),
-        ..Profile::default()
-    });
-    set
 }
 
 /// Where a capture is written to.

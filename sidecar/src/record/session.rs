@@ -75,7 +75,7 @@ pub fn main(options: &Options) -> Result<(), Error> {
     finish(options, windows.sets(), counted, begun.elapsed())?;
     // What was lost says why by itself.
     if samples == 0 && counted.1.total() == 0 {
-        tracing::warn!("nothing was sampled: {}", why_none(&pipeline, process));
+        tracing::warn!("nothing was sampled: {}", why_none(&pipeline, process)?);
     }
     Ok(())
 }

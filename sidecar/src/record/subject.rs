@@ -25,14 +25,18 @@ pub fn process_of(pid: u32) -> Result<Process, Error> {
 }
 
 /// Why there is no sample of a process.
-#[must_use]
-pub fn why_none(pipeline: &Pipeline, process: Process) -> String {
+///
+/// # Errors
+/// The same, where there can be none.
+pub fn why_none(pipeline: &Pipeline, process: Process) -> Result<&'static str, Error> {
     let target = pipeline.targets().into_iter().find(|target| target.process == process);
-    match target {
-        Some(target) if target.is_below => BELOW.to_owned(),
-        Some(target) => target.profiled.as_ref().err().map_or_else(|| IDLE.to_owned(), ToString::to_string),
-        None => IDLE.to_owned(),
-    }
+    let why = match target {
+        Some(target) if target.is_below => Some(BELOW.to_owned()),
+        Some(target) => target.profiled.as_ref().err().map(ToString::to_string),
+        None => None,
+    };
+    let what = format!("nothing was sampled of process {}", process.pid());
+    why.map_or(Ok(IDLE), |why| Err(Error::new(what, why, "`profiler-sidecar doctor` says what can be sampled here")))
 }
 
 const IDLE: &str = "it spent no time on a processor";

@@ -15,7 +15,7 @@ use super::pulls::{Pulls, Sink, Task, is_captured};
 use super::whose::Whose;
 use crate::discover::Target;
 use crate::pull::listening::{Listeners, Reached, Socket};
-use crate::pull::{Asked, Endpoint, Puller};
+use crate::pull::{Endpoint, Puller};
 use crate::target::Process;
 
 /// How often others are looked for, at least.
@@ -57,7 +57,7 @@ impl Pulls {
 
     fn wants(&self, target: &Arc<Target>) -> bool {
         let asked = self.wanted(std::slice::from_ref(target));
-        is_captured(target) && asked.is_some_and(|asked| asked.iter().any(|of| matches!(of, Asked::Kept(_))))
+        is_captured(target) && asked.is_some_and(|asked| !asked.is_empty())
     }
 
     /// Tries those sockets of a process whose time it is, if nobody does; asks at the first at which profiles are served.

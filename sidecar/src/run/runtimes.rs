@@ -126,7 +126,10 @@ fn try_read(target: &Target, of: Of, bounds: Bounds) -> Result<ProfileSet, Error
         Of::Goroutines => _ = builder.goroutines(&source.goroutines(bounds)?, window),
         Of::Contention(kind) => builder.contention(&source.contention(kind, bounds)?, window),
     }
-    Ok(builder.finish())
+    let mut set = builder.finish();
+    // A moment has no length, in Go's own files, too.
+    set.profiles.iter_mut().for_each(|profile| profile.duration_nanos = 0);
+    Ok(set)
 }
 
 #[cfg(test)]

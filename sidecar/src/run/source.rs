@@ -12,12 +12,13 @@ use std::time::Duration;
 use profiler::export::Exporter;
 use profiler::serve::{CaptureError, CaptureFuture, Snapshot, Source, Target};
 use profiler::{Ledger, Stats};
+use profiler_proto::ProfileSet;
 use profiler_proto::loss::Loss;
 use tokio::sync::oneshot;
 
 use super::readers::Readers;
 use super::{captures, pulls, runtimes, stats};
-use crate::assemble::Granularity;
+use crate::assemble::{Granularity, without_samples};
 use crate::budget::Judgement;
 use crate::capture::{Bounds, What};
 use crate::config::Config;
@@ -178,6 +179,16 @@ impl Handle {
         self.view().sampling && is_sampled(target)
     }
 
+    /// What is captured where there was no sample.
+    fn without_samples(&self, duration: Duration) -> Result<Vec<ProfileSet>, CaptureError> {
+        let view = self.view();
+        if !view.targets.iter().any(|target| is_sampled(target)) {
+            return Err(CaptureError::NoProcess);
+        }
+        let rate_hz = view.judgement.map_or(view.wanted_hz, |judgement| judgement.rate_hz);
+        Ok(vec![without_samples(rate_hz, duration)])
+    }
+
     fn view(&self) -> MutexGuard<'_, View> {
         // Fields are replaced whole.
         self.view.lock().unwrap_or_else(PoisonError::into_inner)
@@ -216,11 +227,13 @@ impl Source for Handle {
             return Box::pin(ready(Err(CaptureError::NoProcess)));
         }
         let (reply, outcome) = oneshot::channel();
+        let handle = self.clone();
         // Whoever asked may have gone.
         let tapped = Box::new(move |named| drop(reply.send(named)));
         drop(self.commands.send(Command::Capture { duration, pid, tapped }));
         Box::pin(async move {
             match outcome.await {
+                Ok(Some(named)) if named.is_empty() => handle.without_samples(duration),
                 Ok(Some(named)) => Ok(assembled(&named, &Loss::default(), Granularity::Addresses)),
                 Ok(None) => Err(CaptureError::TooMany),
                 Err(_) => Err(CaptureError::Off),

@@ -186,6 +186,24 @@ fn a_process_is_recorded() {
     shares.assert_as_built(0.95);
 }
 
+/// Checks that Go's own pprof shows the processor as a label: of the first one, which is 0, too.
+fn shows_processors(file: &Path, last: &str) {
+    let shown = || {
+        let mut pprof = Command::new("go");
+        let ran = pprof.args(["tool", "pprof", "-tags"]).arg(file).output().expect("go: run `make setup`");
+        String::from_utf8(ran.stdout).unwrap()
+    };
+    let is_shown =
+        |text: &str, number: &str| text.lines().any(|line| line.trim_end().ends_with(&format!("%): {number}")));
+    assert!(is_shown(&shown(), last), "{last}: {}", shown());
+    let mut set = decode(&std::fs::read(file).unwrap());
+    let zero = set.dictionary.attribute("cpu.logical_number", 0);
+    let zero = set.dictionary.attribute_set([zero]);
+    set.profiles[0].samples.iter_mut().for_each(|sample| sample.attributes = zero);
+    std::fs::write(file, pprof::encode(&set)).unwrap();
+    assert!(is_shown(&shown(), "0"), "{}", shown());
+}
+
 /// Check that a recording says, if asked, which processor each sample was taken on, and else does not.
 #[test]
 fn a_recording_tells_processors_if_asked() {
@@ -210,6 +228,7 @@ fn a_recording_tells_processors_if_asked() {
         seen
     };
     let told = processors(&["--processors"]);
+    shows_processors(&output, last);
     let (all, there) = (told.values().sum::<i64>(), told.get(&last.parse().ok()).copied().unwrap_or(0));
     // What comes before it is bound runs anywhere.
     assert!(all > 20 && there * 10 > all * 8 && !told.contains_key(&None), "{last}: {told:?}");
