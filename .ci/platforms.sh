@@ -50,6 +50,16 @@ on_aarch64_kernel() (
         platform_cargo test --locked --package profiler-sidecar --test kernel --target aarch64-unknown-linux-gnu -- --test-threads=1 "${of_each_kind[@]}"
 )
 
+# The sidecar's eBPF programs are what the source gives. Built by other tools than those that are committed they have other bytes: they must pass the same tests, of which
+# those that compare samples with CPU time are left to `make torture`.
+ebpf_anew() {
+    .ci/ebpf --compare "$work/objects"
+    local status=$? tests=()
+    [ "$status" = 3 ] || return "$status"
+    [ -n "${TORTURE_SECONDS:-}" ] || tests=("${of_each_kind[@]}")
+    PROFILER_SIDECAR_EBPF_OBJECT=$work/objects/$(uname -m).o kernel_tests "${tests[@]}"
+}
+
 # As static programs. The standard library is built with them; `__fprintf_chk` is glibc's, in messages of the unwinder.
 on_musl() {
     RUSTC_BOOTSTRAP=1 CC_x86_64_unknown_linux_musl=musl-gcc \
