@@ -43,7 +43,7 @@ whether_taken=(a_stack_of a_process_is_told a_published more_labels)
 # The same on aarch64, for which the object is another one.
 on_aarch64_kernel() (
     export PROFILER_TEST_PROGRAMS=$work/programs-aarch64
-    CC=aarch64-linux-gnu-gcc GOARCH=arm64 kernel_tests what_another_machine_needs_is_built || exit 1
+    PROFILER_TEST_CC=aarch64-linux-gnu-gcc GOARCH=arm64 kernel_tests what_another_machine_needs_is_built || exit 1
     CC_aarch64_unknown_linux_gnu=aarch64-linux-gnu-gcc \
         CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
         CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="$root/.ci/machine aarch64" \

@@ -30,6 +30,21 @@ enum To {
     Files,
 }
 
+/// That the SDK refuses the destination of this `place`, which names its own methods.
+pub(super) fn refused(place: &str, why: &str) -> Error {
+    const NAMES: [(&str, &str); 7] = [
+        ("Otlp::grpc", "endpoint"),
+        ("Otlp::http", "endpoint"),
+        ("Pyroscope::new", "endpoint"),
+        ("Parca::new", "endpoint"),
+        ("Otlp::header", "headers"),
+        ("Pyroscope::header", "headers"),
+        ("Parca::header", "headers"),
+    ];
+    let why = NAMES.iter().fold(why.to_owned(), |why, (method, key)| why.replace(method, key));
+    Error::new(format!("{place}: export"), why, "see `run --help`")
+}
+
 impl Export {
     /// The folder that profiles are written to.
     pub(super) fn folder(&self) -> Option<&Path> {

@@ -191,10 +191,15 @@ fn destinations(
         said.value.folder().map(|folder| Said::new(format!("{}: folder", said.origin), folder.to_owned()))
     };
     let folders = file.iter().filter_map(named).collect();
-    let file = file.into_iter().map(|said| said.value.destination(&said.origin)).collect::<Result<Vec<_>, _>>()?;
+    let destination = |said: Said<Export>| Ok((said.value.destination(&said.origin)?, said.origin));
+    let file = file.into_iter().map(destination).collect::<Result<Vec<_>, _>>()?;
     let targets = resolve(Vec::new(), lookup).map_err(refused)?;
     if targets.is_empty() {
-        return Ok((resolve(file, lookup).map_err(refused)?, folders));
+        let target = |(destination, place): (_, String)| {
+            resolve(vec![destination], lookup).map_err(|error| export::refused(&place, &error.to_string()))
+        };
+        let targets = file.into_iter().map(target).collect::<Result<Vec<_>, _>>()?;
+        return Ok((targets.into_iter().flatten().collect(), folders));
     }
     let folder = lookup("PROFILER_FILES_DIR").filter(|folder| !folder.is_empty());
     Ok((targets, folder.map(|folder| Said::new("PROFILER_FILES_DIR", folder.into())).into_iter().collect()))

@@ -96,6 +96,14 @@ fn errors_of_the_file_name_the_line() {
     assert!(glob.starts_with("FILE:4: include=\"[a\": a [ has no ]"), "{glob}");
     let kind = refusal("interval = 10\n");
     assert!(kind.starts_with("FILE:1: invalid type"), "{kind}");
+    for (to, key, told) in [
+        ("otlp-grpc", "endpoint = \"collector:4317\"", ":2: export: endpoint="),
+        ("pyroscope", "endpoint = \"ftp://p\"", ":2: export: endpoint="),
+        ("otlp-http", "endpoint = \"http://c\"\nheaders = { \"a b\" = \"c\" }", ":2: export: headers="),
+    ] {
+        let error = refusal(&format!("\n[[export]]\nto = \"{to}\"\n{key}\n"));
+        assert!(error.contains(told) && !error.contains("::"), "{error}");
+    }
     let export = refusal("\n[[export]]\nto = \"otlp-http\"\n");
     assert!(export.starts_with("FILE:2: export: there is no endpoint"), "{export}");
     let syntax = refusal("rate_hz = \n");

@@ -1,6 +1,6 @@
 //! Programs to sample, built here, or before for a machine without compilers.
 //!
-//! `PROFILER_TEST_PROGRAMS` is their folder then: what is in it is taken as it is, what is not is built into it. `CC` and `GOARCH` say for which
+//! `PROFILER_TEST_PROGRAMS` is their folder then: what is in it is taken as it is, what is not is built into it. `PROFILER_TEST_CC` and `GOARCH` say for which
 //! processor.
 
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -64,7 +64,7 @@ fn c(source: &str, name: &str, milliseconds: u32, flags: impl IntoIterator<Item 
         return Command::new(program);
     }
     let new = folder.join(format!("{name}.{}.{built}", std::process::id()));
-    let mut cc = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
+    let mut cc = Command::new(std::env::var_os("PROFILER_TEST_CC").unwrap_or_else(|| "cc".into()));
     cc.arg("-O1").arg(format!("-DMILLISECONDS={milliseconds}")).args(flags);
     run(cc.arg("-o").arg(&new).arg(source));
     std::fs::rename(&new, &program).unwrap();
