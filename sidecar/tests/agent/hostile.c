@@ -1,7 +1,7 @@
 /* Programs that make it hard for whoever looks at them from outside; MODE says how. Each is busy until it is killed.
      forks   children that end at once, as fast as they come; says of each second how many there were
      maps    120,000 mappings, or as many as the kernel allows; busy in one of the program's own functions
-     frames  frame pointers that run in a circle, that point nowhere, and that cross a page that is not there
+     frames  frame pointers that run in a circle, that point nowhere, that cross a page that is not there, and that are rewritten, with the page that they are on, all the time
      busy    nothing else
      first, second: becomes the other one again and again, so that what is looked up may be another program's */
 #include <stdint.h>
@@ -58,8 +58,27 @@ static void prepare(void) {
     }
 }
 #elif defined(FRAMES)
+#include <pthread.h>
 static uintptr_t circle[4];
 static char *edge;
+static uintptr_t *chain;
+static long page;
+/* Frames that lead to each other, or nowhere, on a page that is there or not. */
+static void *rewrite(void *none) {
+    unsigned long state = 1;
+    for (;;) {
+        for (int i = 0; i < 20000; i++) {
+            state = state * 6364136223846793005UL + 1442695040888963407UL;
+            uintptr_t to = state >> 60 ? (uintptr_t)(chain + (state >> 33) % (page / 8 - 1) / 2 * 2) : state;
+            chain[(state >> 17) % (page / 8)] = state >> 59 & 1 ? to : (uintptr_t)MODE + 4;
+        }
+        mprotect(chain, page, PROT_NONE);
+        usleep(100);
+        mprotect(chain, page, PROT_READ | PROT_WRITE);
+        usleep(1000);
+    }
+    return none;
+}
 /* Busy with this value in the frame pointer. */
 __attribute__((noinline)) static void spin(uintptr_t fp) {
 #if defined(__x86_64__)
@@ -74,11 +93,16 @@ static void work(void) {
     spin(0xdead);
     spin(UINTPTR_MAX - 7);
     spin((uintptr_t)edge - 8);
+    spin((uintptr_t)chain);
 }
 static void prepare(void) {
     circle[0] = (uintptr_t)(circle + 2), circle[1] = (uintptr_t)MODE;
     circle[2] = (uintptr_t)circle, circle[3] = (uintptr_t)MODE;
-    long page = sysconf(_SC_PAGESIZE);
+    page = sysconf(_SC_PAGESIZE);
+    chain = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    chain[0] = (uintptr_t)chain, chain[1] = (uintptr_t)MODE;
+    pthread_t thread;
+    pthread_create(&thread, NULL, rewrite, NULL);
     edge = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     munmap(edge + page, page);
     edge += page;
