@@ -98,6 +98,36 @@ fn the_start_is_told() {
     assert_eq!(run.end(), Some(0));
 }
 
+/// Check that a process that spends no time has a profile without samples, which can be read, and that where nobody can be sampled there is none.
+#[test]
+fn where_there_are_no_samples_there_is_a_profile_of_none() {
+    if !is_root() {
+        return;
+    }
+    let mut sleeping = Command::new("sleep").arg("600").spawn().unwrap();
+    let until = Instant::now() + DEADLINE;
+    for (pid, expected) in [(sleeping.id(), 200), (4_194_303, 404)] {
+        let run = Running::agent(&mut agent(&["run", "--pid", &pid.to_string()]));
+        let page = run.address_after("http://");
+        let answer = loop {
+            let answer = get(&page, "/debug/pprof/profile?seconds=1");
+            // It may not have been seen yet.
+            if answer.status == expected {
+                break answer;
+            }
+            assert!(Instant::now() < until, "{pid}: {} {}", answer.status, run.log());
+        };
+        if expected == 200 {
+            let set = decode(&answer.body);
+            let [profile] = &set.profiles[..] else { panic!("{} profiles", set.profiles.len()) };
+            assert!(profile.kind.is_cpu(&set.dictionary) && profile.samples.is_empty(), "{profile:?}");
+        }
+        assert_eq!(run.end(), Some(0));
+    }
+    sleeping.kill().unwrap();
+    sleeping.wait().unwrap();
+}
+
 /// Check that settings that cannot be end `run` and `--check-config` with 2 and name the place.
 #[test]
 fn settings_that_cannot_be_name_their_place() {

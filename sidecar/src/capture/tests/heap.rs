@@ -28,6 +28,21 @@ fn a_heap_is_unsampled_as_go_does() {
     assert_eq!(record.in_use.unsampled(1), record.in_use);
 }
 
+/// Check that of a list of which only a part was read, where that has nothing yet, it is not said that no garbage was collected once some was.
+#[test]
+fn a_part_without_figures_is_no_heap_without_a_collection() {
+    let header = [0, 0x30000, bucket::MEMORY, 0, 512, 1, 0x1010];
+    let future = [0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 1024, 0, 0, 0, 0, 0];
+    for (collections, state) in [(3, State::Collected), (0, State::NoCollection)] {
+        let memory = roots(0x20000, 524_288)
+            .with(0x20000, &[&header[..], &future].concat())
+            .heap_bucket(0x30000, 0, &[0x1010], [4, 1, 2048, 512])
+            .with(0x1_0000 + collections::COUNT as u64, &[collections]);
+        let heap = heap(&memory, &Text, &VARIABLES, &layout(), 1).unwrap().unwrap();
+        assert_eq!((heap.state, heap.walk.taken, heap.walk.beyond), (state, 1, 1), "{collections}");
+    }
+}
+
 /// Check that where it is not known when the runtime publishes, or it is at it all the time, records may be of several collections, and else are of one.
 #[test]
 fn who_publishes_is_looked_at() {
