@@ -2,6 +2,12 @@
 //!
 //! Made by `drain`, taken by `naming` and `aggregate`.
 
+mod labels;
+
+use std::borrow::Cow;
+
+pub use labels::Labels;
+
 /// A sample of one thread on one processor.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Sample {
@@ -16,8 +22,8 @@ pub struct Sample {
     /// Which of the programs that the process runs one after the other: a number that no other one has ([`crate::bpf::Programs`]). 0: not
     /// known. An odd one: it was becoming another program.
     pub program: u64,
-    /// `comm` of the thread, without the zeros behind it.
-    pub comm: String,
+    /// The thread's name.
+    pub comm: Comm,
     /// Whether it was in the kernel.
     pub in_kernel: bool,
     /// The kernel's addresses then, leaf first, if they were asked for.
@@ -36,7 +42,7 @@ pub struct Sample {
     /// What Go's runtime says of the goroutine that ran.
     pub goroutine: Option<Goroutine>,
     /// Tags: Go's labels of `pprof.Do`.
-    pub labels: Vec<(Vec<u8>, Vec<u8>)>,
+    pub labels: Labels,
     /// Whether labels were more, or longer, than there is room for.
     pub labels_cut: bool,
     /// Tags: the attributes of a published thread context (OTEP 4947), each key as its number in the process context's
@@ -44,6 +50,27 @@ pub struct Sample {
     pub attributes: Vec<(u8, Vec<u8>)>,
     /// The span of a published thread context.
     pub span: Option<Span>,
+}
+
+/// What a thread is called: `comm` of `struct task_struct`, 15 bytes with zeros behind them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Comm(pub [u8; 16]);
+
+impl Comm {
+    /// The name, without the zeros. What is no UTF-8 in it is replaced.
+    #[must_use]
+    pub fn text(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(self.0.split(|byte| *byte == 0).next().unwrap_or_default())
+    }
+}
+
+/// As much of a text as there is room for.
+impl From<&str> for Comm {
+    fn from(text: &str) -> Self {
+        let mut name = [0; 16];
+        name.iter_mut().zip(text.bytes().take(15)).for_each(|(to, from)| *to = from);
+        Self(name)
+    }
 }
 
 /// Registers that a walk begins with.

@@ -33,7 +33,7 @@ impl Context {
     /// That of a sample. A published span goes before one in labels; labels that make up no span stay tags.
     #[must_use]
     pub fn of(sample: &Sample) -> Self {
-        let text = |bytes: &Vec<u8>| String::from_utf8_lossy(bytes).into_owned();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let mut tags: Vec<(String, String)> =
             sample.labels.iter().map(|(key, value)| (text(key), text(value))).collect();
         let span = sample.span.filter(is_whole).or_else(|| span_of(&tags));
@@ -94,10 +94,10 @@ fn number(key: &str, value: &str, digits: usize) -> Option<u128> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sample::Labels;
 
     fn context(labels: &[(&str, &str)]) -> Context {
-        let labels = labels.iter().map(|(key, value)| (key.as_bytes().to_vec(), value.as_bytes().to_vec())).collect();
-        Context::of(&Sample { labels, ..Sample::default() })
+        Context::of(&Sample { labels: labels.iter().copied().collect(), ..Sample::default() })
     }
 
     fn tags(context: &Context) -> Vec<(&str, &str)> {
@@ -150,7 +150,7 @@ mod tests {
     /// Check that a published span goes before labels, unless it is none.
     #[test]
     fn a_published_span_goes_first() {
-        let labels = vec![(b"trace_id".to_vec(), b"1".to_vec()), (b"span_id".to_vec(), b"2".to_vec())];
+        let labels = Labels::from_iter([("trace_id", "1"), ("span_id", "2")]);
         let published = Span { trace_id: [1; 16], span_id: [2; 8] };
         let sample = Sample { labels, span: Some(published), ..Sample::default() };
         assert_eq!(Context::of(&sample), Context { span: Some(published), ..Context::default() });
@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(tags(&context(&[("code.function.name", "f")])), [("label.code.function.name", "f")]);
         let long = context(&[("long", &"é".repeat(2000))]);
         assert_eq!((long.tags[0].1.len(), long.is_cut), (MAX_TEXT, true));
-        let bytes = Sample { labels: vec![(b"k\xff".to_vec(), b"\xfe".to_vec())], ..Sample::default() };
+        let bytes = Sample { labels: Labels::from_iter([(b"k\xff", b"\xfe")]), ..Sample::default() };
         assert_eq!(tags(&Context::of(&bytes)), [("k\u{fffd}", "\u{fffd}")]);
     }
 }

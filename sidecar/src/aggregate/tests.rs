@@ -13,7 +13,7 @@ fn one() -> Process {
 }
 
 fn sample(tid: u32, labels: &[(&str, &str)]) -> Sample {
-    let labels = labels.iter().map(|(key, value)| (key.as_bytes().to_vec(), value.as_bytes().to_vec())).collect();
+    let labels = labels.iter().copied().collect();
     Sample { tid, comm: "work".into(), period_nanos: 100, labels, ..Sample::default() }
 }
 

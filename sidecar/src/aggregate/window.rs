@@ -128,8 +128,8 @@ impl Window {
     fn try_add(&mut self, sample: &Sample, stack: &Stack, processor: Option<u32>, most: usize) -> Result<(), Full> {
         let place = self.place(stack, most)?;
         let mut room = Room { bytes: &mut self.bytes, most };
-        let (tid, name) = if place.is_of_go { (0, "") } else { (sample.tid, sample.comm.as_str()) };
-        let name = known_or(&mut self.names, name, |name| name.into(), name.len(), &mut room).ok_or(Full)?;
+        let (tid, name) = if place.is_of_go { (0, "".into()) } else { (sample.tid, sample.comm.text()) };
+        let name = known_or(&mut self.names, &*name, |name| name.into(), name.len(), &mut room).ok_or(Full)?;
         let context = Context::of(sample);
         let tags = context.tags.as_slice();
         // With little room left there is none for what would be seen once: spans first, then tags.

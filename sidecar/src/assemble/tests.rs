@@ -32,7 +32,7 @@ fn go(address: u64, module: &Arc<Module>) -> Arc<Location> {
 }
 
 fn taken(period_nanos: u64, labels: &[(&str, &str)]) -> sample::Sample {
-    let labels = labels.iter().map(|(key, value)| (key.as_bytes().to_vec(), value.as_bytes().to_vec())).collect();
+    let labels = labels.iter().copied().collect();
     sample::Sample { tid: 9, comm: "shop".into(), period_nanos, labels, ..sample::Sample::default() }
 }
 
@@ -237,6 +237,7 @@ proptest! {
     ) {
         let samples: Vec<_> = samples.into_iter().map(|(places, period, tid, labels)| {
             let frames = places.iter().map(|place| Arc::clone(place.get(&locations))).collect();
+            let labels = labels.into_iter().collect();
             let sample = sample::Sample { tid, period_nanos: period, labels, comm: "ü".into(), ..sample::Sample::default() };
             (sample, naming::Stack { frames, ..naming::Stack::default() })
         }).collect();

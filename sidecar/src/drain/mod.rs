@@ -4,7 +4,7 @@
 
 use profiler_sidecar_ebpf::{Event as Layout, Flag, Kind, LabelHead, Sample as Fixed, TOP};
 
-use crate::sample::{End, Goroutine, Registers, Sample, Span};
+use crate::sample::{Comm, End, Goroutine, Labels, Registers, Sample, Span};
 
 /// What a record says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,7 +66,7 @@ pub fn decode(record: &[u8]) -> Result<Event, Fault> {
 fn sample(pid: u32, mut bytes: Cursor<'_>) -> Result<Sample, Fault> {
     let (tid, cpu) = (bytes.word()?, bytes.word()?);
     let (period_nanos, program) = (bytes.long()?, bytes.long()?);
-    let comm = bytes.take(16)?;
+    let comm = Comm(bytes.array()?);
     let registers = Registers { ip: bytes.long()?, sp: bytes.long()?, fp: bytes.long()?, lr: bytes.long()? };
     let goroutine = Goroutine { id: bytes.long()?, start_pc: bytes.long()? };
     let span = Span { trace_id: bytes.array()?, span_id: bytes.array()? };
@@ -80,7 +80,7 @@ fn sample(pid: u32, mut bytes: Cursor<'_>) -> Result<Sample, Fault> {
         cpu,
         period_nanos,
         program,
-        comm: String::from_utf8_lossy(comm.split(|byte| *byte == 0).next().unwrap_or_default()).into_owned(),
+        comm,
         registers,
         end: if has(Flag::Cut) {
             End::Cut
@@ -95,7 +95,7 @@ fn sample(pid: u32, mut bytes: Cursor<'_>) -> Result<Sample, Fault> {
         saved: bytes.longs(saved)?,
         top: above.get(..usize::from(top)).ok_or(Fault::Short)?.to_vec(),
         goroutine: has(Flag::Goroutine).then_some(goroutine),
-        labels: (0..labels).map(|_| bytes.label()).collect::<Result<_, _>>()?,
+        labels: bytes.labels(labels)?,
         labels_cut: has(Flag::LabelsCut),
         attributes: pairs(bytes.take(attributes.into())?),
         span: (has(Flag::Context) && span != Span::default()).then_some(span),
@@ -159,9 +159,17 @@ impl<'a> Cursor<'a> {
         Ok(bytes.as_chunks().0.iter().copied().map(u64::from_ne_bytes).collect())
     }
 
-    fn label(&mut self) -> Result<(Vec<u8>, Vec<u8>), Fault> {
-        let head = LabelHead { key: self.half()?, value: self.half()? };
-        Ok((self.take(head.key.into())?.to_vec(), self.take(head.value.into())?.to_vec()))
+    fn labels(&mut self, count: u16) -> Result<Labels, Fault> {
+        if count == 0 {
+            return Ok(Labels::default());
+        }
+        // Heads are half as long here as those of the pairs; what may follow them is little.
+        let mut labels = Labels::with_room(self.0.len() + usize::from(count) * size_of::<LabelHead>());
+        for _ in 0..count {
+            let head = LabelHead { key: self.half()?, value: self.half()? };
+            labels.push(self.take(head.key.into())?, self.take(head.value.into())?);
+        }
+        Ok(labels)
     }
 }
 

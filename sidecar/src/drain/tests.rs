@@ -43,7 +43,7 @@ fn a_sample_says_what_was_written() {
         registers: Registers { ip: 0x401000, sp: 0x7ff0, fp: 0x7ff8, lr: 0 },
         top: b"12345678".to_vec(),
         goroutine: Some(Goroutine { id: 42, start_pc: 0x402000 }),
-        labels: vec![(b"key".to_vec(), b"va".to_vec())],
+        labels: Labels::from_iter([("key", "va")]),
         labels_cut: true,
         attributes: vec![(9, b"abc".to_vec())],
         span: Some(Span { trace_id: [5; 16], span_id: [6; 8] }),

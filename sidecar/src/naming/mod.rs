@@ -60,6 +60,8 @@ pub struct Namer {
     bytes: usize,
     /// The number that the last stack got.
     numbers: u64,
+    /// Memory for what is done a stack at a time.
+    words: Vec<u64>,
     /// Counts samples, to tell which process had none for longest.
     clock: u64,
     /// Since when how many processes were looked at in advance.
@@ -122,8 +124,8 @@ impl Namer {
         let Some(known) = self.processes.get_mut(&key) else {
             return Stack { frames: kernel.into(), ..Stack::default() };
         };
-        let (reader, numbers) = (&mut self.reader, &mut self.numbers);
-        let walked = walk::Walk { process: known, reader, numbers, now }.walked(sample);
+        let (reader, numbers, words) = (&mut self.reader, &mut self.numbers, &mut self.words);
+        let walked = walk::Walk { process: known, reader, numbers, words, now }.walked(sample);
         let outcome = walked.outcome;
         let stack = walked.below(kernel);
         known.stats.add(&outcome, &stack);
@@ -135,12 +137,12 @@ impl Namer {
     /// Looks up what samples of a process need that are to be named next, all of it in one go: each by itself costs a wait.
     pub fn learn(&mut self, process: target::Process, samples: &[&Sample], now: Instant) {
         self.reader.keep();
-        let numbers: BTreeSet<u64> = samples.iter().map(|sample| self.reader.number(sample)).collect();
-        for number in numbers {
+        let numbers: Vec<u64> = samples.iter().map(|sample| self.reader.number(sample)).collect();
+        for number in numbers.iter().copied().collect::<BTreeSet<u64>>() {
             let before = self.look((process, number), now);
             let Some(known) = self.processes.get_mut(&(process, number)) else { continue };
-            let own = samples.iter().filter(|sample| self.reader.number(sample) == number);
-            let addresses: Vec<_> = own.flat_map(|sample| walk::addresses_of(sample)).collect();
+            let own = samples.iter().zip(&numbers).filter(|(_, of)| **of == number);
+            let addresses = own.flat_map(|(sample, _)| walk::addresses_of(sample));
             known.learn(addresses, &mut self.reader, now);
             self.bytes = self.bytes.saturating_add(known.bytes()).saturating_sub(before);
         }

@@ -98,7 +98,7 @@ impl Process {
     }
 
     /// Keeps what became of a stack, if it is certain.
-    pub(super) fn keep_stack(&mut self, words: Vec<u64>, walked: &Walked) {
+    pub(super) fn keep_stack(&mut self, words: &[u64], walked: &Walked) {
         if walked.number.is_some() {
             self.stacks.keep(words, walked.clone());
         }

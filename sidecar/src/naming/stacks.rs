@@ -75,8 +75,8 @@ impl Stacks {
     }
 
     /// Keeps it.
-    pub(super) fn keep(&mut self, words: Vec<u64>, walked: Walked) {
-        let bytes = STACK_BYTES + size_of_val(&*words) + size_of_val(&*walked.frames);
+    pub(super) fn keep(&mut self, words: &[u64], walked: Walked) {
+        let bytes = STACK_BYTES + size_of_val(words) + size_of_val(&*walked.frames);
         if self.bytes + bytes > MAX_BYTES {
             *self = Self::default();
         }
@@ -105,11 +105,11 @@ mod tests {
     #[test]
     fn stacks_are_found_by_their_words_within_bounds() {
         let mut stacks = Stacks::default();
-        stacks.keep(vec![1, 2], walked(&["a"]));
+        stacks.keep(&[1, 2], walked(&["a"]));
         assert_eq!(stacks.find(&[1, 2]).map(|walked| walked.frames[0].function().to_owned()), Some("a".to_owned()));
         assert!(stacks.find(&[1]).is_none() && stacks.find(&[2, 1]).is_none());
         for word in 0..10_000 {
-            stacks.keep(vec![word; 50], walked(&["b"; 50]));
+            stacks.keep(&[word; 50], walked(&["b"; 50]));
             assert!(stacks.bytes() <= MAX_BYTES && stacks.find(&[word; 50]).is_some());
         }
         assert!(stacks.find(&[1, 2]).is_none());

@@ -31,15 +31,30 @@ pub(super) struct Walk<'a> {
     pub(super) reader: &'a mut Reader,
     /// The number that the last stack got.
     pub(super) numbers: &'a mut u64,
+    /// What is sought with: kept from stack to stack, for most of them need no other memory.
+    pub(super) words: &'a mut Vec<u64>,
     pub(super) now: Instant,
 }
 
 /// The addresses of a stack, with the callers that were missing.
-struct Mended {
-    addresses: Vec<u64>,
+struct Mended<'a> {
+    /// Those that were put in, with the interrupted one before them; none where nothing was missing.
+    put_in: Vec<u64>,
+    /// Those that the kernel side found behind these.
+    walked: &'a [u64],
     top: TopState,
-    /// Whether what the kernel side found below them is nothing.
+    /// Whether what the kernel side found is nothing.
     is_astray: bool,
+}
+
+impl Mended<'_> {
+    fn addresses(&self) -> impl Iterator<Item = u64> {
+        self.put_in.iter().chain(self.walked).copied()
+    }
+
+    fn len(&self) -> usize {
+        self.put_in.len() + self.walked.len()
+    }
 }
 
 /// How a walk ended, in the end.
@@ -86,19 +101,19 @@ impl Walk<'_> {
             self.process.learn(addresses_of(sample), self.reader, self.now);
         }
         let mended = self.mended(sample);
-        let words = words_of(&mended, sample);
-        if let Some(known) = self.process.stack(&words) {
+        words_of(&mended, sample, self.words);
+        if let Some(known) = self.process.stack(self.words) {
             return known.clone();
         }
         self.process.learn(addresses_of(sample), self.reader, self.now);
         let walked = self.named(sample, &mended);
-        self.process.keep_stack(words, &walked);
+        self.process.keep_stack(self.words, &walked);
         walked
     }
 
     /// The same of one that was not seen before.
-    fn named(&mut self, sample: &Sample, mended: &Mended) -> Walked {
-        let (mut spots, mut last) = self.spots(&mended.addresses, sample);
+    fn named(&mut self, sample: &Sample, mended: &Mended<'_>) -> Walked {
+        let (mut spots, mut last) = self.spots(mended.addresses(), sample);
         if mended.is_astray && last == Last::Root {
             last = Last::Lost;
         }
@@ -152,10 +167,16 @@ impl Walk<'_> {
 
     /// Whether the same addresses mean the same as long as what is known of them stays: what has no name may get one, where the walk went
     /// wrong there may be code later, and the goroutine's function may be known then.
-    fn is_certain(&self, sample: &Sample, mended: &Mended, (spots, last): (&[Spot], Last), outcome: &Outcome) -> bool {
+    fn is_certain(
+        &self,
+        sample: &Sample,
+        mended: &Mended<'_>,
+        (spots, last): (&[Spot], Last),
+        outcome: &Outcome,
+    ) -> bool {
         let start = start_of(sample);
         let is_start_known = start == 0 || self.process.knows(start, Call::Interrupted);
-        let is_closed_off = last == Last::Root || (spots.len() == mended.addresses.len() && is_start_known);
+        let is_closed_off = last == Last::Root || (spots.len() == mended.len() && is_start_known);
         outcome.unnamed == 0 && !outcome.is_closed && is_closed_off
     }
 
@@ -164,9 +185,9 @@ impl Walk<'_> {
     }
 
     /// The addresses with the callers that were missing at the top.
-    fn mended(&mut self, sample: &Sample) -> Mended {
+    fn mended<'s>(&mut self, sample: &'s Sample) -> Mended<'s> {
         let leaf = sample.registers.ip;
-        let as_it_is = |top| Mended { addresses: sample.user.clone(), top, is_astray: false };
+        let as_it_is = |top| Mended { put_in: Vec::new(), walked: &sample.user, top, is_astray: false };
         let Some((_, behind)) = sample.user.split_first().filter(|(first, _)| **first == leaf) else {
             return as_it_is(TopState::Whole);
         };
@@ -177,8 +198,7 @@ impl Walk<'_> {
             let Some(depth) = depth else { return as_it_is(TopState::Whole) };
             let caller = interrupted.caller(depth).filter(|caller| self.spot(*caller, Call::Return).is_named);
             let Some(caller) = caller else { return as_it_is(TopState::Unmended) };
-            let addresses = [&[leaf, caller], behind].concat();
-            return Mended { addresses, top: TopState::Mended, is_astray: false };
+            return Mended { put_in: vec![leaf, caller], walked: behind, top: TopState::Mended, is_astray: false };
         }
         // What the table says of a function that sets the stack pointer counts only where the frame pointer bears it out.
         let mut is_doubtful = first.writes_sp;
@@ -188,16 +208,16 @@ impl Walk<'_> {
             is_doubtful |= spot.writes_sp;
             spot.depth.filter(|_| spot.entry.is_some())
         });
-        let with = |callers: &[u64], behind: &[u64], is_astray| {
-            let addresses = [&[leaf], callers, behind].concat();
-            Mended { addresses, top: TopState::Mended, is_astray }
+        let with = |callers: &[u64], walked: &'s [u64], is_astray| {
+            let put_in = [&[leaf], callers].concat();
+            Mended { put_in, walked, top: TopState::Mended, is_astray }
         };
         match top {
             Top::Whole => as_it_is(TopState::Whole),
             Top::Missing(callers) => with(&callers, behind, false),
             Top::Stale => match behind {
                 [_, called, rest @ ..] => with(&[*called], rest, false),
-                _ => Mended { addresses: vec![leaf], top: TopState::Unmended, is_astray: true },
+                _ => Mended { put_in: vec![leaf], walked: &[], top: TopState::Unmended, is_astray: true },
             },
             // Without a walk of its own there is nothing that they could stand in the way of.
             Top::Astray(callers) if behind.is_empty() && !is_doubtful => with(&callers, &[], true),
@@ -208,11 +228,11 @@ impl Walk<'_> {
     }
 
     /// What is known of each address, up to the root or to where the walk went wrong.
-    fn spots(&mut self, addresses: &[u64], sample: &Sample) -> (Vec<Spot>, Last) {
-        let mut spots: Vec<Spot> = Vec::with_capacity(addresses.len());
+    fn spots(&mut self, addresses: impl Iterator<Item = u64>, sample: &Sample) -> (Vec<Spot>, Last) {
+        let mut spots: Vec<Spot> = Vec::with_capacity(addresses.size_hint().0);
         let mut call = Call::Interrupted;
-        for (number, address) in addresses.iter().enumerate() {
-            let spot = self.spot(*address, call);
+        for (number, address) in addresses.enumerate() {
+            let spot = self.spot(address, call);
             // Nothing can be said of the memory of a process that is gone.
             if number > 0 && !spot.executable && !self.process.is_closed() {
                 return (spots, Last::Lost);
@@ -317,13 +337,13 @@ fn start_of(sample: &Sample) -> u64 {
 }
 
 /// All that what is shown of a stack depends on, as long as what is known of its addresses stays.
-fn words_of(mended: &Mended, sample: &Sample) -> Vec<u64> {
+fn words_of(mended: &Mended<'_>, sample: &Sample, words: &mut Vec<u64>) {
     let state = (sample.end as u64) << 8 | (mended.top as u64) << 1 | u64::from(mended.is_astray);
-    let mut words = Vec::with_capacity(mended.addresses.len() + sample.saved.len() + 3);
+    words.clear();
     words.extend([state, start_of(sample), sample.saved.len() as u64]);
-    words.extend(&mended.addresses);
-    words.extend(&sample.saved);
-    words
+    words.extend_from_slice(&mended.put_in);
+    words.extend_from_slice(mended.walked);
+    words.extend_from_slice(&sample.saved);
 }
 
 /// Whether a handler of signals has something below it: of that, what was interrupted is missing, and its caller where it has no frame, for the handler's frame

@@ -56,7 +56,7 @@ pub(super) struct Desk {
     table: Table,
     namer: Namer,
     /// Samples of this turn without names: these are looked up together, for each look costs a wait.
-    waiting: Vec<(Arc<Target>, Sample)>,
+    waiting: Vec<(Arc<Target>, Box<Sample>)>,
     aggregate: Aggregate,
     taps: Taps,
     numbers: Numbers,
@@ -143,7 +143,7 @@ impl Desk {
         let mut begun = BTreeSet::new();
         for event in std::mem::take(&mut self.events) {
             match event {
-                Event::Sample(sample) => self.sample(*sample, now),
+                Event::Sample(sample) => self.sample(sample, now),
                 event => {
                     if let Event::Exec { pid } = event {
                         begun.insert(pid);
@@ -213,7 +213,7 @@ impl Desk {
         self.unattributed.add(Cause::Gone, 1);
     }
 
-    fn sample(&mut self, mut sample: Sample, now: Instant) {
+    fn sample(&mut self, mut sample: Box<Sample>, now: Instant) {
         if !self.numbers.take(sample.pid) {
             self.figures.left_out += 1;
             self.told.leave_out(sample.pid);
@@ -275,7 +275,7 @@ impl Desk {
         let keys = target.context.as_ref().map(|context| context.keys()).unwrap_or_default();
         for (number, value) in std::mem::take(&mut sample.attributes) {
             match keys.get(usize::from(number)) {
-                Some(key) => sample.labels.push((key.as_bytes().to_vec(), value)),
+                Some(key) => sample.labels.push(key.as_bytes(), &value),
                 None => sample.labels_cut = true,
             }
         }
@@ -412,7 +412,7 @@ mod tests {
         let (pid, now) = (77, Instant::now());
         let mut told = |event: Option<Event>| {
             event.iter().for_each(|event| desk.happened(event, now));
-            desk.sample(Sample { pid, ..Sample::default() }, now);
+            desk.sample(Box::new(Sample { pid, ..Sample::default() }), now);
             (desk.ended(), desk.left_out())
         };
         assert_eq!([told(None), told(None)], [(vec![], vec![pid]), (vec![], vec![])]);
@@ -443,7 +443,7 @@ mod tests {
         let mut desk = Desk::new(table, Namer::new(Kernel::default()), numbers, Arc::default());
         desk.look_around(now);
         let files = |desk: &mut Desk, address: u64| {
-            desk.sample(Sample { pid, user: vec![address], ..Sample::default() }, now);
+            desk.sample(Box::new(Sample { pid, user: vec![address], ..Sample::default() }), now);
             desk.name(now);
             let windows = desk.end(SystemTime::now());
             let entries = windows[0].0.entries();
@@ -469,7 +469,7 @@ mod tests {
         let numbers = Numbers { pids: Vec::new(), family: Some(family.clone()) };
         let mut desk = Desk::new(table, Namer::new(Kernel::default()), numbers, Arc::default());
         desk.look_around(now);
-        let sample = || Sample { pid, ..Sample::default() };
+        let sample = || Box::new(Sample { pid, ..Sample::default() });
         desk.sample(sample(), now);
         assert_eq!((desk.left_out(), desk.figures().sampled), (vec![pid], 0));
         desk.doubt();

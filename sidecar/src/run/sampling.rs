@@ -13,7 +13,7 @@ use crate::config::{Config, Filter};
 use crate::pipeline::Pipeline;
 
 /// Longest that records wait, and commands.
-const TURN: Duration = Duration::from_millis(100);
+const TURN: Duration = Duration::from_millis(200);
 /// How often figures are published.
 const PUBLISH: Duration = Duration::from_secs(1);
 /// For so long nothing may be profiled of what the settings name before that is said.

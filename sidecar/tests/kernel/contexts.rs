@@ -22,7 +22,7 @@ fn a_published_thread_context_is_read() {
     let attributes = [(1, b"abc".to_vec()), (7, b"xy".to_vec())];
     // A thread that names itself goes through the same tracepoint as one that becomes another program. Whatever it does between its new name and
     // its end, which is in the kernel, it does in the context.
-    let renamed: Vec<_> = samples.iter().filter(|sample| sample.comm == "renamed").collect();
+    let renamed: Vec<_> = samples.iter().filter(|sample| sample.comm.text() == "renamed").collect();
     assert!(renamed.iter().all(|sample| sample.program == number), "{number}: {renamed:?}");
     let of_user: Vec<_> = renamed.iter().filter(|sample| !sample.in_kernel).collect();
     let whole = of_user.iter().filter(|sample| sample.span == Some(span) && sample.attributes == attributes).count();

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use profiler_sidecar::bpf::Go;
-use profiler_sidecar::sample::{End, Sample};
+use profiler_sidecar::sample::{End, Labels, Sample};
 use profiler_sidecar::{elf, go};
 use profiler_sidecar_ebpf::{FRAMES, KEY, VALUE};
 
@@ -115,6 +115,11 @@ fn labels(pairs: usize, goroutine: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
     all
 }
 
+/// The labels of a sample, in its order.
+fn owned(labels: &Labels) -> Vec<(Vec<u8>, Vec<u8>)> {
+    labels.iter().map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
+}
+
 /// Samples of work have their goroutine and its labels; none has others.
 fn assert_labelled(seen: &Seen, pairs: usize) {
     let (at_work, mut bare) = (seen.at_work(), 0);
@@ -123,7 +128,7 @@ fn assert_labelled(seen: &Seen, pairs: usize) {
             bare += 1;
             continue;
         };
-        let mut found = sample.labels.clone();
+        let mut found = owned(&sample.labels);
         found.sort();
         assert_eq!(found, labels(pairs, worker));
         assert!(!sample.labels_cut);
@@ -195,7 +200,7 @@ fn long_labels_are_whole_up_to_the_bound_and_cut_and_marked_beyond() {
             let expected = labels(3, 0).into_iter().map(|(key, value)| (filled(key, KEY), filled(value, VALUE)));
             let (expected, at_work) = (expected.collect::<Vec<_>>(), seen.at_work());
             let is_so = |sample: &Sample| {
-                let mut found = sample.labels.clone();
+                let mut found = owned(&sample.labels);
                 found.sort();
                 found == expected && sample.labels_cut == is_cut
             };

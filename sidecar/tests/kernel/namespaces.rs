@@ -56,5 +56,5 @@ fn processes_of_namespaces_below_are_counted() {
     recorder.until("ticks of a process below", |recorder| recorder.sampler.counters().unwrap().foreign_pidns > 100);
     below.wait().unwrap();
     recorder.drain();
-    assert!(recorder.samples.iter().all(|sample| sample.comm != "deep-10-500"), "its numbers mean nothing here");
+    assert!(recorder.samples.iter().all(|sample| sample.comm.text() != "deep-10-500"), "its numbers mean nothing here");
 }

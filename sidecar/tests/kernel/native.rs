@@ -52,8 +52,8 @@ fn a_busy_program_has_a_sample_for_each_period_of_its_cpu_time() {
         assert!(sample.goroutine.is_none() && sample.labels.is_empty() && sample.span.is_none());
     }
     // Before it there are those who start it.
-    let mut own = samples.iter().skip_while(|sample| sample.comm != "deep-10-2000");
-    assert!(own.clone().count() * 2 > samples.len() && own.all(|sample| sample.comm == "deep-10-2000"));
+    let mut own = samples.iter().skip_while(|sample| sample.comm.text() != "deep-10-2000");
+    assert!(own.clone().count() * 2 > samples.len() && own.all(|sample| sample.comm.text() == "deep-10-2000"));
 }
 
 #[test]
