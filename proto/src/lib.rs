@@ -25,6 +25,8 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "demangle")]
+pub mod demangle;
 mod error;
 pub mod folded;
 #[doc(hidden)]

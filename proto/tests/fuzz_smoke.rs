@@ -116,3 +116,11 @@ fn folded_holds() {
 fn heap_v2_holds() {
     smoke("heap_v2", fuzz::heap_v2, &[include_bytes!("golden/prof_dump.heap").to_vec()]);
 }
+
+/// Check that no mutation of a function's name gives one without bounds, or takes for ever.
+#[cfg(feature = "demangle")]
+#[test]
+fn names_hold() {
+    let seeds = ["_ZN3Foo3barEv", "_RNvC6_123foo3bar", "malloc"].map(|name| name.as_bytes().to_vec());
+    smoke("names", |bytes| fuzz::names(bytes, Instant::now), &seeds);
+}

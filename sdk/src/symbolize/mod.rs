@@ -21,13 +21,15 @@ use std::fmt;
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
+use std::time::Instant;
 
+use profiler_proto::demangle::{Patience, demangled, is_rust};
 use profiler_proto::hash::State;
 
 use self::cache::Cache;
 use self::dwarf::{Place, Position};
 use self::locate::Files;
-use self::names::{Patience, demangled, is_rust, qualified};
+use self::names::qualified;
 use self::pace::{Pace, Unreadable};
 use self::symtab::Linked;
 use crate::stats::SymbolStats;
@@ -36,6 +38,8 @@ use crate::unwind::modules::{Module, Modules};
 pub(crate) use self::file_id::file_id;
 pub(crate) use self::locate::Folders;
 
+/// Longest name that is shown.
+const MAX_NAME: usize = 8 << 10;
 /// Modules whose files are open at once.
 const MAX_OPEN: usize = 4;
 /// Windows without anything new after which files are closed: opening them anew would cost more than they take.
@@ -337,7 +341,7 @@ fn inlined(name: &str, position: &Position, language: Language, patience: &mut P
 }
 
 fn frame(name: &str, position: &Position, patience: &mut Patience) -> Frame {
-    let demangled = demangled(name, patience);
+    let demangled = demangled(name, MAX_NAME, patience, Instant::now).text;
     Frame {
         system_name: if demangled == name { Arc::default() } else { name.into() },
         name: demangled.into(),

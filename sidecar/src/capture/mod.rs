@@ -42,6 +42,6 @@ pub use loaded::Loaded;
 pub use memory::Memory;
 pub use periodic::{Captured, Periodic, What};
 pub use room::Room;
-pub use source::{Bounds, Code as Place, Source};
+pub use source::{Bounds, Code as Place, Source, is_readable};
 pub use stack::{End, Pc};
 pub use variables::{Code, Function, Variables};

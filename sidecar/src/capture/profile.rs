@@ -42,11 +42,17 @@ const BESIDE: usize = 64;
 pub struct Window {
     /// Its start, nanoseconds since 1970 UTC.
     pub start_unix_nanos: u64,
-    /// Its length, at least 1.
+    /// Its length; 0: a moment, as Go's own files have it.
     pub duration_nanos: u64,
 }
 
 impl Window {
+    /// A moment, in nanoseconds since 1970 UTC.
+    #[must_use]
+    pub fn moment(unix_nanos: u64) -> Self {
+        Self { start_unix_nanos: unix_nanos, duration_nanos: 0 }
+    }
+
     /// Its end, nanoseconds since 1970 UTC.
     #[must_use]
     pub fn end(self) -> u64 {
@@ -202,7 +208,7 @@ impl<'s> Builder<'s> {
             self.set.profiles.push(Profile {
                 kind,
                 time_unix_nanos: window.start_unix_nanos,
-                duration_nanos: window.duration_nanos.max(1),
+                duration_nanos: window.duration_nanos,
                 attributes,
                 samples: sums.samples(column),
             });

@@ -304,6 +304,14 @@ fn layout(pid: u32, program: &Program) -> Result<Layout, Error> {
     })
 }
 
+/// Whether what the runtime of this version keeps can be read; else what is in the way, as what is said of a program.
+///
+/// # Errors
+/// Where it keeps it is not known.
+pub fn is_readable(version: &Version) -> Result<(), String> {
+    known(version).map(drop)
+}
+
 /// How the runtime of this version lays out what is read; why not, where nobody has looked.
 fn known(version: &Version) -> Result<Layout, String> {
     let text = &version.text;

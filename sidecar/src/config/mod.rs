@@ -21,7 +21,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use profiler::export::{MetricsTarget, SpoolSettings, Target, check_interval, resolve};
+use profiler::export::{Limits, MetricsTarget, SpoolSettings, Target, check_interval, resolve};
 use profiler::serve::Security;
 
 use self::export::Export;
@@ -167,10 +167,11 @@ impl fmt::Display for Config {
         let spool = self.spool.as_ref();
         let spool = spool.map(|spool| format!("{}, {} MiB", spool.folder.display(), spool.bytes >> 20));
         writeln!(f, "kept on disk until sent: {}", spool.unwrap_or_else(off))?;
-        if !self.metrics.is_empty() {
-            let names: Vec<&str> = self.metrics.iter().map(MetricsTarget::name).collect();
-            writeln!(f, "figures of Go's runtimes sent to: {}", names.join(", "))?;
-        }
+        let metrics: Vec<&str> = self.metrics.iter().map(MetricsTarget::name).collect();
+        let metrics = if metrics.is_empty() { "nobody".to_owned() } else { metrics.join(", ") };
+        writeln!(f, "figures of Go's runtimes sent to: {metrics}")?;
+        let waits = self.queue_bytes.unwrap_or(Limits::default().queue_bytes);
+        writeln!(f, "waiting for each destination: at most {waits} bytes")?;
         match self.destinations.is_empty() {
             true => write!(f, "sent to: nobody; set OTEL_EXPORTER_OTLP_ENDPOINT"),
             false => {

@@ -48,7 +48,7 @@ impl Folder {
         match std::fs::metadata(there) {
             Err(error) => refused(error.to_string()),
             Ok(found) if !found.is_dir() => refused(format!("{which} is not a folder")),
-            Ok(_) if !is_writable(there) => refused(format!("{which} cannot be written to")),
+            Ok(_) if !is_writable(there) || is_of_kernel(there) => refused(format!("{which} cannot be written to")),
             Ok(_) => Ok(()),
         }
     }
@@ -56,6 +56,13 @@ impl Folder {
 
 fn is_writable(path: &Path) -> bool {
     rustix::fs::access(path, Access::WRITE_OK | Access::EXEC_OK).is_ok()
+}
+
+/// Whether it is in one of the kernel's own file systems, where root may write, and nobody can make a file.
+///
+/// Source: `include/uapi/linux/magic.h`: `PROC_SUPER_MAGIC`, `SYSFS_MAGIC`.
+fn is_of_kernel(path: &Path) -> bool {
+    rustix::fs::statfs(path).is_ok_and(|found| matches!(found.f_type as u64, 0x9fa0 | 0x6265_6572))
 }
 
 /// The tokens and files of `config`.

@@ -257,6 +257,7 @@ fn what_cannot_be_used_is_named() {
         ("", &[("PROFILER_FILES_DIR", "/no/profiles")], "PROFILER_FILES_DIR=/no/profiles: "),
         ("", &[("PROFILER_FILES_DIR", file.to_str().unwrap())], "it is not a folder; make it"),
         ("", &[("PROFILER_SPOOL_DIR", below.to_str().unwrap())], "is not a folder; name a folder"),
+        ("", &[("PROFILER_SPOOL_DIR", "/proc/1/spool")], "/proc/1 cannot be written to; name a folder"),
         (FILES, &[], ":1: folder=/no/profiles: "),
         (&pull("ca = \"/no/ca.pem\""), &[], "pull https://shop:443: /no/ca.pem: "),
         ("[[pull]]\nurl = \"discover\"\nscheme = \"https\"\nca = \"/no/ca.pem\"\n", &[], "pull discover: /no/ca.pem: "),
@@ -300,7 +301,9 @@ fn what_is_in_force_is_shown() {
         Config::new(CommandLine::default(), &lookup).unwrap().to_string()
     };
     let bare = shown(&[]);
-    for line in ["the SDK: not\n", "token for the page: off, TLS: off\n", "kept on disk until sent: off\n"] {
+    let waiting = "waiting for each destination: at most 16777216 bytes\n";
+    let nobody = "runtimes sent to: nobody\n";
+    for line in ["the SDK: not\n", "page: off, TLS: off\n", "kept on disk until sent: off\n", waiting, nobody] {
         assert!(bare.contains(line), "{line}: {bare}");
     }
     let set = shown(&[
@@ -309,9 +312,12 @@ fn what_is_in_force_is_shown() {
         ("PROFILER_SERVE_CERTIFICATE", "us.pem"),
         ("PROFILER_SERVE_KEY", "us.key"),
         ("PROFILER_SPOOL_DIR", "/s"),
+        ("PROFILER_QUEUE_BYTES", "2000000"),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://e:4318"),
     ]);
     let security = "token for the page: PROFILER_SERVE_TOKEN, TLS: PROFILER_SERVE_CERTIFICATE\n";
-    for line in ["the SDK: also\n", security, "kept on disk until sent: /s, 256 MiB\n"] {
+    let (waiting, metrics) = ("at most 2000000 bytes\n", "runtimes sent to: otlp-http http://e:4318/v1/metrics\n");
+    for line in ["the SDK: also\n", security, "kept on disk until sent: /s, 256 MiB\n", waiting, metrics] {
         assert!(set.contains(line) && !set.contains("hidden"), "{line}: {set}");
     }
 }

@@ -5,7 +5,9 @@
 use std::time::Instant;
 
 use super::check::Check;
+use crate::capture;
 use crate::discover::{BELOW, Kind, Options, Table, Target, WhyNot};
+use crate::go::{Version, offsets};
 
 /// Processes looked at in one part of the sweep.
 const PART: usize = 1024;
@@ -39,7 +41,7 @@ pub struct Row {
     pub container: Option<String>,
     /// Why it is not profiled; `None`: it is.
     pub why_not: Option<String>,
-    /// What is not profiled of it, though the rest is.
+    /// What is profiled of it, and why the rest is not; `None`: all is.
     pub but: Option<String>,
     /// It is the sidecar.
     pub is_own: bool,
@@ -66,7 +68,8 @@ pub(super) fn row(target: &Target, works: Works) -> Row {
     let (why_not, but) = match (&target.profiled, unsampled) {
         (Err(why), _) => (Some(why.to_string()), None),
         (Ok(()), Some(why)) if !is_read => (Some(why.to_owned()), None),
-        (Ok(()), but) => (None, but.map(str::to_owned)),
+        (Ok(()), Some(why)) => (None, Some(format!("heap and goroutines: {why}"))),
+        (Ok(()), None) => (None, of_version(&target.kind)),
     };
     Row {
         pid: target.process.pid(),
@@ -80,6 +83,16 @@ pub(super) fn row(target: &Target, works: Works) -> Row {
     }
 }
 
+/// What of a Go program is profiled where that is not all of it, as its version says.
+fn of_version(kind: &Kind) -> Option<String> {
+    let Kind::Go(text) = kind else { return None };
+    let version = Version::parse(text);
+    let why = capture::is_readable(&version).err()?;
+    let has_labels = version.before_release().is_none() && offsets::of_release(version.minor).is_some();
+    let labels = if has_labels { "" } else { " without labels and spans" };
+    Some(format!("CPU time{labels}, and no heap and goroutines: it was {why}"))
+}
+
 /// Whether there is anything to profile.
 pub(super) fn sight(rows: &[Row]) -> Option<Check> {
     const NAME: &str = "processes";
@@ -88,7 +101,7 @@ pub(super) fn sight(rows: &[Row]) -> Option<Check> {
     let mut found = format!("{others} seen beside the sidecar, {profiled} of them profiled");
     match rows.iter().filter(|row| row.but.is_some()).count() {
         0 => {}
-        in_part => found += &format!(", {in_part} of these without CPU time"),
+        in_part => found += &format!(", {in_part} of these in part"),
     }
     Some(match (others, profiled) {
         (0, _) => {

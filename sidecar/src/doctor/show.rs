@@ -55,7 +55,7 @@ fn cells(row: &Row) -> [String; 6] {
     let container: String = row.container.as_deref().unwrap_or("-").chars().take(12).collect();
     let profiled = match (&row.why_not, &row.but) {
         (Some(why), _) => format!("no: {}", printable(why)),
-        (None, Some(but)) => format!("heap and goroutines: {}", printable(but)),
+        (None, Some(but)) => printable(but),
         (None, None) => "yes".to_owned(),
     };
     [row.pid.to_string(), printable(&row.kind), short(&row.service), short(&row.exe), printable(&container), profiled]

@@ -122,12 +122,12 @@ fn a_person_reads_what_to_do() {
 #[test]
 fn a_part_is_shown_as_one() {
     let mut report = report();
-    report.processes[0].but = Some("no CPU time".into());
-    assert!(show::table(&report).contains("heap and goroutines: no CPU time"));
+    report.processes[0].but = Some("heap: no CPU time".into());
+    assert!(show::table(&report).contains("heap: no CPU time"));
     let value: serde_json::Value = serde_json::from_str(&show::json(&report)).unwrap();
     assert_eq!(
         (&value["processes"][0]["profiled"], &value["processes"][0]["but"]),
-        (&true.into(), &"no CPU time".into())
+        (&true.into(), &"heap: no CPU time".into())
     );
 }
 
@@ -143,10 +143,26 @@ fn where_nothing_is_sampled_no_native_program_is_profiled() {
     };
     let (parts, found) = rows(false, true);
     assert_eq!(parts, [(true, true), (false, false)]);
-    assert_eq!(found, "2 seen beside the sidecar, 1 of them profiled, 1 of these without CPU time");
+    assert_eq!(found, "2 seen beside the sidecar, 1 of them profiled, 1 of these in part");
     assert_eq!(rows(false, false).0, [(false, false); 2]);
     let (parts, found) = rows(true, false);
     assert_eq!((parts, found.as_str()), ([(true, false); 2], "2 seen beside the sidecar, 2 of them profiled"));
+}
+
+/// Check that a Go program of a version of which less is known than of others is said to be profiled in part.
+#[test]
+fn of_some_versions_a_part_is_profiled() {
+    let row = |version: &str| {
+        let target = discover::Target::bare(crate::target::Process::new(7, 1), discover::Kind::Go(version.into()));
+        processes::row(&target, Works { sampling: true, reading: true }).but
+    };
+    assert_eq!([row("go1.21.13"), row("go1.27.0")], [None, None]);
+    let told = |version: &str| row(version).unwrap_or_default();
+    assert!(told("go1.20.14").starts_with("CPU time, and no heap"), "{}", told("go1.20.14"));
+    assert!(told("go1.26.1 X:staticlockranking").contains("GOEXPERIMENT=staticlockranking"));
+    for unknown in ["go1.99.1", "go1.17", "devel go1.27-1a2b3c", "go1.27rc1", "unknown"] {
+        assert!(told(unknown).starts_with("CPU time without labels and spans, and no heap"), "{unknown}");
+    }
 }
 
 /// Check that our own memory can be read where nothing forbids it.

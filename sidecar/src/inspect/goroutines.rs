@@ -22,8 +22,7 @@ use crate::text::{head, missing, plain};
 /// Goroutines with equal state, labels and stack together, the most first, as Go's `debug=1` with states.
 pub(super) fn grouped(source: &Source, all: &Goroutines, out: &mut impl Write) -> io::Result<()> {
     let groups = Groups::of(source, all, |goroutine| (goroutine.state(), &goroutine.labels, Seen::of(goroutine)));
-    let (shown, system) = (groups.count(), groups.system);
-    writeln!(out, "{}: {shown} goroutines, besides {system} of the runtime's own", head(source))?;
+    writeln!(out, "{}: {}", head(source), groups.counted())?;
     for (count, goroutine) in groups.sorted() {
         let places = places_of(source, goroutine);
         write!(out, "\n{count} [{}]{}:\n{}", goroutine.state(), labels(goroutine), stack(goroutine, &places))?;
@@ -58,12 +57,13 @@ pub(super) fn growth(
     out.write_all(lost(after).as_bytes())
 }
 
-/// Each goroutine by itself, as Go's `debug=2`.
+/// Each goroutine by itself, as Go's `debug=2`, which leaves out the runtime's own, too.
 pub(super) fn each(source: &Source, all: &Goroutines, out: &mut impl Write) -> io::Result<()> {
     let now = clock_gettime(ClockId::Monotonic);
     let now = u64::try_from(now.tv_sec).unwrap_or(0).saturating_mul(1_000_000_000).saturating_add(now.tv_nsec as u64);
-    writeln!(out, "{}: {} goroutines", head(source), all.list.len())?;
-    for goroutine in &all.list {
+    let groups = Groups::of(source, all, Seen::of);
+    writeln!(out, "{}: {}", head(source), groups.counted())?;
+    for goroutine in all.list.iter().filter(|goroutine| !groups.is_system(&Seen::of(goroutine))) {
         let places = places_of(source, goroutine);
         write!(out, "\ngoroutine {} [{}", goroutine.id, goroutine.state())?;
         writeln!(out, "{}]{}:", waited(goroutine.waiting_since, now), labels(goroutine))?;
@@ -115,6 +115,15 @@ impl<'a, K: Copy + Eq + std::hash::Hash> Groups<'a, K> {
             }
         }
         groups
+    }
+
+    /// How many there are, in words.
+    fn counted(&self) -> String {
+        format!("{} goroutines, besides {} of the runtime's own", self.count(), self.system)
+    }
+
+    fn is_system(&self, key: &K) -> bool {
+        matches!(self.places.get(key), Some(None))
     }
 
     fn count(&self) -> u64 {

@@ -126,11 +126,8 @@ fn built(source: &Source, fill: impl FnOnce(&mut Builder<'_>, Window)) -> Profil
     let name =
         source.code().path.file_name().map_or_else(|| "unknown".into(), |name| name.to_string_lossy().into_owned());
     let resource = Resource::new().with("service.name", name).with("process.pid", i64::from(source.process().pid()));
-    let now = UNIX_EPOCH.elapsed().map_or(1, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX));
     let mut builder = Builder::new(source, resource);
-    fill(&mut builder, Window { start_unix_nanos: now, duration_nanos: 1 });
-    let mut set = builder.finish();
-    // A moment has no length, in Go's own files, too.
-    set.profiles.iter_mut().for_each(|profile| profile.duration_nanos = 0);
-    set
+    let now = UNIX_EPOCH.elapsed().map_or(1, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX));
+    fill(&mut builder, Window::moment(now));
+    builder.finish()
 }

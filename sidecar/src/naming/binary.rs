@@ -5,11 +5,12 @@
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
+use profiler_proto::demangle::{Name, Patience, demangled};
 use sha2::{Digest, Sha256};
 
-use super::demangle::demangled;
 use super::frame::{BuildId, Function, Kind, Line};
 use super::vdso::Frames;
 use crate::elf::{self, Segment};
@@ -18,6 +19,9 @@ use crate::target::Root;
 
 /// Stands for a name that a table of Go does not have, where it has one of a function that is inlined there, or into which it is.
 const UNNAMED: &str = "[unnamed]";
+
+/// Longest name that is shown.
+const MAX_NAME: usize = 2048;
 
 /// Which file, which state of it, and, where it has no symbol table of its own, in whose root one that was split off is looked for: another container may have
 /// none, or its own.
@@ -41,6 +45,8 @@ pub(super) struct Binary {
     /// Of the kernel's library: where callers are.
     frames: Option<Frames>,
     build_ids: Arc<[(BuildId, Box<str>)]>,
+    /// With its C++ names.
+    patience: Mutex<Patience>,
 }
 
 /// What is known of an address.
@@ -90,7 +96,14 @@ impl Binary {
             }
             Err(fault) => {
                 tracing::debug!(%fault, "a mapped file has no names");
-                Self { elf: None, go: None, split: None, frames: None, build_ids: build_ids(None, hash) }
+                Self {
+                    elf: None,
+                    go: None,
+                    split: None,
+                    frames: None,
+                    build_ids: build_ids(None, hash),
+                    patience: Mutex::default(),
+                }
             }
         }
     }
@@ -108,7 +121,14 @@ impl Binary {
             tracing::debug!(%fault, "the tables of a Go program cannot be read");
             None
         });
-        Self { build_ids: build_ids(Some(&elf), hash), elf: Some(elf), go, split: None, frames: None }
+        Self {
+            build_ids: build_ids(Some(&elf), hash),
+            elf: Some(elf),
+            go,
+            split: None,
+            frames: None,
+            patience: Mutex::default(),
+        }
     }
 
     /// The file.
@@ -156,13 +176,27 @@ impl Binary {
         let at = address.checked_sub(u64::from(call == Call::Return))?;
         let symbol_in = |file: &elf::File| file.symbols()?.find(file, at);
         let symbol = self.split.as_ref().and_then(symbol_in).or_else(|| symbol_in(elf))?;
-        let (name, kind) = demangled(&symbol.name);
+        let (name, kind) = self.shown(&symbol.name);
         // Which of several Rust functions of a name it was, build and address tell, too: its other name is long, and says nothing else.
         let has_one_name = kind == Kind::Rust || name == symbol.name;
         let system_name = if has_one_name { Arc::default() } else { symbol.name.into() };
         let function = Function { name: name.into(), system_name, ..Function::default() };
         let lines = vec![(Line { function: Arc::new(function), line: 0 }, Role::Normal)];
         Some(Found { lines, kind: Some(kind), ..Found::default() })
+    }
+
+    /// What people call a symbol, and what it was written in.
+    fn shown(&self, symbol: &str) -> (String, Kind) {
+        let mut patience = self.patience.lock().unwrap_or_else(PoisonError::into_inner);
+        let had_patience = !patience.is_over();
+        let Name { text, is_rust } = demangled(symbol, MAX_NAME, &mut patience, Instant::now);
+        if had_patience && patience.is_over() {
+            tracing::warn!(
+                symbol,
+                "C++ names of a file take too long to read: from here on they are shown as its linker has them"
+            );
+        }
+        (text, if is_rust { Kind::Rust } else { Kind::Native })
     }
 }
 

@@ -7,11 +7,8 @@
 
 mod binary;
 mod book;
-mod demangle;
 mod errand;
 mod frame;
-#[cfg(test)]
-mod fuzz;
 pub mod kernel;
 pub mod mend;
 mod process;

@@ -119,17 +119,14 @@ fn try_read(target: &Target, of: Of, bounds: Bounds) -> Result<ProfileSet, Error
     // The process that was asked for, by its start: its number may be another one's by now.
     let source = Source::of(target.process, Source::program_of(target.process, |_| None)?)?;
     let now = UNIX_EPOCH.elapsed().map_or(1, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX));
-    let window = Window { start_unix_nanos: now, duration_nanos: 1 };
+    let window = Window::moment(now);
     let mut builder = Builder::new(&source, target.resource.clone());
     match of {
         Of::Heap => builder.heap(&mut source.heap(bounds)?, window),
         Of::Goroutines => _ = builder.goroutines(&source.goroutines(bounds)?, window),
         Of::Contention(kind) => builder.contention(&source.contention(kind, bounds)?, window),
     }
-    let mut set = builder.finish();
-    // A moment has no length, in Go's own files, too.
-    set.profiles.iter_mut().for_each(|profile| profile.duration_nanos = 0);
-    Ok(set)
+    Ok(builder.finish())
 }
 
 #[cfg(test)]

@@ -50,6 +50,9 @@ fn a_program_is_shown_at_the_terminal_and_as_a_file() {
         each.contains("\ngoroutine 1 [") && each.contains("created by main.park.func1 in goroutine 1\n\t"),
         "{each}"
     );
+    // As a panic leaves out the runtime's own, it does.
+    let count = each.matches("\ngoroutine ").count();
+    assert!(each.contains(&format!("): {count} goroutines, besides ")) && !each.contains("runtime.bgsweep"), "{each}");
     assert!(shown(&["contention", pid]).contains("sync.(*Mutex).Lock"));
     assert!(shown(&["contention", "--mutex", pid]).contains("main.release"));
 
