@@ -4,7 +4,7 @@
 //! takes, and the language that its mangling is of. Pure: the clock is an argument.
 
 use std::fmt::{self, Write};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use cpp_demangle::{DemangleOptions, ParseOptions, Symbol};
 
@@ -58,9 +58,9 @@ impl Patience {
 
 /// Rust names (both manglings) without their hash, C++ names as long as there is `patience`, and everything else as it is; of at most `most` bytes, and `…`.
 ///
-/// `clock`: usually `Instant::now`.
+/// `clock`: the time since anything.
 #[must_use]
-pub fn demangled(name: &str, most: usize, patience: &mut Patience, clock: impl Fn() -> Instant) -> Name {
+pub fn demangled(name: &str, most: usize, patience: &mut Patience, clock: impl Fn() -> Duration) -> Name {
     let mut text = Cut::of(most);
     if let Ok(rust) = rustc_demangle::try_demangle(name) {
         // The only error is that it was cut.
@@ -73,7 +73,7 @@ pub fn demangled(name: &str, most: usize, patience: &mut Patience, clock: impl F
     if is_tried {
         let begin = clock();
         is_cpp = write_cpp(name, &mut text).is_some();
-        patience.0 = patience.0.saturating_sub(clock().saturating_duration_since(begin).saturating_sub(USUAL));
+        patience.0 = patience.0.saturating_sub(clock().saturating_sub(begin).saturating_sub(USUAL));
     }
     if !is_cpp {
         text = Cut::of(most);
@@ -129,19 +129,25 @@ impl Write for Cut {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
 
     const MOST: usize = 8 << 10;
 
+    fn stopped() -> Duration {
+        Duration::ZERO
+    }
+
     fn demangled(name: &str) -> String {
-        super::demangled(name, MOST, &mut Patience::default(), Instant::now).text
+        super::demangled(name, MOST, &mut Patience::default(), stopped).text
     }
 
     /// Check that names lose their mangling and their hash, and tell the language.
     #[test]
     fn names_are_demangled() {
         let named = |name: &str| {
-            let Name { text, is_rust } = super::demangled(name, MOST, &mut Patience::default(), Instant::now);
+            let Name { text, is_rust } = super::demangled(name, MOST, &mut Patience::default(), stopped);
             assert_eq!(is_rust, super::is_rust(name));
             (text, is_rust)
         };
@@ -177,21 +183,26 @@ mod tests {
         }
     }
 
-    /// Check that where patience with C++ names is over, those are kept as they are, and that slow ones take it, well-formed or not.
+    /// Check that where patience with C++ names is over, those are kept as they are, and that slow ones take it, well-formed or not; quick ones and others do not.
     #[test]
     fn patience_is_for_cpp_names_that_are_slow() {
-        let within = |name: &str, patience: &mut Patience| super::demangled(name, MOST, patience, Instant::now).text;
+        let time = Cell::new(Duration::ZERO);
+        let within = |name: &str, patience: &mut Patience, takes: Duration| {
+            let clock = || time.replace(time.get() + takes);
+            super::demangled(name, MOST, patience, clock).text
+        };
         let mut none = Patience::none();
-        assert_eq!(within("_ZN3Foo3barEv", &mut none), "_ZN3Foo3barEv");
-        assert_eq!(within("_RNvC6_123foo3bar", &mut none), "123foo::bar");
-        // Well-formed: eight times `new`, each of them tried as what it is not, too; by the thousand.
-        let slow = format!("_Z1aIX{}{}EEvv", "na".repeat(MAX_NEW), "Li1E".repeat(2 * MAX_NEW + 1));
-        let mut some = Patience(Duration::from_millis(5));
-        assert!(within(&slow, &mut some).contains("new"));
-        for name in [slow.as_str(), "_ZN3Foo3bar"].into_iter().cycle().take(20_000) {
-            let _shown = within(name, &mut some);
+        assert_eq!(within("_ZN3Foo3barEv", &mut none, USUAL), "_ZN3Foo3barEv");
+        assert_eq!(within("_RNvC6_123foo3bar", &mut none, USUAL), "123foo::bar");
+        let mut some = Patience::default();
+        for name in ["_ZN3Foo3barEv", "_RNvC6_123foo3bar", "malloc"].into_iter().cycle().take(10_000) {
+            let takes = if name.starts_with("_ZN") { USUAL } else { MAX_SLOW };
+            assert_ne!(within(name, &mut some, takes), "_ZN3Foo3barEv");
         }
+        let slow = ["_ZN3Foo3barEv", "_ZN3Foo3bar"].into_iter().cycle().take(50);
+        slow.for_each(|name| _ = within(name, &mut some, MAX_SLOW / 50 + USUAL));
         assert!(some.is_over());
+        assert_eq!(within("_ZN3Foo3barEv", &mut some, USUAL), "_ZN3Foo3barEv");
     }
 
     /// Check that a name that is longer than any is cut, also where few bytes stand for it, and that odd ones are kept.

@@ -58,12 +58,12 @@ pub fn heap_v2(bytes: &[u8]) {
 
 /// Names of functions, by themselves and as those of either mangling. `clock`: the fuzzer's, for this crate has none.
 #[cfg(feature = "demangle")]
-pub fn names(bytes: &[u8], clock: fn() -> std::time::Instant) {
+pub fn names(bytes: &[u8], clock: impl Fn() -> std::time::Duration) {
     use crate::demangle::{Patience, demangled};
     const MOST: usize = 2048;
     let name = String::from_utf8_lossy(bytes);
     for name in [name.to_string(), format!("_Z{name}"), format!("_R{name}")] {
-        let shown = demangled(&name, MOST, &mut Patience::default(), clock).text;
+        let shown = demangled(&name, MOST, &mut Patience::default(), &clock).text;
         assert!(shown.len() <= MOST + '…'.len_utf8(), "{} bytes for {name:?}", shown.len());
     }
 }

@@ -341,7 +341,8 @@ fn inlined(name: &str, position: &Position, language: Language, patience: &mut P
 }
 
 fn frame(name: &str, position: &Position, patience: &mut Patience) -> Frame {
-    let demangled = demangled(name, MAX_NAME, patience, Instant::now).text;
+    let begun = Instant::now();
+    let demangled = demangled(name, MAX_NAME, patience, || begun.elapsed()).text;
     Frame {
         system_name: if demangled == name { Arc::default() } else { name.into() },
         name: demangled.into(),

@@ -189,7 +189,8 @@ impl Binary {
     fn shown(&self, symbol: &str) -> (String, Kind) {
         let mut patience = self.patience.lock().unwrap_or_else(PoisonError::into_inner);
         let had_patience = !patience.is_over();
-        let Name { text, is_rust } = demangled(symbol, MAX_NAME, &mut patience, Instant::now);
+        let begun = Instant::now();
+        let Name { text, is_rust } = demangled(symbol, MAX_NAME, &mut patience, || begun.elapsed());
         if had_patience && patience.is_over() {
             tracing::warn!(
                 symbol,
