@@ -8,19 +8,17 @@ use std::time::Duration;
 
 use cpp_demangle::{DemangleOptions, ParseOptions, Symbol};
 
-/// Longest C++ name that is demangled, and how deep its parts may be nested. Whoever reads a malformed one tries again at
-/// each level, some in four ways; with these bounds the worst that was found takes 0.7 s, and without the second one of 182 bytes took minutes and gigabytes. Of the names of LLVM
-/// and Clang one in 240 is nested deeper.
+/// Longest C++ name that is demangled.
 const MAX_CPP: usize = 1 << 10;
+/// How deep its parts may be nested. `cpp_demangle` tries a malformed name again at each level, some in four ways: with these bounds the worst that was found takes
+/// 0.7 s; with its own of 96 levels, one of 184 bytes took minutes and gigabytes. Of the names of LLVM and Clang one in 240 is nested deeper.
 const MAX_DEPTH: u32 = 48;
 /// Most arguments of templates, in a name with a conversion operator, that may belong to a parameter of a template: they are
 /// read twice at each level.
 const MAX_CONVERSIONS: usize = 8;
 /// Most letters in a name that may be `new`, or `new[]`: what is behind one is read twice. Of 43,000 names of LLVM and the C++ library none has as many.
 const MAX_NEW: usize = 8;
-/// How long the C++ names of a file may take beside what each may, hundreds of times what those take that are too deep.
-const MAX_SLOW: Duration = Duration::from_millis(500);
-/// What each may take.
+/// What a name may take. What it takes beyond that is taken off the file's [`Patience`].
 const USUAL: Duration = Duration::from_micros(100);
 
 /// A name as people write it.
@@ -36,20 +34,20 @@ pub struct Name {
 #[derive(Debug, Clone)]
 pub struct Patience(Duration);
 
-impl Default for Patience {
-    fn default() -> Self {
-        Self(MAX_SLOW)
-    }
-}
-
 impl Patience {
-    /// C++ names stay as they are.
+    /// With names that take so long in all, beside the tenth of a millisecond that each may.
     #[must_use]
-    pub fn none() -> Self {
+    pub const fn of(time: Duration) -> Self {
+        Self(time)
+    }
+
+    /// None: C++ names are left as they are.
+    #[must_use]
+    pub const fn none() -> Self {
         Self(Duration::ZERO)
     }
 
-    /// Whether they do from now on.
+    /// Whether there is none left.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.0.is_zero()
@@ -58,7 +56,7 @@ impl Patience {
 
 /// Rust names (both manglings) without their hash, C++ names as long as there is `patience`, and everything else as it is; of at most `most` bytes, and `…`.
 ///
-/// `clock`: the time since anything.
+/// `clock`: a time that goes forward, such as that since a start, or the CPU time of the thread.
 #[must_use]
 pub fn demangled(name: &str, most: usize, patience: &mut Patience, clock: impl Fn() -> Duration) -> Name {
     let mut text = Cut::of(most);
@@ -134,20 +132,21 @@ mod tests {
     use super::*;
 
     const MOST: usize = 8 << 10;
+    const LONG: Duration = Duration::from_secs(1);
 
     fn stopped() -> Duration {
         Duration::ZERO
     }
 
     fn demangled(name: &str) -> String {
-        super::demangled(name, MOST, &mut Patience::default(), stopped).text
+        super::demangled(name, MOST, &mut Patience::of(LONG), stopped).text
     }
 
     /// Check that names lose their mangling and their hash, and tell the language.
     #[test]
     fn names_are_demangled() {
         let named = |name: &str| {
-            let Name { text, is_rust } = super::demangled(name, MOST, &mut Patience::default(), stopped);
+            let Name { text, is_rust } = super::demangled(name, MOST, &mut Patience::of(LONG), stopped);
             assert_eq!(is_rust, super::is_rust(name));
             (text, is_rust)
         };
@@ -194,13 +193,13 @@ mod tests {
         let mut none = Patience::none();
         assert_eq!(within("_ZN3Foo3barEv", &mut none, USUAL), "_ZN3Foo3barEv");
         assert_eq!(within("_RNvC6_123foo3bar", &mut none, USUAL), "123foo::bar");
-        let mut some = Patience::default();
+        let mut some = Patience::of(LONG);
         for name in ["_ZN3Foo3barEv", "_RNvC6_123foo3bar", "malloc"].into_iter().cycle().take(10_000) {
-            let takes = if name.starts_with("_ZN") { USUAL } else { MAX_SLOW };
+            let takes = if name.starts_with("_ZN") { USUAL } else { LONG };
             assert_ne!(within(name, &mut some, takes), "_ZN3Foo3barEv");
         }
         let slow = ["_ZN3Foo3barEv", "_ZN3Foo3bar"].into_iter().cycle().take(50);
-        slow.for_each(|name| _ = within(name, &mut some, MAX_SLOW / 50 + USUAL));
+        slow.for_each(|name| _ = within(name, &mut some, LONG / 50 + USUAL));
         assert!(some.is_over());
         assert_eq!(within("_ZN3Foo3barEv", &mut some, USUAL), "_ZN3Foo3barEv");
     }

@@ -63,7 +63,7 @@ pub fn names(bytes: &[u8], clock: impl Fn() -> std::time::Duration) {
     const MOST: usize = 2048;
     let name = String::from_utf8_lossy(bytes);
     for name in [name.to_string(), format!("_Z{name}"), format!("_R{name}")] {
-        let shown = demangled(&name, MOST, &mut Patience::default(), &clock).text;
+        let shown = demangled(&name, MOST, &mut Patience::of(std::time::Duration::MAX), &clock).text;
         assert!(shown.len() <= MOST + '…'.len_utf8(), "{} bytes for {name:?}", shown.len());
     }
 }

@@ -1,5 +1,5 @@
 //! What a profile is: in memory ([`model`]) and on the wire ([`otlp`], [`pprof`], [`folded`]; of jemalloc, [`heap_v2`]),
-//! and to look at ([`svg`]).
+//! and to look at ([`svg`]); and what people call functions (`demangle`).
 //!
 //! Everything that is captured, received, stored, served or sent passes through one type, [`model::ProfileSet`]. This
 //! crate is pure: no I/O, no clock, no threads, no `unsafe`. Encoders are deterministic, decoders are total: any bytes

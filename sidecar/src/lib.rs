@@ -16,6 +16,7 @@ pub mod bpf;
 pub mod budget;
 pub mod capture;
 pub mod cli;
+pub mod clock;
 pub mod config;
 pub mod discover;
 pub mod doctor;

@@ -50,6 +50,7 @@ const STAGES: &[&str] = &[
 /// The modules of the sidecar, each of which may use those before it.
 const SIDECAR_STAGES: &[&str] = &[
     "allocator",
+    "clock",
     "error",
     "sample",
     "elf",

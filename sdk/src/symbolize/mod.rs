@@ -21,7 +21,7 @@ use std::fmt;
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use profiler_proto::demangle::{Patience, demangled, is_rust};
 use profiler_proto::hash::State;
@@ -40,6 +40,8 @@ pub(crate) use self::locate::Folders;
 
 /// Longest name that is shown.
 const MAX_NAME: usize = 8 << 10;
+/// How long C++ names of a module may be slow.
+const SLOW_NAMES: Duration = Duration::from_millis(500);
 /// Modules whose files are open at once.
 const MAX_OPEN: usize = 4;
 /// Windows without anything new after which files are closed: opening them anew would cost more than they take.
@@ -178,7 +180,7 @@ impl Symbolizer {
             }
         };
         let no_cpp = self.given_up.contains(&(identity, Part::CppNames));
-        let mut patience = if no_cpp { Patience::none() } else { Patience::default() };
+        let mut patience = if no_cpp { Patience::none() } else { Patience::of(SLOW_NAMES) };
         for (index, offset) in offsets.iter().enumerate() {
             let linked = linked.get(index).and_then(Option::as_deref);
             let place = places.get(index).cloned().unwrap_or_default();

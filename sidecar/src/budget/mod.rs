@@ -13,8 +13,6 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use rustix::time::{ClockId, clock_gettime};
-
 use self::excess::Excess;
 
 /// Divisors of the wanted rate, one for each step: 99, 49, 19, 9, 4.
@@ -204,13 +202,6 @@ impl fmt::Display for Judgement {
     }
 }
 
-/// CPU time of the calling thread.
-#[must_use]
-pub fn thread_cpu() -> Duration {
-    let used = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(u64::try_from(used.tv_sec).unwrap_or(0), u32::try_from(used.tv_nsec).unwrap_or(0))
-}
-
 impl Usage {
     /// What this process used until now; for samples, of which it cannot know, nothing.
     ///
@@ -251,6 +242,7 @@ fn cpu_of(stat: &str) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::thread_cpu;
 
     const BOUNDS: Bounds = Bounds { cpu_percent: 5.0, memory: 100 << 20 };
     const SECOND: Duration = Duration::from_secs(1);

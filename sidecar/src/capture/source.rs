@@ -304,12 +304,10 @@ fn layout(pid: u32, program: &Program) -> Result<Layout, Error> {
     })
 }
 
-/// Whether what the runtime of this version keeps can be read; else what is in the way, as what is said of a program.
-///
-/// # Errors
-/// Where it keeps it is not known.
-pub fn is_readable(version: &Version) -> Result<(), String> {
-    known(version).map(drop)
+/// Why what a runtime of this version keeps cannot be read, as what is said of a program: "built by …"; `None`: it can.
+#[must_use]
+pub fn unreadable(version: &Version) -> Option<String> {
+    known(version).err()
 }
 
 /// How the runtime of this version lays out what is read; why not, where nobody has looked.

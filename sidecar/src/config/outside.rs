@@ -58,11 +58,11 @@ fn is_writable(path: &Path) -> bool {
     rustix::fs::access(path, Access::WRITE_OK | Access::EXEC_OK).is_ok()
 }
 
-/// Whether it is in one of the kernel's own file systems, where root may write, and nobody can make a file.
-///
-/// Source: `include/uapi/linux/magic.h`: `PROC_SUPER_MAGIC`, `SYSFS_MAGIC`.
+/// `/proc` and `/sys`, where root may write, and nobody can make a file. Source: `include/uapi/linux/magic.h`.
+const OF_KERNEL: [u64; 2] = [0x9fa0 /* proc */, 0x6265_6572 /* sysfs */];
+
 fn is_of_kernel(path: &Path) -> bool {
-    rustix::fs::statfs(path).is_ok_and(|found| matches!(found.f_type as u64, 0x9fa0 | 0x6265_6572))
+    rustix::fs::statfs(path).is_ok_and(|found| OF_KERNEL.contains(&(found.f_type as u64)))
 }
 
 /// The tokens and files of `config`.

@@ -63,13 +63,13 @@ pub(super) fn row(target: &Target, works: Works) -> Row {
         true => target.is_below.then_some(BELOW),
         false => Some(NONE_HAS),
     };
-    // Without samples there is what a Go runtime keeps, or nothing.
-    let is_read = works.reading && matches!(target.kind, Kind::Go(_));
-    let (why_not, but) = match (&target.profiled, unsampled) {
-        (Err(why), _) => (Some(why.to_string()), None),
-        (Ok(()), Some(why)) if !is_read => (Some(why.to_owned()), None),
-        (Ok(()), Some(why)) => (None, Some(format!("heap and goroutines: {why}"))),
-        (Ok(()), None) => (None, of_version(&target.kind)),
+    let (why_not, but) = match (&target.profiled, unsampled, runtime(&target.kind, works)) {
+        (Err(why), ..) => (Some(why.to_string()), None),
+        // Without samples there is what a Go runtime keeps, or nothing.
+        (Ok(()), Some(why), Ok(true)) => (None, Some(format!("heap and goroutines: {why}"))),
+        (Ok(()), Some(why), _) => (Some(why.to_owned()), None),
+        (Ok(()), None, Ok(_)) => (None, None),
+        (Ok(()), None, Err(why)) => (None, Some(format!("CPU time{}: {why}", labels(&target.kind)))),
     };
     Row {
         pid: target.process.pid(),
@@ -83,14 +83,22 @@ pub(super) fn row(target: &Target, works: Works) -> Row {
     }
 }
 
-/// What of a Go program is profiled where that is not all of it, as its version says.
-fn of_version(kind: &Kind) -> Option<String> {
-    let Kind::Go(text) = kind else { return None };
-    let version = Version::parse(text);
-    let why = capture::is_readable(&version).err()?;
-    let has_labels = version.before_release().is_none() && offsets::of_release(version.minor).is_some();
-    let labels = if has_labels { "" } else { " without labels and spans" };
-    Some(format!("CPU time{labels}, and no heap and goroutines: it was {why}"))
+/// Whether there is a Go runtime whose heap and goroutines are read; why they are not, where there is one.
+fn runtime(kind: &Kind, works: Works) -> Result<bool, String> {
+    let Kind::Go(text) = kind else { return Ok(false) };
+    match capture::unreadable(&Version::parse(text)) {
+        Some(why) => Err(format!("no heap and goroutines, as it was {why}")),
+        None if !works.reading => Err("no heap and goroutines, as memory is not read here".into()),
+        None => Ok(true),
+    }
+}
+
+/// What samples of a Go program lack.
+fn labels(kind: &Kind) -> &'static str {
+    match kind {
+        Kind::Go(text) if offsets::of_version(&Version::parse(text)).is_none() => " without labels and spans",
+        _ => "",
+    }
 }
 
 /// Whether there is anything to profile.
@@ -101,7 +109,7 @@ pub(super) fn sight(rows: &[Row]) -> Option<Check> {
     let mut found = format!("{others} seen beside the sidecar, {profiled} of them profiled");
     match rows.iter().filter(|row| row.but.is_some()).count() {
         0 => {}
-        in_part => found += &format!(", {in_part} of these in part"),
+        in_part => found += &format!(", {in_part} of them only in part"),
     }
     Some(match (others, profiled) {
         (0, _) => {

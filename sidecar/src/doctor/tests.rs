@@ -143,25 +143,28 @@ fn where_nothing_is_sampled_no_native_program_is_profiled() {
     };
     let (parts, found) = rows(false, true);
     assert_eq!(parts, [(true, true), (false, false)]);
-    assert_eq!(found, "2 seen beside the sidecar, 1 of them profiled, 1 of these in part");
+    assert_eq!(found, "2 seen beside the sidecar, 1 of them profiled, 1 of them only in part");
     assert_eq!(rows(false, false).0, [(false, false); 2]);
     let (parts, found) = rows(true, false);
-    assert_eq!((parts, found.as_str()), ([(true, false); 2], "2 seen beside the sidecar, 2 of them profiled"));
+    assert_eq!(parts, [(true, true), (true, false)]);
+    assert_eq!(found, "2 seen beside the sidecar, 2 of them profiled, 1 of them only in part");
 }
 
 /// Check that a Go program of a version of which less is known than of others is said to be profiled in part.
 #[test]
 fn of_some_versions_a_part_is_profiled() {
-    let row = |version: &str| {
+    let row = |version: &str, sampling| {
         let target = discover::Target::bare(crate::target::Process::new(7, 1), discover::Kind::Go(version.into()));
-        processes::row(&target, Works { sampling: true, reading: true }).but
+        processes::row(&target, Works { sampling, reading: true })
     };
-    assert_eq!([row("go1.21.13"), row("go1.27.0")], [None, None]);
-    let told = |version: &str| row(version).unwrap_or_default();
-    assert!(told("go1.20.14").starts_with("CPU time, and no heap"), "{}", told("go1.20.14"));
+    let told = |version: &str| row(version, true).but.unwrap_or_default();
+    assert_eq!([told("go1.21.13"), told("go1.27.0")], ["", ""]);
+    assert!(told("go1.20.14").starts_with("CPU time: no heap"), "{}", told("go1.20.14"));
     assert!(told("go1.26.1 X:staticlockranking").contains("GOEXPERIMENT=staticlockranking"));
     for unknown in ["go1.99.1", "go1.17", "devel go1.27-1a2b3c", "go1.27rc1", "unknown"] {
-        assert!(told(unknown).starts_with("CPU time without labels and spans, and no heap"), "{unknown}");
+        assert!(told(unknown).starts_with("CPU time without labels and spans: no heap"), "{unknown}");
+        // Without samples nothing is left of it.
+        assert!(row(unknown, false).why_not.is_some_and(|why| why.contains("not sampled here")), "{unknown}");
     }
 }
 

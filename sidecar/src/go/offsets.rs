@@ -7,8 +7,8 @@
 
 use profiler_sidecar_ebpf::{Go, LabelForm};
 
-use super::Program;
 use super::layouts::{self, Labels, Layout};
+use super::{Program, Version};
 use crate::elf::Machine;
 
 /// Offsets of fields, in bytes.
@@ -72,13 +72,18 @@ impl Offsets {
     }
 }
 
+/// The offsets of a release; `None` of what is none, or of one that is not known.
+#[must_use]
+pub fn of_version(version: &Version) -> Option<Offsets> {
+    let is_release = version.major == 1 && version.before_release().is_none();
+    is_release.then(|| of_release(version.minor))?
+}
+
 /// All that the kernel side needs to find the goroutine that runs in processes of `program`; `None` where its version is not known, or
 /// where it keeps `g` nobody knows where.
 #[must_use]
 pub fn offsets(program: &Program) -> Option<Go> {
-    let version = program.version();
-    let is_release = version.major == 1 && version.before_release().is_none();
-    let known = is_release.then(|| of_release(version.minor))??;
+    let known = of_version(program.version())?;
     let (tls_offset, in_register) = match program.elf().machine() {
         Machine::X86_64 => (tls_offset(program)?, 0),
         // Go's own code keeps it in x28, and C preserves that register.

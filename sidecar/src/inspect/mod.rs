@@ -13,7 +13,6 @@ mod tests;
 mod top;
 
 use std::io::{self, Write};
-use std::time::UNIX_EPOCH;
 
 pub use arguments::{ContentionArguments, GoroutinesArguments, HeapArguments, TopArguments};
 pub use top::top;
@@ -24,6 +23,7 @@ use profiler_proto::resource::Resource;
 
 use crate::capture::profile::{Builder, Window};
 use crate::capture::{Bounds, Source};
+use crate::clock::unix_nanos;
 use crate::error::Error;
 use crate::record::Output;
 
@@ -127,7 +127,6 @@ fn built(source: &Source, fill: impl FnOnce(&mut Builder<'_>, Window)) -> Profil
         source.code().path.file_name().map_or_else(|| "unknown".into(), |name| name.to_string_lossy().into_owned());
     let resource = Resource::new().with("service.name", name).with("process.pid", i64::from(source.process().pid()));
     let mut builder = Builder::new(source, resource);
-    let now = UNIX_EPOCH.elapsed().map_or(1, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX));
-    fill(&mut builder, Window::moment(now));
+    fill(&mut builder, Window::moment(unix_nanos()));
     builder.finish()
 }

@@ -6,13 +6,14 @@
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::Duration;
 
 use profiler_proto::demangle::{Name, Patience, demangled};
 use sha2::{Digest, Sha256};
 
 use super::frame::{BuildId, Function, Kind, Line};
 use super::vdso::Frames;
+use crate::clock::thread_cpu;
 use crate::elf::{self, Segment};
 use crate::go::{self, Call, Program, Role};
 use crate::target::Root;
@@ -22,6 +23,8 @@ const UNNAMED: &str = "[unnamed]";
 
 /// Longest name that is shown.
 const MAX_NAME: usize = 2048;
+/// CPU time that C++ names of a file may take beside what is usual: a tenth of what all files of a disk have for one answer.
+const SLOW_NAMES: Patience = Patience::of(Duration::from_millis(100));
 
 /// Which file, which state of it, and, where it has no symbol table of its own, in whose root one that was split off is looked for: another container may have
 /// none, or its own.
@@ -45,7 +48,7 @@ pub(super) struct Binary {
     /// Of the kernel's library: where callers are.
     frames: Option<Frames>,
     build_ids: Arc<[(BuildId, Box<str>)]>,
-    /// With its C++ names.
+    /// How long its C++ names may still be slow to read.
     patience: Mutex<Patience>,
 }
 
@@ -102,7 +105,7 @@ impl Binary {
                     split: None,
                     frames: None,
                     build_ids: build_ids(None, hash),
-                    patience: Mutex::default(),
+                    patience: Mutex::new(SLOW_NAMES),
                 }
             }
         }
@@ -127,7 +130,7 @@ impl Binary {
             go,
             split: None,
             frames: None,
-            patience: Mutex::default(),
+            patience: Mutex::new(SLOW_NAMES),
         }
     }
 
@@ -189,8 +192,7 @@ impl Binary {
     fn shown(&self, symbol: &str) -> (String, Kind) {
         let mut patience = self.patience.lock().unwrap_or_else(PoisonError::into_inner);
         let had_patience = !patience.is_over();
-        let begun = Instant::now();
-        let Name { text, is_rust } = demangled(symbol, MAX_NAME, &mut patience, || begun.elapsed());
+        let Name { text, is_rust } = demangled(symbol, MAX_NAME, &mut patience, thread_cpu);
         if had_patience && patience.is_over() {
             tracing::warn!(
                 symbol,

@@ -57,7 +57,7 @@ pub struct Namer {
     bytes: usize,
     /// The number that the last stack got.
     numbers: u64,
-    /// Memory for what is done a stack at a time.
+    /// Memory for the key of a stack.
     words: Vec<u64>,
     /// Counts samples, to tell which process had none for longest.
     clock: u64,

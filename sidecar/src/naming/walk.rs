@@ -31,17 +31,17 @@ pub(super) struct Walk<'a> {
     pub(super) reader: &'a mut Reader,
     /// The number that the last stack got.
     pub(super) numbers: &'a mut u64,
-    /// What is sought with: kept from stack to stack, for most of them need no other memory.
+    /// The key by which a stack is known: memory that is used again for the next one.
     pub(super) words: &'a mut Vec<u64>,
     pub(super) now: Instant,
 }
 
 /// The addresses of a stack, with the callers that were missing.
 struct Mended<'a> {
-    /// Those that were put in, with the interrupted one before them; none where nothing was missing.
+    /// The interrupted one and those that were put in behind it; empty where all is as the kernel side found it.
     put_in: Vec<u64>,
-    /// Those that the kernel side found behind these.
-    walked: &'a [u64],
+    /// Of those that the kernel side found, the ones behind these.
+    found: &'a [u64],
     top: TopState,
     /// Whether what the kernel side found is nothing.
     is_astray: bool,
@@ -49,11 +49,11 @@ struct Mended<'a> {
 
 impl Mended<'_> {
     fn addresses(&self) -> impl Iterator<Item = u64> {
-        self.put_in.iter().chain(self.walked).copied()
+        self.put_in.iter().chain(self.found).copied()
     }
 
     fn len(&self) -> usize {
-        self.put_in.len() + self.walked.len()
+        self.put_in.len() + self.found.len()
     }
 }
 
@@ -187,7 +187,7 @@ impl Walk<'_> {
     /// The addresses with the callers that were missing at the top.
     fn mended<'s>(&mut self, sample: &'s Sample) -> Mended<'s> {
         let leaf = sample.registers.ip;
-        let as_it_is = |top| Mended { put_in: Vec::new(), walked: &sample.user, top, is_astray: false };
+        let as_it_is = |top| Mended { put_in: Vec::new(), found: &sample.user, top, is_astray: false };
         let Some((_, behind)) = sample.user.split_first().filter(|(first, _)| **first == leaf) else {
             return as_it_is(TopState::Whole);
         };
@@ -198,7 +198,7 @@ impl Walk<'_> {
             let Some(depth) = depth else { return as_it_is(TopState::Whole) };
             let caller = interrupted.caller(depth).filter(|caller| self.spot(*caller, Call::Return).is_named);
             let Some(caller) = caller else { return as_it_is(TopState::Unmended) };
-            return Mended { put_in: vec![leaf, caller], walked: behind, top: TopState::Mended, is_astray: false };
+            return Mended { put_in: vec![leaf, caller], found: behind, top: TopState::Mended, is_astray: false };
         }
         // What the table says of a function that sets the stack pointer counts only where the frame pointer bears it out.
         let mut is_doubtful = first.writes_sp;
@@ -208,16 +208,16 @@ impl Walk<'_> {
             is_doubtful |= spot.writes_sp;
             spot.depth.filter(|_| spot.entry.is_some())
         });
-        let with = |callers: &[u64], walked: &'s [u64], is_astray| {
+        let with = |callers: &[u64], found: &'s [u64], is_astray| {
             let put_in = [&[leaf], callers].concat();
-            Mended { put_in, walked, top: TopState::Mended, is_astray }
+            Mended { put_in, found, top: TopState::Mended, is_astray }
         };
         match top {
             Top::Whole => as_it_is(TopState::Whole),
             Top::Missing(callers) => with(&callers, behind, false),
             Top::Stale => match behind {
                 [_, called, rest @ ..] => with(&[*called], rest, false),
-                _ => Mended { put_in: vec![leaf], walked: &[], top: TopState::Unmended, is_astray: true },
+                _ => Mended { put_in: vec![leaf], found: &[], top: TopState::Unmended, is_astray: true },
             },
             // Without a walk of its own there is nothing that they could stand in the way of.
             Top::Astray(callers) if behind.is_empty() && !is_doubtful => with(&callers, &[], true),
@@ -342,7 +342,7 @@ fn words_of(mended: &Mended<'_>, sample: &Sample, words: &mut Vec<u64>) {
     words.clear();
     words.extend([state, start_of(sample), sample.saved.len() as u64]);
     words.extend_from_slice(&mended.put_in);
-    words.extend_from_slice(mended.walked);
+    words.extend_from_slice(mended.found);
     words.extend_from_slice(&sample.saved);
 }
 

@@ -19,7 +19,7 @@ use super::tap::{Tap, Tapped, Taps};
 use super::told::Told;
 use crate::aggregate::{Aggregate, Full};
 use crate::bpf::Counters;
-use crate::budget::thread_cpu;
+use crate::clock::thread_cpu;
 use crate::discover::{self, Table, Target};
 use crate::drain::{self, Event};
 use crate::naming::{Namer, Stats};

@@ -36,7 +36,7 @@ use crate::aggregate::Window;
 use crate::allocator;
 use crate::assemble::{Granularity, assemble};
 use crate::bpf::{self, Sampler};
-use crate::budget::thread_cpu;
+use crate::clock::thread_cpu;
 use crate::config::Filter;
 use crate::discover::{self, Candidate, Table, Target};
 use crate::error::Error;

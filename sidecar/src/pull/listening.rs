@@ -1,7 +1,8 @@
 //! Who listens at which address of our network namespace.
 //!
 //! In: processes. Out: the sockets on which each takes connections, how these can be reached, and whose socket a connection to an address would reach: told
-//! by the socket itself (its inode), for two processes may have one port at different addresses, or at the same. Nothing where descriptors are not ours to see. Bounded: so
+//! by the socket itself (its inode), for two processes may have one port at different addresses, or at the same. Where descriptors are not ours to see, who may have it is told by its
+//! user. Bounded: so
 //! many descriptors of each process. Reads `/proc` alone, which does not wait for anybody.
 //!
 //! Sources: proc_net_tcp (Documentation/networking/proc_net_tcp.rst), proc_pid_fd(5); which socket a connection reaches: net/ipv4/inet_hashtables.c
@@ -9,8 +10,9 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::unix::fs::MetadataExt as _;
 
 use crate::target::Process;
 
@@ -26,6 +28,8 @@ pub struct Socket {
     pub inode: u64,
     /// Where it listens: at any address of the machine, where it is the unspecified one.
     pub address: SocketAddr,
+    /// The user who opened it.
+    pub user: u32,
 }
 
 /// Where a connection to an address arrives.
@@ -44,6 +48,8 @@ pub enum Reached {
 pub struct Listeners {
     sockets: Vec<Socket>,
     owners: Vec<(Socket, Process)>,
+    /// Processes whose descriptors are not ours to see, with their users.
+    unseen: Vec<(u32, Process)>,
 }
 
 impl Listeners {
@@ -51,16 +57,17 @@ impl Listeners {
     #[must_use]
     pub fn of(processes: &[Process]) -> Self {
         let sockets = ["/proc/self/net/tcp", "/proc/self/net/tcp6"].into_iter().flat_map(all_of);
-        Self::new(sockets.collect(), processes.iter().flat_map(|process| open(*process)))
+        let unseen = processes.iter().filter_map(|process| Some((unseen(*process)?, *process)));
+        Self::new(sockets.collect(), processes.iter().flat_map(|process| open(*process)), unseen.collect())
     }
 
-    fn new(sockets: Vec<Socket>, open: impl Iterator<Item = (u64, Process)>) -> Self {
+    fn new(sockets: Vec<Socket>, open: impl Iterator<Item = (u64, Process)>, unseen: Vec<(u32, Process)>) -> Self {
         let known: HashMap<u64, Socket> = sockets.iter().map(|socket| (socket.inode, *socket)).collect();
         let owner = |(inode, process)| Some((*known.get(&inode)?, process));
         let mut owners: Vec<(Socket, Process)> = open.filter_map(owner).collect();
         owners.sort_unstable();
         owners.dedup();
-        Self { sockets, owners }
+        Self { sockets, owners, unseen }
     }
 
     /// Each socket that one of the processes has, with the addresses at which it, and no other one, can be reached, the likeliest first.
@@ -71,6 +78,12 @@ impl Listeners {
     /// The processes that have a socket: several, where one handed it to another.
     pub fn owners(&self, socket: Socket) -> impl Iterator<Item = Process> {
         self.owners.iter().filter(move |(of, _)| *of == socket).map(|(_, process)| *process)
+    }
+
+    /// The processes that may have a socket that none is seen to have: those of its user whose descriptors are not ours to see.
+    pub fn suspects(&self, socket: Socket) -> impl Iterator<Item = Process> {
+        let is_seen = self.owners(socket).next().is_some();
+        self.unseen.iter().filter(move |(user, _)| !is_seen && *user == socket.user).map(|(_, process)| *process)
     }
 
     /// Where a connection to this address of ours arrives: at what listens there, else at what listens at any address.
@@ -127,8 +140,8 @@ fn listening(line: &str) -> Option<Socket> {
     let fields: Vec<&str> = line.split_ascii_whitespace().take(10).collect();
     let (address, port) = fields.get(1)?.split_once(':')?;
     let address = SocketAddr::new(ip(address)?.to_canonical(), u16::from_str_radix(port, 16).ok()?);
-    let inode = fields.get(9)?.parse().ok()?;
-    (*fields.get(3)? == LISTEN).then_some(Socket { inode, address })
+    let (user, inode) = (fields.get(7)?.parse().ok()?, fields.get(9)?.parse().ok()?);
+    (*fields.get(3)? == LISTEN).then_some(Socket { inode, address, user })
 }
 
 /// Words of 32 bits in the order of this machine, little-endian.
@@ -145,6 +158,14 @@ fn ip(hex: &str) -> Option<IpAddr> {
         }
         _ => None,
     }
+}
+
+/// The user of a process whose descriptors are not ours to see.
+fn unseen(process: Process) -> Option<u32> {
+    let folder = format!("/proc/{}", process.pid());
+    let refused = std::fs::read_dir(format!("{folder}/fd")).err()?;
+    let user = std::fs::metadata(folder).ok()?.uid();
+    (refused.kind() == ErrorKind::PermissionDenied && process.is_alive()).then_some(user)
 }
 
 /// Inodes of the sockets that a process has open; none, where it is another one that has its number by now.
@@ -185,7 +206,13 @@ pub(crate) mod tests {
         let line = |(address, inode): &(&str, u64)| format!("0: {address}:17AC 0:0 0A 0:0 00:0 0 0 0 {inode}\n");
         let own = sockets.iter().map(|(_, inode)| (*inode, *inode as u32 / 10));
         let open = own.chain(handed.iter().copied()).map(|(inode, pid)| (inode, Process::new(pid, 1)));
-        Listeners::new(sockets.iter().filter_map(|socket| listening(&line(socket))).collect(), open)
+        Listeners::new(sockets.iter().filter_map(|socket| listening(&line(socket))).collect(), open, Vec::new())
+    }
+
+    /// The same with processes of users whose descriptors are not seen; all sockets are root's.
+    pub(crate) fn machine_unseen(sockets: &[(&str, u64)], unseen: &[(u32, u32)]) -> Listeners {
+        let unseen = unseen.iter().map(|(user, pid)| (*user, Process::new(*pid, 1))).collect();
+        Listeners { unseen, owners: Vec::new(), ..machine(sockets, &[]) }
     }
 
     /// Of each process of such a machine, how it is reached.
@@ -231,7 +258,8 @@ pub(crate) mod tests {
         assert_eq!(ways(&machine(&sockets, &[(11, 2)])), [(1, vec![]), (1, vec![])]);
         let owner = |inode| (inode == 10).then_some((10, Process::new(1, 1)));
         let sockets = machine(&sockets, &[]).sockets;
-        let unknown = Listeners::new(sockets.clone(), sockets.iter().filter_map(|socket| owner(socket.inode)));
+        let unknown =
+            Listeners::new(sockets.clone(), sockets.iter().filter_map(|socket| owner(socket.inode)), Vec::new());
         assert_eq!(ways(&unknown), [(1, vec![])]);
     }
 

@@ -24,7 +24,7 @@ pub use self::endpoint::Endpoint;
 use self::peer::{Body, Peer, Room, Unanswered};
 pub use self::tls::Tls;
 use self::totals::Totals;
-use crate::capture::What;
+use crate::capture::{self, Taken, What, bytes_of};
 use crate::error::Error;
 
 /// How long a snapshot may take; of a CPU profile, beyond its seconds.
@@ -68,6 +68,8 @@ pub struct Pulled {
     pub told: Vec<What>,
     /// Why the rest was not.
     pub failed: Vec<Error>,
+    /// The room that the sets take, as long as they are here.
+    pub kept: Vec<Taken>,
 }
 
 /// One endpoint that is asked again and again.
@@ -83,17 +85,25 @@ pub struct Puller {
     patience: Duration,
 }
 
-/// What endpoints take turns at: each is asked by itself, and hangs by itself; large answers wait for each other, and one is decoded.
+/// What endpoints take turns at: each is asked by itself, and hangs by itself; large answers wait for each other, and one is decoded. What all of them keep has one bound.
 #[derive(Debug)]
 pub struct Turns {
     room: Room,
     decoding: Semaphore,
+    kept: capture::Room,
 }
 
 impl Default for Turns {
     fn default() -> Self {
-        Self { room: Room::default(), decoding: Semaphore::new(1) }
+        Self { room: Room::default(), decoding: Semaphore::new(1), kept: capture::Room::of(MOST_KEPT) }
     }
+}
+
+/// Most bytes of answers of all endpoints that were decoded and not handed on yet, and of what was counted until then: those of a large program have some four million.
+const MOST_KEPT: usize = 64 << 20;
+
+fn no_room() -> String {
+    format!("no room for the answer: those of all programs may take {} MiB, so pull fewer of them", MOST_KEPT >> 20)
 }
 
 impl Puller {
@@ -159,12 +169,13 @@ impl Puller {
                 false => self.one(*of, began).await,
             };
             match answer {
-                Ok((mut set, told)) => {
+                Ok((mut set, told, kept)) => {
                     set.resource = resource.clone();
                     set.scope.name = "profiler_sidecar".into();
                     set.scope.version = env!("CARGO_PKG_VERSION").into();
                     pulled.sets.push((*of, set));
                     pulled.told.extend(told);
+                    pulled.kept.push(kept);
                 }
                 Err(Unanswered { why, is_late: late }) => {
                     is_late |= late;
@@ -176,12 +187,13 @@ impl Puller {
         pulled
     }
 
-    /// What is answered, and the kind of which that has all that came since the answer before.
-    async fn one(&mut self, of: Asked, began: u64) -> Result<(ProfileSet, Option<What>), Unanswered> {
+    /// What is answered, the kind of which that has all that came since the answer before, and the room that it takes.
+    async fn one(&mut self, of: Asked, began: u64) -> Result<(ProfileSet, Option<What>, Taken), Unanswered> {
         let turns = Arc::clone(&self.turns);
         let body = self.peer.get(&of.path(), of.patience(self.patience), &turns.room).await?;
         let _decoding = turns.decoding.acquire().await?;
         let mut set = tokio::task::spawn_blocking(move || decode(&body)).await??;
+        let kept = turns.kept.take(bytes_of(&set)).ok_or_else(no_room)?;
         let totals = match of {
             Asked::Cpu(_) => None,
             Asked::Kept(What::Heap) => Some((What::Heap, &mut self.allocated)),
@@ -189,7 +201,12 @@ impl Puller {
             Asked::Kept(What::Mutex) => Some((What::Mutex, &mut self.held)),
             Asked::Kept(What::Goroutines) => None,
         };
-        let last = totals.and_then(|(what, totals)| Some((what, totals.since(&mut set, began)?)));
+        let last = match totals {
+            Some((what, totals)) => {
+                totals.since(&mut set, began, &turns.kept).ok_or_else(no_room)?.map(|last| (what, last))
+            }
+            None => None,
+        };
         rename(&mut set, of);
         // Of differences the time since the last answer.
         let start = last.map(|(_, asked)| asked).or(self.asked).unwrap_or(began).min(began);
@@ -206,7 +223,7 @@ impl Puller {
             profile.samples.retain(|sample| sample.value != 0);
         }
         set.profiles.retain(|profile| !profile.samples.is_empty());
-        Ok((set, last.map(|(what, _)| what)))
+        Ok((set, last.map(|(what, _)| what), kept))
     }
 }
 
@@ -304,7 +321,8 @@ mod tests {
     fn a_difference_is_of_all_the_time_since_the_last_answer() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let mut puller = served(b"HTTP/1.1 500 Oops\r\ncontent-length: 0\r\n\r\n", &Arc::default()).await.0;
+            let turns = Arc::default();
+            let mut puller = served(b"HTTP/1.1 500 Oops\r\ncontent-length: 0\r\n\r\n", &turns).await.0;
             let asked = [Asked::Kept(What::Heap)];
             let heap = |bytes: i64| {
                 let mut set = ProfileSet::default();
@@ -313,15 +331,15 @@ mod tests {
                 set.profiles.push(Profile { kind, samples, ..Profile::default() });
                 set
             };
-            assert_eq!(puller.allocated.since(&mut heap(5), 100), None);
+            assert_eq!(puller.allocated.since(&mut heap(5), 100, &turns.kept), Some(None));
             puller.asked = Some(100);
             let Pulled { sets, failed, .. } = puller.pull(&asked, &Resource::new()).await;
             assert_eq!((sets.len(), failed.len()), (0, 1));
             assert!(puller.asked > Some(100));
             let mut second = heap(9);
-            assert_eq!(puller.allocated.since(&mut second, 300), Some(100));
+            assert_eq!(puller.allocated.since(&mut second, 300, &turns.kept), Some(Some(100)));
             assert_eq!(second.profiles[0].samples[0].value, 4);
-            assert_eq!(puller.allocated.since(&mut heap(9), 400), Some(300));
+            assert_eq!(puller.allocated.since(&mut heap(9), 400, &turns.kept), Some(Some(300)));
         });
     }
 

@@ -10,10 +10,14 @@ use profiler_proto::ProfileSet;
 use profiler_proto::hash::{Map, State};
 use profiler_proto::model::{Dictionary, LocationId, Sample};
 
+use crate::capture::{Room, Taken};
+
 /// Values by profile and stack, as they were last; none before the first answer.
 #[derive(Debug, Default)]
 pub(super) struct Totals {
     before: Option<Before>,
+    /// The room that they take.
+    kept: Option<Taken>,
     /// When that was, nanoseconds since 1970.
     asked: Option<u64>,
     hasher: State,
@@ -27,13 +31,27 @@ struct Before {
     values: Map<u64, Vec<i64>>,
 }
 
+impl Before {
+    /// Bytes of memory, about.
+    fn bytes(&self) -> usize {
+        const ENTRY: usize = 2 * size_of::<(u64, Vec<i64>)>();
+        self.values.capacity() * ENTRY + self.values.len() * (size_of::<i64>() * self.types + 16)
+    }
+}
+
 impl Totals {
     /// Leaves of each profile that counts from the start what came since the last answer; states stay. When the question to that was asked, nanoseconds since
-    /// 1970, which is longer ago than the last one where that had no answer; this one is asked `now`. `None`: this is the first answer, or the count began anew,
-    /// so nothing is told.
-    pub(super) fn since(&mut self, set: &mut ProfileSet, now: u64) -> Option<u64> {
+    /// 1970, which is longer ago than the last one where that had no answer; this one is asked `now`. `Some(None)`: this is the first answer, or the count began anew,
+    /// so nothing is told. `None`: there is no room for them, so they begin anew.
+    pub(super) fn since(&mut self, set: &mut ProfileSet, now: u64, room: &Room) -> Option<Option<u64>> {
         let is_told = self.differ(set);
-        self.asked.replace(now).filter(|_| is_told)
+        self.kept = None;
+        let Some(kept) = room.take(self.before.as_ref().map_or(0, Before::bytes)) else {
+            *self = Self::default();
+            return None;
+        };
+        self.kept = Some(kept);
+        Some(self.asked.replace(now).filter(|_| is_told))
     }
 
     /// Whether there was a count to take from this one.
@@ -147,7 +165,7 @@ mod tests {
 
     fn told(totals: &mut Totals, allocated: &[(&str, i64)]) -> [Vec<i64>; 2] {
         let mut set = heap(allocated);
-        totals.since(&mut set, 0);
+        totals.since(&mut set, 0, &Room::of(1 << 20)).unwrap();
         [0, 1].map(|column| set.profiles[column].samples.iter().map(|sample| sample.value).collect())
     }
 
@@ -164,8 +182,27 @@ mod tests {
     #[test]
     fn a_first_answer_tells_nothing() {
         let mut totals = Totals::default();
-        let told = [50, 60, 20, 20].map(|allocated| totals.since(&mut heap(&[("a", allocated)]), allocated as u64));
+        let told = [50, 60, 20, 20].map(|allocated| {
+            totals.since(&mut heap(&[("a", allocated)]), allocated as u64, &Room::of(1 << 20)).unwrap()
+        });
         assert_eq!(told, [None, Some(50), None, Some(20)]);
+    }
+
+    /// Check that what endpoints keep has room together: who finds none begins anew, and takes none; the others keep theirs, and give it back.
+    #[test]
+    fn totals_share_their_room() {
+        let names: Vec<String> = (0..1000).map(|number| number.to_string()).collect();
+        let many: Vec<(&str, i64)> = names.iter().map(|name| (&**name, 1)).collect();
+        let since = |totals: &mut Totals, room: &Room| totals.since(&mut heap(&many), 7, room);
+        let [mut first, mut second, mut third] = [(); 3].map(|()| Totals::default());
+        let needed = (1..).map(|kib| kib << 10).find(|bytes| since(&mut third, &Room::of(*bytes)).is_some()).unwrap();
+        assert!(needed > 1000 * size_of::<[i64; 3]>(), "{needed}");
+        let room = Room::of(needed * 3 / 2);
+        assert_eq!([since(&mut first, &room), since(&mut second, &room)], [Some(None), None]);
+        // Room is given back before more is taken.
+        assert_eq!([since(&mut first, &room), since(&mut second, &room)], [Some(Some(7)), None]);
+        drop(first);
+        assert_eq!([since(&mut second, &room), since(&mut second, &room)], [Some(None), Some(Some(7))]);
     }
 
     #[test]

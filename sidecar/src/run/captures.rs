@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use profiler_proto::ProfileSet;
 use rustix::time::{ClockId, clock_gettime};
@@ -16,6 +16,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use super::source::Handle;
 use crate::capture::profile::Window;
 use crate::capture::{Bounds, Captured, Periodic, Room, RuntimeFigures, Source, What};
+use crate::clock::unix_nanos;
 use crate::config::Config;
 use crate::discover::Target;
 use crate::error::Error;
@@ -225,7 +226,7 @@ impl Captures {
                 known.told.clear();
                 let read = What::ALL.into_iter().filter(|what| !missing.iter().any(|(other, _)| other == what));
                 self.handle.read_outside(target.process, read.collect());
-                self.handle.captures.count(target, figures.ok(), states, now());
+                self.handle.captures.count(target, figures.ok(), states, unix_nanos());
                 return Some(set);
             }
             Ok(Err(error)) => (&self.handle.captures.refused, error.to_string()),
@@ -235,7 +236,7 @@ impl Captures {
             return None;
         }
         figure.fetch_add(1, Ordering::Relaxed);
-        self.handle.captures.count(target, None, Vec::new(), now());
+        self.handle.captures.count(target, None, Vec::new(), unix_nanos());
         self.handle.read_outside(target.process, Vec::new());
         if !std::mem::replace(&mut known.is_said, true) {
             tracing::warn!(pid, program = %target.kind, "heap and goroutines are not captured: {why}");
@@ -253,11 +254,6 @@ impl Known {
 /// Whether a counter fell: the process has become another program, which counts from 0.
 fn is_reset(known: &RuntimeFigures, now: &RuntimeFigures) -> bool {
     now.allocated < known.allocated || now.collections < known.collections || now.paused < known.paused
-}
-
-/// Nanoseconds since 1970.
-fn now() -> u64 {
-    UNIX_EPOCH.elapsed().map_or(1, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }
 
 /// When a process began, nanoseconds since 1970, if it is `now`.
@@ -284,7 +280,7 @@ fn capture(
         None => Periodic::new(Source::of(target.process, programs.program(target.process)?)?),
     };
     periodic.begin_anew(told);
-    let now = now();
+    let now = unix_nanos();
     // The first window, and one in which the clock was set back, have no length.
     let start_unix_nanos = ended.unwrap_or(now).min(now);
     let window = Window { start_unix_nanos, duration_nanos: (now - start_unix_nanos).max(1) };

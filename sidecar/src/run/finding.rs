@@ -219,7 +219,7 @@ mod tests {
     /// Check that a socket that did not answer is tried again: after a minute, then less and less often, and never once it is gone.
     #[test]
     fn who_does_not_serve_profiles_is_asked_again_later() {
-        let found = (Process::new(1, 1), Socket { inode: 1, address: ([127, 0, 0, 1], 1).into() });
+        let found = (Process::new(1, 1), Socket { inode: 1, address: ([127, 0, 0, 1], 1).into(), user: 0 });
         let (mut refused, mut now, mut waits) = (Refused::default(), Instant::now(), Vec::new());
         for _ in 0..9 {
             let began = now;

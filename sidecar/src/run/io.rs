@@ -18,7 +18,7 @@ use super::metrics;
 use super::pulls::{Pulls, Sink};
 use super::source::Handle;
 use crate::assemble::Granularity;
-use crate::budget::thread_cpu;
+use crate::clock::thread_cpu;
 use crate::config::of_sdk;
 use crate::error::Error;
 use crate::pipeline::{Interval, assembled};

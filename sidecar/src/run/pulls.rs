@@ -150,12 +150,14 @@ pub(super) struct Task {
     name: Option<String>,
     /// What was wrong is said once.
     is_said: bool,
+    /// That it is a guess who answers is said once, too.
+    is_guessed: bool,
 }
 
 impl Task {
     pub(super) fn new(pulls: Pulls, endpoint: Endpoint, puller: Puller, sink: Arc<Sink>) -> Self {
         let local = endpoint.local();
-        Self { pulls, endpoint, local, puller, sink, last: None, name: None, is_said: false }
+        Self { pulls, endpoint, local, puller, sink, last: None, name: None, is_said: false, is_guessed: false }
     }
 
     /// Asks at a socket that was found, as long as it, and no other one, is reached there, and no address of its process is named. Whether anything was asked.
@@ -211,6 +213,14 @@ impl Task {
     /// Asks once; whether anything was answered, or nothing needed to be asked.
     async fn round(&mut self, whose: &Whose) -> bool {
         let Some(asked) = self.pulls.wanted(&whose.targets) else { return true };
+        if whose.is_guess && !std::mem::replace(&mut self.is_guessed, true) {
+            let who: Vec<String> = whose.targets.iter().map(|target| target.process.pid().to_string()).collect();
+            tracing::warn!(
+                "who answers at {} cannot be seen: it is taken for one of process {}, and what is read of these from outside is not asked for; CAP_DAC_READ_SEARCH, or the same user, shows who it is",
+                self.endpoint.name(),
+                who.join(", "),
+            );
+        }
         let figures = Arc::clone(&self.pulls.handle.pulls);
         figures.from_outside.fetch_add((What::ALL.len() + 1 - asked.len()) as u64, Ordering::Relaxed);
         let now = Some((whose.identity().1, asked.clone()));
@@ -223,7 +233,7 @@ impl Task {
             Some(target) => target.resource.clone(),
             None => self.resource().await,
         };
-        let Pulled { sets, told, failed } = self.puller.pull(&asked, &resource).await;
+        let Pulled { sets, told, failed, kept } = self.puller.pull(&asked, &resource).await;
         if self.look().await.ok().map(|now| now.identity()) != Some(whose.identity()) {
             self.puller.begin_anew();
             let why = "another process or socket took its place meanwhile, so whose the answers are cannot be told";
@@ -243,6 +253,7 @@ impl Task {
             figures.sets.fetch_add(1, Ordering::Relaxed);
             (self.sink)(set);
         }
+        drop(kept);
         is_served
     }
 

@@ -4,14 +4,14 @@
 //! much, and for ever where a process wants it to, so it is done by [`Readers`], for one process after the other. All that is given has [`MOST_BYTES`] at most.
 
 use std::sync::Arc;
-use std::time::UNIX_EPOCH;
 
 use profiler::serve::{CaptureError, CaptureFuture, Snapshot};
 use profiler_proto::ProfileSet;
 use profiler_proto::model::Contention;
 
 use crate::capture::profile::{Builder, Window};
-use crate::capture::{Bounds, Source};
+use crate::capture::{Bounds, Source, bytes_of};
+use crate::clock::unix_nanos;
 use crate::discover::{Kind, Target};
 use crate::error::Error;
 
@@ -83,7 +83,7 @@ struct Gathered {
 impl Gathered {
     /// Adds one; where it is not alone, within the bound.
     fn add(&mut self, set: ProfileSet) -> Result<(), CaptureError> {
-        self.bytes += bytes(&set);
+        self.bytes += bytes_of(&set);
         if self.bytes > MOST_BYTES && !self.sets.is_empty() {
             return Err(CaptureError::TooMuch);
         }
@@ -91,18 +91,6 @@ impl Gathered {
         Ok(())
     }
 }
-
-/// What a set takes, about: what there is much of in one.
-fn bytes(set: &ProfileSet) -> usize {
-    let dictionary = &set.dictionary;
-    let samples = set.profiles.iter().map(|profile| size_of_val(&profile.samples[..])).sum::<usize>();
-    let stacks = dictionary.stacks.iter().map(|stack| BESIDE + size_of_val(&*stack.locations)).sum::<usize>();
-    let strings = dictionary.strings.iter().map(|text| BESIDE + text.len()).sum::<usize>();
-    samples + stacks + strings + BESIDE * (dictionary.attributes.len() + dictionary.attribute_sets.len())
-}
-
-/// What an element of a table takes beside what is counted.
-const BESIDE: usize = 64;
 
 async fn read_one(readers: &Readers, target: Arc<Target>, of: Of, bounds: Bounds) -> Option<ProfileSet> {
     let process = target.process;
@@ -118,8 +106,7 @@ async fn read_one(readers: &Readers, target: Arc<Target>, of: Of, bounds: Bounds
 fn try_read(target: &Target, of: Of, bounds: Bounds) -> Result<ProfileSet, Error> {
     // The process that was asked for, by its start: its number may be another one's by now.
     let source = Source::of(target.process, Source::program_of(target.process, |_| None)?)?;
-    let now = UNIX_EPOCH.elapsed().map_or(1, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX));
-    let window = Window::moment(now);
+    let window = Window::moment(unix_nanos());
     let mut builder = Builder::new(&source, target.resource.clone());
     match of {
         Of::Heap => builder.heap(&mut source.heap(bounds)?, window),
@@ -165,7 +152,7 @@ mod tests {
     #[test]
     fn all_together_have_a_bound_and_one_alone_has_none() {
         let (large, small) = (set(2_000_000), set(10));
-        assert!(bytes(&large) > MOST_BYTES && bytes(&small) < 10_000);
+        assert!(bytes_of(&large) > MOST_BYTES && bytes_of(&small) < 10_000);
         let mut all = Gathered::default();
         assert_eq!(all.add(large.clone()), Ok(()));
         assert_eq!(all.add(small.clone()), Err(CaptureError::TooMuch));

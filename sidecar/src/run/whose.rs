@@ -17,6 +17,8 @@ pub(super) struct Whose {
     pub(super) socket: Option<Socket>,
     /// Those in sight who take them.
     pub(super) targets: Vec<Arc<Target>>,
+    /// Whether that is a guess: their descriptors cannot be seen, and they are of the socket's user.
+    pub(super) is_guess: bool,
 }
 
 impl Whose {
@@ -39,13 +41,15 @@ impl Whose {
         Ok(Self::default())
     }
 
-    /// Who answers at this socket. Of several, a Go program does that is the only one: what started it has the socket, too, and what it starts.
+    /// Who answers at this socket; where nobody is seen to have it, who may. Of several, a Go program does that is the only one: what started it has the socket, too, and what it starts.
     pub(super) fn of(socket: Socket, listeners: &Listeners, targets: &[Arc<Target>]) -> Self {
-        let owners: Vec<Process> = listeners.owners(socket).collect();
+        let suspects: Vec<Process> = listeners.suspects(socket).collect();
+        let is_guess = !suspects.is_empty();
+        let owners: Vec<Process> = listeners.owners(socket).chain(suspects).collect();
         let owners = targets.iter().filter(|target| owners.contains(&target.process)).cloned();
         let (go, others): (Vec<_>, Vec<_>) = owners.partition(|target| matches!(target.kind, Kind::Go(_)));
         let targets = if go.len() == 1 { go } else { [go, others].concat() };
-        Self { socket: Some(socket), targets }
+        Self { socket: Some(socket), targets, is_guess }
     }
 
     /// The one who answers, where it is one.
@@ -64,7 +68,7 @@ impl Whose {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pull::listening::tests::machine;
+    use crate::pull::listening::tests::{machine, machine_unseen};
 
     /// Check that a socket that was handed on is the Go program's, where that is the only one, and else nobody's alone; that the first address at which anything listens
     /// says who it is, even if it is nobody in sight; and that of several sockets at one address none does.
@@ -85,5 +89,21 @@ mod tests {
         assert_eq!(whose(&[at(5), at(1)]), Ok((vec![2], true)));
         assert_eq!(whose(&[at(3), at(1)]), Ok((vec![], false)));
         assert_eq!(whose(&[at(4)]), Err(at(4)));
+    }
+
+    /// Check that where descriptors cannot be seen, those of the socket's user may answer, a Go program first; those of other users do not.
+    #[test]
+    fn who_may_answer_is_told_by_the_user_of_the_socket() {
+        let kinds = [Kind::Native, Kind::Go("go1.24.0".into()), Kind::Go("go1.24.0".into())];
+        let all: Vec<_> =
+            (1..).zip(kinds).map(|(pid, kind)| Arc::new(Target::bare(Process::new(pid, 1), kind))).collect();
+        let whose = |unseen: &[(u32, u32)]| {
+            let listeners = machine_unseen(&[("0100007F", 90)], unseen);
+            let whose = Whose::at(&[([127, 0, 0, 1], 6060).into()], &listeners, &all).unwrap();
+            (whose.identity().1.iter().map(Process::pid).collect::<Vec<_>>(), whose.is_guess)
+        };
+        assert_eq!(whose(&[(0, 1), (0, 2), (7, 3)]), (vec![2], true));
+        assert_eq!(whose(&[(0, 1), (0, 2), (0, 3)]), (vec![1, 2, 3], true));
+        assert_eq!(whose(&[(7, 1), (7, 2)]), (vec![], false));
     }
 }

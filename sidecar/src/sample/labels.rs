@@ -19,7 +19,7 @@ impl Labels {
         Self { bytes: Vec::with_capacity(bytes), count: 0 }
     }
 
-    /// Adds a pair. One of 4 GiB and more is left out.
+    /// Adds a pair, each part shorter than 4 GiB: those of a record have 256 bytes at most.
     pub fn push(&mut self, key: &[u8], value: &[u8]) {
         if let (Ok(key_length), Ok(value_length)) = (u32::try_from(key.len()), u32::try_from(value.len())) {
             self.bytes.reserve(2 * LENGTH + key.len() + value.len());

@@ -9,7 +9,7 @@ use crate::fuse::Disk;
 use crate::http::get;
 use crate::process::{Running, agent, go_program, go_program_with, quiet};
 use crate::shares::Shares;
-use crate::{DEADLINE, decode, folder, is_root, stats};
+use crate::{DEADLINE, decode, folder, is_root, pretender, stats};
 
 /// Asks for profiles of a process until there are so many samples of its functions.
 fn sampled(run: &Running, page: &str, pid: u32, enough: i64) -> Shares {
@@ -121,5 +121,46 @@ fn a_runtime_that_gives_no_answer_keeps_nobody_else_from_being_captured() {
     assert_eq!(run.end(), Some(0));
     drop(hanging);
     drop(disk);
+    std::fs::remove_dir_all(place).unwrap();
+}
+
+/// Check that a program that pretends to be Go is refused in the log, once, and keeps nobody else from being captured.
+#[test]
+fn who_is_refused_keeps_nobody_else_from_being_captured() {
+    if !is_root() {
+        return;
+    }
+    let (place, other) = (folder("pretends"), go_program("parked"));
+    let pretends = pretender::make(&std::fs::read_link(format!("/proc/{}/exe", other.pid())).unwrap(), &place);
+    let mut sleeping = Command::new(&pretends).arg("600").spawn().unwrap();
+    let pids = [sleeping.id(), other.pid()].map(|pid| pid.to_string());
+    let run = Running::agent(&mut agent(&["run", "--runtime-interval", "1s", "--pid", &pids[0], "--pid", &pids[1]]));
+    let page = run.address_after("http://");
+    let until = Instant::now() + DEADLINE;
+    loop {
+        let captures = stats(&page)["captures"].clone();
+        let [sets, refused] = ["sets", "refused"].map(|figure| captures[figure].as_u64().unwrap_or(0));
+        if sets >= 3 && refused >= 1 {
+            break;
+        }
+        assert!(Instant::now() < until, "{captures} {}", run.log());
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let of = |pid: &str| get(&page, &format!("/debug/pprof/goroutine?pid={pid}"));
+    let told: ProfileSet = decode(&of(&pids[1]).body);
+    let goroutines: i64 = told.profiles.iter().flat_map(|profile| &profile.samples).map(|sample| sample.value).sum();
+    assert!(goroutines >= 18, "{goroutines}");
+    assert_ne!(of(&pids[0]).status, 200);
+    let log = run.log();
+    assert_eq!(
+        log.lines()
+            .filter(|line| line.contains(&format!("pid={} ", pids[0])) || line.ends_with(&format!("pid={}", pids[0])))
+            .count(),
+        1,
+        "{log}"
+    );
+    assert_eq!(run.end(), Some(0));
+    sleeping.kill().unwrap();
+    sleeping.wait().unwrap();
     std::fs::remove_dir_all(place).unwrap();
 }

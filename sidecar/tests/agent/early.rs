@@ -55,7 +55,7 @@ pub(crate) fn settle(received: &Received, run: &Running) {
         let stats = stats(&page);
         let [pending, exported] = ["pending", "exported"].map(|figure| stats[figure].as_u64().unwrap());
         let is_settled = std::mem::replace(&mut before, exported) == exported && pending == 0;
-        // The ring is looked at ten times a second.
+        // The ring is looked at five times a second.
         std::thread::sleep(Duration::from_secs(1));
         is_settled && i64::try_from(exported).unwrap() == received.count()
     });

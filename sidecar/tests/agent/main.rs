@@ -25,6 +25,8 @@ mod matrix;
 mod metrics;
 mod others;
 mod pod;
+#[path = "../pretender/mod.rs"]
+mod pretender;
 mod process;
 mod pulls;
 mod received;

@@ -6,8 +6,8 @@ use std::process::{Command, Output};
 
 use profiler_proto::{Limits, pprof};
 
-use crate::programs;
 use crate::running::Running;
+use crate::{pretender, programs};
 
 fn sidecar(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_profiler-sidecar")).args(arguments).output().unwrap()
@@ -225,7 +225,7 @@ fn one_capability_is_enough() {
     std::fs::remove_file(&place).unwrap();
 }
 
-/// Check that a program of C that pretends to be one of Go, with the tables and build information of a real one, is refused by name, or has nothing to tell.
+/// Check that a program of C that pretends to be one of Go, with the tables and build information of a real one, is refused by name.
 #[test]
 fn who_pretends_to_be_go_is_refused_by_name() {
     if !is_root() {
@@ -233,16 +233,7 @@ fn who_pretends_to_be_go_is_refused_by_name() {
     }
     let go = programs::build("parked", "go1.24.13", &["-ldflags=-s -w"], "amd64");
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("pretends-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let (pretends, mut copy) = (folder.join("pretends"), Command::new("objcopy"));
-    for section in [".gopclntab", ".go.buildinfo"] {
-        let part = folder.join(section);
-        let mut dump = Command::new("objcopy");
-        dump.args(["-O", "binary", "--only-section", section, "--set-section-flags", &format!("{section}=alloc")]);
-        assert!(dump.arg(&go).arg(&part).status().unwrap().success());
-        copy.arg("--add-section").arg(format!("{section}={}", part.display()));
-    }
-    assert!(copy.arg("/bin/sleep").arg(&pretends).status().expect("objcopy: run `make setup`").success());
+    let pretends = pretender::make(&go, &folder);
     let mut sleeping = Command::new(&pretends).arg("600").spawn().unwrap();
     let pid = sleeping.id().to_string();
     let told = [&["heap", &pid][..], &["goroutines", &pid], &["contention", &pid]].map(sidecar);

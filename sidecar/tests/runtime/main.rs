@@ -12,6 +12,8 @@ mod layouts;
 mod many;
 mod names;
 mod plugins;
+#[path = "../pretender/mod.rs"]
+mod pretender;
 mod programs;
 mod relabels;
 mod running;
