@@ -344,6 +344,12 @@ fn refused(fault: &Fault) -> Error {
     let remedy = match fault {
         Fault::Gone { .. } => "start it again, or name another one".to_owned(),
         Fault::Refused { needs, .. } => format!("run as the same user, or with {}", needs.name()),
+        Fault::Missing { .. } => {
+            "name a process that runs a program: a thread of the kernel has none, nor has one that ended".to_owned()
+        }
+        Fault::Io { source, .. } if matches!(source.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => {
+            "raise the limit of open files (RLIMIT_NOFILE)".to_owned()
+        }
         _ => "run as the same user, or with CAP_SYS_PTRACE".to_owned(),
     };
     Error::new("reading from outside", fault.to_string(), remedy)

@@ -107,7 +107,9 @@ fn complain(error: &Error, code: u8) -> ExitCode {
 /// A result; a reader who has gone (`| head`) is no failure.
 fn say(text: &str) -> ExitCode {
     match writeln!(std::io::stdout(), "{text}") {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => ExitCode::from(FAILED),
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            complain(&Error::new("standard output", error.to_string(), "give it a place to write to"), FAILED)
+        }
         _ => ExitCode::SUCCESS,
     }
 }

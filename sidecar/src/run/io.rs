@@ -3,6 +3,7 @@
 //! In: intervals of the sampling thread, sets of the one that captures, requests of the network, signals. Out: profiles, to destinations, to the store, to whoever asked. A
 //! current-thread runtime; nothing here waits but for descriptors and time.
 
+use std::fs::File;
 use std::io::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,6 +29,8 @@ use crate::receive::{self, Bounds, Intake};
 const QUEUE: usize = 4;
 /// Threads for work that can wait: reading runtimes, names of hosts.
 const MOST_READERS: usize = 3;
+/// Files that can still be opened when it begins: for its own work, a connection or two, a process that is read.
+const SPARE_FILES: usize = 12;
 /// Time for the sampling thread to end its windows.
 const LAST_WINDOW: Duration = Duration::from_secs(5);
 /// Time for what there is to go out at the end.
@@ -85,14 +88,17 @@ pub(super) struct Io {
 impl Io {
     /// Runs until a signal, then until all has gone out or the time for it is over.
     pub(super) fn run(self, destinations: Vec<Target>, inbox: mpsc::Receiver<Task>) -> Result<(), Error> {
+        let short =
+            |why: String| Error::new("the agent's runtime", why, "raise the limit of open files (RLIMIT_NOFILE)");
+        // What waits for signals panics where there are none left: there are so many, or it does not begin.
+        let spare = (0..SPARE_FILES).map(|_| File::open("/dev/null")).collect::<std::io::Result<Vec<File>>>();
+        drop(spare.map_err(|error| short(error.to_string()))?);
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .enable_time()
             .max_blocking_threads(MOST_READERS)
             .build();
-        let runtime = runtime.map_err(|error| {
-            Error::new("a runtime", error.to_string(), "raise the limit of open files (RLIMIT_NOFILE)")
-        })?;
+        let runtime = runtime.map_err(|error| short(error.to_string()))?;
         let handle = self.handle.clone();
         let ran = runtime.block_on(self.work(destinations, inbox));
         handle.stop();
