@@ -74,6 +74,8 @@ pub(super) struct Desk {
     /// Records that were taken and not looked at yet.
     events: Vec<Event>,
     welcome: Welcome,
+    /// When a program last began.
+    pub(super) begun: Option<Instant>,
     /// CPU time that went into samples, of this thread.
     pub(super) cost: Duration,
     /// CPU time of [`Desk::settle`] amid records.
@@ -98,6 +100,7 @@ impl Desk {
             figures: Figures::default(),
             events: Vec::new(),
             welcome: Welcome::default(),
+            begun: None,
             cost: Duration::ZERO,
             settled: Duration::ZERO,
         }
@@ -153,6 +156,7 @@ impl Desk {
             }
         }
         self.name(now);
+        self.begun = begun.first().map(|_| now).or(self.begun);
         let wanted = begun.into_iter().filter(|pid| self.numbers.take(*pid));
         let met: Vec<u32> = wanted.take(self.welcome.room(now)).collect();
         self.welcome.met(met.len());

@@ -50,6 +50,9 @@ const SWEEP: Duration = Duration::from_secs(2);
 const SWEEP_WORK: usize = 16;
 /// The shortest time from one turn to the next, however often the kernel side calls.
 const REST: Duration = Duration::from_millis(5);
+/// The longest wait, for so long after a program began: it may be over soon, and its first samples want a look at it.
+const BRISK: Duration = Duration::from_millis(50);
+const BRISK_FOR: Duration = Duration::from_millis(500);
 /// Most turns that are taken for what was left: a twentieth of a second each.
 const LAST_TURNS: u32 = 200;
 /// How often the kernel side's counters are read.
@@ -180,6 +183,8 @@ impl Pipeline {
     /// Waits for records, at most `timeout`, and takes those that are there: all of them, unless that takes so long that the rest of a turn could not wait,
     /// without which the kernel side would not learn whom to leave out, nor the budget be kept.
     pub fn turn(&mut self, timeout: Duration) {
+        let is_brisk = self.desk.begun.is_some_and(|begun| begun.elapsed() < BRISK_FOR);
+        let timeout = if is_brisk { timeout.min(BRISK) } else { timeout };
         match &self.sampler {
             Some(_) if self.is_behind => {}
             // Each exec calls: a machine that has thousands of them a second does not cost a turn for each.
@@ -313,7 +318,8 @@ impl Pipeline {
             }
         }
         for target in self.desk.found() {
-            let goroutines = self.goroutines.of(&target);
+            // Of what is left out there are no samples that need them.
+            let goroutines = if target.profiled.is_ok() { self.goroutines.of(&target) } else { Ok(None) };
             if let Err(error) = tell(sampler, &target, goroutines.unwrap_or_default()) {
                 tracing::warn!(%error, pid = target.process.pid(), "the kernel side does not know a process");
             }
