@@ -74,7 +74,7 @@ pub(super) struct Desk {
     /// Records that were taken and not looked at yet.
     events: Vec<Event>,
     welcome: Welcome,
-    /// When a program last began.
+    /// When one that is profiled last became another program.
     pub(super) begun: Option<Instant>,
     /// CPU time that went into samples, of this thread.
     pub(super) cost: Duration,
@@ -156,7 +156,6 @@ impl Desk {
             }
         }
         self.name(now);
-        self.begun = begun.first().map(|_| now).or(self.begun);
         let wanted = begun.into_iter().filter(|pid| self.numbers.take(*pid));
         let met: Vec<u32> = wanted.take(self.welcome.room(now)).collect();
         self.welcome.met(met.len());
@@ -198,6 +197,7 @@ impl Desk {
         let Some(target) = self.table.visit(pid, now) else { return };
         self.tell(&target);
         if target.profiled.is_ok() {
+            self.begun = Some(now);
             self.namer.prepare(target.process, now);
         }
     }

@@ -2,8 +2,7 @@
 //!
 //! In: processes. Out: the sockets on which each takes connections, how these can be reached, and whose socket a connection to an address would reach: told
 //! by the socket itself (its inode), for two processes may have one port at different addresses, or at the same. Where descriptors are not ours to see, who may have it is told by its
-//! user. Bounded: so
-//! many descriptors of each process. Reads `/proc` alone, which does not wait for anybody.
+//! user. Bounded: so many descriptors of each process. Reads `/proc` alone, which does not wait for anybody.
 //!
 //! Sources: proc_net_tcp (Documentation/networking/proc_net_tcp.rst), proc_pid_fd(5); which socket a connection reaches: net/ipv4/inet_hashtables.c
 //! (`__inet_lookup_listener`), ipv6(7), `IPV6_V6ONLY`.

@@ -82,6 +82,29 @@ fn who_may_not_be_read_costs_others_nothing() {
     assert_eq!(run.end(), Some(0));
 }
 
+/// Waits until these figures of captures have come so far.
+fn until_captured(run: &Running, page: &str, wanted: &[(&str, u64)]) {
+    let until = Instant::now() + DEADLINE;
+    loop {
+        let captures = stats(page)["captures"].clone();
+        if wanted.iter().all(|(figure, least)| captures[*figure].as_u64() >= Some(*least)) {
+            return;
+        }
+        assert!(Instant::now() < until, "{captures} {}", run.log());
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// How many goroutines the page knows of a process; else its status.
+fn goroutines(page: &str, pid: &str) -> Result<i64, u16> {
+    let answer = get(page, &format!("/debug/pprof/goroutine?pid={pid}"));
+    if answer.status != 200 {
+        return Err(answer.status);
+    }
+    let set: ProfileSet = decode(&answer.body);
+    Ok(set.profiles.iter().flat_map(|profile| &profile.samples).map(|sample| sample.value).sum())
+}
+
 /// Check that a process whose runtime lies in memory that gives no answer is said to give none, and keeps nobody else from being captured.
 #[test]
 fn a_runtime_that_gives_no_answer_keeps_nobody_else_from_being_captured() {
@@ -100,20 +123,8 @@ fn a_runtime_that_gives_no_answer_keeps_nobody_else_from_being_captured() {
     // Goes first, whatever happens: a thread that reads what does not answer cannot be ended.
     let disk = disk;
     let page = run.address_after("http://");
-    let until = Instant::now() + DEADLINE;
-    loop {
-        let captures = stats(&page)["captures"].clone();
-        let [sets, without_answer] = ["sets", "without_answer"].map(|figure| captures[figure].as_u64().unwrap_or(0));
-        if sets >= 5 && without_answer >= 1 {
-            break;
-        }
-        assert!(Instant::now() < until, "{captures} {}", run.log());
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    let of = |pid: &str| get(&page, &format!("/debug/pprof/goroutine?pid={pid}"));
-    let told: ProfileSet = decode(&of(&pids[1]).body);
-    let goroutines: i64 = told.profiles.iter().flat_map(|profile| &profile.samples).map(|sample| sample.value).sum();
-    assert!(goroutines >= 18, "{goroutines}");
+    until_captured(&run, &page, &[("sets", 5), ("without_answer", 1)]);
+    assert_eq!(goroutines(&page, &pids[1]).map(|count| count >= 18), Ok(true));
     let log = run.log();
     let said = format!("it gave no answer in time (files or memory on a file system that hangs?) pid={} ", pids[0]);
     assert_eq!(log.matches(&said).count(), 1, "{log}");
@@ -136,21 +147,9 @@ fn who_is_refused_keeps_nobody_else_from_being_captured() {
     let pids = [sleeping.id(), other.pid()].map(|pid| pid.to_string());
     let run = Running::agent(&mut agent(&["run", "--runtime-interval", "1s", "--pid", &pids[0], "--pid", &pids[1]]));
     let page = run.address_after("http://");
-    let until = Instant::now() + DEADLINE;
-    loop {
-        let captures = stats(&page)["captures"].clone();
-        let [sets, refused] = ["sets", "refused"].map(|figure| captures[figure].as_u64().unwrap_or(0));
-        if sets >= 3 && refused >= 1 {
-            break;
-        }
-        assert!(Instant::now() < until, "{captures} {}", run.log());
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    let of = |pid: &str| get(&page, &format!("/debug/pprof/goroutine?pid={pid}"));
-    let told: ProfileSet = decode(&of(&pids[1]).body);
-    let goroutines: i64 = told.profiles.iter().flat_map(|profile| &profile.samples).map(|sample| sample.value).sum();
-    assert!(goroutines >= 18, "{goroutines}");
-    assert_ne!(of(&pids[0]).status, 200);
+    until_captured(&run, &page, &[("sets", 3), ("refused", 1)]);
+    assert_eq!(goroutines(&page, &pids[1]).map(|count| count >= 18), Ok(true));
+    assert!(goroutines(&page, &pids[0]).is_err());
     let log = run.log();
     let refused = format!("are not captured: the program of process {}: not built by Go", pids[0]);
     assert_eq!(log.matches(&refused).count(), 1, "{log}");

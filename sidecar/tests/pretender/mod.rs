@@ -1,6 +1,6 @@
 //! A program of C that pretends to be one of Go.
 //!
-//! In: a real Go program. Out: `sleep`, with the tables and the build information of that one.
+//! In: a real Go program. Out: `sleep`, with the tables and the build information of that one, by `objcopy`. For tests of commands (`runtime`) and of the agent.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
