@@ -67,6 +67,8 @@ pub struct Goroutine {
     pub wait_reason: Option<&'static str>,
     /// Nanoseconds of `CLOCK_MONOTONIC` since which it waits, as far as the garbage collector noticed.
     pub waiting_since: Option<u64>,
+    /// Whether it runs on one thread alone (`runtime.LockOSThread`).
+    pub is_locked: bool,
     /// The goroutine that started it; 0 is none.
     pub parent: u64,
     /// Behind the `go` statement that started it; 0 is none.
@@ -327,6 +329,7 @@ impl<M: Memory, C: Code> Capture<'_, M, C> {
             status: state.status,
             wait_reason: reasons.get(usize::from(state.wait_reason)).copied().filter(|_| state.waits()),
             waiting_since: Some(state.wait_since).filter(|since| *since != 0 && state.waits()),
+            is_locked: state.is_locked,
             parent: state.parent,
             go_pc: state.go_pc,
             start_pc: state.start_pc,

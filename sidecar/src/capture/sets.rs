@@ -4,27 +4,22 @@
 //! the goroutine then is for whoever asked to find out. All that is wanted of all sets is read together, step by step: headers, pairs, texts. On the
 //! thread that captures.
 //!
-//! Sources: runtime/pprof/label.go (`labelMap`: a map up to 1.23, a slice since), runtime/map.go (`hmap`, `bmap`).
+//! Source: runtime/pprof/label.go (`labelMap`: a map up to 1.23, a slice since); where what stands is in [`layouts`].
 
 use std::sync::Arc;
 
 use profiler_proto::hash::Map;
 
-use crate::go::layouts;
+use crate::go::layouts::{self, map, pair};
 use crate::target::{Fault, Piece};
 
-use super::memory::{Memory, word_at, words};
+use super::memory::{Memory, word_at};
 use super::work::Metered;
 
 /// Most labels of a goroutine that are read.
 const LABELS: u64 = 64;
 /// Most bytes of a key or value that are read.
 const TEXT: u64 = 1024;
-/// `abi.OldMapBucketCount`: pairs of a bucket.
-const PAIRS: usize = 8;
-/// Bytes of a `bmap` of strings: the tops of hashes, keys, values, the bucket that overflows.
-const BUCKET: usize = PAIRS + 2 * 16 * PAIRS + 8;
-
 /// A set as it was read.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Set {
@@ -84,23 +79,23 @@ impl<'m, M: Memory + ?Sized> Sets<'m, M> {
         let count = |header: &[u8]| word_at(header, 8);
         let pairs = headers.iter().map(|header| {
             let header = header.as_ref()?;
-            Some((word_at(header, 0), 32 * count(header).min(LABELS) as usize))
+            Some((word_at(header, 0), pair::SIZE * count(header).min(LABELS) as usize))
         });
         let pairs = self.pieces(pairs)?;
         let places = |(header, pairs): (&Option<Vec<u8>>, Option<Vec<u8>>)| {
-            let pairs = words(&pairs?).as_chunks().0.to_vec();
+            let pairs = pairs?.chunks_exact(pair::SIZE).map(|label| strings(label, pair::KEY, pair::VALUE)).collect();
             Some(Places { pairs, is_cut: count(header.as_ref()?) > LABELS })
         };
         Ok(headers.iter().zip(pairs).map(places).collect())
     }
 
-    /// `labelMap` is a map: a pointer to an `hmap` {count, flags @8, B @9, …, buckets @16, oldbuckets @24}.
+    /// `labelMap` is a map: a pointer to an `hmap`.
     fn maps(&self, addresses: &[u64]) -> Result<Vec<Option<Places>>, Fault> {
         let maps = self.pieces(addresses.iter().map(|address| Some((*address, 8))))?;
         // A map that is nil is empty.
         let headers = maps.iter().map(|map| match word_at(map.as_ref()?, 0) {
             0 => Some((0, 0)),
-            map => Some((map, 32)),
+            map => Some((map, map::LENGTH)),
         });
         let headers: Vec<_> = self.pieces(headers)?;
         let mut tables: Vec<Option<Table>> = headers.iter().map(|header| Some(Table::of(header.as_ref()?))).collect();
@@ -159,6 +154,11 @@ impl<'m, M: Memory + ?Sized> Sets<'m, M> {
     }
 }
 
+/// Where the texts of a key and a value lie, of which the strings stand at these places.
+fn strings(bytes: &[u8], key: usize, value: usize) -> [u64; 4] {
+    [word_at(bytes, key), word_at(bytes, key + 8), word_at(bytes, value), word_at(bytes, value + 8)]
+}
+
 /// A map of which buckets are read: first those that it has side by side, then one by one those that they overflow into.
 #[derive(Debug)]
 struct Table {
@@ -175,18 +175,19 @@ struct Table {
 impl Table {
     /// By the first words of an `hmap`; an empty one, where it has none.
     fn of(header: &[u8]) -> Self {
-        let (count, flags, most) = (word_at(header, 0), word_at(header, 8), u64::from(LABELS.ilog2()));
-        let log = (flags >> 8 & 0xff).min(most);
-        // While it grows, pairs are moved from the buckets before, of which there are half as many, or as many (`sameSizeGrow`).
-        const SAME_SIZE: u64 = 8;
-        let old_log = if flags & SAME_SIZE == 0 { log.saturating_sub(1) } else { log };
-        let old = Some(word_at(header, 24)).filter(|old| *old != 0);
-        let olds =
-            old.into_iter().flat_map(|old| (0..1 << old_log).map(move |place| old.wrapping_add(place * BUCKET as u64)));
+        let byte = |at: usize| header.get(at).copied().unwrap_or(0);
+        let count = word_at(header, map::COUNT);
+        let log = u32::from(byte(map::LOG)).min(LABELS.ilog2());
+        // While it grows, pairs are moved from the buckets before.
+        let old_log = if byte(map::FLAGS) & map::SAME_SIZE == 0 { log.saturating_sub(1) } else { log };
+        let old = Some(word_at(header, map::OLD_BUCKETS)).filter(|old| *old != 0);
+        let olds = old
+            .into_iter()
+            .flat_map(|old| (0..1 << old_log).map(move |place| old.wrapping_add(place * map::BUCKET as u64)));
         Self {
             count: count.min(LABELS) as usize,
             is_cut: count > LABELS,
-            next: (word_at(header, 16), BUCKET << log),
+            next: (word_at(header, map::BUCKETS), map::BUCKET << log),
             overflows: olds.collect(),
             found: Vec::new(),
         }
@@ -208,20 +209,17 @@ impl Table {
 
     /// Takes the pairs of these buckets, and where those lie that they overflow into.
     fn take(&mut self, buckets: &[u8]) {
-        for bucket in buckets.chunks_exact(BUCKET) {
+        for bucket in buckets.chunks_exact(map::BUCKET) {
             let before = self.found.len();
-            let words = words(bucket);
-            // The top of a hash is at least `minTopHash`, 5, where a place is taken.
-            let taken = bucket.iter().take(PAIRS).enumerate().filter(|(_, top)| **top >= 5);
-            let text = |first: usize| Some((*words.get(first)?, *words.get(first + 1)?));
-            let pairs = taken.filter_map(|(place, _)| text(1 + 2 * place).zip(text(1 + 2 * (PAIRS + place))));
-            self.found.extend(pairs.map(|((key, length), (value, size))| [key, length, value, size]));
+            let taken = bucket.iter().take(map::PLACES).enumerate().filter(|(_, top)| **top >= map::LEAST_TOP);
+            self.found
+                .extend(taken.map(|(place, _)| strings(bucket, map::KEYS + 16 * place, map::VALUES + 16 * place)));
             self.found.truncate(self.count);
-            let overflow = Some(word_at(bucket, BUCKET - 8)).filter(|at| *at != 0 && self.found.len() > before);
+            let overflow = Some(word_at(bucket, map::OVERFLOW)).filter(|at| *at != 0 && self.found.len() > before);
             self.overflows.extend(overflow);
         }
         if !buckets.is_empty() {
-            self.next = (self.overflows.pop().unwrap_or(0), BUCKET);
+            self.next = (self.overflows.pop().unwrap_or(0), map::BUCKET);
         }
     }
 }

@@ -21,6 +21,7 @@ pub(super) struct State {
     pub(super) wait_reason: u8,
     /// How often it stopped to run, in 8 bits. Some ways into system calls do not count.
     pub(super) stops: u8,
+    pub(super) is_locked: bool,
     pub(super) parent: u64,
     pub(super) go_pc: u64,
     pub(super) start_pc: u64,
@@ -46,6 +47,7 @@ impl State {
             wait_since: word(g.wait_since),
             wait_reason: word(g.wait_reason) as u8,
             stops: word(g.stops) as u8,
+            is_locked: word(g.locked_m) != 0,
             parent: word(g.parent),
             go_pc: word(g.go_pc),
             start_pc: word(g.start_pc),

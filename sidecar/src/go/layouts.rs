@@ -100,6 +100,8 @@ pub struct G {
     pub wait_reason: usize,
     /// `trackingSeq`, 1 byte: how often it stopped to run.
     pub stops: usize,
+    /// `lockedm`: 0 is none.
+    pub locked_m: usize,
     /// `parentGoid`.
     pub parent: usize,
     /// `gopc`.
@@ -150,6 +152,47 @@ pub enum Labels {
     Map,
     /// `*labelMap`, which is a slice of pairs (1.24 and newer).
     Slice,
+}
+
+/// A pair of a slice of labels: `runtime/pprof.label`, `internal/runtime/pprof/label.Label` since 1.26.
+pub mod pair {
+    /// `string`: its address, then its length.
+    pub const KEY: usize = 0;
+    /// The same.
+    pub const VALUE: usize = 16;
+    /// Its size.
+    pub const SIZE: usize = 32;
+}
+
+/// `runtime.hmap` of strings by strings, and its buckets (runtime/map.go; the same in 1.21 to 1.23).
+pub mod map {
+    /// `int`: pairs in it.
+    pub const COUNT: usize = 0;
+    /// 1 byte; see [`SAME_SIZE`].
+    pub const FLAGS: usize = 8;
+    /// `B`, 1 byte: logarithm of how many buckets there are.
+    pub const LOG: usize = 9;
+    /// The buckets, side by side.
+    pub const BUCKETS: usize = 16;
+    /// Those from which pairs are moved, while it grows.
+    pub const OLD_BUCKETS: usize = 24;
+    /// As much of it as is read.
+    pub const LENGTH: usize = 32;
+    /// `sameSizeGrow`, of its flags: there are as many old buckets as new ones, not half as many.
+    pub const SAME_SIZE: u8 = 8;
+
+    /// `bucketCnt`, `abi.MapBucketCount`: places of a bucket.
+    pub const PLACES: usize = 8;
+    /// `minTopHash`: the first of the bytes of a bucket of which one that is a key's is no less.
+    pub const LEAST_TOP: u8 = 5;
+    /// Keys of a bucket.
+    pub const KEYS: usize = 8;
+    /// Its values.
+    pub const VALUES: usize = 136;
+    /// The bucket that it overflows into.
+    pub const OVERFLOW: usize = 264;
+    /// Its size.
+    pub const BUCKET: usize = 272;
 }
 
 /// States of `g.atomicstatus` (runtime2.go), without the bit [`status::SCAN`].
@@ -217,6 +260,7 @@ const G_21: G = G {
     wait_since: 168,
     wait_reason: 176,
     stops: 188,
+    locked_m: 208,
     parent: 272,
     go_pc: 280,
     start_pc: 296,
@@ -231,6 +275,7 @@ const G_23: G = G {
     wait_since: 176,
     wait_reason: 184,
     stops: 199,
+    locked_m: 216,
     parent: 280,
     go_pc: 288,
     start_pc: 304,

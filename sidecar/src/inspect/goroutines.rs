@@ -25,7 +25,13 @@ pub(super) fn grouped(source: &Source, all: &Goroutines, out: &mut impl Write) -
     writeln!(out, "{}: {}", head(source), groups.counted())?;
     for (count, goroutine) in groups.sorted() {
         let places = places_of(source, goroutine);
-        write!(out, "\n{count} [{}]{}:\n{}", goroutine.state(), labels(goroutine), stack(goroutine, &places))?;
+        write!(
+            out,
+            "\n{count} [{}]{}:\n{}",
+            goroutine.state(),
+            labels(goroutine),
+            stack(goroutine, &places, |_| true)
+        )?;
     }
     out.write_all(lost(all).as_bytes())
 }
@@ -48,7 +54,7 @@ pub(super) fn growth(
     grown.sort_by_key(|(now, before, _)| Reverse(now - before));
     for (now, before, goroutine) in &grown {
         let by = creator(source, &Goroutine { parent: 0, ..(*goroutine).clone() });
-        let stack = stack(goroutine, &places_of(source, goroutine));
+        let stack = stack(goroutine, &places_of(source, goroutine), |_| true);
         write!(out, "\n+{} to {now}:\n{stack}{by}", now - before)?;
     }
     if grown.is_empty() {
@@ -57,7 +63,7 @@ pub(super) fn growth(
     out.write_all(lost(after).as_bytes())
 }
 
-/// Each goroutine by itself, as Go's `debug=2`, which leaves out the runtime's own, too.
+/// Each goroutine by itself, as Go's `debug=2`, which leaves out the runtime's own, too, and what of the runtime they are in.
 pub(super) fn each(source: &Source, all: &Goroutines, out: &mut impl Write) -> io::Result<()> {
     let now = clock_gettime(ClockId::Monotonic);
     let now = u64::try_from(now.tv_sec).unwrap_or(0).saturating_mul(1_000_000_000).saturating_add(now.tv_nsec as u64);
@@ -66,8 +72,9 @@ pub(super) fn each(source: &Source, all: &Goroutines, out: &mut impl Write) -> i
     for goroutine in all.list.iter().filter(|goroutine| !groups.is_system(&Seen::of(goroutine))) {
         let places = places_of(source, goroutine);
         write!(out, "\ngoroutine {} [{}", goroutine.id, goroutine.state())?;
-        writeln!(out, "{}]{}:", waited(goroutine.waiting_since, now), labels(goroutine))?;
-        write!(out, "{}{}", stack(goroutine, &places), creator(source, goroutine))?;
+        let locked = if goroutine.is_locked { ", locked to thread" } else { "" };
+        writeln!(out, "{}{locked}]{}:", waited(goroutine.waiting_since, now), labels(goroutine))?;
+        write!(out, "{}{}", stack(goroutine, &places, is_shown), creator(source, goroutine))?;
     }
     out.write_all(lost(all).as_bytes())
 }
@@ -96,11 +103,13 @@ struct Groups<'a, K> {
     places: Map<K, Option<usize>>,
     /// The runtime's own.
     system: u64,
+    /// Beyond what was asked for.
+    beyond: u64,
 }
 
 impl<'a, K: Copy + Eq + std::hash::Hash> Groups<'a, K> {
     fn of(source: &Source, all: &'a Goroutines, key: impl Fn(&'a Goroutine) -> K) -> Self {
-        let mut groups = Self { rows: Vec::new(), places: Map::default(), system: 0 };
+        let mut groups = Self { rows: Vec::new(), places: Map::default(), system: 0, beyond: all.beyond };
         for goroutine in &all.list {
             let place = *groups.places.entry(key(goroutine)).or_insert_with(|| {
                 let is_ours = !is_system(source, goroutine, &places_of(source, goroutine));
@@ -119,7 +128,9 @@ impl<'a, K: Copy + Eq + std::hash::Hash> Groups<'a, K> {
 
     /// How many there are, in words.
     fn counted(&self) -> String {
-        format!("{} goroutines, besides {} of the runtime's own", self.count(), self.system)
+        let beyond =
+            if self.beyond == 0 { String::new() } else { format!(", and {} beyond --max-goroutines", self.beyond) };
+        format!("{} goroutines, besides {} of the runtime's own{beyond}", self.count(), self.system)
     }
 
     fn is_system(&self, key: &K) -> bool {
@@ -161,10 +172,21 @@ fn labels(goroutine: &Goroutine) -> String {
     format!(" {{{}}}", labels.join(", "))
 }
 
+/// Whether a panic shows a function in the stack of a goroutine that waits: it has a package, and if that is the runtime others may call it (runtime/traceback.go,
+/// `showfuncinfo`, `isExportedRuntime`).
+pub(super) fn is_shown(function: &str) -> bool {
+    let Some(name) = function.strip_prefix("runtime.") else { return function.contains('.') };
+    let is_exported = |name: &str| name.starts_with(|first: char| first.is_ascii_uppercase());
+    match name.rsplit_once('.') {
+        Some((receiver, method)) => is_exported(receiver.trim_start_matches("(*")) && is_exported(method),
+        None => is_exported(name),
+    }
+}
+
 /// A function a line, then where it stands.
-fn stack(goroutine: &Goroutine, places: &[Place]) -> String {
+fn stack(goroutine: &Goroutine, places: &[Place], is_shown: impl Fn(&str) -> bool) -> String {
     let mut text = String::new();
-    for frame in places.iter().flat_map(|place| place.lines.iter()) {
+    for frame in places.iter().flat_map(|place| place.lines.iter()).filter(|frame| is_shown(&frame.function)) {
         _ = write!(text, "{}\n\t{}:{}\n", plain(&frame.function), plain(&frame.file), frame.line);
     }
     match goroutine.end {

@@ -1,6 +1,6 @@
 //! What a terminal is shown.
 
-use super::goroutines::waited;
+use super::goroutines::{is_shown, waited};
 use crate::capture::Walk;
 use crate::text::{bytes, missing, nanos, percent, plain};
 
@@ -29,4 +29,23 @@ fn who_waits_for_long_is_told_how_long() {
 #[test]
 fn names_of_programs_do_not_reach_the_terminal_as_commands() {
     assert_eq!(plain("main.\u{1b}[31mred\n"), "main.\u{fffd}[31mred\u{fffd}");
+}
+
+/// Check which functions a panic shows in the stack of a goroutine that waits.
+#[test]
+fn what_the_runtime_does_is_left_out() {
+    for shown in [
+        "main.main",
+        "sync.runtime_SemacquireMutex",
+        "runtime.Gosched",
+        "runtime.(*Func).Entry",
+        "main.(*box[go.shape.int]).wait",
+    ] {
+        assert!(is_shown(shown), "{shown}");
+    }
+    for hidden in
+        ["runtime.gopark", "runtime.main", "runtime.(*timer).run", "runtime.Kind.of", "start_thread", "runtime."]
+    {
+        assert!(!is_shown(hidden), "{hidden}");
+    }
 }

@@ -49,12 +49,12 @@ pub fn top(asked: &TopArguments) -> Result<(), Error> {
     let mut top = Top { asked, process, cpu, source, ledger, lost: Loss::default(), stopped: interrupted() };
     let is_terminal = io::stdout().is_terminal() && asked.output.is_none();
     loop {
-        let text = top.next()?;
+        let (text, is_last) = top.next()?;
         let (before, behind) = if is_terminal { REDRAW } else { ("", "") };
         match writeln!(io::stdout(), "{before}{}{behind}", text.trim_end()) {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
             Err(error) => return Err(Error::new("standard output", error.to_string(), "give it a place to write to")),
-            Ok(()) if !is_terminal || top.is_over() => return Ok(()),
+            Ok(()) if !is_terminal || is_last => return Ok(()),
             Ok(()) => {}
         }
     }
@@ -80,8 +80,8 @@ struct Top<'a> {
 }
 
 impl Top<'_> {
-    /// What is to be said of the next interval, at its end.
-    fn next(&mut self) -> Result<String, Error> {
+    /// What is to be said of the next interval, at its end; and whether it is the last one.
+    fn next(&mut self) -> Result<(String, bool), Error> {
         let took = self.wait();
         if self.source.as_ref().is_some_and(|source| source.as_ref().is_ok_and(|source| !source.is_same())) {
             self.source = runtime_of(self.process);
@@ -107,10 +107,12 @@ impl Top<'_> {
             }
             (Err(why), _) => _ = writeln!(text, "CPU is not sampled: {}", plain(&why.to_string())),
         }
-        if !self.process.is_alive() {
+        // Asked once: a process that ends behind this is told of by the next table.
+        let has_ended = !self.process.is_alive();
+        if has_ended {
             text += "the process has ended\n";
         }
-        Ok(text)
+        Ok((text, has_ended || self.stopped.load(Ordering::Relaxed)))
     }
 
     /// Waits for an interval, and samples; how long it was.
@@ -157,12 +159,14 @@ fn on_processors(
     let lost = lost_text(&lost_since(before, &ledger.account().lost));
     let (sets, seconds) = (assembled(&interval.windows, &interval.lost, Granularity::Lines), took.as_secs_f64());
     let mut text = format!("{stacks} samples within {seconds:.1} s at {} Hz, {lost}", asked.rate_hz);
+    // Where there can be none, not even a file says so.
+    let why = if stacks == 0 { format!(": {}", why_none(pipeline, process)?) } else { String::new() };
     if let Some(file) = &asked.output {
         let size = file.write(&joined(sets, asked.rate_hz, took), "samples")?;
-        return Ok(format!("{text}; {size} bytes in {}\n", plain(&file.path().display().to_string())));
+        return Ok(format!("{text}{why}; {size} bytes in {}\n", plain(&file.path().display().to_string())));
     }
     if stacks == 0 {
-        return Ok(format!("{text}: {}\n", why_none(pipeline, process)?));
+        return Ok(format!("{text}{why}\n"));
     }
     // One process has one window, or one for each program that it ran.
     for set in &sets {

@@ -102,8 +102,9 @@ impl Default for Turns {
 /// Most bytes of answers of all endpoints that were decoded and not handed on yet, and of what was counted until then: those of a large program have some four million.
 const MOST_KEPT: usize = 64 << 20;
 
-fn no_room() -> String {
-    format!("no room for the answer: those of all programs may take {} MiB, so pull fewer of them", MOST_KEPT >> 20)
+fn no_room() -> Unanswered {
+    let why = format!("no room for the answer: those of all programs may take {} MiB", MOST_KEPT >> 20);
+    Unanswered { remedy: "pull fewer programs, or have those with large profiles read from outside", ..why.into() }
 }
 
 impl Puller {
@@ -163,7 +164,6 @@ impl Puller {
         let began = now();
         for of in asked {
             let what = format!("{}{}", self.peer.name(), of.path());
-            let remedy = "see whether the program serves net/http/pprof there, and whom it lets ask";
             let answer = match is_late {
                 true => Err("not asked, as there was no answer to the question before it".into()),
                 false => self.one(*of, began).await,
@@ -177,7 +177,7 @@ impl Puller {
                     pulled.told.extend(told);
                     pulled.kept.push(kept);
                 }
-                Err(Unanswered { why, is_late: late }) => {
+                Err(Unanswered { why, remedy, is_late: late }) => {
                     is_late |= late;
                     pulled.failed.push(Error::new(what, why, remedy));
                 }

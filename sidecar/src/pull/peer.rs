@@ -60,15 +60,25 @@ pub(super) struct Body {
 pub(super) struct Unanswered {
     /// For people.
     pub(super) why: String,
+    /// What they can do.
+    pub(super) remedy: &'static str,
     /// Whether there was none in time: another question would have as little.
     pub(super) is_late: bool,
 }
 
 impl<E: std::fmt::Display> From<E> for Unanswered {
     fn from(why: E) -> Self {
-        Self { why: why.to_string(), is_late: false }
+        Self { why: why.to_string(), remedy: SERVED, is_late: false }
     }
 }
+
+impl Unanswered {
+    fn late(why: String) -> Self {
+        Self { is_late: true, ..Self::from(why) }
+    }
+}
+
+const SERVED: &str = "see whether the program serves net/http/pprof there, and whom it lets ask";
 
 /// Who is asked.
 pub(super) struct Peer {
@@ -99,7 +109,7 @@ impl Peer {
     /// Why it is nowhere.
     pub(super) async fn locate(&self, within: Duration, room: &Room) -> Result<Vec<SocketAddr>, Unanswered> {
         self.located.lock().unwrap_or_else(PoisonError::into_inner).clear();
-        let late = || Unanswered { why: format!("its name is not found within {within:?}"), is_late: true };
+        let late = || Unanswered::late(format!("its name is not found within {within:?}"));
         let until = Instant::now() + within;
         let mut all = timeout_at(until, self.addresses(room)).await.unwrap_or_else(|_| Err(late()))?;
         let is_local = all.first().is_some_and(|first| is_ours(first.ip()));
@@ -117,7 +127,7 @@ impl Peer {
     /// # Errors
     /// Why there is no such answer.
     pub(super) async fn get(&self, path: &str, within: Duration, room: &Room) -> Result<Body, Unanswered> {
-        let late = || Unanswered { why: format!("no answer within {within:?}"), is_late: true };
+        let late = || Unanswered::late(format!("no answer within {within:?}"));
         let until = Instant::now() + within;
         let mut answer = timeout_at(until, self.ask(path, room)).await.unwrap_or_else(|_| Err(late()))?;
         let is_read = timeout_at(until, answer.read(SMALL)).await.unwrap_or_else(|_| Err(late()))?;

@@ -69,6 +69,22 @@ fn where_perf_events_are_forbidden_it_says_what_to_do() {
     assert!(!output.exists());
 }
 
+/// Check that with too few open files the agent says which limit to raise, instead of losing what it would need later.
+#[test]
+fn too_few_open_files_are_refused() {
+    if !is_root() {
+        return;
+    }
+    for most in ["--nofile=4", "--nofile=8", "--nofile=16"] {
+        let mut few = Command::new("prlimit");
+        few.args([most, env!("CARGO_BIN_EXE_profiler-sidecar"), "run"]);
+        quiet(&mut few);
+        let ran = few.output().unwrap();
+        let said = String::from_utf8_lossy(&ran.stderr);
+        assert!(ran.status.code() == Some(1) && said.contains("RLIMIT_NOFILE"), "{most}: {said}");
+    }
+}
+
 /// Check that processes that are not there, and files that cannot be written, are named before anything is recorded.
 #[test]
 fn what_cannot_be_recorded_is_named() {

@@ -22,10 +22,22 @@ const PROCESSES: usize = 40;
 
 /// Builds `tests/go/NAME`.
 pub(crate) fn build(name: &str, toolchain: &str, program: &Path) {
+    build_with(name, toolchain, &[], program);
+}
+
+/// The same, with these variables.
+pub(crate) fn build_with(name: &str, toolchain: &str, variables: &[(&str, &str)], program: &Path) {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/go").join(name);
     let mut go = Command::new("go");
     go.current_dir(source).env("GOTOOLCHAIN", toolchain).env("GOFLAGS", "-buildvcs=false").env("CGO_ENABLED", "0");
-    let built = go.arg("build").arg("-o").arg(program).arg(".").output().expect("go: run `make setup`");
+    let built = go
+        .envs(variables.iter().copied())
+        .arg("build")
+        .arg("-o")
+        .arg(program)
+        .arg(".")
+        .output()
+        .expect("go: run `make setup`");
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
 }
 

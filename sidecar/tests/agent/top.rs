@@ -3,6 +3,7 @@
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
+use crate::early::build_with;
 use crate::process::{Running, agent, go_program, quiet};
 use crate::{DEADLINE, decode, folder, is_root};
 
@@ -137,6 +138,26 @@ fn a_terminal_gets_one_table_after_the_other() {
         assert!(Instant::now() < until, "{}", shown.log());
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
+}
+
+/// Check that of a program that cannot be sampled no empty file is written: it says why, and fails.
+#[test]
+fn what_cannot_be_sampled_is_no_empty_file() {
+    if !is_root() {
+        return;
+    }
+    let folder = folder("top-32");
+    let program = folder.join("bare");
+    build_with("bare", "go1.24.13", &[("GOARCH", "386")], &program);
+    let mut running = Command::new(&program).stdin(Stdio::piped()).spawn().unwrap();
+    let file = folder.join("out.folded");
+    let ran = agent(&["top", &running.id().to_string(), "--interval", "200ms", "-o"]).arg(&file).output().unwrap();
+    running.kill().unwrap();
+    running.wait().unwrap();
+    let told = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.code() == Some(1) && told.contains("its stacks cannot be walked here"), "{told}");
+    assert!(!file.exists());
+    std::fs::remove_dir_all(folder).unwrap();
 }
 
 /// Check that where CPU may not be sampled this is said, and heap and goroutines of a Go program are shown; and that of another program there is

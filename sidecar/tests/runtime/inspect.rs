@@ -1,8 +1,10 @@
 //! The commands at a terminal, with a real program.
 
+use std::collections::BTreeMap;
+use std::fs::File;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use profiler_proto::{Limits, pprof};
 
@@ -70,6 +72,48 @@ fn a_program_is_shown_at_the_terminal_and_as_a_file() {
         assert_eq!(set.profiles.iter().map(kind).collect::<Vec<_>>(), expected, "{arguments:?}");
         assert!(set.profiles.iter().all(|profile| !profile.samples.is_empty()), "{arguments:?}");
     }
+}
+
+/// Check that each goroutine is shown as Go's own `debug=2` shows it at the same moment, of the oldest version, one between and the newest: state, thread, functions, lines,
+/// who made it.
+#[test]
+fn each_goroutine_is_shown_as_a_panic_shows_it() {
+    if !is_root() {
+        return;
+    }
+    for version in ["go1.21.13", "go1.24.13", "go1.27.0"] {
+        let program = programs::build("parked", version, &["-ldflags=-s -w"], "amd64");
+        let mut running = Running::start(&program, &[]);
+        let folder = program.with_extension(format!("{}.each", running.pid()));
+        std::fs::create_dir_all(&folder).unwrap();
+        running.ask(&format!("write {}", folder.display()), "written");
+        let theirs = by_number(&std::fs::read_to_string(folder.join("goroutines.txt")).unwrap());
+        let ours = by_number(&shown(&["goroutines", "--each", &running.pid().to_string()]));
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert!(theirs.len() > 15 && theirs.values().any(|told| told[0].ends_with(", locked to thread")), "{theirs:?}");
+        for (number, told) in theirs {
+            assert_eq!(ours.get(&number), Some(&told), "{version}: goroutine {number}");
+        }
+    }
+}
+
+/// What is told of each goroutine but the one that wrote it, line by line: without arguments of functions, which Go alone shows, labels, which newer versions show, and
+/// distances from the begin of a function.
+fn by_number(text: &str) -> BTreeMap<u64, Vec<String>> {
+    let told = text.split("\n\n").filter_map(|told| told.trim_start().strip_prefix("goroutine "));
+    let told = told.filter_map(|told| {
+        let (head, rest) = told.split_once('\n')?;
+        let (number, state) = head.split_once(' ')?;
+        let state = state.split_once(']')?.0.to_owned();
+        let lines = rest.trim_end().lines().map(|line| match line.split_once(" +0x") {
+            Some((place, _)) => place.to_owned(),
+            None if line.ends_with(')') => line.rsplit_once('(').unwrap().0.to_owned(),
+            None => line.to_owned(),
+        });
+        let lines = lines.map(|line| line.replace("[go.shape.int]", "[...]").replace("[go.shape.string]", "[...]"));
+        Some((number.parse().ok()?, [state].into_iter().chain(lines).collect()))
+    });
+    told.filter(|(number, _)| *number != 1).collect()
 }
 
 /// Check the form for other tools, of each command: a line for each stack, root first, with its value behind it; all of them are what the program keeps, and how many
@@ -164,6 +208,39 @@ fn what_grows_is_shown_and_nothing_else() {
     let grown = shown(&["goroutines", &pid, "--growth", "3s"]);
     assert!(grown.contains("\nmain.leaked\n") && grown.contains("created by main.main.func1\n"), "{grown}");
     assert!(!grown.contains("main.receive") && !grown.contains("no stack has more"), "{grown}");
+}
+
+/// Check that where standard output takes nothing each command fails and says so, whether it writes all at once or piece by piece; and that a reader who goes is no failure.
+#[test]
+fn an_output_that_takes_nothing_is_a_failure() {
+    if !is_root() {
+        return;
+    }
+    let program = programs::build("parked", "go1.24.13", &["-ldflags=-s -w"], "amd64");
+    let running = Running::start(&program, &[]);
+    let pid = running.pid().to_string();
+    for arguments in
+        [&["heap"][..], &["goroutines"], &["goroutines", "--each"], &["contention"], &["contention", "--mutex"]]
+    {
+        let to = |out: Stdio| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_profiler-sidecar"));
+            command.args(arguments).arg(&pid).stdout(out).stderr(Stdio::piped()).spawn().unwrap()
+        };
+        let full = to(File::options().write(true).open("/dev/full").unwrap().into()).wait_with_output().unwrap();
+        let told = String::from_utf8_lossy(&full.stderr);
+        assert!(
+            full.status.code() == Some(1) && told.contains("standard output: No space left"),
+            "{arguments:?}: {told}"
+        );
+        let mut gone = to(Stdio::piped());
+        drop(gone.stdout.take());
+        let gone = gone.wait_with_output().unwrap();
+        assert!(
+            gone.status.success() && gone.stderr.is_empty(),
+            "{arguments:?}: {}",
+            String::from_utf8_lossy(&gone.stderr)
+        );
+    }
 }
 
 /// Check that a capture is drawn as a flame graph.

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::programs;
 use profiler_sidecar::go::layouts::figures::{collections, pacer};
-use profiler_sidecar::go::layouts::{self, Cycle, G, Layout, Ticks, bucket, status};
+use profiler_sidecar::go::layouts::{self, Cycle, G, Labels, Layout, Ticks, bucket, map, pair, status};
 
 /// Check that each number of the table is what the linker wrote, of each version and processor.
 #[test]
@@ -19,7 +19,7 @@ fn layouts_are_those_of_dwarf() {
             let facts = parse(&text);
             let minor: u32 = version.split('.').nth(1).unwrap().parse().unwrap();
             let layout = layouts::of(minor).unwrap();
-            for (name, ours) in claims(&layout) {
+            for (name, ours) in claims(&layout, minor) {
                 assert_eq!(facts.get(name), Some(&ours), "{name} of {version} {architecture}");
             }
             for (name, ours) in CONSTANTS {
@@ -28,6 +28,8 @@ fn layouts_are_those_of_dwarf() {
                 let is_newer = minor < 26 && NEWER.contains(&name);
                 assert_eq!(theirs, (!is_newer).then_some(&ours), "{name} of {version} {architecture}");
             }
+            let deepest = if minor < 23 { "runtime.maxStack" } else { "runtime.maxProfStackDepth" };
+            assert!(facts[&format!("const {deepest}")] <= bucket::DEPTH_LIMIT as usize, "{version} {architecture}");
             let memstats = facts["runtime.mstats.last_gc_unix"];
             for (name, ours) in OF_COLLECTIONS {
                 assert_eq!(facts.get(name), Some(&(memstats + ours)), "{name} of {version} {architecture}");
@@ -87,7 +89,38 @@ const OF_COLLECTIONS: [(&str, usize); 5] = [
     ("runtime.mstats.last_gc_nanotime", collections::LAST_NANOTIME),
 ];
 
-fn claims(layout: &Layout) -> Vec<(&'static str, usize)> {
+/// Labels that are a map of strings by strings.
+const MAP: &[(&str, usize)] = &[
+    ("runtime.hmap.count", map::COUNT),
+    ("runtime.hmap.flags", map::FLAGS),
+    ("runtime.hmap.B", map::LOG),
+    ("runtime.hmap.buckets", map::BUCKETS),
+    ("runtime.hmap.oldbuckets", map::OLD_BUCKETS),
+    ("const runtime.sameSizeGrow", map::SAME_SIZE as usize),
+    ("const runtime.minTopHash", map::LEAST_TOP as usize),
+    ("const internal/abi.MapBucketCount", map::PLACES),
+    ("bucket<string,string>.tophash", 0),
+    ("bucket<string,string>.keys", map::KEYS),
+    ("bucket<string,string>.values", map::VALUES),
+    ("bucket<string,string>.overflow", map::OVERFLOW),
+    ("size bucket<string,string>", map::BUCKET),
+];
+
+/// Labels that are a slice of pairs.
+const SLICE: &[(&str, usize)] = &[
+    ("runtime/pprof.label.key", pair::KEY),
+    ("runtime/pprof.label.value", pair::VALUE),
+    ("size runtime/pprof.label", pair::SIZE),
+];
+
+/// The same, of 1.26 and newer.
+const NEWER_SLICE: &[(&str, usize)] = &[
+    ("internal/runtime/pprof/label.Label.Key", pair::KEY),
+    ("internal/runtime/pprof/label.Label.Value", pair::VALUE),
+    ("size internal/runtime/pprof/label.Label", pair::SIZE),
+];
+
+fn claims(layout: &Layout, minor: u32) -> Vec<(&'static str, usize)> {
     let g = &layout.g;
     let mut claims = vec![
         ("runtime.stack.lo", G::STACK_LO),
@@ -107,6 +140,7 @@ fn claims(layout: &Layout) -> Vec<(&'static str, usize)> {
         ("runtime.g.waitsince", g.wait_since),
         ("runtime.g.waitreason", g.wait_reason),
         ("runtime.g.trackingSeq", g.stops),
+        ("runtime.g.lockedm", g.locked_m),
         ("runtime.g.parentGoid", g.parent),
         ("runtime.g.gopc", g.go_pc),
         ("runtime.g.startpc", g.start_pc),
@@ -144,6 +178,11 @@ fn claims(layout: &Layout) -> Vec<(&'static str, usize)> {
         ("runtime.mutex.key", 0),
         ("size runtime.profMemActiveLock", 8),
     ];
+    claims.extend(match layout.labels {
+        Labels::Map => MAP,
+        Labels::Slice if minor < 26 => SLICE,
+        Labels::Slice => NEWER_SLICE,
+    });
     if layout.cycle == Cycle::Counted {
         claims.extend([("runtime.memRecordCycle.alloc_bytes", 16), ("runtime.memRecordCycle.free_bytes", 24)]);
     }

@@ -14,6 +14,7 @@ var structs = map[string]bool{
 	"runtime.g": true, "runtime.stack": true, "runtime.gobuf": true, "runtime.m": true,
 	"runtime.mProfCycleHolder": true, "runtime.ticksType": true,
 	"runtime.gcControllerState": true, "runtime.mstats": true, "runtime.mutex": true,
+	"runtime.hmap": true, "bucket<string,string>": true, "runtime/pprof.label": true, "internal/runtime/pprof/label.Label": true,
 }
 
 var variables = map[string]bool{
@@ -28,6 +29,8 @@ var variables = map[string]bool{
 var constants = map[string]bool{
 	"runtime._Gidle": true, "runtime._Grunnable": true, "runtime._Grunning": true, "runtime._Gsyscall": true, "runtime._Gwaiting": true,
 	"runtime._Gdead": true, "runtime._Gcopystack": true, "runtime._Gpreempted": true, "runtime._Gleaked": true, "runtime._Gdeadextra": true,
+	"runtime.maxStack": true, "runtime.maxProfStackDepth": true,
+	"runtime.sameSizeGrow": true, "runtime.minTopHash": true, "internal/abi.MapBucketCount": true,
 	"runtime._Gscan": true, "runtime.memProfile": true, "runtime.blockProfile": true, "runtime.mutexProfile": true,
 }
 
