@@ -17,6 +17,9 @@ const ADDRESS: u64 = (1 << 48) - 1;
 #[cfg(not(bpf_target_arch = "aarch64"))]
 const ADDRESS: u64 = u64::MAX;
 
+/// Where user space ends at the latest: x86_64 with five levels of page tables (Linux, Documentation/arch/x86/x86_64/mm.rst); aarch64 before that.
+const END: u64 = 1 << 56;
+
 /// Whether a call leaves its return address in a register.
 const HAS_LINK: bool = cfg!(bpf_target_arch = "aarch64");
 
@@ -107,6 +110,11 @@ pub(crate) extern "C" fn follow(mut at: u64, length: u32) -> u32 {
             };
             let back = back & ADDRESS;
             if back == 0 {
+                break;
+            }
+            // The register was used for something else than frames.
+            if back >= END {
+                end = Flag::Lost as u32;
                 break;
             }
             frames.add(found).write_volatile(back);

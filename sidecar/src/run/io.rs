@@ -3,7 +3,6 @@
 //! In: intervals of the sampling thread, sets of the one that captures, requests of the network, signals. Out: profiles, to destinations, to the store, to whoever asked. A
 //! current-thread runtime; nothing here waits but for descriptors and time.
 
-use std::fs::File;
 use std::io::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
@@ -91,7 +90,8 @@ impl Io {
         let short =
             |why: String| Error::new("the agent's runtime", why, "raise the limit of open files (RLIMIT_NOFILE)");
         // What waits for signals panics where there are none left: there are so many, or it does not begin.
-        let spare = (0..SPARE_FILES).map(|_| File::open("/dev/null")).collect::<std::io::Result<Vec<File>>>();
+        // Pipes, of two each: a container need not have any file.
+        let spare = (0..SPARE_FILES / 2).map(|_| std::io::pipe()).collect::<std::io::Result<Vec<_>>>();
         drop(spare.map_err(|error| short(error.to_string()))?);
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()

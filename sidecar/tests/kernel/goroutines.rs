@@ -166,8 +166,10 @@ fn sixty_four_busy_goroutines_are_told_apart() {
 #[test]
 fn a_busy_go_program_has_a_sample_for_each_period_of_its_cpu_time() {
     let alone = |command: Command| ahead(1, &pinned(&command));
-    let Some(seen) = undisturbed(|| record_as("go1.26.8", Form::Normal, &[2, 2, 2000], alone)) else { return };
-    assert_complete(&seen.samples.iter().collect::<Vec<_>>(), seen.used);
+    let Some((seen, stolen)) = undisturbed(|| record_as("go1.26.8", Form::Normal, &[2, 2, 2000], alone)) else {
+        return;
+    };
+    assert_complete(&seen.samples.iter().collect::<Vec<_>>(), seen.used, stolen);
 }
 
 #[test]

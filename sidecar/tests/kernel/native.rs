@@ -11,6 +11,8 @@ use profiler_sidecar::config::Filter;
 use profiler_sidecar::pipeline::{self, Figures, Pipeline};
 use profiler_sidecar::sample::{End, Sample};
 
+#[cfg(target_arch = "x86_64")]
+use crate::programs::crooked;
 use crate::programs::{Talk, deep};
 use crate::recorder::{RATE_HZ, Recorder, alone, assert_complete, undisturbed};
 use crate::undivided::{ahead, pinned};
@@ -44,8 +46,8 @@ fn at_work(samples: &[Sample]) -> Vec<&Sample> {
 
 #[test]
 fn a_busy_program_has_a_sample_for_each_period_of_its_cpu_time() {
-    let Some((_, samples, used)) = undisturbed(|| record_undivided(10, 2000)) else { return };
-    assert_complete(&samples.iter().collect::<Vec<_>>(), used);
+    let Some(((_, samples, used), stolen)) = undisturbed(|| record_undivided(10, 2000)) else { return };
+    assert_complete(&samples.iter().collect::<Vec<_>>(), used, stolen);
     for sample in &samples {
         assert_eq!(sample.period_nanos, 1_000_000_000 / u64::from(RATE_HZ));
         assert_eq!(sample.pid, sample.tid);
@@ -79,9 +81,22 @@ fn a_stack_of_600_calls_is_cut_and_says_so() {
     assert!(cut > 30 && cut * 100 >= at_work.len() * 98, "{cut} of {}", at_work.len());
 }
 
+/// Check that a frame pointer that is none does not bring into a stack what no program can call, and that the stack says it has lost its way.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn a_register_that_holds_something_else_gives_no_callers() {
+    let Some((recorder, program)) = Recorder::usual_with(|| crooked(300)) else { return };
+    let (_, samples, _) = recorded(recorder, program);
+    let outside: Vec<_> =
+        samples.iter().filter(|sample| sample.user.iter().any(|address| *address >= 1 << 56)).collect();
+    assert!(outside.is_empty(), "{:x?}", outside[0].user);
+    let lost = samples.iter().filter(|sample| sample.user.len() == 1 && sample.end == End::Lost).count();
+    assert!(lost > 30 && lost * 10 >= samples.len() * 8, "{lost} of {}", samples.len());
+}
+
 #[test]
 fn a_process_of_a_tenth_of_a_second_is_seen() {
-    let Some((_, samples, used)) = undisturbed(|| record_undivided(10, 100)) else { return };
+    let Some(((_, samples, used), _)) = undisturbed(|| record_undivided(10, 100)) else { return };
     // 100 samples are due, and some of the programs before it.
     let due = used * u64::from(RATE_HZ) / 1_000_000_000;
     assert!(samples.len() as u64 * 4 >= due * 3 && samples.len() as u64 * 4 <= due * 5, "{} of {due}", samples.len());

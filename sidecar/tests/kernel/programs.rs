@@ -19,6 +19,8 @@ fn what_another_machine_needs_is_built() {
         deep(depth, milliseconds);
     }
     context(300);
+    #[cfg(target_arch = "x86_64")]
+    crooked(300);
     for version in VERSIONS {
         labelled(version, Form::Normal);
     }
@@ -52,6 +54,12 @@ pub(crate) fn deep(depth: u32, milliseconds: u32) -> Command {
 /// `context.c`, busy for so long.
 pub(crate) fn context(milliseconds: u32) -> Command {
     c("context.c", &format!("context-{milliseconds}"), milliseconds, [])
+}
+
+/// `crooked.c`, busy for so long.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn crooked(milliseconds: u32) -> Command {
+    c("crooked.c", &format!("crooked-{milliseconds}"), milliseconds, [])
 }
 
 /// Compiles into a file of its own, then moves it: other tests may run the one that is there.

@@ -9,7 +9,7 @@ use profiler_proto::model::{Sample, Value};
 
 use super::places::{Address, Lines, Place, Places, Said, said_by};
 use super::program::Program;
-use crate::decode;
+use crate::{decode, steal};
 
 /// What the program said.
 #[derive(Debug, Default)]
@@ -48,9 +48,14 @@ impl Own {
         own
     }
 
-    /// Whether the hypervisor took more than a hundredth of the time: that counts as the program's, and ticks that fall into it come as one.
+    /// Whether the hypervisor took more than a hundredth of the time.
     pub(super) fn was_disturbed(&self) -> bool {
-        self.stolen * 100 > self.took
+        self.share_stolen() > 0.01
+    }
+
+    /// How much it took, of the time of one processor.
+    fn share_stolen(&self) -> f64 {
+        self.stolen.as_secs_f64() / self.took.as_secs_f64()
     }
 
     /// By one of the two labels.
@@ -160,8 +165,12 @@ impl<'a> Recorded<'a> {
     fn check_what_needs_no_names(&self, what: &str) {
         let complete = self.all_nanos / self.used_nanos;
         let (labelled, places) = (self.count(|seen| seen.endpoint.is_some()), self.check_places(what));
+        let stolen = self.own.share_stolen();
         eprintln!("{what}: {complete:.4} of its CPU time, {labelled} samples with labels, {places}");
-        assert!((0.98..=1.02).contains(&complete), "{what}: {complete:.4} of its CPU time");
+        assert!(
+            steal::complete(0.02, stolen).contains(&complete),
+            "{what}: {complete:.4} of its CPU time, the hypervisor took {stolen:.4}"
+        );
     }
 
     fn count(&self, of: impl Fn(&Seen) -> bool) -> i64 {

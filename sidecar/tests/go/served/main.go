@@ -37,13 +37,16 @@ func waste(size int) { wasted = make([]byte, size) }
 func wait() {
 	var mutex sync.Mutex
 	mutex.Lock()
-	done := make(chan bool)
+	begun, done := make(chan bool), make(chan bool)
 	go func() {
+		close(begun)
 		mutex.Lock()
 		mutex.Unlock()
 		close(done)
 	}()
-	time.Sleep(5 * time.Millisecond)
+	// However busy the machine is, it waits by now, or does soon.
+	<-begun
+	time.Sleep(50 * time.Millisecond)
 	mutex.Unlock()
 	<-done
 }
