@@ -33,5 +33,6 @@ pub mod receive;
 pub mod record;
 pub mod run;
 pub mod sample;
+mod spare;
 pub mod target;
 mod text;

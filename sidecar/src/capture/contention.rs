@@ -94,8 +94,8 @@ pub fn contention<M: Memory>(
         let (count, ticks) = (f64::from_bits(word_at(&bucket.record, 0)), word_at(&bucket.record, 8) as i64);
         let is_plausible = (0.0..=EVENTS).contains(&count) && ticks >= 0;
         if is_plausible {
-            // A count below one event is shown as one, as Go does.
-            let count = (count as i64).max(1);
+            // A wait that counts for less than one event is shown as one, as Go does; a lock is not.
+            let count = (count as i64).max(i64::from(kind == Kind::Block));
             records.push(Record { at: bucket.at, stack: bucket.stack, count, ticks });
         }
         is_plausible

@@ -327,7 +327,7 @@ impl<M: Memory, C: Code> Capture<'_, M, C> {
         self.all.list.push(Goroutine {
             id: state.id,
             status: state.status,
-            wait_reason: reasons.get(usize::from(state.wait_reason)).copied().filter(|_| state.waits()),
+            wait_reason: reasons.get(usize::from(state.wait_reason)).copied().filter(|_| state.is_parked()),
             waiting_since: Some(state.wait_since).filter(|since| *since != 0 && state.waits()),
             is_locked: state.is_locked,
             parent: state.parent,

@@ -170,8 +170,14 @@ pub fn heap<M: Memory>(
             };
         }
     }
-    // What was allocated before it was turned off, be it by the runtime on its way to `main`, may have been sampled.
-    Ok(Some(if rate == 0 { Heap { state: off(code), ..heap } } else { heap }))
+    if rate == 0 {
+        heap.state = off(code);
+        // What was allocated before a program turned it off may have been sampled, and is its own. Where the linker did, it is what the runtime had on its way to `main`.
+        if heap.state == State::Unlinked {
+            heap.records = Vec::new();
+        }
+    }
+    Ok(Some(heap))
 }
 
 /// What is published, all of it by one collection, if these leave time to read it.

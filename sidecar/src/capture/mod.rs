@@ -30,7 +30,7 @@ mod state;
 mod tests;
 mod ticks;
 mod variables;
-mod work;
+pub(crate) mod work;
 
 pub use buckets::Walk;
 pub use contention::Contention;

@@ -66,8 +66,14 @@ impl State {
         self.is_alive() && self.id == 0
     }
 
+    /// Whether it was parked, and the runtime notes what for.
+    pub(super) fn is_parked(&self) -> bool {
+        [status::WAITING, status::LEAKED].contains(&self.status)
+    }
+
+    /// Whether it waits, and the runtime may note since when.
     pub(super) fn waits(&self) -> bool {
-        [status::WAITING, status::LEAKED, status::SYSCALL].contains(&self.status)
+        self.is_parked() || self.status == status::SYSCALL
     }
 
     /// Whether it is the same goroutine, whatever it does: a `g` is used again for another one.

@@ -31,7 +31,7 @@ const FRAME: u64 = 64;
 
 /// What a capture may still do, as the work of reading so many bytes.
 #[derive(Debug)]
-pub(super) struct Work {
+pub(crate) struct Work {
     left: Cell<u64>,
 }
 
@@ -57,7 +57,7 @@ impl Work {
     }
 
     /// For the names of what one process keeps: of a hundred thousand addresses, functions inlined there included.
-    pub(super) fn for_names() -> Self {
+    pub(crate) fn for_names() -> Self {
         Self::new(6 * LEAST)
     }
 
@@ -67,12 +67,12 @@ impl Work {
     }
 
     /// Whether all is spent: what was not answered may be there.
-    pub(super) fn is_spent(&self) -> bool {
+    pub(crate) fn is_spent(&self) -> bool {
         self.left.get() == 0
     }
 
     /// What `asked` gives, which looks up in `code`; none once all is spent.
-    pub(super) fn done<C: Code, T>(&self, code: &C, asked: impl FnOnce(&C) -> T) -> Option<T> {
+    pub(crate) fn done<C: Code, T>(&self, code: &C, asked: impl FnOnce(&C) -> T) -> Option<T> {
         if self.is_spent() {
             return None;
         }

@@ -3,7 +3,9 @@
 //! In: what was captured. Out: text, written as it is made, for a hundred thousand goroutines have a hundred megabytes of it. What is kept meanwhile is a row for
 //! each group, which points to its first goroutine.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::time::Duration;
@@ -11,29 +13,24 @@ use std::time::Duration;
 use profiler_proto::hash::Map;
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::capture::frames::Place;
 use crate::capture::profile::{is_system, places_of};
-use crate::capture::{End, Goroutine, Goroutines, Pc, Source, Walk};
-use crate::go::Call;
+use crate::capture::work::Work;
+use crate::capture::{Doing, End, Goroutine, Goroutines, Pc, Source, Walk};
 use crate::go::layouts::status;
+use crate::go::{Call, Frame};
 
 use crate::text::{head, missing, plain};
 
 /// Goroutines with equal state, labels and stack together, the most first, as Go's `debug=1` with states.
 pub(super) fn grouped(source: &Source, all: &Goroutines, out: &mut impl Write) -> io::Result<()> {
-    let groups = Groups::of(source, all, |goroutine| (goroutine.state(), &goroutine.labels, Seen::of(goroutine)));
+    let naming = Naming::of(source);
+    let groups = Groups::of(&naming, all, |goroutine| (goroutine.state(), &goroutine.labels, Seen::of(goroutine)));
     writeln!(out, "{}: {}", head(source), groups.counted())?;
     for (count, goroutine) in groups.sorted() {
-        let places = places_of(source, goroutine);
-        write!(
-            out,
-            "\n{count} [{}]{}:\n{}",
-            goroutine.state(),
-            labels(goroutine),
-            stack(goroutine, &places, |_| true)
-        )?;
+        let (state, stack) = (goroutine.state(), stack(&naming, goroutine, Form::Whole));
+        write!(out, "\n{count} [{state}]{}:\n{stack}", labels(goroutine))?;
     }
-    out.write_all(lost(all).as_bytes())
+    out.write_all((naming.remark() + &lost(all)).as_bytes())
 }
 
 /// Stacks at which there are more goroutines than there were `over` before, the most new ones first.
@@ -45,38 +42,81 @@ pub(super) fn growth(
     over: Duration,
     out: &mut impl Write,
 ) -> io::Result<()> {
-    let by_stack = |goroutine| (Seen::of(goroutine), goroutine.go_pc);
-    let (was, is) = (Groups::of(source, before, by_stack), Groups::of(source, after, by_stack));
+    let (naming, by_stack) = (Naming::of(source), |goroutine| (Seen::of(goroutine), goroutine.go_pc));
+    let (was, is) = (Groups::of(&naming, before, by_stack), Groups::of(&naming, after, by_stack));
     let (had, has) = (was.count() as i64, is.count() as i64);
     writeln!(out, "{}: {has} goroutines, {:+} within {over:?}", head(source), has - had)?;
     let grown = is.rows.iter().map(|(now, goroutine)| (*now, was.count_of(&by_stack(goroutine)), *goroutine));
     let mut grown: Vec<_> = grown.filter(|(now, before, _)| now > before).collect();
     grown.sort_by_key(|(now, before, _)| Reverse(now - before));
     for (now, before, goroutine) in &grown {
-        let by = creator(source, &Goroutine { parent: 0, ..(*goroutine).clone() });
-        let stack = stack(goroutine, &places_of(source, goroutine), |_| true);
+        let by = creator(&naming, &Goroutine { parent: 0, ..(*goroutine).clone() }, Form::Whole);
+        let stack = stack(&naming, goroutine, Form::Whole);
         write!(out, "\n+{} to {now}:\n{stack}{by}", now - before)?;
     }
     if grown.is_empty() {
         writeln!(out, "no stack has more goroutines than before")?;
     }
-    out.write_all(lost(after).as_bytes())
+    out.write_all(naming.remark().as_bytes())?;
+    for (when, all) in [("at first: ", before), ("", after)] {
+        remarks(all).lines().try_for_each(|line| write!(out, "\n{when}{line}"))?;
+    }
+    writeln!(out)
 }
 
 /// Each goroutine by itself, as Go's `debug=2`, which leaves out the runtime's own, too, and what of the runtime they are in.
 pub(super) fn each(source: &Source, all: &Goroutines, out: &mut impl Write) -> io::Result<()> {
     let now = clock_gettime(ClockId::Monotonic);
     let now = u64::try_from(now.tv_sec).unwrap_or(0).saturating_mul(1_000_000_000).saturating_add(now.tv_nsec as u64);
-    let groups = Groups::of(source, all, Seen::of);
+    let naming = Naming::of(source);
+    let groups = Groups::of(&naming, all, Seen::of);
     writeln!(out, "{}: {}", head(source), groups.counted())?;
     for goroutine in all.list.iter().filter(|goroutine| !groups.is_system(&Seen::of(goroutine))) {
-        let places = places_of(source, goroutine);
         write!(out, "\ngoroutine {} [{}", goroutine.id, goroutine.state())?;
         let locked = if goroutine.is_locked { ", locked to thread" } else { "" };
         writeln!(out, "{}{locked}]{}:", waited(goroutine.waiting_since, now), labels(goroutine))?;
-        write!(out, "{}{}", stack(goroutine, &places, is_shown), creator(source, goroutine))?;
+        write!(out, "{}{}", stack(&naming, goroutine, Form::Panic), creator(&naming, goroutine, Form::Panic))?;
     }
-    out.write_all(lost(all).as_bytes())
+    out.write_all((naming.remark() + &lost(all)).as_bytes())
+}
+
+/// How many do what, the most first, without the runtime's own.
+pub(super) fn by_state(source: &Source, all: &Goroutines) -> Vec<(Doing, u64)> {
+    let groups = Groups::of(&Naming::of(source), all, |goroutine| (goroutine.state(), Seen::of(goroutine)));
+    let mut states: BTreeMap<Doing, u64> = BTreeMap::new();
+    for (count, goroutine) in groups.rows {
+        *states.entry(goroutine.state()).or_default() += count;
+    }
+    let mut states: Vec<_> = states.into_iter().collect();
+    states.sort_by_key(|(state, count)| (Reverse(*count), *state));
+    states
+}
+
+/// Names of what is shown, as far as they cost no more than those of one process may: whoever forges stacks could have them take hours.
+struct Naming<'s> {
+    source: &'s Source,
+    work: Work,
+}
+
+impl<'s> Naming<'s> {
+    fn of(source: &'s Source) -> Self {
+        Self { source, work: Work::for_names() }
+    }
+
+    /// What `asked` gives; none once all is spent.
+    fn ask<T>(&self, asked: impl FnOnce(&'s Source) -> T) -> Option<T> {
+        self.work.done(self.source.loaded(), |_| asked(self.source))
+    }
+
+    /// That there are no names for the rest, where it is so.
+    fn remark(&self) -> String {
+        let is_spent = self.work.is_spent();
+        if is_spent {
+            "\nthe rest have no names: to look them up takes longer than is allowed\n".to_owned()
+        } else {
+            String::new()
+        }
+    }
 }
 
 /// Where a goroutine stands: what is shown of its stack.
@@ -108,12 +148,12 @@ struct Groups<'a, K> {
 }
 
 impl<'a, K: Copy + Eq + std::hash::Hash> Groups<'a, K> {
-    fn of(source: &Source, all: &'a Goroutines, key: impl Fn(&'a Goroutine) -> K) -> Self {
+    fn of(naming: &Naming<'_>, all: &'a Goroutines, key: impl Fn(&'a Goroutine) -> K) -> Self {
         let mut groups = Self { rows: Vec::new(), places: Map::default(), system: 0, beyond: all.beyond };
         for goroutine in &all.list {
             let place = *groups.places.entry(key(goroutine)).or_insert_with(|| {
-                let is_ours = !is_system(source, goroutine, &places_of(source, goroutine));
-                is_ours.then(|| {
+                let is_system = naming.ask(|source| is_system(source, goroutine, &places_of(source, goroutine)));
+                (is_system != Some(true)).then(|| {
                     groups.rows.push((0, goroutine));
                     groups.rows.len() - 1
                 })
@@ -129,7 +169,7 @@ impl<'a, K: Copy + Eq + std::hash::Hash> Groups<'a, K> {
     /// How many there are, in words.
     fn counted(&self) -> String {
         let beyond =
-            if self.beyond == 0 { String::new() } else { format!(", and {} beyond --max-goroutines", self.beyond) };
+            if self.beyond == 0 { String::new() } else { format!(", and {} more that are left out", self.beyond) };
         format!("{} goroutines, besides {} of the runtime's own{beyond}", self.count(), self.system)
     }
 
@@ -172,22 +212,47 @@ fn labels(goroutine: &Goroutine) -> String {
     format!(" {{{}}}", labels.join(", "))
 }
 
-/// Whether a panic shows a function in the stack of a goroutine that waits: it has a package, and if that is the runtime others may call it (runtime/traceback.go,
+/// How stacks are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// As profiles have them.
+    Whole,
+    /// As a panic shows them: without what the runtime does, with short names.
+    Panic,
+}
+
+/// Whether a panic shows a function in a stack: it has a package, and if that is the runtime others may call it, or it says what the program is at (runtime/traceback.go,
 /// `showfuncinfo`, `isExportedRuntime`).
-pub(super) fn is_shown(function: &str) -> bool {
+pub(super) fn is_shown(function: &str, is_leaf: bool) -> bool {
     let Some(name) = function.strip_prefix("runtime.") else { return function.contains('.') };
     let is_exported = |name: &str| name.starts_with(|first: char| first.is_ascii_uppercase());
     match name.rsplit_once('.') {
         Some((receiver, method)) => is_exported(receiver.trim_start_matches("(*")) && is_exported(method),
-        None => is_exported(name),
+        None => is_exported(name) || name == "gopanic" && !is_leaf || ["runFinalizers", "runCleanups"].contains(&name),
+    }
+}
+
+/// The name by which a panic shows a function: without the types of a generic one (runtime/traceback.go, `printFuncName`, `funcNamePiecesForPrint`).
+pub(super) fn short(function: &str) -> String {
+    match (function.find('['), function.rfind(']')) {
+        _ if function == "runtime.gopanic" => "panic".to_owned(),
+        (Some(from), Some(to)) if from < to => format!("{}[...]{}", &function[..from], &function[to + 1..]),
+        _ => function.to_owned(),
     }
 }
 
 /// A function a line, then where it stands.
-fn stack(goroutine: &Goroutine, places: &[Place], is_shown: impl Fn(&str) -> bool) -> String {
+fn stack(naming: &Naming<'_>, goroutine: &Goroutine, form: Form) -> String {
+    let Some(places) = naming.ask(|source| places_of(source, goroutine)) else {
+        return "(its functions have no names)\n".to_owned();
+    };
     let mut text = String::new();
-    for frame in places.iter().flat_map(|place| place.lines.iter()).filter(|frame| is_shown(&frame.function)) {
-        _ = write!(text, "{}\n\t{}:{}\n", plain(&frame.function), plain(&frame.file), frame.line);
+    let frames: Vec<_> = places.iter().flat_map(|place| place.lines.iter()).enumerate().collect();
+    let is_told = |(at, frame): &(usize, &Frame)| form == Form::Whole || is_shown(&frame.function, *at == 0);
+    // Rather than nothing, all of it.
+    let is_any = frames.iter().any(is_told);
+    for (_, frame) in frames.iter().filter(|frame| !is_any || is_told(frame)) {
+        _ = write!(text, "{}\n\t{}:{}\n", plain(&named(frame, form)), plain(&frame.file), frame.line);
     }
     match goroutine.end {
         _ if goroutine.stack.is_empty() && goroutine.status == status::RUNNING => {
@@ -204,13 +269,21 @@ fn stack(goroutine: &Goroutine, places: &[Place], is_shown: impl Fn(&str) -> boo
 /// The first goroutine, which nobody started.
 const MAIN: u64 = 1;
 
-fn creator(source: &Source, goroutine: &Goroutine) -> String {
-    let frames = source.loaded().frames(goroutine.go_pc, Call::Return);
-    let Some(frame) = frames.first().filter(|_| goroutine.go_pc != 0 && goroutine.id != MAIN) else {
+fn creator(naming: &Naming<'_>, goroutine: &Goroutine, form: Form) -> String {
+    let frames = naming.ask(|source| source.loaded().frames(goroutine.go_pc, Call::Return)).unwrap_or_default();
+    let is_told = |frame: &&Frame| form == Form::Whole || is_shown(&frame.function, false);
+    let Some(frame) = frames.first().filter(|_| goroutine.go_pc != 0 && goroutine.id != MAIN).filter(is_told) else {
         return String::new();
     };
     let by = if goroutine.parent == 0 { String::new() } else { format!(" in goroutine {}", goroutine.parent) };
-    format!("created by {}{by}\n\t{}:{}\n", plain(&frame.function), plain(&frame.file), frame.line)
+    format!("created by {}{by}\n\t{}:{}\n", plain(&named(frame, form)), plain(&frame.file), frame.line)
+}
+
+fn named(frame: &Frame, form: Form) -> Cow<'_, str> {
+    match form {
+        Form::Whole => (&*frame.function).into(),
+        Form::Panic => short(&frame.function).into(),
+    }
 }
 
 fn lost(all: &Goroutines) -> String {
@@ -226,7 +299,11 @@ pub(super) fn remarks(all: &Goroutines) -> String {
         _ = writeln!(text, "{} goroutines without their stacks, as a capture may do no more work", all.over_work);
     }
     if all.changed > 0 {
-        _ = writeln!(text, "{} goroutines ran on while their stacks were copied, and are shown without", all.changed);
+        _ = writeln!(
+            text,
+            "{} goroutines ran on while their stacks were copied, and are shown without, or not at all before they had a number",
+            all.changed
+        );
     }
     if all.labels_cut > 0 {
         _ = writeln!(

@@ -24,8 +24,12 @@ pub(super) fn text(source: &Source, heap: &Heap, set: &ProfileSet, rows: usize) 
         _ = writeln!(text, "{advice}");
     }
     let is_off = [State::Off, State::Unlinked].contains(&heap.state);
+    let is_there = match is_off {
+        true => set.profiles.iter().any(|profile| !profile.samples.is_empty()),
+        false => heap.walk.taken > 0 || heap.walk.is_whole(),
+    };
     // Of a list of which nothing could be read no sum is known.
-    if !heap.records.is_empty() || !is_off && heap.walk.is_whole() {
+    if is_there {
         text += &table(set, rows);
     }
     text + &lost(heap)

@@ -1,6 +1,6 @@
 //! What a terminal is shown.
 
-use super::goroutines::{is_shown, waited};
+use super::goroutines::{is_shown, short, waited};
 use crate::capture::Walk;
 use crate::text::{bytes, missing, nanos, percent, plain};
 
@@ -31,7 +31,7 @@ fn names_of_programs_do_not_reach_the_terminal_as_commands() {
     assert_eq!(plain("main.\u{1b}[31mred\n"), "main.\u{fffd}[31mred\u{fffd}");
 }
 
-/// Check which functions a panic shows in the stack of a goroutine that waits.
+/// Check which functions a panic shows in the stack of a goroutine, and by which names.
 #[test]
 fn what_the_runtime_does_is_left_out() {
     for shown in [
@@ -40,12 +40,16 @@ fn what_the_runtime_does_is_left_out() {
         "runtime.Gosched",
         "runtime.(*Func).Entry",
         "main.(*box[go.shape.int]).wait",
+        "runtime.runFinalizers",
     ] {
-        assert!(is_shown(shown), "{shown}");
+        assert!(is_shown(shown, true), "{shown}");
     }
     for hidden in
         ["runtime.gopark", "runtime.main", "runtime.(*timer).run", "runtime.Kind.of", "start_thread", "runtime."]
     {
-        assert!(!is_shown(hidden), "{hidden}");
+        assert!(!is_shown(hidden, false), "{hidden}");
     }
+    assert!(is_shown("runtime.gopanic", false) && !is_shown("runtime.gopanic", true));
+    let names = ["main.(*box[go.shape.int]).wait", "runtime.gopanic", "main.f", "main.f]["].map(short);
+    assert_eq!(names, ["main.(*box[...]).wait", "panic", "main.f", "main.f]["]);
 }

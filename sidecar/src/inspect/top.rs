@@ -3,7 +3,6 @@
 //! In: a pid. Out: a table on standard output; on a terminal a new one in its place each interval until Ctrl-C, else one alone. Where CPU is not sampled,
 //! that is said, and of a Go program heap and goroutines are shown instead. Main thread; another one waits for Ctrl-C.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::Arc;
@@ -14,8 +13,7 @@ use profiler::Ledger;
 use profiler_proto::loss::Loss;
 
 use crate::assemble::Granularity;
-use crate::capture::profile::{is_system, places_of};
-use crate::capture::{Bounds, Doing, RuntimeFigures, Source};
+use crate::capture::{Bounds, RuntimeFigures, Source};
 use crate::config::Filter;
 use crate::error::Error;
 use crate::pipeline::{self, Pipeline, assembled};
@@ -46,7 +44,7 @@ pub fn top(asked: &TopArguments) -> Result<(), Error> {
         cpu => cpu,
     };
     privilege::drop_setup()?;
-    let mut top = Top { asked, process, cpu, source, ledger, lost: Loss::default(), stopped: interrupted() };
+    let mut top = Top { asked, process, cpu, source, ledger, lost: Loss::default(), stopped: interrupted()? };
     let is_terminal = io::stdout().is_terminal() && asked.output.is_none();
     loop {
         let (text, is_last) = top.next()?;
@@ -197,15 +195,8 @@ fn runtime(source: &Source) -> Result<String, Error> {
 fn in_memory(source: &Source, rows: usize) -> Result<String, Error> {
     let mut captured = source.heap(Bounds::default())?;
     let set = built(source, |builder, window| builder.heap(&mut captured, window));
-    let mut states: BTreeMap<Doing, u64> = BTreeMap::new();
     let all = source.goroutines(Bounds::default())?;
-    for goroutine in &all.list {
-        if !is_system(source, goroutine, &places_of(source, goroutine)) {
-            *states.entry(goroutine.state()).or_default() += 1;
-        }
-    }
-    let mut states: Vec<_> = states.into_iter().collect();
-    states.sort_by_key(|(state, count)| (std::cmp::Reverse(*count), *state));
+    let states = goroutines::by_state(source, &all);
     let mut text = format!("{} goroutines", states.iter().map(|(_, count)| count).sum::<u64>());
     for (place, (state, count)) in states.iter().enumerate() {
         _ = write!(text, "{} {count} {state}", if place == 0 { ":" } else { "," });

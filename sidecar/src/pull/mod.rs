@@ -6,6 +6,7 @@
 //! in time and bytes. On the main thread, but for decoding.
 
 mod endpoint;
+mod head;
 pub mod listening;
 mod peer;
 mod tls;
@@ -340,6 +341,34 @@ mod tests {
             assert_eq!(puller.allocated.since(&mut second, 300, &turns.kept), Some(Some(100)));
             assert_eq!(second.profiles[0].samples[0].value, 4);
             assert_eq!(puller.allocated.since(&mut heap(9), 400, &turns.kept), Some(Some(300)));
+        });
+    }
+
+    /// Check that answers take of the room that all share, as long as they are kept: who finds none is told what to do, and has the next answer once there is.
+    #[test]
+    fn answers_share_their_room() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let mut set = ProfileSet::default();
+            let kind = Kind::goroutine(&mut set.dictionary);
+            let samples = vec![Sample { value: 5, ..Sample::default() }];
+            set.profiles.push(Profile { kind, samples, ..Profile::default() });
+            let body = pprof::encode(&set);
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", body.len());
+            let answer = [head.as_bytes(), &body].concat().leak();
+            let needed = bytes_of(&pprof::decode(&body, &LIMITS).unwrap());
+            let turns = Arc::new(Turns { kept: capture::Room::of(needed * 3 / 2), ..Turns::default() });
+            let ([mut first, mut second], asked) =
+                ([served(answer, &turns).await.0, served(answer, &turns).await.0], [Asked::Kept(What::Goroutines)]);
+            let resource = Resource::new();
+            let kept = first.pull(&asked, &resource).await;
+            assert_eq!((kept.sets.len(), kept.failed.len()), (1, 0));
+            let refused = second.pull(&asked, &resource).await;
+            let why = refused.failed[0].to_string();
+            assert!(refused.sets.is_empty() && why.contains("no room for the answer"), "{why}");
+            assert!(why.contains("pull fewer programs"), "{why}");
+            drop(kept);
+            assert_eq!(second.pull(&asked, &resource).await.sets.len(), 1);
         });
     }
 

@@ -24,6 +24,7 @@ use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::Endpoint;
 use super::endpoint::is_ours;
+use super::head::{self, UntilAnswered};
 use crate::error::Error;
 
 /// Most bytes of an answer, as it is sent.
@@ -193,10 +194,16 @@ impl Answer {
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
+        let (stream, left) = UntilAnswered::new(stream);
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
         let mut task = JoinSet::new();
         task.spawn(async move { drop(connection.await) });
-        let (head, body) = sender.send_request(request).await?.into_parts();
+        let answer = sender.send_request(request).await;
+        if left.is_spent() {
+            return Err(format!("no answer within {} bytes", head::MOST_BYTES).into());
+        }
+        let (head, body) = answer?.into_parts();
+        left.is_answered();
         Ok(Self { status: head.status, body, read: BytesMut::new(), _connection: task })
     }
 
@@ -286,6 +293,12 @@ mod tests {
                 assert!(as_it_is, "{length}: {:?}", answer.err());
             }
             assert!(asked(b"who is there?\r\n", LONG).await.is_err());
+            // A peer may say that it will answer; not for ever.
+            let (wait, ok) = ("HTTP/1.1 100 Continue\r\n\r\n", "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
+            assert_eq!(asked(format!("{wait}{wait}{ok}").leak().as_bytes(), LONG).await.unwrap(), "ok");
+            let flood = format!("{}{ok}", wait.repeat(2 * head::MOST_BYTES / wait.len()));
+            let told = asked(flood.leak().as_bytes(), LONG).await.unwrap_err();
+            assert_eq!(told.why, "no answer within 131072 bytes");
             let late = asked(b"", Duration::from_millis(50)).await.unwrap_err();
             assert!(late.is_late && late.why.contains("no answer within"), "{late:?}");
         });

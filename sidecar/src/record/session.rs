@@ -26,6 +26,7 @@ use crate::config::Filter;
 use crate::error::Error;
 use crate::pipeline::{self, Family, Interval, Pipeline};
 use crate::privilege::{self, Privilege};
+use crate::spare;
 use crate::target::Process;
 use crate::text::plain;
 
@@ -50,7 +51,7 @@ pub fn main(options: &Options) -> Result<(), Error> {
     let (sampled, process, held) = begin(options)?;
     let mut pipeline = Pipeline::open(sampled, Arc::clone(&ledger), true)?;
     privilege::drop_setup()?;
-    let stopped = interrupted();
+    let stopped = interrupted()?;
     // What was sampled until now was not of the capture. A command begins behind that: its first samples are.
     pipeline.catch_up();
     drop(pipeline.end(SystemTime::now()));
@@ -192,8 +193,11 @@ fn finish(
 /// A flag that Ctrl-C, SIGTERM, SIGQUIT and, unless it is ignored (`nohup`), SIGHUP set.
 ///
 /// A second one ends the program, as without us.
-#[must_use]
-pub fn interrupted() -> Arc<AtomicBool> {
+///
+/// # Errors
+/// When there are too few files left to open.
+pub fn interrupted() -> Result<Arc<AtomicBool>, Error> {
+    spare::files("signals")?;
     let flag = Arc::<AtomicBool>::default();
     let set = Arc::clone(&flag);
     let watch = move || {
@@ -228,7 +232,7 @@ pub fn interrupted() -> Arc<AtomicBool> {
     if let Err(error) = std::thread::Builder::new().name("signals".into()).spawn(watch) {
         tracing::warn!(%error, "Ctrl-C ends without a file");
     }
-    flag
+    Ok(flag)
 }
 
 /// Whether who started us wants us to outlive the terminal, as `nohup` does: proc(5), a hexadecimal set.

@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use profiler_proto::ProfileSet;
+use profiler_proto::model::{Contention, Dictionary};
+use profiler_proto::{Profile, ProfileSet};
 use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
@@ -186,8 +187,8 @@ impl Captures {
         self.programs.forget_unused();
         let beyond = targets.len().saturating_sub(MOST);
         self.handle.captures.beyond.fetch_add(beyond as u64, Ordering::Relaxed);
-        self.handle.forget_outside(&living);
-        targets.iter().skip(MOST).for_each(|target| self.handle.read_outside(target.process, Vec::new()));
+        self.handle.outside.retain(&living);
+        targets.iter().skip(MOST).for_each(|target| drop(self.handle.outside.end(target.process, Vec::new())));
         for target in targets.iter().take(MOST) {
             let Some(set) = self.capture(target).filter(|set| !set.profiles.is_empty()) else { continue };
             if self.sets.blocking_send(set).is_err() {
@@ -206,13 +207,13 @@ impl Captures {
         }
         let (state, programs) = (Arc::clone(&known.state), Arc::clone(&self.programs));
         let (asked, names, bounds) = (Arc::clone(target), self.names.clone(), self.bounds);
-        known.told.extend(self.handle.take_pulled(target.process));
+        known.told.extend(self.handle.outside.begin(target.process));
         let told: Vec<What> = known.told.iter().copied().collect();
         let work = move || capture(&asked, &state, &programs, &names, (bounds, &told[..]));
         let answer = self.aside.ask(target.process, work);
         let pid = target.process.pid();
         let (figure, why) = match answer {
-            Ok(Ok(Captured { set, missing, states, figures })) => {
+            Ok(Ok(Captured { mut set, missing, states, figures })) => {
                 let why: Vec<&Error> = missing.iter().map(|(_, why)| why).chain(figures.as_ref().err()).collect();
                 self.handle.captures.missing.fetch_add(why.len() as u64, Ordering::Relaxed);
                 let is_said = std::mem::replace(&mut known.is_said, !why.is_empty());
@@ -223,9 +224,12 @@ impl Captures {
                     tracing::info!(pid, program = %target.kind, "{}: {state}", what.name());
                 }
                 known.states.clone_from(&states);
-                known.told.clear();
-                let read = What::ALL.into_iter().filter(|what| !missing.iter().any(|(other, _)| other == what));
-                self.handle.read_outside(target.process, read.collect());
+                let is_missing = |what: &What| missing.iter().any(|(other, _)| other == what);
+                let read = What::ALL.into_iter().filter(|what| !is_missing(what));
+                let late = self.handle.outside.end(target.process, read.collect());
+                // What a pull told while this was read is in both.
+                set.profiles.retain(|profile| !differs(profile, &set.dictionary).is_some_and(|of| late.contains(&of)));
+                known.told = late.into_iter().filter(is_missing).collect();
                 self.handle.captures.count(target, figures.ok(), states, unix_nanos());
                 return Some(set);
             }
@@ -237,7 +241,7 @@ impl Captures {
         }
         figure.fetch_add(1, Ordering::Relaxed);
         self.handle.captures.count(target, None, Vec::new(), unix_nanos());
-        self.handle.read_outside(target.process, Vec::new());
+        known.told.extend(self.handle.outside.end(target.process, Vec::new()));
         if !std::mem::replace(&mut known.is_said, true) {
             tracing::warn!(pid, program = %target.kind, "heap and goroutines are not captured: {why}");
         }
@@ -248,6 +252,17 @@ impl Captures {
 impl Known {
     fn of(identity: Option<Identity>) -> Self {
         Self { identity, state: Arc::default(), is_said: false, states: Vec::new(), told: HashSet::new() }
+    }
+}
+
+/// Which kind a profile is of, where it has what came since the one before.
+fn differs(profile: &Profile, dictionary: &Dictionary) -> Option<What> {
+    let text = |id| dictionary.strings.text(id);
+    match (text(profile.kind.sample_type.kind), text(profile.kind.period_type.kind)) {
+        ("alloc_objects" | "alloc_space", _) => Some(What::Heap),
+        (_, of) if of == Contention::Block.name() => Some(What::Block),
+        (_, of) if of == Contention::Mutex.name() => Some(What::Mutex),
+        _ => None,
     }
 }
 

@@ -136,7 +136,7 @@ impl Places {
         named: impl Iterator<Item = Vec<SocketAddr>>,
     ) -> Self {
         let named = named.filter_map(|addresses| Whose::at(&addresses, listeners, targets).ok());
-        let named: HashSet<Process> = named.flat_map(|whose| whose.identity().1).collect();
+        let named: HashSet<Process> = named.flat_map(|whose| whose.processes().collect::<Vec<_>>()).collect();
         let mut places = Self::default();
         for (socket, ways) in listeners.found() {
             let whose = Whose::of(socket, listeners, targets).identity().1;

@@ -23,13 +23,12 @@ use crate::config::of_sdk;
 use crate::error::Error;
 use crate::pipeline::{Interval, assembled};
 use crate::receive::{self, Bounds, Intake};
+use crate::spare;
 
 /// Intervals that may wait; beyond it the sampling thread keeps its windows open.
 const QUEUE: usize = 4;
 /// Threads for work that can wait: reading runtimes, names of hosts.
 const MOST_READERS: usize = 3;
-/// Files that can still be opened when it begins: for its own work, a connection or two, a process that is read.
-const SPARE_FILES: usize = 12;
 /// Time for the sampling thread to end its windows.
 const LAST_WINDOW: Duration = Duration::from_secs(5);
 /// Time for what there is to go out at the end.
@@ -89,10 +88,7 @@ impl Io {
     pub(super) fn run(self, destinations: Vec<Target>, inbox: mpsc::Receiver<Task>) -> Result<(), Error> {
         let short =
             |why: String| Error::new("the agent's runtime", why, "raise the limit of open files (RLIMIT_NOFILE)");
-        // What waits for signals panics where there are none left: there are so many, or it does not begin.
-        // Pipes, of two each: a container need not have any file.
-        let spare = (0..SPARE_FILES / 2).map(|_| std::io::pipe()).collect::<std::io::Result<Vec<_>>>();
-        drop(spare.map_err(|error| short(error.to_string()))?);
+        spare::files("the agent's runtime")?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .enable_time()

@@ -10,6 +10,7 @@ mod finding;
 mod instruments;
 mod io;
 mod metrics;
+mod outside;
 mod pulls;
 mod readers;
 mod runtimes;

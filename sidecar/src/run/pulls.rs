@@ -17,7 +17,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use super::finding::{Found, Refused, lock};
 use super::sights::{Sight, Sights};
 use super::source::Handle;
-use super::whose::Whose;
+use super::whose::{Identity, Whose};
 use crate::capture::What;
 use crate::config::{Config, DEFAULT_RUNTIME_INTERVAL};
 use crate::discover::{Kind, Target};
@@ -127,7 +127,7 @@ impl Pulls {
     pub(super) fn wanted(&self, targets: &[Arc<Target>]) -> Option<Vec<Asked>> {
         let mut read = Vec::new();
         for target in targets.iter().filter(|target| self.is_captured && is_captured(target)) {
-            read.extend(self.handle.is_read_outside(target.process)?);
+            read.extend(self.handle.outside.read(target.process)?);
         }
         let kept = What::ALL.into_iter().filter(|what| !read.contains(what)).map(Asked::Kept);
         let cpu = Asked::Cpu((self.every / 2).min(CPU));
@@ -145,7 +145,7 @@ pub(super) struct Task {
     puller: Puller,
     sink: Arc<Sink>,
     /// Whose it was when it was asked last, and what it was asked for.
-    last: Option<(Vec<Process>, Vec<Asked>)>,
+    last: Option<(Identity, Vec<Asked>)>,
     /// What the program calls itself.
     name: Option<String>,
     /// What was wrong is said once.
@@ -211,7 +211,12 @@ impl Task {
     }
 
     /// Asks once; whether anything was answered, or nothing needed to be asked.
-    async fn round(&mut self, whose: &Whose) -> bool {
+    async fn round(&mut self, seen: &Whose) -> bool {
+        // Of several who may answer, the one does that has the name of who answers.
+        let whose = match seen.is_guess && seen.targets.len() > 1 {
+            true => &seen.of_name(self.puller.name().await.as_deref()),
+            false => seen,
+        };
         let Some(asked) = self.pulls.wanted(&whose.targets) else { return true };
         if whose.is_guess && !std::mem::replace(&mut self.is_guessed, true) {
             let who: Vec<String> = whose.targets.iter().map(|target| target.process.pid().to_string()).collect();
@@ -223,9 +228,9 @@ impl Task {
         }
         let figures = Arc::clone(&self.pulls.handle.pulls);
         figures.from_outside.fetch_add((What::ALL.len() + 1 - asked.len()) as u64, Ordering::Relaxed);
-        let now = Some((whose.identity().1, asked.clone()));
-        // Of several, each may answer: what one counted is not to be taken from what another did.
-        if self.last != now || whose.targets.len() > 1 {
+        let now = Some((whose.identity(), asked.clone()));
+        // Of several who have the socket, each may answer: what one counted is not to be taken from what another did. Of several who may have it, one does.
+        if self.last != now || !whose.is_guess && whose.targets.len() > 1 {
             self.puller.begin_anew();
             self.last = now;
         }
@@ -234,7 +239,7 @@ impl Task {
             None => self.resource().await,
         };
         let Pulled { sets, told, failed, kept } = self.puller.pull(&asked, &resource).await;
-        if self.look().await.ok().map(|now| now.identity()) != Some(whose.identity()) {
+        if self.look().await.ok().map(|now| now.identity()) != Some(seen.identity()) {
             self.puller.begin_anew();
             let why = "another process or socket took its place meanwhile, so whose the answers are cannot be told";
             self.fail(&[Error::new(self.endpoint.name(), why, "nothing, where a program was replaced")]);
@@ -242,12 +247,12 @@ impl Task {
         }
         self.fail(&failed);
         // What is read from outside by now has told the same time already, or tells from then on: what came between may be lost, and is never told twice.
-        let wanted = self.pulls.wanted(&whose.targets).unwrap_or_else(|| asked.clone());
-        let is_wanted = |of: &Asked| wanted.contains(of);
-        let told = told.into_iter().filter(|what| is_wanted(&Asked::Kept(*what))).collect();
+        let mut wanted = self.pulls.wanted(&whose.targets).unwrap_or_else(|| asked.clone());
         if let Some(target) = whose.one().filter(|target| self.pulls.is_captured && is_captured(target)) {
-            self.pulls.handle.pulled(target.process, told);
+            let read = self.pulls.handle.outside.pulled(target.process, told);
+            wanted.retain(|of| !matches!(of, Asked::Kept(what) if read.contains(what)));
         }
+        let is_wanted = |of: &Asked| wanted.contains(of);
         let is_served = asked.is_empty() || failed.len() < asked.len();
         for (_, set) in sets.into_iter().filter(|(of, set)| is_wanted(of) && !set.profiles.is_empty()) {
             figures.sets.fetch_add(1, Ordering::Relaxed);
@@ -340,7 +345,7 @@ mod tests {
             let own = Process::find(std::process::id()).unwrap();
             let target = Arc::new(Target::bare(own, Kind::Go("go1.24.0".into())));
             handle.publish(vec![target], Default::default(), Default::default());
-            handle.read_outside(own, Vec::new());
+            drop(handle.outside.end(own, Vec::new()));
             let answering = handle.clone();
             tokio::spawn(async move {
                 while let Ok((mut stream, _)) = listener.accept().await {
@@ -383,7 +388,7 @@ mod tests {
             let mut asking = Asking::at(move |_, _, path| (path == "heap").then(|| heap.clone())).await;
             for told in [&[][..], &[What::Heap]] {
                 asking.task.round(&asking.whose).await;
-                assert_eq!(asking.handle.take_pulled(asking.own), told.iter().copied().collect());
+                assert_eq!(asking.handle.outside.begin(asking.own), told.iter().copied().collect());
             }
             assert_eq!(asking.handle.pulls.failed.load(Ordering::Relaxed), 8);
         });
@@ -398,7 +403,7 @@ mod tests {
             let goroutines = profile(model::Kind::goroutine);
             let mut asking = Asking::at(move |handle, own, path| match path {
                 "heap" => {
-                    handle.read_outside(own, vec![What::Heap]);
+                    drop(handle.outside.end(own, vec![What::Heap]));
                     Some(heap.clone())
                 }
                 "goroutine" => Some(goroutines.clone()),
@@ -407,12 +412,12 @@ mod tests {
             .await;
             for _ in 0..2 {
                 // At its begin it is not read.
-                asking.handle.read_outside(asking.own, Vec::new());
+                drop(asking.handle.outside.end(asking.own, Vec::new()));
                 asking.task.round(&asking.whose).await;
             }
             let name = |set: ProfileSet| set.dictionary.strings.text(set.profiles[0].kind.sample_type.kind).to_owned();
             assert_eq!(asking.told.try_iter().map(name).collect::<Vec<_>>(), ["goroutine"; 2]);
-            assert!(asking.handle.take_pulled(asking.own).is_empty());
+            assert!(asking.handle.outside.begin(asking.own).is_empty());
         });
     }
 

@@ -2,7 +2,7 @@
 //!
 //! In: requests of the server. Out: commands to the sampling thread; figures that it published. Nothing here blocks.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
 use std::future::ready;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -16,11 +16,12 @@ use profiler_proto::ProfileSet;
 use profiler_proto::loss::Loss;
 use tokio::sync::oneshot;
 
+use super::outside::Outside;
 use super::readers::Readers;
 use super::{captures, pulls, runtimes, stats};
 use crate::assemble::{Granularity, without_samples};
 use crate::budget::Judgement;
-use crate::capture::{Bounds, What};
+use crate::capture::Bounds;
 use crate::config::Config;
 use crate::discover;
 use crate::naming;
@@ -51,10 +52,8 @@ pub(super) struct Handle {
     readers: Readers,
     /// How much of a runtime is read.
     bounds: Bounds,
-    /// What of which process was read from outside last; no process that was not tried yet.
-    outside: Arc<Mutex<HashMap<Process, Vec<What>>>>,
-    /// What pulls told of which process since it was read from outside last.
-    pulled: Arc<Mutex<HashMap<Process, HashSet<What>>>>,
+    /// What is read from outside, and what is pulled.
+    pub(super) outside: Arc<Outside>,
     view: Arc<Mutex<View>>,
 }
 
@@ -78,21 +77,9 @@ impl Handle {
         let (wanted_hz, bounds) = (config.rate_hz, config.runtime_bounds);
         let view = View { tier, wanted_hz, sampling: false, targets, figures, stacks, judgement: None };
         let view = Arc::new(Mutex::new(view));
-        let (exporter, intake, captures, pulls, made_by, readers, outside, pulled) = Default::default();
-        let handle = Self {
-            commands,
-            ledger,
-            exporter,
-            intake,
-            captures,
-            pulls,
-            made_by,
-            readers,
-            bounds,
-            outside,
-            pulled,
-            view,
-        };
+        let (exporter, intake, captures, pulls, made_by, readers, outside) = Default::default();
+        let handle =
+            Self { commands, ledger, exporter, intake, captures, pulls, made_by, readers, bounds, outside, view };
         (handle, inbox)
     }
 
@@ -141,32 +128,6 @@ impl Handle {
         let view = self.view();
         let is_go = |target: &&Arc<discover::Target>| matches!(target.kind, discover::Kind::Go(_));
         view.targets.iter().filter(|target| target.profiled.is_ok()).filter(is_go).cloned().collect()
-    }
-
-    /// Enters what of `process` was read from outside: nothing, where it could not be.
-    pub(super) fn read_outside(&self, process: Process, read: Vec<What>) {
-        self.outside.lock().unwrap_or_else(PoisonError::into_inner).insert(process, read);
-    }
-
-    /// Forgets all but those that live.
-    pub(super) fn forget_outside(&self, living: &HashSet<Process>) {
-        self.outside.lock().unwrap_or_else(PoisonError::into_inner).retain(|process, _| living.contains(process));
-        self.pulled.lock().unwrap_or_else(PoisonError::into_inner).retain(|process, _| living.contains(process));
-    }
-
-    /// Enters that these kinds of `process` were told by a pull.
-    pub(super) fn pulled(&self, process: Process, kinds: Vec<What>) {
-        self.pulled.lock().unwrap_or_else(PoisonError::into_inner).entry(process).or_default().extend(kinds);
-    }
-
-    /// What pulls told of `process` since this was asked last.
-    pub(super) fn take_pulled(&self, process: Process) -> HashSet<What> {
-        self.pulled.lock().unwrap_or_else(PoisonError::into_inner).remove(&process).unwrap_or_default()
-    }
-
-    /// What of `process` is read from outside; `None`: it was not tried yet.
-    pub(super) fn is_read_outside(&self, process: Process) -> Option<Vec<What>> {
-        self.outside.lock().unwrap_or_else(PoisonError::into_inner).get(&process).cloned()
     }
 
     /// All processes that are known.

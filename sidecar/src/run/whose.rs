@@ -21,6 +21,9 @@ pub(super) struct Whose {
     pub(super) is_guess: bool,
 }
 
+/// A socket, and those who answer there.
+pub(super) type Identity = (Option<Socket>, Vec<Process>);
+
 impl Whose {
     /// Who answers at the first of these addresses at which anything listens.
     ///
@@ -41,15 +44,25 @@ impl Whose {
         Ok(Self::default())
     }
 
-    /// Who answers at this socket; where nobody is seen to have it, who may. Of several, a Go program does that is the only one: what started it has the socket, too, and what it starts.
+    /// Who answers at this socket; where nobody is seen to have it, who may. Of several who have it, a Go program does that is the only one: what started it has the socket,
+    /// too, and what it starts. Of several who may, each does.
     pub(super) fn of(socket: Socket, listeners: &Listeners, targets: &[Arc<Target>]) -> Self {
         let suspects: Vec<Process> = listeners.suspects(socket).collect();
         let is_guess = !suspects.is_empty();
         let owners: Vec<Process> = listeners.owners(socket).chain(suspects).collect();
         let owners = targets.iter().filter(|target| owners.contains(&target.process)).cloned();
         let (go, others): (Vec<_>, Vec<_>) = owners.partition(|target| matches!(target.kind, Kind::Go(_)));
-        let targets = if go.len() == 1 { go } else { [go, others].concat() };
+        let targets = if go.len() == 1 && !is_guess { go } else { [go, others].concat() };
         Self { socket: Some(socket), targets, is_guess }
+    }
+
+    /// The same, of those alone whose program has this name; of all, where there is none, or are several.
+    pub(super) fn of_name(&self, name: Option<&str>) -> Self {
+        let mut named = self.targets.iter().filter(|target| name == Some(&target.exe.name()));
+        match (named.next(), named.next()) {
+            (Some(one), None) => Self { targets: vec![Arc::clone(one)], ..self.clone() },
+            _ => self.clone(),
+        }
     }
 
     /// The one who answers, where it is one.
@@ -57,16 +70,23 @@ impl Whose {
         if let [target] = &self.targets[..] { Some(target) } else { None }
     }
 
-    /// Which processes, and which socket: told apart by these.
-    pub(super) fn identity(&self) -> (Option<Socket>, Vec<Process>) {
-        let mut processes: Vec<Process> = self.targets.iter().map(|target| target.process).collect();
+    /// Which processes, and which socket: told apart by these. Where the processes are a guess, by the socket alone: whoever of its user comes and goes has nothing to do with it.
+    pub(super) fn identity(&self) -> Identity {
+        let mut processes: Vec<Process> = self.processes().collect();
         processes.sort_unstable();
-        (self.socket, processes)
+        (self.socket, if self.is_guess { Vec::new() } else { processes })
+    }
+
+    /// The processes.
+    pub(super) fn processes(&self) -> impl Iterator<Item = Process> + '_ {
+        self.targets.iter().map(|target| target.process)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use crate::pull::listening::tests::{machine, machine_unseen};
 
@@ -91,19 +111,33 @@ mod tests {
         assert_eq!(whose(&[at(4)]), Err(at(4)));
     }
 
-    /// Check that where descriptors cannot be seen, those of the socket's user may answer, a Go program first; those of other users do not.
+    /// Check that where descriptors cannot be seen, those of the socket's user may answer, whatever they are; those of other users do not; and that a name tells who it is, unless
+    /// several have it.
     #[test]
     fn who_may_answer_is_told_by_the_user_of_the_socket() {
         let kinds = [Kind::Native, Kind::Go("go1.24.0".into()), Kind::Go("go1.24.0".into())];
-        let all: Vec<_> =
-            (1..).zip(kinds).map(|(pid, kind)| Arc::new(Target::bare(Process::new(pid, 1), kind))).collect();
+        let all: Vec<_> = (1..)
+            .zip(kinds.into_iter().zip(["one", "others", "others"]))
+            .map(|(pid, (kind, name))| {
+                let mut target = Target::bare(Process::new(pid, 1), kind);
+                target.exe.path = format!("/bin/{name}").into();
+                Arc::new(target)
+            })
+            .collect();
         let whose = |unseen: &[(u32, u32)]| {
             let listeners = machine_unseen(&[("0100007F", 90)], unseen);
             let whose = Whose::at(&[([127, 0, 0, 1], 6060).into()], &listeners, &all).unwrap();
-            (whose.identity().1.iter().map(Process::pid).collect::<Vec<_>>(), whose.is_guess)
+            let pids = |whose: &Whose| whose.processes().map(|process| process.pid()).collect::<BTreeSet<_>>();
+            assert_eq!(whose.identity().1.len(), if whose.is_guess { 0 } else { whose.targets.len() });
+            let named = ["one", "others", "nobody"].map(|name| pids(&whose.of_name(Some(name))));
+            assert_eq!(pids(&whose.of_name(None)), pids(&whose));
+            (pids(&whose), whose.is_guess, named)
         };
-        assert_eq!(whose(&[(0, 1), (0, 2), (7, 3)]), (vec![2], true));
-        assert_eq!(whose(&[(0, 1), (0, 2), (0, 3)]), (vec![1, 2, 3], true));
-        assert_eq!(whose(&[(7, 1), (7, 2)]), (vec![], false));
+        let set = |pids: &[u32]| pids.iter().copied().collect::<BTreeSet<_>>();
+        let of_two = [set(&[1]), set(&[2]), set(&[1, 2])];
+        assert_eq!(whose(&[(0, 1), (0, 2), (7, 3)]), (set(&[1, 2]), true, of_two));
+        let of_three = [set(&[1]), set(&[1, 2, 3]), set(&[1, 2, 3])];
+        assert_eq!(whose(&[(0, 1), (0, 2), (0, 3)]), (set(&[1, 2, 3]), true, of_three));
+        assert_eq!(whose(&[(7, 1), (7, 2)]), (set(&[]), false, [set(&[]), set(&[]), set(&[])]));
     }
 }

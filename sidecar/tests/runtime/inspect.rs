@@ -86,11 +86,14 @@ fn each_goroutine_is_shown_as_a_panic_shows_it() {
         let mut running = Running::start(&program, &[]);
         let folder = program.with_extension(format!("{}.each", running.pid()));
         std::fs::create_dir_all(&folder).unwrap();
+        running.ask("finalize", "finalizes");
         running.ask(&format!("write {}", folder.display()), "written");
         let theirs = by_number(&std::fs::read_to_string(folder.join("goroutines.txt")).unwrap());
         let ours = by_number(&shown(&["goroutines", "--each", &running.pid().to_string()]));
         std::fs::remove_dir_all(&folder).unwrap();
-        assert!(theirs.len() > 15 && theirs.values().any(|told| told[0].ends_with(", locked to thread")), "{theirs:?}");
+        let has = |end: &str| theirs.values().flatten().any(|told| told.ends_with(end));
+        assert!(theirs.len() > 15 && has(", locked to thread") && has("panic"), "{theirs:?}");
+        assert!(has("main.(*box[...]).wait") && has("main.finalize.func1"), "{theirs:?}");
         for (number, told) in theirs {
             assert_eq!(ours.get(&number), Some(&told), "{version}: goroutine {number}");
         }
@@ -110,10 +113,23 @@ fn by_number(text: &str) -> BTreeMap<u64, Vec<String>> {
             None if line.ends_with(')') => line.rsplit_once('(').unwrap().0.to_owned(),
             None => line.to_owned(),
         });
-        let lines = lines.map(|line| line.replace("[go.shape.int]", "[...]").replace("[go.shape.string]", "[...]"));
         Some((number.parse().ok()?, [state].into_iter().chain(lines).collect()))
     });
     told.filter(|(number, _)| *number != 1).collect()
+}
+
+/// Check that of a heap that is read in part what was read is shown, and what is left out is said.
+#[test]
+fn a_heap_that_is_read_in_part_is_shown() {
+    if !is_root() {
+        return;
+    }
+    let program = programs::build("parked", "go1.24.13", &["-ldflags=-s -w"], "amd64");
+    let mut running = Running::start(&program, &[]);
+    collect(&program, &mut running);
+    let heap = shown(&["heap", &running.pid().to_string(), "--max-buckets", "4"]);
+    assert!(heap.contains("\nin use: ") && heap.contains(" stacks left out, as there are more"), "{heap}");
+    assert!(heap.lines().skip_while(|line| !line.ends_with("  function")).nth(1).is_some(), "{heap}");
 }
 
 /// Check the form for other tools, of each command: a line for each stack, root first, with its value behind it; all of them are what the program keeps, and how many

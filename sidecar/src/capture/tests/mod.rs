@@ -9,6 +9,7 @@ mod many;
 mod relabelled;
 mod restless;
 mod sets;
+mod stack;
 mod work;
 
 use std::collections::BTreeMap;

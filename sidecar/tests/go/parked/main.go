@@ -131,6 +131,10 @@ func park() {
 	syscall.Pipe(raw[:])
 	start(func() { syscall.Read(raw[0], make([]byte, 1)) })
 	start(func() { runtime.LockOSThread(); <-silent })
+	start(func() { // in a panic
+		defer func() { <-silent }()
+		panic("held")
+	})
 	for _, f := range inC {
 		start(f)
 	}

@@ -147,7 +147,7 @@ impl Line {
     fn columns(&self) -> &'static [Who] {
         match self.row {
             row if row == heap::ROW.name => &Who::OF_THE_HEAP,
-            row if row.starts_with(sidecar::PREFIX) => &[Who::Ours],
+            row if row.starts_with(sidecar::PREFIX) => &Who::FROM_OUTSIDE,
             _ => &Who::ALL,
         }
     }

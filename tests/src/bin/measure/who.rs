@@ -22,6 +22,8 @@ pub(crate) enum Who {
     JemallocPprof,
     /// jemalloc's sampling with hooks that do nothing: the least that one by its hooks can cost.
     BareHooks,
+    /// The OpenTelemetry eBPF profiler, beside Go programs.
+    OpenTelemetry,
 }
 
 impl Who {
@@ -30,6 +32,8 @@ impl Who {
     /// All that are measured at the heap: one program, on jemalloc.
     pub(crate) const OF_THE_HEAP: [Self; 5] =
         [Self::Nobody, Self::BareHooks, Self::Ours, Self::Jemalloc, Self::JemallocPprof];
+    /// All that profile other processes from outside.
+    pub(crate) const FROM_OUTSIDE: [Self; 2] = [Self::Ours, Self::OpenTelemetry];
     /// Those at the CPU that are profilers.
     pub(crate) const PROFILERS: [Self; 3] = [Self::Ours, Self::Pprof, Self::Pyroscope];
 
@@ -44,10 +48,11 @@ impl Who {
             Self::Jemalloc => "jemalloc",
             Self::JemallocPprof => "jemalloc_pprof",
             Self::BareHooks => "bare_hooks",
+            Self::OpenTelemetry => "opentelemetry",
         }
     }
 
-    /// The program that does the tasks under it, at the CPU where there are two.
+    /// The program that does the tasks under it, at the CPU where there are two; that of one that profiles from outside is its own.
     pub(crate) fn program(self) -> &'static str {
         match self {
             Self::Nobody => "subject_none",
@@ -55,13 +60,14 @@ impl Who {
             Self::Pprof => "subject_pprof",
             Self::Pyroscope => "subject_pyroscope",
             Self::Jemalloc | Self::JemallocPprof | Self::BareHooks => "subject_heap",
+            Self::OpenTelemetry => "otel_agent",
         }
     }
 
     /// The package that a user adds to their own; none for who is no profiler.
     pub(crate) fn package(self) -> Option<&'static str> {
         match self {
-            Self::Nobody | Self::Off | Self::BareHooks => None,
+            Self::Nobody | Self::Off | Self::BareHooks | Self::OpenTelemetry => None,
             Self::Ours => Some("profiler-sdk"),
             Self::Pprof => Some("pprof"),
             Self::Pyroscope => Some("pyroscope"),

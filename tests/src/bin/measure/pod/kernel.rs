@@ -6,7 +6,7 @@ use std::fs;
 
 use profiler_tests::Result;
 
-use super::agent::field;
+use super::watched::field;
 
 /// What turns the account on (`Documentation/admin-guide/sysctl/kernel.rst`).
 const BPF_STATS: &str = "/proc/sys/kernel/bpf_stats_enabled";
@@ -21,13 +21,17 @@ pub(crate) struct Runs {
 }
 
 impl Runs {
-    /// That of the program of perf events among descriptors (`bpf_prog_show_fdinfo` in `kernel/bpf/syscall.c`).
+    /// Those of all programs of perf events among descriptors (`bpf_prog_show_fdinfo` in `kernel/bpf/syscall.c`). One that another one goes on in has none of its own:
+    /// its time is the first one's.
     pub(super) fn of(fdinfo: &[String]) -> Result<Self> {
-        let program = fdinfo.iter().find(|info| field(info, "prog_type") == Some(PERF_EVENT));
-        let program = program.ok_or("the agent has no eBPF program of perf events")?;
-        let figure = |name| field(program, name).and_then(|value| value.parse().ok());
+        let programs: Vec<_> = fdinfo.iter().filter(|info| field(info, "prog_type") == Some(PERF_EVENT)).collect();
+        if programs.is_empty() {
+            return Err("it has no eBPF program of perf events".into());
+        }
+        let sum =
+            |name| -> Option<f64> { programs.iter().map(|program| field(program, name)?.parse::<f64>().ok()).sum() };
         let missing = || "the kernel does not say run times: bpf_stats_enabled";
-        Ok(Self { count: figure("run_cnt").ok_or_else(missing)?, nanos: figure("run_time_ns").ok_or_else(missing)? })
+        Ok(Self { count: sum("run_cnt").ok_or_else(missing)?, nanos: sum("run_time_ns").ok_or_else(missing)? })
     }
 
     /// Nanoseconds of each run since `before`.
@@ -65,7 +69,7 @@ mod tests {
     fn runs_are_those_of_the_sampling_program() {
         let info =
             |kind: &str, count: u32| format!("prog_type:\t{kind}\nrun_time_ns:\t{}\nrun_cnt:\t{count}\n", 500 * count);
-        let early = Runs::of(&[info("17", 7), info("7", 10)]).unwrap();
+        let early = Runs::of(&[info("17", 7), info("7", 10), info("7", 0)]).unwrap();
         let late = Runs { count: 14.0, nanos: early.nanos + 8000.0 };
         assert_eq!((early.count, late.mean_since(early).unwrap()), (10.0, 2000.0));
         assert!(late.mean_since(late).is_err() && Runs::of(&[info("17", 7)]).is_err());

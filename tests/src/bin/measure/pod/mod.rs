@@ -5,7 +5,9 @@
 mod agent;
 mod inventory;
 mod kernel;
+mod peer;
 mod steady;
+mod watched;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,9 +21,12 @@ use profiler_tests::process::{Running, build, run};
 pub(crate) use agent::Agent;
 pub(crate) use inventory::Inventory;
 pub(crate) use kernel::BpfStats;
+pub(crate) use peer::Peer;
 pub(crate) use steady::{Busy, Steady};
+pub(crate) use watched::Watched;
 
 use crate::lab::{Lab, workspace};
+use crate::who::Who;
 
 /// How long a program may run: many times what it needs.
 const LIMIT: Duration = Duration::from_secs(900);
@@ -62,9 +67,9 @@ impl Pod {
         fs::create_dir_all(&folder)?;
         let folder = folder.canonicalize()?;
         for program in ["steady", "busy", "many"] {
-            go(&workspace().join("sidecar/tests/go").join(program), &folder.join(program))?;
+            go(&workspace().join("sidecar/tests/go").join(program), ".", &folder.join(program))?;
         }
-        go(&workspace().join("examples/go/inventory"), &folder.join("inventory"))?;
+        go(&workspace().join("examples/go/inventory"), ".", &folder.join("inventory"))?;
         Ok(BUILT.get_or_init(|| Self { agent, benches, folder }))
     }
 
@@ -131,6 +136,13 @@ impl Pod {
         }
     }
 
+    /// Builds the OpenTelemetry eBPF profiler, and starts it; it sends to `endpoint`.
+    pub(crate) fn peer(&self, endpoint: &str) -> Result<Peer> {
+        let program = self.folder.join(Who::OpenTelemetry.program());
+        go(&workspace().join("tests/go/otel_agent"), "go.opentelemetry.io/ebpf-profiler", &program)?;
+        Peer::start(&program, endpoint)
+    }
+
     /// Starts the agent with these flags; it sends to `endpoint` if there is one.
     pub(crate) fn agent(&self, flags: &[&str], endpoint: Option<&str>) -> Result<Agent> {
         let agent = self.start(Command::new(&self.agent), flags, endpoint, Ok)?;
@@ -181,11 +193,11 @@ fn without_settings(command: &mut Command) {
     }
 }
 
-/// Builds the Go program in `source`, with the Go that is installed.
-pub(crate) fn go(source: &Path, program: &Path) -> Result<()> {
+/// Builds the program of a Go package, as the module in `source` has it, with the Go that is installed.
+pub(crate) fn go(source: &Path, package: &str, program: &Path) -> Result<()> {
     let mut go = Command::new("go");
     go.current_dir(source).env("GOTOOLCHAIN", "local").env("GOFLAGS", "-buildvcs=false").env("CGO_ENABLED", "0");
-    let finished = run(go.arg("build").arg("-o").arg(program).arg("."), LIMIT)?;
+    let finished = run(go.arg("build").arg("-o").arg(program).arg(package), LIMIT)?;
     if !finished.status.success() {
         return Err(format!("go build in {}: {}", source.display(), finished.stderr).into());
     }

@@ -1,9 +1,7 @@
 //! What the sidecar costs and how soon it knows: the rows `sidecar-*`, one a file.
 //!
-//! All are of the agent as `cargo build --release` makes it, run as root beside real Go programs (`sidecar/tests/go`), and nothing else. It has no
-//! peer here: Go's module proxy has neither the OpenTelemetry eBPF profiler nor Parca's agent. The former, measured on such a machine at 99 Hz
-//! before (`reference/sidecar.md`, and the issue), took 20 µs in the kernel for a sample, 1.0 % of a core in user space, 61 MB resident and 36 to
-//! 43 MB of maps, 543 KB of gzip for 10,000 samples, 3.6 s until the first sample of a process arrived, and left 0.990 of the target's work.
+//! All are of the agent as `cargo build --release` makes it, run as root beside real Go programs (`sidecar/tests/go`), and nothing else. Its peer is the
+//! OpenTelemetry eBPF profiler, which `cost::peer` runs on the same work.
 //!
 //! Where something is missing that a row needs, the report says NOT RUN, and what.
 

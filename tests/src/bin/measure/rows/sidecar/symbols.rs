@@ -57,7 +57,7 @@ fn large(folder: &Path) -> Result<PathBuf> {
     if !program.exists() {
         let source = folder.join("large-source");
         write_source(&source)?;
-        go(&source, &folder.join("large-unfinished"))?;
+        go(&source, ".", &folder.join("large-unfinished"))?;
         fs::rename(folder.join("large-unfinished"), &program)?;
     }
     Ok(program)

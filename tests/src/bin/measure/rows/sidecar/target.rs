@@ -53,7 +53,7 @@ fn computed(pod: &Pod, lab: &Lab, pid: &str) -> Result<f64> {
     let _stats = BpfStats::on()?;
     let agent = pod.agent(&["--pid", pid, NO_CAPTURES], None)?;
     settle(lab);
-    let before = agent.runs()?;
+    let before = agent.watched().runs()?;
     sleep(Duration::from_secs(if lab.quick { 3 } else { 10 }));
-    Ok(1.0 - RATE_HZ * agent.runs()?.mean_since(before)? / 1e9)
+    Ok(1.0 - RATE_HZ * agent.watched().runs()?.mean_since(before)? / 1e9)
 }

@@ -60,8 +60,8 @@ fn windows(lab: &Lab) -> u32 {
 
 /// One interval of profiles: the hundredths of a core that the agent's threads had, and the ticks.
 fn window(lab: &Lab, agent: &Agent) -> Result<(f64, Ticks)> {
-    let (began, before) = (Instant::now(), agent.cpu()?);
+    let (began, before) = (Instant::now(), agent.watched().cpu()?);
     let ticks = ticks::during(agent, || sleep(Duration::from_secs(if lab.quick { 5 } else { 10 })))?;
-    let share = agent.cpu()?.saturating_sub(before).as_secs_f64() / began.elapsed().as_secs_f64();
+    let share = agent.watched().cpu()?.saturating_sub(before).as_secs_f64() / began.elapsed().as_secs_f64();
     Ok((100.0 * share, ticks))
 }

@@ -22,7 +22,7 @@ pub(super) fn measure(pod: &Pod, lab: &Lab, report: &mut Report) -> Result<()> {
     let flags: Vec<&str> = pids.iter().map(String::as_str).chain(["--runtime-interval=10s"]).collect();
     let agent = pod.agent(&flags, Some(&receiver.endpoint()))?;
     sleep(Duration::from_secs(if lab.quick { 12 } else { 25 }));
-    let memory = agent.memory()?;
+    let memory = agent.watched().memory()?;
     let mut add = |what: &str, bytes: f64| say(report, NAME, what, "MB", 1, bytes / 1e6);
     add("resident and maps beside 10 Go programs (goal ≤ 40)", memory.resident + memory.maps);
     add("of that, its maps in the kernel", memory.maps);

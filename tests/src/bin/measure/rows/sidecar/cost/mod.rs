@@ -1,4 +1,5 @@
-//! What the agent takes for itself: CPU time in user space and in the kernel, memory, bytes that it sends, and time until it knows a process.
+//! What the agent takes for itself: CPU time in user space and in the kernel, memory, bytes that it sends, and time until it knows a process; then some of that beside its
+//! peer.
 //!
 //! One part after the other, each in a file that says how.
 
@@ -6,6 +7,7 @@ mod busy;
 mod first;
 mod memory;
 mod payload;
+mod peer;
 mod ticks;
 
 use profiler_tests::Result;
@@ -29,5 +31,6 @@ fn measure(pod: &Pod, lab: &Lab, report: &mut Report) -> Result<()> {
     busy::measure(pod, lab, report)?;
     memory::measure(pod, lab, report)?;
     payload::measure(pod, lab, report)?;
-    first::measure(pod, lab, report)
+    first::measure(pod, lab, report)?;
+    peer::measure(pod, lab, report)
 }

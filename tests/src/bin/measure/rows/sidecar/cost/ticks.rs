@@ -40,9 +40,9 @@ fn of_nothing(lab: &Lab, agent: &Agent) -> Result<f64> {
 
 /// The ticks while `work` is done.
 pub(super) fn during(agent: &Agent, work: impl FnOnce()) -> Result<Ticks> {
-    let (before, kinds_before) = (agent.runs()?, kinds(agent)?);
+    let (before, kinds_before) = (agent.watched().runs()?, kinds(agent)?);
     work();
-    let (after, kinds) = (agent.runs()?, kinds(agent)?);
+    let (after, kinds) = (agent.watched().runs()?, kinds(agent)?);
     let all: f64 = kinds.iter().zip(kinds_before).map(|(after, before)| after - before).sum();
     match all > 0.0 {
         true => Ok(Ticks { mean: after.mean_since(before)?, sampled: (kinds[0] - kinds_before[0]) / all }),
