@@ -1,12 +1,11 @@
 //! Parts of what is printed: amounts, tables by function. What programs name themselves is shown without control characters.
 
 use std::collections::{HashMap, HashSet};
-use std::fmt::Write as _;
 
 use profiler_proto::model::{Dictionary, Location, Profile};
 use profiler_proto::{ProfileSet, Sample};
 
-use crate::capture::{Source, Walk};
+use crate::capture::Source;
 
 /// "process 7 (/usr/bin/shop, go1.26.8): ".
 pub(crate) fn head(source: &Source) -> String {
@@ -40,29 +39,6 @@ pub(crate) fn nanos(value: i64) -> String {
         nanos if nanos < 1e9 => format!("{:.1} ms", value / 1e6),
         _ => format!("{:.2} s", value / 1e9),
     }
-}
-
-/// So many of `what`, which is a plural.
-pub(crate) fn counted(count: u64, what: &str) -> String {
-    let what = if count == 1 { what.strip_suffix('s').unwrap_or(what) } else { what };
-    format!("{count} {what}")
-}
-
-/// What is missing, a line each; nothing where all is there.
-pub(crate) fn missing(walk: &Walk, what: &str) -> String {
-    let causes = [
-        (walk.beyond, "left out, as there are more than asked for"),
-        (walk.over_bytes, "left out, as those before have all the bytes that a capture may have"),
-        (walk.foreign, "left out, with addresses that are no code of the program"),
-        (walk.implausible, "left out, with figures that cannot be"),
-        (walk.over_work, "more at least left out, as a capture may do no more work"),
-        (walk.broken, "could not be read; what stood behind is missing"),
-    ];
-    causes.iter().filter(|(count, _)| *count > 0).fold(String::new(), |mut text, (count, why)| {
-        // Writing to a `String` cannot fail.
-        _ = writeln!(text, "{} {why}", counted(*count, what));
-        text
-    })
 }
 
 /// The profiles of this type: one, or of samples on processors one for each rate.

@@ -13,8 +13,20 @@ mod labels;
 mod messages;
 mod source;
 
+use crate::model::{AttributeSet, ProfileSet};
+
 pub use decode::decode;
 pub use encode::{captures, compress, encode, encode_compact, encode_compact_gzip, encode_uncompressed, is_capture};
+
+/// Has readers of the file show the profiles of this sample type first, whatever is usual for a set.
+pub fn show_first(set: &mut ProfileSet, sample_type: &str) {
+    let shown = set.dictionary.attribute(names::DEFAULT_SAMPLE_TYPE, sample_type);
+    for profile in &mut set.profiles {
+        let ids = set.dictionary.attribute_sets.get(profile.attributes).map_or(&[][..], AttributeSet::ids);
+        let ids: Vec<_> = ids.iter().copied().chain([shown]).collect();
+        profile.attributes = set.dictionary.attribute_set(ids);
+    }
+}
 
 /// Attributes that carry what only pprof knows. Names: OpenTelemetry semantic conventions 1.44, registry "pprof" and
 /// "process", but for the last, which is ours: the conventions' own stands on the scope, and one of our sets may hold

@@ -57,8 +57,12 @@ impl Site {
         }
         let known = SampleType::ALL.iter().find(|known| known.name() == name);
         let why = match known {
-            Some(heap) if heap.is_heap() => "there are no heap profiles, /stats says why at heap.notes; ",
-            Some(_) => "there are no such profiles: Go's runtime keeps them, and the sidecar reads it; ",
+            Some(heap) if heap.is_heap() => {
+                "there are no heap profiles, /stats says why at heap.notes, of a sidecar at go_PID; "
+            }
+            Some(_) => {
+                "there are no such profiles: Go's runtime keeps them, and the sidecar reads it, whose /stats says at go_PID why there are none; "
+            }
             None => "",
         };
         let names: Vec<&str> = there.iter().map(|sample_type| sample_type.name()).collect();

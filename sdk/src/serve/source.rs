@@ -111,7 +111,9 @@ pub enum CaptureError {
     #[error("there are no heap profiles; /stats says why, at heap.notes")]
     NoHeap,
     /// No process has a runtime that keeps this.
-    #[error("no profiled process keeps such a profile: it is Go's runtime that does, and the sidecar that reads it")]
+    #[error(
+        "no profiled process keeps such a profile: it is Go's runtime that does, and the sidecar that reads it, whose /stats says at go_PID why there is none"
+    )]
     NoRuntime,
     /// The process that was asked for is not profiled, or is gone.
     #[error("no process of this name or pid is profiled; /stats and the page list those that are")]

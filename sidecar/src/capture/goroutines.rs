@@ -158,7 +158,7 @@ pub fn goroutines<M: Memory>(
     Ok(Some(capture.all))
 }
 
-/// Pointer and length of `allgs`: read until they stay the same and fit each other.
+/// Pointer and length of `allgs`: read until they stay the same, fit each other, and can be.
 fn list(memory: &impl Memory, at: u64) -> Result<Option<(u64, u64)>, Fault> {
     let mut before = None;
     for _ in 0..LIST_TRIES {
@@ -167,7 +167,9 @@ fn list(memory: &impl Memory, at: u64) -> Result<Option<(u64, u64)>, Fault> {
             return Ok(None);
         }
         let (first, length, capacity) = (word_at(&bytes, 0), word_at(&bytes, 8), word_at(&bytes, 16));
-        let now = Some((first, length)).filter(|_| length <= capacity && first.is_multiple_of(8));
+        // No more than have room in all the memory that a process can have.
+        let is_possible = length <= capacity && capacity < 1 << 44 && first.is_multiple_of(8);
+        let now = Some((first, length)).filter(|_| is_possible);
         if now.is_some() && now == before {
             return Ok(now);
         }
@@ -222,12 +224,20 @@ impl<M: Memory, C: Code> Capture<'_, M, C> {
             match state {
                 Some(now) if now.is_alive() => living.push(address),
                 Some(_) => {}
-                None => self.all.broken += 1,
+                None => self.lost(),
             }
         }
         let over = living.split_off(room.min(living.len()));
         self.all.beyond += over.len() as u64;
         if living.is_empty() { Ok(()) } else { self.batch(&living) }
+    }
+
+    /// Counts what is no goroutine; or was not looked at, once all work is done.
+    fn lost(&mut self) {
+        match self.memory.is_spent() {
+            true => self.all.beyond += 1,
+            false => self.all.broken += 1,
+        }
     }
 
     fn batch(&mut self, addresses: &[u64]) -> Result<(), Fault> {
@@ -242,7 +252,7 @@ impl<M: Memory, C: Code> Capture<'_, M, C> {
             match seen.state {
                 Some(now) if now.is_alive() && !now.is_nascent() => self.take(&now, seen.labels, &[], End::Lost),
                 Some(now) => self.all.nascent += u64::from(now.is_alive()),
-                None => self.all.broken += 1,
+                None => self.lost(),
             }
         }
         Ok(())

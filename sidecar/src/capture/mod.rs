@@ -12,6 +12,7 @@ pub mod frames;
 pub mod goroutines;
 pub mod heap;
 mod labels;
+pub(crate) mod lacking;
 mod loaded;
 mod memory;
 mod modules;

@@ -86,7 +86,8 @@ impl Periodic {
             self.begin_anew(&What::ALL);
         }
         let (mut builder, mut missing, mut count) = (Builder::new(&self.source, resource), Vec::new(), None);
-        let mut states = Vec::new();
+        let (mut states, mut partial) = (Vec::new(), Vec::new());
+        let mut note = |what: What, text: String| partial.extend((!text.is_empty()).then_some((what, text)));
         match self.source.heap(bounds) {
             // Without a sample there is no profile that could tell what is missing.
             Ok(heap) if heap.records.is_empty() && !heap.walk.is_whole() => {
@@ -94,6 +95,7 @@ impl Periodic {
             }
             Ok(mut heap) => {
                 states.extend(heap.state.advice().map(|state| (What::Heap, state)));
+                note(What::Heap, heap.walk.lacking("stacks"));
                 let window = self.allocated.window(window);
                 self.allocated.since_heap(&mut heap, window, bounds.buckets);
                 builder.heap(&mut heap, window);
@@ -105,6 +107,7 @@ impl Periodic {
                 missing.push((What::Goroutines, self.source.nothing("the goroutines")));
             }
             Ok(goroutines) => {
+                note(What::Goroutines, goroutines.lacking());
                 let told = builder.goroutines(&goroutines, window);
                 // Of those beyond the bound it is not known which are the runtime's own, and what cannot be read may be one.
                 count = told.filter(|_| goroutines.beyond + goroutines.broken + goroutines.nascent == 0);
@@ -119,6 +122,7 @@ impl Periodic {
                 }
                 Ok(mut read) => {
                     states.extend((read.rate == 0).then(|| (what, contention::advice(kind))));
+                    note(what, read.walk.lacking("stacks"));
                     let window = totals.window(window);
                     totals.since_contention(&mut read, window, bounds.buckets);
                     builder.contention(&read, window);
@@ -133,7 +137,7 @@ impl Periodic {
         let mut set = builder.finish();
         set.profiles.retain(|profile| !profile.samples.is_empty());
         let figures = figures.map(|figures| RuntimeFigures { goroutines: count, ..figures });
-        Ok(Captured { set, missing, states, figures })
+        Ok(Captured { set, missing, partial, states, figures })
     }
 }
 
@@ -173,6 +177,8 @@ pub struct Captured {
     pub set: ProfileSet,
     /// Why the others could not.
     pub missing: Vec<(What, Error)>,
+    /// What is missing of the others, for people, a line for each cause.
+    pub partial: Vec<(What, String)>,
     /// Of kinds that can be read, why there is nothing or not what is expected: off, left out by the linker, nothing sampled or no garbage collected yet.
     pub states: Vec<(What, &'static str)>,
     /// The runtime's figures, or why there are none.

@@ -23,7 +23,7 @@ Settings, highest first: these flags, variables, the file.
   commas), PROFILER_SERVE, PROFILER_RECEIVE, PROFILER_PROFILE_SDK, PROFILER_KERNEL (kernel frames: 1),
   PROFILER_CPU_PERCENT (of one processor, for itself: 5), PROFILER_MEMORY (for itself: 160MiB), PROFILER_QUEUE_BYTES,
   PROFILER_RUNTIME_INTERVAL, PROFILER_MAX_BUCKETS, PROFILER_MAX_GOROUTINES, PROFILER_METRICS (figures of Go: 1),
-  PROFILER_PULL (between commas), PROFILER_PULL_TOKEN (sent as Bearer to all of them),
+  PROFILER_PULL (between commas), PROFILER_PULL_TOKEN (sent as Bearer to all that are named),
   PROFILER_SPOOL_DIR (a folder for what waits to be sent), PROFILER_SPOOL_BYTES (268435456)
 Page: PROFILER_SERVE_TOKEN (who asks must know it), PROFILER_SERVE_CERTIFICATE and PROFILER_SERVE_KEY (PEM files: TLS)
 Destinations: OTEL_EXPORTER_OTLP_[PROFILES_]ENDPOINT, PROTOCOL, HEADERS, TIMEOUT, COMPRESSION, CERTIFICATE, …;

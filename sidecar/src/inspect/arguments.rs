@@ -107,6 +107,6 @@ Examples:
   profiler-sidecar heap 4711 -o heap.pb.gz && go tool pprof -http=: heap.pb.gz
   profiler-sidecar goroutines 4711 --each | less
   profiler-sidecar goroutines 4711 --growth 30s
-The program needs no change and no net/http/pprof, is not stopped and gets no signal. It takes its user, or CAP_SYS_PTRACE.
+The program serves nothing, is not stopped and gets no signal. It takes its user, or CAP_SYS_PTRACE.
 
 Exit codes: 0 done; 1 it could not be done, standard error says why; 2 the command line cannot be.";

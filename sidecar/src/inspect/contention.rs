@@ -6,7 +6,7 @@ use profiler_proto::ProfileSet;
 
 use crate::capture::{Contention, Source, contention};
 
-use crate::text::{by_function, head, missing, nanos, percent, ranked, total};
+use crate::text::{by_function, head, nanos, percent, ranked, total};
 
 /// What is printed of a block or mutex profile.
 pub(super) fn text(source: &Source, read: &Contention, set: &ProfileSet, rows: usize) -> String {
@@ -15,12 +15,12 @@ pub(super) fn text(source: &Source, read: &Contention, set: &ProfileSet, rows: u
     if !read.records.is_empty() {
         text += &table(set, rows);
     }
-    text + &missing(&read.walk, "stacks")
+    text + &read.walk.lacking("stacks")
 }
 
 /// What keeps it from being the whole profile, a line each; nothing where nothing does.
 pub(super) fn remarks(read: &Contention) -> String {
-    advice(read) + &missing(&read.walk, "stacks")
+    advice(read) + &read.walk.lacking("stacks")
 }
 
 fn advice(read: &Contention) -> String {

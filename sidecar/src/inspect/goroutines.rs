@@ -13,13 +13,14 @@ use std::time::Duration;
 use profiler_proto::hash::Map;
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::capture::lacking::counted;
 use crate::capture::profile::{is_system, places_of};
 use crate::capture::work::Work;
-use crate::capture::{Doing, End, Goroutine, Goroutines, Pc, Source, Walk};
+use crate::capture::{Doing, End, Goroutine, Goroutines, Pc, Source};
 use crate::go::layouts::status;
 use crate::go::{Call, Frame};
 
-use crate::text::{head, missing, plain};
+use crate::text::{head, plain};
 
 /// Goroutines with equal state, labels and stack together, the most first, as Go's `debug=1` with states.
 pub(super) fn grouped(source: &Source, all: &Goroutines, out: &mut impl Write) -> io::Result<()> {
@@ -44,8 +45,8 @@ pub(super) fn growth(
 ) -> io::Result<()> {
     let (naming, by_stack) = (Naming::of(source), |goroutine| (Seen::of(goroutine), goroutine.go_pc));
     let (was, is) = (Groups::of(&naming, before, by_stack), Groups::of(&naming, after, by_stack));
-    let (had, has) = (was.count() as i64, is.count() as i64);
-    writeln!(out, "{}: {has} goroutines, {:+} within {over:?}", head(source), has - had)?;
+    let (had, has) = (was.count(), is.count());
+    writeln!(out, "{}: {}, {:+} within {over:?}", head(source), counted(has, "goroutines"), has as i64 - had as i64)?;
     let grown = is.rows.iter().map(|(now, goroutine)| (*now, was.count_of(&by_stack(goroutine)), *goroutine));
     let mut grown: Vec<_> = grown.filter(|(now, before, _)| now > before).collect();
     grown.sort_by_key(|(now, before, _)| Reverse(now - before));
@@ -59,7 +60,7 @@ pub(super) fn growth(
     }
     out.write_all(naming.remark().as_bytes())?;
     for (when, all) in [("at first: ", before), ("", after)] {
-        remarks(all).lines().try_for_each(|line| write!(out, "\n{when}{line}"))?;
+        all.lacking().lines().try_for_each(|line| write!(out, "\n{when}{line}"))?;
     }
     writeln!(out)
 }
@@ -170,7 +171,7 @@ impl<'a, K: Copy + Eq + std::hash::Hash> Groups<'a, K> {
     fn counted(&self) -> String {
         let beyond =
             if self.beyond == 0 { String::new() } else { format!(", and {} more that are left out", self.beyond) };
-        format!("{} goroutines, besides {} of the runtime's own{beyond}", self.count(), self.system)
+        format!("{}, besides {} of the runtime's own{beyond}", counted(self.count(), "goroutines"), self.system)
     }
 
     fn is_system(&self, key: &K) -> bool {
@@ -287,44 +288,6 @@ fn named(frame: &Frame, form: Form) -> Cow<'_, str> {
 }
 
 fn lost(all: &Goroutines) -> String {
-    let text = remarks(all);
+    let text = all.lacking();
     if text.is_empty() { text } else { format!("\n{text}") }
-}
-
-/// What is missing, a line each; nothing where all is there.
-pub(super) fn remarks(all: &Goroutines) -> String {
-    let walk = Walk { beyond: all.beyond, over_bytes: all.over_bytes, broken: all.broken, ..Walk::default() };
-    let mut text = missing(&walk, "goroutines");
-    if all.over_work > 0 {
-        _ = writeln!(text, "{} goroutines without their stacks, as a capture may do no more work", all.over_work);
-    }
-    if all.changed > 0 {
-        _ = writeln!(
-            text,
-            "{} goroutines ran on while their stacks were copied, and are shown without, or not at all before they had a number",
-            all.changed
-        );
-    }
-    if all.labels_cut > 0 {
-        _ = writeln!(
-            text,
-            "{} goroutines without their labels, as those before have all the bytes, or took all the work, that there is for them",
-            all.labels_cut
-        );
-    }
-    if all.labels_short > 0 {
-        _ = writeln!(
-            text,
-            "{} goroutines have more labels than 64, or some of more than 1,024 bytes, which are cut",
-            all.labels_short
-        );
-    }
-    if all.labels_changed > 0 {
-        _ = writeln!(
-            text,
-            "{} goroutines without their labels, which were others each time that they were read, or are none",
-            all.labels_changed
-        );
-    }
-    text
 }

@@ -5,9 +5,10 @@ use std::fmt::Write as _;
 use profiler_proto::ProfileSet;
 
 use crate::capture::heap::State;
+use crate::capture::lacking::counted;
 use crate::capture::{Heap, Source};
 
-use crate::text::{by_function, bytes, counted, head, missing, percent, ranked, total};
+use crate::text::{by_function, bytes, head, percent, ranked, total};
 
 /// What is printed of a heap.
 pub(super) fn text(source: &Source, heap: &Heap, set: &ProfileSet, rows: usize) -> String {
@@ -49,7 +50,7 @@ fn lost(heap: &Heap) -> String {
         false => "",
         true => "garbage was collected faster than all stacks could be read: they are as of more than one collection\n",
     };
-    torn + mixed + &missing(&heap.walk, "stacks")
+    torn + mixed + &heap.walk.lacking("stacks")
 }
 
 fn table(set: &ProfileSet, rows: usize) -> String {

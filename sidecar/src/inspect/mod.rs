@@ -72,7 +72,7 @@ pub fn goroutines(asked: &GoroutinesArguments, mut out: impl Write) -> Result<Sa
     match &asked.output {
         Some(file) => {
             let set = built(&source, |builder, window| _ = builder.goroutines(&all, window));
-            let remarks = goroutines::remarks(&all);
+            let remarks = all.lacking();
             // Of very many, with labels, tens of megabytes, which the file takes, too.
             drop(all);
             Ok(Said { shown: filed(&set, "goroutine", file)?, remarks })

@@ -2,7 +2,7 @@
 
 use super::goroutines::{is_shown, short, waited};
 use crate::capture::Walk;
-use crate::text::{bytes, missing, nanos, percent, plain};
+use crate::text::{bytes, nanos, percent, plain};
 
 #[test]
 fn amounts_are_short() {
@@ -14,7 +14,7 @@ fn amounts_are_short() {
 /// Check that one is not told as several.
 #[test]
 fn what_is_missing_is_counted() {
-    let text = |broken| missing(&Walk { broken, ..Walk::default() }, "stacks");
+    let text = |broken| Walk { broken, ..Walk::default() }.lacking("stacks");
     let why = "could not be read; what stood behind is missing";
     assert_eq!([0, 1, 2].map(text), [String::new(), format!("1 stack {why}\n"), format!("2 stacks {why}\n")]);
 }

@@ -13,6 +13,7 @@ use profiler::Ledger;
 use profiler_proto::loss::Loss;
 
 use crate::assemble::Granularity;
+use crate::capture::lacking::counted;
 use crate::capture::{Bounds, RuntimeFigures, Source};
 use crate::config::Filter;
 use crate::error::Error;
@@ -197,11 +198,11 @@ fn in_memory(source: &Source, rows: usize) -> Result<String, Error> {
     let set = built(source, |builder, window| builder.heap(&mut captured, window));
     let all = source.goroutines(Bounds::default())?;
     let states = goroutines::by_state(source, &all);
-    let mut text = format!("{} goroutines", states.iter().map(|(_, count)| count).sum::<u64>());
+    let mut text = counted(states.iter().map(|(_, count)| count).sum(), "goroutines");
     for (place, (state, count)) in states.iter().enumerate() {
         _ = write!(text, "{} {count} {state}", if place == 0 { ":" } else { "," });
     }
-    Ok(format!("{text}\n{}\n{}", goroutines::remarks(&all), heap::text(source, &captured, &set, rows)))
+    Ok(format!("{text}\n{}\n{}", all.lacking(), heap::text(source, &captured, &set, rows)))
 }
 
 fn signed(value: u64) -> String {

@@ -70,7 +70,7 @@ impl Endpoint {
     /// When something is said that has no meaning: for an address without TLS, or together with what else is said.
     pub fn over(self, tls: Tls) -> Result<Self, String> {
         if !self.is_secure && !tls.is_default() {
-            return Err("`ca`, `cert`, `key`, `server_name` and `insecure` are for https".into());
+            return Err("`ca`, `cert`, `key`, `server_name` and `insecure` are for https (of `discover`: with `scheme = \"https\"`)".into());
         }
         if tls.is_unverified && (tls.authorities.is_some() || tls.server_name.is_some()) {
             return Err("`insecure` looks at no certificate: leave it, or `ca` and `server_name`, away".into());

@@ -42,6 +42,8 @@ pub(super) struct Figures {
     pub(super) refused: AtomicU64,
     /// Kinds that could not be read of processes of which others could.
     pub(super) missing: AtomicU64,
+    /// Kinds of which something was left out, or could not be read: the log says what.
+    pub(super) partial: AtomicU64,
     /// Processes that gave no answer in time, or were not asked because of those.
     pub(super) without_answer: AtomicU64,
     /// Processes beyond those that are captured.
@@ -127,6 +129,8 @@ struct Known {
     is_said: bool,
     /// What was said last of the profiles that it keeps.
     states: Vec<(What, &'static str)>,
+    /// Of which of them it was said that something is missing.
+    partial: HashSet<What>,
     /// What others have told of since the last window of ours.
     told: HashSet<What>,
 }
@@ -213,7 +217,7 @@ impl Captures {
         let answer = self.aside.ask(target.process, work);
         let pid = target.process.pid();
         let (figure, why) = match answer {
-            Ok(Ok(Captured { mut set, missing, states, figures })) => {
+            Ok(Ok(Captured { mut set, missing, partial, states, figures })) => {
                 let why: Vec<&Error> = missing.iter().map(|(_, why)| why).chain(figures.as_ref().err()).collect();
                 self.handle.captures.missing.fetch_add(why.len() as u64, Ordering::Relaxed);
                 let is_said = std::mem::replace(&mut known.is_said, !why.is_empty());
@@ -224,6 +228,11 @@ impl Captures {
                     tracing::info!(pid, program = %target.kind, "{}: {state}", what.name());
                 }
                 known.states.clone_from(&states);
+                self.handle.captures.partial.fetch_add(partial.len() as u64, Ordering::Relaxed);
+                for (what, lacking) in partial.iter().filter(|(what, _)| known.partial.insert(*what)) {
+                    let lacking = lacking.trim_end().replace('\n', "; ");
+                    tracing::warn!(pid, program = %target.kind, "{} is captured in part: {lacking}", what.name());
+                }
                 let is_missing = |what: &What| missing.iter().any(|(other, _)| other == what);
                 let read = What::ALL.into_iter().filter(|what| !is_missing(what));
                 let late = self.handle.outside.end(target.process, read.collect());
@@ -251,7 +260,14 @@ impl Captures {
 
 impl Known {
     fn of(identity: Option<Identity>) -> Self {
-        Self { identity, state: Arc::default(), is_said: false, states: Vec::new(), told: HashSet::new() }
+        Self {
+            identity,
+            state: Arc::default(),
+            is_said: false,
+            states: Vec::new(),
+            partial: HashSet::new(),
+            told: HashSet::new(),
+        }
     }
 }
 

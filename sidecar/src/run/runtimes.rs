@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use profiler::serve::{CaptureError, CaptureFuture, Snapshot};
-use profiler_proto::ProfileSet;
 use profiler_proto::model::Contention;
+use profiler_proto::{ProfileSet, pprof};
 
 use crate::capture::profile::{Builder, Window};
 use crate::capture::{Bounds, Source, bytes_of};
@@ -23,7 +23,8 @@ const MOST_BYTES: usize = 32 << 20;
 /// What to read.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Of {
-    Heap,
+    /// The heap, of which this sample type is shown first where it is not the usual one.
+    Heap(Option<&'static str>),
     Goroutines,
     Contention(Contention),
 }
@@ -36,14 +37,6 @@ impl Of {
             Snapshot::Block => Some(Self::Contention(Contention::Block)),
             Snapshot::Mutex => Some(Self::Contention(Contention::Mutex)),
             _ => None,
-        }
-    }
-
-    /// Why there is nothing, where no process keeps it.
-    fn nothing(self) -> CaptureError {
-        match self {
-            Self::Heap => CaptureError::NoHeap,
-            Self::Goroutines | Self::Contention(_) => CaptureError::NoRuntime,
         }
     }
 }
@@ -69,7 +62,7 @@ pub(super) fn read(
                 all.add(set)?;
             }
         }
-        if all.sets.is_empty() { Err(of.nothing()) } else { Ok(all.sets) }
+        if all.sets.is_empty() { Err(CaptureError::NoRuntime) } else { Ok(all.sets) }
     })
 }
 
@@ -109,11 +102,15 @@ fn try_read(target: &Target, of: Of, bounds: Bounds) -> Result<ProfileSet, Error
     let window = Window::moment(unix_nanos());
     let mut builder = Builder::new(&source, target.resource.clone());
     match of {
-        Of::Heap => builder.heap(&mut source.heap(bounds)?, window),
+        Of::Heap(_) => builder.heap(&mut source.heap(bounds)?, window),
         Of::Goroutines => _ = builder.goroutines(&source.goroutines(bounds)?, window),
         Of::Contention(kind) => builder.contention(&source.contention(kind, bounds)?, window),
     }
-    Ok(builder.finish())
+    let mut set = builder.finish();
+    if let Of::Heap(Some(first)) = of {
+        pprof::show_first(&mut set, first);
+    }
+    Ok(set)
 }
 
 #[cfg(test)]
@@ -129,7 +126,7 @@ mod tests {
         let own = Process::find(std::process::id()).unwrap();
         let ended = Process::new(own.pid(), own.start_time() - 1);
         let target = Target::bare(ended, Kind::Go("go1.24.0".into()));
-        for of in [Of::Heap, Of::Goroutines, Of::Contention(Contention::Block)] {
+        for of in [Of::Heap(None), Of::Goroutines, Of::Contention(Contention::Block)] {
             let why = try_read(&target, of, Bounds::default()).unwrap_err().to_string();
             assert!(why.contains("is gone"), "{why}");
         }

@@ -202,8 +202,8 @@ impl Source for Handle {
         })
     }
 
-    fn heap(&self, _first: Option<&'static str>, pid: Option<u32>) -> CaptureFuture {
-        runtimes::read(self.readers.clone(), self.view().targets.clone(), (runtimes::Of::Heap, self.bounds), pid)
+    fn heap(&self, first: Option<&'static str>, pid: Option<u32>) -> CaptureFuture {
+        runtimes::read(self.readers.clone(), self.view().targets.clone(), (runtimes::Of::Heap(first), self.bounds), pid)
     }
 
     fn snapshot(&self, of: Snapshot, pid: Option<u32>) -> CaptureFuture {

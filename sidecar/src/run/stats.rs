@@ -130,6 +130,7 @@ fn captures(figures: &Figures) -> StatsSection {
         .with("sets", figures.sets.load(Ordering::Relaxed))
         .with("refused", figures.refused.load(Ordering::Relaxed))
         .with("missing", figures.missing.load(Ordering::Relaxed))
+        .with("partial", figures.partial.load(Ordering::Relaxed))
         .with("without_answer", figures.without_answer.load(Ordering::Relaxed))
         .with("beyond", figures.beyond.load(Ordering::Relaxed))
         .with("metrics_sent", figures.metrics_sent.load(Ordering::Relaxed))

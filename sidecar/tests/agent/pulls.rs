@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use profiler_proto::otlp::decode_bytes;
 use profiler_proto::{Limits, ProfileSet};
 
+use crate::early::build;
 use crate::http::get;
 use crate::metrics::{PROFILES, collector, next};
 use crate::process::{self, Running, agent, go_program_with};
@@ -84,6 +85,45 @@ fn without_privileges_profiles_are_pulled() {
         run.log()
     );
     assert_eq!(run.end(), Some(0));
+    std::fs::remove_dir_all(files).unwrap();
+}
+
+/// Check that where nobody can see whose a socket is, its program's profiles arrive all the same, differences too, whatever other processes of that user come and go; and that it
+/// is said.
+#[test]
+fn who_answers_unseen_has_company_that_comes_and_goes() {
+    if !is_root() {
+        return;
+    }
+    let other = ["--reuid=1234", "--regid=1234", "--clear-groups"];
+    // Where others can run it.
+    let place = std::env::temp_dir().join(format!("profiler-served-{}", std::process::id()));
+    build("served", "go1.22.12", &place);
+    let mut program = Command::new("setpriv");
+    process::quiet(program.args(other).arg(&place));
+    let mut program = Running::program(&mut program);
+    let (address, files) = (program.address_after("listening "), folder("pulled-unseen"));
+    let mut company = Command::new("setpriv");
+    company.args(other).args(["sh", "-c", "echo there; while sleep 0.3; do :; done"]);
+    let company = Running::program(&mut company);
+    company.address_after("there");
+    let mut bare = Command::new("setpriv");
+    bare.args(["--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"]);
+    process::quiet(bare.arg(env!("CARGO_BIN_EXE_profiler-sidecar")));
+    bare.args(["run", "--runtime-interval", "1s", "--pull", &format!("http://{address}")]);
+    let run = Running::agent(bare.env("PROFILER_FILES_DIR", &files));
+    let page = run.address_after("http://");
+    until(&run, || sum(&files, "inuse_space", "main.keep").iter().any(|value| *value >= 10_000_000));
+    // Behind a first answer for each kind.
+    until(&run, || !sum(&files, "samples", "main.spin").is_empty());
+    program.ask("churn", "churned");
+    until(&run, || sum(&files, "alloc_space", "main.keep").iter().sum::<i64>() >= 10_000_000);
+    let [endpoints, sets, failed, _] = figures(&page);
+    assert!(endpoints == 1 && sets > 10 && failed == 0, "{sets} {failed} {}", run.log());
+    assert!(run.log().contains(&format!("who answers at http://{address} cannot be seen")), "{}", run.log());
+    assert_eq!(run.end(), Some(0));
+    drop((program, company));
+    std::fs::remove_file(place).unwrap();
     std::fs::remove_dir_all(files).unwrap();
 }
 

@@ -127,6 +127,39 @@ fn runtimes_are_captured_each_interval() {
     }
     let program = parked();
     let run = arrives("runtimes", &mut agent(&[]), program.pid());
+    // As Go's own file it shows what was allocated, where that is asked for.
+    let page = run.address_after("http://");
+    for (of, first) in [("heap", None), ("allocs", Some("alloc_space"))] {
+        let answer = get(&page, &format!("/debug/pprof/{of}?pid={}", program.pid()));
+        let set = decode(&answer.body);
+        let shown = set.dictionary.value_of(set.profiles[0].attributes, "profiler.pprof.default_sample_type");
+        assert_eq!(shown.map(ToString::to_string).as_deref(), first, "{of}");
+    }
+    assert_eq!(run.end(), Some(0));
+}
+
+/// Check that what is left out of captures, as there is more than is asked for, is counted and said of each kind.
+#[test]
+fn what_is_left_out_of_captures_is_said() {
+    if !is_root() {
+        return;
+    }
+    let program = parked();
+    let bounds = ["--runtime-interval", "1s", "--max-goroutines", "8", "--max-buckets", "1"];
+    let run = Running::agent(agent(&["run", "--pid", &program.pid().to_string()]).args(bounds));
+    let page = run.address_after("http://");
+    let until = Instant::now() + DEADLINE;
+    let is_said = |of: &str| run.log().contains(&format!("{of} is captured in part: "));
+    while !(is_said("heap")
+        && is_said("goroutine")
+        && is_said("block")
+        && captured(&page)["partial"].as_u64() > Some(2))
+    {
+        assert!(Instant::now() < until, "{} {}", captured(&page), run.log());
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert!(run.log().contains(" left out, as there are more than asked for"), "{}", run.log());
+    assert_eq!(run.log().matches("heap is captured in part").count(), 1, "{}", run.log());
     assert_eq!(run.end(), Some(0));
 }
 
