@@ -58,12 +58,12 @@ fn a_goroutine_without_a_number_is_tried_again_and_left_out() {
 
 #[test]
 fn a_list_of_goroutines_longer_than_its_room_is_none() {
-    for list in [[0x5000, 1 << 60, 8], [0x5001, 1, 8]] {
+    for list in [[0x5000, 1 << 60, 8], [0x5001, 1, 8], [0x5000, 1 << 59, 1 << 60]] {
         let memory = Forged::default().with(0x300, &list);
         assert_eq!(goroutines(&memory, &Text, &VARIABLES, &layout(), 100).unwrap(), None);
     }
     // A length that fits, of memory that is not there.
-    let memory = Forged::default().with(0x300, &[0xdead_0000, 1 << 59, 1 << 60]);
+    let memory = Forged::default().with(0x300, &[0xdead_0000, 1 << 42, 1 << 43]);
     let all = goroutines(&memory, &Text, &VARIABLES, &layout(), 100).unwrap().unwrap();
-    assert_eq!((all.list.len(), all.broken, all.beyond), (0, 128, (1 << 59) - 128));
+    assert_eq!((all.list.len(), all.broken, all.beyond), (0, 128, (1 << 42) - 128));
 }
