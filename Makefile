@@ -20,7 +20,7 @@ format: ## Format the code
 lint: ## The lints of `make test` alone
 	@.ci/cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
 
-measure: ## Ours beside the `pprof` and `pyroscope` crates, and `jemalloc_pprof`: a table, and target/measure/*.json
+measure: ## Ours beside the `pprof` and `pyroscope` crates, `jemalloc_pprof`, and the OpenTelemetry eBPF profiler: a table, and target/measure/*.json
 	@.ci/cargo run --locked --release --package profiler-tests --no-default-features --features peers --bin measure
 
 fuzz: ## Fuzz the decoders for FUZZ_SECONDS (600)
