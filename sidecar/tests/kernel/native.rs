@@ -91,7 +91,7 @@ fn a_register_that_holds_something_else_gives_no_callers() {
         samples.iter().filter(|sample| sample.user.iter().any(|address| *address >= 1 << 56)).collect();
     assert!(outside.is_empty(), "{:x?}", outside[0].user);
     let lost = samples.iter().filter(|sample| sample.user.len() == 1 && sample.end == End::Lost).count();
-    assert!(lost > 30 && lost * 10 >= samples.len() * 8, "{lost} of {}", samples.len());
+    assert!(lost > 30 && lost * 2 > samples.len(), "{lost} of {}", samples.len());
 }
 
 #[test]
