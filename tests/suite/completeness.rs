@@ -4,15 +4,19 @@
 //! off, each of which moves one thread's weight by less than a period, and a thread that is found late is seen by the
 //! process-wide timer until then. At 100 Hz and 2 s of CPU a thread and more, that is well below 1 %.
 
+use std::ops::RangeInclusive;
+
 use profiler_tests::receiver::{Protocol, Receiver};
 use serde_json::Value;
 
 use crate::scenario::{assert_lawful, command, half_turn, number, result, sending, turn};
+use crate::steal::While;
 
-/// Weight ÷ (CPU seconds × rate) of a spin loop on `threads` threads; and the same of stacks, which merge where the
-/// kernel's tick is coarse.
-fn completeness(threads: u32, seconds: u32, protocol: Protocol) -> (f64, f64) {
+/// Weight ÷ (CPU seconds × rate) of a spin loop on `threads` threads; the same of stacks, which merge where the
+/// kernel's tick is coarse; and what the weight may be.
+fn completeness(threads: u32, seconds: u32, protocol: Protocol) -> (f64, f64, RangeInclusive<f64>) {
     let _turn = if threads == 1 { half_turn() } else { turn() };
+    let run = While::begin();
     let receiver = Receiver::start().unwrap();
     let options = [format!("threads={threads}"), format!("seconds={seconds}"), "rate=100".into()];
     let options = options.each_ref().map(String::as_str);
@@ -21,13 +25,13 @@ fn completeness(threads: u32, seconds: u32, protocol: Protocol) -> (f64, f64) {
     let tally = receiver.accepted();
     let due = outcome["cpu_seconds"].as_f64().unwrap() * 100.0;
     assert_eq!(tally.stacks, number(&outcome, "/stats/exported"), "{outcome}");
-    (tally.below("spin") as f64 / due, tally.stacks as f64 / due)
+    (tally.below("spin") as f64 / due, tally.stacks as f64 / due, run.complete())
 }
 
 #[track_caller]
 fn assert_complete(threads: u32, seconds: u32, protocol: Protocol) {
-    let (weight, stacks) = completeness(threads, seconds, protocol);
-    assert!((0.97..=1.03).contains(&weight), "{threads} threads: weight {weight:.3}, stacks {stacks:.3}");
+    let (weight, stacks, complete) = completeness(threads, seconds, protocol);
+    assert!(complete.contains(&weight), "{threads} threads: weight {weight:.3} of {complete:.3?}, stacks {stacks:.3}");
 }
 
 /// Check that one busy thread's CPU time is in the profile.

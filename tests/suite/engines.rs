@@ -2,12 +2,15 @@
 //!
 //! The bound on weights is that of `completeness`, for the same reasons.
 
+use std::ops::RangeInclusive;
+
 use profiler_tests::receiver::{Protocol, Receiver};
 use profiler_tests::tally::Tally;
 use rustix::time::{ClockId, clock_getres};
 use serde_json::Value;
 
 use crate::scenario::{assert_lawful, command, not_run, number, result, sending, turn};
+use crate::steal::While;
 
 /// A run of the scenario `spin` under `engine`: what it said, what arrived; weight ÷ (CPU seconds × rate) of its threads;
 /// and weight and stacks ÷ the same of the whole process, the profiler's own threads included.
@@ -17,10 +20,13 @@ struct Run {
     weight: f64,
     process_weight: f64,
     stacks: f64,
+    /// What weights may be.
+    complete: RangeInclusive<f64>,
 }
 
 fn spin(engine: &str, rate: u32, options: &[&str]) -> Run {
     let _turn = turn();
+    let run = While::begin();
     let receiver = Receiver::start().unwrap();
     let rate_option = format!("rate={rate}");
     let options = [options, &["seconds=4", &rate_option]].concat();
@@ -32,14 +38,14 @@ fn spin(engine: &str, rate: u32, options: &[&str]) -> Run {
     let weight = tally.below("spin") as f64 / due("cpu_seconds");
     let (process_weight, stacks) = (tally.weight as f64, tally.stacks as f64);
     let (process_weight, stacks) = (process_weight / due("process_cpu_seconds"), stacks / due("process_cpu_seconds"));
-    Run { outcome, tally, weight, process_weight, stacks }
+    Run { outcome, tally, weight, process_weight, stacks, complete: run.complete() }
 }
 
 /// Checks a weight, that nothing was lost, and that all of it arrived.
 #[track_caller]
 fn assert_complete(run: &Run, weight: f64) {
-    let Run { outcome, tally, stacks, .. } = run;
-    assert!((0.97..=1.03).contains(&weight), "weight {weight:.3}, stacks {stacks:.3}: {outcome}");
+    let Run { outcome, tally, stacks, complete, .. } = run;
+    assert!(complete.contains(&weight), "weight {weight:.3} of {complete:.3?}, stacks {stacks:.3}: {outcome}");
     assert_eq!(
         (number(outcome, "/stats/lost_total"), number(outcome, "/stats/exported")),
         (0, tally.stacks),
@@ -86,7 +92,7 @@ fn time_in_the_kernel_is_told() {
         assert_complete(&run, run.process_weight);
         let of_threads = run.outcome["cpu_seconds"].as_f64().unwrap() * 1000.0;
         let below = run.tally.below("spin_in_kernel") as f64 / of_threads;
-        assert!((0.97..=1.03).contains(&below), "{engine}: {below:.3} of the work: {}", run.outcome);
+        assert!(run.complete.contains(&below), "{engine}: {below:.3} of the work: {}", run.outcome);
         run.stacks
     });
     // A twentieth of the time is the program's own.
@@ -137,7 +143,7 @@ fn a_rate_that_changes_loses_no_weight() {
         let run = spin(engine, 100, &["threads=2", "other_rate=700", "change_millis=100"]);
         let share = run.tally.nanos as f64 / 1e9 / run.outcome["process_cpu_seconds"].as_f64().unwrap();
         let (stacks, periods) = (run.tally.stacks, run.tally.weight);
-        assert!((0.97..=1.03).contains(&share), "{engine}: {share:.3}, {stacks} stacks, {periods}: {}", run.outcome);
+        assert!(run.complete.contains(&share), "{engine}: {share:.3}, {stacks} stacks, {periods}: {}", run.outcome);
         // In periods of whichever rate was in force, of which there are more than at the first one alone. As counted where they are taken: a
         // profile is in periods of its last rate, and where names take long it has samples of several.
         let weight =
@@ -152,13 +158,16 @@ fn a_rate_that_changes_loses_no_weight() {
 fn pauses_lose_no_weight() {
     for engine in ["timer", "perf", "auto"] {
         let _turn = turn();
+        let run = While::begin();
         let receiver = Receiver::start().unwrap();
         let mut command = command("paused", &["threads=2", "seconds=6", "rate=100"]);
         let outcome = result(sending(command.env("PROFILER_ENGINE", engine), &receiver, Protocol::Grpc));
         let tally = receiver.accepted();
         let share = |clock: &str| tally.nanos as f64 / 1e9 / outcome[clock].as_f64().unwrap();
         let (of_least, of_most) = (share("least_cpu_seconds"), share("most_cpu_seconds"));
-        assert!(of_least >= 0.97 && of_most <= 1.03, "{engine}: {of_most:.3} to {of_least:.3}: {outcome}");
+        let complete = run.complete();
+        let is_right = of_least >= *complete.start() && of_most <= *complete.end();
+        assert!(is_right, "{engine}: {of_most:.3} to {of_least:.3} of {complete:.3?}: {outcome}");
         assert_eq!(number(&outcome, "/stats/lost_total"), 0, "{engine}: {outcome}");
     }
 }

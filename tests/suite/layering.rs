@@ -52,6 +52,7 @@ const SIDECAR_STAGES: &[&str] = &[
     "allocator",
     "clock",
     "error",
+    "spare",
     "sample",
     "elf",
     "privilege",

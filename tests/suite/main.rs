@@ -37,6 +37,7 @@ mod settings;
 mod shares;
 mod spans;
 mod stacks;
+mod steal;
 mod tasks;
 mod torture;
 mod without_tls;

@@ -22,7 +22,13 @@ impl Sink {
     /// Starts what `who` sends to.
     pub(crate) fn of(who: Who) -> Result<Self> {
         Ok(match who {
-            Who::Nobody | Who::Off | Who::Pprof | Who::Jemalloc | Who::JemallocPprof | Who::BareHooks => Self::None,
+            Who::Nobody
+            | Who::Off
+            | Who::Pprof
+            | Who::Jemalloc
+            | Who::JemallocPprof
+            | Who::BareHooks
+            | Who::OpenTelemetry => Self::None,
             Who::Ours => Self::Otlp(Receiver::start()?),
             Who::Pyroscope => Self::Pyroscope(Server::start()?),
         })

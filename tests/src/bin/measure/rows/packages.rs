@@ -101,7 +101,7 @@ const USER: &str = "user-of-a-profiler";
 /// The manifest of a user who adds the profiler of `who` and nothing else.
 fn manifest(who: Who) -> Result<String> {
     let dependency = match who {
-        Who::Nobody | Who::Off | Who::Jemalloc | Who::JemallocPprof | Who::BareHooks => {
+        Who::Nobody | Who::Off | Who::Jemalloc | Who::JemallocPprof | Who::BareHooks | Who::OpenTelemetry => {
             return Err("no size is measured of it".into());
         }
         Who::Ours => ours("default-features = true")?,

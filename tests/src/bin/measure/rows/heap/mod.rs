@@ -34,6 +34,6 @@ fn options(who: Who, lg: u32) -> String {
     match who {
         Who::Nobody => "prof:false".into(),
         Who::Jemalloc | Who::JemallocPprof => format!("prof:true,prof_active:true,lg_prof_sample:{lg}"),
-        Who::Ours | Who::Off | Who::BareHooks | Who::Pprof | Who::Pyroscope => String::new(),
+        Who::Ours | Who::Off | Who::BareHooks | Who::Pprof | Who::Pyroscope | Who::OpenTelemetry => String::new(),
     }
 }

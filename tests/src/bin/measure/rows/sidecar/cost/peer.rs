@@ -3,6 +3,7 @@
 //! Both sample all processes of the machine at 99 Hz, and send each 10 s to a receiver that takes what it can read. A tick is one of either's clock, whatever it hit: nearly
 //! all hit the program that is busy.
 
+use std::io::{self, Write as _};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -39,7 +40,17 @@ impl One {
     }
 }
 
+/// What is not measured where the peer cannot be had.
+const BESIDE: &str = "sidecar-cost, beside its peer";
+
 pub(super) fn measure(pod: &Pod, lab: &Lab, report: &mut Report) -> Result<()> {
+    let starts = BpfStats::on().and_then(|_stats| pod.peer(&Receiver::start()?.endpoint()));
+    if let Err(why) = starts {
+        // Nobody is left to be told when standard error is gone.
+        let _written = writeln!(io::stderr(), "{why}");
+        report.not_run(BESIDE, "the OpenTelemetry eBPF profiler does not build or start: Go's module proxy and CAP_SYS_RESOURCE are what it needs");
+        return Ok(());
+    }
     let (mut shares, mut ticks, mut memory) = (Vec::new(), Vec::new(), Vec::new());
     for who in Who::FROM_OUTSIDE {
         let (share, tick) = beside_two(who, pod, lab)?;
