@@ -10,6 +10,10 @@ use profiler_tests::process::Running;
 use super::watched::Watched;
 use super::{LIMIT, without_settings};
 
+/// It asks for tracefs, which not every machine has mounted: in a namespace of its own it has.
+const WITH_TRACEFS: &str =
+    r#"mountpoint -q /sys/kernel/tracing || mount -t tracefs nodev /sys/kernel/tracing; exec "$0" "$@""#;
+
 /// The profiler at work.
 #[derive(Debug)]
 pub(crate) struct Peer {
@@ -18,8 +22,9 @@ pub(crate) struct Peer {
 
 impl Peer {
     pub(super) fn start(program: &Path, endpoint: &str) -> Result<Self> {
-        let mut command = Command::new(program);
+        let mut command = Command::new("unshare");
         without_settings(&mut command);
+        command.args(["--mount", "sh", "-c", WITH_TRACEFS]).arg(program);
         command.args(["-collection-agent", endpoint.trim_start_matches("http://"), "-disable-tls"]);
         command.args(["-samples-per-second=99", "-reporter-interval=10s"]);
         let peer = Self { running: Running::start(&mut command, LIMIT)? };
