@@ -7,6 +7,7 @@ use std::io::{self, Write as _};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use profiler_proto::validate::Rule;
 use profiler_tests::Result;
 use profiler_tests::receiver::Receiver;
 
@@ -44,7 +45,7 @@ impl One {
 const BESIDE: &str = "sidecar-cost, beside its peer";
 
 pub(super) fn measure(pod: &Pod, lab: &Lab, report: &mut Report) -> Result<()> {
-    let starts = BpfStats::on().and_then(|_stats| pod.peer(&Receiver::start()?.endpoint()));
+    let starts = BpfStats::on().and_then(|_stats| pod.peer(&taking_anything()?.endpoint()));
     if let Err(why) = starts {
         // Nobody is left to be told when standard error is gone.
         let _written = writeln!(io::stderr(), "{why}");
@@ -67,11 +68,18 @@ pub(super) fn measure(pod: &Pod, lab: &Lab, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
+/// A receiver of whatever is sent: the peer speaks another version of the protocol.
+fn taking_anything() -> Result<Receiver> {
+    let receiver = Receiver::start()?;
+    receiver.allow(Rule::ALL.iter().copied());
+    Ok(receiver)
+}
+
 /// The hundredths of a core that its threads take, and the microseconds of a tick.
 fn beside_two(who: Who, pod: &Pod, lab: &Lab) -> Result<(f64, f64)> {
     let _stats = BpfStats::on()?;
     let _target = pod.steady(Busy::TWO)?;
-    let receiver = Receiver::start()?;
+    let receiver = taking_anything()?;
     let one = One::start(who, pod, &receiver)?;
     settle(lab);
     let (began, cpu, runs) = (Instant::now(), one.watched().cpu()?, one.watched().runs()?);
@@ -82,7 +90,7 @@ fn beside_two(who: Who, pod: &Pod, lab: &Lab) -> Result<(f64, f64)> {
 
 /// Megabytes that it holds.
 fn beside_ten(who: Who, pod: &Pod, lab: &Lab) -> Result<f64> {
-    let receiver = Receiver::start()?;
+    let receiver = taking_anything()?;
     let _programs = (0..10).map(|copy| pod.busy(&copy.to_string(), 1)).collect::<Result<Vec<_>>>()?;
     let one = One::start(who, pod, &receiver)?;
     sleep(Duration::from_secs(if lab.quick { 12 } else { 25 }));
