@@ -1,4 +1,6 @@
 //! What a capture lacks, for people: a line for each cause, nothing where all is there.
+//!
+//! In: what a capture counted as left out. Out: text, for commands and the log. Pure.
 
 use std::fmt::Write as _;
 

@@ -106,7 +106,7 @@ impl Top<'_> {
             }
             (Err(why), _) => _ = writeln!(text, "CPU is not sampled: {}", plain(&why.to_string())),
         }
-        // Asked once: a process that ends behind this is told of by the next table.
+        // Asked once, for what is said and for whether that is all: a process that ends behind this is told of by the next table.
         let has_ended = !self.process.is_alive();
         if has_ended {
             text += "the process has ended\n";

@@ -2,6 +2,8 @@
 //!
 //! HTTP lets a peer say "100 Continue" for as long as it likes, and hyper goes on from one to the next without letting anybody else work: on a thread that many share,
 //! whoever says nothing else would have it for itself.
+//!
+//! In: a connection. Out: the same, which fails once too much came before an answer ([`Left`]), and afterwards has no bound of its own. On the main thread's runtime.
 
 use std::io;
 use std::pin::Pin;
