@@ -192,7 +192,7 @@ impl Captures {
         let beyond = targets.len().saturating_sub(MOST);
         self.handle.captures.beyond.fetch_add(beyond as u64, Ordering::Relaxed);
         self.handle.outside.retain(&living);
-        targets.iter().skip(MOST).for_each(|target| drop(self.handle.outside.end(target.process, Vec::new())));
+        targets.iter().skip(MOST).for_each(|target| self.handle.outside.leave(target.process));
         for target in targets.iter().take(MOST) {
             let Some(set) = self.capture(target).filter(|set| !set.profiles.is_empty()) else { continue };
             if self.sets.blocking_send(set).is_err() {

@@ -37,6 +37,11 @@ impl Outside {
         std::mem::take(&mut entry.pulled)
     }
 
+    /// Nothing of `process` is read for now; what pulls tell of it stays entered for the next capture.
+    pub(super) fn leave(&self, process: Process) {
+        self.processes().entry(process).or_default().read = Some(Vec::new());
+    }
+
     /// A pull has the differences of these kinds: enters those that are for it to tell, and gives those that are not, as they are read from outside by now.
     pub(super) fn pulled(&self, process: Process, kinds: impl IntoIterator<Item = What>) -> Vec<What> {
         let mut processes = self.processes();
@@ -80,6 +85,7 @@ mod tests {
         assert_eq!(outside.end(process, Vec::new()), HashSet::from([What::Mutex]));
         // Between two of them.
         assert_eq!(outside.pulled(process, [What::Heap]), []);
+        outside.leave(process);
         assert_eq!(outside.begin(process), HashSet::from([What::Heap]));
         outside.retain(&HashSet::new());
         assert_eq!(outside.read(process), None);
