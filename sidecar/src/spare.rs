@@ -1,6 +1,6 @@
 //! Whether there are files left to open: what waits for signals panics where there are none.
 //!
-//! In: how many. Out: that there are, or what to do. Opens them and closes them again: pipes, for a container need not have any file.
+//! In: who needs them. Out: that there are, or what to do. Opens them and closes them again: pipes, for a container need not have any file.
 
 use std::io;
 

@@ -149,7 +149,7 @@ pub fn goroutines<M: Memory>(
         let length = (places - at).min(BATCH as u64) as usize;
         match addresses(memory, variable, &mut first, at, length)? {
             Some(addresses) => capture.look(&addresses)?,
-            None => capture.all.broken += length as u64,
+            None => capture.lose(length as u64),
         }
         at += length as u64;
     }
@@ -224,7 +224,7 @@ impl<M: Memory, C: Code> Capture<'_, M, C> {
             match state {
                 Some(now) if now.is_alive() => living.push(address),
                 Some(_) => {}
-                None => self.lost(),
+                None => self.lose(1),
             }
         }
         let over = living.split_off(room.min(living.len()));
@@ -233,10 +233,10 @@ impl<M: Memory, C: Code> Capture<'_, M, C> {
     }
 
     /// Counts what is no goroutine; or was not looked at, once all work is done.
-    fn lost(&mut self) {
+    fn lose(&mut self, count: u64) {
         match self.memory.is_spent() {
-            true => self.all.beyond += 1,
-            false => self.all.broken += 1,
+            true => self.all.beyond += count,
+            false => self.all.broken += count,
         }
     }
 
@@ -252,7 +252,7 @@ impl<M: Memory, C: Code> Capture<'_, M, C> {
             match seen.state {
                 Some(now) if now.is_alive() && !now.is_nascent() => self.take(&now, seen.labels, &[], End::Lost),
                 Some(now) => self.all.nascent += u64::from(now.is_alive()),
-                None => self.lost(),
+                None => self.lose(1),
             }
         }
         Ok(())

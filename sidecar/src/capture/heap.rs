@@ -174,7 +174,7 @@ pub fn heap<M: Memory>(
         heap.state = off(code);
         // What was allocated before a program turned it off may have been sampled, and is its own. Where the linker did, it is what the runtime had on its way to `main`.
         if heap.state == State::Unlinked {
-            heap.records = Vec::new();
+            heap = Heap { records: Vec::new(), walk: Walk::default(), torn: 0, mixed: false, ..heap };
         }
     }
     Ok(Some(heap))

@@ -29,7 +29,7 @@ const TRIES: u32 = 3;
 ///
 /// Each text stands behind its length in bytes, which is written as the character of that number: texts have 3,072 bytes at most. Before all of them stands
 /// [`CUT`], if there are more of them, or longer ones.
-#[derive(Clone, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Labels(Arc<str>);
 
 /// No length of a text.

@@ -26,9 +26,9 @@ impl Goroutines {
     /// What is missing of them.
     pub(crate) fn lacking(&self) -> String {
         let causes = [
-            (self.beyond, "left out, as there are more than asked for"),
+            (self.beyond, "left out, as there are more than asked for, or than a capture may look at"),
             (self.over_bytes, "without their stacks, as those before have all the bytes that a capture may have"),
-            (self.broken, "could not be read; what stood behind is missing"),
+            (self.broken, "could not be read"),
             (self.over_work, "without their stacks, as a capture may do no more work"),
             (
                 self.changed,

@@ -39,18 +39,6 @@ impl Periodic {
         Self { source, allocated, blocked, held, counted: 0, taken: None }
     }
 
-    /// Others have told of these kinds since: what came meanwhile is not told once more.
-    pub fn begin_anew(&mut self, told: &[What]) {
-        for what in told {
-            match what {
-                What::Heap => self.allocated = Totals::default(),
-                What::Block => self.blocked = Totals::default(),
-                What::Mutex => self.held = Totals::default(),
-                What::Goroutines => {}
-            }
-        }
-    }
-
     /// Keeps the names that were found for the next window where there is `room` for them, which other processes share. Else they are looked up again then.
     pub fn keep_names(&mut self, room: &Room) {
         // What it has already is its own.
@@ -83,7 +71,7 @@ impl Periodic {
         let counted = figures.as_ref().map_or(self.counted, |figures| figures.allocated);
         if std::mem::replace(&mut self.counted, counted) > counted {
             // It began anew, at the same addresses.
-            self.begin_anew(&What::ALL);
+            (self.allocated, self.blocked, self.held) = Default::default();
         }
         let (mut builder, mut missing, mut count) = (Builder::new(&self.source, resource), Vec::new(), None);
         let (mut states, mut partial) = (Vec::new(), Vec::new());

@@ -94,7 +94,7 @@ impl Source {
     /// # Errors
     /// When there is no such process, it is not ours to look at, is no Go program, or one of a version that is not known.
     pub fn find(pid: u32) -> Result<Self, Error> {
-        let process = Process::find(pid).map_err(|fault| refused(&fault))?;
+        let (process, _) = Process::named(pid).map_err(|fault| refused(&fault))?;
         Self::of(process, Self::program_of(process, |_| None)?)
     }
 
@@ -341,18 +341,7 @@ fn code(process: Process, program: &Program) -> Result<(Code, u64), Fault> {
 }
 
 fn refused(fault: &Fault) -> Error {
-    let remedy = match fault {
-        Fault::Gone { .. } => "start it again, or name another one".to_owned(),
-        Fault::Refused { needs, .. } => format!("run as the same user, or with {}", needs.name()),
-        Fault::Missing { .. } => {
-            "name a process that runs a program: a thread of the kernel has none, nor has one that ended".to_owned()
-        }
-        Fault::Io { source, .. } if matches!(source.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => {
-            "raise the limit of open files (RLIMIT_NOFILE)".to_owned()
-        }
-        _ => "run as the same user, or with CAP_SYS_PTRACE".to_owned(),
-    };
-    Error::new("reading from outside", fault.to_string(), remedy)
+    Error::new("reading from outside", fault.to_string(), fault.remedy())
 }
 
 #[cfg(test)]

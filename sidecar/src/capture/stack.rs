@@ -21,7 +21,7 @@ const DEPTH: usize = 1024;
 pub(super) const CHUNK: usize = 8 << 10;
 
 /// An address of a stack.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pc {
     /// Where the frame goes on.
     pub address: u64,
@@ -30,7 +30,7 @@ pub struct Pc {
 }
 
 /// How a walk ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum End {
     /// At the goroutine's outermost function.
     #[default]

@@ -10,7 +10,6 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::time::Duration;
 
-use profiler_proto::hash::Map;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::capture::lacking::counted;
@@ -37,17 +36,17 @@ pub(super) fn grouped(source: &Source, all: &Goroutines, out: &mut impl Write) -
 /// Stacks at which there are more goroutines than there were `over` before, the most new ones first.
 ///
 /// Whatever a goroutine waits for is left aside, and so are its labels: one that leaks stands at the same place as those before it.
-pub(super) fn growth(
+pub(super) fn growth<'a>(
     source: &Source,
-    (before, after): (&Goroutines, &Goroutines),
+    (before, after): (&'a Goroutines, &'a Goroutines),
     over: Duration,
     out: &mut impl Write,
 ) -> io::Result<()> {
-    let (naming, by_stack) = (Naming::of(source), |goroutine| (Seen::of(goroutine), goroutine.go_pc));
+    let (naming, by_stack) = (Naming::of(source), |goroutine: &'a Goroutine| (Seen::of(goroutine), goroutine.go_pc));
     let (was, is) = (Groups::of(&naming, before, by_stack), Groups::of(&naming, after, by_stack));
     let (had, has) = (was.count(), is.count());
     writeln!(out, "{}: {}, {:+} within {over:?}", head(source), counted(has, "goroutines"), has as i64 - had as i64)?;
-    let grown = is.rows.iter().map(|(now, goroutine)| (*now, was.count_of(&by_stack(goroutine)), *goroutine));
+    let grown = is.rows.iter().map(|(now, goroutine)| (*now, was.like(goroutine), *goroutine));
     let mut grown: Vec<_> = grown.filter(|(now, before, _)| now > before).collect();
     grown.sort_by_key(|(now, before, _)| Reverse(now - before));
     for (now, before, goroutine) in &grown {
@@ -72,7 +71,7 @@ pub(super) fn each(source: &Source, all: &Goroutines, out: &mut impl Write) -> i
     let naming = Naming::of(source);
     let groups = Groups::of(&naming, all, Seen::of);
     writeln!(out, "{}: {}", head(source), groups.counted())?;
-    for goroutine in all.list.iter().filter(|goroutine| !groups.is_system(&Seen::of(goroutine))) {
+    for goroutine in all.list.iter().filter(|goroutine| groups.like(goroutine) > 0) {
         write!(out, "\ngoroutine {} [{}", goroutine.id, goroutine.state())?;
         let locked = if goroutine.is_locked { ", locked to thread" } else { "" };
         writeln!(out, "{}{locked}]{}:", waited(goroutine.waiting_since, now), labels(goroutine))?;
@@ -121,7 +120,7 @@ impl<'s> Naming<'s> {
 }
 
 /// Where a goroutine stands: what is shown of its stack.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Seen<'a> {
     stack: &'a [Pc],
     end: End,
@@ -136,35 +135,30 @@ impl<'a> Seen<'a> {
     }
 }
 
-/// Goroutines that are alike in `K`, without the runtime's own.
-struct Groups<'a, K> {
-    /// How many, and the first of them, in the order of these.
+/// Goroutines that are alike in what `key` gives, without the runtime's own. Sorted rather than hashed: there may be a hundred thousand that differ.
+struct Groups<'a, F> {
+    key: F,
+    /// How many, and the first of them, in the order of their keys.
     rows: Vec<(u64, &'a Goroutine)>,
-    /// Which row; none for those of the runtime's own.
-    places: Map<K, Option<usize>>,
     /// The runtime's own.
     system: u64,
     /// Beyond what was asked for.
     beyond: u64,
 }
 
-impl<'a, K: Copy + Eq + std::hash::Hash> Groups<'a, K> {
-    fn of(naming: &Naming<'_>, all: &'a Goroutines, key: impl Fn(&'a Goroutine) -> K) -> Self {
-        let mut groups = Self { rows: Vec::new(), places: Map::default(), system: 0, beyond: all.beyond };
-        for goroutine in &all.list {
-            let place = *groups.places.entry(key(goroutine)).or_insert_with(|| {
-                let is_system = naming.ask(|source| is_system(source, goroutine, &places_of(source, goroutine)));
-                (is_system != Some(true)).then(|| {
-                    groups.rows.push((0, goroutine));
-                    groups.rows.len() - 1
-                })
-            });
-            match place.and_then(|place| groups.rows.get_mut(place)) {
-                Some((count, _)) => *count += 1,
-                None => groups.system += 1,
+impl<'a, K: Ord, F: Fn(&'a Goroutine) -> K> Groups<'a, F> {
+    fn of(naming: &Naming<'_>, all: &'a Goroutines, key: F) -> Self {
+        let mut sorted: Vec<&Goroutine> = all.list.iter().collect();
+        sorted.sort_by_key(|goroutine| key(goroutine));
+        let (mut rows, mut system) = (Vec::new(), 0);
+        for alike in sorted.chunk_by(|one, other| key(one) == key(other)) {
+            let (count, Some(first)) = (alike.len() as u64, alike.first()) else { continue };
+            match naming.ask(|source| is_system(source, first, &places_of(source, first))) {
+                Some(true) => system += count,
+                _ => rows.push((count, *first)),
             }
         }
-        groups
+        Self { key, rows, system, beyond: all.beyond }
     }
 
     /// How many there are, in words.
@@ -174,20 +168,18 @@ impl<'a, K: Copy + Eq + std::hash::Hash> Groups<'a, K> {
         format!("{}, besides {} of the runtime's own{beyond}", counted(self.count(), "goroutines"), self.system)
     }
 
-    fn is_system(&self, key: &K) -> bool {
-        matches!(self.places.get(key), Some(None))
-    }
-
     fn count(&self) -> u64 {
         self.rows.iter().map(|(count, _)| count).sum()
     }
 
-    fn count_of(&self, key: &K) -> u64 {
-        let row = self.places.get(key).copied().flatten().and_then(|place| self.rows.get(place));
-        row.map_or(0, |(count, _)| *count)
+    /// How many are like this one, of this capture or another one; none like the runtime's own.
+    fn like(&self, goroutine: &'a Goroutine) -> u64 {
+        let key = (self.key)(goroutine);
+        let row = self.rows.binary_search_by(|(_, first)| (self.key)(first).cmp(&key)).ok();
+        row.and_then(|row| self.rows.get(row)).map_or(0, |(count, _)| *count)
     }
 
-    /// The most first; of as many, those that were seen first.
+    /// The most first; of as many, in the order of their keys.
     fn sorted(self) -> Vec<(u64, &'a Goroutine)> {
         let mut rows = self.rows;
         rows.sort_by_key(|(count, _)| Reverse(*count));

@@ -47,7 +47,7 @@ pub enum Reached {
 pub struct Listeners {
     sockets: Vec<Socket>,
     owners: Vec<(Socket, Process)>,
-    /// Processes whose descriptors are not ours to see, with their users.
+    /// Processes of our namespace whose descriptors are not ours to see, with their users.
     unseen: Vec<(u32, Process)>,
 }
 
@@ -55,9 +55,9 @@ impl Listeners {
     /// As of now, of these processes.
     #[must_use]
     pub fn of(processes: &[Process]) -> Self {
-        let sockets = ["/proc/self/net/tcp", "/proc/self/net/tcp6"].into_iter().flat_map(all_of);
-        let unseen = processes.iter().filter_map(|process| Some((unseen(*process)?, *process)));
-        Self::new(sockets.collect(), processes.iter().flat_map(|process| open(*process)), unseen.collect())
+        let sockets = all_of("/proc/self");
+        let unseen = processes.iter().filter_map(|process| Some((unseen(*process, &sockets)?, *process))).collect();
+        Self::new(sockets, processes.iter().flat_map(|process| open(*process)), unseen)
     }
 
     fn new(sockets: Vec<Socket>, open: impl Iterator<Item = (u64, Process)>, unseen: Vec<(u32, Process)>) -> Self {
@@ -125,13 +125,16 @@ impl Listeners {
     }
 }
 
-/// The sockets of a table that listen. They stand before all others, of which there may be a hundred thousand: these are not read.
-fn all_of(path: &str) -> Vec<Socket> {
-    let lines = File::open(path).map(|table| BufReader::new(table).lines());
-    let lines =
-        lines.inspect_err(|error| tracing::debug!(path, %error, "who listens cannot be told")).into_iter().flatten();
-    // The first one says what stands where.
-    lines.skip(1).map_while(|line| listening(&line.ok()?)).collect()
+/// The sockets that listen in the namespace of a process, by its folder. In a table they stand before all others, of which there may be a hundred thousand: these are not read.
+fn all_of(folder: &str) -> Vec<Socket> {
+    let of = |table: &str| {
+        let path = format!("{folder}/net/{table}");
+        let lines = File::open(&path).map(|table| BufReader::new(table).lines());
+        let lines = lines.inspect_err(|error| tracing::debug!(path, %error, "who listens cannot be told"));
+        // The first one says what stands where.
+        lines.into_iter().flatten().skip(1).map_while(|line| listening(&line.ok()?)).collect::<Vec<_>>()
+    };
+    [of("tcp"), of("tcp6")].concat()
 }
 
 /// The socket of a line of `/proc/net/tcp` that listens.
@@ -159,12 +162,14 @@ fn ip(hex: &str) -> Option<IpAddr> {
     }
 }
 
-/// The user of a process whose descriptors are not ours to see.
-fn unseen(process: Process) -> Option<u32> {
+/// The user of a process whose descriptors are not ours to see, where it may have one of `ours`: where the table of its namespace, which anybody may read
+/// (fs/proc/proc_net.c, `get_proc_task_net`), has one of them.
+fn unseen(process: Process, ours: &[Socket]) -> Option<u32> {
     let folder = format!("/proc/{}", process.pid());
     let refused = std::fs::read_dir(format!("{folder}/fd")).err()?;
+    let is_ours = all_of(&folder).iter().any(|socket| ours.iter().any(|of| of.inode == socket.inode));
     let user = std::fs::metadata(folder).ok()?.uid();
-    (refused.kind() == ErrorKind::PermissionDenied && process.is_alive()).then_some(user)
+    (refused.kind() == ErrorKind::PermissionDenied && is_ours && process.is_alive()).then_some(user)
 }
 
 /// Inodes of the sockets that a process has open; none, where it is another one that has its number by now.

@@ -1,6 +1,6 @@
 //! Profiles that a program serves itself (`net/http/pprof`), asked for where it cannot be read from outside.
 //!
-//! In: an [`Endpoint`], which kinds are wanted, who the process is. Out: one set, as a capture from outside gives it ([`crate::capture::Periodic`]): what is
+//! In: an [`Endpoint`], which kinds are wanted, who the process is. Out: a set of each kind that was answered, as a capture from outside gives it ([`crate::capture::Periodic`]): what is
 //! in use and which goroutines there are at the end of the window, what was allocated and waited for in it, CPU samples of some seconds. `peer`
 //! asks, `tls` says whom to believe, `totals` makes differences of what is counted from the start, `listening` says who serves where. Answers are hostile input: bounded
 //! in time and bytes. On the main thread, but for decoding.
@@ -45,6 +45,15 @@ pub enum Asked {
 }
 
 impl Asked {
+    /// What the runtime keeps, where that is asked for.
+    #[must_use]
+    pub fn kept(self) -> Option<What> {
+        match self {
+            Self::Kept(what) => Some(what),
+            Self::Cpu(_) => None,
+        }
+    }
+
     fn path(self) -> String {
         match self {
             Self::Kept(what) => format!("/debug/pprof/{}", what.name()),
@@ -65,8 +74,6 @@ impl Asked {
 pub struct Pulled {
     /// What was answered, and to what.
     pub sets: Vec<(Asked, ProfileSet)>,
-    /// Kinds of which the sets have all that came since the answers before.
-    pub told: Vec<What>,
     /// Why the rest was not.
     pub failed: Vec<Error>,
     /// The room that the sets take, as long as they are here.
@@ -132,6 +139,16 @@ impl Puller {
         self.asked = None;
     }
 
+    /// Forgets what was counted of all but these kinds, which nobody asks for any more.
+    pub fn keep(&mut self, kinds: &[What]) {
+        let totals =
+            [(What::Heap, &mut self.allocated), (What::Block, &mut self.blocked), (What::Mutex, &mut self.held)];
+        totals
+            .into_iter()
+            .filter(|(what, _)| !kinds.contains(what))
+            .for_each(|(_, totals)| *totals = Totals::default());
+    }
+
     /// The addresses of this machine at which it is asked from now on; none, where it is another one's. A name is looked up each time: it may be a name of this
     /// machine, too.
     ///
@@ -170,12 +187,11 @@ impl Puller {
                 false => self.one(*of, began).await,
             };
             match answer {
-                Ok((mut set, told, kept)) => {
+                Ok((mut set, kept)) => {
                     set.resource = resource.clone();
                     set.scope.name = "profiler_sidecar".into();
                     set.scope.version = env!("CARGO_PKG_VERSION").into();
                     pulled.sets.push((*of, set));
-                    pulled.told.extend(told);
                     pulled.kept.push(kept);
                 }
                 Err(Unanswered { why, remedy, is_late: late }) => {
@@ -188,29 +204,26 @@ impl Puller {
         pulled
     }
 
-    /// What is answered, the kind of which that has all that came since the answer before, and the room that it takes.
-    async fn one(&mut self, of: Asked, began: u64) -> Result<(ProfileSet, Option<What>, Taken), Unanswered> {
+    /// What is answered, and the room that it takes.
+    async fn one(&mut self, of: Asked, began: u64) -> Result<(ProfileSet, Taken), Unanswered> {
         let turns = Arc::clone(&self.turns);
         let body = self.peer.get(&of.path(), of.patience(self.patience), &turns.room).await?;
         let _decoding = turns.decoding.acquire().await?;
         let mut set = tokio::task::spawn_blocking(move || decode(&body)).await??;
         let kept = turns.kept.take(bytes_of(&set)).ok_or_else(no_room)?;
         let totals = match of {
-            Asked::Cpu(_) => None,
-            Asked::Kept(What::Heap) => Some((What::Heap, &mut self.allocated)),
-            Asked::Kept(What::Block) => Some((What::Block, &mut self.blocked)),
-            Asked::Kept(What::Mutex) => Some((What::Mutex, &mut self.held)),
-            Asked::Kept(What::Goroutines) => None,
+            Asked::Kept(What::Heap) => Some(&mut self.allocated),
+            Asked::Kept(What::Block) => Some(&mut self.blocked),
+            Asked::Kept(What::Mutex) => Some(&mut self.held),
+            Asked::Kept(What::Goroutines) | Asked::Cpu(_) => None,
         };
         let last = match totals {
-            Some((what, totals)) => {
-                totals.since(&mut set, began, &turns.kept).ok_or_else(no_room)?.map(|last| (what, last))
-            }
+            Some(totals) => totals.since(&mut set, began, &turns.kept).ok_or_else(no_room)?,
             None => None,
         };
         rename(&mut set, of);
         // Of differences the time since the last answer.
-        let start = last.map(|(_, asked)| asked).or(self.asked).unwrap_or(began).min(began);
+        let start = last.or(self.asked).unwrap_or(began).min(began);
         for profile in &mut set.profiles {
             // Of CPU the program says when and how long.
             if !matches!(of, Asked::Cpu(_)) || profile.time_unix_nanos == 0 {
@@ -224,7 +237,7 @@ impl Puller {
             profile.samples.retain(|sample| sample.value != 0);
         }
         set.profiles.retain(|profile| !profile.samples.is_empty());
-        Ok((set, last.map(|(what, _)| what), kept))
+        Ok((set, kept))
     }
 }
 

@@ -5,23 +5,21 @@
 use crate::discover::BELOW;
 use crate::error::Error;
 use crate::pipeline::Pipeline;
-use crate::target::{Process, State};
+use crate::target::{Fault, Process, Stat, State};
 
 /// The process of this number.
 ///
 /// # Errors
-/// When there is none, it has ended, or it is a thread of the kernel.
+/// When there is none, it has ended, or it is a thread, of a process or of the kernel.
 pub fn process_of(pid: u32) -> Result<Process, Error> {
-    let remedy = "give the id of a process that `ps` shows in this pid namespace";
-    let refused = |why: String| Error::new(format!("process {pid}"), why, remedy);
-    let (process, _, stat) = Process::find_with(pid).map_err(|fault| refused(fault.to_string()))?;
-    if stat.is_kernel_thread {
-        return Err(refused("it is a thread of the kernel, which is not sampled by itself".to_owned()));
-    }
-    if stat.state == State::Ended {
-        return Err(refused("it has ended, and its parent has not asked how".to_owned()));
-    }
-    Ok(process)
+    let refused = |why: String, remedy: String| Error::new(format!("process {pid}"), why, remedy);
+    let (process, stat) = Process::named(pid).map_err(|fault| refused(fault.to_string(), fault.remedy()))?;
+    let why = match stat {
+        Stat { is_kernel_thread: true, .. } => "it is a thread of the kernel, which is not sampled by itself",
+        Stat { state: State::Ended, .. } => "it has ended, and its parent has not asked how",
+        _ => return Ok(process),
+    };
+    Err(refused(why.to_owned(), Fault::Gone { pid }.remedy()))
 }
 
 /// Why there is no sample of a process.

@@ -183,10 +183,12 @@ fn a_capture_without_samples_is_one() {
     assert_eq!((profile.kind.period, profile.duration_nanos), (10_000_000, 2_000_000_000));
 }
 
-/// Check that a thread of the kernel, a process that has ended and a number of none are refused by what they are.
+/// Check that a thread, a process that has ended and a number of none are refused by what they are.
 #[test]
 fn who_cannot_be_sampled_is_told_why() {
-    let why = |pid: u32| process_of(pid).unwrap_err().to_string();
+    fn why(pid: u32) -> String {
+        process_of(pid).unwrap_err().to_string()
+    }
     let mut ended = std::process::Command::new("true").spawn().unwrap();
     while Process::find_with(ended.id()).unwrap().2.state != State::Ended {
         std::thread::yield_now();
@@ -194,6 +196,12 @@ fn who_cannot_be_sampled_is_told_why() {
     assert!(why(ended.id()).contains("it has ended"), "{}", why(ended.id()));
     ended.wait().unwrap();
     assert!(why(u32::MAX >> 1).contains("is gone"));
+    let thread = std::thread::spawn(|| {
+        let own = std::fs::read_link("/proc/thread-self").unwrap();
+        why(own.file_name().unwrap().to_str().unwrap().parse().unwrap())
+    });
+    let told = thread.join().unwrap();
+    assert!(told.contains(&format!("but a thread of process {}", std::process::id())), "{told}");
     assert_eq!(process_of(std::process::id()).unwrap().pid(), std::process::id());
     // In a container there may be none.
     if Process::find_with(2).is_ok_and(|(_, _, stat)| stat.is_kernel_thread) {

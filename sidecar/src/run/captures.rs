@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use profiler_proto::model::{Contention, Dictionary};
-use profiler_proto::{Profile, ProfileSet};
+use profiler_proto::ProfileSet;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
+use super::outside::{Readings, keep_told};
 use super::source::Handle;
 use crate::capture::profile::Window;
 use crate::capture::{Bounds, Captured, Periodic, Room, RuntimeFigures, Source, What};
@@ -131,8 +131,8 @@ struct Known {
     states: Vec<(What, &'static str)>,
     /// Of which of them it was said that something is missing.
     partial: HashSet<What>,
-    /// What others have told of since the last window of ours.
-    told: HashSet<What>,
+    /// What was read of it.
+    readings: Readings,
 }
 
 /// What goes on from one window to the next; with the thread that reads, as long as it does.
@@ -187,7 +187,7 @@ impl Captures {
         let living: HashSet<Process> = targets.iter().map(|target| target.process).collect();
         let captured: HashSet<Process> = targets.iter().take(MOST).map(|target| target.process).collect();
         self.known.retain(|process, _| captured.contains(process));
-        self.handle.captures.programs().retain(|process, _| living.contains(process));
+        self.handle.captures.programs().retain(|process, _| captured.contains(process));
         self.programs.forget_unused();
         let beyond = targets.len().saturating_sub(MOST);
         self.handle.captures.beyond.fetch_add(beyond as u64, Ordering::Relaxed);
@@ -211,9 +211,8 @@ impl Captures {
         }
         let (state, programs) = (Arc::clone(&known.state), Arc::clone(&self.programs));
         let (asked, names, bounds) = (Arc::clone(target), self.names.clone(), self.bounds);
-        known.told.extend(self.handle.outside.begin(target.process));
-        let told: Vec<What> = known.told.iter().copied().collect();
-        let work = move || capture(&asked, &state, &programs, &names, (bounds, &told[..]));
+        self.handle.outside.captures(target.process, &mut known.readings);
+        let work = move || capture(&asked, &state, &programs, &names, bounds);
         let answer = self.aside.ask(target.process, work);
         let pid = target.process.pid();
         let (figure, why) = match answer {
@@ -235,10 +234,8 @@ impl Captures {
                 }
                 let is_missing = |what: &What| missing.iter().any(|(other, _)| other == what);
                 let read = What::ALL.into_iter().filter(|what| !is_missing(what));
-                let late = self.handle.outside.end(target.process, read.collect());
-                // What a pull told while this was read is in both.
-                set.profiles.retain(|profile| !differs(profile, &set.dictionary).is_some_and(|of| late.contains(&of)));
-                known.told = late.into_iter().filter(is_missing).collect();
+                let told = self.handle.outside.captured(target.process, &mut known.readings, read.collect());
+                keep_told(&mut set, &told);
                 self.handle.captures.count(target, figures.ok(), states, unix_nanos());
                 return Some(set);
             }
@@ -250,7 +247,9 @@ impl Captures {
         }
         figure.fetch_add(1, Ordering::Relaxed);
         self.handle.captures.count(target, None, Vec::new(), unix_nanos());
-        known.told.extend(self.handle.outside.end(target.process, Vec::new()));
+        // What it is taken from next is read anew.
+        known.readings = Readings::default();
+        self.handle.outside.captured(target.process, &mut known.readings, Vec::new());
         if !std::mem::replace(&mut known.is_said, true) {
             tracing::warn!(pid, program = %target.kind, "heap and goroutines are not captured: {why}");
         }
@@ -266,19 +265,8 @@ impl Known {
             is_said: false,
             states: Vec::new(),
             partial: HashSet::new(),
-            told: HashSet::new(),
+            readings: Readings::default(),
         }
-    }
-}
-
-/// Which kind a profile is of, where it has what came since the one before.
-fn differs(profile: &Profile, dictionary: &Dictionary) -> Option<What> {
-    let text = |id| dictionary.strings.text(id);
-    match (text(profile.kind.sample_type.kind), text(profile.kind.period_type.kind)) {
-        ("alloc_objects" | "alloc_space", _) => Some(What::Heap),
-        (_, of) if of == Contention::Block.name() => Some(What::Block),
-        (_, of) if of == Contention::Mutex.name() => Some(What::Mutex),
-        _ => None,
     }
 }
 
@@ -303,14 +291,13 @@ fn capture(
     state: &Mutex<State>,
     programs: &Programs,
     names: &Room,
-    (bounds, told): (Bounds, &[What]),
+    bounds: Bounds,
 ) -> Result<Captured, Error> {
     let State { periodic, ended } = std::mem::take(&mut *state.lock().unwrap_or_else(PoisonError::into_inner));
     let mut periodic = match periodic {
         Some(periodic) => periodic,
         None => Periodic::new(Source::of(target.process, programs.program(target.process)?)?),
     };
-    periodic.begin_anew(told);
     let now = unix_nanos();
     // The first window, and one in which the clock was set back, have no length.
     let start_unix_nanos = ended.unwrap_or(now).min(now);

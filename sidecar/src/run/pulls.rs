@@ -15,13 +15,15 @@ use profiler_proto::resource::Resource;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use super::finding::{Found, Refused, lock};
+use super::outside::{Readings, keep_told};
 use super::sights::{Sight, Sights};
 use super::source::Handle;
-use super::whose::{Identity, Whose};
+use super::whose::Whose;
 use crate::capture::What;
 use crate::config::{Config, DEFAULT_RUNTIME_INTERVAL};
 use crate::discover::{Kind, Target};
 use crate::error::Error;
+use crate::pull::listening::Socket;
 use crate::pull::{Asked, Endpoint, Pulled, Puller, Turns};
 use crate::target::Process;
 
@@ -144,10 +146,10 @@ pub(super) struct Task {
     local: Vec<SocketAddr>,
     puller: Puller,
     sink: Arc<Sink>,
-    /// Whose it was when it was asked last, and what it was asked for.
-    last: Option<(Identity, Vec<Asked>)>,
-    /// What the program calls itself.
-    name: Option<String>,
+    /// Who answered last.
+    last: Option<Answering>,
+    /// What was read of that process.
+    readings: Readings,
     /// What was wrong is said once.
     is_said: bool,
     /// That it is a guess who answers is said once, too.
@@ -157,7 +159,8 @@ pub(super) struct Task {
 impl Task {
     pub(super) fn new(pulls: Pulls, endpoint: Endpoint, puller: Puller, sink: Arc<Sink>) -> Self {
         let local = endpoint.local();
-        Self { pulls, endpoint, local, puller, sink, last: None, name: None, is_said: false, is_guessed: false }
+        let (last, readings, is_said, is_guessed) = Default::default();
+        Self { pulls, endpoint, local, puller, sink, last, readings, is_said, is_guessed }
     }
 
     /// Asks at a socket that was found, as long as it, and no other one, is reached there, and no address of its process is named. Whether anything was asked.
@@ -166,8 +169,9 @@ impl Task {
         loop {
             ticks.tick().await;
             match self.look().await {
-                Ok(whose) if whose.identity() == (Some(socket), vec![process]) && !self.pulls.is_named(process) => {
-                    self.round(&whose).await;
+                Ok(seen) if seen.identity() == (Some(socket), vec![process]) && !self.pulls.is_named(process) => {
+                    let (whose, name) = self.whose(&seen).await;
+                    self.round(&seen, &whose, name).await;
                 }
                 _ => return is_asked,
             }
@@ -191,32 +195,37 @@ impl Task {
             if self.pulls.handle.targets_known().is_empty() && !self.local.is_empty() {
                 continue;
             }
-            let whose = match self.look().await {
-                Ok(whose) => whose,
+            let seen = match self.look().await {
+                Ok(seen) => seen,
                 Err(why) => {
                     self.fail(&[why]);
                     continue;
                 }
             };
+            let (whose, name) = self.whose(&seen).await;
             if !self.pulls.claim(number, whose.one().map(|target| target.process)) {
                 // What it counted meanwhile is told by who asks it.
-                self.puller.begin_anew();
+                self.begin_anew();
                 let why = "the process that answers there is asked at another address of the settings";
                 self.fail(&[Error::new(self.endpoint.name(), why, "name one address of each process")]);
-            } else if !self.round(&whose).await {
+            } else if !self.round(&seen, &whose, name).await {
                 // Where it serves nothing, another address is as good.
                 self.pulls.claim(number, None);
             }
         }
     }
 
-    /// Asks once; whether anything was answered, or nothing needed to be asked.
-    async fn round(&mut self, seen: &Whose) -> bool {
-        // Of several who may answer, the one does that has the name of who answers.
-        let whose = match seen.is_guess && seen.targets.len() > 1 {
-            true => &seen.of_name(self.puller.name().await.as_deref()),
-            false => seen,
-        };
+    /// Who of those who were seen answers, and what the program calls itself where that has to be asked: another one may be started there at any time.
+    async fn whose(&self, seen: &Whose) -> (Whose, Option<String>) {
+        if seen.one().is_some() || !seen.is_guess && self.endpoint.service.is_some() {
+            return (seen.clone(), None);
+        }
+        let name = self.puller.name().await;
+        (seen.of_name(name.as_deref()), name)
+    }
+
+    /// Asks once, of those who were `seen` the one who answers; whether anything was answered, or nothing needed to be asked.
+    async fn round(&mut self, seen: &Whose, whose: &Whose, name: Option<String>) -> bool {
         let Some(asked) = self.pulls.wanted(&whose.targets) else { return true };
         if whose.is_guess && !std::mem::replace(&mut self.is_guessed, true) {
             let who: Vec<String> = whose.targets.iter().map(|target| target.process.pid().to_string()).collect();
@@ -228,33 +237,43 @@ impl Task {
         }
         let figures = Arc::clone(&self.pulls.handle.pulls);
         figures.from_outside.fetch_add((What::ALL.len() + 1 - asked.len()) as u64, Ordering::Relaxed);
-        let now = Some((whose.identity(), asked.clone()));
+        let process = whose.one().map(|target| target.process);
+        let now = Answering { socket: whose.socket, process, name: name.clone() };
+        let is_another = self.last.as_ref().is_none_or(|last| last.is_other(&now));
         // Of several who have the socket, each may answer: what one counted is not to be taken from what another did. Of several who may have it, one does.
-        if self.last != now || !whose.is_guess && whose.targets.len() > 1 {
-            self.puller.begin_anew();
-            self.last = now;
+        if is_another || !whose.is_guess && whose.targets.len() > 1 {
+            self.begin_anew();
         }
+        self.last = Some(now.or(self.last.take()));
         let resource = match whose.one() {
             Some(target) => target.resource.clone(),
-            None => self.resource().await,
+            None => self.resource(name),
         };
-        let Pulled { sets, told, failed, kept } = self.puller.pull(&asked, &resource).await;
+        let captured = whose.one().filter(|target| self.pulls.is_captured && is_captured(target));
+        let captured = captured.map(|target| target.process);
+        let kinds: Vec<What> = asked.iter().filter_map(|of| of.kept()).collect();
+        self.puller.keep(&kinds);
+        self.readings.keep(&kinds);
+        if let Some(process) = captured {
+            self.pulls.handle.outside.pulls(process, &mut self.readings);
+        }
+        let Pulled { mut sets, failed, kept } = self.puller.pull(&asked, &resource).await;
         if self.look().await.ok().map(|now| now.identity()) != Some(seen.identity()) {
-            self.puller.begin_anew();
+            self.begin_anew();
             let why = "another process or socket took its place meanwhile, so whose the answers are cannot be told";
             self.fail(&[Error::new(self.endpoint.name(), why, "nothing, where a program was replaced")]);
             return true;
         }
         self.fail(&failed);
-        // What is read from outside by now has told the same time already, or tells from then on: what came between may be lost, and is never told twice.
-        let mut wanted = self.pulls.wanted(&whose.targets).unwrap_or_else(|| asked.clone());
-        if let Some(target) = whose.one().filter(|target| self.pulls.is_captured && is_captured(target)) {
-            let read = self.pulls.handle.outside.pulled(target.process, told);
-            wanted.retain(|of| !matches!(of, Asked::Kept(what) if read.contains(what)));
+        if let Some(process) = captured {
+            let answered: Vec<What> = sets.iter().filter_map(|(of, _)| of.kept()).collect();
+            let told = self.pulls.handle.outside.pulled(process, &mut self.readings, &answered);
+            sets.iter_mut().for_each(|(_, set)| keep_told(set, &told));
         }
-        let is_wanted = |of: &Asked| wanted.contains(of);
+        // What is read from outside by now is not for the pull to show, either.
+        let wanted = self.pulls.wanted(&whose.targets).unwrap_or_else(|| asked.clone());
         let is_served = asked.is_empty() || failed.len() < asked.len();
-        for (_, set) in sets.into_iter().filter(|(of, set)| is_wanted(of) && !set.profiles.is_empty()) {
+        for (_, set) in sets.into_iter().filter(|(of, set)| wanted.contains(of) && !set.profiles.is_empty()) {
             figures.sets.fetch_add(1, Ordering::Relaxed);
             (self.sink)(set);
         }
@@ -283,15 +302,41 @@ impl Task {
         })
     }
 
-    /// Who it is, where that has to be asked.
-    async fn resource(&mut self) -> Resource {
-        if self.name.is_none() {
-            self.name = match &self.endpoint.service {
-                Some(service) => Some(service.clone()),
-                None => self.puller.name().await,
-            };
+    /// What is known of who answers, where that is no process in sight.
+    fn resource(&self, name: Option<String>) -> Resource {
+        let service = self.endpoint.service.clone().or(name).unwrap_or_else(|| self.endpoint.name());
+        Resource::new().with("service.name", service)
+    }
+
+    /// Forgets what was read: another process answers by now, or somebody else told of it.
+    fn begin_anew(&mut self) {
+        self.puller.begin_anew();
+        self.readings = Readings::default();
+    }
+}
+
+/// Who answers, as far as it is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Answering {
+    socket: Option<Socket>,
+    process: Option<Process>,
+    name: Option<String>,
+}
+
+impl Answering {
+    /// Whether `now` is another one. Who cannot be told is taken for the same.
+    fn is_other(&self, now: &Self) -> bool {
+        fn differ<T: PartialEq>(one: &Option<T>, other: &Option<T>) -> bool {
+            one.is_some() && other.is_some() && one != other
         }
-        Resource::new().with("service.name", self.name.clone().unwrap_or_else(|| self.endpoint.name()))
+        self.socket != now.socket || differ(&self.process, &now.process) || differ(&self.name, &now.name)
+    }
+
+    /// The same, with what was known of it before.
+    fn or(self, before: Option<Self>) -> Self {
+        let before = before.filter(|before| !before.is_other(&self));
+        let (process, name) = before.map_or((None, None), |before| (before.process, before.name));
+        Self { process: self.process.or(process), name: self.name.or(name), ..self }
     }
 }
 
@@ -345,7 +390,7 @@ mod tests {
             let own = Process::find(std::process::id()).unwrap();
             let target = Arc::new(Target::bare(own, Kind::Go("go1.24.0".into())));
             handle.publish(vec![target], Default::default(), Default::default());
-            drop(handle.outside.end(own, Vec::new()));
+            handle.outside.leave(own);
             let answering = handle.clone();
             tokio::spawn(async move {
                 while let Ok((mut stream, _)) = listener.accept().await {
@@ -368,30 +413,71 @@ mod tests {
             let whose = task.look().await.unwrap();
             Self { handle, own, task, told, whose }
         }
+
+        async fn round(&mut self) -> bool {
+            self.task.round(&self.whose, &self.whose, None).await
+        }
     }
 
-    /// A profile of one sample, of the kind that `of` makes.
-    fn profile(of: impl FnOnce(&mut model::Dictionary) -> model::Kind) -> Vec<u8> {
+    /// A profile of one sample with this value, of the kind that `of` makes.
+    fn profile(value: i64, of: impl FnOnce(&mut model::Dictionary) -> model::Kind) -> Vec<u8> {
         let mut set = ProfileSet::default();
         let kind = of(&mut set.dictionary);
-        let samples = vec![model::Sample { value: 5, ..model::Sample::default() }];
+        let samples = vec![model::Sample { value, ..model::Sample::default() }];
         set.profiles.push(model::Profile { kind, samples, ..model::Profile::default() });
         pprof::encode(&set)
     }
 
-    /// Check that of what is not read from outside those kinds alone are told by a pull of which it gave a difference: not those that failed, and none by a first answer.
+    /// Check that differences are told from the second answer on, and that one during which a capture told of the same is not.
     #[test]
-    fn a_kind_is_told_once_there_is_a_difference() {
+    fn a_difference_is_told_unless_a_capture_told_of_it() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let heap = profile(|dictionary| model::Kind::heap(dictionary, 1)[1]);
-            let mut asking = Asking::at(move |_, _, path| (path == "heap").then(|| heap.clone())).await;
-            for told in [&[][..], &[What::Heap]] {
-                asking.task.round(&asking.whose).await;
-                assert_eq!(asking.handle.outside.begin(asking.own), told.iter().copied().collect());
+            let answers = AtomicU64::new(0);
+            let mut asking = Asking::at(move |_, _, path| {
+                let heap = |value| profile(value, |dictionary| model::Kind::heap(dictionary, 1)[1]);
+                (path == "heap").then(|| heap(1 << answers.fetch_add(1, Ordering::Relaxed)))
+            })
+            .await;
+            let value = |set: ProfileSet| set.profiles[0].samples[0].value;
+            let mut capture = Readings::default();
+            for told in [None, Some(1), Some(2), None, Some(8)] {
+                asking.round().await;
+                assert_eq!(asking.told.try_iter().map(value).next(), told);
+                for _ in 0..if told == Some(2) { 2 } else { 0 } {
+                    asking.handle.outside.captures(asking.own, &mut capture);
+                    asking.handle.outside.captured(asking.own, &mut capture, vec![What::Heap]);
+                }
+                asking.handle.outside.leave(asking.own);
             }
-            assert_eq!(asking.handle.pulls.failed.load(Ordering::Relaxed), 8);
+            // The others are not served.
+            assert_eq!(asking.handle.pulls.failed.load(Ordering::Relaxed), 5 * 4);
         });
+    }
+
+    /// Check that who answers is another one where the socket is, or where what is known of it differs, and that what is not known at one time is remembered.
+    #[test]
+    fn who_answers_is_told_by_what_is_known() {
+        let socket = |inode| Some(Socket { inode, address: ([127, 0, 0, 1], 1).into(), user: 0 });
+        let who = |inode, pid: Option<u32>, name: Option<&str>| Answering {
+            socket: socket(inode),
+            process: pid.map(|pid| Process::new(pid, 1)),
+            name: name.map(Into::into),
+        };
+        let mut last = who(1, None, Some("shop"));
+        for (now, is_other) in [
+            (who(1, Some(7), Some("shop")), false),
+            (who(1, None, None), false),
+            (who(1, Some(8), None), true),
+            (who(1, None, Some("shop")), false),
+            (who(1, None, Some("cart")), true),
+            (who(2, None, Some("cart")), true),
+        ] {
+            assert_eq!(last.is_other(&now), is_other, "{last:?} {now:?}");
+            last = now.or(Some(last));
+        }
+        assert_eq!(last, who(2, None, Some("cart")));
+        assert_eq!(who(1, None, None).or(Some(who(1, Some(7), Some("shop")))), who(1, Some(7), Some("shop")));
     }
 
     /// Check that a kind that is read from outside while it is pulled is told by one of the two alone: what was answered is not handed on.
@@ -399,11 +485,11 @@ mod tests {
     fn what_is_read_from_outside_meanwhile_is_not_told_by_the_pull() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let heap = profile(|dictionary| model::Kind::heap(dictionary, 1)[3]);
-            let goroutines = profile(model::Kind::goroutine);
+            let heap = profile(5, |dictionary| model::Kind::heap(dictionary, 1)[3]);
+            let goroutines = profile(5, model::Kind::goroutine);
             let mut asking = Asking::at(move |handle, own, path| match path {
                 "heap" => {
-                    drop(handle.outside.end(own, vec![What::Heap]));
+                    handle.outside.captured(own, &mut Readings::default(), vec![What::Heap]);
                     Some(heap.clone())
                 }
                 "goroutine" => Some(goroutines.clone()),
@@ -412,12 +498,11 @@ mod tests {
             .await;
             for _ in 0..2 {
                 // At its begin it is not read.
-                drop(asking.handle.outside.end(asking.own, Vec::new()));
-                asking.task.round(&asking.whose).await;
+                asking.handle.outside.leave(asking.own);
+                asking.round().await;
             }
             let name = |set: ProfileSet| set.dictionary.strings.text(set.profiles[0].kind.sample_type.kind).to_owned();
             assert_eq!(asking.told.try_iter().map(name).collect::<Vec<_>>(), ["goroutine"; 2]);
-            assert!(asking.handle.outside.begin(asking.own).is_empty());
         });
     }
 
@@ -451,7 +536,7 @@ mod tests {
                 let mut task = Task::new(pulls, endpoint, puller, sink);
                 let whose = task.look().await.unwrap();
                 assert!(whose.one().is_some());
-                task.round(&whose).await;
+                task.round(&whose, &whose, None).await;
                 let failed = handle.pulls.failed.load(Ordering::Relaxed);
                 assert_eq!(failed, if is_replaced { 1 } else { 5 });
             });

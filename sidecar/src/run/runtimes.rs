@@ -9,6 +9,7 @@ use profiler::serve::{CaptureError, CaptureFuture, Snapshot};
 use profiler_proto::model::Contention;
 use profiler_proto::{ProfileSet, pprof};
 
+use crate::capture::heap::State;
 use crate::capture::profile::{Builder, Window};
 use crate::capture::{Bounds, Source, bytes_of};
 use crate::clock::unix_nanos;
@@ -101,10 +102,25 @@ fn try_read(target: &Target, of: Of, bounds: Bounds) -> Result<ProfileSet, Error
     let source = Source::of(target.process, Source::program_of(target.process, |_| None)?)?;
     let window = Window::moment(unix_nanos());
     let mut builder = Builder::new(&source, target.resource.clone());
-    match of {
-        Of::Heap(_) => builder.heap(&mut source.heap(bounds)?, window),
-        Of::Goroutines => _ = builder.goroutines(&source.goroutines(bounds)?, window),
-        Of::Contention(kind) => builder.contention(&source.contention(kind, bounds)?, window),
+    // What the program has off, and has nothing of, is no profile: its state says so.
+    let is_off = match of {
+        Of::Heap(_) => {
+            let mut heap = source.heap(bounds)?;
+            builder.heap(&mut heap, window);
+            heap.records.is_empty() && matches!(heap.state, State::Off | State::Unlinked)
+        }
+        Of::Goroutines => {
+            builder.goroutines(&source.goroutines(bounds)?, window);
+            false
+        }
+        Of::Contention(kind) => {
+            let contention = source.contention(kind, bounds)?;
+            builder.contention(&contention, window);
+            contention.records.is_empty() && contention.rate == 0
+        }
+    };
+    if is_off {
+        return Ok(ProfileSet::default());
     }
     let mut set = builder.finish();
     if let Of::Heap(Some(first)) = of {

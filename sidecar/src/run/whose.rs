@@ -19,6 +19,8 @@ pub(super) struct Whose {
     pub(super) targets: Vec<Arc<Target>>,
     /// Whether that is a guess: their descriptors cannot be seen, and they are of the socket's user.
     pub(super) is_guess: bool,
+    /// Whether what the program calls itself says that it is the one who is left.
+    is_told: bool,
 }
 
 /// A socket, and those who answer there.
@@ -53,21 +55,25 @@ impl Whose {
         let owners = targets.iter().filter(|target| owners.contains(&target.process)).cloned();
         let (go, others): (Vec<_>, Vec<_>) = owners.partition(|target| matches!(target.kind, Kind::Go(_)));
         let targets = if go.len() == 1 && !is_guess { go } else { [go, others].concat() };
-        Self { socket: Some(socket), targets, is_guess }
+        Self { socket: Some(socket), targets, is_guess, is_told: false }
     }
 
-    /// The same, of those alone whose program has this name; of all, where there is none, or are several.
+    /// The same, of the one alone who may be called so, where that is one: whose program has this name; anybody, where there is no name.
     pub(super) fn of_name(&self, name: Option<&str>) -> Self {
-        let mut named = self.targets.iter().filter(|target| name == Some(&target.exe.name()));
+        let may_be = |target: &&Arc<Target>| name.is_none_or(|name| target.exe.name() == name);
+        let mut named = self.targets.iter().filter(may_be);
         match (named.next(), named.next()) {
-            (Some(one), None) => Self { targets: vec![Arc::clone(one)], ..self.clone() },
+            (Some(one), None) => Self { targets: vec![Arc::clone(one)], is_told: true, ..self.clone() },
             _ => self.clone(),
         }
     }
 
-    /// The one who answers, where it is one.
+    /// The one who answers, where it is one: who is a guess is none until his program's name was asked for.
     pub(super) fn one(&self) -> Option<&Arc<Target>> {
-        if let [target] = &self.targets[..] { Some(target) } else { None }
+        match &self.targets[..] {
+            [target] if self.is_told || !self.is_guess => Some(target),
+            _ => None,
+        }
     }
 
     /// Which processes, and which socket: told apart by these. Where the processes are a guess, by the socket alone: whoever of its user comes and goes has nothing to do with it.

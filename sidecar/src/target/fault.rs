@@ -15,6 +15,14 @@ pub enum Fault {
         /// Its number.
         pid: u32,
     },
+    /// It is the number of a thread.
+    #[error("{pid} is no process, but a thread of process {of}")]
+    Thread {
+        /// The number.
+        pid: u32,
+        /// Its process.
+        of: u32,
+    },
     /// The kernel does not let us.
     #[error(
         "{what} of process {pid}: not permitted (the same user, or {}, is needed, and no security module against it)",
@@ -82,6 +90,25 @@ impl Fault {
             Errno::PERM => Self::Refused { pid, what, needs: Capability::SysPtrace },
             Errno::NOENT => Self::Missing { pid, what },
             errno => Self::Io { pid, what, source: errno.into() },
+        }
+    }
+
+    /// What to do about it.
+    #[must_use]
+    pub fn remedy(&self) -> String {
+        match self {
+            Self::Gone { .. } => {
+                "start it again, or give the id of a process that `ps` shows in this pid namespace".to_owned()
+            }
+            Self::Thread { of, .. } => format!("name process {of}"),
+            Self::Refused { needs, .. } => format!("run as the same user, or with {}", needs.name()),
+            Self::Missing { .. } => {
+                "name a process that runs a program: a thread of the kernel has none, nor has one that ended".to_owned()
+            }
+            Self::Io { source, .. } if matches!(source.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => {
+                "raise the limit of open files (RLIMIT_NOFILE)".to_owned()
+            }
+            _ => format!("run as the same user, or with {}", Capability::SysPtrace.name()),
         }
     }
 

@@ -15,6 +15,9 @@ use super::stat::{Stat, State};
 /// Most bytes of `/proc/PID/stat`: 52 numbers and a name of at most 64 bytes.
 const STAT_BYTES: usize = 4096;
 
+/// Most bytes of `/proc/PID/status` up to the number of the process: a name, of which each of its 64 bytes may be written as four, and four short lines.
+const STATUS_BYTES: usize = 1024;
+
 /// One process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Process {
@@ -39,6 +42,20 @@ impl Process {
         let folder = Folder::open(pid)?;
         let stat = stat(&folder)?;
         Ok((Self { pid, start_time: stat.start_time }, folder, stat))
+    }
+
+    /// The process that somebody means by its number, and what `stat` says. A thread has a folder by its number, too, which no list of `/proc` shows (proc(5)).
+    ///
+    /// # Errors
+    /// When there is none, or the number is a thread's.
+    pub fn named(pid: u32) -> Result<(Self, Stat), Fault> {
+        let (process, folder, stat) = Self::find_with(pid)?;
+        let (status, _) = folder.read("status", STATUS_BYTES)?;
+        match leader(&status) {
+            Some(of) if of != pid => Err(Fault::Thread { pid, of }),
+            Some(_) => Ok((process, stat)),
+            None => Err(Fault::Unclear { pid, what: "status".into() }),
+        }
     }
 
     /// A process by what was found of it earlier.
@@ -122,4 +139,11 @@ impl Process {
 pub(crate) fn stat(folder: &Folder) -> Result<Stat, Fault> {
     let (bytes, _) = folder.read("stat", STAT_BYTES)?;
     Stat::parse(&bytes).ok_or_else(|| Fault::Unclear { pid: folder.pid(), what: "stat".into() })
+}
+
+/// The process that a thread is of, by its `status`: `Tgid`. A name cannot pass for a line, as the kernel writes its line ends as `\n` (fs/proc/array.c, `proc_task_name`).
+fn leader(status: &[u8]) -> Option<u32> {
+    let mut lines = status.split(|byte| *byte == b'\n');
+    let number = lines.find_map(|line| line.strip_prefix(b"Tgid:"))?;
+    std::str::from_utf8(number).ok()?.trim().parse().ok()
 }

@@ -127,6 +127,46 @@ fn who_answers_unseen_has_company_that_comes_and_goes() {
     std::fs::remove_dir_all(files).unwrap();
 }
 
+/// Check that of those who may answer unseen none is who has a network of its own; and that a program that calls itself otherwise than any of them is called so.
+#[test]
+fn who_has_another_network_does_not_answer_unseen() {
+    if !is_root() {
+        return;
+    }
+    let other = ["--reuid=1234", "--regid=1234", "--clear-groups"];
+    let place = std::env::temp_dir().join(format!("profiler-linked-{}", std::process::id()));
+    std::fs::create_dir(&place).unwrap();
+    build("served", "go1.22.12", &place.join("served"));
+    std::os::unix::fs::symlink("served", place.join("shown")).unwrap();
+    let mut program = Command::new("setpriv");
+    process::quiet(program.args(other).arg(place.join("shown")));
+    let program = Running::program(&mut program);
+    let (address, files) = (program.address_after("listening "), folder("pulled-elsewhere"));
+    let idle = ["sh", "-c", "echo there; while sleep 0.3; do :; done"];
+    let company = Running::program(Command::new("setpriv").args(other).args(idle));
+    let elsewhere = Running::program(Command::new("unshare").args(["--net", "setpriv"]).args(other).args(idle));
+    [&company, &elsewhere].into_iter().for_each(|running| drop(running.address_after("there")));
+    let mut bare = Command::new("setpriv");
+    bare.args(["--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"]);
+    process::quiet(bare.arg(env!("CARGO_BIN_EXE_profiler-sidecar")));
+    bare.args(["run", "--runtime-interval", "1s", "--pull", &format!("http://{address}")]);
+    let run = Running::agent(bare.env("PROFILER_FILES_DIR", &files));
+    until(&run, || !sum(&files, "inuse_space", "main.keep").is_empty());
+    let log = run.log();
+    let said = log.lines().find(|line| line.contains("cannot be seen: it is taken for one of process ")).unwrap();
+    let named = said.split(" of process ").nth(1).unwrap().split(", and what").next().unwrap();
+    let named: Vec<u32> = named.split(", ").map(|pid| pid.parse().unwrap()).collect();
+    assert!([&program, &company].iter().all(|running| named.contains(&running.pid())), "{said}");
+    assert!(!named.contains(&elsewhere.pid()), "{said}");
+    // Files begin with the service's name.
+    let names: Vec<_> = std::fs::read_dir(&files).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(names.iter().any(|name| name.to_str().unwrap().starts_with("shown-")), "{names:?}");
+    assert_eq!(run.end(), Some(0));
+    drop((program, company, elsewhere));
+    std::fs::remove_dir_all(place).unwrap();
+    std::fs::remove_dir_all(files).unwrap();
+}
+
 /// Check that user and password are shown where the file of settings says so, and that the pulled profiles have the resource that the process's own have: who
 /// reads them need not know where they came from.
 #[test]

@@ -208,6 +208,10 @@ fn what_is_off_is_said_by_the_agent() {
             assert!(Instant::now() < until, "{of}: {}", run.log());
             std::thread::sleep(Duration::from_millis(100));
         }
+        // Nor is there an empty profile for who asks.
+        let reply = get(&page, &format!("/debug/pprof/{of}?pid={}", program.pid()));
+        let told = String::from_utf8_lossy(&reply.body);
+        assert!(reply.status == 404 && told.contains("/stats says at go_PID why"), "{of}: {} {told}", reply.status);
     }
     assert_eq!(run.end(), Some(0));
 }

@@ -190,3 +190,31 @@ fn without_ebpf_heap_and_goroutines_are_shown() {
     let told = String::from_utf8_lossy(&ran.stderr);
     assert!(ran.status.code() == Some(1) && told.contains("process 4194304"), "{told}");
 }
+
+/// Check that where few files may be open it says so, or has enough, from few to many; and takes no process for one that has ended.
+#[test]
+fn few_files_are_said_to_be_few() {
+    if !is_root() {
+        return;
+    }
+    let program = go_program("parked");
+    let pid = program.pid().to_string();
+    let mut fine = 0;
+    for most in [3, 4, 6, 8, 10, 12, 14, 16, 18, 20, 24, 28, 32, 40, 64] {
+        let mut few = Command::new("prlimit");
+        few.arg(format!("--nofile={most}")).arg(env!("CARGO_BIN_EXE_profiler-sidecar"));
+        quiet(few.args(["top", &pid, "--interval", "50ms"]));
+        let ran = few.output().unwrap();
+        let (told, why) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+        assert!(!told.contains("has ended"), "{most}: {told}");
+        match ran.status.code() {
+            Some(0) => fine += usize::from(!told.contains("is not sampled")),
+            // What loads the program needs a file, too.
+            Some(1 | 127) => {
+                assert!(why.contains("RLIMIT_NOFILE") || why.contains("shared libraries"), "{most}: {why}")
+            }
+            other => panic!("{most}: {other:?}: {why}"),
+        }
+    }
+    assert!(fine > 0);
+}

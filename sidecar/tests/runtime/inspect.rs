@@ -193,7 +193,10 @@ fn what_a_file_lacks_is_said_beside_it() {
     let (pid, bare) = (running.pid().to_string(), off.pid().to_string());
     for (arguments, remark) in [
         (&["heap", &pid, "--max-buckets", "2"][..], " stacks left out, as there are more than asked for\n"),
-        (&["goroutines", &pid, "--max-goroutines", "2"], " goroutines left out, as there are more than asked for\n"),
+        (
+            &["goroutines", &pid, "--max-goroutines", "2"],
+            " goroutines left out, as there are more than asked for, or than a capture may look at\n",
+        ),
         (&["contention", &pid, "--max-buckets", "1"], " stacks left out, as there are more than asked for\n"),
         (&["contention", &bare], "block profiling is off: "),
         (&["contention", &bare, "--mutex"], "mutex profiling is off: "),

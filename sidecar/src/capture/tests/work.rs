@@ -229,7 +229,9 @@ fn a_list_of_dead_goroutines_costs_what_a_list_may_cost() {
     let all = goroutines(&memory, &Text, &VARIABLES, &layout(), 1000).unwrap().unwrap();
     let looked = memory.looked.get();
     assert!((1_000_000..2_000_000).contains(&looked), "{looked}");
-    assert_eq!((all.list.len(), all.broken + all.beyond >= 3_000_000 - looked), (0, true), "{all:?}");
+    // What was not looked at is not told as what cannot be read.
+    assert_eq!((all.list.len(), all.broken), (0, 0), "{all:?}");
+    assert!(all.beyond >= 3_000_000 - looked, "{all:?}");
 }
 
 /// Check that buckets that lie far apart end the list once they have cost what a capture may, which is counted, and that this is the cost of all readings together,
