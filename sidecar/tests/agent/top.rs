@@ -211,7 +211,7 @@ fn few_files_are_said_to_be_few() {
             Some(0) => fine += usize::from(!told.contains("is not sampled")),
             // What loads the program needs a file, too.
             Some(1 | 127) => {
-                assert!(why.contains("RLIMIT_NOFILE") || why.contains("shared libraries"), "{most}: {why}")
+                assert!(why.contains("RLIMIT_NOFILE") || why.contains("shared libraries"), "{most}: {why}");
             }
             other => panic!("{most}: {other:?}: {why}"),
         }
