@@ -18,6 +18,7 @@ mod merge;
 mod order;
 pub mod resource;
 mod sample;
+mod size;
 mod stack;
 mod string;
 mod table;

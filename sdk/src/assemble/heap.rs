@@ -10,6 +10,7 @@ use profiler_proto::hash::Map;
 use profiler_proto::model::{
     AttributeId, AttributeSetId, Dictionary, Kind, LinkId, Profile, ProfileSet, Sample, StackId, Value,
 };
+use profiler_proto::pprof;
 use profiler_proto::resource::Resource;
 
 use super::threads::ThreadLabels;
@@ -20,8 +21,6 @@ use crate::symbolize::Symbolizer;
 
 /// Stands for the stacks that had no room.
 const BEYOND: &str = "[stacks beyond the bound]";
-/// Says to pprof what is shown first.
-const DEFAULT_SAMPLE_TYPE: &str = "profiler.pprof.default_sample_type";
 /// So many types come first that say what was allocated.
 const ALLOCATED: usize = 2;
 /// What a profile says that is made of a dump.
@@ -64,7 +63,11 @@ pub(crate) fn assemble(
         });
         Profile { kind, time_unix_nanos, duration_nanos, attributes, samples: merged(samples) }
     });
-    set_of(profiles.collect(), assembly.dictionary, resource)
+    let mut set = set_of(profiles.collect(), assembly.dictionary, resource);
+    if let Some(first) = window.first.filter(|_| window.knows_allocated) {
+        pprof::show_first(&mut set, first);
+    }
+    set
 }
 
 /// A number for each site by which its parts of an object are rounded: any with the same chance, and the same one for as long as there is the
@@ -155,8 +158,6 @@ fn attributes(window: &HeapWindow, dictionary: &mut Dictionary) -> AttributeSetI
     let mut attributes: Vec<AttributeId> =
         figures.into_iter().map(|(name, figure)| dictionary.attribute(name, whole(figure))).collect();
     attributes.extend(stats.dumps.as_ref().map(|_| dictionary.attribute("profiler.heap.dump", OF_A_DUMP)));
-    let first = window.first.filter(|_| window.knows_allocated);
-    attributes.extend(first.map(|first| dictionary.attribute(DEFAULT_SAMPLE_TYPE, first)));
     dictionary.attribute_set(attributes)
 }
 

@@ -42,7 +42,7 @@ pub use labels::Labels;
 pub use loaded::Loaded;
 pub use memory::Memory;
 pub use periodic::{Captured, Periodic, What};
-pub use room::{Room, Taken, bytes_of};
+pub use room::{Room, Taken};
 pub use source::{Bounds, Code as Place, Source, unreadable};
 pub use stack::{End, Pc};
 pub use variables::{Code, Function, Variables};

@@ -5,9 +5,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use profiler_proto::ProfileSet;
-use profiler_proto::model::Dictionary;
-
 /// What nobody has taken, in bytes. Clones are the same room.
 #[derive(Debug, Clone)]
 pub struct Room(Arc<AtomicUsize>);
@@ -35,20 +32,6 @@ impl Room {
         Some(Taken { room: self.clone(), bytes })
     }
 }
-
-/// What a set takes, about: what there is much of in one.
-#[must_use]
-pub fn bytes_of(set: &ProfileSet) -> usize {
-    let Dictionary { strings, functions, locations, stacks, attributes, attribute_sets, .. } = &set.dictionary;
-    let samples = set.profiles.iter().map(|profile| size_of_val(&profile.samples[..])).sum::<usize>();
-    let stacks = stacks.iter().map(|stack| BESIDE + size_of_val(&*stack.locations)).sum::<usize>();
-    let locations = locations.iter().map(|location| BESIDE + size_of_val(&*location.lines)).sum::<usize>();
-    let strings = strings.iter().map(|text| BESIDE + text.len()).sum::<usize>();
-    samples + stacks + locations + strings + BESIDE * (functions.len() + attributes.len() + attribute_sets.len())
-}
-
-/// What an element of a table takes beside what is counted.
-const BESIDE: usize = 64;
 
 impl Drop for Taken {
     fn drop(&mut self) {

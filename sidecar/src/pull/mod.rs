@@ -22,10 +22,10 @@ use profiler_proto::{Limits, ProfileSet, hash, pprof};
 use tokio::sync::Semaphore;
 
 pub use self::endpoint::Endpoint;
-use self::peer::{Body, Peer, Room, Unanswered};
+use self::peer::{Body, Peer, Permits, Unanswered};
 pub use self::tls::Tls;
 use self::totals::Totals;
-use crate::capture::{self, Taken, What, bytes_of};
+use crate::capture::{Room, Taken, What};
 use crate::error::Error;
 
 /// How long a snapshot may take; of a CPU profile, beyond its seconds.
@@ -96,14 +96,14 @@ pub struct Puller {
 /// What endpoints take turns at: each is asked by itself, and hangs by itself; large answers wait for each other, and one is decoded. What all of them keep has one bound.
 #[derive(Debug)]
 pub struct Turns {
-    room: Room,
+    permits: Permits,
     decoding: Semaphore,
-    kept: capture::Room,
+    kept: Room,
 }
 
 impl Default for Turns {
     fn default() -> Self {
-        Self { room: Room::default(), decoding: Semaphore::new(1), kept: capture::Room::of(MOST_KEPT) }
+        Self { permits: Permits::default(), decoding: Semaphore::new(1), kept: Room::of(MOST_KEPT) }
     }
 }
 
@@ -158,12 +158,12 @@ impl Puller {
         let unknown = |Unanswered { why, .. }| {
             Error::new(self.peer.name(), why, "see whether the name is right, and whom names are asked of")
         };
-        self.peer.locate(PATIENCE, &self.turns.room).await.map_err(unknown)
+        self.peer.locate(PATIENCE, &self.turns.permits).await.map_err(unknown)
     }
 
     /// The name that the program calls itself by: the last part of its first argument.
     pub async fn name(&self) -> Option<String> {
-        let answer = self.peer.get("/debug/pprof/cmdline", PATIENCE, &self.turns.room).await.ok()?;
+        let answer = self.peer.get("/debug/pprof/cmdline", PATIENCE, &self.turns.permits).await.ok()?;
         let first = answer.bytes.split(|byte| *byte == 0).next()?;
         let name = String::from_utf8_lossy(first.rsplit(|byte| *byte == b'/').next()?).into_owned();
         (!name.is_empty() && name.len() <= 255 && !name.contains(char::is_control)).then_some(name)
@@ -171,7 +171,7 @@ impl Puller {
 
     /// Whether profiles are served there at all.
     pub async fn is_there(&self) -> bool {
-        let index = self.peer.get("/debug/pprof/", PROBED, &self.turns.room).await;
+        let index = self.peer.get("/debug/pprof/", PROBED, &self.turns.permits).await;
         index.is_ok_and(|body| body.bytes.windows(9).any(|window| window == b"goroutine"))
     }
 
@@ -207,10 +207,10 @@ impl Puller {
     /// What is answered, and the room that it takes.
     async fn one(&mut self, of: Asked, began: u64) -> Result<(ProfileSet, Taken), Unanswered> {
         let turns = Arc::clone(&self.turns);
-        let body = self.peer.get(&of.path(), of.patience(self.patience), &turns.room).await?;
+        let body = self.peer.get(&of.path(), of.patience(self.patience), &turns.permits).await?;
         let _decoding = turns.decoding.acquire().await?;
         let mut set = tokio::task::spawn_blocking(move || decode(&body)).await??;
-        let kept = turns.kept.take(bytes_of(&set)).ok_or_else(no_room)?;
+        let kept = turns.kept.take(set.memory_bytes()).ok_or_else(no_room)?;
         let totals = match of {
             Asked::Kept(What::Heap) => Some(&mut self.allocated),
             Asked::Kept(What::Block) => Some(&mut self.blocked),
@@ -369,8 +369,8 @@ mod tests {
             let body = pprof::encode(&set);
             let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", body.len());
             let answer = [head.as_bytes(), &body].concat().leak();
-            let needed = bytes_of(&pprof::decode(&body, &LIMITS).unwrap());
-            let turns = Arc::new(Turns { kept: capture::Room::of(needed * 3 / 2), ..Turns::default() });
+            let needed = pprof::decode(&body, &LIMITS).unwrap().memory_bytes();
+            let turns = Arc::new(Turns { kept: Room::of(needed * 3 / 2), ..Turns::default() });
             let ([mut first, mut second], asked) =
                 ([served(answer, &turns).await.0, served(answer, &turns).await.0], [Asked::Kept(What::Goroutines)]);
             let resource = Resource::new();

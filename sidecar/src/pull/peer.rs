@@ -1,7 +1,7 @@
 //! One request to a program that serves profiles, over a connection of its own.
 //!
 //! In: an [`Endpoint`] and a path. Out: the body of the answer, bounded in time and bytes, or why there is none, for people. HTTP/1.1 over TCP or TLS;
-//! redirects are not followed, proxies not used. Whoever says nothing holds nothing that others need: [`Room`] is for what is large, and for names that are
+//! redirects are not followed, proxies not used. Whoever says nothing holds nothing that others need: [`Permits`] is for what is large, and for names that are
 //! looked up. On the main thread's runtime.
 
 use std::net::{SocketAddr, ToSocketAddrs as _};
@@ -37,12 +37,12 @@ const NAMES_AT_ONCE: usize = 2;
 
 /// What those who are asked have together.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct Permits {
     large: Arc<Semaphore>,
     names: Arc<Semaphore>,
 }
 
-impl Default for Room {
+impl Default for Permits {
     fn default() -> Self {
         let [large, names] = [LARGE_AT_ONCE, NAMES_AT_ONCE].map(|places| Arc::new(Semaphore::new(places)));
         Self { large, names }
@@ -108,11 +108,11 @@ impl Peer {
     ///
     /// # Errors
     /// Why it is nowhere.
-    pub(super) async fn locate(&self, within: Duration, room: &Room) -> Result<Vec<SocketAddr>, Unanswered> {
+    pub(super) async fn locate(&self, within: Duration, permits: &Permits) -> Result<Vec<SocketAddr>, Unanswered> {
         self.located.lock().unwrap_or_else(PoisonError::into_inner).clear();
         let late = || Unanswered::late(format!("its name is not found within {within:?}"));
         let until = Instant::now() + within;
-        let mut all = timeout_at(until, self.addresses(room)).await.unwrap_or_else(|_| Err(late()))?;
+        let mut all = timeout_at(until, self.addresses(permits)).await.unwrap_or_else(|_| Err(late()))?;
         let is_local = all.first().is_some_and(|first| is_ours(first.ip()));
         all.retain(|address| is_ours(address.ip()) == is_local);
         self.located.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&all);
@@ -127,28 +127,28 @@ impl Peer {
     ///
     /// # Errors
     /// Why there is no such answer.
-    pub(super) async fn get(&self, path: &str, within: Duration, room: &Room) -> Result<Body, Unanswered> {
+    pub(super) async fn get(&self, path: &str, within: Duration, permits: &Permits) -> Result<Body, Unanswered> {
         let late = || Unanswered::late(format!("no answer within {within:?}"));
         let until = Instant::now() + within;
-        let mut answer = timeout_at(until, self.ask(path, room)).await.unwrap_or_else(|_| Err(late()))?;
+        let mut answer = timeout_at(until, self.ask(path, permits)).await.unwrap_or_else(|_| Err(late()))?;
         let is_read = timeout_at(until, answer.read(SMALL)).await.unwrap_or_else(|_| Err(late()))?;
         if is_read {
             return answer.body(None);
         }
-        let place = Arc::clone(&room.large).acquire_owned().await?;
+        let place = Arc::clone(&permits.large).acquire_owned().await?;
         let until = Instant::now() + within;
         timeout_at(until, answer.read(MOST_BYTES)).await.unwrap_or_else(|_| Err(late()))?;
         answer.body(Some(place))
     }
 
-    async fn ask(&self, path: &str, room: &Room) -> Result<Answer, Unanswered> {
+    async fn ask(&self, path: &str, permits: &Permits) -> Result<Answer, Unanswered> {
         let Endpoint { base, headers, .. } = &self.endpoint;
         let mut request = Request::get(format!("{base}{path}")).header(header::HOST, self.endpoint.authority());
         for (name, value) in headers {
             request = request.header(name, value);
         }
         let request = request.body(Empty::<Bytes>::new())?;
-        let tcp = TcpStream::connect(&self.addresses(room).await?[..]).await?;
+        let tcp = TcpStream::connect(&self.addresses(permits).await?[..]).await?;
         match &self.tls {
             None => Answer::to(request, tcp).await,
             Some(tls) => {
@@ -161,7 +161,7 @@ impl Peer {
 
     /// Where it is: on this machine, where others look who it is. A name that is looked up can take as long as its servers like, on a thread that cannot be called
     /// off: it has its place as long.
-    async fn addresses(&self, room: &Room) -> Result<Vec<SocketAddr>, Unanswered> {
+    async fn addresses(&self, permits: &Permits) -> Result<Vec<SocketAddr>, Unanswered> {
         let (Endpoint { host, port, .. }, local) = (&self.endpoint, self.endpoint.local());
         let located = self.located.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if !located.is_empty() || !local.is_empty() {
@@ -170,7 +170,7 @@ impl Peer {
         if let Ok(ip) = host.parse() {
             return Ok(vec![SocketAddr::new(ip, *port)]);
         }
-        let (name, place) = ((host.clone(), *port), Arc::clone(&room.names).acquire_owned().await?);
+        let (name, place) = ((host.clone(), *port), Arc::clone(&permits.names).acquire_owned().await?);
         let look_up = move || {
             let found = name.to_socket_addrs().map(Vec::from_iter);
             drop(place);
@@ -264,8 +264,8 @@ mod tests {
             if text.is_empty() { std::future::pending::<()>().await } else { answer(stream, text).await }
         };
         let peer = Peer::new(&endpoint).unwrap();
-        let room = Room::default();
-        let asking = async { peer.get("/", within, &room).await.map(|body| body.bytes) };
+        let permits = Permits::default();
+        let asking = async { peer.get("/", within, &permits).await.map(|body| body.bytes) };
         tokio::select! {
             answer = asking => answer,
             () = async { serving.await; std::future::pending::<()>().await } => Ok(Bytes::new()),
@@ -326,7 +326,7 @@ mod tests {
             for host in ["localhost", "[::]", "0.0.0.0", "127.0.0.1", "[::1]"] {
                 let endpoint = Endpoint::new(&format!("http://{host}:{port}")).unwrap();
                 let first = if endpoint.local()[0].is_ipv4() { "4" } else { "6" };
-                let answer = Peer::new(&endpoint).unwrap().get("/", LONG, &Room::default()).await.unwrap();
+                let answer = Peer::new(&endpoint).unwrap().get("/", LONG, &Permits::default()).await.unwrap();
                 assert_eq!(answer.bytes, first, "{host}");
             }
         });
@@ -336,11 +336,11 @@ mod tests {
     #[test]
     fn large_answers_wait_for_each_other_and_small_ones_do_not() {
         run(async {
-            let room = Arc::new(Room::default());
+            let permits = Arc::new(Permits::default());
             let large = [&b"HTTP/1.1 200 OK\r\ncontent-length: 9999999\r\n\r\n"[..], &vec![7; 2 * SMALL]].concat();
             let mut hung = JoinSet::new();
             for _ in 0..2 * LARGE_AT_ONCE {
-                let (room, large) = (Arc::clone(&room), large.clone());
+                let (permits, large) = (Arc::clone(&permits), large.clone());
                 hung.spawn(async move {
                     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
                     let endpoint = Endpoint::new(&format!("http://{}", listener.local_addr().unwrap())).unwrap();
@@ -350,11 +350,11 @@ mod tests {
                         drop(stream.write_all(&large).await);
                         std::future::pending::<()>().await;
                     };
-                    tokio::select! { answer = peer.get("/", Duration::from_secs(600), &room) => drop(answer), () = serving => {} }
+                    tokio::select! { answer = peer.get("/", Duration::from_secs(600), &permits) => drop(answer), () = serving => {} }
                 });
             }
             let until = Instant::now() + LONG;
-            while room.large.available_permits() > 0 {
+            while permits.large.available_permits() > 0 {
                 assert!(Instant::now() < until);
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
@@ -365,7 +365,7 @@ mod tests {
                 answer(stream, b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello").await;
             });
             let peer = Peer::new(&endpoint).unwrap();
-            let small = tokio::time::timeout(LONG, peer.get("/", LONG, &room))
+            let small = tokio::time::timeout(LONG, peer.get("/", LONG, &permits))
                 .await
                 .expect("it waits for those that are large");
             assert_eq!(small.unwrap().bytes, "hello");

@@ -138,7 +138,7 @@ mod tests {
     use tokio_rustls::rustls::server::WebPkiClientVerifier;
 
     use super::super::Endpoint;
-    use super::super::peer::{Peer, Room};
+    use super::super::peer::{Peer, Permits};
     use super::*;
 
     const LONG: Duration = Duration::from_secs(60);
@@ -210,7 +210,7 @@ mod tests {
         runtime.block_on(async {
             let port = serve(&ours, &our_issuer).await;
             let endpoint = Endpoint::new(&format!("https://127.0.0.1:{port}")).unwrap();
-            let room = Room::default();
+            let room = Permits::default();
             let asked = async |tls: &Tls| {
                 let peer = Peer::new(&endpoint.clone().over(tls.clone()).unwrap()).unwrap();
                 peer.get("/", LONG, &room).await.map(|body| body.bytes)

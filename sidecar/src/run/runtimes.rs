@@ -11,7 +11,7 @@ use profiler_proto::{ProfileSet, pprof};
 
 use crate::capture::heap::State;
 use crate::capture::profile::{Builder, Window};
-use crate::capture::{Bounds, Source, bytes_of};
+use crate::capture::{Bounds, Source};
 use crate::clock::unix_nanos;
 use crate::discover::{Kind, Target};
 use crate::error::Error;
@@ -77,7 +77,7 @@ struct Gathered {
 impl Gathered {
     /// Adds one; where it is not alone, within the bound.
     fn add(&mut self, set: ProfileSet) -> Result<(), CaptureError> {
-        self.bytes += bytes_of(&set);
+        self.bytes += set.memory_bytes();
         if self.bytes > MOST_BYTES && !self.sets.is_empty() {
             return Err(CaptureError::TooMuch);
         }
@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn all_together_have_a_bound_and_one_alone_has_none() {
         let (large, small) = (set(2_000_000), set(10));
-        assert!(bytes_of(&large) > MOST_BYTES && bytes_of(&small) < 10_000);
+        assert!(large.memory_bytes() > MOST_BYTES && small.memory_bytes() < 10_000);
         let mut all = Gathered::default();
         assert_eq!(all.add(large.clone()), Ok(()));
         assert_eq!(all.add(small.clone()), Err(CaptureError::TooMuch));

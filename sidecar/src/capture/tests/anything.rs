@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::{Forged, Text, VARIABLES};
+use super::{Forged, VARIABLES, program};
 use crate::capture::RuntimeFigures;
 use crate::capture::contention::{self, contention};
 use crate::capture::figures::figures;
@@ -23,13 +23,13 @@ proptest! {
     ) {
         let memory = Forged::default().with(0, &words);
         let layout = layouts::of(minor).unwrap();
-        let heap = heap(&memory, &Text, &VARIABLES, &layout, 50).unwrap();
+        let heap = heap(&memory, &program(), &VARIABLES, &layout, 50).unwrap();
         prop_assert!(heap.is_none_or(|heap| heap.records.len() <= 50));
-        let all = goroutines(&memory, &Text, &VARIABLES, &layout, 50).unwrap();
+        let all = goroutines(&memory, &program(), &VARIABLES, &layout, 50).unwrap();
         prop_assert!(all.is_none_or(|all| all.list.len() <= 50));
         let variables = Variables { ticks: Some(0x400), ..VARIABLES };
         for kind in [contention::Kind::Block, contention::Kind::Mutex] {
-            let contention = contention(&memory, &Text, &variables, &layout, (kind, 50, &Speed::default())).unwrap();
+            let contention = contention(&memory, &program(), &variables, &layout, (kind, 50, &Speed::default())).unwrap();
             prop_assert!(contention.is_none_or(|contention| contention.records.len() <= 50));
         }
         let figures = figures(&memory, &Variables { collections: Some(0), ..VARIABLES }).unwrap();

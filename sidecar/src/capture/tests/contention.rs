@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use super::{Forged, Text, VARIABLES, layout};
+use super::{Forged, VARIABLES, layout, program};
 use crate::capture::Memory;
 use crate::capture::contention::{Kind, contention};
 use crate::capture::ticks::Speed;
@@ -24,7 +24,7 @@ fn contention_counts_events_and_time() {
         .with(0x20000, &bucket(bucket::MUTEX, &[u64::MAX, 0x1010], 7.5, 1_000));
     let variables = Variables { ticks: Some(0x400), ..VARIABLES };
     let read =
-        |kind| contention(&memory, &Text, &variables, &layout(), (kind, 10, &Speed::default())).unwrap().unwrap();
+        |kind| contention(&memory, &program(), &variables, &layout(), (kind, 10, &Speed::default())).unwrap().unwrap();
     let block = read(Kind::Block);
     assert_eq!((block.rate, block.records[0].count, block.delay_nanos(&block.records[0])), (1, 1, 2_000_000_000));
     let mutex = read(Kind::Mutex);
@@ -43,7 +43,7 @@ fn counts_that_cannot_be_are_left_out() {
         memory = memory.with(at, &[0, next, bucket::BLOCK, 0, 0, 1, 0x1010, count.to_bits(), ticks]);
     }
     let asked = (Kind::Block, 10, &Speed::default());
-    let read = contention(&memory.with(0x400, &[0, 0, 0, 2_000_000_000]), &Text, &VARIABLES, &layout(), asked);
+    let read = contention(&memory.with(0x400, &[0, 0, 0, 2_000_000_000]), &program(), &VARIABLES, &layout(), asked);
     let read = read.unwrap().unwrap();
     assert_eq!((read.walk.taken, read.walk.implausible, read.records.len()), (1, 5, 1));
     assert_eq!((read.records[0].count, read.records[0].ticks), (2, 7));
@@ -72,7 +72,7 @@ fn ticks_become_time_by_one_speed_as_long_as_a_process_runs() {
     let (variables, speed) = (Variables { ticks: Some(0x400), ..VARIABLES }, Speed::default());
     for _ in 0..3 {
         let asked = (Kind::Block, 10, &speed);
-        let read = contention(&memory, &Text, &variables, &layout(), asked).unwrap().unwrap();
+        let read = contention(&memory, &program(), &variables, &layout(), asked).unwrap().unwrap();
         assert_eq!((read.records[0].ticks, read.delay_nanos(&read.records[0])), (3_000_000_000, 3_000_000_000));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use super::{Forged, Text, VARIABLES, layout};
+use super::{Forged, VARIABLES, layout, program};
 use crate::capture::Memory;
 use crate::capture::heap::{Amount, State, heap};
 use crate::capture::variables::Variables;
@@ -17,7 +17,7 @@ fn roots(mbuckets: u64, rate: u64) -> Forged {
 #[test]
 fn a_heap_is_unsampled_as_go_does() {
     let memory = roots(0x10000, 524_288).heap_bucket(0x10000, 0, &[0x1010, 0x1f10], [4, 1, 2048, 512]);
-    let heap = heap(&memory, &Text, &VARIABLES, &layout(), 10).unwrap().unwrap();
+    let heap = heap(&memory, &program(), &VARIABLES, &layout(), 10).unwrap().unwrap();
     assert_eq!((heap.state, heap.rate, heap.walk.taken, heap.torn), (State::Collected, 524_288, 1, 0));
     let record = &heap.records[0];
     assert_eq!((&*record.stack, record.size), (&[0x1010, 0x1f10][..], 512));
@@ -38,7 +38,7 @@ fn a_part_without_figures_is_no_heap_without_a_collection() {
             .with(0x20000, &[&header[..], &future].concat())
             .heap_bucket(0x30000, 0, &[0x1010], [4, 1, 2048, 512])
             .with(0x1_0000 + collections::COUNT as u64, &[collections]);
-        let heap = heap(&memory, &Text, &VARIABLES, &layout(), 1).unwrap().unwrap();
+        let heap = heap(&memory, &program(), &VARIABLES, &layout(), 1).unwrap().unwrap();
         assert_eq!((heap.state, heap.walk.taken, heap.walk.beyond), (state, 1, 1), "{collections}");
     }
 }
@@ -48,7 +48,7 @@ fn a_part_without_figures_is_no_heap_without_a_collection() {
 fn who_publishes_is_looked_at() {
     let memory = roots(0x10000, 524_288).heap_bucket(0x10000, 0, &[0x1010], [4, 1, 2048, 512]).with(0x400, &[0, 1]);
     for (publishing, is_mixed) in [(None, true), (Some(0x400), false), (Some(0x408), true)] {
-        let heap = heap(&memory, &Text, &Variables { publishing, ..VARIABLES }, &layout(), 10).unwrap().unwrap();
+        let heap = heap(&memory, &program(), &Variables { publishing, ..VARIABLES }, &layout(), 10).unwrap().unwrap();
         assert_eq!((heap.mixed, heap.walk.taken), (is_mixed, 1), "{publishing:x?}");
     }
 }
@@ -58,7 +58,7 @@ fn without_a_collection_all_allocations_count() {
     let future = [0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 1024, 0, 1, 1, 512, 512];
     let header = [0, 0, bucket::MEMORY, 0, 512, 1, 0x1010];
     let memory = roots(0x10000, 524_288).with(0x10000, &[&header[..], &future].concat());
-    let heap = heap(&memory, &Text, &VARIABLES, &layout(), 10).unwrap().unwrap();
+    let heap = heap(&memory, &program(), &VARIABLES, &layout(), 10).unwrap().unwrap();
     assert_eq!(heap.state, State::NoCollection);
     assert_eq!((heap.records[0].allocated.objects, heap.records[0].in_use.objects), (3, 2));
 }
@@ -91,7 +91,7 @@ fn a_first_collection_meanwhile_counts_once() {
     for from in 1..16 {
         let stages = vec![(0, stage(nothing, all)), (from, stage(all, all)), (from + 1, stage(all, nothing))];
         let memory = Passing { stages, reads: Cell::new(0) };
-        let heap = heap(&memory, &Text, &VARIABLES, &layout(), 10).unwrap().unwrap();
+        let heap = heap(&memory, &program(), &VARIABLES, &layout(), 10).unwrap().unwrap();
         let record = &heap.records[0];
         assert_eq!((record.allocated.objects, record.in_use.objects), (3, 2), "{from}: {:?}", heap.state);
         states.push(heap.state);
@@ -112,7 +112,7 @@ fn what_was_collected_is_known_where_nothing_is_published() {
     ] {
         let memory = roots(list, 524_288).with(0x20000, &[&header[..], &future].concat());
         let memory = memory.with(0x10000 + collections::COUNT as u64, &[collected]);
-        let heap = heap(&memory, &Text, &VARIABLES, &layout(), 10).unwrap().unwrap();
+        let heap = heap(&memory, &program(), &VARIABLES, &layout(), 10).unwrap().unwrap();
         assert_eq!((heap.state, heap.records.len()), (expected, usize::from(list > 0)));
         assert!(heap.records.iter().all(|record| record.allocated.objects == 3));
     }
@@ -122,13 +122,13 @@ fn what_was_collected_is_known_where_nothing_is_published() {
 #[test]
 fn a_list_that_cannot_be_read_is_not_an_empty_one() {
     let memory = roots(0xdead_0000_0000, 524_288).with(0x10000 + collections::COUNT as u64, &[3]);
-    let heap = heap(&memory, &Text, &VARIABLES, &layout(), 10).unwrap().unwrap();
+    let heap = heap(&memory, &program(), &VARIABLES, &layout(), 10).unwrap().unwrap();
     assert_eq!((heap.state, heap.records.len(), heap.walk.broken), (State::Collected, 0, 1));
 }
 
 #[test]
 fn a_heap_that_is_off_is_not_an_empty_one() {
-    let heap = heap(&roots(0, 0), &Text, &VARIABLES, &layout(), 10).unwrap().unwrap();
+    let heap = heap(&roots(0, 0), &program(), &VARIABLES, &layout(), 10).unwrap().unwrap();
     assert_eq!((heap.state, heap.records.len()), (State::Unlinked, 0));
 }
 
@@ -137,7 +137,7 @@ fn a_heap_that_is_off_is_not_an_empty_one() {
 fn a_heap_that_was_left_out_is_none() {
     for record in [[4, 1, 2048, 512], [0; 4]] {
         let memory = roots(0x10000, 0).heap_bucket(0x10000, 0, &[0x1010, 0x1f10], record);
-        let heap = heap(&memory, &Text, &VARIABLES, &layout(), 10).unwrap().unwrap();
+        let heap = heap(&memory, &program(), &VARIABLES, &layout(), 10).unwrap().unwrap();
         assert_eq!((heap.state, heap.rate, heap.records.len()), (State::Unlinked, 0, 0));
     }
 }
@@ -146,7 +146,7 @@ fn a_heap_that_was_left_out_is_none() {
 fn a_list_that_runs_in_a_circle_ends() {
     let memory = roots(0x10000, 1).heap_bucket(0x10000, 0x20000, &[0x1010], [1, 0, 512, 0]);
     let memory = memory.heap_bucket(0x20000, 0x10000, &[0x1020], [1, 0, 512, 0]);
-    let heap = heap(&memory, &Text, &VARIABLES, &layout(), 1_000_000).unwrap().unwrap();
+    let heap = heap(&memory, &program(), &VARIABLES, &layout(), 1_000_000).unwrap().unwrap();
     assert_eq!((heap.walk.taken, heap.walk.broken, heap.records.len()), (2, 1, 2));
 }
 
@@ -159,7 +159,7 @@ fn what_is_left_out_is_counted() {
         memory = memory.heap_bucket(0x10000 + number * 0x1000, next, &[0x1010], [1, 0, 512, 0]);
     }
     for most in [2, 0] {
-        let heap = heap(&memory, &Text, &VARIABLES, &layout(), most).unwrap().unwrap();
+        let heap = heap(&memory, &program(), &VARIABLES, &layout(), most).unwrap().unwrap();
         assert_eq!((heap.walk.taken, heap.walk.beyond, heap.walk.broken), (most as u64, 50 - most as u64, 0));
         assert_eq!(heap.state, State::Collected, "{most}");
     }
@@ -173,7 +173,7 @@ fn a_circle_beyond_the_bound_ends() {
         let at = 0x10000 + number * 0x1000;
         memory = memory.heap_bucket(at, if number == 19 { 0x18000 } else { at + 0x1000 }, &[0x1010], [1, 0, 512, 0]);
     }
-    let heap = heap(&memory, &Text, &VARIABLES, &layout(), 5).unwrap().unwrap();
+    let heap = heap(&memory, &program(), &VARIABLES, &layout(), 5).unwrap().unwrap();
     assert_eq!((heap.walk.taken, heap.walk.broken), (5, 1));
     assert!((15..50).contains(&heap.walk.beyond), "{:?}", heap.walk);
 }
@@ -186,7 +186,7 @@ fn lists_into_nowhere_and_lengths_that_cannot_be_are_counted() {
     let odd = roots(0x10001, 1);
     let other = roots(0x10000, 1).with(0x10000, &[0, 0, bucket::BLOCK, 0, 512, 1]);
     for (memory, taken) in [(nowhere, 1), (deep, 0), (last, 0), (odd, 0), (other, 0)] {
-        let heap = heap(&memory, &Text, &VARIABLES, &layout(), 100).unwrap().unwrap();
+        let heap = heap(&memory, &program(), &VARIABLES, &layout(), 100).unwrap().unwrap();
         assert_eq!((heap.walk.taken, heap.walk.broken), (taken, 1));
     }
 }
@@ -195,7 +195,7 @@ fn lists_into_nowhere_and_lengths_that_cannot_be_are_counted() {
 fn stacks_that_are_no_code_are_left_out_and_torn_records_too() {
     let memory = roots(0x10000, 1).heap_bucket(0x10000, 0x20000, &[0x1010, 0x9999], [1, 0, 512, 0]);
     let memory = memory.heap_bucket(0x20000, 0, &[0x1010], [1, 2, 512, 1024]);
-    let heap = heap(&memory, &Text, &VARIABLES, &layout(), 100).unwrap().unwrap();
+    let heap = heap(&memory, &program(), &VARIABLES, &layout(), 100).unwrap().unwrap();
     assert_eq!((heap.walk.taken, heap.walk.foreign, heap.torn), (1, 1, 1));
     assert_eq!(heap.records[0].in_use, Amount::default());
 }
@@ -207,7 +207,7 @@ fn what_is_beyond_the_bound_is_counted() {
         let at = 0x10000 + number * 0x1000;
         memory = memory.heap_bucket(at, if number == 19 { 0 } else { at + 0x1000 }, &[0x1010], [1, 0, 512, 0]);
     }
-    let heap = heap(&memory, &Text, &VARIABLES, &layout(), 5).unwrap().unwrap();
+    let heap = heap(&memory, &program(), &VARIABLES, &layout(), 5).unwrap().unwrap();
     assert_eq!((heap.walk.taken, heap.walk.beyond, heap.records.len()), (5, 15, 5));
 }
 
@@ -220,12 +220,12 @@ fn figures_that_cannot_be_are_left_out() {
     for active in cases {
         let memory = roots(0x10000, 1).heap_bucket(0x10000, 0x20000, &[0x1010], active);
         let memory = memory.heap_bucket(0x20000, 0, &[0x1010], [3, 1, 1536, 512]);
-        let heap = heap(&memory, &Text, &VARIABLES, &layout(), 100).unwrap().unwrap();
+        let heap = heap(&memory, &program(), &VARIABLES, &layout(), 100).unwrap().unwrap();
         assert_eq!((heap.walk.taken, heap.walk.implausible, heap.torn, heap.walk.is_whole()), (1, 1, 0, false));
         assert_eq!((heap.records.len(), heap.records[0].in_use), (1, Amount { objects: 2, bytes: 1024 }));
     }
     let memory = roots(0x10000, 1).heap_bucket(0x10000, 0, &[0x1010], [3, 1, 1 << 50, 512]);
-    let heap = heap(&memory, &Text, &VARIABLES, &layout(), 100).unwrap().unwrap();
+    let heap = heap(&memory, &program(), &VARIABLES, &layout(), 100).unwrap().unwrap();
     assert_eq!((heap.torn, heap.records[0].allocated), (1, Amount { objects: 3, bytes: 1536 }));
 }
 
@@ -233,6 +233,6 @@ fn figures_that_cannot_be_are_left_out() {
 #[test]
 fn a_rate_below_zero_is_off() {
     let memory = roots(0x10000, u64::MAX).heap_bucket(0x10000, 0, &[0x1010], [1, 0, 512, 0]);
-    let heap = heap(&memory, &Text, &VARIABLES, &layout(), 10).unwrap().unwrap();
+    let heap = heap(&memory, &program(), &VARIABLES, &layout(), 10).unwrap().unwrap();
     assert_eq!((heap.rate, heap.state), (0, State::Unlinked));
 }

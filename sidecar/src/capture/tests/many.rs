@@ -1,6 +1,6 @@
 //! More than may be captured: bounds of a capture in goroutines and in bytes.
 
-use super::{Forged, Text, VARIABLES, goroutine, layout};
+use super::{Forged, VARIABLES, goroutine, layout, program};
 use crate::capture::Memory;
 use crate::capture::goroutines::goroutines;
 use crate::go::layouts::status;
@@ -64,7 +64,7 @@ fn those_that_live_are_found_behind_any_number_of_dead_ones() {
         memory = memory.with(*address, &goroutine(number as u64, state, (0x80000, 0x80100), (0x1010, 0x80040)));
     }
     for (most, beyond) in [(3, 2), (5, 0), (100, 0)] {
-        let all = goroutines(&memory, &Text, &VARIABLES, &layout(), most).unwrap().unwrap();
+        let all = goroutines(&memory, &program(), &VARIABLES, &layout(), most).unwrap().unwrap();
         let ids: Vec<u64> = all.list.iter().map(|goroutine| goroutine.id).collect();
         let living: Vec<u64> = (195..200).take(most).collect();
         assert_eq!((ids, all.beyond, all.broken), (living, beyond, 0));
@@ -75,7 +75,7 @@ fn those_that_live_are_found_behind_any_number_of_dead_ones() {
 #[test]
 fn a_capture_is_bounded_in_bytes() {
     let different = Many { count: 2200, is_same: false };
-    let all = goroutines(&different, &Text, &VARIABLES, &layout(), 100_000).unwrap().unwrap();
+    let all = goroutines(&different, &program(), &VARIABLES, &layout(), 100_000).unwrap().unwrap();
     let with_stack = all.list.iter().filter(|goroutine| !goroutine.stack.is_empty());
     let bytes: usize = with_stack.clone().map(|goroutine| size_of_val(&*goroutine.stack)).sum();
     assert_eq!((all.list.len(), all.broken, all.changed), (2200, 0, 0));
@@ -83,7 +83,7 @@ fn a_capture_is_bounded_in_bytes() {
     assert!(all.over_bytes > 0 && bytes > 30 << 20 && bytes <= 32 << 20, "{bytes} {}", all.over_bytes);
 
     let same = Many { count: 200, is_same: true };
-    let all = goroutines(&same, &Text, &VARIABLES, &layout(), 100_000).unwrap().unwrap();
+    let all = goroutines(&same, &program(), &VARIABLES, &layout(), 100_000).unwrap().unwrap();
     let stack = &all.list[0].stack;
     assert_eq!((all.over_bytes, stack.len()), (0, Many::FRAMES as usize + 1));
     assert!(all.list.iter().all(|goroutine| std::sync::Arc::ptr_eq(&goroutine.stack, stack)));

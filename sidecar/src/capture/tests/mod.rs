@@ -12,6 +12,7 @@ mod sets;
 mod stack;
 mod work;
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -66,12 +67,27 @@ impl Memory for Forged {
     }
 }
 
-/// A program whose functions are 0x100 bytes long from 0x1000 to 0x2000, with frames of 16 bytes; the last is the outermost one.
-struct Text;
+/// A program whose functions are 0x100 bytes long from 0x1000 to 0x2000; the last is the outermost one.
+#[derive(Debug, Clone)]
+struct Program {
+    machine: Machine,
+    /// Bytes of the frame of a function, by where it begins.
+    frame: fn(u64) -> u64,
+    /// The function that a signal's handler enters; 0 is none.
+    injected: u64,
+    /// What it costs to look up a function; what it did so far.
+    cost: u64,
+    looked_up: Cell<u64>,
+}
 
-impl Code for Text {
+/// One of x86_64 with frames of 16 bytes, which costs nothing.
+fn program() -> Program {
+    Program { machine: Machine::X86_64, frame: |_| 16, injected: 0, cost: 0, looked_up: Cell::new(0) }
+}
+
+impl Code for Program {
     fn machine(&self) -> Machine {
-        Machine::X86_64
+        self.machine
     }
 
     fn extent(&self, _: &str) -> Option<Range<u64>> {
@@ -87,12 +103,19 @@ impl Code for Text {
     }
 
     fn function(&self, pc: u64) -> Option<Function> {
-        let function = Function { entry: pc & !0xff, is_top: pc >= 0x1f00, writes_sp: false, is_injected: false };
+        self.looked_up.set(self.looked_up.get() + self.cost);
+        let entry = pc & !0xff;
+        let function =
+            Function { entry, is_top: entry == 0x1f00, writes_sp: false, is_injected: entry == self.injected };
         (0x1000..0x2000).contains(&pc).then_some(function)
     }
 
     fn depth(&self, pc: u64) -> Option<u64> {
-        self.function(pc).map(|_| 16)
+        (0x1000..0x2000).contains(&pc).then(|| (self.frame)(pc & !0xff))
+    }
+
+    fn looked_up(&self) -> u64 {
+        self.looked_up.get()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use super::{Forged, Text, VARIABLES, goroutine, layout};
+use super::{Forged, VARIABLES, goroutine, layout, program};
 use crate::capture::goroutines::goroutines;
 use crate::capture::{Goroutines, Memory};
 use crate::go::layouts::status;
@@ -38,7 +38,7 @@ fn labelled(count: u64, state: u32) -> Forged {
 }
 
 fn captured(memory: Forged, alter: impl Fn(&mut Piece<'_>)) -> Goroutines {
-    goroutines(&Altered(memory, alter), &Text, &VARIABLES, &layout(), 1000).unwrap().unwrap()
+    goroutines(&Altered(memory, alter), &program(), &VARIABLES, &layout(), 1000).unwrap().unwrap()
 }
 
 /// The labels of each goroutine as text.

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use super::{Forged, Text, VARIABLES, goroutine, layout};
+use super::{Forged, VARIABLES, goroutine, layout, program};
 use crate::capture::Memory;
 use crate::capture::goroutines::goroutines;
 use crate::go::layouts::status;
@@ -31,7 +31,7 @@ fn a_goroutine_that_moved_meanwhile_has_no_stack() {
         .with(0x5000, &[0x10000])
         .with(0x10000, &goroutine(7, status::WAITING, (0x80000, 0x80200), (0x1f10, 0x80040)))
         .with(0x80000, &[0x1f20; 64]);
-    let all = goroutines(&Restless(memory, Cell::new(0)), &Text, &VARIABLES, &layout(), 100).unwrap().unwrap();
+    let all = goroutines(&Restless(memory, Cell::new(0)), &program(), &VARIABLES, &layout(), 100).unwrap().unwrap();
     assert_eq!((all.changed, all.list.len(), all.list[0].id, all.list[0].stack.len()), (1, 1, 7, 0));
 }
 
@@ -78,7 +78,7 @@ fn waiting() -> Forged {
 fn a_goroutine_that_parks_again_at_the_same_place_is_not_shown_as_it_ran() {
     let torn = [&[0; 10][..], &[0x1510, 0, 0, 0x1f90], &[0; 18]].concat();
     let memory = Flicker { memory: waiting(), stack_reads: Cell::new(0), torn: Some(torn), higher: None };
-    let all = goroutines(&memory, &Text, &VARIABLES, &layout(), 100).unwrap().unwrap();
+    let all = goroutines(&memory, &program(), &VARIABLES, &layout(), 100).unwrap().unwrap();
     let addresses: Vec<u64> = all.list[0].stack.iter().map(|pc| pc.address).collect();
     assert_eq!((addresses, all.changed), (vec![0x1010, 0x1110, 0x1f20], 0));
     // Four copies: two that differ, two that do not.
@@ -90,7 +90,7 @@ fn a_goroutine_that_parks_again_at_the_same_place_is_not_shown_as_it_ran() {
 fn a_goroutine_that_ran_meanwhile_is_tried_again() {
     for higher in [layout().g.stops, layout().g.wait_since] {
         let memory = Flicker { memory: waiting(), stack_reads: Cell::new(0), torn: None, higher: Some(higher) };
-        let all = goroutines(&memory, &Text, &VARIABLES, &layout(), 100).unwrap().unwrap();
+        let all = goroutines(&memory, &program(), &VARIABLES, &layout(), 100).unwrap().unwrap();
         assert_eq!((all.list[0].stack.len(), all.changed, memory.stack_reads.get()), (3, 0, 4), "{higher}");
     }
 }
@@ -118,7 +118,7 @@ fn a_list_that_grew_out_of_its_place_is_read_where_it_is_now() {
         .with(0x6000, &[0x10000, 0x20000])
         .with(0x10000, &goroutine(7, status::RUNNING, (0x80000, 0x80100), (0x1010, 0x80040)))
         .with(0x20000, &goroutine(8, status::RUNNING, (0x80000, 0x80100), (0x1010, 0x80040)));
-    let all = goroutines(&Outgrown(memory, Cell::new(0)), &Text, &VARIABLES, &layout(), 100).unwrap().unwrap();
+    let all = goroutines(&Outgrown(memory, Cell::new(0)), &program(), &VARIABLES, &layout(), 100).unwrap().unwrap();
     let ids: Vec<_> = all.list.iter().map(|goroutine| goroutine.id).collect();
     assert_eq!((ids, all.broken), (vec![7, 8], 0));
 }
@@ -129,7 +129,7 @@ fn bounds_that_are_being_written_are_read_again() {
     let torn = layout().g.length();
     let memory = Forged::default().with(0x300, &[0x5000, 1, 1]).with(0x5000, &[0x10000]);
     let memory = memory.with(0x10000, &goroutine(7, status::RUNNING, (0x80000, 0x80100), (0x1010, 0x80040)));
-    let all = goroutines(&Torn(memory, Cell::new(0), torn), &Text, &VARIABLES, &layout(), 100).unwrap().unwrap();
+    let all = goroutines(&Torn(memory, Cell::new(0), torn), &program(), &VARIABLES, &layout(), 100).unwrap().unwrap();
     assert_eq!((all.list.len(), all.broken, all.changed), (1, 0, 0));
 }
 

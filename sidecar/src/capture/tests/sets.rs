@@ -1,6 +1,6 @@
 //! Sets of labels in either form: more of them than are read, and maps that say more than they have.
 
-use super::{Forged, Text, VARIABLES, goroutine, layout};
+use super::{Forged, VARIABLES, goroutine, layout, program};
 use crate::capture::Goroutines;
 use crate::capture::goroutines::goroutines;
 use crate::go::layouts::{Labels, Layout, status};
@@ -15,7 +15,7 @@ fn labelled() -> Forged {
 
 fn captured(memory: &Forged, labels: Labels) -> Goroutines {
     let layout = Layout { labels, ..layout() };
-    goroutines(memory, &Text, &VARIABLES, &layout, 10).unwrap().unwrap()
+    goroutines(memory, &program(), &VARIABLES, &layout, 10).unwrap().unwrap()
 }
 
 /// A pair whose key has so many bytes, and whose value has one.

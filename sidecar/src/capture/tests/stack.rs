@@ -1,47 +1,19 @@
 //! Stacks of arm64, where a call leaves its return address in a register.
 
-use std::ops::Range;
-
-use super::Forged;
+use super::{Forged, Program, program};
 use crate::capture::stack::{Bytes, End, Start, walk};
-use crate::capture::variables::{Code, Function};
 use crate::elf::Machine;
 
-/// As `Text` for arm64: its first function has no frame, the fourth one is entered by a signal's handler, all others have frames of 32 bytes.
-struct Arm;
-
-impl Code for Arm {
-    fn machine(&self) -> Machine {
-        Machine::Aarch64
-    }
-
-    fn extent(&self, _: &str) -> Option<Range<u64>> {
-        None
-    }
-
-    fn symbol(&self, _: &str) -> Option<u64> {
-        None
-    }
-
-    fn data(&self) -> Range<u64> {
-        0..0
-    }
-
-    fn function(&self, pc: u64) -> Option<Function> {
-        let entry = pc & !0xff;
-        let function = Function { entry, is_top: entry == 0x1f00, writes_sp: false, is_injected: entry == 0x1300 };
-        (0x1000..0x2000).contains(&pc).then_some(function)
-    }
-
-    fn depth(&self, pc: u64) -> Option<u64> {
-        self.function(pc).map(|function| if function.entry == 0x1000 { 0 } else { 32 })
-    }
+/// A program of arm64: its first function has no frame, the fourth one is entered by a signal's handler, all others have frames of 32 bytes.
+fn arm() -> Program {
+    let frame = |entry| if entry == 0x1000 { 0 } else { 32 };
+    Program { machine: Machine::Aarch64, frame, injected: 0x1300, ..program() }
 }
 
 /// The stack from `pc` on at 0x8000, with what the link register has; of each frame whether it is one that called.
 fn stack(memory: &Forged, pc: u64, lr: u64) -> (Vec<(u64, bool)>, End) {
     let start = Start { pc, sp: 0x8000, lr, is_call: false };
-    let (stack, end) = walk(&Arm, start, &mut Bytes::new(memory, 0x8000..0x9000, 0, &[])).unwrap();
+    let (stack, end) = walk(&arm(), start, &mut Bytes::new(memory, 0x8000..0x9000, 0, &[])).unwrap();
     (stack.iter().map(|pc| (pc.address, pc.is_return)).collect(), end)
 }
 

@@ -3,13 +3,12 @@
 use std::cell::Cell;
 use std::ops::Range;
 
-use super::{Text, VARIABLES, goroutine, layout};
+use super::{Program, VARIABLES, goroutine, layout, program};
 use crate::capture::goroutines::goroutines;
 use crate::capture::heap::heap;
-use crate::capture::variables::{Code, Function, Variables};
+use crate::capture::variables::{Code as _, Variables};
 use crate::capture::work::Work;
 use crate::capture::{End, Goroutines, Memory};
-use crate::elf::Machine;
 use crate::go::layouts::{bucket, status};
 use crate::target::{Fault, Piece};
 
@@ -45,41 +44,9 @@ impl<W: Fn(&Range<u64>, &mut dyn FnMut(u64, &[u64]))> Memory for Vast<W> {
     }
 }
 
-/// [`Text`] with frames of eight kilobytes and a word, so that each is in bytes of its own; looking up costs what it is told.
-struct Wide {
-    cost: u64,
-    looked_up: Cell<u64>,
-}
-
-impl Code for Wide {
-    fn machine(&self) -> Machine {
-        Text.machine()
-    }
-
-    fn extent(&self, _: &str) -> Option<Range<u64>> {
-        None
-    }
-
-    fn symbol(&self, _: &str) -> Option<u64> {
-        None
-    }
-
-    fn data(&self) -> Range<u64> {
-        0..0
-    }
-
-    fn function(&self, pc: u64) -> Option<Function> {
-        self.looked_up.set(self.looked_up.get() + self.cost);
-        Text.function(pc)
-    }
-
-    fn depth(&self, _: u64) -> Option<u64> {
-        Some(8192)
-    }
-
-    fn looked_up(&self) -> u64 {
-        self.looked_up.get()
-    }
+/// A program with frames of eight kilobytes and a word, so that each is in bytes of its own; looking up costs what it is told.
+fn wide(cost: u64) -> Program {
+    Program { frame: |_| 8192, cost, ..program() }
 }
 
 /// Where goroutines lie, and how far apart they and what they point to are.
@@ -119,7 +86,7 @@ fn forged_frames_cost_what_a_capture_may_cost() {
             write(range.end - 8, &[0x1120]);
         }
     });
-    let code = Wide { cost: 0, looked_up: Cell::new(0) };
+    let code = wide(0);
     let all = goroutines(&memory, &code, &VARIABLES, &layout(), 100_000).unwrap().unwrap();
     assert_eq!((all.list.len(), all.broken, all.changed, all.beyond), (1000, 0, 0, 0));
     let whole = all.list.iter().filter(|goroutine| goroutine.stack.len() == 1024 && goroutine.end == End::Cut).count();
@@ -133,7 +100,7 @@ fn forged_frames_cost_what_a_capture_may_cost() {
 #[test]
 fn tables_without_end_are_looked_through_within_bounds() {
     let memory = Vast::new(|range: &Range<u64>, write: &mut dyn FnMut(u64, &[u64])| many(1000, range, write));
-    let code = Wide { cost: 10 << 20, looked_up: Cell::new(0) };
+    let code = wide(10 << 20);
     let all = goroutines(&memory, &code, &VARIABLES, &layout(), 100_000).unwrap().unwrap();
     assert_eq!(all.list.len(), 1000);
     assert!(all.over_work > 0 && code.looked_up() < 1200 << 20, "{} {}", all.over_work, code.looked_up());
@@ -158,7 +125,7 @@ fn labels_that_point_about_cost_what_labels_may_cost() {
         write(lo + 0x100, &[lo + 0x200, 64]);
         write(lo + 0x200, &pairs);
     });
-    let all = goroutines(&memory, &Text, &VARIABLES, &layout(), 100_000).unwrap().unwrap();
+    let all = goroutines(&memory, &program(), &VARIABLES, &layout(), 100_000).unwrap().unwrap();
     assert_eq!((all.list.len() as u64, all.over_work), (COUNT, 0));
     assert!(all.list.iter().all(|goroutine| goroutine.labels.is_empty() && goroutine.end == End::Root));
     assert_eq!(all.labels_cut + all.labels_changed, COUNT);
@@ -181,7 +148,7 @@ fn of_one_text(count: u64, is_one_set: bool) -> Goroutines {
             _ => {}
         }
     });
-    goroutines(&memory, &Text, &VARIABLES, &layout(), 100_000).unwrap().unwrap()
+    goroutines(&memory, &program(), &VARIABLES, &layout(), 100_000).unwrap().unwrap()
 }
 
 /// Check that labels cost what is done with them, and not only what is read: a text that all sets point to is read once, but told of each.
@@ -226,7 +193,7 @@ impl Memory for Dead {
 #[test]
 fn a_list_of_dead_goroutines_costs_what_a_list_may_cost() {
     let memory = Dead { count: 3_000_000, looked: Cell::new(0) };
-    let all = goroutines(&memory, &Text, &VARIABLES, &layout(), 1000).unwrap().unwrap();
+    let all = goroutines(&memory, &program(), &VARIABLES, &layout(), 1000).unwrap().unwrap();
     let looked = memory.looked.get();
     assert!((1_000_000..2_000_000).contains(&looked), "{looked}");
     // What was not looked at is not told as what cannot be read.
@@ -247,7 +214,7 @@ fn buckets_far_apart_cost_what_a_capture_may_cost() {
         }
     });
     let variables = Variables { publishing: Some(0x108), ..VARIABLES };
-    let heap = heap(&memory, &Text, &variables, &layout(), 1000).unwrap().unwrap();
+    let heap = heap(&memory, &program(), &variables, &layout(), 1000).unwrap().unwrap();
     assert!(heap.mixed);
     assert_eq!((heap.walk.taken, heap.walk.over_work, heap.walk.broken, heap.walk.foreign), (1000, 1, 0, 0));
     assert!(heap.walk.beyond > 10_000 && !heap.walk.is_whole(), "{:?}", heap.walk);
@@ -257,9 +224,9 @@ fn buckets_far_apart_cost_what_a_capture_may_cost() {
 /// Check that names that cost much are looked up as long as there is work for them, and that whoever asks is told when there is none.
 #[test]
 fn names_cost_what_a_capture_may_cost() {
-    let (work, code) = (Work::for_names(), Wide { cost: 10 << 20, looked_up: Cell::new(0) });
+    let (work, code) = (Work::for_names(), wide(10 << 20));
     let named = (0..1000).map_while(|_| work.done(&code, |code| code.function(0x1010))).count();
     assert_eq!((named, work.done(&code, |_| ()), code.looked_up()), (615, None, 615 * (10 << 20)));
-    let (work, known) = (Work::for_names(), Wide { cost: 0, looked_up: Cell::new(0) });
+    let (work, known) = (Work::for_names(), wide(0));
     assert!((0..1_000_000).all(|_| work.done(&known, |code| code.function(0x1010)).is_some()));
 }
