@@ -21,6 +21,8 @@ const STEPS: [u32; 5] = [1, 2, 5, 10, 20];
 const CALM: u32 = 6;
 /// Share of the bound that the next higher rate may be expected to take.
 const ROOM: f64 = 0.8;
+/// Of the bound of memory, the part that samples hold at least where fewer of them help.
+const PART: u64 = 10;
 
 /// What this process used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -112,7 +114,8 @@ impl Governor {
         let is_heavy = too_much > 0;
         let was_heavy = std::mem::replace(&mut self.was_heavy, is_heavy);
         // Names were let go in vain: fewer samples help where they hold as much as that, and there may be fewer.
-        let is_full = is_heavy && was_heavy && usage.held >= too_much && self.step < self.last_step();
+        let is_of_samples = usage.held >= too_much.max(memory / PART);
+        let is_full = is_heavy && was_heavy && is_of_samples && self.step < self.last_step();
         let of_memory = if is_full { 0.0 } else { usage.resident as f64 / memory as f64 };
         self.excess.judge((cpu_percent / bound).max(of_memory));
         let before_hz = self.rate_hz();
@@ -126,7 +129,8 @@ impl Governor {
         } else if is_hot {
             self.calm = 0;
         } else {
-            self.recover(sampling_percent, usage.held, too_much);
+            let is_little = |held: f64| held < ROOM * too_much.max(memory / PART) as f64;
+            self.recover(sampling_percent, |more| too_much == 0 || is_little(usage.held as f64 * more));
         }
         Judgement {
             rate_hz: self.rate_hz(),
@@ -166,12 +170,11 @@ impl Governor {
     }
 
     /// Goes up a step once it has long been clear that there is room for it.
-    fn recover(&mut self, sampling_percent: f64, held: u64, too_much: u64) {
+    fn recover(&mut self, sampling_percent: f64, has_space: impl Fn(f64) -> bool) {
         let Some(above) = self.step.checked_sub(1) else { return };
         let more = f64::from(self.rate_of(above)) / f64::from(self.rate_hz());
         let has_time = sampling_percent * more < ROOM * self.bounds.cpu_percent;
-        let has_space = too_much == 0 || held as f64 * more < ROOM * too_much as f64;
-        self.calm = if has_time && has_space { self.calm + 1 } else { 0 };
+        self.calm = if has_time && has_space(more) { self.calm + 1 } else { 0 };
         if self.calm >= CALM {
             (self.step, self.calm) = (above, 0);
         }
@@ -287,6 +290,15 @@ mod tests {
             [(); 3].map(|()| process.uses(50, 50).rate_hz)
         };
         assert_eq!((of(99), of(2)), ([99, 19, 4], [2, 1, 1]));
+    }
+
+    /// Check that samples that hold next to nothing do not have the rate lowered, however little is too much, nor keep it from rising.
+    #[test]
+    fn memory_of_others_leaves_the_rate() {
+        let mut process = Process::new(99);
+        assert!((0..10).all(|_| process.holds(5, 101).rate_hz == 99));
+        assert_eq!([(20, 101), (5, 101)].map(|(held, mib)| process.holds(held, mib).rate_hz), [49, 49]);
+        assert!((0..CALM).map(|_| process.holds(3, 101).rate_hz).any(|rate_hz| rate_hz == 99));
     }
 
     /// Check that too much memory asks for names to be let go, and lowers the rate where that was in vain and samples hold as much as is too much.

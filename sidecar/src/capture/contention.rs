@@ -22,19 +22,6 @@ use super::work::Work;
 /// Most events that one stack can have: beyond it, a `float64` counts no single one.
 const EVENTS: f64 = (1_u64 << 53) as f64;
 
-/// What a person is told where a profile is off.
-#[must_use]
-pub fn advice(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Block => {
-            "block profiling is off: `runtime.SetBlockProfileRate(10_000)` in main turns it on, one event each 10 µs of waiting"
-        }
-        Kind::Mutex => {
-            "mutex profiling is off: `runtime.SetMutexProfileFraction(100)` in main turns it on, one event in 100"
-        }
-    }
-}
-
 /// What is known of contention.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Contention {
@@ -64,6 +51,23 @@ pub struct Record {
 }
 
 impl Contention {
+    /// Why there is nothing, for people, with what to do: off, or on and nobody waited.
+    #[must_use]
+    pub fn state(&self) -> Option<&'static str> {
+        match self.kind {
+            _ if self.rate != 0 && self.records.is_empty() && self.walk.is_whole() => {
+                Some("it is on, and nobody has waited yet")
+            }
+            _ if self.rate != 0 => None,
+            Kind::Block => Some(
+                "block profiling is off: `runtime.SetBlockProfileRate(10_000)` in main turns it on, one event each 10 µs of waiting",
+            ),
+            Kind::Mutex => Some(
+                "mutex profiling is off: `runtime.SetMutexProfileFraction(100)` in main turns it on, one event in 100",
+            ),
+        }
+    }
+
     /// Nanoseconds waited.
     #[must_use]
     pub fn delay_nanos(&self, record: &Record) -> i64 {

@@ -11,7 +11,7 @@ use profiler_proto::resource::Resource;
 
 use crate::error::Error;
 
-use super::contention::{self, Contention};
+use super::contention::Contention;
 use super::figures::RuntimeFigures;
 use super::heap::{Amount, Heap};
 use super::profile::{Builder, Window};
@@ -109,7 +109,7 @@ impl Periodic {
                     missing.push((what, self.source.nothing(&format!("the {} profile", kind.name()))));
                 }
                 Ok(mut read) => {
-                    states.extend((read.rate == 0).then(|| (what, contention::advice(kind))));
+                    states.extend(read.state().map(|state| (what, state)));
                     note(what, read.walk.lacking("stacks"));
                     let window = totals.window(window);
                     totals.since_contention(&mut read, window, bounds.buckets);

@@ -113,7 +113,11 @@ impl Source {
         }
         let what = format!("the program of process {pid}");
         let unread = |fault: elf::Fault| {
-            Error::new(what.clone(), fault.to_string(), "only programs of ELF with 64 bits, built by Go, can be read")
+            Error::new(
+                what.clone(),
+                fault.to_string(),
+                "only programs of ELF with 64 bits, built by Go, can be read; one that serves net/http/pprof can be pulled (`run --pull`)",
+            )
         };
         let elf = Arc::new(elf::File::open(file).map_err(unread)?);
         let program = Program::open(elf).map_err(unread)?.ok_or_else(|| {

@@ -240,7 +240,9 @@ impl Header {
             return Err(fault(Why::Malformed("not an ELF file")));
         }
         if !bytes.starts_with(&IDENT) {
-            return Err(fault(Why::Malformed("not of 64 bits, little-endian")));
+            return Err(fault(Why::Malformed(
+                "a program of 32 bits or of big-endian words, where 64 bits and little-endian are read",
+            )));
         }
         let header = Record::new(bytes);
         Ok(Self {

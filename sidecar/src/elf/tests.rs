@@ -92,7 +92,10 @@ fn a_file_that_is_no_elf_file_is_refused_with_what_is_wrong() {
         bytes[at] = byte;
         bytes
     };
-    assert_eq!(refused(changed(4, 1)), "the ELF header at 0x0: not of 64 bits, little-endian");
+    assert_eq!(
+        refused(changed(4, 1)),
+        "the ELF header at 0x0: a program of 32 bits or of big-endian words, where 64 bits and little-endian are read"
+    );
     assert_eq!(refused(changed(0x38, 1)), "the program headers at 0x40: it lies outside of the file");
     assert_eq!(refused(changed(0x39, 4)), "the program headers at 0x40: 1024 is more than any program has");
     let mut odd = image(&[[1, 0, 0, 1, 1]]);

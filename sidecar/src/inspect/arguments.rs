@@ -12,6 +12,7 @@ use crate::record::Output;
 #[command(after_help = EXAMPLES)]
 pub struct HeapArguments {
     /// The process: a Go program
+    #[arg(value_parser = pid)]
     pub pid: u32,
     /// Write it here instead: *.pb.gz (pprof, all four types), *.pb (without gzip), *.folded, *.svg (bytes in use)
     #[arg(short, long, value_name = "FILE", value_parser = Output::parser())]
@@ -29,6 +30,7 @@ pub struct HeapArguments {
 #[command(after_help = EXAMPLES)]
 pub struct GoroutinesArguments {
     /// The process: a Go program
+    #[arg(value_parser = pid)]
     pub pid: u32,
     /// Each goroutine by itself, as a panic shows them, instead of those with equal stacks and states together
     #[arg(long)]
@@ -49,6 +51,7 @@ pub struct GoroutinesArguments {
 #[command(after_help = EXAMPLES)]
 pub struct ContentionArguments {
     /// The process: a Go program that has its block or mutex profile on
+    #[arg(value_parser = pid)]
     pub pid: u32,
     /// Who held locks for which others waited (Go's mutex profile), instead of who waited (its block profile)
     #[arg(long)]
@@ -69,6 +72,7 @@ pub struct ContentionArguments {
 #[command(after_help = TOP_EXAMPLES)]
 pub struct TopArguments {
     /// The process: any native program
+    #[arg(value_parser = pid)]
     pub pid: u32,
     /// How long a table is of
     #[arg(short, long, value_name = "DURATION", value_parser = duration, default_value = "3s")]
@@ -85,6 +89,12 @@ pub struct TopArguments {
     /// Leave out the kernel's frames
     #[arg(long)]
     pub no_kernel: bool,
+}
+
+/// The id of a process.
+pub(crate) fn pid(text: &str) -> Result<u32, String> {
+    let pid = text.parse().ok().filter(|pid| *pid > 0);
+    pid.ok_or_else(|| "give the id of a process, a number, as `pidof NAME` tells it".to_owned())
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
@@ -107,6 +117,7 @@ Examples:
   profiler-sidecar heap 4711 -o heap.pb.gz && go tool pprof -http=: heap.pb.gz
   profiler-sidecar goroutines 4711 --each | less
   profiler-sidecar goroutines 4711 --growth 30s
+  profiler-sidecar contention 4711 --mutex
 The program serves nothing, is not stopped and gets no signal. It takes its user, or CAP_SYS_PTRACE.
 
 Exit codes: 0 done; 1 it could not be done, standard error says why; 2 the command line cannot be.";

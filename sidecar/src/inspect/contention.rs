@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use profiler_proto::ProfileSet;
 
-use crate::capture::{Contention, Source, contention};
+use crate::capture::lacking::counted;
+use crate::capture::{Contention, Source};
 
 use crate::text::{by_function, head, nanos, percent, ranked, total};
 
@@ -24,12 +25,12 @@ pub(super) fn remarks(read: &Contention) -> String {
 }
 
 fn advice(read: &Contention) -> String {
-    if read.rate == 0 { format!("{}\n", contention::advice(read.kind)) } else { String::new() }
+    read.state().map_or_else(String::new, |state| format!("{state}\n"))
 }
 
 fn table(set: &ProfileSet, rows: usize) -> String {
     let delay = total(set, "delay");
-    let mut text = format!("{} in {} events\n\n", nanos(delay), total(set, "contentions"));
+    let mut text = format!("{} in {}\n\n", nanos(delay), counted(total(set, "contentions").unsigned_abs(), "events"));
     // Writing to a `String` cannot fail, here and below.
     _ = writeln!(text, "{:>10} {:>6} {:>12} {:>6} {:>10}  function", "time", "%", "with callees", "%", "events");
     let events = by_function(set, "contentions");

@@ -15,7 +15,7 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::capture::lacking::counted;
 use crate::capture::profile::{is_system, places_of};
 use crate::capture::work::Work;
-use crate::capture::{Doing, End, Goroutine, Goroutines, Pc, Source};
+use crate::capture::{Doing, End, Goroutine, Goroutines, Labels, Pc, Source};
 use crate::go::layouts::status;
 use crate::go::{Call, Frame};
 
@@ -24,11 +24,14 @@ use crate::text::{head, plain};
 /// Goroutines with equal state, labels and stack together, the most first, as Go's `debug=1` with states.
 pub(super) fn grouped(source: &Source, all: &Goroutines, out: &mut impl Write) -> io::Result<()> {
     let naming = Naming::of(source);
-    let groups = Groups::of(&naming, all, |goroutine| (goroutine.state(), &goroutine.labels, Seen::of(goroutine)));
+    fn alike(goroutine: &Goroutine) -> (Doing, &Labels, Seen<'_>, u64) {
+        (goroutine.state(), &goroutine.labels, Seen::of(goroutine), goroutine.go_pc)
+    }
+    let groups = Groups::of(&naming, all, alike);
     writeln!(out, "{}: {}", head(source), groups.counted())?;
     for (count, goroutine) in groups.sorted() {
-        let (state, stack) = (goroutine.state(), stack(&naming, goroutine, Form::Whole));
-        write!(out, "\n{count} [{state}]{}:\n{stack}", labels(goroutine))?;
+        let (stack, by) = (stack(&naming, goroutine, Form::Alike), creator(&naming, goroutine, Form::Alike));
+        write!(out, "\n{count} [{}]{}:\n{stack}{by}", goroutine.state(), labels(goroutine))?;
     }
     out.write_all((naming.remark() + &lost(all)).as_bytes())
 }
@@ -50,8 +53,7 @@ pub(super) fn growth<'a>(
     let mut grown: Vec<_> = grown.filter(|(now, before, _)| now > before).collect();
     grown.sort_by_key(|(now, before, _)| Reverse(now - before));
     for (now, before, goroutine) in &grown {
-        let by = creator(&naming, &Goroutine { parent: 0, ..(*goroutine).clone() }, Form::Whole);
-        let stack = stack(&naming, goroutine, Form::Whole);
+        let (stack, by) = (stack(&naming, goroutine, Form::Alike), creator(&naming, goroutine, Form::Alike));
         write!(out, "\n+{} to {now}:\n{stack}{by}", now - before)?;
     }
     if grown.is_empty() {
@@ -208,8 +210,8 @@ fn labels(goroutine: &Goroutine) -> String {
 /// How stacks are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
-    /// As profiles have them.
-    Whole,
+    /// Of all that are alike: without what the runtime does to have them wait, as Go's `debug=1` (runtime/pprof, `printStackRecord`).
+    Alike,
     /// As a panic shows them: without what the runtime does, with short names.
     Panic,
 }
@@ -241,17 +243,23 @@ fn stack(naming: &Naming<'_>, goroutine: &Goroutine, form: Form) -> String {
     };
     let mut text = String::new();
     let frames: Vec<_> = places.iter().flat_map(|place| place.lines.iter()).enumerate().collect();
-    let is_told = |(at, frame): &(usize, &Frame)| form == Form::Whole || is_shown(&frame.function, *at == 0);
+    let of_runtime =
+        |(_, frame): &&(usize, &Frame)| frame.function.starts_with("runtime.") && !is_shown(&frame.function, false);
+    let waits = frames.iter().take_while(of_runtime).count();
+    let is_hidden = |(at, frame): &(usize, &Frame)| match form {
+        Form::Alike => *at < waits,
+        Form::Panic => !is_shown(&frame.function, *at == 0),
+    };
     // Rather than nothing, all of it.
-    let is_any = frames.iter().any(is_told);
-    for (_, frame) in frames.iter().filter(|frame| !is_any || is_told(frame)) {
+    let is_any = frames.iter().any(|frame| !is_hidden(frame));
+    for (_, frame) in frames.iter().filter(|frame| !is_any || !is_hidden(frame)) {
         _ = write!(text, "{}\n\t{}:{}\n", plain(&named(frame, form)), plain(&frame.file), frame.line);
     }
     match goroutine.end {
         _ if goroutine.stack.is_empty() && goroutine.status == status::RUNNING => {
-            text += "(it runs: its function alone is known)\n";
+            text += "(it runs: this is what it was started as)\n";
         }
-        _ if goroutine.stack.is_empty() => text += "(its stack could not be had: its function alone is known)\n",
+        _ if goroutine.stack.is_empty() => text += "(its stack could not be had: this is what it was started as)\n",
         End::Root => {}
         End::Cut => text += "(there is more)\n",
         End::Lost => text += "(the rest of the stack could not be read)\n",
@@ -264,17 +272,21 @@ const MAIN: u64 = 1;
 
 fn creator(naming: &Naming<'_>, goroutine: &Goroutine, form: Form) -> String {
     let frames = naming.ask(|source| source.loaded().frames(goroutine.go_pc, Call::Return)).unwrap_or_default();
-    let is_told = |frame: &&Frame| form == Form::Whole || is_shown(&frame.function, false);
+    let is_told = |frame: &&Frame| form == Form::Alike || is_shown(&frame.function, false);
     let Some(frame) = frames.first().filter(|_| goroutine.go_pc != 0 && goroutine.id != MAIN).filter(is_told) else {
         return String::new();
     };
-    let by = if goroutine.parent == 0 { String::new() } else { format!(" in goroutine {}", goroutine.parent) };
+    let by = if goroutine.parent == 0 || form == Form::Alike {
+        String::new()
+    } else {
+        format!(" in goroutine {}", goroutine.parent)
+    };
     format!("created by {}{by}\n\t{}:{}\n", plain(&named(frame, form)), plain(&frame.file), frame.line)
 }
 
 fn named(frame: &Frame, form: Form) -> Cow<'_, str> {
     match form {
-        Form::Whole => (&*frame.function).into(),
+        Form::Alike => (&*frame.function).into(),
         Form::Panic => short(&frame.function).into(),
     }
 }

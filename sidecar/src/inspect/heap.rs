@@ -15,7 +15,7 @@ pub(super) fn text(source: &Source, heap: &Heap, set: &ProfileSet, rows: usize) 
     let mut text = format!("{}: heap", head(source));
     // Writing to a `String` cannot fail, here and below.
     if heap.state == State::Collected {
-        _ = write!(text, " as of the last garbage collection");
+        _ = write!(text, " as of the newest garbage collection that Go has published");
     }
     if heap.rate > 0 {
         _ = write!(text, ", one sample each {} on average", bytes(i64::try_from(heap.rate).unwrap_or(i64::MAX)));
@@ -31,6 +31,7 @@ pub(super) fn text(source: &Source, heap: &Heap, set: &ProfileSet, rows: usize) 
     };
     // Of a list of which nothing could be read no sum is known.
     if is_there {
+        text += if is_off { "what was sampled before that:\n" } else { "" };
         text += &table(set, rows);
     }
     text + &lost(heap)

@@ -21,6 +21,7 @@ use profiler_proto::ProfileSet;
 use profiler_proto::model::Contention as Kind;
 use profiler_proto::resource::Resource;
 
+use crate::capture::lacking::counted;
 use crate::capture::profile::{Builder, Window};
 use crate::capture::{Bounds, Source};
 use crate::clock::unix_nanos;
@@ -118,8 +119,9 @@ pub fn contention(asked: &ContentionArguments) -> Result<Said, Error> {
 /// Writes `set` into a file; what to say of it.
 fn filed(set: &ProfileSet, kind: &str, file: &Output) -> Result<String, Error> {
     let bytes = file.write(set, kind)?;
-    let samples = crate::text::profiles(set, kind).map(|profile| profile.samples.len()).sum::<usize>();
-    Ok(format!("{}: {samples} stacks, {bytes} bytes", crate::text::plain(&file.path().display().to_string())))
+    let samples = crate::text::profiles(set, kind).map(|profile| profile.samples.len() as u64).sum::<u64>();
+    let samples = counted(samples, "stacks");
+    Ok(format!("{}: {samples}, {bytes} bytes", crate::text::plain(&file.path().display().to_string())))
 }
 
 fn built(source: &Source, fill: impl FnOnce(&mut Builder<'_>, Window)) -> ProfileSet {

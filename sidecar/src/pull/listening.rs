@@ -2,7 +2,7 @@
 //!
 //! In: processes. Out: the sockets on which each takes connections, how these can be reached, and whose socket a connection to an address would reach: told
 //! by the socket itself (its inode), for two processes may have one port at different addresses, or at the same. Where descriptors are not ours to see, who may have it is told by its
-//! user. Bounded: so many descriptors of each process. Reads `/proc` alone, which does not wait for anybody.
+//! network namespace and its user. Bounded: so many descriptors of each process. Reads `/proc` alone, which does not wait for anybody.
 //!
 //! Sources: proc_net_tcp (Documentation/networking/proc_net_tcp.rst), proc_pid_fd(5); which socket a connection reaches: net/ipv4/inet_hashtables.c
 //! (`__inet_lookup_listener`), ipv6(7), `IPV6_V6ONLY`.
@@ -79,10 +79,11 @@ impl Listeners {
         self.owners.iter().filter(move |(of, _)| *of == socket).map(|(_, process)| *process)
     }
 
-    /// The processes that may have a socket that none is seen to have: those of its user whose descriptors are not ours to see.
-    pub fn suspects(&self, socket: Socket) -> impl Iterator<Item = Process> {
+    /// The processes that may have a socket that none is seen to have: those whose descriptors are not ours to see; and whether they are of the user who opened it, who
+    /// may have handed it on.
+    pub fn suspects(&self, socket: Socket) -> impl Iterator<Item = (Process, bool)> {
         let is_seen = self.owners(socket).next().is_some();
-        self.unseen.iter().filter(move |(user, _)| !is_seen && *user == socket.user).map(|(_, process)| *process)
+        self.unseen.iter().filter(move |_| !is_seen).map(move |(user, process)| (*process, *user == socket.user))
     }
 
     /// Where a connection to this address of ours arrives: at what listens there, else at what listens at any address.

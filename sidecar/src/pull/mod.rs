@@ -61,6 +61,26 @@ impl Asked {
         }
     }
 
+    /// Leaves the profiles that are asked for.
+    ///
+    /// # Errors
+    /// When there are none.
+    fn keep(self, set: &mut ProfileSet) -> Result<(), String> {
+        let types: &[&str] = match self {
+            Self::Kept(What::Heap) => &["alloc_objects", "alloc_space", "inuse_objects", "inuse_space"],
+            Self::Kept(What::Goroutines) => &["goroutine"],
+            Self::Kept(What::Block | What::Mutex) => &["contentions", "delay"],
+            Self::Cpu(_) => &["samples", "cpu"],
+        };
+        let strings = &set.dictionary.strings;
+        let had = set.profiles.len();
+        set.profiles.retain(|profile| types.contains(&strings.text(profile.kind.sample_type.kind)));
+        match set.profiles.is_empty() && had > 0 {
+            true => Err("the answer is a profile of something else".to_owned()),
+            false => Ok(()),
+        }
+    }
+
     fn patience(self, snapshot: Duration) -> Duration {
         match self {
             Self::Kept(_) => snapshot,
@@ -210,6 +230,7 @@ impl Puller {
         let body = self.peer.get(&of.path(), of.patience(self.patience), &turns.permits).await?;
         let _decoding = turns.decoding.acquire().await?;
         let mut set = tokio::task::spawn_blocking(move || decode(&body)).await??;
+        of.keep(&mut set)?;
         let kept = turns.kept.take(set.memory_bytes()).ok_or_else(no_room)?;
         let totals = match of {
             Asked::Kept(What::Heap) => Some(&mut self.allocated),
@@ -234,7 +255,8 @@ impl Puller {
             if of == Asked::Kept(What::Heap) {
                 by_stack(profile);
             }
-            profile.samples.retain(|sample| sample.value != 0);
+            // None can be negative.
+            profile.samples.retain(|sample| sample.value > 0);
         }
         set.profiles.retain(|profile| !profile.samples.is_empty());
         Ok((set, kept))
@@ -280,6 +302,7 @@ fn by_stack(profile: &mut Profile) {
 
 #[cfg(test)]
 mod tests {
+    use profiler_proto::model::Dictionary;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpListener;
     use tokio::task::JoinSet;
@@ -328,6 +351,29 @@ mod tests {
             assert!(failed.iter().all(|why| why.to_string().contains("it answers 404 Not Found")), "{failed:?}");
             assert!(hung.try_join_next().is_none());
         });
+    }
+
+    /// Check that what was not asked for is not taken for an answer, whatever path it is served at, and that what else comes with it goes.
+    #[test]
+    fn an_answer_is_of_the_kind_that_was_asked_for() {
+        let asked = [What::ALL.map(Asked::Kept).to_vec(), vec![Asked::Cpu(Duration::ZERO)]].concat();
+        let kinds = |of: Asked, dictionary: &mut Dictionary| match of {
+            Asked::Kept(What::Heap) => Kind::heap(dictionary, 1).to_vec(),
+            Asked::Kept(What::Goroutines) => vec![Kind::goroutine(dictionary)],
+            Asked::Kept(What::Block | What::Mutex) => Kind::contention(dictionary, Contention::Block).to_vec(),
+            Asked::Cpu(_) => vec![Kind::cpu(dictionary, 1)],
+        };
+        for (of, other) in asked.iter().flat_map(|of| asked.iter().map(move |other| (*of, *other))) {
+            let mut set = ProfileSet::default();
+            let answered = [kinds(other, &mut set.dictionary), vec![Kind::threads(&mut set.dictionary)]].concat();
+            set.profiles = answered.into_iter().map(|kind| Profile { kind, ..Profile::default() }).collect();
+            let all = set.profiles.len();
+            // Go gives both the same types.
+            let is_same =
+                of == other || [of, other].iter().all(|of| matches!(of, Asked::Kept(What::Block | What::Mutex)));
+            assert_eq!((of.keep(&mut set).is_ok(), set.profiles.len()), (is_same, if is_same { all - 1 } else { 0 }));
+        }
+        assert_eq!(Asked::Cpu(Duration::ZERO).keep(&mut ProfileSet::default()), Ok(()));
     }
 
     /// Check that a difference says since when it is, where a question between had no answer.

@@ -79,6 +79,7 @@ impl Unanswered {
     }
 }
 
+const PROVEN: &str = "let `ca` name a file with who signs its certificate, and `server_name` the name that is in it";
 const SERVED: &str = "see whether the program serves net/http/pprof there, and whom it lets ask";
 
 /// Who is asked.
@@ -154,7 +155,8 @@ impl Peer {
             Some(tls) => {
                 let Endpoint { host, tls: said, .. } = &self.endpoint;
                 let name = ServerName::try_from(said.server_name.as_ref().unwrap_or(host).clone())?;
-                Answer::to(request, tls.connect(name, tcp).await.map_err(|error| format!("TLS: {error}"))?).await
+                let unproven = |error| Unanswered { remedy: PROVEN, ..format!("TLS: {error}").into() };
+                Answer::to(request, tls.connect(name, tcp).await.map_err(unproven)?).await
             }
         }
     }
@@ -226,7 +228,8 @@ impl Answer {
             return Ok(Body { bytes, _place: place });
         }
         let said: String = String::from_utf8_lossy(&bytes).chars().filter(|c| !c.is_control()).take(120).collect();
-        Err(format!("it answers {}: {said}", self.status).into())
+        let said = if said.is_empty() { said } else { format!(": {said}") };
+        Err(format!("it answers {}{said}", self.status).into())
     }
 }
 

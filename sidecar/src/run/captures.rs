@@ -221,16 +221,16 @@ impl Captures {
                 self.handle.captures.missing.fetch_add(why.len() as u64, Ordering::Relaxed);
                 let is_said = std::mem::replace(&mut known.is_said, !why.is_empty());
                 for why in why.iter().filter(|_| !is_said) {
-                    tracing::warn!(pid, program = %target.kind, "not all is captured: {why}");
+                    tracing::warn!(pid, service = %target.service, "not all is captured: {why}");
                 }
                 for (what, state) in states.iter().filter(|state| !known.states.contains(state)) {
-                    tracing::info!(pid, program = %target.kind, "{}: {state}", what.name());
+                    tracing::info!(pid, service = %target.service, "{}: {state}", what.name());
                 }
                 known.states.clone_from(&states);
                 self.handle.captures.partial.fetch_add(partial.len() as u64, Ordering::Relaxed);
                 for (what, lacking) in partial.iter().filter(|(what, _)| known.partial.insert(*what)) {
                     let lacking = lacking.trim_end().replace('\n', "; ");
-                    tracing::warn!(pid, program = %target.kind, "{} is captured in part: {lacking}", what.name());
+                    tracing::warn!(pid, service = %target.service, "{} is captured in part: {lacking}", what.name());
                 }
                 let is_missing = |what: &What| missing.iter().any(|(other, _)| other == what);
                 let read = What::ALL.into_iter().filter(|what| !is_missing(what));
@@ -251,7 +251,7 @@ impl Captures {
         known.readings = Readings::default();
         self.handle.outside.captured(target.process, &mut known.readings, Vec::new());
         if !std::mem::replace(&mut known.is_said, true) {
-            tracing::warn!(pid, program = %target.kind, "heap and goroutines are not captured: {why}");
+            tracing::warn!(pid, service = %target.service, "heap and goroutines are not captured: {why}");
         }
         None
     }

@@ -139,7 +139,7 @@ impl Places {
         let named: HashSet<Process> = named.flat_map(|whose| whose.processes().collect::<Vec<_>>()).collect();
         let mut places = Self::default();
         for (socket, ways) in listeners.found() {
-            let whose = Whose::of(socket, listeners, targets).identity().1;
+            let whose = Whose::of(socket, listeners, targets).identity().1.unwrap_or_default();
             if !whose.iter().any(|process| wanting.contains(process) && !named.contains(process)) {
                 continue;
             }

@@ -235,6 +235,8 @@ fn stopped(until_eof: bool) -> Result<impl Future<Output = ()>, Error> {
     let refused = |error: std::io::Error| {
         Error::new("signals", error.to_string(), "raise the limit of open files (RLIMIT_NOFILE)")
     };
+    // A file that may not grow on (RLIMIT_FSIZE) is an error of that write, no end of ours (setrlimit(2)).
+    drop(signal(SignalKind::from_raw(libc::SIGXFSZ)).map_err(refused)?);
     let mut terminate = signal(SignalKind::terminate()).map_err(refused)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(refused)?;
     Ok(async move {

@@ -20,7 +20,6 @@ mod source;
 mod stats;
 mod whose;
 
-use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -40,6 +39,7 @@ use crate::error::Error;
 use crate::pipeline::{self, Pipeline};
 use crate::privilege::{self, Privilege};
 use crate::receive;
+use crate::target::Process;
 
 /// How long the sampling thread may take to end, once it has nothing more to say.
 const LAST_STEPS: Duration = Duration::from_secs(1);
@@ -56,8 +56,10 @@ pub fn main(config: Config, until_eof: bool) -> Result<(), Error> {
     for (setting, why) in config.idle() {
         tracing::warn!(setting, "a setting has no effect: {why}");
     }
-    for pid in config.filter.pids.iter().filter(|pid| !Path::new("/proc").join(pid.to_string()).exists()) {
-        tracing::warn!(pid, "there is no process with this id: give one that `ps` shows in this pid namespace");
+    for pid in &config.filter.pids {
+        if let Err(fault) = Process::named(*pid) {
+            tracing::warn!(pid, "{fault}: {}", fault.remedy());
+        }
     }
     let served = config.serve.as_deref().map(Server::bind).transpose().map_err(of_sdk)?;
     let served = served.map(|server| server.secured(&config.security)).transpose().map_err(of_sdk)?;

@@ -60,8 +60,8 @@ pub(super) struct Pulls {
     pub(super) turns: Arc<Turns>,
     /// Processes that are asked at a socket that was found, or are tried: each at one, by one task.
     pub(super) found: Arc<Mutex<HashSet<Process>>>,
-    /// Processes that are asked at an address of the settings, by the number of its task: each at one, and at none that was found.
-    named: Arc<Mutex<HashMap<usize, Process>>>,
+    /// Sockets and processes that are asked at an address of the settings, by the number of its task: each at one, and at none that was found.
+    named: Arc<Mutex<HashMap<usize, Claim>>>,
     /// Sockets that were found in vain.
     pub(super) refused: Arc<Mutex<Refused>>,
     sights: Arc<Sights>,
@@ -107,15 +107,21 @@ impl Pulls {
 
     /// Whether a process is asked at an address of the settings.
     pub(super) fn is_named(&self, process: Process) -> bool {
-        lock(&self.named).values().any(|named| *named == process)
+        lock(&self.named).values().any(|named| named.process == Some(process))
     }
 
-    /// Takes `process` for the one that is asked by this task, unless another one does.
-    fn claim(&self, task: usize, process: Option<Process>) -> bool {
+    /// Takes who answers for what is asked by this task, unless another one does.
+    fn claim(&self, task: usize, claim: Claim) -> bool {
+        fn is_one<T: PartialEq>(one: &Option<T>, other: &Option<T>) -> bool {
+            one.is_some() && one == other
+        }
         let mut named = lock(&self.named);
         named.remove(&task);
-        let is_free = process.is_none_or(|process| !named.values().any(|other| *other == process));
-        named.extend(process.filter(|_| is_free).map(|process| (task, process)));
+        let is_taken = |other: &Claim| is_one(&other.socket, &claim.socket) || is_one(&other.process, &claim.process);
+        let is_free = !named.values().any(is_taken);
+        if is_free {
+            named.insert(task, claim);
+        }
         is_free
     }
 
@@ -138,6 +144,13 @@ impl Pulls {
     }
 }
 
+/// Who is asked at an address: a socket, the process that answers there; as far as they are known.
+#[derive(Debug, Clone, Copy, Default)]
+struct Claim {
+    socket: Option<Socket>,
+    process: Option<Process>,
+}
+
 /// One endpoint that is asked.
 pub(super) struct Task {
     pulls: Pulls,
@@ -154,22 +167,26 @@ pub(super) struct Task {
     is_said: bool,
     /// That it is a guess who answers is said once, too.
     is_guessed: bool,
+    /// What was said last of what comes of it: whether anything is asked for.
+    is_asked: Option<bool>,
 }
 
 impl Task {
     pub(super) fn new(pulls: Pulls, endpoint: Endpoint, puller: Puller, sink: Arc<Sink>) -> Self {
         let local = endpoint.local();
-        let (last, readings, is_said, is_guessed) = Default::default();
-        Self { pulls, endpoint, local, puller, sink, last, readings, is_said, is_guessed }
+        let (last, readings, is_said, is_guessed, is_asked) = Default::default();
+        Self { pulls, endpoint, local, puller, sink, last, readings, is_said, is_guessed, is_asked }
     }
 
     /// Asks at a socket that was found, as long as it, and no other one, is reached there, and no address of its process is named. Whether anything was asked.
     pub(super) async fn run_found(mut self, (process, socket): Found) -> bool {
         let (mut ticks, mut is_asked) = (self.pulls.ticks(self.pulls.every), false);
+        // Who found it said so.
+        self.is_asked = Some(true);
         loop {
             ticks.tick().await;
             match self.look().await {
-                Ok(seen) if seen.identity() == (Some(socket), vec![process]) && !self.pulls.is_named(process) => {
+                Ok(seen) if seen.identity() == (Some(socket), Some(vec![process])) && !self.pulls.is_named(process) => {
                     let (whose, name) = self.whose(&seen).await;
                     self.round(&seen, &whose, name).await;
                 }
@@ -203,14 +220,15 @@ impl Task {
                 }
             };
             let (whose, name) = self.whose(&seen).await;
-            if !self.pulls.claim(number, whose.one().map(|target| target.process)) {
+            let claim = Claim { socket: whose.socket, process: whose.one().map(|target| target.process) };
+            if !self.pulls.claim(number, claim) {
                 // What it counted meanwhile is told by who asks it.
                 self.begin_anew();
                 let why = "the process that answers there is asked at another address of the settings";
                 self.fail(&[Error::new(self.endpoint.name(), why, "name one address of each process")]);
             } else if !self.round(&seen, &whose, name).await {
                 // Where it serves nothing, another address is as good.
-                self.pulls.claim(number, None);
+                self.pulls.claim(number, Claim::default());
             }
         }
     }
@@ -230,7 +248,7 @@ impl Task {
         if whose.is_guess && !std::mem::replace(&mut self.is_guessed, true) {
             let who: Vec<String> = whose.targets.iter().map(|target| target.process.pid().to_string()).collect();
             tracing::warn!(
-                "who answers at {} cannot be seen: it is taken for one of process {}, and what is read of these from outside is not asked for; CAP_DAC_READ_SEARCH, or the same user, shows who it is",
+                "who answers at {} cannot be seen: it is taken for one of process {}, and what is read of these from outside is not asked for; of several, nothing is told of what is counted since their start; CAP_DAC_READ_SEARCH, or the same user, shows who it is",
                 self.endpoint.name(),
                 who.join(", "),
             );
@@ -238,16 +256,16 @@ impl Task {
         let figures = Arc::clone(&self.pulls.handle.pulls);
         figures.from_outside.fetch_add((What::ALL.len() + 1 - asked.len()) as u64, Ordering::Relaxed);
         let process = whose.one().map(|target| target.process);
-        let now = Answering { socket: whose.socket, process, name: name.clone() };
-        let is_another = self.last.as_ref().is_none_or(|last| last.is_other(&now));
-        // Of several who have the socket, each may answer: what one counted is not to be taken from what another did. Of several who may have it, one does.
-        if is_another || !whose.is_guess && whose.targets.len() > 1 {
+        let answering = Answering { socket: whose.socket, process, name: name.clone() };
+        let is_another = self.last.as_ref().is_none_or(|last| last.is_other(&answering));
+        // Of several, each may answer: what one counted is not to be taken from what another did.
+        if is_another || whose.targets.len() > 1 {
             self.begin_anew();
         }
-        self.last = Some(now.or(self.last.take()));
+        self.last = Some(answering.or(self.last.take()));
         let resource = match whose.one() {
             Some(target) => target.resource.clone(),
-            None => self.resource(name),
+            None => self.resource(name.as_deref()),
         };
         let captured = whose.one().filter(|target| self.pulls.is_captured && is_captured(target));
         let captured = captured.map(|target| target.process);
@@ -258,20 +276,25 @@ impl Task {
             self.pulls.handle.outside.pulls(process, &mut self.readings);
         }
         let Pulled { mut sets, failed, kept } = self.puller.pull(&asked, &resource).await;
-        if self.look().await.ok().map(|now| now.identity()) != Some(seen.identity()) {
+        let now = self.look().await.ok().filter(|now| now.identity() == seen.identity());
+        let Some(now) = now else {
             self.begin_anew();
             let why = "another process or socket took its place meanwhile, so whose the answers are cannot be told";
             self.fail(&[Error::new(self.endpoint.name(), why, "nothing, where a program was replaced")]);
             return true;
-        }
+        };
         self.fail(&failed);
+        if asked.is_empty() || !sets.is_empty() {
+            self.say(!asked.is_empty());
+        }
         if let Some(process) = captured {
             let answered: Vec<What> = sets.iter().filter_map(|(of, _)| of.kept()).collect();
             let told = self.pulls.handle.outside.pulled(process, &mut self.readings, &answered);
             sets.iter_mut().for_each(|(_, set)| keep_told(set, &told));
         }
         // What is read from outside by now is not for the pull to show, either.
-        let wanted = self.pulls.wanted(&whose.targets).unwrap_or_else(|| asked.clone());
+        let now = if seen.is_guess { now.of_name(name.as_deref()) } else { now };
+        let wanted = self.pulls.wanted(&now.targets).unwrap_or_else(|| asked.clone());
         let is_served = asked.is_empty() || failed.len() < asked.len();
         for (_, set) in sets.into_iter().filter(|(of, set)| wanted.contains(of) && !set.profiles.is_empty()) {
             figures.sets.fetch_add(1, Ordering::Relaxed);
@@ -290,6 +313,20 @@ impl Task {
         }
     }
 
+    /// Says whether anything is asked for, where that was not said last.
+    fn say(&mut self, is_asked: bool) {
+        if self.is_asked.replace(is_asked) == Some(is_asked) {
+            return;
+        }
+        let name = self.endpoint.name();
+        match is_asked {
+            true => tracing::info!("profiles are pulled from {name}"),
+            false => tracing::info!(
+                "profiles are not pulled from {name}: all that it serves is read from outside, or sampled"
+            ),
+        }
+    }
+
     /// Who answers now, where the address is this machine's.
     async fn look(&self) -> Result<Whose, Error> {
         if self.local.is_empty() {
@@ -303,8 +340,8 @@ impl Task {
     }
 
     /// What is known of who answers, where that is no process in sight.
-    fn resource(&self, name: Option<String>) -> Resource {
-        let service = self.endpoint.service.clone().or(name).unwrap_or_else(|| self.endpoint.name());
+    fn resource(&self, name: Option<&str>) -> Resource {
+        let service = self.endpoint.service.clone().or(name.map(str::to_owned)).unwrap_or_else(|| self.endpoint.name());
         Resource::new().with("service.name", service)
     }
 
@@ -365,10 +402,14 @@ mod tests {
         let (handle, _inbox) = Handle::new(Arc::<Ledger>::default(), &config, Tier::None);
         let pulls = Pulls::new(&config, &handle);
         let [first, second] = [1, 2].map(|pid| Process::new(pid, 1));
-        let claim = |task, process| pulls.claim(task, process);
+        let claim = |task, process| pulls.claim(task, Claim { process, socket: None });
         assert!(claim(0, Some(first)) && claim(0, Some(first)) && !claim(1, Some(first)) && claim(2, None));
         assert!(claim(1, Some(second)) && pulls.is_named(first) && pulls.is_named(second));
         assert!(claim(0, None) && !pulls.is_named(first) && claim(1, Some(first)) && claim(0, Some(second)));
+        // Where nobody is known to have it, a socket is asked at one address, too.
+        let socket = |inode| Some(Socket { inode, address: ([127, 0, 0, 1], 1).into(), user: 0 });
+        let claim = |task, inode| pulls.claim(task, Claim { process: None, socket: socket(inode) });
+        assert!(claim(5, 1) && claim(5, 1) && !claim(6, 1) && claim(6, 2) && claim(5, 3) && claim(7, 1));
     }
 
     /// A process of Go that is asked at a server of ours, of which nothing is read from outside; its questions, what comes of it.

@@ -10,6 +10,9 @@ use crate::discover::{Kind, Target};
 use crate::pull::listening::{Listeners, Reached, Socket};
 use crate::target::Process;
 
+/// Bytes of the name of a thread. Source: include/linux/sched.h, `TASK_COMM_LEN`, of which the last is zero.
+const COMM: usize = 15;
+
 /// Who may answer.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Whose {
@@ -17,14 +20,16 @@ pub(super) struct Whose {
     pub(super) socket: Option<Socket>,
     /// Those in sight who take them.
     pub(super) targets: Vec<Arc<Target>>,
-    /// Whether that is a guess: their descriptors cannot be seen, and they are of the socket's user.
+    /// Whether that is a guess: their descriptors cannot be seen.
     pub(super) is_guess: bool,
+    /// Where it is one, those who are of the user who opened the socket.
+    of_user: Vec<Process>,
     /// Whether what the program calls itself says that it is the one who is left.
     is_told: bool,
 }
 
-/// A socket, and those who answer there.
-pub(super) type Identity = (Option<Socket>, Vec<Process>);
+/// A socket, and those who answer there; none, where that is a guess.
+pub(super) type Identity = (Option<Socket>, Option<Vec<Process>>);
 
 impl Whose {
     /// Who answers at the first of these addresses at which anything listens.
@@ -49,23 +54,34 @@ impl Whose {
     /// Who answers at this socket; where nobody is seen to have it, who may. Of several who have it, a Go program does that is the only one: what started it has the socket,
     /// too, and what it starts. Of several who may, each does.
     pub(super) fn of(socket: Socket, listeners: &Listeners, targets: &[Arc<Target>]) -> Self {
-        let suspects: Vec<Process> = listeners.suspects(socket).collect();
+        let suspects: Vec<(Process, bool)> = listeners.suspects(socket).collect();
         let is_guess = !suspects.is_empty();
-        let owners: Vec<Process> = listeners.owners(socket).chain(suspects).collect();
+        let of_user = suspects.iter().filter(|(_, is_of_user)| *is_of_user).map(|(process, _)| *process).collect();
+        let owners: Vec<Process> =
+            listeners.owners(socket).chain(suspects.into_iter().map(|(process, _)| process)).collect();
         let owners = targets.iter().filter(|target| owners.contains(&target.process)).cloned();
         let (go, others): (Vec<_>, Vec<_>) = owners.partition(|target| matches!(target.kind, Kind::Go(_)));
         let targets = if go.len() == 1 && !is_guess { go } else { [go, others].concat() };
-        Self { socket: Some(socket), targets, is_guess, is_told: false }
+        Self { socket: Some(socket), targets, is_guess, of_user, is_told: false }
     }
 
-    /// The same, of the one alone who may be called so, where that is one: whose program has this name; anybody, where there is no name.
+    /// The same, of those alone who may be called so: whose program has this name, or whose main thread has as much of it as there is room for (proc_pid_comm(5)), for the
+    /// program may not be ours to see. Where there are none, those of the user who opened the socket, if there are any.
     pub(super) fn of_name(&self, name: Option<&str>) -> Self {
-        let may_be = |target: &&Arc<Target>| name.is_none_or(|name| target.exe.name() == name);
-        let mut named = self.targets.iter().filter(may_be);
-        match (named.next(), named.next()) {
-            (Some(one), None) => Self { targets: vec![Arc::clone(one)], is_told: true, ..self.clone() },
-            _ => self.clone(),
-        }
+        let is_comm = |target: &Target, name: &str| {
+            let most = name.len().min(COMM);
+            target.comm.as_bytes() == name.as_bytes().get(..most).unwrap_or_default()
+        };
+        let is_called = |target: &Target| name.is_some_and(|name| target.exe.name() == name || is_comm(target, name));
+        let is_of_user = |target: &Target| self.of_user.contains(&target.process);
+        let those = |may_be: &dyn Fn(&Target) -> bool| {
+            self.targets.iter().filter(|target| may_be(target)).cloned().collect::<Vec<_>>()
+        };
+        let (called, of_user) = (those(&is_called), those(&is_of_user));
+        // Without a name, one user's only process is the one.
+        let is_told = called.len() == 1 || name.is_none() && of_user.len() == 1;
+        let targets = [called, of_user].into_iter().find(|targets| !targets.is_empty());
+        Self { targets: targets.unwrap_or_else(|| self.targets.clone()), is_told, ..self.clone() }
     }
 
     /// The one who answers, where it is one: who is a guess is none until his program's name was asked for.
@@ -76,11 +92,11 @@ impl Whose {
         }
     }
 
-    /// Which processes, and which socket: told apart by these. Where the processes are a guess, by the socket alone: whoever of its user comes and goes has nothing to do with it.
+    /// Which processes, and which socket: told apart by these. Where the processes are a guess, by the socket alone: whoever comes and goes has nothing to do with it.
     pub(super) fn identity(&self) -> Identity {
         let mut processes: Vec<Process> = self.processes().collect();
         processes.sort_unstable();
-        (self.socket, if self.is_guess { Vec::new() } else { processes })
+        (self.socket, (!self.is_guess).then_some(processes))
     }
 
     /// The processes.
@@ -91,8 +107,6 @@ impl Whose {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
     use crate::pull::listening::tests::{machine, machine_unseen};
 
@@ -108,7 +122,7 @@ mod tests {
         let listeners = machine(&sockets, &[(20, 1), (30, 2), (30, 1)]);
         let whose = |addresses: &[SocketAddr]| {
             let whose = Whose::at(addresses, &listeners, &all)?;
-            Ok((whose.identity().1.iter().map(Process::pid).collect::<Vec<_>>(), whose.one().is_some()))
+            Ok((whose.identity().1.iter().flatten().map(Process::pid).collect::<Vec<_>>(), whose.one().is_some()))
         };
         assert_eq!(whose(&[at(1)]), Ok((vec![2], true)));
         assert_eq!(whose(&[at(2), at(1)]), Ok((vec![1, 2, 3], false)));
@@ -117,8 +131,8 @@ mod tests {
         assert_eq!(whose(&[at(4)]), Err(at(4)));
     }
 
-    /// Check that where descriptors cannot be seen, those of the socket's user may answer, whatever they are; those of other users do not; and that a name tells who it is, unless
-    /// several have it.
+    /// Check that where descriptors cannot be seen anybody may answer, whatever they are, and that a name tells who it is, unless several have it; where it is nobody's, who is of
+    /// the socket's user.
     #[test]
     fn who_may_answer_is_told_by_the_user_of_the_socket() {
         let kinds = [Kind::Native, Kind::Go("go1.24.0".into()), Kind::Go("go1.24.0".into())];
@@ -130,20 +144,32 @@ mod tests {
                 Arc::new(target)
             })
             .collect();
+        let mut unseen = Target::bare(Process::new(4, 1), Kind::Native);
+        unseen.comm = "a-long-name-for".into();
+        let company =
+            Whose { targets: vec![Arc::new(unseen), Arc::clone(&all[0])], is_guess: true, ..Whose::default() };
+        let told = ["a-long-name-for-a-program", "a-long-name-fo", "one"]
+            .map(|name| company.of_name(Some(name)).one().map(|target| target.process.pid()));
+        assert_eq!((told, company.one().is_some()), ([Some(4), None, Some(1)], false));
         let whose = |unseen: &[(u32, u32)]| {
             let listeners = machine_unseen(&[("0100007F", 90)], unseen);
             let whose = Whose::at(&[([127, 0, 0, 1], 6060).into()], &listeners, &all).unwrap();
-            let pids = |whose: &Whose| whose.processes().map(|process| process.pid()).collect::<BTreeSet<_>>();
-            assert_eq!(whose.identity().1.len(), if whose.is_guess { 0 } else { whose.targets.len() });
-            let named = ["one", "others", "nobody"].map(|name| pids(&whose.of_name(Some(name))));
-            assert_eq!(pids(&whose.of_name(None)), pids(&whose));
-            (pids(&whose), whose.is_guess, named)
+            let pids = |whose: &Whose| whose.processes().map(|process| process.pid()).collect::<Vec<_>>();
+            assert_eq!(whose.identity().1, None);
+            let named = [Some("one"), Some("others"), Some("nobody"), None].map(|name| pids(&whose.of_name(name)));
+            (pids(&whose), named)
         };
-        let set = |pids: &[u32]| pids.iter().copied().collect::<BTreeSet<_>>();
-        let of_two = [set(&[1]), set(&[2]), set(&[1, 2])];
-        assert_eq!(whose(&[(0, 1), (0, 2), (7, 3)]), (set(&[1, 2]), true, of_two));
-        let of_three = [set(&[1]), set(&[1, 2, 3]), set(&[1, 2, 3])];
-        assert_eq!(whose(&[(0, 1), (0, 2), (0, 3)]), (set(&[1, 2, 3]), true, of_three));
-        assert_eq!(whose(&[(7, 1), (7, 2)]), (set(&[]), false, [set(&[]), set(&[]), set(&[])]));
+        // Go programs are first.
+        let (all_of_them, others) = (vec![2, 3, 1], vec![2, 3]);
+        assert_eq!(
+            whose(&[(0, 1), (0, 2), (7, 3)]),
+            (all_of_them.clone(), [vec![1], others.clone(), vec![2, 1], vec![2, 1]])
+        );
+        assert_eq!(
+            whose(&[(0, 1), (0, 2), (0, 3)]),
+            (all_of_them.clone(), [vec![1], others, all_of_them.clone(), all_of_them])
+        );
+        // Whoever opened the socket handed it on.
+        assert_eq!(whose(&[(7, 1), (7, 2)]), (vec![2, 1], [vec![1], vec![2], vec![2, 1], vec![2, 1]]));
     }
 }

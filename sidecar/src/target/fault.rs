@@ -15,6 +15,12 @@ pub enum Fault {
         /// Its number.
         pid: u32,
     },
+    /// No process has this number.
+    #[error("there is no process {pid} in this pid namespace")]
+    Nobody {
+        /// The number.
+        pid: u32,
+    },
     /// It is the number of a thread.
     #[error("{pid} is no process, but a thread of process {of}")]
     Thread {
@@ -97,11 +103,12 @@ impl Fault {
     #[must_use]
     pub fn remedy(&self) -> String {
         match self {
-            Self::Gone { .. } => {
-                "start it again, or give the id of a process that `ps` shows in this pid namespace".to_owned()
-            }
+            Self::Gone { .. } => "start it again, or name another one".to_owned(),
+            Self::Nobody { .. } => "give the id of a process that `ps` shows".to_owned(),
             Self::Thread { of, .. } => format!("name process {of}"),
-            Self::Refused { needs, .. } => format!("run as the same user, or with {}", needs.name()),
+            Self::Refused { needs, .. } => {
+                format!("run as the same user, with every capability that the process has, or with {}", needs.name())
+            }
             Self::Missing { .. } => {
                 "name a process that runs a program: a thread of the kernel has none, nor has one that ended".to_owned()
             }
@@ -115,7 +122,7 @@ impl Fault {
     /// Whether the process is there no more.
     #[must_use]
     pub fn is_gone(&self) -> bool {
-        matches!(self, Self::Gone { .. })
+        matches!(self, Self::Gone { .. } | Self::Nobody { .. })
     }
 }
 

@@ -49,7 +49,9 @@ impl Process {
     /// # Errors
     /// When there is none, or the number is a thread's.
     pub fn named(pid: u32) -> Result<(Self, Stat), Fault> {
-        let (process, folder, stat) = Self::find_with(pid)?;
+        let found = Self::find_with(pid);
+        let (process, folder, stat) =
+            found.map_err(|fault| if fault.is_gone() { Fault::Nobody { pid } } else { fault })?;
         let (status, _) = folder.read("status", STATUS_BYTES)?;
         match leader(&status) {
             Some(of) if of != pid => Err(Fault::Thread { pid, of }),

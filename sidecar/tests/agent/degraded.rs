@@ -1,7 +1,7 @@
 //! What is missing is said, with what to do, and the rest is done: no BTF, perf events forbidden, settings that cannot be, processes that are not there.
 
 use std::process::Command;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::http::get;
 use crate::process::{Running, agent, go_program, quiet};
@@ -85,6 +85,28 @@ fn too_few_open_files_are_refused() {
     }
 }
 
+/// Check that files that may not grow as large as they are do not end the agent: it says that they cannot be written, and goes on.
+#[test]
+fn files_that_may_not_grow_are_said_to() {
+    if !is_root() {
+        return;
+    }
+    let (program, files) = (go_program("parked"), folder("fsize"));
+    let mut little = Command::new("prlimit");
+    little.args(["--fsize=1000", env!("CARGO_BIN_EXE_profiler-sidecar"), "run", "--runtime-interval", "1s"]);
+    quiet(little.args(["--pid", &program.pid().to_string()]).env("PROFILER_FILES_DIR", &files));
+    let run = Running::agent(&mut little);
+    let page = run.address_after("http://");
+    let until = Instant::now() + DEADLINE;
+    while !run.log().contains("File too large") {
+        assert!(Instant::now() < until, "{}", run.log());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(stats(&page)["sampling"], true);
+    assert_eq!(run.end(), Some(0));
+    std::fs::remove_dir_all(files).unwrap();
+}
+
 /// Check that processes that are not there, and files that cannot be written, are named before anything is recorded.
 #[test]
 fn what_cannot_be_recorded_is_named() {
@@ -110,7 +132,7 @@ fn the_start_is_told() {
     let privilege = stats(&page)["self"]["privilege"].as_str().unwrap().to_owned();
     let log = run.log();
     assert!(log.contains(&format!("privilege `{privilege}`")), "{log}");
-    assert!(log.contains("there is no process with this id") && log.contains("4194303"), "{log}");
+    assert!(log.contains("there is no process 4194303"), "{log}");
     assert_eq!(run.end(), Some(0));
 }
 

@@ -127,6 +127,41 @@ fn who_answers_unseen_has_company_that_comes_and_goes() {
     std::fs::remove_dir_all(files).unwrap();
 }
 
+/// Check that a program that is another user's than who opened its socket is not pulled for what is read of it from outside, where whose the socket is cannot be seen: its name
+/// tells who answers.
+#[test]
+fn who_was_handed_a_socket_by_another_user_is_read_once() {
+    if !is_root() {
+        return;
+    }
+    let place = std::env::temp_dir().join(format!("profiler-handed-{}", std::process::id()));
+    build("served", "go1.24.13", &place);
+    let mut command = Command::new(&place);
+    process::quiet(command.env("USER_AGAIN", "1234"));
+    let mut program = Running::program(&mut command);
+    let address = program.address_after("listening ");
+    program.ask("again", "ready");
+    let began = Instant::now();
+    while program.log().matches("ready").count() < 2 {
+        assert!(began.elapsed() < DEADLINE, "{}", program.log());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let mut bare = Command::new("setpriv");
+    bare.args(["--bounding-set=-all,+sys_ptrace", "--inh-caps=-all", "--no-new-privs"]);
+    process::quiet(bare.arg(env!("CARGO_BIN_EXE_profiler-sidecar")));
+    bare.args(["run", "--runtime-interval", "1s", "--pull", &format!("http://{address}")]);
+    let run = Running::agent(&mut bare);
+    let page = run.address_after("http://");
+    // Four kinds each time: CPU alone is asked for.
+    until(&run, || figures(&page)[3] >= 12);
+    let [_, sets, failed, from_outside] = figures(&page);
+    assert!(sets <= from_outside / 4 && failed == 0, "{sets} {failed} {from_outside} {}", run.log());
+    assert!(run.log().contains(&format!("is taken for one of process {},", program.pid())), "{}", run.log());
+    assert_eq!(run.end(), Some(0));
+    drop(program);
+    std::fs::remove_file(place).unwrap();
+}
+
 /// Check that of those who may answer unseen none is who has a network of its own; and that a program that calls itself otherwise than any of them is called so.
 #[test]
 fn who_has_another_network_does_not_answer_unseen() {
@@ -137,9 +172,8 @@ fn who_has_another_network_does_not_answer_unseen() {
     let place = std::env::temp_dir().join(format!("profiler-linked-{}", std::process::id()));
     std::fs::create_dir(&place).unwrap();
     build("served", "go1.22.12", &place.join("served"));
-    std::os::unix::fs::symlink("served", place.join("shown")).unwrap();
     let mut program = Command::new("setpriv");
-    process::quiet(program.args(other).arg(place.join("shown")));
+    process::quiet(program.args(other).args(["bash", "-c", "exec -a shown \"$0\""]).arg(place.join("served")));
     let program = Running::program(&mut program);
     let (address, files) = (program.address_after("listening "), folder("pulled-elsewhere"));
     let idle = ["sh", "-c", "echo there; while sleep 0.3; do :; done"];

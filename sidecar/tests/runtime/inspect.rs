@@ -350,7 +350,9 @@ fn what_is_no_go_program_is_refused_by_name() {
         return;
     }
     let us = std::process::id().to_string();
-    for (arguments, told) in [(["heap", &us], "not built by Go"), (["goroutines", "4194304"], "is gone")] {
+    for (arguments, told) in
+        [(["heap", &us], "not built by Go"), (["goroutines", "4194304"], "there is no process 4194304")]
+    {
         let output = sidecar(&arguments);
         assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0));
         assert!(String::from_utf8_lossy(&output.stderr).contains(told), "{output:?}");

@@ -74,7 +74,7 @@ function ofOthers({ answer, weight, worth, rate, spread }) {
     [growth ? 'Grew' : titleOf(kind.type), worth(weight), [spread(weight), rate(weight)].filter(Boolean).join(', ')],
     growth && ['Shrank', worth(growth.shrank)],
     kind.type.endsWith('_delay') && ['Waits', count(stacks)],
-    isHeap(kind.type) && ['Sampled blocks', `≈ ${count(stacks)}`, `one in ${bytes(kind.period)}`],
+    isHeap(kind.type) && ['Sampled blocks', `≈ ${count(stacks)}`, kind.period ? `one in ${bytes(kind.period)}` : ''],
     isState(kind.type) && !growth ? ['State', last ? clock(last) : '–'] : ['Data', span(answer)],
     heap && ['Sampled live heap', bytes(heap.live), `${of('allocated')}${of('resident')}`.trim()],
   ].filter(Boolean);
@@ -141,9 +141,10 @@ export function notices({ answer: { debug_info: lines, trimmed, tags_cut: cut, s
 }
 
 /** Why there is nothing to see, and what to do. */
-export function whyEmpty({ answer, timed }, filtered) {
+export function whyEmpty({ answer, timed }, state) {
   const { stats, stacks } = answer;
-  if (!timed) return stats.heap && isHeap(answer.kind.type) ? whyNoHeap(answer, filtered) : whyNothing(answer, filtered);
+  const filtered = state.tag.length;
+  if (!timed) return stats.heap && isHeap(answer.kind.type) ? whyNoHeap(answer, filtered) : whyNothing(answer, state);
   const refused = stats.engine.refused.map(({ name, why }) => `${name}: ${why}`).join('; ');
   if (!stats.engine.name && refused) return ['No engine could be started', refused];
   if (!stats.sampling) return ['Sampling is off', 'Resume the profiler; PROFILER_ENABLED must not be 0.'];
@@ -156,10 +157,19 @@ export function whyEmpty({ answer, timed }, filtered) {
   return ['No samples in this window', 'The service used no CPU then, or they are no longer kept. Choose another window.'];
 }
 
-function whyNothing({ growth, stacks, first }, filtered) {
+function whyNothing({ growth, stacks, first, stats, kind }, { tag, service, pid }) {
+  const [why] = statesOf(stats, accountOf(kind.type), service, pid);
+  if (why && !stacks) return ['Nothing is kept of these', why];
   if (growth) return first ? ['Nothing grew', 'Every place holds as much as before, or less.'] : ['Growth needs two states', 'Wait, or choose a longer window.'];
-  if (filtered && stacks) return ['No sample has these tags', 'Those in this window have others.'];
+  if (tag.length && stacks) return ['No sample has these tags', 'Those in this window have others.'];
   return ['Nothing in this window', 'These profiles are taken more seldom than samples: wait, or choose a longer window.'];
+}
+
+/** What the runtimes of Go programs say of their profiles of a kind: off, left out by the linker. Of those that are looked at, if all of them say so. */
+function statesOf(stats, kind, service, pid) {
+  const programs = Object.entries(stats).filter(([name]) => name.startsWith('go_')).map(([, figures]) => figures)
+    .filter((of) => (!service || of['service.name'] === service) && (!pid || of['process.pid'] === Number(pid)));
+  return programs.every((of) => of[kind]) ? programs.map((of) => of[kind]) : [];
 }
 
 function whyNoHeap({ stats: { heap }, growth, stacks, first, last, heap: known }, filtered) {

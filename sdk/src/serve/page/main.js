@@ -123,7 +123,7 @@ function show(reveal = false) {
   showFound();
   for (const id of ['graph', 'table']) byId(id).hidden = !profile.weight;
   byId('empty').hidden = profile.weight > 0;
-  whyEmpty(profile, state.tag.length).forEach((text, i) => { byId('empty').children[i].textContent = text; });
+  whyEmpty(profile, state).forEach((text, i) => { byId('empty').children[i].textContent = text; });
   graph.show(profile, tree, { zoom, hits, upward: state.root === 'bottom' }, reveal);
   table.show(profile, rows, state.sort);
   const busy = graph.pointer || document.querySelector('footer:hover, tbody:hover');

@@ -42,7 +42,8 @@ export class FunctionTable {
     const key = sort.replace('-', '');
     const value = (row) => row[key === 'samples' ? 'total' : key];
     const sign = sort === key ? 1 : -1;
-    rows.sort((a, b) => (value(a) === value(b) ? (a.name < b.name ? -1 : 1) : value(a) < value(b) ? -sign : sign));
+    const falling = (a, b) => (a.total === b.total ? (a.name < b.name ? -1 : 1) : b.total - a.total);
+    rows.sort((a, b) => (value(a) === value(b) ? falling(a, b) : value(a) < value(b) ? -sign : sign));
     Object.assign(this, { profile, rows });
     this.grid.classList.toggle('heap', !profile.timed);     // bytes have no column of samples
     for (const { dataset, parentElement } of this.grid.tHead.querySelectorAll('button')) {

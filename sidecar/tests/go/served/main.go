@@ -1,7 +1,7 @@
 // A program that serves its profiles itself, to those who know a token where one is given, by itself or as the password of ada: served [at=ADDRESS] [TOKEN [CERTIFICATE KEY]], over TLS
 // where it has these two PEM files. It says "listening ADDRESS" and "ready", and to
 // each line "churn" it allocates and waits a known amount, collects garbage and says "churned"; to "again" it becomes the same program anew, by the same number and with the
-// same socket, as servers do that are renewed under load; it uses CPU time all the while, and ends at the end of its input.
+// same socket, as servers do that are renewed under load, as the user whose number is in USER_AGAIN, if there is one, as those do that are started for a socket; it uses CPU time all the while, and ends at the end of its input.
 package main
 
 import (
@@ -129,6 +129,10 @@ func main() {
 			// What is opened is closed by exec, unless this is taken back.
 			if _, _, errno := syscall.Syscall(syscall.SYS_FCNTL, file.Fd(), syscall.F_SETFD, 0); errno != 0 {
 				panic(errno)
+			}
+			if user, err := strconv.Atoi(os.Getenv("USER_AGAIN")); err == nil {
+				syscall.Setgid(user)
+				syscall.Setuid(user)
 			}
 			// A clock of CPU time would go on, and its signal end who does not handle it yet (execve(2), getitimer(2)).
 			pprof.StopCPUProfile()
