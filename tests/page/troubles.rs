@@ -95,6 +95,26 @@ fn each_bug_of_a_go_program_stands_out_after_two_clicks() {
     reader.leave();
 }
 
+/// Check that the page of a kind that the program has off says so, with what turns it on, instead of having its reader wait.
+#[test]
+fn what_a_program_has_off_is_said() {
+    if !Pod::is_possible() {
+        println!("NOT RUN: the sidecar reads other processes, which needs root");
+        return;
+    }
+    // The other program has heap profiles.
+    let (pod, pid) = Pod::start_beside(&[("GODEBUG", "memprofilerate=0")]).unwrap();
+    until_it_captures(&pod);
+    let mut reader = Reader::at(pod.page, "");
+    for (kind, why) in [("inuse_space", "runtime.MemProfileRate is 0"), ("goroutine", "")] {
+        reader.open(&format!("?type={kind}&pid={pid}"));
+        reader.wait(&format!("profilerPage.state().shows === '{kind}'"));
+        let (told, is_hidden) = (reader.text("#empty"), reader.ask("document.querySelector('#empty').hidden"));
+        assert!(is_hidden == why.is_empty() && told.contains(why), "{kind}: {told}");
+    }
+    reader.leave();
+}
+
 /// Check that goroutines can be told by their state: those that send to a channel are the ones that leak, and the first of all is none of them.
 fn by_state(reader: &mut Reader) {
     let is_there = |reader: &mut Reader, name: &str| {

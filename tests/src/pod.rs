@@ -21,13 +21,20 @@ pub struct Pod {
     pub pid: u32,
     /// The sidecar's page.
     pub page: SocketAddr,
-    _program: Running,
+    _programs: Vec<Troubles>,
     _sidecar: Running,
-    /// Where the program is.
+}
+
+/// The program, at work, until this is dropped.
+#[derive(Debug)]
+struct Troubles {
+    pid: u32,
+    _running: Running,
+    /// Where it is.
     folder: PathBuf,
 }
 
-impl Drop for Pod {
+impl Drop for Troubles {
     fn drop(&mut self) {
         drop(std::fs::remove_dir_all(&self.folder));
     }
@@ -45,7 +52,20 @@ impl Pod {
     /// # Errors
     /// When one of them cannot be built, or does not come up.
     pub fn start(variables: &[(&str, &str)]) -> Result<Self> {
-        let (program, pid, folder) = troubles()?;
+        Self::of(vec![Troubles::start("troubles", &[])?], variables)
+    }
+
+    /// The same with another program beside it, the same but for these variables; its process.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn start_beside(of_other: &[(&str, &str)]) -> Result<(Self, u32)> {
+        let (program, other) = (Troubles::start("troubles", &[])?, Troubles::start("others", of_other)?);
+        let pid = other.pid;
+        Ok((Self::of(vec![program, other], &[])?, pid))
+    }
+
+    fn of(programs: Vec<Troubles>, variables: &[(&str, &str)]) -> Result<Self> {
         let mut command = Command::new(sidecar()?);
         let of_others = |name: &str| name.starts_with("OTEL_") || name.starts_with("PROFILER_");
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(of_others)) {
@@ -53,12 +73,16 @@ impl Pod {
         }
         // No bounds that a debug build on a busy machine goes beyond.
         command.env("PROFILER_CPU_PERCENT", "1000").env("PROFILER_MEMORY", "4GiB").envs(variables.iter().copied());
-        command.args(["run", "--runtime-interval", "1s", "--serve", "127.0.0.1:0", "--until-eof", "--pid"]);
-        let mut sidecar = Running::start(command.arg(pid.to_string()), LIMIT)?;
+        command.args(["run", "--runtime-interval", "1s", "--serve", "127.0.0.1:0", "--until-eof"]);
+        for Troubles { pid, .. } in &programs {
+            command.args(["--pid", &pid.to_string()]);
+        }
+        let mut sidecar = Running::start(&mut command, LIMIT)?;
         let line = sidecar.line()?;
         let page = line.strip_prefix("profiles http://").ok_or_else(|| format!("it says {line:?}"))?;
         let page = page.trim_end_matches('/').parse()?;
-        Ok(Self { pid, page, _program: program, _sidecar: sidecar, folder })
+        let pid = programs.first().map_or(0, |program| program.pid);
+        Ok(Self { pid, page, _programs: programs, _sidecar: sidecar })
     }
 }
 
@@ -72,19 +96,22 @@ fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("")
 }
 
-/// The program, at work, its process, and where it is.
-fn troubles() -> Result<(Running, u32, PathBuf)> {
-    let own = format!("troubles-{}-{:?}", std::process::id(), std::thread::current().id());
-    let folder = std::env::temp_dir().join(own.replace(['(', ')'], ""));
-    let program = folder.join("troubles");
-    let mut go = Command::new("go");
-    go.args(["build", "-o"]).arg(&program).arg(".").current_dir(workspace().join("examples/go/troubles"));
-    let built = run(go.env("GOFLAGS", "-buildvcs=false").env("CGO_ENABLED", "0"), LIMIT)?;
-    if !built.status.success() {
-        return Err(format!("the Go program cannot be built (run `make setup`): {}", built.stderr).into());
+impl Troubles {
+    /// Builds it in a folder of this name, and starts it with these variables.
+    fn start(name: &str, variables: &[(&str, &str)]) -> Result<Self> {
+        let own = format!("{name}-{}-{:?}", std::process::id(), std::thread::current().id());
+        let folder = std::env::temp_dir().join(own.replace(['(', ')'], ""));
+        let program = folder.join("troubles");
+        let mut go = Command::new("go");
+        go.args(["build", "-o"]).arg(&program).arg(".").current_dir(workspace().join("examples/go/troubles"));
+        let built = run(go.env("GOFLAGS", "-buildvcs=false").env("CGO_ENABLED", "0"), LIMIT)?;
+        if !built.status.success() {
+            return Err(format!("the Go program cannot be built (run `make setup`): {}", built.stderr).into());
+        }
+        let mut running =
+            Running::start(Command::new(&program).arg("-until-eof").envs(variables.iter().copied()), LIMIT)?;
+        let line = running.line()?;
+        let pid = line.strip_prefix("ready ").ok_or_else(|| format!("it says {line:?}"))?.parse()?;
+        Ok(Self { pid, _running: running, folder })
     }
-    let mut running = Running::start(Command::new(&program).arg("-until-eof"), LIMIT)?;
-    let line = running.line()?;
-    let pid = line.strip_prefix("ready ").ok_or_else(|| format!("it says {line:?}"))?.parse()?;
-    Ok((running, pid, folder))
 }
