@@ -109,8 +109,8 @@ fn what_a_program_has_off_is_said() {
     for (kind, why) in [("inuse_space", "runtime.MemProfileRate is 0"), ("goroutine", "")] {
         reader.open(&format!("?type={kind}&pid={pid}"));
         reader.wait(&format!("profilerPage.state().shows === '{kind}'"));
-        let (told, is_hidden) = (reader.text("#empty"), reader.ask("document.querySelector('#empty').hidden"));
-        assert!(is_hidden == why.is_empty() && told.contains(why), "{kind}: {told}");
+        reader.wait(&format!("document.querySelector('#empty').hidden === {}", why.is_empty()));
+        assert!(reader.text("#empty").contains(why), "{kind}: {}", reader.text("#empty"));
     }
     reader.leave();
 }

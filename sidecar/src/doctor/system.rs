@@ -9,6 +9,7 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 
 use super::check::Check;
+use crate::privilege::granted_by;
 
 /// The kernel that the eBPF side is made for.
 const FLOOR: (u32, u32) = (5, 15);
@@ -127,8 +128,7 @@ impl System {
             if self.has(number) {
                 return Check::works(name, "there");
             }
-            let remedy =
-                format!("add {} to securityContext.capabilities.add of the container", name.trim_start_matches("CAP_"));
+            let remedy = granted_by(name);
             match number {
                 38 | 39 => Check::fails(name, lost, remedy),
                 _ => Check::lacks(name, lost, remedy),

@@ -243,9 +243,10 @@ fn stack(naming: &Naming<'_>, goroutine: &Goroutine, form: Form) -> String {
     };
     let mut text = String::new();
     let frames: Vec<_> = places.iter().flat_map(|place| place.lines.iter()).enumerate().collect();
-    let of_runtime =
-        |(_, frame): &&(usize, &Frame)| frame.function.starts_with("runtime.") && !is_shown(&frame.function, false);
-    let waits = frames.iter().take_while(of_runtime).count();
+    let is_runtimes = |(_, frame): &&(usize, &Frame)| {
+        ["runtime.", "internal/runtime/"].iter().any(|own| frame.function.starts_with(own))
+    };
+    let waits = frames.iter().take_while(is_runtimes).count();
     let is_hidden = |(at, frame): &(usize, &Frame)| match form {
         Form::Alike => *at < waits,
         Form::Panic => !is_shown(&frame.function, *at == 0),

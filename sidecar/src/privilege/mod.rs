@@ -4,11 +4,13 @@
 //! that cannot load or sample anything more. Missing capabilities never end the agent: it does what can be done.
 
 mod caps;
+mod grant;
 
 use std::time::{Duration, Instant};
 use std::{fmt, thread};
 
 pub use self::caps::{Capability, Set};
+pub use self::grant::granted_by;
 use crate::error::Error;
 
 /// What is needed for everything; manifests under `deploy/` grant these and no others.
@@ -124,7 +126,8 @@ impl fmt::Display for Missing {
             Capability::DacReadSearch => "files of other users' that are their owners' alone cannot be opened",
             Capability::SysAdmin => "nothing that is needed on Linux 5.8 and newer",
         };
-        write!(f, "{} is missing, {lost}; add it to the container's securityContext.capabilities", self.0.name())
+        let name = self.0.name();
+        write!(f, "{name} is missing, {lost}; {}", granted_by(name))
     }
 }
 

@@ -12,6 +12,7 @@ use std::fs::File;
 use std::io::{BufRead as _, BufReader, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 
 use crate::target::Process;
 
@@ -55,8 +56,9 @@ impl Listeners {
     /// As of now, of these processes.
     #[must_use]
     pub fn of(processes: &[Process]) -> Self {
-        let sockets = all_of("/proc/self");
-        let unseen = processes.iter().filter_map(|process| Some((unseen(*process, &sockets)?, *process))).collect();
+        let sockets = ["/proc/self/net/tcp", "/proc/self/net/tcp6"].into_iter().flat_map(all_of).collect();
+        let own = network(Path::new("/proc/self"));
+        let unseen = processes.iter().filter_map(|process| Some((unseen(*process, own)?, *process))).collect();
         Self::new(sockets, processes.iter().flat_map(|process| open(*process)), unseen)
     }
 
@@ -126,16 +128,13 @@ impl Listeners {
     }
 }
 
-/// The sockets that listen in the namespace of a process, by its folder. In a table they stand before all others, of which there may be a hundred thousand: these are not read.
-fn all_of(folder: &str) -> Vec<Socket> {
-    let of = |table: &str| {
-        let path = format!("{folder}/net/{table}");
-        let lines = File::open(&path).map(|table| BufReader::new(table).lines());
-        let lines = lines.inspect_err(|error| tracing::debug!(path, %error, "who listens cannot be told"));
-        // The first one says what stands where.
-        lines.into_iter().flatten().skip(1).map_while(|line| listening(&line.ok()?)).collect::<Vec<_>>()
-    };
-    [of("tcp"), of("tcp6")].concat()
+/// The sockets of a table that listen. They stand before all others, of which there may be a hundred thousand: these are not read.
+fn all_of(path: &str) -> Vec<Socket> {
+    let lines = File::open(path).map(|table| BufReader::new(table).lines());
+    let lines =
+        lines.inspect_err(|error| tracing::debug!(path, %error, "who listens cannot be told")).into_iter().flatten();
+    // The first one says what stands where.
+    lines.skip(1).map_while(|line| listening(&line.ok()?)).collect()
 }
 
 /// The socket of a line of `/proc/net/tcp` that listens.
@@ -163,14 +162,23 @@ fn ip(hex: &str) -> Option<IpAddr> {
     }
 }
 
-/// The user of a process whose descriptors are not ours to see, where it may have one of `ours`: where the table of its namespace, which anybody may read
-/// (fs/proc/proc_net.c, `get_proc_task_net`), has one of them.
-fn unseen(process: Process, ours: &[Socket]) -> Option<u32> {
-    let folder = format!("/proc/{}", process.pid());
-    let refused = std::fs::read_dir(format!("{folder}/fd")).err()?;
-    let is_ours = all_of(&folder).iter().any(|socket| ours.iter().any(|of| of.inode == socket.inode));
+/// Which network namespace a process is in, by its folder: its table of sockets is a file of that namespace's own, of which anybody may know which one it is
+/// (fs/proc/proc_net.c, `get_proc_task_net`; fs/proc/generic.c, `proc_alloc_inum`).
+fn network(folder: &Path) -> Option<u64> {
+    std::fs::metadata(folder.join("net/tcp")).ok().map(|table| table.ino())
+}
+
+/// The user of a process of the network namespace `own` whose descriptors are not ours to see: not which there are, or not what they are.
+fn unseen(process: Process, own: Option<u64>) -> Option<u32> {
+    let folder = PathBuf::from(format!("/proc/{}", process.pid()));
+    let first = std::fs::read_dir(folder.join("fd")).map(|mut all| all.next());
+    let seen = first.and_then(|first| first.map_or(Ok(()), |first| std::fs::read_link(first?.path()).map(drop)));
+    let is_refused = seen.is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
+    if !is_refused || network(&folder) != own {
+        return None;
+    }
     let user = std::fs::metadata(folder).ok()?.uid();
-    (refused.kind() == ErrorKind::PermissionDenied && is_ours && process.is_alive()).then_some(user)
+    process.is_alive().then_some(user)
 }
 
 /// Inodes of the sockets that a process has open; none, where it is another one that has its number by now.

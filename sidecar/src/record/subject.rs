@@ -19,7 +19,7 @@ pub fn process_of(pid: u32) -> Result<Process, Error> {
         Stat { state: State::Ended, .. } => "it has ended, and its parent has not asked how",
         _ => return Ok(process),
     };
-    Err(refused(why.to_owned(), Fault::Nobody { pid }.remedy()))
+    Err(refused(why.to_owned(), Fault::Missing { pid, what: String::new() }.remedy()))
 }
 
 /// Why there is no sample of a process.

@@ -161,8 +161,8 @@ pub(super) struct Task {
     sink: Arc<Sink>,
     /// Who answered last.
     last: Option<Answering>,
-    /// What was read of that process.
-    readings: Readings,
+    /// What was read, by process, for each that may have answered and is read from outside, too.
+    readings: HashMap<Process, Readings>,
     /// What was wrong is said once.
     is_said: bool,
     /// That it is a guess who answers is said once, too.
@@ -187,8 +187,7 @@ impl Task {
             ticks.tick().await;
             match self.look().await {
                 Ok(seen) if seen.identity() == (Some(socket), Some(vec![process])) && !self.pulls.is_named(process) => {
-                    let (whose, name) = self.whose(&seen).await;
-                    self.round(&seen, &whose, name).await;
+                    self.round(&seen, &seen, None).await;
                 }
                 _ => return is_asked,
             }
@@ -204,6 +203,7 @@ impl Task {
             match self.puller.locate().await {
                 Ok(local) => self.local = local,
                 Err(why) => {
+                    self.pulls.claim(number, Claim::default());
                     self.fail(&[why]);
                     continue;
                 }
@@ -215,6 +215,7 @@ impl Task {
             let seen = match self.look().await {
                 Ok(seen) => seen,
                 Err(why) => {
+                    self.pulls.claim(number, Claim::default());
                     self.fail(&[why]);
                     continue;
                 }
@@ -235,20 +236,23 @@ impl Task {
 
     /// Who of those who were seen answers, and what the program calls itself where that has to be asked: another one may be started there at any time.
     async fn whose(&self, seen: &Whose) -> (Whose, Option<String>) {
-        if seen.one().is_some() || !seen.is_guess && self.endpoint.service.is_some() {
+        if !seen.is_guess && (seen.one().is_some() || self.endpoint.service.is_some()) {
             return (seen.clone(), None);
         }
-        let name = self.puller.name().await;
-        (seen.of_name(name.as_deref()), name)
+        let last = self.last.as_ref().filter(|last| last.socket == seen.socket);
+        let name = self.puller.name().await.or_else(|| last?.name.clone());
+        let whose = if seen.is_guess { seen.of_name(name.as_deref()) } else { seen.clone() };
+        (whose, name)
     }
 
-    /// Asks once, of those who were `seen` the one who answers; whether anything was answered, or nothing needed to be asked.
+    /// Asks once, of those who were `seen` the one who answers; whether anything was answered, or nothing could be told of it: nothing needed to be asked, or it is not known yet
+    /// what does, or who answered was replaced meanwhile.
     async fn round(&mut self, seen: &Whose, whose: &Whose, name: Option<String>) -> bool {
         let Some(asked) = self.pulls.wanted(&whose.targets) else { return true };
         if whose.is_guess && !std::mem::replace(&mut self.is_guessed, true) {
             let who: Vec<String> = whose.targets.iter().map(|target| target.process.pid().to_string()).collect();
             tracing::warn!(
-                "who answers at {} cannot be seen: it is taken for one of process {}, and what is read of these from outside is not asked for; of several, nothing is told of what is counted since their start; CAP_DAC_READ_SEARCH, or the same user, shows who it is",
+                "who answers at {} cannot be seen: it is taken for one of process {}, and what is read of these from outside is not asked for; CAP_DAC_READ_SEARCH, or the same user, shows who it is",
                 self.endpoint.name(),
                 who.join(", "),
             );
@@ -258,8 +262,8 @@ impl Task {
         let process = whose.one().map(|target| target.process);
         let answering = Answering { socket: whose.socket, process, name: name.clone() };
         let is_another = self.last.as_ref().is_none_or(|last| last.is_other(&answering));
-        // Of several, each may answer: what one counted is not to be taken from what another did.
-        if is_another || whose.targets.len() > 1 {
+        // What one counted is not to be taken from what another did.
+        if is_another || whose.is_shared {
             self.begin_anew();
         }
         self.last = Some(answering.or(self.last.take()));
@@ -267,13 +271,15 @@ impl Task {
             Some(target) => target.resource.clone(),
             None => self.resource(name.as_deref()),
         };
-        let captured = whose.one().filter(|target| self.pulls.is_captured && is_captured(target));
-        let captured = captured.map(|target| target.process);
+        let captured = whose.targets.iter().filter(|target| self.pulls.is_captured && is_captured(target));
+        let captured: Vec<Process> = captured.map(|target| target.process).collect();
         let kinds: Vec<What> = asked.iter().filter_map(|of| of.kept()).collect();
         self.puller.keep(&kinds);
-        self.readings.keep(&kinds);
-        if let Some(process) = captured {
-            self.pulls.handle.outside.pulls(process, &mut self.readings);
+        self.readings.retain(|process, _| captured.contains(process));
+        for process in &captured {
+            let readings = self.readings.entry(*process).or_default();
+            readings.keep(&kinds);
+            self.pulls.handle.outside.pulls(*process, readings);
         }
         let Pulled { mut sets, failed, kept } = self.puller.pull(&asked, &resource).await;
         let now = self.look().await.ok().filter(|now| now.identity() == seen.identity());
@@ -287,11 +293,14 @@ impl Task {
         if asked.is_empty() || !sets.is_empty() {
             self.say(!asked.is_empty());
         }
-        if let Some(process) = captured {
-            let answered: Vec<What> = sets.iter().filter_map(|(of, _)| of.kept()).collect();
-            let told = self.pulls.handle.outside.pulled(process, &mut self.readings, &answered);
-            sets.iter_mut().for_each(|(_, set)| keep_told(set, &told));
+        // Of several who may have answered, what each may have told of.
+        let mut told: Vec<What> = sets.iter().filter_map(|(of, _)| of.kept()).collect();
+        let answered = told.clone();
+        for (process, readings) in &mut self.readings {
+            let free = self.pulls.handle.outside.pulled(*process, readings, &answered);
+            told.retain(|what| free.contains(what));
         }
+        sets.iter_mut().for_each(|(_, set)| keep_told(set, &told));
         // What is read from outside by now is not for the pull to show, either.
         let now = if seen.is_guess { now.of_name(name.as_deref()) } else { now };
         let wanted = self.pulls.wanted(&now.targets).unwrap_or_else(|| asked.clone());
@@ -348,7 +357,7 @@ impl Task {
     /// Forgets what was read: another process answers by now, or somebody else told of it.
     fn begin_anew(&mut self) {
         self.puller.begin_anew();
-        self.readings = Readings::default();
+        self.readings.clear();
     }
 }
 

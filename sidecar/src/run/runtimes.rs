@@ -106,8 +106,9 @@ fn try_read(target: &Target, of: Of, bounds: Bounds) -> Result<ProfileSet, Error
     let is_off = match of {
         Of::Heap(_) => {
             let mut heap = source.heap(bounds)?;
+            let is_off = heap.records.is_empty() && matches!(heap.state, State::Off | State::Unlinked);
             builder.heap(&mut heap, window);
-            heap.records.is_empty() && matches!(heap.state, State::Off | State::Unlinked)
+            is_off
         }
         Of::Goroutines => {
             builder.goroutines(&source.goroutines(bounds)?, window);

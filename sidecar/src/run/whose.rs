@@ -3,6 +3,7 @@
 //! In: what listens where, and the processes in sight. Out: the socket that is reached, and those who may answer there: one, as a rule; several, where programs
 //! handed a socket on; or that this cannot be told. Pure.
 
+use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -26,6 +27,8 @@ pub(super) struct Whose {
     of_user: Vec<Process>,
     /// Whether what the program calls itself says that it is the one who is left.
     is_told: bool,
+    /// Whether several may answer in turn.
+    pub(super) is_shared: bool,
 }
 
 /// A socket, and those who answer there; none, where that is a guess.
@@ -62,26 +65,31 @@ impl Whose {
         let owners = targets.iter().filter(|target| owners.contains(&target.process)).cloned();
         let (go, others): (Vec<_>, Vec<_>) = owners.partition(|target| matches!(target.kind, Kind::Go(_)));
         let targets = if go.len() == 1 && !is_guess { go } else { [go, others].concat() };
-        Self { socket: Some(socket), targets, is_guess, of_user, is_told: false }
+        let is_shared = targets.len() > 1 && !is_guess;
+        Self { socket: Some(socket), targets, is_guess, of_user, is_told: false, is_shared }
     }
 
-    /// The same, of those alone who may be called so: whose program has this name, or whose main thread has as much of it as there is room for (proc_pid_comm(5)), for the
-    /// program may not be ours to see. Where there are none, those of the user who opened the socket, if there are any.
+    /// Of a guess the same, of those alone who are called so: whose program has this name, or whose main thread has as much of it as there is room for
+    /// (proc_pid_comm(5)), for the program may not be ours to see. Of several, those of the user who opened the socket, if there are any; where nobody is called so, anybody may be
+    /// the one.
     pub(super) fn of_name(&self, name: Option<&str>) -> Self {
         let is_comm = |target: &Target, name: &str| {
             let most = name.len().min(COMM);
             target.comm.as_bytes() == name.as_bytes().get(..most).unwrap_or_default()
         };
-        let is_called = |target: &Target| name.is_some_and(|name| target.exe.name() == name || is_comm(target, name));
-        let is_of_user = |target: &Target| self.of_user.contains(&target.process);
-        let those = |may_be: &dyn Fn(&Target) -> bool| {
-            self.targets.iter().filter(|target| may_be(target)).cloned().collect::<Vec<_>>()
-        };
-        let (called, of_user) = (those(&is_called), those(&is_of_user));
-        // Without a name, one user's only process is the one.
-        let is_told = called.len() == 1 || name.is_none() && of_user.len() == 1;
-        let targets = [called, of_user].into_iter().find(|targets| !targets.is_empty());
-        Self { targets: targets.unwrap_or_else(|| self.targets.clone()), is_told, ..self.clone() }
+        let is_called =
+            |target: &&Arc<Target>| name.is_some_and(|name| target.exe.name() == name || is_comm(target, name));
+        let called: Vec<_> = self.targets.iter().filter(is_called).cloned().collect();
+        let is_of_user = |target: &&Arc<Target>| self.of_user.contains(&target.process);
+        let of_user: Vec<_> = called.iter().filter(is_of_user).cloned().collect();
+        let is_known = name.is_none() || !called.is_empty();
+        let targets = [of_user, called].into_iter().find(|those| !those.is_empty());
+        let targets = targets.unwrap_or_else(|| self.targets.clone());
+        // Those of one program may have one socket, and answer in turn.
+        let names: HashSet<String> = targets.iter().map(|target| target.exe.name()).collect();
+        let is_shared = targets.len() > 1 && is_known && (name.is_some() || names.len() < targets.len());
+        let is_told = targets.len() == 1 && is_known;
+        Self { targets, is_told, is_shared, ..self.clone() }
     }
 
     /// The one who answers, where it is one: who is a guess is none until his program's name was asked for.
@@ -131,8 +139,7 @@ mod tests {
         assert_eq!(whose(&[at(4)]), Err(at(4)));
     }
 
-    /// Check that where descriptors cannot be seen anybody may answer, whatever they are, and that a name tells who it is, unless several have it; where it is nobody's, who is of
-    /// the socket's user.
+    /// Check that where descriptors cannot be seen anybody may answer, whatever they are, and that a name tells who it is, unless several have it, who may answer in turn.
     #[test]
     fn who_may_answer_is_told_by_the_user_of_the_socket() {
         let kinds = [Kind::Native, Kind::Go("go1.24.0".into()), Kind::Go("go1.24.0".into())];
@@ -159,17 +166,31 @@ mod tests {
             let named = [Some("one"), Some("others"), Some("nobody"), None].map(|name| pids(&whose.of_name(name)));
             (pids(&whose), named)
         };
-        // Go programs are first.
-        let (all_of_them, others) = (vec![2, 3, 1], vec![2, 3]);
+        // Go programs are first. Of two of one name that of the socket's user is the one; anybody may be, where nobody has the name.
+        let all_of_them = vec![2, 3, 1];
         assert_eq!(
             whose(&[(0, 1), (0, 2), (7, 3)]),
-            (all_of_them.clone(), [vec![1], others.clone(), vec![2, 1], vec![2, 1]])
+            (all_of_them.clone(), [vec![1], vec![2], all_of_them.clone(), all_of_them.clone()])
         );
         assert_eq!(
             whose(&[(0, 1), (0, 2), (0, 3)]),
-            (all_of_them.clone(), [vec![1], others, all_of_them.clone(), all_of_them])
+            (all_of_them.clone(), [vec![1], vec![2, 3], all_of_them.clone(), all_of_them])
         );
         // Whoever opened the socket handed it on.
         assert_eq!(whose(&[(7, 1), (7, 2)]), (vec![2, 1], [vec![1], vec![2], vec![2, 1], vec![2, 1]]));
+        let shared = |names: &[Option<&str>], unseen: &[(u32, u32)]| {
+            let listeners = machine_unseen(&[("0100007F", 90)], unseen);
+            let whose = Whose::at(&[([127, 0, 0, 1], 6060).into()], &listeners, &all).unwrap();
+            names
+                .iter()
+                .map(|name| whose.of_name(*name))
+                .map(|of| (of.is_shared, of.one().is_some()))
+                .collect::<Vec<_>>()
+        };
+        let names = [Some("one"), Some("others"), Some("nobody"), None];
+        let (told, open, in_turn) = ((false, true), (false, false), (true, false));
+        assert_eq!(shared(&names, &[(0, 1), (0, 2), (0, 3)]), [told, in_turn, open, in_turn]);
+        assert_eq!(shared(&names, &[(0, 1), (0, 2)]), [told, told, open, open]);
+        assert_eq!(shared(&names, &[(7, 1)]), [told, open, open, told]);
     }
 }

@@ -50,7 +50,7 @@ fn figures(page: &str) -> [u64; 4] {
 }
 
 /// Check that without any privilege the profiles of a program arrive that serves them, with its token: what is in use, what was allocated and
-/// waited for since, goroutines, CPU.
+/// waited for since, goroutines, CPU; whoever else is there whose descriptors are not ours to see either.
 #[test]
 fn without_privileges_profiles_are_pulled() {
     if !is_root() {
@@ -58,6 +58,12 @@ fn without_privileges_profiles_are_pulled() {
     }
     let mut program = go_program_with("served", &["secret"]);
     let (address, files) = (program.address_after("listening "), folder("pulled"));
+    let company = ["1234", "1235"].map(|user| {
+        let mut company = Command::new("setpriv");
+        company.args(["--reuid", user, "--clear-groups", "sh", "-c", "echo there; while sleep 0.3; do :; done"]);
+        Running::program(&mut company)
+    });
+    company.iter().for_each(|running| drop(running.address_after("there")));
     let mut bare = Command::new("setpriv");
     bare.args(["--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"]);
     process::quiet(bare.arg(env!("CARGO_BIN_EXE_profiler-sidecar")));
@@ -85,6 +91,7 @@ fn without_privileges_profiles_are_pulled() {
         run.log()
     );
     assert_eq!(run.end(), Some(0));
+    drop(company);
     std::fs::remove_dir_all(files).unwrap();
 }
 

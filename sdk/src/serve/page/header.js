@@ -159,17 +159,18 @@ export function whyEmpty({ answer, timed }, state) {
 
 function whyNothing({ growth, stacks, first, stats, kind }, { tag, service, pid }) {
   const [why] = statesOf(stats, accountOf(kind.type), service, pid);
-  if (why && !stacks) return ['Nothing is kept of these', why];
+  if (why && !stacks) return ['Nothing here', why];
   if (growth) return first ? ['Nothing grew', 'Every place holds as much as before, or less.'] : ['Growth needs two states', 'Wait, or choose a longer window.'];
   if (tag.length && stacks) return ['No sample has these tags', 'Those in this window have others.'];
   return ['Nothing in this window', 'These profiles are taken more seldom than samples: wait, or choose a longer window.'];
 }
 
-/** What the runtimes of Go programs say of their profiles of a kind: off, left out by the linker. Of those that are looked at, if all of them say so. */
+/** Why the runtimes of Go programs keep nothing of a kind: off, left out by the linker, nobody waited yet. Of those that are looked at, if all of them say so. */
 function statesOf(stats, kind, service, pid) {
   const programs = Object.entries(stats).filter(([name]) => name.startsWith('go_')).map(([, figures]) => figures)
     .filter((of) => (!service || of['service.name'] === service) && (!pid || of['process.pid'] === Number(pid)));
-  return programs.every((of) => of[kind]) ? programs.map((of) => of[kind]) : [];
+  const whys = programs.map((of) => of[kind] ?? '').filter((why) => /is off|not in the program|nobody has/.test(why));
+  return whys.length === programs.length ? whys : [];
 }
 
 function whyNoHeap({ stats: { heap }, growth, stacks, first, last, heap: known }, filtered) {
