@@ -271,16 +271,7 @@ impl Task {
             Some(target) => target.resource.clone(),
             None => self.resource(name.as_deref()),
         };
-        let captured = whose.targets.iter().filter(|target| self.pulls.is_captured && is_captured(target));
-        let captured: Vec<Process> = captured.map(|target| target.process).collect();
-        let kinds: Vec<What> = asked.iter().filter_map(|of| of.kept()).collect();
-        self.puller.keep(&kinds);
-        self.readings.retain(|process, _| captured.contains(process));
-        for process in &captured {
-            let readings = self.readings.entry(*process).or_default();
-            readings.keep(&kinds);
-            self.pulls.handle.outside.pulls(*process, readings);
-        }
+        self.begin(whose, &asked);
         let Pulled { mut sets, failed, kept } = self.puller.pull(&asked, &resource).await;
         let now = self.look().await.ok().filter(|now| now.identity() == seen.identity());
         let Some(now) = now else {
@@ -293,14 +284,7 @@ impl Task {
         if asked.is_empty() || !sets.is_empty() {
             self.say(!asked.is_empty());
         }
-        // Of several who may have answered, what each may have told of.
-        let mut told: Vec<What> = sets.iter().filter_map(|(of, _)| of.kept()).collect();
-        let answered = told.clone();
-        for (process, readings) in &mut self.readings {
-            let free = self.pulls.handle.outside.pulled(*process, readings, &answered);
-            told.retain(|what| free.contains(what));
-        }
-        sets.iter_mut().for_each(|(_, set)| keep_told(set, &told));
+        self.end(&mut sets);
         // What is read from outside by now is not for the pull to show, either.
         let now = if seen.is_guess { now.of_name(name.as_deref()) } else { now };
         let wanted = self.pulls.wanted(&now.targets).unwrap_or_else(|| asked.clone());
@@ -311,6 +295,31 @@ impl Task {
         }
         drop(kept);
         is_served
+    }
+
+    /// Notes that this is about to be asked, with whoever may answer and is read from outside, too.
+    fn begin(&mut self, whose: &Whose, asked: &[Asked]) {
+        let kinds: Vec<What> = asked.iter().filter_map(|of| of.kept()).collect();
+        let captured = whose.targets.iter().filter(|target| self.pulls.is_captured && is_captured(target));
+        let captured: Vec<Process> = captured.map(|target| target.process).collect();
+        self.puller.keep(&kinds);
+        self.readings.retain(|process, _| captured.contains(process));
+        for process in captured {
+            let readings = self.readings.entry(process).or_default();
+            readings.keep(&kinds);
+            self.pulls.handle.outside.pulls(process, readings);
+        }
+    }
+
+    /// Leaves of the differences in what was answered those that no capture told of, of whoever may have answered.
+    fn end(&mut self, sets: &mut [(Asked, ProfileSet)]) {
+        let answered: Vec<What> = sets.iter().filter_map(|(of, _)| of.kept()).collect();
+        let mut told = answered.clone();
+        for (process, readings) in &mut self.readings {
+            let free = self.pulls.handle.outside.pulled(*process, readings, &answered);
+            told.retain(|what| free.contains(what));
+        }
+        sets.iter_mut().for_each(|(_, set)| keep_told(set, &told));
     }
 
     /// Counts what failed, if anything did, and says so once.
