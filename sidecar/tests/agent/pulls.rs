@@ -44,6 +44,15 @@ fn until(run: &Running, mut is_so: impl FnMut() -> bool) {
     }
 }
 
+/// An agent with these capabilities alone that captures and pulls at this pace.
+fn bare(capabilities: &str, every: &str, address: &str) -> Command {
+    let mut bare = Command::new("setpriv");
+    bare.args(["--bounding-set", capabilities, "--inh-caps=-all", "--no-new-privs"]);
+    process::quiet(bare.arg(env!("CARGO_BIN_EXE_profiler-sidecar")));
+    bare.args(["run", "--runtime-interval", every, "--pull", &format!("http://{address}")]);
+    bare
+}
+
 fn figures(page: &str) -> [u64; 4] {
     let stats: serde_json::Value = serde_json::from_slice(&get(page, "/stats").body).unwrap();
     ["endpoints", "sets", "failed", "from_outside"].map(|key| stats["pulls"][key].as_u64().unwrap())
@@ -64,10 +73,7 @@ fn without_privileges_profiles_are_pulled() {
         Running::program(&mut company)
     });
     company.iter().for_each(|running| drop(running.address_after("there")));
-    let mut bare = Command::new("setpriv");
-    bare.args(["--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"]);
-    process::quiet(bare.arg(env!("CARGO_BIN_EXE_profiler-sidecar")));
-    bare.args(["run", "--runtime-interval", "2s", "--pull", &format!("http://{address}")]);
+    let mut bare = bare("-all", "2s", &address);
     bare.env("PROFILER_PULL_TOKEN", "secret").env("PROFILER_FILES_DIR", &files);
     let run = Running::agent(&mut bare);
     let page = run.address_after("http://");
@@ -114,10 +120,7 @@ fn who_answers_unseen_has_company_that_comes_and_goes() {
     company.args(other).args(["sh", "-c", "echo there; while sleep 0.3; do :; done"]);
     let company = Running::program(&mut company);
     company.address_after("there");
-    let mut bare = Command::new("setpriv");
-    bare.args(["--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"]);
-    process::quiet(bare.arg(env!("CARGO_BIN_EXE_profiler-sidecar")));
-    bare.args(["run", "--runtime-interval", "1s", "--pull", &format!("http://{address}")]);
+    let mut bare = bare("-all", "1s", &address);
     let run = Running::agent(bare.env("PROFILER_FILES_DIR", &files));
     let page = run.address_after("http://");
     until(&run, || sum(&files, "inuse_space", "main.keep").iter().any(|value| *value >= 10_000_000));
@@ -153,10 +156,7 @@ fn who_was_handed_a_socket_by_another_user_is_read_once() {
         assert!(began.elapsed() < DEADLINE, "{}", program.log());
         std::thread::sleep(Duration::from_millis(20));
     }
-    let mut bare = Command::new("setpriv");
-    bare.args(["--bounding-set=-all,+sys_ptrace", "--inh-caps=-all", "--no-new-privs"]);
-    process::quiet(bare.arg(env!("CARGO_BIN_EXE_profiler-sidecar")));
-    bare.args(["run", "--runtime-interval", "1s", "--pull", &format!("http://{address}")]);
+    let mut bare = bare("-all,+sys_ptrace", "1s", &address);
     let run = Running::agent(&mut bare);
     let page = run.address_after("http://");
     // Four kinds each time: CPU alone is asked for.
@@ -187,10 +187,7 @@ fn who_has_another_network_does_not_answer_unseen() {
     let company = Running::program(Command::new("setpriv").args(other).args(idle));
     let elsewhere = Running::program(Command::new("unshare").args(["--net", "setpriv"]).args(other).args(idle));
     [&company, &elsewhere].into_iter().for_each(|running| drop(running.address_after("there")));
-    let mut bare = Command::new("setpriv");
-    bare.args(["--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"]);
-    process::quiet(bare.arg(env!("CARGO_BIN_EXE_profiler-sidecar")));
-    bare.args(["run", "--runtime-interval", "1s", "--pull", &format!("http://{address}")]);
+    let mut bare = bare("-all", "1s", &address);
     let run = Running::agent(bare.env("PROFILER_FILES_DIR", &files));
     until(&run, || !sum(&files, "inuse_space", "main.keep").is_empty());
     let log = run.log();
@@ -289,10 +286,7 @@ fn what_is_read_from_outside_is_not_pulled_by_another_name() {
 
 /// Starts an agent without any privilege that pulls from an address, and writes files into `files`.
 fn pulling(address: &str, files: &Path) -> Running {
-    let mut bare = Command::new("setpriv");
-    bare.args(["--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"]);
-    process::quiet(bare.arg(env!("CARGO_BIN_EXE_profiler-sidecar")));
-    bare.args(["run", "--runtime-interval", "1s", "--pull", &format!("http://{address}")]);
+    let mut bare = bare("-all", "1s", address);
     Running::agent(bare.env("PROFILER_FILES_DIR", files))
 }
 
