@@ -28,8 +28,8 @@ pub enum Setting {
     PidLevel = 10,
     /// `pid.numbers`, each of them `upid`: a number and, 8 bytes on, its namespace.
     PidNumbers = 11,
-    /// `pid_namespace.ns.inum`.
-    NamespaceInum = 12,
+    /// `signal_struct.pids`: a pointer to a `pid` for each `pid_type`.
+    SignalPids = 12,
     /// The thread pointer: `task_struct.thread.fsbase` on x86_64, `task_struct.thread.uw.tp_value` on aarch64.
     ThreadPointer = 13,
     /// Bytes in the ring from which on the reader is woken up.

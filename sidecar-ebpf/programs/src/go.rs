@@ -41,8 +41,8 @@ pub(crate) unsafe fn read(scratch: *mut Scratch, go: &Go) {
     }
 }
 
-/// Reads the goroutine of the thread that `g` is of into the table; `false` if it runs none. What is no `g` hardly names an `m` whose
-/// goroutine names that `m`.
+/// Reads the goroutine of the thread that `g` is of into the table; `false` if it runs none. What is no `g` hardly has a number and the stack that the thread is on, or
+/// names an `m` whose goroutine names that `m`.
 #[inline(always)]
 unsafe fn running(scratch: *mut Scratch, g: u64, go: &Go) -> Option<bool> {
     if g == 0 {
@@ -51,6 +51,10 @@ unsafe fn running(scratch: *mut Scratch, g: u64, go: &Go) -> Option<bool> {
     // SAFETY: this processor's scratch.
     unsafe {
         let m = load(scratch, g, go)?;
+        // Those of the runtime, for its own stack and for signals, have no number.
+        if field(scratch, go.g_goid) != 0 && is_on_stack(scratch, (*scratch).sample.sp) {
+            return Some(true);
+        }
         let current = user_word(m + u64::from(go.m_curg))?;
         if current != 0 && current != g {
             if load(scratch, current, go)? != m {
@@ -76,6 +80,13 @@ unsafe fn load(scratch: *mut Scratch, g: u64, go: &Go) -> Option<u64> {
     }
 }
 
+/// Whether that is within the stack of the `g` in the table.
+#[inline(always)]
+unsafe fn is_on_stack(scratch: *mut Scratch, at: u64) -> bool {
+    // SAFETY: this processor's scratch.
+    unsafe { field(scratch, G_STACK_LO) <= at && at < field(scratch, G_STACK_HI) }
+}
+
 /// A word of the `g` in the table.
 #[inline(always)]
 unsafe fn field(scratch: *mut Scratch, offset: u32) -> u64 {
@@ -90,9 +101,8 @@ unsafe fn left(scratch: *mut Scratch, go: &Go) {
     // SAFETY: this processor's scratch.
     unsafe {
         let (sp, bp) = (field(scratch, go.g_sched_sp), field(scratch, go.g_sched_bp));
-        let (lo, hi) = (field(scratch, G_STACK_LO), field(scratch, G_STACK_HI));
-        let is_frame = bp == 0 || (sp.wrapping_sub(FRAME_BELOW) <= bp && bp < hi);
-        if lo <= sp && sp < hi && is_frame {
+        let is_frame = bp == 0 || (sp.wrapping_sub(FRAME_BELOW) <= bp && bp < field(scratch, G_STACK_HI));
+        if is_on_stack(scratch, sp) && is_frame {
             (*scratch).left = field(scratch, go.g_sched_sp + SCHED_PC);
             (*scratch).left_sp = sp;
             (*scratch).left_fp = bp;

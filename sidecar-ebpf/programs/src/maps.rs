@@ -28,14 +28,24 @@ static TARGETS: HashMap<u32, Target> = HashMap::with_max_entries(8192, 0);
 /// By [`Setting`]: set at load, never changed, so the verifier knows the numbers.
 #[unsafe(no_mangle)]
 static SETTINGS_OF_LOAD: [u64; SETTINGS] = [0; SETTINGS];
-/// Depth of our pid namespace, and one; 0 until a process of ours was seen.
+/// Our pid namespace, all zero until a process of ours was seen.
 #[map]
-static LEVEL: Array<u64> = Array::with_max_entries(1, 0);
+static OURS: Array<Namespace> = Array::with_max_entries(1, 0);
 
 /// Bytes behind the fixed part of a record.
 pub(crate) const BODY: usize = RECORD - size_of::<Sample>();
 /// Bytes to read tables of a process into: 32 pairs of strings, or a bucket of a map.
 pub(crate) const WORK: usize = 1024;
+
+/// A pid namespace.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Namespace {
+    /// How many are above it.
+    pub(crate) level: u64,
+    /// Where its `pid_namespace` is.
+    pub(crate) address: u64,
+}
 
 /// A part of the stack that was read.
 #[repr(C)]
@@ -105,10 +115,10 @@ pub(crate) fn count(what: Counter) {
     }
 }
 
-/// Where [`LEVEL`] is kept.
+/// Where [`OURS`] is kept.
 #[inline(always)]
-pub(crate) fn level() -> Option<*mut u64> {
-    LEVEL.get_ptr_mut(0)
+pub(crate) fn ours() -> Option<*mut Namespace> {
+    OURS.get_ptr_mut(0)
 }
 
 #[inline(always)]

@@ -1,15 +1,27 @@
 //! Whose the current thread is: a process of our pid namespace, of one below, or none of our business.
 
+use core::mem::MaybeUninit;
+
 use aya_ebpf::bindings::bpf_pidns_info;
-use aya_ebpf::helpers::generated::{bpf_get_current_pid_tgid, bpf_get_current_task, bpf_get_ns_current_pid_tgid};
+use aya_ebpf::helpers::generated::{
+    bpf_get_current_pid_tgid, bpf_get_current_task, bpf_get_current_task_btf, bpf_get_ns_current_pid_tgid,
+    bpf_probe_read_kernel,
+};
 use profiler_sidecar_ebpf::Setting;
 
-use crate::maps::{kernel_half, kernel_word, level, setting};
+use crate::maps::{Namespace, kernel_half, kernel_word, ours, setting};
 
 /// `PF_KTHREAD`, `include/linux/sched.h`.
 const KERNEL_THREAD: u32 = 0x0020_0000;
-/// Bytes of `struct upid`: a number, its namespace.
-const UPID: u64 = 16;
+/// `PIDTYPE_TGID`, `include/linux/pid.h`.
+const OF_PROCESS: usize = 1;
+
+/// `struct upid`, `include/linux/pid.h`: a number, and the namespace that it is of.
+#[repr(C)]
+struct Upid {
+    number: u32,
+    namespace: u64,
+}
 
 /// Whose a thread is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -40,10 +52,30 @@ pub(crate) fn address() -> u64 {
     unsafe { bpf_get_current_task() }
 }
 
+/// A field of the current `task_struct`. Only with the kernel's offsets.
+#[inline(always)]
+pub(crate) fn field<T>(of: Setting) -> T {
+    // SAFETY: the current task, a field of which is at that offset.
+    unsafe { load(bpf_get_current_task_btf().cast_const().cast(), of) }
+}
+
+/// A field of a structure of the kernel's that the verifier knows: a load, where a helper would be called for any other address. Where that is none it reads zeros.
+#[inline(always)]
+unsafe fn load<T>(structure: *const u8, of: Setting) -> T {
+    // SAFETY: the caller has the structure that this is an offset in.
+    unsafe { structure.add(setting(of) as usize).cast::<T>().read_volatile() }
+}
+
 /// The current one.
 #[inline(always)]
 pub(crate) fn current() -> Thread {
-    if setting(Setting::InitialNamespace) != 0 { of_machine() } else { of_namespace() }
+    if setting(Setting::InitialNamespace) != 0 {
+        return of_machine();
+    }
+    match known() {
+        Some(ours) => of_namespace(ours),
+        None => first(),
+    }
 }
 
 #[inline(always)]
@@ -63,64 +95,105 @@ pub(crate) fn is_of_kernel() -> bool {
     if setting(Setting::InitialNamespace) == 0 || setting(Setting::Offsets) == 0 {
         return false;
     }
-    kernel_half(address() + setting(Setting::TaskFlags)).unwrap_or(0) & KERNEL_THREAD != 0
+    field::<u32>(Setting::TaskFlags) & KERNEL_THREAD != 0
 }
 
+/// Our namespace, once a thread of it was seen. While we are in it, no other one has its address.
 #[inline(always)]
-fn of_namespace() -> Thread {
+fn known() -> Option<Namespace> {
+    if setting(Setting::Offsets) == 0 {
+        return None;
+    }
+    // SAFETY: an element of an array.
+    let ours = unsafe { *ours()? };
+    (ours.address != 0).then_some(ours)
+}
+
+/// By what its task and that of its process say: most ticks of a machine are none of ours, and the helper looks at twice as much.
+#[inline(always)]
+fn of_namespace(ours: Namespace) -> Thread {
+    let pid: *const u8 = field(Setting::TaskThreadPid);
+    // SAFETY: what the field names.
+    let level = u64::from(unsafe { load::<u32>(pid, Setting::PidLevel) });
+    let Some(tid) = number(pid as u64, level, ours) else { return Thread::other(Whose::Outside) };
+    if level > ours.level {
+        return Thread::other(Whose::Below);
+    }
+    let signal: *const u8 = field(Setting::TaskSignal);
+    // SAFETY: what the field names, and a pointer in its array.
+    let process: *const u8 = unsafe { load(signal.add(OF_PROCESS * size_of::<u64>()), Setting::SignalPids) };
+    if process == pid {
+        return Thread { whose: Whose::Ours, pid: tid, tid };
+    }
+    match number(process as u64, level, ours) {
+        Some(pid) => Thread { whose: Whose::Ours, pid, tid },
+        None => Thread::other(Whose::Outside),
+    }
+}
+
+/// As the helper says it: before a thread of our namespace has shown where that is, and without the kernel's offsets, which is why what is below is not told from what is outside.
+#[inline(always)]
+fn first() -> Thread {
     let mut ids = bpf_pidns_info { pid: 0, tgid: 0 };
     let (device, inode) = (setting(Setting::NamespaceDevice), setting(Setting::NamespaceInode));
     // SAFETY: the helper writes 8 bytes, both fields.
     if unsafe { bpf_get_ns_current_pid_tgid(device, inode, &raw mut ids, 8) } != 0 {
-        return Thread::other(elsewhere());
+        return Thread::other(Whose::Outside);
     }
-    learn_level();
+    learn();
     Thread { whose: Whose::Ours, pid: ids.tgid, tid: ids.pid }
 }
 
-/// Notes how deep our namespace is, from the first thread of ours.
+/// Notes where our namespace is, from the first thread of it: the deepest that this one has a number in.
 #[inline(always)]
-fn learn_level() {
-    // SAFETY: an element of an array, written as a whole; who writes it first or twice writes the same.
+fn learn() {
+    if setting(Setting::Offsets) == 0 {
+        return;
+    }
+    // SAFETY: an element of an array, of which the address counts, and is written last; who writes it first or twice writes the same.
     unsafe {
-        if let Some(known) = level()
-            && *known == 0
-            && let Some(pid) = thread_pid(address())
+        if let Some(known) = ours()
+            && let Some(pid) = kernel_word(address() + setting(Setting::TaskThreadPid))
             && let Some(level) = kernel_half(pid + setting(Setting::PidLevel))
+            && let Some(upid) = upid(pid, level.into())
         {
-            *known = u64::from(level) + 1;
+            (&raw mut (*known).level).write_volatile(level.into());
+            (&raw mut (*known).address).write_volatile(upid.namespace);
         }
     }
-}
-
-/// Whether the current thread, which is not of our namespace, is of one below it.
-#[inline(always)]
-fn elsewhere() -> Whose {
-    match number_in_ours(address()) {
-        Some(_) => Whose::Below,
-        None => Whose::Outside,
-    }
-}
-
-/// `task_struct.thread_pid`.
-#[inline(always)]
-fn thread_pid(task: u64) -> Option<u64> {
-    if setting(Setting::Offsets) == 0 { None } else { kernel_word(task + setting(Setting::TaskThreadPid)) }
 }
 
 /// The number that a thread has in our namespace, if it is in it or in one below.
 #[inline(always)]
 pub(crate) fn number_in_ours(task: u64) -> Option<u32> {
-    // SAFETY: an element of an array.
-    let known = unsafe { *level()? };
-    let ours = if setting(Setting::InitialNamespace) != 0 { 0 } else { known.checked_sub(1)? };
-    let pid = thread_pid(task)?;
-    if u64::from(kernel_half(pid + setting(Setting::PidLevel))?) < ours {
+    if setting(Setting::Offsets) == 0 {
         return None;
     }
-    let upid = pid + setting(Setting::PidNumbers) + UPID * (ours & 31);
-    let namespace = kernel_word(upid + 8)?;
-    let is_ours = setting(Setting::InitialNamespace) != 0
-        || u64::from(kernel_half(namespace + setting(Setting::NamespaceInum))?) == setting(Setting::NamespaceInode);
-    if is_ours { kernel_half(upid) } else { None }
+    let pid = kernel_word(task + setting(Setting::TaskThreadPid))?;
+    if setting(Setting::InitialNamespace) != 0 {
+        return kernel_half(pid + setting(Setting::PidNumbers));
+    }
+    number(pid, kernel_half(pid + setting(Setting::PidLevel))?.into(), known()?)
+}
+
+/// The number that a `struct pid` of that level has in our namespace, if it has one.
+#[inline(always)]
+fn number(pid: u64, level: u64, ours: Namespace) -> Option<u32> {
+    if level < ours.level {
+        return None;
+    }
+    let upid = upid(pid, ours.level)?;
+    (upid.namespace == ours.address).then_some(upid.number)
+}
+
+/// `pid.numbers[level]`.
+#[inline(always)]
+fn upid(pid: u64, level: u64) -> Option<Upid> {
+    let mut upid = MaybeUninit::<Upid>::uninit();
+    let at = pid + setting(Setting::PidNumbers) + size_of::<Upid>() as u64 * (level & 31);
+    // SAFETY: the helper checks the address, and writes all of it where it returns 0.
+    unsafe {
+        let read = bpf_probe_read_kernel(upid.as_mut_ptr().cast(), size_of::<Upid>() as u32, at as *const _);
+        (read == 0).then(|| upid.assume_init())
+    }
 }

@@ -40,9 +40,8 @@ const WANTED: &[(&str, &[Field])] = &[
             (Setting::ThreadPointer, THREAD_POINTER),
         ],
     ),
-    ("signal_struct", &[(Setting::SignalLive, &["live"])]),
+    ("signal_struct", &[(Setting::SignalLive, &["live"]), (Setting::SignalPids, &["pids"])]),
     ("pid", &[(Setting::PidLevel, &["level"]), (Setting::PidNumbers, &["numbers"])]),
-    ("pid_namespace", &[(Setting::NamespaceInum, &["ns", "inum"])]),
 ];
 
 /// Fills in the offsets; else what was not there.
