@@ -80,7 +80,7 @@ fn processors_are_told_if_asked() {
     }
 }
 
-/// Check that entries come by their paths from the root on, whichever came first, and that a stack with a number is the one that had it.
+/// Check that entries come by their paths from the root on, leaves last, whichever came first, and that a stack with a number is the one that had it.
 #[test]
 fn stacks_come_in_the_order_of_their_paths() {
     let place = |address, name: &str| {
@@ -111,9 +111,9 @@ fn stacks_come_in_the_order_of_their_paths() {
     }
     let (_, told) = told(&mut aggregate);
     let paths: Vec<&str> = told.iter().map(|entry| entry.split(' ').next().unwrap()).collect();
-    assert_eq!(paths, ["left;root", "right;root", "left;right;root", "other"]);
+    assert_eq!(paths, ["left;right;root", "left;root", "right;root", "other"]);
     let counts: Vec<&str> = told.iter().map(|entry| entry.rsplit('×').next().unwrap()).collect();
-    assert_eq!(counts, ["1", "2", "2", "1"]);
+    assert_eq!(counts, ["2", "1", "2", "1"]);
 }
 
 /// Check that each process has a window of its own, also one that has the pid of another, and that losses are told with the

@@ -243,11 +243,12 @@ impl Window {
         sorted.into_iter().map(entry).collect()
     }
 
-    /// Where each stack comes in the order of their addresses from the root's on.
+    /// Where each stack comes in the order of their addresses from the root's on; of those that were called by one, who calls others is first, and then the leaves.
     fn order_from_root(&self, stacks: &[&[u32]]) -> Vec<usize> {
         let address = |number: &usize| self.locations.get(*number).map(|location| location.address);
         let rank = places_by(self.locations.len(), |one, other| address(one).cmp(&address(other)));
-        let path = |stack: &usize| stacks[*stack].iter().rev().map(|number| rank.get(*number as usize));
+        let place = |(depth, number): (usize, &u32)| (depth == 0, rank.get(*number as usize));
+        let path = |stack: &usize| stacks[*stack].iter().enumerate().rev().map(place);
         places_by(stacks.len(), |one, other| path(one).cmp(path(other)))
     }
 }

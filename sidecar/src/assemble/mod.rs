@@ -29,7 +29,7 @@ pub enum Granularity {
     /// Each instruction is a place of its own, for who reads disassembly: profiles on demand.
     #[default]
     Addresses,
-    /// Those of one line, with the same inlined calls, are one place, which has the address of one of them: what goes out all the time.
+    /// Those of one line, with the same inlined calls, are one place, which has no address, for it has many: what goes out all the time.
     Lines,
 }
 

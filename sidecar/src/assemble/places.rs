@@ -15,8 +15,6 @@ use crate::naming::{self, Kind};
 pub(super) struct Places {
     granularity: Granularity,
     locations: Map<usize, LocationId>,
-    /// Those of Go by mapping and lines, where one stands for all of a line.
-    lines: Map<(MappingId, Box<[Line]>), LocationId>,
     mappings: Map<usize, MappingId>,
 }
 
@@ -36,15 +34,12 @@ impl Places {
         let lines: Box<[Line]> = location.lines.iter().map(|line| line_of(line, dictionary)).collect();
         let kind = location.kind.name().map(|name| dictionary.attribute("profile.frame.type", name));
         let attributes = dictionary.attribute_set(kind);
-        let mut intern =
-            |lines| dictionary.locations.intern(Location { mapping, address: location.address, lines, attributes });
-        let id = match self.granularity {
+        let address = match self.granularity {
             // Of what is in no mapping, the address alone says where it is.
-            Granularity::Lines if mapping != MappingId::ZERO && has_lines(location) => {
-                *self.lines.entry((mapping, lines)).or_insert_with_key(|(_, lines)| intern(lines.clone()))
-            }
-            _ => intern(lines),
+            Granularity::Lines if mapping != MappingId::ZERO && has_lines(location) => 0,
+            _ => location.address,
         };
+        let id = dictionary.locations.intern(Location { mapping, address, lines, attributes });
         self.locations.insert(place, id);
         id
     }
