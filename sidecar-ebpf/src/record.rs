@@ -101,7 +101,7 @@ pub struct Sample {
     /// Which of the programs that the process runs one after the other: a number that no other one has. 0: not known. An odd one: it was
     /// becoming another program, and has no stack of user space.
     pub program: u64,
-    /// The thread's name, zeros behind it; all zeros where a goroutine ran.
+    /// The thread's name, zeros behind it; all zeros on the stack of a goroutine.
     pub comm: [u8; 16],
     /// Registers of user space: instruction, stack, frame, link (of processors that have one).
     pub ip: u64,

@@ -22,7 +22,7 @@ pub struct Sample {
     /// Which of the programs that the process runs one after the other: a number that no other one has ([`crate::bpf::Programs`]). 0: not
     /// known. An odd one: it was becoming another program.
     pub program: u64,
-    /// The thread's name.
+    /// The thread's name; none on the stack of a goroutine.
     pub comm: Comm,
     /// Whether it was in the kernel.
     pub in_kernel: bool,

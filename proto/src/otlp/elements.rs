@@ -2,7 +2,7 @@
 //!
 //! In: an element with the dictionary that it refers to. Out: the message of it, as [`encode`](super::encode()) says what is in it.
 
-use super::by_address::ByAddress;
+use super::by_place::ByPlace;
 use super::messages::{self as wire, AnyKind, AnyValue, KeyValue, KeyValueAndUnit};
 use crate::model::{
     Attribute, AttributeSet, AttributeSetId, Dictionary, Function, Id, Kind, Link, Location, Mapping, Profile, Sample,
@@ -40,7 +40,7 @@ pub(super) fn function(function: &Function) -> wire::Function {
     }
 }
 
-pub(super) fn stack(stack: &Stack, locations: &ByAddress) -> wire::Stack {
+pub(super) fn stack(stack: &Stack, locations: &ByPlace) -> wire::Stack {
     wire::Stack { location_indices: stack.locations.iter().map(|id| locations.number(*id)).collect() }
 }
 

@@ -2,12 +2,12 @@
 //!
 //! In: a [`ProfileSet`]. Out: a request with all seven tables, element 0 of each its zero value (`Link{}` and
 //! `KeyValueAndUnit{}` without content), one value a sample, no timestamps, no string references, no orphans, no
-//! duplicates; locations in the order of [`ByAddress`]. Equal sets give equal bytes.
+//! duplicates; locations in the order of [`ByPlace`]. Equal sets give equal bytes.
 
 use prost::Message;
 
 use super::ExportProfilesServiceRequest;
-use super::by_address::ByAddress;
+use super::by_place::ByPlace;
 use super::elements;
 use super::messages as wire;
 use crate::model::{Dictionary, Profile, ProfileSet};
@@ -46,7 +46,7 @@ fn encode_profile(profile: &Profile, dictionary: &Dictionary) -> wire::Profile {
 }
 
 fn encode_dictionary(dictionary: &Dictionary) -> wire::ProfilesDictionary {
-    let locations = ByAddress::of(&dictionary.locations);
+    let locations = ByPlace::of(&dictionary.locations);
     let in_order = locations.order().filter_map(|id| dictionary.locations.get(id));
     wire::ProfilesDictionary {
         mapping_table: dictionary.mappings.iter().map(|mapping| elements::mapping(mapping, dictionary)).collect(),

@@ -4,7 +4,7 @@
 //!
 //! Source: opentelemetry-proto 1.10, profiles/v1development/profiles.proto.
 
-use super::by_address::ByAddress;
+use super::by_place::ByPlace;
 use super::elements::index;
 use super::fields::{Element, Fields};
 use crate::model::{AttributeSet, AttributeSetId, Dictionary, Function, Id, Line, Link, Location, Sample, Stack};
@@ -58,7 +58,7 @@ impl Element for Link {
     }
 }
 
-impl Element for Of<'_, Stack, ByAddress> {
+impl Element for Of<'_, Stack, ByPlace> {
     fn tell(&self, to: &mut impl Fields) {
         let Self(stack, locations) = self;
         to.numbers(1, stack.locations.iter().map(|id| locations.number(*id).unsigned_abs().into()));

@@ -5,7 +5,7 @@
 //! has no place for is left out: profile ids, original payloads, single timestamps, attributes of a scope, schema URLs,
 //! entity references and counts of dropped attributes.
 
-mod by_address;
+mod by_place;
 mod context;
 mod decode;
 mod elements;

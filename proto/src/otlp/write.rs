@@ -11,7 +11,7 @@ use std::io::{self, Write};
 
 use prost::Message;
 
-use super::by_address::ByAddress;
+use super::by_place::ByPlace;
 use super::elements;
 use super::fields::{Element, Fields, begin, delimited};
 use super::many::Of;
@@ -22,7 +22,7 @@ use crate::model::{Dictionary, Profile, ProfileSet};
 #[derive(Debug)]
 pub struct Request<'a> {
     set: Cow<'a, ProfileSet>,
-    locations: ByAddress,
+    locations: ByPlace,
     /// Bytes of the dictionary.
     dictionary: usize,
     /// Bytes of each profile.
@@ -39,7 +39,7 @@ impl<'a> Request<'a> {
         } else {
             Cow::Owned(set.with_profiles(set.profiles.iter().filter(has_samples)))
         };
-        let locations = ByAddress::of(&set.dictionary.locations);
+        let locations = ByPlace::of(&set.dictionary.locations);
         let dictionary = length_of(|lengths| dictionary(&set.dictionary, &locations, lengths));
         let length_of_profile = |profile| length_of(|lengths| self::profile(profile, &set.dictionary, lengths));
         let profiles = set.profiles.iter().map(length_of_profile).collect();
@@ -105,7 +105,7 @@ trait Elements {
     fn end(&mut self) -> io::Result<()>;
 }
 
-fn dictionary(of: &Dictionary, locations: &ByAddress, to: &mut impl Elements) -> io::Result<()> {
+fn dictionary(of: &Dictionary, locations: &ByPlace, to: &mut impl Elements) -> io::Result<()> {
     let mut in_order = locations.order().filter_map(|id| of.locations.get(id));
     of.mappings.iter().try_for_each(|mapping| to.message(1, &elements::mapping(mapping, of)))?;
     in_order.try_for_each(|location| to.element(2, &Of(location, of)))?;

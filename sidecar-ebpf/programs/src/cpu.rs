@@ -84,8 +84,8 @@ unsafe fn sample(context: *mut c_void, scratch: *mut Scratch, thread: Thread, ta
                 known(scratch, &*target);
             }
         }
-        // A goroutine has no thread: whoever reads its sample wants none of this, which takes a tenth of the time of all else.
-        if (*scratch).sample.flags & Flag::Goroutine as u32 == 0 {
+        // Code of Go is told without its thread, whose name takes a tenth of the time of all else.
+        if addr_of!((*scratch).is_on_goroutine).read_volatile() == 0 {
             // Before Linux 6.2 the helper leaves what is behind the name as it was: zeroed above.
             bpf_get_current_comm(addr_of_mut!((*scratch).sample.comm).cast(), 16);
         }
@@ -114,6 +114,7 @@ unsafe fn begin(context: *const u64, scratch: *mut Scratch, thread: Thread) {
         addr_of_mut!((*scratch).length).write_volatile(TOP as u32);
         addr_of_mut!((*scratch).left).write_volatile(0);
         addr_of_mut!((*scratch).labels).write_volatile(0);
+        addr_of_mut!((*scratch).is_on_goroutine).write_volatile(0);
     }
 }
 

@@ -53,6 +53,7 @@ unsafe fn running(scratch: *mut Scratch, g: u64, go: &Go) -> Option<bool> {
         let m = load(scratch, g, go)?;
         // Those of the runtime, for its own stack and for signals, have no number.
         if field(scratch, go.g_goid) != 0 && is_on_stack(scratch, (*scratch).sample.sp) {
+            addr_of_mut!((*scratch).is_on_goroutine).write_volatile(1);
             return Some(true);
         }
         let current = user_word(m + u64::from(go.m_curg))?;

@@ -71,6 +71,8 @@ pub(crate) struct Scratch {
     pub(crate) map: [u64; 4],
     /// `g.labels`.
     pub(crate) labels: u64,
+    /// 1: the thread was on the stack of its goroutine, where there is Go alone: C has the thread's own.
+    pub(crate) is_on_goroutine: u64,
     /// The register that Go keeps `g` in, of processors that have one.
     pub(crate) g: u64,
     /// The thread pointer.
@@ -117,7 +119,7 @@ pub(crate) fn count(what: Counter) {
 
 /// Where [`OURS`] is kept.
 #[inline(always)]
-pub(crate) fn ours() -> Option<*mut Namespace> {
+pub(crate) fn namespace() -> Option<*mut Namespace> {
     OURS.get_ptr_mut(0)
 }
 

@@ -1,6 +1,6 @@
 //! Whose the current thread is: a process of our pid namespace, of one below, or none of our business.
 
-use core::mem::MaybeUninit;
+use core::mem::{MaybeUninit, offset_of};
 
 use aya_ebpf::bindings::bpf_pidns_info;
 use aya_ebpf::helpers::generated::{
@@ -9,7 +9,7 @@ use aya_ebpf::helpers::generated::{
 };
 use profiler_sidecar_ebpf::Setting;
 
-use crate::maps::{Namespace, kernel_half, kernel_word, ours, setting};
+use crate::maps::{Namespace, kernel_half, kernel_word, namespace, setting};
 
 /// `PF_KTHREAD`, `include/linux/sched.h`.
 const KERNEL_THREAD: u32 = 0x0020_0000;
@@ -22,6 +22,8 @@ struct Upid {
     number: u32,
     namespace: u64,
 }
+
+const _: () = assert!(size_of::<Upid>() == 16 && offset_of!(Upid, namespace) == 8);
 
 /// Whose a thread is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -59,7 +61,8 @@ pub(crate) fn field<T>(of: Setting) -> T {
     unsafe { load(bpf_get_current_task_btf().cast_const().cast(), of) }
 }
 
-/// A field of a structure of the kernel's that the verifier knows: a load, where a helper would be called for any other address. Where that is none it reads zeros.
+/// A field of a structure of the kernel's that the verifier knows: a load, where a helper would be called for any other address. It reads zeros where there is no
+/// structure, for the verifier makes a probing one of it (`BPF_PROBE_MEM`, `convert_ctx_accesses` in kernel/bpf/verifier.c).
 #[inline(always)]
 unsafe fn load<T>(structure: *const u8, of: Setting) -> T {
     // SAFETY: the caller has the structure that this is an offset in.
@@ -72,9 +75,9 @@ pub(crate) fn current() -> Thread {
     if setting(Setting::InitialNamespace) != 0 {
         return of_machine();
     }
-    match known() {
+    match learned() {
         Some(ours) => of_namespace(ours),
-        None => first(),
+        None => by_helper(),
     }
 }
 
@@ -100,27 +103,32 @@ pub(crate) fn is_of_kernel() -> bool {
 
 /// Our namespace, once a thread of it was seen. While we are in it, no other one has its address.
 #[inline(always)]
-fn known() -> Option<Namespace> {
+fn learned() -> Option<Namespace> {
     if setting(Setting::Offsets) == 0 {
         return None;
     }
-    // SAFETY: an element of an array.
-    let ours = unsafe { *ours()? };
-    (ours.address != 0).then_some(ours)
+    let ours = namespace()?;
+    // SAFETY: an element of an array. The address is read first, as `learn` writes it last; on processors that keep to no order, a level that is not there yet is 0,
+    // where no address is ours: a tick at the start counts as one outside.
+    unsafe {
+        let address = (&raw const (*ours).address).read_volatile();
+        let level = (&raw const (*ours).level).read_volatile();
+        (address != 0).then_some(Namespace { level, address })
+    }
 }
 
 /// By what its task and that of its process say: most ticks of a machine are none of ours, and the helper looks at twice as much.
 #[inline(always)]
 fn of_namespace(ours: Namespace) -> Thread {
     let pid: *const u8 = field(Setting::TaskThreadPid);
-    // SAFETY: what the field names.
+    // SAFETY: what the field names; nothing, at a thread's last instructions (`release_task`): level 0, which is above ours.
     let level = u64::from(unsafe { load::<u32>(pid, Setting::PidLevel) });
     let Some(tid) = number(pid as u64, level, ours) else { return Thread::other(Whose::Outside) };
     if level > ours.level {
         return Thread::other(Whose::Below);
     }
     let signal: *const u8 = field(Setting::TaskSignal);
-    // SAFETY: what the field names, and a pointer in its array.
+    // SAFETY: what the field names, for as long as the thread runs, and a pointer in its array.
     let process: *const u8 = unsafe { load(signal.add(OF_PROCESS * size_of::<u64>()), Setting::SignalPids) };
     if process == pid {
         return Thread { whose: Whose::Ours, pid: tid, tid };
@@ -131,9 +139,10 @@ fn of_namespace(ours: Namespace) -> Thread {
     }
 }
 
-/// As the helper says it: before a thread of our namespace has shown where that is, and without the kernel's offsets, which is why what is below is not told from what is outside.
+/// As the helper says it: before a thread of our namespace has shown where that is, and without the kernel's offsets. It does not tell what is below from what is
+/// outside.
 #[inline(always)]
-fn first() -> Thread {
+fn by_helper() -> Thread {
     let mut ids = bpf_pidns_info { pid: 0, tgid: 0 };
     let (device, inode) = (setting(Setting::NamespaceDevice), setting(Setting::NamespaceInode));
     // SAFETY: the helper writes 8 bytes, both fields.
@@ -150,15 +159,15 @@ fn learn() {
     if setting(Setting::Offsets) == 0 {
         return;
     }
-    // SAFETY: an element of an array, of which the address counts, and is written last; who writes it first or twice writes the same.
-    unsafe {
-        if let Some(known) = ours()
-            && let Some(pid) = kernel_word(address() + setting(Setting::TaskThreadPid))
-            && let Some(level) = kernel_half(pid + setting(Setting::PidLevel))
-            && let Some(upid) = upid(pid, level.into())
-        {
-            (&raw mut (*known).level).write_volatile(level.into());
-            (&raw mut (*known).address).write_volatile(upid.namespace);
+    if let Some(ours) = namespace()
+        && let Some(pid) = kernel_word(address() + setting(Setting::TaskThreadPid))
+        && let Some(level) = kernel_half(pid + setting(Setting::PidLevel))
+        && let Some(upid) = upid(pid, level.into())
+    {
+        // SAFETY: an element of an array; the address last, see `learned`. Who writes first or twice writes the same.
+        unsafe {
+            (&raw mut (*ours).level).write_volatile(level.into());
+            (&raw mut (*ours).address).write_volatile(upid.namespace);
         }
     }
 }
@@ -173,7 +182,7 @@ pub(crate) fn number_in_ours(task: u64) -> Option<u32> {
     if setting(Setting::InitialNamespace) != 0 {
         return kernel_half(pid + setting(Setting::PidNumbers));
     }
-    number(pid, kernel_half(pid + setting(Setting::PidLevel))?.into(), known()?)
+    number(pid, kernel_half(pid + setting(Setting::PidLevel))?.into(), learned()?)
 }
 
 /// The number that a `struct pid` of that level has in our namespace, if it has one.
@@ -186,11 +195,11 @@ fn number(pid: u64, level: u64, ours: Namespace) -> Option<u32> {
     (upid.namespace == ours.address).then_some(upid.number)
 }
 
-/// `pid.numbers[level]`.
+/// `pid.numbers[level]`. A level is 32 at most (`MAX_PID_NS_LEVEL`); the verifier wants to see a bound.
 #[inline(always)]
 fn upid(pid: u64, level: u64) -> Option<Upid> {
     let mut upid = MaybeUninit::<Upid>::uninit();
-    let at = pid + setting(Setting::PidNumbers) + size_of::<Upid>() as u64 * (level & 31);
+    let at = pid + setting(Setting::PidNumbers) + size_of::<Upid>() as u64 * (level & 63);
     // SAFETY: the helper checks the address, and writes all of it where it returns 0.
     unsafe {
         let read = bpf_probe_read_kernel(upid.as_mut_ptr().cast(), size_of::<Upid>() as u32, at as *const _);

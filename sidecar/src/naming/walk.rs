@@ -270,7 +270,11 @@ impl Walk<'_> {
     /// The stack that the goroutine left, where the walk went astray in C, or came to where there was no room on it.
     fn left(&mut self, sample: &Sample, spots: &[Spot]) -> Option<Left> {
         let way = Way::of(spots)?;
-        let (_, called) = sample.saved.split_first()?;
+        let (from, called) = sample.saved.split_first()?;
+        // Of a thread of C's that has called Go, the goroutine is on no call of its own.
+        if self.spot(*from, Call::Return).part == Part::GoRoot {
+            return None;
+        }
         // It left it for C in a function of the runtime's, which stands for the call.
         let addresses = if way == Way::ForRoom { &sample.saved[..] } else { called };
         let mut left: Vec<Spot> = Vec::with_capacity(addresses.len());

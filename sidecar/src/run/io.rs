@@ -106,6 +106,14 @@ impl Io {
     async fn work(mut self, mut destinations: Vec<Target>, mut inbox: mpsc::Receiver<Task>) -> Result<(), Error> {
         let stop = stopped(self.until_eof)?;
         let found = self.found_at();
+        for destination in &destinations {
+            tracing::info!("profiles go to {}", destination.name());
+        }
+        match &self.served {
+            _ if !destinations.is_empty() => {}
+            Some(_) => tracing::info!("no destination is set: profiles are on the page alone"),
+            None => tracing::warn!("no destination is set and no page is served: profiles go nowhere"),
+        }
         self.serve(&mut destinations);
         let exporter = Arc::new(self.exporter(destinations)?);
         drop(self.handle.exporter.set(Arc::clone(&exporter)));
@@ -164,9 +172,6 @@ impl Io {
     }
 
     fn exporter(&mut self, destinations: Vec<Target>) -> Result<Exporter, Error> {
-        for destination in &destinations {
-            tracing::info!("profiles go to {}", destination.name());
-        }
         let mut limits = Limits::default();
         limits.queue_bytes = self.queue_bytes.unwrap_or(limits.queue_bytes);
         let (ledger, spool) = (Arc::clone(&self.handle.ledger), self.spool.take());

@@ -132,6 +132,7 @@ fn assert_labelled(seen: &Seen, pairs: usize) {
         found.sort();
         assert_eq!(found, labels(pairs, worker));
         assert!(!sample.labels_cut);
+        assert_eq!(sample.comm.text(), "", "the name of the thread, on the stack of a goroutine");
     }
     assert!(bare <= few(at_work.len()), "{bare} of {}", at_work.len());
 }

@@ -44,8 +44,12 @@ impl Recorder {
     }
 
     fn load(options: Options, alone: MutexGuard<'static, ()>) -> Self {
-        let sampler = Sampler::load(options).unwrap_or_else(|error| panic!("{error}"));
-        assert_eq!(sampler.lacks(), [""; 0], "nothing is missing here");
+        let loaded = Self::of(Sampler::load(options).unwrap_or_else(|error| panic!("{error}")), alone);
+        assert_eq!(loaded.sampler.lacks(), [""; 0], "nothing is missing here");
+        loaded
+    }
+
+    fn of(sampler: Sampler, alone: MutexGuard<'static, ()>) -> Self {
         Self { sampler, samples: Vec::new(), events: Vec::new(), _alone: alone }
     }
 
@@ -59,6 +63,16 @@ impl Recorder {
         let alone = alone()?;
         let built = build();
         Some((Self::load(usual(), alone), built))
+    }
+
+    /// The same where this is missing.
+    pub(crate) fn lacking<T>(what: &str, build: impl FnOnce() -> T) -> Option<(Self, T)> {
+        let alone = alone()?;
+        let built = build();
+        let loaded = Self::of(Sampler::load(usual()).unwrap_or_else(|error| panic!("{error}")), alone);
+        let lacks = loaded.sampler.lacks();
+        assert!(matches!(lacks, [only] if only.starts_with(what)), "{lacks:?}");
+        Some((loaded, built))
     }
 
     /// Takes what is in the ring.

@@ -31,8 +31,8 @@ fn measure(pod: &Pod, lab: &Lab, report: &mut Report) -> Result<()> {
     let pid = target.pid();
     let share = computed(pod, lab, &pid)?;
     say(report, NAME, "work per CPU second ÷ without, computed (goal ≥ 0.999)", "", 5, share);
-    let pairs = if lab.quick { 4 } else { 18 };
-    let stretch = Duration::from_secs(if lab.quick { 1 } else { 3 });
+    let pairs = if lab.quick { 4 } else { 40 };
+    let stretch = Duration::from_secs(if lab.quick { 1 } else { 2 });
     let mut ratios = Vec::new();
     let mut before = target.rate(stretch)?;
     for _ in 0..pairs {

@@ -9,13 +9,13 @@ use crate::model::{Id, Location, LocationId, Table};
 
 /// Numbers of locations.
 #[derive(Debug)]
-pub(super) struct ByAddress {
+pub(super) struct ByPlace {
     order: Vec<LocationId>,
     /// By the number that a location has in the dictionary.
     numbers: Vec<i32>,
 }
 
-impl ByAddress {
+impl ByPlace {
     /// Those of `locations`; element 0 stays where it is.
     pub(super) fn of(locations: &Table<Location, LocationId>) -> Self {
         let mut order: Vec<LocationId> = locations.entries().map(|(id, _)| id).collect();
@@ -51,7 +51,7 @@ mod tests {
     /// Check that locations come by mapping and address, those without by function and line, equal ones in their order, behind the zero value, and that each has the number of
     /// its place.
     #[test]
-    fn locations_are_numbered_by_address() {
+    fn locations_are_numbered_by_place() {
         let mut locations = Table::new();
         let mut add = |mapping, address, lines: &[(u32, u32, u32)]| {
             let line = |(function, line, column): &_| Line {
@@ -67,10 +67,10 @@ mod tests {
             (add(1, 0, &[(2, 5, 0)]), add(1, 0, &[(9, 9, 0), (1, 7, 0)]), add(1, 0, &[(1, 6, 0)]));
         let other = add(2, 1, &[(0, 0, 0)]);
         let (first, early, second) = (add(0, 0, &[(0, 0, 2)]), add(1, 3, &[(0, 0, 0)]), add(0, 0, &[(0, 0, 1)]));
-        let by_address = ByAddress::of(&locations);
+        let by_place = ByPlace::of(&locations);
         let wanted = [LocationId::ZERO, first, second, above, inlined, below, early, late, other];
-        assert_eq!(by_address.order().collect::<Vec<_>>(), wanted);
-        assert_eq!(wanted.map(|id| by_address.number(id)), [0, 1, 2, 3, 4, 5, 6, 7, 8]);
-        assert_eq!(by_address.number(LocationId::from_index(9)), 0);
+        assert_eq!(by_place.order().collect::<Vec<_>>(), wanted);
+        assert_eq!(wanted.map(|id| by_place.number(id)), [0, 1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(by_place.number(LocationId::from_index(9)), 0);
     }
 }

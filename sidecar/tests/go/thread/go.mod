@@ -1,0 +1,3 @@
+module example.com/thread
+
+go 1.21
