@@ -106,15 +106,14 @@ impl Io {
     async fn work(mut self, mut destinations: Vec<Target>, mut inbox: mpsc::Receiver<Task>) -> Result<(), Error> {
         let stop = stopped(self.until_eof)?;
         let found = self.found_at();
-        for destination in &destinations {
-            tracing::info!("profiles go to {}", destination.name());
-        }
-        match &self.served {
-            _ if !destinations.is_empty() => {}
-            Some(_) => tracing::info!("no destination is set: profiles are on the page alone"),
-            None => tracing::warn!("no destination is set and no page is served: profiles go nowhere"),
-        }
+        let named: Vec<String> = destinations.iter().map(|destination| destination.name().to_string()).collect();
+        let is_served = self.served.is_some();
         self.serve(&mut destinations);
+        match &*named {
+            [] if is_served => tracing::info!("no destination is set: profiles are on the page alone"),
+            [] => tracing::warn!("no destination is set and no page is served: profiles go nowhere"),
+            named => named.iter().for_each(|name| tracing::info!("profiles go to {name}")),
+        }
         let exporter = Arc::new(self.exporter(destinations)?);
         drop(self.handle.exporter.set(Arc::clone(&exporter)));
         self.receive(&exporter);

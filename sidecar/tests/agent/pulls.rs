@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, UdpSocket};
 use std::path::Path;
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use profiler_proto::otlp::decode_bytes;
@@ -36,6 +37,12 @@ fn of_set(set: &ProfileSet, kind: &str, function: &str) -> Option<i64> {
     (!samples.is_empty()).then(|| samples.iter().sum())
 }
 
+/// Held while a test has programs `served`: whose an answer is, is told by the name where nothing else can be seen, and two tests at once would have several of a name.
+pub(crate) fn one_served() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 fn until(run: &Running, mut is_so: impl FnMut() -> bool) {
     let until = Instant::now() + DEADLINE;
     while !is_so() {
@@ -65,6 +72,7 @@ fn without_privileges_profiles_are_pulled() {
     if !is_root() {
         return;
     }
+    let _one = one_served();
     let mut program = go_program_with("served", &["secret"]);
     let (address, files) = (program.address_after("listening "), folder("pulled"));
     let company = ["1234", "1235"].map(|user| {
@@ -108,6 +116,7 @@ fn who_answers_unseen_has_company_that_comes_and_goes() {
     if !is_root() {
         return;
     }
+    let _one = one_served();
     let other = ["--reuid=1234", "--regid=1234", "--clear-groups"];
     // Where others can run it.
     let place = std::env::temp_dir().join(format!("profiler-served-{}", std::process::id()));
@@ -144,6 +153,7 @@ fn who_was_handed_a_socket_by_another_user_is_read_once() {
     if !is_root() {
         return;
     }
+    let _one = one_served();
     let place = std::env::temp_dir().join(format!("profiler-handed-{}", std::process::id()));
     build("served", "go1.24.13", &place);
     let mut command = Command::new(&place);
@@ -175,6 +185,7 @@ fn who_has_another_network_does_not_answer_unseen() {
     if !is_root() {
         return;
     }
+    let _one = one_served();
     let other = ["--reuid=1234", "--regid=1234", "--clear-groups"];
     let place = std::env::temp_dir().join(format!("profiler-linked-{}", std::process::id()));
     std::fs::create_dir(&place).unwrap();
@@ -212,6 +223,7 @@ fn pulled_profiles_are_those_of_their_process() {
     if !is_root() {
         return;
     }
+    let _one = one_served();
     let program = go_program_with("served", &["secret"]);
     let (address, pid) = (program.address_after("listening "), program.pid().to_string());
     let folder = folder("pull-basic");
@@ -248,6 +260,7 @@ fn what_is_read_from_outside_is_not_pulled() {
     if !is_root() {
         return;
     }
+    let _one = one_served();
     let program = go_program_with("served", &[]);
     let endpoint = format!("http://{}", program.address_after("listening "));
     let pid = program.pid().to_string();
@@ -265,6 +278,7 @@ fn what_is_read_from_outside_is_not_pulled_by_another_name() {
     if !is_root() {
         return;
     }
+    let _one = one_served();
     let ip = own_address().map_or_else(|| "127.0.0.1".to_owned(), |ip| ip.to_string());
     let program = go_program_with("served", &[&format!("at={ip}:0")]);
     let address = program.address_after("listening ");
@@ -300,6 +314,7 @@ fn a_program_that_is_started_again_begins_anew() {
     if !is_root() {
         return;
     }
+    let _one = one_served();
     let files = folder("restarted");
     let mut first = go_program_with("served", &[]);
     let (address, pid) = (first.address_after("listening "), first.pid());
@@ -333,6 +348,7 @@ fn a_program_that_becomes_itself_anew_begins_anew() {
     if !is_root() {
         return;
     }
+    let _one = one_served();
     let files = folder("renewed");
     let mut program = go_program_with("served", &[]);
     let address = program.address_after("listening ");
@@ -376,6 +392,7 @@ fn programs_that_serve_profiles_are_found_when_that_is_asked_for() {
     if !is_root() {
         return;
     }
+    let _one = one_served();
     let program = go_program_with("served", &[]);
     let address = program.address_after("listening ");
     let files = folder("found");
@@ -396,6 +413,7 @@ fn programs_with_one_port_at_two_addresses_are_each_found() {
     if !is_root() {
         return;
     }
+    let _one = one_served();
     let Some(ip) = own_address() else {
         println!("NOT RUN: this machine has no address but the loopback's");
         return;
@@ -443,6 +461,7 @@ fn programs_are_found_over_tls() {
     if !is_root() {
         return;
     }
+    let _one = one_served();
     let folder = folder("found-tls");
     let made = rcgen::generate_simple_self_signed(["shop".to_owned()]).unwrap();
     let (certificate, key) = (folder.join("shop.pem"), folder.join("shop.key"));

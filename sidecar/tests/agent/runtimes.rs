@@ -10,6 +10,7 @@ use profiler_proto::{Profile, ProfileSet};
 
 use crate::http::get;
 use crate::process::{self, Running, agent, go_example, go_program, go_program_with};
+use crate::pulls::one_served;
 use crate::{DEADLINE, decode, folder, is_root};
 
 /// `tests/go/parked` keeps more than this, and so many goroutines wait in it.
@@ -254,6 +255,7 @@ fn what_is_left_out_is_not_read_when_it_is_asked_for() {
     if !is_root() {
         return;
     }
+    let _one = one_served();
     let (wanted, other) = (parked(), go_program_with("served", &[]));
     let [number, beside] = [wanted.pid(), other.pid()].map(|pid| pid.to_string());
     for filter in [&["--exclude", "*/served"][..], &["--include", "*/parked"], &["--pid", &number]] {

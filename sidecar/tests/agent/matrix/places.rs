@@ -16,7 +16,9 @@ pub(super) type Lines = Vec<(String, String, u32)>;
 /// A place of a stack.
 #[derive(Debug)]
 pub(super) struct Place {
-    /// 0 of the kernel's functions, and of remarks.
+    /// Whether it is of the process's own code: not of the kernel's functions, and no remark.
+    pub(super) is_own: bool,
+    /// 0 of those, and where places are told by line.
     pub(super) address: u64,
     pub(super) lines: Lines,
 }
@@ -55,7 +57,8 @@ fn place(set: &ProfileSet, id: LocationId) -> Place {
         let function = set.dictionary.functions.get(line.function).unwrap();
         (text(function.name), text(function.filename), line.line)
     };
-    Place { address: location.address, lines: location.lines.iter().map(line).collect() }
+    let is_own = location.address != 0 || !location.mapping.is_zero();
+    Place { is_own, address: location.address, lines: location.lines.iter().map(line).collect() }
 }
 
 /// An address of a stack: where it was interrupted, or where a call will return to.
