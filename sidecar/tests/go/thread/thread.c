@@ -1,3 +1,5 @@
+/* The thread of main.go: named "c-thread", it calls Go once, after which Go's runtime keeps what it needs for the next call, then computes in `inner_c` for so many seconds of
+   processor time. */
 #include <pthread.h>
 #include <sys/prctl.h>
 #include <time.h>
