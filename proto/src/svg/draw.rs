@@ -4,6 +4,7 @@
 
 use std::fmt::Write as _;
 
+use super::amount::amount;
 use super::graph::Graph;
 use super::layout::{Placed, WIDTH, place};
 
@@ -15,24 +16,23 @@ const LETTER: f64 = 6.6;
 /// Zooms and searches.
 const SCRIPT: &str = include_str!("script.js");
 
-/// The graph as a file, with `title` above it; weights are so many of `unit`.
+/// The graph as a file, with `title` above it; weights are so many of `unit`: `nanoseconds`, `bytes`, or what is counted.
 #[must_use]
 pub fn draw(graph: &Graph, title: &str, unit: &str) -> String {
     let boxes = place(graph);
     let rows = 1 + boxes.iter().map(|placed| placed.row).max().unwrap_or(0);
     let height = MARGIN + ROW * rows + 6;
-    let (title, unit) = (escaped(title), escaped(unit));
+    let (title, all) = (escaped(title), escaped(&amount(graph.weight(), unit)));
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" font-family=\"monospace\" font-size=\"11\">\n\
          <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n\
-         <text x=\"6\" y=\"18\" font-size=\"13\">{title} · {} {unit}</text>\n\
+         <text x=\"6\" y=\"18\" font-size=\"13\">{title} · {all}</text>\n\
          <text id=\"search\" x=\"{}\" y=\"18\" text-anchor=\"end\" cursor=\"pointer\">search</text>\n\
          <g id=\"graph\" cursor=\"pointer\">\n",
-        grouped(graph.weight()),
         WIDTH - 6.0,
     );
     for placed in &boxes {
-        push_box(&mut svg, placed, height - ROW * (placed.row + 1) - 6, (graph.weight(), &unit));
+        push_box(&mut svg, placed, height - ROW * (placed.row + 1) - 6, (graph.weight(), unit));
     }
     svg.push_str("</g>\n<script><![CDATA[\n");
     svg.push_str(SCRIPT);
@@ -43,11 +43,11 @@ pub fn draw(graph: &Graph, title: &str, unit: &str) -> String {
 fn push_box(svg: &mut String, placed: &Placed<'_>, y: usize, (all, unit): (u64, &str)) {
     let Placed { weight, x, width, .. } = *placed;
     let (name, hue, share) = (escaped(placed.name), hue(placed.name), 100.0 * weight as f64 / all.max(1) as f64);
-    let weight = grouped(weight);
+    let weight = escaped(&amount(weight, unit));
     // Writing into a text does not fail.
     _ = write!(
         svg,
-        "<g><title>{name} ({weight} {unit}, {share:.2} %)</title><rect x=\"{x:.3}\" y=\"{y}\" width=\"{width:.3}\" height=\"{}\" fill=\"hsl({hue},75%,68%)\"/>",
+        "<g><title>{name} ({weight}, {share:.2} %)</title><rect x=\"{x:.3}\" y=\"{y}\" width=\"{width:.3}\" height=\"{}\" fill=\"hsl({hue},75%,68%)\"/>",
         ROW - 1
     );
     if let Some(shown) = shortened(&name, ((width - 4.0) / LETTER) as usize) {
@@ -59,19 +59,6 @@ fn push_box(svg: &mut String, placed: &Placed<'_>, y: usize, (all, unit): (u64, 
 /// From red to yellow; the same for the same name.
 fn hue(name: &str) -> u32 {
     name.bytes().fold(17_u32, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte.into())) % 55
-}
-
-/// `1234567` as `1,234,567`.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut grouped = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    grouped
 }
 
 /// As much as there is room for; `None` for less than a few letters. Entities stay whole.
@@ -119,12 +106,12 @@ mod tests {
         let mut graph = Graph::new();
         graph.add(["main", "<b>&\u{1};leaf]]>"], 3000);
         graph.add(["main", "other"], 1000);
-        let svg = draw(&graph, "<shop>", "\"samples\"");
+        let svg = draw(&graph, "<shop>", "\"sample\"");
         for expected in [
-            ">&lt;shop&gt; · 4,000 &quot;samples&quot;</text>",
-            "<title>all (4,000 &quot;samples&quot;, 100.00 %)</title><rect x=\"0.000\" y=\"62\" width=\"1200.000\"",
-            "<title>&lt;b&gt;&amp;?;leaf]]&gt; (3,000 &quot;samples&quot;, 75.00 %)</title><rect x=\"0.000\" y=\"28\" width=\"900.000\"",
-            "<title>other (1,000 &quot;samples&quot;, 25.00 %)</title><rect x=\"900.000\" y=\"28\" width=\"300.000\"",
+            ">&lt;shop&gt; · 4,000 &quot;sample&quot;s</text>",
+            "<title>all (4,000 &quot;sample&quot;s, 100.00 %)</title><rect x=\"0.000\" y=\"62\" width=\"1200.000\"",
+            "<title>&lt;b&gt;&amp;?;leaf]]&gt; (3,000 &quot;sample&quot;s, 75.00 %)</title><rect x=\"0.000\" y=\"28\" width=\"900.000\"",
+            "<title>other (1,000 &quot;sample&quot;s, 25.00 %)</title><rect x=\"900.000\" y=\"28\" width=\"300.000\"",
         ] {
             assert!(svg.contains(expected), "{expected}: {svg}");
         }
@@ -137,12 +124,6 @@ mod tests {
         assert_eq!(shortened("a&lt;b&gt;cdef", 6).as_deref(), Some("a&lt;b&gt;.."));
         assert_eq!(shortened("a&lt;b", 3).as_deref(), Some("a&lt;b"));
         assert_eq!(shortened("abc", 2), None);
-    }
-
-    /// Check that digits stand in threes.
-    #[test]
-    fn digits_stand_in_threes() {
-        assert_eq!([0, 999, 1000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
     }
 
     /// Check that a graph of nothing is a picture all the same.

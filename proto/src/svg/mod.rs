@@ -6,6 +6,7 @@
 //!
 //! The way: [`Graph`] (who calls whom) → `layout` (boxes) → [`draw`] (text).
 
+mod amount;
 mod draw;
 mod graph;
 mod layout;

@@ -54,8 +54,8 @@ mod tests {
         assert!(svg.contains("<title>&lt;shop::Order&gt;::price (3 samples, 75.00 %)</title>"), "{svg}");
         assert!(svg.contains(">shop · CPU · 4 samples<"), "{svg}");
         let heap = drawn(Stacks::new().sample("main;b", 4096), SampleType::InuseSpace, true).unwrap();
-        assert!(heap.contains(">shop · heap in use, growth · 4,096 bytes<"), "{heap}");
-        assert!(heap.contains("<title>b (4,096 bytes, 100.00 %)</title>"), "{heap}");
+        assert!(heap.contains(">shop · heap in use, growth · 4.00 KiB<"), "{heap}");
+        assert!(heap.contains("<title>b (4.00 KiB, 100.00 %)</title>"), "{heap}");
     }
 
     /// Check that a tree without samples is not drawn.
