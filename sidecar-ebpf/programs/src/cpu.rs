@@ -115,6 +115,8 @@ unsafe fn begin(context: *const u64, scratch: *mut Scratch, thread: Thread) {
         addr_of_mut!((*scratch).left).write_volatile(0);
         addr_of_mut!((*scratch).labels).write_volatile(0);
         addr_of_mut!((*scratch).is_on_goroutine).write_volatile(0);
+        addr_of_mut!((*scratch).stack_bytes).write_volatile(0);
+        addr_of_mut!((*scratch).departed).write_volatile(0);
     }
 }
 

@@ -27,6 +27,9 @@ const HAS_LINK: bool = cfg!(bpf_target_arch = "aarch64");
 const CHUNK: u64 = 1024;
 /// Bytes of a frame: a frame pointer, a return address.
 const FRAME: u64 = 16;
+/// From the frame of `cgocallbackg`, on x86_64, to that of `asmcgocall` on the same stack: the former's own, and as much as `cgocallback` has on C's stack, with the
+/// return address above which `gosave_systemstack_switch` found the latter. Source: runtime/asm_amd64.s, `cgocallback`.
+const CALLBACK: u64 = FRAME + 24 + FRAME;
 
 /// Walks from the registers in the scratch; writes the top of the stack, frames, their number and how the walk ended there.
 #[unsafe(no_mangle)]
@@ -45,8 +48,29 @@ pub(crate) extern "C" fn walk_user() -> u32 {
         (*scratch).sample.user = found as u16 + 1;
         (*scratch).sample.flags |= (*scratch).end as u32;
         (*scratch).length = TOP as u32 + found * 8 + 8;
+        called_by_c(scratch);
     }
     0
+}
+
+/// Where C that Go called has called Go, which is then on the same stack of a goroutine, and the walk was lost in C: what called C is behind the frame from which the walk
+/// departed.
+#[inline(always)]
+unsafe fn called_by_c(scratch: *mut Scratch) {
+    // SAFETY: fields of this processor's scratch.
+    unsafe {
+        let departed = addr_of!((*scratch).departed).read_volatile();
+        if HAS_LINK || departed == 0 || (*scratch).end as u32 != Flag::Lost as u32 {
+            return;
+        }
+        let frame = departed + CALLBACK;
+        if let (Some(back), Some(fp)) = (user_word(frame - 8), user_word(frame)) {
+            (*scratch).left = back;
+            (*scratch).left_sp = frame + 8;
+            (*scratch).left_fp = fp;
+            (*scratch).left_lr = 0;
+        }
+    }
 }
 
 /// The stack that the goroutine left, where the walk from the registers has not come by there: behind the frames of the kernel. First where it left it, then where
@@ -119,6 +143,13 @@ pub(crate) extern "C" fn follow(mut at: u64, length: u32) -> u32 {
             }
             frames.add(found).write_volatile(back);
             found += 1;
+            if !HAS_LINK {
+                let (stack, bytes) = (addr_of!((*scratch).stack), addr_of!((*scratch).stack_bytes));
+                let is_there = |frame: u64| frame.wrapping_sub(stack.read_volatile()) < bytes.read_volatile();
+                if is_there(at) {
+                    addr_of_mut!((*scratch).departed).write_volatile(if is_there(next) { 0 } else { at });
+                }
+            }
             if next == at {
                 end = Flag::Lost as u32;
                 break;

@@ -45,6 +45,10 @@ pub(super) enum Part {
     GoYield,
     /// Go's handler of signals: what stands behind it was interrupted, not calling.
     GoSignal,
+    /// What has a function of the runtime's, in assembly, call C for it.
+    GoToC,
+    /// What C calls to call Go.
+    GoFromC,
     /// The kernel's library in every process, which has frame pointers where it has frames.
     Vdso,
     /// Anything else.
@@ -157,6 +161,8 @@ fn part(found: &Found, kind: Kind) -> Part {
         (Kind::Go, "runtime.sigtramp") => Part::GoSignal,
         (Kind::Go, "runtime.morestack") => Part::GoGrowth,
         (Kind::Go, "runtime.goschedImpl" | "runtime.preemptPark") => Part::GoYield,
+        (Kind::Go, "runtime.cgocall") => Part::GoToC,
+        (Kind::Go, "crosscall2") => Part::GoFromC,
         // It never returns to who called it: it runs on another stack.
         (Kind::Go, "runtime.mcall") => Part::GoRoot,
         (Kind::Go, _) if found.is_top => Part::GoRoot,

@@ -79,6 +79,8 @@ enum Way {
     IntoC,
     /// As there was no room on it.
     ForRoom,
+    /// For C, which called Go on it again.
+    IntoCAndBack,
 }
 
 impl Way {
@@ -89,7 +91,10 @@ impl Way {
         }
         // Go and C both call the kernel's library.
         let code = spots.iter().find(|spot| spot.part != Part::Vdso)?;
-        code.entry.is_none().then_some(Self::IntoC)
+        if code.entry.is_none() {
+            return Some(Self::IntoC);
+        }
+        spots.iter().any(|spot| spot.part == Part::GoFromC).then_some(Self::IntoCAndBack)
     }
 }
 
@@ -130,6 +135,13 @@ impl Walk<'_> {
                 show(behind, &mut frames);
                 self.close(sample, behind, *last, (&mut frames, &mut Degraded::default()));
             }
+            Some(Left { behind, last, way: Way::IntoCAndBack }) => {
+                show(&spots, &mut frames);
+                frames.push(Arc::clone(&GAP));
+                flaws.add(Flaw::UnwindStopped, 1);
+                show(behind, &mut frames);
+                self.close(sample, behind, *last, (&mut frames, &mut Degraded::default()));
+            }
             Some(Left { behind, last, way: Way::ForRoom }) => {
                 show(&spots, &mut frames);
                 show(behind, &mut frames);
@@ -140,6 +152,10 @@ impl Walk<'_> {
                 self.close(sample, &spots, last, (&mut frames, &mut flaws));
             }
         }
+        let is_leaping = spots.windows(2).any(|pair| leaps(&pair[0], &pair[1]));
+        if is_leaping && flaws == Degraded::default() {
+            flaws.add(Flaw::UnwindStopped, 1);
+        }
         let behind = left.iter().flat_map(|left| &left.behind);
         let is_joined = left.as_ref().is_some_and(|left| left.last == Last::Root);
         let has_root = match &left {
@@ -147,7 +163,7 @@ impl Walk<'_> {
             None => last == Last::Root,
         };
         let outcome = Outcome {
-            is_whole: has_root && mended.top != TopState::Unmended && !is_interrupted(&spots),
+            is_whole: has_root && mended.top != TopState::Unmended && !is_interrupted(&spots) && !is_leaping,
             top: mended.top,
             is_closed: self.process.is_closed(),
             is_replaced: self.process.is_replaced(),
@@ -231,8 +247,15 @@ impl Walk<'_> {
     fn spots(&mut self, addresses: impl Iterator<Item = u64>, sample: &Sample) -> (Vec<Spot>, Last) {
         let mut spots: Vec<Spot> = Vec::with_capacity(addresses.size_hint().0);
         let mut call = Call::Interrupted;
+        let mut is_saved = false;
         for (number, address) in addresses.enumerate() {
             let spot = self.spot(address, call);
+            // Since 1.22 the frame of `crosscall2` on x86_64 has what C kept in the register of the frame pointer where a return address stands, and then another one that has
+            // it: runtime/cgo/abi_amd64.h, `PUSH_REGS_HOST_TO_ABI0`, behind what the assembler puts in for functions that call.
+            let was_saved = std::mem::replace(&mut is_saved, spot.part == Part::GoFromC);
+            if was_saved && !spot.executable {
+                continue;
+            }
             // Nothing can be said of the memory of a process that is gone.
             if number > 0 && !spot.executable && !self.process.is_closed() {
                 return (spots, Last::Lost);
@@ -260,6 +283,8 @@ impl Walk<'_> {
         let last = match sample.end {
             // Code without frame pointers may have a zero in the register.
             End::Root if is_native && sample.user.len() <= 1 => Last::Lost,
+            // A zero where C kept none, as above.
+            End::Root if spots.last().is_some_and(|spot| spot.part == Part::GoFromC) => Last::Lost,
             End::Root => Last::Root,
             End::Cut => Last::Cut,
             End::Lost => Last::Lost,
@@ -270,16 +295,15 @@ impl Walk<'_> {
     /// The stack that the goroutine left, where the walk went astray in C, or came to where there was no room on it.
     fn left(&mut self, sample: &Sample, spots: &[Spot]) -> Option<Left> {
         let way = Way::of(spots)?;
-        let (from, called) = sample.saved.split_first()?;
-        // Of a thread of C's that has called Go, the goroutine is on no call of its own.
-        if self.spot(*from, Call::Return).part == Part::GoRoot {
-            return None;
-        }
+        let (_, called) = sample.saved.split_first()?;
         // It left it for C in a function of the runtime's, which stands for the call.
         let addresses = if way == Way::ForRoom { &sample.saved[..] } else { called };
         let mut left: Vec<Spot> = Vec::with_capacity(addresses.len());
         for (number, address) in addresses.iter().enumerate() {
             let spot = self.spot(*address, Call::Return);
+            if number == 0 && way == Way::IntoCAndBack && spot.part != Part::GoToC {
+                return None;
+            }
             if number == 0 && spot.entry.is_none() {
                 // It left it in a way that notes no call.
                 continue;
@@ -356,15 +380,23 @@ fn is_interrupted(spots: &[Spot]) -> bool {
     spots.split_last().is_some_and(|(_, callees)| callees.iter().any(|spot| spot.part == Part::GoSignal))
 }
 
+/// Whether functions of C may be missing between these: the frame pointer in C was still that of Go, whose function that calls C is missing, too.
+fn leaps(callee: &Spot, caller: &Spot) -> bool {
+    matches!(callee.part, Part::Native | Part::Main) && caller.part == Part::GoToC
+}
+
 /// Whether a goroutine gave way here: what is known of the one that has its place says nothing of this stack.
 fn is_yielding(spots: &[Spot]) -> bool {
     spots.iter().any(|spot| spot.part == Part::GoYield)
 }
 
-/// Adds the locations that Go's own traces would show.
+/// Adds the locations that Go's own traces would show, and marks where some are missing between them.
 fn show(spots: &[Spot], frames: &mut Vec<Arc<Location>>) {
     let mut callee = Role::Normal;
     for (number, spot) in spots.iter().enumerate() {
+        if number > 0 && leaps(&spots[number - 1], spot) {
+            frames.push(Arc::clone(&GAP));
+        }
         frames.extend(spot.behind(callee).map(Arc::clone));
         callee = spot.role;
         if spot.part == Part::GoSignal && number + 1 < spots.len() {

@@ -1,6 +1,6 @@
 //! Stacks that go on from C into Go, and those of C's own threads.
 //!
-//! In: `tests/go/cgo` and `tests/go/thread`, built by the oldest and the newest version of Go, most of whose time is spent in C. Out: whether stacks name who called C, and
+//! In: `tests/go/cgo`, `tests/go/thread` and `tests/go/nested`, built by the oldest and the newest version of Go, most of whose time is spent in C. Out: whether stacks name who called C, and
 //! what is told of a thread that Go did not start. Needs root.
 
 use std::os::unix::fs::MetadataExt as _;
@@ -34,7 +34,7 @@ fn who_called_c_is_known_without_its_frame_pointers() {
 }
 
 /// Check that a thread of C's that has called Go and is back in C, to which Go's runtime keeps what it needs for the next call (since 1.21), is one of C: its name, its functions,
-/// and nothing of Go below them.
+/// and nothing of Go below them, and no labels of that call, which is over.
 #[test]
 fn a_thread_of_c_that_has_called_go_is_one_of_c() {
     if !is_root() {
@@ -49,7 +49,13 @@ fn a_thread_of_c_that_has_called_go_is_one_of_c() {
                 || entry.stack.iter().flat_map(|location| location.lines.iter()).map(|line| &*line.function.name);
             let is_of_c = |name: &str| !name.starts_with("runtime.") && name != "[frames left out]";
             match names().take(2).eq([INNERMOST, "thread_c"]) {
-                true if entry.name == "c-thread" && entry.tid != 0 && names().all(is_of_c) => right += entry.count,
+                true if entry.name == "c-thread"
+                    && entry.tid != 0
+                    && names().all(is_of_c)
+                    && entry.tags == Some(&[]) =>
+                {
+                    right += entry.count;
+                }
                 true => other.push((entry.name.to_owned(), names().map(str::to_owned).collect::<Vec<_>>())),
                 false => {}
             }
@@ -57,6 +63,99 @@ fn a_thread_of_c_that_has_called_go_is_one_of_c() {
         assert_eq!(other, [], "{version}");
         let due = u64::from(RATE_HZ) * SECONDS;
         assert!(right * 2 > due, "{version}: {right} of {due}");
+    }
+}
+
+/// What is left out where C has no frame pointers.
+const LEFT_OUT: &str = "[frames left out]";
+/// Of Go that C has called.
+const BACK: [&str; 5] =
+    ["runtime.cgocallback", "runtime.cgocallbackg", "runtime.cgocallbackg1", "main.goWorks", "main.spin"];
+
+/// Check Go that calls C, C that calls Go, and a thread of C's that calls Go, where C is compiled as cgo does it by itself and keeps nothing in the register of the frame pointer,
+/// or what it was called with: all of Go is there, and it is said where functions of C may be missing. The walk by frame pointers knows of none.
+#[test]
+fn all_of_go_is_known_around_c_without_frame_pointers() {
+    let to_c =
+        ["runtime.main", "main.main", "main.callsC", "main._Cfunc_outer_c", "runtime.cgocall", LEFT_OUT, INNERMOST];
+    let back = [
+        "runtime.main",
+        "main.main",
+        "main.callsBack",
+        "main._Cfunc_calls_go",
+        "runtime.cgocall",
+        LEFT_OUT,
+        "goWorks",
+        "crosscall2",
+    ];
+    let thread = ["[stack incomplete]", "goWorks", "crosscall2"];
+    assert_nested(&[], &to_c, &[&back[..], &BACK].concat(), &[&thread[..], &BACK].concat());
+}
+
+/// Check that with frame pointers in C all of C is there, too.
+#[test]
+fn all_is_known_around_c_with_frame_pointers() {
+    let to_c = [
+        "runtime.main",
+        "main.main",
+        "main.callsC",
+        "main._Cfunc_outer_c",
+        "runtime.cgocall",
+        "runtime.asmcgocall",
+        "outer_c",
+        INNERMOST,
+    ];
+    let back = [
+        "runtime.main",
+        "main.main",
+        "main.callsBack",
+        "main._Cfunc_calls_go",
+        "runtime.cgocall",
+        "runtime.asmcgocall",
+        "calls_go",
+        "goWorks",
+        "crosscall2",
+    ];
+    let thread = ["thread_c", "calls_go", "goWorks", "crosscall2"];
+    assert_nested(&[("CGO_CFLAGS", "-O0")], &to_c, &[&back[..], &BACK].concat(), &[&thread[..], &BACK].concat());
+}
+
+/// Checks that nearly all stacks of `nested` in the innermost function of C, and in the one of Go that C calls, by way of Go and in a thread, are these, root first, but for what
+/// cgo puts between them by itself.
+fn assert_nested(variables: &[(&str, &str)], to_c: &[&str], back: &[&str], thread: &[&str]) {
+    if !is_root() {
+        return;
+    }
+    for version in versions() {
+        let program = go_program_with("nested", version, &[], variables);
+        let (window, stats) = sampled(Command::new(&program).arg("1"));
+        let stacks = ours(&window);
+        let named = |stack: &str| -> Vec<String> {
+            let is_ours =
+                |name: &&str| !name.starts_with("_cgo") && !["start_thread", "clone3", "__clone3"].contains(name);
+            stack.split(';').filter(is_ours).map(str::to_owned).collect()
+        };
+        let (mut whole, due) = (0, u64::from(RATE_HZ));
+        for (what, wanted) in [("to C", to_c), ("and back", back), ("in a thread", thread)] {
+            let is_way = |names: &[String]| match what {
+                "to C" => names.last().is_some_and(|name| name == INNERMOST),
+                _ => {
+                    names.last().is_some_and(|name| name == "main.spin")
+                        && names.iter().any(|name| name == "runtime.main") == (what == "and back")
+                }
+            };
+            let of_way = stacks.iter().map(|(stack, count)| (named(stack), *count)).filter(|(names, _)| is_way(names));
+            let (right, other): (Vec<_>, Vec<_>) = of_way.partition(|(names, _)| names == wanted);
+            let sum = |of: &[(Vec<String>, u64)]| of.iter().map(|(_, count)| count).sum::<u64>();
+            assert!(
+                sum(&right) * 2 > due && sum(&other) * 100 <= sum(&right),
+                "{version} {what}: {} of {due}, not {other:#?}",
+                sum(&right)
+            );
+            whole += if wanted.iter().any(|name| name.starts_with('[')) { 0 } else { sum(&right) };
+        }
+        // What lacks frames is not counted as whole.
+        assert!(stats.whole * 10 < stats.stacks.max(10 * whole) + 10 * whole, "{version}: {whole} {stats:?}");
     }
 }
 
