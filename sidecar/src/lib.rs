@@ -24,6 +24,7 @@ pub mod drain;
 pub mod elf;
 pub mod error;
 pub mod go;
+mod hangup;
 pub mod inspect;
 pub mod naming;
 pub mod pipeline;

@@ -216,7 +216,7 @@ fn refused(error: CaptureError) -> Reply {
     let refusal = Reply::refusal(StatusCode::SERVICE_UNAVAILABLE, error);
     match error {
         CaptureError::TooMany => refusal.with(RETRY_AFTER, HeaderValue::from_static("30")),
-        CaptureError::Off | CaptureError::TooMuch => refusal,
+        CaptureError::Off | CaptureError::NotSampled | CaptureError::TooMuch => refusal,
         CaptureError::NoHeap | CaptureError::NoRuntime | CaptureError::NoProcess => {
             Reply::refusal(StatusCode::NOT_FOUND, error)
         }

@@ -107,6 +107,9 @@ pub enum CaptureError {
     /// The profiler is paused or has ended.
     #[error("sampling is off; resume it first")]
     Off,
+    /// Nothing here samples CPU time, for as long as the program runs.
+    #[error("CPU time is not sampled here; the sidecar's log says why, and `profiler-sidecar doctor` what to do")]
+    NotSampled,
     /// The heap of this program is not profiled.
     #[error("there are no heap profiles; /stats says why, at heap.notes")]
     NoHeap,

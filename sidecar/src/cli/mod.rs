@@ -54,7 +54,9 @@ fn log() {
     let is_level = |value: &str| value.contains(['=', ',']) || LEVELS.contains(&value.to_ascii_lowercase().as_str());
     let level = asked.as_ref().map(|(_, value)| &**value).filter(|value| is_level(value));
     let filter = EnvFilter::builder().parse_lossy(level.unwrap_or("info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
+    // A log that cannot be written (a full disk, a reader who has gone) is told to nobody: to say so on standard error would be a panic.
+    let log = tracing_subscriber::fmt().log_internal_errors(false).with_writer(std::io::stderr);
+    log.with_env_filter(filter).with_target(false).init();
     if let Some((name, value)) = asked.filter(|(_, value)| !is_level(value)) {
         tracing::warn!("{name}={value:?} is no level: error, warn, info or debug is; info is logged");
     }

@@ -35,7 +35,7 @@ pub const POD: [(&str, &[&str]); 4] = [
     ("k8s.node.name", &["K8S_NODE_NAME", "NODE_NAME"]),
     ("k8s.pod.uid", &["K8S_POD_UID", "POD_UID"]),
 ];
-/// Of the process only: the sidecar's is another container.
+/// Of the process only: the sidecar's is another container. The second variable is one of others, too, where there is no pod.
 const CONTAINER: (&str, &[&str]) = ("k8s.container.name", &["K8S_CONTAINER_NAME", "CONTAINER_NAME"]);
 
 /// The pod and the host that the sidecar is in.
@@ -132,6 +132,8 @@ impl Known<'_> {
     /// What is found out without the process's say, those first that are missed most.
     fn found(&self) -> Resource {
         let mut found = Resource::new().with("process.pid", i64::from(self.process.pid()));
+        let (pod, names) = POD[0];
+        let is_in_pod = self.pod.attributes.get(pod).is_some() || self.environment.first(names).is_some();
         let mut put = |key: &str, value: Option<&str>| {
             if let Some(value) = value.filter(|value| !value.is_empty()) {
                 found.set(key, value);
@@ -144,7 +146,7 @@ impl Known<'_> {
             put(key, self.environment.first(names).or(of_pod));
         }
         put("k8s.pod.uid", self.container.pod_uid.as_deref());
-        put(CONTAINER.0, self.environment.first(CONTAINER.1));
+        put(CONTAINER.0, self.environment.first(&CONTAINER.1[..if is_in_pod { 2 } else { 1 }]));
         put("host.name", self.pod.host.as_deref());
         let program = self.exe.program.as_deref();
         if let Some(version) = program.and_then(|program| program.go.as_deref()) {

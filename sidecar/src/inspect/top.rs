@@ -19,7 +19,9 @@ use crate::config::Filter;
 use crate::error::Error;
 use crate::pipeline::{self, Pipeline, assembled};
 use crate::privilege;
-use crate::record::{Output, hottest, interrupted, joined, lost_since, lost_text, process_of, why_none};
+use crate::record::{
+    Output, can_be_sampled, hottest, interrupted, joined, lost_since, lost_text, process_of, why_none,
+};
 use crate::target::Process;
 
 use super::arguments::TopArguments;
@@ -40,7 +42,11 @@ pub fn top(asked: &TopArguments) -> Result<(), Error> {
     // Before any work: a file that cannot be written is told at once.
     asked.output.as_ref().map_or(Ok(()), Output::check)?;
     let (source, ledger) = (runtime_of(process), Arc::<Ledger>::default());
-    let cpu = match Pipeline::open(options(asked), Arc::clone(&ledger), true) {
+    let opened = Pipeline::open(options(asked), Arc::clone(&ledger), true).and_then(|mut pipeline| {
+        pipeline.catch_up();
+        can_be_sampled(&pipeline, process).map(|()| pipeline)
+    });
+    let cpu = match opened {
         Err(why) if !matches!(source, Some(Ok(_))) || asked.output.is_some() => return Err(why),
         cpu => cpu,
     };

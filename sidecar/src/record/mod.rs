@@ -18,7 +18,7 @@ pub use self::command::{HOLD, hold};
 pub use self::lost::{lost_since, lost_text};
 pub use self::output::{Output, joined};
 pub use self::session::{interrupted, main};
-pub use self::subject::{process_of, why_none};
+pub use self::subject::{can_be_sampled, process_of, why_none};
 pub use self::top::table as hottest;
 
 /// What to record.

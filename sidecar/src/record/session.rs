@@ -17,13 +17,14 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::command::Held;
 use super::lost::{lost_since, lost_text};
 use super::output::joined;
-use super::subject::{process_of, why_none};
+use super::subject::{can_be_sampled, process_of, why_none};
 use super::top::table;
 use super::windows::Windows;
 use super::{Options, Subject};
 use crate::budget::Usage;
 use crate::config::Filter;
 use crate::error::Error;
+use crate::hangup::ignores_hangup;
 use crate::pipeline::{self, Family, Interval, Pipeline};
 use crate::privilege::{self, Privilege};
 use crate::spare;
@@ -55,6 +56,7 @@ pub fn main(options: &Options) -> Result<(), Error> {
     // What was sampled until now was not of the capture. A command begins behind that: its first samples are.
     pipeline.catch_up();
     drop(pipeline.end(SystemTime::now()));
+    can_be_sampled(&pipeline, process)?;
     let before = ledger.account().lost;
     let child = held.map(Held::release).transpose()?;
     let now = Instant::now();
@@ -73,10 +75,11 @@ pub fn main(options: &Options) -> Result<(), Error> {
     recording.run(&mut pipeline);
     let Recording { windows, samples, begun, .. } = recording;
     let counted = (samples, &lost_since(&before, &ledger.account().lost));
+    // What was lost says why by itself. Where there can be no sample, a file that is there stays.
+    let why = (samples == 0 && counted.1.total() == 0).then(|| why_none(&pipeline, process)).transpose()?;
     finish(options, windows.sets(), counted, begun.elapsed())?;
-    // What was lost says why by itself.
-    if samples == 0 && counted.1.total() == 0 {
-        tracing::warn!("nothing was sampled: {}", why_none(&pipeline, process)?);
+    if let Some(why) = why {
+        tracing::warn!("nothing was sampled: {why}");
     }
     Ok(())
 }
@@ -233,13 +236,6 @@ pub fn interrupted() -> Result<Arc<AtomicBool>, Error> {
         tracing::warn!(%error, "Ctrl-C ends without a file");
     }
     Ok(flag)
-}
-
-/// Whether who started us wants us to outlive the terminal, as `nohup` does: proc(5), a hexadecimal set.
-fn ignores_hangup() -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let ignored = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
-    ignored.is_some_and(|ignored| ignored & 1 != 0)
 }
 
 /// A line on a terminal that says how far it is.

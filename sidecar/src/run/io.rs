@@ -21,6 +21,7 @@ use crate::assemble::Granularity;
 use crate::clock::thread_cpu;
 use crate::config::of_sdk;
 use crate::error::Error;
+use crate::hangup::ignores_hangup;
 use crate::pipeline::{Interval, assembled};
 use crate::receive::{self, Bounds, Intake};
 use crate::spare;
@@ -234,7 +235,7 @@ async fn end_of_input() {
     }
 }
 
-/// Ends with the first SIGTERM or SIGINT, and, if it is to, with standard input.
+/// Ends with the first SIGTERM, SIGINT or SIGQUIT, with its terminal (SIGHUP) unless that is ignored (`nohup`), and, if it is to, with standard input.
 fn stopped(until_eof: bool) -> Result<impl Future<Output = ()>, Error> {
     let refused = |error: std::io::Error| {
         Error::new("signals", error.to_string(), "raise the limit of open files (RLIMIT_NOFILE)")
@@ -243,10 +244,14 @@ fn stopped(until_eof: bool) -> Result<impl Future<Output = ()>, Error> {
     drop(signal(SignalKind::from_raw(libc::SIGXFSZ)).map_err(refused)?);
     let mut terminate = signal(SignalKind::terminate()).map_err(refused)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(refused)?;
+    let mut quit = signal(SignalKind::quit()).map_err(refused)?;
+    let mut hangup = if ignores_hangup() { None } else { Some(signal(SignalKind::hangup()).map_err(refused)?) };
     Ok(async move {
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
+            _ = quit.recv() => {}
+            Some(_) = async { Some(hangup.as_mut()?.recv().await) } => {}
             () = end_of_input(), if until_eof => {}
         }
     })

@@ -182,7 +182,7 @@ impl Source for Handle {
 
     fn capture(&self, duration: Duration, pid: Option<u32>) -> CaptureFuture {
         if !self.view().sampling {
-            return Box::pin(ready(Err(CaptureError::Off)));
+            return Box::pin(ready(Err(CaptureError::NotSampled)));
         }
         if pid.is_some_and(|pid| !self.knows(pid)) {
             return Box::pin(ready(Err(CaptureError::NoProcess)));

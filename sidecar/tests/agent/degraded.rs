@@ -1,6 +1,6 @@
 //! What is missing is said, with what to do, and the rest is done: no BTF, perf events forbidden, settings that cannot be, processes that are not there.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::http::get;
@@ -121,6 +121,63 @@ fn what_cannot_be_recorded_is_named() {
     // At once: nobody records for an hour what cannot be written.
     let said = refused(&["record", "-d", "1h", "-p", &own, "-o", "/no/such/folder/out.svg"], 1);
     assert!(said.contains("/no/such/folder/out.svg"), "{said}");
+}
+
+/// Check that a process that may not be looked at is refused at once, whatever it is to be recorded for, and that a file that is there stays.
+#[test]
+fn what_may_not_be_recorded_is_refused_at_once() {
+    if !is_root() {
+        return;
+    }
+    let file = folder("refused").join("kept.pb.gz");
+    std::fs::write(&file, "kept").unwrap();
+    let other = Running::program(Command::new("setpriv").args(["--reuid=65534", "--clear-groups", "sleep", "600"]));
+    let mut bare = Command::new("setpriv");
+    bare.args(["--bounding-set=-all,+bpf,+perfmon,+syslog", "--inh-caps=-all", "--no-new-privs"]);
+    bare.args([env!("CARGO_BIN_EXE_profiler-sidecar"), "record", "-d", "1h", "-p", &other.pid().to_string(), "-o"]);
+    quiet(&mut bare);
+    let ran = bare.arg(&file).output().unwrap();
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert_eq!(ran.status.code(), Some(1), "{said}");
+    assert!(said.contains("cannot be sampled") && said.contains("not permitted"), "{said}");
+    assert_eq!(std::fs::read(&file).unwrap(), b"kept");
+}
+
+/// Check that a log that cannot be written, for the disk is full, or who read it has gone, ends nothing.
+#[test]
+fn a_log_that_cannot_be_written_ends_nothing() {
+    if !is_root() {
+        return;
+    }
+    let full = || Stdio::from(std::fs::File::options().write(true).open("/dev/full").unwrap());
+    let gone = || Stdio::from(std::io::pipe().unwrap().1);
+    for log in [full(), gone()] {
+        let run = Running::program(agent(&["run", "--pid", "1"]).stderr(log));
+        run.address_after("ready");
+        assert_eq!(run.end(), Some(0));
+    }
+}
+
+/// Check that the agent ends as asked where its terminal goes away or its user insists (Ctrl-\\), but not with a terminal that it is to outlive.
+#[test]
+fn it_ends_with_its_terminal() {
+    if !is_root() {
+        return;
+    }
+    for signal in ["-HUP", "-QUIT"] {
+        let run = Running::program(&mut agent(&["run", "--pid", "1"]));
+        run.address_after("ready");
+        run.signal(signal);
+        assert_eq!(run.ended(), Some(0), "{signal}");
+    }
+    let mut outlives = Command::new("nohup");
+    quiet(outlives.args([env!("CARGO_BIN_EXE_profiler-sidecar"), "run", "--pid", "1"]));
+    let run = Running::program(&mut outlives);
+    let page = run.address_after("profiles http://").trim_end_matches('/').to_owned();
+    run.signal("-HUP");
+    std::thread::sleep(Duration::from_millis(500));
+    assert_eq!(get(&page, "/stats").status, 200);
+    assert_eq!(run.end(), Some(0));
 }
 
 /// Check that the log says at start which privilege there is, as `/stats` does, and which process is not there.

@@ -14,11 +14,15 @@ fn environment(text: &str) -> Environment {
 
 /// The resource of a process with these variables, that publishes this.
 fn resource(variables: &str, published: Option<Resource>) -> Resource {
+    let own = environment("K8S_POD_NAME=pod-of-ours POD_NAMESPACE=shop K8S_CONTAINER_NAME=sidecar");
+    of(variables, published, &Pod::new(&own, Some("node-1\n".into())))
+}
+
+/// The same of one in this pod.
+fn of(variables: &str, published: Option<Resource>, pod: &Pod) -> Resource {
     let program = Program { foreign: None, go: Some("go1.26.1".into()), build_id: Some("ab12".into()) };
     let exe = Exe { path: PathBuf::from("/srv/inventory"), program: Some(Arc::new(program)), ..Exe::default() };
     let container = Container { id: Some("c1".into()), pod_uid: Some("u1".into()) };
-    let own = environment("K8S_POD_NAME=pod-of-ours POD_NAMESPACE=shop K8S_CONTAINER_NAME=sidecar");
-    let pod = Pod::new(&own, Some("node-1\n".into()));
     let context = published.map(|resource| Published {
         header: 0,
         time: 1,
@@ -31,7 +35,7 @@ fn resource(variables: &str, published: Option<Resource>) -> Resource {
         container: &container,
         environment: &environment(variables),
         context: context.as_ref(),
-        pod: &pod,
+        pod,
     };
     let (service, resource) = known.resource();
     assert_eq!(resource.service_name(), Some(service.as_str()));
@@ -66,6 +70,19 @@ fn what_is_found_out_is_there() {
     assert_eq!(texts(&resource, &keys), ["go1.26.1", "ab12", "-"]);
     assert_eq!(resource.get("process.pid"), Some(&Value::Int(7)));
     assert_eq!(texts(&self::resource("", None), &["k8s.pod.name", "k8s.container.name"]), ["pod-of-ours", "-"]);
+}
+
+/// Check that the name of a container counts as that of one of a pod's only where there is a pod, but where it is called so.
+#[test]
+fn containers_of_no_pod_have_no_name_of_one() {
+    let name = |own: &str, variables: &str| {
+        let pod = Pod::new(&environment(own), None);
+        texts(&of(variables, None, &pod), &["k8s.container.name"])[0].to_owned()
+    };
+    assert_eq!(name("", "CONTAINER_NAME=sandbox"), "-");
+    assert_eq!(name("", "K8S_CONTAINER_NAME=app"), "app");
+    assert_eq!(name("", "POD_NAME=shop-1 CONTAINER_NAME=app"), "app");
+    assert_eq!(name("K8S_POD_NAME=shop-1", "CONTAINER_NAME=app"), "app");
 }
 
 /// Check that with more attributes than backends take those stay by which processes are told apart, and that the pid is the one that we see.
