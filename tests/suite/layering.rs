@@ -53,6 +53,7 @@ const SIDECAR_STAGES: &[&str] = &[
     "clock",
     "error",
     "spare",
+    "hangup",
     "sample",
     "elf",
     "privilege",

@@ -15,12 +15,15 @@ use profiler_proto::ProfileSet;
 use program::{Form, Program, VERSIONS};
 use recorded::{Own, Recorded, Since};
 
-use crate::process::{Running, agent};
+use crate::process::{Running, agent, built_before};
 use crate::undivided::{ahead, pinned};
 use crate::{DEADLINE, decode, is_root, stats};
 
-/// A tick a millisecond, and no round number.
-const RATE_HZ: &str = "997";
+/// A tick a millisecond, and no round number; fewer where a machine is emulated, which takes ten times as long for each.
+fn rate_hz() -> &'static str {
+    if built_before().is_some() { "199" } else { "997" }
+}
+
 /// Goroutines that work.
 const WORKERS: &str = "2";
 /// Many that do.
@@ -38,7 +41,23 @@ fn is_torture() -> bool {
 
 /// CPU time under labels.
 fn milliseconds() -> &'static str {
-    if is_torture() { "4000" } else { "800" }
+    if is_torture() || built_before().is_some() { "4000" } else { "800" }
+}
+
+/// What is there to be recorded: all versions; of a machine that was given its programs, and is emulated, the ends.
+fn versions() -> Vec<&'static str> {
+    let all = VERSIONS.into_iter();
+    all.filter(|version| built_before().is_none() || [VERSIONS[0], VERSIONS[VERSIONS.len() - 1]].contains(version))
+        .collect()
+}
+
+/// Builds what tests here start in a machine without compilers, where a folder is given.
+#[test]
+fn what_another_machine_needs_is_built() {
+    if built_before().is_none() {
+        return;
+    }
+    program::all("matrix", &versions(), forms);
 }
 
 /// In which forms each version builds its program. Each is another library to compile, but those of the first three, which are one; other tests have those of three versions
@@ -56,7 +75,7 @@ fn programs_are_recorded_as_they_know_themselves() {
     if !is_root() {
         return;
     }
-    let programs = program::all("matrix", &VERSIONS, forms);
+    let programs = program::all("matrix", &versions(), forms);
     each_undisturbed(&programs, Recorded::check);
 }
 
@@ -92,7 +111,7 @@ fn one_after_the_other(programs: &[&Program]) -> (Vec<Own>, [ProfileSet; 1]) {
     let mut shell = Command::new("sh");
     // Behind the recorder, and both before all others: programs are found before they set labels, however busy the machine is.
     let shell = ahead(1, &pinned(shell.arg("-c").arg(script)));
-    let mut record = agent(&["record", "--rate-hz", RATE_HZ, "-o"]);
+    let mut record = agent(&["record", "--rate-hz", rate_hz(), "-o"]);
     record.arg(&output).arg("-c").arg(shell.get_program()).args(shell.get_args());
     let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let ran = ahead(2, &record).stdin(Stdio::null()).output().unwrap();
@@ -135,7 +154,8 @@ fn that_ran_before(program: &Program) -> (Own, Vec<ProfileSet>) {
     drop(std::fs::remove_dir_all(&files));
     std::fs::create_dir(&files).unwrap();
     let pid = running.0.id().to_string();
-    let mut run = agent(&["run", "--rate-hz", RATE_HZ, "--runtime-interval", "off", "--interval", "1s", "--pid", &pid]);
+    let mut run =
+        agent(&["run", "--rate-hz", rate_hz(), "--runtime-interval", "off", "--interval", "1s", "--pid", &pid]);
     // Before the program, which has all processors to itself: what is not read in time is lost.
     let run = Running::agent(&mut ahead(2, run.env("PROFILER_FILES_DIR", &files)));
     let page = run.address_after("http://");

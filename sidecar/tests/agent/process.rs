@@ -1,15 +1,22 @@
 //! Processes under test: agents, Go programs. All end with the test.
 
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
 
 use crate::DEADLINE;
 
+/// The folder of what was built before, for a machine without compilers (`.ci/machine`): the agent, and programs of Go, for the processor that
+/// `GOARCH` and `PROFILER_TEST_CC` say. What is not in it is built into it, but for the agent.
+pub(crate) fn built_before() -> Option<PathBuf> {
+    std::env::var_os("PROFILER_TEST_PROGRAMS").map(PathBuf::from)
+}
+
 /// The binary with these arguments, in an environment that sets nothing else.
 pub(crate) fn agent(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_profiler-sidecar"));
+    let built = || PathBuf::from(env!("CARGO_BIN_EXE_profiler-sidecar"));
+    let mut command = Command::new(built_before().map_or_else(built, |folder| folder.join("profiler-sidecar")));
     command.args(arguments);
     quiet(&mut command);
     command
@@ -118,24 +125,34 @@ pub(crate) fn go_program_with(name: &str, arguments: &[&str]) -> Running {
 
 /// The same, built by this version.
 pub(crate) fn go_program_by(version: &str, name: &str, arguments: &[&str]) -> Running {
-    built(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/go").join(name), version, arguments)
+    started(&build(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/go").join(name), version), arguments)
 }
 
 /// Builds `examples/go/NAME`, by a Go that its module allows, and starts it in the same way.
 pub(crate) fn go_example(name: &str, arguments: &[&str]) -> Running {
-    built(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/go").join(name), "go1.24.13", arguments)
+    started(&build(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/go").join(name), "go1.24.13"), arguments)
 }
 
-fn built(source: &Path, toolchain: &str, arguments: &[&str]) -> Running {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("agent").join(format!("go-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let thread = format!("{:?}", std::thread::current().id());
-    let thread = thread.replace(|c: char| !c.is_ascii_alphanumeric(), "");
-    let program = folder.join(thread).join(source.file_name().unwrap());
+/// The program, built; as it is, where it was before.
+pub(crate) fn build(source: &Path, toolchain: &str) -> PathBuf {
+    let name = source.file_name().unwrap();
+    let known = built_before().map(|folder| folder.join(name));
+    if let Some(known) = known.as_ref().filter(|known| known.exists()) {
+        return known.clone();
+    }
+    let program = known.unwrap_or_else(|| {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("agent").join(format!("go-{}", std::process::id()));
+        let thread = format!("{:?}", std::thread::current().id());
+        folder.join(thread.replace(|c: char| !c.is_ascii_alphanumeric(), "")).join(name)
+    });
     let mut go = Command::new("go");
     go.current_dir(source).env("GOTOOLCHAIN", toolchain).env("GOFLAGS", "-buildvcs=false").env("CGO_ENABLED", "0");
     let built = go.arg("build").arg("-o").arg(&program).arg(".").output().expect("go: run `make setup`");
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    program
+}
+
+fn started(program: &Path, arguments: &[&str]) -> Running {
     let mut command = Command::new(program);
     quiet(command.args(arguments));
     let running = Running::program(&mut command);

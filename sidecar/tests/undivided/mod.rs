@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 
 /// Found out once, with a process that an agent may well see: whoever calls `ahead` beside one has done so before it began.
 static IS_ALLOWED: LazyLock<bool> = LazyLock::new(|| {
-    let allowed = Command::new("chrt").args(["--rr", "1", "true"]).output().is_ok_and(|ran| ran.status.success());
+    let allowed = Command::new("chrt").args(["-r", "1", "true"]).output().is_ok_and(|ran| ran.status.success());
     if !allowed {
         eprintln!("no SCHED_RR here: ticks are compared with CPU time beside all that runs");
     }
@@ -19,7 +19,7 @@ static IS_ALLOWED: LazyLock<bool> = LazyLock::new(|| {
 /// `command` before all ordinary processes, and before those that are ahead of these by less; as it is where that is not allowed (`CAP_SYS_NICE`), which is said.
 pub(crate) fn ahead(by: u32, command: &Command) -> Command {
     if *IS_ALLOWED {
-        return behind("chrt", &["--rr", &by.to_string()], command);
+        return behind("chrt", &["-r", &by.to_string()], command);
     }
     behind("env", &[], command)
 }
@@ -28,7 +28,7 @@ pub(crate) fn ahead(by: u32, command: &Command) -> Command {
 pub(crate) fn pinned(command: &Command) -> Command {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap().trim();
-    behind("taskset", &["--cpu-list", allowed.rsplit([',', '-']).next().unwrap()], command)
+    behind("taskset", &["-c", allowed.rsplit([',', '-']).next().unwrap()], command)
 }
 
 /// `program` with `arguments`, which becomes `command`.

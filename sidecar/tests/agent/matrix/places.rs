@@ -28,6 +28,11 @@ impl Place {
     pub(super) fn function(&self) -> &str {
         self.lines.last().map_or("", |(name, ..)| name)
     }
+
+    /// Whether none of its functions has a file: they are of no code of Go.
+    pub(super) fn has_no_file(&self) -> bool {
+        self.lines.iter().all(|(_, file, _)| file.is_empty())
+    }
 }
 
 /// The places of a profile, each made once.

@@ -5,6 +5,7 @@ use std::process::Command;
 use std::sync::Mutex;
 
 use crate::folder;
+use crate::process::built_before;
 
 /// All that can be fetched, the oldest first.
 pub(super) const VERSIONS: [&str; 7] =
@@ -49,10 +50,16 @@ impl Program {
     /// Builds it by `version` of Go in this form.
     pub(super) fn build(folder: &Path, version: &str, form: Form) -> Self {
         let path = folder.join(format!("{version}-{form:?}"));
+        if built_before().is_some() && path.exists() {
+            return Self { path };
+        }
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/go/matrix");
         let mut go = Command::new("go");
         go.current_dir(source).env("GOTOOLCHAIN", version).env("GOFLAGS", "-mod=mod -buildvcs=false");
         go.env("CGO_ENABLED", if form == Form::Cgo { "1" } else { "0" });
+        if let Some(compiler) = std::env::var_os("PROFILER_TEST_CC") {
+            go.env("CC", compiler);
+        }
         let mut flags = Vec::new();
         // Since 1.23 the linker keeps programs from the runtime's own functions, which its package `oracle` asks.
         if !["go1.21", "go1.22"].iter().any(|old| version.starts_with(old)) {
@@ -107,7 +114,8 @@ impl Program {
 
 /// Builds many, two at a time: linkers use one processor. Those of one version one after the other, for they share what was compiled.
 pub(super) fn all(name: &str, versions: &[&'static str], forms: fn(&str) -> Vec<Form>) -> Vec<Program> {
-    let (folder, next) = (folder(name), Mutex::new(versions.iter()));
+    let folder = built_before().unwrap_or_else(|| folder(name));
+    let next = Mutex::new(versions.iter());
     let built = Mutex::new(Vec::new());
     let builds = || {
         loop {

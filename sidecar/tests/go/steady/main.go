@@ -2,7 +2,7 @@
 //
 // steady GOROUTINES FRAMES LABELS PARKED STACKS: each goroutine works at the bottom of a stack of FRAMES frames, under LABELS labels, until
 // standard input ends; PARKED others wait, and STACKS stacks, a power of two, have allocated once. For each line on its input it prints
-// "work UNITS cpu NANOSECONDS": what was done and used since it began. "ready" comes first.
+// "work UNITS cpu NANOSECONDS": what those that work have done since it began, and the CPU time of their threads for it, exactly. "ready" comes first.
 package main
 
 import (
@@ -14,18 +14,28 @@ import (
 	"runtime"
 	"runtime/pprof"
 	"strconv"
-	"sync/atomic"
+	"sync"
 	"syscall"
+	"unsafe"
 )
 
 // Frames that are below `down`: the goroutine's function, pprof.Do, its closure; and `unit` above.
 const others = 4
 
+// Units between two looks at the clock, which is a call into the kernel: a millisecond.
+const atOnce = 10
+
 var (
-	done    atomic.Int64
+	all     work
 	kept    [][]byte
 	nothing chan int
 )
+
+// work is what was done, and the CPU time that it took.
+type work struct {
+	sync.Mutex
+	units, nanos int64
+}
 
 func main() {
 	goroutines, frames, labels, parked, stacks := number(1), number(2), number(3), number(4), number(5)
@@ -40,12 +50,14 @@ func main() {
 	}
 	runtime.GC()
 	for g := 0; g < goroutines; g++ {
-		go work(frames, labels)
+		go busy(frames, labels)
 	}
 	fmt.Println("ready")
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
-		units := done.Load()
-		fmt.Println("work", units, "cpu", cpu())
+		all.Lock()
+		units, nanos := all.units, all.nanos
+		all.Unlock()
+		fmt.Println("work", units, "cpu", nanos)
 	}
 	// Without it the linker leaves the profile of the heap out.
 	pprof.Lookup("heap").WriteTo(io.Discard, 0)
@@ -78,7 +90,8 @@ func next(bits, rest int) {
 	}
 }
 
-func work(frames, labels int) {
+func busy(frames, labels int) {
+	runtime.LockOSThread()
 	var pairs []string
 	for i := 0; i < labels; i++ {
 		pairs = append(pairs, fmt.Sprintf("label-%d", i), fmt.Sprintf("value-%d", i))
@@ -91,11 +104,18 @@ func down(n int) uint64 {
 	if n > 1 {
 		return down(n-1) + 1
 	}
-	for {
-		if unit() == 0 {
-			return 0
+	for before := cpu(); ; {
+		for i := 0; i < atOnce; i++ {
+			if unit() == 0 {
+				return 0
+			}
 		}
-		done.Add(1)
+		now := cpu()
+		all.Lock()
+		all.units += atOnce
+		all.nanos += now - before
+		all.Unlock()
+		before = now
 	}
 }
 
@@ -110,11 +130,12 @@ func unit() uint64 {
 	return x | 1
 }
 
-// cpu is the CPU time that the process has used, in nanoseconds.
+// cpu is the CPU time that this thread has used, in nanoseconds: CLOCK_THREAD_CPUTIME_ID of clock_gettime(2). That of a process knows what its other threads have
+// used only as of their last ticks.
 func cpu() int64 {
-	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+	var now syscall.Timespec
+	if _, _, err := syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, 3, uintptr(unsafe.Pointer(&now)), 0); err != 0 {
 		panic(err)
 	}
-	return usage.Utime.Nano() + usage.Stime.Nano()
+	return now.Nano()
 }

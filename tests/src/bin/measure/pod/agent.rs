@@ -8,6 +8,7 @@ use profiler_tests::{Result, fetch};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
+use super::ticks::Ticks;
 use super::watched::Watched;
 
 /// The agent at work.
@@ -63,7 +64,15 @@ impl Agent {
 
     /// Stops it where it is, or lets it go on.
     pub(crate) fn pause(&self, pause: bool) -> Result<()> {
-        let id = i32::try_from(self.id).ok().and_then(Pid::from_raw).ok_or("the agent has no number")?;
-        Ok(kill_process(id, if pause { Signal::STOP } else { Signal::CONT })?)
+        Ok(kill_process(self.pid()?, if pause { Signal::STOP } else { Signal::CONT })?)
+    }
+
+    /// What it samples by.
+    pub(crate) fn ticks(&self) -> Result<Ticks> {
+        Ticks::of(self.pid()?)
+    }
+
+    fn pid(&self) -> Result<Pid> {
+        Ok(i32::try_from(self.id).ok().and_then(Pid::from_raw).ok_or("the agent has no number")?)
     }
 }

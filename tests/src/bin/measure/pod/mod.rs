@@ -7,6 +7,7 @@ mod inventory;
 mod kernel;
 mod peer;
 mod steady;
+mod ticks;
 mod watched;
 
 use std::fs;
@@ -23,6 +24,7 @@ pub(crate) use inventory::Inventory;
 pub(crate) use kernel::BpfStats;
 pub(crate) use peer::Peer;
 pub(crate) use steady::{Busy, Steady};
+pub(crate) use ticks::Ticks;
 pub(crate) use watched::Watched;
 
 use crate::lab::{Lab, workspace};

@@ -40,7 +40,7 @@ pub(crate) struct Steady {
     running: Running,
 }
 
-/// What it has done since it began.
+/// What its goroutines that work have done since they began.
 #[derive(Debug, Clone, Copy)]
 struct Done {
     units: f64,
