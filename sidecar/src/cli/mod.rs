@@ -15,6 +15,7 @@ use self::arguments::{Arguments, Command, RunArguments};
 use crate::config::{CommandLine, Config};
 use crate::error::Error;
 use crate::inspect::Said;
+use crate::target::numbers;
 use crate::{inspect, record};
 
 /// What was asked for could not be done.
@@ -27,6 +28,14 @@ const MISUSE: u8 = 2;
 pub fn main() -> ExitCode {
     let arguments = Arguments::parse();
     log();
+    let looks = match &arguments.command {
+        Command::Doctor { .. } | Command::Hold { .. } => false,
+        Command::Run(run) => !run.check_config,
+        _ => true,
+    };
+    if let Some(error) = looks.then(numbers::check).and_then(Result::err) {
+        return complain(&error, FAILED);
+    }
     match arguments.command {
         Command::Run(run) => self::run(*run),
         Command::Record(asked) => match asked.options() {

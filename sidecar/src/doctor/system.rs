@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::check::Check;
 use crate::privilege::granted_by;
+use crate::target::numbers;
 
 /// The kernel that the eBPF side is made for.
 const FLOOR: (u32, u32) = (5, 15);
@@ -230,14 +231,8 @@ impl System {
 
     fn proc_mount(&self) -> Option<Check> {
         const NAME: &str = "/proc";
-        let own = std::fs::read_link(self.root.join("proc/self")).ok();
-        if own.as_deref().and_then(Path::to_str) != Some(&self.pid.to_string()) {
-            let found = "it shows another pid namespace than the one we are in: its numbers are other processes'";
-            return Some(Check::fails(
-                NAME,
-                found,
-                "mount a /proc of the pod's pid namespace: mount -t proc proc /proc",
-            ));
+        if numbers::are_foreign(&self.root, self.pid) {
+            return Some(Check::fails(NAME, numbers::FOREIGN[0], numbers::FOREIGN[1]));
         }
         let mounts = self.text("proc/self/mountinfo")?;
         let of_proc = |line: &&str| line.split(' ').nth(4) == Some("/proc");

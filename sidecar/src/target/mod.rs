@@ -11,6 +11,7 @@ mod files;
 mod folder;
 mod mappings;
 mod memory;
+pub mod numbers;
 mod process;
 mod stat;
 

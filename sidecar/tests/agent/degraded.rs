@@ -143,6 +143,23 @@ fn what_may_not_be_recorded_is_refused_at_once() {
     assert_eq!(std::fs::read(&file).unwrap(), b"kept");
 }
 
+/// Check that where `/proc` has the numbers of another pid namespace, nobody is looked at under them: what to do is said instead.
+#[test]
+fn where_proc_is_anothers_nothing_is_looked_at() {
+    if !is_root() {
+        return;
+    }
+    for arguments in [&["run"][..], &["goroutines", "1"], &["record", "-p", "1", "-o", "/tmp/out.pb.gz"]] {
+        let mut inside = Command::new("unshare");
+        inside.args(["--pid", "--fork", env!("CARGO_BIN_EXE_profiler-sidecar")]).args(arguments);
+        quiet(&mut inside);
+        let ran = inside.output().unwrap();
+        let said = String::from_utf8_lossy(&ran.stderr);
+        assert_eq!(ran.status.code(), Some(1), "{arguments:?}: {said}");
+        assert!(said.contains("/proc") && said.contains("mount -t proc"), "{arguments:?}: {said}");
+    }
+}
+
 /// Check that a log that cannot be written, for the disk is full, or who read it has gone, ends nothing.
 #[test]
 fn a_log_that_cannot_be_written_ends_nothing() {

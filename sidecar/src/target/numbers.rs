@@ -1,0 +1,33 @@
+//! Whose numbers `/proc` has.
+//!
+//! In: `/proc/self` (proc(5)), or another root's. Out: whether its numbers are those of the pid namespace that we are in. Where they are not (`nsenter --pid`, `unshare --pid`,
+//! without a mount of `/proc` behind it), each number is another process's, of whom nothing may be read.
+
+use std::path::Path;
+
+use crate::error::Error;
+
+/// What is wrong where they are others, and what to do about it.
+pub const FOREIGN: [&str; 2] = [
+    "it shows another pid namespace than the one we are in: its numbers are other processes'",
+    "mount a /proc of the pod's pid namespace: mount -t proc proc /proc",
+];
+
+/// Whether `/proc` below `root` knows us, number `pid`, by another number, or not at all.
+#[must_use]
+pub fn are_foreign(root: &Path, pid: u32) -> bool {
+    std::fs::read_link(root.join("proc/self")).ok().as_deref().and_then(Path::to_str) != Some(&pid.to_string())
+}
+
+/// Refuses to look at any process where the numbers are others'. Without any `/proc`, who looks says what is missing.
+///
+/// # Errors
+/// When they are.
+pub fn check() -> Result<(), Error> {
+    let root = Path::new("/");
+    let is_there = root.join("proc/stat").exists();
+    if is_there && are_foreign(root, std::process::id()) {
+        return Err(Error::new("/proc", FOREIGN[0], FOREIGN[1]));
+    }
+    Ok(())
+}
