@@ -50,6 +50,19 @@ on_aarch64_kernel() (
         platform_cargo test --locked --package profiler-sidecar --test kernel --target aarch64-unknown-linux-gnu -- --test-threads=1 "${of_each_kind[@]}"
 )
 
+# The whole agent there, optimized, with programs of Go that are compiled here, before: the way of a sample, against what the programs know of themselves.
+on_aarch64_agent() (
+    export PROFILER_TEST_PROGRAMS=$work/agent-aarch64
+    mkdir -p "$PROFILER_TEST_PROGRAMS"
+    PROFILER_TEST_CC=aarch64-linux-gnu-gcc GOARCH=arm64 cargo test --locked --package profiler-sidecar --test agent -- what_another_machine_needs_is_built || exit 1
+    export CC_aarch64_unknown_linux_gnu=aarch64-linux-gnu-gcc CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
+    platform_cargo build --locked --release --package profiler-sidecar --target aarch64-unknown-linux-gnu || exit 1
+    cp "$platforms_target/aarch64-unknown-linux-gnu/release/profiler-sidecar" "$PROFILER_TEST_PROGRAMS" || exit 1
+    CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="$root/.ci/machine aarch64" \
+        platform_cargo test --locked --package profiler-sidecar --test agent --target aarch64-unknown-linux-gnu -- --test-threads=1 --nocapture \
+        a_go_program_is_profiled_and a_process_is_recorded many_goroutines_that programs_are_recorded_as
+)
+
 # The sidecar's eBPF programs are what the source gives. Built by other tools than those that are committed they have other bytes: they must pass the same tests, of which
 # those that compare samples with CPU time are left to `make torture`.
 ebpf_anew() {

@@ -249,7 +249,12 @@ impl Walk<'_> {
         let mut call = Call::Interrupted;
         let mut is_saved = false;
         for (number, address) in addresses.enumerate() {
-            let spot = self.spot(address, call);
+            let mut spot = self.spot(address, call);
+            // Where the handler of signals has no frame yet, nothing that it returns to stands behind it, but who called what was interrupted.
+            let is_handler = spots.last().is_some_and(|callee| callee.part == Part::GoSignal);
+            if is_handler && spot.part == Part::Go && spot.shown.is_some() {
+                spot = self.spot(address, Call::Return);
+            }
             // Since 1.22 the frame of `crosscall2` on x86_64 has what C kept in the register of the frame pointer where a return address stands, and then another one that has
             // it: runtime/cgo/abi_amd64.h, `PUSH_REGS_HOST_TO_ABI0`, behind what the assembler puts in for functions that call.
             let was_saved = std::mem::replace(&mut is_saved, spot.part == Part::GoFromC);

@@ -182,7 +182,7 @@ fn a_process_is_recorded() {
         let mut record = agent(&["record", "--rate-hz", "499", "-d", "2s", "-p", &program.pid().to_string(), "-o"]);
         let ran = record.arg(&output).output().unwrap();
         let said = String::from_utf8_lossy(&ran.stderr);
-        assert!(ran.status.success() && said.contains("main.heavy"), "{said}");
+        assert!(ran.status.success() && said.contains("main.mix"), "{said}");
         shares.add(&decode(&std::fs::read(&output).unwrap()));
     }
     shares.assert_as_built(0.95);

@@ -7,6 +7,7 @@ mod program;
 mod recorded;
 
 use std::fs::File;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,7 +16,7 @@ use profiler_proto::ProfileSet;
 use program::{Form, Program, VERSIONS};
 use recorded::{Own, Recorded, Since};
 
-use crate::process::{Running, agent, built_before};
+use crate::process::{self, Running, agent, built_before};
 use crate::undivided::{ahead, pinned};
 use crate::{DEADLINE, decode, is_root, stats};
 
@@ -58,6 +59,7 @@ fn what_another_machine_needs_is_built() {
         return;
     }
     program::all("matrix", &versions(), forms);
+    process::build(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/go/shares"), process::GO);
 }
 
 /// In which forms each version builds its program. Each is another library to compile, but those of the first three, which are one; other tests have those of three versions

@@ -113,6 +113,9 @@ impl Drop for Running {
     }
 }
 
+/// What programs are built by that need no other version.
+pub(crate) const GO: &str = "go1.22.12";
+
 /// Builds `tests/go/NAME` and starts it; it is at work when this returns.
 pub(crate) fn go_program(name: &str) -> Running {
     go_program_with(name, &[])
@@ -120,7 +123,7 @@ pub(crate) fn go_program(name: &str) -> Running {
 
 /// The same, with arguments.
 pub(crate) fn go_program_with(name: &str, arguments: &[&str]) -> Running {
-    go_program_by("go1.22.12", name, arguments)
+    go_program_by(GO, name, arguments)
 }
 
 /// The same, built by this version.
