@@ -46,6 +46,14 @@ pub struct Table {
     clock: u64,
 }
 
+/// Why a process is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Why {
+    /// It was on a processor.
+    Sampled,
+    Swept,
+}
+
 impl Table {
     /// A table without processes.
     #[must_use]
@@ -117,7 +125,7 @@ impl Table {
             None => false,
         };
         if !is_fresh {
-            self.look(pid, now);
+            self.look(pid, now, Why::Sampled);
         }
         self.entries.get(&pid)?.target.clone()
     }
@@ -199,7 +207,7 @@ impl Table {
     /// Looks at a process as part of a sweep, and tells what came of it.
     fn see(&mut self, pid: u32, now: Instant, sweep: &mut Sweep) {
         let before = self.entries.get(&pid).map(|entry| (entry.process, entry.target.clone(), entry.has_ended));
-        self.look(pid, now);
+        self.look(pid, now, Why::Swept);
         let after = self.entries.get(&pid).map(|entry| (entry.process, entry.target.clone(), entry.has_ended));
         let lived = before.as_ref().filter(|(_, target, ended)| target.is_some() && !ended);
         let lives = after.as_ref().filter(|(_, _, ended)| !ended);
@@ -215,7 +223,7 @@ impl Table {
     }
 
     /// Brings the entry of a pid up to date.
-    fn look(&mut self, pid: u32, now: Instant) {
+    fn look(&mut self, pid: u32, now: Instant, why: Why) {
         let Ok((process, folder, stat)) = Process::find_with(pid) else { return self.lose(pid) };
         if let Some(entry) = self.entries.get_mut(&pid).filter(|entry| entry.process == process) {
             if entry.is_current(&stat, &self.scout, now) {
@@ -224,7 +232,13 @@ impl Table {
         } else if stat.is_kernel_thread && self.entries.len() >= self.options.most {
             // Nothing is to be known of it, and it takes nobody's place.
             return;
-        } else if !self.has_room(pid) {
+        } else if !self.has_room(pid, why) {
+            if self.counters.crowded == 0 {
+                let most = self.options.most;
+                tracing::warn!(
+                    "{most} processes in sight are known, and no more can be: of those that come now nothing is read but CPU time, and that only where one that is not profiled gives its place"
+                );
+            }
             self.counters.crowded += 1;
             return;
         }
@@ -252,13 +266,20 @@ impl Table {
         }
     }
 
-    /// Makes room for one more; `false`: all that are known live. Of what is none to profile, such as threads of the kernel, nothing needs to be known.
-    fn has_room(&mut self, pid: u32) -> bool {
+    /// Makes room for one more; `false`: all that are known live. Of what is none to profile, such as threads of the kernel, nothing needs to be known. One that spends time
+    /// on processors has the place of one that is not profiled, of which all is known again when it is looked at; in a sweep, each would have that of another.
+    fn has_room(&mut self, pid: u32, why: Why) -> bool {
         if self.entries.contains_key(&pid) || self.entries.len() < self.options.most {
             return true;
         }
-        let ended = self.entries.iter().filter(|(_, entry)| entry.has_ended || entry.target.is_none());
-        let oldest = ended.min_by_key(|(_, entry)| entry.used).map(|(pid, _)| *pid);
+        let is_idle = |entry: &Entry| entry.has_ended || entry.target.is_none();
+        let is_left_out = |entry: &Entry| entry.target.as_ref().is_some_and(|target| target.profiled.is_err());
+        let oldest = |of: &dyn Fn(&Entry) -> bool| {
+            let fitting = self.entries.iter().filter(|(_, entry)| of(entry));
+            fitting.min_by_key(|(_, entry)| entry.used).map(|(pid, _)| *pid)
+        };
+        let left_out = || (why == Why::Sampled).then(|| oldest(&is_left_out)).flatten();
+        let oldest = oldest(&is_idle).or_else(left_out);
         oldest.is_some_and(|oldest| self.entries.remove(&oldest).is_some())
     }
 

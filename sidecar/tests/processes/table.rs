@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use profiler_proto::model::Value;
-use profiler_sidecar::discover::{Event, Kind, Options, Table, Target, WhyNot};
+use profiler_sidecar::discover::{Candidate, Event, Kind, Options, Table, Target, WhyNot};
 use profiler_sidecar::target::Process;
 
 use crate::fuse::Disk;
@@ -225,6 +225,26 @@ fn a_thousand_short_lives_leave_no_trace() {
     assert_eq!(table.counters().untold, 0, "{:?}", table.counters());
     sweep(&mut table);
     assert!(table.targets().iter().any(|other| other.process == target.process));
+}
+
+/// Check that where all places are taken, one that is sampled has that of one that is not to be profiled, but of none that is; and that a sweep alone gives no place away.
+#[test]
+fn one_that_is_sampled_has_the_place_of_one_that_is_left_out() {
+    let choose = |candidate: &Candidate<'_>| {
+        if candidate.service.starts_with("chosen") { Ok(()) } else { Err("not you".to_owned()) }
+    };
+    let mut table = Table::new(Options { most: 4, patience: PATIENCE, choose: Box::new(choose), ..Options::default() });
+    let start = |name: &str| Subject::start(Command::new(go_program()).env("OTEL_SERVICE_NAME", name));
+    let others: Vec<Subject> = (0..4).map(|_| start("other")).collect();
+    others.iter().for_each(|other| assert!(visit(&mut table, other.pid()).profiled.is_err()));
+    let chosen: Vec<Subject> = (0..5).map(|number| start(&format!("chosen-{number}"))).collect();
+    let now = Instant::now();
+    chosen[..4].iter().for_each(|one| table.told(Event::Exec { pid: one.pid() }));
+    table.sweep(100, now);
+    assert!(chosen[..4].iter().all(|one| !table.targets().iter().any(|target| target.process.pid() == one.pid())));
+    assert!(table.counters().crowded >= 4, "{:?}", table.counters());
+    chosen[..4].iter().for_each(|one| assert_eq!(visit(&mut table, one.pid()).profiled, Ok(())));
+    assert!(table.visit(chosen[4].pid(), now).is_none());
 }
 
 /// Says that this run is the inner one, in a pid namespace of its own.
