@@ -145,6 +145,11 @@ impl File {
         self.symbols.get_or_init(|| Symbols::read(self).ok().flatten()).as_ref()
     }
 
+    /// Entries of its symbol table that the first call of [`symbols`](Self::symbols) looks at, some of them more than once; 0 after that.
+    pub(crate) fn symbol_work(&self) -> u64 {
+        if self.symbols.get().is_some() { 0 } else { Symbols::work(self) }
+    }
+
     /// Bytes of memory that its symbols take, once they were asked for.
     pub(crate) fn symbol_bytes(&self) -> usize {
         self.symbols.get().and_then(Option::as_ref).map_or(0, Symbols::bytes)

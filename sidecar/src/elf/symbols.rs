@@ -95,6 +95,13 @@ impl Symbols {
         Ok(Some(Self { table, names, index }))
     }
 
+    /// Entries that [`read`](Self::read) looks at, if all are functions.
+    pub(super) fn work(file: &File) -> u64 {
+        let count = Table::of(file).ok().flatten().map_or(0, |(table, _)| table.count);
+        let ordered = if count > KEPT as u64 { 1 + count / ORDERED as u64 } else { 0 };
+        count * (1 + ordered)
+    }
+
     /// Bytes of memory.
     pub(super) fn bytes(&self) -> usize {
         match &self.index {

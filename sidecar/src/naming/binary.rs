@@ -6,11 +6,12 @@
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use profiler_proto::demangle::{Name, Patience, demangled};
 use sha2::{Digest, Sha256};
 
+use super::allowance::Allowance;
 use super::frame::{BuildId, Function, Kind, Line};
 use super::vdso::Frames;
 use crate::clock::thread_cpu;
@@ -50,6 +51,8 @@ pub(super) struct Binary {
     build_ids: Arc<[(BuildId, Box<str>)]>,
     /// How long its C++ names may still be slow to read.
     patience: Mutex<Patience>,
+    /// Of all files: what reading their symbols may take.
+    allowance: Arc<Allowance>,
 }
 
 /// What is known of an address.
@@ -67,6 +70,8 @@ pub(super) struct Found {
     pub(super) entry: Option<u64>,
     /// Of Go: nothing called it.
     pub(super) is_top: bool,
+    /// There may be a name, which is not looked for now.
+    pub(super) is_put_off: bool,
 }
 
 impl Identity {
@@ -90,12 +95,16 @@ impl Identity {
 
 impl Binary {
     /// Reads the head of `file`, and looks for its symbols by `split` if they are not in it. One that is no ELF file, or a damaged one, has no names.
-    pub(super) fn open(file: File, split: impl FnOnce(&elf::File) -> Option<elf::File>) -> Self {
+    pub(super) fn open(
+        file: File,
+        split: impl FnOnce(&elf::File) -> Option<elf::File>,
+        allowance: &Arc<Allowance>,
+    ) -> Self {
         let hash = hash(&file);
         match elf::File::open(file) {
             Ok(elf) => {
                 let split = split(&elf);
-                Self { split, ..Self::of(elf, hash) }
+                Self { split, allowance: Arc::clone(allowance), ..Self::of(elf, hash) }
             }
             Err(fault) => {
                 tracing::debug!(%fault, "a mapped file has no names");
@@ -106,6 +115,7 @@ impl Binary {
                     frames: None,
                     build_ids: build_ids(None, hash),
                     patience: Mutex::new(SLOW_NAMES),
+                    allowance: Arc::clone(allowance),
                 }
             }
         }
@@ -131,6 +141,7 @@ impl Binary {
             split: None,
             frames: None,
             patience: Mutex::new(SLOW_NAMES),
+            allowance: Arc::default(),
         }
     }
 
@@ -167,7 +178,7 @@ impl Binary {
         match symbol {
             Some(symbol) => {
                 let depth = go.depth.or_else(|| self.frames.as_ref()?.depth(address));
-                Found { lines: symbol.lines, kind: symbol.kind, depth, ..go }
+                Found { lines: symbol.lines, kind: symbol.kind, is_put_off: symbol.is_put_off, depth, ..go }
             }
             None => go,
         }
@@ -177,8 +188,14 @@ impl Binary {
     fn in_symbols(&self, address: u64, call: Call) -> Option<Found> {
         let elf = self.elf.as_ref()?;
         let at = address.checked_sub(u64::from(call == Call::Return))?;
-        let symbol_in = |file: &elf::File| file.symbols()?.find(file, at);
-        let symbol = self.split.as_ref().and_then(symbol_in).or_else(|| symbol_in(elf))?;
+        let mut is_put_off = false;
+        let mut symbol_in = |file: &elf::File| {
+            let work = file.symbol_work();
+            is_put_off |= work > 0 && !self.allowance.takes(work, Instant::now());
+            if is_put_off { None } else { file.symbols()?.find(file, at) }
+        };
+        let symbol = self.split.as_ref().and_then(&mut symbol_in).or_else(|| symbol_in(elf));
+        let Some(symbol) = symbol else { return is_put_off.then(|| Found { is_put_off, ..Found::default() }) };
         let (name, kind) = self.shown(&symbol.name);
         // Which of several Rust functions of a name it was, build and address tell, too: its other name is long, and says nothing else.
         let has_one_name = kind == Kind::Rust || name == symbol.name;
@@ -220,6 +237,7 @@ fn in_go(go: &Program, address: u64, call: Call) -> Option<Found> {
         writes_sp: has(go::Function::WRITES_SP),
         entry: function.as_ref().map(|function| function.entry),
         is_top: has(go::Function::TOP_FRAME),
+        is_put_off: false,
     })
 }
 

@@ -6,6 +6,7 @@
 use std::fs::File;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use super::allowance::Allowance;
 use super::binary::{Binary, Identity};
 use crate::elf;
 use crate::target::{Process, Root};
@@ -26,6 +27,7 @@ pub(super) struct Book {
     /// The one that was asked last stands last.
     open: Arc<Mutex<Vec<Open>>>,
     vdso: Arc<OnceLock<Option<Arc<Binary>>>>,
+    allowance: Arc<Allowance>,
 }
 
 impl Book {
@@ -56,7 +58,7 @@ impl Book {
                 return Ok((identity, known));
             }
         }
-        let binary = Arc::new(Binary::open(file, split));
+        let binary = Arc::new(Binary::open(file, split, &self.allowance));
         let identity = if binary.is_stripped() { in_root } else { file_alone };
         let mut open = self.held();
         let oldest = (open.len() >= MOST).then(|| open.remove(0));

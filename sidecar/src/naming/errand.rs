@@ -54,13 +54,16 @@ impl Errand {
             Some(image) => again(process, &mapping, image, book),
             None => open(process, &mapping, book),
         };
+        let mut is_put_off = false;
         let spot = |(address, call): (u64, Call)| {
             let place = Place::in_mapping(&mapping, &image, within(address, call)).shifted(address);
             let found = binary.as_ref().map_or_else(Found::default, |binary| binary.find(place.address, call));
+            is_put_off |= found.is_put_off;
             (address, call, Spot::of(address, &place, &found))
         };
         let spots = asked.into_iter().map(spot).collect();
         book.settle();
+        let image = if is_put_off { image.put_off() } else { image };
         Answer { part, spots, image }
     }
 }

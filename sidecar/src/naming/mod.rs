@@ -5,6 +5,7 @@
 //! address. Runs on the thread that drains. Files and memory of targets may hold anything: an answer or a count of what is missing, in bounded
 //! memory, never a guess. And they may let a reader wait for ever: a thread beside this one reads them ([`reader`]).
 
+mod allowance;
 mod binary;
 mod book;
 mod errand;

@@ -72,11 +72,21 @@ pub(super) struct Image {
     pub(super) source: Source,
 }
 
+impl Image {
+    /// The same, of whose file nothing more is asked before the mappings are read again.
+    pub(super) fn put_off(self) -> Self {
+        match self.source {
+            Source::File(identity) => Self { source: Source::Lost(identity), ..self },
+            Source::Lost(_) | Source::Vdso | Source::Nothing => self,
+        }
+    }
+}
+
 /// Where names come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Source {
     File(Identity),
-    /// The same, but it could not be opened again.
+    /// The same, but it could not be opened again, or its symbols are not read now.
     Lost(Identity),
     Vdso,
     /// The file cannot be had, or there is none.

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use profiler_sidecar::naming::{BuildId, Kind, Location, Namer};
@@ -27,18 +28,26 @@ fn sparse(name: &str, bytes: &[u8]) -> PathBuf {
 }
 
 /// What is at an address that the program prints, and how many bytes of names there are then.
-fn named(program: &Path, arguments: &[&str]) -> (std::sync::Arc<Location>, usize) {
+fn named(program: &Path, arguments: &[&str]) -> (Arc<Location>, usize) {
+    let mut namer = Namer::default();
+    let location = named_by(&mut namer, program, arguments);
+    (location, namer.bytes())
+}
+
+/// The same by a namer that may have named others before.
+fn named_by(namer: &mut Namer, program: &Path, arguments: &[&str]) -> Arc<Location> {
     let mut running = Running::start(Command::new(program).args(arguments));
     let (address, process) = (running.address(), running.process());
     let until = Instant::now() + DEADLINE;
     loop {
-        let (sample, mut namer) = (Sample { user: vec![address], ..Sample::default() }, Namer::default());
+        let (sample, unanswered) = (Sample { user: vec![address], ..Sample::default() }, namer.stats().unanswered);
         let stack = namer.name(process, &sample, Instant::now());
         // On a busy machine the second that is given to a file may be over before it was read.
-        if namer.stats().unanswered == 0 {
-            return (stack.frames[0].clone(), namer.bytes());
+        if namer.stats().unanswered == unanswered {
+            return stack.frames[0].clone();
         }
         assert!(Instant::now() < until, "{} gives no answer", program.display());
+        std::thread::sleep(Duration::from_millis(100));
     }
 }
 
@@ -73,6 +82,29 @@ fn a_table_of_four_gigabytes_is_refused() {
     let (location, held) = named(&program, &[]);
     assert!(location.function().starts_with("sparse-table+0x") && held < MOST, "{held} {location:?}");
     std::fs::remove_file(program).unwrap();
+}
+
+/// Check that of programs that come one after the other, each with a table of symbols as large as any that is read, the first have their names, not all of them at once,
+/// and those with small tables at any time.
+#[test]
+fn large_tables_of_many_programs_wait_for_each_other() {
+    let small = c("subject.c", &["-O1"]);
+    let mut bytes = std::fs::read(&small).unwrap();
+    let header = symbol_table(&bytes);
+    bytes[header + SIZE..][..8].copy_from_slice(&(24_u64 * 4_000_000).to_le_bytes());
+    let mut namer = Namer::default();
+    let large: Vec<bool> = (0..8)
+        .map(|number| {
+            let program = sparse(&format!("sparse-large-{number}"), &bytes);
+            let location = named_by(&mut namer, &program, &[]);
+            std::fs::remove_file(program).unwrap();
+            let is_named = location.function() == "inner";
+            assert!(is_named || location.function().starts_with("sparse-large-"), "{location:?}");
+            is_named
+        })
+        .collect();
+    assert!(large[0] && large[1] && large.contains(&false), "{large:?}");
+    assert_eq!(named_by(&mut namer, &small, &[]).function(), "inner");
 }
 
 /// Where a section's size stands in its header. Source: elf(5), "Section header (Shdr)".
