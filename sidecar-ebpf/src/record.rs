@@ -88,6 +88,8 @@ pub enum Flag {
     LabelsCut = 16,
     /// The kernel was interrupted, not the program.
     Kernel = 32,
+    /// The second stack is what called C that has called Go on the same goroutine's stack, not what the goroutine left for C or for room.
+    Outer = 64,
 }
 
 /// The fixed part of a sample.

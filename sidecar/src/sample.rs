@@ -35,6 +35,8 @@ pub struct Sample {
     /// Of a goroutine that left its stack for the thread's, as it does for C and for a larger stack, and whose callers the walk did not find: where it left it, then return
     /// addresses.
     pub saved: Vec<u64>,
+    /// Whether these are of a goroutine that is on its own stack again, where C that it called has called Go.
+    pub is_outer: bool,
     /// Registers of user space.
     pub registers: Registers,
     /// Up to 128 bytes from `registers.sp` on.

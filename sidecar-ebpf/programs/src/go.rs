@@ -16,9 +16,9 @@ use crate::maps::{Scratch, WORK, count, user_word};
 const M_G0: u64 = 0;
 const G_STACK_LO: u32 = 0;
 const G_STACK_HI: u32 = 8;
-/// How far below the end of its stack a goroutine begins: where one is that the runtime keeps for a thread of C's which has called Go and is back in C
-/// (`oneNewExtraM` in runtime/proc.go).
-const EMPTY: u64 = 4 * 8;
+/// How far below the end of its stack a goroutine is that the runtime keeps for a thread of C's which has called Go and is back in C (`oneNewExtraM` in runtime/proc.go). Ordinary
+/// ones begin a word further down, on arm64 two (`newproc1`, `gostartcall`).
+const EXTRA: u64 = 4 * 8;
 /// How far below the stack pointer a frame pointer may be: that of arm64 is a word below (`cmd/internal/obj/arm64/obj7.go`).
 const FRAME_BELOW: u64 = if cfg!(bpf_target_arch = "aarch64") { 8 } else { 0 };
 /// From `gobuf.sp` to `pc`, and from `lr` to `bp`, in all versions.
@@ -57,9 +57,7 @@ unsafe fn running(scratch: *mut Scratch, g: u64, go: &Go) -> Option<bool> {
         // Those of the runtime, for its own stack and for signals, have no number.
         if field(scratch, go.g_goid) != 0 && is_on_stack(scratch, (*scratch).sample.sp) {
             addr_of_mut!((*scratch).is_on_goroutine).write_volatile(1);
-            let (low, high) = (field(scratch, G_STACK_LO), field(scratch, G_STACK_HI));
-            addr_of_mut!((*scratch).stack).write_volatile(low);
-            addr_of_mut!((*scratch).stack_bytes).write_volatile(high - low);
+            note_stack(scratch);
             return Some(true);
         }
         let current = user_word(m + u64::from(go.m_curg))?;
@@ -69,13 +67,27 @@ unsafe fn running(scratch: *mut Scratch, g: u64, go: &Go) -> Option<bool> {
             }
             // Not on the stack of a signal: what the goroutine left then is no call.
             if user_word(m + M_G0) == Some(g) {
-                if field(scratch, go.g_sched_sp) == field(scratch, G_STACK_HI).wrapping_sub(EMPTY) {
+                if field(scratch, go.g_sched_sp) == field(scratch, G_STACK_HI).wrapping_sub(EXTRA) {
                     return Some(false);
                 }
                 left(scratch, go);
             }
         }
+        if current != 0 {
+            note_stack(scratch);
+        }
         Some(current != 0)
+    }
+}
+
+/// Notes where the stack of the goroutine in the table is.
+#[inline(always)]
+unsafe fn note_stack(scratch: *mut Scratch) {
+    // SAFETY: this processor's scratch.
+    unsafe {
+        let (low, high) = (field(scratch, G_STACK_LO), field(scratch, G_STACK_HI));
+        addr_of_mut!((*scratch).stack).write_volatile(low);
+        addr_of_mut!((*scratch).stack_bytes).write_volatile(high.wrapping_sub(low));
     }
 }
 

@@ -83,10 +83,10 @@ pub(crate) struct Scratch {
     pub(crate) left_sp: u64,
     pub(crate) left_fp: u64,
     pub(crate) left_lr: u64,
-    /// The goroutine's stack, if the thread was on it: where it begins, and its bytes, 0: it was not.
+    /// The stack of the goroutine that runs: where it begins, and its bytes, 0: none is known.
     pub(crate) stack: u64,
     pub(crate) stack_bytes: u64,
-    /// The last frame on it from which the walk went on elsewhere, 0: there is none, or it has come back.
+    /// The frame on it from which the walk went on elsewhere, 0: there is none, or the walk is back.
     pub(crate) departed: u64,
     /// How the last walk ended: bits of flags.
     pub(crate) end: u64,

@@ -27,9 +27,9 @@ const HAS_LINK: bool = cfg!(bpf_target_arch = "aarch64");
 const CHUNK: u64 = 1024;
 /// Bytes of a frame: a frame pointer, a return address.
 const FRAME: u64 = 16;
-/// From the frame of `cgocallbackg`, on x86_64, to that of `asmcgocall` on the same stack: the former's own, and as much as `cgocallback` has on C's stack, with the
-/// return address above which `gosave_systemstack_switch` found the latter. Source: runtime/asm_amd64.s, `cgocallback`.
-const CALLBACK: u64 = FRAME + 24 + FRAME;
+/// On x86_64, from the frame of `cgocallbackg` to the one that `asmcgocall` made on the same stack before it left that for C: two words of `cgocallbackg`, three that
+/// `cgocallback` has on C's stack and keeps free on this one, its frame pointer, and the instruction at which the goroutine left its stack. Source: runtime/asm_amd64.s.
+const CALLBACK: u64 = FRAME + 24 + 16;
 
 /// Walks from the registers in the scratch; writes the top of the stack, frames, their number and how the walk ended there.
 #[unsafe(no_mangle)]
@@ -48,27 +48,28 @@ pub(crate) extern "C" fn walk_user() -> u32 {
         (*scratch).sample.user = found as u16 + 1;
         (*scratch).sample.flags |= (*scratch).end as u32;
         (*scratch).length = TOP as u32 + found * 8 + 8;
-        called_by_c(scratch);
+        outer(scratch);
     }
     0
 }
 
-/// Where C that Go called has called Go, which is then on the same stack of a goroutine, and the walk was lost in C: what called C is behind the frame from which the walk
-/// departed.
+/// Where C that Go called has called Go, which is then on the same goroutine's stack, and the walk has not come back from C: what called C is there, behind the frame from which
+/// the walk departed.
 #[inline(always)]
-unsafe fn called_by_c(scratch: *mut Scratch) {
+unsafe fn outer(scratch: *mut Scratch) {
     // SAFETY: fields of this processor's scratch.
     unsafe {
         let departed = addr_of!((*scratch).departed).read_volatile();
-        if HAS_LINK || departed == 0 || (*scratch).end as u32 != Flag::Lost as u32 {
+        if HAS_LINK || departed == 0 || addr_of!((*scratch).left).read_volatile() != 0 {
             return;
         }
-        let frame = departed + CALLBACK;
-        if let (Some(back), Some(fp)) = (user_word(frame - 8), user_word(frame)) {
-            (*scratch).left = back;
-            (*scratch).left_sp = frame + 8;
+        let frame = departed.wrapping_add(CALLBACK);
+        if let (Some(left), Some(fp)) = (user_word(frame.wrapping_sub(8)), user_word(frame)) {
+            (*scratch).left = left;
+            (*scratch).left_sp = frame.wrapping_add(8);
             (*scratch).left_fp = fp;
             (*scratch).left_lr = 0;
+            (*scratch).sample.flags |= Flag::Outer as u32;
         }
     }
 }
@@ -144,11 +145,7 @@ pub(crate) extern "C" fn follow(mut at: u64, length: u32) -> u32 {
             frames.add(found).write_volatile(back);
             found += 1;
             if !HAS_LINK {
-                let (stack, bytes) = (addr_of!((*scratch).stack), addr_of!((*scratch).stack_bytes));
-                let is_there = |frame: u64| frame.wrapping_sub(stack.read_volatile()) < bytes.read_volatile();
-                if is_there(at) {
-                    addr_of_mut!((*scratch).departed).write_volatile(if is_there(next) { 0 } else { at });
-                }
+                depart(scratch, at, next);
             }
             if next == at {
                 end = Flag::Lost as u32;
@@ -161,6 +158,24 @@ pub(crate) extern "C" fn follow(mut at: u64, length: u32) -> u32 {
         }
         (*scratch).end = end.into();
         found as u32 - 1
+    }
+}
+
+/// Notes that the walk leaves the goroutine's stack behind this frame, or that it is back where it left. Some four conditions more in the loop, and the verifier has more to keep
+/// than it can (8,192 states, `BPF_COMPLEXITY_LIMIT_JMP_SEQ`).
+#[inline(always)]
+unsafe fn depart(scratch: *mut Scratch, at: u64, next: u64) {
+    // SAFETY: fields of this processor's scratch.
+    unsafe {
+        let (stack, bytes) = (addr_of!((*scratch).stack), addr_of!((*scratch).stack_bytes));
+        let is_there = |frame: u64| frame.wrapping_sub(stack.read_volatile()) < bytes.read_volatile();
+        let departed = addr_of_mut!((*scratch).departed);
+        if at == departed.read_volatile().wrapping_add(CALLBACK) {
+            departed.write_volatile(0);
+        }
+        if departed.read_volatile() == 0 && is_there(at) && next != 0 && !is_there(next) {
+            departed.write_volatile(at);
+        }
     }
 }
 

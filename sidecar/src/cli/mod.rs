@@ -28,24 +28,18 @@ const MISUSE: u8 = 2;
 pub fn main() -> ExitCode {
     let arguments = Arguments::parse();
     log();
-    let looks = match &arguments.command {
-        Command::Doctor { .. } | Command::Hold { .. } => false,
-        Command::Run(run) => !run.check_config,
-        _ => true,
-    };
-    if let Some(error) = looks.then(numbers::check).and_then(Result::err) {
-        return complain(&error, FAILED);
-    }
     match arguments.command {
         Command::Run(run) => self::run(*run),
         Command::Record(asked) => match asked.options() {
-            Ok(options) => ended(record::main(&options)),
+            Ok(options) => looking(|| ended(record::main(&options))),
             Err(error) => complain(&error, MISUSE),
         },
-        Command::Top(asked) => ended(inspect::top(&asked)),
-        Command::Heap(asked) => shown(inspect::heap(&asked)),
-        Command::Goroutines(asked) => shown(inspect::goroutines(&asked, BufWriter::new(std::io::stdout().lock()))),
-        Command::Contention(asked) => shown(inspect::contention(&asked)),
+        Command::Top(asked) => looking(|| ended(inspect::top(&asked))),
+        Command::Heap(asked) => looking(|| shown(inspect::heap(&asked))),
+        Command::Goroutines(asked) => {
+            looking(|| shown(inspect::goroutines(&asked, BufWriter::new(std::io::stdout().lock()))))
+        }
+        Command::Contention(asked) => looking(|| shown(inspect::contention(&asked))),
         Command::Doctor { json } => doctor(json),
         Command::Hold { command } => match record::hold(&command) {
             Some(error) => complain(&error, FAILED),
@@ -80,7 +74,12 @@ fn run(arguments: RunArguments) -> ExitCode {
     if check_only {
         return config.check_folders().map_or_else(|error| complain(&error, MISUSE), |()| say(&config.to_string()));
     }
-    ended(crate::run::main(config, until_eof))
+    looking(|| ended(crate::run::main(config, until_eof)))
+}
+
+/// Looks at processes, where their numbers are theirs.
+fn looking(look: impl FnOnce() -> ExitCode) -> ExitCode {
+    numbers::check().map_or_else(|error| complain(&error, FAILED), |()| look())
 }
 
 /// Looks at what works, with the processes that variables and file choose.

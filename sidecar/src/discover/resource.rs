@@ -133,7 +133,8 @@ impl Known<'_> {
     fn found(&self) -> Resource {
         let mut found = Resource::new().with("process.pid", i64::from(self.process.pid()));
         let (pod, names) = POD[0];
-        let is_in_pod = self.pod.attributes.get(pod).is_some() || self.environment.first(names).is_some();
+        let is_named = self.pod.attributes.get(pod).is_some() || self.environment.first(names).is_some();
+        let is_in_pod = is_named || self.container.pod_uid.is_some();
         let mut put = |key: &str, value: Option<&str>| {
             if let Some(value) = value.filter(|value| !value.is_empty()) {
                 found.set(key, value);

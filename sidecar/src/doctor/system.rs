@@ -232,7 +232,7 @@ impl System {
     fn proc_mount(&self) -> Option<Check> {
         const NAME: &str = "/proc";
         if numbers::are_foreign(&self.root, self.pid) {
-            return Some(Check::fails(NAME, numbers::FOREIGN[0], numbers::FOREIGN[1]));
+            return Some(Check::fails(NAME, numbers::FOREIGN, numbers::REMEDY));
         }
         let mounts = self.text("proc/self/mountinfo")?;
         let of_proc = |line: &&str| line.split(' ').nth(4) == Some("/proc");

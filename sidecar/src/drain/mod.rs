@@ -93,6 +93,7 @@ fn sample(pid: u32, mut bytes: Cursor<'_>) -> Result<Sample, Fault> {
         user: bytes.longs(user)?,
         kernel: bytes.longs(kernel)?,
         saved: bytes.longs(saved)?,
+        is_outer: has(Flag::Outer),
         top: above.get(..usize::from(top)).ok_or(Fault::Short)?.to_vec(),
         goroutine: has(Flag::Goroutine).then_some(goroutine),
         labels: bytes.labels(labels)?,

@@ -13,7 +13,8 @@ fn record() -> Vec<u8> {
     bytes.extend(*b"worker\0\0\0\0\0\0\0\0\0\0");
     [0x401000_u64, 0x7ff0, 0x7ff8, 0, 42, 0x402000].iter().for_each(|long| bytes.extend(long.to_ne_bytes()));
     bytes.extend([[5; 16].as_slice(), &[6; 8]].concat());
-    let flags = Flag::Lost as u32 | Flag::Goroutine as u32 | Flag::Context as u32 | Flag::LabelsCut as u32;
+    let flags =
+        Flag::Lost as u32 | Flag::Goroutine as u32 | Flag::Context as u32 | Flag::LabelsCut as u32 | Flag::Outer as u32;
     bytes.extend(flags.to_ne_bytes());
     [2_u16, 1, 8, 1, 5, 2].iter().for_each(|half| bytes.extend(half.to_ne_bytes()));
     bytes.extend(*b"12345678");
@@ -40,6 +41,7 @@ fn a_sample_says_what_was_written() {
         user: vec![0x401000, 0x401234],
         end: End::Lost,
         saved: vec![0x403000, 0x403456],
+        is_outer: true,
         registers: Registers { ip: 0x401000, sp: 0x7ff0, fp: 0x7ff8, lr: 0 },
         top: b"12345678".to_vec(),
         goroutine: Some(Goroutine { id: 42, start_pc: 0x402000 }),

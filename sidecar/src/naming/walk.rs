@@ -85,7 +85,10 @@ enum Way {
 
 impl Way {
     /// That of a stack whose walk came by these.
-    fn of(spots: &[Spot]) -> Option<Self> {
+    fn of(spots: &[Spot], is_outer: bool) -> Option<Self> {
+        if is_outer {
+            return Some(Self::IntoCAndBack);
+        }
         if spots.last()?.part == Part::GoGrowth {
             return (!is_yielding(spots)).then_some(Self::ForRoom);
         }
@@ -94,6 +97,7 @@ impl Way {
         if code.entry.is_none() {
             return Some(Self::IntoC);
         }
+        // On its way there or back.
         spots.iter().any(|spot| spot.part == Part::GoFromC).then_some(Self::IntoCAndBack)
     }
 }
@@ -125,17 +129,12 @@ impl Walk<'_> {
         let (mut frames, mut flaws) = (Vec::with_capacity(spots.len() + 2), Degraded::default());
         let left = self.left(sample, &spots);
         match &left {
-            Some(Left { behind, last, way: Way::IntoC }) => {
-                // The walk has not come by there: what of Go it found behind C is by frame pointers that C does not keep.
-                let of_c = spots.iter().position(|spot| spot.entry.is_some()).unwrap_or(spots.len());
-                spots.truncate(of_c);
-                show(&spots, &mut frames);
-                frames.push(Arc::clone(&GAP));
-                flaws.add(Flaw::UnwindStopped, 1);
-                show(behind, &mut frames);
-                self.close(sample, behind, *last, (&mut frames, &mut Degraded::default()));
-            }
-            Some(Left { behind, last, way: Way::IntoCAndBack }) => {
+            Some(Left { behind, last, way: way @ (Way::IntoC | Way::IntoCAndBack) }) => {
+                if *way == Way::IntoC {
+                    // The walk has not come by there: what of Go it found behind C is by frame pointers that C does not keep.
+                    let of_c = spots.iter().position(|spot| spot.entry.is_some()).unwrap_or(spots.len());
+                    spots.truncate(of_c);
+                }
                 show(&spots, &mut frames);
                 frames.push(Arc::clone(&GAP));
                 flaws.add(Flaw::UnwindStopped, 1);
@@ -152,18 +151,18 @@ impl Walk<'_> {
                 self.close(sample, &spots, last, (&mut frames, &mut flaws));
             }
         }
-        let is_leaping = spots.windows(2).any(|pair| leaps(&pair[0], &pair[1]));
-        if is_leaping && flaws == Degraded::default() {
+        let behind = left.as_ref().map_or(&[][..], |left| &left.behind);
+        let skips = [&spots[..], behind].iter().any(|part| part.windows(2).any(|pair| skips_c(&pair[0], &pair[1])));
+        if skips && flaws == Degraded::default() {
             flaws.add(Flaw::UnwindStopped, 1);
         }
-        let behind = left.iter().flat_map(|left| &left.behind);
         let is_joined = left.as_ref().is_some_and(|left| left.last == Last::Root);
         let has_root = match &left {
             Some(left) => is_joined && left.way == Way::ForRoom,
             None => last == Last::Root,
         };
         let outcome = Outcome {
-            is_whole: has_root && mended.top != TopState::Unmended && !is_interrupted(&spots) && !is_leaping,
+            is_whole: has_root && mended.top != TopState::Unmended && !is_interrupted(&spots) && !skips,
             top: mended.top,
             is_closed: self.process.is_closed(),
             is_replaced: self.process.is_replaced(),
@@ -247,7 +246,7 @@ impl Walk<'_> {
     fn spots(&mut self, addresses: impl Iterator<Item = u64>, sample: &Sample) -> (Vec<Spot>, Last) {
         let mut spots: Vec<Spot> = Vec::with_capacity(addresses.size_hint().0);
         let mut call = Call::Interrupted;
-        let mut is_saved = false;
+        let mut is_doubled = false;
         for (number, address) in addresses.enumerate() {
             let mut spot = self.spot(address, call);
             // Where the handler of signals has no frame yet, nothing that it returns to stands behind it, but who called what was interrupted.
@@ -255,10 +254,7 @@ impl Walk<'_> {
             if is_handler && spot.part == Part::Go && spot.shown.is_some() {
                 spot = self.spot(address, Call::Return);
             }
-            // Since 1.22 the frame of `crosscall2` on x86_64 has what C kept in the register of the frame pointer where a return address stands, and then another one that has
-            // it: runtime/cgo/abi_amd64.h, `PUSH_REGS_HOST_TO_ABI0`, behind what the assembler puts in for functions that call.
-            let was_saved = std::mem::replace(&mut is_saved, spot.part == Part::GoFromC);
-            if was_saved && !spot.executable {
+            if std::mem::replace(&mut is_doubled, has_two_frames(&spot)) {
                 continue;
             }
             // Nothing can be said of the memory of a process that is gone.
@@ -288,8 +284,8 @@ impl Walk<'_> {
         let last = match sample.end {
             // Code without frame pointers may have a zero in the register.
             End::Root if is_native && sample.user.len() <= 1 => Last::Lost,
-            // A zero where C kept none, as above.
-            End::Root if spots.last().is_some_and(|spot| spot.part == Part::GoFromC) => Last::Lost,
+            // A zero in C's register, which keeps none.
+            End::Root if spots.iter().any(|spot| spot.part == Part::GoFromC) => Last::Lost,
             End::Root => Last::Root,
             End::Cut => Last::Cut,
             End::Lost => Last::Lost,
@@ -299,18 +295,22 @@ impl Walk<'_> {
 
     /// The stack that the goroutine left, where the walk went astray in C, or came to where there was no room on it.
     fn left(&mut self, sample: &Sample, spots: &[Spot]) -> Option<Left> {
-        let way = Way::of(spots)?;
+        let way = Way::of(spots, sample.is_outer)?;
         let (_, called) = sample.saved.split_first()?;
         // It left it for C in a function of the runtime's, which stands for the call.
         let addresses = if way == Way::ForRoom { &sample.saved[..] } else { called };
         let mut left: Vec<Spot> = Vec::with_capacity(addresses.len());
+        let mut is_doubled = false;
         for (number, address) in addresses.iter().enumerate() {
             let spot = self.spot(*address, Call::Return);
-            if number == 0 && way == Way::IntoCAndBack && spot.part != Part::GoToC {
-                return None;
-            }
             if number == 0 && spot.entry.is_none() {
                 // It left it in a way that notes no call.
+                continue;
+            }
+            if left.is_empty() && way == Way::IntoCAndBack && spot.part != Part::GoToC {
+                return None;
+            }
+            if std::mem::replace(&mut is_doubled, has_two_frames(&spot)) {
                 continue;
             }
             if !spot.executable && !self.process.is_closed() {
@@ -321,6 +321,10 @@ impl Walk<'_> {
             if is_root {
                 return Some(Left { behind: left, last: Last::Root, way });
             }
+        }
+        if left.is_empty() && way == Way::IntoCAndBack {
+            // A thread of C's has called it.
+            return None;
         }
         let last = if sample.saved.len() > FRAMES { Last::Cut } else { Last::Lost };
         Some(Left { behind: left, last, way })
@@ -386,8 +390,16 @@ fn is_interrupted(spots: &[Spot]) -> bool {
 }
 
 /// Whether functions of C may be missing between these: the frame pointer in C was still that of Go, whose function that calls C is missing, too.
-fn leaps(callee: &Spot, caller: &Spot) -> bool {
-    matches!(callee.part, Part::Native | Part::Main) && caller.part == Part::GoToC
+fn skips_c(callee: &Spot, caller: &Spot) -> bool {
+    callee.entry.is_none() && caller.part == Part::GoToC
+}
+
+/// Whether what stands behind a place is no return address: since 1.22 `crosscall2` has two frames on x86_64, one in the other, and where the first one's should be is what C had
+/// in the register of the frame pointer. Source: runtime/cgo/abi_amd64.h, `PUSH_REGS_HOST_TO_ABI0`; a function that calls has a frame by itself (cmd/internal/obj/x86/obj6.go).
+fn has_two_frames(spot: &Spot) -> bool {
+    /// Its own frame pointer, six registers, three arguments. Before, the first was not there.
+    const DEPTH: i32 = 8 + 6 * 8 + 3 * 8;
+    spot.part == Part::GoFromC && spot.depth == Some(DEPTH)
 }
 
 /// Whether a goroutine gave way here: what is known of the one that has its place says nothing of this stack.
@@ -399,7 +411,7 @@ fn is_yielding(spots: &[Spot]) -> bool {
 fn show(spots: &[Spot], frames: &mut Vec<Arc<Location>>) {
     let mut callee = Role::Normal;
     for (number, spot) in spots.iter().enumerate() {
-        if number > 0 && leaps(&spots[number - 1], spot) {
+        if number > 0 && skips_c(&spots[number - 1], spot) {
             frames.push(Arc::clone(&GAP));
         }
         frames.extend(spot.behind(callee).map(Arc::clone));

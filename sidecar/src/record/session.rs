@@ -56,7 +56,9 @@ pub fn main(options: &Options) -> Result<(), Error> {
     // What was sampled until now was not of the capture. A command begins behind that: its first samples are.
     pipeline.catch_up();
     drop(pipeline.end(SystemTime::now()));
-    can_be_sampled(&pipeline, process)?;
+    if let Subject::Process(_) = options.subject {
+        can_be_sampled(&pipeline, process)?;
+    }
     let before = ledger.account().lost;
     let child = held.map(Held::release).transpose()?;
     let now = Instant::now();

@@ -251,7 +251,7 @@ fn stopped(until_eof: bool) -> Result<impl Future<Output = ()>, Error> {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
             _ = quit.recv() => {}
-            Some(_) = async { Some(hangup.as_mut()?.recv().await) } => {}
+            Some(()) = async { hangup.as_mut()?.recv().await } => {}
             () = end_of_input(), if until_eof => {}
         }
     })

@@ -7,11 +7,10 @@ use std::path::Path;
 
 use crate::error::Error;
 
-/// What is wrong where they are others, and what to do about it.
-pub const FOREIGN: [&str; 2] = [
-    "it shows another pid namespace than the one we are in: its numbers are other processes'",
-    "mount a /proc of the pod's pid namespace: mount -t proc proc /proc",
-];
+/// What is wrong where they are others,
+pub const FOREIGN: &str = "it shows another pid namespace than the one we are in: its numbers are other processes'";
+/// and what to do about it.
+pub const REMEDY: &str = "mount a /proc of the pod's pid namespace: mount -t proc proc /proc";
 
 /// Whether `/proc` below `root` knows us, number `pid`, by another number, or not at all.
 #[must_use]
@@ -24,10 +23,10 @@ pub fn are_foreign(root: &Path, pid: u32) -> bool {
 /// # Errors
 /// When they are.
 pub fn check() -> Result<(), Error> {
-    let root = Path::new("/");
-    let is_there = root.join("proc/stat").exists();
-    if is_there && are_foreign(root, std::process::id()) {
-        return Err(Error::new("/proc", FOREIGN[0], FOREIGN[1]));
+    // The link is in each of them, even where it leads nowhere.
+    let is_there = std::fs::symlink_metadata("/proc/self").is_ok();
+    if is_there && are_foreign(Path::new("/"), std::process::id()) {
+        return Err(Error::new("/proc", FOREIGN, REMEDY));
     }
     Ok(())
 }

@@ -175,14 +175,17 @@ fn a_log_that_cannot_be_written_ends_nothing() {
     }
 }
 
-/// Check that the agent ends as asked where its terminal goes away or its user insists (Ctrl-\\), but not with a terminal that it is to outlive.
+/// Check that the agent ends as asked where its terminal goes away, and by SIGQUIT, but not with a terminal that it is to outlive.
 #[test]
 fn it_ends_with_its_terminal() {
     if !is_root() {
         return;
     }
     for signal in ["-HUP", "-QUIT"] {
-        let run = Running::program(&mut agent(&["run", "--pid", "1"]));
+        // Who runs the tests may have it ignored.
+        let mut ends = Command::new("env");
+        quiet(ends.args(["--default-signal=HUP,QUIT", env!("CARGO_BIN_EXE_profiler-sidecar"), "run", "--pid", "1"]));
+        let run = Running::program(&mut ends);
         run.address_after("ready");
         run.signal(signal);
         assert_eq!(run.ended(), Some(0), "{signal}");

@@ -15,14 +15,14 @@ fn environment(text: &str) -> Environment {
 /// The resource of a process with these variables, that publishes this.
 fn resource(variables: &str, published: Option<Resource>) -> Resource {
     let own = environment("K8S_POD_NAME=pod-of-ours POD_NAMESPACE=shop K8S_CONTAINER_NAME=sidecar");
-    of(variables, published, &Pod::new(&own, Some("node-1\n".into())))
+    of(variables, published, &Pod::new(&own, Some("node-1\n".into())), Some("u1"))
 }
 
-/// The same of one in this pod.
-fn of(variables: &str, published: Option<Resource>, pod: &Pod) -> Resource {
+/// The same of one in this pod, of which its cgroup says this.
+fn of(variables: &str, published: Option<Resource>, pod: &Pod, uid: Option<&str>) -> Resource {
     let program = Program { foreign: None, go: Some("go1.26.1".into()), build_id: Some("ab12".into()) };
     let exe = Exe { path: PathBuf::from("/srv/inventory"), program: Some(Arc::new(program)), ..Exe::default() };
-    let container = Container { id: Some("c1".into()), pod_uid: Some("u1".into()) };
+    let container = Container { id: Some("c1".into()), pod_uid: uid.map(str::to_owned) };
     let context = published.map(|resource| Published {
         header: 0,
         time: 1,
@@ -75,14 +75,15 @@ fn what_is_found_out_is_there() {
 /// Check that the name of a container counts as that of one of a pod's only where there is a pod, but where it is called so.
 #[test]
 fn containers_of_no_pod_have_no_name_of_one() {
-    let name = |own: &str, variables: &str| {
+    let name = |own: &str, variables: &str, uid: Option<&str>| {
         let pod = Pod::new(&environment(own), None);
-        texts(&of(variables, None, &pod), &["k8s.container.name"])[0].to_owned()
+        texts(&of(variables, None, &pod, uid), &["k8s.container.name"])[0].to_owned()
     };
-    assert_eq!(name("", "CONTAINER_NAME=sandbox"), "-");
-    assert_eq!(name("", "K8S_CONTAINER_NAME=app"), "app");
-    assert_eq!(name("", "POD_NAME=shop-1 CONTAINER_NAME=app"), "app");
-    assert_eq!(name("K8S_POD_NAME=shop-1", "CONTAINER_NAME=app"), "app");
+    assert_eq!(name("", "CONTAINER_NAME=sandbox", None), "-");
+    assert_eq!(name("", "K8S_CONTAINER_NAME=app", None), "app");
+    assert_eq!(name("", "POD_NAME=shop-1 CONTAINER_NAME=app", None), "app");
+    assert_eq!(name("K8S_POD_NAME=shop-1", "CONTAINER_NAME=app", None), "app");
+    assert_eq!(name("", "CONTAINER_NAME=app", Some("u1")), "app");
 }
 
 /// Check that with more attributes than backends take those stay by which processes are told apart, and that the pid is the one that we see.

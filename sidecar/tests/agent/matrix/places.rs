@@ -29,9 +29,9 @@ impl Place {
         self.lines.last().map_or("", |(name, ..)| name)
     }
 
-    /// Whether none of its functions has a file: they are of no code of Go.
-    pub(super) fn has_no_file(&self) -> bool {
-        self.lines.iter().all(|(_, file, _)| file.is_empty())
+    /// Whether it is in a program of which nothing is known, or in busybox, which has no symbols.
+    pub(super) fn is_unknown(&self) -> bool {
+        ["[unknown]+0x", "busybox+0x"].iter().any(|begin| self.function().starts_with(begin))
     }
 }
 

@@ -281,7 +281,7 @@ impl<'a> Recorded<'a> {
         }
         let mut ours = BTreeMap::new();
         // In a machine that was given its programs, the shell that starts them is a static one, and so lies where programs of Go do.
-        let is_shell = |seen: &&Seen| built_before().is_some() && seen.places().all(|place| place.has_no_file());
+        let is_shell = |seen: &&Seen| built_before().is_some() && seen.places().all(|place| place.is_unknown());
         for seen in self.samples.iter().filter(|seen| !is_shell(seen)) {
             for (number, place) in seen.places().enumerate() {
                 ours.entry((place.address, number == 0)).or_insert((place, seen));

@@ -3,7 +3,7 @@
 // nested SECONDS: after the first line of its input, each of the three for so many seconds of processor time.
 package main
 
-// unsigned outer_c(unsigned), calls_go(unsigned), in_thread(unsigned);
+// unsigned long outer_c(unsigned long), calls_go(unsigned long), in_thread(unsigned long), zeros(void);
 import "C"
 
 import (
@@ -17,7 +17,7 @@ import (
 var nanos time.Duration
 
 //export goWorks
-func goWorks(x C.unsigned) C.unsigned {
+func goWorks(x C.ulong) C.ulong {
 	for until := time.Now().Add(nanos); time.Now().Before(until); {
 		x = spin(x)
 	}
@@ -25,7 +25,7 @@ func goWorks(x C.unsigned) C.unsigned {
 }
 
 //go:noinline
-func spin(x C.unsigned) C.unsigned {
+func spin(x C.ulong) C.ulong {
 	for i := 0; i < 1_000_000; i++ {
 		x = x*1664525 + 1013904223
 	}
@@ -33,18 +33,25 @@ func spin(x C.unsigned) C.unsigned {
 }
 
 //go:noinline
-func callsC(x C.unsigned) C.unsigned {
+func callsC(x C.ulong) C.ulong {
 	for until := time.Now().Add(nanos); time.Now().Before(until); {
 		x = C.outer_c(x)
 	}
 	return x
 }
 
+// callsBack has C call Go with numbers of which cgo's own function keeps each in the register of the frame pointer meanwhile: none, an address, and others.
+//
 //go:noinline
-func callsBack(x C.unsigned) C.unsigned { return C.calls_go(x) + 1 }
+func callsBack(x C.ulong) C.ulong {
+	nanos /= 3
+	x += C.calls_go(0) + C.calls_go(C.ulong(C.zeros())) + C.calls_go(x)
+	nanos *= 3
+	return x
+}
 
 //go:noinline
-func callsThread(x C.unsigned) C.unsigned { return C.in_thread(x) + 1 }
+func callsThread(x C.ulong) C.ulong { return C.in_thread(x) + 1 }
 
 func main() {
 	bufio.NewReader(os.Stdin).ReadString('\n')
