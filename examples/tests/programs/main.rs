@@ -130,7 +130,9 @@ fn the_demo_shows_the_inventory_in_go() {
     let outside = output.iter().position(|line| line == "The inventory, from outside:");
     let outside = &output[outside.unwrap_or_else(|| panic!("no table of the inventory: {output:#?}"))..];
     assert!(outside.iter().any(|line| line.starts_with("endpoint=/reservations")), "{outside:#?}");
-    assert!(outside.iter().any(|line| line.contains("main.")), "{outside:#?}");
+    // On a busy machine there are few samples, which may all be in what its own functions call.
+    let go = ["main.", "encoding/json.", "net/http."];
+    assert!(outside.iter().any(|line| go.iter().any(|package| line.contains(package))), "{outside:#?}");
     assert!(demo.child.wait().unwrap().success());
 }
 

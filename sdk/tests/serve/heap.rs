@@ -152,7 +152,7 @@ fn other_forms_hold_the_same() {
         text.text()
     );
     let drawing = server.get("/flamegraph.svg?from=-120&type=inuse_space&growth");
-    assert!(drawing.text().contains("heap in use, growth · 10,485,760 bytes"), "{}", drawing.text());
+    assert!(drawing.text().contains("heap in use, growth · 10.0 MiB"), "{}", drawing.text());
 }
 
 /// Check that growth of anything but what is in use is refused, with what is right, and that an unknown type lists those that are
