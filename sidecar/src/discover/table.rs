@@ -236,7 +236,7 @@ impl Table {
             if self.counters.crowded == 0 {
                 let most = self.options.most;
                 tracing::warn!(
-                    "{most} processes in sight are known, and no more can be: of those that come now nothing is read but CPU time, and that only where one that is not profiled gives its place"
+                    "{most} processes in sight are known, and no more can be: one that comes now is profiled only once it is sampled, in the place of one that is not profiled"
                 );
             }
             self.counters.crowded += 1;

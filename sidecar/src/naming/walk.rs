@@ -375,7 +375,10 @@ fn start_of(sample: &Sample) -> u64 {
 
 /// All that what is shown of a stack depends on, as long as what is known of its addresses stays.
 fn words_of(mended: &Mended<'_>, sample: &Sample, words: &mut Vec<u64>) {
-    let state = (sample.end as u64) << 8 | (mended.top as u64) << 1 | u64::from(mended.is_astray);
+    let state = u64::from(sample.is_outer) << 16
+        | (sample.end as u64) << 8
+        | (mended.top as u64) << 1
+        | u64::from(mended.is_astray);
     words.clear();
     words.extend([state, start_of(sample), sample.saved.len() as u64]);
     words.extend_from_slice(&mended.put_in);

@@ -68,6 +68,9 @@ fn a_thread_of_c_that_has_called_go_is_one_of_c() {
 
 /// What is left out where C has no frame pointers.
 const LEFT_OUT: &str = "[frames left out]";
+/// What called C that calls Go, innermost last.
+const CALLS_BACK: [&str; 5] =
+    ["runtime.main", "main.main", "main.callsBack", "main._Cfunc_calls_go", "runtime.cgocall"];
 /// Of Go that C has called.
 const BACK: [&str; 5] =
     ["runtime.cgocallback", "runtime.cgocallbackg", "runtime.cgocallbackg1", "main.goWorks", "main.spin"];
@@ -76,47 +79,19 @@ const BACK: [&str; 5] =
 /// or what it was called with: all of Go is there, and it is said where functions of C may be missing. The walk by frame pointers knows of none.
 #[test]
 fn all_of_go_is_known_around_c_without_frame_pointers() {
-    let to_c =
-        ["runtime.main", "main.main", "main.callsC", "main._Cfunc_outer_c", "runtime.cgocall", LEFT_OUT, INNERMOST];
-    let back = [
-        "runtime.main",
-        "main.main",
-        "main.callsBack",
-        "main._Cfunc_calls_go",
-        "runtime.cgocall",
-        LEFT_OUT,
-        "crosscall2",
-    ];
+    let (to_c, back) =
+        ([&GO[..], &[LEFT_OUT, INNERMOST]].concat(), [&CALLS_BACK[..], &[LEFT_OUT, "crosscall2"], &BACK].concat());
     let thread = ["[stack incomplete]", "crosscall2"];
-    assert_nested(&[], &to_c, &[&back[..], &BACK].concat(), &[&thread[..], &BACK].concat());
+    assert_nested(&[], &to_c, &back, &[&thread[..], &BACK].concat());
 }
 
 /// Check that with frame pointers in C all of C is there, too.
 #[test]
 fn all_is_known_around_c_with_frame_pointers() {
-    let to_c = [
-        "runtime.main",
-        "main.main",
-        "main.callsC",
-        "main._Cfunc_outer_c",
-        "runtime.cgocall",
-        "runtime.asmcgocall",
-        "outer_c",
-        INNERMOST,
-    ];
-    let back = [
-        "runtime.main",
-        "main.main",
-        "main.callsBack",
-        "main._Cfunc_calls_go",
-        "runtime.cgocall",
-        "runtime.asmcgocall",
-        "calls_go",
-        "goWorks",
-        "crosscall2",
-    ];
+    let to_c = [&GO[..], &["runtime.asmcgocall", "outer_c", INNERMOST]].concat();
+    let back = [&CALLS_BACK[..], &["runtime.asmcgocall", "calls_go", "goWorks", "crosscall2"], &BACK].concat();
     let thread = ["thread_c", "calls_go", "goWorks", "crosscall2"];
-    assert_nested(&[("CGO_CFLAGS", "-O0")], &to_c, &[&back[..], &BACK].concat(), &[&thread[..], &BACK].concat());
+    assert_nested(&[("CGO_CFLAGS", "-O0")], &to_c, &back, &[&thread[..], &BACK].concat());
 }
 
 /// Checks that nearly all stacks of `nested` in the innermost function of C, and in the one of Go that C calls, by way of Go and in a thread, are these, root first, but for what

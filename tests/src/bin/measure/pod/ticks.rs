@@ -52,9 +52,13 @@ impl Ticks {
             match i32::try_from(event) {
                 // SAFETY: a new descriptor, nobody else's.
                 Ok(event @ 0..) => events.push(unsafe { OwnedFd::from_raw_fd(event) }),
-                // There are no more of them.
-                _ if processor > 0 => break,
-                _ => return Err(io::Error::last_os_error().into()),
+                _ => match io::Error::last_os_error() {
+                    // It is turned off.
+                    error if error.raw_os_error() == Some(libc::ENODEV) => {}
+                    // There are no more of them.
+                    error if processor > 0 && error.raw_os_error() == Some(libc::EINVAL) => break,
+                    error => return Err(error.into()),
+                },
             }
         }
         Ok(Self(events))
