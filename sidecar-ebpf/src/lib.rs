@@ -6,14 +6,22 @@
 #![no_std]
 
 mod counter;
+mod executable;
 mod record;
 mod setting;
 mod target;
 
 pub use counter::Counter;
+pub use executable::{EXECUTABLE_WORDS, Executable, Started};
 pub use record::{
-    ATTRIBUTES, Event, FRAMES, Flag, Head, KERNEL_FRAMES, KEY, Kind, LABELS, LabelHead, NO_FLAGS, RECORD, Sample, TOP,
-    VALUE,
+    ATTRIBUTES, Event, Exec, FRAMES, Flag, Head, KERNEL_FRAMES, KEY, Kind, LABELS, LabelHead, NO_FLAGS, RECORD, Sample,
+    TOP, VALUE,
 };
 pub use setting::{SETTINGS, Setting};
-pub use target::{G_BYTES, Go, LabelForm, TARGET_WORDS, Target, TargetFlag};
+pub use target::{G_BYTES, GO_WORDS, Go, LabelForm, TARGET_WORDS, Target, TargetFlag};
+
+/// Two halves of a word, the first one first in memory.
+const fn pair(first: u32, second: u32) -> u64 {
+    let ([a, b, c, d], [e, f, g, h]) = (first.to_ne_bytes(), second.to_ne_bytes());
+    u64::from_ne_bytes([a, b, c, d, e, f, g, h])
+}

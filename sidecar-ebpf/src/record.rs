@@ -4,6 +4,8 @@
 //! bytes (leaf first); `kernel` frames of 8 bytes; `saved` frames of 8 bytes; `labels` pairs (a [`LabelHead`], the key, the value); `attributes` bytes of an OTEP 4947
 //! record.
 
+use crate::executable::Started;
+
 /// Most frames of user space.
 pub const FRAMES: usize = 512;
 /// Most frames of the kernel: `PERF_MAX_STACK_DEPTH` of Linux is 127.
@@ -31,7 +33,7 @@ pub const RECORD: usize = size_of::<Sample>()
 pub enum Kind {
     /// A [`Sample`].
     Sample = 1,
-    /// A process runs another program now.
+    /// A process runs another program now: an [`Exec`].
     Exec = 2,
     /// A process has ended.
     Exit = 3,
@@ -55,7 +57,19 @@ pub struct Head {
 
 const _: () = assert!(size_of::<Head>() == 16);
 
-/// Something that happened to a process.
+/// A process has become another program.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct Exec {
+    /// Which process.
+    pub head: Head,
+    /// Which program.
+    pub started: Started,
+}
+
+const _: () = assert!(size_of::<Exec>() == 48);
+
+/// Something else that happened to a process.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct Event {
@@ -90,6 +104,8 @@ pub enum Flag {
     Kernel = 32,
     /// The second stack is what called C that has called Go on the same goroutine's stack, not what the goroutine left for C or for room.
     Outer = 64,
+    /// Where its Go keeps what was known: without it, there was nobody to ask for a goroutine.
+    Told = 128,
 }
 
 /// The fixed part of a sample.

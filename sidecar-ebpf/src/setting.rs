@@ -34,7 +34,21 @@ pub enum Setting {
     ThreadPointer = 13,
     /// Bytes in the ring from which on the reader is woken up.
     WakeAt = 14,
+    /// `linux_binprm.file`.
+    BinprmFile = 15,
+    /// `file.f_inode`.
+    FileInode = 16,
+    /// `inode.i_ino`.
+    InodeNumber = 17,
+    /// `inode.i_size`.
+    InodeSize = 18,
+    /// `inode.i_generation`.
+    InodeGeneration = 19,
+    /// `inode.i_sb`.
+    InodeSuperBlock = 20,
+    /// `super_block.s_dev`.
+    SuperBlockDevice = 21,
 }
 
 /// How many there are.
-pub const SETTINGS: usize = 16;
+pub const SETTINGS: usize = 24;

@@ -1,7 +1,11 @@
 //! What the kernel side knows of a process: the value of the map `TARGETS`, whose key is the pid.
 
+use crate::pair;
+
 /// Words of a [`Target`].
 pub const TARGET_WORDS: usize = size_of::<Target>() / 8;
+/// Words of a [`Go`].
+pub const GO_WORDS: usize = size_of::<Go>() / 8;
 
 /// A bit of [`Target::flags`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,6 +17,8 @@ pub enum TargetFlag {
     Go = 2,
     /// [`Target::context_offset`] holds.
     Context = 4,
+    /// The kernel side put it there, at an exec of a program that it knew: it takes it away at the end of the process.
+    ByExecutable = 8,
 }
 
 /// A process.
@@ -77,26 +83,26 @@ const _: () = {
     assert!(size_of::<Target>() == 64);
 };
 
-/// Two halves of a word, the first one first in memory.
-const fn pair(first: u32, second: u32) -> u64 {
-    let ([a, b, c, d], [e, f, g, h]) = (first.to_ne_bytes(), second.to_ne_bytes());
-    u64::from_ne_bytes([a, b, c, d, e, f, g, h])
+impl Go {
+    /// As maps take it.
+    #[must_use]
+    pub const fn words(&self) -> [u64; GO_WORDS] {
+        [
+            self.tls_offset.cast_unsigned(),
+            pair(self.in_register, self.g_m),
+            pair(self.m_curg, self.g_goid),
+            pair(self.g_startpc, self.g_labels),
+            pair(self.labels, self.g_bytes),
+            pair(self.g_sched_sp, self.g_sched_bp),
+        ]
+    }
 }
 
 impl Target {
     /// As the map takes it.
     #[must_use]
     pub const fn words(&self) -> [u64; TARGET_WORDS] {
-        let go = &self.go;
-        [
-            pair(self.flags, self.padding),
-            self.context_offset.cast_unsigned(),
-            go.tls_offset.cast_unsigned(),
-            pair(go.in_register, go.g_m),
-            pair(go.m_curg, go.g_goid),
-            pair(go.g_startpc, go.g_labels),
-            pair(go.labels, go.g_bytes),
-            pair(go.g_sched_sp, go.g_sched_bp),
-        ]
+        let [a, b, c, d, e, f] = self.go.words();
+        [pair(self.flags, self.padding), self.context_offset.cast_unsigned(), a, b, c, d, e, f]
     }
 }

@@ -37,6 +37,8 @@ pub struct Sample {
     pub saved: Vec<u64>,
     /// Whether these are of a goroutine that is on its own stack again, where C that it called has called Go.
     pub is_outer: bool,
+    /// Whether the kernel side knew where the process keeps goroutines.
+    pub is_told: bool,
     /// Registers of user space.
     pub registers: Registers,
     /// Up to 128 bytes from `registers.sp` on.

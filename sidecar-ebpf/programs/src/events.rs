@@ -8,11 +8,11 @@ use aya_ebpf::helpers::generated::bpf_get_smp_processor_id;
 use aya_ebpf::macros::raw_tracepoint;
 use aya_ebpf::programs::RawTracePointContext;
 use core::ptr::addr_of;
-use profiler_sidecar_ebpf::{Counter, Event, Head, Kind, Setting};
+use profiler_sidecar_ebpf::{Counter, Event, Exec, Head, Kind, Setting, Started};
 
-use crate::maps::{Wake, begins_anew, count, kernel_half, kernel_word, send, setting};
+use crate::maps::{Wake, begins_anew, begins_as, count, ends, kernel_half, kernel_word, send, setting};
 use crate::task::{self, Thread, Whose};
-use crate::{program, registers};
+use crate::{executable, program, registers};
 
 /// `task_rename(task, comm)`: in an exec, and where a thread is given a name, which is none of this.
 #[raw_tracepoint]
@@ -31,13 +31,20 @@ fn rename(context: RawTracePointContext) -> i32 {
 
 /// `sched_process_exec(task, old_pid, bprm)`.
 #[raw_tracepoint]
-fn exec(_: RawTracePointContext) -> i32 {
+fn exec(context: RawTracePointContext) -> i32 {
     let thread = task::current();
-    if thread.whose == Whose::Ours {
-        program::begins(thread.pid);
-        begins_anew(thread.pid);
+    if thread.whose != Whose::Ours {
+        return 0;
     }
-    tell(Kind::Exec, thread, 0);
+    let program = program::begins(thread.pid);
+    let executable = executable::of(argument(&context, 2)).unwrap_or_default();
+    match executable::known(&executable) {
+        Some(go) => begins_as(thread.pid, go),
+        None => begins_anew(thread.pid),
+    }
+    let exec = Exec { head: head(Kind::Exec, thread), started: Started { program, executable } };
+    // Until the reader has looked at what begins, its samples lack what it is to be told of.
+    tell(addr_of!(exec).cast(), size_of::<Exec>(), Wake::Now);
     0
 }
 
@@ -45,8 +52,9 @@ fn exec(_: RawTracePointContext) -> i32 {
 #[raw_tracepoint]
 fn exit(context: RawTracePointContext) -> i32 {
     let thread = task::current();
-    if is_last(argument(&context, 0), thread) {
-        tell(Kind::Exit, thread, 0);
+    if thread.whose == Whose::Ours && is_last(argument(&context, 0), thread) {
+        ends(thread.pid);
+        happened(Kind::Exit, thread, 0);
     }
     0
 }
@@ -62,14 +70,14 @@ fn fork(context: RawTracePointContext) -> i32 {
     {
         program::forget(number);
         begins_anew(number);
-        tell(Kind::Fork, task::current(), number);
+        happened(Kind::Fork, task::current(), number);
     }
     0
 }
 
 #[inline(always)]
 fn argument(context: &RawTracePointContext, index: usize) -> u64 {
-    // SAFETY: the arguments are words, of which each of these tracepoints has one more than the highest index asked for.
+    // SAFETY: the arguments are words, of which each of these tracepoints has more than the highest index that it is asked for.
     unsafe { context.as_ptr().cast::<u64>().add(index).read_volatile() }
 }
 
@@ -84,16 +92,23 @@ fn is_last(task: u64, thread: Thread) -> bool {
 }
 
 #[inline(always)]
-fn tell(kind: Kind, thread: Thread, child: u32) {
+fn happened(kind: Kind, thread: Thread, child: u32) {
     if thread.whose != Whose::Ours || task::is_of_kernel() {
         return;
     }
+    let event = Event { head: head(kind, thread), child, padding: 0 };
+    tell(addr_of!(event).cast(), size_of::<Event>(), Wake::Soon);
+}
+
+#[inline(always)]
+fn head(kind: Kind, thread: Thread) -> Head {
     // SAFETY: no arguments.
     let cpu = unsafe { bpf_get_smp_processor_id() };
-    let head = Head { kind: kind as u32, pid: thread.pid, tid: thread.tid, cpu };
-    let event = Event { head, child, padding: 0 };
-    // Until the reader has looked at what begins, its samples lack what it is to be told of.
-    let wake = if matches!(kind, Kind::Exec) { Wake::Now } else { Wake::Soon };
-    let sent = send(addr_of!(event).cast(), size_of::<Event>(), wake);
+    Head { kind: kind as u32, pid: thread.pid, tid: thread.tid, cpu }
+}
+
+#[inline(always)]
+fn tell(record: *const u8, length: usize, wake: Wake) {
+    let sent = send(record, length, wake);
     count(if sent { Counter::Events } else { Counter::EventsLost });
 }

@@ -32,6 +32,9 @@ pub(crate) unsafe fn read(scratch: *mut Scratch, go: &Go) {
     unsafe {
         let g = if go.in_register != 0 {
             Some((*scratch).g)
+        } else if (*scratch).thread_pointer == 0 {
+            // Right behind an exec.
+            Some(0)
         } else {
             user_word((*scratch).thread_pointer.wrapping_add(go.tls_offset as u64))
         };

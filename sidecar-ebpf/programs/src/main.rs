@@ -10,6 +10,7 @@
 mod context;
 mod cpu;
 mod events;
+mod executable;
 mod go;
 mod labels;
 mod maps;

@@ -5,7 +5,7 @@ use core::ptr::{addr_of, addr_of_mut};
 use aya_ebpf::helpers::generated::{bpf_probe_read_kernel, bpf_probe_read_user, bpf_ringbuf_output, bpf_ringbuf_query};
 use aya_ebpf::macros::map;
 use aya_ebpf::maps::{Array, HashMap, PerCpuArray, RingBuf};
-use profiler_sidecar_ebpf::{Counter, RECORD, SETTINGS, Sample, Setting, Target};
+use profiler_sidecar_ebpf::{Counter, Go, RECORD, SETTINGS, Sample, Setting, Target, TargetFlag};
 
 /// `BPF_RB_NO_WAKEUP`.
 const NO_WAKEUP: u64 = 1;
@@ -138,7 +138,25 @@ pub(crate) fn target(pid: u32) -> Option<*const Target> {
 pub(crate) fn begins_anew(pid: u32) {
     if let Some(target) = TARGETS.get_ptr_mut(pid) {
         // SAFETY: a value of the map. The user side replaces it as a whole, and does so again once it hears of what happened.
-        unsafe { addr_of_mut!((*target).flags).write_volatile(0) };
+        unsafe { addr_of_mut!((*target).flags).write_volatile((*target).flags & TargetFlag::ByExecutable as u32) };
+    }
+}
+
+/// The same, of a process that runs a Go program which is known: it is taken for one of that until the user side has looked at it.
+#[inline(always)]
+pub(crate) fn begins_as(pid: u32, go: Go) {
+    let flags = TargetFlag::Go as u32 | TargetFlag::ByExecutable as u32;
+    if TARGETS.insert(pid, Target { flags, padding: 0, context_offset: 0, go }, 0).is_err() {
+        begins_anew(pid);
+    }
+}
+
+/// A process has ended: what the user side has not told is not kept.
+#[inline(always)]
+pub(crate) fn ends(pid: u32) {
+    // SAFETY: a value of the map.
+    if target(pid).is_some_and(|target| unsafe { (*target).flags } & TargetFlag::ByExecutable as u32 != 0) {
+        let _gone = TARGETS.remove(pid);
     }
 }
 

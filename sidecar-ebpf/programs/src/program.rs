@@ -46,10 +46,12 @@ pub(crate) fn leaves(pid: u32) {
     set(pid, now() | 1, ANY);
 }
 
-/// The process runs another program from now on.
+/// The process runs another program from now on; its number.
 #[inline(always)]
-pub(crate) fn begins(pid: u32) {
-    set(pid, now(), ANY);
+pub(crate) fn begins(pid: u32) -> u64 {
+    let number = now();
+    set(pid, number, ANY);
+    number
 }
 
 /// A number that is used again says nothing of the process that had it before.

@@ -42,6 +42,18 @@ const WANTED: &[(&str, &[Field])] = &[
     ),
     ("signal_struct", &[(Setting::SignalLive, &["live"]), (Setting::SignalPids, &["pids"])]),
     ("pid", &[(Setting::PidLevel, &["level"]), (Setting::PidNumbers, &["numbers"])]),
+    ("linux_binprm", &[(Setting::BinprmFile, &["file"])]),
+    ("file", &[(Setting::FileInode, &["f_inode"])]),
+    (
+        "inode",
+        &[
+            (Setting::InodeNumber, &["i_ino"]),
+            (Setting::InodeSize, &["i_size"]),
+            (Setting::InodeGeneration, &["i_generation"]),
+            (Setting::InodeSuperBlock, &["i_sb"]),
+        ],
+    ),
+    ("super_block", &[(Setting::SuperBlockDevice, &["s_dev"])]),
 ];
 
 /// Fills in the offsets; else what was not there.

@@ -2,13 +2,13 @@
 
 use std::os::fd::{AsFd as _, BorrowedFd};
 
-use aya::maps::{HashMap, MapData, PerCpuArray, RingBuf};
+use aya::maps::{HashMap, Map, MapData, PerCpuArray, RingBuf};
 use aya::programs::{PerfEvent, RawTracePoint};
 use aya::{Ebpf, EbpfError, EbpfLoader};
 use profiler_sidecar_ebpf::{SETTINGS, Setting};
 
 use super::namespace::Namespace;
-use super::{Options, Programs, btf, counters, processors, ring, targets};
+use super::{Options, Programs, btf, counters, executables, processors, ring, targets};
 use crate::error::Error;
 
 /// The programs, built for this architecture: `make ebpf`.
@@ -99,6 +99,20 @@ impl Loaded {
     pub(super) fn targets(&mut self) -> Result<targets::Targets, Error> {
         let map = self.object.take_map("TARGETS").and_then(|map| HashMap::<MapData, _, _>::try_from(map).ok());
         map.map(targets::Targets::new).ok_or_else(|| ours("map `TARGETS`"))
+    }
+
+    /// Before [`Loaded::programs`], which takes what this one looks into as well.
+    pub(super) fn executables(&mut self) -> Result<executables::Executables, Error> {
+        let missing = || ours("maps `EXECUTABLES` and `PROGRAMS`");
+        let map =
+            self.object.take_map("EXECUTABLES").and_then(|map| HashMap::try_from(map).ok()).ok_or_else(missing)?;
+        let Some(Map::LruHashMap(programs)) = self.object.map("PROGRAMS") else { return Err(missing()) };
+        let descriptor = programs.fd().as_fd().try_clone_to_owned().map_err(|error| {
+            Error::new("a second descriptor of a map", error.to_string(), "raise the limit of open files (`ulimit -n`)")
+        })?;
+        let programs =
+            MapData::from_fd(descriptor).map(Map::LruHashMap).ok().and_then(|map| HashMap::try_from(map).ok());
+        Ok(executables::Executables::new(map, programs.ok_or_else(missing)?))
     }
 
     /// `None` where they would not change with every exec.

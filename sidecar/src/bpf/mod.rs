@@ -5,6 +5,7 @@
 
 mod btf;
 mod counters;
+mod executables;
 mod load;
 mod namespace;
 mod perf;
@@ -16,8 +17,9 @@ mod targets;
 use std::time::Duration;
 
 pub use counters::Counters;
-pub use profiler_sidecar_ebpf::{Go, LabelForm};
+pub use profiler_sidecar_ebpf::{Go, LabelForm, Started};
 pub use programs::Programs;
+pub use targets::Knowledge;
 
 use crate::allocator;
 use crate::error::Error;
@@ -48,6 +50,7 @@ pub struct Sampler {
     events: perf::Events,
     records: ring::Records,
     targets: targets::Targets,
+    executables: executables::Executables,
     counters: counters::Source,
     programs: Option<Programs>,
 }
@@ -81,10 +84,11 @@ impl Sampler {
         let records = loaded.records()?;
         let targets = loaded.targets()?;
         let counters = loaded.counters()?;
+        let executables = loaded.executables()?;
         loaded.attach_events()?;
         let programs = loaded.programs()?;
         allocator::give_back();
-        Ok(Self { loaded, events, records, targets, counters, programs })
+        Ok(Self { loaded, events, records, targets, executables, counters, programs })
     }
 
     /// Starts the clock.
@@ -127,49 +131,22 @@ impl Sampler {
         self.programs.take()
     }
 
-    /// No more samples of this process.
+    /// Tells the kernel side of a process, in place of all that it knew. Of a process of which nothing is said there are samples without goroutines.
     ///
     /// # Errors
     ///
     /// There is no room for one more process.
-    pub fn exclude(&mut self, pid: u32) -> Result<(), Error> {
-        self.targets.change(pid, |target| target.flags |= profiler_sidecar_ebpf::TargetFlag::Excluded as u32)
+    pub fn tell(&mut self, pid: u32, knowledge: &Knowledge) -> Result<(), Error> {
+        self.targets.tell(pid, knowledge)
     }
 
-    /// Samples of this process; this is what holds for a process of which nothing is said.
-    ///
-    /// # Errors
-    ///
-    /// There is no room for one more process.
-    pub fn include(&mut self, pid: u32) -> Result<(), Error> {
-        self.targets.change(pid, |target| target.flags &= !(profiler_sidecar_ebpf::TargetFlag::Excluded as u32))
+    /// Tells the kernel side that the program which a process started keeps goroutines so, if the process still runs it: others that run it then have goroutines and labels
+    /// from their first sample on.
+    pub fn tell_program(&mut self, pid: u32, started: Started, go: &Go) {
+        self.executables.note(pid, started, go);
     }
 
-    /// This process is a Go program.
-    ///
-    /// # Errors
-    ///
-    /// There is no room for one more process.
-    pub fn set_go(&mut self, pid: u32, offsets: Go) -> Result<(), Error> {
-        self.targets.change(pid, |target| {
-            target.flags |= profiler_sidecar_ebpf::TargetFlag::Go as u32;
-            target.go = offsets;
-        })
-    }
-
-    /// This process publishes thread contexts (OTEP 4947): their pointer is `offset` bytes from the thread pointer.
-    ///
-    /// # Errors
-    ///
-    /// There is no room for one more process.
-    pub fn set_thread_context(&mut self, pid: u32, offset: i64) -> Result<(), Error> {
-        self.targets.change(pid, |target| {
-            target.flags |= profiler_sidecar_ebpf::TargetFlag::Context as u32;
-            target.context_offset = offset;
-        })
-    }
-
-    /// This process is no more, or is another program now: nothing is known of it.
+    /// This process is no more.
     pub fn forget(&mut self, pid: u32) {
         self.targets.forget(pid);
     }

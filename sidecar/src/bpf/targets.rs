@@ -1,45 +1,62 @@
-//! What the kernel side is told of processes: a map by pid, and the same here, so that a part of an entry can be changed.
+//! What the kernel side is told of processes: a map by pid, of which the kernel side changes entries, too, at an exec, a fork and the end of a process.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 
 use aya::maps::{self, MapData};
-use profiler_sidecar_ebpf::{TARGET_WORDS, Target};
+use profiler_sidecar_ebpf::{Go, TARGET_WORDS, Target, TargetFlag};
 
 use crate::error::Error;
 
-/// Both.
+/// What is known of a process.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Knowledge {
+    /// No samples of it.
+    pub is_excluded: bool,
+    /// It is a Go program, which keeps so what samples say of goroutines.
+    pub go: Option<Go>,
+    /// It publishes thread contexts (OTEP 4947): their pointer is so many bytes from the thread pointer.
+    pub context_offset: Option<i64>,
+}
+
+impl Knowledge {
+    fn target(&self) -> Target {
+        let flag = |is: bool, flag: TargetFlag| if is { flag as u32 } else { 0 };
+        let flags = flag(self.is_excluded, TargetFlag::Excluded)
+            | flag(self.go.is_some(), TargetFlag::Go)
+            | flag(self.context_offset.is_some(), TargetFlag::Context);
+        let context_offset = self.context_offset.unwrap_or_default();
+        Target { flags, padding: 0, context_offset, go: self.go.unwrap_or_default() }
+    }
+}
+
+/// The map, and whom it was told of.
 pub(super) struct Targets {
     map: maps::HashMap<MapData, u32, [u64; TARGET_WORDS]>,
-    known: HashMap<u32, Target>,
+    told: HashSet<u32>,
 }
 
 impl Targets {
     pub(super) fn new(map: maps::HashMap<MapData, u32, [u64; TARGET_WORDS]>) -> Self {
-        Self { map, known: HashMap::new() }
+        Self { map, told: HashSet::new() }
     }
 
-    /// Changes what is known of a process.
-    pub(super) fn change(&mut self, pid: u32, change: impl FnOnce(&mut Target)) -> Result<(), Error> {
-        let mut target = self.known.get(&pid).copied().unwrap_or_default();
-        change(&mut target);
-        if self.known.get(&pid) == Some(&target) {
-            return Ok(());
-        }
-        self.map.insert(pid, target.words(), 0).map_err(|error| {
+    /// Tells of a process: at once, in place of all that was told before.
+    pub(super) fn tell(&mut self, pid: u32, knowledge: &Knowledge) -> Result<(), Error> {
+        self.map.insert(pid, knowledge.target().words(), 0).map_err(|error| {
             Error::new(
                 format!("process {pid} in the kernel side's table"),
                 error.to_string(),
                 "there is room for 8,192 processes: forget those that ended, or profile fewer",
             )
         })?;
-        self.known.insert(pid, target);
+        self.told.insert(pid);
         Ok(())
     }
 
     /// Forgets a process.
     pub(super) fn forget(&mut self, pid: u32) {
-        if self.known.remove(&pid).is_some() {
-            // It was there: nobody else removes any.
+        if self.told.remove(&pid) {
+            // Not there any more if the kernel side did so.
             let _gone = self.map.remove(&pid);
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! In: one record, as `profiler_sidecar_ebpf` lays it out. Out: what it says, or why it says nothing. Pure; whatever the bytes are.
 
-use profiler_sidecar_ebpf::{Event as Layout, Flag, Kind, LabelHead, Sample as Fixed, TOP};
+use profiler_sidecar_ebpf::{Event as Layout, Executable, Flag, Head, Kind, LabelHead, Sample as Fixed, Started, TOP};
 
 use crate::sample::{Comm, End, Goroutine, Labels, Registers, Sample, Span};
 
@@ -15,6 +15,8 @@ pub enum Event {
     Exec {
         /// Which.
         pid: u32,
+        /// Which program.
+        started: Started,
     },
     /// A process has ended.
     Exit {
@@ -52,7 +54,10 @@ pub fn decode(record: &[u8]) -> Result<Event, Fault> {
     let pid = bytes.word()?;
     match kind {
         kind if kind == Kind::Sample as u32 => Ok(Event::Sample(Box::new(sample(pid, bytes)?))),
-        kind if kind == Kind::Exec as u32 => Ok(Event::Exec { pid }),
+        kind if kind == Kind::Exec as u32 => {
+            bytes.skip(size_of::<Head>() - 8)?;
+            Ok(Event::Exec { pid, started: started(bytes)? })
+        }
         kind if kind == Kind::Exit as u32 => Ok(Event::Exit { pid }),
         kind if kind == Kind::Fork as u32 => {
             bytes.skip(std::mem::offset_of!(Layout, child) - 8)?;
@@ -60,6 +65,14 @@ pub fn decode(record: &[u8]) -> Result<Event, Fault> {
         }
         kind => Err(Fault::Unknown(kind)),
     }
+}
+
+/// The rest of an exec, in the order of [`Started`].
+fn started(mut bytes: Cursor<'_>) -> Result<Started, Fault> {
+    let program = bytes.long()?;
+    let (inode, size) = (bytes.long()?, bytes.long()?);
+    let (device, generation) = (bytes.word()?, bytes.word()?);
+    Ok(Started { program, executable: Executable { inode, size, device, generation } })
 }
 
 /// The rest of a sample, in the order of [`Fixed`], and what follows it.
@@ -94,6 +107,7 @@ fn sample(pid: u32, mut bytes: Cursor<'_>) -> Result<Sample, Fault> {
         kernel: bytes.longs(kernel)?,
         saved: bytes.longs(saved)?,
         is_outer: has(Flag::Outer),
+        is_told: has(Flag::Told),
         top: above.get(..usize::from(top)).ok_or(Fault::Short)?.to_vec(),
         goroutine: has(Flag::Goroutine).then_some(goroutine),
         labels: bytes.labels(labels)?,

@@ -18,9 +18,9 @@ use super::follow::Family;
 use super::tap::{Tap, Tapped, Taps};
 use super::told::Told;
 use crate::aggregate::{Aggregate, Full};
-use crate::bpf::Counters;
+use crate::bpf::{Counters, Started};
 use crate::clock::thread_cpu;
-use crate::discover::{self, Table, Target};
+use crate::discover::{self, Kind, Table, Target};
 use crate::drain::{self, Event};
 use crate::naming::{Namer, Stats};
 use crate::sample::Sample;
@@ -148,7 +148,7 @@ impl Desk {
             match event {
                 Event::Sample(sample) => self.sample(sample, now),
                 event => {
-                    if let Event::Exec { pid } = event {
+                    if let Event::Exec { pid, .. } = event {
                         begun.insert(pid);
                     }
                     self.happened(&event, now);
@@ -162,20 +162,23 @@ impl Desk {
         met.into_iter().for_each(|pid| self.meet(pid, now));
         let missed = self.numbers.family.as_ref().map(|family| family.look(PARENTS)).unwrap_or_default();
         // Until now each was taken for a stranger, and told as one.
-        missed.into_iter().for_each(|(pid, child)| self.happened(&Event::Fork { pid, child }, now));
+        for (pid, child) in missed {
+            self.happened(&Event::Fork { pid, child }, now);
+            self.told.end_of(child);
+        }
     }
 
     /// Something happened to a process.
     fn happened(&mut self, event: &Event, now: Instant) {
         match *event {
             Event::Sample(_) => {}
-            Event::Exec { pid } => {
+            Event::Exec { pid, started } => {
                 // The same process, with another program: nothing that was mapped is there any more.
                 self.name(now);
                 if let Some(process) = self.told.process(pid) {
                     self.namer.forget(process);
                 }
-                self.told.begins(pid);
+                self.told.starts(pid, started);
                 self.table.told(discover::Event::Exec { pid });
             }
             Event::Exit { pid } => {
@@ -231,6 +234,8 @@ impl Desk {
         }
         self.taken();
         self.figures.sampled += 1;
+        let is_told = sample.is_told || sample.user.is_empty();
+        self.figures.untold += u64::from(matches!(target.kind, Kind::Go(_)) && !is_told);
         let target = self.with_tags(&mut sample, target, now);
         self.waiting.push((target, sample));
         if self.waiting.len() >= MOST_WAITING {
@@ -289,6 +294,11 @@ impl Desk {
     /// It was told without all that may be known of it later: it is to be told again.
     pub(super) fn lacks(&mut self, target: Arc<Target>) {
         self.told.lacks(target);
+    }
+
+    /// Which program a process started, if the kernel side may not know it.
+    pub(super) fn started(&mut self, pid: u32) -> Option<Started> {
+        self.told.started(pid)
     }
 
     /// What the kernel side is to be told: it forgets those that ended first.

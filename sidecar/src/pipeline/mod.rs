@@ -35,7 +35,7 @@ pub use self::tap::Tapped;
 use crate::aggregate::Window;
 use crate::allocator;
 use crate::assemble::{Granularity, assemble};
-use crate::bpf::{self, Sampler};
+use crate::bpf::{self, Knowledge, Sampler};
 use crate::clock::thread_cpu;
 use crate::config::Filter;
 use crate::discover::{self, Candidate, Table, Target};
@@ -313,15 +313,21 @@ impl Pipeline {
             sampler.forget(pid);
         }
         for pid in self.desk.left_out() {
-            if let Err(error) = sampler.exclude(pid) {
+            if let Err(error) = sampler.tell(pid, &LEFT_OUT) {
                 tracing::warn!(%error, pid, "the kernel side does not know that a process is left out");
             }
         }
         for target in self.desk.found() {
             // Of what is left out there are no samples that need them.
             let goroutines = if target.profiled.is_ok() { self.goroutines.of(&target) } else { Ok(None) };
-            if let Err(error) = tell(sampler, &target, goroutines.unwrap_or_default()) {
-                tracing::warn!(%error, pid = target.process.pid(), "the kernel side does not know a process");
+            let (pid, go) = (target.process.pid(), goroutines.unwrap_or_default());
+            if let Err(error) = sampler.tell(pid, &knowledge(&target, go)) {
+                tracing::warn!(%error, pid, "the kernel side does not know a process");
+            }
+            if let Some(go) = go
+                && let Some(started) = self.desk.started(pid)
+            {
+                sampler.tell_program(pid, started, &go);
             }
             if goroutines.is_err() {
                 self.desk.lacks(target);
@@ -379,19 +385,14 @@ pub fn discovery(options: Options) -> discover::Options {
     discover::Options { sdk_too: profile_sdk, choose: Box::new(choose), ..Default::default() }
 }
 
-/// Tells the kernel side of one process.
-fn tell(sampler: &mut Sampler, target: &Target, go: Option<bpf::Go>) -> Result<(), Error> {
-    let pid = target.process.pid();
-    // What was known of the number, or of what ran before, holds no more.
-    sampler.forget(pid);
+/// Of whom no samples are wanted.
+const LEFT_OUT: Knowledge = Knowledge { is_excluded: true, go: None, context_offset: None };
+
+/// What the kernel side is to know of a process.
+fn knowledge(target: &Target, go: Option<bpf::Go>) -> Knowledge {
     if target.profiled.is_err() {
-        return sampler.exclude(pid);
+        return LEFT_OUT;
     }
-    if let Some(offset) = target.context.as_ref().and_then(|context| context.thread_offset()) {
-        sampler.set_thread_context(pid, offset)?;
-    }
-    if let Some(go) = go {
-        sampler.set_go(pid, go)?;
-    }
-    sampler.include(pid)
+    let context_offset = target.context.as_ref().and_then(|context| context.thread_offset());
+    Knowledge { is_excluded: false, go, context_offset }
 }

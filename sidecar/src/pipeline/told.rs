@@ -7,11 +7,14 @@ use std::sync::Arc;
 
 use profiler_proto::hash::Map;
 
+use crate::bpf::Started;
 use crate::discover::Target;
 use crate::target::Process;
 
 /// Most numbers of strangers that are kept: the samples of others are left out when they are read.
 const STRANGERS: usize = 4096;
+/// Most programs that were started of which is kept which file they are.
+const STARTED: usize = 4096;
 /// So many that ended are remembered: their last samples come behind the news of their end.
 const GONE: usize = 1024;
 
@@ -22,6 +25,8 @@ pub(super) struct Told {
     /// Of whom something was lacking when they were told, which may be known by now.
     incomplete: Vec<Arc<Target>>,
     ended: Vec<u32>,
+    /// What processes started, as long as that may be news to the kernel side.
+    started: Map<u32, Started>,
     /// Numbers of those of whom nothing is known but that they are left out, and which of them are news.
     strangers: HashSet<u32>,
     left_out: Vec<u32>,
@@ -96,19 +101,40 @@ impl Told {
         }
     }
 
-    /// A process or a program begins. If its number was another one's, the kernel side has forgotten that.
+    /// A process begins. If its number was another one's, the kernel side has forgotten what it was told of that.
     pub(super) fn begins(&mut self, pid: u32) {
         self.gone.retain(|gone| *gone != pid);
-        self.end_of(pid);
+        self.is_another(pid);
+    }
+
+    /// A program begins: the same.
+    pub(super) fn starts(&mut self, pid: u32, started: Started) {
+        self.begins(pid);
+        if self.started.len() >= STARTED {
+            self.started.clear();
+        }
+        self.started.insert(pid, started);
+    }
+
+    /// Which program a process started, once.
+    pub(super) fn started(&mut self, pid: u32) -> Option<Started> {
+        self.started.remove(&pid)
+    }
+
+    /// What the kernel side was told of this number holds no more.
+    pub(super) fn end_of(&mut self, pid: u32) {
+        self.is_another(pid);
+        self.ended.push(pid);
     }
 
     /// What is known of a process is of no use any more.
-    pub(super) fn end_of(&mut self, pid: u32) {
-        let (was_known, was_stranger) = (self.known.remove(&pid).is_some(), self.strangers.remove(&pid));
-        if was_known || was_stranger {
+    fn is_another(&mut self, pid: u32) {
+        self.started.remove(&pid);
+        if self.known.remove(&pid).is_some() {
             self.found.retain(|target| target.process.pid() != pid);
+        }
+        if self.strangers.remove(&pid) {
             self.left_out.retain(|left_out| *left_out != pid);
-            self.ended.push(pid);
         }
     }
 

@@ -175,6 +175,35 @@ fn processes_that_are_soon_over_are_sampled_from_their_beginning() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
+/// Check that processes of 200 ms, all of one file, have their labels on all samples of work but for the first of them, whose program is not known when it begins.
+#[test]
+fn processes_of_a_program_that_ran_before_have_labels_from_their_first_sample_on() {
+    if !is_root() {
+        return;
+    }
+    let folder = folder("again");
+    let program = folder.join("early-again");
+    build("early", "go1.26.8", &program);
+    let received = Received::at("127.0.0.1:0");
+    let run = sampling(&received, "*/early-again");
+    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = in_turn(&vec![program; PROCESSES]);
+    drop(alone);
+    settle(&received, &run);
+    let log = run.log();
+    assert_eq!(run.end(), Some(0), "{log}");
+    let mut came = Came::of(&known, &received);
+    assert_eq!((known.len(), came.taken.len()), (PROCESSES, PROCESSES), "{log}");
+    came.taken.remove(&known[0].pid);
+    let at_work = |sample: &Taken| sample.has("main.busy");
+    let all = came.count(at_work);
+    let bare = came.count(|sample| at_work(sample) && sample.labels.get("at").is_none_or(|at| at != "work"));
+    eprintln!("{bare} of {all} samples of work without their label, of {} processes", PROCESSES - 1);
+    // A tick between the words that `pprof.Do` writes, or of a thread that the kernel has stopped in the middle of a switch.
+    assert!(all > 1000 && bare * 1000 <= all, "{bare} of {all}: {log}");
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
 /// Check that of a program that is at work when the agent begins nothing is lost from then on when the agent says that it samples, and that samples have their
 /// labels, spans and names from the first on.
 #[test]

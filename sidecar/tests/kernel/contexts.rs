@@ -1,5 +1,6 @@
 //! Thread contexts that a process publishes.
 
+use profiler_sidecar::bpf::Knowledge;
 use profiler_sidecar::sample::Span;
 
 use crate::programs::{Talk, context};
@@ -11,7 +12,8 @@ fn a_published_thread_context_is_read() {
     let mut program = Talk::start(program);
     let pid = program.pid();
     let offset = recorder.line(&program).parse().unwrap();
-    recorder.sampler.set_thread_context(pid, offset).unwrap();
+    let knowledge = Knowledge { context_offset: Some(offset), ..Knowledge::default() };
+    recorder.sampler.tell(pid, &knowledge).unwrap();
     let number = recorder.sampler.programs().unwrap().of(pid).unwrap().unwrap();
     program.go();
     recorder.until_exit(pid);

@@ -1,5 +1,6 @@
 //! What happens to processes reaches user space.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::process::Command;
 
 use profiler_sidecar::drain::Event;
@@ -19,12 +20,15 @@ fn a_process_is_told_of_from_fork_to_exit() {
         .iter()
         .filter(|event| match event {
             Event::Fork { child, .. } => *child == pid,
-            Event::Exec { pid: of } | Event::Exit { pid: of } => *of == pid,
+            Event::Exec { pid: of, .. } | Event::Exit { pid: of } => *of == pid,
             Event::Sample(_) => false,
         })
         .collect();
     let own = std::process::id();
-    assert_eq!(of_it, [&Event::Fork { pid: own, child: pid }, &Event::Exec { pid }, &Event::Exit { pid }]);
+    let [fork, Event::Exec { started, .. }, exit] = of_it[..] else { panic!("{of_it:?}") };
+    assert_eq!([fork, exit], [&Event::Fork { pid: own, child: pid }, &Event::Exit { pid }]);
+    let file = std::fs::metadata("/bin/true").unwrap();
+    assert_eq!((started.executable.inode, started.executable.size), (file.ino(), file.len()));
 }
 
 #[test]
@@ -57,7 +61,9 @@ fn each_program_of_a_process_has_a_number_of_its_own() {
     assert_eq!(recorder.line(&shell), "ready");
     let first = number(pid);
     assert_eq!(number(pid), first);
-    let execs = |all: &Recorder| all.events.iter().filter(|event| **event == Event::Exec { pid }).count();
+    let execs = |all: &Recorder| {
+        all.events.iter().filter(|event| matches!(event, Event::Exec { pid: of, .. } if *of == pid)).count()
+    };
     assert_eq!(execs(&recorder), 1);
     shell.go();
     recorder.until("the second exec", |all| execs(all) == 2);

@@ -7,10 +7,11 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use profiler_sidecar::bpf::Go;
+use profiler_sidecar::bpf::{Go, Knowledge, Started};
+use profiler_sidecar::drain::Event;
 use profiler_sidecar::sample::{End, Labels, Sample};
 use profiler_sidecar::{elf, go};
-use profiler_sidecar_ebpf::{FRAMES, KEY, VALUE};
+use profiler_sidecar_ebpf::{FRAMES, KEY, TARGET_WORDS, TargetFlag, VALUE};
 
 use crate::programs::{Form, Talk, VERSIONS, labelled};
 use crate::recorder::{Recorder, assert_complete, few, undisturbed};
@@ -23,6 +24,10 @@ fn open(program: &Path) -> go::Program {
 
 fn offsets(program: &Path) -> Go {
     go::offsets::offsets(&open(program)).expect("a known version")
+}
+
+fn of_go(go: Go) -> Knowledge {
+    Knowledge { go: Some(go), ..Knowledge::default() }
 }
 
 /// Bytes of the function.
@@ -55,11 +60,22 @@ fn record_as(
     arguments: &[usize],
     as_it_is: impl FnOnce(Command) -> Command,
 ) -> Option<Seen> {
-    let goroutines = arguments[1];
     let (mut recorder, path) = Recorder::usual_with(|| labelled(version, form))?;
     let mut command = Command::new(&path);
     command.args(arguments.iter().map(usize::to_string));
-    let mut program = Talk::start(as_it_is(command));
+    let tell = |recorder: &mut Recorder, pid| recorder.sampler.tell(pid, &of_go(offsets(&path))).unwrap();
+    Some(watch(&mut recorder, as_it_is(command), &path, arguments[1], tell))
+}
+
+/// Runs the program to its end; before it works, `tell` says to the kernel side what is known of it.
+fn watch(
+    recorder: &mut Recorder,
+    command: Command,
+    path: &Path,
+    goroutines: usize,
+    tell: impl FnOnce(&mut Recorder, u32),
+) -> Seen {
+    let mut program = Talk::start(command);
     let pid = program.pid();
     let (mut numbers, mut spin) = (HashMap::new(), 0..0);
     loop {
@@ -68,7 +84,7 @@ fn record_as(
         match words[..] {
             ["spin", address] => {
                 let entry = address.parse().unwrap();
-                spin = entry..entry + length(&path, "main.spin");
+                spin = entry..entry + length(path, "main.spin");
             }
             ["goroutine", which, number] => {
                 numbers.insert(which.parse::<usize>().unwrap(), number.parse().unwrap());
@@ -77,7 +93,7 @@ fn record_as(
         };
     }
     // Not before the end of its exec, at which the kernel side forgets what it was told: whoever starts a program goes on before that.
-    recorder.sampler.set_go(pid, offsets(&path)).unwrap();
+    tell(recorder, pid);
     let before = recorder.samples_of(pid).len();
     program.go();
     recorder.until_exit(pid);
@@ -85,7 +101,7 @@ fn record_as(
     program.child.wait().unwrap();
     let samples = recorder.samples_of(pid).into_iter().cloned().collect();
     let goroutines = (0..goroutines).map(|which| numbers[&which]).collect();
-    Some(Seen { samples, before, spin, used, goroutines })
+    Seen { samples, before, spin, used, goroutines }
 }
 
 impl Seen {
@@ -143,6 +159,53 @@ fn samples_of_every_version_carry_goroutine_and_labels() {
         let Some(seen) = record(version, Form::Normal, 2, 2, 300) else { return };
         assert_labelled(&seen, 2);
     }
+}
+
+/// Check that of a program that ran before others have goroutines and labels from the first sample on, whoever tells of them; that the same program in another file is not taken for
+/// it; and that nothing is kept of who has ended.
+#[test]
+fn a_program_that_ran_before_is_known_from_the_first_sample_on() {
+    let Some((mut recorder, path)) = Recorder::usual_with(|| labelled("go1.26.8", Form::Normal)) else { return };
+    let other = path.with_extension("copy");
+    // By a process of its own: what this one has open for writing cannot be run.
+    assert!(Command::new("cp").arg(&path).arg(&other).status().unwrap().success());
+    let command = |path: &Path| {
+        let mut command = Command::new(path);
+        command.args(["2", "2", "300"]);
+        command
+    };
+    let first = watch(&mut recorder, command(&path), &path, 2, |recorder, pid| {
+        let started = recorder.events.iter().find_map(|event| match event {
+            Event::Exec { pid: of, started } if *of == pid => Some(*started),
+            _ => None,
+        });
+        recorder.sampler.tell_program(pid, started.unwrap(), &offsets(&path));
+        // It is no exec of another process, and not of an earlier program.
+        recorder.sampler.tell_program(pid, Started { program: 2, ..started.unwrap() }, &Go::default());
+    });
+    assert!(first.at_work().iter().all(|sample| !sample.is_told && sample.goroutine.is_none()));
+    let mut kept = (false, true);
+    let second = watch(&mut recorder, command(&path), &path, 2, |_, pid| kept.0 = is_kept(pid));
+    assert_labelled(&second, 2);
+    let of_user = || second.samples.iter().filter(|sample| !sample.in_kernel);
+    // In the parent's memory it is not that program yet.
+    let began = of_user().position(|sample| sample.is_told).unwrap();
+    assert!(of_user().skip(began).all(|sample| sample.is_told));
+    let last = second.samples.last().unwrap().pid;
+    kept.1 = is_kept(last);
+    assert_eq!(kept, (true, false), "while it runs, and afterwards");
+    let third = watch(&mut recorder, command(&other), &path, 2, |_, _| {});
+    assert!(third.at_work().iter().all(|sample| !sample.is_told && sample.goroutine.is_none()));
+    assert_eq!(recorder.stop().no_goroutine, 0);
+    std::fs::remove_file(other).unwrap();
+}
+
+/// Whether a kernel side has an entry of its own for this process.
+fn is_kept(pid: u32) -> bool {
+    let maps = aya::maps::loaded_maps().filter_map(Result::ok).filter(|map| map.name_as_str() == Some("TARGETS"));
+    let maps = maps.filter_map(|map| aya::maps::MapData::from_id(map.id()).ok()).map(aya::maps::Map::HashMap);
+    let mut maps = maps.filter_map(|map| aya::maps::HashMap::<_, u32, [u64; TARGET_WORDS]>::try_from(map).ok());
+    maps.any(|map| map.get(&pid, 0).is_ok_and(|[flags, ..]| flags & TargetFlag::ByExecutable as u64 != 0))
 }
 
 #[test]

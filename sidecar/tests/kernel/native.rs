@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use profiler_sidecar::bpf::Options;
+use profiler_sidecar::bpf::{Knowledge, Options};
 use profiler_sidecar::config::Filter;
 use profiler_sidecar::pipeline::{self, Figures, Pipeline};
 use profiler_sidecar::sample::{End, Sample};
@@ -16,6 +16,8 @@ use crate::programs::crooked;
 use crate::programs::{Talk, deep};
 use crate::recorder::{RATE_HZ, Recorder, alone, assert_complete, undisturbed};
 use crate::undivided::{ahead, pinned};
+
+const LEFT_OUT: Knowledge = Knowledge { is_excluded: true, go: None, context_offset: None };
 
 /// Runs the program to its end; its samples, and the CPU time it says it used.
 fn record(depth: u32, milliseconds: u32) -> Option<(Recorder, Vec<Sample>, u64)> {
@@ -130,7 +132,7 @@ fn a_full_ring_is_counted() {
 fn a_process_that_is_left_out_has_no_samples() {
     let Some(mut recorder) = Recorder::usual() else { return };
     let own = std::process::id();
-    recorder.sampler.exclude(own).unwrap();
+    recorder.sampler.tell(own, &LEFT_OUT).unwrap();
     recorder.drain();
     recorder.samples.clear();
     let before = recorder.sampler.counters().unwrap();
@@ -140,7 +142,7 @@ fn a_process_that_is_left_out_has_no_samples() {
         recorder.sampler.counters().unwrap().excluded > before.excluded + 50
     });
     assert_eq!(recorder.samples_of(own).len(), 0);
-    recorder.sampler.include(own).unwrap();
+    recorder.sampler.tell(own, &Knowledge::default()).unwrap();
     recorder.until("samples of this process", |recorder| {
         turns = (0..1_000_000).fold(turns, |turns, turn| std::hint::black_box(turns ^ turn));
         recorder.samples_of(own).len() > 50
@@ -232,7 +234,7 @@ fn the_next_program_of_a_process_that_is_left_out_has_samples() {
     let mut shell = Talk::start(shell);
     let pid = shell.pid();
     assert_eq!(recorder.line(&shell), "ready");
-    recorder.sampler.exclude(pid).unwrap();
+    recorder.sampler.tell(pid, &LEFT_OUT).unwrap();
     recorder.samples.clear();
     shell.go();
     recorder.until_exit(pid);

@@ -12,7 +12,7 @@ use profiler_proto::validate::validate;
 use profiler_proto::{Limits, folded, otlp, pprof};
 use profiler_sidecar::aggregate::{Aggregate, Window};
 use profiler_sidecar::assemble::{Granularity, assemble};
-use profiler_sidecar::bpf::{Options, Sampler};
+use profiler_sidecar::bpf::{Knowledge, Options, Sampler};
 use profiler_sidecar::drain::{self, Event};
 use profiler_sidecar::naming::{Kernel, Kind, Namer, Stats};
 use profiler_sidecar::{elf, go};
@@ -63,10 +63,11 @@ pub(crate) fn sampled(program: &mut Command) -> (Window, Stats) {
         assert!(began.elapsed() < DEADLINE, "the program does not begin");
         sampler.wait(Duration::from_millis(20));
         sampler.drain(|record| {
-            has_begun |= matches!(drain::decode(record).unwrap(), Event::Exec { pid } if pid == process.pid());
+            has_begun |= matches!(drain::decode(record).unwrap(), Event::Exec { pid, .. } if pid == process.pid());
         });
     }
-    sampler.set_go(process.pid(), go::offsets::offsets(&tables).unwrap()).unwrap();
+    let knowledge = Knowledge { go: go::offsets::offsets(&tables), ..Knowledge::default() };
+    sampler.tell(process.pid(), &knowledge).unwrap();
     let (mut namer, mut aggregate) = (Namer::new(Kernel::read().unwrap()), Aggregate::begin(SystemTime::now()));
     running.write("\n");
     let (began, mut has_ended) = (Instant::now(), false);

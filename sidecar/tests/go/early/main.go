@@ -2,13 +2,15 @@
 //
 // early MILLISECONDS PROGRAM…: starts these programs, each of which is this one, one after the other; each is busy for so much CPU time, and ends. Prints
 // "process PID STARTED USED" for each: when it was started, in nanoseconds since 1970, and the nanoseconds of CPU time that the kernel says it used from its
-// fork to its end. Without programs it is busy by itself.
+// fork to its end. Without programs it is busy by itself, under the label "at": "work".
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime/pprof"
 	"strconv"
 	"syscall"
 	"time"
@@ -21,9 +23,11 @@ func main() {
 	milliseconds, err := strconv.Atoi(os.Args[1])
 	must(err)
 	if len(os.Args) == 2 {
-		for used() < time.Duration(milliseconds)*time.Millisecond {
-			sink += busy(100_000)
-		}
+		pprof.Do(context.Background(), pprof.Labels("at", "work"), func(context.Context) {
+			for used() < time.Duration(milliseconds)*time.Millisecond {
+				sink += busy(100_000)
+			}
+		})
 		return
 	}
 	for _, program := range os.Args[2:] {
