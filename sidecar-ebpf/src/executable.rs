@@ -2,6 +2,8 @@
 //!
 //! So a process that runs a program which ran before has goroutines and labels from its first sample on, however late the user side comes to look at it.
 
+/// Most programs that are known by their files.
+pub const EXECUTABLES_KNOWN: u32 = 512;
 /// Words of an [`Executable`].
 pub const EXECUTABLE_WORDS: usize = size_of::<Executable>() / 8;
 
@@ -14,9 +16,11 @@ pub struct Executable {
     pub inode: u64,
     /// `inode.i_size`.
     pub size: u64,
+    /// When it was changed or written last, in nanoseconds since 1970: `i_ctime`, which nobody can set.
+    pub changed_nanos: u64,
     /// `super_block.s_dev`.
     pub device: u32,
-    /// `inode.i_generation`: another one where the number of an inode is used again.
+    /// `inode.i_generation`: another one where the number of an inode is used again, on file systems that have it; overlays have 0.
     pub generation: u32,
 }
 
@@ -30,12 +34,12 @@ pub struct Started {
     pub executable: Executable,
 }
 
-const _: () = assert!(size_of::<Executable>() == 24 && size_of::<Started>() == 32);
+const _: () = assert!(size_of::<Executable>() == 32 && size_of::<Started>() == 40);
 
 impl Executable {
     /// As the map takes it.
     #[must_use]
     pub const fn words(&self) -> [u64; EXECUTABLE_WORDS] {
-        [self.inode, self.size, crate::pair(self.device, self.generation)]
+        [self.inode, self.size, self.changed_nanos, crate::pair(self.device, self.generation)]
     }
 }

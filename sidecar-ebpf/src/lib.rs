@@ -12,7 +12,7 @@ mod setting;
 mod target;
 
 pub use counter::Counter;
-pub use executable::{EXECUTABLE_WORDS, Executable, Started};
+pub use executable::{EXECUTABLE_WORDS, EXECUTABLES_KNOWN, Executable, Started};
 pub use record::{
     ATTRIBUTES, Event, Exec, FRAMES, Flag, Head, KERNEL_FRAMES, KEY, Kind, LABELS, LabelHead, NO_FLAGS, RECORD, Sample,
     TOP, VALUE,

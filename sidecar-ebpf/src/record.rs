@@ -67,7 +67,7 @@ pub struct Exec {
     pub started: Started,
 }
 
-const _: () = assert!(size_of::<Exec>() == 48);
+const _: () = assert!(size_of::<Exec>() == 56);
 
 /// Something else that happened to a process.
 #[derive(Debug, Clone, Copy)]
@@ -104,8 +104,8 @@ pub enum Flag {
     Kernel = 32,
     /// The second stack is what called C that has called Go on the same goroutine's stack, not what the goroutine left for C or for room.
     Outer = 64,
-    /// Where its Go keeps what was known: without it, there was nobody to ask for a goroutine.
-    Told = 128,
+    /// It was known where its Go keeps goroutines.
+    Known = 128,
 }
 
 /// The fixed part of a sample.

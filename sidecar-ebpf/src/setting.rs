@@ -48,7 +48,13 @@ pub enum Setting {
     InodeSuperBlock = 20,
     /// `super_block.s_dev`.
     SuperBlockDevice = 21,
+    /// The seconds of `inode.i_ctime`.
+    InodeChanged = 22,
+    /// Its nanoseconds, 4 bytes.
+    InodeChangedNanos = 23,
+    /// 1: the offsets for files of programs are known, those above from [`Setting::BinprmFile`] on.
+    Executables = 24,
 }
 
 /// How many there are.
-pub const SETTINGS: usize = 24;
+pub const SETTINGS: usize = 28;

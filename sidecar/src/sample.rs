@@ -38,7 +38,7 @@ pub struct Sample {
     /// Whether these are of a goroutine that is on its own stack again, where C that it called has called Go.
     pub is_outer: bool,
     /// Whether the kernel side knew where the process keeps goroutines.
-    pub is_told: bool,
+    pub is_known: bool,
     /// Registers of user space.
     pub registers: Registers,
     /// Up to 128 bytes from `registers.sp` on.

@@ -151,7 +151,6 @@ unsafe fn of_thread(scratch: *mut Scratch, target: &Target) {
             (*scratch).thread_pointer = task::field(Setting::ThreadPointer);
         }
         if target.flags & TargetFlag::Go as u32 != 0 {
-            (*scratch).sample.flags |= Flag::Told as u32;
             go::read(scratch, &target.go);
         }
     }

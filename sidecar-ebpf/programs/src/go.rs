@@ -7,10 +7,10 @@
 use core::ptr::addr_of_mut;
 
 use aya_ebpf::helpers::generated::bpf_probe_read_user;
-use profiler_sidecar_ebpf::{Counter, Flag, G_BYTES, Go, LabelForm};
+use profiler_sidecar_ebpf::{Counter, Flag, G_BYTES, Go, LabelForm, Setting};
 
 use crate::labels;
-use crate::maps::{Scratch, WORK, count, user_word};
+use crate::maps::{Scratch, WORK, count, setting, user_word};
 
 /// `m.g0`, `g.stack.lo` and `g.stack.hi`, in all versions.
 const M_G0: u64 = 0;
@@ -32,12 +32,15 @@ pub(crate) unsafe fn read(scratch: *mut Scratch, go: &Go) {
     unsafe {
         let g = if go.in_register != 0 {
             Some((*scratch).g)
+        } else if setting(Setting::Offsets) == 0 {
+            None
         } else if (*scratch).thread_pointer == 0 {
             // Right behind an exec.
             Some(0)
         } else {
             user_word((*scratch).thread_pointer.wrapping_add(go.tls_offset as u64))
         };
+        (*scratch).sample.flags |= Flag::Known as u32;
         match g.map(|g| running(scratch, g, go)) {
             // A thread that Go has not seen, or one that runs none.
             Some(Some(false)) => {}

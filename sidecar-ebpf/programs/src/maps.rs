@@ -24,7 +24,7 @@ static COUNTERS: PerCpuArray<u64> = PerCpuArray::with_max_entries(Counter::COUNT
 /// What is known of processes, by pid; its size is set at load. All of its memory is had at once: before Linux 6.1, programs of perf events
 /// may have no other maps (kernel/bpf/verifier.c, `check_map_prog_compatibility`).
 #[map]
-static TARGETS: HashMap<u32, Target> = HashMap::with_max_entries(8192, 0);
+static TARGETS: HashMap<u32, Target> = HashMap::with_max_entries(10240, 0);
 /// By [`Setting`]: set at load, never changed, so the verifier knows the numbers.
 #[unsafe(no_mangle)]
 static SETTINGS_OF_LOAD: [u64; SETTINGS] = [0; SETTINGS];
@@ -136,9 +136,8 @@ pub(crate) fn target(pid: u32) -> Option<*const Target> {
 /// What is known of a process holds no more: it is sampled like one that nobody was told of, until the user side has looked at it.
 #[inline(always)]
 pub(crate) fn begins_anew(pid: u32) {
-    if let Some(target) = TARGETS.get_ptr_mut(pid) {
-        // SAFETY: a value of the map. The user side replaces it as a whole, and does so again once it hears of what happened.
-        unsafe { addr_of_mut!((*target).flags).write_volatile((*target).flags & TargetFlag::ByExecutable as u32) };
+    if target(pid).is_some() {
+        let _gone = TARGETS.remove(pid);
     }
 }
 

@@ -42,6 +42,10 @@ const WANTED: &[(&str, &[Field])] = &[
     ),
     ("signal_struct", &[(Setting::SignalLive, &["live"]), (Setting::SignalPids, &["pids"])]),
     ("pid", &[(Setting::PidLevel, &["level"]), (Setting::PidNumbers, &["numbers"])]),
+];
+
+/// What is wanted beside that, for files of programs.
+const OF_FILES: &[(&str, &[Field])] = &[
     ("linux_binprm", &[(Setting::BinprmFile, &["file"])]),
     ("file", &[(Setting::FileInode, &["f_inode"])]),
     (
@@ -56,22 +60,48 @@ const WANTED: &[(&str, &[Field])] = &[
     ("super_block", &[(Setting::SuperBlockDevice, &["s_dev"])]),
 ];
 
-/// Fills in the offsets; else what was not there.
+/// Seconds and nanoseconds of `inode.i_ctime`: since Linux 6.11, since 6.6, and before.
+const CHANGED: [[&[&str]; 2]; 3] = [
+    [&["i_ctime_sec"], &["i_ctime_nsec"]],
+    [&["__i_ctime", "tv_sec"], &["__i_ctime", "tv_nsec"]],
+    [&["i_ctime", "tv_sec"], &["i_ctime", "tv_nsec"]],
+];
+
+/// Fills in the offsets; else what was not there. Whether those for files of programs are among them is a setting.
 pub(super) fn fill(settings: &mut [u64; SETTINGS], btf: &[u8]) -> Result<(), String> {
     let btf = Btf::parse(btf).ok_or("it is no BTF")?;
-    for (of, fields) in WANTED {
+    fill_in(settings, &btf, WANTED)?;
+    set(settings, Setting::Offsets, 1);
+    let has_files = fill_in(settings, &btf, OF_FILES).is_ok() && fill_changed(settings, &btf).is_some();
+    set(settings, Setting::Executables, has_files.into());
+    Ok(())
+}
+
+fn fill_in(settings: &mut [u64; SETTINGS], btf: &Btf<'_>, wanted: &[(&str, &[Field])]) -> Result<(), String> {
+    for (of, fields) in wanted {
         let structure = btf.structure(of).ok_or_else(|| format!("it has no {of}"))?;
         for (setting, path) in *fields {
             let bits = btf.offset(structure, path).ok_or_else(|| format!("it has no {of}.{}", path.join(".")))?;
-            if let Some(slot) = settings.get_mut(*setting as usize) {
-                *slot = bits / 8;
-            }
+            set(settings, *setting, bits / 8);
         }
     }
-    if let Some(slot) = settings.get_mut(Setting::Offsets as usize) {
-        *slot = 1;
-    }
     Ok(())
+}
+
+fn fill_changed(settings: &mut [u64; SETTINGS], btf: &Btf<'_>) -> Option<()> {
+    let inode = btf.structure("inode")?;
+    let [seconds, nanos] = CHANGED
+        .into_iter()
+        .find_map(|[seconds, nanos]| Some([btf.offset(inode, seconds)?, btf.offset(inode, nanos)?]))?;
+    set(settings, Setting::InodeChanged, seconds / 8);
+    set(settings, Setting::InodeChangedNanos, nanos / 8);
+    Some(())
+}
+
+fn set(settings: &mut [u64; SETTINGS], which: Setting, value: u64) {
+    if let Some(slot) = settings.get_mut(which as usize) {
+        *slot = value;
+    }
 }
 
 /// BTF, and where each type stands.
@@ -251,7 +281,7 @@ mod tests {
         let Ok(bytes) = std::fs::read(PATH) else { return };
         let mut settings = [0; SETTINGS];
         fill(&mut settings, &bytes).unwrap();
-        assert_eq!(settings[Setting::Offsets as usize], 1);
+        assert_eq!([Setting::Offsets, Setting::Executables].map(|which| settings[which as usize]), [1, 1]);
         for (of, fields) in WANTED {
             for (setting, path) in *fields {
                 let at = settings[*setting as usize];

@@ -1,28 +1,60 @@
 //! What the kernel side is told of Go programs by their files (`sidecar-ebpf/programs/src/executable.rs`), so that it knows processes that run them from their first instruction.
 
-use aya::maps::{HashMap, MapData};
-use profiler_sidecar_ebpf::{EXECUTABLE_WORDS, Executable, GO_WORDS, Go, Started};
+use std::collections::HashMap;
+
+use aya::maps::{self, MapData};
+use profiler_sidecar_ebpf::{EXECUTABLE_WORDS, EXECUTABLES_KNOWN, Executable, GO_WORDS, Go, Started};
 
 /// The map, and a way of its own to the numbers of programs.
 pub(super) struct Executables {
-    map: HashMap<MapData, [u64; EXECUTABLE_WORDS], [u64; GO_WORDS]>,
-    programs: HashMap<MapData, u32, u64>,
+    map: maps::HashMap<MapData, [u64; EXECUTABLE_WORDS], [u64; GO_WORDS]>,
+    programs: maps::HashMap<MapData, u32, u64>,
+    /// What is in the map, and when it was noted last, as a count.
+    known: HashMap<Executable, (Go, u64)>,
+    noted: u64,
 }
 
 impl Executables {
     pub(super) fn new(
-        map: HashMap<MapData, [u64; EXECUTABLE_WORDS], [u64; GO_WORDS]>,
-        programs: HashMap<MapData, u32, u64>,
+        map: maps::HashMap<MapData, [u64; EXECUTABLE_WORDS], [u64; GO_WORDS]>,
+        programs: maps::HashMap<MapData, u32, u64>,
     ) -> Self {
-        Self { map, programs }
+        Self { map, programs, known: HashMap::new(), noted: 0 }
     }
 
-    /// Notes what is known of the program that a process started, if it still runs that: what was read of the process since then is true of that file.
-    pub(super) fn note(&mut self, pid: u32, started: Started, go: &Go) {
+    /// Whether a process became yet another program than this, of which nobody has heard here.
+    pub(super) fn has_left(&self, pid: u32, started: Started) -> bool {
+        self.programs.get(&pid, 0).is_ok_and(|now| now != started.program)
+    }
+
+    /// Notes what is known of the program that a process started, if it still runs that: what was read of the process since then is true of that file. `None`: it is no
+    /// Go program, or keeps things nobody knows where. Where there is no more room, the program that was not started for longest makes some.
+    pub(super) fn note(&mut self, pid: u32, started: Started, go: Option<&Go>) {
         let Started { program, executable } = started;
-        if executable != Executable::default() && self.programs.get(&pid, 0).is_ok_and(|now| now == program) {
-            // Without it, the next process waits for a look, too.
-            let _full = self.map.insert(executable.words(), go.words(), 0);
+        if executable == Executable::default() || !self.programs.get(&pid, 0).is_ok_and(|now| now == program) {
+            return;
+        }
+        let Some(go) = go else { return self.forget(executable) };
+        self.noted += 1;
+        match self.known.get_mut(&executable) {
+            Some((known, noted)) if known == go => *noted = self.noted,
+            _ => {
+                if self.known.len() >= EXECUTABLES_KNOWN as usize
+                    && let Some((oldest, _)) = self.known.iter().min_by_key(|(_, (_, noted))| *noted)
+                {
+                    self.forget(*oldest);
+                }
+                if self.map.insert(executable.words(), go.words(), 0).is_ok() {
+                    self.known.insert(executable, (*go, self.noted));
+                }
+            }
+        }
+    }
+
+    fn forget(&mut self, executable: Executable) {
+        if self.known.remove(&executable).is_some() {
+            // It was there: nobody else removes any.
+            let _gone = self.map.remove(&executable.words());
         }
     }
 }

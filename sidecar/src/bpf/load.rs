@@ -28,8 +28,8 @@ const EVENTS: &[(&str, &str)] = &[
 ];
 /// Those by which it is known when a process becomes another program.
 const OF_EXEC: [&str; 2] = ["exec", "rename"];
-/// Processes that the kernel side knows something of: twice as many as are ever told at once.
-const MOST_TARGETS: u32 = 8192;
+/// Processes that the kernel side knows something of: 4,096 each that are known and that are left out by their numbers, and those that it knows by their programs.
+const MOST_TARGETS: u32 = 10240;
 /// Bytes of the ring for each processor: two seconds of usual samples.
 const RING_PER_PROCESSOR: u32 = 128 << 10;
 const LEAST_RING: u32 = 512 << 10;
@@ -101,8 +101,11 @@ impl Loaded {
         map.map(targets::Targets::new).ok_or_else(|| ours("map `TARGETS`"))
     }
 
-    /// Before [`Loaded::programs`], which takes what this one looks into as well.
-    pub(super) fn executables(&mut self) -> Result<executables::Executables, Error> {
+    /// Before [`Loaded::programs`], which takes what this one looks into as well. `None` where the kernel side does not hear of the beginning and the end of each program.
+    pub(super) fn executables(&mut self) -> Result<Option<executables::Executables>, Error> {
+        if !self.lacks.is_empty() {
+            return Ok(None);
+        }
         let missing = || ours("maps `EXECUTABLES` and `PROGRAMS`");
         let map =
             self.object.take_map("EXECUTABLES").and_then(|map| HashMap::try_from(map).ok()).ok_or_else(missing)?;
@@ -112,7 +115,7 @@ impl Loaded {
         })?;
         let programs =
             MapData::from_fd(descriptor).map(Map::LruHashMap).ok().and_then(|map| HashMap::try_from(map).ok());
-        Ok(executables::Executables::new(map, programs.ok_or_else(missing)?))
+        Ok(Some(executables::Executables::new(map, programs.ok_or_else(missing)?)))
     }
 
     /// `None` where they would not change with every exec.

@@ -50,7 +50,7 @@ pub struct Sampler {
     events: perf::Events,
     records: ring::Records,
     targets: targets::Targets,
-    executables: executables::Executables,
+    executables: Option<executables::Executables>,
     counters: counters::Source,
     programs: Option<Programs>,
 }
@@ -84,8 +84,8 @@ impl Sampler {
         let records = loaded.records()?;
         let targets = loaded.targets()?;
         let counters = loaded.counters()?;
-        let executables = loaded.executables()?;
         loaded.attach_events()?;
+        let executables = loaded.executables()?;
         let programs = loaded.programs()?;
         allocator::give_back();
         Ok(Self { loaded, events, records, targets, executables, counters, programs })
@@ -131,7 +131,7 @@ impl Sampler {
         self.programs.take()
     }
 
-    /// Tells the kernel side of a process, in place of all that it knew. Of a process of which nothing is said there are samples without goroutines.
+    /// Tells the kernel side of a process, in place of all that it knew. Of a process of which nothing is said there are samples, and goroutines if its program is known.
     ///
     /// # Errors
     ///
@@ -140,13 +140,27 @@ impl Sampler {
         self.targets.tell(pid, knowledge)
     }
 
-    /// Tells the kernel side that the program which a process started keeps goroutines so, if the process still runs it: others that run it then have goroutines and labels
-    /// from their first sample on.
-    pub fn tell_program(&mut self, pid: u32, started: Started, go: &Go) {
-        self.executables.note(pid, started, go);
+    /// Whether the kernel side knows where the process keeps goroutines, without having been told of it: by the file of its program.
+    #[must_use]
+    pub fn is_known_by_executable(&self, pid: u32) -> bool {
+        self.targets.is_known_by_executable(pid)
     }
 
-    /// This process is no more.
+    /// Tells the kernel side that the program which a process started keeps goroutines so, if the process still runs it: others that run it then have goroutines and labels
+    /// from their first sample on. `None`: no more.
+    pub fn tell_program(&mut self, pid: u32, started: Started, go: Option<&Go>) {
+        if let Some(executables) = &mut self.executables {
+            executables.note(pid, started, go);
+        }
+    }
+
+    /// Whether the process has become yet another program than this, as will be told.
+    #[must_use]
+    pub fn has_left(&self, pid: u32, started: Started) -> bool {
+        self.executables.as_ref().is_some_and(|executables| executables.has_left(pid, started))
+    }
+
+    /// This process is no more, or is another program: what was told of it does not hold.
     pub fn forget(&mut self, pid: u32) {
         self.targets.forget(pid);
     }

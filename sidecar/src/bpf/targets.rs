@@ -46,18 +46,24 @@ impl Targets {
             Error::new(
                 format!("process {pid} in the kernel side's table"),
                 error.to_string(),
-                "there is room for 8,192 processes: forget those that ended, or profile fewer",
+                "there is room for 10,240 processes: forget those that ended, or profile fewer",
             )
         })?;
         self.told.insert(pid);
         Ok(())
     }
 
-    /// Forgets a process.
+    /// Takes back what was told of a process; what the kernel side has put there since is its own.
     pub(super) fn forget(&mut self, pid: u32) {
-        if self.told.remove(&pid) {
+        if self.told.remove(&pid) && !self.is_known_by_executable(pid) {
             // Not there any more if the kernel side did so.
             let _gone = self.map.remove(&pid);
         }
+    }
+
+    /// Whether the kernel side knows the process by the file of its program.
+    pub(super) fn is_known_by_executable(&self, pid: u32) -> bool {
+        let flags = self.map.get(&pid, 0).map_or(0, |[flags, ..]| flags);
+        flags & TargetFlag::ByExecutable as u64 != 0
     }
 }

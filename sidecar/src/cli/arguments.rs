@@ -89,7 +89,7 @@ pub(super) struct RecordArguments {
     /// How long at most, as 10s or 1m [default: 10s of a process, all of a command, which is ended by SIGTERM where it takes longer]
     #[arg(short, long, value_name = "DURATION")]
     duration: Option<String>,
-    /// Where to: *.pb.gz (pprof), *.pb (without gzip), *.folded, *.svg (flame graph)
+    /// Where to: *.pb.gz or *.pprof (pprof), *.pb (without gzip), *.folded, *.svg (flame graph)
     #[arg(short, long, value_name = "FILE", default_value = "profile.pb.gz", value_parser = Output::parser())]
     output: Output,
     /// Samples per second and processor

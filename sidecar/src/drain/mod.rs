@@ -70,9 +70,9 @@ pub fn decode(record: &[u8]) -> Result<Event, Fault> {
 /// The rest of an exec, in the order of [`Started`].
 fn started(mut bytes: Cursor<'_>) -> Result<Started, Fault> {
     let program = bytes.long()?;
-    let (inode, size) = (bytes.long()?, bytes.long()?);
+    let (inode, size, changed_nanos) = (bytes.long()?, bytes.long()?, bytes.long()?);
     let (device, generation) = (bytes.word()?, bytes.word()?);
-    Ok(Started { program, executable: Executable { inode, size, device, generation } })
+    Ok(Started { program, executable: Executable { inode, size, changed_nanos, device, generation } })
 }
 
 /// The rest of a sample, in the order of [`Fixed`], and what follows it.
@@ -107,7 +107,7 @@ fn sample(pid: u32, mut bytes: Cursor<'_>) -> Result<Sample, Fault> {
         kernel: bytes.longs(kernel)?,
         saved: bytes.longs(saved)?,
         is_outer: has(Flag::Outer),
-        is_told: has(Flag::Told),
+        is_known: has(Flag::Known),
         top: above.get(..usize::from(top)).ok_or(Fault::Short)?.to_vec(),
         goroutine: has(Flag::Goroutine).then_some(goroutine),
         labels: bytes.labels(labels)?,

@@ -13,7 +13,7 @@ fn record() -> Vec<u8> {
     bytes.extend(*b"worker\0\0\0\0\0\0\0\0\0\0");
     [0x401000_u64, 0x7ff0, 0x7ff8, 0, 42, 0x402000].iter().for_each(|long| bytes.extend(long.to_ne_bytes()));
     bytes.extend([[5; 16].as_slice(), &[6; 8]].concat());
-    let flags = [Flag::Lost, Flag::Goroutine, Flag::Context, Flag::LabelsCut, Flag::Outer, Flag::Told];
+    let flags = [Flag::Lost, Flag::Goroutine, Flag::Context, Flag::LabelsCut, Flag::Outer, Flag::Known];
     bytes.extend(flags.iter().fold(0, |flags, flag| flags | *flag as u32).to_ne_bytes());
     [2_u16, 1, 8, 1, 5, 2].iter().for_each(|half| bytes.extend(half.to_ne_bytes()));
     bytes.extend(*b"12345678");
@@ -41,7 +41,7 @@ fn a_sample_says_what_was_written() {
         end: End::Lost,
         saved: vec![0x403000, 0x403456],
         is_outer: true,
-        is_told: true,
+        is_known: true,
         registers: Registers { ip: 0x401000, sp: 0x7ff0, fp: 0x7ff8, lr: 0 },
         top: b"12345678".to_vec(),
         goroutine: Some(Goroutine { id: 42, start_pc: 0x402000 }),
@@ -69,11 +69,11 @@ fn events_name_processes() {
     };
     assert_eq!(event(Kind::Exit), Ok(Event::Exit { pid: 7 }));
     assert_eq!(event(Kind::Fork), Ok(Event::Fork { pid: 7, child: 9 }));
-    let words = [Kind::Exec as u32, 7, 7, 0, 77, 0, 5, 0, 4096, 0, 3, 1];
+    let words = [Kind::Exec as u32, 7, 7, 0, 77, 0, 5, 0, 4096, 0, 9, 0, 3, 1];
     let exec = words.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<_>>();
-    let executable = Executable { inode: 5, size: 4096, device: 3, generation: 1 };
+    let executable = Executable { inode: 5, size: 4096, changed_nanos: 9, device: 3, generation: 1 };
     assert_eq!(decode(&exec), Ok(Event::Exec { pid: 7, started: Started { program: 77, executable } }));
-    assert_eq!(decode(&exec[..44]), Err(Fault::Short));
+    assert_eq!(decode(&exec[..52]), Err(Fault::Short));
     assert_eq!(decode(&[9; 64]), Err(Fault::Unknown(0x0909_0909)));
 }
 

@@ -7,14 +7,31 @@ use clap::Args;
 use crate::config::parse_duration;
 use crate::record::Output;
 
+/// Which process a command is about.
+#[derive(Debug, Clone, Copy, Args)]
+#[group(required = true, multiple = false)]
+pub(crate) struct Which {
+    /// The process; `-p PID`, as of `record`, is the same
+    #[arg(value_name = "PID", value_parser = pid)]
+    pid: Option<u32>,
+    #[arg(short = 'p', long = "pid", value_name = "PID", value_parser = pid, hide = true)]
+    named: Option<u32>,
+}
+
+impl Which {
+    pub(super) fn pid(self) -> u32 {
+        // One of them is there, by the group.
+        self.pid.or(self.named).unwrap_or_default()
+    }
+}
+
 /// `heap`.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct HeapArguments {
-    /// The process: a Go program
-    #[arg(value_parser = pid)]
-    pub pid: u32,
-    /// Write it here instead: *.pb.gz (pprof, all four types), *.pb (without gzip), *.folded, *.svg (bytes in use)
+    #[command(flatten)]
+    pub(crate) which: Which,
+    /// Write it here instead: *.pb.gz or *.pprof (pprof, all four types), *.pb (without gzip), *.folded, *.svg (bytes in use)
     #[arg(short, long, value_name = "FILE", value_parser = Output::parser())]
     pub output: Option<Output>,
     /// Rows of the table
@@ -29,16 +46,15 @@ pub struct HeapArguments {
 #[derive(Debug, Clone, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct GoroutinesArguments {
-    /// The process: a Go program
-    #[arg(value_parser = pid)]
-    pub pid: u32,
+    #[command(flatten)]
+    pub(crate) which: Which,
     /// Each goroutine by itself, as a panic shows them, instead of those with equal stacks and states together
     #[arg(long)]
     pub each: bool,
     /// What became more within so long, by stack: where goroutines leak
     #[arg(long, value_name = "DURATION", value_parser = duration, conflicts_with_all = ["each", "output"])]
     pub growth: Option<Duration>,
-    /// Write them here instead: *.pb.gz (pprof), *.pb (without gzip), *.folded, *.svg
+    /// Write them here instead: *.pb.gz or *.pprof (pprof), *.pb (without gzip), *.folded, *.svg
     #[arg(short, long, value_name = "FILE", value_parser = Output::parser(), conflicts_with = "each")]
     pub output: Option<Output>,
     /// Most goroutines that are read; how many there are beyond is said
@@ -50,13 +66,12 @@ pub struct GoroutinesArguments {
 #[derive(Debug, Clone, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ContentionArguments {
-    /// The process: a Go program that has its block or mutex profile on
-    #[arg(value_parser = pid)]
-    pub pid: u32,
+    #[command(flatten)]
+    pub(crate) which: Which,
     /// Who held locks for which others waited (Go's mutex profile), instead of who waited (its block profile)
     #[arg(long)]
     pub mutex: bool,
-    /// Write it here instead: *.pb.gz (pprof, events and time), *.pb (without gzip), *.folded, *.svg (time)
+    /// Write it here instead: *.pb.gz or *.pprof (pprof, events and time), *.pb (without gzip), *.folded, *.svg (time)
     #[arg(short, long, value_name = "FILE", value_parser = Output::parser())]
     pub output: Option<Output>,
     /// Rows of the table
@@ -71,13 +86,12 @@ pub struct ContentionArguments {
 #[derive(Debug, Clone, Args)]
 #[command(after_help = TOP_EXAMPLES)]
 pub struct TopArguments {
-    /// The process: any native program
-    #[arg(value_parser = pid)]
-    pub pid: u32,
+    #[command(flatten)]
+    pub(crate) which: Which,
     /// How long a table is of
     #[arg(short, long, value_name = "DURATION", value_parser = duration, default_value = "3s")]
     pub interval: Duration,
-    /// Write one interval here instead: *.pb.gz (pprof), *.pb (without gzip), *.folded, *.svg; `record` does it for longer, and for commands
+    /// Write one interval here instead: *.pb.gz or *.pprof (pprof), *.pb (without gzip), *.folded, *.svg; `record` does it for longer, and for commands
     #[arg(short, long, value_name = "FILE", value_parser = Output::parser())]
     pub output: Option<Output>,
     /// Rows of the table

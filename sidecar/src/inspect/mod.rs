@@ -48,7 +48,7 @@ impl From<String> for Said {
 /// # Errors
 /// When the process cannot be read, or the file not be written.
 pub fn heap(asked: &HeapArguments) -> Result<Said, Error> {
-    let source = Source::find(asked.pid)?;
+    let source = Source::find(asked.which.pid())?;
     let mut heap = source.heap(Bounds { buckets: asked.max_buckets, ..Bounds::default() })?;
     let set = built(&source, |builder, window| builder.heap(&mut heap, window));
     match &asked.output {
@@ -62,7 +62,7 @@ pub fn heap(asked: &HeapArguments) -> Result<Said, Error> {
 /// # Errors
 /// As [`heap`], and when `out` takes no more, unless nobody reads it.
 pub fn goroutines(asked: &GoroutinesArguments, mut out: impl Write) -> Result<Said, Error> {
-    let source = Source::find(asked.pid)?;
+    let source = Source::find(asked.which.pid())?;
     let bounds = Bounds { goroutines: asked.max_goroutines, ..Bounds::default() };
     let all = source.goroutines(bounds)?;
     if let Some(growth) = asked.growth {
@@ -98,7 +98,7 @@ fn written(outcome: io::Result<()>) -> Result<Said, Error> {
 /// # Errors
 /// As [`heap`].
 pub fn contention(asked: &ContentionArguments) -> Result<Said, Error> {
-    let source = Source::find(asked.pid)?;
+    let source = Source::find(asked.which.pid())?;
     let kind = if asked.mutex { Kind::Mutex } else { Kind::Block };
     let contention = source.contention(kind, Bounds { buckets: asked.max_buckets, ..Bounds::default() })?;
     let mut set = built(&source, |builder, window| builder.contention(&contention, window));

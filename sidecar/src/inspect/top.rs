@@ -38,7 +38,7 @@ const REDRAW: (&str, &str) = ("\x1b[H\x1b[2J", "\n(Ctrl-C ends it)");
 /// # Errors
 /// When there is no such process, or nothing can be known of it.
 pub fn top(asked: &TopArguments) -> Result<(), Error> {
-    let process = process_of(asked.pid)?;
+    let process = process_of(asked.which.pid())?;
     // Before any work: a file that cannot be written is told at once.
     asked.output.as_ref().map_or(Ok(()), Output::check)?;
     let (source, ledger) = (runtime_of(process), Arc::<Ledger>::default());
@@ -66,7 +66,7 @@ pub fn top(asked: &TopArguments) -> Result<(), Error> {
 }
 
 fn options(asked: &TopArguments) -> pipeline::Options {
-    let filter = Filter { pids: vec![asked.pid], ..Filter::default() };
+    let filter = Filter { pids: vec![asked.which.pid()], ..Filter::default() };
     let (rate_hz, kernel) = (asked.rate_hz, !asked.no_kernel);
     pipeline::Options { rate_hz, kernel, filter, family: None, profile_sdk: true, processors: false }
 }
@@ -91,7 +91,7 @@ impl Top<'_> {
         if self.source.as_ref().is_some_and(|source| source.as_ref().is_ok_and(|source| !source.is_same())) {
             self.source = runtime_of(self.process);
         }
-        let mut text = format!("process {}", self.asked.pid);
+        let mut text = format!("process {}", self.asked.which.pid());
         // Writing to a `String` cannot fail, here and below.
         match &self.source {
             Some(Ok(source)) => match runtime(source) {

@@ -162,10 +162,7 @@ impl Desk {
         met.into_iter().for_each(|pid| self.meet(pid, now));
         let missed = self.numbers.family.as_ref().map(|family| family.look(PARENTS)).unwrap_or_default();
         // Until now each was taken for a stranger, and told as one.
-        for (pid, child) in missed {
-            self.happened(&Event::Fork { pid, child }, now);
-            self.told.end_of(child);
-        }
+        missed.into_iter().for_each(|(pid, child)| self.happened(&Event::Fork { pid, child }, now));
     }
 
     /// Something happened to a process.
@@ -234,8 +231,14 @@ impl Desk {
         }
         self.taken();
         self.figures.sampled += 1;
-        let is_told = sample.is_told || sample.user.is_empty();
-        self.figures.untold += u64::from(matches!(target.kind, Kind::Go(_)) && !is_told);
+        // One that is on its way out has nothing to tell.
+        if matches!(target.kind, Kind::Go(_))
+            && !sample.is_known
+            && !sample.user.is_empty()
+            && !self.told.has_ended(sample.pid)
+        {
+            self.figures.goroutines_unknown += 1;
+        }
         let target = self.with_tags(&mut sample, target, now);
         self.waiting.push((target, sample));
         if self.waiting.len() >= MOST_WAITING {

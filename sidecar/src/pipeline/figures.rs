@@ -11,8 +11,8 @@ pub struct Figures {
     pub kernel: Counters,
     /// Samples that were named.
     pub sampled: u64,
-    /// Of these, samples of Go programs without goroutine and labels: the kernel side had not been told yet where their version keeps them, or nobody knows.
-    pub untold: u64,
+    /// Of these, samples of Go programs without goroutine and labels, for the kernel side did not know yet where their version keeps them, or nobody knows.
+    pub goroutines_unknown: u64,
     /// Samples of processes that are not to be profiled, taken before the kernel side knew that.
     pub left_out: u64,
     /// Samples of processes that had ended before anybody looked.

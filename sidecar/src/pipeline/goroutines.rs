@@ -1,6 +1,6 @@
 //! Where Go programs keep what the kernel side reads of goroutines, once for each program.
 //!
-//! In: targets. Out: offsets, or that there are none: the program is no Go, of a version that nobody knows, or not ours to read. Only what was read is
+//! In: targets. Out: offsets, or that there are none: the program is no Go, of a version that nobody knows, or was not read. Only what was read is
 //! remembered: a program that could not be opened may be opened for the next process that runs it. Files may hold anything, and lie on file systems
 //! that give no answer in time: they are read by a thread that can be left behind, and what it finds in the end is there for who asks again.
 
@@ -35,6 +35,25 @@ impl Default for Goroutines {
     }
 }
 
+/// What is known of a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// It keeps goroutines so.
+    At(Go),
+    /// It has none, or keeps them nobody knows where.
+    Nowhere,
+    /// It could not be read.
+    Unread,
+    /// It gave no answer in time: it is to be asked for again.
+    Later,
+}
+
+impl Place {
+    fn of(offsets: Option<Go>) -> Self {
+        offsets.map_or(Self::Nowhere, Self::At)
+    }
+}
+
 /// Why nothing was read.
 #[derive(Debug, thiserror::Error)]
 enum Unread {
@@ -47,12 +66,9 @@ enum Unread {
 }
 
 impl Goroutines {
-    /// The offsets for a process.
-    ///
-    /// # Errors
-    /// When its program gave no answer in time: it is to be asked for again.
-    pub(super) fn of(&mut self, target: &Target) -> Result<Option<Go>, NoAnswer> {
-        let (Kind::Go(_), Some(identity)) = (&target.kind, target.exe.identity) else { return Ok(None) };
+    /// Where the program of a process keeps them.
+    pub(super) fn of(&mut self, target: &Target) -> Place {
+        let (Kind::Go(_), Some(identity)) = (&target.kind, target.exe.identity) else { return Place::Nowhere };
         let (process, program) = (target.process, &target.kind);
         let pid = process.pid();
         let known = held(&self.known).get(&identity).copied();
@@ -60,31 +76,40 @@ impl Goroutines {
             if self.awaited.remove(&process) && offsets.is_none() {
                 tracing::info!(pid, %program, "goroutines have no labels and numbers: unknown version");
             }
-            return Ok(offsets);
+            return Place::of(offsets);
         }
         let known = Arc::clone(&self.known);
         let answer = self.aside.ask(identity.device, move || {
             let found = read(process, identity);
             found.inspect(|offsets| remember(&mut held(&known), identity, *offsets))
         });
-        let answer = answer.inspect_err(|why| {
-            if self.awaited.len() >= MOST {
-                self.awaited.clear();
+        let read = match answer {
+            Ok(read) => read,
+            Err(why) => {
+                self.awaits(process, program, &why);
+                return Place::Later;
             }
-            if self.awaited.insert(process) {
-                tracing::info!(pid, %program, "goroutines have no labels and numbers until its program is read: {why}");
-            }
-        })?;
+        };
         self.awaited.remove(&process);
-        match answer {
-            Ok(Some(offsets)) => return Ok(Some(offsets)),
+        match &read {
+            Ok(Some(_)) => {}
             Ok(None) => tracing::info!(pid, %program, "goroutines have no labels and numbers: unknown version"),
             Err(Unread::Process(fault)) if fault.is_gone() => {
                 tracing::debug!(pid, %program, "ended before its goroutines were looked for");
             }
             Err(why) => tracing::info!(pid, %program, "goroutines have no labels and numbers: not read: {why}"),
         }
-        Ok(None)
+        read.map_or(Place::Unread, Place::of)
+    }
+
+    fn awaits(&mut self, process: Process, program: &Kind, why: &NoAnswer) {
+        if self.awaited.len() >= MOST {
+            self.awaited.clear();
+        }
+        if self.awaited.insert(process) {
+            let pid = process.pid();
+            tracing::info!(pid, %program, "goroutines have no labels and numbers until its program is read: {why}");
+        }
     }
 }
 
@@ -129,11 +154,11 @@ mod tests {
         assert!(matches!(read(ended, identity), Err(Unread::Process(fault)) if fault.is_gone()));
         let other = Identity { inode: identity.inode + 1, ..identity };
         assert!(matches!(read(own, other), Err(Unread::Changed)));
-        assert_eq!(goroutines.of(&target(ended, identity)), Ok(None));
-        assert_eq!(goroutines.of(&target(own, other)), Ok(None));
+        assert_eq!(goroutines.of(&target(ended, identity)), Place::Unread);
+        assert_eq!(goroutines.of(&target(own, other)), Place::Unread);
         assert!(held(&goroutines.known).is_empty(), "{goroutines:?}");
         // This is no Go program: read, and remembered as such.
-        assert_eq!(goroutines.of(&target(own, identity)), Ok(None));
+        assert_eq!(goroutines.of(&target(own, identity)), Place::Nowhere);
         assert_eq!(held(&goroutines.known).keys().collect::<Vec<_>>(), [&identity]);
     }
 
@@ -149,8 +174,8 @@ mod tests {
             std::thread::sleep(Duration::from_millis(1));
             goroutines.of(&target)
         });
-        assert!(answers.next().unwrap().is_err());
-        assert!(answers.take(60_000).any(|answer| answer == Ok(None)));
+        assert_eq!(answers.next(), Some(Place::Later));
+        assert!(answers.take(60_000).any(|answer| answer == Place::Nowhere));
         assert!(goroutines.awaited.is_empty());
     }
 }

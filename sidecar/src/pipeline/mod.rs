@@ -30,12 +30,12 @@ use profiler_proto::loss::{Cause, Loss};
 use self::desk::{Desk, Numbers};
 pub use self::figures::Figures;
 pub use self::follow::Family;
-use self::goroutines::Goroutines;
+use self::goroutines::{Goroutines, Place};
 pub use self::tap::Tapped;
 use crate::aggregate::Window;
 use crate::allocator;
 use crate::assemble::{Granularity, assemble};
-use crate::bpf::{self, Knowledge, Sampler};
+use crate::bpf::{self, Knowledge, Sampler, Started};
 use crate::clock::thread_cpu;
 use crate::config::Filter;
 use crate::discover::{self, Candidate, Table, Target};
@@ -294,9 +294,10 @@ impl Pipeline {
         self.desk.targets()
     }
 
-    /// What was counted until now.
+    /// What was counted until now, of the kernel side, too.
     #[must_use]
-    pub fn figures(&self) -> Figures {
+    pub fn figures(&mut self) -> Figures {
+        self.count();
         Figures { kernel: self.counted, ..self.desk.figures() }
     }
 
@@ -308,28 +309,17 @@ impl Pipeline {
 
     /// Tells the kernel side what was found out of processes.
     fn tell_kernel_side(&mut self) {
+        let (ended, left_out, found) = (self.desk.ended(), self.desk.left_out(), self.desk.found());
         let Some(sampler) = &mut self.sampler else { return };
-        for pid in self.desk.ended() {
-            sampler.forget(pid);
-        }
-        for pid in self.desk.left_out() {
+        ended.into_iter().for_each(|pid| sampler.forget(pid));
+        for pid in left_out {
             if let Err(error) = sampler.tell(pid, &LEFT_OUT) {
                 tracing::warn!(%error, pid, "the kernel side does not know that a process is left out");
             }
         }
-        for target in self.desk.found() {
-            // Of what is left out there are no samples that need them.
-            let goroutines = if target.profiled.is_ok() { self.goroutines.of(&target) } else { Ok(None) };
-            let (pid, go) = (target.process.pid(), goroutines.unwrap_or_default());
-            if let Err(error) = sampler.tell(pid, &knowledge(&target, go)) {
-                tracing::warn!(%error, pid, "the kernel side does not know a process");
-            }
-            if let Some(go) = go
-                && let Some(started) = self.desk.started(pid)
-            {
-                sampler.tell_program(pid, started, &go);
-            }
-            if goroutines.is_err() {
+        for target in found {
+            let started = self.desk.started(target.process.pid());
+            if !tell(sampler, &mut self.goroutines, &target, started) {
                 self.desk.lacks(target);
             }
         }
@@ -388,11 +378,36 @@ pub fn discovery(options: Options) -> discover::Options {
 /// Of whom no samples are wanted.
 const LEFT_OUT: Knowledge = Knowledge { is_excluded: true, go: None, context_offset: None };
 
-/// What the kernel side is to know of a process.
-fn knowledge(target: &Target, go: Option<bpf::Go>) -> Knowledge {
-    if target.profiled.is_err() {
-        return LEFT_OUT;
+/// Tells of one process, which started that program, if it was seen; `false`: not all, it is to be told again.
+fn tell(sampler: &mut Sampler, goroutines: &mut Goroutines, target: &Target, started: Option<Started>) -> bool {
+    let pid = target.process.pid();
+    // The next program is known by its file, or not at all: what is known here is of the one before.
+    if started.is_some_and(|started| sampler.has_left(pid, started)) {
+        return false;
     }
-    let context_offset = target.context.as_ref().and_then(|context| context.thread_offset());
-    Knowledge { is_excluded: false, go, context_offset }
+    let is_profiled = target.profiled.is_ok();
+    // Of what is left out there are no samples that need them.
+    let place = if is_profiled { goroutines.of(target) } else { Place::Nowhere };
+    let go = match place {
+        Place::At(go) => Some(go),
+        Place::Nowhere | Place::Unread | Place::Later => None,
+    };
+    let is_read = matches!(place, Place::At(_) | Place::Nowhere);
+    // What it knows by the file is more than nothing.
+    if is_read || !sampler.is_known_by_executable(pid) {
+        let context_offset = target.context.as_ref().and_then(|context| context.thread_offset());
+        let knowledge = Knowledge { is_excluded: false, go, context_offset };
+        if let Err(error) = sampler.tell(pid, if is_profiled { &knowledge } else { &LEFT_OUT }) {
+            tracing::warn!(%error, pid, "the kernel side does not know a process");
+        }
+    }
+    // Of the file that was looked at, which is the one that was started: whoever holds a process can give it another one.
+    let is_same = |started: &Started| target.exe.identity.is_some_and(|file| file.size == started.executable.size);
+    if is_profiled
+        && is_read
+        && let Some(started) = started.filter(is_same)
+    {
+        sampler.tell_program(pid, started, go.as_ref());
+    }
+    place != Place::Later
 }

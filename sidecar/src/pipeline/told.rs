@@ -25,7 +25,7 @@ pub(super) struct Told {
     /// Of whom something was lacking when they were told, which may be known by now.
     incomplete: Vec<Arc<Target>>,
     ended: Vec<u32>,
-    /// What processes started, as long as that may be news to the kernel side.
+    /// What processes started that were not told since.
     started: Map<u32, Started>,
     /// Numbers of those of whom nothing is known but that they are left out, and which of them are news.
     strangers: HashSet<u32>,
@@ -101,10 +101,15 @@ impl Told {
         }
     }
 
-    /// A process begins. If its number was another one's, the kernel side has forgotten what it was told of that.
+    /// Whether a process has ended, and its number is nobody else's yet.
+    pub(super) fn has_ended(&self, pid: u32) -> bool {
+        self.gone.contains(&pid)
+    }
+
+    /// A process begins. If its number was another one's, the kernel side has forgotten that, or was told of it since then.
     pub(super) fn begins(&mut self, pid: u32) {
         self.gone.retain(|gone| *gone != pid);
-        self.is_another(pid);
+        self.end_of(pid);
     }
 
     /// A program begins: the same.
@@ -121,20 +126,14 @@ impl Told {
         self.started.remove(&pid)
     }
 
-    /// What the kernel side was told of this number holds no more.
-    pub(super) fn end_of(&mut self, pid: u32) {
-        self.is_another(pid);
-        self.ended.push(pid);
-    }
-
     /// What is known of a process is of no use any more.
-    fn is_another(&mut self, pid: u32) {
+    pub(super) fn end_of(&mut self, pid: u32) {
         self.started.remove(&pid);
-        if self.known.remove(&pid).is_some() {
+        let (was_known, was_stranger) = (self.known.remove(&pid).is_some(), self.strangers.remove(&pid));
+        if was_known || was_stranger {
             self.found.retain(|target| target.process.pid() != pid);
-        }
-        if self.strangers.remove(&pid) {
             self.left_out.retain(|left_out| *left_out != pid);
+            self.ended.push(pid);
         }
     }
 
@@ -156,6 +155,8 @@ impl Told {
 
 #[cfg(test)]
 mod tests {
+    use profiler_sidecar_ebpf::Executable;
+
     use super::*;
     use crate::discover::Kind;
 
@@ -177,6 +178,28 @@ mod tests {
         told.find(&second);
         told.looked_around();
         assert_eq!(found(&mut told), [second.process]);
+    }
+
+    /// Check that what was told of a process is taken back when it becomes another program, and that what it started is said once, and not when it has ended.
+    #[test]
+    fn another_program_is_another_story() {
+        let mut told = Told::default();
+        let started = |program| Started { program, executable: Executable { inode: program, ..Executable::default() } };
+        told.find(&Arc::new(Target::bare(Process::new(7, 1), Kind::Native)));
+        told.starts(7, started(2));
+        assert_eq!((told.ended(), told.found().len()), (vec![7], 0));
+        told.starts(7, started(4));
+        assert_eq!([told.started(7), told.started(7)], [Some(started(4)), None]);
+        told.starts(7, started(6));
+        assert!(!told.has_ended(7));
+        told.exited(7);
+        assert_eq!((told.started(7), told.has_ended(7)), (None, true));
+        told.begins(7);
+        assert!(!told.has_ended(7));
+        for pid in 0..3 * STARTED as u32 {
+            told.starts(pid, started(8));
+            assert!(told.started.len() <= STARTED);
+        }
     }
 
     /// Check that what was told is told again behind the round that follows a doubt, however many doubts come meanwhile, and behind each round as long as they come.

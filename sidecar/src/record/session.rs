@@ -179,11 +179,14 @@ fn finish(
     (samples, lost): (u64, &Loss),
     took: Duration,
 ) -> Result<(), Error> {
-    let processes = sets.len();
+    let processes = match sets.len() {
+        1 => "one process".to_owned(),
+        several => format!("{several} processes"),
+    };
     let set = joined(sets, options.rate_hz, took);
     let size = options.output.write(&set, "samples")?;
     let text = format!(
-        "{}\n{samples} samples of {processes} processes in {:.1} s at {} Hz, {}; {size} bytes in {}\n",
+        "{}\n{samples} samples of {processes} in {:.1} s at {} Hz, {}; {size} bytes in {}\n",
         table(&set, MOST_ROWS),
         took.as_secs_f64(),
         options.rate_hz,

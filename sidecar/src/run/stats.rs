@@ -67,7 +67,7 @@ fn stacks(view: &View) -> StatsSection {
     let (figures, naming) = (view.figures, view.figures.naming);
     StatsSection::new("stacks")
         .with("sampled", figures.sampled)
-        .with("untold", figures.untold)
+        .with("goroutines_unknown", figures.goroutines_unknown)
         .with("left_out", figures.left_out)
         .with("gone", figures.gone)
         .with("unreadable", figures.unreadable)

@@ -73,6 +73,11 @@ pub(crate) fn settle(received: &Received, run: &Running) {
     });
 }
 
+/// How many samples say nothing of goroutines, as the agent has counted.
+fn unknown(run: &Running) -> i64 {
+    stats(&run.address_after("/stats: http://"))["stacks"]["goroutines_unknown"].as_i64().unwrap()
+}
+
 /// A process as the one that started it knows it.
 struct Known {
     pid: u32,
@@ -130,6 +135,11 @@ impl Came {
         self.taken.values().flatten().map(|sample| sample.nanos).sum()
     }
 
+    /// Samples of work without their label.
+    fn bare(&self) -> i64 {
+        self.count(|sample| sample.has("main.busy") && sample.labels.get("at").is_none_or(|at| at != "work"))
+    }
+
     fn count(&self, is_counted: impl Fn(&Taken) -> bool) -> i64 {
         self.taken.values().flatten().filter(|sample| is_counted(sample)).map(|sample| sample.count).sum()
     }
@@ -154,6 +164,7 @@ fn processes_that_are_soon_over_are_sampled_from_their_beginning() {
     let (known, stolen) = undisturbed(|| in_turn(&programs));
     drop(alone);
     settle(&received, &run);
+    let unknown = unknown(&run);
     let log = run.log();
     assert_eq!(run.end(), Some(0), "{log}");
     let came = Came::of(&known, &received);
@@ -172,10 +183,15 @@ fn processes_that_are_soon_over_are_sampled_from_their_beginning() {
     assert!(came.services.values().all(|service| service == "soon-over"), "{:?}", came.services);
     assert!(steal::complete(0.05, stolen).contains(&complete), "{complete:.4} of their CPU time: {log}");
     assert!(named * 100 >= all * 95, "{named} of {all}");
+    let bare = came.bare();
+    assert!(
+        bare <= unknown + all / 1000,
+        "{bare} samples of work without their label, and {unknown} were counted: {log}"
+    );
     std::fs::remove_dir_all(folder).unwrap();
 }
 
-/// Check that processes of 200 ms, all of one file, have their labels on all samples of work but for the first of them, whose program is not known when it begins.
+/// Check that processes of 200 ms, all of one file, have their labels on all samples of work. The one that starts them runs that file, too: by the second of them it is known.
 #[test]
 fn processes_of_a_program_that_ran_before_have_labels_from_their_first_sample_on() {
     if !is_root() {
@@ -190,17 +206,19 @@ fn processes_of_a_program_that_ran_before_have_labels_from_their_first_sample_on
     let known = in_turn(&vec![program; PROCESSES]);
     drop(alone);
     settle(&received, &run);
+    let unknown = unknown(&run);
     let log = run.log();
     assert_eq!(run.end(), Some(0), "{log}");
     let mut came = Came::of(&known, &received);
     assert_eq!((known.len(), came.taken.len()), (PROCESSES, PROCESSES), "{log}");
+    let with_first = came.bare();
     came.taken.remove(&known[0].pid);
-    let at_work = |sample: &Taken| sample.has("main.busy");
-    let all = came.count(at_work);
-    let bare = came.count(|sample| at_work(sample) && sample.labels.get("at").is_none_or(|at| at != "work"));
-    eprintln!("{bare} of {all} samples of work without their label, of {} processes", PROCESSES - 1);
-    // A tick between the words that `pprof.Do` writes, or of a thread that the kernel has stopped in the middle of a switch.
+    let (all, bare) = (came.count(|sample| sample.has("main.busy")), came.bare());
+    eprintln!(
+        "{bare} of {all} samples of work without their label, {with_first} with the first process; {unknown} of programs that were not known"
+    );
     assert!(all > 1000 && bare * 1000 <= all, "{bare} of {all}: {log}");
+    assert!(with_first <= unknown + all / 1000, "{with_first}, and {unknown} were counted: {log}");
     std::fs::remove_dir_all(folder).unwrap();
 }
 

@@ -4,6 +4,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::process::Command;
 
 use profiler_sidecar::drain::Event;
+use profiler_sidecar_ebpf::Executable;
 
 use crate::programs::Talk;
 use crate::recorder::Recorder;
@@ -28,7 +29,9 @@ fn a_process_is_told_of_from_fork_to_exit() {
     let [fork, Event::Exec { started, .. }, exit] = of_it[..] else { panic!("{of_it:?}") };
     assert_eq!([fork, exit], [&Event::Fork { pid: own, child: pid }, &Event::Exit { pid }]);
     let file = std::fs::metadata("/bin/true").unwrap();
-    assert_eq!((started.executable.inode, started.executable.size), (file.ino(), file.len()));
+    let changed = (file.ctime() * 1_000_000_000 + file.ctime_nsec()).cast_unsigned();
+    let Executable { inode, size, changed_nanos, .. } = started.executable;
+    assert_eq!((inode, size, changed_nanos), (file.ino(), file.len(), changed));
 }
 
 #[test]

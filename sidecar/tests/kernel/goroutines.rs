@@ -8,7 +8,6 @@ use std::process::Command;
 use std::sync::Arc;
 
 use profiler_sidecar::bpf::{Go, Knowledge, Started};
-use profiler_sidecar::drain::Event;
 use profiler_sidecar::sample::{End, Labels, Sample};
 use profiler_sidecar::{elf, go};
 use profiler_sidecar_ebpf::{FRAMES, KEY, TARGET_WORDS, TargetFlag, VALUE};
@@ -161,43 +160,48 @@ fn samples_of_every_version_carry_goroutine_and_labels() {
     }
 }
 
-/// Check that of a program that ran before others have goroutines and labels from the first sample on, whoever tells of them; that the same program in another file is not taken for
-/// it; and that nothing is kept of who has ended.
+/// Check that of a program that ran before others have goroutines and labels from their first instruction on, whoever tells of them; that the same program in another file is not
+/// taken for it, nor the same file once it was changed; and that nothing is kept of who has ended.
 #[test]
 fn a_program_that_ran_before_is_known_from_the_first_sample_on() {
     let Some((mut recorder, path)) = Recorder::usual_with(|| labelled("go1.26.8", Form::Normal)) else { return };
-    let other = path.with_extension("copy");
-    // By a process of its own: what this one has open for writing cannot be run.
-    assert!(Command::new("cp").arg(&path).arg(&other).status().unwrap().success());
+    // Files of these tests' own: others start theirs meanwhile.
+    let [path, other] = ["known", "other"].map(|name| {
+        let copy = path.with_extension(name);
+        // By a process of its own: what this one has open for writing cannot be run.
+        assert!(Command::new("cp").arg(&path).arg(&copy).status().unwrap().success());
+        copy
+    });
     let command = |path: &Path| {
         let mut command = Command::new(path);
         command.args(["2", "2", "300"]);
         command
     };
+    let is_unknown = |seen: &Seen| seen.at_work().iter().all(|sample| !sample.is_known && sample.goroutine.is_none());
     let first = watch(&mut recorder, command(&path), &path, 2, |recorder, pid| {
-        let started = recorder.events.iter().find_map(|event| match event {
-            Event::Exec { pid: of, started } if *of == pid => Some(*started),
-            _ => None,
-        });
-        recorder.sampler.tell_program(pid, started.unwrap(), &offsets(&path));
-        // It is no exec of another process, and not of an earlier program.
-        recorder.sampler.tell_program(pid, Started { program: 2, ..started.unwrap() }, &Go::default());
+        let (started, go) = (recorder.started(pid), offsets(&path));
+        recorder.sampler.tell_program(pid, started, Some(&go));
+        // It is not what this process started, nor what that one started at another time.
+        recorder.sampler.tell_program(std::process::id(), started, Some(&Go::default()));
+        recorder.sampler.tell_program(pid, Started { program: 2, ..started }, None);
+        assert!(recorder.sampler.has_left(pid, Started { program: 2, ..started }));
+        assert!(!recorder.sampler.has_left(pid, started));
     });
-    assert!(first.at_work().iter().all(|sample| !sample.is_told && sample.goroutine.is_none()));
-    let mut kept = (false, true);
-    let second = watch(&mut recorder, command(&path), &path, 2, |_, pid| kept.0 = is_kept(pid));
+    assert!(is_unknown(&first));
+    let mut was_kept = false;
+    let second = watch(&mut recorder, command(&path), &path, 2, |_, pid| was_kept = is_kept(pid));
     assert_labelled(&second, 2);
-    let of_user = || second.samples.iter().filter(|sample| !sample.in_kernel);
-    // In the parent's memory it is not that program yet.
-    let began = of_user().position(|sample| sample.is_told).unwrap();
-    assert!(of_user().skip(began).all(|sample| sample.is_told));
-    let last = second.samples.last().unwrap().pid;
-    kept.1 = is_kept(last);
-    assert_eq!(kept, (true, false), "while it runs, and afterwards");
-    let third = watch(&mut recorder, command(&other), &path, 2, |_, _| {});
-    assert!(third.at_work().iter().all(|sample| !sample.is_told && sample.goroutine.is_none()));
-    assert_eq!(recorder.stop().no_goroutine, 0);
-    std::fs::remove_file(other).unwrap();
+    let pid = second.samples[0].pid;
+    let number = recorder.started(pid).program;
+    let of_it = second.samples.iter().filter(|sample| sample.program == number && !sample.user.is_empty());
+    let unknown = of_it.filter(|sample| !sample.is_known).count();
+    assert_eq!((unknown, was_kept, is_kept(pid)), (0, true, false), "samples; while it runs, and afterwards");
+    assert!(is_unknown(&watch(&mut recorder, command(&other), &other, 2, |_, _| {})));
+    assert!(Command::new("chmod").args(["u+x,g-x"]).arg(&path).status().unwrap().success());
+    assert!(is_unknown(&watch(&mut recorder, command(&path), &path, 2, |_, _| {})));
+    // While it sets up its thread pointer, Go has a number there for a moment that is no `g` (`rt0_go`).
+    assert!(recorder.stop().no_goroutine <= 2);
+    [path, other].iter().for_each(|file| std::fs::remove_file(file).unwrap());
 }
 
 /// Whether a kernel side has an entry of its own for this process.

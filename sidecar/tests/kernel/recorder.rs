@@ -4,7 +4,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use profiler_sidecar::bpf::{Counters, Options, Sampler};
+use profiler_sidecar::bpf::{Counters, Options, Sampler, Started};
 use profiler_sidecar::drain::{self, Event};
 use profiler_sidecar::sample::Sample;
 
@@ -110,6 +110,15 @@ impl Recorder {
     /// Drains until the process has ended: those of its own code are all there then.
     pub(crate) fn until_exit(&mut self, pid: u32) {
         self.until("the end of the process", |all| all.events.contains(&Event::Exit { pid }));
+    }
+
+    /// What a process started last.
+    pub(crate) fn started(&self, pid: u32) -> Started {
+        let started = self.events.iter().rev().find_map(|event| match event {
+            Event::Exec { pid: of, started } if *of == pid => Some(*started),
+            _ => None,
+        });
+        started.unwrap()
     }
 
     pub(crate) fn samples_of(&self, pid: u32) -> Vec<&Sample> {
