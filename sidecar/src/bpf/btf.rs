@@ -282,7 +282,7 @@ mod tests {
         let mut settings = [0; SETTINGS];
         fill(&mut settings, &bytes).unwrap();
         assert_eq!([Setting::Offsets, Setting::Executables].map(|which| settings[which as usize]), [1, 1]);
-        for (of, fields) in WANTED {
+        for (of, fields) in WANTED.iter().chain(OF_FILES) {
             for (setting, path) in *fields {
                 let at = settings[*setting as usize];
                 assert!((4..16384).contains(&at), "{of}.{path:?} at {at}");

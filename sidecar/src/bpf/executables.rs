@@ -22,13 +22,13 @@ impl Executables {
         Self { map, programs, known: HashMap::new(), noted: 0 }
     }
 
-    /// Whether a process became yet another program than this, of which nobody has heard here.
+    /// Whether a process has another number than that of this program: it has become yet another one, or there was no more room for its number.
     pub(super) fn has_left(&self, pid: u32, started: Started) -> bool {
         self.programs.get(&pid, 0).is_ok_and(|now| now != started.program)
     }
 
     /// Notes what is known of the program that a process started, if it still runs that: what was read of the process since then is true of that file. `None`: it is no
-    /// Go program, or keeps things nobody knows where. Where there is no more room, the program that was not started for longest makes some.
+    /// Go program, or keeps things nobody knows where. Where there is no more room, the program makes some of which no process was told for longest.
     pub(super) fn note(&mut self, pid: u32, started: Started, go: Option<&Go>) {
         let Started { program, executable } = started;
         if executable == Executable::default() || !self.programs.get(&pid, 0).is_ok_and(|now| now == program) {

@@ -154,7 +154,7 @@ impl Sampler {
         }
     }
 
-    /// Whether the process has become yet another program than this, as will be told.
+    /// Whether the process has another number than that of this program: it has become yet another one, or the kernel side had no more room for its number.
     #[must_use]
     pub fn has_left(&self, pid: u32, started: Started) -> bool {
         self.executables.as_ref().is_some_and(|executables| executables.has_left(pid, started))

@@ -220,6 +220,27 @@ mod tests {
         assert_eq!((said.pids, said.include, said.rate_hz), (vec![7, 8], vec!["a".to_owned()], Some(19)));
     }
 
+    /// Check that a process is named by itself or as `record` has it, once.
+    #[test]
+    fn a_process_is_named_in_either_way() {
+        let asked = |line: &[&str]| {
+            let said = Arguments::try_parse_from(["profiler-sidecar"].iter().chain(line)).ok()?;
+            Some(match said.command {
+                Command::Heap(asked) => asked.which.pid(),
+                Command::Goroutines(asked) => asked.which.pid(),
+                Command::Contention(asked) => asked.which.pid(),
+                Command::Top(asked) => asked.which.pid(),
+                _ => panic!("{line:?}"),
+            })
+        };
+        for command in ["heap", "goroutines", "contention", "top"] {
+            let named = [&["7"][..], &["-p", "7"], &["--pid=7"]].map(|which| asked(&[&[command], which].concat()));
+            assert_eq!(named, [Some(7); 3], "{command}");
+            let refused = [&[][..], &["7", "-p", "7"], &["-p", "0"]].map(|which| asked(&[&[command], which].concat()));
+            assert_eq!(refused, [None; 3], "{command}");
+        }
+    }
+
     /// Check that all that follows `-c` is the command's, and that exactly one subject is asked for.
     #[test]
     fn a_command_takes_all_that_follows() {

@@ -19,7 +19,7 @@ pub(crate) struct Which {
 }
 
 impl Which {
-    pub(super) fn pid(self) -> u32 {
+    pub(crate) fn pid(self) -> u32 {
         // One of them is there, by the group.
         self.pid.or(self.named).unwrap_or_default()
     }

@@ -295,11 +295,11 @@ impl Desk {
     }
 
     /// It was told without all that may be known of it later: it is to be told again.
-    pub(super) fn lacks(&mut self, target: Arc<Target>) {
-        self.told.lacks(target);
+    pub(super) fn lacks(&mut self, target: Arc<Target>, started: Option<Started>) {
+        self.told.lacks(target, started);
     }
 
-    /// Which program a process started, if the kernel side may not know it.
+    /// Which program a process started, once.
     pub(super) fn started(&mut self, pid: u32) -> Option<Started> {
         self.told.started(pid)
     }

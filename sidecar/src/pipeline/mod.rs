@@ -319,8 +319,10 @@ impl Pipeline {
         }
         for target in found {
             let started = self.desk.started(target.process.pid());
-            if !tell(sampler, &mut self.goroutines, &target, started) {
-                self.desk.lacks(target);
+            match tell(sampler, &mut self.goroutines, &target, started) {
+                Outcome::Told => {}
+                Outcome::HasLeft => self.desk.lacks(target, None),
+                Outcome::Later => self.desk.lacks(target, started),
             }
         }
     }
@@ -378,16 +380,26 @@ pub fn discovery(options: Options) -> discover::Options {
 /// Of whom no samples are wanted.
 const LEFT_OUT: Knowledge = Knowledge { is_excluded: true, go: None, context_offset: None };
 
-/// Tells of one process, which started that program, if it was seen; `false`: not all, it is to be told again.
-fn tell(sampler: &mut Sampler, goroutines: &mut Goroutines, target: &Target, started: Option<Started>) -> bool {
+/// What became of a telling.
+enum Outcome {
+    Told,
+    /// It has another number than that of the program that it started, and was not told: if it has become another program, what is known is of the one before. It is told
+    /// again, whatever its number is by then, for numbers change also where there is no more room for them.
+    HasLeft,
+    /// Its program gave no answer yet.
+    Later,
+}
+
+/// Tells of one process, which started that program, if it was seen.
+fn tell(sampler: &mut Sampler, goroutines: &mut Goroutines, target: &Target, started: Option<Started>) -> Outcome {
     let pid = target.process.pid();
-    // The next program is known by its file, or not at all: what is known here is of the one before.
-    if started.is_some_and(|started| sampler.has_left(pid, started)) {
-        return false;
-    }
     let is_profiled = target.profiled.is_ok();
     // Of what is left out there are no samples that need them.
     let place = if is_profiled { goroutines.of(target) } else { Place::Nowhere };
+    // Behind what may have to wait for an answer.
+    if started.is_some_and(|started| sampler.has_left(pid, started)) {
+        return Outcome::HasLeft;
+    }
     let go = match place {
         Place::At(go) => Some(go),
         Place::Nowhere | Place::Unread | Place::Later => None,
@@ -409,5 +421,5 @@ fn tell(sampler: &mut Sampler, goroutines: &mut Goroutines, target: &Target, sta
     {
         sampler.tell_program(pid, started, go.as_ref());
     }
-    place != Place::Later
+    if place == Place::Later { Outcome::Later } else { Outcome::Told }
 }

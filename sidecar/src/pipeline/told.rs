@@ -64,8 +64,11 @@ impl Told {
         }
     }
 
-    /// It was told, but not all of it: it is told again behind the next look at all processes, if it is still what it was.
-    pub(super) fn lacks(&mut self, target: Arc<Target>) {
+    /// It was told, but not all of it: it is told again behind the next look at all processes, if it is still what it was, and with the program that it started.
+    pub(super) fn lacks(&mut self, target: Arc<Target>, started: Option<Started>) {
+        if let Some(started) = started {
+            self.started.insert(target.process.pid(), started);
+        }
         self.incomplete.push(target);
     }
 
@@ -168,13 +171,13 @@ mod tests {
         told.find(&first);
         let found = |told: &mut Told| told.found().iter().map(|target| target.process).collect::<Vec<_>>();
         assert_eq!(found(&mut told), [first.process]);
-        told.lacks(Arc::clone(&first));
+        told.lacks(Arc::clone(&first), None);
         assert_eq!(found(&mut told), []);
         told.looked_around();
         assert_eq!(found(&mut told), [first.process]);
         told.looked_around();
         assert_eq!(found(&mut told), []);
-        told.lacks(first);
+        told.lacks(first, None);
         told.find(&second);
         told.looked_around();
         assert_eq!(found(&mut told), [second.process]);

@@ -102,7 +102,8 @@ impl Output {
     /// # Errors
     /// If the name says no form that can be written.
     pub fn of(path: PathBuf) -> Result<Self, String> {
-        let why = "the name does not say which form the file is to have; end it in .pb.gz, .pb, .folded or .svg";
+        let why =
+            "the name does not say which form the file is to have; end it in .pb.gz or .pprof, .pb, .folded or .svg";
         let form = Form::of(&path).ok_or_else(|| why.to_owned())?;
         Ok(Self { path, form })
     }

@@ -198,9 +198,25 @@ fn a_program_that_ran_before_is_known_from_the_first_sample_on() {
     let unknown = of_it.filter(|sample| !sample.is_known).count();
     assert_eq!((unknown, was_kept, is_kept(pid)), (0, true, false), "samples; while it runs, and afterwards");
     assert!(is_unknown(&watch(&mut recorder, command(&other), &other, 2, |_, _| {})));
+    assert_own_entry_stays(&mut recorder, &path);
     assert!(Command::new("chmod").args(["u+x,g-x"]).arg(&path).status().unwrap().success());
     assert!(is_unknown(&watch(&mut recorder, command(&path), &path, 2, |_, _| {})));
     [path, other].iter().for_each(|file| std::fs::remove_file(file).unwrap());
+}
+
+/// What was told of a process before it became a program that is known is taken back without what the kernel side has put there since.
+fn assert_own_entry_stays(recorder: &mut Recorder, path: &Path) {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "echo before; read line; exec \"$0\" 1 1 1"]).arg(path);
+    let mut shell = Talk::start(shell);
+    let pid = shell.pid();
+    assert_eq!(recorder.line(&shell), "before");
+    recorder.sampler.tell(pid, &Knowledge::default()).unwrap();
+    assert!(!is_kept(pid));
+    shell.go();
+    while recorder.line(&shell) != "ready" {}
+    recorder.sampler.forget(pid);
+    assert!(is_kept(pid));
 }
 
 /// Whether a kernel side has an entry of its own for this process.
