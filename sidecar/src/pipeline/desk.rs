@@ -141,8 +141,15 @@ impl Desk {
         }
     }
 
-    /// Does what records say, in their order, names their samples, and looks at programs that began, and for births that were not told.
+    /// Does all that is to be done of records.
     pub(super) fn settle(&mut self, now: Instant) {
+        self.happen(now);
+        self.name(now);
+    }
+
+    /// Does what records say, in their order, and looks at programs that began, and for births that were not told. Samples still have no names, which can take long: those of
+    /// programs that began lack their labels until the kernel side is told.
+    pub(super) fn happen(&mut self, now: Instant) {
         let mut begun = BTreeSet::new();
         for event in std::mem::take(&mut self.events) {
             match event {
@@ -155,7 +162,6 @@ impl Desk {
                 }
             }
         }
-        self.name(now);
         let wanted = begun.into_iter().filter(|pid| self.numbers.take(*pid));
         let met: Vec<u32> = wanted.take(self.welcome.room(now)).collect();
         self.welcome.met(met.len());
@@ -247,7 +253,7 @@ impl Desk {
     }
 
     /// Gives those that wait their names, and puts them into their windows.
-    fn name(&mut self, now: Instant) {
+    pub(super) fn name(&mut self, now: Instant) {
         let waiting = std::mem::take(&mut self.waiting);
         if waiting.is_empty() {
             return;

@@ -14,6 +14,7 @@ mod desk;
 mod figures;
 mod follow;
 mod goroutines;
+mod pace;
 mod tap;
 #[cfg(test)]
 mod tests;
@@ -31,6 +32,7 @@ use self::desk::{Desk, Numbers};
 pub use self::figures::Figures;
 pub use self::follow::Family;
 use self::goroutines::{Goroutines, Place};
+use self::pace::Pace;
 pub use self::tap::Tapped;
 use crate::aggregate::Window;
 use crate::allocator;
@@ -48,8 +50,6 @@ use crate::target::Process;
 const SWEEP: Duration = Duration::from_secs(2);
 /// So many processes are looked at in one turn.
 const SWEEP_WORK: usize = 16;
-/// The shortest time from one turn to the next, however often the kernel side calls.
-const REST: Duration = Duration::from_millis(5);
 /// The longest wait, for so long after a program began: it may be over soon, and its first samples want a look at it.
 const BRISK: Duration = Duration::from_millis(50);
 const BRISK_FOR: Duration = Duration::from_millis(500);
@@ -116,7 +116,7 @@ pub struct Pipeline {
     next_sweep: Instant,
     next_processors: Instant,
     next_count: Instant,
-    rests_until: Instant,
+    pace: Pace,
     /// Records were left when the last turn ended.
     is_behind: bool,
     counted: bpf::Counters,
@@ -155,7 +155,7 @@ impl Pipeline {
             next_sweep,
             next_processors: next_sweep,
             next_count: now,
-            rests_until: now,
+            pace: Pace::new(now),
             is_behind: false,
             counted,
             lost,
@@ -187,10 +187,7 @@ impl Pipeline {
         let timeout = if is_brisk { timeout.min(BRISK) } else { timeout };
         match &self.sampler {
             Some(_) if self.is_behind => {}
-            // Each exec calls: a machine that has thousands of them a second does not cost a turn for each.
-            Some(sampler) if sampler.wait(timeout) => {
-                std::thread::sleep(self.rests_until.saturating_duration_since(Instant::now()).min(REST));
-            }
+            Some(sampler) if sampler.wait(timeout) => std::thread::sleep(self.pace.rest(Instant::now())),
             Some(_) => {}
             None => std::thread::sleep(timeout),
         }
@@ -202,7 +199,9 @@ impl Pipeline {
             let settled = self.desk.settled.saturating_sub(settled);
             self.desk.cost += thread_cpu().saturating_sub(begun).saturating_sub(settled);
         }
-        self.desk.settle(now);
+        self.desk.happen(now);
+        self.tell_kernel_side();
+        self.desk.name(now);
         if now >= self.next_sweep && self.desk.sweep(SWEEP_WORK, now) {
             self.next_sweep = now + SWEEP;
         }
@@ -216,7 +215,7 @@ impl Pipeline {
             self.count();
         }
         self.desk.end_taps(now);
-        self.rests_until = Instant::now() + REST;
+        self.pace.ended(Instant::now());
     }
 
     /// Stops the clock and takes what is left: of all that the kernel side sent, nothing is behind the last windows then.

@@ -28,7 +28,7 @@ fn pipeline() -> Pipeline {
         next_sweep: now,
         next_processors: now,
         next_count: now,
-        rests_until: now,
+        pace: Pace::new(now),
         is_behind: false,
         counted,
         lost,

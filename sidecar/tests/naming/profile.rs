@@ -52,7 +52,9 @@ fn a_go_program_is_seen_as_by_its_own_profiler() {
 
 /// What is sampled of a program from its start to its end.
 pub(crate) fn sampled(program: &mut Command) -> (Window, Stats) {
-    let mut sampler = Sampler::load(Options { rate_hz: RATE_HZ, ..Options::default() }).unwrap();
+    // The first samples wait for all names of the program, which takes seconds on a busy machine: those that come meanwhile have room.
+    let mut sampler =
+        Sampler::load(Options { rate_hz: RATE_HZ, ring_bytes: Some(8 << 20), ..Options::default() }).unwrap();
     let mut running = Running::start(program);
     let process = running.process();
     let file = elf::File::open(std::fs::File::open(program.get_program()).unwrap()).unwrap();
