@@ -1,4 +1,7 @@
 //! What the kernel side is told of Go programs by their files (`sidecar-ebpf/programs/src/executable.rs`), so that it knows processes that run them from their first instruction.
+//!
+//! In: what a process started, as the record of its exec says, and what was found out of that program. Out: entries of the map `EXECUTABLES`, of those programs that were told
+//! last. Belongs to the thread that samples.
 
 use std::collections::HashMap;
 

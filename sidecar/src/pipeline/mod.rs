@@ -293,10 +293,9 @@ impl Pipeline {
         self.desk.targets()
     }
 
-    /// What was counted until now, of the kernel side, too.
+    /// What was counted until now; of the kernel side, when it was last asked.
     #[must_use]
-    pub fn figures(&mut self) -> Figures {
-        self.count();
+    pub fn figures(&self) -> Figures {
         Figures { kernel: self.counted, ..self.desk.figures() }
     }
 
@@ -334,8 +333,8 @@ impl Pipeline {
         }
     }
 
-    /// Enters what the kernel side lost since the last time.
-    fn count(&mut self) {
+    /// Asks the kernel side what it counted, and enters what it lost since the last time.
+    pub fn count(&mut self) {
         let Some(now) = self.sampler.as_ref().and_then(|sampler| sampler.counters().ok()) else { return };
         let before = std::mem::replace(&mut self.counted, now);
         let mut lost = Loss::default();

@@ -95,6 +95,8 @@ impl Sampling {
                 "nothing is profiled: no process is there of those that are meant, or none that can be profiled; `profiler-sidecar doctor` says why"
             );
         }
+        // All as of one moment.
+        self.pipeline.count();
         self.handle.publish(targets, self.pipeline.figures(), self.pipeline.stacks_by_process());
     }
 
