@@ -41,6 +41,20 @@ impl Batch {
         (contents.len() <= bytes).then(|| Self { service, files: vec![PprofFile { name, contents: contents.into() }] })
     }
 
+    /// The batch of a message. One that came back from disk may be anybody's: with names of other files than this makes, it is none.
+    ///
+    /// # Errors
+    /// What it is instead.
+    pub(super) fn read(message: Bytes) -> Result<Self, String> {
+        let batch = Self::decode(message).map_err(|error| format!("not a batch of files: {error}"))?;
+        let is_ours = |file: &PprofFile| start_of(&file.name, &batch.service).is_some();
+        if batch.service == cleaned(&batch.service) && batch.files.iter().all(is_ours) {
+            return Ok(batch);
+        }
+        Err("a batch of files with names that are not ours: the spool holds what was not written by this crate"
+            .to_owned())
+    }
+
     /// The same with its files compressed, each by itself.
     pub(in crate::export) fn compressed(mut self) -> Self {
         self.files.iter_mut().for_each(|file| file.contents = pprof::compress(&file.contents).into());
@@ -125,6 +139,24 @@ mod tests {
             let time = text[17..25].replace(':', "");
             assert_eq!(stamp(nanos), format!("{}{month:02}{}T{time}Z", &text[12..16], &text[5..7]));
         }
+    }
+
+    /// Check that a batch which names other files than this crate makes, as one that was put into a spool by somebody else may, is none.
+    #[test]
+    fn a_batch_names_files_of_ours_alone() {
+        const NAME: &str = "-cpu-19700101T000000Z-0000abcd.pb.gz";
+        let read = |service: &str, name: String| {
+            let files = vec![PprofFile { name, contents: Bytes::new() }];
+            Batch::read(Batch { service: service.into(), files }.encode_to_vec().into()).is_ok()
+        };
+        assert!(read("shop", format!("shop{NAME}")));
+        for service in ["../shop", "/tmp/shop", ".shop", "a/../../shop"] {
+            assert!(!read(service, format!("{service}{NAME}")), "{service}");
+        }
+        for name in [format!("./../../shop{NAME}"), "/etc/passwd".into(), format!("shop{NAME}/../x"), String::new()] {
+            assert!(!read("shop", name.clone()), "{name}");
+        }
+        assert!(Batch::read(Bytes::from_static(&[0xff])).is_err());
     }
 
     /// Check that a service's files are known by their names, and no other's.

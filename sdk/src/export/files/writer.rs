@@ -8,7 +8,6 @@ use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use prost::Message;
 use tokio::runtime::Handle;
 
 use super::batch::Batch;
@@ -52,11 +51,11 @@ impl Writer {
     /// Writes the batch that `body` holds, once.
     pub(in crate::export) async fn send(&mut self, body: &Body) -> Answer {
         let (folder, message) = (Arc::clone(&self.folder), body.message());
-        let contents = message.clone();
-        let job = move || {
-            let batch = Batch::decode(contents).map_err(|error| error.to_string())?;
-            folder.write(&batch).map(|()| batch.bytes())
+        let batch = match Batch::read(message.clone()) {
+            Ok(batch) => batch,
+            Err(why) => return Answer::Refused { why },
         };
+        let job = move || folder.write(&batch).map(|()| batch.bytes());
         match self.attempt(message, Box::new(job)).await {
             Ok(bytes) => {
                 self.written_bytes += bytes;

@@ -39,6 +39,15 @@ pub(super) fn open(path: &Path) -> io::Result<File> {
     File::open(path)
 }
 
+/// Whether what could not be read will not be the next time either: it is not for us, or the disk has damaged it.
+///
+/// Source: errno(3): `EIO`; `EBADMSG` and `EUCLEAN`, by which file systems say that checksums or structures are wrong.
+pub(super) fn is_lost(error: &io::Error) -> bool {
+    const DAMAGED: [i32; 3] = [5, 74, 117];
+    let is_damaged = error.raw_os_error().is_some_and(|number| DAMAGED.contains(&number));
+    error.kind() == io::ErrorKind::PermissionDenied || cfg!(target_os = "linux") && is_damaged
+}
+
 /// Makes a file that is not there.
 pub(super) fn create(path: &Path) -> io::Result<File> {
     private(OpenOptions::new().write(true).create_new(true)).open(path)

@@ -17,7 +17,7 @@ use std::io::{self, ErrorKind, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use super::files::{self, failed, name_of, number_of};
+use super::files::{self, failed, is_lost, name_of, number_of};
 use super::lock::Lock;
 use super::record::{Header, MAX_HEADER};
 use super::segment::{Kind, PREAMBLE, Reader, recognise};
@@ -99,15 +99,18 @@ impl Folder {
         Ok(Self { path, lock, bounds, segments, ruins, current: None, next: 1, unsynced: Unsynced::default() })
     }
 
-    /// Goes through the headers of all segments, so that every record is known by its number. How many bytes hold none.
+    /// Goes through the headers of all segments, so that every record is known by its number. How many bytes hold none, or cannot be read any more.
     ///
     /// # Errors
-    /// If a segment cannot be read.
+    /// If a segment cannot be read now.
     pub(super) fn survey(&mut self, mut see: impl FnMut(&Header)) -> Result<u64, Error> {
         let mut unreadable = self.ruins.bytes;
         for (&first, segment) in &mut self.segments {
             let path = self.path.join(name_of(first));
-            segment.survey(first, &path, &mut see).map_err(|error| failed("read", &path, error))?;
+            match segment.survey(first, &path, &mut see) {
+                Err(error) if !is_lost(&error) => return Err(failed("read", &path, error)),
+                _ => {}
+            }
             unreadable += segment.bytes.saturating_sub(segment.readable);
             self.next = self.next.max(segment.end).max(first + 1);
         }
@@ -189,13 +192,13 @@ impl Folder {
     /// How far destinations are, as it was saved last; nothing is settled where that cannot be read.
     ///
     /// # Errors
-    /// If there is something that is not a file.
+    /// If there is something that is not a file, or it cannot be read now.
     pub(super) fn cursors(&self) -> Result<Cursors, Error> {
         let path = self.path.join(SETTLED);
         let mut bytes = Vec::new();
         let read = files::open(&path).and_then(|file| file.take(MAX_BYTES as u64).read_to_end(&mut bytes));
         match read {
-            Err(error) if error.kind() != ErrorKind::NotFound => Err(failed("read", &path, error)),
+            Err(error) if error.kind() != ErrorKind::NotFound && !is_lost(&error) => Err(failed("read", &path, error)),
             _ => Ok(Cursors::decode(&bytes).unwrap_or_default()),
         }
     }
@@ -213,7 +216,7 @@ impl Folder {
 /// Whether a file that could not be opened may be there all the same, and open the next time: there are too many open files, or no memory.
 fn says_nothing(error: &io::Error) -> bool {
     // What is no regular file has no code of the system.
-    error.raw_os_error().is_some() && !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied)
+    error.raw_os_error().is_some() && error.kind() != ErrorKind::NotFound && !is_lost(error)
 }
 
 impl Segment {
@@ -240,8 +243,14 @@ fn scan(folder: &Path) -> io::Result<(BTreeMap<u64, Segment>, Ruins)> {
         let first = entry.file_name().to_str().and_then(number_of).filter(|_| metadata.is_file());
         let Some(first) = first else { continue };
         let mut bytes = Vec::with_capacity(PREAMBLE);
-        File::open(entry.path())?.take(PREAMBLE as u64).read_to_end(&mut bytes)?;
-        match recognise(&bytes, first) {
+        let read = File::open(entry.path()).and_then(|file| file.take(PREAMBLE as u64).read_to_end(&mut bytes));
+        let kind = match read {
+            // Nothing of it will ever be read, which is counted with what is in it.
+            Err(error) if is_lost(&error) => Kind::Ours,
+            Err(error) => return Err(error),
+            Ok(_) => recognise(&bytes, first),
+        };
+        match kind {
             Kind::Ours => {
                 let segment = Segment { bytes: metadata.len(), readable: PREAMBLE as u64, end: first };
                 segments.insert(first, segment);

@@ -179,11 +179,20 @@ impl Keeper {
                     (self.lose)(Gone { destination, numbers: number..number + 1, counts, why: Why::Damaged });
                     self.settle(destination, number);
                 }
+                // For all: what memory has, too, is kept by nobody else any more, and lost once memory lets go of it.
                 Found::Missing(numbers) => {
-                    let backlog = self.backlogs.get_mut(destination)?;
-                    backlog.settled.add(numbers.clone());
-                    self.shared.state().figures.missing += numbers.end.saturating_sub(numbers.start);
-                    (self.lose)(Gone { destination, numbers, counts: None, why: Why::Damaged });
+                    for (destination, backlog) in self.backlogs.iter_mut().enumerate() {
+                        let missing = backlog.forget(numbers.clone());
+                        if missing > 0 {
+                            self.shared.state().figures.missing += missing;
+                            (self.lose)(Gone {
+                                destination,
+                                numbers: numbers.clone(),
+                                counts: None,
+                                why: Why::Damaged,
+                            });
+                        }
+                    }
                 }
             }
         }

@@ -6,7 +6,7 @@
 use std::io::{self, ErrorKind};
 use std::ops::Range;
 
-use super::files::{self, failed};
+use super::files::{self, failed, is_lost};
 use super::folder::Folder;
 use super::record::Header;
 use super::segment::{PREAMBLE, Reader};
@@ -42,7 +42,8 @@ impl Position {
 }
 
 impl Folder {
-    /// The next record that is `wanted`, from `position` on, which moves up to it: it is found again as long as it is wanted.
+    /// The next record that is `wanted`, from `position` on, which moves up to it: it is found again as long as it is wanted. What cannot be read
+    /// later either is missing.
     ///
     /// # Errors
     /// If a segment cannot be read now; `position` stays.
@@ -55,7 +56,7 @@ impl Folder {
             let found = self.read_in(first, position, &wanted);
             match found {
                 Ok(Some(found)) => return Ok(Some(found)),
-                Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(error) if error.kind() != ErrorKind::NotFound && !is_lost(&error) => {
                     return Err(failed("read", &self.segment(first), error));
                 }
                 _ => {}

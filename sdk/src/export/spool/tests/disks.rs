@@ -10,9 +10,10 @@ use tokio::runtime::Handle;
 use super::super::backlog::Taker;
 use super::super::folder::{Bounds, Folder};
 use super::super::record::MAX_HEADER;
+use super::super::replay::Found;
 use super::super::settled::Cursors;
 use super::super::{Gone, Pace, Spool};
-use super::{Place, again, open, records, run, until};
+use super::{Place, SMALL, again, open, records, run, until};
 
 const BODY: usize = 10_000;
 const LARGE: Bounds = Bounds { folder: 64 << 20, segment: 4 << 20 };
@@ -195,6 +196,45 @@ fn a_folder_that_is_gone_is_noticed() {
         assert!(folder.save(&Cursors::default()).is_err());
         assert_eq!(fs::read_dir(&path).map_or(0, Iterator::count), 0);
     }
+}
+
+/// Check that a segment that the disk cannot read any more costs what is in it, and no other one: not at a start, and not while it runs.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_segment_that_cannot_be_read_costs_itself() {
+    let whole = |folder: &Folder| {
+        let found = super::read(folder).into_iter();
+        found
+            .map(|found| match found {
+                Found::Whole(header, _) => Ok(header.number),
+                Found::Missing(numbers) => Err(numbers),
+                Found::Damaged(header) => panic!("{header:?}"),
+            })
+            .collect::<Vec<_>>()
+    };
+    if let Some(path) = Place::of_child() {
+        let mut folder = open(&path, SMALL);
+        (0..30).for_each(|n| _ = folder.append(1, &[], &[n; 200]).unwrap());
+        let mut firsts = folder.segments.keys().copied();
+        let (_, second, third) = (firsts.next(), firsts.next().unwrap(), firsts.next().unwrap());
+        // Read from its beginning, it gives EIO, as a disk does.
+        let mut mount = std::process::Command::new("mount");
+        let memory = format!("/proc/{}/mem", std::process::id());
+        assert!(mount.args(["--bind", &memory]).arg(folder.segment(second)).status().unwrap().success());
+        let rest: Vec<_> = (1..second).map(Ok).chain([Err(second..third)]).chain((third..31).map(Ok)).collect();
+        assert_eq!(whole(&folder), rest);
+        drop(folder);
+        let (again, others) = (open(&path, SMALL), rest.into_iter().filter(Result::is_ok).collect::<Vec<_>>());
+        assert_eq!(whole(&again), others);
+        assert_eq!(again.gaps(31), [second..third]);
+        return;
+    }
+    if !may_mount() {
+        return;
+    }
+    let place = Place::new();
+    let script = "exec unshare -m sh -c 'exec \"$@\"' \"$0\" \"$@\";";
+    run(&mut again(script, "disks::a_segment_that_cannot_be_read_costs_itself", &place.0));
 }
 
 /// Check that a segment of which it cannot be known what is lost with it, for there are too many open files, does not go: nothing is

@@ -224,6 +224,24 @@ async fn new_to(path: &Path, bounds: Bounds) -> u64 {
     missing
 }
 
+/// Check that what memory has, too, is taken for kept by nobody once its file is found to be gone, whoever finds it.
+#[tokio::test]
+async fn what_is_gone_is_not_taken_for_kept() {
+    let place = Place::new();
+    let (spool, lost) = spool(&place.0, SMALL);
+    let receipts: Vec<_> = (1..=3).map(|number| append(&spool, 1, number)).collect();
+    until(|| receipts.iter().all(|receipt| receipt.is_kept())).await;
+    std::fs::remove_file(place.0.join(super::super::files::name_of(1))).unwrap();
+    spool.release(0, Arc::clone(&receipts[1]));
+    assert_eq!(replayed(&spool, 0).await, NONE);
+    assert!(!receipts.iter().any(|receipt| receipt.is_kept()));
+    // One of one destination: all else was in memory, and is.
+    assert_eq!((spool.figures().missing, lost.lock().unwrap().len()), (1, 1));
+    spool.release(1, Arc::clone(&receipts[0]));
+    assert_eq!(replayed(&spool, 1).await, NONE);
+    assert_eq!(full(&lost, 1), [1], "memory let go of what nobody else had");
+}
+
 /// Check that the bytes of files that do not even begin as a segment are counted.
 #[tokio::test]
 async fn what_is_no_segment_is_counted() {
