@@ -128,13 +128,18 @@ impl Loaded {
 
     /// Bytes that is kept of addresses, for the next time.
     pub(super) fn kept(&self) -> usize {
-        self.known.borrow().capacity() * size_of::<(u64, Known)>() + self.named.borrow().bytes()
+        let own = self.known.borrow().capacity() * size_of::<(u64, Known)>() + self.named.borrow().bytes();
+        // What several have is of each a part.
+        let shared = |program: &Arc<Program>| program.kept() / Arc::strong_count(program).max(1);
+        own + shared(&self.program) + self.modules.borrow().iter().map(|module| shared(&module.program)).sum::<usize>()
     }
 
     /// Keeps nothing of them: all are looked up again.
     pub(super) fn forget(&self) {
         self.known.take();
         self.named.take();
+        self.program.forget();
+        self.modules.borrow().iter().for_each(|module| module.program.forget());
     }
 
     fn look_up(&self, pc: u64) -> Known {

@@ -1,18 +1,19 @@
 //! Go code that a program loads while it runs (`-buildmode=plugin`), beside its own: found by what the process has mapped.
 //!
-//! In: a process whose program can load plugins. Out: each [`Module`] once, with its tables and where it lies. Nothing is looked at twice; bounded: [`LOOKED`]
-//! files, [`MODULES`] of Go's. On the thread that captures.
+//! In: a process whose program can load plugins. Out: each [`Module`] once, with its tables, of which each file has its own once, and where it lies. Nothing that was opened is
+//! looked at twice; bounded: [`LOOKED`] files, [`MODULES`] of Go's, [`REFUSED`] that cannot be opened. On the thread that captures.
 //!
 //! Source: runtime/plugin.go (`plugin_lastmoduleinit`); a plugin has a table of functions of its own, and its return addresses are in stacks like any other.
 
+use std::fs::File;
 use std::ops::Range;
 use std::sync::Arc;
 
-use profiler_proto::hash::Set;
+use profiler_proto::hash::{Map, Set};
 
 use crate::elf;
 use crate::go::Program;
-use crate::target::{Fault, Files, Mapping, Process};
+use crate::target::{Device, Fault, Mapping, Process};
 
 use super::source::{Code, bias};
 
@@ -20,6 +21,8 @@ use super::source::{Code, bias};
 const LOOKED: usize = 1024;
 /// Most plugins.
 const MODULES: usize = 64;
+/// Most that cannot be opened at one look: they may be the next time.
+const REFUSED: usize = 64;
 
 /// A plugin in a process.
 #[derive(Debug)]
@@ -33,6 +36,15 @@ pub(super) struct Module {
 }
 
 impl Module {
+    /// A program, if its code is what is mapped there.
+    fn of(program: Arc<Program>, mapping: &Mapping) -> Option<Self> {
+        let text = program.text().start;
+        let at = program.elf().offset_of(text)?;
+        let bias = bias(&(mapping.start..mapping.end), mapping.offset, at, text)?;
+        let (Mapping { start, end, offset, .. }, path) = (mapping, mapping.path().0.to_owned());
+        Some(Self { program, bias, code: Code { start: *start, end: *end, offset: *offset, path } })
+    }
+
     /// Addresses of its functions in the process, as far as its code is mapped.
     pub(super) fn text(&self) -> Range<u64> {
         let (text, Code { start, end, .. }) = (self.program.text(), &self.code);
@@ -46,6 +58,8 @@ impl Module {
 pub(super) struct Modules {
     seen: Set<(u64, u64, u64)>,
     found: usize,
+    /// By their files.
+    programs: Map<(Device, u64), Arc<Program>>,
 }
 
 impl Modules {
@@ -57,28 +71,34 @@ impl Modules {
         let mappings = process.mappings()?;
         let code = mappings.list().iter().filter(|mapping| mapping.executable && mapping.is_file());
         let others = code.filter(|mapping| mapping.path().0 != own.path);
-        let mut new = Vec::new();
+        let (mut new, mut refused) = (Vec::new(), 0);
         for mapping in others {
-            if self.seen.len() >= LOOKED || self.found >= MODULES {
+            if self.seen.len() >= LOOKED || self.found >= MODULES || refused >= REFUSED {
                 break;
             }
-            if self.seen.insert((mapping.start, mapping.end, mapping.offset)) {
-                let module = module(&process.files()?, mapping);
-                self.found += usize::from(module.is_some());
-                new.extend(module);
+            let place = (mapping.start, mapping.end, mapping.offset);
+            if self.seen.contains(&place) {
+                continue;
             }
+            let Ok(file) = process.files()?.mapped(mapping) else {
+                refused += 1;
+                continue;
+            };
+            self.seen.insert(place);
+            let known = self.programs.get(&(mapping.device, mapping.inode)).cloned();
+            let Some(module) = known.or_else(|| open(file)).and_then(|program| Module::of(program, mapping)) else {
+                continue;
+            };
+            self.found += 1;
+            self.programs.insert((mapping.device, mapping.inode), Arc::clone(&module.program));
+            new.push(module);
         }
         Ok(new)
     }
 }
 
-/// The Go code of a mapping; none of other files.
-fn module(files: &Files, mapping: &Mapping) -> Option<Module> {
-    let elf = Arc::new(elf::File::open(files.mapped(mapping).ok()?).ok()?);
-    let program = Program::open(elf).ok()??;
-    let text = program.text().start;
-    let at = program.elf().offset_of(text)?;
-    let bias = bias(&(mapping.start..mapping.end), mapping.offset, at, text)?;
-    let (Mapping { start, end, offset, .. }, path) = (mapping, mapping.path().0.to_owned());
-    Some(Module { program: Arc::new(program), bias, code: Code { start: *start, end: *end, offset: *offset, path } })
+/// The Go code of a file; none of others.
+fn open(file: File) -> Option<Arc<Program>> {
+    let elf = Arc::new(elf::File::open(file).ok()?);
+    Program::open(elf).ok()?.map(Arc::new)
 }

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::elf::{self, Machine};
-use crate::go::{BuildInfo, Version};
+use crate::go::{BuildInfo, FUNCTIONS, Version};
 use crate::target::Identity;
 
 /// Most programs that are remembered.
@@ -91,7 +91,7 @@ const OURS: Machine = if cfg!(target_arch = "aarch64") { Machine::Aarch64 } else
 fn go_version(elf: &elf::File) -> Option<String> {
     match BuildInfo::read(elf) {
         Ok(Some(info)) => Some(info.version.text),
-        _ => elf.section(".gopclntab").map(|_| Version::default().text),
+        _ => FUNCTIONS.into_iter().find_map(|name| elf.section(name)).map(|_| Version::default().text),
     }
 }
 

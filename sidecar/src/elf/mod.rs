@@ -103,6 +103,11 @@ impl File {
         self.pages.len()
     }
 
+    /// What a walk through a table may still read, from now on.
+    pub(crate) fn walk(&self) -> Walk<'_> {
+        Walk { file: self, until: self.pages.loads().saturating_add(WALK) }
+    }
+
     /// All program headers, in the order of the file.
     #[must_use]
     pub fn segments(&self) -> &[Segment] {
@@ -212,6 +217,22 @@ impl File {
     /// Segments that are loaded (`PT_LOAD`).
     pub fn loaded(&self) -> impl Iterator<Item = &Segment> {
         self.segments.iter().filter(|segment| segment.kind == Segment::LOAD)
+    }
+}
+
+/// Most pages that one walk through a table reads, of which each entry may lie on another one: half a gigabyte, a third of a second.
+const WALK: u64 = 1 << 16;
+
+/// A walk through a table, entry by entry.
+pub(crate) struct Walk<'f> {
+    file: &'f File,
+    until: u64,
+}
+
+impl Walk<'_> {
+    /// Whether it may go on.
+    pub(crate) fn goes_on(&self) -> bool {
+        self.file.pages.loads() < self.until
     }
 }
 

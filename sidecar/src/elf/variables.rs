@@ -14,12 +14,13 @@ impl File {
         let Ok(Some((table, names))) = Table::of(self) else { return found };
         // A longer name is none of them.
         let most = wanted.iter().map(|name| name.len() + 1).max().unwrap_or(0);
+        let walk = self.walk();
         let name = |at: u32| {
             let rest = names.size.checked_sub(u64::from(at))?;
             self.text_at(names.offset.checked_add(u64::from(at))?, rest.min(most as u64) as usize)
         };
         let each = |entry: &Record<ENTRY>, _| {
-            let name = if is_variable(entry) { name(entry.u32::<0>()) } else { None };
+            let name = if is_variable(entry) && walk.goes_on() { name(entry.u32::<0>()) } else { None };
             for (found, _) in found.iter_mut().zip(wanted).filter(|(_, wanted)| name.as_deref() == Some(wanted)) {
                 found.get_or_insert(entry.u64::<8>());
             }

@@ -34,6 +34,15 @@ impl Frames {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).known(&at)
     }
 
+    /// Bytes that are kept, about.
+    pub(super) fn bytes(&self) -> usize {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).bytes()
+    }
+
+    pub(super) fn forget(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).forget();
+    }
+
     pub(super) fn keep(&self, at: u64, frames: &Found) {
         let names = |frame: &Frame| size_of::<Frame>() + frame.function.len() + frame.file.len();
         let cost = ENTRY + frames.iter().map(names).sum::<usize>();
@@ -52,6 +61,15 @@ impl Default for Names {
 }
 
 impl Names {
+    /// Bytes that are kept, about.
+    pub(super) fn bytes(&self) -> usize {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).bytes()
+    }
+
+    pub(super) fn forget(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).forget();
+    }
+
     /// The text at `offset`; empty where there is none.
     pub(super) fn text(&self, offset: Option<u64>, elf: &elf::File) -> Arc<str> {
         let Some(offset) = offset else { return Arc::default() };
@@ -72,11 +90,21 @@ struct Generations<K, V> {
     /// What the younger one costs, and may cost.
     cost: usize,
     most: usize,
+    /// What the older one cost when it became that.
+    cost_of_old: usize,
 }
 
 impl<K: Hash + Eq + Copy, V: Clone> Generations<K, V> {
     fn new(most: usize) -> Self {
-        Self { young: HashMap::new(), old: HashMap::new(), cost: 0, most }
+        Self { young: HashMap::new(), old: HashMap::new(), cost: 0, most, cost_of_old: 0 }
+    }
+
+    fn bytes(&self) -> usize {
+        self.cost + self.cost_of_old
+    }
+
+    fn forget(&mut self) {
+        *self = Self::new(self.most);
     }
 
     fn known(&mut self, key: &K) -> Option<V> {
@@ -91,7 +119,7 @@ impl<K: Hash + Eq + Copy, V: Clone> Generations<K, V> {
     fn keep(&mut self, key: K, value: V, cost: usize) {
         if self.cost + cost > self.most {
             self.old = std::mem::take(&mut self.young);
-            self.cost = 0;
+            self.cost_of_old = std::mem::take(&mut self.cost);
         }
         if self.young.insert(key, (value, cost)).is_none() {
             self.cost += cost;
@@ -114,5 +142,8 @@ mod tests {
         }
         assert_eq!(kept.known(&1), None);
         assert_eq!(kept.known(&999), Some("other"));
+        assert!((100..=200).contains(&kept.bytes()), "{kept:?}");
+        kept.forget();
+        assert_eq!((kept.known(&0), kept.bytes()), (None, 0));
     }
 }

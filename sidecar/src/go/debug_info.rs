@@ -40,10 +40,11 @@ pub fn variables(elf: &File, wanted: &[&str]) -> Vec<Option<u64>> {
 /// Fills in what is found; `None` where that ended before its time.
 fn search(elf: &File, wanted: &[&str], found: &mut [Option<u64>]) -> Option<()> {
     let mut units = section(elf, ".debug_info")?.take(UNPACKED);
+    let mut left = UNPACKED;
     for _ in 0..TRIES {
         let unit = likely(&mut units)?;
         // What is written in assembly is a unit of its own, of the same name and without variables.
-        _ = of_runtime(elf, &unit, wanted, found);
+        _ = of_runtime(elf, &unit, wanted, (found, &mut left));
         if found.iter().any(Option::is_some) {
             return Some(());
         }
@@ -80,9 +81,9 @@ fn likely(units: &mut impl Read) -> Option<Vec<u8>> {
 }
 
 /// Goes through a unit; `None` where it is another one's, or not what it must be.
-fn of_runtime(elf: &File, unit: &[u8], wanted: &[&str], found: &mut [Option<u64>]) -> Option<()> {
+fn of_runtime(elf: &File, unit: &[u8], wanted: &[&str], (found, left): (&mut [Option<u64>], &mut u64)) -> Option<()> {
     let header = DebugInfo::new(unit, LittleEndian).units().next().ok()??;
-    let table = abbreviations(elf, header.debug_abbrev_offset().0 as u64)?;
+    let table = abbreviations(elf, header.debug_abbrev_offset().0 as u64, left)?;
     let table = DebugAbbrev::new(&table, LittleEndian).abbreviations(gimli::DebugAbbrevOffset(0)).ok()?;
     let mut entries = header.entries_raw(&table, None).ok()?;
     let mut steps = 0;
@@ -124,10 +125,11 @@ fn address_of(location: &[u8]) -> Option<u64> {
     address.try_into().ok().map(u64::from_le_bytes)
 }
 
-/// The table of abbreviations from `offset` on: it says itself where it ends.
-fn abbreviations(elf: &File, offset: u64) -> Option<Vec<u8>> {
+/// The table of abbreviations from `offset` on: it says itself where it ends. `left`: what may still be unpacked on the way to tables of this file.
+fn abbreviations(elf: &File, offset: u64, left: &mut u64) -> Option<Vec<u8>> {
+    *left = left.checked_sub(offset)?;
     let mut section = section(elf, ".debug_abbrev")?;
-    let passed = io::copy(&mut section.by_ref().take(offset.min(UNPACKED)), &mut io::sink()).ok()?;
+    let passed = io::copy(&mut section.by_ref().take(offset), &mut io::sink()).ok()?;
     let mut table = Vec::new();
     section.take(ABBREVIATIONS).read_to_end(&mut table).ok()?;
     (passed == offset).then_some(table)

@@ -12,7 +12,8 @@ impl Table {
     pub(super) fn find_all(&self, wanted: &[&str]) -> Vec<Option<u64>> {
         let offsets = self.offsets_of(wanted);
         let mut found = vec![None; wanted.len()];
-        for number in 0..self.header.functions {
+        let walk = self.elf.walk();
+        for number in (0..self.header.functions).take_while(|_| walk.goes_on()) {
             let Some(at) = self.word(self.header.lines, 2 * u64::from(number) + 1) else { break };
             let Some(name) = self.word(self.header.lines.saturating_add(u64::from(at)), 1) else { continue };
             for (found, offset) in found.iter_mut().zip(&offsets) {

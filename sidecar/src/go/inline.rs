@@ -50,7 +50,7 @@ pub(super) fn frames(program: &Program, pc: u64) -> (Vec<Frame>, u32) {
             Some(call) => (call.name, call.start_line.max(0) as u32, call.func_id),
             None => (function.name, function.start_line, function.func_id),
         };
-        let role = program.roles.role(func_id);
+        let role = program.role(func_id);
         let name = program.name(name);
         text += name.len() + file.len();
         frames.push(Frame { function: name, file, line, start_line, role });

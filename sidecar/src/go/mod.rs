@@ -32,6 +32,7 @@ pub use version::Version;
 
 use crate::elf::{self, Fault, Why};
 use cache::{Frames as FrameCache, Names};
+pub(crate) use pclntab::FUNCTIONS;
 use pclntab::Table;
 
 /// The functions that an address stands for, innermost inlined call first; none for an address that is not in Go's text.
@@ -104,7 +105,8 @@ pub struct Program {
     elf: Arc<elf::File>,
     build: BuildInfo,
     table: Table,
-    roles: role::Ids,
+    /// `None`: its version is unknown, and so is what its numbers stand for.
+    roles: Option<role::Ids>,
     frames: FrameCache,
     names: Names,
     damaged: AtomicU64,
@@ -196,7 +198,7 @@ impl Program {
             func_id: function.func_id,
             flags: function.flags,
             start_line: function.start_line,
-            role: self.roles.role(function.func_id),
+            role: self.role(function.func_id),
         })
     }
 
@@ -232,6 +234,21 @@ impl Program {
     #[must_use]
     pub fn damaged(&self) -> u64 {
         self.damaged.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of what was looked up and is kept, about.
+    pub(crate) fn kept(&self) -> usize {
+        self.frames.bytes() + self.names.bytes()
+    }
+
+    /// Keeps nothing of it: all is looked up again.
+    pub(crate) fn forget(&self) {
+        self.frames.forget();
+        self.names.forget();
+    }
+
+    fn role(&self, func_id: u8) -> Role {
+        self.roles.map_or(Role::Normal, |ids| ids.role(func_id))
     }
 
     fn name(&self, at: u32) -> Arc<str> {

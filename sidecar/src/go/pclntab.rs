@@ -18,7 +18,7 @@ const TRIES: usize = 8;
 /// A program's table.
 #[derive(Debug)]
 pub(super) struct Table {
-    elf: Arc<File>,
+    pub(super) elf: Arc<File>,
     pub(super) header: Header,
     /// Where the text begins, from which functions are counted, and where the last function ends.
     text: Range<u64>,
@@ -49,11 +49,13 @@ pub(super) struct Func {
     tables: u64,
 }
 
+/// What the section with the table is called, in programs that lie where they were linked, and in others. Source: cmd/link/internal/ld/pcln.go, data.go.
+pub(crate) const FUNCTIONS: [&str; 2] = [".gopclntab", ".data.rel.ro.gopclntab"];
+
 impl Table {
     /// Finds the table; `None` where there is none.
     pub(super) fn find(elf: &Arc<File>, version: Option<&Version>) -> Result<Option<Self>, Fault> {
-        const SECTIONS: [&str; 2] = [".gopclntab", ".data.rel.ro.gopclntab"];
-        let section = SECTIONS.iter().find_map(|name| elf.section(name)).filter(|section| section.address != 0);
+        let section = FUNCTIONS.iter().find_map(|name| elf.section(name)).filter(|section| section.address != 0);
         if let Some(section) = section {
             return Self::of(elf, Header::read_called_so(elf, section.address)?, version).map(Some);
         }

@@ -43,15 +43,15 @@ pub(super) struct Ids {
 }
 
 impl Ids {
+    /// `None` where the version is not known and the form of the tables is that of several with other numbers: those of one of them stand for other functions in the next.
+    ///
     /// Source: runtime/symtab.go of Go 1.18 to 1.20, internal/abi/symtab.go of 1.21 to 1.27, `FuncID`.
-    pub(super) fn of(version: &Version, form: Form) -> Self {
+    pub(super) fn of(version: &Version, form: Form) -> Option<Self> {
         if form == Form::Go118 || version.is_before(22) {
-            Self { gopanic: 9, panicwrap: 14, sigpanic: 18, wrapper: 21 }
-        } else if version.is_before(25) {
-            Self { gopanic: 10, panicwrap: 15, sigpanic: 19, wrapper: 22 }
-        } else {
-            Self { gopanic: 10, panicwrap: 15, sigpanic: 20, wrapper: 23 }
+            return Some(Self { gopanic: 9, panicwrap: 14, sigpanic: 18, wrapper: 21 });
         }
+        let (sigpanic, wrapper) = if version.is_before(25) { (19, 22) } else { (20, 23) };
+        version.is_known().then_some(Self { gopanic: 10, panicwrap: 15, sigpanic, wrapper })
     }
 
     pub(super) fn role(self, id: u8) -> Role {
@@ -67,6 +67,16 @@ impl Ids {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Check that of programs whose version is not known nothing is guessed: 20 is `sigpanic` in Go 1.25, and `systemstack`, on the stack of much of the runtime, before.
+    #[test]
+    fn numbers_say_nothing_without_the_version() {
+        let role = |text: &str, form, id| Ids::of(&Version::parse(text), form).map(|ids| ids.role(id));
+        assert_eq!(role("go1.25.1", Form::Go120, 20), Some(Role::SignalPanic));
+        assert_eq!(role("go1.24.1", Form::Go120, 20), Some(Role::Normal));
+        assert_eq!(role("unknown", Form::Go120, 20), None);
+        assert_eq!(role("unknown", Form::Go118, 18), Some(Role::SignalPanic));
+    }
 
     #[test]
     fn a_wrapper_is_shown_only_where_it_called_a_panic() {

@@ -1,66 +1,137 @@
-//! How much of large symbol tables is read: programs that come again and again, each with another one, would have the agent do nothing else, and all others that lie on
+//! How much CPU time may go into files of targets: programs that come again and again, each with another one, would have the agent do nothing else, and all others that lie on
 //! their file system be without names meanwhile.
 //!
-//! In: entries of a table that a reading is to look at, and a time. Out: whether it may begin. Shared by the threads that read.
+//! In: what work is to take, or has taken, and a time. Out: whether it may begin, or go on. Shared by the threads that read.
 
 use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-/// Entries that may be looked at one after the other: a second or two of a processor, thirty browsers, two of the largest tables that are read at all.
-const MOST: u64 = 100_000_000;
-/// How many of them are forgotten each second: a twentieth of a processor.
-const EACH_SECOND: u64 = 4_000_000;
-/// What may be looked at whatever there was before: tables of less than half a million functions.
-const SMALL: u64 = 1_000_000;
+use crate::clock::thread_cpu;
 
-/// What was looked at, and since when none of that was forgotten.
+/// A twentieth of a processor.
+pub(super) const SHARE: u32 = 20;
+/// What may be taken whatever there was before: a table of symbols of half a million functions, a thousand addresses.
+const SMALL: Duration = Duration::from_micros(12_500);
+/// The longest that addresses are looked up in one go: by then nobody waits for the answer any more.
+const LONGEST: Duration = Duration::from_millis(500);
+
+/// So much at once, and a twentieth of a processor then.
+#[derive(Debug)]
+pub(super) struct Allowance {
+    most: Duration,
+    /// What is said when something has to wait.
+    told: &'static str,
+    spent: Mutex<Spent>,
+}
+
 #[derive(Debug, Default)]
-pub(super) struct Allowance(Mutex<Spent>);
-
-#[derive(Debug, Clone, Copy, Default)]
 struct Spent {
-    entries: u64,
+    time: Duration,
+    /// When a part of it was forgotten last.
     since: Option<Instant>,
     /// Whether it was said that something has to wait.
     is_told: bool,
 }
 
 impl Allowance {
-    /// Whether so many may be looked at now: then they count as if they were.
-    pub(super) fn takes(&self, entries: u64, now: Instant) -> bool {
-        let mut spent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    /// For tables of symbols: thirty browsers, two of the largest tables that are read at all.
+    pub(super) fn of_symbols() -> Self {
+        let told = "too many large symbol tables in a short time: those files are shown by address until they are read";
+        Self::new(Duration::from_millis(1250), told)
+    }
+
+    /// For addresses: a hundred programs that begin at once.
+    pub(super) fn of_addresses() -> Self {
+        let told = "addresses take too long to look up: those of processes with many new ones are shown without names until it is their turn";
+        Self::new(Duration::from_secs(10), told)
+    }
+
+    fn new(most: Duration, told: &'static str) -> Self {
+        Self { most, told, spent: Mutex::default() }
+    }
+
+    /// Whether so much may be taken now: then it counts as if it were.
+    pub(super) fn takes(&self, cost: Duration, now: Instant) -> bool {
+        let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
         let since = spent.since.replace(now).unwrap_or(now);
-        let forgotten =
-            now.saturating_duration_since(since).as_micros().saturating_mul(u128::from(EACH_SECOND)) / 1_000_000;
-        spent.entries = spent.entries.saturating_sub(u64::try_from(forgotten).unwrap_or(u64::MAX));
-        let takes = entries <= SMALL || spent.entries < MOST;
+        spent.time = spent.time.saturating_sub(now.saturating_duration_since(since) / SHARE);
+        let takes = cost <= SMALL || spent.time < self.most;
         if takes {
-            spent.entries = spent.entries.saturating_add(entries);
+            spent.time = spent.time.saturating_add(cost);
         } else if !std::mem::replace(&mut spent.is_told, true) {
-            tracing::warn!(
-                "too many large symbol tables in a short time: those files are shown by address until they are read"
-            );
+            tracing::warn!("{}", self.told);
         }
         takes
     }
 }
 
+/// What looking up addresses takes of the calling thread, in one go.
+#[derive(Debug)]
+pub(super) struct Stint<'a> {
+    allowance: &'a Allowance,
+    begun: Instant,
+    /// CPU time of the thread when it began.
+    before: Duration,
+    /// What of it is in the allowance.
+    charged: Duration,
+    is_refused: bool,
+}
+
+impl<'a> Stint<'a> {
+    pub(super) fn begin(allowance: &'a Allowance) -> Self {
+        let charged = Duration::ZERO;
+        Self { allowance, begun: Instant::now(), before: thread_cpu(), charged, is_refused: false }
+    }
+
+    /// Whether one more may be looked up.
+    pub(super) fn goes_on(&mut self) -> bool {
+        let step = self.taken().saturating_sub(self.charged);
+        if step > SMALL && !self.is_refused {
+            self.charged += step;
+            self.is_refused = !self.allowance.takes(step, Instant::now());
+        }
+        !self.is_refused && self.begun.elapsed() < LONGEST
+    }
+
+    /// CPU time that it took, where it was more than may be taken now.
+    pub(super) fn excess(&self) -> Option<Duration> {
+        self.is_refused.then(|| self.taken())
+    }
+
+    fn taken(&self) -> Duration {
+        thread_cpu().saturating_sub(self.before)
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     /// Check that the largest tables are read twice, and then one in some ten seconds; and that small ones never wait.
     #[test]
     fn large_tables_wait_and_small_ones_do_not() {
-        const LARGEST: u64 = 12 << 22;
-        let (allowance, begin) = (Allowance::default(), Instant::now());
-        let read = |seconds: u64, entries| allowance.takes(entries, begin + Duration::from_secs(seconds));
+        const LARGEST: Duration = Duration::from_millis(630);
+        let (allowance, begin) = (Allowance::of_symbols(), Instant::now());
+        let read = |seconds: u64, cost| allowance.takes(cost, begin + Duration::from_secs(seconds));
         assert_eq!([0, 0, 0].map(|at| read(at, LARGEST)), [true, true, false]);
-        assert!((0..1000).all(|_| read(1, 1000)));
+        assert!((0..1000).all(|_| read(1, SMALL / 1000)));
         let later: u64 = (2..1002).map(|at| u64::from(read(at, LARGEST))).sum();
         assert!((70..=90).contains(&later), "{later} in a thousand seconds");
         assert!(read(1002, SMALL));
+    }
+
+    /// Check that looking up goes on for as long as there is something left, whoever takes it, and says what it took.
+    #[test]
+    fn a_stint_ends_when_all_is_taken() {
+        let allowance = Allowance::new(3 * SMALL, "");
+        let work = |until: Duration| {
+            let mut stint = Stint::begin(&allowance);
+            while stint.goes_on() && stint.taken() < until {}
+            stint.excess()
+        };
+        assert_eq!(work(SMALL / 2), None);
+        assert!(work(Duration::MAX).is_some_and(|took| took > 3 * SMALL));
+        let took = work(Duration::MAX).unwrap();
+        assert!((SMALL..3 * SMALL).contains(&took), "{took:?}, and {SMALL:?} is what all have");
     }
 }

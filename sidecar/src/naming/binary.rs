@@ -17,7 +17,7 @@ use super::vdso::Frames;
 use crate::clock::thread_cpu;
 use crate::elf::{self, Segment};
 use crate::go::{self, Call, Program, Role};
-use crate::target::Root;
+use crate::target::{Device, Root};
 
 /// Stands for a name that a table of Go does not have, where it has one of a function that is inlined there, or into which it is.
 const UNNAMED: &str = "[unnamed]";
@@ -26,6 +26,9 @@ const UNNAMED: &str = "[unnamed]";
 const MAX_NAME: usize = 2048;
 /// CPU time that C++ names of a file may take beside what is usual: a tenth of what all files of a disk have for one answer.
 const SLOW_NAMES: Patience = Patience::of(Duration::from_millis(100));
+
+/// CPU time for a thousand entries of a table of symbols.
+const ENTRIES: Duration = Duration::from_micros(12);
 
 /// Which file, which state of it, and, where it has no symbol table of its own, in whose root one that was split off is looked for: another container may have
 /// none, or its own.
@@ -51,6 +54,8 @@ pub(super) struct Binary {
     build_ids: Arc<[(BuildId, Box<str>)]>,
     /// How long its C++ names may still be slow to read.
     patience: Mutex<Patience>,
+    /// What is loaded where.
+    segments: Arc<[Segment]>,
     /// Of all files: what reading their symbols may take.
     allowance: Arc<Allowance>,
 }
@@ -82,6 +87,11 @@ impl Identity {
         Ok(Self { device: stat.dev(), inode: stat.ino(), size: stat.size(), modified, root: None })
     }
 
+    /// Where it lies.
+    pub(super) fn device(&self) -> Device {
+        Device { major: rustix::fs::major(self.device), minor: rustix::fs::minor(self.device) }
+    }
+
     /// That of the same file, as a process with this root sees it.
     pub(super) fn in_root(self, root: Option<Root>) -> Self {
         Self { root, ..self }
@@ -104,12 +114,13 @@ impl Binary {
         match elf::File::open(file) {
             Ok(elf) => {
                 let split = split(&elf);
-                Self { split, allowance: Arc::clone(allowance), ..Self::of(elf, hash) }
+                Self { split, ..Self::of(elf, hash, allowance) }
             }
             Err(fault) => {
                 tracing::debug!(%fault, "a mapped file has no names");
                 Self {
                     elf: None,
+                    segments: Arc::default(),
                     go: None,
                     split: None,
                     frames: None,
@@ -122,13 +133,13 @@ impl Binary {
     }
 
     /// The same of the image of the kernel's library.
-    pub(super) fn of_vdso(bytes: Vec<u8>) -> Option<Self> {
+    pub(super) fn of_vdso(bytes: Vec<u8>, allowance: &Arc<Allowance>) -> Option<Self> {
         let library = elf::File::of_bytes(bytes).ok()?;
         let frames = Frames::of(&library);
-        Some(Self { frames, ..Self::of(library, None) })
+        Some(Self { frames, ..Self::of(library, None, allowance) })
     }
 
-    fn of(elf: elf::File, hash: Option<String>) -> Self {
+    fn of(elf: elf::File, hash: Option<String>, allowance: &Arc<Allowance>) -> Self {
         let elf = Arc::new(elf);
         let go = Program::open(Arc::clone(&elf)).unwrap_or_else(|fault| {
             tracing::debug!(%fault, "the tables of a Go program cannot be read");
@@ -136,12 +147,13 @@ impl Binary {
         });
         Self {
             build_ids: build_ids(Some(&elf), hash),
+            segments: elf.loaded().copied().collect(),
             elf: Some(elf),
             go,
             split: None,
             frames: None,
             patience: Mutex::new(SLOW_NAMES),
-            allowance: Arc::default(),
+            allowance: Arc::clone(allowance),
         }
     }
 
@@ -167,8 +179,8 @@ impl Binary {
     }
 
     /// What of it is loaded where.
-    pub(super) fn segments(&self) -> Vec<Segment> {
-        self.elf.iter().flat_map(|elf| elf.loaded()).copied().collect()
+    pub(super) fn segments(&self) -> &Arc<[Segment]> {
+        &self.segments
     }
 
     /// What is at an address of the file's numbering.
@@ -190,8 +202,8 @@ impl Binary {
         let at = address.checked_sub(u64::from(call == Call::Return))?;
         let mut is_put_off = false;
         let mut symbol_in = |file: &elf::File| {
-            let work = file.symbol_work();
-            is_put_off |= work > 0 && !self.allowance.takes(work, Instant::now());
+            let work = ENTRIES.saturating_mul(u32::try_from(file.symbol_work()).unwrap_or(u32::MAX)) / 1000;
+            is_put_off |= !work.is_zero() && !self.allowance.takes(work, Instant::now());
             if is_put_off { None } else { file.symbols()?.find(file, at) }
         };
         let symbol = self.split.as_ref().and_then(&mut symbol_in).or_else(|| symbol_in(elf));

@@ -1,20 +1,24 @@
 //! The binaries that are open, shared by the processes that run them; the one that was not asked for longest goes first.
 //!
 //! In: open files. Out: [`Binary`]s. Bounded in number, each bounded in itself. Belongs to the threads that read ([`super::reader`]): what is
-//! found late is there for the next one; nothing is read or closed under the lock.
+//! found late is there for the next one; nothing is read or closed under the lock. Closing, too, waits for a file system that hangs: a file of another one than the thread's own
+//! is closed by a thread of its own, and none of one that has not come back.
 
 use std::fs::File;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use super::allowance::Allowance;
 use super::binary::{Binary, Identity};
 use crate::elf;
-use crate::target::{Process, Root};
+use crate::target::{Aside, Device, Process, Root};
 
 /// Most binaries that are open at once.
 const MOST: usize = 24;
 /// Most bytes of the symbols of all that are open, but for the one that was asked last: a browser has four megabytes of them.
 const MAX_SYMBOLS: usize = 12 << 20;
+/// How long a file of another file system is waited for to be closed.
+const CLOSING: Duration = Duration::from_millis(100);
 /// Most bytes of a vDSO: it has two pages or so.
 const MAX_VDSO: u64 = 256 << 10;
 
@@ -27,7 +31,21 @@ pub(super) struct Book {
     /// The one that was asked last stands last.
     open: Arc<Mutex<Vec<Open>>>,
     vdso: Arc<OnceLock<Option<Arc<Binary>>>>,
-    allowance: Arc<Allowance>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    symbols: Arc<Allowance>,
+    addresses: Allowance,
+    closing: Aside,
+}
+
+impl Default for Shared {
+    fn default() -> Self {
+        let (symbols, addresses) = (Arc::new(Allowance::of_symbols()), Allowance::of_addresses());
+        Self { symbols, addresses, closing: Aside::new("close", CLOSING) }
+    }
 }
 
 impl Book {
@@ -58,30 +76,63 @@ impl Book {
                 return Ok((identity, known));
             }
         }
-        let binary = Arc::new(Binary::open(file, split, &self.allowance));
+        let binary = Arc::new(Binary::open(file, split, &self.shared.symbols));
         let identity = if binary.is_stripped() { in_root } else { file_alone };
         let mut open = self.held();
-        let oldest = (open.len() >= MOST).then(|| open.remove(0));
+        let oldest = if open.len() >= MOST { self.take_oldest(&mut open, identity.device()) } else { None };
         open.push((identity, Arc::clone(&binary)));
         drop(open);
-        // Closed here, outside of the lock.
-        drop(oldest);
+        self.close(oldest, identity.device());
         Ok((identity, binary))
     }
 
-    /// Closes those that were not asked for longest, as long as symbols take too much memory.
-    pub(super) fn settle(&self) {
+    /// Closes those that were not asked for longest, as long as symbols take too much memory. The thread waits for files of `own`.
+    pub(super) fn settle(&self, own: Device) {
         let mut closed = Vec::new();
         let mut open = self.held();
-        while open.len() > 1 && open.iter().map(|(_, binary)| binary.symbol_bytes()).sum::<usize>() > MAX_SYMBOLS {
-            closed.push(open.remove(0));
+        while open.iter().map(|(_, binary)| binary.symbol_bytes()).sum::<usize>() > MAX_SYMBOLS {
+            let Some(last) = open.pop() else { break };
+            let oldest = self.take_oldest(&mut open, own);
+            open.push(last);
+            let Some(oldest) = oldest else { break };
+            closed.push(oldest);
         }
         drop(open);
+        self.close(closed, own);
+    }
+
+    /// Takes out the first of them whose file system is not waited for: there is one of the thread's own, or one more of each of the others at most.
+    fn take_oldest(&self, open: &mut Vec<Open>, own: Device) -> Option<Open> {
+        let can_be_closed = |device| device == own || !self.shared.closing.is_away(device);
+        let place = open.iter().position(|(identity, _)| can_be_closed(identity.device()))?;
+        Some(open.remove(place))
+    }
+
+    /// Closes files, outside of the lock: here those of the file system that the thread waits for in any case.
+    fn close(&self, closed: impl IntoIterator<Item = Open>, own: Device) {
+        for (identity, binary) in closed {
+            if identity.device() == own {
+                drop(binary);
+            } else {
+                // One that takes longer is closed when its thread comes back.
+                let _closed = self.shared.closing.ask(identity.device(), move || drop(binary));
+            }
+        }
     }
 
     /// The kernel's library in every process. It is read from ours: one of a target is what the target made of it.
     pub(super) fn vdso(&self) -> Option<Arc<Binary>> {
-        self.vdso.get_or_init(|| own_vdso().map(Arc::new)).clone()
+        self.vdso.get_or_init(|| own_vdso(&self.shared.symbols).map(Arc::new)).clone()
+    }
+
+    /// What looking up addresses may take.
+    pub(super) fn addresses(&self) -> &Allowance {
+        &self.shared.addresses
+    }
+
+    /// Threads that close a file and have not come back yet.
+    pub(super) fn closing(&self) -> usize {
+        self.shared.closing.away()
     }
 
     /// How many are open.
@@ -95,12 +146,12 @@ impl Book {
     }
 }
 
-fn own_vdso() -> Option<Binary> {
+fn own_vdso(symbols: &Arc<Allowance>) -> Option<Binary> {
     let own = Process::find(std::process::id()).ok()?;
     let mappings = own.mappings().ok()?;
     let vdso = mappings.list().iter().find(|mapping| mapping.name.as_os_str() == "[vdso]")?;
     let size = usize::try_from((vdso.end - vdso.start).min(MAX_VDSO)).ok()?;
     let mut bytes = vec![0; size];
     own.memory().read_exact(vdso.start, &mut bytes).ok()?;
-    Binary::of_vdso(bytes)
+    Binary::of_vdso(bytes, symbols)
 }

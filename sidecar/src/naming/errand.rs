@@ -5,7 +5,9 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
+use super::allowance::Stint;
 use super::binary::{Binary, Found, Identity};
 use super::book::Book;
 use super::frame::Module;
@@ -31,7 +33,30 @@ pub(super) struct Errand {
     pub(super) asked: Vec<(u64, Call)>,
 }
 
-/// What came of it.
+/// What came of errands to one file system, in one go.
+#[derive(Debug)]
+pub(super) struct Answers {
+    pub(super) answers: Vec<Answer>,
+    /// CPU time that they took, where that was more than may be: the rest was not asked.
+    pub(super) excess: Option<Duration>,
+}
+
+impl Answers {
+    /// Asks one after the other, as long as that may go on. Can wait for the file system.
+    pub(super) fn of(errands: Vec<Errand>, book: &Book) -> Self {
+        let mut stint = Stint::begin(book.addresses());
+        let mut answers = Vec::with_capacity(errands.len());
+        for errand in errands {
+            if !stint.goes_on() {
+                break;
+            }
+            answers.push(errand.run(book, &mut stint));
+        }
+        Self { answers, excess: stint.excess() }
+    }
+}
+
+/// What came of one.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) part: usize,
@@ -46,8 +71,8 @@ impl Errand {
         (is_read && self.mapping.is_file()).then_some(self.mapping.device)
     }
 
-    /// Asks. Can wait for the file.
-    pub(super) fn run(self, book: &Book) -> Answer {
+    /// Asks, as long as that may go on. Can wait for the file.
+    fn run(self, book: &Book, stint: &mut Stint<'_>) -> Answer {
         let Self { process, part, mapping, image, asked } = self;
         let (image, binary) = match image {
             Some(image) if asked.is_empty() => (image, None),
@@ -61,8 +86,7 @@ impl Errand {
             is_put_off |= found.is_put_off;
             (address, call, Spot::of(address, &place, &found))
         };
-        let spots = asked.into_iter().map(spot).collect();
-        book.settle();
+        let spots = asked.into_iter().take_while(|_| stint.goes_on()).map(spot).collect();
         let image = if is_put_off { image.put_off() } else { image };
         Answer { part, spots, image }
     }
@@ -103,9 +127,9 @@ pub(super) fn image(mapping: &Mapping, found: Option<(&Binary, Source)>) -> Imag
         path: path.into(),
         build_ids: found.map(|(binary, _)| Arc::clone(binary.build_ids())).unwrap_or_default(),
     };
-    let segments = found.map(|(binary, _)| binary.segments()).unwrap_or_default();
+    let segments = found.map(|(binary, _)| Arc::clone(binary.segments())).unwrap_or_default();
     let source = found.map_or(Source::Nothing, |(_, source)| source);
-    Image { module: Arc::new(module), name: name.as_ref().into(), segments: segments.into(), source }
+    Image { module: Arc::new(module), name: name.as_ref().into(), segments, source }
 }
 
 fn source(process: Process, mapping: &Mapping, book: &Book) -> Option<(Arc<Binary>, Source)> {

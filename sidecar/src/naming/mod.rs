@@ -41,6 +41,8 @@ pub use kernel::Kernel;
 const MOST: usize = 1024;
 /// Most bytes of names and locations that are kept.
 const MAX_BYTES: usize = 16 << 20;
+/// So many are left where there were more.
+const LEFT_BYTES: usize = MAX_BYTES / 4 * 3;
 /// Most processes that are looked at in a second before they have samples: a machine that makes a thousand a second has no time for more.
 const MAX_PREPARED: u32 = 50;
 /// Most functions of the kernel that are kept as locations.
@@ -217,7 +219,7 @@ impl Namer {
     /// How many files and processes are waited for still.
     #[must_use]
     pub fn away(&self) -> usize {
-        self.reader.away()
+        self.reader.away() + self.reader.book().closing()
     }
 
     fn programs_of(&self, process: target::Process) -> impl Iterator<Item = (&Key, &Process)> {
@@ -243,22 +245,26 @@ impl Namer {
 
     /// Keeps what is kept within its bounds.
     fn make_room(&mut self) {
-        for forget in [Process::forget_stacks, Process::clear] {
-            if self.bytes > MAX_BYTES {
-                self.processes.values_mut().for_each(forget);
-                self.bytes = self.processes.values().map(Process::bytes).sum();
-            }
-        }
-        // Of what is left, mappings, one process can have a hundred thousand: it alone loses them, until they are read the next time.
-        while self.bytes > MAX_BYTES
-            && let Some(largest) = self.processes.values_mut().max_by_key(|known| known.bytes())
-        {
-            let before = largest.bytes();
-            largest.unmap();
-            self.bytes = self.bytes.saturating_sub(before.saturating_sub(largest.bytes()));
-            self.stats.unmapped += 1;
-            if largest.bytes() == before {
-                break;
+        // Who has most loses most, so that one with new addresses without end takes nothing from the others: stacks, which are only found sooner; names; and mappings, of which one
+        // process can have a hundred thousand, until they are read the next time.
+        if self.bytes > MAX_BYTES {
+            while self.bytes > LEFT_BYTES
+                && let Some(largest) = self.processes.values_mut().max_by_key(|known| known.bytes())
+            {
+                let before = largest.bytes();
+                largest.forget_stacks();
+                if largest.bytes() > before / 2 {
+                    largest.clear();
+                }
+                if largest.bytes() > before / 2 {
+                    largest.unmap();
+                    self.stats.unmapped += 1;
+                }
+                let freed = before.saturating_sub(largest.bytes());
+                self.bytes = self.bytes.saturating_sub(freed);
+                if freed == 0 {
+                    break;
+                }
             }
         }
         if self.processes.len() >= MOST

@@ -9,7 +9,8 @@ use std::time::Instant;
 use profiler_proto::hash::{Map, Set};
 
 use super::Stats;
-use super::errand::{Answer, Errand};
+use super::allowance::SHARE;
+use super::errand::{Answer, Answers, Errand};
 use super::reader::Reader;
 use super::space::Space;
 use super::spot::Spot;
@@ -26,6 +27,8 @@ pub(super) struct Process {
     bytes: usize,
     /// Of which every address has a name: none of them becomes another one as long as the spots stay.
     stacks: Stacks,
+    /// Until when nothing is looked up: it took more than its share.
+    rests_until: Option<Instant>,
     /// When it had its last sample, in samples.
     pub(super) used: u64,
     pub(super) stats: Stats,
@@ -34,7 +37,7 @@ pub(super) struct Process {
 impl Process {
     pub(super) fn new(process: target::Process, program: u64) -> Self {
         let (spots, stacks, stats) = (Map::default(), Stacks::default(), Stats::default());
-        Self { space: Space::new(process, program), spots, bytes: 0, stacks, used: 0, stats }
+        Self { space: Space::new(process, program), spots, bytes: 0, stacks, rests_until: None, used: 0, stats }
     }
 
     /// Looks at the mappings again where it is time to.
@@ -113,7 +116,7 @@ impl Process {
     ) {
         let addresses = addresses.into_iter().filter(|address| !self.spots.contains_key(address));
         let unknown: Set<(u64, Call)> = addresses.collect();
-        if unknown.is_empty() {
+        if unknown.is_empty() || self.rests_until.is_some_and(|until| now < until) {
             return;
         }
         let is_mapped = |space: &Space| unknown.iter().all(|(address, call)| space.holds(within(*address, *call)));
@@ -123,12 +126,18 @@ impl Process {
         }
         for (device, errands) in self.errands(&unknown) {
             let answers = match device {
-                None => Some(errands.into_iter().map(|errand| errand.run(reader.book())).collect()),
-                Some(device) => reader.read(device.into(), move |book| -> Vec<Answer> {
-                    errands.into_iter().map(|errand| errand.run(book)).collect()
+                None => Some(Answers::of(errands, reader.book())),
+                Some(device) => reader.read(device.into(), move |book| {
+                    let answers = Answers::of(errands, book);
+                    book.settle(device);
+                    answers
                 }),
             };
-            answers.unwrap_or_default().into_iter().for_each(|answer| self.keep(answer));
+            let Some(Answers { answers, excess }) = answers else { continue };
+            answers.into_iter().for_each(|answer| self.keep(answer));
+            if let Some(took) = excess {
+                self.rests_until = now.checked_add(took.saturating_mul(SHARE));
+            }
         }
     }
 
@@ -161,9 +170,8 @@ impl Process {
     pub(super) fn open_program(&mut self, reader: &mut Reader) {
         let errand = self.space.program().and_then(|part| self.space.errand(part, Vec::new()));
         let Some((device, errand)) = errand.and_then(|errand| Some((errand.device()?, errand))) else { return };
-        if let Some(answer) = reader.read(device.into(), move |book| errand.run(book)) {
-            self.keep(answer);
-        }
+        let answers = reader.read(device.into(), move |book| Answers::of(vec![errand], book));
+        answers.into_iter().flat_map(|answers| answers.answers).for_each(|answer| self.keep(answer));
     }
 
     /// Forgets the stacks, which are only found sooner.

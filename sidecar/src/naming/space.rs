@@ -39,8 +39,9 @@ pub(super) struct Space {
     program: u64,
     /// By address, as the mappings are.
     parts: Vec<Part>,
-    /// Bytes of their names.
+    /// Bytes of their names, and of what is known of their files.
     names: usize,
+    images: usize,
     /// Mappings that are left out, and those that are kept without their name.
     pub(super) left_out: u64,
     first_read_at: Option<Instant>,
@@ -111,6 +112,7 @@ impl Space {
             program,
             parts: Vec::new(),
             names: 0,
+            images: 0,
             left_out: 0,
             first_read_at: None,
             read_at: None,
@@ -197,6 +199,7 @@ impl Space {
         let first = self.parts.first().map_or(0, length);
         let others = self.parts.windows(2).filter(|pair| is_new(pair)).filter_map(|pair| pair.last()).map(length);
         self.names = first + others.sum::<usize>();
+        self.images = self.parts.iter().filter_map(|part| part.image.as_ref()).map(Image::bytes).sum();
         let nameless = mappings.scan().nameless;
         self.left_out = (mappings.list().len().saturating_sub(self.parts.len()) + nameless) as u64;
     }
@@ -231,7 +234,9 @@ impl Space {
     /// Keeps what was found of the file of a mapping.
     pub(super) fn keep(&mut self, part: usize, image: Image) {
         if let Some(part) = self.parts.get_mut(part) {
-            part.image = Some(image);
+            let bytes = image.bytes();
+            let before = part.image.replace(image).map_or(0, |before| before.bytes());
+            self.images = self.images.saturating_add(bytes).saturating_sub(before);
         }
     }
 
@@ -249,7 +254,7 @@ impl Space {
 
     /// Bytes of memory, about.
     pub(super) fn bytes(&self) -> usize {
-        self.parts.capacity() * size_of::<Part>() + self.names
+        self.parts.capacity() * size_of::<Part>() + self.names + self.images
     }
 }
 
@@ -280,6 +285,11 @@ impl Image {
             Source::Lost(identity) => (Some(Self { source: Source::File(identity), ..self }), true),
             Source::File(_) | Source::Vdso => (Some(self), false),
         }
+    }
+
+    /// Bytes of memory, without segments, which all mappings of a file share.
+    fn bytes(&self) -> usize {
+        size_of::<Module>() + self.module.path.len() + self.name.len()
     }
 
     /// The address of a byte of the file in the file's numbering.

@@ -79,9 +79,10 @@ fn with_symbols(file: File) -> Option<elf::File> {
     elf::File::open(file).ok().filter(elf::File::has_symbol_table)
 }
 
-/// The CRC-32 of a whole file.
-fn checksum_of(mut file: File) -> Option<u32> {
-    file.metadata().ok().filter(|metadata| metadata.len() <= MAX_CHECKSUM)?;
+/// The CRC-32 of a whole file, which may become longer meanwhile.
+fn checksum_of(file: File) -> Option<u32> {
+    let len = file.metadata().ok().filter(|metadata| metadata.len() <= MAX_CHECKSUM)?.len();
+    let mut file = file.take(len);
     let (mut checksum, mut chunk) = (flate2::Crc::new(), vec![0; 64 << 10]);
     loop {
         let read = file.read(&mut chunk).ok()?;

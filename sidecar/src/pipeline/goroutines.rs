@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::bpf::Go;
 use crate::discover::{Kind, Target};
@@ -17,12 +17,19 @@ use crate::{elf, go};
 const MOST: usize = 1024;
 /// How long a file is waited for.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// The same for some time after one gave no answer.
+const HURRIED: Duration = Duration::from_millis(50);
+/// How long that is.
+const AFTERWARDS: Duration = Duration::from_secs(10);
 
 /// Offsets by program.
 #[derive(Debug)]
 pub(super) struct Goroutines {
     known: Arc<Mutex<Known>>,
     aside: Aside,
+    patience: Duration,
+    /// When one last gave no answer in time.
+    late: Option<Instant>,
     /// Those whose program gave no answer yet, which was said.
     awaited: HashSet<Process>,
 }
@@ -31,7 +38,8 @@ type Known = HashMap<Identity, Option<Go>>;
 
 impl Default for Goroutines {
     fn default() -> Self {
-        Self { known: Arc::default(), aside: Aside::new("offsets", PATIENCE), awaited: HashSet::new() }
+        let (known, aside, awaited) = (Arc::default(), Aside::new("offsets", PATIENCE), HashSet::new());
+        Self { known, aside, patience: PATIENCE, late: None, awaited }
     }
 }
 
@@ -79,13 +87,16 @@ impl Goroutines {
             return Place::of(offsets);
         }
         let known = Arc::clone(&self.known);
-        let answer = self.aside.ask(identity.device, move || {
+        let is_hurried = self.late.is_some_and(|late| late.elapsed() < AFTERWARDS);
+        let patience = if is_hurried { self.patience.min(HURRIED) } else { self.patience };
+        let answer = self.aside.ask_within(identity.device, patience, move || {
             let found = read(process, identity);
             found.inspect(|offsets| remember(&mut held(&known), identity, *offsets))
         });
         let read = match answer {
             Ok(read) => read,
             Err(why) => {
+                self.late = if why == NoAnswer::Late { Some(Instant::now()) } else { self.late };
                 self.awaits(process, program, &why);
                 return Place::Later;
             }
@@ -167,7 +178,7 @@ mod tests {
     fn what_came_late_is_known_later() {
         let own = Process::find(std::process::id()).unwrap();
         let (_, identity) = own.files().unwrap().exe().unwrap();
-        let mut goroutines = Goroutines { aside: Aside::new("late", Duration::ZERO), ..Goroutines::default() };
+        let mut goroutines = Goroutines { patience: Duration::ZERO, ..Goroutines::default() };
         let target = target(own, identity);
         // The first is not waited for; until it is back, nobody else is asked.
         let mut answers = std::iter::repeat_with(|| {

@@ -22,10 +22,12 @@ use crate::config::Config;
 use crate::discover::Target;
 use crate::error::Error;
 use crate::go::Program;
-use crate::target::{Aside, Identity, Process};
+use crate::target::{Aside, Identity, NoAnswer, Process};
 
 /// How long a process may take.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// The same of one that took longer the last time, once another one did in the same round: one after the other they would make a minute many.
+const HURRIED: Duration = Duration::from_millis(500);
 /// Most processes.
 const MOST: usize = 256;
 /// Bytes of names that are kept from one window to the next, of all processes together: those for whose there is no room are looked up anew each time.
@@ -117,6 +119,8 @@ pub(super) struct Captures {
     aside: Aside,
     programs: Arc<Programs>,
     names: Room,
+    /// One gave no answer in this round.
+    is_hurried: bool,
     known: HashMap<Process, Known>,
     sets: Sender<ProfileSet>,
 }
@@ -125,6 +129,8 @@ pub(super) struct Captures {
 struct Known {
     identity: Option<Identity>,
     state: Arc<Mutex<State>>,
+    /// It let us wait the last time.
+    is_slow: bool,
     /// What was wrong with it is said once.
     is_said: bool,
     /// What was said last of the profiles that it keeps.
@@ -159,6 +165,7 @@ impl Captures {
             aside: Aside::new("read", PATIENCE),
             programs: Arc::default(),
             names: Room::of(NAMES),
+            is_hurried: false,
             known: HashMap::new(),
             sets,
         };
@@ -189,6 +196,7 @@ impl Captures {
         self.known.retain(|process, _| captured.contains(process));
         self.handle.captures.programs().retain(|process, _| captured.contains(process));
         self.programs.forget_unused();
+        self.is_hurried = false;
         let beyond = targets.len().saturating_sub(MOST);
         self.handle.captures.beyond.fetch_add(beyond as u64, Ordering::Relaxed);
         self.handle.outside.retain(&living);
@@ -206,14 +214,21 @@ impl Captures {
     fn capture(&mut self, target: &Arc<Target>) -> Option<ProfileSet> {
         let identity = target.exe.identity;
         let known = self.known.entry(target.process).or_insert_with(|| Known::of(identity));
-        if known.identity != identity {
+        // A touch is no exec; what is read finds out whether it is another program.
+        let number = |identity: Option<Identity>| identity.map(|identity| (identity.device, identity.inode));
+        if number(known.identity) != number(identity) {
             *known = Known::of(identity);
         }
         let (state, programs) = (Arc::clone(&known.state), Arc::clone(&self.programs));
         let (asked, names, bounds) = (Arc::clone(target), self.names.clone(), self.bounds);
         self.handle.outside.captures(target.process, &mut known.readings);
         let work = move || capture(&asked, &state, &programs, &names, bounds);
-        let answer = self.aside.ask(target.process, work);
+        let begun = Instant::now();
+        let patience = if self.is_hurried && known.is_slow { HURRIED } else { PATIENCE };
+        let answer = self.aside.ask_within(target.process, patience, work);
+        // Also one that answers in the last moment.
+        known.is_slow = matches!(answer, Err(NoAnswer::Away)) || begun.elapsed() >= HURRIED;
+        self.is_hurried |= begun.elapsed() >= PATIENCE / 2;
         let pid = target.process.pid();
         let (figure, why) = match answer {
             Ok(Ok(Captured { mut set, missing, partial, states, figures })) => {
@@ -262,6 +277,7 @@ impl Known {
         Self {
             identity,
             state: Arc::default(),
+            is_slow: false,
             is_said: false,
             states: Vec::new(),
             partial: HashSet::new(),

@@ -99,6 +99,12 @@ impl Aside {
         held(&self.away).len()
     }
 
+    /// Whether a thread waits for `whom`.
+    #[must_use]
+    pub fn is_away(&self, whom: impl Into<Whom>) -> bool {
+        held(&self.away).contains(&whom.into())
+    }
+
     /// Does `work`, which waits for `whom`, and waits for it. No thread is left of one that was answered.
     ///
     /// # Errors

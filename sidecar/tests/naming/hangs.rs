@@ -59,3 +59,43 @@ fn a_library_on_a_disk_that_hangs_stops_nothing() {
     drop(both);
     assert_eq!(namer.away(), 0);
 }
+
+/// Check that a library on a disk that hangs is closed by no thread that waits for another disk, when more binaries come than are kept open.
+#[test]
+fn what_hangs_when_it_is_closed_stops_nothing() {
+    let (place, copies) = (place("closing"), place("copies"));
+    [&place, &copies].iter().for_each(|folder| std::fs::create_dir_all(folder).unwrap());
+    let Some(disk) = Disk::mount(&place, std::fs::read(library("closing")).unwrap()) else {
+        return println!("left out: mounts are not permitted here");
+    };
+    let program = c("subject.c", &["-O1"]);
+    let start = |program: &std::path::Path| {
+        let mut running = Running::start(Command::new(program).arg(disk.file()));
+        let [inner, ..] = [(); 5].map(|()| running.address());
+        running.write("\n");
+        let work = running.address();
+        (running, inner, work)
+    };
+    let mut all: Vec<_> = (0..40)
+        .map(|number| {
+            let copy = copies.join(number.to_string());
+            std::fs::copy(&program, &copy).unwrap();
+            start(&copy)
+        })
+        .collect();
+    let mut namer = Namer::default();
+    let (first, _, work) = &all[0];
+    assert_eq!(at(&mut namer, first.process(), *work).function(), "closing");
+    disk.hang();
+    for (running, inner, _) in &all {
+        assert_eq!(at(&mut namer, running.process(), *inner).function(), "inner");
+    }
+    assert_eq!((namer.stats().unanswered, namer.away()), (0, 1), "one thread closes it");
+    disk.go_on();
+    let until = Instant::now() + Duration::from_secs(60);
+    while namer.away() > 0 {
+        assert!(Instant::now() < until, "it is not closed");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    all.clear();
+}

@@ -17,8 +17,10 @@ use crate::target::{Folder, Process, Stat, State};
 const FIRST_LOOK: Duration = Duration::from_millis(500);
 /// The longest time between two such looks.
 const LAST_LOOK: Duration = Duration::from_secs(64);
-/// The shortest time between two looks that were asked for.
+/// The shortest time between two looks that were asked for, or that a process gave a reason for.
 const REFRESHED: Duration = Duration::from_millis(100);
+/// So much longer than the last look took it is at least: a process can make its own take as long as it likes.
+const SHARE: u32 = 20;
 
 /// What is known of a process.
 #[derive(Debug)]
@@ -35,6 +37,8 @@ pub(super) struct Entry {
     pub(super) used: u64,
     layout: (u64, u64),
     looked: Instant,
+    /// How long that look took.
+    cost: Duration,
     next_look: Instant,
     pause: Duration,
 }
@@ -51,6 +55,7 @@ impl Entry {
         surroundings: (&Options, &Pod, &Scout),
         (known, now): (Option<Self>, Instant),
     ) -> Result<Self, Option<Self>> {
+        let begun = Instant::now();
         let found = match classify(process, stat, folder, surroundings) {
             Ok(found) => found,
             Err(_) => {
@@ -88,6 +93,7 @@ impl Entry {
             used: 0,
             layout: stat.layout,
             looked: now,
+            cost: begun.elapsed(),
             next_look,
             pause,
         })
@@ -119,12 +125,18 @@ impl Entry {
 
     /// Has it looked at anew at the next visit, unless it just was: a process can give reasons without end.
     pub(super) fn refresh(&mut self, now: Instant) {
-        self.is_stale |= !self.has_ended && now.saturating_duration_since(self.looked) >= REFRESHED;
+        self.is_stale |= !self.has_ended && self.is_due(now);
+    }
+
+    /// Whether it may be looked at anew for what it says itself.
+    fn is_due(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.looked) >= REFRESHED.max(self.cost.saturating_mul(SHARE))
     }
 
     fn may_say_something_new(&self, scout: &Scout, now: Instant) -> bool {
         let Some(target) = self.target.as_deref() else { return false };
         match &target.context {
+            Some(_) if !self.is_due(now) => false,
             Some(known) => {
                 let answer = scout.published_time(self.process, known.header);
                 answer.is_some_and(|time| time != Some(known.time))
