@@ -12,10 +12,10 @@ mod tests;
 mod window;
 
 use std::collections::BTreeMap;
-use std::time::SystemTime;
 
 use profiler_proto::loss::{Cause, Loss};
 
+use crate::clock::Moment;
 use crate::naming::Stack;
 use crate::sample::Sample;
 use crate::target::Process;
@@ -31,10 +31,11 @@ const MAX_OF_ONE: usize = 8 << 20;
 /// The windows that are open, one for each process that was sampled, all of the same time.
 #[derive(Debug)]
 pub struct Aggregate {
-    started_at: SystemTime,
+    began: Moment,
     windows: BTreeMap<Process, Window>,
     bytes: usize,
     by_processor: bool,
+    untold: Loss,
 }
 
 /// The windows hold as much as they may: the sample is lost.
@@ -44,8 +45,8 @@ pub struct Full;
 impl Aggregate {
     /// Empty windows that begin now.
     #[must_use]
-    pub fn begin(now: SystemTime) -> Self {
-        Self { started_at: now, windows: BTreeMap::new(), bytes: 0, by_processor: false }
+    pub fn begin(now: Moment) -> Self {
+        Self { began: now, windows: BTreeMap::new(), bytes: 0, by_processor: false, untold: Loss::default() }
     }
 
     /// Tells samples apart by the processor that they were taken on, in these windows and all that follow, or does not.
@@ -54,13 +55,20 @@ impl Aggregate {
         Self { by_processor, ..self }
     }
 
-    /// Adds one sample. One for which there is no room is noted as lost in its process's window.
+    /// Adds one sample. One for which there is no room is noted as lost in its process's window, or, if there is no room for that either, in [`Self::untold`].
     ///
     /// # Errors
     /// When there is no room.
     pub fn add(&mut self, process: Process, sample: &Sample, stack: &Stack) -> Result<(), Full> {
         let room = MAX_BYTES.saturating_sub(self.bytes);
-        let window = self.windows.entry(process).or_insert_with(|| Window::begin(process));
+        if room < window::EMPTY && !self.windows.contains_key(&process) {
+            self.untold.add(Cause::AggregateFull, 1);
+            return Err(Full);
+        }
+        let window = self.windows.entry(process).or_insert_with(|| {
+            self.bytes += window::EMPTY;
+            Window::begin(process)
+        });
         let most = MAX_OF_ONE.min(window.bytes().saturating_add(room));
         let before = window.bytes();
         let processor = self.by_processor.then_some(sample.cpu);
@@ -73,7 +81,16 @@ impl Aggregate {
     pub fn lose(&mut self, process: Process, cause: Cause, stacks: u64) {
         let mut lost = Loss::default();
         lost.add(cause, stacks);
-        self.windows.entry(process).or_insert_with(|| Window::begin(process)).lose(&lost);
+        let begin = || {
+            self.bytes += window::EMPTY;
+            Window::begin(process)
+        };
+        self.windows.entry(process).or_insert_with(begin).lose(&lost);
+    }
+
+    /// What was lost of processes that have no window, since the last time.
+    pub fn untold(&mut self) -> Loss {
+        std::mem::take(&mut self.untold)
     }
 
     /// Bytes of all windows, about.
@@ -90,21 +107,24 @@ impl Aggregate {
 
     /// Ends the windows; the next ones begin at once. By process; a window of which nothing is left but what was lost goes on, for there is no
     /// profile that could say so.
-    pub fn end(&mut self, now: SystemTime) -> Vec<Window> {
-        let next = Self::begin(now).by_processor(self.by_processor);
+    pub fn end(&mut self, now: Moment) -> Vec<Window> {
+        let next = Self { untold: self.untold, ..Self::begin(now).by_processor(self.by_processor) };
         let ended = std::mem::replace(self, next);
-        let duration = now.duration_since(ended.started_at).unwrap_or_default();
+        let duration = now.since(ended.began);
         let (told, untold): (Vec<Window>, Vec<Window>) =
             ended.windows.into_values().partition(|window| window.stacks() > 0);
         self.windows = untold.into_iter().map(|window| (window.process(), window)).collect();
         self.bytes = self.windows.values().map(Window::bytes).sum();
-        told.into_iter().map(|window| window.ended(ended.started_at, duration)).collect()
+        told.into_iter().map(|window| window.ended(ended.began.wall, duration)).collect()
     }
 
     /// Forgets a process that ended and has nothing but losses to tell; those, for whoever sums them up.
     pub fn forget(&mut self, process: Process) -> Loss {
         match self.windows.get(&process).filter(|window| window.stacks() == 0) {
-            Some(_) => self.windows.remove(&process).map_or_else(Loss::default, |window| window.lost()),
+            Some(window) => {
+                self.bytes = self.bytes.saturating_sub(window.bytes());
+                self.windows.remove(&process).map_or_else(Loss::default, |window| window.lost())
+            }
             None => Loss::default(),
         }
     }

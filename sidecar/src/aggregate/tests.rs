@@ -1,7 +1,7 @@
 //! That equal samples are one, that totals are true, and that memory is bounded.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use profiler_proto::loss::{Cause, Flaw};
 
@@ -23,7 +23,7 @@ fn stack(names: &[&str]) -> Stack {
 
 /// The one window, and its entries as text.
 fn told(aggregate: &mut Aggregate) -> (Window, Vec<String>) {
-    let window = aggregate.end(SystemTime::now()).pop().unwrap();
+    let window = aggregate.end(Moment::now()).pop().unwrap();
     let entries = window.entries();
     let text = entries.iter().map(|entry| {
         let names: Vec<&str> = entry.stack.iter().map(|location| location.function()).collect();
@@ -39,7 +39,7 @@ fn told(aggregate: &mut Aggregate) -> (Window, Vec<String>) {
 /// Check that samples which differ in nothing are one, and that thread, tags, stack and period tell them apart.
 #[test]
 fn equal_samples_are_one() {
-    let mut aggregate = Aggregate::begin(SystemTime::now());
+    let mut aggregate = Aggregate::begin(Moment::now());
     let (leaf, root) = (stack(&["leaf", "root"]), stack(&["root"]));
     for (sample, stack) in [
         (sample(1, &[("b", "2"), ("a", "1")]), &leaf),
@@ -68,12 +68,12 @@ fn equal_samples_are_one() {
 #[test]
 fn processors_are_told_if_asked() {
     for (is_asked, expected) in [(false, vec![(None, 3)]), (true, vec![(Some(0), 1), (Some(5), 2)])] {
-        let (mut aggregate, root) = (Aggregate::begin(SystemTime::now()).by_processor(is_asked), stack(&["root"]));
+        let (mut aggregate, root) = (Aggregate::begin(Moment::now()).by_processor(is_asked), stack(&["root"]));
         for _ in 0..2 {
             for cpu in [5, 0, 5] {
                 aggregate.add(one(), &Sample { cpu, ..sample(1, &[]) }, &root).unwrap();
             }
-            let window = aggregate.end(SystemTime::now()).pop().unwrap();
+            let window = aggregate.end(Moment::now()).pop().unwrap();
             let told: Vec<_> = window.entries().iter().map(|entry| (entry.processor, entry.count)).collect();
             assert_eq!(told, expected);
         }
@@ -97,7 +97,7 @@ fn stacks_come_in_the_order_of_their_paths() {
         number,
         ..Stack::default()
     };
-    let mut aggregate = Aggregate::begin(SystemTime::now());
+    let mut aggregate = Aggregate::begin(Moment::now());
     let stacks = [
         stack(&[1], None),
         stack(&[0, 3, 2], Some(1)),
@@ -120,12 +120,14 @@ fn stacks_come_in_the_order_of_their_paths() {
 /// next stacks where there are none.
 #[test]
 fn processes_are_told_apart() {
-    let now = SystemTime::now();
+    let now = Moment::now();
     let mut aggregate = Aggregate::begin(now);
     let two = Process::new(1, 20);
     aggregate.add(two, &sample(1, &[]), &stack(&["a"])).unwrap();
     aggregate.lose(one(), Cause::RingFull, 3);
-    let windows = aggregate.end(now + Duration::from_secs(10));
+    // The clock is set back meanwhile: ten seconds are ten seconds.
+    let later = now.later(Duration::from_secs(10), now.wall - Duration::from_secs(3600));
+    let windows = aggregate.end(later);
     assert_eq!(
         windows.iter().map(|window| (window.process(), window.duration())).collect::<Vec<_>>(),
         [(two, Duration::from_secs(10))]
@@ -136,6 +138,7 @@ fn processes_are_told_apart() {
         (windows[0].process(), windows[0].lost().count(Cause::RingFull), windows[0].duration()),
         (one(), 3, Duration::ZERO)
     );
+    assert_eq!((windows[0].started_at(), aggregate.bytes()), (later.wall, 0));
     aggregate.lose(two, Cause::RingFull, 1);
     assert_eq!((aggregate.forget(two).total(), aggregate.forget(two).total()), (1, 0));
 }
@@ -143,7 +146,7 @@ fn processes_are_told_apart() {
 /// Check that memory is bounded whatever comes, that spans go first, then tags, then stacks, and that every one is accounted for.
 #[test]
 fn what_does_not_fit_is_counted() {
-    let mut aggregate = Aggregate::begin(SystemTime::now());
+    let mut aggregate = Aggregate::begin(Moment::now());
     let (mut refused, all) = (0, 120_000_u64);
     let stacks: Vec<Stack> = (0..50).map(|number| stack(&[&"deep".repeat(number), "root"])).collect();
     for number in 0..all {
@@ -161,10 +164,25 @@ fn what_does_not_fit_is_counted() {
     assert_eq!(aggregate.stacks(), 0);
 }
 
+/// Check that windows of processes without end take no more memory than all may, and that those for which there is none are told.
+#[test]
+fn windows_without_end_are_bounded() {
+    const ALL: u64 = 100_000;
+    let mut aggregate = Aggregate::begin(Moment::now());
+    let stack = stack(&["a"]);
+    let added = (0..ALL as u32).filter(|pid| aggregate.add(Process::new(*pid, 1), &sample(1, &[]), &stack).is_ok());
+    let added = added.count() as u64;
+    assert!(added > 1000 && aggregate.bytes() <= MAX_BYTES, "{added}, {} bytes", aggregate.bytes());
+    let windows = aggregate.end(Moment::now());
+    let noted: u64 = windows.iter().map(|window| window.lost().count(Cause::AggregateFull)).sum();
+    assert_eq!((windows.len() as u64, added + noted + aggregate.untold().count(Cause::AggregateFull)), (added, ALL));
+    assert_eq!((aggregate.bytes(), aggregate.untold().total()), (0, 0));
+}
+
 /// Check that one process that fills its window leaves room for others.
 #[test]
 fn one_process_leaves_room_for_others() {
-    let mut aggregate = Aggregate::begin(SystemTime::now());
+    let mut aggregate = Aggregate::begin(Moment::now());
     let fill = |aggregate: &mut Aggregate, process| {
         (0..).find(|number: &u32| {
             aggregate.add(process, &sample(*number, &[]), &stack(&["name".repeat(500).as_str()])).is_err()
@@ -176,5 +194,5 @@ fn one_process_leaves_room_for_others() {
         fill(&mut aggregate, Process::new(pid, 1));
     }
     assert!(aggregate.bytes <= MAX_BYTES);
-    assert!(aggregate.end(SystemTime::now()).iter().map(Window::bytes).sum::<usize>() <= MAX_BYTES);
+    assert!(aggregate.end(Moment::now()).iter().map(Window::bytes).sum::<usize>() <= MAX_BYTES);
 }

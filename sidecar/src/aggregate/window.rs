@@ -20,6 +20,8 @@ use crate::target::Process;
 
 /// What a value in a table costs beside itself: its number, its key, the map's control byte and slack.
 const VALUE_BYTES: usize = 48;
+/// What a window costs without samples, with what is known of its process.
+pub(super) const EMPTY: usize = size_of::<Window>() + 1024;
 /// What an entry costs, the map's slack included.
 const ENTRY_BYTES: usize = 2 * (size_of::<Key>() + size_of::<u64>());
 
@@ -103,7 +105,7 @@ impl Window {
             names: Table::default(),
             tags: Table::default(),
             entries: Map::default(),
-            bytes: 0,
+            bytes: EMPTY,
             lost: Loss::default(),
             degraded: Degraded::default(),
         }

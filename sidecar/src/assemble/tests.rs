@@ -12,6 +12,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::aggregate::Aggregate;
+use crate::clock::Moment;
 use crate::naming::{self, BuildId, Line, Location, Module};
 use crate::sample;
 use crate::target::Process;
@@ -37,12 +38,12 @@ fn taken(period_nanos: u64, labels: &[(&str, &str)]) -> sample::Sample {
 }
 
 fn window(samples: &[(sample::Sample, naming::Stack)]) -> Window {
-    let start = UNIX_EPOCH + Duration::from_secs(1_800_000_000);
+    let start = Moment::now().later(Duration::ZERO, UNIX_EPOCH + Duration::from_secs(1_800_000_000));
     let mut aggregate = Aggregate::begin(start);
     for (sample, stack) in samples {
         aggregate.add(Process::new(7, 1), sample, stack).unwrap();
     }
-    aggregate.end(start + Duration::from_secs(10)).pop().unwrap()
+    aggregate.end(start.later(Duration::from_secs(10), start.wall)).pop().unwrap()
 }
 
 fn resource() -> Resource {

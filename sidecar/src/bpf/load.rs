@@ -30,6 +30,10 @@ const EVENTS: &[(&str, &str)] = &[
 const OF_EXEC: [&str; 2] = ["exec", "rename"];
 /// Processes that the kernel side knows something of: 4,096 each that are known and that are left out by their numbers, and those that it knows by their programs.
 const MOST_TARGETS: u32 = 10240;
+/// Processes of which it is known which program they run, at least, and for each processor that there can be: where the map makes room for one, kernels before 6.16 set 128 places
+/// aside for each processor that asks, so that one of fewer places serves the first processors alone. Source: kernel/bpf/bpf_lru_list.c, `LOCAL_FREE_TARGET`; Linux commit d4adf1c9ee77.
+const LEAST_PROGRAMS: u32 = 8192;
+const PROGRAMS_PER_PROCESSOR: u32 = 256;
 /// Bytes of the ring for each processor: two seconds of usual samples.
 const RING_PER_PROCESSOR: u32 = 128 << 10;
 const LEAST_RING: u32 = 512 << 10;
@@ -49,6 +53,7 @@ impl Loaded {
     pub(super) fn new(options: &Options) -> Result<Self, Error> {
         let mut lacks = Vec::new();
         let ring = ring_bytes(options)?;
+        let programs = PROGRAMS_PER_PROCESSOR.saturating_mul(processors::possible()?).max(LEAST_PROGRAMS);
         let settings = settings(options, ring, &mut lacks)?;
         let object = another_object();
         let bytes = object.as_deref().unwrap_or(OBJECT);
@@ -57,6 +62,7 @@ impl Loaded {
             .override_global("SETTINGS_OF_LOAD", &settings, true)
             .map_max_entries("RECORDS", ring)
             .map_max_entries("TARGETS", MOST_TARGETS)
+            .map_max_entries("PROGRAMS", programs)
             .load(bytes)
             .map_err(|error| refused(&error))?;
         let program = program::<&mut PerfEvent>(&mut object, "cpu")?;

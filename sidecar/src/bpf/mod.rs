@@ -179,23 +179,48 @@ impl Sampler {
         self.events.close();
     }
 
-    /// Follows processors that came or went since; how many are sampled. To be called now and then.
-    pub fn follow_processors(&mut self) -> usize {
-        if let Ok(program) = self.loaded.program() {
-            self.events.follow(program);
-        }
-        self.events.len()
+    /// Follows processors that came or went since. To be called now and then.
+    ///
+    /// # Errors
+    ///
+    /// As [`Sampler::load`]: that one of them is not sampled.
+    pub fn follow_processors(&mut self) -> Result<(), Error> {
+        self.events.follow(self.loaded.program()?)
     }
 }
 
 /// Nanoseconds between two ticks.
 fn period(rate_hz: u32) -> Result<u64, Error> {
-    if (1..=MAX_RATE_HZ).contains(&rate_hz) {
-        return Ok(1_000_000_000 / u64::from(rate_hz));
+    period_within(rate_hz, perf::highest_rate_hz())
+}
+
+/// The same, where the kernel lets so many ticks a second through.
+fn period_within(rate_hz: u32, highest_hz: Option<u32>) -> Result<u64, Error> {
+    let what = || format!("a rate of {rate_hz} Hz");
+    if !(1..=MAX_RATE_HZ).contains(&rate_hz) {
+        let why = "samples can be taken 1 to 10,000 times a second";
+        return Err(Error::new(what(), why, "choose a rate in that range; 99 is usual"));
     }
-    Err(Error::new(
-        format!("a rate of {rate_hz} Hz"),
-        "samples can be taken 1 to 10,000 times a second",
-        "choose a rate in that range; 99 is usual",
-    ))
+    if let Some(highest_hz) = highest_hz.filter(|highest_hz| rate_hz > *highest_hz) {
+        let why = format!("the kernel leaves out ticks beyond {highest_hz} a second");
+        return Err(Error::new(what(), why, "choose a lower rate, or raise kernel.perf_event_max_sample_rate"));
+    }
+    Ok(1_000_000_000 / u64::from(rate_hz))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that a rate of which the kernel would leave out ticks, without a word, is refused with what to do, as is one that is none.
+    #[test]
+    fn rates_are_those_that_the_kernel_lets_through() {
+        let told = |rate_hz, highest_hz| period_within(rate_hz, highest_hz).map_err(|error| error.to_string());
+        assert_eq!(told(99, None), Ok(10_101_010));
+        assert_eq!(told(1000, Some(1000)), Ok(1_000_000));
+        assert!(told(1001, Some(1000)).unwrap_err().contains("raise kernel.perf_event_max_sample_rate"));
+        for rate_hz in [0, MAX_RATE_HZ + 1] {
+            assert!(told(rate_hz, None).unwrap_err().contains("1 to 10,000"));
+        }
+    }
 }

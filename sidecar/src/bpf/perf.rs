@@ -90,20 +90,25 @@ impl Events {
         Ok(())
     }
 
-    /// Opens events on processors that came, and drops those of processors that went, be they back by now.
-    pub(super) fn follow(&mut self, program: BorrowedFd<'_>) {
-        let Ok(online) = processors::online() else { return };
+    /// Opens events on processors that came, and drops those of processors that went, be they back by now. All others are tried where one is refused.
+    pub(super) fn follow(&mut self, program: BorrowedFd<'_>) -> Result<(), Error> {
         if self.stopped {
-            return;
+            return Ok(());
         }
+        let online = processors::online()?;
         self.open.retain(|processor, event| online.contains(processor) && event.has_run_on());
+        let mut outcome = Ok(());
         for processor in online {
-            if !self.open.contains_key(&processor)
-                && let Ok(event) = tick(processor, self.period, program)
-            {
-                self.open.insert(processor, event);
+            if self.open.contains_key(&processor) {
+                continue;
+            }
+            match tick(processor, self.period, program) {
+                Ok(event) => drop(self.open.insert(processor, event)),
+                Err((_, error)) if is_gone(&error) => {}
+                Err((call, error)) => outcome = outcome.and(Err(refused(call, processor, &error))),
             }
         }
+        outcome
     }
 
     /// Closes all. A tick under way is through by then: closing waits for it (`perf_event_release_kernel`, an IPI to the processor).
@@ -111,10 +116,13 @@ impl Events {
         self.open.clear();
         self.stopped = true;
     }
+}
 
-    pub(super) fn len(&self) -> usize {
-        self.open.len()
-    }
+/// Most ticks a second and processor that the kernel lets through; of more it leaves out some without a word. The kernel lowers it where ticks take it too long. `None`: it does not tell.
+///
+/// Source: Documentation/admin-guide/sysctl/kernel.rst, `perf_event_max_sample_rate`; kernel/events/core.c, `__perf_event_overflow`.
+pub(super) fn highest_rate_hz() -> Option<u32> {
+    std::fs::read_to_string("/proc/sys/kernel/perf_event_max_sample_rate").ok()?.trim().parse().ok()
 }
 
 /// The event of one processor.

@@ -108,7 +108,13 @@ impl Config {
         let (destinations, folders) = destinations(exports, lookup)?;
         let said = layer.metrics.as_ref().map(|said| said.value);
         let security = Security::new().or_variables(lookup).map_err(of_sdk)?;
-        let token = lookup("PROFILER_PULL_TOKEN").and_then(|token| token.into_string().ok());
+        let token = lookup("PROFILER_PULL_TOKEN").map(OsString::into_string).transpose().map_err(|_| {
+            Error::new(
+                "PROFILER_PULL_TOKEN",
+                "it is not UTF-8",
+                "give the token as the program's server knows it, in ASCII",
+            )
+        })?;
         let config = check(layer, token.as_deref().filter(|token| !token.is_empty()), security, destinations)?;
         let metrics = metrics(&config, said, lookup)?;
         let folders = folders.into_iter().map(Folder::of_profiles).chain(config.folders).collect();

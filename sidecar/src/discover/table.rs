@@ -130,6 +130,11 @@ impl Table {
         self.entries.get(&pid)?.target.clone()
     }
 
+    /// Whether what lives there is known and none to profile: a thread of the kernel.
+    pub(crate) fn is_none_to_profile(&self, pid: u32) -> bool {
+        self.entries.get(&pid).is_some_and(|entry| entry.target.is_none() && !entry.has_ended)
+    }
+
     /// Whether a process is known, and not known to have ended.
     pub(crate) fn lives(&self, process: Process) -> bool {
         self.entries.get(&process.pid()).is_some_and(|entry| entry.process == process && !entry.has_ended)

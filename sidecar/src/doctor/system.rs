@@ -58,7 +58,7 @@ impl System {
         let mut checks = vec![self.kernel(), self.btf()];
         checks.extend(self.lockdown());
         checks.extend(self.capabilities());
-        checks.extend([self.paranoid(), self.pointers()].into_iter().flatten());
+        checks.extend([self.paranoid(), self.ticks(), self.pointers()].into_iter().flatten());
         checks.extend([self.yama(), self.confinement()].into_iter().flatten());
         checks.extend([self.seccomp(), self.proc_mount(), self.pid_namespace(), self.cgroup()].into_iter().flatten());
         checks
@@ -119,9 +119,9 @@ impl System {
     }
 
     fn has(&self, capability: u32) -> bool {
-        // `CAP_SYS_ADMIN` stands for those that were made out of it; SYS_PTRACE never was a part.
+        // `CAP_SYS_ADMIN` stands for those that were made out of it; SYS_PTRACE never was a part, and the kernel's addresses ask for SYSLOG itself.
         let set = self.effective();
-        set >> capability & 1 == 1 || (capability != 19 && set >> SYS_ADMIN & 1 == 1)
+        set >> capability & 1 == 1 || (![19, 34].contains(&capability) && set >> SYS_ADMIN & 1 == 1)
     }
 
     fn capabilities(&self) -> Vec<Check> {
@@ -151,6 +151,22 @@ impl System {
             return Some(Check::works(NAME, format!("{level}, which CAP_PERFMON outweighs")));
         }
         Some(Check::fails(NAME, format!("{level}: no clock on whole processors"), "add CAP_PERFMON"))
+    }
+
+    /// How many ticks a second the kernel lets through. Where that is no more than its own ticks, newer ones hold back each of ours until the next of theirs: that time is told by none.
+    ///
+    /// Source: kernel/events/core.c, `__perf_event_account_interrupt`.
+    fn ticks(&self) -> Option<Check> {
+        const NAME: &str = "perf_event_max_sample_rate";
+        /// The highest `CONFIG_HZ`.
+        const OWN: i64 = 1000;
+        let highest = self.number("proc/sys/kernel/perf_event_max_sample_rate")?;
+        if highest > OWN {
+            return Some(Check::works(NAME, format!("{highest} ticks a second")));
+        }
+        let found =
+            format!("{highest} ticks a second: the kernel may hold back ours, and less CPU time be told than was used");
+        Some(Check::lacks(NAME, found, "sysctl kernel.perf_event_max_sample_rate=100000 on the node"))
     }
 
     fn pointers(&self) -> Option<Check> {

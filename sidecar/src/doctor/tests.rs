@@ -18,6 +18,7 @@ fn machine(name: &str) -> PathBuf {
     for (path, text) in [
         ("proc/sys/kernel/osrelease", "6.1.0-18-amd64\n"),
         ("proc/sys/kernel/perf_event_paranoid", "4\n"),
+        ("proc/sys/kernel/perf_event_max_sample_rate", "100000\n"),
         ("proc/sys/kernel/kptr_restrict", "1\n"),
         ("proc/sys/kernel/yama/ptrace_scope", "1\n"),
         ("proc/kallsyms", "0000000000000000 A fixed_percpu_data\nffffffff81000000 T _text\n"),
@@ -73,7 +74,12 @@ fn what_is_missing_is_found() {
     ];
     lacks("proc/42/status", "CapEff:\t0000000000000000", &none);
     // CAP_SYS_ADMIN alone.
-    lacks("proc/42/status", "CapEff:\t0000000000200000", &[("CAP_SYS_PTRACE", Lacks), ("ptrace_scope", Lacks)]);
+    lacks(
+        "proc/42/status",
+        "CapEff:\t0000000000200000",
+        &[("CAP_SYS_PTRACE", Lacks), ("CAP_SYSLOG", Lacks), ("kptr_restrict", Lacks), ("ptrace_scope", Lacks)],
+    );
+    lacks("proc/sys/kernel/perf_event_max_sample_rate", "1000", &[("perf_event_max_sample_rate", Lacks)]);
     fs::remove_file(root.join("sys/kernel/btf/vmlinux")).unwrap();
     fs::remove_file(root.join("proc/kallsyms")).unwrap();
     fs::remove_file(root.join("proc/self")).unwrap();

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use profiler::Ledger;
 use profiler_proto::loss::Loss;
@@ -42,7 +42,10 @@ pub fn top(asked: &TopArguments) -> Result<(), Error> {
     // Before any work: a file that cannot be written is told at once.
     asked.output.as_ref().map_or(Ok(()), Output::check)?;
     let (source, ledger) = (runtime_of(process), Arc::<Ledger>::default());
-    let opened = Pipeline::open(options(asked), Arc::clone(&ledger), true).and_then(|mut pipeline| {
+    let opened = Pipeline::open(options(asked), Arc::clone(&ledger), true);
+    // Before anything is named: the thread for that stays, with what it has by then.
+    privilege::drop_setup()?;
+    let opened = opened.and_then(|mut pipeline| {
         pipeline.catch_up();
         can_be_sampled(&pipeline, process).map(|()| pipeline)
     });
@@ -50,7 +53,6 @@ pub fn top(asked: &TopArguments) -> Result<(), Error> {
         Err(why) if !matches!(source, Some(Ok(_))) || asked.output.is_some() => return Err(why),
         cpu => cpu,
     };
-    privilege::drop_setup()?;
     let mut top = Top { asked, process, cpu, source, ledger, lost: Loss::default(), stopped: interrupted()? };
     let is_terminal = io::stdout().is_terminal() && asked.output.is_none();
     loop {
@@ -126,7 +128,7 @@ impl Top<'_> {
         if let Ok(pipeline) = &mut self.cpu {
             // What was sampled since is of no interval.
             pipeline.catch_up();
-            drop(pipeline.end(SystemTime::now()));
+            drop(pipeline.end());
             self.lost = self.ledger.account().lost;
         }
         while begun.elapsed() < self.asked.interval && !self.is_over() {
@@ -159,7 +161,7 @@ fn on_processors(
     (before, ledger): (&Loss, &Ledger),
 ) -> Result<String, Error> {
     pipeline.catch_up();
-    let interval = pipeline.end(SystemTime::now());
+    let interval = pipeline.end();
     let stacks = interval.stacks();
     let lost = lost_text(&lost_since(before, &ledger.account().lost));
     let (sets, seconds) = (assembled(&interval.windows, &interval.lost, Granularity::Lines), took.as_secs_f64());

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use profiler::Ledger;
 use profiler_proto::hash::Map;
@@ -19,8 +19,8 @@ use super::tap::{Tap, Tapped, Taps};
 use super::told::Told;
 use crate::aggregate::{Aggregate, Full};
 use crate::bpf::{Counters, Started};
-use crate::clock::thread_cpu;
-use crate::discover::{self, Kind, Table, Target};
+use crate::clock::{Moment, thread_cpu};
+use crate::discover::{self, Kind, Table, Target, WhyNot};
 use crate::drain::{self, Event};
 use crate::naming::{Namer, Stats};
 use crate::sample::Sample;
@@ -88,7 +88,7 @@ impl Desk {
             table,
             namer,
             waiting: Vec::new(),
-            aggregate: Aggregate::begin(SystemTime::now()),
+            aggregate: Aggregate::begin(Moment::now()),
             taps: Taps::default(),
             numbers,
             ledger,
@@ -108,7 +108,7 @@ impl Desk {
 
     /// From now on windows tell samples apart by their processors.
     pub(super) fn tell_processors(&mut self) {
-        self.aggregate = Aggregate::begin(SystemTime::now()).by_processor(true);
+        self.aggregate = Aggregate::begin(Moment::now()).by_processor(true);
     }
 
     /// From now on every exec and exit is in the records.
@@ -215,7 +215,7 @@ impl Desk {
         }
     }
 
-    /// A sample of what was gone before anybody looked.
+    /// A sample of what was gone before anybody looked, or gave no answer.
     fn gone(&mut self) {
         self.figures.gone += 1;
         self.taken();
@@ -229,11 +229,23 @@ impl Desk {
             self.told.leave_out(sample.pid);
             return;
         }
-        let Some(target) = self.table.visit(sample.pid, now) else { return self.gone() };
+        let Some(target) = self.table.visit(sample.pid, now) else {
+            // One of the kernel's, which its own side tells apart only where it knows its offsets.
+            if self.table.is_none_to_profile(sample.pid) {
+                self.figures.left_out += 1;
+                return self.told.leave_out(sample.pid);
+            }
+            return self.gone();
+        };
         self.tell(&target);
-        if target.profiled.is_err() {
-            self.figures.left_out += 1;
-            return;
+        match target.profiled {
+            Ok(()) => {}
+            // Who it is was not told in time.
+            Err(WhyNot::NoAnswer) => return self.gone(),
+            Err(_) => {
+                self.figures.left_out += 1;
+                return;
+            }
         }
         self.taken();
         self.figures.sampled += 1;
@@ -268,12 +280,12 @@ impl Desk {
         }
         for (target, sample) in waiting {
             let stack = self.namer.name(target.process, &sample, now);
-            if let Err(Full) = self.aggregate.add(target.process, &sample, &stack) {
-                self.ledger.lost(1, Cause::AggregateFull);
-            }
             self.taps.add(&target, &sample, &stack);
-            // The last program that it ran is what its window is of.
-            self.sampled.insert(target.process, target);
+            match self.aggregate.add(target.process, &sample, &stack) {
+                // The last program that it ran is what its window is of.
+                Ok(()) => _ = self.sampled.insert(target.process, target),
+                Err(Full) => self.ledger.lost(1, Cause::AggregateFull),
+            }
         }
         self.cost += thread_cpu().saturating_sub(begun);
     }
@@ -362,11 +374,13 @@ impl Desk {
 
     /// What was lost of no process that could say it, since the last time.
     pub(super) fn unattributed(&mut self) -> Loss {
-        std::mem::take(&mut self.unattributed)
+        let mut lost = std::mem::take(&mut self.unattributed);
+        lost.merge(&self.aggregate.untold());
+        lost
     }
 
     /// Ends the windows.
-    pub(super) fn end(&mut self, now: SystemTime) -> Vec<Named> {
+    pub(super) fn end(&mut self, now: Moment) -> Vec<Named> {
         let begun = thread_cpu();
         let windows = self.aggregate.end(now);
         self.cost += thread_cpu().saturating_sub(begun);

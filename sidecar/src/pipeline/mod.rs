@@ -16,13 +16,14 @@ mod follow;
 mod goroutines;
 mod pace;
 mod tap;
+mod telling;
 #[cfg(test)]
 mod tests;
 mod told;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use profiler::Ledger;
 use profiler_proto::ProfileSet;
@@ -31,14 +32,14 @@ use profiler_proto::loss::{Cause, Loss};
 use self::desk::{Desk, Numbers};
 pub use self::figures::Figures;
 pub use self::follow::Family;
-use self::goroutines::{Goroutines, Place};
 use self::pace::Pace;
 pub use self::tap::Tapped;
+use self::telling::{LEFT_OUT, Outcome, Teller};
 use crate::aggregate::Window;
 use crate::allocator;
 use crate::assemble::{Granularity, assemble};
-use crate::bpf::{self, Knowledge, Sampler, Started};
-use crate::clock::thread_cpu;
+use crate::bpf::{self, Sampler};
+use crate::clock::{Moment, thread_cpu};
 use crate::config::Filter;
 use crate::discover::{self, Candidate, Table, Target};
 use crate::error::Error;
@@ -112,13 +113,15 @@ pub fn assembled(windows: &[Named], lost: &Loss, granularity: Granularity) -> Ve
 pub struct Pipeline {
     sampler: Option<Sampler>,
     desk: Desk,
-    goroutines: Goroutines,
+    teller: Teller,
     next_sweep: Instant,
     next_processors: Instant,
     next_count: Instant,
     pace: Pace,
     /// Records were left when the last turn ended.
     is_behind: bool,
+    /// There is a processor that is not sampled, which was said.
+    is_refused: bool,
     counted: bpf::Counters,
     /// Lost in the kernel, and told by no profile yet.
     lost: Loss,
@@ -146,17 +149,18 @@ impl Pipeline {
         if sampler.as_ref().is_some_and(|sampler| sampler.lacks().is_empty()) {
             desk.hears_all();
         }
-        let (goroutines, counted, lost) = (Goroutines::default(), bpf::Counters::default(), Loss::default());
+        let (teller, counted, lost) = (Teller::default(), bpf::Counters::default(), Loss::default());
         let next_sweep = now + SWEEP;
         let mut pipeline = Self {
             sampler,
             desk,
-            goroutines,
+            teller,
             next_sweep,
             next_processors: next_sweep,
             next_count: now,
             pace: Pace::new(now),
             is_behind: false,
+            is_refused: false,
             counted,
             lost,
         };
@@ -237,16 +241,16 @@ impl Pipeline {
     }
 
     /// Ends the windows; the next ones begin at once.
-    pub fn end(&mut self, now: SystemTime) -> Interval {
+    pub fn end(&mut self) -> Interval {
         self.count();
         let mut lost = std::mem::take(&mut self.lost);
         lost.merge(&self.desk.unattributed());
-        Interval { windows: self.desk.end(now), lost }
+        Interval { windows: self.desk.end(Moment::now()), lost }
     }
 
     /// The same; `None` where there are no windows: no profile could tell what was lost, so it is told with the next ones.
-    pub fn end_of_profiles(&mut self, now: SystemTime) -> Option<Interval> {
-        let interval = self.end(now);
+    pub fn end_of_profiles(&mut self) -> Option<Interval> {
+        let interval = self.end();
         if interval.windows.is_empty() {
             self.lost.merge(&interval.lost);
             return None;
@@ -317,7 +321,7 @@ impl Pipeline {
         }
         for target in found {
             let started = self.desk.started(target.process.pid());
-            match tell(sampler, &mut self.goroutines, &target, started) {
+            match self.teller.tell(sampler, &target, started) {
                 Outcome::Told => {}
                 Outcome::HasLeft => self.desk.lacks(target, None),
                 Outcome::Later => self.desk.lacks(target, started),
@@ -328,8 +332,12 @@ impl Pipeline {
     /// Samples on processors that came since.
     fn follow_processors(&mut self) {
         let Some(sampler) = &mut self.sampler else { return };
-        if let Err(error) = privilege::with_clock(|| sampler.follow_processors()) {
-            tracing::warn!(%error, "processors that come are not sampled");
+        let followed = privilege::with_clock(|| sampler.follow_processors()).flatten();
+        let was_refused = std::mem::replace(&mut self.is_refused, followed.is_err());
+        if let Err(error) = followed
+            && !was_refused
+        {
+            tracing::warn!(%error, "not all processors are sampled");
         }
     }
 
@@ -373,51 +381,4 @@ pub fn discovery(options: Options) -> discover::Options {
             .map_err(|left_out| left_out.to_string())
     };
     discover::Options { sdk_too: profile_sdk, choose: Box::new(choose), ..Default::default() }
-}
-
-/// Of whom no samples are wanted.
-const LEFT_OUT: Knowledge = Knowledge { is_excluded: true, go: None, context_offset: None };
-
-/// What became of a telling.
-enum Outcome {
-    Told,
-    /// It has another number than that of the program that it started, and was not told: if it has become another program, what is known is of the one before. It is told
-    /// again, whatever its number is by then, for numbers change also where there is no more room for them.
-    HasLeft,
-    /// Its program gave no answer yet.
-    Later,
-}
-
-/// Tells of one process, which started that program, if it was seen.
-fn tell(sampler: &mut Sampler, goroutines: &mut Goroutines, target: &Target, started: Option<Started>) -> Outcome {
-    let pid = target.process.pid();
-    let is_profiled = target.profiled.is_ok();
-    // Of what is left out there are no samples that need them.
-    let place = if is_profiled { goroutines.of(target) } else { Place::Nowhere };
-    // Behind what may have to wait for an answer.
-    if started.is_some_and(|started| sampler.has_left(pid, started)) {
-        return Outcome::HasLeft;
-    }
-    let go = match place {
-        Place::At(go) => Some(go),
-        Place::Nowhere | Place::Unread | Place::Later => None,
-    };
-    let is_read = matches!(place, Place::At(_) | Place::Nowhere);
-    // What it knows by the file is more than nothing.
-    if is_read || !sampler.is_known_by_executable(pid) {
-        let context_offset = target.context.as_ref().and_then(|context| context.thread_offset());
-        let knowledge = Knowledge { is_excluded: false, go, context_offset };
-        if let Err(error) = sampler.tell(pid, if is_profiled { &knowledge } else { &LEFT_OUT }) {
-            tracing::warn!(%error, pid, "the kernel side does not know a process");
-        }
-    }
-    // Of the file that was looked at, which is the one that was started: whoever holds a process can give it another one.
-    let is_same = |started: &Started| target.exe.identity.is_some_and(|file| file.size == started.executable.size);
-    if is_profiled
-        && is_read
-        && let Some(started) = started.filter(is_same)
-    {
-        sampler.tell_program(pid, started, go.as_ref());
-    }
-    if place == Place::Later { Outcome::Later } else { Outcome::Told }
 }

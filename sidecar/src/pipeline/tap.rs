@@ -4,12 +4,13 @@
 //! [`Aggregate`] is.
 
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
 use profiler_proto::hash::Map;
 
 use super::Named;
 use crate::aggregate::Aggregate;
+use crate::clock::Moment;
 use crate::discover::Target;
 use crate::naming::Stack;
 use crate::sample::Sample;
@@ -42,11 +43,11 @@ impl std::fmt::Debug for Tap {
 
 impl Tap {
     pub(super) fn new(until: Instant, pid: Option<u32>, tapped: Tapped) -> Self {
-        Self { until, pid, aggregate: Aggregate::begin(SystemTime::now()), sampled: Map::default(), tapped }
+        Self { until, pid, aggregate: Aggregate::begin(Moment::now()), sampled: Map::default(), tapped }
     }
 
     fn end(mut self) {
-        let windows = self.aggregate.end(SystemTime::now()).into_iter();
+        let windows = self.aggregate.end(Moment::now()).into_iter();
         let named = windows.filter_map(|window| {
             let target = self.sampled.get(&window.process())?;
             Some((window, Arc::clone(target)))

@@ -19,17 +19,18 @@ fn pipeline() -> Pipeline {
     let numbers = Numbers { pids: Vec::new(), family: None };
     let table = Table::new(discover::Options::default());
     let desk = Desk::new(table, Namer::new(Kernel::default()), numbers, Arc::default());
-    let (goroutines, counted, lost) = (Goroutines::default(), bpf::Counters::default(), Loss::default());
+    let (teller, counted, lost) = (Teller::default(), bpf::Counters::default(), Loss::default());
     let now = Instant::now();
     Pipeline {
         sampler: None,
         desk,
-        goroutines,
+        teller,
         next_sweep: now,
         next_processors: now,
         next_count: now,
         pace: Pace::new(now),
         is_behind: false,
+        is_refused: false,
         counted,
         lost,
     }
@@ -50,7 +51,7 @@ fn losses_wait_for_a_profile() {
         pipeline.desk.take(&record(pid), Instant::now());
         pipeline.desk.settle(Instant::now());
         pipeline.lost.add(Cause::RingFull, 4);
-        pipeline.end_of_profiles(SystemTime::now()).map(|interval| (interval.stacks(), interval.lost))
+        pipeline.end_of_profiles().map(|interval| (interval.stacks(), interval.lost))
     };
     // No process has this number.
     let nobody = u32::MAX >> 1;
@@ -112,14 +113,13 @@ fn what_is_shed_is_given_back() {
 /// Check that what was lost of no process in particular is told once, whatever the number of processes, by the one with most stacks.
 #[test]
 fn losses_are_told_once() {
-    let now = SystemTime::now();
-    let mut aggregate = Aggregate::begin(now);
+    let mut aggregate = Aggregate::begin(Moment::now());
     let stack = Stack { frames: [Location::remark("a")].into(), ..Stack::default() };
     for pid in [1, 2, 2, 3] {
         let sample = Sample { tid: pid, period_nanos: 10, ..Sample::default() };
         aggregate.add(Process::new(pid, 1), &sample, &stack).unwrap();
     }
-    let windows = aggregate.end(now + Duration::from_secs(1));
+    let windows = aggregate.end(Moment::now());
     let stacks: Vec<u64> = windows.iter().map(Window::stacks).collect();
     let named = |window: Window| {
         let target = target(window.process());

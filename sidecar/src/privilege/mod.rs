@@ -76,10 +76,10 @@ impl Privilege {
         }
     }
 
-    /// Whether `capability` is there, by itself or as a part of `CAP_SYS_ADMIN`.
+    /// Whether `capability` is there, by itself or as a part of `CAP_SYS_ADMIN`: the kernel's addresses ask for `CAP_SYSLOG` itself (kernel/ksyms_common.c, `kallsyms_show_value`).
     #[must_use]
     pub fn has(self, capability: Capability) -> bool {
-        let old = [Capability::Bpf, Capability::Perfmon, Capability::Syslog];
+        let old = [Capability::Bpf, Capability::Perfmon];
         self.effective.has(capability) || (old.contains(&capability) && self.effective.has(Capability::SysAdmin))
     }
 
@@ -147,9 +147,11 @@ pub fn drop_setup() -> Result<(), Error> {
         );
     }
     let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let (release, off) = (text("/proc/sys/kernel/osrelease"), text("/proc/sys/kernel/unprivileged_bpf_disabled"));
+    let permitted = caps::read().map_err(refused)?.permitted;
     let of_maps =
-        needed_for_maps(&text("/proc/sys/kernel/osrelease"), &text("/proc/sys/kernel/unprivileged_bpf_disabled"));
-    let given_up: Vec<Capability> = ONLY_FOR_SETUP.into_iter().filter(|one| !of_maps.contains(one)).collect();
+        needed_for_maps(&release, &off).then(|| of_these(permitted, [Capability::Bpf, Capability::SysAdmin])).flatten();
+    let given_up: Vec<Capability> = ONLY_FOR_SETUP.into_iter().filter(|one| of_maps != Some(*one)).collect();
     drop_in_this_thread(&given_up, clock_of).map_err(refused)
 }
 
@@ -165,15 +167,12 @@ fn other_threads(patience: Duration) -> usize {
     }
 }
 
-/// Gives up in the calling thread what [`drop_setup`] left permitted: for all threads but the one that samples.
+/// Gives up in the calling thread what [`drop_setup`] left: for all threads but the one that samples.
 ///
 /// # Errors
 /// If the kernel refuses.
 pub fn drop_clock() -> Result<(), Error> {
-    let all = [Capability::Perfmon, Capability::SysAdmin];
-    let effective = caps::read().map_err(refused)?.effective;
-    let idle: Vec<Capability> = all.into_iter().filter(|one| !effective.has(*one)).collect();
-    drop_in_this_thread(&idle, |_| None).map_err(refused)
+    drop_in_this_thread(&[Capability::Bpf, Capability::Perfmon, Capability::SysAdmin], |_| None).map_err(refused)
 }
 
 /// Does `work` with what opens perf events in effect, if it is still permitted to the calling thread.
@@ -202,16 +201,20 @@ fn refused(error: std::io::Error) -> Error {
 
 /// What opens perf events, of these: `PERFMON`, or what it was a part of.
 fn clock_of(permitted: Set) -> Option<Capability> {
-    [Capability::Perfmon, Capability::SysAdmin].into_iter().find(|one| permitted.has(*one))
+    of_these(permitted, [Capability::Perfmon, Capability::SysAdmin])
 }
 
-/// What every change of a map asks for: nothing, but on kernels before 5.19 where eBPF without privilege is off (Linux commit c8644cd0efe7,
+/// The first of these that is permitted.
+fn of_these(permitted: Set, which: [Capability; 2]) -> Option<Capability> {
+    which.into_iter().find(|one| permitted.has(*one))
+}
+
+/// Whether every change of a map asks for `BPF`, or what that was a part of: on kernels before 5.19 where eBPF without privilege is off (Linux commit c8644cd0efe7,
 /// "bpf: refine kernel.unprivileged_bpf_disabled behaviour").
-fn needed_for_maps(release: &str, unprivileged_off: &str) -> &'static [Capability] {
+fn needed_for_maps(release: &str, unprivileged_off: &str) -> bool {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|number| number.parse::<u32>().unwrap_or(0));
     let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    let refined = version >= (5, 19) || unprivileged_off.trim() == "0";
-    if refined { &[] } else { &[Capability::Bpf, Capability::SysAdmin] }
+    version < (5, 19) && unprivileged_off.trim() != "0"
 }
 
 /// Gives `capabilities` up in the calling thread alone: threads that it makes afterwards begin without. What `stays` of those permitted

@@ -43,7 +43,7 @@ fn the_tier_says_how_much_can_be_done() {
     assert_eq!(of(&[Bpf, SysPtrace]).tier(), Tier::NoEbpf);
     assert_eq!(of(&[SysPtrace]).tier(), Tier::NoEbpf);
     assert_eq!(of(&[Bpf, Syslog]).tier(), Tier::None);
-    assert_eq!(of(&[SysAdmin]).missing(), [Missing(SysPtrace)]);
+    assert_eq!(of(&[SysAdmin]).missing(), [Missing(SysPtrace), Missing(Syslog)]);
     let text = Missing(Syslog).to_string();
     assert!(text.starts_with("CAP_SYSLOG is missing") && text.contains("kernel frames have no names"), "{text}");
     let text = Missing(SysPtrace).to_string();
@@ -109,11 +109,11 @@ fn threads_that_hang_do_not_stop_it() {
 /// Check that BPF stays where every change of a map asks for it.
 #[test]
 fn old_kernels_ask_for_bpf_with_every_change_of_a_map() {
-    assert_eq!(needed_for_maps("6.18.5-generic", "2"), []);
-    assert_eq!(needed_for_maps("5.19.0", "1"), []);
-    assert_eq!(needed_for_maps("5.15.0-91", "0\n"), []);
-    assert_eq!(needed_for_maps("5.15.0-91", "2\n"), [Capability::Bpf, Capability::SysAdmin]);
-    assert_eq!(needed_for_maps("", ""), [Capability::Bpf, Capability::SysAdmin]);
+    assert!(!needed_for_maps("6.18.5-generic", "2"));
+    assert!(!needed_for_maps("5.19.0", "1"));
+    assert!(!needed_for_maps("5.15.0-91", "0\n"));
+    assert!(needed_for_maps("5.15.0-91", "2\n"));
+    assert!(needed_for_maps("", ""));
 }
 
 /// A file of `deploy/`.

@@ -7,7 +7,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::process::Child;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use profiler::Ledger;
 use profiler_proto::ProfileSet;
@@ -55,7 +55,7 @@ pub fn main(options: &Options) -> Result<(), Error> {
     let stopped = interrupted()?;
     // What was sampled until now was not of the capture. A command begins behind that: its first samples are.
     pipeline.catch_up();
-    drop(pipeline.end(SystemTime::now()));
+    drop(pipeline.end());
     if let Subject::Process(_) = options.subject {
         can_be_sampled(&pipeline, process)?;
     }
@@ -132,14 +132,14 @@ impl Recording<'_> {
             if Instant::now() >= self.next_window {
                 self.next_window = Instant::now() + WINDOW;
                 // What was lost where nothing was sampled is told with the next windows.
-                pipeline.end_of_profiles(SystemTime::now()).iter().for_each(|interval| self.add(interval));
+                pipeline.end_of_profiles().iter().for_each(|interval| self.add(interval));
             }
             self.progress.show(self.begun.elapsed(), self.options.duration, pipeline.figures().sampled);
         }
         // What was sampled last is in the ring.
         pipeline.stop();
         self.end_command();
-        self.add(&pipeline.end(SystemTime::now()));
+        self.add(&pipeline.end());
         self.progress.clear();
     }
 
@@ -209,6 +209,8 @@ pub fn interrupted() -> Result<Arc<AtomicBool>, Error> {
     let flag = Arc::<AtomicBool>::default();
     let set = Arc::clone(&flag);
     let watch = move || {
+        // It samples nothing.
+        let _ = privilege::drop_clock();
         let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_io().build() else { return };
         runtime.block_on(async {
             use tokio::signal::unix::{SignalKind, signal};

@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use profiler_proto::loss::{Cause, Loss};
 use profiler_proto::model::{self, Kind};
@@ -11,6 +10,7 @@ use profiler_proto::{Limits, ProfileSet, folded, pprof};
 use super::output::Form;
 use super::*;
 use crate::aggregate::Aggregate;
+use crate::clock::Moment;
 use crate::discover::{self, Target};
 use crate::naming::{Location, Stack};
 use crate::pipeline::Interval;
@@ -151,7 +151,7 @@ fn losses_have_causes() {
 #[test]
 fn windows_are_summed() {
     const STACKS: u32 = 30_000;
-    let (mut windows, process, start) = (windows::Windows::default(), Process::new(7, 1), SystemTime::now());
+    let (mut windows, process, start) = (windows::Windows::default(), Process::new(7, 1), Moment::now());
     let mut aggregate = Aggregate::begin(start);
     let stack = |number: u32| Stack { frames: [Location::remark(&format!("f{number}"))].into(), ..Stack::default() };
     let sample = Sample { tid: 7, period_nanos: 10, ..Sample::default() };
@@ -162,7 +162,8 @@ fn windows_are_summed() {
         let mut target = Target::bare(process, discover::Kind::Native);
         target.resource.set("service.name", service);
         let target = Arc::new(target);
-        let ended = aggregate.end(start + Duration::from_secs(second.into()));
+        let ended = aggregate
+            .end(start.later(Duration::from_secs(second.into()), start.wall + Duration::from_secs(second.into())));
         let windows_of = ended.into_iter().map(|window| (window, Arc::clone(&target))).collect();
         windows.add(&Interval { windows: windows_of, lost: Loss::default() });
     }

@@ -53,10 +53,21 @@ impl Tasks {
     /// Queues a task; what is not taken is entered as lost.
     pub(super) fn send(&self, task: Task, handle: &Handle) {
         if let Err(refused) = self.0.try_send(task) {
-            let Task::Export(interval) = refused.into_inner();
-            handle.ledger.lost(interval.stacks(), Cause::Shutdown);
+            lost(refused.into_inner(), handle);
         }
     }
+
+    /// The same of the last one, for which there is room as soon as others before it were taken.
+    pub(super) fn send_last(&self, task: Task, handle: &Handle) {
+        if let Err(refused) = self.0.blocking_send(task) {
+            lost(refused.0, handle);
+        }
+    }
+}
+
+fn lost(task: Task, handle: &Handle) {
+    let Task::Export(interval) = task;
+    handle.ledger.lost(interval.stacks(), Cause::Shutdown);
 }
 
 /// The queue.

@@ -4,7 +4,7 @@
 //! windows stay open: they are bounded by themselves. It ends when it is told to, or when the main thread is gone.
 
 use std::sync::mpsc::{Receiver, TryRecvError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use super::io::{Task, Tasks};
 use super::source::{Command, Handle};
@@ -65,7 +65,9 @@ impl Sampling {
             }
         }
         self.pipeline.stop();
-        self.end();
+        if let Some(interval) = self.pipeline.end_of_profiles() {
+            self.tasks.send_last(Task::Export(interval), &self.handle);
+        }
         self.publish();
         self.handle.sampling(false);
     }
@@ -83,7 +85,7 @@ impl Sampling {
 
     /// Hands the interval to the main thread, if anything was sampled in it.
     fn end(&mut self) {
-        if let Some(interval) = self.pipeline.end_of_profiles(SystemTime::now()) {
+        if let Some(interval) = self.pipeline.end_of_profiles() {
             self.tasks.send(Task::Export(interval), &self.handle);
         }
     }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read as _;
 use std::process::Command;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use profiler_sidecar::bpf::{Knowledge, Options};
 use profiler_sidecar::config::Filter;
@@ -216,7 +216,7 @@ fn the_account_closes_at_the_end() {
     }
     pipeline.stop();
     std::thread::sleep(Duration::from_millis(100));
-    drop(pipeline.end(SystemTime::now()));
+    drop(pipeline.end());
     drop(busy.child.kill());
     let figures = pipeline.figures();
     let Figures { sampled, left_out, gone, unreadable, kernel, .. } = figures;

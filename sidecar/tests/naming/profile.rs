@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use profiler_proto::loss::{Cause, Loss, stacks_of};
 use profiler_proto::model::resource::Resource;
@@ -13,6 +13,7 @@ use profiler_proto::{Limits, folded, otlp, pprof};
 use profiler_sidecar::aggregate::{Aggregate, Window};
 use profiler_sidecar::assemble::{Granularity, assemble};
 use profiler_sidecar::bpf::{Knowledge, Options, Sampler};
+use profiler_sidecar::clock::Moment;
 use profiler_sidecar::drain::{self, Event};
 use profiler_sidecar::naming::{Kernel, Kind, Namer, Stats};
 use profiler_sidecar::{elf, go};
@@ -70,7 +71,7 @@ pub(crate) fn sampled(program: &mut Command) -> (Window, Stats) {
     }
     let knowledge = Knowledge { go: go::offsets::offsets(&tables), ..Knowledge::default() };
     sampler.tell(process.pid(), &knowledge).unwrap();
-    let (mut namer, mut aggregate) = (Namer::new(Kernel::read().unwrap()), Aggregate::begin(SystemTime::now()));
+    let (mut namer, mut aggregate) = (Namer::new(Kernel::read().unwrap()), Aggregate::begin(Moment::now()));
     running.write("\n");
     let (began, mut has_ended) = (Instant::now(), false);
     while !has_ended {
@@ -85,7 +86,7 @@ pub(crate) fn sampled(program: &mut Command) -> (Window, Stats) {
             _ => {}
         });
     }
-    (aggregate.end(SystemTime::now()).pop().unwrap(), namer.stats())
+    (aggregate.end(Moment::now()).pop().unwrap(), namer.stats())
 }
 
 /// Without the kernel's frames, which a program does not see of itself.

@@ -46,7 +46,7 @@ fn the_last_samples_of_a_process_have_names() {
     let files = |desk: &mut Desk, address: u64| {
         desk.sample(Box::new(Sample { pid, user: vec![address], ..Sample::default() }), now);
         desk.name(now);
-        let windows = desk.end(SystemTime::now());
+        let windows = desk.end(Moment::now());
         let entries = windows[0].0.entries();
         entries[0].stack[0].module.as_ref().map(|module| module.path.to_string())
     };
