@@ -58,12 +58,22 @@ pub(super) struct Segment {
     pub(super) end: u64,
 }
 
-/// Files with names of segments that do not begin as one: what a crash left, or damage. They are removed.
+/// Files with names of segments that do not begin as one, which are removed: what a crash left, or damage; and those that the disk cannot read, which are left: it may be able to
+/// the next time.
 #[derive(Debug, Default)]
 struct Ruins {
     bytes: u64,
-    /// The smallest number in their names.
+    /// The smallest number in their names, and the largest.
     first: Option<u64>,
+    last: u64,
+}
+
+impl Ruins {
+    fn add(&mut self, number: u64, bytes: u64) {
+        self.bytes += bytes;
+        self.first = Some(self.first.map_or(number, |least| least.min(number)));
+        self.last = self.last.max(number);
+    }
 }
 
 /// A folder that this process alone uses, as long as this lives.
@@ -105,6 +115,7 @@ impl Folder {
     /// If a segment cannot be read now.
     pub(super) fn survey(&mut self, mut see: impl FnMut(&Header)) -> Result<u64, Error> {
         let mut unreadable = self.ruins.bytes;
+        self.next = self.next.max(self.ruins.last + 1);
         for (&first, segment) in &mut self.segments {
             let path = self.path.join(name_of(first));
             match segment.survey(first, &path, &mut see) {
@@ -181,7 +192,9 @@ impl Folder {
             Err(_) => None,
         };
         match fs::remove_file(&path) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(failed("remove", &path, error)),
+            Err(error) if error.kind() != ErrorKind::NotFound && !is_lost(&error) => {
+                return Err(failed("remove", &path, error));
+            }
             _ => {}
         }
         self.segments.remove(&first);
@@ -239,26 +252,33 @@ fn scan(folder: &Path) -> io::Result<(BTreeMap<u64, Segment>, Ruins)> {
             return Err(io::Error::other(format!("there are more than {MAX_ENTRIES} files in it")));
         }
         let entry = entry?;
-        let metadata = entry.metadata()?;
-        let first = entry.file_name().to_str().and_then(number_of).filter(|_| metadata.is_file());
-        let Some(first) = first else { continue };
+        let Some(first) = entry.file_name().to_str().and_then(number_of) else { continue };
+        let metadata = match entry.metadata() {
+            Ok(metadata) if metadata.is_file() => metadata,
+            Ok(_) => continue,
+            Err(error) if is_lost(&error) => {
+                ruins.add(first, 0);
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
         let mut bytes = Vec::with_capacity(PREAMBLE);
         let read = File::open(entry.path()).and_then(|file| file.take(PREAMBLE as u64).read_to_end(&mut bytes));
-        let kind = match read {
-            // Nothing of it will ever be read, which is counted with what is in it.
-            Err(error) if is_lost(&error) => Kind::Ours,
-            Err(error) => return Err(error),
-            Ok(_) => recognise(&bytes, first),
-        };
-        match kind {
+        match read {
+            Err(error) if is_lost(&error) => {
+                ruins.add(first, metadata.len());
+                continue;
+            }
+            read => _ = read?,
+        }
+        match recognise(&bytes, first) {
             Kind::Ours => {
                 let segment = Segment { bytes: metadata.len(), readable: PREAMBLE as u64, end: first };
                 segments.insert(first, segment);
             }
             Kind::Damaged => {
                 fs::remove_file(entry.path())?;
-                ruins.bytes += metadata.len();
-                ruins.first = Some(ruins.first.map_or(first, |least| least.min(first)));
+                ruins.add(first, metadata.len());
             }
             Kind::OtherVersion => {}
         }

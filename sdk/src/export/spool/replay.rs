@@ -19,7 +19,12 @@ pub(super) struct Position {
     number: u64,
     /// The segment that was read last, and where in it the next header is.
     place: Option<(u64, u64)>,
+    /// How often the disk could not read what is there, one time after the other.
+    failures: u32,
 }
+
+/// So often what cannot be read is tried again: what a network tells as an error of the disk may be over by then.
+const TRIES: u32 = 10;
 
 /// What is found next.
 #[derive(Debug, PartialEq, Eq)]
@@ -36,17 +41,17 @@ impl Position {
     /// Goes back, so that record `number` comes.
     pub(super) fn rewind(&mut self, number: u64) {
         if number < self.number {
-            *self = Self { number, place: None };
+            *self = Self { number, ..Self::default() };
         }
     }
 }
 
 impl Folder {
     /// The next record that is `wanted`, from `position` on, which moves up to it: it is found again as long as it is wanted. What cannot be read
-    /// later either is missing.
+    /// later either, tried several times, is missing.
     ///
     /// # Errors
-    /// If a segment cannot be read now; `position` stays.
+    /// If a segment cannot be read now; `position` stays where it is.
     pub(super) fn read(
         &self,
         position: &mut Position,
@@ -56,11 +61,16 @@ impl Folder {
             let found = self.read_in(first, position, &wanted);
             match found {
                 Ok(Some(found)) => return Ok(Some(found)),
+                Err(error) if is_lost(&error) && position.failures < TRIES => {
+                    position.failures += 1;
+                    return Err(failed("read", &self.segment(first), error));
+                }
                 Err(error) if error.kind() != ErrorKind::NotFound && !is_lost(&error) => {
                     return Err(failed("read", &self.segment(first), error));
                 }
                 _ => {}
             }
+            position.failures = 0;
             let missing = position.number.max(first)..end;
             position.number = end;
             if !missing.is_empty() {
@@ -88,14 +98,18 @@ impl Folder {
         let mut reader = Reader::at(files::open(&self.segment(first))?, offset, first);
         while let Some(header) = reader.header(segment.readable)? {
             if header.number >= position.number && wanted(&header) {
-                let body = reader.body(&header)?;
+                let body = match reader.body(&header) {
+                    Err(error) if is_lost(&error) && position.failures >= TRIES => None,
+                    body => body?,
+                };
+                position.failures = 0;
                 return Ok(Some(match body {
                     Some(body) => Found::Whole(header, body),
                     None => Found::Damaged(header),
                 }));
             }
-            *position =
-                Position { number: position.number.max(header.number + 1), place: Some((first, reader.offset())) };
+            position.number = position.number.max(header.number + 1);
+            position.place = Some((first, reader.offset()));
         }
         Ok(None)
     }

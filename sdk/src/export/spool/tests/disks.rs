@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 use super::super::backlog::Taker;
 use super::super::folder::{Bounds, Folder};
 use super::super::record::MAX_HEADER;
-use super::super::replay::Found;
+use super::super::replay::{Found, Position};
 use super::super::settled::Cursors;
 use super::super::{Gone, Pace, Spool};
 use super::{Place, SMALL, again, open, records, run, until};
@@ -203,14 +203,21 @@ fn a_folder_that_is_gone_is_noticed() {
 #[test]
 fn a_segment_that_cannot_be_read_costs_itself() {
     let whole = |folder: &Folder| {
-        let found = super::read(folder).into_iter();
-        found
-            .map(|found| match found {
-                Found::Whole(header, _) => Ok(header.number),
-                Found::Missing(numbers) => Err(numbers),
-                Found::Damaged(header) => panic!("{header:?}"),
-            })
-            .collect::<Vec<_>>()
+        let (mut position, mut next, mut all, mut refused) = (Position::default(), 0, Vec::new(), 0);
+        loop {
+            let found = match folder.read(&mut position, |header| header.number >= next) {
+                Ok(Some(Found::Whole(header, _))) => Ok(header.number),
+                Ok(Some(Found::Missing(numbers))) => Err(numbers),
+                Ok(Some(Found::Damaged(header))) => panic!("{header:?}"),
+                Ok(None) => return (all, refused),
+                Err(_) => {
+                    refused += 1;
+                    continue;
+                }
+            };
+            next = found.as_ref().map_or_else(|numbers| numbers.end, |number| number + 1);
+            all.push(found);
+        }
     };
     if let Some(path) = Place::of_child() {
         let mut folder = open(&path, SMALL);
@@ -222,11 +229,13 @@ fn a_segment_that_cannot_be_read_costs_itself() {
         let memory = format!("/proc/{}/mem", std::process::id());
         assert!(mount.args(["--bind", &memory]).arg(folder.segment(second)).status().unwrap().success());
         let rest: Vec<_> = (1..second).map(Ok).chain([Err(second..third)]).chain((third..31).map(Ok)).collect();
-        assert_eq!(whole(&folder), rest);
+        // It is tried again some times, for it may be a network that cannot.
+        assert_eq!(whole(&folder), (rest.clone(), 10));
         drop(folder);
         let (again, others) = (open(&path, SMALL), rest.into_iter().filter(Result::is_ok).collect::<Vec<_>>());
-        assert_eq!(whole(&again), others);
-        assert_eq!(again.gaps(31), [second..third]);
+        assert_eq!(whole(&again), (others, 0));
+        assert!(again.gaps(31).into_iter().eq(std::iter::once(second..third)));
+        assert!(again.segment(second).exists());
         return;
     }
     if !may_mount() {
