@@ -35,7 +35,7 @@ pub struct Aggregate {
     windows: BTreeMap<Process, Window>,
     bytes: usize,
     by_processor: bool,
-    untold: Loss,
+    without_window: Loss,
 }
 
 /// The windows hold as much as they may: the sample is lost.
@@ -46,7 +46,7 @@ impl Aggregate {
     /// Empty windows that begin now.
     #[must_use]
     pub fn begin(now: Moment) -> Self {
-        Self { began: now, windows: BTreeMap::new(), bytes: 0, by_processor: false, untold: Loss::default() }
+        Self { began: now, windows: BTreeMap::new(), bytes: 0, by_processor: false, without_window: Loss::default() }
     }
 
     /// Tells samples apart by the processor that they were taken on, in these windows and all that follow, or does not.
@@ -55,20 +55,19 @@ impl Aggregate {
         Self { by_processor, ..self }
     }
 
-    /// Adds one sample. One for which there is no room is noted as lost in its process's window, or, if there is no room for that either, in [`Self::untold`].
+    /// Adds one sample. One for which there is no room is noted as lost in its process's window, or, if there is no room for that either, in [`Self::without_window`].
     ///
     /// # Errors
     /// When there is no room.
     pub fn add(&mut self, process: Process, sample: &Sample, stack: &Stack) -> Result<(), Full> {
-        let room = MAX_BYTES.saturating_sub(self.bytes);
-        if room < window::EMPTY && !self.windows.contains_key(&process) {
-            self.untold.add(Cause::AggregateFull, 1);
+        let is_new = !self.windows.contains_key(&process);
+        if is_new && MAX_BYTES.saturating_sub(self.bytes) < window::EMPTY {
+            self.without_window.add(Cause::AggregateFull, 1);
             return Err(Full);
         }
-        let window = self.windows.entry(process).or_insert_with(|| {
-            self.bytes += window::EMPTY;
-            Window::begin(process)
-        });
+        self.bytes += if is_new { window::EMPTY } else { 0 };
+        let room = MAX_BYTES.saturating_sub(self.bytes);
+        let window = self.windows.entry(process).or_insert_with(|| Window::begin(process));
         let most = MAX_OF_ONE.min(window.bytes().saturating_add(room));
         let before = window.bytes();
         let processor = self.by_processor.then_some(sample.cpu);
@@ -78,7 +77,8 @@ impl Aggregate {
     }
 
     /// Notes stacks of a process that were lost before they came here.
-    pub fn lose(&mut self, process: Process, cause: Cause, stacks: u64) {
+    #[cfg(test)]
+    pub(crate) fn lose(&mut self, process: Process, cause: Cause, stacks: u64) {
         let mut lost = Loss::default();
         lost.add(cause, stacks);
         let begin = || {
@@ -89,8 +89,8 @@ impl Aggregate {
     }
 
     /// What was lost of processes that have no window, since the last time.
-    pub fn untold(&mut self) -> Loss {
-        std::mem::take(&mut self.untold)
+    pub fn without_window(&mut self) -> Loss {
+        std::mem::take(&mut self.without_window)
     }
 
     /// Bytes of all windows, about.
@@ -108,7 +108,7 @@ impl Aggregate {
     /// Ends the windows; the next ones begin at once. By process; a window of which nothing is left but what was lost goes on, for there is no
     /// profile that could say so.
     pub fn end(&mut self, now: Moment) -> Vec<Window> {
-        let next = Self { untold: self.untold, ..Self::begin(now).by_processor(self.by_processor) };
+        let next = Self { without_window: self.without_window, ..Self::begin(now).by_processor(self.by_processor) };
         let ended = std::mem::replace(self, next);
         let duration = now.since(ended.began);
         let (told, untold): (Vec<Window>, Vec<Window>) =

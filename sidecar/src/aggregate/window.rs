@@ -174,6 +174,7 @@ impl Window {
     }
 
     /// Notes what was lost while this window was open.
+    #[cfg(test)]
     pub(super) fn lose(&mut self, lost: &Loss) {
         self.lost.merge(lost);
     }

@@ -53,6 +53,7 @@ pub struct Sampler {
     executables: Option<executables::Executables>,
     counters: counters::Source,
     programs: Option<Programs>,
+    rate_hz: u32,
 }
 
 impl std::fmt::Debug for Sampler {
@@ -79,7 +80,7 @@ impl Sampler {
     ///
     /// As [`Sampler::load`].
     pub fn ready(options: Options) -> Result<Self, Error> {
-        let events = perf::Events::none(period(options.rate_hz)?);
+        let events = perf::Events::none(period(options.rate_hz, perf::highest_rate_hz())?);
         let mut loaded = load::Loaded::new(&options)?;
         let records = loaded.records()?;
         let targets = loaded.targets()?;
@@ -88,7 +89,7 @@ impl Sampler {
         let executables = loaded.executables()?;
         let programs = loaded.programs()?;
         allocator::give_back();
-        Ok(Self { loaded, events, records, targets, executables, counters, programs })
+        Ok(Self { loaded, events, records, targets, executables, counters, programs, rate_hz: options.rate_hz })
     }
 
     /// Starts the clock.
@@ -171,7 +172,11 @@ impl Sampler {
     ///
     /// As [`Sampler::load`]; processors that were not reached yet keep the old rate then.
     pub fn set_rate_hz(&mut self, rate_hz: u32) -> Result<(), Error> {
-        self.events.restart(self.loaded.program()?, period(rate_hz)?)
+        // Fewer ticks are better also where the kernel would leave out some of them.
+        let highest_hz = perf::highest_rate_hz().map(|highest| highest.max(self.rate_hz));
+        self.events.restart(self.loaded.program()?, period(rate_hz, highest_hz)?)?;
+        self.rate_hz = rate_hz;
+        Ok(())
     }
 
     /// No more ticks: what is in the ring and in the counters is all, and both agree. [`Sampler::set_rate_hz`] starts the clock again.
@@ -189,13 +194,8 @@ impl Sampler {
     }
 }
 
-/// Nanoseconds between two ticks.
-fn period(rate_hz: u32) -> Result<u64, Error> {
-    period_within(rate_hz, perf::highest_rate_hz())
-}
-
-/// The same, where the kernel lets so many ticks a second through.
-fn period_within(rate_hz: u32, highest_hz: Option<u32>) -> Result<u64, Error> {
+/// Nanoseconds between two ticks, where the kernel lets so many of them through in a second.
+fn period(rate_hz: u32, highest_hz: Option<u32>) -> Result<u64, Error> {
     let what = || format!("a rate of {rate_hz} Hz");
     if !(1..=MAX_RATE_HZ).contains(&rate_hz) {
         let why = "samples can be taken 1 to 10,000 times a second";
@@ -215,7 +215,7 @@ mod tests {
     /// Check that a rate of which the kernel would leave out ticks, without a word, is refused with what to do, as is one that is none.
     #[test]
     fn rates_are_those_that_the_kernel_lets_through() {
-        let told = |rate_hz, highest_hz| period_within(rate_hz, highest_hz).map_err(|error| error.to_string());
+        let told = |rate_hz, highest_hz| period(rate_hz, highest_hz).map_err(|error| error.to_string());
         assert_eq!(told(99, None), Ok(10_101_010));
         assert_eq!(told(1000, Some(1000)), Ok(1_000_000));
         assert!(told(1001, Some(1000)).unwrap_err().contains("raise kernel.perf_event_max_sample_rate"));

@@ -138,8 +138,10 @@ impl Loaded {
     pub(super) fn forget(&self) {
         self.known.take();
         self.named.take();
-        self.program.forget();
-        self.modules.borrow().iter().for_each(|module| module.program.forget());
+        let modules = self.modules.borrow();
+        let programs = modules.iter().map(|module| &module.program).chain([&self.program]);
+        // What others have, too, they have room for.
+        programs.filter(|program| Arc::strong_count(program) == 1).for_each(|program| program.forget());
     }
 
     fn look_up(&self, pc: u64) -> Known {

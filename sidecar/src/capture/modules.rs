@@ -7,7 +7,7 @@
 
 use std::fs::File;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use profiler_proto::hash::{Map, Set};
 
@@ -59,7 +59,9 @@ pub(super) struct Modules {
     seen: Set<(u64, u64, u64)>,
     found: usize,
     /// By their files.
-    programs: Map<(Device, u64), Arc<Program>>,
+    programs: Map<(Device, u64), Weak<Program>>,
+    /// Where the next look begins: behind the last of as many as were refused.
+    from: u64,
 }
 
 impl Modules {
@@ -71,9 +73,15 @@ impl Modules {
         let mappings = process.mappings()?;
         let code = mappings.list().iter().filter(|mapping| mapping.executable && mapping.is_file());
         let others = code.filter(|mapping| mapping.path().0 != own.path);
+        let (before, behind): (Vec<_>, Vec<_>) = others.partition(|mapping| mapping.start < self.from);
         let (mut new, mut refused) = (Vec::new(), 0);
-        for mapping in others {
-            if self.seen.len() >= LOOKED || self.found >= MODULES || refused >= REFUSED {
+        self.from = 0;
+        for mapping in behind.into_iter().chain(before) {
+            if self.seen.len() >= LOOKED || self.found >= MODULES {
+                break;
+            }
+            if refused >= REFUSED {
+                self.from = mapping.start;
                 break;
             }
             let place = (mapping.start, mapping.end, mapping.offset);
@@ -85,12 +93,12 @@ impl Modules {
                 continue;
             };
             self.seen.insert(place);
-            let known = self.programs.get(&(mapping.device, mapping.inode)).cloned();
+            let known = self.programs.get(&(mapping.device, mapping.inode)).and_then(Weak::upgrade);
             let Some(module) = known.or_else(|| open(file)).and_then(|program| Module::of(program, mapping)) else {
                 continue;
             };
             self.found += 1;
-            self.programs.insert((mapping.device, mapping.inode), Arc::clone(&module.program));
+            self.programs.insert((mapping.device, mapping.inode), Arc::downgrade(&module.program));
             new.push(module);
         }
         Ok(new)

@@ -54,7 +54,11 @@ pub(super) fn classify(
         is_below,
         profiled: Ok(()),
     };
-    target.profiled = choose(&target, options).and(trouble.map_or(Ok(()), Err));
+    target.profiled = match (choose(&target, options), trouble) {
+        // It could be any program: that none of them is wanted cannot be said.
+        (Err(WhyNot::NotChosen(_)), Some(WhyNot::NoAnswer)) => Err(WhyNot::NoAnswer),
+        (chosen, trouble) => chosen.and(trouble.map_or(Ok(()), Err)),
+    };
     Ok(Some(target))
 }
 

@@ -29,8 +29,6 @@ pub(super) struct Pages {
     len: u64,
     /// Bytes that may still be read without being kept.
     left: AtomicU64,
-    /// Pages that were read to be kept.
-    loads: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -47,26 +45,19 @@ impl Pages {
             return Err(fault(Why::Malformed("not an ordinary file")));
         }
         let kept = Box::new(Mutex::new(Kept::new()));
-        Ok(Self {
-            source: Source::File(file, kept),
-            len: metadata.len(),
-            left: AtomicU64::new(MOST),
-            loads: AtomicU64::new(0),
-        })
+        Ok(Self { source: Source::File(file, kept), len: metadata.len(), left: AtomicU64::new(MOST) })
     }
 
     pub(super) fn of_bytes(bytes: Vec<u8>) -> Self {
-        Self {
-            len: bytes.len() as u64,
-            source: Source::Memory(bytes),
-            left: AtomicU64::new(MOST),
-            loads: AtomicU64::new(0),
-        }
+        Self { len: bytes.len() as u64, source: Source::Memory(bytes), left: AtomicU64::new(MOST) }
     }
 
     /// How many pages were read to be kept so far: those of a walk through a table of the file are bounded by whoever walks.
     pub(super) fn loads(&self) -> u64 {
-        self.loads.load(Ordering::Relaxed)
+        match &self.source {
+            Source::File(_, kept) => kept.lock().unwrap_or_else(PoisonError::into_inner).loads,
+            Source::Memory(_) => 0,
+        }
     }
 
     pub(super) fn len(&self) -> u64 {
@@ -83,8 +74,7 @@ impl Pages {
         let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut at, mut rest) = (offset, into);
         while !rest.is_empty() {
-            let page =
-                kept.page(file, at / PAGE as u64, (self.len, &self.loads)).map_err(|kind| unreadable(at, kind))?;
+            let page = kept.page(file, at / PAGE as u64, self.len).map_err(|kind| unreadable(at, kind))?;
             let from = page.get((at % PAGE as u64) as usize..).unwrap_or_default();
             let len = from.len().min(rest.len());
             if len == 0 {
@@ -144,21 +134,20 @@ struct Kept {
     pages: [Vec<u8>; PAGES],
     /// Counts uses.
     clock: u64,
+    /// How many were read.
+    loads: u64,
 }
 
 impl Kept {
     fn new() -> Self {
-        Self { numbers: [NONE; PAGES], used: [0; PAGES], pages: [const { Vec::new() }; PAGES], clock: 0 }
+        Self { numbers: [NONE; PAGES], used: [0; PAGES], pages: [const { Vec::new() }; PAGES], clock: 0, loads: 0 }
     }
 
-    fn page(&mut self, file: &File, number: u64, (len, loads): (u64, &AtomicU64)) -> Result<&[u8], io::ErrorKind> {
+    fn page(&mut self, file: &File, number: u64, len: u64) -> Result<&[u8], io::ErrorKind> {
         self.clock += 1;
         let place = match self.numbers.iter().position(|kept| *kept == number) {
             Some(place) => place,
-            None => {
-                loads.fetch_add(1, Ordering::Relaxed);
-                self.load(file, number, len)?
-            }
+            None => self.load(file, number, len)?,
         };
         self.used[place] = self.clock;
         Ok(&self.pages[place])
@@ -166,6 +155,7 @@ impl Kept {
 
     /// Reads a page into the place of the one that was not used for longest.
     fn load(&mut self, file: &File, number: u64, len: u64) -> Result<usize, io::ErrorKind> {
+        self.loads += 1;
         let place = (0..PAGES).min_by_key(|place| self.used[*place]).unwrap_or(0);
         self.numbers[place] = NONE;
         let start = number * PAGE as u64;

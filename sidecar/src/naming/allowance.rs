@@ -3,17 +3,17 @@
 //!
 //! In: what work is to take, or has taken, and a time. Out: whether it may begin, or go on. Shared by the threads that read.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::clock::thread_cpu;
 
 /// A twentieth of a processor.
-pub(super) const SHARE: u32 = 20;
+const SHARE: u32 = 20;
 /// What may be taken whatever there was before: a table of symbols of half a million functions, a thousand addresses.
 const SMALL: Duration = Duration::from_micros(12_500);
-/// The longest that addresses are looked up in one go: by then nobody waits for the answer any more.
-const LONGEST: Duration = Duration::from_millis(500);
+/// So many times as long as it took rests who had not all looked up in time.
+const LATE: u32 = 4;
 
 /// So much at once, and a twentieth of a processor then.
 #[derive(Debug)]
@@ -50,11 +50,22 @@ impl Allowance {
         Self { most, told, spent: Mutex::default() }
     }
 
-    /// Whether so much may be taken now: then it counts as if it were.
-    pub(super) fn takes(&self, cost: Duration, now: Instant) -> bool {
+    /// So much was taken, whatever there was before.
+    fn charge(&self, cost: Duration, now: Instant) {
+        let mut spent = self.spent_by(now);
+        spent.time = spent.time.saturating_add(cost);
+    }
+
+    fn spent_by(&self, now: Instant) -> MutexGuard<'_, Spent> {
         let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
         let since = spent.since.replace(now).unwrap_or(now);
         spent.time = spent.time.saturating_sub(now.saturating_duration_since(since) / SHARE);
+        spent
+    }
+
+    /// Whether so much may be taken now: then it counts as if it were.
+    pub(super) fn takes(&self, cost: Duration, now: Instant) -> bool {
+        let mut spent = self.spent_by(now);
         let takes = cost <= SMALL || spent.time < self.most;
         if takes {
             spent.time = spent.time.saturating_add(cost);
@@ -65,37 +76,62 @@ impl Allowance {
     }
 }
 
-/// What looking up addresses takes of the calling thread, in one go.
+/// What looking up addresses takes, in one go of the calling thread.
 #[derive(Debug)]
 pub(super) struct Stint<'a> {
     allowance: &'a Allowance,
     begun: Instant,
+    /// How long it may take: after that nobody waits for the answer any more.
+    longest: Duration,
     /// CPU time of the thread when it began.
     before: Duration,
     /// What of it is in the allowance.
     charged: Duration,
-    is_refused: bool,
+    end: End,
+}
+
+/// How a stint came to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// With the work.
+    Done,
+    /// All CPU time is taken.
+    Spent,
+    /// It took too long, by waiting or by working.
+    Late,
 }
 
 impl<'a> Stint<'a> {
-    pub(super) fn begin(allowance: &'a Allowance) -> Self {
-        let charged = Duration::ZERO;
-        Self { allowance, begun: Instant::now(), before: thread_cpu(), charged, is_refused: false }
+    pub(super) fn begin(allowance: &'a Allowance, longest: Duration) -> Self {
+        let (charged, end) = (Duration::ZERO, End::Done);
+        Self { allowance, begun: Instant::now(), longest, before: thread_cpu(), charged, end }
     }
 
     /// Whether one more may be looked up.
     pub(super) fn goes_on(&mut self) -> bool {
         let step = self.taken().saturating_sub(self.charged);
-        if step > SMALL && !self.is_refused {
+        if self.end == End::Done && step > SMALL {
             self.charged += step;
-            self.is_refused = !self.allowance.takes(step, Instant::now());
+            if !self.allowance.takes(step, Instant::now()) {
+                self.end = End::Spent;
+            }
         }
-        !self.is_refused && self.begun.elapsed() < LONGEST
+        if self.end == End::Done && self.begun.elapsed() >= self.longest {
+            self.end = End::Late;
+        }
+        self.end == End::Done
     }
 
-    /// CPU time that it took, where it was more than may be taken now.
-    pub(super) fn excess(&self) -> Option<Duration> {
-        self.is_refused.then(|| self.taken())
+    /// It is over. For how long who asked is to rest, where not all was looked up.
+    pub(super) fn over(self) -> Option<Duration> {
+        let taken = self.taken();
+        self.allowance.charge(taken.saturating_sub(self.charged), Instant::now());
+        match self.end {
+            End::Done => None,
+            End::Spent => Some(taken.saturating_mul(SHARE)),
+            // So that the thread that waits has most of its time for others.
+            End::Late => Some(self.begun.elapsed().saturating_mul(LATE)),
+        }
     }
 
     fn taken(&self) -> Duration {
@@ -120,18 +156,22 @@ mod tests {
         assert!(read(1002, SMALL));
     }
 
-    /// Check that looking up goes on for as long as there is something left, whoever takes it, and says what it took.
+    /// Check that looking up goes on for as long as there is something left, whoever takes it, that all of it counts, and that who had not all looked up rests.
     #[test]
     fn a_stint_ends_when_all_is_taken() {
+        const LONG: Duration = Duration::from_secs(600);
         let allowance = Allowance::new(3 * SMALL, "");
-        let work = |until: Duration| {
-            let mut stint = Stint::begin(&allowance);
+        let work = |longest, until: Duration| {
+            let mut stint = Stint::begin(&allowance, longest);
             while stint.goes_on() && stint.taken() < until {}
-            stint.excess()
+            stint.over()
         };
-        assert_eq!(work(SMALL / 2), None);
-        assert!(work(Duration::MAX).is_some_and(|took| took > 3 * SMALL));
-        let took = work(Duration::MAX).unwrap();
-        assert!((SMALL..3 * SMALL).contains(&took), "{took:?}, and {SMALL:?} is what all have");
+        assert_eq!(work(LONG, SMALL / 2), None);
+        assert!(allowance.spent_by(Instant::now()).time >= SMALL / 4, "{allowance:?}");
+        assert!(work(LONG, LONG).is_some_and(|rest| rest > SMALL * SHARE));
+        let rest = work(LONG, LONG).unwrap();
+        assert!(rest > SMALL * SHARE && rest < LONG, "{rest:?}, and {SMALL:?} is what all have");
+        let late = work(Duration::ZERO, LONG);
+        assert!(late.is_some_and(|rest| rest < LONG), "{late:?}");
     }
 }

@@ -4,6 +4,7 @@
 //! found late is there for the next one; nothing is read or closed under the lock. Closing, too, waits for a file system that hangs: a file of another one than the thread's own
 //! is closed by a thread of its own, and none of one that has not come back.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -18,7 +19,7 @@ const MOST: usize = 24;
 /// Most bytes of the symbols of all that are open, but for the one that was asked last: a browser has four megabytes of them.
 const MAX_SYMBOLS: usize = 12 << 20;
 /// How long a file of another file system is waited for to be closed.
-const CLOSING: Duration = Duration::from_millis(100);
+const CLOSING: Duration = Duration::from_millis(10);
 /// Most bytes of a vDSO: it has two pages or so.
 const MAX_VDSO: u64 = 256 << 10;
 
@@ -79,7 +80,12 @@ impl Book {
         let binary = Arc::new(Binary::open(file, split, &self.shared.symbols));
         let identity = if binary.is_stripped() { in_root } else { file_alone };
         let mut open = self.held();
-        let oldest = if open.len() >= MOST { self.take_oldest(&mut open, identity.device()) } else { None };
+        let mut oldest = Vec::new();
+        while open.len() >= MOST
+            && let Some(closed) = self.take_oldest(&mut open, identity.device())
+        {
+            oldest.push(closed);
+        }
         open.push((identity, Arc::clone(&binary)));
         drop(open);
         self.close(oldest, identity.device());
@@ -108,14 +114,26 @@ impl Book {
         Some(open.remove(place))
     }
 
-    /// Closes files, outside of the lock: here those of the file system that the thread waits for in any case.
-    fn close(&self, closed: impl IntoIterator<Item = Open>, own: Device) {
-        for (identity, binary) in closed {
-            if identity.device() == own {
-                drop(binary);
-            } else {
-                // One that takes longer is closed when its thread comes back.
-                let _closed = self.shared.closing.ask(identity.device(), move || drop(binary));
+    /// Closes files, outside of the lock: here those of the file system that the thread waits for in any case. Those that no thread takes stay open.
+    fn close(&self, closed: Vec<Open>, own: Device) {
+        let mut of_others: BTreeMap<Device, Vec<Open>> = BTreeMap::new();
+        for file in closed {
+            let device = file.0.device();
+            if device != own {
+                of_others.entry(device).or_default().push(file);
+            }
+        }
+        for (device, files) in of_others {
+            let files = Arc::new(Mutex::new(files));
+            let to_close = Arc::clone(&files);
+            let work = move || {
+                let files = std::mem::take(&mut *held(&to_close));
+                drop(files);
+            };
+            // Where that takes longer, they are closed when the thread comes back.
+            if self.shared.closing.ask(device, work).is_err() {
+                let left = std::mem::take(&mut *held(&files));
+                self.held().splice(0..0, left);
             }
         }
     }
@@ -141,9 +159,13 @@ impl Book {
     }
 
     fn held(&self) -> MutexGuard<'_, Vec<Open>> {
-        // A list is whole between two calls of its methods.
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        held(&self.open)
     }
+}
+
+fn held(files: &Mutex<Vec<Open>>) -> MutexGuard<'_, Vec<Open>> {
+    // A list is whole between two calls of its methods.
+    files.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn own_vdso(symbols: &Arc<Allowance>) -> Option<Binary> {

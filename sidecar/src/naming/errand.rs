@@ -37,14 +37,14 @@ pub(super) struct Errand {
 #[derive(Debug)]
 pub(super) struct Answers {
     pub(super) answers: Vec<Answer>,
-    /// CPU time that they took, where that was more than may be: the rest was not asked.
-    pub(super) excess: Option<Duration>,
+    /// For how long nothing more is to be asked, where not all was.
+    pub(super) rest: Option<Duration>,
 }
 
 impl Answers {
-    /// Asks one after the other, as long as that may go on. Can wait for the file system.
-    pub(super) fn of(errands: Vec<Errand>, book: &Book) -> Self {
-        let mut stint = Stint::begin(book.addresses());
+    /// Asks one after the other, as long as that may go on, and somebody waits so long. Can wait for the file system.
+    pub(super) fn of(errands: Vec<Errand>, book: &Book, patience: Duration) -> Self {
+        let mut stint = Stint::begin(book.addresses(), patience / 4 * 3);
         let mut answers = Vec::with_capacity(errands.len());
         for errand in errands {
             if !stint.goes_on() {
@@ -52,7 +52,7 @@ impl Answers {
             }
             answers.push(errand.run(book, &mut stint));
         }
-        Self { answers, excess: stint.excess() }
+        Self { answers, rest: stint.over() }
     }
 }
 

@@ -163,7 +163,7 @@ impl Namer {
         self.prepared = Some((since, count + 1));
         let before = self.look(key, now);
         if let Some(known) = self.processes.get_mut(&key) {
-            known.open_program(&mut self.reader);
+            known.open_program(&mut self.reader, now);
             self.bytes = self.bytes.saturating_add(known.bytes()).saturating_sub(before);
         }
     }

@@ -4,12 +4,11 @@
 //! thread a wait for the [`Reader`].
 
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use profiler_proto::hash::{Map, Set};
 
 use super::Stats;
-use super::allowance::SHARE;
 use super::errand::{Answer, Answers, Errand};
 use super::reader::Reader;
 use super::space::Space;
@@ -27,7 +26,7 @@ pub(super) struct Process {
     bytes: usize,
     /// Of which every address has a name: none of them becomes another one as long as the spots stay.
     stacks: Stacks,
-    /// Until when nothing is looked up: it took more than its share.
+    /// Until when nothing is looked up: it took more time than there is.
     rests_until: Option<Instant>,
     /// When it had its last sample, in samples.
     pub(super) used: u64,
@@ -124,19 +123,21 @@ impl Process {
             let has_changed = self.space.look_again(reader, now);
             self.follow(has_changed);
         }
+        let patience = reader.patience();
         for (device, errands) in self.errands(&unknown) {
             let answers = match device {
-                None => Some(Answers::of(errands, reader.book())),
+                None => Some(Answers::of(errands, reader.book(), patience)),
                 Some(device) => reader.read(device.into(), move |book| {
-                    let answers = Answers::of(errands, book);
+                    let answers = Answers::of(errands, book, patience);
                     book.settle(device);
                     answers
                 }),
             };
-            let Some(Answers { answers, excess }) = answers else { continue };
+            let Some(Answers { answers, rest }) = answers else { continue };
             answers.into_iter().for_each(|answer| self.keep(answer));
-            if let Some(took) = excess {
-                self.rests_until = now.checked_add(took.saturating_mul(SHARE));
+            self.rests(rest, now);
+            if rest.is_some() {
+                break;
             }
         }
     }
@@ -167,11 +168,21 @@ impl Process {
     }
 
     /// Opens the file that it runs, so that names can be had when it is gone.
-    pub(super) fn open_program(&mut self, reader: &mut Reader) {
+    pub(super) fn open_program(&mut self, reader: &mut Reader, now: Instant) {
         let errand = self.space.program().and_then(|part| self.space.errand(part, Vec::new()));
         let Some((device, errand)) = errand.and_then(|errand| Some((errand.device()?, errand))) else { return };
-        let answers = reader.read(device.into(), move |book| Answers::of(vec![errand], book));
-        answers.into_iter().flat_map(|answers| answers.answers).for_each(|answer| self.keep(answer));
+        let patience = reader.patience();
+        let answers = reader.read(device.into(), move |book| Answers::of(vec![errand], book, patience));
+        let Some(Answers { answers, rest }) = answers else { return };
+        answers.into_iter().for_each(|answer| self.keep(answer));
+        self.rests(rest, now);
+    }
+
+    /// Nothing is looked up for so long.
+    fn rests(&mut self, rest: Option<Duration>, now: Instant) {
+        if let Some(rest) = rest {
+            self.rests_until = now.checked_add(rest);
+        }
     }
 
     /// Forgets the stacks, which are only found sooner.
@@ -210,7 +221,6 @@ pub(super) fn within(address: u64, call: Call) -> u64 {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::time::Duration;
 
     use super::super::space::{Image, Source};
     use super::*;

@@ -7,27 +7,22 @@
 //! own ([`Aside`]); one that waits for ever is left behind, and whom it waits for is not asked before it is back. All that reads a file is done here, its
 //! closing too, which FUSE lets wait as well: the sampling thread holds none.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::book::Book;
 use crate::bpf::Programs;
 use crate::sample::Sample;
-use crate::target::{Aside, Fault, Mappings, NoAnswer, Process, Whom};
+use crate::target::{Aside, Fault, Hurry, Mappings, NoAnswer, Process, Whom};
 
 /// How long an answer is waited for: more than a large table takes on a slow disk.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// The same for some time after one did not come.
-const HURRIED: Duration = Duration::from_millis(50);
-/// How long that is.
-const AFTERWARDS: Duration = Duration::from_secs(10);
 
 /// The reader.
 #[derive(Debug)]
 pub(super) struct Reader {
     aside: Aside,
     book: Book,
-    /// When an answer last did not come in time.
-    late: Option<Instant>,
+    hurry: Hurry,
     /// Whether its thread stays: not before capabilities were dropped, which every thread does for itself.
     is_kept: bool,
     unanswered: u64,
@@ -51,7 +46,7 @@ impl Default for Reader {
         Self {
             aside: Aside::new("names", PATIENCE),
             book: Book::default(),
-            late: None,
+            hurry: Hurry::default(),
             is_kept: false,
             unanswered: 0,
             programs: None,
@@ -135,9 +130,9 @@ impl Reader {
         self.aside.away()
     }
 
-    fn patience(&self) -> Duration {
-        let is_hurried = self.late.is_some_and(|late| late.elapsed() < AFTERWARDS);
-        if is_hurried { HURRIED } else { PATIENCE }
+    /// How long an answer is waited for now.
+    pub(super) fn patience(&self) -> Duration {
+        self.hurry.patience(PATIENCE)
     }
 
     fn note(&mut self, whom: Whom, no_answer: Option<NoAnswer>) {
@@ -145,13 +140,12 @@ impl Reader {
         if no_answer != Some(NoAnswer::Late) {
             return;
         }
-        if self.late.is_none() {
+        if self.hurry.note_late() {
             let what = match whom {
                 Whom::Process(process) => format!("process {}", process.pid()),
                 Whom::Disk(device) => format!("the file system of device {device} (see /proc/PID/mountinfo)"),
             };
             tracing::warn!("{what} gave no answer in time; what is on it is named by file and address until it does");
         }
-        self.late = Some(Instant::now());
     }
 }

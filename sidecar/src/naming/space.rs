@@ -211,7 +211,7 @@ impl Space {
 
     /// Forgets the mappings; they are read again when it is time to, as if they were still known.
     pub(super) fn unmap(&mut self) {
-        (self.parts, self.names) = (Vec::new(), 0);
+        (self.parts, self.names, self.images) = (Vec::new(), 0, 0);
     }
 
     /// Which mapping an address is in.

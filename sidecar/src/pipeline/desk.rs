@@ -375,7 +375,7 @@ impl Desk {
     /// What was lost of no process that could say it, since the last time.
     pub(super) fn unattributed(&mut self) -> Loss {
         let mut lost = std::mem::take(&mut self.unattributed);
-        lost.merge(&self.aggregate.untold());
+        lost.merge(&self.aggregate.without_window());
         lost
     }
 

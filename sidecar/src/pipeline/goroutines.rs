@@ -6,21 +6,17 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::bpf::Go;
 use crate::discover::{Kind, Target};
-use crate::target::{Aside, Fault, Identity, NoAnswer, Process};
+use crate::target::{Aside, Fault, Hurry, Identity, NoAnswer, Process};
 use crate::{elf, go};
 
 /// Most programs that are remembered.
 const MOST: usize = 1024;
 /// How long a file is waited for.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// The same for some time after one gave no answer.
-const HURRIED: Duration = Duration::from_millis(50);
-/// How long that is.
-const AFTERWARDS: Duration = Duration::from_secs(10);
 
 /// Offsets by program.
 #[derive(Debug)]
@@ -28,8 +24,7 @@ pub(super) struct Goroutines {
     known: Arc<Mutex<Known>>,
     aside: Aside,
     patience: Duration,
-    /// When one last gave no answer in time.
-    late: Option<Instant>,
+    hurry: Hurry,
     /// Those whose program gave no answer yet, which was said.
     awaited: HashSet<Process>,
 }
@@ -39,7 +34,7 @@ type Known = HashMap<Identity, Option<Go>>;
 impl Default for Goroutines {
     fn default() -> Self {
         let (known, aside, awaited) = (Arc::default(), Aside::new("offsets", PATIENCE), HashSet::new());
-        Self { known, aside, patience: PATIENCE, late: None, awaited }
+        Self { known, aside, patience: PATIENCE, hurry: Hurry::default(), awaited }
     }
 }
 
@@ -87,16 +82,16 @@ impl Goroutines {
             return Place::of(offsets);
         }
         let known = Arc::clone(&self.known);
-        let is_hurried = self.late.is_some_and(|late| late.elapsed() < AFTERWARDS);
-        let patience = if is_hurried { self.patience.min(HURRIED) } else { self.patience };
-        let answer = self.aside.ask_within(identity.device, patience, move || {
+        let answer = self.aside.ask_within(identity.device, self.hurry.patience(self.patience), move || {
             let found = read(process, identity);
             found.inspect(|offsets| remember(&mut held(&known), identity, *offsets))
         });
         let read = match answer {
             Ok(read) => read,
             Err(why) => {
-                self.late = if why == NoAnswer::Late { Some(Instant::now()) } else { self.late };
+                if why == NoAnswer::Late {
+                    self.hurry.note_late();
+                }
                 self.awaits(process, program, &why);
                 return Place::Later;
             }

@@ -34,7 +34,7 @@ pub use self::figures::Figures;
 pub use self::follow::Family;
 use self::pace::Pace;
 pub use self::tap::Tapped;
-use self::telling::{LEFT_OUT, Outcome, Teller};
+use self::telling::{Outcome, Teller};
 use crate::aggregate::Window;
 use crate::allocator;
 use crate::assemble::{Granularity, assemble};
@@ -315,9 +315,7 @@ impl Pipeline {
         let Some(sampler) = &mut self.sampler else { return };
         ended.into_iter().for_each(|pid| sampler.forget(pid));
         for pid in left_out {
-            if let Err(error) = sampler.tell(pid, &LEFT_OUT) {
-                tracing::warn!(%error, pid, "the kernel side does not know that a process is left out");
-            }
+            self.teller.leave_out(sampler, pid);
         }
         for target in found {
             let started = self.desk.started(target.process.pid());
@@ -327,6 +325,7 @@ impl Pipeline {
                 Outcome::Later => self.desk.lacks(target, started),
             }
         }
+        self.teller.has_told();
     }
 
     /// Samples on processors that came since.

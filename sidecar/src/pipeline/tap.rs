@@ -63,7 +63,7 @@ impl Taps {
 
     pub(super) fn add(&mut self, target: &Arc<Target>, sample: &Sample, stack: &Stack) {
         for tap in self.0.iter_mut().filter(|tap| tap.pid.is_none_or(|pid| pid == sample.pid)) {
-            // What finds no room is noted in the capture's own window.
+            // What finds no room is noted in the capture's own window; nowhere, if there is none for that either.
             _ = tap.aggregate.add(target.process, sample, stack);
             tap.sampled.insert(target.process, Arc::clone(target));
         }

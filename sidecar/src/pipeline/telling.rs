@@ -6,9 +6,10 @@
 use super::goroutines::{Goroutines, Place};
 use crate::bpf::{Go, Knowledge, Sampler, Started};
 use crate::discover::{Target, WhyNot};
+use crate::error::Error;
 
 /// Of whom no samples are wanted.
-pub(super) const LEFT_OUT: Knowledge = Knowledge { is_excluded: true, go: None, context_offset: None };
+const LEFT_OUT: Knowledge = Knowledge { is_excluded: true, go: None, context_offset: None };
 
 /// What became of a telling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,11 +26,31 @@ pub(super) enum Outcome {
 #[derive(Debug, Default)]
 pub(super) struct Teller {
     goroutines: Goroutines,
-    /// Why one was not taken was said.
-    is_refused: bool,
+    /// Those that were not taken since this was asked last, and whether why was said.
+    refused: u32,
+    is_told: bool,
 }
 
 impl Teller {
+    /// All was told that there is: once all of it was taken, it is said again when there is no more room.
+    pub(super) fn has_told(&mut self) {
+        self.is_told = std::mem::take(&mut self.refused) > 0;
+    }
+
+    /// Tells that no samples of a process are wanted.
+    pub(super) fn leave_out(&mut self, sampler: &mut Sampler, pid: u32) {
+        if let Err(error) = sampler.tell(pid, &LEFT_OUT) {
+            self.refuse(pid, &error);
+        }
+    }
+
+    fn refuse(&mut self, pid: u32, error: &Error) {
+        self.refused += 1;
+        if !std::mem::replace(&mut self.is_told, true) {
+            tracing::warn!(%error, pid, "the kernel side does not know a process");
+        }
+    }
+
     /// Tells of one process, which started that program, if it was seen.
     pub(super) fn tell(&mut self, sampler: &mut Sampler, target: &Target, started: Option<Started>) -> Outcome {
         let pid = target.process.pid();
@@ -45,13 +66,10 @@ impl Teller {
             sampler.tell_program(pid, started, go.as_ref());
         }
         let told = telling.process.map_or(Ok(()), |knowledge| sampler.tell(pid, &knowledge));
-        let was_refused = std::mem::replace(&mut self.is_refused, told.is_err());
         match told {
             Ok(()) => telling.outcome,
             Err(error) => {
-                if !was_refused {
-                    tracing::warn!(%error, pid, "the kernel side does not know a process");
-                }
+                self.refuse(pid, &error);
                 Outcome::Later
             }
         }

@@ -26,8 +26,11 @@ use crate::target::{Aside, Identity, NoAnswer, Process};
 
 /// How long a process may take.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The same of one that took longer the last time, once another one did in the same round: one after the other they would make a minute many.
+/// The same of one that let others wait lately, once another such one did in the same round, and of all once all waits of a round are as long as its interval: one after the other they
+/// would make a minute many.
 const HURRIED: Duration = Duration::from_millis(500);
+/// For so many rounds it is known who let others wait.
+const SLOW: u8 = 10;
 /// Most processes.
 const MOST: usize = 256;
 /// Bytes of names that are kept from one window to the next, of all processes together: those for whose there is no room are looked up anew each time.
@@ -119,8 +122,10 @@ pub(super) struct Captures {
     aside: Aside,
     programs: Arc<Programs>,
     names: Room,
-    /// One gave no answer in this round.
+    /// One let others wait in this round.
     is_hurried: bool,
+    /// All waits of this round.
+    waited: Duration,
     known: HashMap<Process, Known>,
     sets: Sender<ProfileSet>,
 }
@@ -129,8 +134,8 @@ pub(super) struct Captures {
 struct Known {
     identity: Option<Identity>,
     state: Arc<Mutex<State>>,
-    /// It let us wait the last time.
-    is_slow: bool,
+    /// For how many rounds more it is one that lets others wait.
+    slow: u8,
     /// What was wrong with it is said once.
     is_said: bool,
     /// What was said last of the profiles that it keeps.
@@ -166,6 +171,7 @@ impl Captures {
             programs: Arc::default(),
             names: Room::of(NAMES),
             is_hurried: false,
+            waited: Duration::ZERO,
             known: HashMap::new(),
             sets,
         };
@@ -196,7 +202,7 @@ impl Captures {
         self.known.retain(|process, _| captured.contains(process));
         self.handle.captures.programs().retain(|process, _| captured.contains(process));
         self.programs.forget_unused();
-        self.is_hurried = false;
+        (self.is_hurried, self.waited) = (false, Duration::ZERO);
         let beyond = targets.len().saturating_sub(MOST);
         self.handle.captures.beyond.fetch_add(beyond as u64, Ordering::Relaxed);
         self.handle.outside.retain(&living);
@@ -224,11 +230,14 @@ impl Captures {
         self.handle.outside.captures(target.process, &mut known.readings);
         let work = move || capture(&asked, &state, &programs, &names, bounds);
         let begun = Instant::now();
-        let patience = if self.is_hurried && known.is_slow { HURRIED } else { PATIENCE };
-        let answer = self.aside.ask_within(target.process, patience, work);
+        let is_hurried = self.is_hurried && known.slow > 0 || self.waited >= self.every;
+        let answer = self.aside.ask_within(target.process, if is_hurried { HURRIED } else { PATIENCE }, work);
+        let waited = begun.elapsed();
+        self.waited += waited;
         // Also one that answers in the last moment.
-        known.is_slow = matches!(answer, Err(NoAnswer::Away)) || begun.elapsed() >= HURRIED;
-        self.is_hurried |= begun.elapsed() >= PATIENCE / 2;
+        let is_slow = waited >= PATIENCE / 2 || matches!(answer, Err(NoAnswer::Away));
+        known.slow = if is_slow { SLOW } else { known.slow.saturating_sub(1) };
+        self.is_hurried |= is_slow;
         let pid = target.process.pid();
         let (figure, why) = match answer {
             Ok(Ok(Captured { mut set, missing, partial, states, figures })) => {
@@ -277,7 +286,7 @@ impl Known {
         Self {
             identity,
             state: Arc::default(),
-            is_slow: false,
+            slow: 0,
             is_said: false,
             states: Vec::new(),
             partial: HashSet::new(),
