@@ -1,6 +1,6 @@
-//! Functions by their names: for whoever looks for a function of the runtime in a program without symbols.
+//! Functions by their names: for whoever looks for a function of the runtime in a program without symbols; and what all of them show.
 //!
-//! Two walks from end to end, through the names and through the functions, for as many names as are asked for; nothing is kept.
+//! Walks from end to end, through the names and through the functions, for as many names as are asked for; nothing is kept.
 
 use super::pclntab::Table;
 
@@ -26,6 +26,16 @@ impl Table {
             }
         }
         found
+    }
+
+    /// The highest number of a function that the runtime knows; `None` where not all can be looked at.
+    pub(super) fn highest_id(&self) -> Option<u8> {
+        let walk = self.elf.walk();
+        let mut numbers = (0..self.header.functions).map(|number| {
+            walk.goes_on().then_some(())?;
+            self.numbered(number).map(|function| function.func_id)
+        });
+        numbers.try_fold(0, |highest, id| Some(id?.max(highest)))
     }
 
     /// Where the names are among the names of functions.

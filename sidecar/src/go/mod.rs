@@ -105,7 +105,7 @@ pub struct Program {
     elf: Arc<elf::File>,
     build: BuildInfo,
     table: Table,
-    /// `None`: its version is unknown, and so is what its numbers stand for.
+    /// `None`: what its functions' numbers stand for is not known.
     roles: Option<role::Ids>,
     frames: FrameCache,
     names: Names,
@@ -129,7 +129,7 @@ impl Program {
             return build.map_or(Ok(None), |_| Err(missing));
         };
         let build = build.unwrap_or_default();
-        let roles = role::Ids::of(&build.version, table.form());
+        let roles = role::Ids::of(&build.version, &table);
         let (frames, names, damaged) = (FrameCache::default(), Names::default(), AtomicU64::new(0));
         Ok(Some(Self { elf, build, table, roles, frames, names, damaged }))
     }

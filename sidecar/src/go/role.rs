@@ -2,6 +2,7 @@
 
 use super::Version;
 use super::header::Form;
+use super::pclntab::Table;
 
 /// What a function is to whoever shows stacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -43,15 +44,28 @@ pub(super) struct Ids {
 }
 
 impl Ids {
-    /// `None` where the version is not known and the form of the tables is that of several with other numbers: those of one of them stand for other functions in the next.
+    /// Of a program of that version, or, where it is not known, of the one that its functions show. `None`: of none that is known.
+    pub(super) fn of(version: &Version, table: &Table) -> Option<Self> {
+        let wrapper = match () {
+            () if table.form() == Form::Go118 || version.is_before(22) => 21,
+            () if version.is_before(25) => 22,
+            () if version.is_known() => 23,
+            // It is the last of them, and every program has such.
+            () => table.highest_id()?,
+        };
+        Self::with(wrapper)
+    }
+
+    /// Those of the versions that have this number for wrappers.
     ///
     /// Source: runtime/symtab.go of Go 1.18 to 1.20, internal/abi/symtab.go of 1.21 to 1.27, `FuncID`.
-    pub(super) fn of(version: &Version, form: Form) -> Option<Self> {
-        if form == Form::Go118 || version.is_before(22) {
-            return Some(Self { gopanic: 9, panicwrap: 14, sigpanic: 18, wrapper: 21 });
+    fn with(wrapper: u8) -> Option<Self> {
+        match wrapper {
+            21 => Some(Self { gopanic: 9, panicwrap: 14, sigpanic: 18, wrapper }),
+            22 => Some(Self { gopanic: 10, panicwrap: 15, sigpanic: 19, wrapper }),
+            23 => Some(Self { gopanic: 10, panicwrap: 15, sigpanic: 20, wrapper }),
+            _ => None,
         }
-        let (sigpanic, wrapper) = if version.is_before(25) { (19, 22) } else { (20, 23) };
-        version.is_known().then_some(Self { gopanic: 10, panicwrap: 15, sigpanic, wrapper })
     }
 
     pub(super) fn role(self, id: u8) -> Role {
@@ -68,14 +82,13 @@ impl Ids {
 mod tests {
     use super::*;
 
-    /// Check that of programs whose version is not known nothing is guessed: 20 is `sigpanic` in Go 1.25, and `systemstack`, on the stack of much of the runtime, before.
+    /// Check that the same number is not taken for the same function everywhere: 20 is `sigpanic` in Go 1.25, and `systemstack`, on the stack of much of the runtime, before.
     #[test]
-    fn numbers_say_nothing_without_the_version() {
-        let role = |text: &str, form, id| Ids::of(&Version::parse(text), form).map(|ids| ids.role(id));
-        assert_eq!(role("go1.25.1", Form::Go120, 20), Some(Role::SignalPanic));
-        assert_eq!(role("go1.24.1", Form::Go120, 20), Some(Role::Normal));
-        assert_eq!(role("unknown", Form::Go120, 20), None);
-        assert_eq!(role("unknown", Form::Go118, 18), Some(Role::SignalPanic));
+    fn numbers_are_of_their_version() {
+        let role = |wrapper, id| Ids::with(wrapper).map(|ids| ids.role(id));
+        assert_eq!([21, 22, 23].map(|wrapper| role(wrapper, wrapper)), [Some(Role::Wrapper); 3]);
+        assert_eq!([21, 22, 23].map(|wrapper| role(wrapper, 20) == Some(Role::SignalPanic)), [false, false, true]);
+        assert_eq!([20, 24].map(|wrapper| role(wrapper, 20)), [None; 2]);
     }
 
     #[test]

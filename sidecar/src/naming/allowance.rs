@@ -12,8 +12,8 @@ use crate::clock::thread_cpu;
 const SHARE: u32 = 20;
 /// What may be taken whatever there was before: a table of symbols of half a million functions, a thousand addresses.
 const SMALL: Duration = Duration::from_micros(12_500);
-/// So many times as long as it took rests who had not all looked up in time.
-const LATE: u32 = 4;
+/// Who had so few looked up when the time was over, and used little of it, was waited for.
+const FEW: u32 = 16;
 
 /// So much at once, and a twentieth of a processor then.
 #[derive(Debug)]
@@ -87,24 +87,27 @@ pub(super) struct Stint<'a> {
     before: Duration,
     /// What of it is in the allowance.
     charged: Duration,
+    looked_up: u32,
     end: End,
 }
 
 /// How a stint came to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
+pub(super) enum End {
     /// With the work.
     Done,
-    /// All CPU time is taken.
-    Spent,
-    /// It took too long, by waiting or by working.
-    Late,
+    /// All CPU time is taken; the work takes so much that nothing more is to be done for so long.
+    Spent(Duration),
+    /// The time was over, with much done: the rest is for the next one.
+    Full,
+    /// The time was over, and nearly all of it, this much, was waiting for files.
+    Late(Duration),
 }
 
 impl<'a> Stint<'a> {
     pub(super) fn begin(allowance: &'a Allowance, longest: Duration) -> Self {
-        let (charged, end) = (Duration::ZERO, End::Done);
-        Self { allowance, begun: Instant::now(), longest, before: thread_cpu(), charged, end }
+        let (charged, looked_up, end) = (Duration::ZERO, 0, End::Done);
+        Self { allowance, begun: Instant::now(), longest, before: thread_cpu(), charged, looked_up, end }
     }
 
     /// Whether one more may be looked up.
@@ -113,25 +116,22 @@ impl<'a> Stint<'a> {
         if self.end == End::Done && step > SMALL {
             self.charged += step;
             if !self.allowance.takes(step, Instant::now()) {
-                self.end = End::Spent;
+                self.end = End::Spent(self.taken().saturating_mul(SHARE));
             }
         }
-        if self.end == End::Done && self.begun.elapsed() >= self.longest {
-            self.end = End::Late;
+        let elapsed = self.begun.elapsed();
+        if self.end == End::Done && elapsed >= self.longest {
+            let has_waited = self.looked_up < FEW && self.taken() < elapsed / 4;
+            self.end = if has_waited { End::Late(elapsed) } else { End::Full };
         }
+        self.looked_up += 1;
         self.end == End::Done
     }
 
-    /// It is over. For how long who asked is to rest, where not all was looked up.
-    pub(super) fn over(self) -> Option<Duration> {
-        let taken = self.taken();
-        self.allowance.charge(taken.saturating_sub(self.charged), Instant::now());
-        match self.end {
-            End::Done => None,
-            End::Spent => Some(taken.saturating_mul(SHARE)),
-            // So that the thread that waits has most of its time for others.
-            End::Late => Some(self.begun.elapsed().saturating_mul(LATE)),
-        }
+    /// It is over.
+    pub(super) fn over(self) -> End {
+        self.allowance.charge(self.taken().saturating_sub(self.charged), Instant::now());
+        self.end
     }
 
     fn taken(&self) -> Duration {
@@ -156,7 +156,7 @@ mod tests {
         assert!(read(1002, SMALL));
     }
 
-    /// Check that looking up goes on for as long as there is something left, whoever takes it, that all of it counts, and that who had not all looked up rests.
+    /// Check that looking up goes on for as long as there is something left, whoever takes it, that all of it counts, and that who works is told from who waits.
     #[test]
     fn a_stint_ends_when_all_is_taken() {
         const LONG: Duration = Duration::from_secs(600);
@@ -166,12 +166,19 @@ mod tests {
             while stint.goes_on() && stint.taken() < until {}
             stint.over()
         };
-        assert_eq!(work(LONG, SMALL / 2), None);
+        assert_eq!(work(LONG, SMALL / 2), End::Done);
         assert!(allowance.spent_by(Instant::now()).time >= SMALL / 4, "{allowance:?}");
-        assert!(work(LONG, LONG).is_some_and(|rest| rest > SMALL * SHARE));
-        let rest = work(LONG, LONG).unwrap();
-        assert!(rest > SMALL * SHARE && rest < LONG, "{rest:?}, and {SMALL:?} is what all have");
-        let late = work(Duration::ZERO, LONG);
-        assert!(late.is_some_and(|rest| rest < LONG), "{late:?}");
+        let rest = |end| if let End::Spent(rest) = end { rest } else { panic!("{end:?}") };
+        assert!(rest(work(LONG, LONG)) > SMALL * SHARE);
+        let last = rest(work(LONG, LONG));
+        assert!(last > SMALL * SHARE && last < LONG, "{last:?}, and {SMALL:?} is what all have");
+        let waits = |looked_up| {
+            let mut stint = Stint { looked_up, ..Stint::begin(&allowance, Duration::from_millis(1)) };
+            std::thread::sleep(Duration::from_millis(50));
+            assert!(!stint.goes_on());
+            stint.over()
+        };
+        assert!(matches!(waits(0), End::Late(_)));
+        assert_eq!(waits(FEW), End::Full);
     }
 }

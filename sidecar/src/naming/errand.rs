@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::allowance::Stint;
+use super::allowance::{End, Stint};
 use super::binary::{Binary, Found, Identity};
 use super::book::Book;
 use super::frame::Module;
@@ -37,8 +37,8 @@ pub(super) struct Errand {
 #[derive(Debug)]
 pub(super) struct Answers {
     pub(super) answers: Vec<Answer>,
-    /// For how long nothing more is to be asked, where not all was.
-    pub(super) rest: Option<Duration>,
+    /// Whether all was asked.
+    pub(super) end: End,
 }
 
 impl Answers {
@@ -52,7 +52,7 @@ impl Answers {
             }
             answers.push(errand.run(book, &mut stint));
         }
-        Self { answers, rest: stint.over() }
+        Self { answers, end: stint.over() }
     }
 }
 

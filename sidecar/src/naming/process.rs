@@ -4,11 +4,12 @@
 //! thread a wait for the [`Reader`].
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use profiler_proto::hash::{Map, Set};
 
 use super::Stats;
+use super::allowance::End;
 use super::errand::{Answer, Answers, Errand};
 use super::reader::Reader;
 use super::space::Space;
@@ -28,15 +29,29 @@ pub(super) struct Process {
     stacks: Stacks,
     /// Until when nothing is looked up: it took more time than there is.
     rests_until: Option<Instant>,
+    /// How often it let wait, one time after the other.
+    late: u32,
     /// When it had its last sample, in samples.
     pub(super) used: u64,
     pub(super) stats: Stats,
 }
 
+/// Who lets others wait again and again rests so many times as long, at most.
+const MOST_REST: u32 = 20;
+
 impl Process {
     pub(super) fn new(process: target::Process, program: u64) -> Self {
         let (spots, stacks, stats) = (Map::default(), Stacks::default(), Stats::default());
-        Self { space: Space::new(process, program), spots, bytes: 0, stacks, rests_until: None, used: 0, stats }
+        Self {
+            space: Space::new(process, program),
+            spots,
+            bytes: 0,
+            stacks,
+            rests_until: None,
+            late: 0,
+            used: 0,
+            stats,
+        }
     }
 
     /// Looks at the mappings again where it is time to.
@@ -133,10 +148,10 @@ impl Process {
                     answers
                 }),
             };
-            let Some(Answers { answers, rest }) = answers else { continue };
+            let Some(Answers { answers, end }) = answers else { continue };
             answers.into_iter().for_each(|answer| self.keep(answer));
-            self.rests(rest, now);
-            if rest.is_some() {
+            self.rest(end, now);
+            if end != End::Done {
                 break;
             }
         }
@@ -173,13 +188,19 @@ impl Process {
         let Some((device, errand)) = errand.and_then(|errand| Some((errand.device()?, errand))) else { return };
         let patience = reader.patience();
         let answers = reader.read(device.into(), move |book| Answers::of(vec![errand], book, patience));
-        let Some(Answers { answers, rest }) = answers else { return };
+        let Some(Answers { answers, end }) = answers else { return };
         answers.into_iter().for_each(|answer| self.keep(answer));
-        self.rests(rest, now);
+        self.rest(end, now);
     }
 
-    /// Nothing is looked up for so long.
-    fn rests(&mut self, rest: Option<Duration>, now: Instant) {
+    /// Looks nothing up for a while where that takes too much, or lets wait again and again: a disk may be slow once.
+    fn rest(&mut self, end: End, now: Instant) {
+        let rest = match end {
+            End::Done | End::Full => None,
+            End::Spent(rest) => Some(rest),
+            End::Late(waited) => Some(waited.saturating_mul((self.late * 4).min(MOST_REST))),
+        };
+        self.late = if let End::Late(_) = end { self.late.saturating_add(1).min(MOST_REST) } else { 0 };
         if let Some(rest) = rest {
             self.rests_until = now.checked_add(rest);
         }
@@ -221,6 +242,7 @@ pub(super) fn within(address: u64, call: Call) -> u64 {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::time::Duration;
 
     use super::super::space::{Image, Source};
     use super::*;

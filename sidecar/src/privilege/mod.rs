@@ -167,12 +167,23 @@ fn other_threads(patience: Duration) -> usize {
     }
 }
 
-/// Gives up in the calling thread what [`drop_setup`] left: for all threads but the one that samples.
+/// Gives up in the calling thread what [`drop_setup`] left: for all threads but the one that samples, and those that look at processes for it.
 ///
 /// # Errors
 /// If the kernel refuses.
 pub fn drop_clock() -> Result<(), Error> {
     drop_in_this_thread(&[Capability::Bpf, Capability::Perfmon, Capability::SysAdmin], |_| None).map_err(refused)
+}
+
+/// Gives up in the calling thread what of it has no effect: for threads that look at processes. Before [`drop_setup`] that is nothing: who may do less than a process cannot look at it
+/// (ptrace(2), "Ptrace access mode checking").
+///
+/// # Errors
+/// If the kernel refuses.
+pub fn drop_idle() -> Result<(), Error> {
+    let effective = caps::read().map_err(refused)?.effective;
+    let idle = [Capability::Perfmon, Capability::SysAdmin].into_iter().filter(|one| !effective.has(*one));
+    drop_in_this_thread(&idle.collect::<Vec<_>>(), |_| None).map_err(refused)
 }
 
 /// Does `work` with what opens perf events in effect, if it is still permitted to the calling thread.

@@ -194,7 +194,7 @@ impl Aside {
         let thread = thread::Builder::new().name(format!("{}-{whom}", self.name));
         let thread = thread.spawn(move || {
             // Capabilities are each thread's own: what the thread that samples keeps for its clock is nothing that is needed here.
-            let _ = privilege::drop_clock();
+            let _ = privilege::drop_idle();
             take.into_iter().for_each(|job| job());
         });
         let thread = thread.map_err(|_| NoAnswer::NoThread)?;

@@ -122,8 +122,9 @@ fn assert_nested(variables: &[(&str, &str)], to_c: &[&str], back: &[&str], threa
             let of_way = stacks.iter().map(|(stack, count)| (named(stack), *count)).filter(|(names, _)| is_way(names));
             let (right, other): (Vec<_>, Vec<_>) = of_way.partition(|(names, _)| names == wanted);
             let sum = |of: &[(Vec<String>, u64)]| of.iter().map(|(_, count)| count).sum::<u64>();
+            // Each way has a second, of which other tests may take most.
             assert!(
-                sum(&right) * 2 > due && sum(&other) * 100 <= sum(&right),
+                sum(&right) * 10 > due && sum(&other) * 100 <= sum(&right),
                 "{version} {what}: {} of {due}, not {other:#?}",
                 sum(&right)
             );

@@ -63,16 +63,21 @@ pub(super) struct Segment {
 #[derive(Debug, Default)]
 struct Ruins {
     bytes: u64,
-    /// The smallest number in their names, and the largest.
+    /// The smallest number in their names.
     first: Option<u64>,
-    last: u64,
+    /// The largest in those of files that are left.
+    left: u64,
 }
 
 impl Ruins {
     fn add(&mut self, number: u64, bytes: u64) {
         self.bytes += bytes;
         self.first = Some(self.first.map_or(number, |least| least.min(number)));
-        self.last = self.last.max(number);
+    }
+
+    fn leave(&mut self, number: u64, bytes: u64) {
+        self.add(number, bytes);
+        self.left = self.left.max(number);
     }
 }
 
@@ -115,7 +120,7 @@ impl Folder {
     /// If a segment cannot be read now.
     pub(super) fn survey(&mut self, mut see: impl FnMut(&Header)) -> Result<u64, Error> {
         let mut unreadable = self.ruins.bytes;
-        self.next = self.next.max(self.ruins.last + 1);
+        self.next = self.next.max(self.ruins.left + 1);
         for (&first, segment) in &mut self.segments {
             let path = self.path.join(name_of(first));
             match segment.survey(first, &path, &mut see) {
@@ -257,7 +262,7 @@ fn scan(folder: &Path) -> io::Result<(BTreeMap<u64, Segment>, Ruins)> {
             Ok(metadata) if metadata.is_file() => metadata,
             Ok(_) => continue,
             Err(error) if is_lost(&error) => {
-                ruins.add(first, 0);
+                ruins.leave(first, 0);
                 continue;
             }
             Err(error) => return Err(error),
@@ -266,7 +271,7 @@ fn scan(folder: &Path) -> io::Result<(BTreeMap<u64, Segment>, Ruins)> {
         let read = File::open(entry.path()).and_then(|file| file.take(PREAMBLE as u64).read_to_end(&mut bytes));
         match read {
             Err(error) if is_lost(&error) => {
-                ruins.add(first, metadata.len());
+                ruins.leave(first, metadata.len());
                 continue;
             }
             read => _ = read?,
