@@ -325,7 +325,6 @@ impl Pipeline {
                 Outcome::Later => self.desk.lacks(target, started),
             }
         }
-        self.teller.has_told();
     }
 
     /// Samples on processors that came since.

@@ -26,17 +26,11 @@ pub(super) enum Outcome {
 #[derive(Debug, Default)]
 pub(super) struct Teller {
     goroutines: Goroutines,
-    /// Those that were not taken since this was asked last, and whether why was said.
-    refused: u32,
-    is_told: bool,
+    /// It was said that one was not taken, and why: it is tried again in each round, and so are others.
+    is_said: bool,
 }
 
 impl Teller {
-    /// All was told that there is: once all of it was taken, it is said again when there is no more room.
-    pub(super) fn has_told(&mut self) {
-        self.is_told = std::mem::take(&mut self.refused) > 0;
-    }
-
     /// Tells that no samples of a process are wanted.
     pub(super) fn leave_out(&mut self, sampler: &mut Sampler, pid: u32) {
         if let Err(error) = sampler.tell(pid, &LEFT_OUT) {
@@ -45,8 +39,7 @@ impl Teller {
     }
 
     fn refuse(&mut self, pid: u32, error: &Error) {
-        self.refused += 1;
-        if !std::mem::replace(&mut self.is_told, true) {
+        if !std::mem::replace(&mut self.is_said, true) {
             tracing::warn!(%error, pid, "the kernel side does not know a process");
         }
     }
