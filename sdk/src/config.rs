@@ -95,7 +95,7 @@ impl Config {
         self
     }
 
-    /// The engine to take samples with; [`EngineChoice::Auto`] if not set.
+    /// The engine to take samples with; [`EngineChoice::Auto`] if not set. In the variable: `auto`, `perf`, `timer`, `process_timer`, `setitimer`.
     pub fn engine(mut self, engine: EngineChoice) -> Self {
         self.engine = Some(engine);
         self
@@ -167,7 +167,7 @@ impl Config {
         self
     }
 
-    /// Which span a sample links to; [`SpanLink::Current`] if not set.
+    /// Which span a sample links to; [`SpanLink::Current`] if not set. In the variable: `current`, `local_root`.
     pub fn span_link(mut self, link: SpanLink) -> Self {
         self.span_link = Some(link);
         self

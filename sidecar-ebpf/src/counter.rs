@@ -1,6 +1,6 @@
 //! What the kernel side counts, each in a slot of its own of one per-CPU array.
 //!
-//! Of the ticks that hit a process of ours: `Seen` = records put into the ring + `RingFull` + `Nested`. The others stand outside of that equation.
+//! Of the ticks that hit a process of ours: `Seen` = records put into the ring + `RingFull`. The others stand outside of that equation.
 
 /// A slot of the array `COUNTERS`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,23 +12,21 @@ pub enum Counter {
     Sent = 1,
     /// Samples for which the ring had no room.
     RingFull = 2,
-    /// Ticks that came while another sample was being taken on the same CPU.
-    Nested = 3,
     /// Ticks that hit a process in a pid namespace below ours, whose pids mean nothing here.
-    ForeignPidns = 4,
+    ForeignPidns = 3,
     /// Ticks that hit what is left out by name.
-    Excluded = 5,
+    Excluded = 4,
     /// Ticks that hit what is none of our business: kernel threads, processes outside of our pid namespace.
-    Outside = 6,
+    Outside = 5,
     /// Events (exec, exit, fork) put into the ring.
-    Events = 7,
+    Events = 6,
     /// Events for which the ring had no room.
-    EventsLost = 8,
+    EventsLost = 7,
     /// Go processes whose `g` could not be read, a sample each.
-    NoGoroutine = 9,
+    NoGoroutine = 8,
 }
 
 impl Counter {
     /// How many there are.
-    pub const COUNT: u32 = 10;
+    pub const COUNT: u32 = 9;
 }

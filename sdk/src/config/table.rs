@@ -67,11 +67,11 @@ const ALONE: [(&str, &str); 6] = [
     ("PROFILER_FILES_DIR", "Where code adds no destination: a folder, as `Files::new` has it."),
 ];
 
-const HEAD: &str = "# Settings
+const HEAD: &str = "# Settings of the SDK
 
-Every setting there is: made from the source by a test of the crate (`config::table`), which fails where this page says something else;
+Every setting of the SDK (the sidecar's are [here](sidecar.md#settings-of-run)): made from the source by a test of the crate (`config::table`), which fails where this page says something else;
 `UPDATE_DOCS=1` writes it anew. Code outweighs variables, each setting by itself; what both set is named in the log at the start.
-`[PROFILES_]`: the variable with it goes before the one without. An empty value counts as not set. What cannot be is refused at the start, with
+`[PROFILES_]`: the variable with it goes before the one without. An empty value counts as not set. What is not valid is refused at the start, with
 the name of the setting and what to write.
 
 | code | variable | what |

@@ -40,10 +40,10 @@ impl Bounds {
     /// Another range. Only one thread calls this.
     pub(crate) fn set(&self, range: &Range<u64>) {
         self.end.store(0, Ordering::Relaxed);
-        // Release: pairs with the Acquire fence in `above`.
+        // Release: pairs with the Acquire fence in `whole`.
         fence(Ordering::Release);
         self.start.store(range.start, Ordering::Relaxed);
-        // Release: pairs with the Acquire load in `above`.
+        // Release: pairs with the Acquire load in `whole`.
         self.end.store(range.end, Ordering::Release);
     }
 }

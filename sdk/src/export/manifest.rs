@@ -7,7 +7,7 @@
 //! 0  u8  version, 1                                29 u32 bytes before compression
 //! 1  u64 process that wrote it                     33 u32 samples
 //! 9  u64 its number in that process                37 u32 samples without their tags
-//! 17 u64 seconds since 1970, whence it is aged      41 u64 stacks, then profiles of each kind (3 × u64)
+//! 17 u64 seconds since 1970, whence it is aged      41 u64 stacks, then profiles of each kind (6 × u64)
 //! 25 u32 what tells it from others of its form
 //! ```
 //!

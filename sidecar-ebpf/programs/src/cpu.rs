@@ -1,7 +1,8 @@
 //! The program `cpu`: what ran when the CPU clock ticked, as one record.
 //!
-//! Runs in the timer's interrupt on each processor, with preemption off. In: the interrupted registers. Out: a record, or a counter that
-//! says why there is none.
+//! Runs in the timer's interrupt on each processor, with preemption off, never within itself: the kernel leaves out a tick that comes while another program of a
+//! perf event, a probe or a tracepoint is at work on that processor (`bpf_prog_active`, `bpf_overflow_handler` in `kernel/events/core.c`). In: the
+//! interrupted registers. Out: a record, or a counter that says why there is none.
 
 use core::ffi::c_void;
 use core::mem::offset_of;
@@ -41,21 +42,14 @@ fn ours(context: *mut c_void, thread: Thread) {
         return count(Counter::Excluded);
     }
     let Some(scratch) = scratch() else { return };
-    // SAFETY: this processor's scratch, in nobody's hands while `busy` is not set.
-    unsafe {
-        count(Counter::Seen);
-        if (*scratch).busy != 0 {
-            return count(Counter::Nested);
-        }
-        addr_of_mut!((*scratch).busy).write_volatile(1);
-        sample(context, scratch, thread, target);
-        addr_of_mut!((*scratch).busy).write_volatile(0);
-    }
+    count(Counter::Seen);
+    // SAFETY: this processor's scratch, which nobody else has: see above.
+    unsafe { sample(context, scratch, thread, target) };
 }
 
 #[inline(always)]
 unsafe fn sample(context: *mut c_void, scratch: *mut Scratch, thread: Thread, target: Option<*const Target>) {
-    // SAFETY: this processor's scratch, ours while `busy` is set.
+    // SAFETY: this processor's scratch, ours until this is over.
     unsafe {
         begin(context.cast(), scratch, thread);
         let is_user = registers::is_user(context.cast());

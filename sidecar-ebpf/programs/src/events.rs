@@ -22,7 +22,7 @@ fn rename(context: RawTracePointContext) -> i32 {
     if thread.whose == Whose::Ours
         && thread.pid == thread.tid
         && argument(&context, 0) == task::address()
-        && !registers::is_in_prctl()
+        && registers::is_in_exec()
     {
         program::leaves(thread.pid);
     }

@@ -59,8 +59,6 @@ pub(crate) struct Chunk {
 /// What a processor keeps while it makes a record.
 #[repr(C)]
 pub(crate) struct Scratch {
-    /// 1 while a record is being made.
-    pub(crate) busy: u32,
     /// Bytes of `body` in use.
     pub(crate) length: u32,
     /// Which bucket of a map is next.
@@ -116,8 +114,7 @@ pub(crate) fn setting(which: Setting) -> u64 {
 #[inline(always)]
 pub(crate) fn count(what: Counter) {
     if let Some(slot) = COUNTERS.get_ptr_mut(what as u32) {
-        // SAFETY: this processor's slot. A program that interrupts this line adds before or after it, but for a nested one of which a tick
-        // may be lost from the figure.
+        // SAFETY: this processor's slot. Ticks and events count in slots of their own, and neither interrupts its like.
         unsafe { *slot += 1 };
     }
 }

@@ -20,8 +20,11 @@ mod at {
     pub(super) const PERIOD: usize = 21;
     /// Of the kernel's own: the number of the system call, `orig_ax`.
     pub(super) const CALL: usize = 15;
-    /// `__NR_prctl`, `arch/x86/entry/syscalls/syscall_64.tbl`.
-    pub(super) const PRCTL: u32 = 157;
+    /// execve(2) and execveat(2) of programs of 64 bits, of 32 bits, and of x32, but for the bit that marks those (`__X32_SYSCALL_BIT`):
+    /// `arch/x86/entry/syscalls/syscall_{64,32}.tbl`.
+    pub(super) const EXECS: [u32; 6] = [59, 322, 11, 358, 520, 545];
+    /// `__X32_SYSCALL_BIT`.
+    pub(super) const NO_NUMBER: u32 = 0x4000_0000;
     /// Privilege level 3 in `cs`.
     pub(super) const fn is_user(mode: u64) -> bool {
         mode & 3 == 3
@@ -40,8 +43,9 @@ mod at {
     pub(super) const PERIOD: usize = 34;
     /// Of the kernel's own, `struct pt_regs` in `arch/arm64/include/asm/ptrace.h`: `syscallno`, behind `orig_x0`.
     pub(super) const CALL: usize = 35;
-    /// `__NR_prctl`, `include/uapi/asm-generic/unistd.h`.
-    pub(super) const PRCTL: u32 = 167;
+    /// execve(2) and execveat(2) of programs of 64 bits (`include/uapi/asm-generic/unistd.h`) and of 32 bits (`arch/arm/tools/syscall.tbl`).
+    pub(super) const EXECS: [u32; 4] = [221, 281, 11, 387];
+    pub(super) const NO_NUMBER: u32 = 0;
     /// `PSR_MODE_EL0t`.
     pub(super) const fn is_user(mode: u64) -> bool {
         mode & 0xf == 0
@@ -93,16 +97,17 @@ pub(crate) extern "C" fn entered() -> u32 {
     1
 }
 
-/// Whether the current thread is in prctl(2), by which it names itself. Without BTF, `false`.
+/// Whether the current thread, which is given a name, is in execve(2) or execveat(2); it names itself in others, too (prctl(2), write(2) to
+/// `/proc/self/comm`). Numbers of the other kinds of program are other calls here, in none of which a thread is named. Without BTF, `true`.
 #[inline(always)]
-pub(crate) fn is_in_prctl() -> bool {
+pub(crate) fn is_in_exec() -> bool {
     if setting(Setting::Offsets) == 0 {
-        return false;
+        return true;
     }
     // SAFETY: the current task.
     let registers = unsafe { bpf_task_pt_regs(bpf_get_current_task_btf()) } as u64;
     // The lower half of the word, on machines of this byte order.
-    kernel_half(registers + 8 * at::CALL as u64) == Some(at::PRCTL)
+    kernel_half(registers + 8 * at::CALL as u64).is_some_and(|call| at::EXECS.contains(&(call & !at::NO_NUMBER)))
 }
 
 #[inline(always)]

@@ -7,7 +7,7 @@ use crate::error::Error;
 
 /// Figures since load, of ticks but for the two of events.
 ///
-/// `seen` = `sent` + `ring_full` + `nested`, but for ticks under way while they were read.
+/// `seen` = `sent` + `ring_full`, but for ticks under way while they were read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
     /// Hit a process to be profiled.
@@ -16,8 +16,6 @@ pub struct Counters {
     pub sent: u64,
     /// Lost: the ring was full.
     pub ring_full: u64,
-    /// Lost: another sample was being taken on that processor.
-    pub nested: u64,
     /// Hit a process in a pid namespace below ours.
     pub foreign_pidns: u64,
     /// Hit a process that is left out.
@@ -42,7 +40,6 @@ impl Source {
             seen: self.sum(Counter::Seen)?,
             sent: self.sum(Counter::Sent)?,
             ring_full: self.sum(Counter::RingFull)?,
-            nested: self.sum(Counter::Nested)?,
             foreign_pidns: self.sum(Counter::ForeignPidns)?,
             excluded: self.sum(Counter::Excluded)?,
             outside: self.sum(Counter::Outside)?,

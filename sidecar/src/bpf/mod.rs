@@ -194,6 +194,16 @@ impl Sampler {
     }
 }
 
+/// The highest rate up to this one of which the kernel leaves out no tick, as far as it tells.
+#[must_use]
+pub fn attainable_rate_hz(rate_hz: u32) -> u32 {
+    attainable(rate_hz, perf::highest_rate_hz())
+}
+
+fn attainable(rate_hz: u32, highest_hz: Option<u32>) -> u32 {
+    highest_hz.map_or(rate_hz, |highest_hz| rate_hz.min(highest_hz.max(1)))
+}
+
 /// Nanoseconds between two ticks, where the kernel lets so many of them through in a second.
 fn period(rate_hz: u32, highest_hz: Option<u32>) -> Result<u64, Error> {
     let what = || format!("a rate of {rate_hz} Hz");
@@ -221,6 +231,9 @@ mod tests {
         assert!(told(1001, Some(1000)).unwrap_err().contains("raise kernel.perf_event_max_sample_rate"));
         for rate_hz in [0, MAX_RATE_HZ + 1] {
             assert!(told(rate_hz, None).unwrap_err().contains("1 to 10,000"));
+        }
+        for (highest_hz, attained) in [(None, 99), (Some(100), 99), (Some(99), 99), (Some(50), 50), (Some(0), 1)] {
+            assert_eq!(attainable(99, highest_hz), attained, "{highest_hz:?}");
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::inspect::{ContentionArguments, GoroutinesArguments, HeapArguments, To
 use crate::record::{HOLD, Options, Output, Subject};
 
 const EXIT_CODES: &str = "\
-Exit codes: 0 done; 1 it could not be done, standard error says why; 2 the command line or the settings cannot be.
+Exit codes: 0 done; 1 it could not be done, standard error says why; 2 the command line or the settings are not valid.
 PROFILER_LOG (or RUST_LOG) sets what is logged to standard error: error, warn, info (the default), debug.";
 
 const VARIABLES: &str = "\
@@ -30,7 +30,8 @@ Destinations: OTEL_EXPORTER_OTLP_[PROFILES_]ENDPOINT, PROTOCOL, HEADERS, TIMEOUT
   PYROSCOPE_SERVER_ADDRESS; PROFILER_FILES_DIR; else [[export]] of the file. None: profiles are kept for the page.
 Resource: OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES of each profiled process.
 
-Exit codes: 0 ended by SIGTERM or SIGINT; 1 it could not run; 2 the settings cannot be.";
+Exit codes: 0 ended by SIGTERM, SIGINT, SIGQUIT, SIGHUP or the end of standard input (--until-eof); 1 it could not run;
+2 the settings are not valid.";
 
 const RECORD_EXAMPLES: &str = "\
 Examples:
@@ -38,7 +39,7 @@ Examples:
   profiler-sidecar record -o build.svg -c go build ./...
 Ctrl-C ends it early; what was recorded until then is kept. A table of the hottest functions goes to standard error.
 
-Exit codes: 0 the file is written; 1 it is not, standard error says why; 2 the command line cannot be.";
+Exit codes: 0 the file is written; 1 it is not, standard error says why; 2 the command line is not valid.";
 
 /// Profiles the processes of a pod from outside, with eBPF: Go with inlined functions and labels, and other native ones.
 #[derive(Debug, Parser)]
@@ -89,7 +90,7 @@ pub(super) struct RecordArguments {
     /// How long at most, as 10s or 1m [default: 10s of a process, all of a command, which is ended by SIGTERM where it takes longer]
     #[arg(short, long, value_name = "DURATION")]
     duration: Option<String>,
-    /// Where to: *.pb.gz or *.pprof (pprof), *.pb (without gzip), *.folded, *.svg (flame graph)
+    /// Where to: *.pb.gz or *.pprof (pprof), *.pb (without gzip), *.folded, *.svg (flame graph); - is standard output, as pprof
     #[arg(short, long, value_name = "FILE", default_value = "profile.pb.gz", value_parser = Output::parser())]
     output: Output,
     /// Samples per second and processor
@@ -123,6 +124,10 @@ impl RecordArguments {
                 duration => duration,
             },
         };
+        if self.output.is_standard() && matches!(subject, Subject::Command(_)) {
+            let why = "what the command writes there would stand in the profile";
+            return Err(Error::new("--output=-", why, "give -o a file"));
+        }
         let Self { output, rate_hz, no_kernel, processors, .. } = self;
         Ok(Options { subject, duration, output, rate_hz, kernel: !no_kernel, processors })
     }

@@ -60,7 +60,9 @@ fn what_is_missing_is_found() {
     lacks("proc/kallsyms", "0000000000000000 A fixed_percpu_data\n0000000000000000 T _text\n", &[("kallsyms", Lacks)]);
     lacks("proc/kallsyms", "", &[("kallsyms", Lacks)]);
     lacks("proc/sys/kernel/yama/ptrace_scope", "3", &[("ptrace_scope", Lacks)]);
-    lacks("proc/42/attr/current", "cri-containerd.apparmor.d (enforce)", &[("AppArmor, SELinux", Lacks)]);
+    for label in ["cri-containerd.apparmor.d (enforce)", "system_u:system_r:container_t:s0:c1,c2"] {
+        lacks("proc/42/attr/current", label, &[]);
+    }
     let hidden = "1 2 0:5 / /proc rw - proc proc rw,hidepid=invisible";
     lacks("proc/42/mountinfo", hidden, &[]);
     let none = [

@@ -31,7 +31,7 @@ impl Which {
 pub struct HeapArguments {
     #[command(flatten)]
     pub(crate) which: Which,
-    /// Write it here instead: *.pb.gz or *.pprof (pprof, all four types), *.pb (without gzip), *.folded, *.svg (bytes in use)
+    /// Write it here instead: *.pb.gz or *.pprof (pprof, all four types), *.pb (without gzip), *.folded, *.svg (bytes in use); - is standard output, as pprof
     #[arg(short, long, value_name = "FILE", value_parser = Output::parser())]
     pub output: Option<Output>,
     /// Rows of the table
@@ -121,9 +121,10 @@ const TOP_EXAMPLES: &str = "\
 Examples:
   profiler-sidecar top 4711
   profiler-sidecar top 4711 --interval 10s --rows 40 | less
-On a terminal it goes on until Ctrl-C. It takes CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE; of a Go program, CAP_SYS_PTRACE alone shows heap and goroutines.
+On a terminal it goes on until Ctrl-C. It takes CAP_BPF and CAP_PERFMON, and CAP_SYS_PTRACE for processes of other users; of a Go program, heap and
+goroutines are shown without the first two.
 
-Exit codes: 0 done; 1 it could not be done, standard error says why; 2 the command line cannot be.";
+Exit codes: 0 done; 1 it could not be done, standard error says why; 2 the command line is not valid.";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -132,6 +133,7 @@ Examples:
   profiler-sidecar goroutines 4711 --each | less
   profiler-sidecar goroutines 4711 --growth 30s
   profiler-sidecar contention 4711 --mutex
-The program serves nothing, is not stopped and gets no signal. It takes its user, or CAP_SYS_PTRACE.
+The program serves nothing, is not stopped and gets no signal. It takes CAP_SYS_PTRACE; the same user is
+enough where kernel.yama.ptrace_scope is 0.
 
-Exit codes: 0 done; 1 it could not be done, standard error says why; 2 the command line cannot be.";
+Exit codes: 0 done; 1 it could not be done, standard error says why; 2 the command line is not valid.";

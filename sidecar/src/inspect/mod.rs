@@ -52,7 +52,7 @@ pub fn heap(asked: &HeapArguments) -> Result<Said, Error> {
     let mut heap = source.heap(Bounds { buckets: asked.max_buckets, ..Bounds::default() })?;
     let set = built(&source, |builder, window| builder.heap(&mut heap, window));
     match &asked.output {
-        Some(file) => Ok(Said { shown: filed(&set, "inuse_space", file)?, remarks: heap::remarks(&heap) }),
+        Some(file) => filed(&set, "inuse_space", file, heap::remarks(&heap)),
         None => Ok(heap::text(&source, &heap, &set, asked.rows).into()),
     }
 }
@@ -76,7 +76,7 @@ pub fn goroutines(asked: &GoroutinesArguments, mut out: impl Write) -> Result<Sa
             let remarks = all.lacking();
             // Of very many, with labels, tens of megabytes, which the file takes, too.
             drop(all);
-            Ok(Said { shown: filed(&set, "goroutine", file)?, remarks })
+            filed(&set, "goroutine", file, remarks)
         }
         None if asked.each => written(goroutines::each(&source, &all, &mut out).and_then(|()| out.flush())),
         None => written(goroutines::grouped(&source, &all, &mut out).and_then(|()| out.flush())),
@@ -110,18 +110,22 @@ pub fn contention(asked: &ContentionArguments) -> Result<Said, Error> {
                 .iter_mut()
                 .zip(contentions.into_iter().cycle())
                 .for_each(|(profile, of)| profile.kind.period_type = of);
-            Ok(Said { shown: filed(&set, "delay", file)?, remarks: contention::remarks(&contention) })
+            filed(&set, "delay", file, contention::remarks(&contention))
         }
         None => Ok(contention::text(&source, &contention, &set, asked.rows).into()),
     }
 }
 
-/// Writes `set` into a file; what to say of it.
-fn filed(set: &ProfileSet, kind: &str, file: &Output) -> Result<String, Error> {
+/// Writes `set` into a file; what to say of it, with these remarks.
+fn filed(set: &ProfileSet, kind: &str, file: &Output, remarks: String) -> Result<Said, Error> {
     let bytes = file.write(set, kind)?;
     let samples = crate::text::profiles(set, kind).map(|profile| profile.samples.len() as u64).sum::<u64>();
     let samples = counted(samples, "stacks");
-    Ok(format!("{}: {samples}, {bytes} bytes", crate::text::plain(&file.path().display().to_string())))
+    let told = format!("{}: {samples}, {bytes} bytes", file.name());
+    Ok(match file.is_standard() {
+        true => Said { shown: String::new(), remarks: format!("{told}\n{remarks}") },
+        false => Said { shown: told, remarks },
+    })
 }
 
 fn built(source: &Source, fill: impl FnOnce(&mut Builder<'_>, Window)) -> ProfileSet {

@@ -58,6 +58,11 @@ pub fn top(asked: &TopArguments) -> Result<(), Error> {
     loop {
         let (text, is_last) = top.next()?;
         let (before, behind) = if is_terminal { REDRAW } else { ("", "") };
+        if asked.output.as_ref().is_some_and(Output::is_standard) {
+            // Where standard error is closed there is nobody to tell.
+            drop(writeln!(io::stderr(), "{}", text.trim_end()));
+            return Ok(());
+        }
         match writeln!(io::stdout(), "{before}{}{behind}", text.trim_end()) {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
             Err(error) => return Err(Error::new("standard output", error.to_string(), "give it a place to write to")),
@@ -170,7 +175,7 @@ fn on_processors(
     let why = if stacks == 0 { format!(": {}", why_none(pipeline, process)?) } else { String::new() };
     if let Some(file) = &asked.output {
         let size = file.write(&joined(sets, asked.rate_hz, took), "samples")?;
-        return Ok(format!("{text}{why}; {size} bytes in {}\n", plain(&file.path().display().to_string())));
+        return Ok(format!("{text}{why}; {size} bytes in {}\n", file.name()));
     }
     if stacks == 0 {
         return Ok(format!("{text}{why}\n"));

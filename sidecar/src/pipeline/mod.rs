@@ -345,7 +345,6 @@ impl Pipeline {
         let before = std::mem::replace(&mut self.counted, now);
         let mut lost = Loss::default();
         lost.add(Cause::RingFull, now.ring_full.saturating_sub(before.ring_full));
-        lost.add(Cause::NoScratch, now.nested.saturating_sub(before.nested));
         if now.events_lost > before.events_lost {
             self.desk.doubt();
         }

@@ -24,7 +24,6 @@ pub fn lost_text(lost: &Loss) -> String {
 fn why(cause: Cause) -> &'static str {
     match cause {
         Cause::RingFull => "for which there was no room in the ring that the kernel writes to",
-        Cause::NoScratch => "for which there was no room in the kernel to take them",
         Cause::Gone => "of processes that ended before they were looked at",
         Cause::AggregateFull => "for which there was no room beside all other distinct stacks",
         Cause::Failed => "that could not be read, which is a bug",

@@ -1,13 +1,14 @@
-//! A file that a capture is written to.
+//! A file that a capture is written to, or standard output.
 //!
 //! In: a name, which says the form; a set. Out: the file, written beside its place and moved there, so that it is whole or not there. Who may write
-//! to the folder, too, cannot have another file written instead: no link is followed, and nothing but a regular file is replaced.
+//! to the folder, too, cannot have another file written instead: no link is followed, and nothing but a regular file is replaced. `-` is standard output, and pprof: out of a
+//! container that has no place to write to and no shell to copy with.
 
 use std::collections::hash_map::RandomState;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::hash::{BuildHasher as _, Hasher as _};
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use profiler_proto::{ProfileSet, folded, pprof};
 
 use crate::assemble::without_samples;
 use crate::error::Error;
-use crate::text::profiles;
+use crate::text::{plain, profiles};
 
 /// What a file is, as its name says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,23 +90,30 @@ pub fn joined(mut sets: Vec<ProfileSet>, rate_hz: u32, took: Duration) -> Profil
     join(&labelled)
 }
 
+/// The name of standard output.
+const STANDARD: &str = "-";
+
 /// Where a capture is written to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Output {
-    path: PathBuf,
+    /// `None`: standard output.
+    path: Option<PathBuf>,
     form: Form,
 }
 
 impl Output {
-    /// The file of this name.
+    /// The file of this name, or standard output.
     ///
     /// # Errors
     /// If the name says no form that can be written.
     pub fn of(path: PathBuf) -> Result<Self, String> {
+        if path.as_os_str() == STANDARD {
+            return Ok(Self { path: None, form: Form::Pprof });
+        }
         let why =
             "the name does not say which form the file is to have; end it in .pb.gz or .pprof, .pb, .folded or .svg";
         let form = Form::of(&path).ok_or_else(|| why.to_owned())?;
-        Ok(Self { path, form })
+        Ok(Self { path: Some(path), form })
     }
 
     /// Reads it from the command line.
@@ -114,10 +122,16 @@ impl Output {
         PathBufValueParser::new().try_map(Self::of)
     }
 
-    /// Its path.
+    /// What to call it: nothing that a terminal would obey.
     #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.path
+    pub fn name(&self) -> String {
+        self.path.as_ref().map_or_else(|| "standard output".to_owned(), |path| plain(&path.display().to_string()))
+    }
+
+    /// Whether it is standard output, where nothing else may stand then.
+    #[must_use]
+    pub fn is_standard(&self) -> bool {
+        self.path.is_none()
     }
 
     /// Whether it can be written: asked before what is to be in it is recorded.
@@ -125,7 +139,8 @@ impl Output {
     /// # Errors
     /// Why not.
     pub fn check(&self) -> Result<(), Error> {
-        let (_, beside) = self.begin()?;
+        let Some(path) = &self.path else { return self.check_standard() };
+        let (_, beside) = self.begin(path)?;
         fs::remove_file(beside).map_err(|error| self.refused(&error))
     }
 
@@ -135,8 +150,14 @@ impl Output {
     /// Why it cannot be.
     pub fn write(&self, set: &ProfileSet, kind: &str) -> Result<u64, Error> {
         let bytes = self.form.bytes(set, kind);
-        let (mut file, beside) = self.begin()?;
-        if let Err(error) = file.write_all(&bytes).and_then(|()| fs::rename(&beside, &self.path)) {
+        let Some(path) = &self.path else {
+            self.check_standard()?;
+            let mut out = io::stdout().lock();
+            out.write_all(&bytes).and_then(|()| out.flush()).map_err(|error| self.refused(&error))?;
+            return Ok(bytes.len() as u64);
+        };
+        let (mut file, beside) = self.begin(path)?;
+        if let Err(error) = file.write_all(&bytes).and_then(|()| fs::rename(&beside, path)) {
             // The first error is the one to tell; what is left of the file may not be removable either.
             drop(fs::remove_file(&beside));
             return Err(self.refused(&error));
@@ -145,21 +166,28 @@ impl Output {
     }
 
     /// An empty file beside it, to be moved there: a new one, whose name nobody can have guessed and taken.
-    fn begin(&self) -> Result<(File, PathBuf), Error> {
-        match fs::symlink_metadata(&self.path) {
+    fn begin(&self, path: &Path) -> Result<(File, PathBuf), Error> {
+        match fs::symlink_metadata(path) {
             Ok(there) if !there.is_file() => {
                 let remedy = "give -o the path of a new file, or of one to be replaced";
-                return Err(Error::new(self.path.display().to_string(), "it is there and is no regular file", remedy));
+                return Err(Error::new(self.name(), "it is there and is no regular file", remedy));
             }
             _ => {}
         }
-        let mut beside = self.path.clone().into_os_string();
+        let mut beside = path.to_owned().into_os_string();
         beside.push(format!(".{:016x}.part", RandomState::new().build_hasher().finish()));
         let file = File::options().write(true).create_new(true).open(&beside).map_err(|error| self.refused(&error))?;
         Ok((file, beside.into()))
     }
 
     fn refused(&self, error: &io::Error) -> Error {
-        Error::new(self.path.display().to_string(), error.to_string(), "give -o a path that can be written")
+        Error::new(self.name(), error.to_string(), "give -o a path that can be written")
+    }
+
+    fn check_standard(&self) -> Result<(), Error> {
+        match io::stdout().is_terminal() {
+            true => Err(Error::new(self.name(), "it is a terminal", "send it into a file or a pipe, or give -o a path")),
+            false => Ok(()),
+        }
     }
 }

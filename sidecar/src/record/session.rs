@@ -29,7 +29,6 @@ use crate::pipeline::{self, Family, Interval, Pipeline};
 use crate::privilege::{self, Privilege};
 use crate::spare;
 use crate::target::Process;
-use crate::text::plain;
 
 /// Longest that records wait.
 const TURN: Duration = Duration::from_millis(100);
@@ -191,7 +190,7 @@ fn finish(
         took.as_secs_f64(),
         options.rate_hz,
         lost_text(lost),
-        plain(&options.output.path().display().to_string()),
+        options.output.name(),
     );
     // The file is written: a closed terminal is no failure.
     drop(io::stderr().write_all(text.as_bytes()));

@@ -33,6 +33,7 @@ use self::pulls::Pulls;
 use self::sampling::Sampling;
 use self::source::Handle;
 use crate::allocator;
+use crate::bpf;
 use crate::budget;
 use crate::config::{Config, of_sdk};
 use crate::error::Error;
@@ -49,12 +50,21 @@ const LAST_STEPS: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// If an address or a thread cannot be had. What the kernel refuses only lessens what is done.
-pub fn main(config: Config, until_eof: bool) -> Result<(), Error> {
+pub fn main(mut config: Config, until_eof: bool) -> Result<(), Error> {
     allocator::share_one_heap();
     let privilege = Privilege::current()?;
     privilege.log();
     for (setting, why) in config.idle() {
         tracing::warn!(setting, "a setting has no effect: {why}");
+    }
+    let (asked, rate_hz) = (config.rate_hz, bpf::attainable_rate_hz(config.rate_hz));
+    if rate_hz < asked {
+        tracing::warn!(
+            asked,
+            rate_hz,
+            "the kernel leaves out ticks beyond that rate (kernel.perf_event_max_sample_rate): CPU is sampled at it"
+        );
+        config.rate_hz = rate_hz;
     }
     for pid in &config.filter.pids {
         if let Err(fault) = Process::named(*pid) {

@@ -54,7 +54,6 @@ fn kernel(view: &View) -> StatsSection {
         .with("seen", kernel.seen)
         .with("sent", kernel.sent)
         .with("ring_full", kernel.ring_full)
-        .with("nested", kernel.nested)
         .with("excluded", kernel.excluded)
         .with("foreign_pid_namespace", kernel.foreign_pidns)
         .with("outside", kernel.outside)

@@ -115,6 +115,8 @@ fn what_cannot_be_recorded_is_named() {
     }
     let said = refused(&["record", "-p", "4194303", "-o", "/tmp/out.pb.gz"], 1);
     assert!(said.contains("process 4194303") && said.contains("`ps`"), "{said}");
+    let said = refused(&["record", "-o", "-", "-c", "true"], 2);
+    assert!(said.contains("give -o a file"), "{said}");
     let said = refused(&["record", "-p", "1", "-o", "/tmp/out.doc"], 2);
     assert!(said.contains("/tmp/out.doc") && said.contains(".pb.gz"), "{said}");
     let own = std::process::id().to_string();

@@ -148,7 +148,7 @@ impl Sampled {
             let stats = stats(page);
             if let Some(stacks) = stats[format!("stacks_{pid}")]["stacks"].as_f64() {
                 let count = |path: &str| stats.pointer(path).and_then(serde_json::Value::as_f64).unwrap();
-                let lost = ["/kernel/ring_full", "/kernel/nested", "/stacks/gone"].map(count).iter().sum();
+                let lost = ["/kernel/ring_full", "/stacks/gone"].map(count).iter().sum();
                 // Source: proc_pid_stat(5), `utime` and `stime`, in hundredths of a second.
                 let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
                 let ticks = stat.rsplit_once(") ").unwrap().1.split(' ').skip(11).take(2);
@@ -181,7 +181,7 @@ fn assert_all_sent_is_accounted_for(page: &str) {
         let sum = |section: &str, names: &[&str]| -> u64 {
             names.iter().map(|name| stats[section][*name].as_u64().unwrap()).sum()
         };
-        let seen = sum("kernel", &["seen"]).checked_sub(sum("kernel", &["sent", "ring_full", "nested"]));
+        let seen = sum("kernel", &["seen"]).checked_sub(sum("kernel", &["sent", "ring_full"]));
         let sent = sum("kernel", &["sent"]);
         let came = sent.checked_sub(sum("stacks", &["sampled", "left_out", "gone", "unreadable"]));
         if seen.is_some_and(|rest| rest < 16) && came.is_some_and(|rest| rest < RATE_HZ) {

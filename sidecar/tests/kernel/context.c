@@ -1,5 +1,5 @@
 /* A program that publishes a thread context as OTEP 4947 lays it out. It prints how far the pointer to the record is from the thread pointer,
-   waits for a line, gives itself another name, and is busy for MILLISECONDS of CPU time. */
+   waits for a line, gives itself another name in two ways, and is busy for MILLISECONDS of CPU time. */
 #include <stdint.h>
 #include <stdio.h>
 #include <sys/prctl.h>
@@ -26,6 +26,8 @@ int main(void) {
     printf("%ld\n", (long)((char *)&otel_thread_ctx_v1 - (char *)__builtin_thread_pointer()));
     fflush(stdout);
     getchar();
+    FILE *name = fopen("/proc/self/comm", "w");
+    if (name == NULL || fputs("written", name) < 0 || fclose(name) != 0) return 1;
     prctl(PR_SET_NAME, "renamed");
     do {
         for (long i = 0; i < 100000; i++) sink = sink * 31 + i;

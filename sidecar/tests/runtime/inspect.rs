@@ -66,11 +66,16 @@ fn a_program_is_shown_at_the_terminal_and_as_a_file() {
     ] {
         let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{pid}-terminal.pb.gz"));
         assert!(shown(&[arguments, &["-o", file.to_str().unwrap()]].concat()).contains(" stacks, "));
-        let set = pprof::decode(&std::fs::read(&file).unwrap(), &Limits::default()).unwrap();
+        let piped = sidecar(&[arguments, &["-o", "-"]].concat());
+        let said = String::from_utf8_lossy(&piped.stderr);
+        assert!(piped.status.success() && said.starts_with("standard output: "), "{said}");
+        for bytes in [std::fs::read(&file).unwrap(), piped.stdout] {
+            let set = pprof::decode(&bytes, &Limits::default()).unwrap();
+            let kind = |p: &profiler_proto::Profile| set.dictionary.strings.text(p.kind.sample_type.kind);
+            assert_eq!(set.profiles.iter().map(kind).collect::<Vec<_>>(), expected, "{arguments:?}");
+            assert!(set.profiles.iter().all(|profile| !profile.samples.is_empty()), "{arguments:?}");
+        }
         std::fs::remove_file(&file).unwrap();
-        let kind = |p: &profiler_proto::Profile| set.dictionary.strings.text(p.kind.sample_type.kind);
-        assert_eq!(set.profiles.iter().map(kind).collect::<Vec<_>>(), expected, "{arguments:?}");
-        assert!(set.profiles.iter().all(|profile| !profile.samples.is_empty()), "{arguments:?}");
     }
 }
 
