@@ -73,13 +73,13 @@ ebpf_anew() {
     PROFILER_SIDECAR_EBPF_OBJECT=$work/objects/$(uname -m).o kernel_tests "${tests[@]}"
 }
 
-# As static programs. The standard library is built with them; `__fprintf_chk` is glibc's, in messages of the unwinder.
+# As static programs. The standard library is built with them; `__fprintf_chk` is glibc's, in messages of the unwinder. To optimize takes longer here than it saves.
 on_musl() {
     RUSTC_BOOTSTRAP=1 CC_x86_64_unknown_linux_musl=musl-gcc \
         CARGO_TARGET_X86_64_UNKNOWN_LINUX_MUSL_LINKER=musl-gcc \
         CARGO_TARGET_X86_64_UNKNOWN_LINUX_MUSL_RUSTFLAGS="-C link-self-contained=no -C relocation-model=static \
             -C link-arg=-Wl,--defsym=__fprintf_chk=abort -L native=$cache/musl" \
-        platform_cargo -Zbuild-std=std,panic_unwind,test test --locked --no-fail-fast --package profiler-sdk \
+        platform_cargo --config profile.dev.package.profiler-sdk.opt-level=0 -Zbuild-std=std,panic_unwind,test test --locked --no-fail-fast --package profiler-sdk \
         --target x86_64-unknown-linux-musl --lib --test capture -- "${sampler[@]}"
 }
 

@@ -88,7 +88,8 @@ impl Pod {
 
 /// The sidecar as its source is now: cargo builds what is older.
 fn sidecar() -> Result<PathBuf> {
-    let built = build(&workspace(), &["--package=profiler-sidecar", "--bin=profiler-sidecar"])?;
+    let built =
+        build(&workspace(), &["--package=profiler-sidecar", "--package=profiler-tests", "--bin=profiler-sidecar"])?;
     built.into_iter().find(|path| path.ends_with("profiler-sidecar")).ok_or_else(|| "cargo built no sidecar".into())
 }
 

@@ -186,7 +186,9 @@ impl Output {
 
     fn check_standard(&self) -> Result<(), Error> {
         match io::stdout().is_terminal() {
-            true => Err(Error::new(self.name(), "it is a terminal", "send it into a file or a pipe, or give -o a path")),
+            true => {
+                Err(Error::new(self.name(), "it is a terminal", "send it into a file or a pipe, or give -o a path"))
+            }
             false => Ok(()),
         }
     }

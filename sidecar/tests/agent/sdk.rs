@@ -26,7 +26,9 @@ fn program() -> PathBuf {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut build = Command::new(cargo);
-    build.args(["build", "--locked", "--package=profiler-tests", "--bin=scenario", "--message-format=json"]);
+    // Both packages, so that what both stand on is built once, whoever of the two wants a program of the other.
+    build.args(["build", "--locked", "--package=profiler-sidecar", "--package=profiler-tests", "--bin=scenario"]);
+    build.arg("--message-format=json");
     // What cargo tells a test of its own package: build scripts that look at it would run again.
     let of_package = |name: &str| ["CARGO_MANIFEST_", "CARGO_PKG_", "OUT_DIR"].iter().any(|own| name.starts_with(own));
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(of_package)) {
