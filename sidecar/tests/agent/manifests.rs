@@ -140,6 +140,17 @@ fn the_image_is_what_docker_builds() {
     assert_refused("dockerfile", file, ("ENTRYPOINT", "ENTRYPIONT"), "ENTRYPIONT");
 }
 
+/// Check that no source is kept from the image's build: a folder of it is called `target`. Git, whose patterns match more than Docker's do, is asked.
+#[test]
+fn the_image_is_built_of_all_sources() {
+    let mut git = Command::new("git");
+    git.args(["ls-files", "--cached", "--ignored", "--exclude-from=.dockerignore"]).current_dir(root());
+    match git.output() {
+        Ok(said) if said.status.success() => assert_eq!(String::from_utf8_lossy(&said.stdout), ""),
+        _ => println!("NOT RUN: what the image's build is kept from is not checked: this is no checkout of git"),
+    }
+}
+
 /// Check that systemd takes the unit without a word, and says which line it does not know; where there is no `systemd-analyze` this is said. The program is one that is there.
 #[test]
 fn the_unit_is_what_systemd_takes() {
