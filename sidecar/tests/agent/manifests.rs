@@ -133,7 +133,7 @@ fn the_image_is_what_docker_builds() {
         (command(image, "ENTRYPOINT").as_deref(), image["copies"].as_array().unwrap().first()),
         (Some(to), Some(&build["name"]))
     );
-    let built = format!("{}/target/release/profiler-sidecar", command(build, "WORKDIR").unwrap());
+    let built = format!("{}/target/dist/profiler-sidecar", command(build, "WORKDIR").unwrap());
     assert_eq!(from, built);
     assert_eq!(command(image, "USER").as_deref(), Some("0:0"));
     assert_taken(std::iter::empty(), &[&command(image, "CMD").unwrap()]);

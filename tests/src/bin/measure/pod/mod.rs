@@ -49,14 +49,14 @@ pub(crate) struct Pod {
 }
 
 impl Pod {
-    /// Builds the agent with `--release` and the Go programs, once.
+    /// Builds the agent as it is given to others, and the Go programs, once.
     pub(crate) fn of(lab: &Lab) -> Result<&'static Self> {
         static BUILT: OnceLock<Pod> = OnceLock::new();
         if let Some(pod) = BUILT.get() {
             return Ok(pod);
         }
         // At once, so that what they share is built once.
-        let options = ["--release", "--package=profiler-sidecar", "--bin=profiler-sidecar"];
+        let options = ["--profile=dist", "--package=profiler-sidecar", "--bin=profiler-sidecar"];
         let built = build(workspace(), &[&options[..], &BENCHES.map(|(_, option)| option)].concat())?;
         let named = |name: &str| {
             let is_named =

@@ -1,6 +1,6 @@
 //! What the sidecar costs and how soon it knows: the rows `sidecar-*`, one a file.
 //!
-//! All are of the agent as `cargo build --release` makes it, run as root beside real Go programs (`sidecar/tests/go`), and nothing else. Its peer is the
+//! All are of the agent as `deploy/Dockerfile` makes it (`--profile dist`), run as root beside real Go programs (`sidecar/tests/go`), and nothing else. Its peer is the
 //! OpenTelemetry eBPF profiler, which `cost::peer` runs on the same work.
 //!
 //! Where something is missing that a row needs, the report says NOT RUN, and what.
