@@ -26,6 +26,7 @@ pub mod error;
 pub mod go;
 mod hangup;
 pub mod inspect;
+mod named_file;
 pub mod naming;
 pub mod pipeline;
 pub mod privilege;

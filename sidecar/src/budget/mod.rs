@@ -79,6 +79,9 @@ pub struct Judgement {
 #[derive(Debug)]
 pub struct Governor {
     wanted_hz: u32,
+    /// No more can be had.
+    attainable_hz: u32,
+    in_force_hz: u32,
     bounds: Bounds,
     step: usize,
     /// The step before the last judgement.
@@ -93,11 +96,18 @@ pub struct Governor {
 }
 
 impl Governor {
-    /// Begins at the wanted rate.
+    /// Begins at the wanted rate, or the highest that can be had.
     #[must_use]
-    pub fn new(wanted_hz: u32, bounds: Bounds, now: Usage) -> Self {
+    pub fn new(wanted_hz: u32, bounds: Bounds, now: Usage, attainable_hz: u32) -> Self {
         let (was_hot, was_heavy, excess) = Default::default();
-        Self { wanted_hz, bounds, step: 0, before: 0, calm: 0, was_hot, was_heavy, excess, last: now }
+        let (in_force_hz, last) = (wanted_hz.min(attainable_hz), now);
+        let (step, before, calm) = (0, 0, 0);
+        Self { wanted_hz, attainable_hz, in_force_hz, bounds, step, before, calm, was_hot, was_heavy, excess, last }
+    }
+
+    /// No more than this can be had from now on; what that changes, the next judgement says.
+    pub fn attains(&mut self, rate_hz: u32) {
+        self.attainable_hz = rate_hz;
     }
 
     /// What to do, `elapsed` after the last judgement.
@@ -118,7 +128,7 @@ impl Governor {
         let is_full = is_heavy && was_heavy && is_of_samples && self.step < self.last_step();
         let of_memory = if is_full { 0.0 } else { usage.resident as f64 / memory as f64 };
         self.excess.judge((cpu_percent / bound).max(of_memory));
-        let before_hz = self.rate_hz();
+        let before_hz = self.in_force_hz;
         self.before = self.step;
         let is_hot = sampling_percent > bound;
         let was_hot = std::mem::replace(&mut self.was_hot, is_hot);
@@ -132,8 +142,9 @@ impl Governor {
             let is_little = |held: f64| held < ROOM * too_much.max(memory / PART) as f64;
             self.recover(sampling_percent, |more| too_much == 0 || is_little(usage.held as f64 * more));
         }
+        self.in_force_hz = self.rate_of(self.step).min(self.attainable_hz).max(1);
         Judgement {
-            rate_hz: self.rate_hz(),
+            rate_hz: self.in_force_hz,
             before_hz,
             shed: is_heavy,
             is_over: self.excess.is_over(),
@@ -151,13 +162,14 @@ impl Governor {
     /// true instead of `judgement`.
     pub fn refused(&mut self, judgement: Judgement) -> Judgement {
         self.step = self.before;
+        self.in_force_hz = judgement.before_hz;
         Judgement { rate_hz: judgement.before_hz, ..judgement }
     }
 
     /// The rate in force.
     #[must_use]
     pub fn rate_hz(&self) -> u32 {
-        self.rate_of(self.step)
+        self.in_force_hz
     }
 
     fn rate_of(&self, step: usize) -> u32 {
@@ -172,7 +184,7 @@ impl Governor {
     /// Goes up a step once it has long been clear that there is room for it.
     fn recover(&mut self, sampling_percent: f64, has_space: impl Fn(f64) -> bool) {
         let Some(above) = self.step.checked_sub(1) else { return };
-        let more = f64::from(self.rate_of(above)) / f64::from(self.rate_hz());
+        let more = f64::from(self.rate_of(above)) / f64::from(self.rate_of(self.step));
         let has_time = sampling_percent * more < ROOM * self.bounds.cpu_percent;
         self.calm = if has_time && has_space(more) { self.calm + 1 } else { 0 };
         if self.calm >= CALM {
@@ -258,7 +270,7 @@ mod tests {
 
     impl Process {
         fn new(wanted_hz: u32) -> Self {
-            Self { governor: Governor::new(wanted_hz, BOUNDS, Usage::default()), usage: Usage::default() }
+            Self { governor: Governor::new(wanted_hz, BOUNDS, Usage::default(), wanted_hz), usage: Usage::default() }
         }
 
         fn uses(&mut self, percent: u32, mib: u64) -> Judgement {
@@ -290,6 +302,20 @@ mod tests {
             [(); 3].map(|()| process.uses(50, 50).rate_hz)
         };
         assert_eq!((of(99), of(2)), ([99, 19, 4], [2, 1, 1]));
+    }
+
+    /// Check that a rate that cannot be had any more is left at the next judgement, whatever the step, and comes back when it can be had.
+    #[test]
+    fn no_more_is_asked_for_than_can_be_had() {
+        let mut process = Process::new(1000);
+        let mut judged = |attainable_hz: u32, percent: u32| {
+            process.governor.attains(attainable_hz);
+            let judgement = process.uses(percent, 50);
+            (judgement.before_hz, judgement.rate_hz)
+        };
+        assert_eq!([judged(1000, 1), judged(250, 1), judged(250, 1)], [(1000, 1000), (1000, 250), (250, 250)]);
+        assert_eq!([judged(250, 6), judged(250, 6), judged(250, 6)], [(250, 250), (250, 250), (250, 200)]);
+        assert_eq!([judged(1000, 4), judged(0, 4)], [(200, 200), (200, 1)]);
     }
 
     /// Check that samples that hold next to nothing do not have the rate lowered, however little is too much, nor keep it from rising.

@@ -56,7 +56,8 @@ fn log() {
     // A word alone would be the name of a module, of which all is logged, and nothing else.
     let is_level = |value: &str| value.contains(['=', ',']) || LEVELS.contains(&value.to_ascii_lowercase().as_str());
     let level = asked.as_ref().map(|(_, value)| &**value).filter(|value| is_level(value));
-    let filter = EnvFilter::builder().parse_lossy(level.unwrap_or("info"));
+    // What a peer does wrong is counted; the library that speaks HTTP/2 has a warning for each frame of it, as many as the peer likes.
+    let filter = EnvFilter::builder().parse_lossy(format!("h2=error,{}", level.unwrap_or("info")));
     // A log that cannot be written (a full disk, a reader who has gone) is told to nobody: to say so on standard error would be a panic.
     let log = tracing_subscriber::fmt().log_internal_errors(false).with_writer(std::io::stderr);
     log.with_env_filter(filter).with_target(false).init();

@@ -32,6 +32,7 @@ pub use self::pattern::{Filter, Pattern, Subject};
 pub use self::units::{parse_bytes, parse_duration};
 use crate::capture::Bounds;
 use crate::error::Error;
+use crate::named_file;
 use crate::pull::Endpoint;
 
 /// Samples a second and processor where nobody says another rate.
@@ -344,16 +345,12 @@ fn said_or<T, U>(
     said.map_or(Ok(default), check)
 }
 
-/// The text of a file of settings, which is not read where it is no file or too long to be one.
+/// The text of a file of settings.
 fn text_of(path: &Path) -> Result<String, Error> {
-    const MOST_BYTES: u64 = 1 << 20;
     const REMEDY: &str = "give --config the path of a TOML file that this process can read";
     let failed = |why: String| Error::new(path.display().to_string(), why, REMEDY);
-    let found = std::fs::metadata(path).map_err(|error| failed(error.to_string()))?;
-    if !found.is_file() || found.len() > MOST_BYTES {
-        return Err(failed("it is not a file of at most 1 MiB".into()));
-    }
-    std::fs::read_to_string(path).map_err(|error| failed(error.to_string()))
+    let bytes = named_file::read(path).map_err(failed)?;
+    String::from_utf8(bytes).map_err(|error| failed(error.to_string()))
 }
 
 #[cfg(test)]

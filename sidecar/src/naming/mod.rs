@@ -112,6 +112,11 @@ impl Namer {
         Self { reader: Reader::knowing(programs), ..self }
     }
 
+    /// The number of the program that a process runs, as samples have it; 0 where nobody can tell, `None` while it is becoming another one.
+    pub fn running(&mut self, process: target::Process) -> Option<u64> {
+        self.reader.running(process)
+    }
+
     /// The stack of a sample of `process`.
     pub fn name(&mut self, process: target::Process, sample: &Sample, now: Instant) -> Stack {
         self.reader.keep();

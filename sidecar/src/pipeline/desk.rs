@@ -15,6 +15,7 @@ use super::Named;
 use super::begun::Welcome;
 use super::figures::Figures;
 use super::follow::Family;
+use super::programs::Programs;
 use super::tap::{Tap, Tapped, Taps};
 use super::told::Told;
 use crate::aggregate::{Aggregate, Full};
@@ -64,6 +65,9 @@ pub(super) struct Desk {
     /// What each process was that has samples in the open windows.
     sampled: Map<Process, Arc<Target>>,
     told: Told,
+    programs: Programs,
+    /// Settings tell programs apart: what nobody looked at while it ran may be one that is not wanted.
+    is_choosy: bool,
     /// Ended in this interval; their last samples may still come.
     exited: Vec<Process>,
     /// Found ended in this interval, while the news of that, and samples before it, may still come: these may take until the next one.
@@ -94,6 +98,8 @@ impl Desk {
             ledger,
             sampled: Map::default(),
             told: Told::default(),
+            programs: Programs::default(),
+            is_choosy: false,
             exited: Vec::new(),
             vanished: Vec::new(),
             unattributed: Loss::default(),
@@ -109,6 +115,11 @@ impl Desk {
     /// From now on windows tell samples apart by their processors.
     pub(super) fn tell_processors(&mut self) {
         self.aggregate = Aggregate::begin(Moment::now()).by_processor(true);
+    }
+
+    /// Some programs are wanted, or some are not.
+    pub(super) fn chooses_programs(&mut self) {
+        self.is_choosy = true;
     }
 
     /// From now on every exec and exit is in the records.
@@ -193,6 +204,7 @@ impl Desk {
             Event::Fork { pid, child } => {
                 self.numbers.family.iter().for_each(|family| family.born(pid, child));
                 self.told.begins(child);
+                self.programs.forget(child);
                 self.table.told(discover::Event::Fork { parent: pid, child });
             }
         }
@@ -238,6 +250,14 @@ impl Desk {
             return self.gone();
         };
         self.tell(&target);
+        let process = target.process;
+        let its_own = self.programs.of(sample.program, &target, || self.namer.running(process));
+        let is_former = its_own.as_ref().is_none_or(|its_own| !Arc::ptr_eq(its_own, &target));
+        let target = match its_own {
+            Some(its_own) => its_own,
+            None if self.is_choosy => return self.gone(),
+            None => target,
+        };
         match target.profiled {
             Ok(()) => {}
             // Who it is was not told in time.
@@ -257,7 +277,8 @@ impl Desk {
         {
             self.figures.goroutines_unknown += 1;
         }
-        let target = self.with_tags(&mut sample, target, now);
+        let target =
+            if is_former { without_tags(&mut sample, target) } else { self.with_tags(&mut sample, target, now) };
         self.waiting.push((target, sample));
         if self.waiting.len() >= MOST_WAITING {
             self.name(now);
@@ -432,6 +453,13 @@ impl Desk {
     pub(super) fn stacks_by_process(&self) -> BTreeMap<Process, Stats> {
         self.namer.stats_by_process()
     }
+}
+
+/// A program that is over publishes nothing any more that would say what the attributes of its thread context are.
+fn without_tags(sample: &mut Sample, target: Arc<Target>) -> Arc<Target> {
+    sample.labels_cut |= !sample.attributes.is_empty();
+    sample.attributes.clear();
+    target
 }
 
 #[cfg(test)]

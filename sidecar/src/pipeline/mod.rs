@@ -15,6 +15,7 @@ mod figures;
 mod follow;
 mod goroutines;
 mod pace;
+mod programs;
 mod tap;
 mod telling;
 #[cfg(test)]
@@ -140,9 +141,13 @@ impl Pipeline {
         let mut sampler = unless_it_must(Sampler::ready(wanted), must_sample)?;
         let namer = Namer::new(kernel.unwrap_or_default()).knowing(sampler.as_mut().and_then(Sampler::programs));
         let processors = options.processors;
+        let is_choosy = !options.filter.include.is_empty() || !options.filter.exclude.is_empty();
         let mut desk = Desk::new(Table::new(discovery(options)), namer, numbers, ledger);
         if processors {
             desk.tell_processors();
+        }
+        if is_choosy {
+            desk.chooses_programs();
         }
         let now = Instant::now();
         desk.look_around(now);

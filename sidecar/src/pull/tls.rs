@@ -15,6 +15,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName,
 use tokio_rustls::rustls::{ClientConfig, DigitallySignedStruct, Error as TlsError, RootCertStore, SignatureScheme};
 
 use crate::error::Error;
+use crate::named_file;
 
 /// How to speak TLS with a program.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -54,7 +55,8 @@ impl Tls {
         let remedy = "set `cert` and `key` to PEM files of a certificate and of its private key";
         let refused = |path: &Path, why: &dyn Display| Error::new(path.display().to_string(), why.to_string(), remedy);
         let chain = certificates(certificate).map_err(|why| refused(certificate, &why))?;
-        let secret = PrivateKeyDer::from_pem_file(key).map_err(|why| refused(key, &why))?;
+        let bytes = named_file::read(key).map_err(|why| refused(key, &why))?;
+        let secret = PrivateKeyDer::from_pem_slice(&bytes).map_err(|why| refused(key, &why))?;
         let config = builder.with_client_auth_cert(chain, secret).map_err(|why| refused(certificate, &why))?;
         Ok(TlsConnector::from(Arc::new(config)))
     }
@@ -82,7 +84,7 @@ impl Tls {
 
 /// The certificates of a PEM file, at least one.
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let read = CertificateDer::pem_slice_iter(&named_file::read(path)?).collect::<Result<Vec<_>, _>>();
     let read = read.map_err(|error| error.to_string())?;
     if read.is_empty() { Err("it holds no certificate".into()) } else { Ok(read) }
 }

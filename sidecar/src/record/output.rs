@@ -9,6 +9,7 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::io::{self, IsTerminal as _, Write as _};
+use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -152,9 +153,12 @@ impl Output {
         let bytes = self.form.bytes(set, kind);
         let Some(path) = &self.path else {
             self.check_standard()?;
-            let mut out = io::stdout().lock();
-            out.write_all(&bytes).and_then(|()| out.flush()).map_err(|error| self.refused(&error))?;
-            return Ok(bytes.len() as u64);
+            // Not through `Stdout`, to which a descriptor that cannot be written to is as good as one that takes all.
+            let out = io::stdout().as_fd().try_clone_to_owned().map(File::from);
+            let written = out.and_then(|mut out| out.write_all(&bytes));
+            return written.map(|()| bytes.len() as u64).map_err(|error| {
+                Error::new(self.name(), error.to_string(), "give it a place to write to, or -o a path")
+            });
         };
         let (mut file, beside) = self.begin(path)?;
         if let Err(error) = file.write_all(&bytes).and_then(|()| fs::rename(&beside, path)) {

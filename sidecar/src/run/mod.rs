@@ -30,7 +30,7 @@ use profiler::serve::Server;
 use self::captures::Captures;
 use self::io::Io;
 use self::pulls::Pulls;
-use self::sampling::Sampling;
+use self::sampling::{LIMIT_CHANGED, Sampling};
 use self::source::Handle;
 use crate::allocator;
 use crate::bpf;
@@ -50,21 +50,16 @@ const LAST_STEPS: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// If an address or a thread cannot be had. What the kernel refuses only lessens what is done.
-pub fn main(mut config: Config, until_eof: bool) -> Result<(), Error> {
+pub fn main(config: Config, until_eof: bool) -> Result<(), Error> {
     allocator::share_one_heap();
     let privilege = Privilege::current()?;
     privilege.log();
     for (setting, why) in config.idle() {
         tracing::warn!(setting, "a setting has no effect: {why}");
     }
-    let (asked, rate_hz) = (config.rate_hz, bpf::attainable_rate_hz(config.rate_hz));
-    if rate_hz < asked {
-        tracing::warn!(
-            asked,
-            rate_hz,
-            "the kernel leaves out ticks beyond that rate (kernel.perf_event_max_sample_rate): CPU is sampled at it"
-        );
-        config.rate_hz = rate_hz;
+    let (wanted_hz, attainable_hz) = (config.rate_hz, bpf::attainable_rate_hz(config.rate_hz));
+    if attainable_hz < wanted_hz {
+        tracing::warn!(attainable_hz, wanted_hz, "{LIMIT_CHANGED}");
     }
     for pid in &config.filter.pids {
         if let Err(fault) = Process::named(*pid) {
@@ -75,12 +70,13 @@ pub fn main(mut config: Config, until_eof: bool) -> Result<(), Error> {
     let served = served.map(|server| server.secured(&config.security)).transpose().map_err(of_sdk)?;
     let received = config.receive.map(receive::bind).transpose()?;
     let ledger = Arc::<Ledger>::default();
-    let pipeline = Pipeline::open(options(&config), Arc::clone(&ledger), false)?;
+    let wanted = pipeline::Options { rate_hz: attainable_hz, ..options(&config) };
+    let pipeline = Pipeline::open(wanted, Arc::clone(&ledger), false)?;
     privilege::drop_setup()?;
     let bounds = budget::Bounds { cpu_percent: config.cpu_percent, memory: config.memory };
     let (handle, commands) = Handle::new(ledger, &config, privilege.tier());
     let (tasks, inbox) = io::channel();
-    let sampling = Sampling::new(pipeline, &config, bounds, handle.clone(), tasks);
+    let sampling = Sampling::new(pipeline, &config, (bounds, attainable_hz), handle.clone(), tasks);
     let thread = std::thread::Builder::new().name("sampling".into()).spawn(move || sampling.run(&commands)).map_err(
         |error| Error::new("a thread", error.to_string(), "raise the limit of processes (RLIMIT_NPROC, pids.max)"),
     )?;

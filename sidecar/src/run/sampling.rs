@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::io::{Task, Tasks};
 use super::source::{Command, Handle};
+use crate::bpf;
 use crate::budget::{Bounds, Governor, Judgement, Usage};
 use crate::config::{Config, Filter};
 use crate::pipeline::Pipeline;
@@ -18,6 +19,9 @@ const TURN: Duration = Duration::from_millis(200);
 const PUBLISH: Duration = Duration::from_secs(1);
 /// For so long nothing may be profiled of what the settings name before that is said.
 const NOBODY: Duration = Duration::from_secs(60);
+/// What is said of a rate that is not the configured one, or is that again.
+pub(super) const LIMIT_CHANGED: &str =
+    "the kernel may leave out ticks beyond kernel.perf_event_max_sample_rate: no more than that are asked for";
 /// How often the budget is looked at.
 const JUDGE: Duration = Duration::from_secs(5);
 
@@ -26,6 +30,8 @@ pub(super) struct Sampling {
     pipeline: Pipeline,
     interval: Duration,
     governor: Governor,
+    wanted_hz: u32,
+    attainable_hz: u32,
     handle: Handle,
     tasks: Tasks,
     next_end: Instant,
@@ -35,14 +41,35 @@ pub(super) struct Sampling {
 }
 
 impl Sampling {
-    pub(super) fn new(pipeline: Pipeline, config: &Config, bounds: Bounds, handle: Handle, tasks: Tasks) -> Self {
+    /// `attainable_hz` is the rate that samples are taken at now, if it is lower than the configured one.
+    pub(super) fn new(
+        pipeline: Pipeline,
+        config: &Config,
+        (bounds, attainable_hz): (Bounds, u32),
+        handle: Handle,
+        tasks: Tasks,
+    ) -> Self {
         let now = Instant::now();
         let usage = Usage::read().unwrap_or_default().with_sampling(pipeline.cost(), handle.made_by(), 0);
-        let governor = Governor::new(config.rate_hz, bounds, usage);
+        let governor = Governor::new(config.rate_hz, bounds, usage, attainable_hz);
+        let wanted_hz = config.rate_hz;
         let interval = config.interval;
         let first = First::of(&config.filter, now);
         let next_end = now + interval;
-        Self { pipeline, interval, governor, handle, tasks, next_end, next_publish: now, judged: now, first }
+        let (next_publish, judged) = (now, now);
+        Self {
+            pipeline,
+            interval,
+            governor,
+            wanted_hz,
+            attainable_hz,
+            handle,
+            tasks,
+            next_end,
+            next_publish,
+            judged,
+            first,
+        }
     }
 
     /// Samples until it is told to stop; what there is then goes out last.
@@ -112,6 +139,11 @@ impl Sampling {
                 return tracing::warn!(%error, "the budget is not looked at");
             }
         };
+        let attainable_hz = bpf::attainable_rate_hz(self.wanted_hz);
+        if std::mem::replace(&mut self.attainable_hz, attainable_hz) != attainable_hz {
+            tracing::warn!(attainable_hz, wanted_hz = self.wanted_hz, "{LIMIT_CHANGED}");
+            self.governor.attains(attainable_hz);
+        }
         let judgement = self.governor.judge(usage, elapsed);
         if judgement.shed {
             self.pipeline.shed();

@@ -37,6 +37,7 @@ mod shop;
 mod signals;
 mod spooled;
 mod steal;
+mod succession;
 mod switches;
 mod top;
 #[path = "../undivided/mod.rs"]
