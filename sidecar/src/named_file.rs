@@ -24,3 +24,25 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, String> {
     File::open(path).and_then(|file| file.take(MOST).read_to_end(&mut bytes)).map_err(said)?;
     Ok(bytes)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that what has no end, or may wait for ever, is refused before it is read, and so is what is too large, and that a file is read whole.
+    #[test]
+    fn what_is_no_such_file_is_not_read() {
+        let folder = std::env::temp_dir().join(format!("profiler-sidecar-named-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let (pipe, large, small) = (folder.join("pipe"), folder.join("large"), folder.join("small"));
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        std::fs::write(&large, vec![b'x'; 1 + MOST as usize]).unwrap();
+        std::fs::write(&small, vec![b'x'; MOST as usize]).unwrap();
+        for path in [Path::new("/dev/zero"), &folder, &pipe, &large] {
+            assert!(read(path).unwrap_err().contains("at most 1 MiB"), "{}", path.display());
+        }
+        assert_eq!(read(&small).map(|bytes| bytes.len() as u64), Ok(MOST));
+        assert!(read(&folder.join("none")).unwrap_err().contains("No such file"));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

@@ -54,6 +54,7 @@ const SIDECAR_STAGES: &[&str] = &[
     "error",
     "spare",
     "hangup",
+    "named_file",
     "sample",
     "elf",
     "privilege",

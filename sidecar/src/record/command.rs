@@ -107,7 +107,9 @@ fn let_go(threshold: &UnixStream) -> io::Result<()> {
 pub fn hold(command: &[OsString]) -> Option<Error> {
     let failed = |why: String| Some(Error::new(HOLD, why, "this command is for `record -c` alone"));
     let (mut threshold, stdin) = match wait() {
-        Ok(come) => come,
+        Ok(Some(come)) => come,
+        // The recorder has ended without the word, and says why.
+        Ok(None) => return None,
         Err(error) => return failed(error.to_string()),
     };
     let Some((program, arguments)) = command.split_first() else { return failed("there is no command".into()) };
@@ -116,8 +118,8 @@ pub fn hold(command: &[OsString]) -> Option<Error> {
     threshold.write_all(error.to_string().as_bytes()).err().and_then(|untold| failed(untold.to_string()))
 }
 
-/// Says that we are there, and waits for the word: the threshold, and the program's standard input.
-fn wait() -> io::Result<(UnixStream, OwnedFd)> {
+/// Says that we are there, and waits for the word: the threshold, and the program's standard input. `None`: the recorder has gone.
+fn wait() -> io::Result<Option<(UnixStream, OwnedFd)>> {
     let stdin = io::stdin();
     if sockopt::socket_domain(&stdin)? != AddressFamily::UNIX {
         return Err(io::Error::other("its standard input is none of a recorder's"));
@@ -131,5 +133,5 @@ fn wait() -> io::Result<(UnixStream, OwnedFd)> {
         RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
         _ => None,
     });
-    Ok((threshold, come.ok_or_else(|| io::Error::other("the recorder has gone"))?))
+    Ok(come.map(|stdin| (threshold, stdin)))
 }

@@ -4,7 +4,7 @@
 //! beginning and the end.
 
 use std::io::{self, IsTerminal as _, Write as _};
-use std::process::Child;
+use std::process::{Child, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -22,6 +22,7 @@ use super::top::table;
 use super::windows::Windows;
 use super::{Options, Subject};
 use crate::budget::Usage;
+use crate::capture::lacking::counted;
 use crate::config::Filter;
 use crate::error::Error;
 use crate::hangup::ignores_hangup;
@@ -65,6 +66,7 @@ pub fn main(options: &Options) -> Result<(), Error> {
         options,
         process,
         child,
+        ended: None,
         stopped: &stopped,
         begun: now,
         next_window: now + WINDOW,
@@ -74,11 +76,15 @@ pub fn main(options: &Options) -> Result<(), Error> {
         ledger: &ledger,
     };
     recording.run(&mut pipeline);
-    let Recording { windows, samples, begun, .. } = recording;
+    let Recording { windows, samples, begun, ended, .. } = recording;
     let counted = (samples, &lost_since(&before, &ledger.account().lost));
     // What was lost says why by itself. Where there can be no sample, a file that is there stays.
     let why = (samples == 0 && counted.1.total() == 0).then(|| why_none(&pipeline, process)).transpose()?;
     finish(options, windows.sets(), counted, begun.elapsed())?;
+    if let Some(status) = ended.filter(|status| !status.success()) {
+        // The file is written: a closed terminal is no failure.
+        drop(writeln!(io::stderr(), "the command failed: {status}"));
+    }
     if let Some(why) = why {
         tracing::warn!("nothing was sampled: {why}");
     }
@@ -112,6 +118,8 @@ struct Recording<'a> {
     options: &'a Options,
     process: Process,
     child: Option<Child>,
+    /// How it ended, by itself.
+    ended: Option<ExitStatus>,
     stopped: &'a AtomicBool,
     begun: Instant,
     next_window: Instant,
@@ -163,7 +171,11 @@ impl Recording<'_> {
     fn is_over(&mut self) -> bool {
         let ended = match &mut self.child {
             // An error says that nobody can wait for it: it is gone, too.
-            Some(child) => !matches!(child.try_wait(), Ok(None)),
+            Some(child) => {
+                let waited = child.try_wait();
+                self.ended = waited.as_ref().ok().copied().flatten();
+                !matches!(waited, Ok(None))
+            }
             None => !self.process.is_alive(),
         };
         let late = self.options.duration.is_some_and(|duration| self.begun.elapsed() >= duration);
@@ -185,8 +197,9 @@ fn finish(
     let set = joined(sets, options.rate_hz, took);
     let size = options.output.write(&set, "samples")?;
     let text = format!(
-        "{}\n{samples} samples of {processes} in {:.1} s at {} Hz, {}; {size} bytes in {}\n",
+        "{}\n{} of {processes} in {:.1} s at {} Hz, {}; {size} bytes in {}\n",
         table(&set, MOST_ROWS),
+        counted(samples, "samples"),
         took.as_secs_f64(),
         options.rate_hz,
         lost_text(lost),

@@ -257,6 +257,9 @@ fn a_command_is_recorded_with_what_it_starts() {
     let folded = std::fs::read_to_string(&output).unwrap();
     let written: u64 = folded.lines().map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum();
     assert!(written > 0 && written.to_string() == counted, "{written} are written: {said}");
+    let ran = agent(&["record", "-o"]).arg(&output).args(["-c", "sh", "-c", "exit 7"]).output().unwrap();
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success() && said.contains("the command failed: exit status: 7"), "{said}");
     let ran = agent(&["record", "-o"]).arg(&output).args(["-c", "/no/such/program"]).output().unwrap();
     let said = String::from_utf8_lossy(&ran.stderr);
     assert_eq!(ran.status.code(), Some(1), "{said}");

@@ -1,6 +1,6 @@
-// Command chain is busy for some CPU time, and then another program, or over:
+// Command chain is busy for some CPU time, so many calls deep, and then another program, or over:
 //
-//	chain MILLISECONDS [PROGRAM ARGUMENT…]
+//	chain MILLISECONDS DEPTH [PROGRAM ARGUMENT…]
 package main
 
 import (
@@ -28,13 +28,25 @@ func busy(until time.Duration) (sum int) {
 	return sum
 }
 
-func main() {
-	milliseconds, err := strconv.Atoi(os.Args[1])
+//go:noinline
+func deep(depth int, until time.Duration) int {
+	if depth == 0 {
+		return busy(until)
+	}
+	return 1 + deep(depth-1, until)
+}
+
+func number(argument string) int {
+	number, err := strconv.Atoi(argument)
 	if err != nil {
 		panic(err)
 	}
-	busy(used() + time.Duration(milliseconds)*time.Millisecond)
-	if next := os.Args[2:]; len(next) > 0 {
+	return number
+}
+
+func main() {
+	deep(number(os.Args[2]), used()+time.Duration(number(os.Args[1]))*time.Millisecond)
+	if next := os.Args[3:]; len(next) > 0 {
 		panic(syscall.Exec(next[0], next, os.Environ()))
 	}
 }
