@@ -25,16 +25,18 @@ struct Seen {
     before: Option<Found>,
 }
 
-/// A target, and the number that its process had once it was found: a later program can have come meanwhile, an earlier one cannot.
-#[derive(Debug, Clone)]
+/// A target, with the numbers that its process had from when it was found on. Mostly one: a process gets another one without another program where the kernel side had
+/// no more room for it, and where it cannot tell an exec from a thread that names itself.
+#[derive(Debug)]
 struct Found {
     target: Arc<Target>,
-    program: u64,
+    first: u64,
+    last: u64,
 }
 
 impl Programs {
-    /// The target that a sample of that program is of; `current` was found at the last look. `running` says which number its process has now (0: nobody can
-    /// tell; `None`: it is becoming another program), and is asked once after each look.
+    /// The target that a sample of that program is of; `current` was found at the last look, and no exec was told since then. `running` says which number its process has now
+    /// (0: nobody can tell; `None`: it is becoming another program), and is asked once after each look, and where a sample has a later number.
     pub(super) fn of(
         &mut self,
         program: u64,
@@ -42,32 +44,35 @@ impl Programs {
         running: impl FnOnce() -> Option<u64>,
     ) -> Option<Arc<Target>> {
         let pid = current.process.pid();
-        let known = self.seen.get(&pid);
-        if known.is_none_or(|seen| !Arc::ptr_eq(&seen.now.target, current) || program > seen.now.program) {
-            let now = Found { target: Arc::clone(current), program: running().unwrap_or(u64::MAX) };
-            if self.seen.len() >= MOST {
-                self.seen.clear();
+        match self.seen.get_mut(&pid) {
+            Some(seen) if Arc::ptr_eq(&seen.now.target, current) => {
+                if seen.now.last != 0 && program > seen.now.last {
+                    seen.now.last = running()?.max(program);
+                }
             }
-            let before = self.seen.remove(&pid).and_then(|seen| seen.before_this(current));
-            self.seen.insert(pid, Seen { now, before });
+            // It can have become a later program since the look, not an earlier one.
+            _ => self.find(pid, current, running()?),
         }
         let seen = self.seen.get(&pid)?;
-        if program == 0 || program >= seen.now.program {
+        if program == 0 || program >= seen.now.first {
             return Some(Arc::clone(current));
         }
-        seen.before.as_ref().filter(|before| before.program == program).map(|before| Arc::clone(&before.target))
+        let is_of = |found: &&Found| (found.first..=found.last).contains(&program);
+        seen.before.as_ref().filter(is_of).map(|before| Arc::clone(&before.target))
+    }
+
+    fn find(&mut self, pid: u32, current: &Arc<Target>, number: u64) {
+        let before = self.seen.remove(&pid).map(|seen| seen.now);
+        if self.seen.len() >= MOST {
+            self.seen.clear();
+        }
+        let now = Found { target: Arc::clone(current), first: number, last: number };
+        self.seen.insert(pid, Seen { now, before });
     }
 
     /// A number is another process's from now on.
     pub(super) fn forget(&mut self, pid: u32) {
         self.seen.remove(&pid);
-    }
-}
-
-impl Seen {
-    /// What there was before `current`.
-    fn before_this(self, current: &Arc<Target>) -> Option<Found> {
-        if Arc::ptr_eq(&self.now.target, current) { self.before } else { Some(self.now) }
     }
 }
 
@@ -103,17 +108,33 @@ mod tests {
         assert_eq!(asked, 2);
     }
 
-    /// Check that a process that is becoming another program when it was looked at is taken for neither, that one which has another number without another program is asked for it again, and
-    /// that where nobody can tell all is as it was found.
+    /// Check that a process that is becoming another program is taken for neither, and only as long as it does; that one which has another number without another program keeps its
+    /// samples, also those that come late; and that where nobody can tell all is as it was found.
     #[test]
-    fn where_it_cannot_be_told_nothing_is_made_up() {
+    fn another_number_is_not_always_another_program() {
         let (mut programs, found) = (Programs::default(), target());
         assert!(programs.of(4, &found, || None).is_none());
-        programs.forget(7);
         assert!(programs.of(4, &found, || Some(4)).is_some());
-        // The kernel side had no more room for the number.
-        assert!(programs.of(9, &found, || Some(9)).is_some());
+        // A thread that named itself, of a kernel that does not say so; or there was no more room for the number.
+        assert!(programs.of(8, &found, || None).is_none());
+        assert!([8, 4, 8].into_iter().all(|program| programs.of(program, &found, || Some(8)).is_some()));
+        assert!(programs.of(2, &found, || panic!("it is known")).is_none());
+        let next = target();
+        assert!([4, 8].into_iter().all(|program| {
+            programs.of(program, &next, || Some(10)).is_some_and(|its_own| Arc::ptr_eq(&its_own, &found))
+        }));
         programs.forget(7);
         assert!([0, 5].into_iter().all(|program| programs.of(program, &found, || Some(0)).is_some()));
+    }
+
+    /// Check that no more is kept than there may be, and that what is let go is asked for again.
+    #[test]
+    fn so_many_processes_are_kept() {
+        let mut programs = Programs::default();
+        for pid in 0..3 * MOST as u32 {
+            let target = Arc::new(Target::bare(Process::new(pid, 1), Kind::Native));
+            assert!(programs.of(4, &target, || Some(4)).is_some());
+            assert!(programs.seen.len() <= MOST);
+        }
     }
 }

@@ -74,7 +74,7 @@ pub fn main(config: Config, until_eof: bool) -> Result<(), Error> {
     let pipeline = Pipeline::open(wanted, Arc::clone(&ledger), false)?;
     privilege::drop_setup()?;
     let bounds = budget::Bounds { cpu_percent: config.cpu_percent, memory: config.memory };
-    let (handle, commands) = Handle::new(ledger, &config, privilege.tier());
+    let (handle, commands) = Handle::new(ledger, &config, (privilege.tier(), attainable_hz));
     let (tasks, inbox) = io::channel();
     let sampling = Sampling::new(pipeline, &config, (bounds, attainable_hz), handle.clone(), tasks);
     let thread = std::thread::Builder::new().name("sampling".into()).spawn(move || sampling.run(&commands)).map_err(

@@ -62,6 +62,8 @@ pub(super) struct Handle {
 pub(super) struct View {
     pub(super) tier: Tier,
     pub(super) wanted_hz: u32,
+    /// The rate until the first judgement.
+    begins_hz: u32,
     pub(super) sampling: bool,
     pub(super) targets: Vec<Arc<discover::Target>>,
     pub(super) figures: Figures,
@@ -70,12 +72,23 @@ pub(super) struct View {
     pub(super) judgement: Option<Judgement>,
 }
 
+impl View {
+    /// The rate in force.
+    pub(super) fn rate_hz(&self) -> u32 {
+        self.judgement.map_or(self.begins_hz, |judgement| judgement.rate_hz)
+    }
+}
+
 impl Handle {
-    pub(super) fn new(ledger: Arc<Ledger>, config: &Config, tier: Tier) -> (Self, Receiver<Command>) {
+    pub(super) fn new(
+        ledger: Arc<Ledger>,
+        config: &Config,
+        (tier, begins_hz): (Tier, u32),
+    ) -> (Self, Receiver<Command>) {
         let (commands, inbox) = channel();
         let (targets, figures, stacks) = (Vec::new(), Figures::default(), BTreeMap::new());
         let (wanted_hz, bounds) = (config.rate_hz, config.runtime_bounds);
-        let view = View { tier, wanted_hz, sampling: false, targets, figures, stacks, judgement: None };
+        let view = View { tier, wanted_hz, begins_hz, sampling: false, targets, figures, stacks, judgement: None };
         let view = Arc::new(Mutex::new(view));
         let (exporter, intake, captures, pulls, made_by, readers, outside) = Default::default();
         let handle =
@@ -146,8 +159,7 @@ impl Handle {
         if !view.targets.iter().any(|target| is_sampled(target)) {
             return Err(CaptureError::NoProcess);
         }
-        let rate_hz = view.judgement.map_or(view.wanted_hz, |judgement| judgement.rate_hz);
-        Ok(vec![without_samples(rate_hz, duration)])
+        Ok(vec![without_samples(view.rate_hz(), duration)])
     }
 
     fn view(&self) -> MutexGuard<'_, View> {

@@ -23,7 +23,7 @@ pub(super) fn stats(handle: &Handle, view: &View) -> Stats {
     let mut stats = Stats::of_ledger(&handle.ledger);
     stats.sampling = view.sampling;
     stats.from_outside = true;
-    stats.rate_hz = view.judgement.map_or(view.wanted_hz, |judgement| judgement.rate_hz);
+    stats.rate_hz = view.rate_hz();
     stats.engine = engine(view);
     stats.destinations = handle.exporter.get().map(|exporter| exporter.destinations()).unwrap_or_default();
     stats.spool = handle.exporter.get().and_then(|exporter| exporter.spool());
@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn who_is_not_sampled_is_profiled_only_if_it_is_read() {
         let config = Config::new(CommandLine::default(), &|_| None).unwrap();
-        let (handle, _inbox) = Handle::new(Arc::<Ledger>::default(), &config, Tier::NoEbpf);
+        let (handle, _inbox) = Handle::new(Arc::<Ledger>::default(), &config, (Tier::NoEbpf, config.rate_hz));
         let target = |(pid, kind)| Arc::new(Target::bare(Process::new(pid, 1), kind));
         let targets = [(1, Kind::Native), (2, Kind::Go("go1.26.1".into()))].map(target).to_vec();
         handle.publish(targets, Default::default(), Default::default());

@@ -15,7 +15,7 @@ use crate::privilege::Tier;
 #[test]
 fn a_process_is_asked_at_one_address() {
     let config = Config::new(CommandLine::default(), &|_| None).unwrap();
-    let (handle, _inbox) = Handle::new(Arc::<Ledger>::default(), &config, Tier::None);
+    let (handle, _inbox) = Handle::new(Arc::<Ledger>::default(), &config, (Tier::None, config.rate_hz));
     let pulls = Pulls::new(&config, &handle);
     let [first, second] = [1, 2].map(|pid| Process::new(pid, 1));
     let claim = |task, process| pulls.claim(task, Claim { process, socket: None });
@@ -43,7 +43,7 @@ impl Asking {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let config = Config::new(CommandLine::default(), &|_| None).unwrap();
-        let (handle, _inbox) = Handle::new(Arc::<Ledger>::default(), &config, Tier::None);
+        let (handle, _inbox) = Handle::new(Arc::<Ledger>::default(), &config, (Tier::None, config.rate_hz));
         let own = Process::find(std::process::id()).unwrap();
         let target = Arc::new(Target::bare(own, Kind::Go("go1.24.0".into())));
         handle.publish(vec![target], Default::default(), Default::default());
@@ -183,7 +183,7 @@ fn who_is_replaced_while_it_is_asked_is_not_shown() {
                 }
             });
             let config = Config::new(CommandLine::default(), &|_| None).unwrap();
-            let (handle, _inbox) = Handle::new(Arc::<Ledger>::default(), &config, Tier::None);
+            let (handle, _inbox) = Handle::new(Arc::<Ledger>::default(), &config, (Tier::None, config.rate_hz));
             let own = Arc::new(Target::bare(Process::find(std::process::id()).unwrap(), Kind::Native));
             handle.publish(vec![own], Default::default(), Default::default());
             let pulls = Pulls::new(&config, &handle);
