@@ -41,6 +41,7 @@ fn what_a_process_was_before_is_not_told_of_what_it_is() {
         let depth = DEPTH.parse().unwrap();
         // It may have no names by then, but it has all its calls.
         let deep = of_kept.iter().filter(|sample| sample.names.len() > depth).count();
+        // Beside a storm of new processes few are looked at in time.
         let own = of_kept.iter().filter(|sample| sample.has("main.busy")).count();
         assert!(
             own > 20 && deep == 0,
