@@ -3,7 +3,7 @@
 //! In: intervals of the sampling thread, sets of the one that captures, requests of the network, signals. Out: profiles, to destinations, to the store, to whoever asked. A
 //! current-thread runtime; nothing here waits but for descriptors and time.
 
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use profiler::export::{Exporter, Limits, MetricsTarget, SpoolSettings, Target};
 use profiler::serve::{self, Store};
 use profiler_proto::ProfileSet;
 use profiler_proto::loss::{Cause, Degraded, Loss, stacks_of};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
 use super::metrics;
@@ -76,6 +76,51 @@ pub(super) fn channel() -> (Tasks, mpsc::Receiver<Task>) {
     (Tasks(tasks), inbox)
 }
 
+/// What the thread waits with.
+pub(super) struct Waiting {
+    runtime: tokio::runtime::Runtime,
+    signals: Signals,
+}
+
+impl Waiting {
+    /// From now on a signal that is to end the agent does so as soon as [`Io::run`] is there, however long what comes before takes: without a handler it would end the agent without
+    /// a word, and as process 1 of a container have no effect (pid_namespaces(7)). No thread begins.
+    pub(super) fn begin() -> Result<Self, Error> {
+        const FILES: &str = "raise the limit of open files (RLIMIT_NOFILE)";
+        spare::files("the agent's runtime")?;
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_io().enable_time().max_blocking_threads(MOST_READERS).build();
+        let runtime = runtime.map_err(|error| Error::new("the agent's runtime", error.to_string(), FILES))?;
+        let signals = {
+            let _inside = runtime.enter();
+            Signals::heard().map_err(|error| Error::new("signals", error.to_string(), FILES))?
+        };
+        Ok(Self { runtime, signals })
+    }
+}
+
+/// The signals that end the agent.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    quit: Signal,
+    /// `None`: who started it wants it to outlive its terminal.
+    hangup: Option<Signal>,
+}
+
+impl Signals {
+    fn heard() -> io::Result<Self> {
+        // A file that may not grow on (RLIMIT_FSIZE) is an error of that write, no end of ours (setrlimit(2)).
+        drop(signal(SignalKind::from_raw(libc::SIGXFSZ))?);
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            quit: signal(SignalKind::quit())?,
+            hangup: if ignores_hangup() { None } else { Some(signal(SignalKind::hangup())?) },
+        })
+    }
+}
+
 /// The thread's state.
 pub(super) struct Io {
     pub(super) served: Option<serve::Bound>,
@@ -97,26 +142,28 @@ pub(super) struct Io {
 
 impl Io {
     /// Runs until a signal, then until all has gone out or the time for it is over.
-    pub(super) fn run(self, destinations: Vec<Target>, inbox: mpsc::Receiver<Task>) -> Result<(), Error> {
-        let short =
-            |why: String| Error::new("the agent's runtime", why, "raise the limit of open files (RLIMIT_NOFILE)");
-        spare::files("the agent's runtime")?;
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_io()
-            .enable_time()
-            .max_blocking_threads(MOST_READERS)
-            .build();
-        let runtime = runtime.map_err(|error| short(error.to_string()))?;
+    pub(super) fn run(
+        self,
+        waiting: Waiting,
+        destinations: Vec<Target>,
+        inbox: mpsc::Receiver<Task>,
+    ) -> Result<(), Error> {
+        let Waiting { runtime, signals } = waiting;
         let handle = self.handle.clone();
-        let ran = runtime.block_on(self.work(destinations, inbox));
+        let ran = runtime.block_on(self.work(signals, destinations, inbox));
         handle.stop();
         // A look-up of a name may hang in a thread of the runtime's: it is left to end by itself.
         runtime.shutdown_background();
         ran
     }
 
-    async fn work(mut self, mut destinations: Vec<Target>, mut inbox: mpsc::Receiver<Task>) -> Result<(), Error> {
-        let stop = stopped(self.until_eof)?;
+    async fn work(
+        mut self,
+        signals: Signals,
+        mut destinations: Vec<Target>,
+        mut inbox: mpsc::Receiver<Task>,
+    ) -> Result<(), Error> {
+        let stop = stopped(signals, self.until_eof);
         let found = self.found_at();
         let named: Vec<String> = destinations.iter().map(|destination| destination.name().to_string()).collect();
         let is_served = self.served.is_some();
@@ -247,23 +294,12 @@ async fn end_of_input() {
 }
 
 /// Ends with the first SIGTERM, SIGINT or SIGQUIT, with its terminal (SIGHUP) unless that is ignored (`nohup`), and, if it is to, with standard input.
-fn stopped(until_eof: bool) -> Result<impl Future<Output = ()>, Error> {
-    let refused = |error: std::io::Error| {
-        Error::new("signals", error.to_string(), "raise the limit of open files (RLIMIT_NOFILE)")
-    };
-    // A file that may not grow on (RLIMIT_FSIZE) is an error of that write, no end of ours (setrlimit(2)).
-    drop(signal(SignalKind::from_raw(libc::SIGXFSZ)).map_err(refused)?);
-    let mut terminate = signal(SignalKind::terminate()).map_err(refused)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(refused)?;
-    let mut quit = signal(SignalKind::quit()).map_err(refused)?;
-    let mut hangup = if ignores_hangup() { None } else { Some(signal(SignalKind::hangup()).map_err(refused)?) };
-    Ok(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-            _ = quit.recv() => {}
-            Some(()) = async { hangup.as_mut()?.recv().await } => {}
-            () = end_of_input(), if until_eof => {}
-        }
-    })
+async fn stopped(mut signals: Signals, until_eof: bool) {
+    tokio::select! {
+        _ = signals.terminate.recv() => {}
+        _ = signals.interrupt.recv() => {}
+        _ = signals.quit.recv() => {}
+        Some(()) = async { signals.hangup.as_mut()?.recv().await } => {}
+        () = end_of_input(), if until_eof => {}
+    }
 }

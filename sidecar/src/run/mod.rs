@@ -28,7 +28,7 @@ use profiler::Ledger;
 use profiler::serve::Server;
 
 use self::captures::Captures;
-use self::io::Io;
+use self::io::{Io, Waiting};
 use self::pulls::Pulls;
 use self::sampling::{LIMIT_CHANGED, Sampling};
 use self::source::Handle;
@@ -52,6 +52,7 @@ const LAST_STEPS: Duration = Duration::from_secs(1);
 /// If an address or a thread cannot be had. What the kernel refuses only lessens what is done.
 pub fn main(config: Config, until_eof: bool) -> Result<(), Error> {
     allocator::share_one_heap();
+    let waiting = Waiting::begin()?;
     let privilege = Privilege::current()?;
     privilege.log();
     for (setting, why) in config.idle() {
@@ -87,7 +88,7 @@ pub fn main(config: Config, until_eof: bool) -> Result<(), Error> {
     let Config { memory, queue_bytes, spool, metrics, .. } = config;
     let metrics = (metrics, config.runtime_interval);
     let io = Io { served, received, until_eof, captured, pulls, metrics, memory, queue_bytes, spool, handle };
-    let ran = io.run(config.destinations, inbox);
+    let ran = io.run(waiting, config.destinations, inbox);
     ran?;
     match has_panicked(thread) {
         true => Err(Error::new("the thread that samples", "it has panicked", "please report this, with the log")),

@@ -258,3 +258,14 @@ fn nothing_is_lost_in_the_first_seconds_of_an_agent() {
     told.check(&taken);
     std::fs::remove_dir_all(folder).unwrap();
 }
+
+/// Check that an agent that is told to stop while it sets up ends in order, as one at work does. Its first line is that of its privilege; all set-up comes behind it.
+#[test]
+fn an_agent_that_is_told_to_stop_before_it_is_ready_ends_in_order() {
+    for signal in ["-TERM", "-INT", "-QUIT"] {
+        let run = Running::agent(&mut agent(&["run"]));
+        run.address_after("privilege ");
+        run.signal(signal);
+        assert_eq!(run.ended(), Some(0), "{signal}");
+    }
+}
