@@ -91,12 +91,15 @@ pub(super) fn read(path: &Path) -> Result<(Layer, Vec<Said<Export>>), Error> {
     let text = text_of(path)?;
     let source = Source { path, text: &text };
     let file: File = toml::from_str(&text).map_err(|error| {
-        let place = error.span().map_or_else(|| path.display().to_string(), |span| source.place(span.start));
-        Error::new(
-            place,
-            error.message().trim().to_owned(),
-            "settings files are TOML: write it as docs/sidecar.md shows",
-        )
+        let offset = error.span().map(|span| span.start);
+        let place = offset.map_or_else(|| path.display().to_string(), |offset| source.place(offset));
+        let (why, key) = (error.message().trim(), offset.and_then(|offset| source.key(offset)));
+        let place = match key {
+            // One that is not known is named by its error.
+            Some(key) if !why.starts_with("unknown field") => format!("{place}: {key}"),
+            _ => place,
+        };
+        Error::new(place, why, "settings files are TOML: write it as docs/sidecar.md shows")
     })?;
     let exports =
         file.export.into_iter().map(|export| Said::new(source.place(export.span().start), export.into_inner()));
@@ -136,6 +139,14 @@ impl Source<'_> {
         let before = self.text.as_bytes().get(..offset).unwrap_or_default();
         let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
         format!("{}:{line}", self.path.display())
+    }
+
+    /// The key that stands in that line, if one does. What is behind it may be a secret.
+    fn key(&self, offset: usize) -> Option<&str> {
+        let begin = self.text.get(..offset)?.rfind('\n').map_or(0, |end| end + 1);
+        let (key, _) = self.text.get(begin..)?.lines().next()?.split_once('=')?;
+        let is_of_key = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+        Some(key.trim()).filter(|key| !key.is_empty() && key.chars().all(is_of_key))
     }
 
     fn said<T>(&self, key: &str, value: Option<Spanned<T>>) -> Option<Said<T>> {

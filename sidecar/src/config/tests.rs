@@ -95,7 +95,9 @@ fn errors_of_the_file_name_the_line() {
     let glob = refusal("[targets]\ninclude = [\n  \"ok\",\n  \"[a\",\n]\n");
     assert!(glob.starts_with("FILE:4: include=\"[a\": a [ has no ]"), "{glob}");
     let kind = refusal("interval = 10\n");
-    assert!(kind.starts_with("FILE:1: invalid type"), "{kind}");
+    assert!(kind.starts_with("FILE:1: interval: invalid type"), "{kind}");
+    let secret = refusal("[[export]]\nto = \"otlp-http\"\nheaders = [\"secret\"]\n");
+    assert!(secret.starts_with("FILE:3: headers: ") && secret.matches("secret").count() == 0, "{secret}");
     for (to, key, told) in [
         ("otlp-grpc", "endpoint = \"collector:4317\"", ":2: export: endpoint="),
         ("pyroscope", "endpoint = \"ftp://p\"", ":2: export: endpoint="),

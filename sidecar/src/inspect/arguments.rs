@@ -54,7 +54,7 @@ pub struct GoroutinesArguments {
     /// What became more within so long, by stack: where goroutines leak
     #[arg(long, value_name = "DURATION", value_parser = duration, conflicts_with_all = ["each", "output"])]
     pub growth: Option<Duration>,
-    /// Write them here instead: *.pb.gz or *.pprof (pprof), *.pb (without gzip), *.folded, *.svg
+    /// Write them here instead: *.pb.gz or *.pprof (pprof), *.pb (without gzip), *.folded, *.svg; - is standard output, as pprof
     #[arg(short, long, value_name = "FILE", value_parser = Output::parser(), conflicts_with = "each")]
     pub output: Option<Output>,
     /// Most goroutines that are read; how many there are beyond is said
@@ -71,7 +71,7 @@ pub struct ContentionArguments {
     /// Who held locks for which others waited (Go's mutex profile), instead of who waited (its block profile)
     #[arg(long)]
     pub mutex: bool,
-    /// Write it here instead: *.pb.gz or *.pprof (pprof, events and time), *.pb (without gzip), *.folded, *.svg (time)
+    /// Write it here instead: *.pb.gz or *.pprof (pprof, events and time), *.pb (without gzip), *.folded, *.svg (time); - is standard output, as pprof
     #[arg(short, long, value_name = "FILE", value_parser = Output::parser())]
     pub output: Option<Output>,
     /// Rows of the table
@@ -91,7 +91,7 @@ pub struct TopArguments {
     /// How long a table is of
     #[arg(short, long, value_name = "DURATION", value_parser = duration, default_value = "3s")]
     pub interval: Duration,
-    /// Write one interval here instead: *.pb.gz or *.pprof (pprof), *.pb (without gzip), *.folded, *.svg; `record` does it for longer, and for commands
+    /// Write one interval here instead: *.pb.gz or *.pprof (pprof), *.pb (without gzip), *.folded, *.svg; - is standard output, as pprof. `record` does it for longer, and for commands
     #[arg(short, long, value_name = "FILE", value_parser = Output::parser())]
     pub output: Option<Output>,
     /// Rows of the table

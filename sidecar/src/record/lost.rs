@@ -1,8 +1,10 @@
-//! What was lost, as a person reads it.
+//! What was lost, and what is less than perfect, as a person reads it.
 //!
-//! In: what the ledger says was lost, before and after. Out: how much, and why. Pure.
+//! In: what the ledger says was lost, before and after; the flaws of what was recorded. Out: how much, and why. Pure.
 
-use profiler_proto::loss::{Cause, Loss};
+use profiler_proto::loss::{Cause, Degraded, Flaw, Loss};
+
+use crate::capture::lacking::counted;
 
 /// What was lost since it was `before`.
 #[must_use]
@@ -28,5 +30,25 @@ fn why(cause: Cause) -> &'static str {
         Cause::AggregateFull => "for which there was no room beside all other distinct stacks",
         Cause::Failed => "that could not be read, which is a bug",
         other => other.name(),
+    }
+}
+
+/// "3 samples are cut in the middle …, 1 sample …" in a line of its own; nothing where nothing is less than perfect.
+pub(super) fn flaws_text(degraded: &Degraded) -> String {
+    let flaws: Vec<String> = degraded
+        .iter()
+        .filter(|(_, count)| *count > 0)
+        .filter_map(|(flaw, count)| Some(format!("{} {}", counted(count, "samples"), which(flaw)?)))
+        .collect();
+    if flaws.is_empty() { String::new() } else { format!("Less than perfect: {}\n", flaws.join(", ")) }
+}
+
+/// `None` for what another flaw says, too.
+fn which(flaw: Flaw) -> Option<&'static str> {
+    match flaw {
+        Flaw::Truncated => Some("of stacks that are too deep, without what is in their middle"),
+        Flaw::UnwindStopped => Some("of stacks that end before their root"),
+        Flaw::NoContext => Some("without all of their labels or their span, which were beyond a bound"),
+        _ => None,
     }
 }

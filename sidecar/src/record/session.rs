@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 use profiler::Ledger;
 use profiler_proto::ProfileSet;
-use profiler_proto::loss::{Cause, Loss};
+use profiler_proto::loss::{Cause, Degraded, Loss};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::command::Held;
-use super::lost::{lost_since, lost_text};
+use super::lost::{flaws_text, lost_since, lost_text};
 use super::output::joined;
 use super::subject::{can_be_sampled, process_of, why_none};
 use super::top::table;
@@ -77,7 +77,7 @@ pub fn main(options: &Options) -> Result<(), Error> {
     };
     recording.run(&mut pipeline);
     let Recording { windows, samples, begun, ended, .. } = recording;
-    let counted = (samples, &lost_since(&before, &ledger.account().lost));
+    let counted = (samples, &lost_since(&before, &ledger.account().lost), &windows.degraded());
     // What was lost says why by itself. Where there can be no sample, a file that is there stays.
     let why = (samples == 0 && counted.1.total() == 0).then(|| why_none(&pipeline, process)).transpose()?;
     finish(options, windows.sets(), counted, begun.elapsed())?;
@@ -187,7 +187,7 @@ impl Recording<'_> {
 fn finish(
     options: &Options,
     sets: Vec<ProfileSet>,
-    (samples, lost): (u64, &Loss),
+    (samples, lost, degraded): (u64, &Loss, &Degraded),
     took: Duration,
 ) -> Result<(), Error> {
     let processes = match sets.len() {
@@ -197,13 +197,14 @@ fn finish(
     let set = joined(sets, options.rate_hz, took);
     let size = options.output.write(&set, "samples")?;
     let text = format!(
-        "{}\n{} of {processes} in {:.1} s at {} Hz, {}; {size} bytes in {}\n",
+        "{}\n{} of {processes} in {:.1} s at {} Hz, {}; {size} bytes in {}\n{}",
         table(&set, MOST_ROWS),
         counted(samples, "samples"),
         took.as_secs_f64(),
         options.rate_hz,
         lost_text(lost),
         options.output.name(),
+        flaws_text(degraded),
     );
     // The file is written: a closed terminal is no failure.
     drop(io::stderr().write_all(text.as_bytes()));

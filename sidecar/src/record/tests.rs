@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use profiler_proto::loss::{Cause, Loss};
+use profiler_proto::loss::{Cause, Degraded, Flaw, Loss};
 use profiler_proto::model::{self, Kind};
 use profiler_proto::{Limits, ProfileSet, folded, pprof};
 
+use super::lost::flaws_text;
 use super::output::Form;
 use super::*;
 use crate::aggregate::Aggregate;
@@ -145,6 +146,19 @@ fn losses_have_causes() {
         told.starts_with("96 lost (80 of processes that ended before") && told.contains(", 16 for which"),
         "{told}"
     );
+}
+
+/// Check that flaws are told by what is missing, each once, and nothing where there is none.
+#[test]
+fn flaws_are_told_once() {
+    let mut degraded = Degraded::default();
+    assert_eq!(flaws_text(&degraded), "");
+    for (flaw, count) in [(Flaw::UnwindStopped, 3), (Flaw::UnwindUnknown, 3), (Flaw::NoContext, 1)] {
+        degraded.add(flaw, count);
+    }
+    let told = flaws_text(&degraded);
+    assert!(told.starts_with("Less than perfect: 3 samples of stacks that end") && told.ends_with('\n'), "{told}");
+    assert!(told.contains(", 1 sample without") && told.matches("sample").count() == 2, "{told}");
 }
 
 /// Check that windows of one process become one set, which is of the program that it ran last.

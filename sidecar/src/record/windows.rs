@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use profiler_proto::ProfileSet;
+use profiler_proto::loss::Degraded;
 use profiler_proto::model::Merge;
 use profiler_proto::resource::Resource;
 
@@ -15,23 +16,32 @@ use crate::target::Process;
 
 /// What was recorded of each process until now.
 #[derive(Debug, Default)]
-pub(super) struct Windows(BTreeMap<Process, (Merge, Resource)>);
+pub(super) struct Windows {
+    sums: BTreeMap<Process, (Merge, Resource)>,
+    degraded: Degraded,
+}
 
 impl Windows {
     /// Adds all windows of one interval.
     pub(super) fn add(&mut self, interval: &Interval) {
         let sets = assembled(&interval.windows, &interval.lost, Granularity::Addresses);
         for ((window, _), set) in interval.windows.iter().zip(sets) {
-            let (sum, resource) = self.0.entry(window.process()).or_default();
+            self.degraded.merge(&window.degraded());
+            let (sum, resource) = self.sums.entry(window.process()).or_default();
             sum.add(&set);
             // The last program that it ran is what the set is of.
             *resource = set.resource;
         }
     }
 
+    /// In what way what was recorded is less than perfect.
+    pub(super) fn degraded(&self) -> Degraded {
+        self.degraded
+    }
+
     /// One set for each process.
     pub(super) fn sets(self) -> Vec<ProfileSet> {
-        let sums = self.0.into_values();
+        let sums = self.sums.into_values();
         sums.map(|(sum, resource)| ProfileSet { resource, ..sum.finish() }).collect()
     }
 }
