@@ -2,8 +2,8 @@
 //!
 //! In: an element with the dictionary that it refers to. Out: the message of it, as [`encode`](super::encode()) says what is in it.
 
-use super::by_place::ByPlace;
 use super::messages::{self as wire, AnyKind, AnyValue, KeyValue, KeyValueAndUnit};
+use super::order::Orders;
 use crate::model::{
     Attribute, AttributeSet, AttributeSetId, Dictionary, Function, Id, Kind, Link, Location, Mapping, Profile, Sample,
     Scope, Stack, Value, ValueType,
@@ -21,37 +21,37 @@ pub(super) fn scope(scope: &Scope) -> wire::InstrumentationScope {
     wire::InstrumentationScope { name: scope.name.clone(), version: scope.version.clone(), ..Default::default() }
 }
 
-pub(super) fn mapping(mapping: &Mapping, dictionary: &Dictionary) -> wire::Mapping {
+pub(super) fn mapping(mapping: &Mapping, dictionary: &Dictionary, orders: &Orders) -> wire::Mapping {
     wire::Mapping {
         memory_start: mapping.start,
         memory_limit: mapping.limit,
         file_offset: mapping.offset,
-        filename_strindex: index(mapping.filename),
+        filename_strindex: orders.strings.number(mapping.filename),
         attribute_indices: attribute_indices(mapping.attributes, dictionary),
     }
 }
 
-pub(super) fn function(function: &Function) -> wire::Function {
+pub(super) fn function(function: &Function, orders: &Orders) -> wire::Function {
     wire::Function {
-        name_strindex: index(function.name),
-        system_name_strindex: index(function.system_name),
-        filename_strindex: index(function.filename),
+        name_strindex: orders.strings.number(function.name),
+        system_name_strindex: orders.strings.number(function.system_name),
+        filename_strindex: orders.strings.number(function.filename),
         start_line: function.start_line.into(),
     }
 }
 
-pub(super) fn stack(stack: &Stack, locations: &ByPlace) -> wire::Stack {
-    wire::Stack { location_indices: stack.locations.iter().map(|id| locations.number(*id)).collect() }
+pub(super) fn stack(stack: &Stack, orders: &Orders) -> wire::Stack {
+    wire::Stack { location_indices: stack.locations.iter().map(|id| orders.locations.number(*id)).collect() }
 }
 
 /// A profile without its samples.
-pub(super) fn profile(profile: &Profile, dictionary: &Dictionary) -> wire::Profile {
+pub(super) fn profile(profile: &Profile, dictionary: &Dictionary, orders: &Orders) -> wire::Profile {
     let kind = with_period(profile.kind);
     wire::Profile {
-        sample_type: Some(value_type(kind.sample_type)),
+        sample_type: Some(value_type(kind.sample_type, orders)),
         time_unix_nano: profile.time_unix_nanos,
         duration_nano: profile.duration_nanos,
-        period_type: Some(value_type(kind.period_type)),
+        period_type: Some(value_type(kind.period_type, orders)),
         period: kind.period,
         attribute_indices: attribute_indices(profile.attributes, dictionary),
         ..Default::default()
@@ -66,13 +66,14 @@ fn with_period(kind: Kind) -> Kind {
     }
 }
 
-fn value_type(value_type: ValueType) -> wire::ValueType {
-    wire::ValueType { type_strindex: index(value_type.kind), unit_strindex: index(value_type.unit) }
+fn value_type(value_type: ValueType, orders: &Orders) -> wire::ValueType {
+    let [kind, unit] = [value_type.kind, value_type.unit].map(|id| orders.strings.number(id));
+    wire::ValueType { type_strindex: kind, unit_strindex: unit }
 }
 
-pub(super) fn sample(sample: &Sample, dictionary: &Dictionary) -> wire::Sample {
+pub(super) fn sample(sample: &Sample, dictionary: &Dictionary, orders: &Orders) -> wire::Sample {
     wire::Sample {
-        stack_index: index(sample.stack),
+        stack_index: orders.stacks.number(sample.stack),
         attribute_indices: attribute_indices(sample.attributes, dictionary),
         link_index: index(sample.link),
         values: vec![sample.value],
@@ -80,9 +81,9 @@ pub(super) fn sample(sample: &Sample, dictionary: &Dictionary) -> wire::Sample {
     }
 }
 
-pub(super) fn location(location: &Location, dictionary: &Dictionary) -> wire::Location {
+pub(super) fn location(location: &Location, dictionary: &Dictionary, orders: &Orders) -> wire::Location {
     let lines = location.lines.iter().map(|line| wire::Line {
-        function_index: index(line.function),
+        function_index: orders.functions.number(line.function),
         line: line.line.into(),
         column: line.column.into(),
     });
@@ -103,9 +104,10 @@ pub(super) fn link(link: &Link) -> wire::Link {
     }
 }
 
-pub(super) fn attribute(attribute: &Attribute) -> KeyValueAndUnit {
+pub(super) fn attribute(attribute: &Attribute, orders: &Orders) -> KeyValueAndUnit {
     let value = (attribute.value != Value::Empty).then(|| any_value(&attribute.value));
-    KeyValueAndUnit { key_strindex: index(attribute.key), value, unit_strindex: index(attribute.unit) }
+    let [key, unit] = [attribute.key, attribute.unit].map(|id| orders.strings.number(id));
+    KeyValueAndUnit { key_strindex: key, value, unit_strindex: unit }
 }
 
 pub(super) fn key_value(key: &str, value: &Value) -> KeyValue {

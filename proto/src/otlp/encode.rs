@@ -2,14 +2,14 @@
 //!
 //! In: a [`ProfileSet`]. Out: a request with all seven tables, element 0 of each its zero value (`Link{}` and
 //! `KeyValueAndUnit{}` without content), one value a sample, no timestamps, no string references, no orphans, no
-//! duplicates; locations in the order of [`ByPlace`]. Equal sets give equal bytes.
+//! duplicates; tables in the order of [`Orders`]. Equal sets give equal bytes.
 
 use prost::Message;
 
 use super::ExportProfilesServiceRequest;
-use super::by_place::ByPlace;
 use super::elements;
 use super::messages as wire;
+use super::order::Orders;
 use crate::model::{Dictionary, Profile, ProfileSet};
 
 /// The request that holds `set`, compact ([`ProfileSet::compacted`]).
@@ -20,7 +20,9 @@ use crate::model::{Dictionary, Profile, ProfileSet};
 #[must_use]
 pub fn encode(set: &ProfileSet) -> ExportProfilesServiceRequest {
     let kept = set.with_profiles(set.profiles.iter().filter(|profile| !profile.samples.is_empty()));
-    let profiles: Vec<_> = kept.profiles.iter().map(|profile| encode_profile(profile, &kept.dictionary)).collect();
+    let orders = Orders::of(&kept.dictionary);
+    let profile = |profile| encode_profile(profile, &kept.dictionary, &orders);
+    let profiles: Vec<_> = kept.profiles.iter().map(profile).collect();
     let scope = Some(elements::scope(&kept.scope));
     let scope_profiles = wire::ScopeProfiles { scope, profiles, schema_url: String::new() };
     let resource_profiles = wire::ResourceProfiles {
@@ -30,7 +32,7 @@ pub fn encode(set: &ProfileSet) -> ExportProfilesServiceRequest {
     };
     ExportProfilesServiceRequest {
         resource_profiles: if kept.profiles.is_empty() { Vec::new() } else { vec![resource_profiles] },
-        dictionary: Some(encode_dictionary(&kept.dictionary)),
+        dictionary: Some(encode_dictionary(&kept.dictionary, &orders)),
     }
 }
 
@@ -40,21 +42,23 @@ pub fn encode_to_vec(set: &ProfileSet) -> Vec<u8> {
     encode(set).encode_to_vec()
 }
 
-fn encode_profile(profile: &Profile, dictionary: &Dictionary) -> wire::Profile {
-    let samples = profile.samples.iter().map(|sample| elements::sample(sample, dictionary)).collect();
-    wire::Profile { samples, ..elements::profile(profile, dictionary) }
+fn encode_profile(profile: &Profile, dictionary: &Dictionary, orders: &Orders) -> wire::Profile {
+    let samples = profile.samples.iter().map(|sample| elements::sample(sample, dictionary, orders)).collect();
+    wire::Profile { samples, ..elements::profile(profile, dictionary, orders) }
 }
 
-fn encode_dictionary(dictionary: &Dictionary) -> wire::ProfilesDictionary {
-    let locations = ByPlace::of(&dictionary.locations);
-    let in_order = locations.order().filter_map(|id| dictionary.locations.get(id));
+fn encode_dictionary(dictionary: &Dictionary, orders: &Orders) -> wire::ProfilesDictionary {
+    let Dictionary { mappings, functions, locations, stacks, links, strings, attributes, .. } = dictionary;
+    let locations = orders.locations.ids().filter_map(|id| locations.get(id));
+    let functions = orders.functions.ids().filter_map(|id| functions.get(id));
+    let stacks = orders.stacks.ids().filter_map(|id| stacks.get(id));
     wire::ProfilesDictionary {
-        mapping_table: dictionary.mappings.iter().map(|mapping| elements::mapping(mapping, dictionary)).collect(),
-        location_table: in_order.map(|location| elements::location(location, dictionary)).collect(),
-        function_table: dictionary.functions.iter().map(elements::function).collect(),
-        link_table: dictionary.links.iter().map(elements::link).collect(),
-        string_table: dictionary.strings.iter().map(|text| text.clone().into_string()).collect(),
-        attribute_table: dictionary.attributes.iter().map(elements::attribute).collect(),
-        stack_table: dictionary.stacks.iter().map(|stack| elements::stack(stack, &locations)).collect(),
+        mapping_table: mappings.iter().map(|mapping| elements::mapping(mapping, dictionary, orders)).collect(),
+        location_table: locations.map(|location| elements::location(location, dictionary, orders)).collect(),
+        function_table: functions.map(|function| elements::function(function, orders)).collect(),
+        link_table: links.iter().map(elements::link).collect(),
+        string_table: orders.strings.ids().map(|id| strings.text(id).to_owned()).collect(),
+        attribute_table: attributes.iter().map(|attribute| elements::attribute(attribute, orders)).collect(),
+        stack_table: stacks.map(|stack| elements::stack(stack, orders)).collect(),
     }
 }

@@ -9,7 +9,7 @@ use prost::encoding::{encode_varint, encoded_len_varint};
 
 /// What is a message on the wire.
 pub(super) trait Element {
-    /// Tells all fields, in the order of their numbers.
+    /// Tells all fields, each once, in any order: protobuf.dev, "Encoding", has none.
     fn tell(&self, to: &mut impl Fields);
 
     /// Bytes of its message.

@@ -4,48 +4,51 @@
 //!
 //! Source: opentelemetry-proto 1.10, profiles/v1development/profiles.proto.
 
-use super::by_place::ByPlace;
 use super::elements::index;
 use super::fields::{Element, Fields};
-use crate::model::{AttributeSet, AttributeSetId, Dictionary, Function, Id, Line, Link, Location, Sample, Stack};
+use super::order::Orders;
+use crate::model::{AttributeSet, AttributeSetId, Dictionary, Function, Line, Link, Location, Sample, Stack};
 
-/// An element, and what it refers to.
-pub(super) struct Of<'a, T, R = Dictionary>(pub(super) &'a T, pub(super) &'a R);
+/// An element, the dictionary that it refers to, and the order of that.
+pub(super) struct Of<'a, T>(pub(super) &'a T, pub(super) &'a Dictionary, pub(super) &'a Orders);
 
 impl Element for Of<'_, Sample> {
     fn tell(&self, to: &mut impl Fields) {
-        let Self(sample, dictionary) = self;
-        to.number(1, number(sample.stack));
+        let Self(sample, dictionary, orders) = self;
+        to.number(1, number(orders.stacks.number(sample.stack)));
         attributes(2, sample.attributes, dictionary, to);
-        to.number(3, number(sample.link));
+        to.number(3, number(index(sample.link)));
         to.numbers(4, [sample.value.cast_unsigned()].into_iter());
     }
 }
 
 impl Element for Of<'_, Location> {
     fn tell(&self, to: &mut impl Fields) {
-        let Self(location, dictionary) = self;
-        to.number(1, number(location.mapping));
+        let Self(location, dictionary, orders) = self;
+        to.number(1, number(index(location.mapping)));
         to.number(2, location.address);
-        location.lines.iter().for_each(|line| to.element(3, line));
+        location.lines.iter().for_each(|line| to.element(3, &Of(line, dictionary, orders)));
         attributes(4, location.attributes, dictionary, to);
     }
 }
 
-impl Element for Line {
+impl Element for Of<'_, Line> {
+    /// The line before its function: locations stand by function, so that what is behind the line mostly is as in the one before, with all that follows.
     fn tell(&self, to: &mut impl Fields) {
-        to.number(1, number(self.function));
-        to.number(2, self.line.into());
-        to.number(3, self.column.into());
+        let Self(line, _, orders) = self;
+        to.number(2, line.line.into());
+        to.number(3, line.column.into());
+        to.number(1, number(orders.functions.number(line.function)));
     }
 }
 
-impl Element for Function {
+impl Element for Of<'_, Function> {
     fn tell(&self, to: &mut impl Fields) {
-        to.number(1, number(self.name));
-        to.number(2, number(self.system_name));
-        to.number(3, number(self.filename));
-        to.number(4, self.start_line.into());
+        let Self(function, _, Orders { strings, .. }) = self;
+        to.number(1, number(strings.number(function.name)));
+        to.number(2, number(strings.number(function.system_name)));
+        to.number(3, number(strings.number(function.filename)));
+        to.number(4, function.start_line.into());
     }
 }
 
@@ -58,18 +61,18 @@ impl Element for Link {
     }
 }
 
-impl Element for Of<'_, Stack, ByPlace> {
+impl Element for Of<'_, Stack> {
     fn tell(&self, to: &mut impl Fields) {
-        let Self(stack, locations) = self;
-        to.numbers(1, stack.locations.iter().map(|id| locations.number(*id).unsigned_abs().into()));
+        let Self(stack, _, Orders { locations, .. }) = self;
+        to.numbers(1, stack.locations.iter().map(|id| number(locations.number(*id))));
     }
 }
 
 fn attributes(field: u8, set: AttributeSetId, dictionary: &Dictionary, to: &mut impl Fields) {
     let ids = dictionary.attribute_sets.get(set).map_or(&[][..], AttributeSet::ids);
-    to.numbers(field, ids.iter().map(|id| number(*id)));
+    to.numbers(field, ids.iter().map(|id| number(index(*id))));
 }
 
-fn number(id: impl Id) -> u64 {
-    index(id).unsigned_abs().into()
+fn number(index: i32) -> u64 {
+    index.unsigned_abs().into()
 }

@@ -5,13 +5,13 @@
 //! has no place for is left out: profile ids, original payloads, single timestamps, attributes of a scope, schema URLs,
 //! entity references and counts of dropped attributes.
 
-mod by_place;
 mod context;
 mod decode;
 mod elements;
 mod encode;
 mod fields;
 mod many;
+mod order;
 mod shape;
 mod source;
 mod write;

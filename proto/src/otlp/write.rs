@@ -1,6 +1,6 @@
 //! From the model to the bytes of an OTLP request, an element at a time: beside the set, no more is in memory than a few of its elements.
 //!
-//! In: a compact set. Out: how long its request is, and the bytes of that, the same as those of [`encode`](super::encode())'s request.
+//! In: a compact set. Out: how long its request is, and the bytes of that, which say the same as those of [`encode`](super::encode())'s request, and are as many.
 //!
 //! The messages lie in each other, each behind its length: so all is gone through twice, first for the lengths.
 //! Source: protobuf.dev, "Encoding"; field numbers of opentelemetry-proto 1.10, collector/profiles/v1development/profiles_service.proto and
@@ -11,18 +11,18 @@ use std::io::{self, Write};
 
 use prost::Message;
 
-use super::by_place::ByPlace;
 use super::elements;
 use super::fields::{Element, Fields, begin, delimited};
 use super::many::Of;
 use super::messages as wire;
+use super::order::Orders;
 use crate::model::{Dictionary, Profile, ProfileSet};
 
 /// A request that is not written yet.
 #[derive(Debug)]
 pub struct Request<'a> {
     set: Cow<'a, ProfileSet>,
-    locations: ByPlace,
+    orders: Orders,
     /// Bytes of the dictionary.
     dictionary: usize,
     /// Bytes of each profile.
@@ -39,11 +39,12 @@ impl<'a> Request<'a> {
         } else {
             Cow::Owned(set.with_profiles(set.profiles.iter().filter(has_samples)))
         };
-        let locations = ByPlace::of(&set.dictionary.locations);
-        let dictionary = length_of(|lengths| dictionary(&set.dictionary, &locations, lengths));
-        let length_of_profile = |profile| length_of(|lengths| self::profile(profile, &set.dictionary, lengths));
+        let orders = Orders::of(&set.dictionary);
+        let dictionary = length_of(|lengths| dictionary(&set.dictionary, &orders, lengths));
+        let length_of_profile =
+            |profile| length_of(|lengths| self::profile(profile, &set.dictionary, &orders, lengths));
         let profiles = set.profiles.iter().map(length_of_profile).collect();
-        Self { set, locations, dictionary, profiles }
+        Self { set, orders, dictionary, profiles }
     }
 
     /// Its size in bytes.
@@ -72,12 +73,12 @@ impl<'a> Request<'a> {
             pieces.message(1, &elements::scope(&self.set.scope))?;
             for (profile, length) in self.set.profiles.iter().zip(&self.profiles) {
                 pieces.begin(2, *length);
-                self::profile(profile, &self.set.dictionary, &mut pieces)?;
+                self::profile(profile, &self.set.dictionary, &self.orders, &mut pieces)?;
                 pieces.end()?;
             }
         }
         pieces.begin(2, self.dictionary);
-        dictionary(&self.set.dictionary, &self.locations, &mut pieces)?;
+        dictionary(&self.set.dictionary, &self.orders, &mut pieces)?;
         pieces.pass_on()
     }
 
@@ -105,26 +106,29 @@ trait Elements {
     fn end(&mut self) -> io::Result<()>;
 }
 
-fn dictionary(of: &Dictionary, locations: &ByPlace, to: &mut impl Elements) -> io::Result<()> {
-    let mut in_order = locations.order().filter_map(|id| of.locations.get(id));
-    of.mappings.iter().try_for_each(|mapping| to.message(1, &elements::mapping(mapping, of)))?;
-    in_order.try_for_each(|location| to.element(2, &Of(location, of)))?;
+fn dictionary(of: &Dictionary, orders: &Orders, to: &mut impl Elements) -> io::Result<()> {
+    let Dictionary { mappings, functions, locations, stacks, links, strings, attributes, .. } = of;
+    let mut locations = orders.locations.ids().filter_map(|id| locations.get(id));
+    let mut functions = orders.functions.ids().filter_map(|id| functions.get(id));
+    let mut stacks = orders.stacks.ids().filter_map(|id| stacks.get(id));
+    mappings.iter().try_for_each(|mapping| to.message(1, &elements::mapping(mapping, of, orders)))?;
+    locations.try_for_each(|location| to.element(2, &Of(location, of, orders)))?;
     to.end()?;
-    of.functions.iter().try_for_each(|function| to.element(3, function))?;
+    functions.try_for_each(|function| to.element(3, &Of(function, of, orders)))?;
     to.end()?;
-    of.links.iter().try_for_each(|link| to.element(4, link))?;
+    links.iter().try_for_each(|link| to.element(4, link))?;
     to.end()?;
-    of.strings.iter().try_for_each(|text| to.text(5, text))?;
+    orders.strings.ids().try_for_each(|id| to.text(5, strings.text(id)))?;
     to.end()?;
-    of.attributes.iter().try_for_each(|attribute| to.message(6, &elements::attribute(attribute)))?;
-    of.stacks.iter().try_for_each(|stack| to.element(7, &Of(stack, locations)))
+    attributes.iter().try_for_each(|attribute| to.message(6, &elements::attribute(attribute, orders)))?;
+    stacks.try_for_each(|stack| to.element(7, &Of(stack, of, orders)))
 }
 
-fn profile(profile: &Profile, dictionary: &Dictionary, to: &mut impl Elements) -> io::Result<()> {
-    let mut others = elements::profile(profile, dictionary);
+fn profile(profile: &Profile, dictionary: &Dictionary, orders: &Orders, to: &mut impl Elements) -> io::Result<()> {
+    let mut others = elements::profile(profile, dictionary, orders);
     // Samples are the second field, behind their type.
     to.fields(&wire::Profile { sample_type: others.sample_type.take(), ..Default::default() })?;
-    profile.samples.iter().try_for_each(|sample| to.element(2, &Of(sample, dictionary)))?;
+    profile.samples.iter().try_for_each(|sample| to.element(2, &Of(sample, dictionary, orders)))?;
     to.fields(&others)
 }
 

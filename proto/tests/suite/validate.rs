@@ -185,11 +185,10 @@ const BREACHES: &[(Rule, &str, Breach)] = &[
         let mut unnamed = dictionary(r).function_table[1];
         (unnamed.name_strindex, unnamed.system_name_strindex, unnamed.filename_strindex) = (0, 0, 0);
         dictionary(r).function_table.push(unnamed);
-        dictionary(r).location_table[2].lines[0].function_index = 5;
-        let first = dictionary(r).location_table[2].lines[1];
-        dictionary(r).location_table[2]
-            .lines
-            .push(opentelemetry_proto::tonic::profiles::v1development::Line { function_index: 1, ..first });
+        // The one that it takes the place of stays in use.
+        let lines = &mut dictionary(r).location_table[2].lines;
+        lines.push(lines[0]);
+        lines[0].function_index = 5;
     }),
     (Rule::NegativePosition, "dictionary.location_table[1].lines[0].line", |r| {
         dictionary(r).location_table[1].lines[0].line = -1;
