@@ -4,6 +4,7 @@
 //! locations, stacks, names and sets of tags, so that an entry is small.
 
 use std::borrow::Borrow;
+use std::cmp::Ordering;
 use std::hash::Hash;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -14,7 +15,7 @@ use profiler_proto::loss::{Cause, Degraded, Flaw, Loss};
 use super::Full;
 use super::context::Context;
 use super::table::Table;
-use crate::naming::{Kind, Location, Stack};
+use crate::naming::{Kind, Line, Location, Stack};
 use crate::sample::{Sample, Span};
 use crate::target::Process;
 
@@ -69,6 +70,16 @@ struct Key {
     span: Option<([u8; 16], [u8; 8])>,
     /// Where it is asked for.
     processor: Option<u32>,
+}
+
+/// How finely places in the code of Go are told, which has a line for each of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Granularity {
+    /// Each instruction is a place of its own, for who reads disassembly: profiles on demand.
+    #[default]
+    Addresses,
+    /// Those of one line, with the same inlined calls, are one place, which has no address, for it has many: what goes out all the time.
+    Lines,
 }
 
 /// A distinct stack on one thread under one set of tags in one span, taken at one rate.
@@ -221,47 +232,70 @@ impl Window {
         self.bytes
     }
 
-    /// The entries, those of one period behind one another, by stack from its root on: neighbours have much in common then.
+    /// The entries: those of one period behind one another, of these those of one set of tags and one thread, of these those that were seen as often, by stack from its root
+    /// on. Neighbours have much in common then.
     #[must_use]
-    pub fn entries(&self) -> Vec<Entry<'_>> {
+    pub fn entries(&self, granularity: Granularity) -> Vec<Entry<'_>> {
         let stacks: Vec<&[u32]> = self.stacks.values().into_iter().map(|stack| &**stack).collect();
         let (names, tags) = (self.names.values(), self.tags.values());
-        let order = self.order_from_root(&stacks);
-        let place = |key: &Key| order.get(key.stack as usize).copied();
-        let mut sorted: Vec<(&Key, &u64)> = self.entries.iter().collect();
-        sorted.sort_unstable_by_key(|(key, _)| (key.period_nanos, place(key), **key));
-        let entry = |(key, count): (&Key, &u64)| {
-            let places = stacks.get(key.stack as usize).map(|stack| stack.iter()).unwrap_or_default();
-            Entry {
-                period_nanos: key.period_nanos,
-                stack: places.filter_map(|place| self.locations.get(*place as usize)).collect(),
-                tid: key.tid,
-                name: names.get(key.name as usize).map_or("", |name| name),
-                tags: key.tags.and_then(|set| tags.get(set as usize)).map(|tags| &***tags),
-                span: key.span.map(|(trace_id, span_id)| Span { trace_id, span_id }),
-                processor: key.processor,
-                count: *count,
-            }
+        let of_tags = places_by(tags.len(), |one, other| tags[*one].cmp(tags[*other]));
+        let of_stacks = self.order_from_root(&stacks, granularity);
+        let mut in_order: Vec<u32> = vec![0; stacks.len()];
+        (0..).zip(&of_stacks).for_each(|(stack, place)| in_order[*place as usize] = stack);
+        // By the place of its stack: those that are in one are the same.
+        let mut sums: Map<Key, u64> = Map::default();
+        for (key, count) in &self.entries {
+            *sums.entry(Key { stack: of_stacks[key.stack as usize], ..*key }).or_default() += count;
+        }
+        let mut sorted: Vec<(Key, u64)> = sums.into_iter().collect();
+        sorted.sort_unstable_by_key(|(key, count)| {
+            let tags = key.tags.map(|number| of_tags[number as usize]);
+            (key.period_nanos, tags, key.tid, *count, *key)
+        });
+        let entry = |(key, count): (Key, u64)| Entry {
+            period_nanos: key.period_nanos,
+            stack: stacks[in_order[key.stack as usize] as usize]
+                .iter()
+                .filter_map(|place| self.locations.get(*place as usize))
+                .collect(),
+            tid: key.tid,
+            name: names.get(key.name as usize).map_or("", |name| name),
+            tags: key.tags.and_then(|set| tags.get(set as usize)).map(|tags| &***tags),
+            span: key.span.map(|(trace_id, span_id)| Span { trace_id, span_id }),
+            processor: key.processor,
+            count,
         };
         sorted.into_iter().map(entry).collect()
     }
 
-    /// Where each stack comes in the order of their addresses from the root's on; of those that were called by one, who calls others is first, and then the leaves.
-    fn order_from_root(&self, stacks: &[&[u32]]) -> Vec<usize> {
-        let address = |number: &usize| self.locations.get(*number).map(|location| location.address);
-        let rank = places_by(self.locations.len(), |one, other| address(one).cmp(&address(other)));
-        let place = |(depth, number): (usize, &u32)| (depth == 0, rank.get(*number as usize));
+    /// Where each stack comes in the order of their places from the root's on; of those that were called by one, who calls others is first, and then the leaves.
+    fn order_from_root(&self, stacks: &[&[u32]], granularity: Granularity) -> Vec<u32> {
+        let place = |number: &usize| place_of(&self.locations[*number], granularity);
+        let rank = places_by(self.locations.len(), |one, other| place(one).cmp(&place(other)));
+        let place = |(depth, number): (usize, &u32)| (depth == 0, rank[*number as usize]);
         let path = |stack: &usize| stacks[*stack].iter().enumerate().rev().map(place);
         places_by(stacks.len(), |one, other| path(one).cmp(path(other)))
     }
 }
 
-/// Which place each of so many numbers has in an order; equal ones keep theirs.
-fn places_by(count: usize, order: impl Fn(&usize, &usize) -> std::cmp::Ordering) -> Vec<usize> {
+/// What a place is told by and ordered by, as in a request: file, function and line, and the address where that tells it; then what tells apart those of one line.
+fn place_of(location: &Location, granularity: Granularity) -> (&str, u32, u32, u64, &[Line], u64, Kind) {
+    let is_line = granularity == Granularity::Lines && location.is_told_by_lines();
+    let line = location.lines.last().filter(|_| is_line);
+    let (file, start_line, line) =
+        line.map_or(("", 0, 0), |line| (&*line.function.file, line.function.start_line, line.line));
+    let module = location.module.as_ref().map_or(0, |module| module.start);
+    (file, start_line, line, if is_line { 0 } else { location.address }, &location.lines, module, location.kind)
+}
+
+/// Which place each of so many numbers has in an order; equal ones have the same.
+fn places_by(count: usize, order: impl Fn(&usize, &usize) -> Ordering) -> Vec<u32> {
     let mut numbers: Vec<usize> = (0..count).collect();
-    numbers.sort_by(order);
+    numbers.sort_unstable_by(&order);
     let mut places = vec![0; count];
-    numbers.into_iter().enumerate().for_each(|(place, number)| places[number] = place);
+    for (place, equal) in (0..).zip(numbers.chunk_by(|one, other| order(one, other) == Ordering::Equal)) {
+        equal.iter().for_each(|number| places[*number] = place);
+    }
     places
 }
 

@@ -19,19 +19,10 @@ use profiler_proto::model::{
 };
 use profiler_proto::resource::Resource;
 
+pub use crate::aggregate::Granularity;
 use crate::aggregate::{Entry, Window};
 use places::Places;
 use threads::ThreadLabels;
-
-/// How finely places in the code of Go are told, which has a line for each of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Granularity {
-    /// Each instruction is a place of its own, for who reads disassembly: profiles on demand.
-    #[default]
-    Addresses,
-    /// Those of one line, with the same inlined calls, are one place, which has no address, for it has many: what goes out all the time.
-    Lines,
-}
 
 /// What says of a sample that its tags found no room, as the SDK says it.
 const BEYOND: (&str, &str) = ("profiler.tags", "overflow");
@@ -39,7 +30,7 @@ const BEYOND: (&str, &str) = ("profiler.tags", "overflow");
 /// The profiles of `window`; `lost` is what its own losses do not say. Without samples there is no profile.
 #[must_use]
 pub fn assemble(window: &Window, resource: &Resource, lost: &Loss, granularity: Granularity) -> ProfileSet {
-    let entries = window.entries();
+    let entries = window.entries(granularity);
     let (threads, places) = (ThreadLabels::of(&entries), Places::new(granularity));
     let mut assembly = Assembly { dictionary: Dictionary::default(), places, threads };
     let mut profiles = Vec::new();

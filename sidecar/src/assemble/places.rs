@@ -7,8 +7,8 @@ use std::sync::Arc;
 use profiler_proto::hash::Map;
 use profiler_proto::model::{Dictionary, Function, Line, Location, LocationId, Mapping, MappingId};
 
-use super::Granularity;
-use crate::naming::{self, Kind};
+use crate::aggregate::Granularity;
+use crate::naming;
 
 /// What is in the dictionary already, by where naming keeps it: what is asked for lives as long as the window.
 #[derive(Debug, Default)]
@@ -29,14 +29,12 @@ impl Places {
         if let Some(known) = self.locations.get(&place) {
             return *known;
         }
-        let module = location.module.as_ref().filter(|module| (module.start..module.end).contains(&location.address));
-        let mapping = module.map_or(MappingId::ZERO, |module| self.mapping(module, dictionary));
+        let mapping = location.known_module().map_or(MappingId::ZERO, |module| self.mapping(module, dictionary));
         let lines: Box<[Line]> = location.lines.iter().map(|line| line_of(line, dictionary)).collect();
         let kind = location.kind.name().map(|name| dictionary.attribute("profile.frame.type", name));
         let attributes = dictionary.attribute_set(kind);
         let address = match self.granularity {
-            // Of what is in no mapping, the address alone says where it is.
-            Granularity::Lines if mapping != MappingId::ZERO && has_lines(location) => 0,
+            Granularity::Lines if location.is_told_by_lines() => 0,
             _ => location.address,
         };
         let id = dictionary.locations.intern(Location { mapping, address, lines, attributes });
@@ -44,11 +42,8 @@ impl Places {
         id
     }
 
-    /// The id of a mapping; one whose build nobody can name is none, for receivers tell files by their builds.
+    /// The id of a mapping.
     fn mapping(&mut self, module: &Arc<naming::Module>, dictionary: &mut Dictionary) -> MappingId {
-        if module.build_ids.is_empty() {
-            return MappingId::ZERO;
-        }
         let place = Arc::as_ptr(module).addr();
         if let Some(known) = self.mappings.get(&place) {
             return *known;
@@ -66,11 +61,6 @@ impl Places {
         self.mappings.insert(place, id);
         id
     }
-}
-
-/// Whether its lines say all that a reader is shown of it.
-fn has_lines(location: &naming::Location) -> bool {
-    location.kind == Kind::Go && location.lines.iter().all(|line| line.line != 0)
 }
 
 fn line_of(line: &naming::Line, dictionary: &mut Dictionary) -> Line {

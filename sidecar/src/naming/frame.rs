@@ -33,7 +33,7 @@ pub struct Location {
 /// What code was written in: `profile.frame.type`.
 ///
 /// Source: OpenTelemetry semantic conventions, `profile.frame.type`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
     /// Go.
     Go,
@@ -48,7 +48,7 @@ pub enum Kind {
 }
 
 /// A line of a function.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Line {
     /// The function.
     pub function: Arc<Function>,
@@ -57,7 +57,7 @@ pub struct Line {
 }
 
 /// A function.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Function {
     /// For people.
     pub name: Arc<str>,
@@ -128,6 +128,20 @@ impl Location {
     #[must_use]
     pub fn remark(text: &str) -> Arc<Self> {
         Arc::new(Self { address: 0, module: None, lines: lines_of(text), kind: Kind::Remark })
+    }
+
+    /// What is mapped there, if its build has a name: receivers tell files by their builds.
+    #[must_use]
+    pub fn known_module(&self) -> Option<&Arc<Module>> {
+        let is_known =
+            |module: &&Arc<Module>| (module.start..module.end).contains(&self.address) && !module.build_ids.is_empty();
+        self.module.as_ref().filter(is_known)
+    }
+
+    /// Whether module and lines say all that a reader is shown of it. Of what is in no module, the address alone says where it is.
+    #[must_use]
+    pub fn is_told_by_lines(&self) -> bool {
+        self.kind == Kind::Go && self.known_module().is_some() && self.lines.iter().all(|line| line.line != 0)
     }
 
     /// Bytes of memory, about, its names counted as if no other location had them.

@@ -6,6 +6,8 @@
 use std::os::unix::fs::MetadataExt as _;
 use std::process::Command;
 
+use profiler_sidecar::aggregate::Granularity;
+
 use super::build::{go_program_with, versions};
 use super::profile::{RATE_HZ, ours, sampled};
 
@@ -44,7 +46,7 @@ fn a_thread_of_c_that_has_called_go_is_one_of_c() {
         let program = go_program_with("thread", version, &[], &[("CGO_CFLAGS", "-O0")]);
         let (window, _) = sampled(Command::new(&program).arg(SECONDS.to_string()));
         let (mut right, mut other) = (0, Vec::new());
-        for entry in window.entries() {
+        for entry in window.entries(Granularity::Addresses) {
             let names =
                 || entry.stack.iter().flat_map(|location| location.lines.iter()).map(|line| &*line.function.name);
             let is_of_c = |name: &str| !name.starts_with("runtime.") && name != "[frames left out]";

@@ -92,7 +92,7 @@ pub(crate) fn sampled(program: &mut Command) -> (Window, Stats) {
 /// Without the kernel's frames, which a program does not see of itself.
 pub(crate) fn ours(window: &Window) -> Stacks {
     let mut stacks = Stacks::new();
-    for entry in window.entries() {
+    for entry in window.entries(Granularity::Addresses) {
         let user = entry.stack.iter().rev().filter(|location| location.kind != Kind::Kernel);
         let names = user.flat_map(|location| location.lines.iter().rev()).map(|line| &*line.function.name);
         *stacks.entry(names.collect::<Vec<_>>().join(";")).or_default() += entry.count;

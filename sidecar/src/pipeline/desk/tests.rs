@@ -1,6 +1,7 @@
 //! What is done with records, with processes that run here.
 
 use super::*;
+use crate::aggregate::Granularity;
 use crate::naming::Kernel;
 
 /// Check that the last sample of a process that is not meant, which comes behind the news of its end, leaves nothing in the kernel side's table; until its
@@ -47,7 +48,7 @@ fn the_last_samples_of_a_process_have_names() {
         desk.sample(Box::new(Sample { pid, user: vec![address], ..Sample::default() }), now);
         desk.name(now);
         let windows = desk.end(Moment::now());
-        let entries = windows[0].0.entries();
+        let entries = windows[0].0.entries(Granularity::Addresses);
         entries[0].stack[0].module.as_ref().map(|module| module.path.to_string())
     };
     let file = files(&mut desk, code).unwrap();
