@@ -38,6 +38,8 @@ mod limits;
 pub mod loss;
 pub mod model;
 pub mod otlp;
+#[doc(hidden)]
+pub mod paths;
 pub mod pprof;
 pub mod split;
 pub mod svg;

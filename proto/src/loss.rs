@@ -126,7 +126,7 @@ counters! {
         UnwindUnreadable = "unwind_stopped_unreadable",
         /// Of these: one library took another's place meanwhile, and the address may be in either.
         UnwindInDoubt = "unwind_stopped_in_doubt",
-        /// Tags or the span are not told, for they were over a bound.
+        /// Tags or the span are not told, all or some: they were over a bound, or nobody could tell them any more.
         NoContext = "no_context",
         /// The weight is corrected by the thread's CPU clock.
         Scaled = "scaled",

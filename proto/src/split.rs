@@ -40,10 +40,11 @@ pub fn split(set: &ProfileSet, limit: usize) -> Split {
     split
 }
 
-/// Whether [`request_bytes`] of `set`, which is compact, is at most `limit`; told without encoding it where it is far below.
+/// Whether [`request_bytes`] of `set`, which is compact, is at most `limit`; told without encoding it where it is far below or far above.
 #[must_use]
 pub fn fits(set: &ProfileSet, limit: usize) -> bool {
-    bound::request_bytes_at_most(set) <= limit || request_bytes(set) <= limit
+    bound::request_bytes_at_most(set) <= limit
+        || (bound::request_bytes_at_least(set) <= limit && request_bytes(set) <= limit)
 }
 
 /// Divides `set` as [`split`] does, where `write` writes a compact part as it is to be sent, if it is small enough for that. Each part

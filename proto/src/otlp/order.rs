@@ -9,6 +9,7 @@
 
 use super::elements::index;
 use crate::model::{Dictionary, Function, FunctionId, Id, Location, LocationId, Stack, StackId, StringId, Table};
+use crate::paths;
 
 /// The orders of a dictionary's tables.
 #[derive(Debug)]
@@ -32,7 +33,7 @@ impl Orders {
     }
 }
 
-/// The order of a table. Element 0 stays where it is: it has the least key of all, and sorting is stable.
+/// The order of a table. Element 0 is its first: strings begin with it, and in the others it has the least key of all, of which those that are equal keep their order.
 #[derive(Debug)]
 pub(super) struct Order<I> {
     ids: Vec<I>,
@@ -42,6 +43,7 @@ pub(super) struct Order<I> {
 
 impl<I: Id> Order<I> {
     fn new(ids: Vec<I>) -> Self {
+        debug_assert!(ids.first().is_none_or(|first| first.index() == 0), "element 0 is the zero value");
         let mut numbers = vec![0; ids.len()];
         for (place, id) in (0..).map(I::from_index).zip(&ids) {
             numbers[id.index() as usize] = index(place);
@@ -61,10 +63,27 @@ impl<I: Id> Order<I> {
 }
 
 fn functions(dictionary: &Dictionary) -> Order<FunctionId> {
+    let files = files(dictionary);
     let mut ids: Vec<FunctionId> = dictionary.functions.entries().map(|(id, _)| id).collect();
-    let place = |function: &Function| (dictionary.strings.text(function.filename), function.start_line);
+    let place = |function: &Function| (files.get(function.filename.index() as usize), function.start_line);
     ids.sort_by_key(|id| dictionary.functions.get(*id).map(place));
     Order::new(ids)
+}
+
+/// The place of each string that is a file among those, by its text; 0 of all others, and of no file. Each text is compared as one of them, not once for each of its
+/// functions: one that was received may be of megabytes.
+fn files(dictionary: &Dictionary) -> Vec<u32> {
+    let mut files: Vec<StringId> = dictionary.functions.iter().map(|function| function.filename).collect();
+    files.sort_unstable();
+    files.dedup();
+    files.sort_by_key(|id| dictionary.strings.text(*id));
+    let mut places = vec![0; dictionary.strings.len()];
+    (0..).zip(files).for_each(|(place, id)| {
+        if let Some(of_id) = places.get_mut(id.index() as usize) {
+            *of_id = place;
+        }
+    });
+    places
 }
 
 fn strings(dictionary: &Dictionary, functions: &Order<FunctionId>) -> Order<StringId> {
@@ -88,13 +107,13 @@ fn locations(table: &Table<Location, LocationId>, functions: &Order<FunctionId>)
 }
 
 fn stacks(table: &Table<Stack, StackId>, locations: &Order<LocationId>) -> Order<StackId> {
-    let mut ids: Vec<StackId> = table.entries().map(|(id, _)| id).collect();
-    let place = |(depth, location): (usize, &LocationId)| (depth == 0, locations.number(*location));
-    let path = |id: &StackId| {
-        let of_stack = table.get(*id).map_or(&[][..], |stack| &stack.locations);
-        of_stack.iter().enumerate().rev().map(place)
-    };
-    ids.sort_by(|one, other| path(one).cmp(path(other)));
+    let stacks: Vec<&Stack> = table.iter().collect();
+    let places = paths::places(stacks.len(), |stack, depth| {
+        let left = stacks[stack].locations.len().checked_sub(depth + 1)?;
+        Some((left == 0, locations.number(stacks[stack].locations[left])))
+    });
+    let mut ids = vec![StackId::ZERO; stacks.len()];
+    (0..).map(StackId::from_index).zip(places).for_each(|(id, place)| ids[place as usize] = id);
     Order::new(ids)
 }
 
@@ -110,6 +129,19 @@ mod tests {
     fn function(dictionary: &mut Dictionary, name: &str, file: &str, start_line: u32) -> FunctionId {
         let [name, filename] = [name, file].map(|text| dictionary.strings.intern_str(text));
         dictionary.functions.intern(Function { name, filename, start_line, ..Function::default() })
+    }
+
+    /// Check that however many functions are in a file of a long name, its text is not compared for each of them.
+    #[test]
+    fn a_long_name_of_a_file_costs_little() {
+        let mut dictionary = Dictionary::default();
+        let filename = dictionary.strings.intern_str(&"a".repeat(16 << 20));
+        for number in 1..50_000_u32 {
+            let start_line = number.wrapping_mul(2_654_435_761);
+            dictionary.functions.intern(Function { filename, start_line, ..Function::default() });
+        }
+        // To compare the text each time would take longer than anybody waits.
+        assert_eq!(Orders::of(&dictionary).functions.ids().count(), 50_000);
     }
 
     /// Check that functions stand by file and line, equal ones in their order; that files and names come first among the strings, in that order, each once; and that

@@ -1,4 +1,4 @@
-//! From the model to the bytes of an OTLP request, an element at a time: beside the set, no more is in memory than a few of its elements.
+//! From the model to the bytes of an OTLP request, an element at a time: beside the set, no more is in memory than a few of its elements and the order of its tables.
 //!
 //! In: a compact set. Out: how long its request is, and the bytes of that, which say the same as those of [`encode`](super::encode())'s request, and are as many.
 //!

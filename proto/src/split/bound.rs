@@ -1,6 +1,6 @@
-//! How large a request can be at most, without writing it: sums over the tables, each number counted as long as protobuf can make it.
+//! How large a request can be at most, and at least, without writing it: sums over the tables, each number counted as long as protobuf can make it, or left out.
 //!
-//! Most windows are far below a request's limit, and need not be encoded to know it. Source: protobuf.dev, "Encoding": a tag of one
+//! Most windows are far below a request's limit, and need not be encoded to know it; what has to be divided several times is far above. Source: protobuf.dev, "Encoding": a tag of one
 //! byte, lengths and 32-bit numbers in up to 5 bytes, 64-bit ones in up to 10; opentelemetry/proto/profiles/v1development/profiles.proto.
 
 use crate::model::{AttributeSet, AttributeSetId, Dictionary, Profile, ProfileSet, Value};
@@ -15,6 +15,16 @@ pub(super) fn request_bytes_at_most(set: &ProfileSet) -> usize {
     let dictionary = dictionary(&set.dictionary);
     let profiles = set.profiles.iter().map(|of| dictionary + profile(of, &set.dictionary));
     profiles.fold(0, usize::saturating_add).max(dictionary)
+}
+
+/// At most what [`request_bytes`](super::request_bytes) says of `set`: texts, a byte for each frame, and what stands before each of them and of the samples.
+pub(super) fn request_bytes_at_least(set: &ProfileSet) -> usize {
+    let Dictionary { strings, stacks, .. } = &set.dictionary;
+    let texts = strings.iter().map(|text| 2 + text.len());
+    let stacks = stacks.iter().map(|stack| 2 + stack.locations.len());
+    let dictionary = texts.chain(stacks).fold(0, usize::saturating_add);
+    let profiles = set.profiles.iter().map(|profile| dictionary.saturating_add(2 * profile.samples.len()));
+    profiles.fold(0, usize::saturating_add)
 }
 
 fn dictionary(dictionary: &Dictionary) -> usize {

@@ -25,6 +25,14 @@ fn otlp_is_as_kept() {
     compare("checkout.otlp.pb", &otlp::encode_to_vec(&checkout()));
 }
 
+/// Check that the body as it is sent, which tells the fields of a line in another order, is the one that is kept.
+#[test]
+fn a_request_is_as_kept() {
+    let (set, mut bytes) = (checkout().compacted(), Vec::new());
+    otlp::Request::of(&set).write(&mut bytes).unwrap();
+    compare("checkout.request.pb", &bytes);
+}
+
 /// Check that the pprof file of the sample's on-CPU profile is the one that is kept; without gzip, whose bytes may vary.
 #[test]
 fn pprof_is_as_kept() {

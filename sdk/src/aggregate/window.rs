@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use profiler_proto::hash::Map;
 use profiler_proto::loss::{Degraded, Loss};
+use profiler_proto::paths;
 
 use super::{BEYOND, Key, NO_TAGS, Named, OVERFLOW, Tally};
 use crate::context::keys;
@@ -66,7 +67,8 @@ impl Window {
         self.stacks.iter().for_each(|(words, number)| stacks[*number as usize] = words);
         let mut names: Vec<&str> = vec![""; self.names.len() + 1];
         self.names.iter().for_each(|(name, number)| names[*number as usize] = name);
-        let places = places_from_root(&stacks);
+        // The shape comes last.
+        let places = paths::places(stacks.len(), |stack, depth| stacks[stack].iter().rev().nth(depth));
         let mut sorted: Vec<_> = self.entries.iter().collect();
         sorted.sort_unstable_by_key(|(key, _)| (places[key.stack as usize], **key));
         let entries = sorted.into_iter().filter_map(|(key, tally)| {
@@ -96,13 +98,4 @@ impl Window {
         let stacks = self.stacks.keys().filter_map(|words| words.split_first());
         places(&self.eras, stacks.map(|(shape, addresses)| ((*shape >> Head::SHAPE_BITS) as usize, addresses)))
     }
-}
-
-/// Where each stack comes in the order of their words from the root's on, the shape last.
-fn places_from_root(stacks: &[&[u64]]) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..stacks.len()).collect();
-    order.sort_unstable_by(|a, b| stacks[*a].iter().rev().cmp(stacks[*b].iter().rev()));
-    let mut places = vec![0; stacks.len()];
-    order.into_iter().enumerate().for_each(|(place, stack)| places[stack] = place);
-    places
 }

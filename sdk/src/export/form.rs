@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(Batch::decode(body.message()).unwrap(), expected);
     }
 
-    /// Check that a request at its bound is sent, with the bytes that the encoder makes, and none above it, in whatever form.
+    /// Check that a request at its bound is sent, with what the encoder says, and none above it, in whatever form.
     #[test]
     fn a_request_at_its_bound_is_sent() {
         let (part, form) = (part(), Form::Otlp(Compression::None));
