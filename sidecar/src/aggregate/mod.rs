@@ -21,7 +21,7 @@ use crate::sample::Sample;
 use crate::target::Process;
 
 pub use context::Context;
-pub use window::{Entry, Granularity, Window};
+pub use window::{Entry, Window};
 
 /// Most bytes of all windows.
 const MAX_BYTES: usize = 24 << 20;

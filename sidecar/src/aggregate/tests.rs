@@ -6,7 +6,7 @@ use std::time::Duration;
 use profiler_proto::loss::{Cause, Flaw};
 
 use super::*;
-use crate::naming::{Kind, Location};
+use crate::naming::{Granularity, Kind, Location};
 
 fn one() -> Process {
     Process::new(1, 10)
@@ -106,15 +106,19 @@ fn stacks_come_in_the_order_of_their_paths() {
         stack(&[0, 3], Some(3)),
         stack(&[], Some(3)),
         stack(&[0, 3, 2], None),
+        stack(&[0, 2], None),
+        stack(&[1], None),
+        stack(&[0], None),
     ];
     for stack in stacks {
         aggregate.add(one(), &sample(1, &[]), &stack).unwrap();
     }
     let (_, told) = told(&mut aggregate);
     let paths: Vec<&str> = told.iter().map(|entry| entry.split(' ').next().unwrap()).collect();
-    assert_eq!(paths, ["left;root", "other", "left;right;root", "right;root"]);
+    // What was seen less often is first.
+    assert_eq!(paths, ["root", "left;right;root", "left;root", "right;root", "other"]);
     let counts: Vec<&str> = told.iter().map(|entry| entry.rsplit('×').next().unwrap()).collect();
-    assert_eq!(counts, ["1", "1", "2", "2"]);
+    assert_eq!(counts, ["1", "2", "2", "2", "2"]);
 }
 
 /// Check that each process has a window of its own, also one that has the pid of another, and that losses are told with the

@@ -11,11 +11,12 @@ use std::time::{Duration, SystemTime};
 
 use profiler_proto::hash::Map;
 use profiler_proto::loss::{Cause, Degraded, Flaw, Loss};
+use profiler_proto::paths;
 
 use super::Full;
 use super::context::Context;
 use super::table::Table;
-use crate::naming::{Kind, Line, Location, Stack};
+use crate::naming::{Granularity, Kind, Location, Stack};
 use crate::sample::{Sample, Span};
 use crate::target::Process;
 
@@ -72,17 +73,7 @@ struct Key {
     processor: Option<u32>,
 }
 
-/// How finely places in the code of Go are told, which has a line for each of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Granularity {
-    /// Each instruction is a place of its own, for who reads disassembly: profiles on demand.
-    #[default]
-    Addresses,
-    /// Those of one line, with the same inlined calls, are one place, which has no address, for it has many: what goes out all the time.
-    Lines,
-}
-
-/// A distinct stack on one thread under one set of tags in one span, taken at one rate.
+/// A distinct stack, as a profile tells it, on one thread under one set of tags in one span, taken at one rate.
 #[derive(Debug, Clone)]
 pub struct Entry<'a> {
     /// Nanoseconds of CPU time that each sample stands for.
@@ -233,31 +224,28 @@ impl Window {
     }
 
     /// The entries: those of one period behind one another, of these those of one set of tags and one thread, of these those that were seen as often, by stack from its root
-    /// on. Neighbours have much in common then.
+    /// on. Neighbours have much in common then. Stacks that are the same in a profile of this granularity are one, that of the first of them.
     #[must_use]
     pub fn entries(&self, granularity: Granularity) -> Vec<Entry<'_>> {
         let stacks: Vec<&[u32]> = self.stacks.values().into_iter().map(|stack| &**stack).collect();
         let (names, tags) = (self.names.values(), self.tags.values());
         let of_tags = places_by(tags.len(), |one, other| tags[*one].cmp(tags[*other]));
         let of_stacks = self.order_from_root(&stacks, granularity);
-        let mut in_order: Vec<u32> = vec![0; stacks.len()];
-        (0..).zip(&of_stacks).for_each(|(stack, place)| in_order[*place as usize] = stack);
-        // By the place of its stack: those that are in one are the same.
-        let mut sums: Map<Key, u64> = Map::default();
+        let mut in_order: Vec<&[u32]> = vec![&[]; stacks.len()];
+        stacks.iter().zip(&of_stacks).rev().for_each(|(stack, place)| in_order[*place as usize] = stack);
+        let mut sums: Map<(u32, Key), u64> = Map::default();
+        sums.reserve(self.entries.len());
         for (key, count) in &self.entries {
-            *sums.entry(Key { stack: of_stacks[key.stack as usize], ..*key }).or_default() += count;
+            *sums.entry((of_stacks[key.stack as usize], Key { stack: 0, ..*key })).or_default() += count;
         }
-        let mut sorted: Vec<(Key, u64)> = sums.into_iter().collect();
-        sorted.sort_unstable_by_key(|(key, count)| {
+        let mut sorted: Vec<((u32, Key), u64)> = sums.into_iter().collect();
+        sorted.sort_unstable_by_key(|((place, key), count)| {
             let tags = key.tags.map(|number| of_tags[number as usize]);
-            (key.period_nanos, tags, key.tid, *count, *key)
+            (key.period_nanos, tags, key.tid, *count, *place, *key)
         });
-        let entry = |(key, count): (Key, u64)| Entry {
+        let entry = |((place, key), count): ((u32, Key), u64)| Entry {
             period_nanos: key.period_nanos,
-            stack: stacks[in_order[key.stack as usize] as usize]
-                .iter()
-                .filter_map(|place| self.locations.get(*place as usize))
-                .collect(),
+            stack: in_order[place as usize].iter().map(|number| &self.locations[*number as usize]).collect(),
             tid: key.tid,
             name: names.get(key.name as usize).map_or("", |name| name),
             tags: key.tags.and_then(|set| tags.get(set as usize)).map(|tags| &***tags),
@@ -268,24 +256,15 @@ impl Window {
         sorted.into_iter().map(entry).collect()
     }
 
-    /// Where each stack comes in the order of their places from the root's on; of those that were called by one, who calls others is first, and then the leaves.
+    /// Where each stack comes in the order of its places from the root's on; of those that were called by one, who calls others is first, and then the leaves.
     fn order_from_root(&self, stacks: &[&[u32]], granularity: Granularity) -> Vec<u32> {
-        let place = |number: &usize| place_of(&self.locations[*number], granularity);
+        let place = |number: &usize| self.locations[*number].place(granularity);
         let rank = places_by(self.locations.len(), |one, other| place(one).cmp(&place(other)));
-        let place = |(depth, number): (usize, &u32)| (depth == 0, rank[*number as usize]);
-        let path = |stack: &usize| stacks[*stack].iter().enumerate().rev().map(place);
-        places_by(stacks.len(), |one, other| path(one).cmp(path(other)))
+        paths::places(stacks.len(), |stack, depth| {
+            let left = stacks[stack].len().checked_sub(depth + 1)?;
+            Some((left == 0, rank[stacks[stack][left] as usize]))
+        })
     }
-}
-
-/// What a place is told by and ordered by, as in a request: file, function and line, and the address where that tells it; then what tells apart those of one line.
-fn place_of(location: &Location, granularity: Granularity) -> (&str, u32, u32, u64, &[Line], u64, Kind) {
-    let is_line = granularity == Granularity::Lines && location.is_told_by_lines();
-    let line = location.lines.last().filter(|_| is_line);
-    let (file, start_line, line) =
-        line.map_or(("", 0, 0), |line| (&*line.function.file, line.function.start_line, line.line));
-    let module = location.module.as_ref().map_or(0, |module| module.start);
-    (file, start_line, line, if is_line { 0 } else { location.address }, &location.lines, module, location.kind)
 }
 
 /// Which place each of so many numbers has in an order; equal ones have the same.

@@ -19,8 +19,8 @@ use profiler_proto::model::{
 };
 use profiler_proto::resource::Resource;
 
-pub use crate::aggregate::Granularity;
 use crate::aggregate::{Entry, Window};
+use crate::naming::Granularity;
 use places::Places;
 use threads::ThreadLabels;
 

@@ -7,8 +7,7 @@ use std::sync::Arc;
 use profiler_proto::hash::Map;
 use profiler_proto::model::{Dictionary, Function, Line, Location, LocationId, Mapping, MappingId};
 
-use crate::aggregate::Granularity;
-use crate::naming;
+use crate::naming::{self, Granularity};
 
 /// What is in the dictionary already, by where naming keeps it: what is asked for lives as long as the window.
 #[derive(Debug, Default)]
@@ -29,14 +28,11 @@ impl Places {
         if let Some(known) = self.locations.get(&place) {
             return *known;
         }
-        let mapping = location.known_module().map_or(MappingId::ZERO, |module| self.mapping(module, dictionary));
+        let naming::Place { module, address, .. } = location.place(self.granularity);
+        let mapping = module.map_or(MappingId::ZERO, |module| self.mapping(module, dictionary));
         let lines: Box<[Line]> = location.lines.iter().map(|line| line_of(line, dictionary)).collect();
         let kind = location.kind.name().map(|name| dictionary.attribute("profile.frame.type", name));
         let attributes = dictionary.attribute_set(kind);
-        let address = match self.granularity {
-            Granularity::Lines if location.is_told_by_lines() => 0,
-            _ => location.address,
-        };
         let id = dictionary.locations.intern(Location { mapping, address, lines, attributes });
         self.locations.insert(place, id);
         id

@@ -93,7 +93,7 @@ pub(super) fn read(path: &Path) -> Result<(Layer, Vec<Said<Export>>), Error> {
     let file: File = toml::from_str(&text).map_err(|error| {
         let offset = error.span().map(|span| span.start);
         let place = offset.map_or_else(|| path.display().to_string(), |offset| source.place(offset));
-        let (why, key) = (error.message().trim(), offset.and_then(|offset| source.key(offset)));
+        let (why, key) = (without_value(error.message().trim()), offset.and_then(|offset| source.key(offset)));
         let place = match key {
             // One that is not known is named by its error.
             Some(key) if !why.starts_with("unknown field") => format!("{place}: {key}"),
@@ -128,6 +128,14 @@ pub(super) fn read(path: &Path) -> Result<(Layer, Vec<Said<Export>>), Error> {
     Ok((layer, exports))
 }
 
+/// An error of serde's without the text that it quotes, which may be a secret: "invalid type: string "…", expected a map".
+fn without_value(why: &str) -> String {
+    match (why.split_once(" string \""), why.rsplit_once("\", expected ")) {
+        (Some((kind, _)), Some((_, expected))) => format!("{kind} string, expected {expected}"),
+        _ => why.to_owned(),
+    }
+}
+
 struct Source<'a> {
     path: &'a Path,
     text: &'a str,
@@ -141,12 +149,13 @@ impl Source<'_> {
         format!("{}:{line}", self.path.display())
     }
 
-    /// The key that stands in that line, if one does. What is behind it may be a secret.
+    /// The key of the value that begins there, if it is in the same line. What is behind it may be a secret.
     fn key(&self, offset: usize) -> Option<&str> {
-        let begin = self.text.get(..offset)?.rfind('\n').map_or(0, |end| end + 1);
-        let (key, _) = self.text.get(begin..)?.lines().next()?.split_once('=')?;
+        let line = self.text.get(..offset)?.rsplit('\n').next()?;
+        let (pairs, _) = line.rsplit_once('=')?;
+        let key = pairs.rsplit(['{', ',']).next()?.trim();
         let is_of_key = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
-        Some(key.trim()).filter(|key| !key.is_empty() && key.chars().all(is_of_key))
+        Some(key).filter(|key| !key.is_empty() && key.chars().all(is_of_key))
     }
 
     fn said<T>(&self, key: &str, value: Option<Spanned<T>>) -> Option<Said<T>> {

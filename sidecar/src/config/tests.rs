@@ -96,8 +96,16 @@ fn errors_of_the_file_name_the_line() {
     assert!(glob.starts_with("FILE:4: include=\"[a\": a [ has no ]"), "{glob}");
     let kind = refusal("interval = 10\n");
     assert!(kind.starts_with("FILE:1: interval: invalid type"), "{kind}");
-    let secret = refusal("[[export]]\nto = \"otlp-http\"\nheaders = [\"secret\"]\n");
-    assert!(secret.starts_with("FILE:3: headers: ") && secret.matches("secret").count() == 0, "{secret}");
+    for headers in ["[\"secret\"]", "\"authorization=secret, \\\"expected secret\"", "{ authorization = [\"secret\"] }"]
+    {
+        let secret = refusal(&format!("[[export]]\nto = \"otlp-http\"\nheaders = {headers}\n"));
+        assert!(
+            secret.starts_with("FILE:3: ") && secret.contains("expected") && !secret.contains("secret"),
+            "{secret}"
+        );
+    }
+    let within = refusal("budget = { cpu_percent = 1, memory = 5 }\n");
+    assert!(within.starts_with("FILE:1: memory: invalid type"), "{within}");
     for (to, key, told) in [
         ("otlp-grpc", "endpoint = \"collector:4317\"", ":2: export: endpoint="),
         ("pyroscope", "endpoint = \"ftp://p\"", ":2: export: endpoint="),

@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 use profiler::Ledger;
 use profiler_proto::loss::Loss;
 
-use crate::assemble::Granularity;
 use crate::capture::lacking::counted;
 use crate::capture::{Bounds, RuntimeFigures, Source};
 use crate::config::Filter;
 use crate::error::Error;
+use crate::naming::Granularity;
 use crate::pipeline::{self, Pipeline, assembled};
 use crate::privilege;
 use crate::record::{

@@ -30,6 +30,30 @@ pub struct Location {
     pub kind: Kind,
 }
 
+/// How finely places in the code of Go are told, which has a line for each of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Granularity {
+    /// Each instruction is a place of its own, for who reads disassembly: profiles on demand.
+    #[default]
+    Addresses,
+    /// Those of one line, with the same inlined calls, are one place, which has no address, for it has many: what goes out all the time.
+    Lines,
+}
+
+/// What tells a location of a profile from others: equal ones are one. In their order, neighbours have much in common, and what takes long to compare comes last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place<'a> {
+    has_module: bool,
+    /// 0 where module and lines say all that a reader is shown of it.
+    pub address: u64,
+    /// File, first line of the function, and line of what the others are inlined in.
+    outer: Option<(&'a str, u32, u32)>,
+    lines: &'a [Line],
+    kind: Kind,
+    /// What is mapped there, if its build has a name: receivers tell files by their builds.
+    pub module: Option<&'a Arc<Module>>,
+}
+
 /// What code was written in: `profile.frame.type`.
 ///
 /// Source: OpenTelemetry semantic conventions, `profile.frame.type`.
@@ -70,7 +94,7 @@ pub struct Function {
 }
 
 /// A part of a file mapped as code.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Module {
     /// First address.
     pub start: u64,
@@ -130,18 +154,19 @@ impl Location {
         Arc::new(Self { address: 0, module: None, lines: lines_of(text), kind: Kind::Remark })
     }
 
-    /// What is mapped there, if its build has a name: receivers tell files by their builds.
+    /// What tells it from other locations of a profile.
     #[must_use]
-    pub fn known_module(&self) -> Option<&Arc<Module>> {
+    pub fn place(&self, granularity: Granularity) -> Place<'_> {
         let is_known =
             |module: &&Arc<Module>| (module.start..module.end).contains(&self.address) && !module.build_ids.is_empty();
-        self.module.as_ref().filter(is_known)
-    }
-
-    /// Whether module and lines say all that a reader is shown of it. Of what is in no module, the address alone says where it is.
-    #[must_use]
-    pub fn is_told_by_lines(&self) -> bool {
-        self.kind == Kind::Go && self.known_module().is_some() && self.lines.iter().all(|line| line.line != 0)
+        let module = self.module.as_ref().filter(is_known);
+        // Of what is in no module, the address alone says where it is.
+        let is_told_by_lines =
+            self.kind == Kind::Go && module.is_some() && self.lines.iter().all(|line| line.line != 0);
+        let address = if granularity == Granularity::Lines && is_told_by_lines { 0 } else { self.address };
+        let outer = self.lines.last();
+        let outer = outer.map(|line| (&*line.function.file, line.function.start_line, line.line));
+        Place { has_module: module.is_some(), address, outer, lines: &self.lines, kind: self.kind, module }
     }
 
     /// Bytes of memory, about, its names counted as if no other location had them.

@@ -34,7 +34,7 @@ use crate::target;
 use process::Process;
 use reader::Reader;
 
-pub use frame::{BuildId, Function, Kind, Line, Location, Module, Stack};
+pub use frame::{BuildId, Function, Granularity, Kind, Line, Location, Module, Place, Stack};
 pub use kernel::Kernel;
 
 /// Most programs of processes of which names are kept.

@@ -33,7 +33,7 @@ fn why(cause: Cause) -> &'static str {
     }
 }
 
-/// "3 samples are cut in the middle …, 1 sample …" in a line of its own; nothing where nothing is less than perfect.
+/// "Less than perfect: 3 samples of stacks …, 1 sample …" in a line of its own; nothing where nothing is less than perfect.
 pub(super) fn flaws_text(degraded: &Degraded) -> String {
     let flaws: Vec<String> = degraded
         .iter()
@@ -43,12 +43,13 @@ pub(super) fn flaws_text(degraded: &Degraded) -> String {
     if flaws.is_empty() { String::new() } else { format!("Less than perfect: {}\n", flaws.join(", ")) }
 }
 
-/// `None` for what another flaw says, too.
+/// `None` of those that are counted as [`Flaw::UnwindStopped`], too.
 fn which(flaw: Flaw) -> Option<&'static str> {
     match flaw {
         Flaw::Truncated => Some("of stacks that are too deep, without what is in their middle"),
         Flaw::UnwindStopped => Some("of stacks that end before their root"),
-        Flaw::NoContext => Some("without all of their labels or their span, which were beyond a bound"),
-        _ => None,
+        Flaw::NoContext => Some("without all of their labels or their span"),
+        Flaw::UnwindUnknown | Flaw::UnwindUnreadable | Flaw::UnwindInDoubt => None,
+        other => Some(other.name()),
     }
 }

@@ -10,7 +10,7 @@ use profiler_proto::loss::Degraded;
 use profiler_proto::model::Merge;
 use profiler_proto::resource::Resource;
 
-use crate::assemble::Granularity;
+use crate::naming::Granularity;
 use crate::pipeline::{Interval, assembled};
 use crate::target::Process;
 

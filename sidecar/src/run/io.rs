@@ -17,11 +17,11 @@ use tokio::sync::mpsc;
 use super::metrics;
 use super::pulls::{Pulls, Sink};
 use super::source::Handle;
-use crate::assemble::Granularity;
 use crate::clock::thread_cpu;
 use crate::config::of_sdk;
 use crate::error::Error;
 use crate::hangup::ignores_hangup;
+use crate::naming::Granularity;
 use crate::pipeline::{Interval, assembled};
 use crate::receive::{self, Bounds, Intake};
 use crate::spare;
@@ -83,8 +83,8 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// From now on a signal that is to end the agent does so as soon as [`Io::run`] is there, however long what comes before takes: without a handler it would end the agent without
-    /// a word, and as process 1 of a container have no effect (pid_namespaces(7)). No thread begins.
+    /// From now on a signal that is to end the agent does so as soon as [`Io::run`] is there: without a handler, one that came during set-up would end the agent without a word,
+    /// and as process 1 of a container have no effect (pid_namespaces(7)). No thread begins.
     pub(super) fn begin() -> Result<Self, Error> {
         const FILES: &str = "raise the limit of open files (RLIMIT_NOFILE)";
         spare::files("the agent's runtime")?;
@@ -149,6 +149,8 @@ impl Io {
         inbox: mpsc::Receiver<Task>,
     ) -> Result<(), Error> {
         let Waiting { runtime, signals } = waiting;
+        // Set-up has taken its own.
+        spare::files("the agent's runtime")?;
         let handle = self.handle.clone();
         let ran = runtime.block_on(self.work(signals, destinations, inbox));
         handle.stop();

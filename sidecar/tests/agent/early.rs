@@ -259,13 +259,26 @@ fn nothing_is_lost_in_the_first_seconds_of_an_agent() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
-/// Check that an agent that is told to stop while it sets up ends in order, as one at work does. Its first line is that of its privilege; all set-up comes behind it.
+/// Check that an agent that is told to stop while it sets up ends in order, as one at work does, also where it is process 1, which signals that nobody handles do not reach. Its
+/// first line is that of its privilege; all set-up comes behind it.
 #[test]
 fn an_agent_that_is_told_to_stop_before_it_is_ready_ends_in_order() {
-    for signal in ["-TERM", "-INT", "-QUIT"] {
-        let run = Running::agent(&mut agent(&["run"]));
+    if !is_root() {
+        return;
+    }
+    for signal in ["-TERM", "-INT", "-QUIT", "-HUP"] {
+        let agent = agent(&["run"]);
+        let mut first = Command::new("unshare");
+        first.args(["--pid", "--fork", "--kill-child", "--mount-proc"]).arg(agent.get_program()).args(agent.get_args());
+        let run = Running::agent({
+            quiet(&mut first);
+            &mut first
+        });
         run.address_after("privilege ");
-        run.signal(signal);
+        let children = format!("/proc/{0}/task/{0}/children", run.pid());
+        let first = std::fs::read_to_string(children).unwrap();
+        assert!(Command::new("kill").args([signal, first.trim()]).status().unwrap().success());
+        run.address_after("told to stop");
         assert_eq!(run.ended(), Some(0), "{signal}");
     }
 }

@@ -6,7 +6,7 @@
 use std::os::unix::fs::MetadataExt as _;
 use std::process::Command;
 
-use profiler_sidecar::aggregate::Granularity;
+use profiler_sidecar::naming::Granularity;
 
 use super::build::{go_program_with, versions};
 use super::profile::{RATE_HZ, ours, sampled};

@@ -11,11 +11,11 @@ use profiler_proto::model::resource::Resource;
 use profiler_proto::validate::validate;
 use profiler_proto::{Limits, folded, otlp, pprof};
 use profiler_sidecar::aggregate::{Aggregate, Window};
-use profiler_sidecar::assemble::{Granularity, assemble};
+use profiler_sidecar::assemble::assemble;
 use profiler_sidecar::bpf::{Knowledge, Options, Sampler};
 use profiler_sidecar::clock::Moment;
 use profiler_sidecar::drain::{self, Event};
-use profiler_sidecar::naming::{Kernel, Kind, Namer, Stats};
+use profiler_sidecar::naming::{Granularity, Kernel, Kind, Namer, Stats};
 use profiler_sidecar::{elf, go};
 
 use super::build::{Running, go_program, versions};

@@ -1,7 +1,7 @@
 //! What is done with records, with processes that run here.
 
 use super::*;
-use crate::aggregate::Granularity;
+use crate::naming::Granularity;
 use crate::naming::Kernel;
 
 /// Check that the last sample of a process that is not meant, which comes behind the news of its end, leaves nothing in the kernel side's table; until its
