@@ -8,6 +8,7 @@ use aya::{Ebpf, EbpfError, EbpfLoader};
 use profiler_sidecar_ebpf::{SETTINGS, Setting};
 
 use super::namespace::Namespace;
+use super::unhurried::Unhurried;
 use super::{Options, Programs, btf, counters, executables, processors, ring, targets};
 use crate::error::Error;
 
@@ -57,6 +58,7 @@ impl Loaded {
         let settings = settings(options, ring, &mut lacks)?;
         let object = another_object();
         let bytes = object.as_deref().unwrap_or(OBJECT);
+        let _unhurried = Unhurried::begin();
         let mut object = EbpfLoader::new()
             .btf(None)
             .override_global("SETTINGS_OF_LOAD", &settings, true)
@@ -82,6 +84,7 @@ impl Loaded {
 
     /// Loads the programs of events and attaches them. Samples come without them.
     pub(super) fn attach_events(&mut self) -> Result<(), Error> {
+        let _unhurried = Unhurried::begin();
         for (name, tracepoint) in EVENTS {
             let program = program::<&mut RawTracePoint>(&mut self.object, name)?;
             if let Err(error) = program.load().and_then(|()| program.attach(tracepoint)) {

@@ -13,6 +13,7 @@ mod processors;
 mod programs;
 mod ring;
 mod targets;
+mod unhurried;
 
 use std::time::Duration;
 
