@@ -16,7 +16,8 @@ use crate::{loss, otlp};
 pub struct Split {
     /// Parts within the bound, compact, in the order of the original.
     pub parts: Vec<ProfileSet>,
-    /// Single samples that are beyond it alone, one set each.
+    /// Single samples that are beyond it alone, one set each; and what was left when dividing had copied many times the set, for texts in it that are nearly as long as a
+    /// request.
     pub too_large: Vec<ProfileSet>,
 }
 
@@ -48,14 +49,32 @@ pub fn fits(set: &ProfileSet, limit: usize) -> bool {
 }
 
 /// Divides `set` as [`split`] does, where `write` writes a compact part as it is to be sent, if it is small enough for that. Each part
-/// is `given` with what was written of it as soon as it is found, in the order of the original; a single sample that is too
-/// large comes without.
+/// is `given` with what was written of it as soon as it is found, in the order of the original; what is too large ([`Split::too_large`]) comes without.
 pub fn split_by<T>(
     set: &ProfileSet,
     mut write: impl FnMut(&ProfileSet) -> Option<T>,
     mut given: impl FnMut(Cow<'_, ProfileSet>, Option<T>),
 ) {
-    halve(set.compact(), &mut write, &mut given);
+    let set = set.compact();
+    let mut work = Work(bound::texts_and_frames(&set).saturating_mul(WORK).max(LEAST_WORK));
+    halve(set, &mut work, &mut write, &mut given);
+}
+
+/// Bytes that dividing a set may copy, as often as it has. To divide what can be divided takes some times the whole, but each part has its own copy of a text that all
+/// refer to, and one of megabytes would be copied for each sample.
+const WORK: usize = 8;
+/// Bytes that it may copy in any case.
+const LEAST_WORK: usize = 64 << 20;
+
+/// Bytes that may still be copied.
+struct Work(usize);
+
+impl Work {
+    /// Whether there is work left for `set`, which is taken off.
+    fn takes(&mut self, set: &ProfileSet) -> bool {
+        self.0 = self.0.saturating_sub(bound::texts_and_frames(set));
+        self.0 > 0
+    }
 }
 
 /// The size of `set`, which is compact, as an OTLP request, in bytes before compression, with the dictionary counted once per profile.
@@ -66,9 +85,13 @@ pub fn request_bytes(set: &ProfileSet) -> usize {
 
 fn halve<T>(
     set: Cow<'_, ProfileSet>,
+    work: &mut Work,
     write: &mut impl FnMut(&ProfileSet) -> Option<T>,
     given: &mut impl FnMut(Cow<'_, ProfileSet>, Option<T>),
 ) {
+    if !work.takes(&set) {
+        return given(set, None);
+    }
     let are_short = set.profiles.iter().all(|profile| profile.samples.len() <= MAX_SAMPLES);
     if are_short && let Some(written) = write(&set) {
         return given(set, Some(written));
@@ -85,7 +108,7 @@ fn halve<T>(
     };
     // The whole goes before its halves are divided further, so that memory stays within a few times the original.
     drop(set);
-    halves.into_iter().for_each(|half| halve(Cow::Owned(half), write, given));
+    halves.into_iter().for_each(|half| halve(Cow::Owned(half), work, write, given));
 }
 
 fn halves_of(profile: &Profile, set: &ProfileSet) -> [ProfileSet; 2] {

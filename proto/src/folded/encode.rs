@@ -5,7 +5,8 @@ use std::fmt::Write;
 
 use super::escape::{IN_FRAMES, IN_TAGS, escape};
 use super::frames::frames_of;
-use crate::model::{AttributeSetId, Dictionary, Profile, Sample};
+use crate::hash::Map;
+use crate::model::{AttributeSetId, Dictionary, Profile, StackId};
 
 /// Whether samples are told apart by their tags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -24,26 +25,48 @@ pub enum Tags {
 /// up to 0, and those without a stack and tags, have no line.
 #[must_use]
 pub fn encode(profile: &Profile, dictionary: &Dictionary, tags: Tags) -> String {
-    let mut sums: BTreeMap<String, i64> = BTreeMap::new();
+    encode_within(profile, dictionary, tags, usize::MAX).unwrap_or_default()
+}
+
+/// The same, in at most so many bytes; `None` where it takes more. Each line has the names of all its frames: a few long names in deep stacks make a text that is
+/// thousands of times as large as the profile.
+#[must_use]
+pub fn encode_within(profile: &Profile, dictionary: &Dictionary, tags: Tags, most: usize) -> Option<String> {
+    let mut values: Map<(StackId, AttributeSetId), i64> = Map::default();
     for sample in &profile.samples {
-        let sum = sums.entry(line(sample, dictionary, tags)).or_default();
-        *sum = sum.saturating_add(sample.value);
+        let attributes = if tags == Tags::Kept { sample.attributes } else { AttributeSetId::ZERO };
+        let value = values.entry((sample.stack, attributes)).or_default();
+        *value = value.saturating_add(sample.value);
+    }
+    let mut sums: BTreeMap<String, i64> = BTreeMap::new();
+    let mut left = most;
+    for ((stack, attributes), value) in values {
+        let line = line(stack, attributes, dictionary, left)?;
+        left -= line.len();
+        let sum = sums.entry(line).or_default();
+        *sum = sum.saturating_add(value);
     }
     sums.retain(|line, value| !line.is_empty() && *value != 0);
-    sums.iter().fold(String::new(), |mut text, (line, value)| {
+    Some(sums.iter().fold(String::new(), |mut text, (line, value)| {
         // Writing to a `String` cannot fail.
         _ = writeln!(text, "{line} {value}");
         text
-    })
+    }))
 }
 
-fn line(sample: &Sample, dictionary: &Dictionary, tags: Tags) -> String {
+/// The line of a stack with its tags, unless it is longer than `most`.
+fn line(stack: StackId, tags: AttributeSetId, dictionary: &Dictionary, most: usize) -> Option<String> {
     let mut line = String::new();
-    if tags == Tags::Kept && !sample.attributes.is_zero() {
-        push_tags(sample.attributes, dictionary, &mut line);
+    if !tags.is_zero() {
+        push_tags(tags, dictionary, &mut line);
     }
-    frames_of(sample.stack, dictionary).for_each(|name| push_frame(&name, &mut line));
-    line
+    for name in frames_of(stack, dictionary) {
+        if line.len() > most {
+            return None;
+        }
+        push_frame(&name, &mut line);
+    }
+    (line.len() <= most).then_some(line)
 }
 
 fn push_tags(set: AttributeSetId, dictionary: &Dictionary, line: &mut String) {

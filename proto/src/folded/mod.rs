@@ -13,5 +13,5 @@ mod escape;
 mod frames;
 
 pub use decode::decode;
-pub use encode::{Tags, encode};
+pub use encode::{Tags, encode, encode_within};
 pub(crate) use frames::frames_of;

@@ -17,14 +17,17 @@ pub(super) fn request_bytes_at_most(set: &ProfileSet) -> usize {
     profiles.fold(0, usize::saturating_add).max(dictionary)
 }
 
-/// At most what [`request_bytes`](super::request_bytes) says of `set`: texts, a byte for each frame, and what stands before each of them and of the samples.
+/// At most what [`request_bytes`](super::request_bytes) says of `set`.
 pub(super) fn request_bytes_at_least(set: &ProfileSet) -> usize {
+    texts_and_frames(set).saturating_mul(set.profiles.len())
+}
+
+/// Texts, a byte for each frame, and what stands before each text and stack: at most what the dictionary takes in a request.
+pub(super) fn texts_and_frames(set: &ProfileSet) -> usize {
     let Dictionary { strings, stacks, .. } = &set.dictionary;
     let texts = strings.iter().map(|text| 2 + text.len());
     let stacks = stacks.iter().map(|stack| 2 + stack.locations.len());
-    let dictionary = texts.chain(stacks).fold(0, usize::saturating_add);
-    let profiles = set.profiles.iter().map(|profile| dictionary.saturating_add(2 * profile.samples.len()));
-    profiles.fold(0, usize::saturating_add)
+    texts.chain(stacks).fold(0, usize::saturating_add)
 }
 
 fn dictionary(dictionary: &Dictionary) -> usize {

@@ -104,3 +104,17 @@ proptest! {
         }
     }
 }
+
+/// Check that a text beyond its bound is none, that one at its bound is whole, and that the bound is one for memory, too: a frame of a long name in a deep stack.
+#[test]
+fn a_text_beyond_its_bound_is_none() {
+    let within = |text: &str, most| {
+        let set = folded::decode(text.as_bytes(), &Limits::default()).unwrap();
+        folded::encode_within(&set.profiles[0], &set.dictionary, Tags::Kept, most)
+    };
+    // "a;b", "c" and "{k=v};c" are eleven bytes.
+    let text = "a;b 1\nc 2\n{k=v};c 3\n";
+    assert!(within(text, 10).is_none() && within(text, 11).is_some_and(|lines| lines.len() == text.len()));
+    let deep = format!("{} 1\n", vec!["x".repeat(10_000); 1_000].join(";"));
+    assert_eq!(within(&deep, 1 << 20), None);
+}

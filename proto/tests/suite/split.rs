@@ -123,6 +123,31 @@ fn a_sample_too_large_is_handed_back() {
     assert_eq!(samples(&merge(all)), samples(&set));
 }
 
+/// Check that a text that no request holds, or nearly none, is not copied for each sample that refers to it: what is left then is handed back with its counts.
+#[test]
+fn a_text_of_megabytes_is_not_copied_for_each_sample() {
+    for (text, limit) in [(3 << 20, 2 << 20), (2 << 20, (2 << 20) + 2_000)] {
+        let mut set = wide(20_000);
+        set.profiles.truncate(1);
+        let filename = set.dictionary.strings.intern_str(&"x".repeat(text));
+        let name = set.dictionary.strings.intern_str("f");
+        let function = set.dictionary.functions.intern(Function { name, filename, ..Function::default() });
+        let line = Line { function, ..Line::default() };
+        let root = set.dictionary.locations.intern(Location { lines: [line].into(), ..Location::default() });
+        for sample in &mut set.profiles[0].samples {
+            let leaves = set.dictionary.stacks.get(sample.stack).unwrap().locations.clone();
+            let locations = leaves.iter().copied().chain([root]).collect();
+            sample.stack = set.dictionary.stacks.intern(Stack { locations });
+        }
+        let parts = split(&set, limit);
+        assert!(parts.parts.len() + parts.too_large.len() < 100, "{} {}", parts.parts.len(), parts.too_large.len());
+        let all = parts.parts.iter().chain(&parts.too_large);
+        assert_eq!(counts(all.clone()), counts([&set]));
+        let many = |sets: &[ProfileSet]| sets.iter().map(|set| set.profiles[0].samples.len()).sum::<usize>();
+        assert_eq!(many(&parts.parts) + many(&parts.too_large), 20_000);
+    }
+}
+
 /// Check that a set whose texts and numbers are as long as they can be is not told to be smaller than it is.
 #[test]
 fn long_numbers_and_texts_are_counted_whole() {

@@ -22,6 +22,8 @@ use super::{pull, stats};
 const MOST_TARGETS: usize = 1000;
 /// The most groups of `/api/top`.
 const MOST_GROUPS: usize = 20;
+/// Most bytes of lines: each has the names of all its frames.
+const MOST_TEXT: usize = 32 << 20;
 
 impl Site {
     /// `/api/profile`.
@@ -32,7 +34,13 @@ impl Site {
         let profiles = Profiles::find(&self.store, &asked).await;
         Ok(match format {
             "pprof" => pull::attachment(&profiles.merged().await),
-            "folded" => Reply::text(folded_text(profiles.merged().await)),
+            "folded" => match folded_text(profiles.merged().await) {
+                Some(text) => Reply::text(text),
+                None => Reply::refusal(
+                    StatusCode::INSUFFICIENT_STORAGE,
+                    format!("as text it is more than {MOST_TEXT} bytes: ask for a shorter range, or format=pprof"),
+                ),
+            },
             _ => Reply::json(self.flame(&asked, &profiles).await),
         })
     }
@@ -100,9 +108,9 @@ impl Site {
     }
 }
 
-/// The lines of the profile in `set`, without what shrank, of which no graph can be drawn; none if there is none.
-fn folded_text(mut set: ProfileSet) -> String {
-    let Some(profile) = set.profiles.first_mut() else { return String::new() };
+/// The lines of the profile in `set`, without what shrank, of which no graph can be drawn; none if there is none. `None`: they are too many.
+fn folded_text(mut set: ProfileSet) -> Option<String> {
+    let Some(profile) = set.profiles.first_mut() else { return Some(String::new()) };
     profile.samples.retain(|sample| sample.value > 0);
-    folded::encode(profile, &set.dictionary, folded::Tags::Left)
+    folded::encode_within(profile, &set.dictionary, folded::Tags::Left, MOST_TEXT)
 }
