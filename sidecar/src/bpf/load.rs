@@ -3,8 +3,8 @@
 use std::os::fd::{AsFd as _, BorrowedFd};
 
 use aya::maps::{HashMap, Map, MapData, PerCpuArray, RingBuf};
-use aya::programs::{PerfEvent, RawTracePoint};
-use aya::{Ebpf, EbpfError, EbpfLoader};
+use aya::programs::{PerfEvent, ProgramError, RawTracePoint};
+use aya::{Ebpf, EbpfError, EbpfLoader, VerifierLogLevel};
 use profiler_sidecar_ebpf::{SETTINGS, Setting};
 
 use super::namespace::Namespace;
@@ -19,6 +19,9 @@ const OBJECT: &[u8] = include_bytes!("object/x86_64.o");
 const OBJECT: &[u8] = include_bytes!("object/aarch64.o");
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 const OBJECT: &[u8] = &[];
+
+/// So often the kernel may give up on a program.
+const MOST_TRIES: u32 = 50;
 
 /// Raw tracepoints and the programs for them.
 const EVENTS: &[(&str, &str)] = &[
@@ -59,16 +62,22 @@ impl Loaded {
         let object = another_object();
         let bytes = object.as_deref().unwrap_or(OBJECT);
         let _unhurried = Unhurried::begin();
-        let mut object = EbpfLoader::new()
-            .btf(None)
-            .override_global("SETTINGS_OF_LOAD", &settings, true)
-            .map_max_entries("RECORDS", ring)
-            .map_max_entries("TARGETS", MOST_TARGETS)
-            .map_max_entries("PROGRAMS", programs)
-            .load(bytes)
-            .map_err(|error| refused(&error))?;
-        let program = program::<&mut PerfEvent>(&mut object, "cpu")?;
-        program.load().map_err(|error| refused(&error.into()))?;
+        let loaded = |log| {
+            let mut object = EbpfLoader::new()
+                .btf(None)
+                .verifier_log_level(log)
+                .override_global("SETTINGS_OF_LOAD", &settings, true)
+                .map_max_entries("RECORDS", ring)
+                .map_max_entries("TARGETS", MOST_TARGETS)
+                .map_max_entries("PROGRAMS", programs)
+                .load(bytes)
+                .map_err(|error| refused(&error))?;
+            let program = program::<&mut PerfEvent>(&mut object, "cpu")?;
+            until_verified(|| program.load()).map_err(|error| refused(&error.into()))?;
+            Ok(object)
+        };
+        // What the verifier did is only written where it is told: that takes twenty times as long.
+        let object = loaded(VerifierLogLevel::STATS).or_else(|_: Error| loaded(VerifierLogLevel::default()))?;
         Ok(Self { object, lacks, sees_execs: true })
     }
 
@@ -87,7 +96,7 @@ impl Loaded {
         let _unhurried = Unhurried::begin();
         for (name, tracepoint) in EVENTS {
             let program = program::<&mut RawTracePoint>(&mut self.object, name)?;
-            if let Err(error) = program.load().and_then(|()| program.attach(tracepoint)) {
+            if let Err(error) = until_verified(|| program.load()).and_then(|()| program.attach(tracepoint)) {
                 let why = first_line(&error_text(&error));
                 self.lacks.push(format!(
                     "no word of {name}: the tracepoint {tracepoint}: {why}; processes are found by looking"
@@ -189,6 +198,22 @@ fn ours(what: &str) -> Error {
     )
 }
 
+/// Loads a program; again, some times, where the kernel gave up because a debugger, or one who freezes processes, wanted this one ([`Unhurried`]).
+fn until_verified(mut load: impl FnMut() -> Result<(), ProgramError>) -> Result<(), ProgramError> {
+    let gave_up = |error: &ProgramError| match error {
+        ProgramError::LoadError { io_error, .. } => io_error.raw_os_error() == Some(libc::EAGAIN),
+        _ => false,
+    };
+    let mut loaded = load();
+    for _ in 0..MOST_TRIES {
+        match &loaded {
+            Err(error) if gave_up(error) => loaded = load(),
+            _ => break,
+        }
+    }
+    loaded
+}
+
 fn refused(error: &EbpfError) -> Error {
     let text = error_text(error);
     let (why, remedy) = if is_too_old(&text) {
@@ -214,6 +239,8 @@ fn remedy(text: &str) -> &'static str {
         "give the sidecar CAP_BPF and CAP_PERFMON, a seccomp profile that allows bpf, and a kernel that is not locked down"
     } else if is_one_of(&[libc::EMFILE, libc::ENFILE]) {
         "raise the limit of open files (RLIMIT_NOFILE)"
+    } else if is_one_of(&[libc::EAGAIN]) {
+        "start it again: the process was stopped again and again while the kernel verified the program"
     } else if text.contains("Verifier output") {
         "report this with the name of the kernel: its verifier refused the program"
     } else {

@@ -109,8 +109,11 @@ impl RecordArguments {
     pub(super) fn options(self) -> Result<Options, Error> {
         let subject = match self.pid {
             Some(pid) => Subject::Process(pid),
-            None => Subject::Command(self.command),
+            None => Subject::Command(self.command.into_iter().skip_while(|word| word == "--").collect()),
         };
+        if matches!(&subject, Subject::Command(command) if command.is_empty()) {
+            return Err(Error::new("--command=--", "no command stands behind it", "give a program and its arguments"));
+        }
         let refused = |text: &str, why: &str| {
             let remedy = "give seconds, or a number with ms, s, m or h, as 10s";
             Err(Error::new(format!("--duration={text}"), why, remedy))

@@ -89,7 +89,8 @@ struct Budget {
 /// Reads the file at `path`.
 pub(super) fn read(path: &Path) -> Result<(Layer, Vec<Said<Export>>), Error> {
     let text = text_of(path)?;
-    let source = Source { path, text: &text };
+    let ends = text.match_indices('\n').map(|(end, _)| end).collect();
+    let source = Source { path, text: &text, ends };
     let file: File = toml::from_str(&text).map_err(|error| {
         let offset = error.span().map(|span| span.start);
         let place = offset.map_or_else(|| path.display().to_string(), |offset| source.place(offset));
@@ -128,10 +129,14 @@ pub(super) fn read(path: &Path) -> Result<(Layer, Vec<Said<Export>>), Error> {
     Ok((layer, exports))
 }
 
-/// An error of serde's without the text that it quotes, which may be a secret: "invalid type: string "…", expected a map".
+/// An error of serde's without the value that it quotes, which may be a secret: "invalid type: string "…", expected a map".
 fn without_value(why: &str) -> String {
-    match (why.split_once(" string \""), why.rsplit_once("\", expected ")) {
-        (Some((kind, _)), Some((_, expected))) => format!("{kind} string, expected {expected}"),
+    match why.split_once(": ").zip(why.rsplit_once(", expected ")) {
+        Some(((kind @ ("invalid type" | "invalid value"), found), (_, expected))) => {
+            // What it is stands before what it says: "string", "integer", "floating point".
+            let what = found.split(['`', '"']).next().unwrap_or_default().trim();
+            format!("{kind}: {what}, expected {expected}")
+        }
         _ => why.to_owned(),
     }
 }
@@ -139,13 +144,14 @@ fn without_value(why: &str) -> String {
 struct Source<'a> {
     path: &'a Path,
     text: &'a str,
+    /// Where lines end.
+    ends: Vec<usize>,
 }
 
 impl Source<'_> {
     /// File and line of a byte.
     fn place(&self, offset: usize) -> String {
-        let before = self.text.as_bytes().get(..offset).unwrap_or_default();
-        let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
+        let line = 1 + self.ends.partition_point(|end| *end < offset);
         format!("{}:{line}", self.path.display())
     }
 

@@ -421,7 +421,7 @@ impl Desk {
         named
     }
 
-    pub(super) fn tap(&mut self, until: Instant, pid: Option<u32>, tapped: Tapped) {
+    pub(super) fn tap(&mut self, until: Instant, pid: Option<u32>, tapped: Box<dyn Tapped>) {
         self.taps.begin(Tap::new(until, pid, tapped));
     }
 

@@ -265,7 +265,7 @@ impl Pipeline {
     }
 
     /// Gives the samples of the next `duration` to `tapped`, beside the windows, if there are not too many such already.
-    pub fn tap(&mut self, duration: Duration, pid: Option<u32>, tapped: Tapped) {
+    pub fn tap(&mut self, duration: Duration, pid: Option<u32>, tapped: Box<dyn Tapped>) {
         self.desk.tap(Instant::now() + duration, pid, tapped);
     }
 

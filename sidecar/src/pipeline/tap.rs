@@ -19,8 +19,13 @@ use crate::target::Process;
 /// Captures at once.
 const MOST: usize = 4;
 
-/// Takes the windows of a capture; `None`: there are too many captures.
-pub type Tapped = Box<dyn FnOnce(Option<Vec<Named>>) + Send>;
+/// Who takes the windows of a capture.
+pub trait Tapped: Send {
+    /// Whether nobody waits for them any more.
+    fn is_gone(&self) -> bool;
+    /// Takes them; `None`: there are too many captures.
+    fn take(self: Box<Self>, windows: Option<Vec<Named>>);
+}
 
 /// Those under way.
 #[derive(Debug, Default)]
@@ -32,7 +37,7 @@ pub(super) struct Tap {
     pid: Option<u32>,
     aggregate: Aggregate,
     sampled: Map<Process, Arc<Target>>,
-    tapped: Tapped,
+    tapped: Box<dyn Tapped>,
 }
 
 impl std::fmt::Debug for Tap {
@@ -42,7 +47,7 @@ impl std::fmt::Debug for Tap {
 }
 
 impl Tap {
-    pub(super) fn new(until: Instant, pid: Option<u32>, tapped: Tapped) -> Self {
+    pub(super) fn new(until: Instant, pid: Option<u32>, tapped: Box<dyn Tapped>) -> Self {
         Self { until, pid, aggregate: Aggregate::begin(Moment::now()), sampled: Map::default(), tapped }
     }
 
@@ -52,13 +57,15 @@ impl Tap {
             let target = self.sampled.get(&window.process())?;
             Some((window, Arc::clone(target)))
         });
-        (self.tapped)(Some(named.collect()));
+        self.tapped.take(Some(named.collect()));
     }
 }
 
 impl Taps {
     pub(super) fn begin(&mut self, tap: Tap) {
-        if self.0.len() < MOST { self.0.push(tap) } else { (tap.tapped)(None) }
+        // Who has gone gives its place to others.
+        self.0.retain(|tap| !tap.tapped.is_gone());
+        if self.0.len() < MOST { self.0.push(tap) } else { tap.tapped.take(None) }
     }
 
     pub(super) fn add(&mut self, target: &Arc<Target>, sample: &Sample, stack: &Stack) {
@@ -71,6 +78,7 @@ impl Taps {
 
     /// Ends those whose time is over.
     pub(super) fn end(&mut self, now: Instant) {
+        self.0.retain(|tap| !tap.tapped.is_gone());
         let (over, open) = std::mem::take(&mut self.0).into_iter().partition(|tap| tap.until <= now);
         self.0 = open;
         let over: Vec<Tap> = over;

@@ -26,7 +26,7 @@ use crate::config::Config;
 use crate::discover;
 use crate::naming;
 use crate::naming::Granularity;
-use crate::pipeline::{Figures, Tapped, assembled};
+use crate::pipeline::{Figures, Named, Tapped, assembled};
 use crate::privilege::Tier;
 use crate::receive::Intake;
 use crate::target::Process;
@@ -34,7 +34,7 @@ use crate::target::Process;
 /// What the sampling thread is told.
 pub(super) enum Command {
     /// Give what is sampled from now on to `tapped`, too.
-    Capture { duration: Duration, pid: Option<u32>, tapped: Tapped },
+    Capture { duration: Duration, pid: Option<u32>, tapped: Box<dyn Tapped> },
     /// End.
     Stop,
 }
@@ -179,6 +179,19 @@ pub(super) fn is_sampled(target: &discover::Target) -> bool {
     target.profiled.is_ok() && !target.is_below
 }
 
+/// Who asked for a capture, and may have gone.
+struct Asked(oneshot::Sender<Option<Vec<Named>>>);
+
+impl Tapped for Asked {
+    fn is_gone(&self) -> bool {
+        self.0.is_closed()
+    }
+
+    fn take(self: Box<Self>, windows: Option<Vec<Named>>) {
+        drop(self.0.send(windows));
+    }
+}
+
 impl Source for Handle {
     fn targets(&self) -> Vec<Target> {
         let view = self.view();
@@ -202,9 +215,7 @@ impl Source for Handle {
         }
         let (reply, outcome) = oneshot::channel();
         let handle = self.clone();
-        // Whoever asked may have gone.
-        let tapped = Box::new(move |named| drop(reply.send(named)));
-        drop(self.commands.send(Command::Capture { duration, pid, tapped }));
+        drop(self.commands.send(Command::Capture { duration, pid, tapped: Box::new(Asked(reply)) }));
         Box::pin(async move {
             match outcome.await {
                 Ok(Some(named)) if named.is_empty() => handle.without_samples(duration),
