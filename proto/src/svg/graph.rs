@@ -10,6 +10,9 @@ use crate::model::{Dictionary, Profile};
 /// Functions of one path that are told apart: rows above the root.
 pub(super) const MOST_ROWS: usize = 1000;
 
+/// Bytes of a name that are shown, and tell one from others: more than any compiler's names for people have. Each function under its callers has its own copy.
+const MOST_NAME: usize = 4096;
+
 /// A flame graph that is to be drawn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Graph {
@@ -36,7 +39,8 @@ impl Graph {
     pub fn add<S: AsRef<str>>(&mut self, path: impl IntoIterator<Item = S>, weight: u64) {
         let mut node = self.weigh(0, weight);
         for name in path.into_iter().take(MOST_ROWS) {
-            let callee = self.callee(node, name.as_ref());
+            let name = name.as_ref();
+            let callee = self.callee(node, &name[..name.floor_char_boundary(MOST_NAME)]);
             node = self.weigh(callee, weight);
         }
     }
@@ -76,5 +80,20 @@ impl Graph {
 impl Default for Graph {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that of a long name as much is kept as is shown, cut between letters.
+    #[test]
+    fn long_names_are_cut() {
+        let mut graph = Graph::new();
+        graph.add(["é".repeat(MOST_NAME), format!("a{}", "é".repeat(MOST_NAME))], 1);
+        let lengths: Vec<usize> =
+            graph.nodes.iter().flat_map(|node| node.callees.keys()).map(|name| name.len()).collect();
+        assert_eq!(lengths, [MOST_NAME, MOST_NAME - 1]);
     }
 }
