@@ -1,7 +1,7 @@
 //! How large a request can be at most, and at least, without writing it: sums over the tables, each number counted as long as protobuf can make it, or left out.
 //!
-//! Most windows are far below a request's limit, and need not be encoded to know it; what has to be divided several times is far above. Source: protobuf.dev, "Encoding": a tag of one
-//! byte, lengths and 32-bit numbers in up to 5 bytes, 64-bit ones in up to 10; opentelemetry/proto/profiles/v1development/profiles.proto.
+//! Most windows are far below a request's limit, and need not be encoded to know it; what has to be divided several times is far above.
+//! Source: protobuf.dev, "Encoding": a tag of one byte, lengths and 32-bit numbers in up to 5 bytes, 64-bit ones in up to 10; opentelemetry/proto/profiles/v1development/profiles.proto.
 
 use crate::model::{AttributeSet, AttributeSetId, Dictionary, Profile, ProfileSet, Value};
 
@@ -17,9 +17,10 @@ pub(super) fn request_bytes_at_most(set: &ProfileSet) -> usize {
     profiles.fold(0, usize::saturating_add).max(dictionary)
 }
 
-/// At most what [`request_bytes`](super::request_bytes) says of `set`.
+/// At most what [`request_bytes`](super::request_bytes) says of `set`: profiles without samples are not in a request.
 pub(super) fn request_bytes_at_least(set: &ProfileSet) -> usize {
-    texts_and_frames(set).saturating_mul(set.profiles.len())
+    let sent = set.profiles.iter().filter(|profile| !profile.samples.is_empty()).count();
+    if sent < set.profiles.len() { 0 } else { texts_and_frames(set).saturating_mul(sent) }
 }
 
 /// Texts, a byte for each frame, and what stands before each text and stack: at most what the dictionary takes in a request.

@@ -123,6 +123,16 @@ fn a_sample_too_large_is_handed_back() {
     assert_eq!(samples(&merge(all)), samples(&set));
 }
 
+/// Check that a set one of whose profiles has no samples, and is not sent, fits at its size.
+#[test]
+fn a_profile_without_samples_takes_no_room() {
+    let mut set = checkout();
+    set.profiles[1].samples.clear();
+    set.profiles[1].kind.sample_type.kind = set.dictionary.strings.intern_str(&"x".repeat(100_000));
+    let set = set.compacted();
+    assert!(fits(&set, request_bytes(&set)));
+}
+
 /// Check that a text that no request holds, or nearly none, is not copied for each sample that refers to it: what is left then is handed back with its counts.
 #[test]
 fn a_text_of_megabytes_is_not_copied_for_each_sample() {
