@@ -20,6 +20,7 @@ const CRATES: &[(&str, Option<&[&str]>)] = &[
     ("profiler-sidecar", Some(&["profiler-proto", "profiler-sdk", "profiler-sidecar-ebpf"])),
     ("profiler-examples", None),
     ("profiler-tests", None),
+    ("profiler-tagged", None),
 ];
 
 /// The modules of the SDK, each of which may use those before it; see [`LEAVES`] for two that may use less.
