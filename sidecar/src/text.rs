@@ -18,6 +18,11 @@ pub(crate) fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
+/// The same, of a text of several lines.
+pub(crate) fn plain_lines(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() && !['\n', '\t'].contains(&c) { '\u{fffd}' } else { c }).collect()
+}
+
 /// Bytes as a person reads them.
 pub(crate) fn bytes(value: i64) -> String {
     let mut scaled = value as f64;

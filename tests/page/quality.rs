@@ -1,5 +1,6 @@
 //! What the page says of the profile's own worth: loss, roughness, absence.
 
+use profiler::StatsSection;
 use profiler::proto::loss::{Cause, Flaw, Loss};
 use serde_json::json;
 
@@ -46,7 +47,7 @@ fn what_is_missing_is_said_with_the_remedy() {
     reader.leave();
 }
 
-/// Check that an empty page says why it is empty: nothing yet, sampling off, no engine, tags that nobody has.
+/// Check that an empty page says why it is empty: nothing yet, sampling off, no engine, no process of those there are, tags that nobody has.
 #[test]
 fn an_empty_page_says_why() {
     let site = Site::empty();
@@ -60,7 +61,13 @@ fn an_empty_page_says_why() {
     });
     reader.wait("document.querySelector('#empty h2').textContent === 'No engine could be started'");
     assert_eq!(reader.text("#empty p"), "timer: timer_create: EAGAIN");
-    site.says(|stats| (stats.sampling, stats.engine.name) = (true, "timer".into()));
+    site.says(|stats| {
+        (stats.sampling, stats.engine.name) = (true, "ebpf".into());
+        stats.sections = vec![StatsSection::new("processes").with("known", 7).with("profiled", 0)];
+    });
+    reader.wait("document.querySelector('#empty h2').textContent === 'No process is profiled'");
+    assert!(reader.text("#empty p").starts_with("Of 7 processes all are left out"));
+    site.says(|stats| (stats.sections, stats.engine.name) = (Vec::new(), "timer".into()));
     site.add(SHOP);
     reader.wait("profilerPage.state().samples === 1000");
     reader.open("?tag=endpoint%3D/nowhere");

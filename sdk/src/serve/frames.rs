@@ -40,6 +40,9 @@ pub(super) struct Frames {
     own_sources: HashMap<StringId, i64>,
 }
 
+/// Bytes of a name, or of the path of a file, that are shown, and tell one from others: more than any compiler's names for people have.
+const MOST_TEXT: usize = 4096;
+
 /// The number of the root's frame.
 pub(super) const ALL: u32 = 0;
 /// The number of the frame that stands for nodes that were merged away.
@@ -151,7 +154,7 @@ struct Source<'a> {
 impl<'a> Source<'a> {
     fn of(function: &Function, line: &Line, inlined: bool, dictionary: &'a Dictionary) -> Self {
         let line = if function.start_line > 0 { function.start_line } else { line.line };
-        Self { file: dictionary.strings.text(function.filename), line, inlined }
+        Self { file: text(function.filename, dictionary), line, inlined }
     }
 }
 
@@ -187,7 +190,7 @@ impl LocationFrames {
 /// The demangled name, else the linker's.
 fn name_of<'a>(function: &Function, dictionary: &'a Dictionary) -> &'a str {
     let id = if function.name.is_zero() { function.system_name } else { function.name };
-    dictionary.strings.text(id)
+    text(id, dictionary)
 }
 
 /// The file mapped at a location; `[kernel]` where the location says that it is the kernel's.
@@ -195,7 +198,13 @@ fn mapped_file<'a>(location: &Location, dictionary: &'a Dictionary) -> &'a str {
     if frame_type(location, dictionary) == Some("kernel") {
         return "[kernel]";
     }
-    dictionary.mappings.get(location.mapping).map_or("", |mapping| dictionary.strings.text(mapping.filename))
+    dictionary.mappings.get(location.mapping).map_or("", |mapping| text(mapping.filename, dictionary))
+}
+
+/// A text as far as it is shown. Each function asks for it, and texts that others sent may be of megabytes.
+fn text(id: StringId, dictionary: &Dictionary) -> &str {
+    let text = dictionary.strings.text(id);
+    &text[..text.floor_char_boundary(MOST_TEXT)]
 }
 
 /// What sort of frames a location has, where it says so (OpenTelemetry semantic conventions, `profile.frame.type`).
@@ -271,6 +280,20 @@ mod tests {
         let sorts = ["shop::main", "pricing::price", "pricing::sum", "tokio::spawn", "core::cmp::max"]
             .map(|name| frames.sort(frame(&frames, name)));
         assert_eq!(sorts, [Sort::Own, Sort::Own, Sort::Own, Sort::Dependency, Sort::Std]);
+    }
+
+    /// Check that of a long text, to which many functions may refer, so much is shown as tells it from others.
+    #[test]
+    fn long_names_are_cut() {
+        let long = |end: &str| format!("shop::{}{end}", "é".repeat(MOST_TEXT));
+        let path =
+            format!("{};{};shop::{};short@{}", long("a"), long("b"), "x".repeat(MOST_TEXT), "é".repeat(MOST_TEXT));
+        let (nodes, frames) = nodes_of(&[Stacks::new().sample(&path, 1).set()]);
+        let lengths: Vec<usize> = nodes.frame.iter().map(|frame| frames.name(*frame).len()).collect();
+        assert_eq!(lengths, [3, MOST_TEXT, MOST_TEXT, MOST_TEXT, 5]);
+        assert_eq!(nodes.frame[1], nodes.frame[2]);
+        assert_ne!(nodes.frame[1], nodes.frame[3]);
+        assert_eq!(frames.files.text(frame(&frames, "short").file).len(), MOST_TEXT);
     }
 
     /// Check that what has no name shows its file and the offset there.

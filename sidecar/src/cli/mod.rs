@@ -16,6 +16,7 @@ use crate::config::{CommandLine, Config};
 use crate::error::Error;
 use crate::inspect::Said;
 use crate::target::numbers;
+use crate::text::plain_lines;
 use crate::{inspect, record};
 
 /// What was asked for could not be done.
@@ -73,7 +74,9 @@ fn run(arguments: RunArguments) -> ExitCode {
         Err(error) => return complain(&error, MISUSE),
     };
     if check_only {
-        return config.check_folders().map_or_else(|error| complain(&error, MISUSE), |()| say(&config.to_string()));
+        return config
+            .check_folders()
+            .map_or_else(|error| complain(&error, MISUSE), |()| say(&plain_lines(&config.to_string())));
     }
     looking(|| ended(crate::run::main(config, until_eof)))
 }
@@ -111,7 +114,7 @@ fn shown(said: Result<Said, Error>) -> ExitCode {
 /// An error for the person at the terminal.
 fn complain(error: &Error, code: u8) -> ExitCode {
     // Nobody is left to tell where standard error is closed.
-    drop(writeln!(std::io::stderr(), "profiler-sidecar: {error}"));
+    drop(writeln!(std::io::stderr(), "profiler-sidecar: {}", plain_lines(&error.to_string())));
     ExitCode::from(code)
 }
 

@@ -247,8 +247,10 @@ impl Captures {
                 for why in why.iter().filter(|_| !is_said) {
                     tracing::warn!(pid, service = %target.service, "not all is captured: {why}");
                 }
-                for (what, state) in states.iter().filter(|state| !known.states.contains(state)) {
-                    tracing::info!(pid, service = %target.service, "{}: {state}", what.name());
+                let news = states.iter().filter(|state| !known.states.contains(state));
+                let news: Vec<String> = news.map(|(what, state)| format!("{}: {state}", what.name())).collect();
+                if !news.is_empty() {
+                    tracing::info!(pid, service = %target.service, "{}", news.join("; "));
                 }
                 known.states.clone_from(&states);
                 self.handle.captures.partial.fetch_add(partial.len() as u64, Ordering::Relaxed);

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use profiler::export::{Exporter, Limits, MetricsTarget, SpoolSettings, Target};
 use profiler::serve::{self, Store};
+use profiler::{DestinationStats, KindStats};
 use profiler_proto::ProfileSet;
 use profiler_proto::loss::{Cause, Degraded, Loss, stacks_of};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -207,7 +208,8 @@ impl Io {
             }
         }
         if !exporter.shutdown(FLUSH).await {
-            tracing::warn!("not all profiles went out within {FLUSH:?}");
+            let lacks = lacking(&exporter.destinations());
+            tracing::warn!("not all profiles went out within {FLUSH:?}; since the start: {}", lacks.join("; "));
         }
         Ok(())
     }
@@ -270,6 +272,19 @@ async fn export(interval: Interval, exporter: &Exporter, handle: &Handle) {
         tokio::task::yield_now().await;
         begun = thread_cpu();
     }
+}
+
+/// What each destination has and has not, of those that have not got all.
+fn lacking(destinations: &[DestinationStats]) -> Vec<String> {
+    let lacks = |stats: &DestinationStats| {
+        let sum = |of: fn(&KindStats) -> u64| stats.kinds.iter().map(of).sum::<u64>();
+        let (got, kept, lost) = (sum(|kind| kind.exported), sum(|kind| kind.pending), sum(|kind| kind.lost.total()));
+        let why = stats.last_error.as_ref().map(|error| format!(", which said last: {error}")).unwrap_or_default();
+        let name = &stats.name;
+        (kept + lost > 0)
+            .then(|| format!("{got} profiles delivered, {lost} lost, {kept} kept for the next start, to {name}{why}"))
+    };
+    destinations.iter().filter_map(lacks).collect()
 }
 
 /// Standard output may be closed: then nobody wants to know.

@@ -1,5 +1,6 @@
 //! Processes under test: agents, Go programs. All end with the test.
 
+use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -136,7 +137,7 @@ pub(crate) fn go_example(name: &str, arguments: &[&str]) -> Running {
     started(&build(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/go").join(name), "go1.24.13"), arguments)
 }
 
-/// The program, built; as it is, where it was before.
+/// The program, built once; as it is, where it was before.
 pub(crate) fn build(source: &Path, toolchain: &str) -> PathBuf {
     let name = source.file_name().unwrap();
     let known = built_before().map(|folder| folder.join(name));
@@ -144,10 +145,12 @@ pub(crate) fn build(source: &Path, toolchain: &str) -> PathBuf {
         return known.clone();
     }
     let program = known.unwrap_or_else(|| {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("agent").join(format!("go-{}", std::process::id()));
-        let thread = format!("{:?}", std::thread::current().id());
-        folder.join(thread.replace(|c: char| !c.is_ascii_alphanumeric(), "")).join(name)
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join("agent").join(format!("by-{toolchain}")).join(name)
     });
+    std::fs::create_dir_all(program.parent().unwrap()).unwrap();
+    // Tests run beside each other: one builds, the others wait. Go leaves a program as it is that is what its source says.
+    let lock = File::create(program.with_extension("lock")).unwrap();
+    lock.lock().unwrap();
     let mut go = Command::new("go");
     go.current_dir(source).env("GOTOOLCHAIN", toolchain).env("GOFLAGS", "-buildvcs=false").env("CGO_ENABLED", "0");
     let built = go.arg("build").arg("-o").arg(&program).arg(".").output().expect("go: run `make setup`");

@@ -37,7 +37,9 @@ fn samples_of_an_agent_that_ended_are_sent_by_the_next_one() {
     });
     let (taken, told) = (before, stats(&page));
     assert_eq!((told["exported"].as_i64(), told["pending"].as_i64()), (Some(0), Some(taken)), "{told}");
-    assert_eq!(run.end(), Some(0));
+    run.signal("-TERM");
+    assert_eq!(run.address_after(" kept for the next start, to "), "otlp-grpc");
+    assert_eq!(run.ended(), Some(0));
 
     let received = Received::at(&address);
     // Which samples nothing itself.

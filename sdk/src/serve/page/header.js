@@ -101,7 +101,7 @@ function ledger(stats) {
     groups[name.replaceAll('_', ' ')] = Object.entries(stats[name]).map(([key, value]) => [key.replaceAll('_', ' '), String(value)]);
   }
   return [
-    el('p', { text: `Stacks since the start: ${count(taken)} taken = ${count(exported)} exported + ${
+    el('p', { text: `Stacks since the start${stats.processes ? ', of all processes' : ''}: ${count(taken)} taken = ${count(exported)} exported + ${
       count(pending)} pending + ${count(sum(lost))} lost.` }),
     ...Object.entries(groups).flatMap(list),
   ];
@@ -149,6 +149,9 @@ export function whyEmpty({ answer, timed }, state) {
   if (!stats.engine.name && refused) return ['No engine could be started', refused];
   if (!stats.sampling) return ['Sampling is off', 'Resume the profiler; PROFILER_ENABLED must not be 0.'];
   if (filtered && stacks) return ['No sample has these tags', `${plural(stacks, 'stack')} in this window have others.`];
+  if (stats.processes?.profiled === 0) {
+    return ['No process is profiled', `Of ${plural(stats.processes.known, 'process', 'es')} all are left out by settings, or cannot be; profiler-sidecar doctor says why.`];
+  }
   if (!stats.taken) {
     return ['No samples yet', `One is taken every ${1000 / stats.rate_hz} ms of CPU time; the service has used less.`];
   }
