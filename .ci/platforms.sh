@@ -13,13 +13,19 @@ platform_cargo() {
 sampler=(cpu:: unwind:: context:: own_functions_have libraries_and_the_vdso unresolved_addresses turned_off_addresses
     work_is_found a_stack_goes --skip rules_belong_to --skip large_sets_are_bounded --skip any_order_gives --skip a_change_beyond)
 
-# In an emulated machine with a kernel of its own: .ci/machine. With all that changes a thread's context, for what is seen behind each instruction.
+# In an emulated machine with a kernel of its own: .ci/machine. With all that changes a thread's context, for what is seen behind each instruction. The program `capture`
+# names what it samples by its symbols alone: its own debug information would take it minutes to read there.
 on_aarch64() {
+    local status=0
+    tests_on_aarch64 --lib -- "${sampler[@]}" || status=1
+    tests_on_aarch64 --config profile.dev.debug=false --test capture || status=1
+    return "$status"
+}
+tests_on_aarch64() {
     CC_aarch64_unknown_linux_gnu=aarch64-linux-gnu-gcc \
         CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
         CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="$root/.ci/machine aarch64" \
-        platform_cargo test --locked --no-fail-fast --package profiler-sdk --features tracing-layer --target aarch64-unknown-linux-gnu \
-        --lib --test capture -- "${sampler[@]}"
+        platform_cargo test --locked --no-fail-fast --package profiler-sdk --features tracing-layer --target aarch64-unknown-linux-gnu "$@"
 }
 
 # The sidecar's eBPF programs on older kernels, with the tests' own C and Go programs, which are compiled here, before: a test or two of each kind on the
@@ -73,13 +79,13 @@ ebpf_anew() {
     PROFILER_SIDECAR_EBPF_OBJECT=$work/objects/$(uname -m).o kernel_tests "${tests[@]}"
 }
 
-# As static programs. The standard library is built with them; `__fprintf_chk` is glibc's, in messages of the unwinder. To optimize takes longer here than it saves.
+# As static programs. The standard library is built with them; `__fprintf_chk` is glibc's, in messages of the unwinder.
 on_musl() {
     RUSTC_BOOTSTRAP=1 CC_x86_64_unknown_linux_musl=musl-gcc \
         CARGO_TARGET_X86_64_UNKNOWN_LINUX_MUSL_LINKER=musl-gcc \
         CARGO_TARGET_X86_64_UNKNOWN_LINUX_MUSL_RUSTFLAGS="-C link-self-contained=no -C relocation-model=static \
             -C link-arg=-Wl,--defsym=__fprintf_chk=abort -L native=$cache/musl" \
-        platform_cargo --config profile.dev.package.profiler-sdk.opt-level=0 -Zbuild-std=std,panic_unwind,test test --locked --no-fail-fast --package profiler-sdk \
+        platform_cargo -Zbuild-std=std,panic_unwind,test test --locked --no-fail-fast --package profiler-sdk \
         --target x86_64-unknown-linux-musl --lib --test capture -- "${sampler[@]}"
 }
 

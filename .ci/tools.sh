@@ -270,8 +270,9 @@ need_ebpf() {
         return 1
     }
     [ "$(bpf-linker --version 2>/dev/null)" = "bpf-linker $bpf_linker_version" ] && return 0
-    say "Building bpf-linker $bpf_linker_version, once (two or three minutes)."
-    LLVM_PREFIX=/usr/lib/llvm-22 cargo install --quiet --locked --root "$cache" --target-dir "$cache/build-ebpf" "bpf-linker@$bpf_linker_version" >&2 &&
+    say "Building bpf-linker $bpf_linker_version, once (a minute or two)."
+    # Not optimized: the work is LLVM's.
+    LLVM_PREFIX=/usr/lib/llvm-22 CARGO_PROFILE_DEV_DEBUG=0 cargo install --quiet --debug --locked --root "$cache" --target-dir "$cache/build-ebpf" "bpf-linker@$bpf_linker_version" >&2 &&
         rm -rf "$cache/build-ebpf" && return 0
     say "missing: bpf-linker: run: LLVM_PREFIX=/usr/lib/llvm-22 cargo install --locked bpf-linker@$bpf_linker_version"
     return 1
