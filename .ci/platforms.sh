@@ -2,12 +2,13 @@
 # what they need. All of it is built by Debian's Rust into a target directory of its own.
 #
 # Tests there take what depends on the platform: the sampler's own, and the program `capture` (sdk/tests/capture.rs), which
-# goes the whole way of a sample. Dependencies have no debug information, for where it is emulated most of the time would be spent on reading it.
+# goes the whole way of a sample. Dependencies have no debug information, for where it is emulated most of the time would be spent on reading it. To optimize the SDK takes
+# longer than it saves.
 
 platforms_target=${CARGO_TARGET_DIR:-$root/target}/platforms
 platform_cargo() {
     CARGO_TARGET_DIR=$platforms_target RUSTC=/usr/bin/rustc \
-        cargo --config 'profile.dev.package."*".debug=false' "$@"
+        cargo --config 'profile.dev.package."*".debug=false' --config profile.dev.package.profiler-sdk.opt-level=0 "$@"
 }
 # What depends on the platform, but for what needs compilers there, and what takes long.
 sampler=(cpu:: unwind:: context:: own_functions_have libraries_and_the_vdso unresolved_addresses turned_off_addresses
