@@ -149,7 +149,7 @@ export function whyEmpty({ answer, timed }, state) {
   if (!stats.engine.name && refused) return ['No engine could be started', refused];
   if (!stats.sampling) return ['Sampling is off', 'Resume the profiler; PROFILER_ENABLED must not be 0.'];
   if (filtered && stacks) return ['No sample has these tags', `${plural(stacks, 'stack')} in this window have others.`];
-  if (stats.processes?.profiled === 0) {
+  if (stats.processes?.known && !stats.processes.profiled) {
     return ['No process is profiled', `Of ${plural(stats.processes.known, 'process', 'es')} all are left out by settings, or cannot be; profiler-sidecar doctor says why.`];
   }
   if (!stats.taken) {
