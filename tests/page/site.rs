@@ -132,6 +132,11 @@ impl Site {
         targets.push(target);
     }
 
+    /// A process is not profiled any more.
+    pub(crate) fn forgets(&self, service: &str, pid: u32) {
+        self.shop.targets.lock().unwrap().retain(|known| (&*known.service, known.pid) != (service, pid));
+    }
+
     /// The goroutines of the process `pid` of `service`, as they were so many seconds ago.
     pub(crate) fn add_goroutines(&self, service: &str, pid: u32, ago: u64, rows: &[Row]) {
         let rows =

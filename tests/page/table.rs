@@ -1,5 +1,6 @@
 //! The table: the graph's figures as text, sorted, walked, and told to a screen reader.
 
+use profiler_tests::browser::Browser;
 use serde_json::json;
 
 use crate::reader::Reader;
@@ -25,6 +26,24 @@ fn a_row_has_all_figures() {
     let few = reader.ask("document.querySelector('tr.few td').textContent");
     assert_eq!(few, "tokio::runtime::park");
     reader.leave();
+}
+
+/// Check that beside the graph names have room on a small screen: what gives way is the count of samples, then the standard errors, which are told on pointing.
+#[test]
+fn names_have_room_beside_the_graph() {
+    let site = Site::with(SHOP);
+    for (width, shown) in [(1920, [true, true]), (1366, [true, false]), (1280, [false, false])] {
+        let mut reader = Reader::with(Browser::start(width, 768).unwrap(), site.address, "");
+        let row = "document.querySelector('tbody tr[aria-rowindex]')";
+        let is_seen =
+            |what: &str| format!("document.querySelector('tbody tr[aria-rowindex] {what}').checkVisibility()");
+        let seen = ["small", "td:nth-child(6)"].map(|what| reader.ask(&is_seen(what)));
+        assert_eq!(seen, shown.map(|shown| json!(shown)), "{width}");
+        let name = reader.ask(&format!("{row}.cells[0].clientWidth")).as_f64().unwrap();
+        assert!(name >= 180.0, "{name} pixels of {width}");
+        assert_eq!(reader.ask(&format!("{row}.cells[2].title")), "40.0 % ± 1.5");
+        reader.leave();
+    }
 }
 
 /// Check that each column sorts, that a second click turns the order, and that it is said and kept.

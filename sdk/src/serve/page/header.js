@@ -149,8 +149,8 @@ export function whyEmpty({ answer, timed }, state) {
   if (!stats.engine.name && refused) return ['No engine could be started', refused];
   if (!stats.sampling) return ['Sampling is off', 'Resume the profiler; PROFILER_ENABLED must not be 0.'];
   if (filtered && stacks) return ['No sample has these tags', `${plural(stacks, 'stack')} in this window have others.`];
-  if (stats.processes?.known && !stats.processes.profiled) {
-    return ['No process is profiled', `Of ${plural(stats.processes.known, 'process', 'es')} all are left out by settings, or cannot be; profiler-sidecar doctor says why.`];
+  if (stats.processes?.known && !answer.targets.length) {
+    return ['No process is profiled', `Of ${plural(stats.processes.known, 'process', 'es')} none is: see profiler-sidecar doctor.`];
   }
   if (!stats.taken) {
     return ['No samples yet', `One is taken every ${1000 / stats.rate_hz} ms of CPU time; the service has used less.`];

@@ -10,7 +10,7 @@ const ROW = 26;
 const LETTER = 7.5;     // about the width of one, for names
 
 /** Title and sort key; a share goes with the value before it. */
-const COLUMNS = [['Function', 'name'], ['Self', 'self'], ['% ±'], ['Total', 'total'], ['% ±'], ['Samples', 'samples']];
+const COLUMNS = [['Function', 'name'], ['Self', 'self'], ['%'], ['Total', 'total'], ['%'], ['Samples', 'samples']];
 
 export class FunctionTable {
   /** `on`: `point(row)`, `choose(row)`, `zoom(row)`, `menu(row, at)`, `sort(key)`. */
@@ -18,7 +18,7 @@ export class FunctionTable {
     const grid = scroller.querySelector('table');
     Object.assign(this, { scroller, grid, on, body: grid.tBodies[0], rows: [], chosen: -1 });
     const head = ([text, key]) => el('th', { scope: 'col' }, key ? button(key, { text, onclick: () => on.sort(key) })
-      : el('span', { text, title: 'share of all samples and its standard error' }));
+      : el('span', { title: 'share and standard error' }, text, el('small', { text: ' ±' })));
     grid.tHead.append(el('tr', { 'aria-rowindex': 1 }, ...COLUMNS.map(head)));
     const listen = (type, run) => this.body.addEventListener(type, (event) => {
       const row = event.target.closest('tr')?.function;
@@ -90,6 +90,7 @@ export class FunctionTable {
   share(value) {
     const p = this.profile.share(value);
     const cell = el('td', { class: 'share' }, percent(p), el('small', { text: ` ± ${error(p, this.profile.evidence)}` }));
+    cell.title = cell.textContent;
     cell.style.setProperty('--share', `${100 * p}%`);
     return cell;
   }
