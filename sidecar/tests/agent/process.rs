@@ -1,10 +1,11 @@
 //! Processes under test: agents, Go programs. All end with the test.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use crate::DEADLINE;
 
@@ -139,22 +140,27 @@ pub(crate) fn go_example(name: &str, arguments: &[&str]) -> Running {
 
 /// The program, built once; as it is, where it was before.
 pub(crate) fn build(source: &Path, toolchain: &str) -> PathBuf {
+    static BUILT: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
     let name = source.file_name().unwrap();
-    let known = built_before().map(|folder| folder.join(name));
-    if let Some(known) = known.as_ref().filter(|known| known.exists()) {
-        return known.clone();
-    }
-    let program = known.unwrap_or_else(|| {
+    let before = built_before().map(|folder| folder.join(name));
+    let is_before = before.is_some();
+    let program = before.unwrap_or_else(|| {
         Path::new(env!("CARGO_TARGET_TMPDIR")).join("agent").join(format!("by-{toolchain}")).join(name)
     });
     std::fs::create_dir_all(program.parent().unwrap()).unwrap();
-    // Tests run beside each other: one builds, the others wait. Go leaves a program as it is that is what its source says.
+    // Tests run beside each other: one builds, the others wait. Go is not asked again, for it gives a program that is as it should be a new time, by which agents
+    // know it, too.
     let lock = File::create(program.with_extension("lock")).unwrap();
     lock.lock().unwrap();
+    let built = || BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+    if built().contains(&program) || (is_before && program.exists()) {
+        return program;
+    }
     let mut go = Command::new("go");
     go.current_dir(source).env("GOTOOLCHAIN", toolchain).env("GOFLAGS", "-buildvcs=false").env("CGO_ENABLED", "0");
-    let built = go.arg("build").arg("-o").arg(&program).arg(".").output().expect("go: run `make setup`");
-    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let done = go.arg("build").arg("-o").arg(&program).arg(".").output().expect("go: run `make setup`");
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    built().insert(program.clone());
     program
 }
 
