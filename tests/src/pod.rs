@@ -86,10 +86,10 @@ impl Pod {
     }
 }
 
-/// The sidecar as its source is now: cargo builds what is older. All packages, and an example, which asks for what tests ask for: so it stands on what the tests
-/// of the workspace stand on, which is there.
+/// The sidecar as its source is now: cargo builds what is older. All packages, and an example (`as_tests.rs`): so it stands on what the tests of the workspace
+/// stand on, which is there.
 fn sidecar() -> Result<PathBuf> {
-    let built = build(&workspace(), &["--workspace", "--bin=profiler-sidecar", "--example=start"])?;
+    let built = build(&workspace(), &["--workspace", "--bin=profiler-sidecar", "--example=as_tests"])?;
     built.into_iter().find(|path| path.ends_with("profiler-sidecar")).ok_or_else(|| "cargo built no sidecar".into())
 }
 

@@ -26,8 +26,8 @@ fn program() -> PathBuf {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut build = Command::new(cargo);
-    // All packages, and an example, which asks for what tests ask for: so it stands on what the tests of the workspace stand on, which is there.
-    build.args(["build", "--locked", "--workspace", "--bin=scenario", "--example=start"]);
+    // All packages, and an example (`tests/as_tests.rs`): so it stands on what the tests of the workspace stand on, which is there.
+    build.args(["build", "--locked", "--workspace", "--bin=scenario", "--example=as_tests"]);
     build.arg("--message-format=json");
     // What cargo tells a test of its own package: build scripts that look at it would run again.
     let of_package = |name: &str| ["CARGO_MANIFEST_", "CARGO_PKG_", "OUT_DIR"].iter().any(|own| name.starts_with(own));
