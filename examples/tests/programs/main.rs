@@ -125,6 +125,8 @@ fn the_demo_shows_the_inventory_in_go() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_demo"));
     // An agent that is not optimized uses more than its own bounds allow.
     command.env("DEMO_SECONDS", "3").env("DEMO_INVENTORY", inventory).env("PROFILER_CPU_PERCENT", "1000");
+    // So often that some traces are sampled on both sides in so short a time.
+    command.env("PROFILER_RATE_HZ", "997");
     let mut demo = Program::of(&mut command);
     let output: Vec<String> = std::iter::from_fn(|| demo.next_line()).collect();
     let outside = output.iter().position(|line| line == "The inventory, from outside:");
@@ -133,6 +135,7 @@ fn the_demo_shows_the_inventory_in_go() {
     // On a busy machine there are few samples, which may all be in what its own functions call.
     let go = ["main.", "encoding/json.", "net/http."];
     assert!(outside.iter().any(|line| go.iter().any(|package| line.contains(package))), "{outside:#?}");
+    assert!(outside.iter().any(|line| line.starts_with("One trace through both: http://127.0.0.1:")), "{outside:#?}");
     assert!(demo.child.wait().unwrap().success());
 }
 

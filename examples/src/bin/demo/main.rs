@@ -2,11 +2,12 @@
 //!
 //! In: the `shop` and the `profiler-sidecar` beside this program; `DEMO_INVENTORY`, the inventory in Go, else the shop's own stands in for it;
 //! `DEMO_SIDECAR=off`, for none; `DEMO_SECONDS`, to end by itself. Out, on standard output: what is going on, the address of the page, after ten seconds
-//! the hottest functions by endpoint, and the same over the whole run when it ends. Ctrl-C and SIGTERM end it; nobody outlives
+//! the hottest functions by endpoint and the address of a trace that both processes were sampled in, and the same over the whole run when it ends. Ctrl-C and SIGTERM end it; nobody outlives
 //! it, for they end with the pipes between them.
 
 mod service;
 mod table;
+mod trace;
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -156,6 +157,11 @@ impl Pod {
         if self.both {
             let of_the_inventory = table(self.page(), self.inventory.pid(), &OF_THE_INVENTORY).await?;
             write!(tables, "\nThe inventory, from outside:\n\n{of_the_inventory}")?;
+            if let (Some(inventory), Some(shop)) = (self.inventory.pid(), self.shop.pid())
+                && let Ok(Some(link)) = trace::link(self.page(), inventory, shop).await
+            {
+                write!(tables, "\nOne trace through both: {link}\n")?;
+            }
         }
         Ok(tables)
     }
