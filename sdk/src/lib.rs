@@ -67,7 +67,7 @@
 //! # Settings
 //!
 //! Code wins over `PROFILER_*`, that over `OTEL_EXPORTER_OTLP_PROFILES_*`, that over other `OTEL_*`, each setting by itself. What
-//! code and environment both set is named in the log at the start. Methods and variables of all destinations: `docs/settings.md`.
+//! code and environment both set is named in the log at the start, and so is a `PROFILER_*` that is no setting. Methods and variables of all destinations: `docs/settings.md`.
 //!
 //! | variable | code | default |
 //! |---|---|---|

@@ -29,6 +29,7 @@ pub mod inspect;
 mod named_file;
 pub mod naming;
 pub mod pipeline;
+mod plain;
 pub mod privilege;
 pub mod pull;
 pub mod receive;

@@ -1,4 +1,4 @@
-//! Parts of what is printed: amounts, tables by function. What programs name themselves is shown without control characters.
+//! Parts of what is printed: amounts, tables by function.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,21 +6,12 @@ use profiler_proto::model::{Dictionary, Location, Profile};
 use profiler_proto::{ProfileSet, Sample};
 
 use crate::capture::Source;
+use crate::plain::plain;
 
 /// "process 7 (/usr/bin/shop, go1.26.8): ".
 pub(crate) fn head(source: &Source) -> String {
     let (pid, path) = (source.process().pid(), source.code().path.to_string_lossy());
     format!("process {pid} ({}, {})", plain(&path), plain(&source.loaded().program().version().text))
-}
-
-/// A text without what a terminal would obey.
-pub(crate) fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
-}
-
-/// The same, of a text of several lines.
-pub(crate) fn plain_lines(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() && !['\n', '\t'].contains(&c) { '\u{fffd}' } else { c }).collect()
 }
 
 /// Bytes as a person reads them.

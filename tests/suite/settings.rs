@@ -88,8 +88,8 @@ fn headers_are_refused_without_their_values() {
     assert!(message.contains("OTEL_EXPORTER_OTLP_HEADERS") && !message.contains("s3cret"), "{message}");
 }
 
-/// Check that code wins over the environment, setting by setting, and that what both set is named in the log, once and without
-/// values.
+/// Check that code wins over the environment, setting by setting, and that what both set, and what is no setting, is named in the log, once and
+/// without values.
 #[test]
 fn what_code_and_environment_both_set_is_said() {
     let receiver = Receiver::start().unwrap();
@@ -99,6 +99,7 @@ fn what_code_and_environment_both_set_is_said() {
         ("OTEL_EXPORTER_OTLP_HEADERS", "authorization=s3cret"),
         ("PROFILER_RATE_HZ", "50"),
         ("PROFILER_QUEUE_BYTES", "4000000"),
+        ("PROFILER_RATE", "30"),
     ];
     let options = ["service=a", "rate=20", &format!("grpc={}", receiver.endpoint()), "token=s3cret"];
     let outcome = outcome(&options, &variables.map(|(name, value)| (name, OsStr::new(value))));
@@ -110,6 +111,7 @@ fn what_code_and_environment_both_set_is_said() {
         "Config::export over OTEL_EXPORTER_OTLP_ENDPOINT",
         "Otlp::header(authorization) over OTEL_EXPORTER_OTLP_HEADERS",
         "Config::rate_hz over PROFILER_RATE_HZ",
+        "a setting has no effect: PROFILER_RATE: none has this name",
     ] {
         assert_eq!(log.matches(both).count(), 1, "{log} does not say {both:?} once");
     }

@@ -7,6 +7,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::export::unknown_variables;
+
 /// The builders, in the order of the table.
 const BUILDERS: [(&str, &str); 5] = [
     ("Config", "config.rs"),
@@ -184,6 +186,13 @@ fn files_below(folders: &[PathBuf]) -> Vec<PathBuf> {
         }
     }
     files
+}
+
+/// Check that whatever is read is known as a setting.
+#[test]
+fn settings_are_known_as_such() {
+    let unknown = unknown_variables(read_variables().into_iter().map(Into::into));
+    assert!(unknown.is_empty(), "crate::variables::SETTINGS has not {unknown:?}");
 }
 
 /// Check that the page is what the source says.

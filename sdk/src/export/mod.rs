@@ -67,3 +67,5 @@ pub use protocol::Compression;
 pub use pyroscope::Pyroscope;
 pub use retry::Retry;
 pub use spooling::SpoolSettings;
+
+pub use crate::variables::unknown_variables;

@@ -24,6 +24,7 @@ use self::elsewhere::Running;
 use self::running::Running;
 use crate::config::{self, Config};
 use crate::error::Error;
+use crate::export::unknown_variables;
 use crate::stats::Stats;
 
 /// How long dropping the guard may take.
@@ -65,6 +66,9 @@ pub fn start(config: impl Into<Config>) -> Result<Profiler, Error> {
         return Ok(Profiler { running: None });
     }
     let settings = config.into().resolve(&lookup)?;
+    for name in unknown_variables(std::env::vars_os().map(|(name, _)| name)) {
+        tracing::warn!("a setting has no effect: {name}: none has this name");
+    }
     Ok(Profiler { running: Some(Running::start(settings)?) })
 }
 

@@ -19,18 +19,22 @@ PROFILER_LOG (or RUST_LOG) sets what is logged to standard error: error, warn, i
 
 const VARIABLES: &str = "\
 Settings, highest first: these flags, variables, the file.
-  PROFILER_CONFIG, PROFILER_RATE_HZ, PROFILER_INTERVAL, PROFILER_PID, PROFILER_INCLUDE, PROFILER_EXCLUDE (between
-  commas), PROFILER_SERVE, PROFILER_RECEIVE, PROFILER_PROFILE_SDK, PROFILER_KERNEL (kernel frames: 1),
-  PROFILER_CPU_PERCENT (of one processor, for itself: 5), PROFILER_MEMORY (for itself: 160MiB), PROFILER_QUEUE_BYTES,
-  PROFILER_RUNTIME_INTERVAL, PROFILER_MAX_BUCKETS, PROFILER_MAX_GOROUTINES, PROFILER_METRICS (figures of Go: 1),
-  PROFILER_PULL (between commas), PROFILER_PULL_TOKEN (sent as Bearer to all that are named),
-  PROFILER_SPOOL_DIR (a folder for what waits to be sent), PROFILER_SPOOL_BYTES (268435456)
-Page: PROFILER_SERVE_TOKEN (who asks must know it), PROFILER_SERVE_CERTIFICATE and PROFILER_SERVE_KEY (PEM files: TLS)
-Destinations: OTEL_EXPORTER_OTLP_[PROFILES_]ENDPOINT, PROTOCOL, HEADERS, TIMEOUT, COMPRESSION, CERTIFICATE, …;
-  PYROSCOPE_SERVER_ADDRESS; PROFILER_FILES_DIR; else [[export]] of the file. None: profiles are kept for the page.
+
+Variables: PROFILER_CONFIG, PROFILER_RATE_HZ, PROFILER_INTERVAL, PROFILER_PID, PROFILER_INCLUDE, PROFILER_EXCLUDE (between \
+commas), PROFILER_SERVE, PROFILER_RECEIVE, PROFILER_PROFILE_SDK, PROFILER_KERNEL (kernel frames: 1), \
+PROFILER_CPU_PERCENT (of one processor, for itself: 5), PROFILER_MEMORY (for itself: 160MiB), PROFILER_QUEUE_BYTES, \
+PROFILER_RUNTIME_INTERVAL, PROFILER_MAX_BUCKETS, PROFILER_MAX_GOROUTINES, PROFILER_METRICS (figures of Go: 1), \
+PROFILER_PULL (between commas), PROFILER_PULL_TOKEN (sent as Bearer to all that are named), \
+PROFILER_SPOOL_DIR (a folder for what waits to be sent), PROFILER_SPOOL_BYTES (268435456).
+
+Page: PROFILER_SERVE_TOKEN (who asks must know it), PROFILER_SERVE_CERTIFICATE and PROFILER_SERVE_KEY (PEM files: TLS).
+
+Destinations: OTEL_EXPORTER_OTLP_[PROFILES_]ENDPOINT, PROTOCOL, HEADERS, TIMEOUT, COMPRESSION, CERTIFICATE, …; \
+PYROSCOPE_SERVER_ADDRESS; PROFILER_FILES_DIR; else [[export]] of the file. None: profiles are kept for the page.
+
 Resource: OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES of each profiled process.
 
-Exit codes: 0 ended by SIGTERM, SIGINT, SIGQUIT, SIGHUP or the end of standard input (--until-eof); 1 it could not run;
+Exit codes: 0 ended by SIGTERM, SIGINT, SIGQUIT, SIGHUP or the end of standard input (--until-eof); 1 it could not run; \
 2 the settings are not valid.";
 
 const RECORD_EXAMPLES: &str = "\
@@ -217,6 +221,17 @@ mod tests {
     #[test]
     fn the_command_line_is_sound() {
         Arguments::command().debug_assert();
+    }
+
+    /// Check that each variable that the help names is known as a setting.
+    #[test]
+    fn variables_of_the_help_are_settings() {
+        let is_of_name = |c: char| c.is_ascii_uppercase() || c == '_';
+        let help = [VARIABLES, EXIT_CODES].concat();
+        let named: Vec<&str> = help.split(|c| !is_of_name(c)).filter(|word| word.starts_with("PROFILER_")).collect();
+        assert!(named.len() > 20, "{named:?}");
+        let unknown = profiler::export::unknown_variables(named.into_iter().map(OsString::from));
+        assert!(unknown.is_empty(), "profiler::variables has not {unknown:?}");
     }
 
     /// Check that flags that may stand several times do.

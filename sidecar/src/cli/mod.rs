@@ -15,8 +15,8 @@ use self::arguments::{Arguments, Command, RunArguments};
 use crate::config::{CommandLine, Config};
 use crate::error::Error;
 use crate::inspect::Said;
+use crate::plain::plain_lines;
 use crate::target::numbers;
-use crate::text::plain_lines;
 use crate::{inspect, record};
 
 /// What was asked for could not be done.
@@ -70,13 +70,11 @@ fn log() {
 fn run(arguments: RunArguments) -> ExitCode {
     let (check_only, until_eof) = (arguments.check_config, arguments.until_eof);
     let config = match Config::new(arguments.into(), &|name| std::env::var_os(name)).and_then(Config::at_hand) {
-        Ok(config) => config,
+        Ok(config) => config.among(std::env::vars_os().map(|(name, _)| name)),
         Err(error) => return complain(&error, MISUSE),
     };
     if check_only {
-        return config
-            .check_folders()
-            .map_or_else(|error| complain(&error, MISUSE), |()| say(&plain_lines(&config.to_string())));
+        return config.check_folders().map_or_else(|error| complain(&error, MISUSE), |()| say(&config.to_string()));
     }
     looking(|| ended(crate::run::main(config, until_eof)))
 }

@@ -4,7 +4,7 @@
 //!
 //! ```toml
 //! rate_hz = 99
-//! interval = "10s"
+//! interval = "10s"            # or a number of seconds
 //! serve = "127.0.0.1:6070"    # "off": nothing is served
 //! receive = "127.0.0.1:4317"
 //! profile_sdk = false
@@ -24,7 +24,7 @@
 //!
 //! [budget]
 //! cpu_percent = 5
-//! memory = "160MiB"
+//! memory = "160MiB"           # or a number of bytes
 //!
 //! [[pull]]
 //! url = "http://127.0.0.1:6060" # "discover": what Go programs listen at; docs/sidecar.md has the rest
@@ -38,9 +38,11 @@
 //! headers = { "x-tenant" = "a" }
 //! ```
 
+use std::fmt;
 use std::path::Path;
 
-use serde::Deserialize;
+use serde::de::Visitor;
+use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 
 use super::export::Export;
@@ -53,13 +55,13 @@ use crate::error::Error;
 #[serde(deny_unknown_fields, default)]
 struct File {
     rate_hz: Option<Spanned<u32>>,
-    interval: Option<Spanned<String>>,
+    interval: Option<Spanned<Amount>>,
     serve: Option<Spanned<String>>,
     receive: Option<Spanned<String>>,
     profile_sdk: Option<Spanned<bool>>,
     kernel: Option<Spanned<bool>>,
     queue_bytes: Option<Spanned<usize>>,
-    runtime_interval: Option<Spanned<String>>,
+    runtime_interval: Option<Spanned<Amount>>,
     max_buckets: Option<Spanned<usize>>,
     max_goroutines: Option<Spanned<usize>>,
     metrics: Option<Spanned<bool>>,
@@ -83,7 +85,39 @@ struct Targets {
 #[serde(deny_unknown_fields, default)]
 struct Budget {
     cpu_percent: Option<Spanned<f64>>,
-    memory: Option<Spanned<String>>,
+    memory: Option<Spanned<Amount>>,
+}
+
+/// A text such as `10s`, or a number without a unit, as it may stand in such a text.
+#[derive(Debug)]
+struct Amount(String);
+
+impl<'de> Deserialize<'de> for Amount {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(AmountVisitor)
+    }
+}
+
+struct AmountVisitor;
+
+impl Visitor<'_> for AmountVisitor {
+    type Value = Amount;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a text with a unit, such as \"10s\" or \"160MiB\", or a number")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Amount, E> {
+        Ok(Amount(text.to_owned()))
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<Amount, E> {
+        Ok(Amount(number.to_string()))
+    }
+
+    fn visit_f64<E>(self, number: f64) -> Result<Amount, E> {
+        Ok(Amount(number.to_string()))
+    }
 }
 
 /// Reads the file at `path`.
@@ -107,13 +141,13 @@ pub(super) fn read(path: &Path) -> Result<(Layer, Vec<Said<Export>>), Error> {
     let exports = exports.collect();
     let layer = Layer {
         rate_hz: source.said("rate_hz", file.rate_hz),
-        interval: source.said("interval", file.interval),
+        interval: source.amount("interval", file.interval),
         serve: source.said("serve", file.serve),
         receive: source.said("receive", file.receive),
         profile_sdk: source.said("profile_sdk", file.profile_sdk),
         kernel: source.said("kernel", file.kernel),
         queue_bytes: source.said("queue_bytes", file.queue_bytes),
-        runtime_interval: source.said("runtime_interval", file.runtime_interval),
+        runtime_interval: source.amount("runtime_interval", file.runtime_interval),
         max_buckets: source.said("max_buckets", file.max_buckets),
         max_goroutines: source.said("max_goroutines", file.max_goroutines),
         metrics: source.said("metrics", file.metrics),
@@ -124,7 +158,7 @@ pub(super) fn read(path: &Path) -> Result<(Layer, Vec<Said<Export>>), Error> {
         include: source.each("include", file.targets.include),
         exclude: source.each("exclude", file.targets.exclude),
         cpu_percent: source.said("cpu_percent", file.budget.cpu_percent),
-        memory: source.said("memory", file.budget.memory),
+        memory: source.amount("memory", file.budget.memory),
     };
     Ok((layer, exports))
 }
@@ -166,6 +200,10 @@ impl Source<'_> {
 
     fn said<T>(&self, key: &str, value: Option<Spanned<T>>) -> Option<Said<T>> {
         value.map(|value| Said::new(format!("{}: {key}", self.place(value.span().start)), value.into_inner()))
+    }
+
+    fn amount(&self, key: &str, value: Option<Spanned<Amount>>) -> Option<Said<String>> {
+        self.said(key, value).map(|said| Said::new(said.origin, said.value.0))
     }
 
     fn each<T>(&self, key: &str, values: Vec<Spanned<T>>) -> Vec<Said<T>> {

@@ -15,13 +15,14 @@ mod pattern;
 mod pull;
 mod units;
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use profiler::export::{Limits, MetricsTarget, SpoolSettings, Target, check_interval, resolve};
+use profiler::export::{Limits, MetricsTarget, SpoolSettings, Target, check_interval, resolve, unknown_variables};
 use profiler::serve::Security;
 
 use self::export::Export;
@@ -33,6 +34,7 @@ pub use self::units::{parse_bytes, parse_duration};
 use crate::capture::Bounds;
 use crate::error::Error;
 use crate::named_file;
+use crate::plain::plain;
 use crate::pull::Endpoint;
 
 /// Samples a second and processor where nobody says another rate.
@@ -91,6 +93,8 @@ pub struct Config {
     pub destinations: Vec<Target>,
     /// Where figures of Go's runtimes are sent, as metrics.
     pub metrics: Vec<MetricsTarget>,
+    /// Variables that have our prefix and are no settings.
+    unknown: BTreeSet<String>,
 }
 
 impl Config {
@@ -139,27 +143,34 @@ impl Config {
         self.folders.iter().try_for_each(Folder::check)
     }
 
-    /// Settings that have no effect beside the others, and why.
+    /// The same in an environment with variables of these `names`, of which some may be no settings.
+    #[must_use]
+    pub fn among(self, names: impl IntoIterator<Item = OsString>) -> Self {
+        Self { unknown: unknown_variables(names), ..self }
+    }
+
+    /// Settings that have no effect, and why.
     #[must_use]
     pub fn idle(&self) -> Vec<(&str, &'static str)> {
         let of_nobody = self.security.settings().into_iter().flatten().filter(|_| self.serve.is_none());
         let of_nothing = self.spool_bound.iter().map(|said| (&**said, "there is no folder for a spool"));
-        of_nobody.map(|setting| (setting, "nothing is served")).chain(of_nothing).collect()
+        let unknown = self.unknown.iter().map(|name| (&**name, "none has this name"));
+        of_nobody.map(|setting| (setting, "nothing is served")).chain(of_nothing).chain(unknown).collect()
     }
 }
 
 impl fmt::Display for Config {
-    /// For `--check-config`: without secrets, which stand in headers alone.
+    /// For `--check-config`: without secrets, which stand in headers alone, and each setting in its line, whatever names have in them.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let off = || "off".to_owned();
         writeln!(f, "rate: {} Hz, profiles of {:?}, kernel frames: {}", self.rate_hz, self.interval, self.kernel)?;
-        writeln!(f, "processes: {}", self.filter)?;
+        writeln!(f, "processes: {}", plain(&self.filter.to_string()))?;
         writeln!(f, "those that profile themselves by the SDK: {}", if self.profile_sdk { "also" } else { "not" })?;
         writeln!(f, "served at: {}", self.serve.clone().unwrap_or_else(off))?;
         let [token, certificate] = self.security.settings().map(|setting| setting.unwrap_or("off"));
-        writeln!(f, "token for the page: {token}, TLS: {certificate}")?;
+        writeln!(f, "token for the page: {token}, TLS: {}", plain(certificate))?;
         for (setting, why) in self.idle() {
-            writeln!(f, "without effect: {setting}, for {why}")?;
+            writeln!(f, "without effect: {}, for {why}", plain(setting))?;
         }
         let runtimes = self.runtime_interval.map_or_else(off, |interval| format!("each {interval:?}"));
         let Bounds { buckets, goroutines } = self.runtime_bounds;
@@ -167,23 +178,23 @@ impl fmt::Display for Config {
         let found = (!self.pull_found.is_empty()).then(|| "what is found".to_owned());
         let pulled: Vec<String> = self.pulls.iter().map(Endpoint::name).chain(found).collect();
         if !pulled.is_empty() {
-            writeln!(f, "pulled where it cannot be read from outside: {}", pulled.join(", "))?;
+            writeln!(f, "pulled where it cannot be read from outside: {}", plain(&pulled.join(", ")))?;
         }
         writeln!(f, "received at: {}", self.receive.map_or_else(off, |address| address.to_string()))?;
         writeln!(f, "own bounds: {} % of a processor, {} MiB", self.cpu_percent, self.memory >> 20)?;
         let spool = self.spool.as_ref();
         let spool = spool.map(|spool| format!("{}, {} MiB", spool.folder.display(), spool.bytes >> 20));
-        writeln!(f, "kept on disk until sent: {}", spool.unwrap_or_else(off))?;
+        writeln!(f, "kept on disk until sent: {}", plain(&spool.unwrap_or_else(off)))?;
         let metrics: Vec<&str> = self.metrics.iter().map(MetricsTarget::name).collect();
         let metrics = if metrics.is_empty() { "nobody".to_owned() } else { metrics.join(", ") };
-        writeln!(f, "figures of Go's runtimes sent to: {metrics}")?;
+        writeln!(f, "figures of Go's runtimes sent to: {}", plain(&metrics))?;
         let waits = self.queue_bytes.unwrap_or(Limits::default().queue_bytes);
         writeln!(f, "waiting for each destination: at most {waits} bytes")?;
         match self.destinations.is_empty() {
             true => write!(f, "sent to: nobody; set OTEL_EXPORTER_OTLP_ENDPOINT"),
             false => {
                 let names: Vec<String> = self.destinations.iter().map(Target::name).collect();
-                write!(f, "sent to: {}", names.join(", "))
+                write!(f, "sent to: {}", plain(&names.join(", ")))
             }
         }
     }
@@ -257,6 +268,7 @@ fn check(layer: Layer, token: Option<&str>, security: Security, destinations: Ve
         pull_found,
         security,
         spool,
+        unknown: BTreeSet::new(),
         folders,
         spool_bound,
         destinations,

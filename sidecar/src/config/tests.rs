@@ -94,8 +94,8 @@ fn errors_of_the_file_name_the_line() {
     assert_eq!(rate, "FILE:2: rate_hz=0: a rate is 1 to 10000 Hz; set a rate such as 99");
     let glob = refusal("[targets]\ninclude = [\n  \"ok\",\n  \"[a\",\n]\n");
     assert!(glob.starts_with("FILE:4: include=\"[a\": a [ has no ]"), "{glob}");
-    let kind = refusal("interval = 10\n");
-    assert!(kind.starts_with("FILE:1: interval: invalid type"), "{kind}");
+    let kind = refusal("interval = true\n");
+    assert!(kind.starts_with("FILE:1: interval: invalid type: boolean, expected a text with a unit"), "{kind}");
     for headers in ["[\"secret\"]", "\"authorization=secret, \\\"expected secret\"", "{ authorization = [\"secret\"] }"]
     {
         let secret = refusal(&format!("[[export]]\nto = \"otlp-http\"\nheaders = {headers}\n"));
@@ -104,8 +104,10 @@ fn errors_of_the_file_name_the_line() {
             "{secret}"
         );
     }
-    let within = refusal("budget = { cpu_percent = 1, memory = 5 }\n");
-    assert!(within.starts_with("FILE:1: memory: invalid type"), "{within}");
+    let within = refusal("budget = { cpu_percent = \"1\", memory = 5 }\n");
+    assert!(within.starts_with("FILE:1: cpu_percent: invalid type"), "{within}");
+    let small = refusal("budget = { cpu_percent = 1, memory = 5 }\n");
+    assert!(small.starts_with("FILE:1: memory=5: memory is 32MiB to 64GiB"), "{small}");
     for (to, key, told) in [
         ("otlp-grpc", "endpoint = \"collector:4317\"", ":2: export: endpoint="),
         ("pyroscope", "endpoint = \"ftp://p\"", ":2: export: endpoint="),
@@ -118,6 +120,33 @@ fn errors_of_the_file_name_the_line() {
     assert!(export.starts_with("FILE:2: export: there is no endpoint"), "{export}");
     let syntax = refusal("rate_hz = \n");
     assert!(syntax.starts_with("FILE:1: "), "{syntax}");
+}
+
+/// Check that a number without a unit is one of seconds, or of bytes, as in variables.
+#[test]
+fn amounts_may_be_numbers() {
+    let file = "interval = 2.5\nruntime_interval = 30\nbudget.memory = 67108864\n";
+    let config = Config::new(with_file(file), &no_variables).unwrap();
+    assert_eq!((config.interval, config.memory), (Duration::from_millis(2500), 64 << 20));
+    assert_eq!(config.runtime_interval, Some(Duration::from_secs(30)));
+}
+
+/// Check that a variable that is no setting is said to have no effect.
+#[test]
+fn variables_that_are_no_settings_are_said_to_have_no_effect() {
+    let names = ["PROFILER_RATE", "PROFILER_RATE_HZ", "PATH"].map(OsString::from);
+    let config = Config::new(CommandLine::default(), &no_variables).unwrap().among(names);
+    assert_eq!(config.idle(), [("PROFILER_RATE", "none has this name")]);
+}
+
+/// Check that a name with lines of its own adds none to what `--check-config` says.
+#[test]
+fn a_name_stands_in_its_line() {
+    let lookup = |name: &str| (name == "PROFILER_FILES_DIR").then(|| "/tmp/a\nsent to: me".into());
+    let command_line = CommandLine { include: vec!["*/b\n\u{1b}c".to_owned()], ..CommandLine::default() };
+    let text = Config::new(command_line, &lookup).unwrap().to_string();
+    assert_eq!(text.lines().filter(|line| line.starts_with("sent to: ")).count(), 1, "{text}");
+    assert!(text.contains("/tmp/a\u{fffd}sent to: me") && text.contains("b\u{fffd}\u{fffd}c"), "{text}");
 }
 
 /// Check that a token is said to have no effect where nothing is served, and only there.

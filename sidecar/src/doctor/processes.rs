@@ -31,7 +31,7 @@ pub(super) struct Works {
 pub struct Row {
     /// Its number.
     pub pid: u32,
-    /// What it runs: `Go go1.26.1`, `SDK`, `native`.
+    /// What it runs: `Go 1.26.1`, `SDK`, `native`; `unknown` where its program cannot be read.
     pub kind: String,
     /// `service.name`.
     pub service: String,
@@ -73,7 +73,10 @@ pub(super) fn row(target: &Target, works: Works) -> Row {
     };
     Row {
         pid: target.process.pid(),
-        kind: target.kind.to_string(),
+        kind: match (&target.kind, &target.exe.program) {
+            (Kind::Native, None) => "unknown".to_owned(),
+            (kind, _) => kind.to_string(),
+        },
         service: target.service.clone(),
         exe: if path.is_empty() { format!("[{}]", target.comm) } else { path },
         container: target.container_id.clone(),

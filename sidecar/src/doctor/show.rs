@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use super::{Check, Report, Row, Verdict};
+use crate::plain::plain;
 
 /// Longest path or name in a column of the table.
 const WIDEST: usize = 48;
@@ -16,9 +17,9 @@ pub(super) fn table(report: &Report) -> String {
     let width = report.checks.iter().map(|check| check.name.len()).max().unwrap_or(0);
     for Check { name, verdict, found, remedy } in &report.checks {
         // Writing to a string does not fail.
-        let _ = writeln!(text, "{:<5}  {name:<width$}  {}", verdict.word(), printable(found));
+        let _ = writeln!(text, "{:<5}  {name:<width$}  {}", verdict.word(), plain(found));
         if !remedy.is_empty() {
-            let _ = writeln!(text, "{:<5}  {:<width$}  -> {}", "", "", printable(remedy));
+            let _ = writeln!(text, "{:<5}  {:<width$}  -> {}", "", "", plain(remedy));
         }
     }
     let rows: Vec<_> = report.processes.iter().map(cells).collect();
@@ -43,7 +44,7 @@ pub(super) fn table(report: &Report) -> String {
 
 fn cells(row: &Row) -> [String; 6] {
     let short = |text: &str| {
-        let text = printable(text);
+        let text = plain(text);
         let length = text.chars().count();
         // The end of a path says more than its beginning.
         if length <= WIDEST {
@@ -54,15 +55,11 @@ fn cells(row: &Row) -> [String; 6] {
     };
     let container: String = row.container.as_deref().unwrap_or("-").chars().take(12).collect();
     let profiled = match (&row.why_not, &row.but) {
-        (Some(why), _) => format!("no: {}", printable(why)),
-        (None, Some(but)) => printable(but),
+        (Some(why), _) => format!("no: {}", plain(why)),
+        (None, Some(but)) => plain(but),
         (None, None) => "yes".to_owned(),
     };
-    [row.pid.to_string(), printable(&row.kind), short(&row.service), short(&row.exe), printable(&container), profiled]
-}
-
-fn printable(text: &str) -> String {
-    text.chars().map(|character| if character.is_control() { '\u{fffd}' } else { character }).collect()
+    [row.pid.to_string(), plain(&row.kind), short(&row.service), short(&row.exe), plain(&container), profiled]
 }
 
 pub(super) fn json(report: &Report) -> String {

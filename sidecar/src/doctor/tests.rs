@@ -158,6 +158,16 @@ fn where_nothing_is_sampled_no_native_program_is_profiled() {
     assert_eq!(found, "2 seen beside the sidecar, 2 of them profiled, 1 of them only in part");
 }
 
+/// Check that what could not be read is not taken for a native program.
+#[test]
+fn what_is_unreadable_is_of_an_unknown_kind() {
+    let mut target = discover::Target::bare(crate::target::Process::new(7, 1), discover::Kind::Native);
+    let kind = |target: &discover::Target| processes::row(target, Works { sampling: true, reading: true }).kind;
+    assert_eq!(kind(&target), "unknown");
+    target.exe.program = Some(std::sync::Arc::default());
+    assert_eq!(kind(&target), "native");
+}
+
 /// Check that a Go program of a version of which less is known than of others is said to be profiled in part.
 #[test]
 fn of_some_versions_a_part_is_profiled() {

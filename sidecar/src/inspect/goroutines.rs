@@ -19,7 +19,8 @@ use crate::capture::{Doing, End, Goroutine, Goroutines, Labels, Pc, Source};
 use crate::go::layouts::status;
 use crate::go::{Call, Frame};
 
-use crate::text::{head, plain};
+use crate::plain::plain;
+use crate::text::head;
 
 /// Goroutines with equal state, labels and stack together, the most first, as Go's `debug=1` with states.
 pub(super) fn grouped(source: &Source, all: &Goroutines, out: &mut impl Write) -> io::Result<()> {

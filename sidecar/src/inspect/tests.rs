@@ -2,7 +2,7 @@
 
 use super::goroutines::{is_shown, short, waited};
 use crate::capture::Walk;
-use crate::text::{bytes, nanos, percent, plain};
+use crate::text::{bytes, nanos, percent};
 
 #[test]
 fn amounts_are_short() {
@@ -24,11 +24,6 @@ fn who_waits_for_long_is_told_how_long() {
     const MINUTE: u64 = 60_000_000_000;
     assert_eq!(waited(Some(5 * MINUTE), 8 * MINUTE + 1), ", 3 minutes");
     assert_eq!([waited(Some(5), MINUTE), waited(None, MINUTE), waited(Some(2 * MINUTE), 1)], ["", "", ""]);
-}
-
-#[test]
-fn names_of_programs_do_not_reach_the_terminal_as_commands() {
-    assert_eq!(plain("main.\u{1b}[31mred\n"), "main.\u{fffd}[31mred\u{fffd}");
 }
 
 /// Check which functions a panic shows in the stack of a goroutine, and by which names.

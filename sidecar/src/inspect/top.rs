@@ -26,7 +26,8 @@ use crate::target::Process;
 
 use super::arguments::TopArguments;
 use super::{built, goroutines, heap};
-use crate::text::{bytes, nanos, plain};
+use crate::plain::plain;
+use crate::text::{bytes, nanos};
 
 /// Longest that records wait, and Ctrl-C.
 const TURN: Duration = Duration::from_millis(100);

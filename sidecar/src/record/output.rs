@@ -20,7 +20,8 @@ use profiler_proto::{ProfileSet, folded, pprof};
 
 use crate::assemble::without_samples;
 use crate::error::Error;
-use crate::text::{plain, profiles};
+use crate::plain::plain;
+use crate::text::profiles;
 
 /// What a file is, as its name says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

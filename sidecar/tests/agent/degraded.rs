@@ -273,6 +273,9 @@ fn settings_that_cannot_be_name_their_place() {
     let said = refused(&["run", "--check-config", "--config", file.to_str().unwrap()], 2);
     assert!(said.contains("wrong.toml:1") && said.contains("/no/such"), "{said}");
     std::fs::write(&file, "rate_hz = 19\n").unwrap();
-    let ran = agent(&["run", "--check-config", "--config", file.to_str().unwrap()]).output().unwrap();
-    assert!(ran.status.success() && String::from_utf8_lossy(&ran.stdout).contains("19 Hz"));
+    let mut command = agent(&["run", "--check-config", "--config", file.to_str().unwrap()]);
+    let ran = command.env("PROFILER_RATE", "29").output().unwrap();
+    let said = String::from_utf8_lossy(&ran.stdout);
+    assert!(ran.status.success() && said.contains("19 Hz"), "{said}");
+    assert!(said.contains("without effect: PROFILER_RATE, for none has this name\n"), "{said}");
 }
