@@ -61,7 +61,7 @@ on_aarch64_kernel() (
 on_aarch64_agent() (
     export PROFILER_TEST_PROGRAMS=$work/agent-aarch64
     mkdir -p "$PROFILER_TEST_PROGRAMS"
-    PROFILER_TEST_CC=aarch64-linux-gnu-gcc GOARCH=arm64 cargo test --locked --package profiler-sidecar --test agent -- what_another_machine_needs_is_built || exit 1
+    PROFILER_TEST_CC=aarch64-linux-gnu-gcc GOARCH=arm64 cargo test --locked --workspace --test agent -- what_another_machine_needs_is_built || exit 1
     export CC_aarch64_unknown_linux_gnu=aarch64-linux-gnu-gcc CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
     platform_cargo build --locked --release --package profiler-sidecar --target aarch64-unknown-linux-gnu || exit 1
     cp "$platforms_target/aarch64-unknown-linux-gnu/release/profiler-sidecar" "$PROFILER_TEST_PROGRAMS" || exit 1

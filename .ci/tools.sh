@@ -274,7 +274,7 @@ need_ebpf() {
     # Not optimized: the work is LLVM's.
     LLVM_PREFIX=/usr/lib/llvm-22 CARGO_PROFILE_DEV_DEBUG=0 cargo install --quiet --debug --locked --root "$cache" --target-dir "$cache/build-ebpf" "bpf-linker@$bpf_linker_version" >&2 &&
         rm -rf "$cache/build-ebpf" && return 0
-    say "missing: bpf-linker: run: LLVM_PREFIX=/usr/lib/llvm-22 cargo install --locked bpf-linker@$bpf_linker_version"
+    say "missing: bpf-linker: run: LLVM_PREFIX=/usr/lib/llvm-22 cargo install --debug --locked bpf-linker@$bpf_linker_version"
     return 1
 }
 
