@@ -5,6 +5,7 @@
 use std::error::Error;
 use std::time::Duration;
 
+use http::{HeaderMap, HeaderValue};
 use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceResponse;
 use prost::Message;
 
@@ -25,7 +26,26 @@ pub(super) enum Answer {
     Unanswered { why: String },
 }
 
+/// What stands for a secret.
+const HIDDEN: &str = "…";
+/// Shorter values of headers are no secrets: they would be found in any text.
+const SHORTEST: usize = 4;
+
 impl Answer {
+    /// The same without what is secret among the `headers` of the request, which some servers repeat in what they say.
+    pub(super) fn without_secrets(self, headers: &HeaderMap) -> Self {
+        let secrets: Vec<&str> = headers.values().filter_map(secret).collect();
+        let clean = |text| without(text, &secrets);
+        match self {
+            Self::Accepted { warning } => Self::Accepted { warning: warning.map(clean) },
+            Self::Partial { rejected, why } => Self::Partial { rejected, why: clean(why) },
+            Self::Refused { why } => Self::Refused { why: clean(why) },
+            Self::Later { why, after } => Self::Later { why: clean(why), after },
+            Self::Throttled { why } => Self::Throttled { why: clean(why) },
+            Self::Unanswered { why } => Self::Unanswered { why: clean(why) },
+        }
+    }
+
     /// What the body of a success says: nothing, a warning, or that a part was rejected.
     ///
     /// A partial success is no acknowledgement of any of the body: the peer names a number of profiles, not which ones, so
@@ -46,6 +66,25 @@ impl Answer {
             }
         }
     }
+}
+
+/// What is secret of a header's value: all of it, but for the scheme of credentials (`Bearer`; RFC 9110, 11.4).
+fn secret(value: &HeaderValue) -> Option<&str> {
+    let text = value.to_str().ok().filter(|_| value.is_sensitive())?;
+    Some(text.rsplit(' ').next().unwrap_or(text)).filter(|secret| secret.len() >= SHORTEST)
+}
+
+/// A text without these secrets, the last of which may be cut off.
+fn without(mut text: String, secrets: &[&str]) -> String {
+    for secret in secrets {
+        text = text.replace(secret, HIDDEN);
+        let begun = (SHORTEST..secret.len()).rev().filter_map(|length| secret.get(..length));
+        if let Some(begun) = begun.into_iter().find(|begun| text.ends_with(begun)) {
+            text.truncate(text.len() - begun.len());
+            text.push_str(HIDDEN);
+        }
+    }
+    text
 }
 
 /// `google.rpc.Status`, the error details of gRPC and the error body of OTLP/HTTP (google/rpc/status.proto).
@@ -143,6 +182,27 @@ mod tests {
             panic!("a login page is not an acknowledgement")
         };
         assert!(why.contains("<html>please log in"), "{why}");
+    }
+
+    /// Check that a server's text has no credentials of ours in it, nor the beginning of some where it is cut.
+    #[test]
+    fn what_a_server_repeats_is_no_secret() {
+        let mut headers = HeaderMap::new();
+        for (name, value, is_sensitive) in
+            [("authorization", "Bearer hunter2hunter2", true), ("x-tenant", "a", true), ("accept", "text", false)]
+        {
+            let mut value = HeaderValue::from_static(value);
+            value.set_sensitive(is_sensitive);
+            headers.insert(name, value);
+        }
+        let told = |why: &str| match (Answer::Refused { why: why.into() }).without_secrets(&headers) {
+            Answer::Refused { why } => why,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(told("400: bad Bearer hunter2hunter2, a text"), "400: bad Bearer …, a text");
+        assert_eq!(told("400: no Bearer hunter2hun"), "400: no Bearer …");
+        assert_eq!(told("400: a hunt"), "400: a …");
+        assert_eq!(told("400: a hun"), "400: a hun");
     }
 
     /// Check that `RetryInfo` is found by its type, whatever stands before it, and that a hostile one is harmless.

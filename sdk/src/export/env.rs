@@ -337,6 +337,7 @@ mod tests {
             ("COMPRESSION", "zstd", "set it to gzip or none"),
             ("COMPRESSION", "zip", "set it to gzip or none"),
             ("HEADERS", "hunter2", "pair 1"),
+            ("HEADERS", "Authorization: Basic hunter2=", "\"Authorization…\""),
             ("HEADERS", "a=1,key=hunter2%0Aevil: 1", "newline"),
             ("HEADERS", "a=%ffhunter2", "UTF-8"),
             ("CERTIFICATE", "/does/not/exist.pem", "No such file"),

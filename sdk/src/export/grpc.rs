@@ -69,7 +69,7 @@ impl Grpc {
             request.headers_mut().insert(GRPC_ENCODING, GZIP);
         }
         match self.connection.exchange(request, self.timeout).await {
-            Ok(reply) => answer(&reply, self.read),
+            Ok(reply) => answer(&reply, self.read).without_secrets(&self.headers),
             Err(why) => Answer::Unanswered { why },
         }
     }

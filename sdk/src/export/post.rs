@@ -34,11 +34,8 @@ impl Post {
         Self { connection, uri: settings.endpoint.uri, headers, timeout: settings.timeout }
     }
 
-    /// Sends `body` once.
-    ///
-    /// # Errors
-    /// Why there is no reply, for people.
-    pub(super) async fn send(&mut self, body: &Body) -> Result<Reply, String> {
+    /// Sends `body` once; `read` says what a reply means.
+    pub(super) async fn send(&mut self, body: &Body, read: impl FnOnce(&Reply) -> Answer) -> Answer {
         let mut request = Request::new(Full::new(body.message()));
         *request.method_mut() = Method::POST;
         *request.uri_mut() = self.uri.clone();
@@ -46,7 +43,10 @@ impl Post {
         if body.compression == Compression::Gzip {
             request.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
         }
-        self.connection.exchange(request, self.timeout).await
+        match self.connection.exchange(request, self.timeout).await {
+            Ok(reply) => read(&reply).without_secrets(&self.headers),
+            Err(why) => Answer::Unanswered { why },
+        }
     }
 
     /// Bytes of bodies that were handed to a connection until now.

@@ -35,10 +35,7 @@ impl Pusher {
 
     /// Sends `body` once.
     pub(super) async fn send(&mut self, body: &Body) -> Answer {
-        match self.0.send(body).await {
-            Ok(reply) => answer(&reply, SystemTime::now()),
-            Err(why) => Answer::Unanswered { why },
-        }
+        self.0.send(body, |reply| answer(reply, SystemTime::now())).await
     }
 
     /// Bytes of bodies that were handed to a connection until now.

@@ -68,7 +68,8 @@ const RESERVED: [HeaderName; 7] =
 
 /// Sets the header `name`; `setting` is where it came from. The value is a secret: no error repeats it.
 pub(super) fn set_header(headers: &mut HeaderMap, setting: &str, name: &str, value: &str) -> Result<(), Error> {
-    let refuse = |why: &str| Error::setting(setting, name, why, "write a header as name and printable ASCII value");
+    let refuse =
+        |why: &str| Error::setting(setting, shown(name), why, "write a header as name and printable ASCII value");
     let parsed = HeaderName::from_bytes(name.as_bytes()).map_err(|_| refuse("it is not the name of a header"))?;
     if RESERVED.contains(&parsed) || parsed.as_str().starts_with("grpc-") {
         return Err(refuse("the exporter sets this header itself"));
@@ -78,6 +79,14 @@ pub(super) fn set_header(headers: &mut HeaderMap, setting: &str, name: &str, val
     value.set_sensitive(true);
     headers.insert(parsed, value);
     Ok(())
+}
+
+/// As much of a header's name as errors may show: what stands behind a character that none has may be a value (`Authorization: Bearer …`).
+fn shown(name: &str) -> String {
+    // Source: RFC 9110, 5.6.2, "Tokens".
+    let is_of_name = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
+    let shown: String = name.chars().take_while(|c| is_of_name(*c)).collect();
+    if shown.len() == name.len() { shown } else { shown + "…" }
 }
 
 /// Bounds of a timeout: one that is zero fails always, one that is endless is none.

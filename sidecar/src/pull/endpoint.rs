@@ -56,7 +56,8 @@ impl Endpoint {
     /// # Errors
     /// When it cannot be one.
     pub fn header(mut self, name: &str, value: &str) -> Result<Self, String> {
-        let name: HeaderName = name.parse().map_err(|_| format!("{name:?} is no name of a header"))?;
+        // Not shown: what stands there may be a value (`Authorization: Bearer …`).
+        let name: HeaderName = name.parse().map_err(|_| "a header has a name that none can have")?;
         let mut value: HeaderValue =
             value.parse().map_err(|_| format!("what stands for {name} cannot be the value of a header"))?;
         value.set_sensitive(true);
