@@ -70,6 +70,11 @@ fn totals(tree: &Tree) -> Vec<u64> {
     totals
 }
 
+/// A line without what a terminal would obey, and with no line of its own.
+fn plain(line: &str) -> String {
+    line.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
 impl Group {
     /// The first `most` rows as JSON.
     pub(super) fn json(&self, most: usize) -> Value {
@@ -84,9 +89,10 @@ impl Group {
             (Some(by), None) => format!("without {by}"),
             (None, _) => "all".to_owned(),
         };
+        text = plain(&text);
         let mut line = |line: String| {
             // Text takes every write.
-            let written = writeln!(text, "{line}");
+            let written = writeln!(text, "{}", plain(&line));
             debug_assert!(written.is_ok());
         };
         let width = if self.unit == "bytes" { 15 } else { 9 };
@@ -177,6 +183,15 @@ mod tests {
         let expected = "endpoint=/orders  100 bytes\n    self      ±    total           bytes  function\n  \
                         60.00%   4.90   60.00%              60  a (:7)\n";
         assert_eq!(Group { unit: "bytes", ..group }.text(Some("endpoint"), 1), expected);
+    }
+
+    /// Check that a terminal that shows the text obeys no name in it, and that none makes lines.
+    #[test]
+    fn names_do_not_command_a_terminal() {
+        let group = group(Stacks::new().sample("m;a\u{1b}[2J\nendpoint=/b\r", 1));
+        let text = Group { value: Some("/\u{1b}]0;x\u{7}\n".into()), ..group }.text(Some("endpoint"), 5);
+        assert!(text.starts_with("endpoint=/\u{fffd}]0;x\u{fffd}\u{fffd}  1 samples\n"), "{text:?}");
+        assert_eq!((text.lines().count(), text.contains(['\u{1b}', '\r'])), (4, false), "{text:?}");
     }
 
     /// Check that a tree without samples has no rows and divides by nothing.

@@ -15,9 +15,9 @@ use self::arguments::{Arguments, Command, RunArguments};
 use crate::config::{CommandLine, Config};
 use crate::error::Error;
 use crate::inspect::Said;
-use crate::plain::plain_lines;
+use crate::plain::{plain, plain_lines};
 use crate::target::numbers;
-use crate::{inspect, record};
+use crate::{inspect, oversize, record};
 
 /// What was asked for could not be done.
 const FAILED: u8 = 1;
@@ -27,7 +27,10 @@ const MISUSE: u8 = 2;
 /// Does what the command line says.
 #[must_use]
 pub fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return answer(&error),
+    };
     log();
     match arguments.command {
         Command::Run(run) => self::run(*run),
@@ -49,6 +52,18 @@ pub fn main() -> ExitCode {
     }
 }
 
+/// What `clap` says of a command line: help, or what is wrong with it.
+fn answer(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        // A reader who has gone (`| head`) is no failure.
+        drop(error.print());
+        return ExitCode::SUCCESS;
+    }
+    let text = error.render().to_string();
+    drop(writeln!(std::io::stderr(), "{}", text.trim_end().split('\n').map(plain).collect::<Vec<_>>().join("\n")));
+    ExitCode::from(MISUSE)
+}
+
 /// Logs to standard error what `PROFILER_LOG` or `RUST_LOG` asks for: `info` where neither does, or asks for what is no level.
 fn log() {
     const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
@@ -61,7 +76,8 @@ fn log() {
     let filter = EnvFilter::builder().parse_lossy(format!("h2=error,{}", level.unwrap_or("info")));
     // A log that cannot be written (a full disk, a reader who has gone) is told to nobody: to say so on standard error would be a panic.
     let log = tracing_subscriber::fmt().log_internal_errors(false).with_writer(std::io::stderr);
-    log.with_env_filter(filter).with_target(false).init();
+    // Collectors of logs show colours as they are written.
+    log.with_env_filter(filter).with_target(false).with_ansi(false).init();
     if let Some((name, value)) = asked.filter(|(_, value)| !is_level(value)) {
         tracing::warn!("{name}={value:?} is no level: error, warn, info or debug is; info is logged");
     }
@@ -81,6 +97,7 @@ fn run(arguments: RunArguments) -> ExitCode {
 
 /// Looks at processes, where their numbers are theirs.
 fn looking(look: impl FnOnce() -> ExitCode) -> ExitCode {
+    oversize::heard();
     numbers::check().map_or_else(|error| complain(&error, FAILED), |()| look())
 }
 

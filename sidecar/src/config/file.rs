@@ -168,7 +168,8 @@ fn without_value(why: &str) -> String {
     match why.split_once(": ").zip(why.rsplit_once(", expected ")) {
         Some(((kind @ ("invalid type" | "invalid value"), found), (_, expected))) => {
             // What it is stands before what it says: "string", "integer", "floating point".
-            let what = found.split(['`', '"']).next().unwrap_or_default().trim();
+            let what = found.split(['`', '"']).next().unwrap_or_default();
+            let what = what.split(", expected ").next().unwrap_or_default().trim();
             format!("{kind}: {what}, expected {expected}")
         }
         _ => why.to_owned(),
