@@ -46,13 +46,20 @@ const SETTINGS: [&str; 33] = [
     "PROFILER_SYMBOLIZE",
 ];
 
-/// Those of `names` that begin with `PROFILER_` and are no settings, of the SDK or of the sidecar: misspelt ones, most likely. Sorted, each once.
+/// Most unknown variables that are told, and most characters of each.
+const MOST_UNKNOWN: usize = 20;
+const MOST_TEXT: usize = 64;
+
+/// Those of `names` that begin with `PROFILER_` and are no settings, of the SDK or of the sidecar: misspelt ones, most likely. In order, the first twenty, of each the
+/// first 64 characters.
 ///
 /// Kubernetes sets some that begin so where a service's name does (`PROFILER_SERVICE_HOST`, `PROFILER_PORT_6070_TCP`): these are not among them.
-pub fn unknown_variables(names: impl IntoIterator<Item = OsString>) -> BTreeSet<String> {
+pub fn unknown_variables(names: impl IntoIterator<Item = OsString>) -> Vec<String> {
     let is_unknown =
         |name: &String| name.starts_with("PROFILER_") && !SETTINGS.contains(&name.as_str()) && !is_of_service(name);
-    names.into_iter().filter_map(|name| name.into_string().ok()).filter(is_unknown).collect()
+    let names = names.into_iter().map(|name| name.to_string_lossy().into_owned());
+    let unknown: BTreeSet<String> = names.filter(is_unknown).collect();
+    unknown.into_iter().take(MOST_UNKNOWN).map(|name| name.chars().take(MOST_TEXT).collect()).collect()
 }
 
 /// Whether a pod finds a service by it. Source: Kubernetes, "Discovering services", and `FromServices` of pkg/kubelet/envvars/envvars.go.
@@ -136,7 +143,10 @@ mod tests {
         let of_services =
             ["PROFILER_SERVICE_HOST", "PROFILER_SERVICE_PORT_HTTP", "PROFILER_PORT", "PROFILER_PORT_1_TCP"];
         let unknown = unknown_variables(set.into_iter().chain(of_services).map(OsString::from));
-        assert_eq!(unknown, ["PROFILER_RATE".to_owned()].into());
+        assert_eq!(unknown, ["PROFILER_RATE"]);
+        let many = (0..1000).map(|n| OsString::from(format!("PROFILER_{n}{}", "A".repeat(1000))));
+        let told = unknown_variables(many.chain([OsString::from_vec(b"PROFILER_\xff".to_vec())]));
+        assert!(told.len() == MOST_UNKNOWN && told.iter().all(|name| name.len() == MOST_TEXT), "{told:?}");
         assert!(SETTINGS.is_sorted() && !SETTINGS.into_iter().any(is_of_service));
     }
 

@@ -66,8 +66,9 @@ pub fn start(config: impl Into<Config>) -> Result<Profiler, Error> {
         return Ok(Profiler { running: None });
     }
     let settings = config.into().resolve(&lookup)?;
-    for name in unknown_variables(std::env::vars_os().map(|(name, _)| name)) {
-        tracing::warn!("a setting has no effect: {name}: none has this name");
+    let unknown = unknown_variables(std::env::vars_os().map(|(name, _)| name));
+    if !unknown.is_empty() {
+        tracing::warn!("settings have no effect, for none has such a name: {unknown:?}");
     }
     Ok(Profiler { running: Some(Running::start(settings)?) })
 }

@@ -15,7 +15,6 @@ mod pattern;
 mod pull;
 mod units;
 
-use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fmt;
 use std::net::SocketAddr;
@@ -94,7 +93,7 @@ pub struct Config {
     /// Where figures of Go's runtimes are sent, as metrics.
     pub metrics: Vec<MetricsTarget>,
     /// Variables that have our prefix and are no settings.
-    unknown: BTreeSet<String>,
+    unknown: Vec<String>,
 }
 
 impl Config {
@@ -268,7 +267,7 @@ fn check(layer: Layer, token: Option<&str>, security: Security, destinations: Ve
         pull_found,
         security,
         spool,
-        unknown: BTreeSet::new(),
+        unknown: Vec::new(),
         folders,
         spool_bound,
         destinations,

@@ -104,6 +104,11 @@ fn errors_of_the_file_name_the_line() {
             "{secret}"
         );
     }
+    let date = refusal("interval = 1979-05-27T07:32:00Z\n");
+    assert!(
+        date.starts_with("FILE:1: interval: invalid type: map, expected a text with a unit, such as \"10s\""),
+        "{date}"
+    );
     let within = refusal("budget = { cpu_percent = \"1\", memory = 5 }\n");
     assert!(within.starts_with("FILE:1: cpu_percent: invalid type"), "{within}");
     let small = refusal("budget = { cpu_percent = 1, memory = 5 }\n");
