@@ -28,6 +28,7 @@ mod hangup;
 pub mod inspect;
 mod named_file;
 pub mod naming;
+mod oversize;
 pub mod pipeline;
 mod plain;
 pub mod privilege;

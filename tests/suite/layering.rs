@@ -56,6 +56,7 @@ const SIDECAR_STAGES: &[&str] = &[
     "spare",
     "hangup",
     "named_file",
+    "oversize",
     "plain",
     "sample",
     "elf",

@@ -37,6 +37,8 @@ const TURN: Duration = Duration::from_millis(100);
 const MEMORY: u64 = 512 << 20;
 /// How long a window is: in so short a time all distinct stacks find room.
 const WINDOW: Duration = Duration::from_secs(2);
+/// How long a command that is told to end may take until that is said.
+const MOMENT: Duration = Duration::from_millis(500);
 /// So many functions stand in the table.
 const MOST_ROWS: usize = 20;
 
@@ -76,7 +78,7 @@ pub fn main(options: &Options) -> Result<(), Error> {
         ledger: &ledger,
     };
     recording.run(&mut pipeline);
-    let Recording { windows, samples, begun, ended, .. } = recording;
+    let Recording { windows, samples, begun, ended, child, .. } = recording;
     let counted = (samples, &lost_since(&before, &ledger.account().lost), &windows.degraded());
     // What was lost says why by itself. Where there can be no sample, a file that is there stays.
     let why = (samples == 0 && counted.1.total() == 0).then(|| why_none(&pipeline, process)).transpose()?;
@@ -85,10 +87,25 @@ pub fn main(options: &Options) -> Result<(), Error> {
         // The file is written: a closed terminal is no failure.
         drop(writeln!(io::stderr(), "the command failed: {status}"));
     }
+    if let Some(pid) = child.and_then(outlives) {
+        drop(writeln!(io::stderr(), "the command was told to end (SIGTERM), and goes on: process {pid}"));
+    }
     if let Some(why) = why {
         tracing::warn!("nothing was sampled: {why}");
     }
     Ok(())
+}
+
+/// The number of a command that has not ended a moment later.
+fn outlives(mut child: Child) -> Option<u32> {
+    let until = Instant::now() + MOMENT;
+    while matches!(child.try_wait(), Ok(None)) {
+        if Instant::now() >= until {
+            return Some(child.id());
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    None
 }
 
 /// Whom to sample, and the command that waits to be let go.

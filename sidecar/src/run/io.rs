@@ -111,8 +111,6 @@ struct Signals {
 
 impl Signals {
     fn heard() -> io::Result<Self> {
-        // A file that may not grow on (RLIMIT_FSIZE) is an error of that write, no end of ours (setrlimit(2)).
-        drop(signal(SignalKind::from_raw(libc::SIGXFSZ))?);
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,

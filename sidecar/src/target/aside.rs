@@ -10,7 +10,7 @@ use std::fmt;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::mappings::Device;
 use super::process::Process;
@@ -170,7 +170,13 @@ impl Aside {
         let worker = waiting.map_or_else(|| self.hire(whom), Ok)?;
         // One that ended is told by the missing answer.
         let _ = worker.give.send(Box::new(job));
-        match take.recv_timeout(patience) {
+        let begun = Instant::now();
+        let mut answer = take.recv_timeout(patience);
+        // Whoever was stopped meanwhile (SIGSTOP, a freezer, a machine that was suspended) has not waited, nor has the other one worked.
+        if matches!(answer, Err(RecvTimeoutError::Timeout)) && begun.elapsed() > patience * 2 {
+            answer = take.recv_timeout(patience);
+        }
+        match answer {
             Err(RecvTimeoutError::Timeout) => Err(NoAnswer::Late),
             answer => Ok((answer.map_err(|_| NoAnswer::Late), worker)),
         }

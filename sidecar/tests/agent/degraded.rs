@@ -248,6 +248,36 @@ fn where_there_are_no_samples_there_is_a_profile_of_none() {
     sleeping.wait().unwrap();
 }
 
+/// Check that a file that may not grow (RLIMIT_FSIZE) is an error that names it, and that nothing is left of it.
+#[test]
+fn a_file_that_may_not_grow_is_named() {
+    if !is_root() {
+        return;
+    }
+    let folder = folder("oversize");
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "ulimit -f 0 && exec \"$@\"", "sh", env!("CARGO_BIN_EXE_profiler-sidecar"), "record", "-o"]);
+    limited.arg(folder.join("out.svg")).args(["-c", "sh", "-c", "i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done"]);
+    let ran = limited.output().unwrap();
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert_eq!(ran.status.code(), Some(1), "{said}");
+    assert!(said.contains("out.svg") && said.contains("File too large"), "{said}");
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
+}
+
+/// Check that a command that outlives its recording is named.
+#[test]
+fn a_command_that_goes_on_is_named() {
+    if !is_root() {
+        return;
+    }
+    let output = folder("outlives").join("out.folded");
+    let mut record = agent(&["record", "-d", "200ms", "-o", output.to_str().unwrap()]);
+    let ran = record.args(["-c", "sh", "-c", "trap '' TERM; sleep 3"]).output().unwrap();
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success() && said.contains("goes on: process "), "{said}");
+}
+
 /// Check that settings that cannot be end `run` and `--check-config` with 2 and name the place.
 #[test]
 fn settings_that_cannot_be_name_their_place() {
