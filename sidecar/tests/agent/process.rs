@@ -29,7 +29,7 @@ pub(crate) fn quiet(command: &mut Command) {
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("OTEL_") || name.starts_with("PROFILER_")) {
         command.env_remove(name);
     }
-    command.env("PROFILER_SERVE", "127.0.0.1:0").env("NO_COLOR", "1");
+    command.env("PROFILER_SERVE", "127.0.0.1:0");
     command.env("PROFILER_CPU_PERCENT", "1000").env("PROFILER_MEMORY", "4GiB");
 }
 

@@ -134,7 +134,6 @@ fn plan(folder: &Path, cgroups: &Cgroups) -> Plan {
     {
         profiler.variables.insert(format!("PROFILER_{name}"), value.into());
     }
-    profiler.variables.insert("NO_COLOR".into(), "1".into());
     // Whoever is at work in the pod all the while would keep its account from ever coming to rest: the sidecar, and this program.
     let own = std::env::current_exe().unwrap();
     let others = format!("profiler-sidecar,{}", own.file_name().unwrap().to_str().unwrap());
