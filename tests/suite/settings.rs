@@ -111,7 +111,7 @@ fn what_code_and_environment_both_set_is_said() {
         "Config::export over OTEL_EXPORTER_OTLP_ENDPOINT",
         "Otlp::header(authorization) over OTEL_EXPORTER_OTLP_HEADERS",
         "Config::rate_hz over PROFILER_RATE_HZ",
-        r#"settings have no effect, for none has such a name: [\"PROFILER_RATE\"]"#,
+        r#"variables have no effect, for no setting has such a name: [\"PROFILER_RATE\"]"#,
     ] {
         assert_eq!(log.matches(both).count(), 1, "{log} does not say {both:?} once");
     }

@@ -68,7 +68,7 @@ pub fn start(config: impl Into<Config>) -> Result<Profiler, Error> {
     let settings = config.into().resolve(&lookup)?;
     let unknown = unknown_variables(std::env::vars_os().map(|(name, _)| name));
     if !unknown.is_empty() {
-        tracing::warn!("settings have no effect, for none has such a name: {unknown:?}");
+        tracing::warn!("variables have no effect, for no setting has such a name: {unknown:?}");
     }
     Ok(Profiler { running: Some(Running::start(settings)?) })
 }

@@ -170,6 +170,7 @@ fn without_value(why: &str) -> String {
             // What it is stands before what it says: "string", "integer", "floating point".
             let what = found.split(['`', '"']).next().unwrap_or_default();
             let what = what.split(", expected ").next().unwrap_or_default().trim();
+            let expected = if expected == "a boolean" { "true or false" } else { expected };
             format!("{kind}: {what}, expected {expected}")
         }
         _ => why.to_owned(),

@@ -153,7 +153,7 @@ impl Config {
     pub fn idle(&self) -> Vec<(&str, &'static str)> {
         let of_nobody = self.security.settings().into_iter().flatten().filter(|_| self.serve.is_none());
         let of_nothing = self.spool_bound.iter().map(|said| (&**said, "there is no folder for a spool"));
-        let unknown = self.unknown.iter().map(|name| (&**name, "none has this name"));
+        let unknown = self.unknown.iter().map(|name| (&**name, "no setting has this name"));
         of_nobody.map(|setting| (setting, "nothing is served")).chain(of_nothing).chain(unknown).collect()
     }
 }
@@ -239,7 +239,7 @@ fn metrics(
 fn check(layer: Layer, token: Option<&str>, security: Security, destinations: Vec<Target>) -> Result<Config, Error> {
     let interval =
         said_or(layer.interval, DEFAULT_INTERVAL, |said| lasting(&said, units::interval(&said)?, &destinations))?;
-    let receive = said_or(layer.receive, None, |said| units::address(&said).map(Some))?;
+    let receive = said_or(layer.receive, None, |said| units::received(&said))?;
     let serve = said_or(layer.serve, Some(DEFAULT_SERVE.into()), |said| units::served(&said))?;
     check_apart(serve.as_deref(), receive)?;
     check_loop(receive, &destinations)?;

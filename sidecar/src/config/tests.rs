@@ -141,7 +141,7 @@ fn amounts_may_be_numbers() {
 fn variables_that_are_no_settings_are_said_to_have_no_effect() {
     let names = ["PROFILER_RATE", "PROFILER_RATE_HZ", "PATH"].map(OsString::from);
     let config = Config::new(CommandLine::default(), &no_variables).unwrap().among(names);
-    assert_eq!(config.idle(), [("PROFILER_RATE", "none has this name")]);
+    assert_eq!(config.idle(), [("PROFILER_RATE", "no setting has this name")]);
 }
 
 /// Check that a name with lines of its own adds none to what `--check-config` says.

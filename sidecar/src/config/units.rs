@@ -70,22 +70,25 @@ pub(super) fn spool_bytes(said: &Said<u64>) -> Result<u64, Error> {
 
 /// An address to serve on; `off` for none.
 pub(super) fn served(said: &Said<String>) -> Result<Option<String>, Error> {
+    Ok(address(said, "127.0.0.1:6070")?.map(|address| address.to_string()))
+}
+
+/// An address to receive at; `off` for none.
+pub(super) fn received(said: &Said<String>) -> Result<Option<SocketAddr>, Error> {
+    address(said, "127.0.0.1:6071")
+}
+
+/// `IP:port` or `localhost:port`, other names would need a resolver; `off` for none.
+fn address(said: &Said<String>, example: &str) -> Result<Option<SocketAddr>, Error> {
     if ["off", "none"].contains(&said.value.as_str()) {
         return Ok(None);
     }
-    let address = address(said).map_err(|error| Error { remedy: format!("{}, or off", error.remedy), ..error })?;
-    Ok(Some(address.to_string()))
-}
-
-/// `IP:port` or `localhost:port`; other names would need a resolver.
-pub(super) fn address(said: &Said<String>) -> Result<SocketAddr, Error> {
     let numeric = match said.value.strip_prefix("localhost:") {
         Some(port) => format!("127.0.0.1:{port}"),
         None => said.value.clone(),
     };
-    numeric
-        .parse()
-        .map_err(|_| refused(said, "it is not an address with a port", "set an address such as 127.0.0.1:6070"))
+    let remedy = format!("set an address such as {example}, or off");
+    numeric.parse().map(Some).map_err(|_| refused(said, "it is not an address with a port", &remedy))
 }
 
 pub(super) fn percent(said: &Said<f64>) -> Result<f64, Error> {
@@ -115,7 +118,7 @@ pub(super) fn queue_bytes(said: &Said<usize>) -> Result<usize, Error> {
 #[must_use]
 pub fn parse_duration(text: &str) -> Option<Duration> {
     let (number, unit) = divided(text);
-    let seconds = match unit {
+    let seconds = match unit.trim() {
         "ms" => 1e-3,
         "" | "s" => 1.0,
         "m" => 60.0,

@@ -121,7 +121,7 @@ const TOP_EXAMPLES: &str = "\
 Examples:
   profiler-sidecar top 4711
   profiler-sidecar top 4711 --interval 10s --rows 40 | less
-On a terminal it goes on until Ctrl-C. It takes CAP_BPF and CAP_PERFMON, and CAP_SYS_PTRACE for processes of other users; of a Go program, heap and
+On a terminal it goes on until Ctrl-C. It takes CAP_BPF and CAP_PERFMON, and CAP_SYS_PTRACE for processes of other users; of a Go program, heap and \
 goroutines are shown without the first two.
 
 Exit codes: 0 done; 1 it could not be done, standard error says why; 2 the command line is not valid.";
@@ -133,7 +133,7 @@ Examples:
   profiler-sidecar goroutines 4711 --each | less
   profiler-sidecar goroutines 4711 --growth 30s
   profiler-sidecar contention 4711 --mutex
-The program serves nothing, is not stopped and gets no signal. It takes CAP_SYS_PTRACE; the same user is
+The program serves nothing, is not stopped and gets no signal. It takes CAP_SYS_PTRACE; the same user is \
 enough where kernel.yama.ptrace_scope is 0.
 
 Exit codes: 0 done; 1 it could not be done, standard error says why; 2 the command line is not valid.";

@@ -307,5 +307,5 @@ fn settings_that_cannot_be_name_their_place() {
     let ran = command.env("PROFILER_RATE", "29").output().unwrap();
     let said = String::from_utf8_lossy(&ran.stdout);
     assert!(ran.status.success() && said.contains("19 Hz"), "{said}");
-    assert!(said.contains("without effect: PROFILER_RATE, for none has this name\n"), "{said}");
+    assert!(said.contains("without effect: PROFILER_RATE, for no setting has this name\n"), "{said}");
 }

@@ -2,7 +2,7 @@
 //!
 //! In: the `shop` and the `profiler-sidecar` beside this program; `DEMO_INVENTORY`, the inventory in Go, else the shop's own stands in for it;
 //! `DEMO_SIDECAR=off`, for none; `DEMO_SECONDS`, to end by itself. Out, on standard output: what is going on, the address of the page, after ten seconds
-//! the hottest functions by endpoint and the address of a trace that both processes were sampled in, and the same over the whole run when it ends. Ctrl-C and SIGTERM end it; nobody outlives
+//! the hottest functions by endpoint and the address of a trace that both processes were sampled in, and the functions over the whole run when it ends. Ctrl-C and SIGTERM end it; nobody outlives
 //! it, for they end with the pipes between them.
 
 mod service;
@@ -80,6 +80,9 @@ async fn run() -> Outcome<()> {
     let goes_on = pod.shop.run_until(Some(began + first), &mut stop).await?;
     if goes_on {
         say(&format!("\n{}", pod.tables().await?))?;
+        if let Some(link) = pod.trace().await {
+            say(&format!("One trace through both: {link}\n"))?;
+        }
     }
     if goes_on && length != Some(first) {
         let end = length.map_or("Ctrl-C".to_owned(), |length| format!("{} s are over", length.as_secs()));
@@ -157,13 +160,14 @@ impl Pod {
         if self.both {
             let of_the_inventory = table(self.page(), self.inventory.pid(), &OF_THE_INVENTORY).await?;
             write!(tables, "\nThe inventory, from outside:\n\n{of_the_inventory}")?;
-            if let (Some(inventory), Some(shop)) = (self.inventory.pid(), self.shop.pid())
-                && let Ok(Some(link)) = trace::link(self.page(), inventory, shop).await
-            {
-                write!(tables, "\nOne trace through both: {link}\n")?;
-            }
         }
         Ok(tables)
+    }
+
+    /// The address of a trace that was sampled in both, where there is one by now.
+    async fn trace(&self) -> Option<String> {
+        let (inventory, shop) = (self.inventory.pid().filter(|_| self.both)?, self.shop.pid()?);
+        trace::link(self.page(), inventory, shop).await.ok()?
     }
 
     /// Closes everybody, the shop first; what it said last.
