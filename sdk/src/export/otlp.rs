@@ -212,7 +212,8 @@ mod tests {
         let cases = [
             (Otlp::grpc("c:4317"), "Otlp::grpc=\"c:4317\""),
             (Otlp::http("gopher://c"), "Otlp::http=\"gopher://c\""),
-            (good().header("bad name", "hunter2"), "Otlp::header=\"bad name\""),
+            (good().header("bad name", "hunter2"), "Otlp::header=\"bad…\""),
+            (good().header("Authorization: Bearer hunter2", ""), "Otlp::header=\"Authorization…\""),
             (good().header("token", "hunter2\nx: y"), "Otlp::header=\"token\""),
             (good().header("Content-Type", "hunter2"), "sets this header itself"),
             (good().header("grpc-timeout", "1S"), "sets this header itself"),
