@@ -151,6 +151,8 @@ pub mod serve;
 mod stats;
 #[cfg(all(feature = "cpu", target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod symbolize;
+#[cfg(feature = "export")]
+mod unknown;
 #[cfg(all(feature = "cpu", target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod unwind;
 #[cfg(any(feature = "export", feature = "serve"))]

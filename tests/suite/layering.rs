@@ -27,6 +27,7 @@ const CRATES: &[(&str, Option<&[&str]>)] = &[
 const STAGES: &[&str] = &[
     "error",
     "stats",
+    "unknown",
     "variables",
     "seldom",
     "watched",
@@ -85,7 +86,7 @@ const SIDECAR_STAGES: &[&str] = &[
 /// Modules that both halves of the project share, and all that they may use: the sidecar has nothing else.
 const SHARED: &[&str] = &["export", "serve"];
 /// What the shared modules may use.
-const LEAVES: &[&str] = &["error", "seldom", "stats", "variables", "watched"];
+const LEAVES: &[&str] = &["error", "seldom", "stats", "unknown", "variables", "watched"];
 
 /// The word itself, written so that this file does not count as using it.
 const UNSAFE: &str = concat!("un", "safe");

@@ -192,7 +192,7 @@ fn files_below(folders: &[PathBuf]) -> Vec<PathBuf> {
 #[test]
 fn settings_are_known_as_such() {
     let unknown = unknown_variables(read_variables().into_iter().map(Into::into));
-    assert!(unknown.is_empty(), "crate::variables::SETTINGS has not {unknown:?}");
+    assert!(unknown.is_empty(), "crate::unknown::SETTINGS has not {unknown:?}");
 }
 
 /// Check that the page is what the source says.

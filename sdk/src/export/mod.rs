@@ -68,4 +68,4 @@ pub use pyroscope::Pyroscope;
 pub use retry::Retry;
 pub use spooling::SpoolSettings;
 
-pub use crate::variables::unknown_variables;
+pub use crate::unknown::unknown_variables;

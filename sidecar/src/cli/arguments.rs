@@ -231,7 +231,7 @@ mod tests {
         let named: Vec<&str> = help.split(|c| !is_of_name(c)).filter(|word| word.starts_with("PROFILER_")).collect();
         assert!(named.len() > 20, "{named:?}");
         let unknown = profiler::export::unknown_variables(named.into_iter().map(OsString::from));
-        assert!(unknown.is_empty(), "profiler::variables has not {unknown:?}");
+        assert!(unknown.is_empty(), "the SDK's list has not {unknown:?}");
     }
 
     /// Check that flags that may stand several times do.
