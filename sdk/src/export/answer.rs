@@ -34,7 +34,7 @@ const SHORTEST: usize = 4;
 impl Answer {
     /// The same without what is secret among the `headers` of the request, which some servers repeat in what they say.
     pub(super) fn without_secrets(self, headers: &HeaderMap) -> Self {
-        let secrets: Vec<&str> = headers.values().filter_map(secret).collect();
+        let secrets: Vec<&str> = headers.values().flat_map(secrets).collect();
         let clean = |text| without(text, &secrets);
         match self {
             Self::Accepted { warning } => Self::Accepted { warning: warning.map(clean) },
@@ -68,10 +68,11 @@ impl Answer {
     }
 }
 
-/// What is secret of a header's value: all of it, but for the scheme of credentials (`Bearer`; RFC 9110, 11.4).
-fn secret(value: &HeaderValue) -> Option<&str> {
-    let text = value.to_str().ok().filter(|_| value.is_sensitive())?;
-    Some(text.rsplit(' ').next().unwrap_or(text)).filter(|secret| secret.len() >= SHORTEST)
+/// What is secret of a header's value: all of it, and what stands behind the scheme of credentials (`Bearer`; RFC 9110, 11.4).
+fn secrets(value: &HeaderValue) -> impl Iterator<Item = &str> {
+    let text = value.to_str().ok().filter(|_| value.is_sensitive());
+    let behind = text.and_then(|text| Some(text.split_once(' ')?.1));
+    text.into_iter().chain(behind).filter(|secret| secret.len() >= SHORTEST)
 }
 
 /// A text without these secrets, the last of which may be cut off.
@@ -199,8 +200,9 @@ mod tests {
             Answer::Refused { why } => why,
             other => panic!("{other:?}"),
         };
-        assert_eq!(told("400: bad Bearer hunter2hunter2, a text"), "400: bad Bearer …, a text");
-        assert_eq!(told("400: no Bearer hunter2hun"), "400: no Bearer …");
+        assert_eq!(told("400: bad Bearer hunter2hunter2, a text"), "400: bad …, a text");
+        assert_eq!(told("400: bad hunter2hunter2, a text"), "400: bad …, a text");
+        assert_eq!(told("400: no Bearer hunter2hun"), "400: no …");
         assert_eq!(told("400: a hunt"), "400: a …");
         assert_eq!(told("400: a hun"), "400: a hun");
     }
