@@ -45,6 +45,8 @@ pub(super) enum Part {
     GoYield,
     /// Go's handler of signals: what stands behind it was interrupted, not calling.
     GoSignal,
+    /// What Go's handler of signals made look called: what stands behind it was interrupted, too.
+    GoInjected,
     /// What has a function of the runtime's, in assembly, call C for it.
     GoToC,
     /// What C calls to call Go.
@@ -159,6 +161,8 @@ fn part(found: &Found, kind: Kind) -> Part {
     let name = found.lines.last().map_or("", |(line, _)| &*line.function.name);
     match (kind, name) {
         (Kind::Go, "runtime.sigtramp") => Part::GoSignal,
+        // Besides `sigpanic`, which is known by its number. Source: runtime/traceback.go, `injectedCall`.
+        (Kind::Go, "runtime.asyncPreempt" | "runtime.debugCallV2") => Part::GoInjected,
         (Kind::Go, "runtime.morestack") => Part::GoGrowth,
         (Kind::Go, "runtime.goschedImpl" | "runtime.preemptPark") => Part::GoYield,
         (Kind::Go, "runtime.cgocall") => Part::GoToC,

@@ -243,7 +243,8 @@ impl Captures {
             Ok(Ok(Captured { mut set, missing, partial, states, figures })) => {
                 let why: Vec<&Error> = missing.iter().map(|(_, why)| why).chain(figures.as_ref().err()).collect();
                 self.handle.captures.missing.fetch_add(why.len() as u64, Ordering::Relaxed);
-                let is_said = std::mem::replace(&mut known.is_said, !why.is_empty());
+                // What lacks because it ended meanwhile is nobody's fault.
+                let is_said = std::mem::replace(&mut known.is_said, !why.is_empty()) || !target.process.is_alive();
                 for why in why.iter().filter(|_| !is_said) {
                     tracing::warn!(pid, service = %target.service, "not all is captured: {why}");
                 }

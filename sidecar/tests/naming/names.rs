@@ -324,6 +324,23 @@ fn a_walk_that_leads_nowhere_says_so() {
     assert_eq!(stack.flaws.total(), 0);
 }
 
+/// Check that behind what Go's handler of signals has put on a stack a function is the one that was interrupted, even at its first instruction: no call came before that.
+#[test]
+fn what_was_interrupted_did_not_call() {
+    let program = go(versions()[1], &["-ldflags=-s -w"]);
+    let mut running = Running::start(Command::new(&program).arg("wait"));
+    let (framed, process) = (running.address(), running.process());
+    let go = profiler_sidecar::go::Program::open(elf(&program).into()).unwrap().unwrap();
+    let at = |function| go.find(function).unwrap();
+    let mut namer = Namer::default();
+    for injected in ["runtime.asyncPreempt", "runtime.debugCallV2", "runtime.sigpanic"] {
+        let user = vec![framed + 8, at(injected) + 9, framed, at("runtime.main") + 8, at("runtime.goexit") + 1];
+        let sample = Sample { user, end: End::Root, ..Sample::default() };
+        let stack = namer.name(process, &sample, Instant::now());
+        assert_eq!(names(&stack.frames), ["main.framed", injected, "main.framed", "runtime.main"]);
+    }
+}
+
 /// Check that where Go asks the kernel's library for the time, the walk goes on as it went, and what the goroutine that is about to run once left its stack for is not
 /// taken for who asked; in C it is.
 #[test]

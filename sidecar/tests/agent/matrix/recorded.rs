@@ -262,8 +262,10 @@ impl<'a> Recorded<'a> {
         let whole = |seen: &Seen| ["main.under", "main.work", "main.main.func1"].iter().all(|name| seen.has(name));
         let mut broken = self.samples.iter().filter(|seen| worked(seen) && !whole(seen)).map(Seen::names);
         let (all, whole) = (self.count(worked), self.count(|seen| worked(seen) && whole(seen)));
+        // Those that are interrupted in `mcall` begin there, and code that seldom runs takes long where it is emulated.
+        let least = if built_before().is_some() { 990 } else { 995 };
         assert!(
-            whole * 1000 >= all * 995,
+            whole * 1000 >= all * least,
             "{what}: {whole} of {all} stacks are whole, not {:?}",
             broken.by_ref().take(20).collect::<Vec<_>>()
         );
@@ -311,18 +313,23 @@ impl<'a> Recorded<'a> {
         // In a machine that was given its programs, the shell that starts them is a static one, and so lies where programs of Go do.
         let is_shell = |seen: &&Seen| built_before().is_some() && seen.places().all(|place| place.is_unknown());
         for seen in self.samples.iter().filter(|seen| !is_shell(seen)) {
-            for (number, place) in seen.places().enumerate() {
-                ours.entry((place.address, number == 0)).or_insert((place, seen));
+            // Below what the runtime has its goroutines give way by, which is not called, as well as the leaf.
+            let mut is_interrupted = true;
+            for place in seen.places() {
+                ours.entry((place.address, is_interrupted)).or_insert((place, seen));
+                is_interrupted = place.function() == "runtime.asyncPreempt";
             }
         }
         let both = |(address, _): &(u64, bool)| [Address::Interrupted(*address), Address::Return(*address)];
         let addresses: Vec<Address> = ours.keys().flat_map(both).collect();
         let said = said_by(self.program, &self.own.main, &addresses);
         let (mut equal, mut inlined, mut unclear, mut callers) = (0, 0, 0, 0);
-        for (((address, is_leaf), (place, seen)), [interrupted, back]) in ours.iter().zip(said.as_chunks::<2>().0) {
-            let (said, other) = if *is_leaf { (interrupted, back) } else { (back, interrupted) };
+        for (((address, is_interrupted), (place, seen)), [interrupted, back]) in
+            ours.iter().zip(said.as_chunks::<2>().0)
+        {
+            let (said, other) = if *is_interrupted { (interrupted, back) } else { (back, interrupted) };
             // Wrappers are left out, by which assembly calls Go: then the caller stands first.
-            let is_caller = *is_leaf && !said.is_of(&place.lines) && other.is_of(&place.lines);
+            let is_caller = *is_interrupted && !said.is_of(&place.lines) && other.is_of(&place.lines);
             callers += i32::from(is_caller);
             let is_right = said.is_of(&place.lines) || is_caller;
             assert!(is_right, "{what}: {address:#x}: {:?}, not {said:?}, in {:?}", place.lines, seen.names());
