@@ -2,31 +2,26 @@
 # what they need. All of it is built by Debian's Rust into a target directory of its own.
 #
 # Tests there take what depends on the platform: the sampler's own, and the program `capture` (sdk/tests/capture.rs), which
-# goes the whole way of a sample. Dependencies have no debug information, for where it is emulated most of the time would be spent on reading it. To optimize the SDK takes
-# longer than it saves.
+# goes the whole way of a sample. Dependencies have no debug information. To optimize the SDK takes longer than it saves. Build scripts ask the
+# compiler what it can: RUSTC_BOOTSTRAP, which musl needs, would have what depends on them built once more if it were not there for all.
 
 platforms_target=${CARGO_TARGET_DIR:-$root/target}/platforms
 platform_cargo() {
-    CARGO_TARGET_DIR=$platforms_target RUSTC=/usr/bin/rustc \
+    CARGO_TARGET_DIR=$platforms_target RUSTC=/usr/bin/rustc RUSTC_BOOTSTRAP=1 \
         cargo --config 'profile.dev.package."*".debug=false' --config profile.dev.package.profiler-sdk.opt-level=0 "$@"
 }
 # What depends on the platform, but for what needs compilers there, and what takes long.
-sampler=(cpu:: unwind:: context:: own_functions_have libraries_and_the_vdso unresolved_addresses turned_off_addresses
+sampler=(cpu:: unwind:: context:: libraries_and_the_vdso unresolved_addresses turned_off_addresses
     work_is_found a_stack_goes --skip rules_belong_to --skip large_sets_are_bounded --skip any_order_gives --skip a_change_beyond)
 
-# In an emulated machine with a kernel of its own: .ci/machine. With all that changes a thread's context, for what is seen behind each instruction. The program `capture`
-# names what it samples by its symbols alone: its own debug information would take it minutes to read there.
+# In an emulated machine with a kernel of its own: .ci/machine. With all that changes a thread's context, for what is seen behind each instruction. Without debug
+# information: unoptimized and emulated, each test that names something would read it for a minute.
 on_aarch64() {
-    local status=0
-    tests_on_aarch64 --lib -- "${sampler[@]}" || status=1
-    tests_on_aarch64 --config profile.dev.debug=false --test capture || status=1
-    return "$status"
-}
-tests_on_aarch64() {
     CC_aarch64_unknown_linux_gnu=aarch64-linux-gnu-gcc \
         CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
         CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="$root/.ci/machine aarch64" \
-        platform_cargo test --locked --no-fail-fast --package profiler-sdk --features tracing-layer --target aarch64-unknown-linux-gnu "$@"
+        platform_cargo test --locked --no-fail-fast --config profile.dev.debug=false --package profiler-sdk --features tracing-layer \
+        --target aarch64-unknown-linux-gnu --lib --test capture -- "${sampler[@]}"
 }
 
 # The sidecar's eBPF programs on older kernels, with the tests' own C and Go programs, which are compiled here, before: a test or two of each kind on the
@@ -82,12 +77,12 @@ ebpf_anew() {
 
 # As static programs. The standard library is built with them; `__fprintf_chk` is glibc's, in messages of the unwinder.
 on_musl() {
-    RUSTC_BOOTSTRAP=1 CC_x86_64_unknown_linux_musl=musl-gcc \
+    CC_x86_64_unknown_linux_musl=musl-gcc \
         CARGO_TARGET_X86_64_UNKNOWN_LINUX_MUSL_LINKER=musl-gcc \
         CARGO_TARGET_X86_64_UNKNOWN_LINUX_MUSL_RUSTFLAGS="-C link-self-contained=no -C relocation-model=static \
             -C link-arg=-Wl,--defsym=__fprintf_chk=abort -L native=$cache/musl" \
         platform_cargo -Zbuild-std=std,panic_unwind,test test --locked --no-fail-fast --package profiler-sdk \
-        --target x86_64-unknown-linux-musl --lib --test capture -- "${sampler[@]}"
+        --target x86_64-unknown-linux-musl --lib --test capture -- "${sampler[@]}" own_functions_have
 }
 
 # Where nothing samples, the crate must build, without a warning. Nothing is linked and no code is made, so no compiler of
@@ -104,7 +99,7 @@ builds_elsewhere() {
 builds_on() (
     name=${1//-/_}
     export "CC_$name=$root/.ci/stand-in" "AR_$name=$root/.ci/stand-in" \
-        "CARGO_TARGET_${name^^}_RUSTFLAGS=-Zno-codegen -Dwarnings" RUSTC_BOOTSTRAP=1
+        "CARGO_TARGET_${name^^}_RUSTFLAGS=-Zno-codegen -Dwarnings"
     platform_cargo -Zbuild-std=std,panic_unwind check --quiet --locked --package profiler-sdk --target "$@" ||
         { printf 'does not build: %s\n' "$*" && exit 1; }
 )

@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use profiler_proto::{Limits, ProfileSet, pprof};
@@ -20,22 +21,43 @@ use crate::scenario::{LIMIT, clean, number, start, turn};
 
 const TYPES: [&str; 4] = ["alloc_objects", "alloc_space", "inuse_objects", "inuse_space"];
 
-/// Builds the program. Its lock is its own: after a change of ours, `cargo update --workspace` in its folder brings it up to date.
-fn older() -> PathBuf {
-    // A folder of its own: in the other one, what both workspaces build would be built anew each time that they take turns.
-    built("older", &["--locked", "--target-dir", concat!(env!("CARGO_TARGET_TMPDIR"), "/older")])
+/// A folder of its own to build in: in the other one, what both workspaces build would be built anew each time that they take turns.
+const OPTIONS: [&str; 3] = ["--locked", "--target-dir", concat!(env!("CARGO_TARGET_TMPDIR"), "/older")];
+
+/// The program. Its lock is its own: after a change of ours, `cargo update --workspace` in its folder brings it up to date.
+fn older() -> &'static Path {
+    static OLDER: OnceLock<PathBuf> = OnceLock::new();
+    OLDER.get_or_init(|| built("as-it-is", &OPTIONS))
 }
 
-/// The same program, linked with a jemalloc that was built without profiling, as whoever builds it may have it.
-fn unprofiled() -> PathBuf {
-    let options = ["--locked", "--target-dir", concat!(env!("CARGO_TARGET_TMPDIR"), "/unprofiled")];
-    let said = run(&mut Command::new(built("unprofiled", &options)), LIMIT).unwrap().lines;
-    let linked = format!("env.JEMALLOC_OVERRIDE={:?}", said[0]);
-    built("older", &[&options[..], &["--config", &linked]].concat())
+/// The same program, linked with a jemalloc that was built without profiling, as whoever builds it may have it. What does not stand on that one is built once for both, and what
+/// does stays there beside the other, for the profile tells it apart.
+fn unprofiled() -> &'static Path {
+    static UNPROFILED: OnceLock<PathBuf> = OnceLock::new();
+    UNPROFILED.get_or_init(|| {
+        let folder = concat!(env!("CARGO_TARGET_TMPDIR"), "/unprofiled");
+        let program = built_in("unprofiled", &["--locked", "--target-dir", folder]);
+        let said = run(&mut Command::new(program), LIMIT).unwrap().lines;
+        let linked = format!("env.JEMALLOC_OVERRIDE={:?}", said[0]);
+        let apart = "profile.dev.package.tikv-jemalloc-sys.opt-level=1";
+        built("unprofiled", &[&OPTIONS[..], &["--config", &linked, "--config", apart]].concat())
+    })
 }
 
-/// Builds the program in this folder.
-fn built(folder: &str, options: &[&str]) -> PathBuf {
+/// Builds the program, and copies it to where the next one is not put in its place.
+fn built(name: &str, options: &[&str]) -> PathBuf {
+    static ONE: Mutex<()> = Mutex::new(());
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let copy = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("older-{name}"));
+    let program = built_in("older", options);
+    // One that runs is not written to.
+    drop(std::fs::remove_file(&copy));
+    std::fs::copy(program, &copy).unwrap();
+    copy
+}
+
+/// Builds what is in this folder.
+fn built_in(folder: &str, options: &[&str]) -> PathBuf {
     let built = build(&Path::new(env!("CARGO_MANIFEST_DIR")).join(folder), options).unwrap();
     built.into_iter().find(|path| path.ends_with(format!("profiler-{folder}"))).expect("cargo built no program")
 }
@@ -188,7 +210,7 @@ fn what_was_allocated_counts_from_the_start_on() {
 fn a_jemalloc_without_profiling_is_said() {
     let program = unprofiled();
     for options in ["", "prof:true"] {
-        let mut command = Command::new(&program);
+        let mut command = Command::new(program);
         command.args(["10", "0"]).env_remove("MALLOC_CONF").env("_RJEM_MALLOC_CONF", options);
         clean(&mut command);
         let refusal = run(&mut command, LIMIT).unwrap().json().unwrap_err().to_string();
