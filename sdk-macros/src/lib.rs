@@ -13,23 +13,7 @@ mod output;
 
 use proc_macro::TokenStream;
 
-/// Puts tags in force while a function works, on top of those that are:
-///
-/// ```
-/// # struct User { tier: u8 }
-/// # struct Order;
-/// #[profiler::tagged(endpoint = "/orders", user.tier = user.tier)]
-/// fn price(user: &User, order: &Order) -> u64 {
-///     // Samples taken here, and in all that this calls, say endpoint=/orders and user.tier=3.
-/// #    42
-/// }
-///
-/// #[profiler::tagged(endpoint = "/orders", "order-id" = id)]
-/// async fn place(id: u64) {
-///     // The same, on whichever thread the task runs, before and after each `.await`.
-/// }
-/// ```
-///
+// What it is for, with an example, stands where it is public, in `profiler`: this goes on behind that.
 /// A key is a name, names with dots, or a string literal. A value is any expression that is
 /// [`Display`](std::fmt::Display); it may use the arguments, which it borrows. Where a function takes an argument
 /// apart, as in `fn f((a, b): (u8, u8))`, the value may use the parts.

@@ -184,6 +184,22 @@ pub use error::{Error, ErrorKind};
 #[cfg(feature = "cpu")]
 pub use profiler::{ProfileKind, Profiler, start};
 pub use profiler_proto as proto;
+/// Puts tags in force while a function works, on top of those that are:
+///
+/// ```
+/// # struct User { tier: u8 }
+/// # struct Order;
+/// #[profiler::tagged(endpoint = "/orders", user.tier = user.tier)]
+/// fn price(user: &User, order: &Order) -> u64 {
+///     // Samples taken here, and in all that this calls, say endpoint=/orders and user.tier=3.
+/// #    42
+/// }
+///
+/// #[profiler::tagged(endpoint = "/orders", "order-id" = id)]
+/// async fn place(id: u64) {
+///     // The same, on whichever thread the task runs, before and after each `.await`.
+/// }
+/// ```
 #[cfg(feature = "macros")]
 pub use profiler_sdk_macros::tagged;
 pub use stats::{
