@@ -11,7 +11,7 @@ use std::sync::Arc;
 use profiler_proto::hash::Map;
 
 use crate::elf::Machine;
-use crate::go::{Call, Frames, Program, Role, debug_info};
+use crate::go::{Call, Frames, Program, debug_info};
 
 use super::modules::Module;
 use super::names::{Named, Names};
@@ -157,7 +157,7 @@ impl Loaded {
             is_top: found.flags & crate::go::Function::TOP_FRAME != 0,
             writes_sp: found.flags & crate::go::Function::WRITES_SP != 0
                 && found.func_id != crate::go::Function::CGOCALLBACK,
-            is_injected: found.role == Role::SignalPanic || INJECTED.contains(&&*found.name),
+            is_injected: found.role.is_injected(&found.name),
         };
         Some((function, depth))
     }
@@ -175,9 +175,6 @@ impl Loaded {
         found
     }
 }
-
-/// Besides `sigpanic`. Source: runtime/traceback.go, `isInjectedCall`.
-const INJECTED: [&str; 2] = ["runtime.asyncPreempt", "runtime.debugCallV2"];
 
 /// Where variables are by the program's symbols; by its debug information, where these name none.
 fn variables(program: &Program) -> Vec<Option<u64>> {

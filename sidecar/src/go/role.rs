@@ -18,6 +18,16 @@ pub enum Role {
     SignalPanic,
 }
 
+impl Role {
+    /// Whether a handler of signals has put the function of this role and name on a stack: what stands behind it was interrupted and did not call, so its address is that of an
+    /// instruction, perhaps the first of its function.
+    ///
+    /// Source: runtime/traceback.go, `injectedCall`, since 1.27 `isInjectedCall`.
+    pub fn is_injected(self, name: &str) -> bool {
+        self == Self::SignalPanic || ["runtime.asyncPreempt", "runtime.debugCallV2"].contains(&name)
+    }
+}
+
 /// Which frames of a stack Go's traces show: a wrapper is left out but where it called a panic.
 ///
 /// Fed with a whole stack, leaf first, inlined frames included. Source: runtime/traceback.go, `tracebackPCs`, `elideWrapperCalling`.

@@ -45,7 +45,7 @@ pub(super) enum Part {
     GoYield,
     /// Go's handler of signals: what stands behind it was interrupted, not calling.
     GoSignal,
-    /// What Go's handler of signals made look called: what stands behind it was interrupted, too.
+    /// What Go's handler of signals has put on the stack: what stands behind it was interrupted, too.
     GoInjected,
     /// What has a function of the runtime's, in assembly, call C for it.
     GoToC,
@@ -158,11 +158,10 @@ fn visible(lines: &[(Line, Role)], callee: Role) -> Vec<Line> {
 }
 
 fn part(found: &Found, kind: Kind) -> Part {
-    let name = found.lines.last().map_or("", |(line, _)| &*line.function.name);
+    let (name, role) = found.lines.last().map_or(("", Role::Normal), |(line, role)| (&*line.function.name, *role));
     match (kind, name) {
         (Kind::Go, "runtime.sigtramp") => Part::GoSignal,
-        // Besides `sigpanic`, which is known by its number. Source: runtime/traceback.go, `injectedCall`.
-        (Kind::Go, "runtime.asyncPreempt" | "runtime.debugCallV2") => Part::GoInjected,
+        (Kind::Go, name) if role.is_injected(name) => Part::GoInjected,
         (Kind::Go, "runtime.morestack") => Part::GoGrowth,
         (Kind::Go, "runtime.goschedImpl" | "runtime.preemptPark") => Part::GoYield,
         (Kind::Go, "runtime.cgocall") => Part::GoToC,

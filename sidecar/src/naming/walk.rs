@@ -269,9 +269,9 @@ impl Walk<'_> {
             // Where it is the leaf, it may be on its way there.
             let is_left = number > 0 && spot.part == Part::GoGrowth && !is_root;
             let after_main = spots.last().is_some_and(|callee| callee.part == Part::Main) && spot.part == Part::Native;
-            // A panic at a signal: the instruction faulted, it did not call. A handler of signals returns to where no call is, and so does what that has put in.
-            let has_call = spot.role != Role::SignalPanic && !matches!(spot.part, Part::GoSignal | Part::GoInjected);
-            call = if has_call { Call::Return } else { Call::Interrupted };
+            // Neither a handler of signals nor what that has put on the stack returns to a call.
+            let is_of_signal = matches!(spot.part, Part::GoSignal | Part::GoInjected);
+            call = if is_of_signal { Call::Interrupted } else { Call::Return };
             spots.push(spot);
             if is_root || after_main {
                 return (spots, Last::Root);
