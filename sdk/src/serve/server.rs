@@ -60,8 +60,11 @@ impl Server {
         Self::bind_by("serve", address)
     }
 
-    /// The same, by `setting`, which errors name.
-    pub(crate) fn bind_by(setting: &str, address: &str) -> Result<Bound, Error> {
+    /// The same, by `setting`, which errors name: a flag, a variable, a line of a file.
+    ///
+    /// # Errors
+    /// As [`bind`](Self::bind).
+    pub fn bind_by(setting: &str, address: &str) -> Result<Bound, Error> {
         let wanted = parse(setting, address)?;
         let refused = |error: io::Error| {
             let remedy = remedy(&error);

@@ -51,6 +51,12 @@ pub enum State {
 }
 
 impl State {
+    /// Whether nothing is recorded.
+    #[must_use]
+    pub fn is_off(self) -> bool {
+        matches!(self, Self::Off | Self::Unlinked)
+    }
+
     /// What a person is told, with what to do; nothing where nothing is amiss.
     #[must_use]
     pub fn advice(self) -> Option<&'static str> {

@@ -104,11 +104,12 @@ fn looking(look: impl FnOnce() -> ExitCode) -> ExitCode {
 /// Looks at what works, with the processes that variables and file choose.
 fn doctor(json: bool) -> ExitCode {
     let config = match Config::new(CommandLine::default(), &|name| std::env::var_os(name)) {
-        Ok(config) => config,
+        Ok(config) => config.among(std::env::vars_os().map(|(name, _)| name)),
         Err(error) => return complain(&error, MISUSE),
     };
+    let idle = config.idle().into_iter().map(|(setting, why)| format!("{setting} has no effect: {why}")).collect();
     let discovery = crate::pipeline::discovery(crate::run::options(&config));
-    let done = crate::doctor::main(crate::doctor::Arguments { json, discovery });
+    let done = crate::doctor::main(crate::doctor::Arguments { json, discovery, idle });
     done.unwrap_or_else(|error| complain(&error, FAILED))
 }
 

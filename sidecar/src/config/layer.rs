@@ -8,9 +8,11 @@ use super::pull::Pull;
 
 /// A value, and who said it: a flag, a variable, a line of a file.
 #[derive(Debug, Clone)]
-pub(super) struct Said<T> {
-    pub(super) origin: String,
-    pub(super) value: T,
+pub struct Said<T> {
+    /// The flag, the variable, or file, line and key: what an error names.
+    pub origin: String,
+    /// The value.
+    pub value: T,
 }
 
 impl<T> Said<T> {

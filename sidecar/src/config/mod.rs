@@ -25,8 +25,8 @@ use profiler::export::{Limits, MetricsTarget, SpoolSettings, Target, check_inter
 use profiler::serve::Security;
 
 use self::export::Export;
-pub use self::layer::CommandLine;
-use self::layer::{Layer, Said};
+use self::layer::Layer;
+pub use self::layer::{CommandLine, Said};
 use self::outside::Folder;
 pub use self::pattern::{Filter, Pattern, Subject};
 pub use self::units::{parse_bytes, parse_duration};
@@ -59,7 +59,7 @@ pub struct Config {
     /// Which processes.
     pub filter: Filter,
     /// Address of page and pulls; `None`: nothing is served.
-    pub serve: Option<String>,
+    pub serve: Option<Said<String>>,
     /// Address where OTLP profiles are taken; `None`: none are.
     pub receive: Option<SocketAddr>,
     /// Whether processes that profile themselves by the SDK are sampled all the same.
@@ -165,7 +165,7 @@ impl fmt::Display for Config {
         writeln!(f, "rate: {} Hz, profiles of {:?}, kernel frames: {}", self.rate_hz, self.interval, self.kernel)?;
         writeln!(f, "processes: {}", plain(&self.filter.to_string()))?;
         writeln!(f, "those that profile themselves by the SDK: {}", if self.profile_sdk { "also" } else { "not" })?;
-        writeln!(f, "served at: {}", self.serve.clone().unwrap_or_else(off))?;
+        writeln!(f, "served at: {}", self.serve.as_ref().map_or_else(off, |said| said.value.clone()))?;
         let [token, certificate] = self.security.settings().map(|setting| setting.unwrap_or("off"));
         writeln!(f, "token for the page: {token}, TLS: {}", plain(certificate))?;
         for (setting, why) in self.idle() {
@@ -240,8 +240,8 @@ fn check(layer: Layer, token: Option<&str>, security: Security, destinations: Ve
     let interval =
         said_or(layer.interval, DEFAULT_INTERVAL, |said| lasting(&said, units::interval(&said)?, &destinations))?;
     let receive = said_or(layer.receive, None, |said| units::received(&said))?;
-    let serve = said_or(layer.serve, Some(DEFAULT_SERVE.into()), |said| units::served(&said))?;
-    check_apart(serve.as_deref(), receive)?;
+    let serve = units::served(layer.serve.unwrap_or_else(|| Said::new("--serve", DEFAULT_SERVE.into())))?;
+    check_apart(serve.as_ref().map(|said| &*said.value), receive)?;
     check_loop(receive, &destinations)?;
     let (pulls, pull_found) = pull::endpoints(layer.pulls, token)?;
     let folders = layer.spool_folder.iter().filter(|said| !said.value.is_empty()).map(Folder::of_spool).collect();

@@ -29,7 +29,8 @@ fn refusal(text: &str) -> String {
 fn what_nobody_says_is_as_documented() {
     let config = Config::new(CommandLine::default(), &no_variables).unwrap();
     assert_eq!((config.rate_hz, config.interval), (99, Duration::from_secs(10)));
-    assert_eq!((config.serve.as_deref(), config.receive), (Some("127.0.0.1:6070"), None));
+    let serve = config.serve.map(|said| (said.origin, said.value));
+    assert_eq!((serve, config.receive), (Some(("--serve".into(), "127.0.0.1:6070".into())), None));
     assert!(config.kernel && !config.profile_sdk && config.destinations.is_empty());
     assert_eq!(config.runtime_interval, Some(Duration::from_secs(60)));
     assert_eq!((config.runtime_bounds, config.spool, config.security.has_token()), (Bounds::default(), None, false));
@@ -45,7 +46,7 @@ fn the_command_line_outweighs_variables_and_these_the_file() {
         known.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).into())
     };
     let config = Config::new(command_line, &lookup).unwrap();
-    assert_eq!((config.rate_hz, config.interval, config.serve), (12, Duration::from_secs(20), None));
+    assert_eq!((config.rate_hz, config.interval, config.serve.is_none()), (12, Duration::from_secs(20), true));
     assert_eq!((config.filter.include.len(), config.filter.exclude.len(), config.memory), (1, 2, 64 << 20));
 }
 

@@ -69,8 +69,9 @@ pub(super) fn spool_bytes(said: &Said<u64>) -> Result<u64, Error> {
 }
 
 /// An address to serve on; `off` for none.
-pub(super) fn served(said: &Said<String>) -> Result<Option<String>, Error> {
-    Ok(address(said, "127.0.0.1:6070")?.map(|address| address.to_string()))
+pub(super) fn served(said: Said<String>) -> Result<Option<Said<String>>, Error> {
+    let address = address(&said, "127.0.0.1:6070")?;
+    Ok(address.map(|address| Said::new(said.origin, address.to_string())))
 }
 
 /// An address to receive at; `off` for none.

@@ -29,6 +29,8 @@ pub struct Arguments {
     pub json: bool,
     /// Which processes the settings choose.
     pub discovery: discover::Options,
+    /// Settings that have no effect, each with why, as [`Config::idle`](crate::config::Config::idle) has them.
+    pub idle: Vec<String>,
 }
 
 /// All that there is to say.
@@ -45,8 +47,9 @@ pub struct Report {
 /// # Errors
 /// When standard output cannot be written to.
 pub fn main(arguments: Arguments) -> Result<ExitCode, Error> {
-    let Arguments { json, discovery } = arguments;
-    let report = examine(discovery);
+    let Arguments { json, discovery, idle } = arguments;
+    let mut report = examine(discovery);
+    report.checks.push(settings(&idle));
     let text = if json { show::json(&report) } else { show::table(&report) };
     match io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -57,7 +60,15 @@ pub fn main(arguments: Arguments) -> Result<ExitCode, Error> {
     }
 }
 
-/// Looks at everything.
+fn settings(idle: &[String]) -> Check {
+    const NAME: &str = "settings";
+    match idle {
+        [] => Check::works(NAME, "each has an effect"),
+        _ => Check::lacks(NAME, idle.join("; "), "`profiler-sidecar run --help` has the names"),
+    }
+}
+
+/// Looks at processes and at what may be done with them.
 #[must_use]
 pub fn examine(discovery: discover::Options) -> Report {
     let mut checks = System::here().checks();

@@ -24,7 +24,7 @@ pub(super) fn text(source: &Source, heap: &Heap, set: &ProfileSet, rows: usize) 
     if let Some(advice) = heap.state.advice() {
         _ = writeln!(text, "{advice}");
     }
-    let is_off = [State::Off, State::Unlinked].contains(&heap.state);
+    let is_off = heap.state.is_off();
     let is_there = match is_off {
         true => set.profiles.iter().any(|profile| !profile.samples.is_empty()),
         false => heap.walk.taken > 0 || heap.walk.is_whole(),

@@ -27,6 +27,7 @@ use crate::capture::{Bounds, Source};
 use crate::clock::unix_nanos;
 use crate::error::Error;
 use crate::record::Output;
+use crate::text::head;
 
 /// What a command says.
 #[derive(Debug, Default)]
@@ -46,13 +47,16 @@ impl From<String> for Said {
 /// Does `heap`; what to print.
 ///
 /// # Errors
-/// When the process cannot be read, or the file not be written.
+/// When the process cannot be read, or the file not be written, or there can be nothing in it.
 pub fn heap(asked: &HeapArguments) -> Result<Said, Error> {
     let source = Source::find(asked.which.pid())?;
     let mut heap = source.heap(Bounds { buckets: asked.max_buckets, ..Bounds::default() })?;
     let set = built(&source, |builder, window| builder.heap(&mut heap, window));
     match &asked.output {
-        Some(file) => filed(&set, "inuse_space", file, heap::remarks(&heap)),
+        Some(file) => {
+            can_be_filed(&source, &set, heap.state.advice().filter(|_| heap.state.is_off()))?;
+            filed(&set, "inuse_space", file, heap::remarks(&heap))
+        }
         None => Ok(heap::text(&source, &heap, &set, asked.rows).into()),
     }
 }
@@ -105,6 +109,7 @@ pub fn contention(asked: &ContentionArguments) -> Result<Said, Error> {
     match &asked.output {
         // Go's own files have one period type for both kinds, so that they can be compared.
         Some(file) => {
+            can_be_filed(&source, &set, contention.state().filter(|_| contention.rate == 0))?;
             let contentions = set.profiles.first().map(|profile| profile.kind.sample_type);
             set.profiles
                 .iter_mut()
@@ -113,6 +118,16 @@ pub fn contention(asked: &ContentionArguments) -> Result<Said, Error> {
             filed(&set, "delay", file, contention::remarks(&contention))
         }
         None => Ok(contention::text(&source, &contention, &set, asked.rows).into()),
+    }
+}
+
+/// Refuses to write a file in which there can be nothing: a script would take it for a profile, and it might replace one. `off` says why nothing is recorded.
+fn can_be_filed(source: &Source, set: &ProfileSet, off: Option<&str>) -> Result<(), Error> {
+    match off {
+        Some(why) if set.profiles.iter().all(|profile| profile.samples.is_empty()) => {
+            Err(Error::new(head(source), why, "no file was written"))
+        }
+        _ => Ok(()),
     }
 }
 

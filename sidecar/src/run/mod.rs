@@ -67,7 +67,8 @@ pub fn main(config: Config, until_eof: bool) -> Result<(), Error> {
             tracing::warn!(pid, "{fault}: {}", fault.remedy());
         }
     }
-    let served = config.serve.as_deref().map(Server::bind).transpose().map_err(of_sdk)?;
+    let served =
+        config.serve.as_ref().map(|said| Server::bind_by(&said.origin, &said.value)).transpose().map_err(of_sdk)?;
     let served = served.map(|server| server.secured(&config.security)).transpose().map_err(of_sdk)?;
     let received = config.receive.map(receive::bind).transpose()?;
     let ledger = Arc::<Ledger>::default();

@@ -9,7 +9,6 @@ use profiler::serve::{CaptureError, CaptureFuture, Snapshot};
 use profiler_proto::model::Contention;
 use profiler_proto::{ProfileSet, pprof};
 
-use crate::capture::heap::State;
 use crate::capture::profile::{Builder, Window};
 use crate::capture::{Bounds, Source};
 use crate::clock::unix_nanos;
@@ -106,7 +105,7 @@ fn try_read(target: &Target, of: Of, bounds: Bounds) -> Result<ProfileSet, Error
     let is_off = match of {
         Of::Heap(_) => {
             let mut heap = source.heap(bounds)?;
-            let is_off = heap.records.is_empty() && matches!(heap.state, State::Off | State::Unlinked);
+            let is_off = heap.records.is_empty() && heap.state.is_off();
             builder.heap(&mut heap, window);
             is_off
         }

@@ -131,8 +131,10 @@ fn a_program_with_the_sdk_is_left_to_it() {
     assert_eq!(before, after, "{}", stats(&page));
     let answer = get(&page, &format!("/debug/pprof/profile?seconds=1&pid={}", program.pid()));
     assert_ne!(answer.status, 200, "{}", stats(&page));
-    let doctor = agent(&["doctor", "--json"]).output().unwrap();
+    let doctor = agent(&["doctor", "--json"]).env("PROFILER_RATEHZ", "9").output().unwrap();
     let doctor: serde_json::Value = serde_json::from_slice(&doctor.stdout).unwrap();
+    let settings = doctor["checks"].as_array().unwrap().iter().find(|check| check["name"] == "settings").unwrap();
+    assert_eq!(settings["found"], "PROFILER_RATEHZ has no effect: no setting has this name");
     let row = doctor["processes"].as_array().unwrap().iter().find(|row| row["pid"] == program.pid()).unwrap();
     assert_eq!((&row["service"], &row["profiled"]), (&"tasks".into(), &false.into()), "{row}");
     let why = row["why_not"].as_str().unwrap_or_default();

@@ -205,8 +205,6 @@ fn what_a_file_lacks_is_said_beside_it() {
             " goroutines left out, as there are more than asked for, or than a capture may look at\n",
         ),
         (&["contention", &pid, "--max-buckets", "1"], " stacks left out, as there are more than asked for\n"),
-        (&["contention", &bare], "block profiling is off: "),
-        (&["contention", &bare, "--mutex"], "mutex profiling is off: "),
     ] {
         let output = sidecar(&[arguments, &["-o", file.to_str().unwrap()]].concat());
         let (said, remarks) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -217,6 +215,21 @@ fn what_a_file_lacks_is_said_beside_it() {
     let remarks = String::from_utf8_lossy(&whole.stderr);
     assert!(whole.status.success() && !remarks.contains("left out") && !remarks.contains(" is off"), "{remarks}");
     std::fs::remove_file(&file).unwrap();
+    // In which nothing can be is not written.
+    let unlinked = Running::start(&programs::build("bare", "go1.24.13", &["-ldflags=-s -w"], "amd64"), &[]);
+    for (arguments, why) in [
+        (&["contention", &bare][..], "block profiling is off: "),
+        (&["contention", &bare, "--mutex"], "mutex profiling is off: "),
+        (&["heap", &unlinked.pid().to_string()], "heap profiling is not in the program: "),
+    ] {
+        let output = sidecar(&[arguments, &["-o", file.to_str().unwrap()]].concat());
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.code() == Some(1) && output.stdout.is_empty() && said.contains(why),
+            "{arguments:?}: {said}"
+        );
+        assert!(said.trim_end().ends_with("; no file was written") && !file.exists(), "{arguments:?}: {said}");
+    }
 }
 
 /// Check that a leak of goroutines is shown by its stack and who started it, and that those that merely stand are not.
