@@ -14,7 +14,7 @@ pub enum Counter {
     RingFull = 2,
     /// Ticks that hit a process in a pid namespace below ours, whose pids mean nothing here.
     ForeignPidns = 3,
-    /// Ticks that hit what is left out by name.
+    /// Ticks that hit what is left out by its number.
     Excluded = 4,
     /// Ticks that hit what is none of our business: kernel threads, processes outside of our pid namespace.
     Outside = 5,

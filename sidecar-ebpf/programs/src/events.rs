@@ -70,7 +70,11 @@ fn fork(context: RawTracePointContext) -> i32 {
     {
         program::forget(number);
         begins_anew(number);
-        happened(Kind::Fork, task::current(), number);
+        let parent = task::current();
+        // Who comes from outside (`kubectl exec`) has a parent without a number here, 0. What happens below is looked at in rounds.
+        if parent.whose != Whose::Below {
+            happened(Kind::Fork, parent, number);
+        }
     }
     0
 }
@@ -93,7 +97,7 @@ fn is_last(task: u64, thread: Thread) -> bool {
 
 #[inline(always)]
 fn happened(kind: Kind, thread: Thread, child: u32) {
-    if thread.whose != Whose::Ours || task::is_of_kernel() {
+    if task::is_of_kernel() {
         return;
     }
     let event = Event { head: head(kind, thread), child, padding: 0 };

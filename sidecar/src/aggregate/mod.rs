@@ -60,13 +60,22 @@ impl Aggregate {
     /// # Errors
     /// When there is no room.
     pub fn add(&mut self, process: Process, sample: &Sample, stack: &Stack) -> Result<(), Full> {
+        self.add_beside(0, process, sample, stack)
+    }
+
+    /// The same, where others have `taken` so many bytes of the room.
+    ///
+    /// # Errors
+    /// When there is no room.
+    pub fn add_beside(&mut self, taken: usize, process: Process, sample: &Sample, stack: &Stack) -> Result<(), Full> {
+        let most = MAX_BYTES.saturating_sub(taken);
         let is_new = !self.windows.contains_key(&process);
-        if is_new && MAX_BYTES.saturating_sub(self.bytes) < window::EMPTY {
+        if is_new && most.saturating_sub(self.bytes) < window::EMPTY {
             self.without_window.add(Cause::AggregateFull, 1);
             return Err(Full);
         }
         self.bytes += if is_new { window::EMPTY } else { 0 };
-        let room = MAX_BYTES.saturating_sub(self.bytes);
+        let room = most.saturating_sub(self.bytes);
         let window = self.windows.entry(process).or_insert_with(|| Window::begin(process));
         let most = MAX_OF_ONE.min(window.bytes().saturating_add(room));
         let before = window.bytes();

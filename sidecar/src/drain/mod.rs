@@ -25,7 +25,7 @@ pub enum Event {
     },
     /// A process has made another one.
     Fork {
-        /// Which.
+        /// Which; 0: one outside of our pid namespace.
         pid: u32,
         /// The new one.
         child: u32,
@@ -41,6 +41,12 @@ pub enum Fault {
     /// It is of a kind that is not known here.
     #[error("a record of the kernel side is of the unknown kind {0}")]
     Unknown(u32),
+}
+
+/// Whether a record is of a sample, also where it cannot be read.
+#[must_use]
+pub fn is_sample(record: &[u8]) -> bool {
+    Cursor(record).word() == Ok(Kind::Sample as u32)
 }
 
 /// Reads a record.

@@ -179,6 +179,11 @@ impl Namer {
         of_it.iter().for_each(|key| self.remove(key));
     }
 
+    /// Forgets all processes; what is needed of them is looked up again.
+    pub fn forget_all(&mut self) {
+        (self.processes, self.bytes) = (BTreeMap::new(), 0);
+    }
+
     /// What became of stacks so far.
     #[must_use]
     pub fn stats(&self) -> Stats {
@@ -209,7 +214,7 @@ impl Namer {
         self.bytes + self.kernel.bytes()
     }
 
-    /// Bytes of those that [`Self::forget`] lets go: of processes.
+    /// Bytes of those that [`Self::forget_all`] lets go: of processes.
     #[must_use]
     pub fn held(&self) -> usize {
         self.bytes
@@ -284,14 +289,13 @@ impl Namer {
         let mut frames = Vec::with_capacity(sample.kernel.len());
         for (number, address) in sample.kernel.iter().enumerate() {
             let at = address.saturating_sub(u64::from(number > 0));
-            let (start, name) = match self.kernel.function(at) {
-                Some(function) => (function.address, function.to_string()),
-                None => (0, "[kernel]".to_owned()),
-            };
+            let function = self.kernel.function(at);
             if self.kernel_locations.len() >= MAX_KERNEL {
                 self.kernel_locations.clear();
             }
+            let start = function.map_or(0, |function| function.address);
             let location = self.kernel_locations.entry(start).or_insert_with(|| {
+                let name = function.map_or_else(|| "[kernel]".to_owned(), |function| function.to_string());
                 let lines = frame::lines_of(&name);
                 Arc::new(Location { address: 0, module: None, lines, kind: Kind::Kernel })
             });

@@ -138,11 +138,14 @@ impl Desk {
     pub(super) fn take(&mut self, record: &[u8], now: Instant) {
         match drain::decode(record) {
             Ok(event) => self.events.push(event),
-            Err(fault) => {
+            Err(fault) if drain::is_sample(record) => {
                 tracing::error!(%fault, "a sample is lost; please report this");
                 self.figures.unreadable += 1;
-                self.taken();
-                self.ledger.lost(1, Cause::Failed);
+                self.lose(Cause::Failed);
+            }
+            Err(fault) => {
+                tracing::error!(%fault, "what happened to a process is not known; please report this");
+                self.doubt();
             }
         }
         if self.events.len() >= AT_ONCE {
@@ -230,9 +233,22 @@ impl Desk {
     /// A sample of what was gone before anybody looked, or gave no answer.
     fn gone(&mut self) {
         self.figures.gone += 1;
+        self.lose(Cause::Gone);
+    }
+
+    /// A stack came out of the ring, and is lost; no process can say so.
+    fn lose(&mut self, cause: Cause) {
         self.taken();
-        self.ledger.lost(1, Cause::Gone);
-        self.unattributed.add(Cause::Gone, 1);
+        self.ledger.lost(1, cause);
+        self.unattributed.add(cause, 1);
+    }
+
+    /// Takes one record for which there is no time any more.
+    pub(super) fn leave(&mut self, record: &[u8]) {
+        if drain::is_sample(record) {
+            self.figures.late += 1;
+            self.lose(Cause::Shutdown);
+        }
     }
 
     fn sample(&mut self, mut sample: Box<Sample>, now: Instant) {
@@ -435,13 +451,11 @@ impl Desk {
 
     /// Lets go of what can be made again.
     pub(super) fn shed(&mut self) {
-        for target in self.table.targets() {
-            self.namer.forget(target.process);
-        }
+        self.namer.forget_all();
     }
 
     pub(super) fn held(&self) -> u64 {
-        (self.namer.held() + self.aggregate.bytes()) as u64
+        (self.namer.held() + self.aggregate.bytes() + self.taps.bytes()) as u64
     }
 
     pub(super) fn figures(&self) -> Figures {

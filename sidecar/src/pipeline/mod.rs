@@ -56,8 +56,10 @@ const SWEEP_WORK: usize = 16;
 /// The longest wait, for so long after a program began: it may be over soon, and its first samples want a look at it.
 const BRISK: Duration = Duration::from_millis(50);
 const BRISK_FOR: Duration = Duration::from_millis(500);
-/// Most turns that are taken for what was left: a twentieth of a second each.
-const LAST_TURNS: u32 = 200;
+/// How long what is in the ring is waited for; whoever stops the agent waits longer for the last windows.
+const LAST: Duration = Duration::from_secs(2);
+/// Most calls, of a twentieth of a second each, to count what nobody looks at any more.
+const LAST_CALLS: u32 = 20;
 /// How often the kernel side's counters are read.
 const COUNT: Duration = Duration::from_secs(1);
 
@@ -232,16 +234,18 @@ impl Pipeline {
     pub fn stop(&mut self) {
         self.sampler.iter_mut().for_each(Sampler::stop_clock);
         self.catch_up();
+        // Nobody waits for their names: whoever ends us has little patience.
+        if let Some(sampler) = self.sampler.as_mut().filter(|_| self.is_behind) {
+            (0..LAST_CALLS).any(|_| sampler.drain(|record| self.desk.leave(record)));
+        }
     }
 
-    /// Takes all that is there.
+    /// Takes all that is there, as far as it comes in [`LAST`].
     pub fn catch_up(&mut self) {
+        let until = Instant::now() + LAST;
         self.turn(Duration::ZERO);
         // Events go on, whatever becomes of samples.
-        for _ in 0..LAST_TURNS {
-            if !self.is_behind {
-                break;
-            }
+        while self.is_behind && Instant::now() < until {
             self.turn(Duration::ZERO);
         }
     }

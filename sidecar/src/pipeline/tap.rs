@@ -1,6 +1,6 @@
 //! Captures on demand, beside the windows.
 //!
-//! In: named samples. Out: windows of the time that was asked for, to whoever asked. Bounded in number; each as an
+//! In: named samples. Out: windows of the time that was asked for, to whoever asked. Bounded in number, and all together as one
 //! [`Aggregate`] is.
 
 use std::sync::Arc;
@@ -69,11 +69,19 @@ impl Taps {
     }
 
     pub(super) fn add(&mut self, target: &Arc<Target>, sample: &Sample, stack: &Stack) {
+        let mut bytes = self.bytes();
         for tap in self.0.iter_mut().filter(|tap| tap.pid.is_none_or(|pid| pid == sample.pid)) {
+            let before = tap.aggregate.bytes();
             // What finds no room is noted in the capture's own window; nowhere, if there is none for that either.
-            _ = tap.aggregate.add(target.process, sample, stack);
+            _ = tap.aggregate.add_beside(bytes - before, target.process, sample, stack);
+            bytes = bytes - before + tap.aggregate.bytes();
             tap.sampled.insert(target.process, Arc::clone(target));
         }
+    }
+
+    /// Bytes of their windows, about.
+    pub(super) fn bytes(&self) -> usize {
+        self.0.iter().map(|tap| tap.aggregate.bytes()).sum()
     }
 
     /// Ends those whose time is over.

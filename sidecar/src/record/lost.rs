@@ -26,8 +26,9 @@ pub fn lost_text(lost: &Loss) -> String {
 fn why(cause: Cause) -> &'static str {
     match cause {
         Cause::RingFull => "for which there was no room in the ring that the kernel writes to",
-        Cause::Gone => "of processes that ended before they were looked at",
+        Cause::Gone => "of processes that ended before they were looked at, or gave no answer",
         Cause::AggregateFull => "for which there was no room beside all other distinct stacks",
+        Cause::Shutdown => "for which there was no time at the end",
         Cause::Failed => "that could not be read, which is a bug",
         other => other.name(),
     }

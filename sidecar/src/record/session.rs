@@ -150,26 +150,31 @@ struct Recording<'a> {
 impl Recording<'_> {
     /// Samples until the time is over, the process has ended, or Ctrl-C.
     fn run(&mut self, pipeline: &mut Pipeline) {
+        let before = pipeline.figures().sampled;
         while !self.is_over() {
             let left = self.options.duration.map_or(TURN, |duration| duration.saturating_sub(self.begun.elapsed()));
             pipeline.turn(TURN.min(left));
             if Instant::now() >= self.next_window {
                 self.next_window = Instant::now() + WINDOW;
                 // What was lost where nothing was sampled is told with the next windows.
-                pipeline.end_of_profiles().iter().for_each(|interval| self.add(interval));
+                pipeline.end_of_profiles().into_iter().for_each(|interval| self.add(interval));
             }
-            self.progress.show(self.begun.elapsed(), self.options.duration, pipeline.figures().sampled);
+            self.progress.show(self.begun.elapsed(), self.options.duration, pipeline.figures().sampled - before);
         }
         // What was sampled last is in the ring.
         pipeline.stop();
         self.end_command();
-        self.add(&pipeline.end());
+        self.add(pipeline.end());
         self.progress.clear();
     }
 
-    fn add(&mut self, interval: &Interval) {
+    fn add(&mut self, interval: Interval) {
         if Usage::read().is_ok_and(|usage| usage.resident > MEMORY) {
-            return self.ledger.lost(interval.stacks(), Cause::AggregateFull);
+            self.ledger.lost(interval.stacks(), Cause::AggregateFull);
+            let mut lost = interval.lost;
+            interval.windows.iter().for_each(|(window, _)| lost.merge(&window.lost()));
+            lost.add(Cause::AggregateFull, interval.stacks());
+            return self.windows.lose(&lost);
         }
         self.samples = self.samples.saturating_add(interval.stacks());
         self.windows.add(interval);

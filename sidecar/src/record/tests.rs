@@ -167,6 +167,8 @@ fn windows_are_summed() {
     const STACKS: u32 = 30_000;
     let (mut windows, process, start) = (windows::Windows::default(), Process::new(7, 1), Moment::now());
     let mut aggregate = Aggregate::begin(start);
+    let mut one_lost = Loss::default();
+    one_lost.add(Cause::RingFull, 1);
     let stack = |number: u32| Stack { frames: [Location::remark(&format!("f{number}"))].into(), ..Stack::default() };
     let sample = Sample { tid: 7, period_nanos: 10, ..Sample::default() };
     for (second, service) in [(1, "shell"), (2, "program")] {
@@ -179,13 +181,19 @@ fn windows_are_summed() {
         let ended = aggregate
             .end(start.later(Duration::from_secs(second.into()), start.wall + Duration::from_secs(second.into())));
         let windows_of = ended.into_iter().map(|window| (window, Arc::clone(&target))).collect();
-        windows.add(&Interval { windows: windows_of, lost: Loss::default() });
+        // Behind the last one something is lost and nothing sampled.
+        for windows_of in [Vec::new(), windows_of, Vec::new()] {
+            windows.add(Interval { windows: windows_of, lost: one_lost });
+        }
     }
     let sets = windows.sets();
     assert_eq!((sets.len(), sets[0].resource.service_name()), (1, Some("program")));
     let [profile] = &*sets[0].profiles else { panic!("{} profiles", sets[0].profiles.len()) };
     assert_eq!((profile.samples.len(), profile.duration_nanos), (STACKS as usize + 1, 2_000_000_000));
     assert_eq!(profile.samples.iter().map(|sample| sample.value).sum::<i64>(), i64::from(STACKS) + 10);
+    let file = pprof::decode(&pprof::encode(&sets[0]), &Limits::default()).unwrap();
+    let told = format!("{:?}", file.dictionary.attributes);
+    assert!(told.contains("profiler.lost.ring_full=6\""), "{told}");
 }
 
 /// Check that a capture without a sample has its types and its time, so that it can be read.

@@ -1,7 +1,7 @@
 //! The thread that samples: turns of the pipeline, an interval after the other, within the budget.
 //!
 //! In: records, commands of the main thread. Out: intervals, to the main thread; figures, to whoever asks. Where the main thread is behind, the
-//! windows stay open: they are bounded by themselves. It ends when it is told to, or when the main thread is gone.
+//! windows stay open: they are bounded by themselves. It ends when it is told to.
 
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant};
@@ -104,8 +104,9 @@ impl Sampling {
         loop {
             match commands.try_recv() {
                 Ok(Command::Capture { duration, pid, tapped }) => self.pipeline.tap(duration, pid, tapped),
-                Ok(Command::Stop) | Err(TryRecvError::Disconnected) => return false,
-                Err(TryRecvError::Empty) => return true,
+                Ok(Command::Stop) => return false,
+                // There is none: we keep a sender of our own.
+                Err(TryRecvError::Empty | TryRecvError::Disconnected) => return true,
             }
         }
     }

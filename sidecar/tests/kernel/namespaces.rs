@@ -1,11 +1,13 @@
 //! In a pid namespace of its own, as in a pod: these tests run themselves anew in there.
 
 use std::collections::BTreeSet;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
+use std::time::Duration;
 
+use profiler_sidecar::drain::Event;
 use profiler_sidecar::sample::Sample;
 
 use crate::programs::{Talk, deep};
@@ -16,6 +18,11 @@ const INSIDE: &str = "PROFILER_TEST_INSIDE";
 
 /// Runs a test of this binary in a pid namespace of its own, once `first` is done there, beside a busy program outside; `false` if this is in there already.
 fn outside(test: &str, first: &str) -> bool {
+    outside_with(test, first, |_| {})
+}
+
+/// The same; `beside` is done outside, again and again, with the number of whose children are in there.
+fn outside_with(test: &str, first: &str, beside: impl Fn(u32)) -> bool {
     if std::env::var_os(INSIDE).is_some() {
         return false;
     }
@@ -24,7 +31,12 @@ fn outside(test: &str, first: &str) -> bool {
     let mut command = Command::new("unshare");
     command.args(["--pid", "--fork", "--mount-proc", "sh", "-c", &format!("{first} && exec \"$0\" \"$@\"")]);
     command.arg(std::env::current_exe().unwrap()).args([test, "--exact", "--nocapture"]);
-    let output = command.env(INSIDE, "1").output().unwrap();
+    let mut inside = command.env(INSIDE, "1").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    while inside.try_wait().unwrap().is_none() {
+        beside(inside.id());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let output = inside.wait_with_output().unwrap();
     drop(busy);
     let text = String::from_utf8_lossy(&output.stdout);
     let complaint = String::from_utf8_lossy(&output.stderr);
@@ -126,4 +138,23 @@ fn processes_of_namespaces_below_are_counted() {
     below.wait().unwrap();
     recorder.drain();
     assert!(recorder.samples.iter().all(|sample| sample.comm.text() != "deep-10-500"), "its numbers mean nothing here");
+}
+
+/// Check that the birth of a process that comes from outside, as by `kubectl exec`, is told, so that it is not taken for whoever had its number before.
+#[test]
+fn who_comes_from_outside_is_told_of() {
+    let comes = |unshare: u32| {
+        let namespace = format!("--pid=/proc/{unshare}/ns/pid_for_children");
+        // Before there is a first process in it nobody can come.
+        drop(Command::new("nsenter").args([&namespace, "true"]).stderr(Stdio::null()).status());
+    };
+    if outside_with("namespaces::who_comes_from_outside_is_told_of", "true", comes) {
+        return;
+    }
+    let Some(mut recorder) = Recorder::usual() else { return };
+    recorder.until("one that comes from outside", |recorder| {
+        let began =
+            |pid: u32| recorder.events.iter().any(|event| matches!(event, Event::Exec { pid: of, .. } if *of == pid));
+        recorder.events.iter().any(|event| matches!(event, Event::Fork { pid: 0, child } if began(*child)))
+    });
 }
