@@ -106,7 +106,7 @@ impl Table {
             }
             Event::Exit { pid } => {
                 if let Some(entry) = self.entries.get_mut(&pid) {
-                    entry.has_ended = true;
+                    (entry.has_ended, entry.is_end_told) = (true, true);
                 }
             }
         }
@@ -218,6 +218,9 @@ impl Table {
         let lives = after.as_ref().filter(|(_, _, ended)| !ended);
         if let Some((process, ..)) = lived.filter(|(process, ..)| lives.is_none_or(|(now, ..)| now != process)) {
             sweep.ended.push(*process);
+            if let Some(entry) = self.entries.get_mut(&pid).filter(|entry| entry.process == *process) {
+                entry.is_end_told = true;
+            }
         }
         if let Some((_, Some(target), _)) = lives {
             let known = before.and_then(|(_, target, _)| target);
@@ -302,14 +305,12 @@ impl Table {
         self.hears_all && self.rounds != 0
     }
 
-    /// All that is in `/proc` was seen: what was known before and is not there has ended.
+    /// All that is in `/proc` was seen: what was known before and is not there has ended. So has what a sample found gone, of which nobody was told.
     fn end_round(&mut self, sweep: &mut Sweep) {
         for (pid, entry) in &mut self.entries {
-            if !entry.has_ended && !self.round.has(*pid) && !entry.process.is_alive() {
-                entry.has_ended = true;
-                if entry.target.is_some() {
-                    sweep.ended.push(entry.process);
-                }
+            entry.has_ended |= !self.round.has(*pid) && !entry.process.is_alive();
+            if entry.has_ended && !std::mem::replace(&mut entry.is_end_told, true) && entry.target.is_some() {
+                sweep.ended.push(entry.process);
             }
         }
         self.scout.begin_round();

@@ -176,6 +176,23 @@ fn the_ended_are_known_to_their_last_samples() {
     assert!(Arc::ptr_eq(&target, &visit(&mut table, told.pid())));
 }
 
+/// Check that a process that a sample finds gone, of whose end nobody was told, is said to have ended, once.
+#[test]
+fn an_end_that_a_sample_finds_is_told() {
+    let mut table = table();
+    let subject = Subject::go(&[]);
+    let pid = subject.pid();
+    sweep(&mut table);
+    let target = visit(&mut table, pid);
+    subject.end();
+    // Behind the shortest time between two looks.
+    let later = Instant::now() + Duration::from_secs(60);
+    assert!(table.refresh(pid, later).is_some_and(|known| Arc::ptr_eq(&known, &target)));
+    assert!(table.targets().iter().all(|known| known.process != target.process));
+    assert!(sweep(&mut table).contains(&target.process));
+    assert!(!sweep(&mut table).contains(&target.process));
+}
+
 /// Check that who became another program, or is another process of the same number, and ended before anybody looked, is not taken for what it was before.
 #[test]
 fn what_was_before_is_not_what_ended_unseen() {

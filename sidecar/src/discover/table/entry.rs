@@ -33,6 +33,8 @@ pub(super) struct Entry {
     /// It was told that it runs another program, or is another process: what is known is not true of it.
     pub(super) is_another: bool,
     pub(super) has_ended: bool,
+    /// Who has to know of its end does.
+    pub(super) is_end_told: bool,
     /// The table's clock at the last use.
     pub(super) used: u64,
     layout: (u64, u64),
@@ -90,6 +92,7 @@ impl Entry {
             is_stale: false,
             is_another: false,
             has_ended,
+            is_end_told: false,
             used: 0,
             layout: stat.layout,
             looked: now,
@@ -105,7 +108,7 @@ impl Entry {
             self.ends();
             return true;
         }
-        self.has_ended = false;
+        (self.has_ended, self.is_end_told) = (false, false);
         !self.is_stale && self.layout == stat.layout && !self.may_say_something_new(scout, now)
     }
 
