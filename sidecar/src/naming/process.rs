@@ -85,6 +85,11 @@ impl Process {
         self.space.is_closed
     }
 
+    /// Whether an address is in a mapping that is known.
+    pub(super) fn is_mapped(&self, address: u64) -> bool {
+        self.space.holds(address)
+    }
+
     /// Whether its process runs another program, and nothing is known of this one.
     pub(super) fn is_replaced(&self) -> bool {
         self.space.is_replaced()

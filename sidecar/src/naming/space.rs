@@ -47,7 +47,7 @@ pub(super) struct Space {
     first_read_at: Option<Instant>,
     read_at: Option<Instant>,
     cost: Duration,
-    /// Whether the last reading failed: the process is gone, does not let us, or runs another program.
+    /// Whether the last reading failed: the process is gone, does not let us, or runs another program; or gave no answer, and nothing is known.
     pub(super) is_closed: bool,
     /// Whether the process runs another program: what was read is all that will be.
     is_over: bool,
@@ -150,7 +150,9 @@ impl Space {
         let look = reader.mappings(self.process, self.program);
         self.first_read_at.get_or_insert(now);
         (self.read_at, self.cost) = (Some(now), begin.elapsed());
-        self.is_closed = !matches!(look, Look::Mapped(_));
+        // One without an answer in time may have one the next time.
+        let is_slow = matches!(look, Look::NoAnswer) && !self.parts.is_empty();
+        self.is_closed = !matches!(look, Look::Mapped(_)) && (!is_slow || self.is_closed);
         self.is_over = matches!(look, Look::Over);
         match look {
             Look::Mapped(mappings) => return self.take(&mappings),

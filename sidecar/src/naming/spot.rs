@@ -160,7 +160,8 @@ fn visible(lines: &[(Line, Role)], callee: Role) -> Vec<Line> {
 fn part(found: &Found, kind: Kind) -> Part {
     let (name, role) = found.lines.last().map_or(("", Role::Normal), |(line, role)| (&*line.function.name, *role));
     match (kind, name) {
-        (Kind::Go, "runtime.sigtramp") => Part::GoSignal,
+        // With cgo the kernel enters the second, which goes on to the first by a jump (runtime/os_linux.go, `setsig`).
+        (Kind::Go, "runtime.sigtramp" | "runtime.cgoSigtramp") => Part::GoSignal,
         (Kind::Go, name) if role.is_injected(name) => Part::GoInjected,
         (Kind::Go, "runtime.morestack") => Part::GoGrowth,
         (Kind::Go, "runtime.goschedImpl" | "runtime.preemptPark") => Part::GoYield,

@@ -161,8 +161,9 @@ impl Walk<'_> {
             Some(left) => is_joined && left.way == Way::ForRoom,
             None => last == Last::Root,
         };
+        let is_proven = spots.iter().skip(1).all(|spot| spot.executable);
         let outcome = Outcome {
-            is_whole: has_root && mended.top != TopState::Unmended && !is_interrupted(&spots) && !skips,
+            is_whole: has_root && is_proven && mended.top != TopState::Unmended && !is_interrupted(&spots) && !skips,
             top: mended.top,
             is_closed: self.process.is_closed(),
             is_replaced: self.process.is_replaced(),
@@ -257,8 +258,7 @@ impl Walk<'_> {
             if std::mem::replace(&mut is_doubled, has_two_frames(&spot)) {
                 continue;
             }
-            // Nothing can be said of the memory of a process that is gone.
-            if number > 0 && !spot.executable && !self.process.is_closed() {
+            if number > 0 && !self.may_be_code(address, &spot) {
                 return (spots, Last::Lost);
             }
             let is_root = match spot.part {
@@ -293,6 +293,12 @@ impl Walk<'_> {
         (spots, last)
     }
 
+    /// Whether a return address may be one. Of a process that is gone no mapping can be read any more: one of its last addresses may lie in a library that was loaded behind the
+    /// last reading, and is no code only where something else is known to be.
+    fn may_be_code(&self, address: u64, spot: &Spot) -> bool {
+        spot.executable || (self.process.is_closed() && !self.process.is_mapped(address))
+    }
+
     /// The stack that the goroutine left, where the walk went astray in C, or came to where there was no room on it.
     fn left(&mut self, sample: &Sample, spots: &[Spot]) -> Option<Left> {
         let way = Way::of(spots, sample.is_outer)?;
@@ -313,7 +319,7 @@ impl Walk<'_> {
             if std::mem::replace(&mut is_doubled, has_two_frames(&spot)) {
                 continue;
             }
-            if !spot.executable && !self.process.is_closed() {
+            if !self.may_be_code(*address, &spot) {
                 break;
             }
             let is_root = spot.part == Part::GoRoot;

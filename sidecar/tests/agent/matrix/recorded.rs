@@ -258,6 +258,9 @@ impl<'a> Recorded<'a> {
         // Those in C as well, whose compiler leaves out frame pointers. Below the handler of its own profiler's signals what was interrupted is missing, and a signal takes
         // long where the machine is emulated.
         let handles = |seen: &Seen| ["runtime.sigtramp", "runtime.cgoSigtramp"].iter().any(|name| seen.has(name));
+        let unmarked = |seen: &Seen| seen.endpoint.is_some() && handles(seen) && !seen.has("[signal handler]");
+        let unmarked: Vec<_> = self.samples.iter().filter(|seen| unmarked(seen)).map(Seen::names).collect();
+        assert!(unmarked.is_empty(), "{what}: below a handler of signals is what it interrupted: {unmarked:?}");
         let worked = |seen: &Seen| seen.endpoint.is_some() && !handles(seen);
         let whole = |seen: &Seen| ["main.under", "main.work", "main.main.func1"].iter().all(|name| seen.has(name));
         let mut broken = self.samples.iter().filter(|seen| worked(seen) && !whole(seen)).map(Seen::names);
@@ -278,7 +281,7 @@ impl<'a> Recorded<'a> {
         let is_deep = |place: &Place| place.function() == "main.deep";
         let (mut all, mut right, mut by_depth, mut wrong) = (0, 0, BTreeMap::new(), Vec::new());
         // Below the handler of its own profiler's signals what was interrupted is missing.
-        let is_called = |seen: &&Seen| seen.has("main.deep") && !seen.has("runtime.sigtramp");
+        let is_called = |seen: &&Seen| seen.has("main.deep") && !seen.has("[signal handler]");
         for seen in self.samples.iter().filter(is_called) {
             let calls: Vec<_> = seen.places().skip_while(|place| !is_deep(place)).collect();
             let depth = calls.iter().take_while(|place| is_deep(place)).count();
