@@ -3,9 +3,8 @@
 use std::os::linux::fs::MetadataExt as _;
 
 use crate::error::Error;
+use crate::target::numbers::INITIAL_NAMESPACE;
 
-/// Inode of the initial pid namespace: `PROC_PID_INIT_INO`, `include/linux/proc_ns.h`.
-const INITIAL: u64 = 0xEFFF_FFFC;
 const PATH: &str = "/proc/self/ns/pid";
 
 /// A pid namespace.
@@ -26,7 +25,7 @@ impl Namespace {
     }
 
     pub(super) fn is_initial(self) -> bool {
-        self.inode == INITIAL
+        self.inode == INITIAL_NAMESPACE
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::bpf::MAX_RATE_HZ;
 use crate::config::{CommandLine, parse_duration};
 use crate::error::Error;
 use crate::inspect::{ContentionArguments, GoroutinesArguments, HeapArguments, TopArguments};
@@ -98,7 +99,7 @@ pub(super) struct RecordArguments {
     #[arg(short, long, value_name = "FILE", default_value = "profile.pb.gz", value_parser = Output::parser())]
     output: Output,
     /// Samples per second and processor
-    #[arg(long, value_name = "HZ", default_value_t = 99, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "HZ", default_value_t = 99, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_RATE_HZ)))]
     rate_hz: u32,
     /// Leave out the kernel's frames
     #[arg(long)]

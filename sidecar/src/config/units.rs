@@ -7,10 +7,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::layer::Said;
+use crate::bpf::MAX_RATE_HZ;
 use crate::error::Error;
 
-/// The highest rate: what the SDK allows too.
-const MOST_HZ: u32 = 10_000;
 /// Shorter profiles cost more than they tell; longer ones are late.
 const INTERVALS: std::ops::RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(3600);
 /// The same of reads of runtimes, each of which takes longer.
@@ -26,7 +25,7 @@ fn refused<T: Display>(said: &Said<T>, why: &str, remedy: &str) -> Error {
 
 pub(super) fn rate(said: &Said<u32>) -> Result<u32, Error> {
     match said.value {
-        1..=MOST_HZ => Ok(said.value),
+        1..=MAX_RATE_HZ => Ok(said.value),
         _ => Err(refused(said, "a rate is 1 to 10000 Hz", "set a rate such as 99")),
     }
 }

@@ -18,6 +18,7 @@ use super::context::Published;
 use super::environment::Environment;
 use super::target::Exe;
 use crate::target::Process;
+use crate::target::numbers::leads_to_initial;
 
 /// Most attributes, as of the SDK. Source: Pyroscope refuses a profile of which a sample has more than 30 labels
 /// (`validation.max-label-names-per-series`): four are its own, two say the thread, and six are left for tags.
@@ -68,10 +69,8 @@ impl Pod {
     }
 }
 
-/// Source: include/linux/proc_ns.h, `PROC_PID_INIT_INO`.
 fn in_initial_namespace() -> bool {
-    const INITIAL: &str = "pid:[4026531836]";
-    std::fs::read_link("/proc/self/ns/pid").is_ok_and(|link| link.as_os_str() == INITIAL)
+    std::fs::read_link("/proc/self/ns/pid").is_ok_and(|link| leads_to_initial(link.as_os_str().as_encoded_bytes()))
 }
 
 /// What is known of a process when its resource is made.

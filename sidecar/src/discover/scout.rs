@@ -17,6 +17,7 @@ use super::context::Published;
 use super::environment::Environment;
 use super::program::Programs;
 use super::target::Exe;
+use crate::target::numbers::leads_to_initial;
 use crate::target::{Aside, Device, Fault, Files, Folder, Mappings, NoAnswer, Process, Whom, undeleted};
 
 /// How long an answer is waited for in a round in which somebody gave none: enough for files and memory that are there.
@@ -165,12 +166,11 @@ fn see(process: Process, folder: Folder) -> Result<Outside, Fault> {
 /// Whether a process is in a pid namespace below ours, which is not the initial one: in another one it cannot be, for then our `/proc` would not show it. What cannot be
 /// read is taken for ours.
 ///
-/// Source: pid_namespaces(7); `PROC_PID_INIT_INO`, `include/linux/proc_ns.h`.
+/// Source: pid_namespaces(7).
 fn is_below(folder: &Folder) -> bool {
-    const INITIAL: &[u8] = b"pid:[4026531836]";
     static OURS: LazyLock<Option<Vec<u8>>> =
         LazyLock::new(|| Some(std::fs::read_link("/proc/self/ns/pid").ok()?.into_os_string().into_vec()));
-    let Some(ours) = OURS.as_ref().filter(|ours| *ours != INITIAL) else { return false };
+    let Some(ours) = OURS.as_ref().filter(|ours| !leads_to_initial(ours)) else { return false };
     folder.link("ns/pid").is_ok_and(|its| its != *ours)
 }
 

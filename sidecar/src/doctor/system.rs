@@ -9,26 +9,11 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 
 use super::check::Check;
-use crate::privilege::granted_by;
+use crate::privilege::{Capability, Missing, Privilege, Set, WANTED, granted_by};
 use crate::target::numbers;
 
 /// The kernel that the eBPF side is made for.
 const FLOOR: (u32, u32) = (5, 15);
-
-/// Name, number, what is lost without it: those that the manifests under `deploy/` grant.
-const CAPABILITIES: [(&str, u32, &str); 4] = [
-    ("CAP_BPF", 39, "no eBPF program can be loaded: CPU time is not sampled"),
-    ("CAP_PERFMON", 38, "no clock can be opened on processors: CPU time is not sampled"),
-    (
-        "CAP_SYS_PTRACE",
-        19,
-        "processes of other users, and those that may do more than we, cannot be looked at: not profiled",
-    ),
-    ("CAP_SYSLOG", 34, "addresses of the kernel are hidden: its functions have no names"),
-];
-/// Opens `/proc/PID/map_files`, and is not asked for.
-const CHECKPOINT_RESTORE: u32 = 40;
-const SYS_ADMIN: u32 = 21;
 /// Bytes of `/proc/kallsyms` among which one address is not zero, where addresses are shown: few of the first symbols lie at zero.
 const FIRST_SYMBOLS: u64 = 64 << 10;
 
@@ -113,46 +98,40 @@ impl System {
         status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':')).map(|value| value.trim().to_owned())
     }
 
-    /// The set of the calling thread, as a bit each.
-    fn effective(&self) -> u64 {
-        self.status("CapEff").and_then(|set| u64::from_str_radix(&set, 16).ok()).unwrap_or(0)
+    /// What the calling thread may do.
+    fn effective(&self) -> Set {
+        Set::of(self.status("CapEff").and_then(|set| u64::from_str_radix(&set, 16).ok()).unwrap_or(0))
     }
 
-    fn has(&self, capability: u32) -> bool {
-        // `CAP_SYS_ADMIN` stands for those that were made out of it; SYS_PTRACE never was a part, and the kernel's addresses ask for SYSLOG itself.
-        let set = self.effective();
-        set >> capability & 1 == 1 || (![19, 34].contains(&capability) && set >> SYS_ADMIN & 1 == 1)
+    fn has(&self, capability: Capability) -> bool {
+        Privilege::of(self.effective()).has(capability)
     }
 
     fn capabilities(&self) -> Vec<Check> {
-        let check = |(name, number, lost): (&'static str, u32, &str)| {
-            if self.has(number) {
-                return Check::works(name, "there");
-            }
-            let remedy = granted_by(name);
-            match number {
-                38 | 39 => Check::fails(name, lost, remedy),
-                _ => Check::lacks(name, lost, remedy),
+        let check = |capability: Capability| {
+            let (name, missing) = (capability.name(), Missing(capability));
+            match capability {
+                _ if self.has(capability) => Check::works(name, "there"),
+                Capability::Bpf | Capability::Perfmon => Check::fails(name, missing.lost(), granted_by(name)),
+                _ => Check::lacks(name, missing.lost(), granted_by(name)),
             }
         };
-        let found = if self.has(CHECKPOINT_RESTORE) {
-            "there"
-        } else {
-            "not there: libraries that were deleted while in use have no names"
-        };
-        let restore = Check::works("CAP_CHECKPOINT_RESTORE", found);
-        CAPABILITIES.into_iter().map(check).chain([restore]).collect()
+        let restore = Capability::CheckpointRestore;
+        let found = if self.has(restore) { "there" } else { Missing(restore).lost() };
+        // It is not asked for.
+        let restore = Check::works(restore.name(), found);
+        WANTED.into_iter().map(check).chain([restore]).collect()
     }
 
     fn paranoid(&self) -> Option<Check> {
         const NAME: &str = "perf_event_paranoid";
         let level = self.number("proc/sys/kernel/perf_event_paranoid")?;
-        if level > 2 && self.has(38) && self.effective() >> SYS_ADMIN & 1 == 0 {
+        if level > 2 && self.has(Capability::Perfmon) && !self.effective().has(Capability::SysAdmin) {
             // Kernels that have such levels ask for it, most of them; whether this one does, the attempt says.
             let found = format!("{level}, beyond 2: kernels of some distributions ask for CAP_SYS_ADMIN then");
             return Some(Check::works(NAME, format!("{found}; the attempt to sample shows whether this one does")));
         }
-        if self.has(38) {
+        if self.has(Capability::Perfmon) {
             return Some(Check::works(NAME, format!("{level}, which CAP_PERFMON outweighs")));
         }
         Some(Check::fails(NAME, format!("{level}: no clock on whole processors"), "add CAP_PERFMON"))
@@ -180,7 +159,9 @@ impl System {
         let remedy = "sysctl kernel.kptr_restrict=1 on the node";
         Some(match level {
             2.. => Check::lacks(NAME, format!("{level}: functions of the kernel have no names"), remedy),
-            1 if !self.has(34) => Check::lacks(NAME, "1: functions of the kernel have no names", "add CAP_SYSLOG"),
+            1 if !self.has(Capability::Syslog) => {
+                Check::lacks(NAME, "1: functions of the kernel have no names", "add CAP_SYSLOG")
+            }
             _ => self.symbols().unwrap_or_else(|| Check::works(NAME, level.to_string())),
         })
     }
@@ -202,7 +183,7 @@ impl System {
             return None;
         }
         let found = "/proc/kallsyms shows no addresses: functions of the kernel have no names";
-        let remedy = if self.has(34) {
+        let remedy = if self.has(Capability::Syslog) {
             "take away what hides it, as ProtectKernelTunables= of systemd does"
         } else {
             "add CAP_SYSLOG"
@@ -219,7 +200,7 @@ impl System {
                 "3: nobody reads others' memory: no heap, no goroutines",
                 "set kernel.yama.ptrace_scope=1 and boot",
             ),
-            1.. if !self.has(19) => Check::lacks(
+            1.. if !self.has(Capability::SysPtrace) => Check::lacks(
                 NAME,
                 format!("{scope}: others' memory is closed to us: no heap, no goroutines"),
                 "add CAP_SYS_PTRACE",
@@ -251,7 +232,7 @@ impl System {
         let options = mounts.lines().rfind(of_proc).unwrap_or_default();
         let hides = options.split([' ', ',']).find(|option| option.starts_with("hidepid="));
         Some(match hides.filter(|option| !["hidepid=0", "hidepid=off"].contains(option)) {
-            Some(option) if !self.has(19) => Check::lacks(
+            Some(option) if !self.has(Capability::SysPtrace) => Check::lacks(
                 NAME,
                 format!("{option}: processes of other users are not seen"),
                 "add CAP_SYS_PTRACE, or mount it without",
@@ -263,12 +244,10 @@ impl System {
 
     fn pid_namespace(&self) -> Option<Check> {
         let link = std::fs::read_link(self.root.join("proc/self/ns/pid")).ok()?;
-        let link = link.to_string_lossy().into_owned();
-        // Source: include/linux/proc_ns.h, `PROC_PID_INIT_INO`.
-        let is_initial = link == "pid:[4026531836]";
+        let is_initial = numbers::leads_to_initial(link.as_os_str().as_encoded_bytes());
         let whose =
             if is_initial { "the machine's: all its processes are ours to see" } else { "one of its own, as in a pod" };
-        Some(Check::works("pid namespace", format!("{link}, {whose}")))
+        Some(Check::works("pid namespace", format!("{}, {whose}", link.display())))
     }
 
     fn cgroup(&self) -> Option<Check> {

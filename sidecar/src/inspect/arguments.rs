@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 
+use crate::bpf::MAX_RATE_HZ;
 use crate::config::parse_duration;
 use crate::record::Output;
 
@@ -98,7 +99,7 @@ pub struct TopArguments {
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub rows: usize,
     /// Samples per second and processor
-    #[arg(long, value_name = "HZ", default_value_t = 99, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "HZ", default_value_t = 99, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_RATE_HZ)))]
     pub rate_hz: u32,
     /// Leave out the kernel's frames
     #[arg(long)]

@@ -115,7 +115,7 @@ impl Top<'_> {
             }
             (Err(why), Some(Ok(source))) => {
                 // The last time, the process may have ended.
-                let shown = in_memory(source, self.asked.rows).unwrap_or_else(|why| why.to_string());
+                let shown = in_memory(source, self.asked.rows).unwrap_or_else(|why| plain(&why.to_string()));
                 _ = writeln!(text, "CPU is not sampled: {}\n\n{shown}", plain(&why.to_string()));
             }
             (Err(why), _) => _ = writeln!(text, "CPU is not sampled: {}", plain(&why.to_string())),

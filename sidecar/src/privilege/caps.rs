@@ -22,6 +22,8 @@ pub enum Capability {
     Perfmon = 38,
     /// Programs and maps.
     Bpf = 39,
+    /// Opening what `/proc/PID/map_files` leads to.
+    CheckpointRestore = 40,
 }
 
 impl Capability {
@@ -35,6 +37,7 @@ impl Capability {
             Self::Syslog => "CAP_SYSLOG",
             Self::Perfmon => "CAP_PERFMON",
             Self::Bpf => "CAP_BPF",
+            Self::CheckpointRestore => "CAP_CHECKPOINT_RESTORE",
         }
     }
 }
@@ -44,6 +47,12 @@ impl Capability {
 pub struct Set(u64);
 
 impl Set {
+    /// Those whose bits are set, as `/proc/PID/status` has them.
+    #[must_use]
+    pub fn of(bits: u64) -> Self {
+        Self(bits)
+    }
+
     /// Whether `capability` is in it.
     #[must_use]
     pub fn has(self, capability: Capability) -> bool {

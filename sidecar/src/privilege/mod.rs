@@ -60,7 +60,13 @@ impl Privilege {
         let effective = caps::read().map_err(|error| {
             Error::new("capget", error.to_string(), "allow it in the seccomp profile of the container")
         })?;
-        Ok(Self { effective: effective.effective })
+        Ok(Self::of(effective.effective))
+    }
+
+    /// What a thread may do that has these.
+    #[must_use]
+    pub fn of(effective: Set) -> Self {
+        Self { effective }
     }
 
     /// How much can be done. `CAP_SYS_ADMIN` stands for what was a part of it before Linux 5.8 (capabilities(7)).
@@ -79,7 +85,7 @@ impl Privilege {
     /// Whether `capability` is there, by itself or as a part of `CAP_SYS_ADMIN`: the kernel's addresses ask for `CAP_SYSLOG` itself (kernel/ksyms_common.c, `kallsyms_show_value`).
     #[must_use]
     pub fn has(self, capability: Capability) -> bool {
-        let old = [Capability::Bpf, Capability::Perfmon];
+        let old = [Capability::Bpf, Capability::Perfmon, Capability::CheckpointRestore];
         self.effective.has(capability) || (old.contains(&capability) && self.effective.has(Capability::SysAdmin))
     }
 
@@ -114,9 +120,11 @@ impl Privilege {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Missing(pub Capability);
 
-impl fmt::Display for Missing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let lost = match self.0 {
+impl Missing {
+    /// What is lost by that.
+    #[must_use]
+    pub fn lost(self) -> &'static str {
+        match self.0 {
             Capability::Bpf => "no eBPF program can be loaded: CPU is not sampled",
             Capability::Perfmon => "no perf event of other processes can be opened: CPU is not sampled",
             Capability::SysPtrace => {
@@ -125,9 +133,15 @@ impl fmt::Display for Missing {
             Capability::Syslog => "addresses of the kernel are hidden: kernel frames have no names",
             Capability::DacReadSearch => "files of other users' that are their owners' alone cannot be opened",
             Capability::SysAdmin => "nothing that is needed on Linux 5.8 and newer",
-        };
+            Capability::CheckpointRestore => "libraries that were deleted while in use have no names",
+        }
+    }
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.0.name();
-        write!(f, "{name} is missing, {lost}; {}", granted_by(name))
+        write!(f, "{name} is missing, {}; {}", self.lost(), granted_by(name))
     }
 }
 

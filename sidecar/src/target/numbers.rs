@@ -7,6 +7,15 @@ use std::path::Path;
 
 use crate::error::Error;
 
+/// Inode of the machine's own pid namespace: `PROC_PID_INIT_INO`, include/linux/proc_ns.h.
+pub const INITIAL_NAMESPACE: u64 = 0xEFFF_FFFC;
+
+/// Whether a link `/proc/PID/ns/pid`, namespaces(7), leads to that one.
+#[must_use]
+pub fn leads_to_initial(link: &[u8]) -> bool {
+    link == format!("pid:[{INITIAL_NAMESPACE}]").as_bytes()
+}
+
 /// What is wrong where they are others,
 pub const FOREIGN: &str = "it shows another pid namespace than the one we are in: its numbers are other processes'";
 /// and what to do about it.
